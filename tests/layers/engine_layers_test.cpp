@@ -334,6 +334,26 @@ TEST(EngineLayers, EveryTargetHasARowInTheTable) {
   EXPECT_EQ(QuantConfig::parse(R"({"preset": "q4_0", "target": "none"})").target, Target::none);
 }
 
+TEST(EngineLayers, RangesWithoutAFiniteFactorAreRoundedAsTheReferenceDoes) {
+  Tensor x = inputs({6, 96});
+  auto* v = x.mutable_data<float>();
+  for (std::int64_t k = 0; k < 96; ++k) {
+    v[k] = std::ldexp(v[k], -140);  // their factor is infinite
+    v[96 + k] = k % 2 == 0 ? 3e38f : -3e38f;
+    v[2 * 96 + k] = -0.0f;
+  }
+  auto q4_0 = quantized_layer("q4_0", 96, 24);
+  const auto w = ggml::quantize_q4_0(layer(*q4_0).weight().tensor());
+  expect_bits(*q4_0, x,
+              with_bias(ggml::matmul_q4_0_q8_0(x, w, ggml::Buffer::repack), layer(*q4_0).bias().tensor()));
+  auto by_rows = quantized_layer("8da4w", 96, 24);
+  const Variable codes = weights(*by_rows).weight(layer(*by_rows).weight());
+  expect_bits(
+      *by_rows, x,
+      xnnpack::linear_qd8_qb4w(x, codes.quantized()->codes, codes.quantized()->spec.scale.reshape({24, 3}),
+                               32, layer(*by_rows).bias().tensor()));
+}
+
 TEST(EngineLayers, ANaNInTheInputIsAnError) {
   for (const char* preset : {"q4_0", "8da8w", "int8_dynamic"}) {
     auto model = quantized_layer(preset, 32, 8);

@@ -29,7 +29,7 @@ EngineRows ggml_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias)
   QuantizedTensor rounded{codes, {}, {}};
   rounded.spec.granularity = Granularity::blocks({{-1, ggml_block}});
   rounded.spec.amax = rounded.spec.scale = scales;
-  return {y, [rounded] { return dequantize(rounded); }};
+  return {y, {}, rounded};
 }
 
 EngineRows xnnpack_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias) {

@@ -3,15 +3,17 @@
 /// Products of rows that an engine rounds as it runs, each with that engine's bits.
 
 #include <functional>
+#include <optional>
 
 #include "fakequant/core/ops/detail/engine_weight.h"
 
 namespace fq::detail {
 
-/// y f32 [M, N] of x f32 [M, K], and the values that x was rounded to, for backward.
+/// y f32 [M, N] of x f32 [M, K], and what x was rounded to, for backward: codes in blocks, or else values.
 struct EngineRows {
   Tensor y;
   std::function<Tensor()> x;
+  std::optional<QuantizedTensor> codes = {};
 };
 
 /// Q8_0 activations and a weight of 4 or 8 bits in blocks of 32 along K; 4 bits in the order of repacked

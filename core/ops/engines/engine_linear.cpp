@@ -121,8 +121,8 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
     made = rows_of(engine, matrix, values.rank() > 1 ? values.dim(0) : 1,
                    *weight_for(*codes, w, engine, kept), bias.defined() ? bias.tensor() : Tensor());
   const bool for_x = x.requires_grad(), for_w = w.requires_grad(), for_bias = bias.requires_grad();
-  auto backward = [=, floats = detail::FloatGradients(w, w), x_values = made.x,
-                   x_shape = values.shape()](const Tensor& gradient) {
+  auto backward = [=, floats = detail::FloatGradients(made.codes ? Variable(*made.codes) : w, w),
+                   x_values = made.x, x_shape = values.shape()](const Tensor& gradient) {
     const Tensor whole = gradient.to(Layout::row_major).reshape({rows, channels}), dy = floats.dy(whole);
     std::vector<Tensor> out(3);
     if (for_x) {
@@ -132,7 +132,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
       out[0] = out[0].reshape(x_shape);
     }
     if (for_w) {
-      const Tensor factor = floats.rounded(x_values());
+      const Tensor factor = x_values ? floats.rounded(x_values()) : floats.x();
       out[1] = Tensor::empty({channels, columns}, detail::product_dtype(dy), dy.device());
       detail::multiply({dy, channels, rows, true}, {factor, rows, columns}, out[1], 1,
                        detail::Sharing::by_threads);

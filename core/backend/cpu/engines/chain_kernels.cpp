@@ -1,6 +1,10 @@
+// The byte products of AVX-512 VNNI are Highway's only where it is asked for the target that has them.
+#define HWY_WANT_AVX3_DL
+
 #include "fakequant/core/backend/cpu/engines/chain_kernels.h"
 
 #include <cstring>
+#include <utility>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/engines/chain_kernels.cpp"
@@ -18,21 +22,24 @@ using SumTag = hn::RebindToSigned<FloatTag>;
 using SumVector = hn::Vec<SumTag>;
 
 #if HWY_TARGET == HWY_SCALAR
+constexpr int kTileVectors = 1;
+
 HWY_INLINE SumVector word_pairs(const std::int16_t* x, const std::int16_t* w) {
   return hn::Set(SumTag(), x[0] * w[0] + x[1] * w[1]);
 }
 
-template <int rows>
-HWY_INLINE void add_columns(const BlockChains& a, std::int64_t row, std::int64_t n, std::int64_t begin,
-                            std::int64_t columns, SumVector* sums) {
+template <int columns, int rows, int vectors>
+HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std::int8_t* const* w,
+                            SumVector (*sums)[vectors]) {
   for (int r = 0; r < rows; ++r) {
     std::int32_t sum = 0;
-    for (std::int64_t k = begin; k < begin + columns; ++k)
-      sum += a.x[(row + r) * a.columns + k] * a.w[k / 4 * 4 * cpu::chain_width + 4 * n + k % 4];
-    sums[r] = hn::Add(sums[r], hn::Set(SumTag(), sum));
+    for (int k = 0; k < columns; ++k) sum += x[r * pitch + k] * w[0][k / 4 * 4 * cpu::chain_width + k % 4];
+    sums[r][0] = hn::Add(sums[r][0], hn::Set(SumTag(), sum));
   }
 }
 #else
+constexpr int kTileVectors = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 ? 2 : 1;
+
 using PairTag = hn::Repartition<std::int16_t, FloatTag>;
 using PairVector = hn::Vec<PairTag>;
 using ByteTag = hn::Repartition<std::uint8_t, FloatTag>;
@@ -44,19 +51,7 @@ HWY_INLINE SumVector low(PairVector words) {
 }
 HWY_INLINE SumVector high(PairVector words) { return hn::ShiftRight<16>(hn::BitCast(SumTag(), words)); }
 
-/// a[2i] * b[2i] + a[2i + 1] * b[2i + 1], which must fit: of bytes, and of words.
-HWY_INLINE PairVector pair_sums(hn::Vec<ByteTag> a, hn::Vec<CodeTag> b) {
-#if HWY_TARGET <= HWY_AVX3
-  return PairVector{_mm512_maddubs_epi16(a.raw, b.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return PairVector{_mm256_maddubs_epi16(a.raw, b.raw)};
-#else
-  const PairTag d;
-  const PairVector left = hn::BitCast(d, a), right = hn::BitCast(d, b), byte = hn::Set(d, 0xff);
-  const PairVector even = hn::Mul(hn::And(left, byte), hn::ShiftRight<8>(hn::ShiftLeft<8>(right)));
-  return hn::Add(even, hn::Mul(hn::And(hn::ShiftRight<8>(left), byte), hn::ShiftRight<8>(right)));
-#endif
-}
+/// a[2i] * b[2i] + a[2i + 1] * b[2i + 1] of words, which must fit.
 HWY_INLINE SumVector pair_sums(PairVector a, PairVector b) {
 #if HWY_TARGET <= HWY_AVX3
   return SumVector{_mm512_madd_epi16(a.raw, b.raw)};
@@ -78,49 +73,146 @@ HWY_INLINE SumVector word_pairs(const std::int16_t* x, const std::int16_t* w) {
   return pair_sums(hn::BitCast(PairTag(), repeated(x)), hn::LoadU(PairTag(), w));
 }
 
-/// Adds products of at most 32 columns, whose sums of pairs fit 16 bits.
-template <int rows>
-HWY_INLINE void add_columns(const BlockChains& a, std::int64_t row, std::int64_t n, std::int64_t begin,
-                            std::int64_t columns, SumVector* sums) {
-  PairVector pairs[rows];
-  for (int r = 0; r < rows; ++r) pairs[r] = hn::Zero(PairTag());
-  for (std::int64_t k = begin; k < begin + columns; k += 4) {
-    const auto w = hn::LoadU(CodeTag(), a.w + k * cpu::chain_width + 4 * n);
-    for (int r = 0; r < rows; ++r) {
-      const auto x = hn::BitCast(ByteTag(), repeated(a.x + (row + r) * a.columns + k));
-      pairs[r] = hn::Add(pairs[r], pair_sums(x, w));
-    }
+#if HWY_TARGET <= HWY_AVX3_DL
+/// Sums of four products of bytes, added as they are made. Highway 1.0.3 does not name the instruction among
+/// those of this target, so that its intrinsic may not be used.
+using ByteSums = SumVector;
+HWY_INLINE ByteSums more(ByteSums sums, hn::Vec<ByteTag> x, hn::Vec<CodeTag> w) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sums.raw) : "v"(x.raw), "v"(w.raw));
+  return sums;
+}
+HWY_INLINE ByteSums begun(SumVector sums) { return sums; }
+HWY_INLINE SumVector ended(SumVector, ByteSums sums) { return sums; }
+#else
+/// Sums of pairs of products of bytes, which must fit 16 bits.
+using ByteSums = PairVector;
+/// Keeps the compiler from adding in another order, for which it would keep every product.
+HWY_INLINE ByteSums in_order(ByteSums sums) {
+#if HWY_ARCH_X86
+  __asm__("" : "+v"(sums.raw));
+#endif
+  return sums;
+}
+HWY_INLINE ByteSums more(ByteSums sums, hn::Vec<ByteTag> x, hn::Vec<CodeTag> w) {
+#if HWY_TARGET <= HWY_AVX3
+  return in_order(hn::Add(sums, PairVector{_mm512_maddubs_epi16(x.raw, w.raw)}));
+#elif HWY_TARGET == HWY_AVX2
+  return in_order(hn::Add(sums, PairVector{_mm256_maddubs_epi16(x.raw, w.raw)}));
+#else
+  const PairTag d;
+  const PairVector left = hn::BitCast(d, x), right = hn::BitCast(d, w), byte = hn::Set(d, 0xff);
+  const PairVector even = hn::Mul(hn::And(left, byte), hn::ShiftRight<8>(hn::ShiftLeft<8>(right)));
+  return hn::Add(sums,
+                 hn::Add(even, hn::Mul(hn::And(hn::ShiftRight<8>(left), byte), hn::ShiftRight<8>(right))));
+#endif
+}
+HWY_INLINE ByteSums begun(SumVector) { return hn::Zero(PairTag()); }
+HWY_INLINE SumVector ended(SumVector before, ByteSums sums) {
+  return hn::Add(before, pair_sums(sums, hn::Set(PairTag(), 1)));
+}
+#endif
+
+/// Four columns more, of rows of x that are `pitch` apart.
+template <int rows, int vectors>
+HWY_INLINE void add_four(const std::uint8_t* x, std::int64_t pitch, const std::int8_t* const* w,
+                         std::int64_t column, ByteSums (*bytes)[vectors]) {
+  hn::Vec<CodeTag> codes[vectors];
+  for (int v = 0; v < vectors; ++v) codes[v] = hn::LoadU(CodeTag(), w[v] + column * cpu::chain_width);
+  for (int r = 0; r < rows; ++r) {
+    const auto four = hn::BitCast(ByteTag(), repeated(x + r * pitch + column));
+    for (int v = 0; v < vectors; ++v) bytes[r][v] = more(bytes[r][v], four, codes[v]);
   }
-  for (int r = 0; r < rows; ++r) sums[r] = hn::Add(sums[r], hn::Add(low(pairs[r]), high(pairs[r])));
+}
+template <int rows, int vectors, std::int64_t... fours>
+HWY_INLINE void add_fours(const std::uint8_t* x, std::int64_t pitch, const std::int8_t* const* w,
+                          ByteSums (*bytes)[vectors], std::integer_sequence<std::int64_t, fours...>) {
+  (add_four<rows, vectors>(x, pitch, w, 4 * fours, bytes), ...);
+}
+
+/// Adds products of `columns`, at most 32, to the sums.
+template <int columns, int rows, int vectors>
+HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std::int8_t* const* w,
+                            SumVector (*sums)[vectors]) {
+  ByteSums bytes[rows][vectors];
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < vectors; ++v) bytes[r][v] = begun(sums[r][v]);
+  add_fours<rows, vectors>(x, pitch, w, bytes, std::make_integer_sequence<std::int64_t, columns / 4>());
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < vectors; ++v) sums[r][v] = ended(sums[r][v], bytes[r][v]);
 }
 #endif
 
 /// One block more: fma(float(sums), x_scale * w_scale, chain).
-HWY_INLINE FloatVector next(FloatVector chain, SumVector sums, float x_scale, const float* w_scale) {
+HWY_INLINE FloatVector next(FloatVector chain, SumVector sums, FloatVector x_scale, const float* w_scale) {
   const FloatTag d;
-  return fma_(hn::ConvertTo(d, sums), mul_(hn::Set(d, x_scale), hn::LoadU(d, w_scale)), chain);
+  return fma_(hn::ConvertTo(d, sums), mul_(x_scale, hn::LoadU(d, w_scale)), chain);
 }
 
-template <int rows>
-HWY_INLINE void chain_rows(const BlockChains& a, std::int64_t row, std::int64_t n) {
+/// Where the outputs from n on lie in strips of `high` rows of numbers.
+HWY_INLINE std::int64_t in_strip(std::int64_t n, std::int64_t high, std::int64_t together) {
+  const std::int64_t within = n % cpu::chain_width;
+  return (n - within) * high + within * together;
+}
+
+template <int columns, int rows, int vectors>
+HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t n) {
   const FloatTag d;
   const SumTag whole;
-  const std::int64_t blocks = a.columns / a.block, step = a.block % 32 == 0 ? 32 : 16;
-  FloatVector chains[rows];
-  for (int r = 0; r < rows; ++r) chains[r] = hn::LoadU(d, a.y + (row + r) * a.pitch + n);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const SumVector first = a.subtract == nullptr
-                                ? hn::Zero(whole)
-                                : hn::Neg(hn::LoadU(whole, a.subtract + b * cpu::chain_width + n));
-    SumVector sums[rows];
-    for (int r = 0; r < rows; ++r) sums[r] = first;
-    for (std::int64_t k = b * a.block; k < (b + 1) * a.block; k += step)
-      add_columns<rows>(a, row, n, k, step, sums);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t blocks = a.columns / a.block;
+  const std::uint8_t* x = a.x + row * a.columns;
+  const std::int8_t* w[vectors];
+  std::int64_t scale[vectors];
+  FloatVector chains[rows][vectors];
+  for (int v = 0; v < vectors; ++v) {
+    w[v] = a.w + in_strip(n + v * lanes, a.columns, 4);
+    scale[v] = in_strip(n + v * lanes, blocks, 1);
     for (int r = 0; r < rows; ++r)
-      chains[r] = next(chains[r], sums[r], a.x_scale != nullptr ? a.x_scale[(row + r) * blocks + b] : 1.0f,
-                       a.w_scale + b * cpu::chain_width + n);
+      chains[r][v] = a.first == nullptr
+                         ? hn::Zero(d)
+                         : mul_(hn::LoadU(d, a.first + n + v * lanes), hn::Set(d, a.first_factor[row + r]));
   }
-  for (int r = 0; r < rows; ++r) hn::StoreU(chains[r], d, a.y + (row + r) * a.pitch + n);
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    SumVector sums[rows][vectors];
+    for (int v = 0; v < vectors; ++v) {
+      const SumVector offset = a.subtract == nullptr
+                                   ? hn::Zero(whole)
+                                   : hn::Neg(hn::LoadU(whole, a.subtract + scale[v] + b * cpu::chain_width));
+      for (int r = 0; r < rows; ++r) sums[r][v] = offset;
+    }
+    for (std::int64_t k = 0; k < a.block; k += columns) {
+      add_columns<columns, rows, vectors>(x, a.columns, w, sums);
+      x += columns;
+      for (int v = 0; v < vectors; ++v) w[v] += columns * cpu::chain_width;
+    }
+    for (int r = 0; r < rows; ++r) {
+      const FloatVector x_scale = hn::Set(d, a.x_scale != nullptr ? a.x_scale[(row + r) * blocks + b] : 1.0f);
+      for (int v = 0; v < vectors; ++v)
+        chains[r][v] = next(chains[r][v], sums[r][v], x_scale, a.w_scale + scale[v] + b * cpu::chain_width);
+    }
+  }
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < vectors; ++v) {
+      if (a.last_factor != nullptr)
+        chains[r][v] = scaled_product(chains[r][v], hn::Set(d, a.last_factor[row + r]),
+                                      hn::LoadU(d, a.last_bias + n + v * lanes));
+      hn::StoreU(chains[r][v], d, a.y + (row + r) * a.pitch + n + v * lanes);
+    }
+}
+
+template <int columns, int vectors>
+HWY_INLINE void chain_rows(const BlockChains& a, std::int64_t begin, std::int64_t end, std::int64_t n) {
+  std::int64_t row = begin;
+  for (; row + 4 <= end; row += 4) chain_tile<columns, 4, vectors>(a, row, n);
+  for (; row < end; ++row) chain_tile<columns, 1, vectors>(a, row, n);
+}
+template <int columns>
+HWY_INLINE void chain_part(const BlockChains& a, std::int64_t begin, std::int64_t end, std::int64_t n,
+                           std::int64_t last) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
+  for (; n + kTileVectors * lanes <= last; n += kTileVectors * lanes)
+    chain_rows<columns, kTileVectors>(a, begin, end, n);
+  for (; n < last; n += lanes) chain_rows<columns, 1>(a, begin, end, n);
 }
 
 HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) {
@@ -134,20 +226,18 @@ HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) 
       const std::int64_t k = b * block + 4 * l;
       const std::int16_t *x = a.x + row * a.columns + k, *w = a.w + k * cpu::chain_width + 2 * n;
       const SumVector sum = hn::Add(word_pairs(x, w), word_pairs(x + 2, w + 2 * cpu::chain_width));
-      lanes[l] = next(lanes[l], sum, a.x_scale[row * blocks + b], a.w_scale + b * cpu::chain_width + n);
+      lanes[l] =
+          next(lanes[l], sum, hn::Set(d, a.x_scale[row * blocks + b]), a.w_scale + b * cpu::chain_width + n);
     }
   const FloatVector a0 = add_(lanes[4], lanes[0]), a1 = add_(lanes[5], lanes[1]);
   const FloatVector a2 = add_(lanes[6], lanes[2]), a3 = add_(lanes[7], lanes[3]);
   hn::StoreU(add_(add_(a0, a2), add_(a1, a3)), d, a.y + row * a.pitch + n);
 }
 
-HWY_ATTR void ChainBlocks(const BlockChains& a, std::int64_t begin, std::int64_t end) {
-  const auto step = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
-  for (std::int64_t n = 0; n < cpu::chain_width; n += step) {
-    std::int64_t row = begin;
-    for (; row + 4 <= end; row += 4) chain_rows<4>(a, row, n);
-    for (; row < end; ++row) chain_rows<1>(a, row, n);
-  }
+HWY_ATTR void ChainBlocks(const BlockChains& a, std::int64_t begin, std::int64_t end, std::int64_t n,
+                          std::int64_t last) {
+  if (a.block % 32 == 0) return chain_part<32>(a, begin, end, n, last);
+  chain_part<16>(a, begin, end, n, last);
 }
 HWY_ATTR void ChainLanes(const LaneChains& a, std::int64_t begin, std::int64_t end) {
   const auto step = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
@@ -165,8 +255,9 @@ HWY_EXPORT(ChainLanes);
 
 namespace cpu {
 
-void chain_blocks(const BlockChains& strip, std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(ChainBlocks)(strip, begin, end);
+void chain_blocks(const BlockChains& all, std::int64_t begin, std::int64_t end, std::int64_t n,
+                  std::int64_t last) {
+  HWY_DYNAMIC_DISPATCH(ChainBlocks)(all, begin, end, n, last);
 }
 void chain_lanes(const LaneChains& strip, std::int64_t begin, std::int64_t end) {
   HWY_DYNAMIC_DISPATCH(ChainLanes)(strip, begin, end);

@@ -8,23 +8,29 @@
 namespace fq::cpu {
 
 /// Outputs of a strip, whose codes and scales lie in one piece of memory.
-constexpr std::int64_t chain_width = 32;
+constexpr std::int64_t chain_width = 16;
 
-/// A strip of `chain_blocks`: codes of w of up to 4 bits.
+/// What `chain_blocks` reads and writes: codes of w of up to 4 bits, outputs in whole strips.
 struct BlockChains {
-  const std::uint8_t* x;         ///< codes + 128 [rows, columns]
-  const float* x_scale;          ///< [rows, columns / block]; null: 1
-  const std::int8_t* w;          ///< codes, four of an output side by side: [columns / 4, chain_width, 4]
-  const float* w_scale;          ///< [columns / block, chain_width]
-  const std::int32_t* subtract;  ///< what is taken off a block's sum: [columns / block, chain_width]; null: 0
-  float* y;                      ///< [rows, pitch], of which the strip begins there
+  const std::uint8_t* x;           ///< codes + 128 [rows, columns]
+  const float* x_scale = nullptr;  ///< [rows, columns / block]; null: 1
+  const std::int8_t* w;  ///< codes, four of an output side by side: [strips, columns / 4, chain_width, 4]
+  const float* w_scale;  ///< [strips, columns / block, chain_width]
+  const std::int32_t* subtract = nullptr;  ///< what is taken off a block's sum: as w_scale; null: 0
+  float* y;                                ///< [rows, pitch]
   std::int64_t columns, pitch;
-  std::int64_t block;  ///< columns that share a scale, a multiple of 16
+  std::int64_t block;                   ///< columns that share a scale, a multiple of 16
+  const float* first = nullptr;         ///< [outputs]; null: chains begin with 0
+  const float* first_factor = nullptr;  ///< [rows]
+  const float* last_factor = nullptr;   ///< [rows]; null: outputs are the chains
+  const float* last_bias = nullptr;     ///< [outputs]
 };
 
-/// y = fma(float(S_b), x_scale * w_scale, y) for ascending blocks b, S_b the block's sum: y holds where the
-/// chains begin. Of rows [begin, end).
-void chain_blocks(const BlockChains& strip, std::int64_t begin, std::int64_t end);
+/// y = fma(float(S_b), x_scale * w_scale, y) for ascending blocks b, S_b the block's sum, from fl(first *
+/// first_factor); at last fl(fl(y * last_factor) + last_bias). Of rows [begin, end) and outputs [n, last),
+/// whole strips.
+void chain_blocks(const BlockChains& all, std::int64_t begin, std::int64_t end, std::int64_t n,
+                  std::int64_t last);
 
 /// Columns that share a scale in `chain_lanes`.
 constexpr std::int64_t lane_block = 32;

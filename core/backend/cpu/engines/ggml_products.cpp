@@ -15,29 +15,42 @@ constexpr std::int32_t kOffset = 128;  // makes codes of x unsigned bytes
 std::vector<std::int32_t> offset_sums(const Tensor& w) {
   auto sums = code_sums(w, ggml_block);
   for (auto& sum : sums) sum *= kOffset;
-  return in_strips<std::int32_t>(sums.data(), w.dim(0), w.dim(1) / ggml_block, 1);
+  return in_strips<1, std::int32_t>(sums.data(), w.dim(0), w.dim(1) / ggml_block);
 }
 
 void ggml_blocks(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, PaddedOutputs& y) {
-  std::fill_n(y.data(), x.dim(0) * y.width(), 0.0f);
-  const auto bytes = codes_as<std::uint8_t>(x, kOffset);
-  const BlockChains chains{bytes.data(),     x_steps.data<float>(),
-                           w.bytes.data(),   w.scales.data(),
-                           w.offsets.data(), y.data(),
-                           w.columns,        y.width(),
-                           ggml_block};
-  for_parts(x.dim(0), w.columns, y.width(), [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
-    chain_blocks(strip_of(chains, n), begin, end);
-  });
+  const OffsetCodes<std::uint8_t> bytes(x, kOffset);
+  const BlockChains chains{.x = bytes.data(),
+                           .x_scale = x_steps.data<float>(),
+                           .w = w.bytes.data(),
+                           .w_scale = w.scales.data(),
+                           .subtract = w.offsets.data(),
+                           .y = y.data(),
+                           .columns = w.columns,
+                           .pitch = y.width(),
+                           .block = ggml_block};
+  for_parts(x.dim(0), w.columns, y.width(),
+            [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
+              chain_blocks(chains, begin, end, n, last);
+            });
+}
+
+/// The strip from output n.
+LaneChains strip_of(LaneChains all, std::int64_t n) {
+  all.w += n * all.columns;
+  all.w_scale += n * (all.columns / lane_block);
+  all.y += n;
+  return all;
 }
 
 void ggml_lanes(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, PaddedOutputs& y) {
-  const auto words = codes_as<std::int16_t>(x, 0);
+  const OffsetCodes<std::int16_t> words(x, 0);
   const LaneChains chains{
       words.data(), x_steps.data<float>(), w.words.data(), w.scales.data(), y.data(), w.columns, y.width()};
-  for_parts(x.dim(0), w.columns, y.width(), [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
-    chain_lanes(strip_of(chains, n), begin, end);
-  });
+  for_parts(x.dim(0), w.columns, y.width(),
+            [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
+              for (; n < last; n += chain_width) chain_lanes(strip_of(chains, n), begin, end);
+            });
 }
 
 }  // namespace
@@ -61,10 +74,10 @@ PackedWeight ggml_weight(const Tensor& codes, const Tensor& steps, bool repack) 
   PackedWeight out{outputs, columns, ggml_block, {}, {}, scales_in_strips(codes, steps), {}, {}};
   const auto* q = codes.data<std::int8_t>();
   if (repack) {
-    out.bytes = in_strips<std::int8_t>(q, outputs, columns, 4);
+    out.bytes = in_strips<4, std::int8_t>(q, outputs, columns);
     out.offsets = offset_sums(codes);
   } else {
-    out.words = in_strips<std::int16_t>(q, outputs, columns, 2);
+    out.words = in_strips<2, std::int16_t>(q, outputs, columns);
   }
   return out;
 }
@@ -73,8 +86,7 @@ void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w,
   if (y.numel() == 0) return;
   PaddedOutputs outputs(y);
   (w.bytes.empty() ? ggml_lanes : ggml_blocks)(x, x_steps, w, outputs);
-  if (outputs.width() != y.dim(1))
-    outputs.finish([](std::int64_t, std::int64_t, float value) { return value; });
+  outputs.finish();
 }
 
 }  // namespace fq::cpu

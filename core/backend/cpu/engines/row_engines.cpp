@@ -1,16 +1,76 @@
 #include "fakequant/core/backend/cpu/engines/row_engines.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/backend/cpu/engines/row_code_kernels.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/numerics/detail/xnnpack_formulas.h"
 
 namespace fq::cpu {
 namespace {
 
-void check_numbers(const Tensor& x, const std::string& nan_text) {
-  const auto* values = x.data<float>();
-  int nan = 0;
-#pragma omp simd reduction(| : nan)
-  for (std::int64_t i = 0; i < x.numel(); ++i) nan |= values[i] != values[i] ? 1 : 0;
-  if (nan != 0) throw NumericError(nan_text);
+/// Whether numbers of that range have codes by vectors: where a product may be NaN, the scalar formula
+/// answers.
+bool by_vectors(float range, float factor) { return std::isfinite(range) && std::isfinite(factor); }
+
+/// Blocks that one thread rounds at a time.
+constexpr std::int64_t kBlocks = 64;
+
+/// Codes and steps of up to kBlocks blocks; whether a number was NaN.
+bool ggml_activations(const float* x, std::int64_t blocks, std::int8_t* codes, float16* steps) {
+  constexpr std::int64_t block = detail::ggml_block;
+  float amax[kBlocks], factors[kBlocks];
+  const bool nan = block_ranges(x, blocks, amax);
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const auto step = detail::GgmlStep::q8_0_activation(amax[b]);
+    steps[b] = float16(step.step);
+    factors[b] = step.factor;
+  }
+  block_codes(x, blocks, factors, codes);
+  for (std::int64_t b = 0; b < blocks; ++b)
+    for (std::int64_t i = b * block; i < (b + 1) * block && !by_vectors(amax[b], factors[b]); ++i)
+      codes[i] = detail::ggml_activation_code(x[i], factors[b]);
+  return nan;
+}
+
+bool ggml_activations(const Tensor& x, Tensor& codes, Tensor& steps) {
+  constexpr std::int64_t block = detail::ggml_block;
+  const auto* in = x.data<float>();
+  auto* out = codes.mutable_data<std::int8_t>();
+  auto* scales = steps.mutable_data<float16>();
+  const std::int64_t blocks = x.numel() / block;
+  bool nan = false;
+#pragma omp parallel for schedule(static) reduction(|| : nan) if (x.numel() > parallel_elements)
+  for (std::int64_t b = 0; b < blocks; b += kBlocks)
+    nan = ggml_activations(in + b * block, std::min(kBlocks, blocks - b), out + b * block, scales + b) || nan;
+  return nan;
+}
+
+/// Codes of a row, and its step and zero point; whether a number was NaN.
+bool xnnpack_row(const float* x, std::int64_t columns, std::int8_t* codes, float* numbers) {
+  float low = 0, high = 0;
+  const bool nan = row_range(x, columns, &low, &high);
+  const auto grid = detail::XnnpackRow::of(low, high);
+  numbers[0] = grid.inverse;
+  numbers[1] = grid.zero;
+  std::int64_t k = 0;
+  if (!nan && by_vectors(high - low, grid.factor)) k = row_codes(x, columns, grid.factor, grid.zero, codes);
+  for (; k < columns; ++k) codes[k] = grid.code(x[k]);
+  return nan;
+}
+
+bool xnnpack_rows(const Tensor& x, Tensor& codes, Tensor& grids) {
+  const std::int64_t rows = x.dim(0), columns = x.dim(1);
+  const auto* in = x.data<float>();
+  auto* out = codes.mutable_data<std::int8_t>();
+  auto* numbers = grids.mutable_data<float>();
+  bool nan = false;
+#pragma omp parallel for schedule(static) reduction(|| : nan) if (x.numel() > parallel_elements)
+  for (std::int64_t m = 0; m < rows; ++m)
+    nan = xnnpack_row(in + m * columns, columns, out + m * columns, numbers + 2 * m) || nan;
+  return nan;
 }
 
 }  // namespace
@@ -24,12 +84,13 @@ void xnnpack_operand(const Tensor& codes, const Tensor& scales, detail::EngineOp
 
 void ggml_blocks(const Tensor& x, detail::GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
                  Tensor& steps) {
-  if (!nan_text.empty()) check_numbers(x, nan_text);
-  ggml_codes(x, rounding, codes, steps);
+  if (nan_text.empty() || rounding != detail::GgmlRounding::activation)
+    ggml_codes(x, rounding, codes, steps);
+  else if (ggml_activations(x, codes, steps))
+    throw NumericError(nan_text);
 }
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids) {
-  check_numbers(x, nan_text);
-  xnnpack_codes(x, codes, grids);
+  if (xnnpack_rows(x, codes, grids)) throw NumericError(nan_text);
 }
 
 void ggml_product(const Tensor& x, const Tensor& steps, const detail::EngineOperand& w, Tensor& y) {

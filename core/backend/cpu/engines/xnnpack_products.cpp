@@ -23,6 +23,26 @@ std::vector<float> zero_terms(const Tensor& w, const Tensor& scale) {
   return out;
 }
 
+/// What chains of each row begin and end with.
+struct RowEnds {
+  std::vector<float> first, last;
+
+  RowEnds(const Tensor& grids, std::int64_t rows) {
+    const auto* numbers = grids.data<float>();
+    for (std::int64_t m = 0; m < rows; ++m) {
+      first.push_back(detail::xnnpack_first(1.0f, numbers[2 * m + 1]));
+      last.push_back(numbers[2 * m]);
+    }
+  }
+};
+
+/// The numbers, or zeros, and zeros behind them.
+std::vector<float> padded_to(std::int64_t width, const float* numbers, std::int64_t count) {
+  std::vector<float> out(static_cast<std::size_t>(width), 0.0f);
+  if (numbers != nullptr) std::copy_n(numbers, count, out.begin());
+  return out;
+}
+
 XnnpackRow row_grid(const float* grids, std::int64_t row) { return {0, grids[2 * row], grids[2 * row + 1]}; }
 
 }  // namespace
@@ -63,7 +83,7 @@ PackedWeight xnnpack_weight(const Tensor& codes, const Tensor& scale) {
   return {outputs,
           columns,
           columns / (scale.numel() / outputs),
-          in_strips<std::int8_t>(codes.data<std::int8_t>(), outputs, columns, 4),
+          in_strips<4, std::int8_t>(codes.data<std::int8_t>(), outputs, columns),
           {},
           scales_in_strips(codes, scale),
           {},
@@ -74,24 +94,27 @@ void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWei
                            Tensor& y) {
   if (y.numel() == 0) return;
   const std::int64_t rows = x.dim(0);
-  const auto bytes = codes_as<std::uint8_t>(x, detail::xnnpack_offset);
-  const auto* numbers = grids.data<float>();
-  const float* added = bias.defined() ? bias.data<float>() : nullptr;
-  PaddedOutputs padded_y(y);
-  float* sums = padded_y.data();
-  const std::int64_t width = padded_y.width();
-  for (std::int64_t m = 0; m < rows; ++m)
-    for (std::int64_t n = 0; n < w.outputs; ++n)
-      sums[m * width + n] =
-          detail::xnnpack_first(w.zero_terms[static_cast<std::size_t>(n)], numbers[2 * m + 1]);
-  const BlockChains chains{bytes.data(), nullptr,   w.bytes.data(), w.scales.data(), nullptr,
-                           sums,         w.columns, width,          w.block};
-  for_parts(rows, w.columns, width, [&](std::int64_t begin, std::int64_t end, std::int64_t n) {
-    chain_blocks(strip_of(chains, n), begin, end);
-  });
-  padded_y.finish([&](std::int64_t m, std::int64_t n, float sum) {
-    return row_grid(numbers, m).block_sum(sum, added != nullptr ? added[n] : 0.0f);
-  });
+  const OffsetCodes<std::uint8_t> bytes(x, detail::xnnpack_offset);
+  const RowEnds ends(grids, rows);
+  PaddedOutputs outputs(y);
+  const auto first = padded_to(outputs.width(), w.zero_terms.data(), w.outputs),
+             last_bias = padded_to(outputs.width(), bias.defined() ? bias.data<float>() : nullptr, w.outputs);
+  const BlockChains chains{.x = bytes.data(),
+                           .w = w.bytes.data(),
+                           .w_scale = w.scales.data(),
+                           .y = outputs.data(),
+                           .columns = w.columns,
+                           .pitch = outputs.width(),
+                           .block = w.block,
+                           .first = first.data(),
+                           .first_factor = ends.first.data(),
+                           .last_factor = ends.last.data(),
+                           .last_bias = last_bias.data()};
+  for_parts(rows, w.columns, outputs.width(),
+            [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
+              chain_blocks(chains, begin, end, n, last);
+            });
+  outputs.finish();
 }
 
 void xnnpack_channel_sums(const Tensor& sums, const Tensor& weights, const Tensor& grids, const Tensor& scale,
@@ -115,7 +138,8 @@ void xnnpack_channel_sums(const Tensor& sums, const Tensor& weights, const Tenso
 std::vector<std::int32_t> code_sums(const Tensor& codes, std::int64_t count) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(codes.numel() / count), 0);
   const auto* q = codes.data<std::int8_t>();
-  for (std::int64_t i = 0; i < codes.numel(); ++i) out[static_cast<std::size_t>(i / count)] += q[i];
+  for (auto& sum : out)
+    for (const auto* end = q + count; q != end; ++q) sum += *q;
   return out;
 }
 

@@ -1,0 +1,108 @@
+#include "fakequant/core/backend/cpu/engines/row_code_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/engines/row_code_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "fakequant/core/backend/cpu/vector/vector-inl.h"
+//
+#include "fakequant/core/backend/cpu/codes/codes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+namespace {
+
+constexpr std::int64_t kBlock = 32;
+
+std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(FloatTag())); }
+
+bool BlockRanges(const float* x, std::int64_t blocks, float* amax) {
+  const FloatTag d;
+  FloatMask nan = is_nan_(hn::Zero(d));
+  for (std::int64_t b = 0; b < blocks; ++b, x += kBlock) {
+    FloatVector most = hn::Zero(d);
+    for (std::int64_t i = 0; i < kBlock; i += lanes()) {
+      const FloatVector v = hn::LoadU(d, x + i);
+      nan = hn::Or(nan, is_nan_(v));
+      most = max_(abs_(v), most);
+    }
+    amax[b] = hn::GetLane(hn::MaxOfLanes(d, most));
+  }
+  return !hn::AllFalse(d, nan);
+}
+
+void BlockCodes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
+  const FloatTag d;
+  const FloatVector low = hn::Set(d, -127.0f), high = hn::Set(d, 127.0f);
+  for (std::int64_t b = 0; b < blocks; ++b, x += kBlock, codes += kBlock) {
+    const FloatVector factor = hn::Set(d, factors[b]);
+    for (std::int64_t i = 0; i < kBlock; i += lanes())
+      store_codes(clamp_(rint_(mul_(hn::LoadU(d, x + i), factor)), low, high), codes + i);
+  }
+}
+
+bool RowRange(const float* x, std::int64_t columns, float* low, float* high) {
+  const FloatTag d;
+  FloatVector lowest = hn::Zero(d), highest = hn::Zero(d);
+  FloatMask nans = is_nan_(lowest);
+  std::int64_t k = 0;
+  for (; k + lanes() <= columns; k += lanes()) {
+    const FloatVector v = hn::LoadU(d, x + k);
+    nans = hn::Or(nans, is_nan_(v));
+    lowest = min_(v, lowest);
+    highest = max_(v, highest);
+  }
+  bool nan = !hn::AllFalse(d, nans);
+  *low = hn::GetLane(hn::MinOfLanes(d, lowest));
+  *high = hn::GetLane(hn::MaxOfLanes(d, highest));
+  for (; k < columns; ++k) {
+    nan = nan || std::isnan(x[k]);
+    *low = std::min(*low, x[k]);
+    *high = std::max(*high, x[k]);
+  }
+  return nan;
+}
+
+std::int64_t RowCodes(const float* x, std::int64_t columns, float factor, float zero, std::int8_t* codes) {
+  const FloatTag d;
+  const FloatVector by = hn::Set(d, factor), to = hn::Set(d, zero), low = hn::Set(d, -128.0f),
+                    high = hn::Set(d, 127.0f);
+  std::int64_t k = 0;
+  for (; k + lanes() <= columns; k += lanes())
+    store_codes(clamp_(add_(rint_(mul_(hn::LoadU(d, x + k), by)), to), low, high), codes + k);
+  return k;
+}
+
+}  // namespace
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fq {
+HWY_EXPORT(BlockRanges);
+HWY_EXPORT(BlockCodes);
+HWY_EXPORT(RowRange);
+HWY_EXPORT(RowCodes);
+
+namespace cpu {
+
+bool block_ranges(const float* x, std::int64_t blocks, float* amax) {
+  return HWY_DYNAMIC_DISPATCH(BlockRanges)(x, blocks, amax);
+}
+void block_codes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
+  HWY_DYNAMIC_DISPATCH(BlockCodes)(x, blocks, factors, codes);
+}
+bool row_range(const float* x, std::int64_t columns, float* low, float* high) {
+  return HWY_DYNAMIC_DISPATCH(RowRange)(x, columns, low, high);
+}
+std::int64_t row_codes(const float* x, std::int64_t columns, float factor, float zero, std::int8_t* codes) {
+  return HWY_DYNAMIC_DISPATCH(RowCodes)(x, columns, factor, zero, codes);
+}
+
+}  // namespace cpu
+}  // namespace fq
+#endif
