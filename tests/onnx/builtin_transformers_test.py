@@ -46,10 +46,9 @@ for name, data, model, options, *tuning in [
         kernel = "QLinearConv" if "pool" in options else "ConvInteger"
         assert found["kernels"].get(kernel) == 1 and found["begun"][0]["codes_different"] == 0, (name, found)
         assert "patches" not in {kernel["node"] for kernel in found["float_kernels"]}, (name, found["float_kernels"])
-        if kernel == "ConvInteger":  # which is read back
-            run("import", f"{name}.onnx", "-o", "back.h5")
-            losses = [result("evaluate", net, "--data", data)["loss"] for net in ("back.h5", f"{name}_int8.h5")]
-            assert losses[0] == losses[1], losses
+        run("import", f"{name}.onnx", "-o", "back.h5")  # positions are added to codes there
+        losses = [result("evaluate", net, "--data", data)["loss"] for net in ("back.h5", f"{name}_int8.h5")]
+        assert losses[0] == losses[1], losses
     weights = {tensor.name: tensor.data_type for tensor in graph.initializer}
     if options.get("tied"):  # looked up as floats, multiplied as codes
         assert weights["tokens.weight"] == onnx.TensorProto.FLOAT and weights["head.weight"] == onnx.TensorProto.INT8, weights

@@ -66,17 +66,24 @@ class Placing {
     return grid_on(by_name_.at(read.from)->reads.at(0));
   }
 
+  /// A rule of the first input is one of all: an input that stays float has one of its own.
   void place_inputs(const GridNode& node) {
     const auto type = graph_->at(node.name).type();
     if (type == "embedding") return;
+    std::vector<std::string> floats;
     for (std::size_t i = 0; i < node.reads.size(); ++i) {
       const int index = grid_on(node.reads[i]);
-      if (index < 0) continue;
       const std::string name =
           node.name + (i == 0 ? ".input_quantizer" : ".input_quantizer_" + std::to_string(i));
+      if (index < 0) {
+        floats.push_back(name);
+        continue;
+      }
       add(name, grid(index));
       placed_.insert({node.name, i});
     }
+    if (floats.size() == node.reads.size()) return;
+    for (const auto& name : floats) out_.rules.push_back({{"pattern", name}, {"enable", false}});
   }
 
   /// Queries, keys, values and the weights between.
