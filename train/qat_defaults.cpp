@@ -114,7 +114,7 @@ QatDefaults defaults_of_samples(const QuantConfig& config) {
   out.float_residuals = activations && !profile_of(config.target).rows;
   if (out.bits > kLowBits) return out;
   out.method = "one_pass_mse";
-  out.weight_method = "mse";
+  out.weight_method = out.integer_blocks.empty() ? "mse" : "mse_search";
   out.edge_bits = 8;
   out.amax = activations ? AmaxMode::learned : AmaxMode::frozen;
   out.amax_gradient = AmaxGradient::lsq;

@@ -11,11 +11,21 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kFewBits = 3;
+
+/// A search for ranges of few codes takes as many, finer steps below 1, and leaves out the code that negative
+/// numbers alone have: ranges that count on it shift what a layer gives.
 CalibratorOptions options_of(const QuantDescriptor& d, const Axes& kept) {
-  return {.axis = kept,
-          .num_bits = d.num_bits(),
-          .is_unsigned = d.is_unsigned(),
-          .narrow_range = d.narrow_range()};
+  CalibratorOptions out{.axis = kept,
+                        .num_bits = d.num_bits(),
+                        .is_unsigned = d.is_unsigned(),
+                        .narrow_range = d.narrow_range()};
+  const bool few = d.num_bits().is_integer() && d.num_bits().bits() <= kFewBits;
+  if (!few || d.calib_method() != "mse_search") return out;
+  out.narrow_range = !d.is_unsigned();
+  out.stop_multiplier = 1;
+  out.multiplier_step = 0.02;
+  return out;
 }
 
 /// Under the names of a descriptor's fields.
@@ -24,16 +34,21 @@ json to_json(const CalibratorOptions& o) {
   return {{"axis", o.axis.values()},
           {"num_bits", bits.is_integer() ? json(bits.bits()) : json{bits.exponent(), bits.mantissa()}},
           {"unsigned", o.is_unsigned},
-          {"narrow_range", o.narrow_range}};
+          {"narrow_range", o.narrow_range},
+          {"stop_multiplier", o.stop_multiplier},
+          {"multiplier_step", o.multiplier_step}};
 }
 
 CalibratorOptions from_json(const json& fields) {
   const json& bits = fields.at("num_bits");
+  const CalibratorOptions usual;
   return {.axis = Axes(fields.at("axis").get<std::vector<int>>()),
           .num_bits = bits.is_array() ? NumBits(bits.at(0).get<int>(), bits.at(1).get<int>())
                                       : NumBits(bits.get<int>()),
           .is_unsigned = fields.at("unsigned").get<bool>(),
-          .narrow_range = fields.at("narrow_range").get<bool>()};
+          .narrow_range = fields.at("narrow_range").get<bool>(),
+          .stop_multiplier = fields.value("stop_multiplier", usual.stop_multiplier),
+          .multiplier_step = fields.value("multiplier_step", usual.multiplier_step)};
 }
 
 void check_sweep(const QuantDescriptor& d, const std::string& name) {

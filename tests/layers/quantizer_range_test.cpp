@@ -1,14 +1,18 @@
 // Settings, range and grid of a quantizer, each alone.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/random.h"
 #include "fakequant/layers/quantizer/detail/grid.h"
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
 
 namespace fq::quantizer_range_test {
 namespace {
@@ -139,6 +143,39 @@ TEST(QuantizerRange, RefusesScalesThatAreNone) {
   settings.pow2 = true;
   EXPECT_THAT([&] { range.set_scale(Tensor::scalar(0.5)); },
               ThrowsMessage<ArgumentError>(HasSubstr("'fc.input_quantizer' takes no scales")));
+}
+
+/// Squared error of a block whose codes are -1, 0 and 1 times its range.
+double even_error(std::span<const float> block, float amax) {
+  double sum = 0;
+  for (const float v : block) {
+    const double e =
+        double(amax) * std::clamp(std::nearbyint(double(v) / double(amax)), -1.0, 1.0) - double(v);
+    sum += e * e;
+  }
+  return sum;
+}
+
+/// Blocks are more than a histogram each would have room for.
+TEST(QuantizerRange, BlocksOfTwoBitsAreSearchedAmongEvenCodesInLayersOfAnySize) {
+  constexpr std::int64_t width = 4096, block = 32;
+  Tensor w = Tensor::empty({width / 4, width});
+  fill_normal(w, 0, 1, 1);
+  TensorQuantizer q(QuantDescriptor(
+      {.num_bits = 2, .block_sizes = BlockSizes{{{-1, block}}}, .calib_method = "mse_search"}));
+  q.observer().collect(w);
+  q.load_calibrated_amax();
+  const auto amax = q.amax().to_vector<float>(), values = w.to_vector<float>();
+  ASSERT_EQ(amax.size(), values.size() / block);
+  for (std::size_t b = 0; b < amax.size(); b += 1031) {
+    const std::span of(values.data() + b * block, std::size_t(block));
+    const float largest = std::abs(*std::ranges::max_element(of, {}, [](float v) { return std::abs(v); }));
+    const double found = even_error(of, amax[b]);
+    for (int i = 0; i < 39; ++i) {
+      const double tried = even_error(of, largest * (0.25f + 0.75f * static_cast<float>(i) / 38.0f));
+      EXPECT_LE(found, tried * (1 + 1e-5)) << b << " " << i;  // multiples differ in their last bits
+    }
+  }
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(QatDefaults, BlocksOfTwoBitsLearnTheirRangesAndHaveEightBitsAtTheEdges) {
   const QatDefaults found = qat_defaults(QuantConfig::preset("int2_blockwise"));
   EXPECT_EQ(found.bits, 2);
   EXPECT_EQ(found.edge_bits, 8);
-  EXPECT_EQ(found.weight_method, "mse");
+  EXPECT_EQ(found.weight_method, "mse_search");
   EXPECT_TRUE(found.learn_weight_ranges);
   EXPECT_EQ(found.amax, AmaxMode::frozen);
   EXPECT_EQ(found.amax_rate, 0.1);
