@@ -34,6 +34,7 @@ set(script_modules onnx_ parquet_ engine_ executorch_ llama_ openvino_ processor
 list(TRANSFORM script_modules PREPEND "${PROJECT_SOURCE_DIR}/scripts/lib/")
 list(TRANSFORM script_modules APPEND "*.py")
 file(GLOB script_modules ${script_modules})
+list(APPEND script_modules "${PROJECT_SOURCE_DIR}/python/fakequant/session_settings.py")
 list(APPEND script_modules "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_requirements.txt")
 install(DIRECTORY scripts/lib/engines DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")
 install(FILES ${script_modules} DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")

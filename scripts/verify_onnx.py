@@ -26,6 +26,7 @@ try:
     from onnx_engine import LEVELS, Engine, Source
     from onnx_reasons import (FLOAT_ANSWERS, FLOAT_CODES, FLOAT_LOGITS, beginnings, describe, describe_beginnings, explain,
                               first_difference, has_vnni, rounds_floats)
+    from onnx_source import SETTINGS
 except ImportError as error:
     print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install onnxruntime onnx h5py, or name "
           "another Python by --python or FAKEQUANT_PYTHON", file=sys.stderr)
@@ -89,7 +90,7 @@ def session_options(entries):
 
 def of_processor(source):
     """What a session of products of bytes needs on this one: pairs of products saturate at 16 bits where VNNI is missing."""
-    return {"session.x64quantprecision": "1"} if source.bytes() and has_vnni() is False else {}
+    return SETTINGS["TWO_BYTES"] if source.bytes() and has_vnni() is False else {}
 
 
 def bounds(args, source, in_floats):

@@ -4,6 +4,7 @@ import os
 import numpy as np
 
 from . import _fakequant
+from .session_settings import TWO_BYTES, keeping_numbers
 
 _INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int8)": np.int8,
            "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(int32)": np.int32, "tensor(int64)": np.int64,
@@ -24,16 +25,13 @@ def _file_error(path, what):
 
 def _options(onnxruntime, formats):
     """Those of a session that keeps the numbers, as `fakequant verify` chooses them."""
-    options, floats = onnxruntime.SessionOptions(), any(not isinstance(bits, int) for bits, _, _ in formats)
     activations = [bits for bits, _, weight in formats if not weight]
+    level, entries = keeping_numbers(any(not isinstance(bits, int) for bits, _, _ in formats), 4 in activations, not activations)
+    options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.add_session_config_entry("session.x64quantprecision", "1")  # pairs of products must not saturate without VNNI
-    if floats:
-        options.add_session_config_entry("session.disable_quant_qdq", "1")
-    if floats or 4 in activations:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    if not activations:
-        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level.upper()}")
+    for key, value in (entries | TWO_BYTES).items():
+        options.add_session_config_entry(key, value)
     return options
 
 

@@ -67,6 +67,30 @@ if not os.path.exists(LIBRARY) or sanitized():
     print("SKIPPED: no library to load before libc, or a sanitizer that wants to be first")
     sys.exit(77)
 
+# One that made the folders, and is refused before the other has a file in them, leaves them to it.
+def held(call):
+    """A run that waits before its first such call until there is a file of that name."""
+    process = subprocess.Popen([COMMAND, *TRAIN, "--epochs", "2", "-o", "held/inner/"], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True,
+                               env=dict(environment(1), LD_PRELOAD=LIBRARY, FAIL_CALL=call, FAIL_AT="1", FAIL_WITH="wait",
+                                        FAIL_UNTIL=call))
+    while not os.path.exists(f"{call}.waiting"):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return process
+
+
+def let_go(process, call):
+    open(call, "w").close()
+    return process.communicate(timeout=300)[1]
+
+
+late, first = held("flock"), held("rename")
+assert os.path.isdir("held/inner/checkpoints") and not os.listdir("held/inner/checkpoints"), snapshot()
+refused(let_go(late, "flock"), first, "held/inner/")
+words = let_go(first, "rename")
+assert first.returncode == 0 and same_bytes("held/inner/checkpoints/last.h5", "plain.h5"), words
+
 # Without: a word of it, and the same.
 done, _ = preloaded([*TRAIN, "--epochs", "2", "-o", "without/"], ".", **NO_LOCKS)
 assert done.returncode == 0 and done.stderr.count("has no locks") == 1, done.stderr

@@ -1,9 +1,10 @@
 /// Loaded before libc (LD_PRELOAD) it makes one call of the system fail: FAIL_CALL is write, pwrite, fsync,
 /// rename, ftruncate, open (that make a file), flock, malloc; FAIL_AT says which one, from 1 on, or "all";
 /// FAIL_WITH is an errno, or "kill" for SIGKILL in place of the call, or "half" for a write of half of the
-/// bytes and SIGKILL. FAIL_COUNT names a file that takes the number of calls at the end. Only files below the
-/// current folder count, no pipes, calls of malloc of at least FAIL_BYTES bytes, and none before main. What
-/// HDF5 asks for it gets: without memory HDF5 does not fail but crash.
+/// bytes and SIGKILL, or "wait": the call is made once the file FAIL_UNTIL is there, and FAIL_UNTIL.waiting
+/// tells that it waits. FAIL_COUNT names a file that takes the number of calls at the end. Only files below
+/// the current folder count, no pipes, calls of malloc of at least FAIL_BYTES bytes, and none before main.
+/// What HDF5 asks for it gets: without memory HDF5 does not fail but crash.
 
 #include <atomic>
 #include <cerrno>
@@ -29,6 +30,7 @@ struct Plan {
   const char* call = std::getenv("FAIL_CALL");
   const char* with = std::getenv("FAIL_WITH");
   const char* count = std::getenv("FAIL_COUNT");
+  const char* until = std::getenv("FAIL_UNTIL");
   long at = std::getenv("FAIL_AT") != nullptr ? std::atol(std::getenv("FAIL_AT")) : 0;
   bool all = std::getenv("FAIL_AT") != nullptr && std::strcmp(std::getenv("FAIL_AT"), "all") == 0;
   std::size_t bytes =
@@ -56,11 +58,24 @@ Plan::~Plan() {
   }
 }
 
+void wait_for_file() {
+  ready = false;
+  char sign[4096];
+  std::snprintf(sign, sizeof sign, "%s.waiting", plan.until);
+  if (std::FILE* file = std::fopen(sign, "w")) std::fclose(file);
+  while (::access(plan.until, F_OK) != 0) ::usleep(10000);
+  ready = true;
+}
+
 /// Whether this is the call that fails; does not return where it kills.
 bool fails(const char* call) {
   if (!ready || plan.call == nullptr || std::strcmp(plan.call, call) != 0) return false;
   if ((++calls != plan.at && !plan.all) || plan.with == nullptr) return false;
   if (std::strcmp(plan.with, "kill") == 0) ::kill(::getpid(), SIGKILL);
+  if (std::strcmp(plan.with, "wait") == 0) {
+    wait_for_file();
+    return false;
+  }
   if (std::strcmp(plan.with, "half") != 0) errno = std::atoi(plan.with);
   return true;
 }
