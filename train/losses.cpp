@@ -1,5 +1,6 @@
 #include "fakequant/train/losses.h"
 
+#include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/ops.h"
 
@@ -15,18 +16,13 @@ Variable like(const Variable& outputs, const Tensor& target, std::string_view fu
 }
 
 Variable factor(const Variable& outputs, const Tensor& weight) {
-  return weight.to(outputs.as_float().tensor().dtype()).to(outputs.device());
+  return detail::constant(weight.to(outputs.as_float().tensor().dtype()), outputs.device());
 }
 
 /// The cross entropy of sigmoid(y), element by element; `truth` multiplies the part of what is true.
 Variable binary(const Variable& y, const Variable& t, const Variable& truth) {
   const Variable untrue = ops::multiply(ops::shift(ops::neg(t), 1.0), y);
   return ops::sub(untrue, ops::multiply(truth, ops::log_sigmoid(y)));
-}
-
-void check_weights(const Tensor& weights, std::int64_t classes, std::string_view function) {
-  FQ_CHECK(weights.shape() == Shape{classes}, function, "the class weights are {}, there are {} classes",
-           weights.describe(), classes);
 }
 
 void check_smoothing(double label_smoothing, std::string_view function) {
@@ -42,37 +38,6 @@ Variable rows_of(const Variable& outputs) {
   axes.push_back(1);
   const std::int64_t classes = outputs.shape()[1];
   return ops::reshape(ops::transpose(outputs, axes), {outputs.numel() / classes, classes});
-}
-
-/// [N, C, ..] of numbers by which log softmax is multiplied and summed: minus the shares of the loss.
-struct Shares {
-  Tensor values;
-  double total = 0;  ///< of the weights of the labels
-};
-
-Shares shares_of(const Shape& shape, const Tensor& labels, const CrossEntropyOptions& o,
-                 std::string_view function) {
-  const std::int64_t classes = shape[1], inner = numel(Shape(shape.begin() + 2, shape.end()));
-  check_weights(o.class_weights, classes, function);
-  const auto weights = o.class_weights.to(DType::f32).to_vector<float>();
-  const auto all = labels.to(Device::cpu()).to_vector<std::int64_t>();
-  std::vector<float> out(static_cast<std::size_t>(numel(shape)), 0.0F);
-  Shares made;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::int64_t label = all[i];
-    if (label == o.ignore_index) continue;
-    FQ_CHECK(label >= 0 && label < classes, function, "label {} of element {} is not 0 to {}", label, i,
-             classes - 1);
-    made.total += static_cast<double>(weights[static_cast<std::size_t>(label)]);
-    const std::int64_t n = static_cast<std::int64_t>(i) / inner, at = static_cast<std::int64_t>(i) % inner;
-    for (std::int64_t c = 0; c < classes; ++c) {
-      const double of_class = static_cast<double>(weights[static_cast<std::size_t>(c)]);
-      const double share = (c == label ? 1.0 - o.label_smoothing : 0.0) + o.label_smoothing / double(classes);
-      out[static_cast<std::size_t>((n * classes + c) * inner + at)] = static_cast<float>(share * of_class);
-    }
-  }
-  made.values = Tensor::from(out, shape);
-  return made;
 }
 
 }  // namespace
@@ -133,13 +98,8 @@ Variable cross_entropy(const Variable& outputs, const Tensor& labels, const Cros
   FQ_CHECK(labels.shape() == wanted, function, "the outputs are {}, the labels {}: give {}",
            to_string(outputs.shape()), to_string(labels.shape()), to_string(wanted));
   check_smoothing(options.label_smoothing, function);
-  if (!options.class_weights.defined())
-    return ops::cross_entropy(rows_of(outputs), labels.to(outputs.device()).reshape({labels.numel()}),
-                              options.label_smoothing, options.ignore_index);
-  const Shares shares = shares_of(outputs.shape(), labels, options, function);
-  const Variable logs = ops::log_softmax(outputs, 1);
-  const Variable sum = ops::sum(ops::multiply(logs, factor(outputs, shares.values)));
-  return ops::scale(sum, shares.total > 0 ? -1.0 / shares.total : 0.0);
+  return ops::cross_entropy(rows_of(outputs), labels.to(outputs.device()).reshape({labels.numel()}),
+                            options.label_smoothing, options.ignore_index, options.class_weights);
 }
 
 Variable soft_cross_entropy(const Variable& outputs, const Tensor& target,
@@ -154,7 +114,9 @@ Variable soft_cross_entropy(const Variable& outputs, const Tensor& target,
   if (options.class_weights.defined()) {
     Shape wide(static_cast<std::size_t>(outputs.rank()), 1);
     wide[1] = classes;
-    check_weights(options.class_weights, classes, function);
+    FQ_CHECK(options.class_weights.shape() == Shape{classes}, function,
+             "the class weights are {}, there are {} classes: give a number for each",
+             options.class_weights.describe(), classes);
     t = ops::multiply(t, factor(outputs, options.class_weights.reshape(wide)));
   }
   return ops::neg(ops::mean(ops::sum(ops::multiply(ops::log_softmax(outputs, 1), t), {1})));

@@ -50,13 +50,13 @@ namespace losses {
 
 /// What cross_entropy is told.
 struct CrossEntropyOptions {
-  Tensor class_weights = {};         ///< [C]; undefined for 1
+  Tensor class_weights = {};         ///< [C], best on the host; undefined for 1
   std::int64_t ignore_index = -100;  ///< a label that counts for nothing
   double label_smoothing = 0.0;      ///< 0 to 1
 };
 /// The mean over labels that are not ignored, weighted by the weight of their class, of -log
 /// softmax(y)[label]; outputs [N, C, ..] of two classes or more, labels i64 [N, ..], 0 to C - 1, on any
-/// device. 0 where all are ignored. With class weights the labels are read on the host, which waits.
+/// device. 0 where all are ignored.
 [[nodiscard]] Variable cross_entropy(const Variable& outputs, const Tensor& labels,
                                      const CrossEntropyOptions& options);
 /// Of shares of classes, [N, C, ..] as the outputs: the mean over [N, ..] of -sum_c w t log softmax(y), with

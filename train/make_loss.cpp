@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/loss.h"
@@ -12,16 +13,11 @@ namespace {
 
 /// 1 at the class and 0 elsewhere, [N, C, ..] of labels [N, ..].
 Tensor one_hot(const Tensor& labels, const Shape& shape, std::string_view function) {
-  const auto all = labels.to(Device::cpu()).to_vector<std::int64_t>();
-  const std::int64_t classes = shape[1], inner = numel(Shape(shape.begin() + 2, shape.end()));
-  Tensor out = Tensor::zeros(shape);
-  auto* values = out.mutable_data<float>();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    FQ_CHECK(all[i] >= 0 && all[i] < classes, function, "label {} of element {} is not 0 to {}", all[i], i,
-             classes - 1);
-    const auto at = static_cast<std::int64_t>(i);
-    values[(at / inner * classes + all[i]) * inner + at % inner] = 1;
-  }
+  const AxisView view = axis_view(shape, 1);
+  detail::run(labels.device(), &detail::Kernels::check_indices, labels, view.size, std::nullopt, function,
+              "label");
+  Tensor out = Tensor::empty(shape, DType::f32, labels.device());
+  detail::run(labels.device(), &detail::Kernels::one_hot, labels, view, out);
   return out;
 }
 
@@ -43,10 +39,8 @@ Loss cross_entropy_loss(const LossOptions& o) {
   losses::CrossEntropyOptions options;
   options.label_smoothing = o.label_smoothing;
   options.ignore_index = o.ignore_index.value_or(options.ignore_index);
-  if (!o.class_weights.empty()) {
-    const std::vector<float> weights(o.class_weights.begin(), o.class_weights.end());
-    options.class_weights = Tensor::from(weights, {static_cast<std::int64_t>(weights.size())});
-  }
+  if (!o.class_weights.empty())
+    options.class_weights = Tensor::from(o.class_weights, {std::ssize(o.class_weights)});
   const bool plain = o.class_weights.empty() && !o.ignore_index;
   return
       [options, plain, ignores = o.ignore_index.has_value()](const Variable& outputs, const Tensor& labels) {

@@ -115,6 +115,7 @@ struct Kernels {
                         std::string_view function, std::string_view what);
   void (*gather_rows)(const Tensor& ids, const Tensor& table, Tensor& y);
   void (*sum_rows)(const Tensor& ids, const Tensor& x, Tensor& table);
+  void (*one_hot)(const Tensor& labels, const AxisView& view, Tensor& out);
 
   // norms, softmax and losses
   void (*moments)(const Tensor& x, Tensor& out);

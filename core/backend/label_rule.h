@@ -6,12 +6,15 @@
 #include <optional>
 
 #include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/tensor.h"
 
 namespace fq {
 
 struct LabelRule {
   double smoothing = 0;
   std::optional<std::int64_t> ignored = {};
+  Tensor weights =
+      {};  ///< f64 [C + 1] on the labels' device: of the classes, then their sum; undefined for 1
 };
 
 namespace detail {

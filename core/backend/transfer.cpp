@@ -15,6 +15,10 @@ Tensor upload(const Tensor& host, Device device) {
   return out;
 }
 
+Tensor constant(const Tensor& x, Device device) {
+  return x.device().is_cpu() && device.is_cuda() ? cuda::constant(x, device) : x.to(device);
+}
+
 Readback::Readback(const Tensor& x) {
   if (x.device().is_cuda())
     body_ = std::make_unique<Body>(

@@ -12,6 +12,10 @@ namespace fq::detail {
 /// beside that of the device's work. For a thread that makes batches ahead. On the CPU the tensor itself.
 [[nodiscard]] Tensor upload(const Tensor& host, Device device);
 
+/// Numbers that no one changes, such as those of options, on the device: launches of a capture find them as
+/// they are now. The tensor itself where it is there.
+[[nodiscard]] Tensor constant(const Tensor& x, Device device);
+
 /// The values of a tensor as they are now, on their way to the host: the device goes on with what is put
 /// into its stream afterwards. On the CPU they are copied at once.
 class Readback {

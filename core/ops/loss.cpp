@@ -1,5 +1,8 @@
 #include "fakequant/core/ops/loss.h"
 
+#include <numeric>
+
+#include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/profile.h"
 
@@ -23,13 +26,24 @@ Variable softmax_as(std::string_view op, const Variable& input, int axis, bool l
                         }));
 }
 
+/// As LabelRule has them.
+Tensor weights_and_sum(const Tensor& weights, std::int64_t classes, Device device) {
+  if (!weights.defined()) return {};
+  FQ_CHECK(weights.shape() == Shape{classes} && is_floating(weights.dtype()), "cross_entropy",
+           "the class weights are {}, there are {} classes: give a float for each", weights.describe(),
+           classes);
+  std::vector<double> all = weights.to(DType::f64).to_vector<double>();
+  all.push_back(std::accumulate(all.begin(), all.end(), 0.0));
+  return detail::constant(Tensor::from(all, {classes + 1}), device);
+}
+
 }  // namespace
 
 Variable softmax(const Variable& x, int axis) { return softmax_as("softmax", x, axis, false); }
 Variable log_softmax(const Variable& x, int axis) { return softmax_as("log_softmax", x, axis, true); }
 
 Variable cross_entropy(const Variable& logits, const Tensor& labels, double label_smoothing,
-                       std::optional<std::int64_t> ignored) {
+                       std::optional<std::int64_t> ignored, const Tensor& class_weights) {
   constexpr std::string_view op = "cross_entropy";
   const ProfileScope profile(op, "forward");
   const auto x = detail::floats(logits, op);
@@ -45,10 +59,10 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
            label_smoothing);
   const Tensor classes = labels.to(DType::i64);
   const Device device = x.tensor.device();
-  const LabelRule rule{label_smoothing, ignored};
+  const LabelRule rule{label_smoothing, ignored, weights_and_sum(class_weights, x.tensor.dim(1), device)};
   detail::run(device, &detail::Kernels::check_indices, classes, x.tensor.dim(1), ignored, op, "label");
   Tensor log_p = detail::empty_like(x.tensor), loss = Tensor::empty({}, log_p.dtype(), device),
-         counted = Tensor::empty({}, DType::i64, device);
+         counted = Tensor::empty({}, DType::f64, device);
   detail::run(device, &detail::Kernels::softmax, x.tensor, axis_view(x.tensor.shape(), 1), true, log_p);
   detail::run(device, &detail::Kernels::cross_entropy, log_p, classes, rule, loss, counted);
   const auto backward = [log_p, saved = detail::Saved(classes), rule, counted](const Tensor& dy) {

@@ -32,8 +32,13 @@ namespace fq::ops {
 /// [0, 1]. On a GPU a label out of range is a NumericError when a value is read back next.
 ///
 /// Rows whose label is `ignored` count for nothing: the mean is over the others, 0 where there are none.
+///
+/// With `class_weights`, f32 or f64 [C], each log p[c] is multiplied by that of its class, and the mean is
+/// divided by the weights of the labels that count, 0 where those are 0. They are read on the host: best they
+/// are there, as reading those of a GPU waits.
 [[nodiscard]] Variable cross_entropy(const Variable& logits, const Tensor& labels,
-                                     double label_smoothing = 0.0, std::optional<std::int64_t> ignored = {});
+                                     double label_smoothing = 0.0, std::optional<std::int64_t> ignored = {},
+                                     const Tensor& class_weights = {});
 
 /// The mean of (x - target)^2 over all elements: rank 0, in x's dtype; 0 when there are none. Both inputs get
 /// gradients. Throws ArgumentError when shapes or dtypes differ: nothing broadcasts.

@@ -1,6 +1,7 @@
 #include "fakequant/core/ops/loss.h"
 
 #include <cmath>
+#include <numeric>
 
 #include <gtest/gtest.h>
 
@@ -42,6 +43,31 @@ TEST(CrossEntropy, IgnoredRowsCountForNothing) {
   EXPECT_THROW((void)ops::cross_entropy(x, labels({2, 2, -7, 2, 2}), 0.0, -100), ArgumentError);
 }
 
+/// torch 2.15: F.cross_entropy(x, y, weight=[0.5, 2, 1, 0.25], label_smoothing=e, ignore_index=-7) of x[i, j]
+/// = 2 sin(0.37 (4 i + j)), and its gradient times [1, 2, .., 20].
+TEST(CrossEntropy, WeightsOfClassesAreThoseOfPyTorch) {
+  std::vector<double> values(20), seeds(20);
+  for (int i = 0; i < 20; ++i) {
+    values[static_cast<std::size_t>(i)] = 2 * std::sin(0.37 * i);
+    seeds[static_cast<std::size_t>(i)] = i + 1;
+  }
+  const Tensor weights = Tensor::from({0.5, 2.0, 1.0, 0.25});
+  const auto found = [&](double smoothing) {
+    const Variable x(Tensor::from(values, {5, 4}), true);
+    const Variable loss = ops::cross_entropy(x, labels({3, -7, 0, 1, 2}), smoothing, -7, weights);
+    loss.backward();
+    const auto gradient = x.grad().to_vector<double>();
+    return std::pair{loss.item(), std::inner_product(gradient.begin(), gradient.end(), seeds.begin(), 0.0)};
+  };
+  EXPECT_NEAR(found(0).first, 1.3550663795749, 1e-12);
+  EXPECT_NEAR(found(0).second, 0.5191777171067, 1e-12);
+  EXPECT_NEAR(found(0.2).first, 1.4127757356948, 1e-12);
+  EXPECT_NEAR(found(0.2).second, 0.5077020675836, 1e-12);
+  const Variable none = ops::cross_entropy(Tensor::from(values, {5, 4}), labels({0, 0, 0, 0, 0}), 0.1, {},
+                                           Tensor::from({0.0, 1.0, 1.0, 1.0}));
+  EXPECT_EQ(none.item(), 0.0);
+}
+
 TEST(CrossEntropy, LargeLogitsStayFinite) {
   const Variable x(Tensor::from({1e4f, -1e4f}, {1, 2}), true);
   const Variable loss = ops::cross_entropy(x, labels({1}));
@@ -77,6 +103,7 @@ TEST(CrossEntropy, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)ops::cross_entropy(x, Tensor::zeros({2})), ArgumentError);
   EXPECT_THROW((void)ops::cross_entropy(x, {}), ArgumentError);
   EXPECT_THROW((void)ops::cross_entropy(x, labels({0, 1}), 1.5), ArgumentError);
+  EXPECT_THROW((void)ops::cross_entropy(x, labels({0, 1}), 0.0, {}, Tensor::zeros({3})), ArgumentError);
   EXPECT_THROW((void)ops::cross_entropy(Tensor::zeros({2}), labels({0, 1})), ArgumentError);
   EXPECT_THROW((void)ops::cross_entropy(Tensor::zeros({2, 0}), labels({0, 1})), ArgumentError);
   EXPECT_THROW((void)ops::cross_entropy(Tensor::zeros({2, 1}), labels({0, 0})), ArgumentError);

@@ -79,6 +79,7 @@ constinit const detail::Kernels table{
     .check_indices = check_indices,
     .gather_rows = gather_rows,
     .sum_rows = sum_rows,
+    .one_hot = one_hot,
     .moments = moments,
     .normalize = normalize,
     .gradient_sums = gradient_sums,

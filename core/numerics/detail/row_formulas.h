@@ -47,26 +47,39 @@ FQ_HD T softmax_gradient(T dy, T y, T sum, bool logarithm) {
 }
 
 /// 0 of nothing.
-FQ_HD double mean_of(double total, std::int64_t count) {
-  return count == 0 ? 0.0 : total / static_cast<double>(count);
-}
+FQ_HD double mean_of(double total, double count) { return count == 0 ? 0.0 : total / count; }
+FQ_HD double mean_of(double total, std::int64_t count) { return mean_of(total, static_cast<double>(count)); }
 template <class T>
 FQ_HD double squared_difference(T a, T b) {
   const double d = static_cast<double>(a) - static_cast<double>(b);
   return d * d;
 }
 
-/// What a class ought to have, by its label and the smoothing e: 1 - e + e/C, or e/C.
+/// What classes ought to have, by the label of a row and the smoothing e: 1 - e + e/C, or e/C, each times the
+/// weight of its class.
 struct SmoothedTarget {
   double smoothing, share;
+  std::int64_t classes;
+  const double* weights;  ///< of the classes, then their sum; null for 1
 
-  SmoothedTarget(double e, std::int64_t classes) : smoothing(e), share(e / static_cast<double>(classes)) {}
-  FQ_HD double weight(bool labelled) const { return labelled ? share + (1.0 - smoothing) : share; }
-  /// d loss / d logit, `factor` times.
+  SmoothedTarget(double e, std::int64_t all, const double* of_classes)
+      : smoothing(e), share(e / static_cast<double>(all)), classes(all), weights(of_classes) {}
+  /// 1 of what is no class.
+  FQ_HD double weight(std::int64_t c) const {
+    return weights == nullptr || c < 0 || c >= classes ? 1.0 : weights[c];
+  }
+  FQ_HD double target(std::int64_t c, std::int64_t label) const {
+    return (c == label ? share + (1.0 - smoothing) : share) * weight(c);
+  }
+  /// Of all classes together.
+  FQ_HD double targets(std::int64_t label) const {
+    return weights == nullptr ? 1.0 : (1.0 - smoothing) * weight(label) + share * weights[classes];
+  }
+  /// d loss / d logit, `factor` times; `all` are the targets of the row.
   template <class T>
-  FQ_HD T gradient(T log_p, bool labelled, T factor) const {
-    const T target = static_cast<T>(share) + (labelled ? static_cast<T>(1.0 - smoothing) : T{0});
-    return factor * (std::exp(log_p) - target);
+  FQ_HD T gradient(T log_p, T all, std::int64_t c, std::int64_t label, T factor) const {
+    const T own = static_cast<T>(share) + (c == label ? static_cast<T>(1.0 - smoothing) : T{0});
+    return factor * (std::exp(log_p) * all - own * static_cast<T>(weight(c)));
   }
 };
 

@@ -58,9 +58,10 @@ Tensor labels(std::int64_t rows, std::int64_t classes) {
 }
 
 std::vector<Tensor> entropy_on(Device device, const Shape& shape, DType dtype, double smoothing,
-                               std::optional<std::int64_t> ignored = {}) {
+                               std::optional<std::int64_t> ignored = {}, const Tensor& weights = {}) {
   const Variable x(random_values(shape, 1, -5, 5).to(dtype).to(device), true);
-  const Variable loss = ops::cross_entropy(x, labels(shape[0], shape[1]).to(device), smoothing, ignored);
+  const Variable loss =
+      ops::cross_entropy(x, labels(shape[0], shape[1]).to(device), smoothing, ignored, weights);
   ops::scale(loss, 3.0).backward();  // the seed comes from the device
   return {loss.tensor(), x.grad()};
 }
@@ -86,6 +87,19 @@ TEST_F(CudaLoss, IgnoredRowsCountForNothing) {
             << to_string(shape) << smoothing << ignored;
 }
 
+TEST_F(CudaLoss, WeightsOfClasses) {
+  for (const Shape& shape : {Shape{512, 10}, Shape{17, 1001}, Shape{1, 2}})
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const double smoothing : {0.0, 0.1})
+        for (const std::int64_t ignored : {std::int64_t{1}, std::int64_t{-100}}) {
+          const Tensor weights = random_values({shape[1]}, 5, 0, 4).to(dtype);
+          const auto right = entropy_on(Device::cpu(), shape, dtype, smoothing, ignored, weights);
+          const auto found = entropy_on(Device::cuda(), shape, dtype, smoothing, ignored, weights);
+          EXPECT_EQ(difference(found, right, tolerance_of(dtype)), "")
+              << to_string(shape) << name(dtype) << smoothing << ignored;
+        }
+}
+
 std::string message_of(const Tensor& tensor) {
   try {
     static_cast<void>(tensor.to(Device::cpu()));
@@ -98,9 +112,10 @@ std::string message_of(const Tensor& tensor) {
 TEST_F(CudaLoss, ALabelThatIsNoClassIsToldWhenAValueIsRead) {
   for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{4}, std::int64_t{1} << 40})
     for (const double smoothing : {0.0, 0.2}) {
+      const Tensor weights = label == 4 ? Tensor::full({4}, 2) : Tensor();
       const Variable x(Tensor::zeros({3, 4}, DType::f32, Device::cuda()), true);
-      const auto loss =
-          ops::cross_entropy(x, Tensor::from<std::int64_t>({0, label, 3}).to(Device::cuda()), smoothing);
+      const auto loss = ops::cross_entropy(x, Tensor::from<std::int64_t>({0, label, 3}).to(Device::cuda()),
+                                           smoothing, {}, weights);
       loss.backward();
       EXPECT_EQ(message_of(loss.tensor()), "[cross_entropy] not every label is 0 to 3");
       EXPECT_EQ(message_of(loss.tensor()), "");

@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "core/gradient_check.h"
 #include "cuda_device.h"
+#include "fakequant/core/ops/loss.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/train/calibration/calibrate.h"
@@ -217,6 +219,69 @@ TEST_F(CudaPasses, ATransformerInEveryFormat) {
     ASSERT_EQ(captured.size(), called.size());
     for (std::size_t i = 0; i < called.size(); ++i)
       EXPECT_TRUE(bitwise_equal(captured[i], called[i])) << preset << " " << i;
+  }
+}
+
+struct LossCase {
+  LossOptions loss;
+  Tensor labels;  ///< of four classes, [2, 8, 8], or shares of them
+  DistillationOptions distillation = {.weight = 0};
+};
+
+/// Losses and the last gradient of five steps of a convolution; none but the first two may wait.
+std::vector<Tensor> pixel_steps(const LossCase& of, bool capture) {
+  const RandomScope seed(3, 0);
+  const auto model = std::make_shared<Conv2d>(
+      1, 4, Shape{3}, ops::ConvOptions{.stride = {}, .padding = {1}, .dilation = {}, .groups = 1});
+  model->to(Device::cuda());
+  const Tensor x = test::random_values({2, 1, 8, 8}, 1).to(DType::f32).to(Device::cuda()),
+               labels = of.labels.to(Device::cuda()),
+               followed = test::random_values({2, 4, 8, 8}, 2).to(DType::f32).to(Device::cuda());
+  Sgd optimizer(model->named_parameters(), {.learning_rate = 0.1});
+  detail::Passes passes(model,
+                        {.loss = make_loss(of.loss), .distillation = of.distillation, .capture = capture});
+  std::vector<Tensor> out;
+  std::int64_t waits = 0;
+  for (int i = 0; i < 5; ++i) {
+    if (i == 2) waits = test::waits_so_far();
+    optimizer.zero_grad();
+    out.push_back(
+        passes.forward({x, labels}, {}, of.distillation.weight > 0 ? followed : Tensor()).loss.clone());
+    passes.backward();
+    optimizer.step();
+  }
+  EXPECT_EQ(test::waits_so_far(), waits);
+  out.push_back(model->parameters().front().grad());
+  for (Tensor& each : out) each = each.to(Device::cpu());
+  return out;
+}
+
+TEST_F(CudaPasses, LossesOfEveryKind) {
+  Tensor classes = Tensor::empty({2, 8, 8}, DType::i64);
+  for (std::int64_t i = 0; i < classes.numel(); ++i) classes.mutable_data<std::int64_t>()[i] = i * i % 4;
+  const Tensor shares =
+      ops::softmax(Variable(test::random_values({2, 4, 8, 8}, 7).to(DType::f32)), 1).tensor();
+  const std::vector<double> weights{0.5, 2, 1, 0.25};
+  const std::vector<LossCase> cases{
+      {{.class_weights = weights}, classes},
+      {{.label_smoothing = 0.1, .class_weights = weights, .ignore_index = 1}, classes},
+      {{.label_smoothing = 0.1}, shares},
+      {{.label_smoothing = 0.1, .class_weights = weights}, shares},
+      {{.kind = "bce", .positive_weight = 3}, classes},
+      {{.kind = "focal"}, classes},
+      {{.kind = "dice"}, classes},
+      {{.kind = "huber"}, shares},
+      {{.class_weights = weights}, classes, {.kind = "kl", .weight = 0.5}},
+      {{}, shares, {.kind = "mse", .weight = 1}},
+  };
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    const auto before = test::graphs_so_far();
+    const auto captured = pixel_steps(cases[k], true);
+    EXPECT_EQ(test::graphs_so_far() - before, 2 * 4) << k;
+    const auto called = pixel_steps(cases[k], false);
+    ASSERT_EQ(captured.size(), called.size());
+    for (std::size_t i = 0; i < called.size(); ++i)
+      EXPECT_TRUE(bitwise_equal(captured[i], called[i])) << k << " " << i;
   }
 }
 

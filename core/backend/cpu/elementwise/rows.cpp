@@ -47,4 +47,13 @@ void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
   });
 }
 
+void one_hot(const Tensor& labels, const AxisView& view, Tensor& out) {
+  const auto* label = labels.data<std::int64_t>();
+  auto* to = out.mutable_data<float>();
+  std::fill_n(to, out.numel(), 0.0f);
+  for (std::int64_t o = 0; o < view.outer; ++o)
+    for (std::int64_t i = 0; i < view.inner; ++i)
+      to[(o * view.size + label[o * view.inner + i]) * view.inner + i] = 1.0f;
+}
+
 }  // namespace fq::cpu

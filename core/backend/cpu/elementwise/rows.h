@@ -19,4 +19,7 @@ void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y);
 /// table[r] = the sum of the x[i] with ids[i] = r, in order.
 void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table);
 
+/// out[o, c, i] = 1 where labels[o, i] = c, else 0: f32 of view.outer, classes, view.inner; `labels` i64.
+void one_hot(const Tensor& labels, const AxisView& view, Tensor& out);
+
 }  // namespace fq::cpu

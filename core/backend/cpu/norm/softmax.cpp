@@ -32,6 +32,10 @@ void softmax_rows(const float* x, const AxisView& view, bool logarithm, float* y
   });
 }
 
+const double* weights_of(const LabelRule& rule) {
+  return rule.weights.defined() ? rule.weights.data<double>() : nullptr;
+}
+
 }  // namespace
 
 void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y) {
@@ -80,37 +84,41 @@ void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& r
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
   const double smoothing = rule.smoothing;
-  double total = 0;
-  std::int64_t count = 0;
+  const detail::SmoothedTarget of(smoothing, classes, weights_of(rule));
+  double total = 0, count = 0;
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     for (std::int64_t n = 0; n < rows; ++n, p += classes) {
       if (label[n] == rule.ignored) continue;
-      ++count;
-      total -= (1.0 - smoothing) * static_cast<double>(p[label[n]]);
+      const double weight = of.weight(label[n]);
+      count += weight;
+      total -= (1.0 - smoothing) * weight * static_cast<double>(p[label[n]]);
       double all = 0;
-      for (std::int64_t c = 0; smoothing > 0 && c < classes; ++c) all += static_cast<double>(p[c]);
-      total -= smoothing / static_cast<double>(classes) * all;
+      for (std::int64_t c = 0; smoothing > 0 && c < classes; ++c)
+        all += of.weight(c) * static_cast<double>(p[c]);
+      total -= of.share * all;
     }
     loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, count));
   });
-  *counted.mutable_data<std::int64_t>() = count;
+  *counted.mutable_data<double>() = count;
 }
 
 void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
                             const Tensor& counted, const Tensor& dy, Tensor& dx) {
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
-  const detail::SmoothedTarget target(rule.smoothing, classes);
+  const detail::SmoothedTarget of(rule.smoothing, classes, weights_of(rule));
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     T* out = dx.mutable_data<T>();
-    const T factor = static_cast<T>(detail::mean_of(dy.item(), *counted.data<std::int64_t>()));
+    const T factor = static_cast<T>(detail::mean_of(dy.item(), *counted.data<double>()));
 #pragma omp parallel for schedule(static) if (log_p.numel() > 8192)
-    for (std::int64_t n = 0; n < rows; ++n)
+    for (std::int64_t n = 0; n < rows; ++n) {
+      const T all = static_cast<T>(of.targets(label[n]));
       for (std::int64_t c = 0; c < classes; ++c)
         out[n * classes + c] =
-            label[n] == rule.ignored ? T{0} : target.gradient(p[n * classes + c], c == label[n], factor);
+            label[n] == rule.ignored ? T{0} : of.gradient(p[n * classes + c], all, c, label[n], factor);
+    }
   });
 }
 

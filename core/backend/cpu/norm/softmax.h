@@ -12,11 +12,11 @@ void softmax(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y);
 /// dx from y = softmax(x) or its logarithm.
 void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, bool logarithm, Tensor& dx);
 
-/// loss = that of ops::cross_entropy, rank 0; `log_p` [N, C], `labels` i64 [N]; counted, i64 of rank 0, how
-/// many of them count.
+/// loss = that of ops::cross_entropy, rank 0; `log_p` [N, C], `labels` i64 [N]; counted, f64 of rank 0, the
+/// weights of those that count.
 void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& loss,
                    Tensor& counted);
-/// dlogits = dy / counted * (p - target), 0 of ignored rows; dy of one element.
+/// dlogits = dy / counted * (p * the sum of targets - target), 0 of ignored rows; dy of one element.
 void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
                             const Tensor& counted, const Tensor& dy, Tensor& dx);
 

@@ -94,6 +94,18 @@ struct SumRows {
   }
 };
 
+struct OneHot {
+  const std::int64_t* labels;
+  float* out;
+  std::int64_t inner;
+  Divisor by_classes, by_inner;
+  FQ_HD void operator()(std::int64_t at) const {
+    std::int64_t rest = at;
+    const std::int64_t i = by_inner.take_remainder(rest), c = by_classes.take_remainder(rest);
+    out[at] = labels[rest * inner + i] == c ? 1.0f : 0.0f;
+  }
+};
+
 }  // namespace
 
 void check_whole(const Tensor& values, std::string_view function, std::string_view what) {
@@ -136,6 +148,12 @@ void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
     for_items(device, rows * groups.groups,
               SumRows<T>{uses, pairs.sorted_values, data_of<T>(x), mutable_data_of<T>(table), groups});
   });
+}
+
+void one_hot(const Tensor& labels, const AxisView& view, Tensor& out) {
+  for_items(
+      out.device(), out.numel(),
+      OneHot{data_of<std::int64_t>(labels), mutable_data_of<float>(out), view.inner, view.size, view.inner});
 }
 
 }  // namespace fq::cuda

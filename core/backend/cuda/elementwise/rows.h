@@ -17,5 +17,6 @@ void check_indices(const Tensor& values, std::int64_t size, std::optional<std::i
 /// As fq::cpu has them; an index that is out of range gives a row of zeros, and is left out of sums.
 void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y);
 void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table);
+void one_hot(const Tensor& labels, const AxisView& view, Tensor& out);
 
 }  // namespace fq::cuda

@@ -29,22 +29,21 @@ void mean_loss(Device device, std::int64_t items, std::int64_t count, Terms term
                  thrust::make_transform_output_iterator(loss, Mean<T>{count}));
 }
 
-/// Of rows that count.
+/// Of rows that count, and their weights.
 struct RowSum {
-  double total;
-  std::int64_t rows;
+  double total, weight;
 };
 struct AddRows {
   FQ_HD RowSum operator()(const RowSum& a, const RowSum& b) const {
-    return {a.total + b.total, a.rows + b.rows};
+    return {a.total + b.total, a.weight + b.weight};
   }
 };
 template <class T>
 struct MeanOfRows {
-  std::int64_t* counted;
+  double* counted;
   FQ_HD T operator()(const RowSum& sum) const {
-    *counted = sum.rows;
-    return static_cast<T>(mean_of(sum.total, sum.rows));
+    *counted = sum.weight;
+    return static_cast<T>(mean_of(sum.total, sum.weight));
   }
 };
 
@@ -53,13 +52,14 @@ template <class T>
 struct LabelTerms {
   const T* log_p;
   const std::int64_t* labels;
-  std::int64_t classes;
+  SmoothedTarget of;
   IgnoredLabel ignored;
   FQ_HD RowSum operator()(std::int64_t row) const {
     const std::int64_t label = labels[row];
-    if (!ignored.counts(label)) return {0.0, 0};
-    if (label < 0 || label >= classes) return {0.0, 1};
-    return {-static_cast<double>(log_p[row * classes + label]), 1};
+    if (!ignored.counts(label)) return {0.0, 0.0};
+    const double weight = of.weight(label);
+    if (label < 0 || label >= of.classes) return {0.0, weight};
+    return {-weight * static_cast<double>(log_p[row * of.classes + label]), weight};
   }
 };
 
@@ -68,13 +68,12 @@ template <class T>
 struct SmoothedTerms {
   const T* log_p;
   const std::int64_t* labels;
-  std::int64_t classes;
-  SmoothedTarget target;
+  SmoothedTarget of;
   IgnoredLabel ignored;
   FQ_HD RowSum operator()(std::int64_t i) const {
-    const std::int64_t row = quotient(i, classes), c = i - row * classes, label = labels[row];
-    if (!ignored.counts(label)) return {0.0, 0};
-    return {-target.weight(c == label) * static_cast<double>(log_p[i]), c == 0 ? 1 : 0};
+    const std::int64_t row = quotient(i, of.classes), c = i - row * of.classes, label = labels[row];
+    if (!ignored.counts(label)) return {0.0, 0.0};
+    return {-of.target(c, label) * static_cast<double>(log_p[i]), c == 0 ? of.weight(label) : 0.0};
   }
 };
 
@@ -82,27 +81,33 @@ template <class T>
 struct EntropyBackward {
   const T* log_p;
   const std::int64_t* labels;
-  std::int64_t classes;
-  SmoothedTarget target;
+  SmoothedTarget of;
   IgnoredLabel ignored;
-  const std::int64_t* counted;
+  const double* counted;
   const T* dy;
   T* dx;
   FQ_HD void operator()(std::int64_t first, int count) const {
     const T factor = static_cast<T>(mean_of(static_cast<double>(*dy), *counted));
-    std::int64_t row = quotient(first, classes), c = first - row * classes;
+    std::int64_t row = quotient(first, of.classes), c = first - row * of.classes;
     T v[group_size];
     load_group(log_p + first, count, v);
     for (int j = 0; j < group_size; ++j) {
-      if (j < count)
-        v[j] = ignored.counts(labels[row]) ? target.gradient(v[j], c == labels[row], factor) : T{0};
-      if (++c < classes) continue;
+      if (j < count) {
+        const std::int64_t label = labels[row];
+        const T all = static_cast<T>(of.targets(label));
+        v[j] = ignored.counts(label) ? of.gradient(v[j], all, c, label, factor) : T{0};
+      }
+      if (++c < of.classes) continue;
       c = 0;
       ++row;
     }
     store_group(dx + first, count, v);
   }
 };
+
+SmoothedTarget target_of(const LabelRule& rule, std::int64_t classes) {
+  return {rule.smoothing, classes, data_of<double>(rule.weights)};
+}
 
 template <class T>
 struct DistanceTerms {
@@ -137,28 +142,26 @@ void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& r
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = data_of<std::int64_t>(labels);
   const IgnoredLabel ignored(rule);
+  const SmoothedTarget of = target_of(rule, classes);
   visit_float(log_p.dtype(), [&]<class T>(T) {
     const T* p = data_of<T>(log_p);
-    const auto out = thrust::make_transform_output_iterator(
-        mutable_data_of<T>(loss), MeanOfRows<T>{mutable_data_of<std::int64_t>(counted)});
+    const auto out = thrust::make_transform_output_iterator(mutable_data_of<T>(loss),
+                                                            MeanOfRows<T>{mutable_data_of<double>(counted)});
     if (rule.smoothing > 0)
-      reduce_indices(log_p.device(), rows * classes,
-                     SmoothedTerms<T>{p, label, classes, SmoothedTarget(rule.smoothing, classes), ignored},
-                     AddRows{}, RowSum{}, out);
+      reduce_indices(log_p.device(), rows * classes, SmoothedTerms<T>{p, label, of, ignored}, AddRows{},
+                     RowSum{}, out);
     else
-      reduce_indices(log_p.device(), rows, LabelTerms<T>{p, label, classes, ignored}, AddRows{}, RowSum{},
-                     out);
+      reduce_indices(log_p.device(), rows, LabelTerms<T>{p, label, of, ignored}, AddRows{}, RowSum{}, out);
   });
 }
 
 void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
                             const Tensor& counted, const Tensor& dy, Tensor& dx) {
-  const std::int64_t classes = log_p.dim(1);
   visit_float(log_p.dtype(), [&]<class T>(T) {
     for_groups(dx.device(), dx.numel(),
-               EntropyBackward<T>{data_of<T>(log_p), data_of<std::int64_t>(labels), classes,
-                                  SmoothedTarget(rule.smoothing, classes), IgnoredLabel(rule),
-                                  data_of<std::int64_t>(counted), data_of<T>(dy), mutable_data_of<T>(dx)});
+               EntropyBackward<T>{data_of<T>(log_p), data_of<std::int64_t>(labels),
+                                  target_of(rule, log_p.dim(1)), IgnoredLabel(rule), data_of<double>(counted),
+                                  data_of<T>(dy), mutable_data_of<T>(dx)});
   });
 }
 

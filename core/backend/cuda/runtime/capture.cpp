@@ -10,6 +10,7 @@
 #include "fakequant/core/backend/cuda/runtime/check.h"
 #include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/backend/cuda/runtime/transfer.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/storage.h"
 
@@ -58,6 +59,11 @@ Storage constant(const void* from, std::size_t bytes, Device device) {
   Storage out(static_cast<std::int64_t>(bytes), device);
   copy(out.mutable_data(), device, from, Device::cpu(), bytes);
   return out;
+}
+
+Tensor constant(const Tensor& host, Device device) {
+  const ScopedValue uncaptured(in_force, InForce{});
+  return host.to(device);
 }
 
 void touched(const Storage& storage, const void* address, bool written) noexcept {

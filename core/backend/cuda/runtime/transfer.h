@@ -5,12 +5,15 @@
 #include <cstddef>
 #include <memory>
 
-#include "fakequant/core/device.h"
+#include "fakequant/core/tensor.h"
 
 namespace fq::cuda {
 
 /// Copies to memory that was allocated on this thread; the bytes are there when it returns.
 void upload(const void* from, std::size_t bytes, void* to, Device device);
+
+/// A copy of a tensor of the host; launches of a capture find it as it is now.
+[[nodiscard]] Tensor constant(const Tensor& host, Device device);
 
 class Readback {
  public:
