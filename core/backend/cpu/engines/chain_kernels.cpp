@@ -21,6 +21,9 @@ using cpu::LaneChains;
 using SumTag = hn::RebindToSigned<FloatTag>;
 using SumVector = hn::Vec<SumTag>;
 
+/// Columns that are added at a time: their sums of pairs of products fit 16 bits.
+constexpr int kColumns = 32;
+
 #if HWY_TARGET == HWY_SCALAR
 constexpr int kTileVectors = 1;
 
@@ -28,12 +31,12 @@ HWY_INLINE SumVector word_pairs(const std::int16_t* x, const std::int16_t* w) {
   return hn::Set(SumTag(), x[0] * w[0] + x[1] * w[1]);
 }
 
-template <int columns, int rows, int vectors>
+template <int rows, int vectors>
 HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std::int8_t* const* w,
                             SumVector (*sums)[vectors]) {
   for (int r = 0; r < rows; ++r) {
     std::int32_t sum = 0;
-    for (int k = 0; k < columns; ++k) sum += x[r * pitch + k] * w[0][k / 4 * 4 * cpu::chain_width + k % 4];
+    for (int k = 0; k < kColumns; ++k) sum += x[r * pitch + k] * w[0][k / 4 * 4 * cpu::chain_width + k % 4];
     sums[r][0] = hn::Add(sums[r][0], hn::Set(SumTag(), sum));
   }
 }
@@ -129,14 +132,14 @@ HWY_INLINE void add_fours(const std::uint8_t* x, std::int64_t pitch, const std::
   (add_four<rows, vectors>(x, pitch, w, 4 * fours, bytes), ...);
 }
 
-/// Adds products of `columns`, at most 32, to the sums.
-template <int columns, int rows, int vectors>
+/// Adds products of kColumns to the sums.
+template <int rows, int vectors>
 HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std::int8_t* const* w,
                             SumVector (*sums)[vectors]) {
   ByteSums bytes[rows][vectors];
   for (int r = 0; r < rows; ++r)
     for (int v = 0; v < vectors; ++v) bytes[r][v] = begun(sums[r][v]);
-  add_fours<rows, vectors>(x, pitch, w, bytes, std::make_integer_sequence<std::int64_t, columns / 4>());
+  add_fours<rows, vectors>(x, pitch, w, bytes, std::make_integer_sequence<std::int64_t, kColumns / 4>());
   for (int r = 0; r < rows; ++r)
     for (int v = 0; v < vectors; ++v) sums[r][v] = ended(sums[r][v], bytes[r][v]);
 }
@@ -154,7 +157,8 @@ HWY_INLINE std::int64_t in_strip(std::int64_t n, std::int64_t high, std::int64_t
   return (n - within) * high + within * together;
 }
 
-template <int columns, int rows, int vectors>
+/// `once`: a block is what is added at a time.
+template <bool once, int rows, int vectors>
 HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t n) {
   const FloatTag d;
   const SumTag whole;
@@ -180,11 +184,13 @@ HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t 
                                    : hn::Neg(hn::LoadU(whole, a.subtract + scale[v] + b * cpu::chain_width));
       for (int r = 0; r < rows; ++r) sums[r][v] = offset;
     }
-    for (std::int64_t k = 0; k < a.block; k += columns) {
-      add_columns<columns, rows, vectors>(x, a.columns, w, sums);
-      x += columns;
-      for (int v = 0; v < vectors; ++v) w[v] += columns * cpu::chain_width;
-    }
+    std::int64_t k = 0;
+    do {
+      add_columns<rows, vectors>(x, a.columns, w, sums);
+      x += kColumns;
+      for (int v = 0; v < vectors; ++v) w[v] += kColumns * cpu::chain_width;
+      k += kColumns;
+    } while (!once && k < a.block);
     for (int r = 0; r < rows; ++r) {
       const FloatVector x_scale = hn::Set(d, a.x_scale != nullptr ? a.x_scale[(row + r) * blocks + b] : 1.0f);
       for (int v = 0; v < vectors; ++v)
@@ -200,19 +206,19 @@ HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t 
     }
 }
 
-template <int columns, int vectors>
+template <bool once, int vectors>
 HWY_INLINE void chain_rows(const BlockChains& a, std::int64_t begin, std::int64_t end, std::int64_t n) {
   std::int64_t row = begin;
-  for (; row + 4 <= end; row += 4) chain_tile<columns, 4, vectors>(a, row, n);
-  for (; row < end; ++row) chain_tile<columns, 1, vectors>(a, row, n);
+  for (; row + 4 <= end; row += 4) chain_tile<once, 4, vectors>(a, row, n);
+  for (; row < end; ++row) chain_tile<once, 1, vectors>(a, row, n);
 }
-template <int columns>
+template <bool once>
 HWY_INLINE void chain_part(const BlockChains& a, std::int64_t begin, std::int64_t end, std::int64_t n,
                            std::int64_t last) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   for (; n + kTileVectors * lanes <= last; n += kTileVectors * lanes)
-    chain_rows<columns, kTileVectors>(a, begin, end, n);
-  for (; n < last; n += lanes) chain_rows<columns, 1>(a, begin, end, n);
+    chain_rows<once, kTileVectors>(a, begin, end, n);
+  for (; n < last; n += lanes) chain_rows<once, 1>(a, begin, end, n);
 }
 
 HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) {
@@ -236,8 +242,8 @@ HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) 
 
 HWY_ATTR void ChainBlocks(const BlockChains& a, std::int64_t begin, std::int64_t end, std::int64_t n,
                           std::int64_t last) {
-  if (a.block % 32 == 0) return chain_part<32>(a, begin, end, n, last);
-  chain_part<16>(a, begin, end, n, last);
+  if (a.block == kColumns) return chain_part<true>(a, begin, end, n, last);
+  chain_part<false>(a, begin, end, n, last);
 }
 HWY_ATTR void ChainLanes(const LaneChains& a, std::int64_t begin, std::int64_t end) {
   const auto step = static_cast<std::int64_t>(hn::Lanes(FloatTag()));

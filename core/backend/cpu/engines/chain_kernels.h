@@ -19,7 +19,7 @@ struct BlockChains {
   const std::int32_t* subtract = nullptr;  ///< what is taken off a block's sum: as w_scale; null: 0
   float* y;                                ///< [rows, pitch]
   std::int64_t columns, pitch;
-  std::int64_t block;                   ///< columns that share a scale, a multiple of 16
+  std::int64_t block;                   ///< columns that share a scale, a multiple of 32
   const float* first = nullptr;         ///< [outputs]; null: chains begin with 0
   const float* first_factor = nullptr;  ///< [rows]
   const float* last_factor = nullptr;   ///< [rows]; null: outputs are the chains
