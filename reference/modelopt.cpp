@@ -218,25 +218,6 @@ Variable scaled_e4m3(const Variable& x, const Amax& amax, const Tensor& bias, in
                   detail::TracedRange::floating(amax, bias.defined()));
 }
 
-Tensor scaled_e4m3_by(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
-                      bool pass_through_bwd) {
-  if (!stays(x.device(), amax)) return scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);
-  check_e4m3(exponent, mantissa);
-  const Tensor v = detail::broadcast_up(x, {amax.shape(), bias.shape()}, kFloat);
-  return float_quant(v, amax.to(DType::f32).to(Layout::row_major), bias, false).y;
-}
-
-Variable scaled_e4m3_by(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
-                        bool pass_through_bwd) {
-  if (!stays(x.device(), amax) || recorder() != nullptr)
-    return scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);
-  check_e4m3(exponent, mantissa);
-  const Variable v = detail::broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, kFloat);
-  const bool masked = detail::needs_grad({v}) && !pass_through_bwd;
-  return recorded(kFloat, v,
-                  float_quant(v.tensor(), amax.to(DType::f32).to(Layout::row_major), bias, masked));
-}
-
 Tensor int_cast_ste(const Tensor& x, int num_bits, bool is_unsigned, bool narrow_range) {
   return int_cast(x, detail::integer_codes(num_bits, is_unsigned, narrow_range, kCast), false).y;
 }
@@ -248,3 +229,28 @@ Variable int_cast_ste(const Variable& x, int num_bits, bool is_unsigned, bool na
 }
 
 }  // namespace fq::modelopt
+
+namespace fq::detail {
+
+Tensor scaled_e4m3_by(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
+                      bool pass_through_bwd) {
+  if (!modelopt::stays(x.device(), amax))
+    return modelopt::scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);
+  modelopt::check_e4m3(exponent, mantissa);
+  const Tensor v = broadcast_up(x, {amax.shape(), bias.shape()}, modelopt::kFloat);
+  return modelopt::float_quant(v, amax.to(DType::f32).to(Layout::row_major), bias, false).y;
+}
+
+Variable scaled_e4m3_by(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent, int mantissa,
+                        bool pass_through_bwd) {
+  if (!modelopt::stays(x.device(), amax) || recorder() != nullptr)
+    return modelopt::scaled_e4m3(x, Amax(amax), bias, exponent, mantissa, pass_through_bwd);
+  modelopt::check_e4m3(exponent, mantissa);
+  const Variable v = broadcast_up(x.as_float(), {amax.shape(), bias.shape()}, modelopt::kFloat);
+  const bool masked = needs_grad({v}) && !pass_through_bwd;
+  return modelopt::recorded(
+      modelopt::kFloat, v,
+      modelopt::float_quant(v.tensor(), amax.to(DType::f32).to(Layout::row_major), bias, masked));
+}
+
+}  // namespace fq::detail

@@ -17,12 +17,18 @@
 /// rounded to a 16-bit type of x. Every refusal is an ArgumentError. rne is rounding half to even.
 
 #include <concepts>
-
 #include <nlohmann/json_fwd.hpp>
 
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/tensor.h"
 #include "fakequant/core/variable.h"
+
+namespace fq::detail {
+[[nodiscard]] Tensor scaled_e4m3_by(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent,
+                                    int mantissa, bool pass_through_bwd);
+[[nodiscard]] Variable scaled_e4m3_by(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent,
+                                      int mantissa, bool pass_through_bwd);
+}  // namespace fq::detail
 
 namespace fq::modelopt {
 
@@ -57,16 +63,11 @@ namespace fq::modelopt {
 [[nodiscard]] Variable scaled_e4m3(const Variable& x, const Amax& amax = {}, const Tensor& bias = {},
                                    int exponent = 4, int mantissa = 3, bool pass_through_bwd = false);
 /// The same of a range that is a tensor: on the GPU of x it stays there and nothing waits. Elsewhere as an
-/// Amax.
-[[nodiscard]] Tensor scaled_e4m3_by(const Tensor& x, const Tensor& amax, const Tensor& bias, int exponent,
-                                    int mantissa, bool pass_through_bwd);
-[[nodiscard]] Variable scaled_e4m3_by(const Variable& x, const Tensor& amax, const Tensor& bias, int exponent,
-                                      int mantissa, bool pass_through_bwd);
-/// By that name too; `{}` is no range.
+/// Amax. `{}` is no range.
 template <class Input, std::same_as<Tensor> Range>
 [[nodiscard]] auto scaled_e4m3(const Input& x, const Range& amax, const Tensor& bias = {}, int exponent = 4,
                                int mantissa = 3, bool pass_through_bwd = false) {
-  return scaled_e4m3_by(x, amax, bias, exponent, mantissa, pass_through_bwd);
+  return detail::scaled_e4m3_by(x, amax, bias, exponent, mantissa, pass_through_bwd);
 }
 
 /// Integers without a scale: y = clamp(rne(x), lo, hi); the gradient passes where lo <= x <= hi, lo and hi

@@ -171,7 +171,6 @@ std::vector<Case> calibrator_cases() {
 
 std::vector<std::string> called_within() {
   return {"compute_fp4_scales",
-          "scaled_e4m3_by",
           "decode_floatx",
           "to_dtype",
           "tensorrt::dequantize",
