@@ -75,6 +75,8 @@ struct DynamicBlocks {
   static constexpr int held = sizeof(T) == 2 ? Formula::narrow_groups : 1;  ///< of a thread
   static constexpr int region = held * block_threads;
   static constexpr int rows = region / groups;  ///< blocks of a region
+  static_assert(rows <= block_threads, "a thread finds one scale");
+  using Group = NarrowGroup<T, group_size>;
   struct Shared {
     float most[region];
     RangeRow row[rows];
@@ -100,27 +102,41 @@ struct DynamicBlocks {
     detail::apply(formula, of, v);
     store_narrow(y + first, v);
   }
+  /// All of a thread's loads are under way before one is used.
+  template <int... K>
+  FQ_HD void read(std::int64_t begin, int at, Shared& shared, Kept& kept,
+                  std::integer_sequence<int, K...>) const {
+    Group own[held];
+    const auto load = [&](int k) {
+      const std::int64_t first = begin + (at + k * block_threads) * group_size;
+      if (first < count) own[k] = Group::of(x + first);
+    };
+    const auto find = [&](int k) {
+      own[k].to(kept.v[k]);
+      shared.most[at + k * block_threads] = largest_of_group(kept.v[k]);
+    };
+    (load(K), ...);
+    (find(K), ...);
+  }
+  template <int... K>
+  FQ_HD void write(std::int64_t begin, int at, const Shared& shared, Kept& kept,
+                   std::integer_sequence<int, K...>) const {
+    const auto put = [&](int k) {
+      const int own = at + k * block_threads;
+      const std::int64_t first = begin + own * group_size;
+      if (first < count) quantize(first, shared.row[own / groups], kept.v[k]);
+    };
+    (put(K), ...);
+  }
 
   template <int Phase>
   FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
-    const std::int64_t begin = t.block * region * group_size;
-    if (Phase == 1)
-      for (int b = t.thread; b < rows; b += block_threads) {
-        const std::int64_t first = begin + b * groups * group_size;
-        if (first < count) shared.row[b] = row(first, shared.most + b * groups);
-      }
-    else
-      for (int k = 0; k < held; ++k) {
-        const int group = k * block_threads + t.thread;
-        const std::int64_t first = begin + group * group_size;
-        if (first >= count) continue;
-        if (Phase == 0) {
-          load_narrow(x + first, kept.v[k]);
-          shared.most[group] = largest_of_group(kept.v[k]);
-        } else {
-          quantize(first, shared.row[group / groups], kept.v[k]);
-        }
-      }
+    constexpr std::make_integer_sequence<int, held> all{};
+    const std::int64_t begin = t.block * region * group_size, first = begin + t.thread * groups * group_size;
+    if (Phase == 0) read(begin, t.thread, shared, kept, all);
+    if (Phase == 1 && t.thread < rows && first < count)
+      shared.row[t.thread] = row(first, shared.most + t.thread * groups);
+    if (Phase == 2) write(begin, t.thread, shared, kept, all);
   }
 };
 
