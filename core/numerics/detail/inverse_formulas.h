@@ -32,7 +32,8 @@ FQ_HD float bin_position_by_inverse(float x, float factor, float divisor, float 
 FQ_HD float fp4_fake_quant_by_inverse(float x, float divisor, float inverse, float most) {
   const float magnitude = FQ_BY_TARGET(::fminf(abs_(x), most), min_(abs_(x), most));
   const float quotient = divide_code(magnitude, divisor, inverse);
-  return fp4_signed(x, mul_(round_to_grid(quotient, 1.0f, 0.5f), divisor));
+  const float rounded = mul_(round_to_grid(quotient, 1.0f, 0.5f), divisor);
+  return x >= 0.0f ? rounded : -rounded;  // as fp4_signed
 }
 
 }  // namespace fq::scalar
