@@ -3,7 +3,6 @@
 
 #include "fakequant/core/backend/cpu/engines/chain_kernels.h"
 
-#include <cstring>
 #include <utility>
 
 #undef HWY_TARGET_INCLUDE
@@ -11,25 +10,18 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "fakequant/core/backend/cpu/vector/vector-inl.h"
+#include "fakequant/core/backend/cpu/engines/chain_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 
 using cpu::BlockChains;
-using cpu::LaneChains;
-using SumTag = hn::RebindToSigned<FloatTag>;
-using SumVector = hn::Vec<SumTag>;
 
 /// Columns that are added at a time: their sums of pairs of products fit 16 bits.
 constexpr int kColumns = 32;
 
 #if HWY_TARGET == HWY_SCALAR
 constexpr int kTileVectors = 1;
-
-HWY_INLINE SumVector word_pairs(const std::int16_t* x, const std::int16_t* w) {
-  return hn::Set(SumTag(), x[0] * w[0] + x[1] * w[1]);
-}
 
 template <int rows, int vectors>
 HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std::int8_t* const* w,
@@ -42,78 +34,6 @@ HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std
 }
 #else
 constexpr int kTileVectors = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 ? 2 : 1;
-
-using PairTag = hn::Repartition<std::int16_t, FloatTag>;
-using PairVector = hn::Vec<PairTag>;
-using ByteTag = hn::Repartition<std::uint8_t, FloatTag>;
-using CodeTag = hn::Repartition<std::int8_t, FloatTag>;
-
-/// Of two words side by side that share a lane of 32 bits.
-HWY_INLINE SumVector low(PairVector words) {
-  return hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(SumTag(), words)));
-}
-HWY_INLINE SumVector high(PairVector words) { return hn::ShiftRight<16>(hn::BitCast(SumTag(), words)); }
-
-/// a[2i] * b[2i] + a[2i + 1] * b[2i + 1] of words, which must fit.
-HWY_INLINE SumVector pair_sums(PairVector a, PairVector b) {
-#if HWY_TARGET <= HWY_AVX3
-  return SumVector{_mm512_madd_epi16(a.raw, b.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return SumVector{_mm256_madd_epi16(a.raw, b.raw)};
-#else
-  return hn::Add(hn::Mul(low(a), low(b)), hn::Mul(high(a), high(b)));
-#endif
-}
-
-/// The 32 bits there, in every lane.
-HWY_INLINE SumVector repeated(const void* from) {
-  std::int32_t bits;
-  std::memcpy(&bits, from, sizeof bits);
-  return hn::Set(SumTag(), bits);
-}
-
-HWY_INLINE SumVector word_pairs(const std::int16_t* x, const std::int16_t* w) {
-  return pair_sums(hn::BitCast(PairTag(), repeated(x)), hn::LoadU(PairTag(), w));
-}
-
-#if HWY_TARGET <= HWY_AVX3_DL
-/// Sums of four products of bytes, added as they are made. Highway 1.0.3 does not name the instruction among
-/// those of this target, so that its intrinsic may not be used.
-using ByteSums = SumVector;
-HWY_INLINE ByteSums more(ByteSums sums, hn::Vec<ByteTag> x, hn::Vec<CodeTag> w) {
-  __asm__("vpdpbusd %2, %1, %0" : "+v"(sums.raw) : "v"(x.raw), "v"(w.raw));
-  return sums;
-}
-HWY_INLINE ByteSums begun(SumVector sums) { return sums; }
-HWY_INLINE SumVector ended(SumVector, ByteSums sums) { return sums; }
-#else
-/// Sums of pairs of products of bytes, which must fit 16 bits.
-using ByteSums = PairVector;
-/// Keeps the compiler from adding in another order, for which it would keep every product.
-HWY_INLINE ByteSums in_order(ByteSums sums) {
-#if HWY_ARCH_X86
-  __asm__("" : "+v"(sums.raw));
-#endif
-  return sums;
-}
-HWY_INLINE ByteSums more(ByteSums sums, hn::Vec<ByteTag> x, hn::Vec<CodeTag> w) {
-#if HWY_TARGET <= HWY_AVX3
-  return in_order(hn::Add(sums, PairVector{_mm512_maddubs_epi16(x.raw, w.raw)}));
-#elif HWY_TARGET == HWY_AVX2
-  return in_order(hn::Add(sums, PairVector{_mm256_maddubs_epi16(x.raw, w.raw)}));
-#else
-  const PairTag d;
-  const PairVector left = hn::BitCast(d, x), right = hn::BitCast(d, w), byte = hn::Set(d, 0xff);
-  const PairVector even = hn::Mul(hn::And(left, byte), hn::ShiftRight<8>(hn::ShiftLeft<8>(right)));
-  return hn::Add(sums,
-                 hn::Add(even, hn::Mul(hn::And(hn::ShiftRight<8>(left), byte), hn::ShiftRight<8>(right))));
-#endif
-}
-HWY_INLINE ByteSums begun(SumVector) { return hn::Zero(PairTag()); }
-HWY_INLINE SumVector ended(SumVector before, ByteSums sums) {
-  return hn::Add(before, pair_sums(sums, hn::Set(PairTag(), 1)));
-}
-#endif
 
 /// Four columns more, of rows of x that are `pitch` apart.
 template <int rows, int vectors>
@@ -144,12 +64,6 @@ HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std
     for (int v = 0; v < vectors; ++v) sums[r][v] = ended(sums[r][v], bytes[r][v]);
 }
 #endif
-
-/// One block more: fma(float(sums), x_scale * w_scale, chain).
-HWY_INLINE FloatVector next(FloatVector chain, SumVector sums, FloatVector x_scale, const float* w_scale) {
-  const FloatTag d;
-  return fma_(hn::ConvertTo(d, sums), mul_(x_scale, hn::LoadU(d, w_scale)), chain);
-}
 
 /// Where the outputs from n on lie in strips of `high` rows of numbers.
 HWY_INLINE std::int64_t in_strip(std::int64_t n, std::int64_t high, std::int64_t together) {
@@ -221,34 +135,10 @@ HWY_INLINE void chain_part(const BlockChains& a, std::int64_t begin, std::int64_
   for (; n < last; n += lanes) chain_rows<once, 1>(a, begin, end, n);
 }
 
-HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) {
-  constexpr std::int64_t block = cpu::lane_block;
-  const FloatTag d;
-  const std::int64_t blocks = a.columns / block;
-  FloatVector lanes[8];
-  for (int l = 0; l < 8; ++l) lanes[l] = hn::Zero(d);
-  for (std::int64_t b = 0; b < blocks; ++b)
-    for (int l = 0; l < 8; ++l) {
-      const std::int64_t k = b * block + 4 * l;
-      const std::int16_t *x = a.x + row * a.columns + k, *w = a.w + k * cpu::chain_width + 2 * n;
-      const SumVector sum = hn::Add(word_pairs(x, w), word_pairs(x + 2, w + 2 * cpu::chain_width));
-      lanes[l] =
-          next(lanes[l], sum, hn::Set(d, a.x_scale[row * blocks + b]), a.w_scale + b * cpu::chain_width + n);
-    }
-  const FloatVector a0 = add_(lanes[4], lanes[0]), a1 = add_(lanes[5], lanes[1]);
-  const FloatVector a2 = add_(lanes[6], lanes[2]), a3 = add_(lanes[7], lanes[3]);
-  hn::StoreU(add_(add_(a0, a2), add_(a1, a3)), d, a.y + row * a.pitch + n);
-}
-
 HWY_ATTR void ChainBlocks(const BlockChains& a, std::int64_t begin, std::int64_t end, std::int64_t n,
                           std::int64_t last) {
   if (a.block == kColumns) return chain_part<true>(a, begin, end, n, last);
   chain_part<false>(a, begin, end, n, last);
-}
-HWY_ATTR void ChainLanes(const LaneChains& a, std::int64_t begin, std::int64_t end) {
-  const auto step = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
-  for (std::int64_t n = 0; n < cpu::chain_width; n += step)
-    for (std::int64_t row = begin; row < end; ++row) lane_row(a, row, n);
 }
 
 }  // namespace fq::HWY_NAMESPACE
@@ -257,18 +147,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fq {
 HWY_EXPORT(ChainBlocks);
-HWY_EXPORT(ChainLanes);
 
-namespace cpu {
-
-void chain_blocks(const BlockChains& all, std::int64_t begin, std::int64_t end, std::int64_t n,
-                  std::int64_t last) {
+void cpu::chain_blocks(const BlockChains& all, std::int64_t begin, std::int64_t end, std::int64_t n,
+                       std::int64_t last) {
   HWY_DYNAMIC_DISPATCH(ChainBlocks)(all, begin, end, n, last);
 }
-void chain_lanes(const LaneChains& strip, std::int64_t begin, std::int64_t end) {
-  HWY_DYNAMIC_DISPATCH(ChainLanes)(strip, begin, end);
-}
 
-}  // namespace cpu
 }  // namespace fq
 #endif

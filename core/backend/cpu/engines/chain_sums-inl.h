@@ -1,0 +1,109 @@
+// Sums of products of codes as vectors of 32-bit integers. Included inside of a source that goes through
+// foreach_target.h; not a public header. No pragma once for that reason.
+
+#if defined(FQ_CHAIN_SUMS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FQ_CHAIN_SUMS_INL_H
+#undef FQ_CHAIN_SUMS_INL_H
+#else
+#define FQ_CHAIN_SUMS_INL_H
+#endif
+
+#include <cstdint>
+#include <cstring>
+
+#include "fakequant/core/backend/cpu/vector/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fq::HWY_NAMESPACE {
+
+using SumTag = hn::RebindToSigned<FloatTag>;
+using SumVector = hn::Vec<SumTag>;
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE SumVector word_pairs(const std::int16_t* x, const std::int16_t* w) {
+  return hn::Set(SumTag(), x[0] * w[0] + x[1] * w[1]);
+}
+#else
+using PairTag = hn::Repartition<std::int16_t, FloatTag>;
+using PairVector = hn::Vec<PairTag>;
+using ByteTag = hn::Repartition<std::uint8_t, FloatTag>;
+using CodeTag = hn::Repartition<std::int8_t, FloatTag>;
+
+/// Of two words side by side that share a lane of 32 bits.
+HWY_INLINE SumVector low(PairVector words) {
+  return hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(SumTag(), words)));
+}
+HWY_INLINE SumVector high(PairVector words) { return hn::ShiftRight<16>(hn::BitCast(SumTag(), words)); }
+
+/// a[2i] * b[2i] + a[2i + 1] * b[2i + 1] of words, which must fit.
+HWY_INLINE SumVector pair_sums(PairVector a, PairVector b) {
+#if HWY_TARGET <= HWY_AVX3
+  return SumVector{_mm512_madd_epi16(a.raw, b.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return SumVector{_mm256_madd_epi16(a.raw, b.raw)};
+#else
+  return hn::Add(hn::Mul(low(a), low(b)), hn::Mul(high(a), high(b)));
+#endif
+}
+
+/// The 32 bits there, in every lane.
+HWY_INLINE SumVector repeated(const void* from) {
+  std::int32_t bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return hn::Set(SumTag(), bits);
+}
+
+HWY_INLINE SumVector word_pairs(const std::int16_t* x, const std::int16_t* w) {
+  return pair_sums(hn::BitCast(PairTag(), repeated(x)), hn::LoadU(PairTag(), w));
+}
+
+#if HWY_TARGET <= HWY_AVX3_DL
+/// Sums of four products of bytes, added as they are made. Highway 1.0.3 does not name the instruction among
+/// those of this target, so that its intrinsic may not be used.
+using ByteSums = SumVector;
+HWY_INLINE ByteSums more(ByteSums sums, hn::Vec<ByteTag> x, hn::Vec<CodeTag> w) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sums.raw) : "v"(x.raw), "v"(w.raw));
+  return sums;
+}
+HWY_INLINE ByteSums begun(SumVector sums) { return sums; }
+HWY_INLINE SumVector ended(SumVector, ByteSums sums) { return sums; }
+#else
+/// Sums of pairs of products of bytes, which must fit 16 bits.
+using ByteSums = PairVector;
+/// Keeps the compiler from adding in another order, for which it would keep every product.
+HWY_INLINE ByteSums in_order(ByteSums sums) {
+#if HWY_ARCH_X86
+  __asm__("" : "+v"(sums.raw));
+#endif
+  return sums;
+}
+HWY_INLINE ByteSums more(ByteSums sums, hn::Vec<ByteTag> x, hn::Vec<CodeTag> w) {
+#if HWY_TARGET <= HWY_AVX3
+  return in_order(hn::Add(sums, PairVector{_mm512_maddubs_epi16(x.raw, w.raw)}));
+#elif HWY_TARGET == HWY_AVX2
+  return in_order(hn::Add(sums, PairVector{_mm256_maddubs_epi16(x.raw, w.raw)}));
+#else
+  const PairTag d;
+  const PairVector left = hn::BitCast(d, x), right = hn::BitCast(d, w), byte = hn::Set(d, 0xff);
+  const PairVector even = hn::Mul(hn::And(left, byte), hn::ShiftRight<8>(hn::ShiftLeft<8>(right)));
+  return hn::Add(sums,
+                 hn::Add(even, hn::Mul(hn::And(hn::ShiftRight<8>(left), byte), hn::ShiftRight<8>(right))));
+#endif
+}
+HWY_INLINE ByteSums begun(SumVector) { return hn::Zero(PairTag()); }
+HWY_INLINE SumVector ended(SumVector before, ByteSums sums) {
+  return hn::Add(before, pair_sums(sums, hn::Set(PairTag(), 1)));
+}
+#endif
+#endif  // scalar
+
+/// One block more: fma(float(sums), x_scale * w_scale, chain).
+HWY_INLINE FloatVector next(FloatVector chain, SumVector sums, FloatVector x_scale, const float* w_scale) {
+  const FloatTag d;
+  return fma_(hn::ConvertTo(d, sums), mul_(x_scale, hn::LoadU(d, w_scale)), chain);
+}
+
+}  // namespace fq::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
