@@ -22,6 +22,27 @@ void add_rule(ordered_json& config, const std::string& pattern, const char* fiel
   config["rules"].push_back({{"pattern", pattern}, {field, value}});
 }
 
+/// Of blocks with E4M3 scales, which stand still so that they can be searched for; the edges have none.
+void add_sweep_rules(ordered_json& config, const QuantConfig& preset, bool edges) {
+  bool any = false;
+  for (const auto& rule : preset.rules) {
+    const auto& blocks = rule.fields.block_sizes;
+    if (!rule.pattern.ends_with("weight_quantizer") || !blocks || !*blocks) continue;
+    if ((*blocks)->scale_bits != NumBits(4, 3)) continue;
+    ordered_json sizes{{"type", "static"}, {"scale_bits", {4, 3}}};
+    for (const auto& [axis, length] : (*blocks)->lengths) sizes[std::to_string(axis)] = length;
+    config["rules"].push_back(
+        {{"pattern", rule.pattern}, {"block_sizes", sizes}, {"calib_method", "scale_sweep"}});
+    any = true;
+  }
+  FQ_CHECK(any, kFunction,
+           "weight_method is scale_sweep, which is for weights in blocks with scales of E4M3: use it with "
+           "nvfp4, or mse_search");
+  if (!edges) return;
+  for (const char* edge : kEdges)
+    add_rule(config, std::string(edge) + "weight_quantizer", "calib_method", "max");
+}
+
 /// Blocks of 4-bit floats have E4M3 with fixed ranges there.
 void add_edge_rules(ordered_json& config, const QatDefaults& defaults, std::int64_t bits) {
   for (const char* edge : kEdges) {
@@ -51,12 +72,16 @@ std::string edge_text(const NumBits& bits) { return bits.is_integer() ? to_strin
 
 ordered_json preset_config(const std::string& preset, const PresetChoices& choices) {
   ordered_json config{{"preset", preset}};
-  const QatDefaults defaults = qat_defaults(QuantConfig::from_json(config));
+  const QuantConfig whole = QuantConfig::from_json(config);
+  const QatDefaults defaults = qat_defaults(whole);
   if (defaults.method != "max") config["algorithm"] = defaults.method;
   const std::string method = choices.weight_method.value_or(defaults.weight_method);
-  if (method != "max") add_rule(config, "*weight_quantizer", "calib_method", method);
   const std::int64_t bits = choices.edge_bits.value_or(defaults.edge_bits);
   check_edge_bits(bits, defaults);
+  if (method == "scale_sweep")
+    add_sweep_rules(config, whole, bits > 0);
+  else if (method != "max")
+    add_rule(config, "*weight_quantizer", "calib_method", method);
   if (bits > 0) add_edge_rules(config, defaults, bits);
   if (defaults.float_residuals) add_rule(config, kResidualSums, "enable", false);
   return config;

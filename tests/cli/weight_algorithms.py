@@ -32,6 +32,10 @@ run(*base, "--config", "theirs.json", "--method", "max", "-o", "theirs.h5")
 assert result("evaluate", "theirs.h5", "--data", DIGITS) | {"checkpoint": ""} == result(
     "evaluate", "gptq.h5", "--data", DIGITS) | {"checkpoint": ""}
 
+# scales of blocks by a search, then floats on their grid; the network is traced with them too
+run(*base, "--preset", "nvfp4", "--weight-method", "scale_sweep", "--algorithm", "gptq", "-o", "sweep.h5")
+assert result("evaluate", "sweep.h5", "--data", DIGITS)["accuracy"] > floating - 15
+
 # ranges from shares of the data, then codes
 for share, skip in (("a", 0), ("b", 100)):
     run(*base, "--preset", "w4a8", "--method", "one_pass", "--samples", "100", "--skip", skip, "--state", f"{share}.h5")

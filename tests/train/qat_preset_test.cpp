@@ -50,6 +50,18 @@ TEST(QatPreset, TheMethodOfWeightsIsARule) {
   EXPECT_EQ(rule({.weight_method = "entropy", .edge_bits = {}}).at("calib_method"), "entropy");
 }
 
+TEST(QatPreset, ASearchForScalesKeepsTheBlocksStill) {
+  const auto rules = preset_config("nvfp4", {.weight_method = "scale_sweep", .edge_bits = {}}).at("rules");
+  EXPECT_EQ(
+      rules.at(0).dump(),
+      R"({"pattern":"*weight_quantizer","block_sizes":{"type":"static","scale_bits":[4,3],"-1":16},"calib_method":"scale_sweep"})");
+  EXPECT_EQ(rules.at(2).dump(), R"({"pattern":"@last.*weight_quantizer","calib_method":"max"})");
+  for (const char* preset : {"mxfp4", "int8", "w4a4"})
+    EXPECT_THROW((void)preset_config(preset, {.weight_method = "scale_sweep", .edge_bits = {}}),
+                 ArgumentError)
+        << preset;
+}
+
 TEST(QatPreset, NamesWhatDoesNotFit) {
   const auto message = [](const std::string& preset, std::int64_t bits) -> std::string {
     try {

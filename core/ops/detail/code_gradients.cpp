@@ -18,12 +18,13 @@ Tensor scaled(const Tensor& x, const Tensor& scales, std::int64_t channels, DTyp
 /// code * (scale / unit): that quotient is a bf16 number, and so is the product.
 Tensor block_factor(const QuantizedTensor& x, DType dtype) {
   const Device device = x.codes.device();
+  Tensor out = Tensor::empty(x.shape(), dtype, device, x.layout());
+  if (device.is_meta()) return out;  // the scales of fixed blocks are elsewhere
   QuantizedTensor by_unit{x.codes, x.spec, {}};
   if (x.spec.unit != 1) {
     const Tensor inverse = Tensor::full({}, static_cast<double>(1.0f / x.spec.unit), DType::f32, device);
     by_unit.spec.scale = scaled(x.spec.scale, inverse, 1, DType::f32);
   }
-  Tensor out = Tensor::empty(x.shape(), dtype, device, x.layout());
   run(device, &Kernels::dequantize, by_unit, out);
   return out;
 }
