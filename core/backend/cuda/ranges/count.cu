@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/ranges/count.h"
@@ -46,11 +48,11 @@ struct CountBins {
   const float* x;
   std::int64_t elements;
   Bins rule;
-  int bins, copies, held;  ///< bins that have room in a table
+  int bins, copies, held;  ///< copies are a power of two; held: bins that have room in a table
   unsigned long long* counts;
 
   FQ_HD void add(float v, int thread, unsigned& zeros, Shared& shared) const {
-    const int at = rule.of<inverted>(v), own = at * copies + thread % copies;
+    const int at = rule.of<inverted>(v), own = at * copies + (thread & (copies - 1));
     const bool held_there = static_cast<unsigned>(at - 1) < static_cast<unsigned>(held - 1);
     atomic_add(shared.table[held_there ? own : counters + thread % 32], 1u);
     zeros += at == 0 ? 1 : 0;
@@ -78,7 +80,7 @@ struct CountBins {
       unsigned zeros = 0;
       for (std::int64_t begin = t.block * tile; begin < elements; begin += t.blocks * tile)
         add_tile(begin, t, zeros, shared);
-      if (zeros != 0) atomic_add(shared.table[t.thread % copies], zeros);
+      if (zeros != 0) atomic_add(shared.table[t.thread & (copies - 1)], zeros);
     }
     if (Phase == 2)
       for (int at = t.thread; at < held; at += block_threads) {
@@ -93,7 +95,8 @@ template <bool inverted>
 void count_bins(const Tensor& x, const Bins& rule, int bins, Tensor& sums) {
   using Body = CountBins<inverted>;
   constexpr std::int64_t tiles_a_block = 8, blocks_a_processor = 6;
-  const int copies = std::clamp(Body::counters / std::max(bins, 1), 1, Body::most_copies);
+  const auto room = static_cast<unsigned>(Body::counters / std::max(bins, 1));
+  const int copies = std::clamp(static_cast<int>(std::bit_floor(room)), 1, Body::most_copies);
   const std::int64_t items = x.numel() / (Body::tile * tiles_a_block) + 1;
   for_blocks(x.device(), std::min(items, blocks_a_processor * processors(x.device())),
              Body{static_cast<const float*>(x.raw()), x.numel(), rule, bins, copies,
