@@ -53,6 +53,8 @@ with tempfile.TemporaryDirectory() as folder:
     run("export", int8, "-o", "scales")
     shutil.copy("scales_scales.h5", place("scales", "int8.h5"))
     run("export", int8, "--format", "onnx", "-o", place("onnx", "int8.onnx"))
+    with open(place("onnx", "int8.onnx"), "rb") as file, open(place("onnx", "refused_name_of_lines.onnx"), "wb") as broken:
+        broken.write(file.read().replace(b"conv1.weight_quantizer.scale", b"conv1.weight\nquantizer.scale", 1))
     run("calibrate", "float.h5", *common, "--preset", "int8", "--target", "tensorrt", "-o", "trt.h5")
     run("export", "trt.h5", "--format", "safetensors", "-o", "packed.safetensors")
     shutil.copy("packed.safetensors", place("safetensors", "int8.safetensors"))

@@ -8,6 +8,7 @@
 
 #include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/onnx/detail/element_type.h"
 
@@ -19,8 +20,10 @@ constexpr int kMostAxes = 16;
 }  // namespace
 
 void OnnxTensorReader::fail(const std::string& place, const std::string& why) const {
-  throw FileError(path_, place,
-                  fmt::format("[load_onnx] {}{}{}: {}", path_, place.empty() ? "" : ", ", place, why));
+  const std::string where = one_line_name(place);
+  throw FileError(
+      path_, where,
+      fmt::format("[load_onnx] {}{}{}: {}", path_, where.empty() ? "" : ", ", where, one_line_name(why)));
 }
 
 Shape OnnxTensorReader::shape_of(const onnx::TensorProto& value, const std::string& place) const {

@@ -31,6 +31,11 @@ constexpr Reader kReaders[] = {
     {"tokenizer", "input.json", read_tokenizer},
 };
 
+void check_refusal(const std::string& text) {
+  if (text.find('\n') != text.npos && text.find("\n  ") == text.npos)
+    throw std::logic_error("a refusal is not one line: " + text);
+}
+
 }  // namespace
 
 std::span<const Reader> readers() { return kReaders; }
@@ -50,12 +55,11 @@ bool accepts(const Reader& reader, std::string bytes, const std::string& folder)
   try {
     reader.read(path);
     return true;
-  } catch (const ArgumentError&) {
+  } catch (const ArgumentError& error) {
+    check_refusal(error.what());
     return false;
   } catch (const FileError& error) {
-    const std::string text = error.what();
-    if (text.find('\n') != text.npos && text.find("\n  ") == text.npos)
-      throw std::logic_error("a refusal is not one line: " + text);
+    check_refusal(error.what());
     return false;
   } catch (const std::exception& error) {
     throw std::logic_error(fmt::format("neither read nor refused: {}", error.what()));
