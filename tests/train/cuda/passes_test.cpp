@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "core/gradient_check.h"
 #include "cuda_device.h"
 #include "fakequant/core/ops/loss.h"
+#include "fakequant/core/random.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/train/calibration/calibrate.h"
@@ -24,6 +24,12 @@ class CudaPasses : public testing::Test {
  protected:
   void SetUp() override { FQ_NEEDS_CUDA(); }
 };
+
+Tensor noise(const Shape& shape, std::uint64_t seed) {
+  Tensor out = Tensor::empty(shape, DType::f32);
+  fill_uniform(out, -1, 1, seed);
+  return out;
+}
 
 struct Outcome {
   std::vector<std::pair<std::string, Tensor>> values;
@@ -234,9 +240,8 @@ std::vector<Tensor> pixel_steps(const LossCase& of, bool capture) {
   const auto model = std::make_shared<Conv2d>(
       1, 4, Shape{3}, ops::ConvOptions{.stride = {}, .padding = {1}, .dilation = {}, .groups = 1});
   model->to(Device::cuda());
-  const Tensor x = test::random_values({2, 1, 8, 8}, 1).to(DType::f32).to(Device::cuda()),
-               labels = of.labels.to(Device::cuda()),
-               followed = test::random_values({2, 4, 8, 8}, 2).to(DType::f32).to(Device::cuda());
+  const Tensor x = noise({2, 1, 8, 8}, 1).to(Device::cuda()), labels = of.labels.to(Device::cuda()),
+               followed = noise({2, 4, 8, 8}, 2).to(Device::cuda());
   Sgd optimizer(model->named_parameters(), {.learning_rate = 0.1});
   detail::Passes passes(model,
                         {.loss = make_loss(of.loss), .distillation = of.distillation, .capture = capture});
@@ -259,8 +264,7 @@ std::vector<Tensor> pixel_steps(const LossCase& of, bool capture) {
 TEST_F(CudaPasses, LossesOfEveryKind) {
   Tensor classes = Tensor::empty({2, 8, 8}, DType::i64);
   for (std::int64_t i = 0; i < classes.numel(); ++i) classes.mutable_data<std::int64_t>()[i] = i * i % 4;
-  const Tensor shares =
-      ops::softmax(Variable(test::random_values({2, 4, 8, 8}, 7).to(DType::f32)), 1).tensor();
+  const Tensor shares = ops::softmax(Variable(noise({2, 4, 8, 8}, 7)), 1).tensor();
   const std::vector<double> weights{0.5, 2, 1, 0.25};
   const std::vector<LossCase> cases{
       {{.class_weights = weights}, classes},
