@@ -121,7 +121,7 @@ fails(2, "huber has no 'gamma'", "train", *MLP, *YES, "--loss", "huber,gamma=1",
 fails(2, "give a number", "train", *MLP, *YES, "--loss", "huber,delta=x", *out)
 fails(2, "give a whole number", "train", *MLP, *YES, "--loss", "cross_entropy,ignore=0.5", *out)
 fails(2, "there is no metric 'f3'", "train", *MLP, *YES, "--metrics", "f3", *out)
-fails(2, "class weights are f32 [3]", "train", *MLP, *YES, "--loss", "cross_entropy,weights=1:2:3", *out)
+fails(2, "class weights are f64 [3]", "train", *MLP, *YES, "--loss", "cross_entropy,weights=1:2:3", *out)
 fails(2, "--label-smoothing", "train", *MLP, *REAL, "--loss", "mse", "--label-smoothing", "0.1", *out)
 fails(2, "out_channels", "train", *MLP, *PIXELS, "--loss", "mse", *out)
 fails(2, ["gives [3]", "huber"], "evaluate", "real.ck", *YES)
