@@ -12,22 +12,16 @@ using fq::detail::IgnoredLabel;
 using fq::detail::mean_of;
 using fq::detail::SmoothedTarget;
 
-struct AddDoubles {
-  FQ_HD double operator()(double a, double b) const { return a + b; }
+/// f32 or f64: a reduction is compiled for some seconds, and is waited for by memory.
+struct Floats {
+  const void* values;
+  bool wide;
+  FQ_HD double operator[](std::int64_t i) const {
+    return wide ? static_cast<const double*>(values)[i]
+                : static_cast<double>(static_cast<const float*>(values)[i]);
+  }
 };
-
-template <class T>
-struct Mean {
-  std::int64_t count;
-  FQ_HD T operator()(double sum) const { return static_cast<T>(mean_of(sum, count)); }
-};
-
-/// terms(i) added up, as a mean of `count`.
-template <class Terms, class T>
-void mean_loss(Device device, std::int64_t items, std::int64_t count, Terms terms, T* loss) {
-  reduce_indices(device, items, terms, AddDoubles{}, 0.0,
-                 thrust::make_transform_output_iterator(loss, Mean<T>{count}));
-}
+Floats floats_of(const Tensor& x) { return {data_of<void>(x), x.dtype() == DType::f64}; }
 
 /// Of rows that count, and their weights.
 struct RowSum {
@@ -38,19 +32,32 @@ struct AddRows {
     return {a.total + b.total, a.weight + b.weight};
   }
 };
-template <class T>
+/// Writes the mean, and is the weights.
 struct MeanOfRows {
-  double* counted;
-  FQ_HD T operator()(const RowSum& sum) const {
-    *counted = sum.weight;
-    return static_cast<T>(mean_of(sum.total, sum.weight));
+  void* loss;
+  bool wide;
+  FQ_HD double operator()(const RowSum& sum) const {
+    const double mean = mean_of(sum.total, sum.weight);
+    if (wide)
+      *static_cast<double*>(loss) = mean;
+    else
+      *static_cast<float*>(loss) = static_cast<float>(mean);
+    return sum.weight;
   }
 };
 
+/// loss = the mean of terms(i), counted = their weights.
+template <class Terms>
+void mean_loss(std::int64_t items, Terms terms, Tensor& loss, Tensor& counted) {
+  reduce_indices(loss.device(), items, terms, AddRows{}, RowSum{},
+                 thrust::make_transform_output_iterator(
+                     mutable_data_of<double>(counted),
+                     MeanOfRows{mutable_data_of<void>(loss), loss.dtype() == DType::f64}));
+}
+
 /// Of a row; a label that is no class adds nothing.
-template <class T>
 struct LabelTerms {
-  const T* log_p;
+  Floats log_p;
   const std::int64_t* labels;
   SmoothedTarget of;
   IgnoredLabel ignored;
@@ -59,21 +66,20 @@ struct LabelTerms {
     if (!ignored.counts(label)) return {0.0, 0.0};
     const double weight = of.weight(label);
     if (label < 0 || label >= of.classes) return {0.0, weight};
-    return {-weight * static_cast<double>(log_p[row * of.classes + label]), weight};
+    return {-weight * log_p[row * of.classes + label], weight};
   }
 };
 
 /// Of an element; a row counts with its first one.
-template <class T>
 struct SmoothedTerms {
-  const T* log_p;
+  Floats log_p;
   const std::int64_t* labels;
   SmoothedTarget of;
   IgnoredLabel ignored;
   FQ_HD RowSum operator()(std::int64_t i) const {
     const std::int64_t row = quotient(i, of.classes), c = i - row * of.classes, label = labels[row];
     if (!ignored.counts(label)) return {0.0, 0.0};
-    return {-of.target(c, label) * static_cast<double>(log_p[i]), c == 0 ? of.weight(label) : 0.0};
+    return {-of.target(c, label) * log_p[i], c == 0 ? of.weight(label) : 0.0};
   }
 };
 
@@ -109,10 +115,9 @@ SmoothedTarget target_of(const LabelRule& rule, std::int64_t classes) {
   return {rule.smoothing, classes, data_of<double>(rule.weights)};
 }
 
-template <class T>
 struct DistanceTerms {
-  const T *a, *b;
-  FQ_HD double operator()(std::int64_t i) const { return fq::detail::squared_difference(a[i], b[i]); }
+  Floats a, b;
+  FQ_HD RowSum operator()(std::int64_t i) const { return {fq::detail::squared_difference(a[i], b[i]), 1.0}; }
 };
 
 template <class T>
@@ -139,20 +144,13 @@ struct DistanceBackward {
 
 void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& loss,
                    Tensor& counted) {
-  const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = data_of<std::int64_t>(labels);
   const IgnoredLabel ignored(rule);
-  const SmoothedTarget of = target_of(rule, classes);
-  visit_float(log_p.dtype(), [&]<class T>(T) {
-    const T* p = data_of<T>(log_p);
-    const auto out = thrust::make_transform_output_iterator(mutable_data_of<T>(loss),
-                                                            MeanOfRows<T>{mutable_data_of<double>(counted)});
-    if (rule.smoothing > 0)
-      reduce_indices(log_p.device(), rows * classes, SmoothedTerms<T>{p, label, of, ignored}, AddRows{},
-                     RowSum{}, out);
-    else
-      reduce_indices(log_p.device(), rows, LabelTerms<T>{p, label, of, ignored}, AddRows{}, RowSum{}, out);
-  });
+  const SmoothedTarget of = target_of(rule, log_p.dim(1));
+  if (rule.smoothing > 0)
+    mean_loss(log_p.numel(), SmoothedTerms{floats_of(log_p), label, of, ignored}, loss, counted);
+  else
+    mean_loss(labels.numel(), LabelTerms{floats_of(log_p), label, of, ignored}, loss, counted);
 }
 
 void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
@@ -166,10 +164,8 @@ void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const Lab
 }
 
 void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
-  visit_float(a.dtype(), [&]<class T>(T) {
-    mean_loss(a.device(), a.numel(), a.numel(), DistanceTerms<T>{data_of<T>(a), data_of<T>(b)},
-              mutable_data_of<T>(loss));
-  });
+  Tensor counted = Tensor::empty({}, DType::f64, loss.device());
+  mean_loss(a.numel(), DistanceTerms{floats_of(a), floats_of(b)}, loss, counted);
 }
 
 void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db) {
