@@ -58,18 +58,19 @@ void for_each_quantizer(Module& model, const std::function<void(const NamedQuant
 
 int for_each_quantizer(Module& model, std::string_view pattern, std::string_view function,
                        const std::function<void(const NamedQuantizer&)>& visit) {
+  const std::string wanted(pattern);  // which may be a name that `visit` changes
   int count = 0;
   std::vector<std::string> all;
   for (const auto& entry : named_quantizers(model)) {
     const auto paths = paths_of(entry);
     all.insert(all.end(), paths.begin(), paths.end());
-    if (std::ranges::none_of(paths, [&](const auto& path) { return detail::wildcard_match(pattern, path); }))
+    if (std::ranges::none_of(paths, [&](const auto& path) { return detail::wildcard_match(wanted, path); }))
       continue;
     visit(entry);
     ++count;
   }
-  FQ_CHECK(count > 0, function, "the pattern '{}' matches no quantizer: the nearest are {}", pattern,
-           fmt::join(detail::nearest(pattern, all, 3), ", "));
+  FQ_CHECK(count > 0, function, "the pattern '{}' matches no quantizer: the nearest are {}", wanted,
+           fmt::join(detail::nearest(wanted, all, 3), ", "));
   return count;
 }
 
