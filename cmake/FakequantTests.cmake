@@ -293,7 +293,7 @@ function(fakequant_add_golden_test)
 endfunction()
 
 # tests/fuzz/readers: every reader of files from outside, with changed files of tests/fuzz/corpus; a thousand of each are the
-# ctest `fuzz.readers`. With FAKEQUANT_FUZZER (preset `fuzz`) libFuzzer calls the
+# ctest `fuzz.readers`. With FAKEQUANT_FUZZER (preset `asan`) libFuzzer calls the
 # same (scripts/fuzz).
 function(fakequant_add_reader_fuzz)
   if(NOT TARGET fakequant_cli)

@@ -1,10 +1,14 @@
-/// What libFuzzer calls: the reader that FUZZ_READER names (scripts/fuzz).
+/// What libFuzzer calls: the reader that FUZZ_READER names (scripts/fuzz). Ends with status 1 where none of
+/// many inputs behind the corpus was accepted: it has tested nothing then.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <iterator>
+#include <string>
 
 #include <unistd.h>
 
@@ -14,26 +18,50 @@ extern "C" int LLVMFuzzerRunDriver(int* argc, char*** argv, int (*test)(const st
 
 namespace {
 
-int test_one(const std::uint8_t* data, std::size_t bytes) try {
+constexpr std::uint64_t kManyRuns = 500;  // of which some must be accepted
+
+/// Of the inputs behind those of the corpora, which libFuzzer runs first, an empty one before them.
+struct Counts {
+  std::uint64_t corpus = 1, runs = 0, accepted = 0;
+} counts;
+
+const fq::fuzz::Reader& chosen_reader() {
   static const auto& reader = fq::fuzz::reader(std::getenv("FUZZ_READER"));
+  return reader;
+}
+
+int test_one(const std::uint8_t* data, std::size_t bytes) try {
   static const std::string folder = [] {
     const auto made =
         std::filesystem::temp_directory_path() / ("fakequant_fuzz_" + std::to_string(::getpid()));
     std::filesystem::create_directories(made);
     return made.string();
   }();
-  static std::uint64_t accepted = 0, runs = 0;
-  accepted += fq::fuzz::accepts(reader, {reinterpret_cast<const char*>(data), bytes}, folder) ? 1 : 0;
-  if (++runs % 10000 == 0)
-    std::fprintf(stderr, "%s: %ju of %ju accepted\n", reader.name, std::uintmax_t(accepted),
-                 std::uintmax_t(runs));
+  const bool accepted =
+      fq::fuzz::accepts(chosen_reader(), {reinterpret_cast<const char*>(data), bytes}, folder);
+  if (++counts.runs > counts.corpus && accepted) ++counts.accepted;
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   std::abort();
 }
 
+void tell_counts() {
+  const std::uint64_t changed = counts.runs - std::min(counts.runs, counts.corpus);
+  std::fprintf(stderr, "%s: %ju of %ju changed ones accepted\n", chosen_reader().name,
+               std::uintmax_t(counts.accepted), std::uintmax_t(changed));
+  if (changed < kManyRuns || counts.accepted > 0) return;
+  std::fprintf(stderr, "too few to have tested anything\n");
+  std::_Exit(1);
+}
+
 }  // namespace
 
 /// In place of the command's main (--wrap=main).
-extern "C" int __wrap_main(int argc, char** argv) { return LLVMFuzzerRunDriver(&argc, &argv, test_one); }
+extern "C" int __wrap_main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i)
+    if (std::filesystem::is_directory(argv[i]))
+      counts.corpus += std::uint64_t(std::distance(std::filesystem::directory_iterator(argv[i]), {}));
+  std::atexit(tell_counts);
+  return LLVMFuzzerRunDriver(&argc, &argv, test_one);
+}
