@@ -3,6 +3,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/core/random.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "layers/networks.h"
 
@@ -60,6 +61,7 @@ TEST(CalibrateMethods, EachIsForWeightsAndActivations) {
 
 TEST(CalibrateMethods, SearchesHaveSmallerErrorsThanTheLargestMagnitude) {
   const auto error = [](const std::string& method, const auto& change) {
+    const RandomScope same_weights(3, 0);
     auto model = quantized_net(false, [&](auto& o) {
       change(o);
       o.calib_method = method;
