@@ -80,14 +80,14 @@ def check(name, model, data, training, verifying=(), *, trained=0, noise=(), ran
         print(f"{checkpoint}: {different} of {count} codes differ, outputs by {share:.1e}")
         assert different <= codes * count and share <= outputs, (checkpoint, different, share)
     found = run("here", "verify", exported[1], "--checkpoint", fine[1], "--data", data, *verifying)
-    print(f"{exported[1]}: {size} bytes with the scales are the same; {found['codes_different']} of {found['codes']} codes differ in ",
+    print(f"{exported[1]}: {size} bytes with the scales are the same; {found['codes_different']} of {found['codes']} codes differ in",
           found["engine"])
     assert found["codes"] > 0 and found["flips"] == 0 and (verifying or found["codes_different"] == 0), found
 
 
 print(subprocess.run([*COMMANDS["arm"], "doctor"], capture_output=True, text=True, check=True, env=ONE_THREAD).stdout)
 check("mlp", ["--model", "mlp", "--model-options", '{"hidden": [64, 64]}'], DIGITS, ["--steps", 20])
-# A bias ahead of a batch norm, or of keys, has no gradient but what rounding leaves, which Adam makes steps of.
+# The bias ahead of a batch norm and that of keys have no gradient but what rounding leaves, which Adam makes steps of.
 check("cnn", ["--model", "cnn", "--model-options", '{"widths": [8, 8, 8], "features": 16}'], DIGITS, ["--steps", 20, "--batch", 32],
       trained=1e-6, noise=["features.bias"])
 
