@@ -68,18 +68,19 @@ FQ_HD float largest_of_group(const float (&v)[group_size]) {
 }
 
 /// Blocks of `groups` groups of eight: 1, 2 or 4. Threads read their groups and find the largest number of
-/// each; then one finds the scale of a block; then all round theirs.
+/// each; then each finds the scale of its block and rounds its group. Where a thread has several, one finds
+/// the scale of a block, and a phase later all round theirs.
 template <class T, class Formula, int groups>
 struct DynamicBlocks {
-  static constexpr int phases = 3;
   static constexpr int held = sizeof(T) == 2 ? Formula::narrow_groups : 1;  ///< of a thread
+  static constexpr int phases = held == 1 ? 2 : 3;
   static constexpr int region = held * block_threads;
   static constexpr int rows = region / groups;  ///< blocks of a region
   static_assert(rows <= block_threads, "a thread finds one scale");
   using Group = NarrowGroup<T, group_size>;
   struct Shared {
     float most[region];
-    RangeRow row[rows];
+    RangeRow row[held == 1 ? 1 : rows];
   };
   struct Kept {
     float v[held][group_size];
@@ -91,7 +92,7 @@ struct DynamicBlocks {
   std::int64_t count;
   float bound;
 
-  /// Of a block: by its elements from `first` on.
+  /// Of the block that has element `first`.
   FQ_HD RangeRow row(std::int64_t first, const float* most) const {
     float amax = most[0];
     for (int i = 1; i < groups; ++i) amax = scalar::max_(most[i], amax);
@@ -132,11 +133,18 @@ struct DynamicBlocks {
   template <int Phase>
   FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
     constexpr std::make_integer_sequence<int, held> all{};
-    const std::int64_t begin = t.block * region * group_size, first = begin + t.thread * groups * group_size;
+    const std::int64_t begin = t.block * region * group_size;
     if (Phase == 0) read(begin, t.thread, shared, kept, all);
-    if (Phase == 1 && t.thread < rows && first < count)
-      shared.row[t.thread] = row(first, shared.most + t.thread * groups);
-    if (Phase == 2) write(begin, t.thread, shared, kept, all);
+    if constexpr (held == 1) {
+      const std::int64_t own = begin + t.thread * group_size;
+      if (Phase == 1 && own < count)
+        quantize(own, row(own, shared.most + t.thread / groups * groups), kept.v[0]);
+    } else {
+      const std::int64_t first = begin + t.thread * groups * group_size;
+      if (Phase == 1 && t.thread < rows && first < count)
+        shared.row[t.thread] = row(first, shared.most + t.thread * groups);
+      if (Phase == 2) write(begin, t.thread, shared, kept, all);
+    }
   }
 };
 
