@@ -67,7 +67,8 @@ std::unique_ptr<TensorQuantizer> saved_quantizer(const StateDict& state, const s
   json fields = state.attribute(name + "/settings"), options = state.attribute(name + "/calibrator_options");
   FQ_CHECK(fields.is_object() && options.is_object(), kReport, "settings are no objects");
   fields.erase("pre_quant_scale");
-  options.erase("axis");
+  for (const char* of_calibrator : {"axis", "stop_multiplier", "multiplier_step"})
+    options.erase(of_calibrator);
   fields.update(options);
   auto out = std::make_unique<TensorQuantizer>(QuantDescriptor::from_dict(fields));
   out->set_name(name);
