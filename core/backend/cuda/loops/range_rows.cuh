@@ -29,15 +29,17 @@ struct WalkedRanges {
   [[nodiscard]] bool by_columns() const {
     return walk.rank == 2 && walk.steps[1][0] == 0 && walk.steps[1][1] == 1;
   }
-  /// One by one; the last one again where there are no more. Places are found in a loop that stays one.
-  template <int size>
+  /// One by one; the last one again where there are no more. Places are found in a loop that stays one, for
+  /// half of them at a time, as registers are few.
+  template <int begin, int size>
   FQ_HD void gather(std::int64_t first, int count, RangeRow (&rows)[size]) const {
-    std::int64_t places[size];
-    for (int k = 0; k < count; ++k) {
-      const std::int64_t at = walk.offset(1, first + k);
-      for (int j = 0; j < size; ++j) places[j] = j < k ? places[j] : at;
+    constexpr int half = size / 2;
+    std::int64_t places[half];
+    for (int k = 0; k < half; ++k) {
+      const std::int64_t at = walk.offset(1, first + (begin + k < count ? begin + k : count - 1));
+      for (int j = 0; j < half; ++j) places[j] = j < k ? places[j] : at;
     }
-    for (int j = 0; j < size; ++j) rows[j] = ranges(places[j]);
+    for (int j = 0; j < half; ++j) rows[begin + j] = ranges(places[j]);
   }
   template <int size, class Use>
   FQ_HD void visit(std::int64_t first, int count, Use&& use) const {
@@ -51,7 +53,10 @@ struct WalkedRanges {
         ranges.load(at, count, rows);
         together = true;
       }
-    if (!together) gather(first, count, rows);
+    if (!together) {
+      gather<0>(first, count, rows);
+      gather<size / 2>(first, count, rows);
+    }
     use(rows);
   }
 };
