@@ -304,11 +304,21 @@ for name, contents, says in (("bad.idx", idx(pictures, 8)[:-5], "too short for i
 os.makedirs("nowhere")
 fails(2, "train-images-idx3-ubyte", "dataset", "from-idx", "nowhere", "-o", "bad.h5")
 
-# A signal in the middle: nothing is written, nothing is left.
+# A signal in the middle: nothing is written, nothing is left. The first file beside the output tries whether one can be written.
+TRIAL = 4096
+
+
+def size_of(name):
+    try:
+        return os.path.getsize(name)
+    except FileNotFoundError:
+        return 0
+
+
 np.lib.format.open_memmap("sparse.npy", "w+", np.float32, (250000, 1000))
 before = set(os.listdir())
 started = start("dataset", "from-npy", "sparse.npy", "-o", "stopped.h5")
-while set(os.listdir()) == before and started.poll() is None:
+while started.poll() is None and not any(size_of(name) > TRIAL for name in set(os.listdir()) - before):
     time.sleep(0.01)
 started.send_signal(signal.SIGTERM)
 _, error = started.communicate()
