@@ -26,7 +26,7 @@ def headers():
     found = set()
     for path in sorted(glob.glob(f"{ROOT}/reference/*.h") + glob.glob(f"{ROOT}/reference/observers/*.h")):
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            text = re.sub(r"^namespace fq::detail \{$.*?^\}", "", file.read(), flags=re.MULTILINE | re.DOTALL)
         space = re.search(r"namespace fq::(\w+)", text)
         for match in DECLARED.finditer(text):
             name = match.group(1) or match.group(2)
