@@ -2,6 +2,8 @@
 
 /// Elementwise work where elements share the numbers of a range.
 
+#include <utility>
+
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/range_columns.cuh"
 #include "fakequant/core/backend/cuda/loops/strides.cuh"
@@ -30,16 +32,19 @@ struct WalkedRanges {
     return walk.rank == 2 && walk.steps[1][0] == 0 && walk.steps[1][1] == 1;
   }
   /// One by one; the last one again where there are no more. Places are found in a loop that stays one, for
-  /// half of them at a time, as registers are few.
-  template <int begin, int size>
-  FQ_HD void gather(std::int64_t first, int count, RangeRow (&rows)[size]) const {
-    constexpr int half = size / 2;
-    std::int64_t places[half];
-    for (int k = 0; k < half; ++k) {
-      const std::int64_t at = walk.offset(1, first + (begin + k < count ? begin + k : count - 1));
-      for (int j = 0; j < half; ++j) places[j] = j < k ? places[j] : at;
-    }
-    for (int j = 0; j < half; ++j) rows[begin + j] = ranges(places[j]);
+  /// two of them at a time, as registers are few.
+  template <int size, int... pair>
+  FQ_HD void gather(std::int64_t first, int count, RangeRow (&rows)[size],
+                    std::integer_sequence<int, pair...>) const {
+    const auto find = [&](int begin) {
+      std::int64_t places[2];
+      for (int k = 0; k < 2; ++k) {
+        const std::int64_t at = walk.offset(1, first + (begin + k < count ? begin + k : count - 1));
+        for (int j = 0; j < 2; ++j) places[j] = j < k ? places[j] : at;
+      }
+      for (int j = 0; j < 2; ++j) rows[begin + j] = ranges(places[j]);
+    };
+    (find(2 * pair), ...);
   }
   template <int size, class Use>
   FQ_HD void visit(std::int64_t first, int count, Use&& use) const {
@@ -53,10 +58,7 @@ struct WalkedRanges {
         ranges.load(at, count, rows);
         together = true;
       }
-    if (!together) {
-      gather<0>(first, count, rows);
-      gather<size / 2>(first, count, rows);
-    }
+    if (!together) gather(first, count, rows, std::make_integer_sequence<int, size / 2>());
     use(rows);
   }
 };
