@@ -1,7 +1,6 @@
 #include "fakequant/train/ptq/detail/weight_grid.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/grid_numbers.h"
@@ -39,11 +38,20 @@ Tensor scales_of(const QuantSpec& spec) {
   return scales;
 }
 
+/// In two parts, as floats count no further than 2^24.
 std::vector<std::size_t> indices_of(const QuantSpec& spec, const Shape& shape) {
-  std::vector<float> numbers(static_cast<std::size_t>(spec.scale.numel()));
-  std::iota(numbers.begin(), numbers.end(), 0.0f);
-  const auto indices = spread(spec, Tensor::from(numbers, spec.scale.shape()), shape);
-  return {indices.begin(), indices.end()};
+  constexpr std::size_t radix = 1 << 12;
+  std::vector<float> low(static_cast<std::size_t>(spec.scale.numel())), high(low.size());
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    low[i] = static_cast<float>(i % radix);
+    high[i] = static_cast<float>(i / radix);
+  }
+  const auto lower = spread(spec, Tensor::from(low, spec.scale.shape()), shape),
+             upper = spread(spec, Tensor::from(high, spec.scale.shape()), shape);
+  std::vector<std::size_t> out(lower.size());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<std::size_t>(upper[i]) * radix + static_cast<std::size_t>(lower[i]);
+  return out;
 }
 
 /// The bound for the largest element of each block whose scale is above the least.
