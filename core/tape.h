@@ -31,7 +31,8 @@ namespace fq {
 
 /// Gradients of an operator's inputs, in their order, from the gradient of its output. `dy` has the output's
 /// shape and layout. An input that needs none may get an undefined tensor; the others have their input's
-/// shape, in any layout. It is called once at most, with recording off, and freed then.
+/// shape, in any layout. It is called once at most, with recording off, and freed then. It holds tensors, not
+/// the variables of its inputs: those keep what they were rounded to, which would keep them for ever.
 using Backward = std::function<std::vector<Tensor>(const Tensor& dy)>;
 
 namespace detail {

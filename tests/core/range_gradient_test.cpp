@@ -137,6 +137,24 @@ TEST(RangeGradient, OfSumsIsThatOfTheirFloats) {
   }
 }
 
+TEST(RangeGradient, WhatIsNeverPassedBackwardIsFreed) {
+  const Variable amax(Tensor::scalar(1), true);
+  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, amax.tensor(), "q");
+  const ops::LearnedRange learned{amax};
+  std::vector<std::weak_ptr<detail::Node>> inputs;
+  {
+    const Variable x(test::uniform({4, 5}, 1), true);
+    const auto codes = quantize(x.tensor(), spec, false);
+    for (const Variable& input : {x, Variable(Accumulator{CodeAddition{codes, codes}})}) {
+      const Variable y = ops::quantize(input, spec, &learned);
+      EXPECT_TRUE(y.requires_grad());
+      (void)y.tensor();
+      inputs.emplace_back(input.node());
+    }
+  }
+  for (const auto& input : inputs) EXPECT_TRUE(input.expired());
+}
+
 using Layer = Variable (*)(const Variable& x, const Variable& w);
 
 struct Network {

@@ -35,18 +35,19 @@ Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::Lea
   FQ_CHECK(learned.amax.numel() == codes.spec.amax.numel(), "quantize",
            "the learned range of '{}' has {} elements, its grid {}", codes.spec.name, learned.amax.numel(),
            codes.spec.amax.numel());
-  const Saved kept(x.accumulator() != nullptr ? Tensor{} : x.tensor());
-  const auto backward = [x, kept, codes, learned](const Tensor& dy) {
+  const auto* sums = x.accumulator();
+  const RangedValues immutable = sums != nullptr ? RangedValues(*sums) : Tensor{};
+  const Saved floats(sums != nullptr ? Tensor{} : x.tensor());
+  const auto backward = [immutable, floats, codes, wanted = x.requires_grad(), shape = learned.amax.shape(),
+                         gradient = learned.gradient, factor = learned.factor](const Tensor& dy) {
     const bool per_tensor = codes.spec.granularity.is_per_tensor();
     const Layout layout = codes.layout();
     const QuantizedTensor same{in_layout(codes.codes, per_tensor, layout), codes.spec, {}};
-    const RangedValues values = x.accumulator() != nullptr
-                                    ? RangedValues(*x.accumulator())
-                                    : in_layout(kept.get().to(DType::f32), per_tensor, layout);
-    const Tensor range =
-        amax_gradient(values, same, in_layout(dy, per_tensor, layout), learned.gradient, learned.factor);
-    return std::vector<Tensor>{x.requires_grad() ? masked_gradient(dy, codes.mask) : Tensor{},
-                               range.reshape(learned.amax.shape())};
+    const Tensor& read = floats.get();
+    const RangedValues values =
+        read.defined() ? in_layout(read.to(DType::f32), per_tensor, layout) : immutable;
+    const Tensor range = amax_gradient(values, same, in_layout(dy, per_tensor, layout), gradient, factor);
+    return std::vector<Tensor>{wanted ? masked_gradient(dy, codes.mask) : Tensor{}, range.reshape(shape)};
   };
   Variable out = record("quantize", codes, {x, learned.amax}, backward, std::move(attributes));
   const bool for_range_alone = !x.requires_grad() && learned.gradient == AmaxGradient::clip;
