@@ -45,7 +45,7 @@ function(fakequant_test_rules target)
 endfunction()
 
 # test_<folder> of all sources below tests/<folder>, linked to that folder and those below it. Each source has a
-# namespace of its own, so that several are compiled as one. Suites whose name begins with Threads get the label
+# namespace of its own, so that several are compiled as one; each test draws its own random numbers (own_numbers.cpp). Suites whose name begins with Threads get the label
 # "threads". Where nvcc and tests/<folder>/cuda are, test_<folder>_simulated is the same with the simulated device:
 # suites whose name begins with Cuda are run in it, once more with fences behind every block of its memory, and in
 # test_<folder> on the machine's own GPU, or skipped.
@@ -64,7 +64,7 @@ function(fakequant_add_gtests folder)
   endif()
   set(libraries fakequant::${library} GTest::gtest_main GTest::gmock fmt::fmt nlohmann_json::nlohmann_json hdf5::hdf5
     Threads::Threads)
-  add_library(${target}_objects OBJECT ${sources})
+  add_library(${target}_objects OBJECT ${sources} own_numbers.cpp)
   target_link_libraries(${target}_objects PRIVATE ${libraries})
   fakequant_test_rules(${target}_objects)
   set_target_properties(${target}_objects PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)

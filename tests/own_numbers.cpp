@@ -1,0 +1,18 @@
+/// Part of every test_<folder>: a test draws what it draws in a process of its own, whichever ran before it.
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/random.h"
+
+namespace fq::own_numbers {
+namespace {
+
+class OwnNumbers : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo&) override { random_stream() = {}; }
+};
+
+[[maybe_unused]] const bool added =
+    (testing::UnitTest::GetInstance()->listeners().Append(new OwnNumbers), true);
+
+}  // namespace
+}  // namespace fq::own_numbers
