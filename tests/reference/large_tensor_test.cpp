@@ -11,12 +11,7 @@
 #include "fakequant/reference/torch_ref.h"
 #include "fakequant/reference/torchao_affine.h"
 #include "fakequant/reference/tripy.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+#include "sanitized.h"
 
 namespace fq::large_tensor_test {
 namespace {
@@ -60,7 +55,7 @@ TEST(LargeTensor, ShapesFlowOnMeta) {
 
 /// The input is mapped and only its end touched; the codes take 2 GiB.
 TEST(LargeTensor, QuantizesPast2To31Elements) {
-  if (kSanitized || available_kilobytes() < std::int64_t{6} << 20)
+  if (test::sanitized() || available_kilobytes() < std::int64_t{6} << 20)
     GTEST_SKIP() << "needs 6 GiB, and no sanitizer";
   Tensor x = Tensor::empty({k2To31 + 4}, DType::f16);
   auto* end = x.mutable_data<float16>() + k2To31;

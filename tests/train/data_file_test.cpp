@@ -17,6 +17,7 @@
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/loader.h"
 #include "folder.h"
+#include "sanitized.h"
 
 namespace fq::data_file_test {
 namespace {
@@ -366,10 +367,7 @@ TEST_F(Hdf5DatasetTest, OurOwnFilesWithDataCanBeReadToo) {
 
 // 4 GiB of rows in a process that may have 1.5 GB of addresses: batches of a whole pass over the blocks.
 TEST_F(Hdf5DatasetTest, LargerThanMemory) {
-  std::int64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  if (pages * ::sysconf(_SC_PAGESIZE) > 1'000'000'000)
-    GTEST_SKIP() << "a sanitizer holds more addresses than the limit";
+  if (test::addresses_held() > 1e9) GTEST_SKIP() << "a sanitizer holds more addresses than the limit";
   constexpr hsize_t kRows = 1 << 18, kRow = 1 << 14;
   DataFile(path())
       .claim("train/x", H5T_NATIVE_UINT8, {kRows, 1, 128, 128}, {64, 1, 128, 128})
