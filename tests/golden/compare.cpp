@@ -93,8 +93,9 @@ double value_of(const std::string& type, std::uint64_t bits) {
   if (type == "f64") return std::bit_cast<double>(bits);
   if (type == "f16") return static_cast<float>(std::bit_cast<float16>(static_cast<std::uint16_t>(bits)));
   if (type == "bf16") return static_cast<float>(std::bit_cast<bfloat16>(static_cast<std::uint16_t>(bits)));
-  if (type[0] != 'i') return static_cast<double>(bits);
-  const int unused = 64 - std::atoi(type.c_str() + 1);
+  const int width = std::atoi(type.c_str() + 1);
+  if (type[0] != 'i' || width == 0) return static_cast<double>(bits);  // "int4x2_low_first" is bytes
+  const int unused = 64 - width;
   return static_cast<double>(static_cast<std::int64_t>(bits << unused) >> unused);
 }
 
