@@ -71,7 +71,8 @@ std::vector<Code> codes(int step) {
 
 template <class A, class B>
 void compare_additions() {
-  const auto a = codes<A>(37), b = codes<B>(113);
+  const auto a = codes<A>(37);
+  const auto b = codes<B>(113);
   const cpu::CodeArray left{a.data(), dtype_of<A>}, right{b.data(), dtype_of<B>};
   for (const float offset : {0.0f, 128.0f}) {
     const float sa = 0.0213f, sb = 0.00471f, sy = 0.0133f, ra = sa / sy, rb = sb / sy;

@@ -104,8 +104,9 @@ std::vector<Moving> moves() {
   } while (std::next_permutation(axes.begin(), axes.end()));
   for (int axis = 0; axis < 4; ++axis)
     for (const auto& [begin, end] : {std::pair{0, 1}, {1, 3}, {1, 1}, {2, 3}})
-      out.push_back({"slice " + std::to_string(axis) + " from " + std::to_string(begin),
-                     [axis, begin, end](const Variable& x) { return ops::slice(x, axis, begin, end); }});
+      out.push_back(
+          {"slice " + std::to_string(axis) + " from " + std::to_string(begin),
+           [axis, begin = begin, end = end](const Variable& x) { return ops::slice(x, axis, begin, end); }});
   return out;
 }
 
