@@ -76,64 +76,82 @@ void choose_for_float_blocks(QatDefaults& out) {
   if (std::ranges::find(out.float_blocks, "input_quantizer") == out.float_blocks.end())
     return out.float_blocks.clear();
   out.edge_bits = 8;
-  out.learning_rate = out.distilled_learning_rate = 1e-3;
 }
 
-/// As measured in docs/low_bits.md: integers of 8 bits are near enough to the float network without following
-/// it, which takes a forward pass in float a step.
-void choose_for_text(const QuantConfig& config, QatDefaults& out) {
-  const auto coarse = [](const QuantRule& rule) {
-    return counts(rule) && are_coarser_than_int8(rule.fields);
-  };
-  out.text_keeps_activations = out.bits == kLowBits && out.activation_bits > kLowBits;
-  if (std::ranges::none_of(config.rules, coarse)) return;
-  out.text_teacher_share = 0.5;
-  const bool few = out.bits < kLowBits || out.activation_bits <= kLowBits;
-  out.text_learning_rate = !out.float_blocks.empty() ? 1e-3
-                           : !few                    ? 5e-4
-                           : out.bits <= kFewestBits ? 4e-3
-                                                     : 2e-3;
-}
+/// What all counted rules have.
+struct Traits {
+  bool activations = false;  // quantized
+  bool binary = false;
+  bool narrow = false;  // 4 bits and fewer, floats and blocks included
+  bool coarser_than_int8 = false;
+  bool low_blocks = false;  // fixed blocks of integers of 4 bits and fewer
+};
 
-QatDefaults defaults_of_samples(const QuantConfig& config) {
-  QatDefaults out;
-  bool activations = false, binary = false;
+Traits collect_traits(const QuantConfig& config, QatDefaults& out) {
+  Traits traits;
   for (const auto& rule : config.rules) {
     if (!counts(rule)) continue;
-    if (is_narrow(rule.fields)) out.learning_rate = out.distilled_learning_rate = 5e-4;
-    if (are_blocks_of(rule.fields, kLowBits)) out.weight_method = "mse_search";
+    traits.binary = traits.binary || (rule.fields.binary && rule.fields.binary->value_or(false));
+    traits.narrow = traits.narrow || is_narrow(rule.fields);
+    traits.coarser_than_int8 = traits.coarser_than_int8 || are_coarser_than_int8(rule.fields);
+    traits.low_blocks = traits.low_blocks || are_blocks_of(rule.fields, kLowBits);
     out.bits = std::min(out.bits, bits_of(rule.fields));
-    binary = binary || (rule.fields.binary && rule.fields.binary->value_or(false));
     if (!rule.pattern.ends_with("weight_quantizer")) {
       out.activation_bits = std::min(out.activation_bits, bits_of(rule.fields));
-      activations = activations || rule.fields.enable.value_or(true);
+      traits.activations = traits.activations || rule.fields.enable.value_or(true);
     }
     name_quantizers_of_every_layer(rule, out);
   }
-  choose_for_float_blocks(out);
-  out.float_residuals = activations && !profile_of(config.target).rows;
-  if (out.bits > kLowBits) return out;
+  return traits;
+}
+
+/// Learning rates on samples, towards the network's own floats, and on text.
+struct Rates {
+  double samples, distilled, text;
+};
+
+Rates rates_of(const QatDefaults& format, const Traits& traits) {
+  if (!format.float_blocks.empty()) return {1e-3, 1e-3, 1e-3};
+  if (format.activation_bits <= kLowBits) {
+    if (format.bits <= kFewestBits) return {4e-3, 4e-3, 4e-3};
+    return format.bits < kLowBits ? Rates{4e-3, 2e-3, 2e-3} : Rates{4e-3, 1e-3, 2e-3};
+  }
+  if (traits.binary) return {4e-3, 4e-3, 4e-3};
+  if (format.bits <= kFewestBits) return {5e-4, 5e-4, 4e-3};
+  if (format.bits < kLowBits) return {5e-4, 5e-4, 2e-3};
+  if (traits.narrow) return {5e-4, 5e-4, 5e-4};
+  return {1e-4, 1e-4, traits.coarser_than_int8 ? 5e-4 : 3e-4};
+}
+
+void choose_for_few_bits(const Traits& traits, QatDefaults& out) {
   out.method = "one_pass_mse";
   out.weight_method = out.integer_blocks.empty() ? "mse" : "mse_search";
   out.edge_bits = 8;
-  out.amax = activations ? AmaxMode::learned : AmaxMode::frozen;
+  out.amax = traits.activations ? AmaxMode::learned : AmaxMode::frozen;
   out.amax_gradient = AmaxGradient::lsq;
   out.learn_weight_ranges = true;
-  const bool beside_activations = activations || !out.integer_blocks.empty();
+  const bool beside_activations = traits.activations || !out.integer_blocks.empty();
   if (out.bits < kLowBits && out.activation_bits > kLowBits && beside_activations) out.amax_rate = 0.1;
-  if (binary) out.learning_rate = out.distilled_learning_rate = 4e-3;
-  if (out.activation_bits > kLowBits) return out;
-  out.learning_rate = 4e-3;
   if (out.activation_bits <= kFewestBits) out.amax_rate = 3;
-  out.distilled_learning_rate = out.bits <= kFewestBits ? 4e-3 : out.bits < kLowBits ? 2e-3 : 1e-3;
-  return out;
 }
 
 }  // namespace
 
 QatDefaults qat_defaults(const QuantConfig& config) {
-  QatDefaults out = defaults_of_samples(config);
-  choose_for_text(config, out);
+  QatDefaults out;
+  const Traits traits = collect_traits(config, out);
+  choose_for_float_blocks(out);
+  if (traits.low_blocks) out.weight_method = "mse_search";
+  if (out.bits <= kLowBits) choose_for_few_bits(traits, out);
+  const Rates rates = rates_of(out, traits);
+  out.learning_rate = rates.samples;
+  out.distilled_learning_rate = rates.distilled;
+  out.text_learning_rate = rates.text;
+  out.float_residuals = traits.activations && !profile_of(config.target).rows;
+  out.text_keeps_activations = out.bits == kLowBits && out.activation_bits > kLowBits;
+  // As measured in docs/low_bits.md: integers of 8 bits are near enough without a forward pass in float a
+  // step.
+  if (traits.coarser_than_int8) out.text_teacher_share = 0.5;
   return out;
 }
 
