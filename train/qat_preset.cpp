@@ -1,5 +1,7 @@
 #include "fakequant/train/qat_preset.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
@@ -22,8 +24,8 @@ void add_rule(ordered_json& config, const std::string& pattern, const char* fiel
   config["rules"].push_back({{"pattern", pattern}, {field, value}});
 }
 
-/// Of blocks with E4M3 scales, which stand still so that they can be searched for; the edges have none.
-void add_sweep_rules(ordered_json& config, const QuantConfig& preset, bool edges) {
+/// Of blocks with E4M3 scales, which stand still so that they can be searched for.
+void add_sweep_rules(ordered_json& config, const QuantConfig& preset) {
   bool any = false;
   for (const auto& rule : preset.rules) {
     const auto& blocks = rule.fields.block_sizes;
@@ -38,7 +40,15 @@ void add_sweep_rules(ordered_json& config, const QuantConfig& preset, bool edges
   FQ_CHECK(any, kFunction,
            "weight_method is scale_sweep, which is for weights in blocks with scales of E4M3: use it with "
            "nvfp4, or mse_search");
-  if (!edges) return;
+}
+
+bool sweeps(const QuantConfig& preset) {
+  return std::ranges::any_of(preset.rules,
+                             [](const auto& rule) { return rule.fields.calib_method == "scale_sweep"; });
+}
+
+/// They have no blocks whose scales could be searched for.
+void take_back_sweep_at_edges(ordered_json& config) {
   for (const char* edge : kEdges)
     add_rule(config, std::string(edge) + "weight_quantizer", "calib_method", "max");
 }
@@ -79,9 +89,10 @@ ordered_json preset_config(const std::string& preset, const PresetChoices& choic
   const std::int64_t bits = choices.edge_bits.value_or(defaults.edge_bits);
   check_edge_bits(bits, defaults);
   if (method == "scale_sweep")
-    add_sweep_rules(config, whole, bits > 0);
+    add_sweep_rules(config, whole);
   else if (method != "max")
     add_rule(config, "*weight_quantizer", "calib_method", method);
+  if (bits > 0 && (method == "scale_sweep" || sweeps(whole))) take_back_sweep_at_edges(config);
   if (bits > 0) add_edge_rules(config, defaults, bits);
   if (defaults.float_residuals) add_rule(config, kResidualSums, "enable", false);
   return config;

@@ -2,6 +2,8 @@
 
 #include "fakequant/layers/config/quant_config.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
@@ -125,9 +127,12 @@ TEST(QuantConfig, EveryConstantIsKnown) {
   for (const char* name :
        {"INT8_DEFAULT_CFG", "INT8_WEIGHT_ONLY_CFG", "FP8_DEFAULT_CFG", "FP8_PER_CHANNEL_PER_TOKEN_CFG",
         "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG", "INT4_BLOCKWISE_WEIGHT_ONLY_CFG", "NVFP4_DEFAULT_CFG",
-        "W4A16_NVFP4_CFG", "W4A8_NVFP4_FP8_CFG", "W4A8_MXFP4_FP8_CFG", "MXFP4_DEFAULT_CFG",
-        "MXFP6_DEFAULT_CFG", "MXFP8_DEFAULT_CFG", "MXINT8_DEFAULT_CFG"})
+        "NVFP4_W4A4_WEIGHT_MSE_FP8_SWEEP_CFG", "W4A16_NVFP4_CFG", "W4A8_NVFP4_FP8_CFG", "W4A8_MXFP4_FP8_CFG",
+        "MXFP4_DEFAULT_CFG", "MXFP6_DEFAULT_CFG", "MXFP8_DEFAULT_CFG", "MXINT8_DEFAULT_CFG"})
     EXPECT_GE(placed(QuantConfig::preset(name)).size(), 6u) << name;
+  const auto swept = QuantConfig::preset("NVFP4_W4A4_WEIGHT_MSE_FP8_SWEEP_CFG");
+  EXPECT_TRUE(std::ranges::any_of(
+      swept.rules, [](const auto& rule) { return rule.fields.calib_method == "scale_sweep"; }));
   for (const auto& [name, why] :
        std::map<std::string, std::string>{{"NVFP4_AWQ_FULL_CFG", "dynamic blocks"},
                                           {"NVFP4_SVDQUANT_DEFAULT_CFG", "svdquant"},

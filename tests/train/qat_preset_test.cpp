@@ -56,6 +56,8 @@ TEST(QatPreset, ASearchForScalesKeepsTheBlocksStill) {
       rules.at(0).dump(),
       R"({"pattern":"*weight_quantizer","block_sizes":{"type":"static","scale_bits":[4,3],"-1":16},"calib_method":"scale_sweep"})");
   EXPECT_EQ(rules.at(2).dump(), R"({"pattern":"@last.*weight_quantizer","calib_method":"max"})");
+  const auto theirs = preset_config("NVFP4_W4A4_WEIGHT_MSE_FP8_SWEEP_CFG", {});
+  EXPECT_EQ(theirs.at("rules").at(1).dump(), R"({"pattern":"@last.*weight_quantizer","calib_method":"max"})");
   for (const char* preset : {"mxfp4", "int8", "w4a4"})
     EXPECT_THROW((void)preset_config(preset, {.weight_method = "scale_sweep", .edge_bits = {}}),
                  ArgumentError)

@@ -36,6 +36,12 @@ QuantFields dynamic_blocks(NumBits bits, std::int64_t length, NumBits scale_bits
 
 QuantFields mx(NumBits bits) { return dynamic_blocks(bits, 32, kE8m0); }
 QuantFields nvfp4(std::int64_t length) { return dynamic_blocks(kE2m1, length, kE4m3); }
+/// The same whose ranges stay as they were found, each the best of all E4M3 numbers.
+QuantFields swept_nvfp4(std::int64_t length) {
+  return {.num_bits = kE2m1,
+          .block_sizes = BlockSizes{{{-1, length}}, BlockType::fixed, kE4m3},
+          .calib_method = "scale_sweep"};
+}
 QuantFields fp8() { return {.num_bits = kE4m3}; }
 QuantFields integers(int bits) { return {.num_bits = bits}; }
 constexpr std::nullopt_t off = std::nullopt;
@@ -110,6 +116,7 @@ const Presets& constants() {
       {"FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG", presets().at("fp8_2d_blockwise")},
       {"INT4_BLOCKWISE_WEIGHT_ONLY_CFG", presets().at("int4_blockwise")},
       {"NVFP4_DEFAULT_CFG", presets().at("nvfp4")},
+      {"NVFP4_W4A4_WEIGHT_MSE_FP8_SWEEP_CFG", {swept_nvfp4(16), nvfp4(16)}},
       {"NVFP4_MLP_ONLY_CFG", {nvfp4(16), nvfp4(16), "*mlp*"}},
       {"NVFP4_MLP_WEIGHT_ONLY_CFG", {nvfp4(32), off, "*mlp*"}},
       {"W4A16_NVFP4_CFG", {nvfp4(16), off}},
@@ -137,7 +144,6 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
       {"NVFP4_AWQ_CLIP_CFG", "clipped ranges of dynamic blocks"},
       {"NVFP4_AWQ_FULL_CFG", "clipped ranges of dynamic blocks"},
       {"NVFP4_SVDQUANT_DEFAULT_CFG", "the algorithm svdquant"},
-      {"NVFP4_W4A4_WEIGHT_MSE_FP8_SWEEP_CFG", "a search for block scales"},
       {"NVFP4_W4A4_WEIGHT_LOCAL_HESSIAN_CFG", "the algorithm local_hessian"},
       {"NVFP4_FOUR_OVER_SIX_CFG", "four-over-six blocks"},
       {"FP8_AFFINE_KV_CFG", "ranges about a middle of their own"},
