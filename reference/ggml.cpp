@@ -44,7 +44,7 @@ Tensor matmul(const Tensor& x, const Tensor& codes, const Tensor& scale, int bit
   const Blocks rows = quantize_q8_0_activation(x);
   if (y.numel() == 0) return y;
   const auto weight = cpu::ggml_weight(codes, scale.to(DType::f32), buffer == Buffer::repack);
-  cpu::ggml_product(rows.codes, rows.scale.to(DType::f32), weight, y);
+  cpu::ggml_product(rows.codes, rows.scale.to(DType::f32), weight, Tensor(), y);
   return y;
 }
 

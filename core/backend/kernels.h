@@ -100,7 +100,8 @@ struct Kernels {
   void (*ggml_operand)(const Tensor& codes, const Tensor& scales, bool in_lanes, EngineOperand& out);
   void (*ggml_blocks)(const Tensor& x, GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
                       Tensor& steps);
-  void (*ggml_product)(const Tensor& x, const Tensor& steps, const EngineOperand& w, Tensor& y);
+  void (*ggml_product)(const Tensor& x, const Tensor& steps, const EngineOperand& w, const Tensor& bias,
+                       Tensor& y);
   void (*xnnpack_operand)(const Tensor& codes, const Tensor& scales, EngineOperand& out);
   void (*xnnpack_rows)(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids);
   void (*xnnpack_values)(const Tensor& codes, const Tensor& grids, Tensor& values);

@@ -24,8 +24,7 @@ EngineRows ggml_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias)
          y = Tensor::empty({x.dim(0), w.outputs}, DType::f32, device);
   run(device, &Kernels::ggml_blocks, x, GgmlRounding::activation, std::string(kNan), codes, steps);
   const Tensor scales = steps.to(DType::f32);
-  run(device, &Kernels::ggml_product, codes, scales, w.operand, y);
-  add_bias_to(y, bias);
+  run(device, &Kernels::ggml_product, codes, scales, w.operand, bias, y);
   QuantizedTensor rounded{codes, {}, {}};
   rounded.spec.granularity = Granularity::blocks({{-1, ggml_block}});
   rounded.spec.amax = rounded.spec.scale = scales;

@@ -11,6 +11,8 @@
 #include <hwy/highway.h>
 
 #include "fakequant/core/backend/cpu/engines/chain_sums-inl.h"
+//
+#include "fakequant/core/backend/cpu/engines/tile_chains-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
@@ -85,10 +87,7 @@ HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t 
   for (int v = 0; v < vectors; ++v) {
     w[v] = a.w + in_strip(n + v * lanes, a.columns, 4);
     scale[v] = in_strip(n + v * lanes, blocks, 1);
-    for (int r = 0; r < rows; ++r)
-      chains[r][v] = a.first == nullptr
-                         ? hn::Zero(d)
-                         : mul_(hn::LoadU(d, a.first + n + v * lanes), hn::Set(d, a.first_factor[row + r]));
+    for (int r = 0; r < rows; ++r) chains[r][v] = begun_chain(a, row + r, n + v * lanes);
   }
   for (std::int64_t b = 0; b < blocks; ++b) {
     SumVector sums[rows][vectors];
@@ -112,12 +111,7 @@ HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t 
     }
   }
   for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < vectors; ++v) {
-      if (a.last_factor != nullptr)
-        chains[r][v] = scaled_product(chains[r][v], hn::Set(d, a.last_factor[row + r]),
-                                      hn::LoadU(d, a.last_bias + n + v * lanes));
-      hn::StoreU(chains[r][v], d, a.y + (row + r) * a.pitch + n + v * lanes);
-    }
+    for (int v = 0; v < vectors; ++v) store_chain(a, row + r, n + v * lanes, chains[r][v]);
 }
 
 template <bool once, int vectors>
@@ -137,6 +131,7 @@ HWY_INLINE void chain_part(const BlockChains& a, std::int64_t begin, std::int64_
 
 HWY_ATTR void ChainBlocks(const BlockChains& a, std::int64_t begin, std::int64_t end, std::int64_t n,
                           std::int64_t last) {
+  begin = chain_tiles(a, begin, end, n, last);
   if (a.block == kColumns) return chain_part<true>(a, begin, end, n, last);
   chain_part<false>(a, begin, end, n, last);
 }
@@ -147,11 +142,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fq {
 HWY_EXPORT(ChainBlocks);
+HWY_EXPORT(RowsOfTiles);
 
 void cpu::chain_blocks(const BlockChains& all, std::int64_t begin, std::int64_t end, std::int64_t n,
                        std::int64_t last) {
   HWY_DYNAMIC_DISPATCH(ChainBlocks)(all, begin, end, n, last);
 }
+std::int64_t cpu::rows_of_tiles() { return HWY_DYNAMIC_DISPATCH(RowsOfTiles)(); }
 
 }  // namespace fq
 #endif

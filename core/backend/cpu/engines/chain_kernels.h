@@ -22,8 +22,10 @@ struct BlockChains {
   std::int64_t block;                   ///< columns that share a scale, a multiple of 32
   const float* first = nullptr;         ///< [outputs]; null: chains begin with 0
   const float* first_factor = nullptr;  ///< [rows]
-  const float* last_factor = nullptr;   ///< [rows]; null: outputs are the chains
-  const float* last_bias = nullptr;     ///< [outputs]
+  const float* last_factor = nullptr;   ///< [rows]; null: 1
+  const float* last_bias = nullptr;     ///< [outputs]; null: outputs are the chains
+  std::int64_t tiled_rows = 0;  ///< rows from 0 on that tiles multiply, as many as `rows_of_tiles` divides
+  const std::int8_t* codes = nullptr;  ///< what tiles read in place of x and `subtract`; null: x, and 0
 };
 
 /// y = fma(float(S_b), x_scale * w_scale, y) for ascending blocks b, S_b the block's sum, from fl(first *
@@ -31,6 +33,10 @@ struct BlockChains {
 /// whole strips.
 void chain_blocks(const BlockChains& all, std::int64_t begin, std::int64_t end, std::int64_t n,
                   std::int64_t last);
+
+/// Rows that tiles take at a time (AMX), 0 where the instruction set in use has none; `tiled_rows` (tiles.h)
+/// says whether this process may use them.
+[[nodiscard]] std::int64_t rows_of_tiles();
 
 /// Columns that share a scale in `chain_lanes`.
 constexpr std::int64_t lane_block = 32;
@@ -41,12 +47,14 @@ struct LaneChains {
   const float* x_scale;   ///< [rows, columns / 32]
   const std::int16_t* w;  ///< codes, two of an output side by side: [columns / 2, chain_width, 2]
   const float* w_scale;   ///< [columns / 32, chain_width]
+  const float* bias;      ///< [chain_width]; null: none
   float* y;               ///< [rows, pitch], of which the strip begins there
   std::int64_t columns, pitch;
 };
 
 /// Each block in eight lanes of four products each: lane = fma(float(P), x_scale * w_scale, lane) from 0,
-/// P the lane's sum; y = (a_0 + a_2) + (a_1 + a_3), a_l = lane_(l+4) + lane_l.
+/// P the lane's sum; y = (a_0 + a_2) + (a_1 + a_3), a_l = lane_(l+4) + lane_l, and the bias
+/// added to that.
 void chain_lanes(const LaneChains& strip, std::int64_t begin, std::int64_t end);
 
 }  // namespace fq::cpu

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/cpu/engines/chain_kernels.h"
+#include "fakequant/core/backend/cpu/memory/arena_vector.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {
@@ -20,35 +23,39 @@ inline std::int64_t padded(std::int64_t outputs) {
 /// The rows of `from` [outputs, columns] by strips, `together` of their elements at a time: [padded outputs /
 /// chain_width, columns / together, chain_width, together].
 template <std::int64_t together, class To, class From>
-std::vector<To> in_strips(const From* from, std::int64_t outputs, std::int64_t columns) {
-  std::vector<To> out(static_cast<std::size_t>(padded(outputs) * columns));
+ArenaVector<To> in_strips(const From* from, std::int64_t outputs, std::int64_t columns) {
+  ArenaVector<To> out(static_cast<std::size_t>(padded(outputs) * columns));
 #pragma omp parallel for schedule(static) if (outputs * columns > parallel_elements)
   for (std::int64_t first = 0; first < outputs; first += chain_width) {
     const std::int64_t high = std::min(chain_width, outputs - first);
-    for (std::int64_t k = 0; k < columns; k += together)
-      for (std::int64_t n = 0; n < high; ++n)
-        for (std::int64_t i = 0; i < together; ++i)
-          out[static_cast<std::size_t>(first * columns + k * chain_width + n * together + i)] =
-              static_cast<To>(from[(first + n) * columns + k + i]);
+    for (std::int64_t n = 0; n < high; ++n) {
+      const From* row = from + (first + n) * columns;
+      To* to = out.data() + first * columns + n * together;
+      for (std::int64_t k = 0; k < columns; k += together)
+        if constexpr (std::is_same_v<To, From>)
+          std::memcpy(to + k * chain_width, row + k, together * sizeof(To));
+        else
+          for (std::int64_t i = 0; i < together; ++i) to[k * chain_width + i] = static_cast<To>(row[k + i]);
+    }
   }
   return out;
 }
 
-inline std::vector<float> scales_in_strips(const Tensor& w, const Tensor& scales) {
+inline ArenaVector<float> scales_in_strips(const Tensor& w, const Tensor& scales) {
   const std::int64_t blocks = scales.numel() / std::max<std::int64_t>(w.dim(0), 1);
   return in_strips<1, float>(scales.data<float>(), w.dim(0), blocks);
 }
 
-/// The codes of x, each with that offset, as other integers.
+/// The codes of x from row `first` on, each with that offset, as other integers.
 template <class To>
 class OffsetCodes {
  public:
-  OffsetCodes(const Tensor& x, std::int32_t offset)
+  OffsetCodes(const Tensor& x, std::int32_t offset, std::int64_t first = 0)
       : bytes_(x.numel() * static_cast<std::int64_t>(sizeof(To)), Device::cpu()) {
     const auto* in = x.data<std::int8_t>();
     auto* out = reinterpret_cast<To*>(bytes_.mutable_data());
 #pragma omp parallel for simd schedule(static) if (parallel : x.numel() > parallel_elements)
-    for (std::int64_t i = 0; i < x.numel(); ++i) out[i] = static_cast<To>(in[i] + offset);
+    for (std::int64_t i = first * x.dim(1); i < x.numel(); ++i) out[i] = static_cast<To>(in[i] + offset);
   }
   [[nodiscard]] const To* data() const { return reinterpret_cast<const To*>(bytes_.data()); }
 
@@ -76,22 +83,32 @@ class PaddedOutputs {
  private:
   Tensor& y_;
   std::int64_t width_;
-  std::vector<float> room_;
+  ArenaVector<float> room_;
 };
+
+/// The numbers, or zeros, and zeros behind them.
+inline std::vector<float> padded_to(std::int64_t width, const float* numbers, std::int64_t count) {
+  std::vector<float> out(static_cast<std::size_t>(width), 0.0f);
+  if (numbers != nullptr) std::copy_n(numbers, count, out.begin());
+  return out;
+}
 
 /// Rows of x that share what is read of a weight.
 constexpr std::int64_t rows_at_once = 64;
 
-/// Outputs that are made at a time.
-constexpr std::int64_t outputs_at_once = 2 * chain_width;
+/// Outputs that are made at a time; where tiles make them, more, as each part sets up its tiles.
+constexpr std::int64_t outputs_at_once(std::int64_t tiled_rows = 0) {
+  return (tiled_rows > 0 ? 8 : 2) * chain_width;
+}
 
 /// run(rows from, to, outputs from, to) of every part of the result.
 template <class Run>
-void for_parts(std::int64_t rows, std::int64_t columns, std::int64_t width, const Run& run) {
+void for_parts(std::int64_t rows, std::int64_t columns, std::int64_t width, std::int64_t outputs,
+               const Run& run) {
 #pragma omp parallel for collapse(2) schedule(static) if (rows * columns * width > parallel_elements)
   for (std::int64_t row = 0; row < rows; row += rows_at_once)
-    for (std::int64_t n = 0; n < width; n += outputs_at_once)
-      run(row, std::min(rows, row + rows_at_once), n, std::min(width, n + outputs_at_once));
+    for (std::int64_t n = 0; n < width; n += outputs)
+      run(row, std::min(rows, row + rows_at_once), n, std::min(width, n + outputs));
 }
 
 }  // namespace fq::cpu

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fakequant/core/backend/cpu/engines/chain_kernels.h"
 #include "fakequant/core/backend/cpu/vector/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -101,6 +102,21 @@ HWY_INLINE SumVector ended(SumVector before, ByteSums sums) {
 HWY_INLINE FloatVector next(FloatVector chain, SumVector sums, FloatVector x_scale, const float* w_scale) {
   const FloatTag d;
   return fma_(hn::ConvertTo(d, sums), mul_(x_scale, hn::LoadU(d, w_scale)), chain);
+}
+
+/// What the chain of an output begins with, and what becomes of it in the end.
+HWY_INLINE FloatVector begun_chain(const cpu::BlockChains& a, std::int64_t row, std::int64_t n) {
+  const FloatTag d;
+  if (a.first == nullptr) return hn::Zero(d);
+  return mul_(hn::LoadU(d, a.first + n), hn::Set(d, a.first_factor[row]));
+}
+HWY_INLINE void store_chain(const cpu::BlockChains& a, std::int64_t row, std::int64_t n, FloatVector chain) {
+  const FloatTag d;
+  if (a.last_factor != nullptr)
+    chain = scaled_product(chain, hn::Set(d, a.last_factor[row]), hn::LoadU(d, a.last_bias + n));
+  else if (a.last_bias != nullptr)
+    chain = add_(chain, hn::LoadU(d, a.last_bias + n));
+  hn::StoreU(chain, d, a.y + row * a.pitch + n);
 }
 
 }  // namespace fq::HWY_NAMESPACE

@@ -6,29 +6,31 @@
 #include <cstdint>
 #include <vector>
 
+#include "fakequant/core/backend/cpu/memory/arena_vector.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {
 
-/// Codes i8 of the shape of x, and steps f16 [rows, columns / 32].
-void ggml_codes(const Tensor& x, detail::GgmlRounding rounding, Tensor& codes, Tensor& steps);
+/// Codes i8 of the shape of x, and steps f16 [rows, columns / 32]. Whether a number was NaN.
+bool ggml_codes(const Tensor& x, detail::GgmlRounding rounding, Tensor& codes, Tensor& steps);
 
 /// A weight [outputs, columns] as the products in blocks read it, in strips of outputs (chain_kernels.h).
 struct PackedWeight {
   std::int64_t outputs = 0, columns = 0, block = 0;
-  std::vector<std::int8_t> bytes;     ///< codes for `chain_blocks`; empty: they are words
-  std::vector<std::int16_t> words;    ///< codes for `chain_lanes`
-  std::vector<float> scales;          ///< of each block
-  std::vector<std::int32_t> offsets;  ///< ggml: what the offset of x adds to the sum of a block
+  ArenaVector<std::int8_t> bytes;     ///< codes for `chain_blocks`; empty: they are words
+  ArenaVector<std::int16_t> words;    ///< codes for `chain_lanes`
+  ArenaVector<float> scales;          ///< of each block
+  ArenaVector<std::int32_t> offsets;  ///< ggml: what the offset of x adds to the sum of a block
   std::vector<float> zero_terms;      ///< XNNPACK: what a zero point of x adds to an output
 };
 
 /// In the order of repacked buffers (`chain_blocks`; codes of 4 bits) or of plain ones (`chain_lanes`). Steps
 /// are f32 numbers that f16 has, so that their products are exact.
 [[nodiscard]] PackedWeight ggml_weight(const Tensor& codes, const Tensor& steps, bool repack);
-/// y f32 [rows, outputs].
-void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, Tensor& y);
+/// y f32 [rows, outputs]; `bias` f32 [outputs], added to what the engine's product is, or undefined.
+void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, const Tensor& bias,
+                  Tensor& y);
 
 /// Codes i8 of the rows of x by XNNPACK's rule; grids f32 [rows, 2]: the step, which is fl(1 / factor), and
 /// the zero point.

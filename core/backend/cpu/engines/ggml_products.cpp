@@ -1,5 +1,9 @@
+#include <algorithm>
+
 #include "fakequant/core/backend/cpu/engines/chain_operands.h"
 #include "fakequant/core/backend/cpu/engines/engine_products.h"
+#include "fakequant/core/backend/cpu/engines/row_code_kernels.h"
+#include "fakequant/core/backend/cpu/engines/tiles.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
 
 namespace fq::cpu {
@@ -12,14 +16,40 @@ using detail::GgmlStep;
 constexpr std::int32_t kOffset = 128;  // makes codes of x unsigned bytes
 
 /// What the offset adds to the sum of a block of 32, in strips.
-std::vector<std::int32_t> offset_sums(const Tensor& w) {
+ArenaVector<std::int32_t> offset_sums(const Tensor& w) {
   auto sums = code_sums(w, ggml_block);
   for (auto& sum : sums) sum *= kOffset;
   return in_strips<1, std::int32_t>(sums.data(), w.dim(0), w.dim(1) / ggml_block);
 }
 
-void ggml_blocks(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, PaddedOutputs& y) {
-  const OffsetCodes<std::uint8_t> bytes(x, kOffset);
+/// Blocks that one thread rounds at a time.
+constexpr std::int64_t kBlocks = 64;
+
+/// Up to kBlocks blocks; whether a number was NaN.
+bool code_blocks(const float* x, std::int64_t blocks, GgmlRounding rounding, std::int8_t* codes,
+                 float16* steps) {
+  float extremes[kBlocks], factors[kBlocks];
+  const bool of_files = rounding != GgmlRounding::activation;
+  const bool nan = (of_files ? block_extremes : block_ranges)(x, blocks, extremes);
+  bool by_vectors = !nan && rounding != GgmlRounding::q8_0;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const GgmlStep s = detail::ggml_step(extremes[b], rounding);
+    steps[b] = float16(s.step);
+    factors[b] = s.factor;
+    by_vectors = by_vectors && have_vector_codes(extremes[b], s.factor);
+  }
+  if (by_vectors)
+    (of_files ? halves_up_codes : block_codes)(x, blocks, factors, codes);
+  else
+    for (std::int64_t i = 0; i < blocks * ggml_block; ++i)
+      codes[i] = detail::ggml_code(x[i], factors[i / ggml_block], rounding);
+  return nan;
+}
+
+void ggml_blocks(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, const float* bias,
+                 PaddedOutputs& y) {
+  const std::int64_t tiled = tiled_rows(x.dim(0));
+  const OffsetCodes<std::uint8_t> bytes(x, kOffset, tiled);
   const BlockChains chains{.x = bytes.data(),
                            .x_scale = x_steps.data<float>(),
                            .w = w.bytes.data(),
@@ -28,8 +58,11 @@ void ggml_blocks(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, 
                            .y = y.data(),
                            .columns = w.columns,
                            .pitch = y.width(),
-                           .block = ggml_block};
-  for_parts(x.dim(0), w.columns, y.width(),
+                           .block = ggml_block,
+                           .last_bias = bias,
+                           .tiled_rows = tiled,
+                           .codes = x.data<std::int8_t>()};
+  for_parts(x.dim(0), w.columns, y.width(), outputs_at_once(tiled),
             [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
               chain_blocks(chains, begin, end, n, last);
             });
@@ -40,14 +73,22 @@ LaneChains strip_of(LaneChains all, std::int64_t n) {
   all.w += n * all.columns;
   all.w_scale += n * (all.columns / lane_block);
   all.y += n;
+  if (all.bias != nullptr) all.bias += n;
   return all;
 }
 
-void ggml_lanes(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, PaddedOutputs& y) {
+void ggml_lanes(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, const float* bias,
+                PaddedOutputs& y) {
   const OffsetCodes<std::int16_t> words(x, 0);
-  const LaneChains chains{
-      words.data(), x_steps.data<float>(), w.words.data(), w.scales.data(), y.data(), w.columns, y.width()};
-  for_parts(x.dim(0), w.columns, y.width(),
+  const LaneChains chains{.x = words.data(),
+                          .x_scale = x_steps.data<float>(),
+                          .w = w.words.data(),
+                          .w_scale = w.scales.data(),
+                          .bias = bias,
+                          .y = y.data(),
+                          .columns = w.columns,
+                          .pitch = y.width()};
+  for_parts(x.dim(0), w.columns, y.width(), outputs_at_once(),
             [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
               for (; n < last; n += chain_width) chain_lanes(strip_of(chains, n), begin, end);
             });
@@ -55,18 +96,18 @@ void ggml_lanes(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, P
 
 }  // namespace
 
-void ggml_codes(const Tensor& x, GgmlRounding rounding, Tensor& codes, Tensor& steps) {
+bool ggml_codes(const Tensor& x, GgmlRounding rounding, Tensor& codes, Tensor& steps) {
   const auto* in = x.data<float>();
   auto* out = codes.mutable_data<std::int8_t>();
   auto* scales = steps.mutable_data<float16>();
-#pragma omp parallel for schedule(static) if (x.numel() > parallel_elements)
-  for (std::int64_t b = 0; b < x.numel() / ggml_block; ++b) {
-    const float* block = in + b * ggml_block;
-    const GgmlStep s = detail::ggml_step(detail::ggml_extreme(block), rounding);
-    scales[b] = float16(s.step);
-    for (std::int64_t i = 0; i < ggml_block; ++i)
-      out[b * ggml_block + i] = detail::ggml_code(block[i], s.factor, rounding);
-  }
+  const std::int64_t blocks = x.numel() / ggml_block;
+  bool nan = false;
+#pragma omp parallel for schedule(static) reduction(|| : nan) if (x.numel() > parallel_elements)
+  for (std::int64_t b = 0; b < blocks; b += kBlocks)
+    nan = code_blocks(in + b * ggml_block, std::min(kBlocks, blocks - b), rounding, out + b * ggml_block,
+                      scales + b) ||
+          nan;
+  return nan;
 }
 
 PackedWeight ggml_weight(const Tensor& codes, const Tensor& steps, bool repack) {
@@ -82,10 +123,14 @@ PackedWeight ggml_weight(const Tensor& codes, const Tensor& steps, bool repack) 
   return out;
 }
 
-void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, Tensor& y) {
+void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, const Tensor& bias,
+                  Tensor& y) {
   if (y.numel() == 0) return;
   PaddedOutputs outputs(y);
-  (w.bytes.empty() ? ggml_lanes : ggml_blocks)(x, x_steps, w, outputs);
+  std::vector<float> added;
+  if (bias.defined()) added = padded_to(outputs.width(), bias.data<float>(), w.outputs);
+  (w.bytes.empty() ? ggml_lanes : ggml_blocks)(x, x_steps, w, bias.defined() ? added.data() : nullptr,
+                                               outputs);
   outputs.finish();
 }
 

@@ -28,7 +28,9 @@ HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) 
     }
   const FloatVector a0 = add_(lanes[4], lanes[0]), a1 = add_(lanes[5], lanes[1]);
   const FloatVector a2 = add_(lanes[6], lanes[2]), a3 = add_(lanes[7], lanes[3]);
-  hn::StoreU(add_(add_(a0, a2), add_(a1, a3)), d, a.y + row * a.pitch + n);
+  FloatVector y = add_(add_(a0, a2), add_(a1, a3));
+  if (a.bias != nullptr) y = add_(y, hn::LoadU(d, a.bias + n));
+  hn::StoreU(y, d, a.y + row * a.pitch + n);
 }
 
 HWY_ATTR void ChainLanes(const LaneChains& a, std::int64_t begin, std::int64_t end) {

@@ -35,6 +35,33 @@ bool BlockRanges(const float* x, std::int64_t blocks, float* amax) {
   return !hn::AllFalse(d, nan);
 }
 
+bool BlockExtremes(const float* x, std::int64_t blocks, float* extremes) {
+  const FloatTag d;
+  const bool nan = BlockRanges(x, blocks, extremes);
+  for (std::int64_t b = 0; b < blocks; ++b, x += kBlock) {
+    const FloatVector amax = hn::Set(d, extremes[b]);
+    for (std::int64_t i = 0; i < kBlock && extremes[b] != 0; i += lanes()) {
+      const auto at = hn::FindFirstTrue(d, hn::Eq(abs_(hn::LoadU(d, x + i)), amax));
+      if (at < 0) continue;
+      extremes[b] = x[i + at];
+      break;
+    }
+  }
+  return nan;
+}
+
+void HalvesUpCodes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
+  const FloatTag d;
+  const FloatVector half = hn::Set(d, 8.5f), low = hn::Zero(d), high = hn::Set(d, 15.0f);
+  const FloatVector offset = hn::Set(d, 8.0f);
+  for (std::int64_t b = 0; b < blocks; ++b, x += kBlock, codes += kBlock) {
+    const FloatVector factor = hn::Set(d, factors[b]);
+    for (std::int64_t i = 0; i < kBlock; i += lanes())
+      store_codes(sub_(hn::Trunc(clamp_(add_(mul_(hn::LoadU(d, x + i), factor), half), low, high)), offset),
+                  codes + i);
+  }
+}
+
 void BlockCodes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
   const FloatTag d;
   const FloatVector low = hn::Set(d, -127.0f), high = hn::Set(d, 127.0f);
@@ -84,6 +111,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fq {
 HWY_EXPORT(BlockRanges);
+HWY_EXPORT(BlockExtremes);
+HWY_EXPORT(HalvesUpCodes);
 HWY_EXPORT(BlockCodes);
 HWY_EXPORT(RowRange);
 HWY_EXPORT(RowCodes);
@@ -92,6 +121,12 @@ namespace cpu {
 
 bool block_ranges(const float* x, std::int64_t blocks, float* amax) {
   return HWY_DYNAMIC_DISPATCH(BlockRanges)(x, blocks, amax);
+}
+bool block_extremes(const float* x, std::int64_t blocks, float* extremes) {
+  return HWY_DYNAMIC_DISPATCH(BlockExtremes)(x, blocks, extremes);
+}
+void halves_up_codes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
+  HWY_DYNAMIC_DISPATCH(HalvesUpCodes)(x, blocks, factors, codes);
 }
 void block_codes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
   HWY_DYNAMIC_DISPATCH(BlockCodes)(x, blocks, factors, codes);

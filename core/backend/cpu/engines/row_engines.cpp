@@ -1,8 +1,5 @@
 #include "fakequant/core/backend/cpu/engines/row_engines.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/cpu/engines/row_code_kernels.h"
 #include "fakequant/core/error.h"
@@ -10,43 +7,6 @@
 
 namespace fq::cpu {
 namespace {
-
-/// Whether numbers of that range have codes by vectors: where a product may be NaN, the scalar formula
-/// answers.
-bool by_vectors(float range, float factor) { return std::isfinite(range) && std::isfinite(factor); }
-
-/// Blocks that one thread rounds at a time.
-constexpr std::int64_t kBlocks = 64;
-
-/// Codes and steps of up to kBlocks blocks; whether a number was NaN.
-bool ggml_activations(const float* x, std::int64_t blocks, std::int8_t* codes, float16* steps) {
-  constexpr std::int64_t block = detail::ggml_block;
-  float amax[kBlocks], factors[kBlocks];
-  const bool nan = block_ranges(x, blocks, amax);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const auto step = detail::GgmlStep::q8_0_activation(amax[b]);
-    steps[b] = float16(step.step);
-    factors[b] = step.factor;
-  }
-  block_codes(x, blocks, factors, codes);
-  for (std::int64_t b = 0; b < blocks; ++b)
-    for (std::int64_t i = b * block; i < (b + 1) * block && !by_vectors(amax[b], factors[b]); ++i)
-      codes[i] = detail::ggml_activation_code(x[i], factors[b]);
-  return nan;
-}
-
-bool ggml_activations(const Tensor& x, Tensor& codes, Tensor& steps) {
-  constexpr std::int64_t block = detail::ggml_block;
-  const auto* in = x.data<float>();
-  auto* out = codes.mutable_data<std::int8_t>();
-  auto* scales = steps.mutable_data<float16>();
-  const std::int64_t blocks = x.numel() / block;
-  bool nan = false;
-#pragma omp parallel for schedule(static) reduction(|| : nan) if (x.numel() > parallel_elements)
-  for (std::int64_t b = 0; b < blocks; b += kBlocks)
-    nan = ggml_activations(in + b * block, std::min(kBlocks, blocks - b), out + b * block, scales + b) || nan;
-  return nan;
-}
 
 /// Codes of a row, and its step and zero point; whether a number was NaN.
 bool xnnpack_row(const float* x, std::int64_t columns, std::int8_t* codes, float* numbers) {
@@ -56,7 +16,8 @@ bool xnnpack_row(const float* x, std::int64_t columns, std::int8_t* codes, float
   numbers[0] = grid.inverse;
   numbers[1] = grid.zero;
   std::int64_t k = 0;
-  if (!nan && by_vectors(high - low, grid.factor)) k = row_codes(x, columns, grid.factor, grid.zero, codes);
+  if (!nan && have_vector_codes(high - low, grid.factor))
+    k = row_codes(x, columns, grid.factor, grid.zero, codes);
   for (; k < columns; ++k) codes[k] = grid.code(x[k]);
   return nan;
 }
@@ -84,17 +45,15 @@ void xnnpack_operand(const Tensor& codes, const Tensor& scales, detail::EngineOp
 
 void ggml_blocks(const Tensor& x, detail::GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
                  Tensor& steps) {
-  if (nan_text.empty() || rounding != detail::GgmlRounding::activation)
-    ggml_codes(x, rounding, codes, steps);
-  else if (ggml_activations(x, codes, steps))
-    throw NumericError(nan_text);
+  if (ggml_codes(x, rounding, codes, steps) && !nan_text.empty()) throw NumericError(nan_text);
 }
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids) {
   if (xnnpack_rows(x, codes, grids)) throw NumericError(nan_text);
 }
 
-void ggml_product(const Tensor& x, const Tensor& steps, const detail::EngineOperand& w, Tensor& y) {
-  ggml_product(x, steps, w.packed, y);
+void ggml_product(const Tensor& x, const Tensor& steps, const detail::EngineOperand& w, const Tensor& bias,
+                  Tensor& y) {
+  ggml_product(x, steps, w.packed, bias, y);
 }
 void xnnpack_block_product(const Tensor& x, const Tensor& grids, const detail::EngineOperand& w,
                            const Tensor& bias, Tensor& y) {

@@ -19,8 +19,9 @@ void ggml_blocks(const Tensor& x, detail::GgmlRounding rounding, const std::stri
                  Tensor& steps);
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids);
 
-/// y f32 [rows, outputs]; steps f32.
-void ggml_product(const Tensor& x, const Tensor& steps, const detail::EngineOperand& w, Tensor& y);
+/// y f32 [rows, outputs]; steps f32; `bias` f32 [outputs], added at last, or undefined.
+void ggml_product(const Tensor& x, const Tensor& steps, const detail::EngineOperand& w, const Tensor& bias,
+                  Tensor& y);
 void xnnpack_block_product(const Tensor& x, const Tensor& grids, const detail::EngineOperand& w,
                            const Tensor& bias, Tensor& y);
 

@@ -1,5 +1,6 @@
 #include "fakequant/core/backend/cpu/engines/chain_operands.h"
 #include "fakequant/core/backend/cpu/engines/engine_products.h"
+#include "fakequant/core/backend/cpu/engines/tiles.h"
 #include "fakequant/core/numerics/detail/xnnpack_formulas.h"
 
 namespace fq::cpu {
@@ -35,13 +36,6 @@ struct RowEnds {
     }
   }
 };
-
-/// The numbers, or zeros, and zeros behind them.
-std::vector<float> padded_to(std::int64_t width, const float* numbers, std::int64_t count) {
-  std::vector<float> out(static_cast<std::size_t>(width), 0.0f);
-  if (numbers != nullptr) std::copy_n(numbers, count, out.begin());
-  return out;
-}
 
 XnnpackRow row_grid(const float* grids, std::int64_t row) { return {0, grids[2 * row], grids[2 * row + 1]}; }
 
@@ -109,8 +103,9 @@ void xnnpack_block_product(const Tensor& x, const Tensor& grids, const PackedWei
                            .first = first.data(),
                            .first_factor = ends.first.data(),
                            .last_factor = ends.last.data(),
-                           .last_bias = last_bias.data()};
-  for_parts(rows, w.columns, outputs.width(),
+                           .last_bias = last_bias.data(),
+                           .tiled_rows = tiled_rows(rows)};
+  for_parts(rows, w.columns, outputs.width(), outputs_at_once(chains.tiled_rows),
             [&](std::int64_t begin, std::int64_t end, std::int64_t n, std::int64_t last) {
               chain_blocks(chains, begin, end, n, last);
             });
@@ -138,8 +133,10 @@ void xnnpack_channel_sums(const Tensor& sums, const Tensor& weights, const Tenso
 std::vector<std::int32_t> code_sums(const Tensor& codes, std::int64_t count) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(codes.numel() / count), 0);
   const auto* q = codes.data<std::int8_t>();
-  for (auto& sum : out)
-    for (const auto* end = q + count; q != end; ++q) sum += *q;
+  for (auto& sum : out) {
+    for (std::int64_t i = 0; i < count; ++i) sum += q[i];
+    q += count;
+  }
   return out;
 }
 

@@ -34,7 +34,7 @@ template <bool in_lanes>
 struct GgmlProduct {
   static constexpr int lanes = in_lanes ? block_words : 1;
   CodeBlocks blocks;
-  const float *x_steps, *w_steps;
+  const float *x_steps, *w_steps, *bias;  // bias may be null
   float* y;
 
   FQ_HD static float sum_of(const float (&chain)[lanes]) {
@@ -61,8 +61,11 @@ struct GgmlProduct {
           chains[r][l] = scalar::fma_(static_cast<float>(sums[l]), step, chains[r][l]);
       }
     }
-    for (int r = 0; r < rows_a_thread; ++r)
-      if (r < p.count) y[(p.row + r) * blocks.outputs + p.output] = sum_of(chains[r]);
+    for (int r = 0; r < rows_a_thread; ++r) {
+      if (r >= p.count) continue;
+      const float sum = sum_of(chains[r]);
+      y[(p.row + r) * blocks.outputs + p.output] = bias != nullptr ? scalar::add_(sum, bias[p.output]) : sum;
+    }
   }
 };
 
@@ -82,15 +85,17 @@ void ggml_blocks(const Tensor& x, GgmlRounding rounding, const std::string& nan_
                       rounding, guard, guard ? alarm(x.device(), nan_text) : Alarm{}});
 }
 
-void ggml_product(const Tensor& x, const Tensor& steps, const EngineOperand& w, Tensor& y) {
+void ggml_product(const Tensor& x, const Tensor& steps, const EngineOperand& w, const Tensor& bias,
+                  Tensor& y) {
   if (y.numel() == 0) return;
   const CodeBlocks blocks(x, w.codes);
   const auto *x_steps = data_of<float>(steps), *w_steps = data_of<float>(w.scales);
+  const float* added = bias.defined() ? data_of<float>(bias) : nullptr;
   auto* out = mutable_data_of<float>(y);
   if (w.in_lanes)
-    for_items(y.device(), blocks.items(), GgmlProduct<true>{blocks, x_steps, w_steps, out});
+    for_items(y.device(), blocks.items(), GgmlProduct<true>{blocks, x_steps, w_steps, added, out});
   else
-    for_items(y.device(), blocks.items(), GgmlProduct<false>{blocks, x_steps, w_steps, out});
+    for_items(y.device(), blocks.items(), GgmlProduct<false>{blocks, x_steps, w_steps, added, out});
 }
 
 }  // namespace fq::cuda

@@ -14,7 +14,8 @@ void xnnpack_operand(const Tensor& codes, const Tensor& scales, fq::detail::Engi
 void ggml_blocks(const Tensor& x, fq::detail::GgmlRounding rounding, const std::string& nan_text,
                  Tensor& codes, Tensor& steps);
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids);
-void ggml_product(const Tensor& x, const Tensor& steps, const fq::detail::EngineOperand& w, Tensor& y);
+void ggml_product(const Tensor& x, const Tensor& steps, const fq::detail::EngineOperand& w,
+                  const Tensor& bias, Tensor& y);
 void xnnpack_block_product(const Tensor& x, const Tensor& grids, const fq::detail::EngineOperand& w,
                            const Tensor& bias, Tensor& y);
 void xnnpack_values(const Tensor& codes, const Tensor& grids, Tensor& values);
