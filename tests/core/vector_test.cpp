@@ -6,6 +6,7 @@
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/backend/cpu/codes/quantize_kernels.h"
 #include "fakequant/core/backend/cpu/codes/sum_kernels.h"
+#include "fakequant/core/backend/cpu/vector/half_kernels.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"
 
@@ -137,6 +138,23 @@ TEST(Vectors, DequantizeHasTheBitsOfTheScalarFormula) {
 }
 
 /// Channels that begin in the middle of a mask byte: heads and tails one by one, vectors between.
+TEST(Vectors, HalvesHaveTheBitsOfTheScalarConversions) {
+  const auto x = patterns();
+  on_every_target([&](std::int64_t target) {
+    for (const std::size_t begin : {0, 1, 5}) {
+      const std::size_t count = x.size() - begin - 3;
+      std::vector<bfloat16> wide(count);
+      std::vector<float16> near(count);
+      cpu::narrow_floats(x.data() + begin, static_cast<std::int64_t>(count), wide.data());
+      cpu::narrow_floats(x.data() + begin, static_cast<std::int64_t>(count), near.data());
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(wide[i].bits, bfloat16(x[begin + i]).bits) << target << ": " << x[begin + i];
+        ASSERT_EQ(near[i].bits, float16(x[begin + i]).bits) << target << ": " << x[begin + i];
+      }
+    }
+  });
+}
+
 TEST(Vectors, RunsMayBeginAnywhere) {
   for (const std::int64_t channels : {1, 3, 20, 64, 67})
     for (const Layout layout : {Layout::row_major, Layout::channels_last})

@@ -1,5 +1,6 @@
 #include "fakequant/core/backend/cpu/codes/element_kernels.h"
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
 #include "fakequant/core/numerics/detail/grid_numbers.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -108,8 +109,10 @@ void decode_with(const void* codes, const ElementNumbers& numbers, std::int64_t 
                  Out* y) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   const Numbers<shared> scale(numbers.scale, numbers);
-  const auto write = [&](FloatVector v, std::int64_t i)
-                         HWY_ATTR { store(dequantize_code(v, scale.at(i)), y + i, false); };
+  const auto write = [&](FloatVector v, std::int64_t i) HWY_ATTR {
+    cpu::fetch_ahead(y + i);
+    store(dequantize_code(v, scale.at(i)), y + i, false);
+  };
   if (f.integer || f.dtype == DType::f8_e4m3) {
     visit_codes({codes, f.dtype}, [&](const auto* in) HWY_ATTR {
       for (std::int64_t i = 0; i < count; i += lanes) write(load_codes(in + i), i);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/codes/gradient_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -21,7 +23,10 @@ template <class Out>
 void scale_run(const float* dy, std::int64_t count, const float* scale, Out* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) put(narrow_bf16(mul_(load(dy + i), load(scale + i))), out + i);
+  for (; i + lanes <= count; i += lanes) {
+    cpu::fetch_ahead(out + i);
+    put(narrow_bf16(mul_(load(dy + i), load(scale + i))), out + i);
+  }
   for (; i < count; ++i) {
     const bfloat16 rounded(dy[i] * scale[i]);
     if constexpr (sizeof(Out) == sizeof(bfloat16))

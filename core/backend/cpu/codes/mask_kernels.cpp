@@ -1,5 +1,7 @@
 #include "fakequant/core/backend/cpu/codes/mask_kernels.h"
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/codes/mask_kernels.cpp"
 #include <hwy/cache_control.h>
@@ -32,8 +34,10 @@ void masked(const Word* dy, const std::uint8_t* mask, std::int64_t count, Word* 
       hn::Stream(hn::IfThenElseZero(mask_at(d, mask, i), hn::LoadU(d, dy + i)), d, dx + i);
     }
   } else {
-    for (std::int64_t i = 0; i < whole; i += lanes)
+    for (std::int64_t i = 0; i < whole; i += lanes) {
+      cpu::fetch_ahead(dx + i);
       hn::StoreU(hn::IfThenElseZero(mask_at(d, mask, i), hn::LoadU(d, dy + i)), d, dx + i);
+    }
   }
   for (std::int64_t i = whole; i < count; ++i) dx[i] = ((mask[i / 8] >> (i % 8)) & 1u) != 0 ? dy[i] : Word{0};
 }

@@ -1,5 +1,7 @@
 #include "fakequant/core/backend/cpu/codes/sum_kernels.h"
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/codes/sum_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -84,7 +86,10 @@ std::int64_t values_of(const std::int32_t* sums, std::int64_t count, const SumVa
   const Sums<innermost, normalized> run{sums, numbers};
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t done = count / lanes * lanes;
-  for (std::int64_t i = 0; i < done; i += lanes) hn::StoreU(run.value(run(i), i), d, y + i);
+  for (std::int64_t i = 0; i < done; i += lanes) {
+    cpu::fetch_ahead(y + i);
+    hn::StoreU(run.value(run(i), i), d, y + i);
+  }
   return done;
 }
 

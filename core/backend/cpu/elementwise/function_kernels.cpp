@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/elementwise/function_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -18,17 +20,23 @@ HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 
 void GeluValues(const float* x, std::int64_t n, float* y) {
-  for_vectors<float>(0, n,
-                     [=](std::int64_t i, auto io) HWY_ATTR { io.store(gelu_value(io.load(x + i)), y + i); });
+  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+    cpu::fetch_ahead(y + i);
+    io.store(gelu_value(io.load(x + i)), y + i);
+  });
 }
 void GeluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
   for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+    cpu::fetch_ahead(dx + i);
+    cpu::fetch_ahead(x + i);
     io.store(mul_(io.load(dy + i), gelu_slope(io.load(x + i))), dx + i);
   });
 }
 void SiluValues(const float* x, std::int64_t n, float* y) {
-  for_vectors<float>(0, n,
-                     [=](std::int64_t i, auto io) HWY_ATTR { io.store(silu_value(io.load(x + i)), y + i); });
+  for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+    cpu::fetch_ahead(y + i);
+    io.store(silu_value(io.load(x + i)), y + i);
+  });
 }
 void SiluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
   for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {

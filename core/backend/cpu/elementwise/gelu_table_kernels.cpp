@@ -1,5 +1,7 @@
 #include "fakequant/core/backend/cpu/elementwise/gelu_table_kernels.h"
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/elementwise/gelu_table_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -20,6 +22,7 @@ std::int64_t GeluEntriesOf(const float* x, std::int64_t n, const float* entries,
   const FloatVector low = hn::Set(d, -10.0f), high = hn::Set(d, 10.0f);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
+    cpu::fetch_ahead(y + i);
     const FloatVector v = hn::LoadU(d, x + i);
     const FloatVector entry = hn::GatherIndex(d, entries, hn::PromoteTo(places, narrow_f16(v)));
     const FloatVector near = select_(less_equal_(high, v), v, entry);

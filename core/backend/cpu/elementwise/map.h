@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
 #include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/tensor.h"
 
@@ -30,11 +31,16 @@ void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const T* left = a.data<T>(a.layout());
   const T* right = b.data<T>(a.layout());
   T* out = y.mutable_data<T>(a.layout());
-  constexpr std::int64_t part = 8192;
+  constexpr std::int64_t part = 8192, line = 64 / sizeof(T);
   detail::parallel_for((n + part - 1) / part, n > parallel_elements, [&](std::int64_t p) {
     const std::int64_t end = std::min(n, (p + 1) * part);
+    std::int64_t i = p * part;
+    for (; i + line <= end; i += line) {
+      fetch_ahead(out + i);
 #pragma omp simd
-    for (std::int64_t i = p * part; i < end; ++i) out[i] = f(left[i], right[i]);
+      for (std::int64_t j = i; j < i + line; ++j) out[j] = f(left[j], right[j]);
+    }
+    for (; i < end; ++i) out[i] = f(left[i], right[i]);
   });
 }
 
