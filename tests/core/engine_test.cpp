@@ -29,6 +29,24 @@ TEST(Engine, MatricesAndTheirTransposes) {
       }
 }
 
+/// Together or a task of some each, whole or in tiles.
+TEST(Engine, ABatchIsTheProductOfEachPair) {
+  using enum cpu::Sharing;
+  for (const auto& [batch, m, n, k] : {std::array{33, 7, 5, 9}, {2, 300, 130, 70}, {70, 128, 64, 128}})
+    for (const bool turned : {false, true})
+      for (const cpu::Sharing sharing : {by_shape, by_threads}) {
+        const Tensor a = test::uniform({batch * m * k}, 1), b = test::uniform({batch * k * n}, 2);
+        Tensor c = Tensor::empty({batch, m, n}), right = Tensor::empty({batch, m, n}, DType::f64);
+        cpu::gemm({a.raw(), DType::f32, m, k, turned}, {b.raw(), DType::f32, k, n, !turned},
+                  c.mutable_data<float>(), batch, sharing);
+        for (std::int64_t i = 0; i < batch; ++i)
+          cpu::reference_gemm<double>(m, n, k, a.data<float>() + i * m * k, turned,
+                                      b.data<float>() + i * k * n, !turned,
+                                      right.mutable_data<double>() + i * m * n);
+        EXPECT_LT(test::difference(c, right), test::kRounding) << batch << " " << m << " " << turned;
+      }
+}
+
 TEST(Engine, AnEmptySumIsZero) {
   std::vector<float> c(6, 7.0f);
   cpu::gemm({nullptr, DType::f32, 2, 0}, {nullptr, DType::f32, 0, 3}, c.data());

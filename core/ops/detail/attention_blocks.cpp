@@ -55,7 +55,9 @@ AttentionBlocks::AttentionBlocks(const AttentionShape& shape, const AttentionRow
       all_keys_(all_keys) {
   const std::int64_t scores = std::max<std::int64_t>(group_rows_ * shape.keys, 1),
                      of_block = device.is_cpu() ? kScores : kGpuScores, most = apart_ ? kOwnScores : of_block;
-  block_groups_ = apart_ ? 1 : std::max<std::int64_t>(most / scores, 1);
+  block_groups_ = std::max<std::int64_t>(most / scores, 1);
+  if (apart_)  // as many blocks as are many groups
+    block_groups_ = in_heads_ ? 1 : std::min(block_groups_, shape.samples * shape.kv_heads / kManyGroups);
   block_rows_ = scores <= most ? group_rows_ : std::max<std::int64_t>(most / shape.keys, 16);
   if (in_heads_) block_rows_ = std::min(block_rows_, kCausalRows);
 }
@@ -84,7 +86,9 @@ void AttentionBlocks::each(F&& f) const {
     }
   };
   struct Nothing {};
-  if (apart_) return cpu::parallel_tasks<Nothing>(groups, [&](Nothing&, std::int64_t g) { blocks_from(g); });
+  if (apart_)
+    return cpu::parallel_tasks<Nothing>((groups + block_groups_ - 1) / block_groups_,
+                                        [&](Nothing&, std::int64_t i) { blocks_from(i * block_groups_); });
   for (std::int64_t g = 0; g < groups; g += block_groups_) blocks_from(g);
 }
 

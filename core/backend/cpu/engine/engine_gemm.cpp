@@ -11,10 +11,13 @@ namespace {
 
 using namespace onednn;
 
+constexpr std::int64_t kTerms = std::int64_t{1} << 22;  // of a task of several products
+
 /// How c is cut, by the sizes alone.
 struct Tiling {
   std::int64_t rows, columns;  // of one tile
   std::int64_t down, across;   // tiles
+  std::int64_t together;       // matrices of one tile each that are one task
 
   static Tiling of(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) {
     std::int64_t rows = m, columns = n, tiles = batch;
@@ -25,32 +28,49 @@ struct Tiling {
       longer = half;
       tiles *= 2;
     }
-    return {rows, columns, (m + rows - 1) / rows, (n + columns - 1) / columns};
+    const std::int64_t down = (m + rows - 1) / rows, across = (n + columns - 1) / columns;
+    const std::int64_t most = std::max<std::int64_t>(batch / 16, 1);
+    const std::int64_t together =
+        down * across > 1 ? 1 : std::clamp<std::int64_t>(kTerms / (m * n * k), 1, most);
+    return {rows, columns, down, across, together};
   }
 };
 
+/// Of a matrix, or of matrices that lie behind each other.
 Dims strides_of(const Matrix& matrix) {
-  return matrix.transposed ? Dims{1, matrix.rows} : Dims{matrix.columns, 1};
+  const Dims within = matrix.transposed ? Dims{1, matrix.rows} : Dims{matrix.columns, 1};
+  return {matrix.rows * matrix.columns, within[0], within[1]};
 }
 
-const void* at(const Matrix& matrix, std::int64_t row, std::int64_t column) {
+const void* at(const Matrix& matrix, std::int64_t i, std::int64_t row, std::int64_t column) {
   const Dims s = strides_of(matrix);
-  return static_cast<const char*>(matrix.data) + byte_size(matrix.dtype, row * s[0] + column * s[1]);
+  return static_cast<const char*>(matrix.data) +
+         byte_size(matrix.dtype, i * s[0] + row * s[1] + column * s[2]);
+}
+
+/// Of one matrix or of several.
+Desc described(Dims dims, Type type, Dims strides) {
+  if (dims[0] > 1) return {dims, type, strides};
+  return {Dims(dims.begin() + 1, dims.end()), type, Dims(strides.begin() + 1, strides.end())};
 }
 
 /// The product of the tiles of one size.
 struct TileProduct {
-  std::int64_t m = 0, n = 0;
+  std::int64_t count = 0, m = 0, n = 0;
   Desc a, b, c;
   std::optional<Call> call;
 
-  void prepare(const Matrix& left, const Matrix& right, std::int64_t rows, std::int64_t columns) {
-    if (call && m == rows && n == columns) return;
+  /// `matrices` of them at once, each with every bit that it has alone.
+  void prepare(const Matrix& left, const Matrix& right, std::int64_t matrices, std::int64_t rows,
+               std::int64_t columns) {
+    if (call && count == matrices && m == rows && n == columns) return;
+    count = matrices;
     m = rows;
     n = columns;
-    a = Desc({m, left.columns}, type_of(left.dtype), strides_of(left));
-    b = Desc({left.columns, n}, type_of(right.dtype), strides_of(right));
-    c = Desc({m, n}, product_type(type_of(left.dtype)), Dims{right.columns, 1});
+    a = described({count, m, left.columns}, type_of(left.dtype), strides_of(left));
+    b = described({count, left.columns, n}, type_of(right.dtype), strides_of(right));
+    c = described({count, m, n}, product_type(type_of(left.dtype)),
+                  {left.rows * right.columns, right.columns, 1});
     call.emplace(matmul(engine(), attributes(), a, b, c));
   }
   void run(const void* x, const void* y, void* z) const {
@@ -58,15 +78,20 @@ struct TileProduct {
   }
 };
 
-/// Whole products, one after another: each is shared among the threads by oneDNN.
-void at_once(const Matrix& a, const Matrix& b, char* c, std::int64_t batch) {
-  constexpr std::int64_t word = 4;
+/// Whole products, shared among the threads by oneDNN.
+void at_once(const Matrix& a, const Matrix& b, void* c, std::int64_t batch) {
   TileProduct product;
-  product.prepare(a, b, a.rows, b.columns);
-  for (std::int64_t i = 0; i < batch; ++i)
-    product.run(static_cast<const char*>(a.data) + byte_size(a.dtype, i * a.rows * a.columns),
-                static_cast<const char*>(b.data) + byte_size(b.dtype, i * b.rows * b.columns),
-                c + i * a.rows * b.columns * word);
+  product.prepare(a, b, batch, a.rows, b.columns);
+  product.run(a.data, b.data, c);
+}
+
+/// The same, one after another.
+void by_sgemm(Matrix a, Matrix b, std::int64_t m, std::int64_t n, float* c, std::int64_t batch) {
+  for (std::int64_t i = 0; i < batch; ++i, c += m * n) {
+    sgemm(a, b, m, n, c, n);
+    a.data = at(a, 1, 0, 0);
+    b.data = at(b, 1, 0, 0);
+  }
 }
 
 }  // namespace
@@ -79,34 +104,34 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
     std::fill_n(static_cast<char*>(c), m * n * batch * word, char{0});
     return;
   }
-  const bool by_sgemm = sgemm_is_faster(left, right);
-  const SpreadRows by_rows(left, by_sgemm && batch == 1 && left.transposed, n),
-      by_columns(right, by_sgemm && batch == 1 && !right.transposed, m);
+  const bool sgemms = sgemm_is_faster(left, right);
+  const SpreadRows by_rows(left, sgemms && batch == 1 && left.transposed, n),
+      by_columns(right, sgemms && batch == 1 && !right.transposed, m);
   const Matrix &a = by_rows.matrix(), &b = by_columns.matrix();
   const bool whole = sharing == Sharing::by_threads || product_type(type_of(a.dtype)) == Type::s32;
-  if (whole && by_sgemm && batch == 1)
-    return guarded("gemm", [&] { sgemm(a, b, m, n, static_cast<float*>(c), n); });
-  if (whole && !by_sgemm && (batch == 1 || batch < detail::threads()))
-    return guarded("gemm", [&] { at_once(a, b, static_cast<char*>(c), batch); });
+  if (whole)
+    return guarded("gemm", [&] {
+      sgemms ? by_sgemm(a, b, m, n, static_cast<float*>(c), batch) : at_once(a, b, c, batch);
+    });
   const Tiling tiling = Tiling::of(m, n, k, batch);
-  const std::int64_t tiles = tiling.down * tiling.across;
-  parallel_tasks<TileProduct>(batch * tiles, [&](TileProduct& product, std::int64_t task) {
+  const std::int64_t tiles = tiling.down * tiling.across, together = sgemms ? 1 : tiling.together;
+  const std::int64_t tasks = (batch + together - 1) / together * tiles;
+  parallel_tasks<TileProduct>(tasks, [&](TileProduct& product, std::int64_t task) {
     guarded("gemm", [&] {
-      const std::int64_t i = task / tiles, tile = task % tiles;
+      const std::int64_t i = task / tiles * together, tile = task % tiles;
       const std::int64_t row = tile / tiling.across * tiling.rows,
                          column = tile % tiling.across * tiling.columns;
       const std::int64_t rows = std::min(tiling.rows, m - row),
                          columns = std::min(tiling.columns, n - column);
-      const void* x = static_cast<const char*>(at(a, row, 0)) + byte_size(a.dtype, i * m * k);
-      const void* y = static_cast<const char*>(at(b, 0, column)) + byte_size(b.dtype, i * k * n);
+      const void *x = at(a, i, row, 0), *y = at(b, i, 0, column);
       void* z = static_cast<char*>(c) + (i * m * n + row * n + column) * word;
-      if (by_sgemm) {
+      if (sgemms) {
         Matrix own_a = a, own_b = b;
         own_a.data = x;
         own_b.data = y;
         return sgemm(own_a, own_b, rows, columns, static_cast<float*>(z), n);
       }
-      product.prepare(a, b, rows, columns);
+      product.prepare(a, b, std::min(together, batch - i), rows, columns);
       product.run(x, y, z);
     });
   });
