@@ -30,9 +30,20 @@ DType value_type(ExactType type, const Codes& codes) {
   return type == ExactType::bf16 ? DType::bf16 : DType::f32;
 }
 
+bool fit_f32(const Codes& x, const Codes& w, std::int64_t length) {
+  return length * x.largest * w.largest <= exact_limit;
+}
+
 /// u8 sums come out as they are; oneDNN takes those of s8 through f32, as it corrects them.
 bool sums_are_whole(ExactType type, const Codes& x, const Codes& w, std::int64_t length) {
-  return type == ExactType::s8 && (x.dtype == DType::u8 || length * x.largest * w.largest <= exact_limit);
+  return type == ExactType::s8 && (x.dtype == DType::u8 || fit_f32(x, w, length));
+}
+
+/// A convolution of few channels has a kernel of its own on AMX, which takes u8 sums through f32 too.
+bool sums_are_whole(ExactType type, const Codes& x, const Codes& w, std::int64_t channels,
+                    std::int64_t taps) {
+  constexpr std::int64_t few = 16;
+  return sums_are_whole(type, x, w, channels * taps) && (channels >= few || fit_f32(x, w, channels * taps));
 }
 
 template <class Sum, class F>
@@ -87,7 +98,7 @@ void exact_conv(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t
   const ExactType type = type_for(w);
   if (type == ExactType::f32 && !forced_exact_type() && by_patches(s)) return convolve_patches(s, x, w, sums);
   const std::int64_t channels = s.c / s.groups, taps = s.kh * s.kw;
-  if (sums_are_whole(type, x, w, channels * taps))
+  if (sums_are_whole(type, x, w, channels, taps))
     return conv_forward(s, x.data, x.dtype, w.data, w.dtype, sums);
   const DType left = value_type(type, x), right = value_type(type, w);
   const auto parts = exact_parts(channels, taps, x.largest * w.largest);
