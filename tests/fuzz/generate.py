@@ -2,6 +2,7 @@
 tests/fuzz/generate.py. Needs numpy, h5py and Pillow. Text files of the corpus are written by hand."""
 
 import gzip
+import io
 import json
 import os
 import shutil
@@ -72,6 +73,12 @@ np.savez_compressed(open(place("npy", "two.npz"), "wb"), x=values, y=np.arange(4
 with open(place("npy", "refused_wide_text.npy"), "wb") as file:  # four bytes a text, where 32 bits overflow
     np.lib.format._write_array_header(file, {"descr": "<U1073741825", "fortran_order": False, "shape": (1,)})
     file.write(b"a\0\0\0")
+archive = io.BytesIO()
+np.savez(archive, **{"a\nb": np.arange(4)})
+damaged = bytearray(archive.getvalue())
+struct.pack_into("<I", damaged, damaged.index(b"PK\1\2") + 42, len(damaged))  # where the array begins
+with open(place("npy", "refused_line_end.npz"), "wb") as file:
+    file.write(damaged)
 pixels = random.integers(0, 255, (3, 4, 5), np.uint8)
 plain = struct.pack(">I3I", 0x00000803, *pixels.shape) + pixels.tobytes()
 with open(place("idx", "images"), "wb") as file:

@@ -76,7 +76,8 @@ std::vector<std::string> npz_keys(const std::string& path) {
   const ZipArchive archive(path);
   for (const auto& member : archive.members()) {
     if (!member.name.ends_with(kEnding)) continue;
-    keys.push_back(printable(std::string_view(member.name).substr(0, member.name.size() - kEnding.size())));
+    const std::string_view name(member.name);
+    keys.push_back(one_line_name(printable(name.substr(0, name.size() - kEnding.size()))));
   }
   if (keys.empty())
     throw FileError(path, "",

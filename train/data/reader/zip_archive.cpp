@@ -137,7 +137,7 @@ std::size_t ZipArchive::take_member(const std::string& entries, std::size_t offs
 }
 
 std::unique_ptr<ByteStream> ZipArchive::open(const Member& member) const {
-  const std::string place = path() + ":" + printable(member.name);
+  const std::string place = path() + ":" + one_line_name(printable(member.name));
   const auto refuse = [&](const std::string& why) {
     throw FileError(place, "", fmt::format("[dataset] {} {}", place, why));
   };
