@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "fakequant/core/backend/cpu/vector/half_kernels.h"
-#include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/numerics/detail/cast.h"
 
 namespace fq::detail {
@@ -90,16 +88,6 @@ void transpose_bits(const Tensor& in, Tensor& out) {
                          to_last ? pixels : channels);
 }
 
-template <class Half>
-void narrow(const Tensor& in, Half* out) {
-  constexpr std::int64_t part = 16384;
-  const std::int64_t count = in.numel();
-  const auto* x = static_cast<const float*>(in.raw());
-  parallel_for((count + part - 1) / part, count > 4 * part, [&](std::int64_t p) {
-    cpu::narrow_floats(x + p * part, std::min(part, count - p * part), out + p * part);
-  });
-}
-
 }  // namespace
 
 void fill(Tensor& out, double value) {
@@ -109,10 +97,6 @@ void fill(Tensor& out, double value) {
 }
 
 void convert(const Tensor& in, Tensor& out) {
-  if (in.dtype() == DType::f32 && out.dtype() == DType::bf16)
-    return narrow(in, static_cast<bfloat16*>(out.mutable_raw()));
-  if (in.dtype() == DType::f32 && out.dtype() == DType::f16)
-    return narrow(in, static_cast<float16*>(out.mutable_raw()));
   visit_dtype(in.dtype(), "to", [&]<class From>(From) {
     visit_dtype(out.dtype(), "to", [&]<class To>(To) {
       const auto* x = static_cast<const From*>(in.raw());

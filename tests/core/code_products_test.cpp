@@ -8,8 +8,10 @@
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/context.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/detail/code_gradients.h"
+#include "fakequant/core/ops/engines/engine_gelu.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/tape.h"
 
@@ -353,6 +355,33 @@ TEST(CodeProducts, EmptyBatch) {
   const auto rows = quantized(Tensor::zeros({0, 3}), kInt8),
              columns = quantized(test::uniform({4, 3}, 1), kNarrow);
   EXPECT_EQ(ops::linear(Variable(rows), Variable(columns)).tensor().shape(), (Shape{0, 4}));
+}
+
+/// An activation reads sums as it needs them: the bits of that of their floats, forward and backward.
+TEST(CodeProducts, ActivationsOfSumsHaveTheBitsOfThoseOfFloats) {
+  const std::pair<const char*, Variable (*)(const Variable&)> activations[] = {
+      {"gelu", [](const Variable& v) { return ops::gelu(v); }},
+      {"silu", [](const Variable& v) { return ops::silu(v); }},
+      {"ggml", [](const Variable& v) { return ops::ggml_gelu(v, false); }},
+      {"ggml by tanh", [](const Variable& v) { return ops::ggml_gelu(v, true); }}};
+  for (const auto& [m, n, k] : {std::array{1, 3, 5}, {7, 129, 33}, {67, 131, 40}})
+    for (const auto& [name, activation] : activations) {
+      const auto x = quantized(test::uniform({m, k}, 1), kInt8),
+                 w = quantized(test::uniform({n, k}, 2), kNarrow, Granularity::per_axis(0));
+      const Tensor b = test::uniform({n}, 3), dy = test::uniform({m, n}, 4);
+      const auto run = [&, f = activation](bool of_floats) {
+        return gradients_of_codes(x, w, b, dy, [&](const Variable& a, const Variable& c, const Variable& d) {
+          const Variable y = ops::linear(a, c, d);
+          EXPECT_NE(y.accumulator(), nullptr);
+          return f(of_floats ? y.as_float() : y);
+        });
+      };
+      const Gradients sums = run(false), floats = run(true);
+      EXPECT_TRUE(bitwise_equal(sums.y, floats.y)) << name << ' ' << m;
+      EXPECT_TRUE(bitwise_equal(sums.x, floats.x)) << name << ' ' << m;
+      EXPECT_TRUE(bitwise_equal(sums.w, floats.w)) << name << ' ' << m;
+      EXPECT_TRUE(bitwise_equal(sums.bias, floats.bias)) << name << ' ' << m;
+    }
 }
 
 }  // namespace

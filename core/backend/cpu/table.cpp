@@ -7,6 +7,7 @@
 #include "fakequant/core/backend/cpu/elementwise/activations.h"
 #include "fakequant/core/backend/cpu/elementwise/along_axis.h"
 #include "fakequant/core/backend/cpu/elementwise/broadcast.h"
+#include "fakequant/core/backend/cpu/elementwise/convert.h"
 #include "fakequant/core/backend/cpu/elementwise/dropout.h"
 #include "fakequant/core/backend/cpu/elementwise/permute.h"
 #include "fakequant/core/backend/cpu/elementwise/rows.h"
@@ -47,7 +48,7 @@ constinit const detail::Kernels table{
     .copy_bytes = copy_bytes,
     .wait_for = wait_for,
     .fill = detail::fill,
-    .convert = detail::convert,
+    .convert = convert,
     .relayout = detail::relayout,
     .copy_runs = copy_runs,
     .permute = permute,

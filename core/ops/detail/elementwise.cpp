@@ -1,5 +1,7 @@
 #include "fakequant/core/ops/detail/elementwise.h"
 
+#include "fakequant/core/backend/cpu/elementwise/activations.h"
+
 namespace fq::detail {
 namespace {
 
@@ -38,6 +40,22 @@ Tensor reduced(const Tensor& dy, const Shape& shape) {
   Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
   run(dx.device(), &Kernels::reduce_to, dy, Total{}, dx);
   return dx;
+}
+
+std::optional<Variable> apply_to_sums(std::string_view op, const Variable& input, const Activation& f) {
+  const Accumulator* sums = input.defined() ? input.accumulator() : nullptr;
+  if (sums == nullptr || recorder() != nullptr || !input.device().is_cpu() ||
+      input.layout() != Layout::row_major || !cpu::activates_sums(*sums, f))
+    return {};
+  const Again again = again_of(input);
+  if (needs_grad({input}) && !again) return {};
+  Tensor y = Tensor::empty(input.shape(), DType::f32, input.device());
+  cpu::activate(*sums, f, y);
+  return record(op, y, {input}, [f, again](const Tensor& dy) {
+    Tensor dx = gradient_like(dy);
+    cpu::activate_backward(dy, std::get<Accumulator>(again()), f, dx);
+    return std::vector<Tensor>{dx};
+  });
 }
 
 }  // namespace fq::detail

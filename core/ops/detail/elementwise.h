@@ -2,6 +2,7 @@
 
 /// Elementwise functions as operators record them, and the sums of their gradients.
 
+#include <optional>
 #include <string_view>
 
 #include "fakequant/core/numerics/detail/activations.h"
@@ -18,10 +19,15 @@ namespace fq::detail {
 /// A gradient summed over the axes along which its input, of that shape, was broadcast.
 [[nodiscard]] Tensor reduced(const Tensor& dy, const Shape& shape);
 
+/// f of sums whose values nobody else has, read as they are needed; none where that is not to be had.
+[[nodiscard]] std::optional<Variable> apply_to_sums(std::string_view op, const Variable& input,
+                                                    const Activation& f);
+
 /// y = f(x), recorded under the operator's name.
 template <class F>
 [[nodiscard]] Variable apply_function(std::string_view op, const Variable& input, F f,
                                       Attributes attributes = {}) {
+  if (auto y = apply_to_sums(op, input, Activation{f})) return *y;
   const Floats x = floats(input, op);
   Tensor y = empty_like(x.tensor);
   run(y.device(), &Kernels::activate, x.tensor, Activation{f}, y);

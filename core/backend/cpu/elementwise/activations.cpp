@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fakequant/core/backend/cpu/codes/stretch_values.h"
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/backend/cpu/elementwise/gelu_table.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
@@ -11,10 +12,12 @@
 namespace fq::cpu {
 namespace {
 
+/// Elements of sums whose values stay in the first cache.
+constexpr std::int64_t kValues = 2048;
+
 /// f(first, count) of parts of n elements, shared among threads.
 template <class F>
-void for_parts(std::int64_t n, F&& f) {
-  constexpr std::int64_t part = 8192;
+void for_parts(std::int64_t n, F&& f, std::int64_t part = 8192) {
   detail::parallel_for((n + part - 1) / part, n > parallel_elements,
                        [&](std::int64_t i) { f(i * part, std::min(part, n - i * part)); });
 }
@@ -62,6 +65,41 @@ void activate_backward(const Tensor& dy, const Tensor& saved, const detail::Acti
     std::visit([&](auto f) { map<T>(dy, saved, dx, [f](T g, T v) { return g * f.slope(v); }); },
                activation.f);
   });
+}
+
+bool activates_sums(const Accumulator& x, const detail::Activation& activation) {
+  return !x.relu && StretchValues::can_read(x) && kernel_of_values(activation) != nullptr &&
+         kernel_of_gradients(activation) != nullptr;
+}
+
+void activate(const Accumulator& x, const detail::Activation& activation, Tensor& y) {
+  const StretchValues read(x);
+  const ActivationValues values = kernel_of_values(activation);
+  auto* out = y.mutable_data<float>(y.layout());
+  for_parts(
+      y.numel(),
+      [&](std::int64_t i, std::int64_t n) {
+        float sums[kValues];
+        read(i, n, sums);
+        values(sums, n, out + i);
+      },
+      kValues);
+}
+
+void activate_backward(const Tensor& dy, const Accumulator& x, const detail::Activation& activation,
+                       Tensor& dx) {
+  const StretchValues read(x);
+  const ActivationGradients gradients = kernel_of_gradients(activation);
+  const float* g = dy.data<float>(dy.layout());
+  auto* out = dx.mutable_data<float>(dy.layout());
+  for_parts(
+      dy.numel(),
+      [&](std::int64_t i, std::int64_t n) {
+        float sums[kValues];
+        read(i, n, sums);
+        gradients(g + i, sums, n, out + i);
+      },
+      kValues);
 }
 
 }  // namespace fq::cpu
