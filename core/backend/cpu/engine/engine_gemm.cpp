@@ -13,27 +13,30 @@ using namespace onednn;
 
 constexpr std::int64_t kTerms = std::int64_t{1} << 22;  // of a task of several products
 
-/// How c is cut, by the sizes alone.
+/// How c is cut, by the sizes alone. Tiles of bf16 have whole rows where that leaves enough of them: oneDNN
+/// multiplies by AMX only into memory that is dense, and with less than half the speed elsewhere.
 struct Tiling {
   std::int64_t rows, columns;  // of one tile
   std::int64_t down, across;   // tiles
   std::int64_t together;       // matrices of one tile each that are one task
 
-  static Tiling of(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) {
+  static Tiling of(const Matrix& a, const Matrix& b, std::int64_t batch) {
+    const std::int64_t m = a.rows, n = b.columns, k = a.columns;
+    const bool dense = a.dtype == DType::bf16;
     std::int64_t rows = m, columns = n, tiles = batch;
     while (rows * columns * k > (std::int64_t{1} << 19)) {
-      auto& longer = rows >= columns ? rows : columns;
-      const std::int64_t half = (longer / 2 + 31) / 32 * 32;
-      if (half < (tiles < 16 ? 64 : 256)) break;
-      longer = half;
+      const bool few = tiles < 16, by_rows = dense && half(rows) >= (few ? 128 : 256);
+      if (dense && !by_rows && !few) break;
+      auto& longer = by_rows || rows >= columns ? rows : columns;
+      if (half(longer) < (few ? 64 : 256)) break;
+      longer = half(longer);
       tiles *= 2;
     }
     const std::int64_t down = (m + rows - 1) / rows, across = (n + columns - 1) / columns;
-    const std::int64_t most = std::max<std::int64_t>(batch / 16, 1);
-    const std::int64_t together =
-        down * across > 1 ? 1 : std::clamp<std::int64_t>(kTerms / (m * n * k), 1, most);
-    return {rows, columns, down, across, together};
+    const std::int64_t most = down * across > 1 ? 1 : std::max<std::int64_t>(batch / 16, 1);
+    return {rows, columns, down, across, std::clamp<std::int64_t>(kTerms / (m * n * k), 1, most)};
   }
+  static std::int64_t half(std::int64_t size) { return (size / 2 + 31) / 32 * 32; }
 };
 
 /// Of a matrix, or of matrices that lie behind each other.
@@ -113,7 +116,7 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
     return guarded("gemm", [&] {
       sgemms ? by_sgemm(a, b, m, n, static_cast<float*>(c), batch) : at_once(a, b, c, batch);
     });
-  const Tiling tiling = Tiling::of(m, n, k, batch);
+  const Tiling tiling = Tiling::of(left, right, batch);
   const std::int64_t tiles = tiling.down * tiling.across, together = sgemms ? 1 : tiling.together;
   const std::int64_t tasks = (batch + together - 1) / together * tiles;
   parallel_tasks<TileProduct>(tasks, [&](TileProduct& product, std::int64_t task) {
