@@ -65,6 +65,11 @@ Variable made_again_by(Variable y, Again again) {
   if (y.requires_grad() && !y.device().is_cuda()) y.node()->again = std::move(again);
   return y;
 }
+Variable made_of_codes(Variable y) {
+  y.node()->of_codes = true;
+  return y;
+}
+bool is_of_codes(const Variable& x) noexcept { return x.node()->of_codes; }
 Again again_of(const Variable& x) { return x.requires_grad() ? x.node()->again : Again(); }
 
 SavedFloats::SavedFloats(const Variable& x) : again_(again_of(x)) {

@@ -66,8 +66,9 @@ struct Node {
   /// Whether no operator made it.
   bool leaf = true;
   std::shared_ptr<Gradient> gradient;  ///< null where none is needed
-  Again again;       ///< of what is smaller, or kept for backward anyway; empty where the value must be kept
-  std::mutex mutex;  ///< guards what is kept of the value in other forms, as long as it lives
+  Again again;  ///< of what is smaller, or kept for backward anyway; empty where the value must be kept
+  bool of_codes = false;  ///< a product of codes, maybe moved: attention passes it back as products of codes
+  std::mutex mutex;       ///< guards what is kept of the value in other forms, as long as it lives
   /// What `Variable::as_float` made of codes or sums.
   std::shared_ptr<Node> as_float;
   using GridKey = std::pair<const void*, std::uint64_t>;             // scale tensor, version of the value
@@ -92,6 +93,11 @@ struct Node {
 [[nodiscard]] Variable made_again_by(Variable y, Again again);
 /// How `x` is made again; empty where it cannot be.
 [[nodiscard]] Again again_of(const Variable& x);
+
+/// y, which is a product of codes or was made of one alone.
+[[nodiscard]] Variable made_of_codes(Variable y);
+/// Whether x is a product of codes, maybe moved.
+[[nodiscard]] bool is_of_codes(const Variable& x) noexcept;
 
 /// A tensor to write a gradient of the shape and type of dy to: dy itself where the backward pass is its only
 /// holder, else a new one. The contents are unspecified.

@@ -95,6 +95,7 @@ Variable Variable::as_float() const {
     if (const auto sums = detail::again_of(*this))
       out = detail::made_again_by(out, [sums] { return Value(to_float(std::get<Accumulator>(sums()))); });
   }
+  if (node()->of_codes) out = detail::made_of_codes(out);
   known = out.node();
   return out;
 }

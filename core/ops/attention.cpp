@@ -85,9 +85,9 @@ std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::Atten
   return out;
 }
 
-/// Whether gradients of x go on as BackwardType::bf16 has them: x is a sum or a value of codes.
-bool made_of_codes(const Variable& x) {
-  return backward_type() == BackwardType::bf16 && static_cast<bool>(detail::again_of(x));
+/// Whether gradients of x go on as BackwardType::bf16 has them.
+bool rounds(const Variable& x) {
+  return backward_type() == BackwardType::bf16 && (detail::again_of(x) || detail::is_of_codes(x));
 }
 
 /// The angle of a position, for each pair.
@@ -131,7 +131,7 @@ Variable scaled_dot_product_attention(const Variable& queries, const Variable& k
   const Tensor a = q.tensor.to(Layout::row_major), b = k.tensor.to(Layout::row_major),
                c = v.tensor.to(Layout::row_major);
   Tensor y = blocks.forward(a, b, c, added);
-  const bool by_codes = made_of_codes(q.variable) && made_of_codes(k.variable) && made_of_codes(v.variable);
+  const bool by_codes = rounds(q.variable) && rounds(k.variable) && rounds(v.variable);
   const DType factors = by_codes ? detail::code_factor_dtype(a.device()) : a.dtype();
   const auto backward = [blocks, factors, q = detail::SavedFloats(q.variable),
                          k = detail::SavedFloats(k.variable), v = detail::SavedFloats(v.variable),
@@ -196,13 +196,14 @@ Variable rotary(const Variable& input, const Rotary& options) {
     back.back = true;
     return std::vector<Tensor>{turn(dy.to(Layout::row_major), back)};
   };
-  const Variable y = detail::record(kRotary, turn(rows, there), {x.variable}, backward, detail::traced([&] {
-                                      return Attributes{{"frequencies", frequencies},
-                                                        {"magnitude", options.magnitude},
-                                                        {"first", options.first},
-                                                        {"dims", dims},
-                                                        {"interleaved", options.interleaved}};
-                                    }));
+  Variable y = detail::record(kRotary, turn(rows, there), {x.variable}, backward, detail::traced([&] {
+                                return Attributes{{"frequencies", frequencies},
+                                                  {"magnitude", options.magnitude},
+                                                  {"first", options.first},
+                                                  {"dims", dims},
+                                                  {"interleaved", options.interleaved}};
+                              }));
+  if (detail::is_of_codes(x.variable)) y = detail::made_of_codes(y);
   const auto again = detail::again_of(x.variable);
   if (!again) return y;
   return detail::made_again_by(y, [turn, there, again] {

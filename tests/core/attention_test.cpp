@@ -16,6 +16,7 @@
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/detail/attention_blocks.h"
 #include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/engines/engine_linear.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/quantize.h"
@@ -194,6 +195,7 @@ struct OfCodes {
     const Variable codes = ops::quantize(x, grid), weights = ops::quantize(w, grid);
     // what is scaled is no longer made of codes
     const auto read = [&](const Variable& y) { return keeps_floats ? ops::scale(y, 1.0) : y; };
+    const BackwardScope scope(BackwardType::fp32);  // bf16 rounds those of codes alone
     const std::int64_t before = memory_stats().in_use;
     Variable sum;
     {
@@ -242,6 +244,40 @@ TEST(Attention, GradientsOfCodesAreProductsInBf16WhereTheProcessorHasThem) {
     const auto found = gradients(BackwardType::bf16, causal), floats = gradients(BackwardType::fp32, causal);
     EXPECT_EQ(found == floats, !rounds);
     for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], floats[i], 0.1) << i;
+  }
+}
+
+/// q, k and v that are products of codes without being made again: minifloats, and rows of ggml. Factors are
+/// rounded by 2^-9.
+TEST(Attention, GradientsOfProductsOfCodesAreInBf16Too) {
+  const auto gradients = [](BackwardType type, bool ggml) {
+    const BackwardScope of_attention(type);
+    const Variable x = values({2, 9, 32}, 1, true), w = values({32, 32}, 2);
+    const auto head = [&] {
+      const BackwardScope of_linear(BackwardType::fp32);
+      if (ggml) {
+        const QuantSpec blocks =
+            QuantSpec::from_amax(IntFormat{4}, Granularity::per_group(32), Tensor::full({32, 1}, 2.0), "w");
+        return ops::engine_linear(x, ops::quantize(w, blocks), {}, RowEngine::ggml);
+      }
+      const QuantSpec grid = QuantSpec::from_amax(FloatFormat{4, 3}, {}, Tensor::scalar(2.0), "q");
+      return ops::linear(ops::quantize(x, grid), ops::quantize(w, grid));
+    };
+    const auto heads = [&] { return ops::transpose(ops::reshape(head(), {2, 9, 4, 8}), {0, 2, 1, 3}); };
+    const Variable y = ops::scaled_dot_product_attention(heads(), heads(), heads(), {.causal = true});
+    y.backward(values(y.shape(), 4).tensor());
+    return x.grad().to_vector<float>();
+  };
+  const bool rounds = detail::run(Device::cpu(), &detail::Kernels::code_factor_dtype) == DType::bf16;
+  for (const bool ggml : {false, true}) {
+    const auto found = gradients(BackwardType::bf16, ggml), floats = gradients(BackwardType::fp32, ggml);
+    EXPECT_EQ(found == floats, !rounds) << ggml;
+    double apart = 0, length = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      apart += std::pow(double(found[i]) - double(floats[i]), 2);
+      length += std::pow(double(floats[i]), 2);
+    }
+    EXPECT_LT(std::sqrt(apart), 0.01 * std::sqrt(length)) << ggml;
   }
 }
 

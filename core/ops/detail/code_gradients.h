@@ -40,6 +40,7 @@ class FloatGradients {
  public:
   FloatGradients(const Variable& x, const Variable& w);
 
+  [[nodiscard]] bool rounds() const noexcept { return rounds_; }
   [[nodiscard]] Tensor dy(const Tensor& dy) const { return rounded(dy); }
   [[nodiscard]] Tensor x() const { return factor(x_); }
   [[nodiscard]] Tensor w() const { return factor(w_); }

@@ -11,6 +11,7 @@ bool is_whole_number(const Tensor& x) {
 template <class T>
 Variable moved_again(Variable y, const Variable& x, const Move& move) {
   const Again again = again_of(x);
+  if (is_of_codes(x)) y = made_of_codes(std::move(y));
   if (!again) return y;
   return made_again_by(std::move(y), [again, move] { return Value(moved(std::get<T>(again()), move)); });
 }

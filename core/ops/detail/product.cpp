@@ -52,13 +52,15 @@ Variable of_floats(const Shared& p, const Variable& x, const Variable& w, const 
   check_factors(a.tensor(), b.tensor(), p->name);
   Tensor y = p->forward(p->input(a.tensor()), p->weight(b.tensor()));
   add_bias(y, bias);
-  auto backward = [p, floats = FloatGradients(x, w), needs = Needs(x, w, bias)](const Tensor& gradient) {
+  const FloatGradients floats(x, w);
+  auto backward = [p, floats, needs = Needs(x, w, bias)](const Tensor& gradient) {
     const Tensor whole = p->gradient(gradient), dy = floats.dy(whole);
     return std::vector<Tensor>{needs.x ? dx_of(*p, dy, floats.w()) : Tensor{},
                                needs.w ? dw_of(*p, floats.x(), dy) : Tensor{},
                                needs.bias ? bias_gradient(whole, p->channels) : Tensor{}};
   };
-  return record(p->name, p->output(y), {a, b, bias}, std::move(backward), p->attributes);
+  Variable out = record(p->name, p->output(y), {a, b, bias}, std::move(backward), p->attributes);
+  return floats.rounds() ? made_of_codes(std::move(out)) : out;
 }
 
 Tensor integer_sums(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w) {
@@ -110,8 +112,8 @@ Variable of_codes(const Shared& p, CodeKind kind, const Variable& x, const Varia
   };
   const bool again = kind == CodeKind::integers && p->made_again && needs_grad({x, w, bias});
   Again sums = again ? sums_again(p, a, b, y) : Again();
-  return made_again_by(record(p->name, std::move(y), {x, w, bias}, std::move(backward), p->attributes),
-                       std::move(sums));
+  return made_of_codes(
+      made_again_by(record(p->name, std::move(y), {x, w, bias}, std::move(backward), p->attributes), sums));
 }
 
 }  // namespace

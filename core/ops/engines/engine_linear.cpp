@@ -140,8 +140,8 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
     if (for_bias) out[2] = detail::bias_gradient(whole, channels);
     return out;
   };
-  return detail::record(kLinear, made.y.reshape(shape), {input, w, bias}, std::move(backward),
-                        {{"engine", std::string(name(engine))}});
+  return made_of_codes(record(kLinear, made.y.reshape(shape), {input, w, bias}, std::move(backward),
+                              {{"engine", std::string(name(engine))}}));
 }
 
 }  // namespace fq
