@@ -6,12 +6,14 @@
 
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/detail/attention_blocks.h"
+#include "fakequant/core/ops/detail/attention_samples.h"
 #include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/ops/detail/composite.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/reduce.h"
+#include "fakequant/core/ops/shape.h"
 #include "fakequant/core/profile.h"
 
 namespace fq::ops {
@@ -90,6 +92,21 @@ bool rounds(const Variable& x) {
   return backward_type() == BackwardType::bf16 && (detail::again_of(x) || detail::is_of_codes(x));
 }
 
+/// What the products of backward are of.
+DType factors_of(const detail::Floats& q, const detail::Floats& k, const detail::Floats& v) {
+  const bool by_codes = rounds(q.variable) && rounds(k.variable) && rounds(v.variable);
+  return by_codes ? detail::code_factor_dtype(q.tensor.device()) : q.tensor.dtype();
+}
+
+double scale_of(const AttentionOptions& options, const detail::AttentionShape& shape) {
+  return options.scale.value_or(shape.width == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(shape.width)));
+}
+
+/// [N, L, heads * size] to [N, heads, L, size].
+Variable heads_of(const Variable& x, std::int64_t heads) {
+  return transpose(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
+}
+
 /// The angle of a position, for each pair.
 std::vector<double> frequencies_of(const Rotary& options, std::int64_t pairs) {
   if (!options.frequencies.empty()) return options.frequencies;
@@ -123,16 +140,14 @@ Variable scaled_dot_product_attention(const Variable& queries, const Variable& k
              v = detail::floats_like(values, q.tensor, kAttention);
   const auto shape = shape_of(q.tensor, k.tensor, v.tensor);
   const Tensor added = added_mask(mask, q.tensor);
-  const double scale =
-      options.scale.value_or(shape.width == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(shape.width)));
+  const double scale = scale_of(options, shape);
   const detail::AttentionBlocks blocks(
       shape, {shape.heads, shape.queries, shape.keys, 0, options.causal, scale, mask_strides(added, shape)},
       q.tensor.device());
   const Tensor a = q.tensor.to(Layout::row_major), b = k.tensor.to(Layout::row_major),
                c = v.tensor.to(Layout::row_major);
   Tensor y = blocks.forward(a, b, c, added);
-  const bool by_codes = rounds(q.variable) && rounds(k.variable) && rounds(v.variable);
-  const DType factors = by_codes ? detail::code_factor_dtype(a.device()) : a.dtype();
+  const DType factors = factors_of(q, k, v);
   const auto backward = [blocks, factors, q = detail::SavedFloats(q.variable),
                          k = detail::SavedFloats(k.variable), v = detail::SavedFloats(v.variable),
                          mask = detail::Saved(added)](const Tensor& dy) {
@@ -212,3 +227,33 @@ Variable rotary(const Variable& input, const Rotary& options) {
 }
 
 }  // namespace fq::ops
+
+namespace fq {
+
+Variable detail::attention_of_rows(const Variable& queries, const Variable& keys, const Variable& values,
+                                   std::int64_t heads, const ops::AttentionOptions& options) {
+  const std::int64_t samples = queries.dim(0), rows = queries.dim(1), width = queries.dim(2) / heads;
+  const AttentionShape shape{samples, heads, heads, rows, keys.dim(1), width, values.dim(2) / heads};
+  const auto q = floats(queries, ops::kAttention), k = floats_like(keys, q.tensor, ops::kAttention),
+             v = floats_like(values, q.tensor, ops::kAttention);
+  const bool fits = k.tensor.shape() == Shape{samples, shape.keys, queries.dim(2)} &&
+                    v.tensor.shape() == Shape{samples, shape.keys, values.dim(2)};
+  if (!fits || !AttentionSamples::takes(shape, options.causal, q.tensor.device(), q.tensor.dtype())) {
+    const Variable y = ops::scaled_dot_product_attention(
+        ops::heads_of(queries, heads), ops::heads_of(keys, heads), ops::heads_of(values, heads), options);
+    return ops::reshape(ops::transpose(y, {0, 2, 1, 3}), {samples, rows, values.dim(2)});
+  }
+  const ProfileScope profile(ops::kAttention, "forward");
+  const AttentionSamples attention(shape, options.causal, ops::scale_of(options, shape));
+  constexpr auto row_major = Layout::row_major;
+  Tensor y = attention.forward(q.tensor.to(row_major), k.tensor.to(row_major), v.tensor.to(row_major));
+  const auto backward = [attention, factors = ops::factors_of(q, k, v), a = SavedFloats(q.variable),
+                         b = SavedFloats(k.variable), c = SavedFloats(v.variable)](const Tensor& dy) {
+    const ProfileScope gradients(ops::kAttention, "backward");
+    return attention.backward(dy.to(row_major), a.get().to(row_major), b.get().to(row_major),
+                              c.get().to(row_major), factors);
+  };
+  return record(ops::kAttention, std::move(y), {q.variable, k.variable, v.variable}, backward);
+}
+
+}  // namespace fq

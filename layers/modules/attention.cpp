@@ -5,8 +5,10 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/attention.h"
+#include "fakequant/core/ops/detail/attention_samples.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/shape.h"
+#include "fakequant/core/trace.h"
 #include "fakequant/layers/modules/detail/attend_by_products.h"
 #include "fakequant/layers/modules/detail/init.h"
 
@@ -120,11 +122,20 @@ Variable Attention::forward(const std::vector<Variable>& inputs) {
       state_ == nullptr || (options_.causal && inputs.size() == 1), "attention",
       "keys are kept for later queries, which is for causal attention of one input: this has {} inputs{}",
       inputs.size(), options_.causal ? "" : " and is not causal");
+  if (attends_rows(inputs.size() > 2))
+    return out_(detail::attention_of_rows(q_(x), k_(memory), v_(memory), options_.heads,
+                                          {.causal = options_.causal}));
   Heads heads = on_grids(projected(x, memory));
   if (state_ != nullptr) std::tie(heads.k, heads.v) = state_->extended(heads.k, heads.v);
   const Variable y = attend(heads, inputs.size() > 2 ? inputs[2] : Variable());
   return out_(ops::reshape(ops::transpose(y, {0, 2, 1, 3}),
                            {x.dim(0), x.dim(1), options_.heads * options_.head_size}));
+}
+
+bool Attention::attends_rows(bool masked) const {
+  const AttentionOptions& o = options_;
+  const bool moved = o.rotary || o.qk_norm > 0 || o.heads != o.kv_heads || state_ != nullptr;
+  return !moved && !masked && (o.dropout == 0 || !training()) && is_plain() && recorder() == nullptr;
 }
 
 Variable Attention::attend(const Heads& heads, const Variable& mask) const {

@@ -68,11 +68,15 @@ class Attention : public Module {
   };
   /// What the products read, and the cache keeps, of the three.
   [[nodiscard]] virtual Heads on_grids(Heads heads) const { return heads; }
+  /// Whether `on_grids` and `attend` change nothing of attention in floats.
+  [[nodiscard]] virtual bool is_plain() const { return true; }
   /// [N, heads, L, head_size]; the mask may be undefined.
   [[nodiscard]] virtual Variable attend(const Heads& heads, const Variable& mask) const;
 
  private:
   [[nodiscard]] Variable heads_of(const Variable& x, std::int64_t heads) const;
+  /// Whether heads go from the projections into products as they lie.
+  [[nodiscard]] bool attends_rows(bool masked) const;
   /// The three of what the layer reads, and the positions that come with them.
   [[nodiscard]] Heads projected(const Variable& x, const Variable& memory) const;
   [[nodiscard]] std::shared_ptr<detail::Slot> shared(const Attention& other, std::string_view name);

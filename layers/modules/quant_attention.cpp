@@ -22,6 +22,10 @@ Attention::Heads QuantAttention::on_grids(Heads heads) const {
   return {q_(heads.q), k_(heads.k), v_(heads.v)};
 }
 
+bool QuantAttention::is_plain() const {
+  return !q_->enabled() && !k_->enabled() && !v_->enabled() && !softmax_->enabled();
+}
+
 Variable QuantAttention::attend(const Heads& heads, const Variable& mask) const {
   if (!detail::attends_on_codes(heads.q, heads.k, *softmax_)) return Attention::attend(heads, mask);
   const detail::OnWeights on_weights{.softmax = softmax_, .dropout = training() ? options().dropout : 0};

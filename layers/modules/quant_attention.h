@@ -33,6 +33,7 @@ class QuantAttention : public Attention, public QuantModule {
 
  protected:
   [[nodiscard]] Heads on_grids(Heads heads) const override;
+  [[nodiscard]] bool is_plain() const override;
   [[nodiscard]] Variable attend(const Heads& heads, const Variable& mask) const override;
 
  private:

@@ -15,6 +15,7 @@
 #include "fakequant/core/numerics/detail/function_formulas.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/detail/attention_blocks.h"
+#include "fakequant/core/ops/detail/attention_samples.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/engines/engine_linear.h"
 #include "fakequant/core/ops/linear.h"
@@ -279,6 +280,41 @@ TEST(Attention, GradientsOfProductsOfCodesAreInBf16Too) {
     }
     EXPECT_LT(std::sqrt(apart), 0.01 * std::sqrt(length)) << ggml;
   }
+}
+
+/// Where heads are not moved (16 samples and more), and where they are.
+TEST(Attention, OfRowsHasTheBitsOfTheHeadsThatLieInThem) {
+  constexpr std::int64_t heads = 3, queries = 40, keys = 48, width = 8, value_width = 16;
+  const QuantSpec grid = QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
+  for (const std::int64_t samples : {2, 16})
+    for (const bool causal : {false, true})
+      for (const bool codes : {false, true}) {
+        const auto run = [&](bool moved) {
+          const Variable leaves[] = {values({samples, queries, heads * width}, 1, true),
+                                     values({samples, keys, heads * width}, 2, true),
+                                     values({samples, keys, heads * value_width}, 3, true)};
+          const auto rows = [&](int i) { return codes ? ops::quantize(leaves[i], grid) : leaves[i]; };
+          const auto of_heads = [&](int i) {
+            const Variable x = rows(i);
+            return ops::transpose(ops::reshape(x, {samples, x.dim(1), heads, x.dim(2) / heads}),
+                                  {0, 2, 1, 3});
+          };
+          const ops::AttentionOptions options{.causal = causal};
+          const Variable y =
+              moved ? ops::reshape(ops::transpose(ops::scaled_dot_product_attention(of_heads(0), of_heads(1),
+                                                                                    of_heads(2), options),
+                                                  {0, 2, 1, 3}),
+                                   {samples, queries, heads * value_width})
+                    : detail::attention_of_rows(rows(0), rows(1), rows(2), heads, options);
+          y.backward(values(y.shape(), 4).tensor());
+          std::vector<Tensor> all{y.tensor()};
+          for (const auto& leaf : leaves) all.push_back(leaf.grad());
+          return all;
+        };
+        const auto found = run(false), expected = run(true);
+        for (std::size_t i = 0; i < found.size(); ++i)
+          EXPECT_TRUE(bitwise_equal(found[i], expected[i])) << samples << causal << codes << i;
+      }
 }
 
 QuantSpec spec(double amax) { return QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(amax), "q"); }

@@ -62,6 +62,11 @@ AttentionBlocks::AttentionBlocks(const AttentionShape& shape, const AttentionRow
   if (in_heads_) block_rows_ = std::min(block_rows_, kCausalRows);
 }
 
+bool AttentionBlocks::may_be_samples() const noexcept {
+  return apart_ && !in_heads_ && shape_.heads == shape_.kv_heads && shape_.samples >= kManyGroups &&
+         shape_.heads * group_rows_ * shape_.keys <= kOwnScores;
+}
+
 /// Rows of the block that begins there.
 std::int64_t AttentionBlocks::rows_from(std::int64_t row) const {
   const std::int64_t end = in_heads_ ? (row / shape_.queries + 1) * shape_.queries : group_rows_;

@@ -29,6 +29,9 @@ class AttentionBlocks {
   AttentionBlocks(const AttentionShape& shape, const AttentionRows& rows, Device device,
                   bool all_keys = false);
 
+  /// Whether blocks of all heads of a sample are what these are made for: many samples, few rows.
+  [[nodiscard]] bool may_be_samples() const noexcept;
+
   /// y of row-major q, k and v; `mask` may be undefined.
   [[nodiscard]] Tensor forward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const;
   /// dq, dk and dv, by products of factors of that type, the inputs' or bf16: probabilities are those of

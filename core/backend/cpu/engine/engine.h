@@ -14,18 +14,22 @@
 namespace fq::cpu {
 
 using detail::Sharing;
-/// A matrix, or a batch of them `rows * columns` elements apart. One of the strides is 1.
+/// A matrix, or a batch of them behind each other. One of the strides is 1.
 struct Matrix {
   const void* data;
   DType dtype;
   std::int64_t rows, columns;
   bool transposed = false;  ///< the memory holds [columns, rows], row-major
+  std::int64_t beside = 1;  ///< so many of a batch lie side by side: a row in memory is one of each
 };
 
 /// c[i] = a[i] * b[i] for `batch` products of a [M, K] and b [K, N] into c [M, N], row-major, f32 or i32.
-/// Rows and columns of c are shared among threads; by shape, K never is.
+/// Rows and columns of c are shared among threads; by shape, K never is. Matrices side by side, of c
+/// `c_beside`, which divide the batch, are for `by_threads`.
 void gemm(const Matrix& a, const Matrix& b, void* c, std::int64_t batch = 1,
-          Sharing sharing = Sharing::by_shape);
+          Sharing sharing = Sharing::by_shape, std::int64_t c_beside = 1);
+/// Whether matrices side by side are multiplied as fast as those behind each other.
+[[nodiscard]] bool multiplies_side_by_side();
 
 using detail::ConvShape;
 

@@ -81,6 +81,24 @@ struct TileProduct {
   }
 };
 
+/// Matrices of [batch / sides, sides], of which `beside` lie side by side.
+Desc described(std::int64_t batch, std::int64_t sides, const Matrix& matrix, Type type) {
+  const Dims one = strides_of(matrix);
+  const std::int64_t step = matrix.beside, length = matrix.transposed ? matrix.rows : matrix.columns;
+  const Dims strides{sides * one[0], step > 1 ? length : one[0], matrix.transposed ? 1 : step * length,
+                     matrix.transposed ? step * length : 1};
+  return {{batch / sides, sides, matrix.rows, matrix.columns}, type, strides};
+}
+
+void side_by_side(const Matrix& a, const Matrix& b, const Matrix& c, std::int64_t batch) {
+  const std::int64_t sides = std::max({a.beside, b.beside, c.beside});
+  const Desc left = described(batch, sides, a, type_of(a.dtype)),
+             right = described(batch, sides, b, type_of(b.dtype)),
+             out = described(batch, sides, c, product_type(type_of(a.dtype)));
+  Call(matmul(engine(), attributes(), left, right, out))
+      .run({{DNNL_ARG_SRC, left, a.data}, {DNNL_ARG_WEIGHTS, right, b.data}, {DNNL_ARG_DST, out, c.data}});
+}
+
 /// Whole products, shared among the threads by oneDNN.
 void at_once(const Matrix& a, const Matrix& b, void* c, std::int64_t batch) {
   TileProduct product;
@@ -99,7 +117,10 @@ void by_sgemm(Matrix a, Matrix b, std::int64_t m, std::int64_t n, float* c, std:
 
 }  // namespace
 
-void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, Sharing sharing) {
+bool multiplies_side_by_side() { return !primitives_want_sums_along_memory(); }
+
+void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, Sharing sharing,
+          std::int64_t c_beside) {
   constexpr std::int64_t word = 4;
   const std::int64_t m = left.rows, n = right.columns, k = left.columns;
   if (m * n * batch == 0) return;
@@ -107,6 +128,8 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
     std::fill_n(static_cast<char*>(c), m * n * batch * word, char{0});
     return;
   }
+  if (left.beside > 1 || right.beside > 1 || c_beside > 1)
+    return guarded("gemm", [&] { side_by_side(left, right, {c, DType::f32, m, n, false, c_beside}, batch); });
   const bool sgemms = sgemm_is_faster(left, right);
   const SpreadRows by_rows(left, sgemms && batch == 1 && left.transposed, n),
       by_columns(right, sgemms && batch == 1 && !right.transposed, m);

@@ -28,13 +28,6 @@ void transpose(const float* from, std::int64_t rows, std::int64_t columns, float
 
 constexpr std::int64_t kUses = 128;  // of each element, for its place in memory to matter
 
-/// oneDNN's AVX2 primitives are up to 2.5 times slower on factors whose sums run across memory, those of
-/// AVX-512 hardly.
-bool primitives_want_sums_along_memory() {
-  static const bool wanted = dnnl::get_effective_cpu_isa() < dnnl::cpu_isa::avx512_core;
-  return wanted;
-}
-
 /// c [m, n], whose rows are `pitch` apart, of floats.
 void multiply(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, float* c,
               std::int64_t pitch) {
@@ -50,6 +43,11 @@ Matrix turned(const Matrix& matrix) {
 }
 
 }  // namespace
+
+bool primitives_want_sums_along_memory() {
+  static const bool wanted = dnnl::get_effective_cpu_isa() < dnnl::cpu_isa::avx512_core;
+  return wanted;
+}
 
 bool sgemm_is_faster(const Matrix& a, const Matrix& b) {
   const bool across = (a.transposed && b.columns >= kUses) || (!b.transposed && a.rows >= kUses);
