@@ -24,6 +24,7 @@ class Linear final : public detail::Product {
     x_ = y_ = x.shape();
     y_.back() = channels;
     rows_ = numel(Shape(x_.begin(), x_.end() - 1));
+    fewest_rows = 64;  // oneDNN multiplies few by kernels that add up in another order
     made_again = true;
   }
 

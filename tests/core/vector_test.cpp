@@ -137,7 +137,6 @@ TEST(Vectors, DequantizeHasTheBitsOfTheScalarFormula) {
     });
 }
 
-/// Channels that begin in the middle of a mask byte: heads and tails one by one, vectors between.
 TEST(Vectors, HalvesHaveTheBitsOfTheScalarConversions) {
   const auto x = patterns();
   on_every_target([&](std::int64_t target) {
@@ -155,6 +154,7 @@ TEST(Vectors, HalvesHaveTheBitsOfTheScalarConversions) {
   });
 }
 
+/// Channels that begin in the middle of a mask byte: heads and tails one by one, vectors between.
 TEST(Vectors, RunsMayBeginAnywhere) {
   for (const std::int64_t channels : {1, 3, 20, 64, 67})
     for (const Layout layout : {Layout::row_major, Layout::channels_last})

@@ -1,5 +1,7 @@
 #include "fakequant/core/ops/detail/product.h"
 
+#include <algorithm>
+
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/detail/code_gradients.h"
@@ -35,12 +37,13 @@ Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& from) {
 Tensor dx_of(const Product& p, const Tensor& dy, const Tensor& w, const Rows& rows = {}) {
   const ProfileScope profile("dX");
   const auto count = static_cast<std::size_t>(dy.dim(0));
-  if (!rows || rows->size() == count || dy.dtype() != DType::bf16 || !p.same_weights)
-    return p.backward_x(dy, p.weight(w));
-  std::vector<std::int64_t> back(count, -1);
+  const std::size_t taken = rows ? std::max(rows->size(), p.fewest_rows) : count;
+  if (taken >= count || dy.dtype() != DType::bf16 || !p.same_weights) return p.backward_x(dy, p.weight(w));
+  std::vector<std::int64_t> there = *rows, back(count, -1);
+  there.resize(taken, -1);
   for (std::size_t i = 0; i < rows->size(); ++i)
     back[static_cast<std::size_t>((*rows)[i])] = static_cast<std::int64_t>(i);
-  return rows_of(p.backward_x(rows_of(dy, *rows), p.weight(w)), back);
+  return rows_of(p.backward_x(rows_of(dy, there), p.weight(w)), back);
 }
 Tensor dw_of(const Product& p, const Tensor& x, const Tensor& dy) {
   const ProfileScope profile("dW");

@@ -3,6 +3,7 @@
 /// The body of linear and of every convolution: floats, minifloat codes or integer codes, forward and
 /// backward.
 
+#include <cstddef>
 #include <memory>
 #include <string_view>
 
@@ -24,7 +25,9 @@ class Product {
   int weight_axis = 0;        ///< of the output channels in the weights
   int output_axis = 1;        ///< of the channels in the output
   bool same_weights = true;   ///< for every row of the input along its first axis
-  bool made_again = false;    ///< whether sums of codes are rather multiplied again than kept for backward
+  /// Of the input, from which on a row's gradient has the same bits however many there are.
+  std::size_t fewest_rows = 1;
+  bool made_again = false;  ///< whether sums of codes are rather multiplied again than kept for backward
   Attributes attributes;
 
   [[nodiscard]] virtual Tensor input(const Tensor& x) const = 0;
