@@ -101,6 +101,8 @@ assert done.returncode == 1, done.stderr
 refused(done.stderr.splitlines()[-1], first, "without/")
 assert "remove without/.writer.fakequant-owner" in done.stderr.replace(os.getcwd() + "/", ""), done.stderr
 end(first, signal.SIGKILL)
+# What it was writing stays: without locks nobody knows whether somebody still does.
+left = {path for path in snapshot() if "fakequant-" in path and not path.endswith("fakequant-owner")}
 done, _ = preloaded([*TRAIN, "--epochs", "2", "--force", "-o", "without/"], ".", **NO_LOCKS)
 assert done.returncode == 0 and same_bytes("without/checkpoints/last.h5", "plain.h5"), done.stderr
 os.symlink("elsewhere 17 4", "without/.writer.fakequant-owner")  # of a host that nothing is known of
@@ -116,5 +118,5 @@ for at, plan in enumerate(({}, NO_LOCKS)):
                              env=dict(environment(1), **(dict(plan, LD_PRELOAD=LIBRARY) if plan else {}))) for i in range(2)]
     words = [process.communicate(timeout=300)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], words
-assert not any("fakequant-" in path for path in snapshot()), snapshot()
+assert not any("fakequant-" in path for path in snapshot() if path not in left), snapshot()
 print("several writers: ok")
