@@ -24,7 +24,7 @@ inline bool beyond_cache(std::int64_t bytes) {
 /// Asks for memory that a loop from there on soon writes: a store into what no cache holds waits for it.
 inline void fetch_ahead(const void* written) {
   constexpr int bytes = 4096;
-  hwy::Prefetch(static_cast<const char*>(written) + bytes);
+  __builtin_prefetch(static_cast<const char*>(written) + bytes);  // hwy's asks for an optimizing compiler
 }
 
 /// Makes writes past the caches of this thread visible to others.
