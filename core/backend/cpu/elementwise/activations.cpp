@@ -12,14 +12,26 @@
 namespace fq::cpu {
 namespace {
 
-/// Elements of sums whose values stay in the first cache.
-constexpr std::int64_t kValues = 2048;
-
 /// f(first, count) of parts of n elements, shared among threads.
 template <class F>
 void for_parts(std::int64_t n, F&& f, std::int64_t part = 8192) {
   detail::parallel_for((n + part - 1) / part, n > parallel_elements,
                        [&](std::int64_t i) { f(i * part, std::min(part, n - i * part)); });
+}
+
+/// f(first, count, values) of the n values of sums, by parts that stay in the first cache.
+template <class F>
+void for_values(const Accumulator& x, std::int64_t n, F&& f) {
+  constexpr std::int64_t part = 2048;
+  const StretchValues read(x);
+  for_parts(
+      n,
+      [&](std::int64_t i, std::int64_t count) {
+        float values[part];
+        read(i, count, values);
+        f(i, count, values);
+      },
+      part);
 }
 
 using ActivationValues = void (*)(const float* x, std::int64_t n, float* y);
@@ -73,33 +85,19 @@ bool activates_sums(const Accumulator& x, const detail::Activation& activation) 
 }
 
 void activate(const Accumulator& x, const detail::Activation& activation, Tensor& y) {
-  const StretchValues read(x);
   const ActivationValues values = kernel_of_values(activation);
   auto* out = y.mutable_data<float>(y.layout());
-  for_parts(
-      y.numel(),
-      [&](std::int64_t i, std::int64_t n) {
-        float sums[kValues];
-        read(i, n, sums);
-        values(sums, n, out + i);
-      },
-      kValues);
+  for_values(x, y.numel(),
+             [&](std::int64_t i, std::int64_t n, const float* sums) { values(sums, n, out + i); });
 }
 
 void activate_backward(const Tensor& dy, const Accumulator& x, const detail::Activation& activation,
                        Tensor& dx) {
-  const StretchValues read(x);
   const ActivationGradients gradients = kernel_of_gradients(activation);
   const float* g = dy.data<float>(dy.layout());
   auto* out = dx.mutable_data<float>(dy.layout());
-  for_parts(
-      dy.numel(),
-      [&](std::int64_t i, std::int64_t n) {
-        float sums[kValues];
-        read(i, n, sums);
-        gradients(g + i, sums, n, out + i);
-      },
-      kValues);
+  for_values(x, dy.numel(),
+             [&](std::int64_t i, std::int64_t n, const float* sums) { gradients(g + i, sums, n, out + i); });
 }
 
 }  // namespace fq::cpu
