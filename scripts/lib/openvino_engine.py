@@ -80,7 +80,7 @@ def explain(engine, source, counts):
             f"most" if first else "the logits")
     arithmetic = [node for node in operators if node.op_type not in MOVED]
     cause = ("the engine rounds floats behind its integer sums in an order of its own" if arithmetic else
-             "the engine scales and rounds the input in an order of its own, which shows at ties")
+             "the engine multiplies the input by the reciprocal of its scale, where the file divides, which shows at ties")
     ways = [] if source.powers_of_two() else [
         "calibrate with --scale pow2 and train that: products by powers of two round nothing"]
     if has_vnni() is False:
