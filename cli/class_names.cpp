@@ -1,10 +1,12 @@
 #include "fakequant/cli/class_names.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/log.h"
 
 namespace fq::cli {
@@ -48,9 +50,8 @@ std::string class_label(const std::vector<std::string>& names, std::int64_t inde
 }
 
 std::string names_text(const std::vector<std::string>& names) {
-  const auto shown = std::min(names.size(), kMostShown);
-  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), ", "),
-                     shown < names.size() ? ", .." : "");
+  const auto lines = names | std::views::take(kMostShown) | std::views::transform(fq::detail::one_line_name);
+  return fmt::format("{}{}", fmt::join(lines, ", "), kMostShown < names.size() ? ", .." : "");
 }
 
 std::string classes_text(std::int64_t count, const std::vector<std::string>& names) {

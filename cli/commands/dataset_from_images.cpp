@@ -8,6 +8,7 @@
 #include "fakequant/cli/flags/limits.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/threads.h"
+#include "fakequant/core/detail/utf8.h"
 #include "fakequant/train/data/reader/class_folders.h"
 #include "fakequant/train/data/reader/images/image_source.h"
 
@@ -17,6 +18,7 @@ namespace {
 using fq::detail::FolderListing;
 using fq::detail::ImageForm;
 using fq::detail::ImageSource;
+using fq::detail::one_line_name;
 using nlohmann::ordered_json;
 
 constexpr std::size_t kNamed = 10;  // of those left out: JSON has more
@@ -87,8 +89,8 @@ FolderListing listed(const Flags& flags, const std::string& folder) {
 std::vector<std::string> notes_of(const FolderListing& listing) {
   std::vector<std::string> notes;
   if (!listing.empty_classes.empty())
-    notes.push_back(
-        fmt::format("folders without an image are no classes: {}", fmt::join(listing.empty_classes, ", ")));
+    notes.push_back(one_line_name(
+        fmt::format("folders without an image are no classes: {}", fmt::join(listing.empty_classes, ", "))));
   if (listing.others > 0)
     notes.push_back(fmt::format("{} files of other kinds are left alone", listing.others));
   return notes;
@@ -98,7 +100,8 @@ void print_skipped(const ImageSource& images, ordered_json& result, Output& outp
   const auto& skipped = images.skipped();
   ordered_json list = ordered_json::array();
   for (std::size_t i = 0; i < std::min(skipped.size(), kInJson); ++i) {
-    if (i < kNamed) output.line(fmt::format("left out: {} {}", skipped[i].path, skipped[i].reason));
+    if (i < kNamed)
+      output.line(one_line_name(fmt::format("left out: {} {}", skipped[i].path, skipped[i].reason)));
     list.push_back({{"path", skipped[i].path}, {"reason", skipped[i].reason}});
   }
   if (skipped.size() > kNamed)

@@ -23,7 +23,9 @@ Attention::Heads QuantAttention::on_grids(Heads heads) const {
 }
 
 bool QuantAttention::is_plain() const {
-  return !q_->enabled() && !k_->enabled() && !v_->enabled() && !softmax_->enabled();
+  for (const Child<TensorQuantizer>* quantizer : {&q_, &k_, &v_, &softmax_})
+    if ((*quantizer)->enabled() || (*quantizer)->settings().pre_quant_scale.defined()) return false;
+  return true;
 }
 
 Variable QuantAttention::attend(const Heads& heads, const Variable& mask) const {

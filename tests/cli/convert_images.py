@@ -253,6 +253,12 @@ put("beside/a.png", grey), put("beside/cat/a.png", grey)
 fails(2, ["1 files beside folders of classes"], *from_images("beside"))
 put("vehicles/train/a.png", grey), put("vehicles/bus/a.png", grey)  # a class that is called so
 assert result(*from_images("vehicles", "--test", "0"))["class_names"] == ["bus", "train"]
+put("lines/a\nb/a.png", grey), put("lines/c/a.png", grey)  # names with line ends stay in one line
+os.makedirs("lines/no\nne")
+with open("lines/c/da\nmaged.png", "wb") as file:
+    file.write(b"hello")
+said = run(*from_images("lines", "--test", "0")).stdout
+assert "2 classes: a?b, c\n" in said and "are no classes: no?ne\n" in said and "left out: lines/c/da?maged.png " in said, said
 put("half/train/a/a.png", grey), put("half/b/a.png", grey)
 fails(2, ["groups", "'b'"], *from_images("half"))
 

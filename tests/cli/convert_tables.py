@@ -64,6 +64,7 @@ run(*from_csv(table("bare.csv", header=False), "--label", "3", "--drop", "2", "-
 assert np.array_equal(read("x"), expected)
 run(*from_csv("trees.csv", "--label", "tree", "--columns", "size", "--test", "0", "--keep-values"))
 assert np.array_equal(read("x"), expected[:, 1:])
+assert '3 classes: a, "blue"?one, green, red\n' in run(*from_csv("trees.csv", "--label", "colour", "--drop", "tree", "--test", "0")).stdout
 
 # Numbers for texts, and what the network sees.
 found = result(*from_csv("trees.csv", "--label", "tree", "--one-hot", "colour", "--test", "0"))

@@ -125,14 +125,15 @@ template <class Run>
 void for_products(const Run& run) {
   for (const std::int64_t rows : {1, 3, 15, 16, 17, 37, 64})
     for (const std::int64_t outputs : {16, 48})
-      for (const auto& [columns, block] : {std::pair<std::int64_t, std::int64_t>{32, 32},
-                                           {64, 32},
-                                           {96, 32},
-                                           {160, 32},
-                                           {256, 32},
-                                           {64, 64},
-                                           {192, 64},
-                                           {384, 128}}) {
+      for (const auto& size : {std::pair<std::int64_t, std::int64_t>{32, 32},
+                               {64, 32},
+                               {96, 32},
+                               {160, 32},
+                               {256, 32},
+                               {64, 64},
+                               {192, 64},
+                               {384, 128}}) {
+        const std::int64_t columns = size.first, block = size.second;
         const Product p(rows, outputs, columns, block);
         on_every_target([&](std::int64_t target) {
           SCOPED_TRACE(testing::Message()

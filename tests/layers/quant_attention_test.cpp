@@ -106,6 +106,30 @@ TEST(QuantAttention, MultipliesTheCodes) {
   }
 }
 
+/// Also where nothing else keeps heads from being read as they lie.
+TEST(QuantAttention, ScalesWhatAQuantizerThatIsOffScales) {
+  AttentionOptions options = kGrouped;
+  options.kv_heads = options.heads;
+  options.rotary = false;
+  Calibrated made(options, codes_everywhere());
+  for (const char* name : {"q_bmm_quantizer", "k_bmm_quantizer", "v_bmm_quantizer", "softmax_quantizer"})
+    made.quantizer(name).set_enabled(false);
+  const Tensor plain = (*made.net)(input()).tensor();
+  const auto scaled = [&](const std::string& name) {
+    const auto scale_by = [&](const Tensor& factor) {
+      made.quantizer(name).update([&](QuantizerSettings& s) { s.pre_quant_scale = factor; });
+    };
+    scale_by(Tensor::full({kWidth / kGrouped.heads}, 2.0));
+    const Tensor y = (*made.net)(input()).tensor();
+    scale_by(Tensor());
+    return y;
+  };
+  const Tensor by_q = scaled("q_bmm_quantizer");
+  EXPECT_TRUE(bitwise_equal(by_q, scaled("k_bmm_quantizer")));
+  EXPECT_FALSE(bitwise_equal(by_q, plain));
+  EXPECT_FALSE(bitwise_equal(scaled("v_bmm_quantizer"), plain));
+}
+
 /// The same numbers by integers written out here, without heads that share or positions.
 TEST(QuantAttention, HasTheBitsOfItsDefinition) {
   Calibrated made({.width = kWidth, .heads = 2, .causal = true}, codes_everywhere());

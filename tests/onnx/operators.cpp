@@ -153,7 +153,7 @@ void add_volume_pools(Cases& cases) {
   const std::pair<const char*, ops::Pool3d> all[]{{"", padded}, {"_ceil", up}, {"_uneven", uneven}};
   for (const auto& [name, options] : all) {
     cases.add(std::string("max_pool3d") + name, {2, 5, 6, 7},
-              [options](auto& x, auto&) { return ops::max_pool3d(x, options); });
+              [options = options](auto& x, auto&) { return ops::max_pool3d(x, options); });
     for (const bool include : {true, false}) {
       ops::Pool3d of = options;
       of.count_include_pad = include;

@@ -44,10 +44,8 @@ struct GgmlStep {
   }
 };
 
-/// -8 .. 7: min(15, trunc(fl(fl(x * r) + 8.5))) - 8, halves up.
 FQ_HD std::int8_t ggml_q4_0_code(float x, float factor) {
-  const float u = scalar::clamp_(scalar::add_(scalar::mul_(x, factor), 8.5f), 0.0f, 15.0f);
-  return static_cast<std::int8_t>(static_cast<std::int32_t>(u) - 8);
+  return static_cast<std::int8_t>(scalar::halves_up_code(x, factor));
 }
 /// Half away from zero, in files.
 FQ_HD std::int8_t ggml_q8_0_code(float x, float factor) {
@@ -55,7 +53,7 @@ FQ_HD std::int8_t ggml_q8_0_code(float x, float factor) {
 }
 /// Half to even, as the engine runs.
 FQ_HD std::int8_t ggml_activation_code(float x, float factor) {
-  return static_cast<std::int8_t>(scalar::clamp_(scalar::rint_(scalar::mul_(x, factor)), -127.0f, 127.0f));
+  return static_cast<std::int8_t>(scalar::requantize_code(x, factor, -127.0f, 127.0f));
 }
 
 /// How a block is rounded: as it is stored in files, Q4_0 or Q8_0, or an activation as the engine runs.

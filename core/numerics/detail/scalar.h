@@ -51,6 +51,8 @@ FQ_HD float rint_by_adding(float a) {
 }
 /// Half to even, sign of zero kept.
 FQ_HD float rint_(float a) { return FQ_BY_TARGET(::rintf(a), rint_by_adding(a)); }
+/// Towards zero, of |a| < 2^31.
+FQ_HD float trunc_(float a) { return static_cast<float>(static_cast<std::int32_t>(a)); }
 /// The power of two at or below |a|; 0 for subnormals and zero, infinity for infinity and NaN.
 FQ_HD float exponent_(float a) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & 0x7f800000u); }
 

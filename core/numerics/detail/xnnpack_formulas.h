@@ -12,8 +12,7 @@ namespace fq::detail {
 
 /// rne(fl(x * factor)) + zero, saturated to -128 .. 127.
 FQ_HD std::int8_t xnnpack_code(float x, float factor, float zero) {
-  const float position = scalar::rint_(scalar::mul_(x, factor));
-  return static_cast<std::int8_t>(scalar::clamp_(scalar::add_(position, zero), -128.0f, 127.0f));
+  return static_cast<std::int8_t>(scalar::shifted_code(x, factor, zero));
 }
 
 /// The codes -128 .. 127 of a row by its own range, which holds 0; `factor` is the reciprocal of the step.

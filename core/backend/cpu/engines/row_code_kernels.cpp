@@ -50,26 +50,27 @@ bool BlockExtremes(const float* x, std::int64_t blocks, float* extremes) {
   return nan;
 }
 
-void HalvesUpCodes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
+/// `code` of blocks, each with its own factor.
+template <class Code>
+void codes_of_blocks(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes,
+                     Code code) {
   const FloatTag d;
-  const FloatVector half = hn::Set(d, 8.5f), low = hn::Zero(d), high = hn::Set(d, 15.0f);
-  const FloatVector offset = hn::Set(d, 8.0f);
   for (std::int64_t b = 0; b < blocks; ++b, x += kBlock, codes += kBlock) {
     const FloatVector factor = hn::Set(d, factors[b]);
     for (std::int64_t i = 0; i < kBlock; i += lanes())
-      store_codes(sub_(hn::Trunc(clamp_(add_(mul_(hn::LoadU(d, x + i), factor), half), low, high)), offset),
-                  codes + i);
+      store_codes(code(hn::LoadU(d, x + i), factor), codes + i);
   }
 }
 
+void HalvesUpCodes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
+  codes_of_blocks(x, blocks, factors, codes,
+                  [](FloatVector v, FloatVector factor) { return halves_up_code(v, factor); });
+}
+
 void BlockCodes(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes) {
-  const FloatTag d;
-  const FloatVector low = hn::Set(d, -127.0f), high = hn::Set(d, 127.0f);
-  for (std::int64_t b = 0; b < blocks; ++b, x += kBlock, codes += kBlock) {
-    const FloatVector factor = hn::Set(d, factors[b]);
-    for (std::int64_t i = 0; i < kBlock; i += lanes())
-      store_codes(clamp_(rint_(mul_(hn::LoadU(d, x + i), factor)), low, high), codes + i);
-  }
+  const FloatVector low = hn::Set(FloatTag(), -127.0f), high = hn::Set(FloatTag(), 127.0f);
+  codes_of_blocks(x, blocks, factors, codes,
+                  [&](FloatVector v, FloatVector factor) { return requantize_code(v, factor, low, high); });
 }
 
 bool RowRange(const float* x, std::int64_t columns, float* low, float* high) {
@@ -96,11 +97,10 @@ bool RowRange(const float* x, std::int64_t columns, float* low, float* high) {
 
 std::int64_t RowCodes(const float* x, std::int64_t columns, float factor, float zero, std::int8_t* codes) {
   const FloatTag d;
-  const FloatVector by = hn::Set(d, factor), to = hn::Set(d, zero), low = hn::Set(d, -128.0f),
-                    high = hn::Set(d, 127.0f);
+  const FloatVector by = hn::Set(d, factor), to = hn::Set(d, zero);
   std::int64_t k = 0;
   for (; k + lanes() <= columns; k += lanes())
-    store_codes(clamp_(add_(rint_(mul_(hn::LoadU(d, x + k), by)), to), low, high), codes + k);
+    store_codes(shifted_code(hn::LoadU(d, x + k), by, to), codes + k);
   return k;
 }
 

@@ -60,6 +60,7 @@ FQ_HD FloatVector rint_(FloatVector a) {
   const FloatVector rounded = hn::Sub(hn::Add(magnitude, limit), limit);
   return hn::IfThenElse(hn::Lt(magnitude, limit), hn::CopySign(rounded, a), a);
 }
+FQ_HD FloatVector trunc_(FloatVector a) { return hn::Trunc(a); }
 FQ_HD FloatVector exponent_(FloatVector a) {
   const hn::RebindToUnsigned<FloatTag> d;
   return hn::BitCast(FloatTag(), hn::And(hn::BitCast(d, a), hn::Set(d, 0x7f800000u)));
