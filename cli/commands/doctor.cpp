@@ -61,6 +61,8 @@ Finding threads() {
   std::string found = fmt::format("{} of {} processors, waiting {}, load {:.1f}", fq::detail::threads(),
                                   cores, waiting(), busy);
   std::string advice;
+  if (!has_part("openmp"))
+    return {"threads", std::move(found), "built without OpenMP: configure without FAKEQUANT_OPENMP=OFF"};
   if (busy > cores) advice = "others compute here too: a run gets its share and no more";
   if (cores > 0 && fq::detail::threads() > cores)
     advice = "more threads than processors wait for each other: give --threads " + std::to_string(cores);
