@@ -24,10 +24,11 @@
 
 namespace fq {
 
-/// What all others derive from; `what()` is the message, one line of UTF-8.
+/// What all others derive from; `what()` is the message, one line of UTF-8: "?" is in place of line ends that
+/// names in files have, and other control characters are written out, as "\x1b".
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& message);
 };
 
 /// The caller's mistake: a value, shape, dtype, name or option that is not allowed. Names that are nearly

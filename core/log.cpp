@@ -3,6 +3,8 @@
 #include <memory>
 #include <mutex>
 
+#include "fakequant/core/detail/utf8.h"
+
 namespace fq {
 namespace {
 
@@ -40,7 +42,7 @@ void set_log_callback(LogCallback callback) {
 
 void log(LogLevel level, std::string_view message) noexcept try {
   const std::lock_guard lock(sink().mutex);
-  if (const auto callback = sink().callback) (*callback)(level, message);
+  if (const auto callback = sink().callback) (*callback)(level, detail::one_line(message));
 } catch (...) {
 }
 

@@ -21,7 +21,7 @@ enum class LogLevel : unsigned char { debug, info, warning, error };
 /// "debug", "info", "warning" or "error".
 [[nodiscard]] std::string_view name(LogLevel level) noexcept;
 
-/// Takes one message, without a line end. Calls never overlap, from whatever threads they come; what a
+/// Takes one message, one line of UTF-8 as an error's. Calls never overlap, from whatever threads they come; what a
 /// callback throws is dropped. It may log itself.
 using LogCallback = std::function<void(LogLevel level, std::string_view message)>;
 

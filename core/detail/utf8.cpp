@@ -66,6 +66,12 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string one_line(std::string_view text) {
+  std::string out = printable(text);
+  std::ranges::replace(out, '\n', '?');
+  return out;
+}
+
 std::string one_line_name(std::string name) {
   std::ranges::replace_if(
       name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');

@@ -22,6 +22,8 @@ struct Utf8Character {
 /// `text` as a terminal may show it: control characters but line ends and tabs, marks that change the
 /// direction of text, and bytes that are no UTF-8 are written out, as "\x1b" or "\u202e".
 [[nodiscard]] std::string printable(std::string_view text);
+/// The same in one line: "?" in place of each line end.
+[[nodiscard]] std::string one_line(std::string_view text);
 /// A name for tables and messages of one line: "?" in place of each ASCII control character.
 [[nodiscard]] std::string one_line_name(std::string name);
 

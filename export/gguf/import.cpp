@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/export/gguf/detail/config.h"
@@ -87,8 +86,7 @@ class GgufImport {
     if (count > 20) wrong.resize(20);
     throw FileError(file_, {},
                     fmt::format("[import] {} tensors of {} do not fit its architecture: {}{}", count, file_,
-                                detail::one_line_name(fmt::format("{}", fmt::join(wrong, "; "))),
-                                count > 20 ? "; .." : ""));
+                                fmt::join(wrong, "; "), count > 20 ? "; .." : ""));
   }
 
   [[nodiscard]] Taken take(const detail::WeightPlace& place, const GgufTensor& from) const {

@@ -3,7 +3,6 @@
 #include <set>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/gguf/detail/types.h"
 
@@ -40,8 +39,7 @@ class Reading {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw FileError(file_.path(), {},
-                    fmt::format("[load_gguf] {}: {}", file_.path(), detail::one_line_name(why)));
+    throw FileError(file_.path(), {}, fmt::format("[load_gguf] {}: {}", file_.path(), why));
   }
   void bytes(void* to, std::size_t size) {
     if (static_cast<std::uint64_t>(file_.size() - at_) < size) fail("it ends too early");

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/error.h"
 #include "fakequant/train/data/reader/tokenizer/byte_alphabet.h"
 #include "fakequant/train/data/reader/tokenizer/words.h"
@@ -42,7 +41,7 @@ class ReadTokenizer {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw FileError(file_, {}, fmt::format("[import] {}: {}", file_, detail::one_line_name(why)));
+    throw FileError(file_, {}, fmt::format("[import] {}: {}", file_, why));
   }
 
   template <class T>

@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/file_kind.h"
 
 namespace fq::detail::h5 {
@@ -56,11 +55,11 @@ Lock::~Lock() {
 std::string last_error() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &text);
-  return text.empty() ? "HDF5 gives no reason" : one_line_name(text);
+  return text.empty() ? "HDF5 gives no reason" : text;
 }
 
 void fail(const std::string& path, const std::string& dataset, std::string_view what) {
-  const std::string place = dataset.empty() ? path : path + ":" + one_line_name(dataset);
+  const std::string place = dataset.empty() ? path : path + ":" + dataset;
   throw FileError(path, dataset, fmt::format("[hdf5] {} {}: {}", place, what, last_error()));
 }
 

@@ -7,7 +7,6 @@
 #include <zlib.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
 
 namespace fq::detail::h5 {
 namespace {
@@ -101,7 +100,7 @@ ChunkFilters::ChunkFilters(hid_t creation) {
     if (!known || (id == H5Z_FILTER_DEFLATE && std::exchange(deflated, true)))
       bad("is compressed with filter {} ({}): gzip (once), shuffle and fletcher32 are read: repack it with "
           "h5repack -f GZIP=4",
-          static_cast<int>(id), one_line_name(label.data()));
+          static_cast<int>(id), label.data());
     filters_.push_back({id, given > 0 ? values[0] : 0});
   }
 }

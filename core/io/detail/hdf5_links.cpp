@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/detail/utf8.h"
-
 namespace fq::detail::h5 {
 namespace {
 
 [[noreturn]] void refuse(const std::string& path, const std::string& name, std::string_view why) {
-  throw FileError(path, name, fmt::format("[hdf5] {}:{} {}", path, one_line_name(name), why));
+  throw FileError(path, name, fmt::format("[hdf5] {}:{} {}", path, name, why));
 }
 
 void check_hard(H5L_type_t type, const std::string& path, const std::string& name) {

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/io/detail/json_text.h"
@@ -131,15 +130,14 @@ StateHeader read_header(const FileReader& file) {
 }
 
 void refuse_part(const FileReader& file, const std::string& name, const std::string& why) {
-  throw FileError(file.path(), name,
-                  fmt::format("[load_state] {}:{} {}", file.path(), one_line_name(name), why));
+  throw FileError(file.path(), name, fmt::format("[load_state] {}:{} {}", file.path(), name, why));
 }
 
 void verify_body(const FileReader& file, const StateHeader& header) {
   if (file.checksum(kHeaderBytes, header.body_bytes) == header.body_crc) return;
   for (const auto& entry : whole_listing(file, header))
     if (damaged(file, header, entry))
-      fail(file, fmt::format("is damaged: its dataset '{}'", one_line_name(entry.name)), entry.name);
+      fail(file, fmt::format("is damaged: its dataset '{}'", entry.name), entry.name);
   fail(file, "is damaged: its structure");
 }
 
@@ -148,7 +146,7 @@ std::vector<ListedDataset> read_listing(const FileReader& file, const StateHeade
   if (listing.empty()) fail(file, "has no listing of its parts: it is damaged, or not written by fakequant");
   for (const auto& entry : listing)
     if (!inside(file, header, entry))
-      fail(file, fmt::format("lists '{}' outside of itself", one_line_name(entry.name)), entry.name);
+      fail(file, fmt::format("lists '{}' outside of itself", entry.name), entry.name);
   return listing;
 }
 

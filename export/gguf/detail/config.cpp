@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/error.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
 #include "fakequant/export/safetensors/detail/weight_names.h"
@@ -48,7 +47,7 @@ class Keys {
   std::string architecture;
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw FileError(file_, {}, fmt::format("[import] {}: {}", file_, one_line_name(why)));
+    throw FileError(file_, {}, fmt::format("[import] {}: {}", file_, why));
   }
   [[nodiscard]] std::optional<std::string> text(const std::string& key) const {
     const GgufValue* found = model_.value(key);

@@ -8,7 +8,6 @@
 
 #include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/onnx/detail/element_type.h"
 
@@ -20,10 +19,8 @@ constexpr int kMostAxes = 16;
 }  // namespace
 
 void OnnxTensorReader::fail(const std::string& place, const std::string& why) const {
-  const std::string where = one_line_name(place);
-  throw FileError(
-      path_, where,
-      fmt::format("[load_onnx] {}{}{}: {}", path_, where.empty() ? "" : ", ", where, one_line_name(why)));
+  throw FileError(path_, place,
+                  fmt::format("[load_onnx] {}{}{}: {}", path_, place.empty() ? "" : ", ", place, why));
 }
 
 Shape OnnxTensorReader::shape_of(const onnx::TensorProto& value, const std::string& place) const {

@@ -7,7 +7,6 @@
 #include <zlib.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
 
 namespace fq::detail {
 namespace {
@@ -120,7 +119,7 @@ std::string ByteStream::read_rest(std::size_t limit) {
 }
 
 void ByteStream::fail(const std::string& why) const {
-  throw FileError(place_, "", fmt::format("[dataset] {} {}", one_line_name(place_), one_line_name(why)));
+  throw FileError(place_, "", fmt::format("[dataset] {} {}", place_, why));
 }
 
 std::unique_ptr<ByteStream> open_stream(std::shared_ptr<const FileReader> file, std::string place,

@@ -97,7 +97,7 @@ class Listing {
             root_, "",
             fmt::format("[dataset] {} has folders of groups, such as train and test, beside '{}': move "
                         "classes into train",
-                        root_, one_line_name(printable(entry.filename().string()))));
+                        root_, entry.filename().string()));
       if (is_folder(entry)) take_classes(entry, *group);
     }
   }
@@ -140,7 +140,7 @@ class Listing {
           root_, "",
           fmt::format("[dataset] {} has {} files beside folders of classes, such as {}: move them into "
                       "one, or away",
-                      root_, without_class_.size(), one_line_name(printable(without_class_.front().path))));
+                      root_, without_class_.size(), without_class_.front().path));
     listing_.files = std::move(without_class_);
     std::ranges::set_difference(empty_, classes_, std::back_inserter(listing_.empty_classes));
     if (!files_.empty()) take_labels();
@@ -154,10 +154,9 @@ class Listing {
     for (auto& [name, file] : files_) {
       const auto found = labels.find(name);
       if (found == labels.end())
-        throw FileError(
-            root_, "",
-            fmt::format("[dataset] {} has the folder '{}', which is none of the classes given{}", root_,
-                        one_line_name(printable(name)), did_you_mean(name, listing_.classes)));
+        throw FileError(root_, "",
+                        fmt::format("[dataset] {} has the folder '{}', which is none of the classes given{}",
+                                    root_, name, did_you_mean(name, listing_.classes)));
       file.label = found->second;
       listing_.files.push_back(std::move(file));
     }
@@ -185,7 +184,7 @@ class Listing {
     Names names(
         listing_.empty_classes.begin(),
         listing_.empty_classes.begin() + std::min<std::ptrdiff_t>(8, std::ssize(listing_.empty_classes)));
-    return one_line_name(printable(fmt::format("{}", fmt::join(names, ", "))));
+    return fmt::format("{}", fmt::join(names, ", "));
   }
 
   std::string root_;

@@ -29,7 +29,7 @@ CsvReader::CsvReader(const std::string& path, char delimiter)
 }
 
 void CsvReader::fail(const std::string& why) const {
-  throw FileError(path(), "", fmt::format("[dataset] {}: line {} {}", path(), line_, one_line_name(why)));
+  throw FileError(path(), "", fmt::format("[dataset] {}: line {} {}", path(), line_, why));
 }
 
 void CsvReader::fill() {

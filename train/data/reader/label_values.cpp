@@ -14,7 +14,7 @@ namespace fq::detail {
 namespace {
 
 [[noreturn]] void refuse(const std::string& place, const std::string& why) {
-  throw FileError(place, "", fmt::format("[dataset] {} {}", place, one_line_name(why)));
+  throw FileError(place, "", fmt::format("[dataset] {} {}", place, why));
 }
 
 double value_at(const Tensor& values, std::int64_t i) {

@@ -65,7 +65,7 @@ ZipArchive::ZipArchive(const std::string& path) : file_(std::make_shared<const F
 }
 
 void ZipArchive::fail(const std::string& why) const {
-  throw FileError(path(), "", fmt::format("[dataset] {} {}", path(), one_line_name(why)));
+  throw FileError(path(), "", fmt::format("[dataset] {} {}", path(), why));
 }
 
 /// The entries, and how many there are, by the record at the end or its form for large archives.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
 
 namespace fq::detail {
 namespace {
@@ -87,8 +86,7 @@ class ObjectHeader {
     const std::string key(text.substr(8, static_cast<std::size_t>(from_.number(text, 2, 2))));
     if ((from_.number(text, type, 1) & 15) != 3) return;
     if (size < 0 || size > kLongestText || value + size > static_cast<std::int64_t>(text.size()))
-      from_.refuse(name_,
-                   fmt::format("has an attribute '{}' that is not a short text", one_line_name(key.c_str())));
+      from_.refuse(name_, fmt::format("has an attribute '{}' that is not a short text", key.c_str()));
     const std::string all(text.substr(static_cast<std::size_t>(value), static_cast<std::size_t>(size)));
     out.texts[key.c_str()] = all.c_str();
   }

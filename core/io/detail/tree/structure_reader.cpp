@@ -1,7 +1,6 @@
 #include "fakequant/core/io/detail/tree/structure_reader.h"
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/state_header.h"
 
 namespace fq::detail {
@@ -25,9 +24,8 @@ std::int64_t StructureReader::number(std::string_view text, std::int64_t at, int
 }
 
 void StructureReader::refuse(const std::string& name, const std::string& why) const {
-  throw FileError(
-      file_.path(), name,
-      fmt::format("[load_state] {}{}{} {}", file_.path(), name.empty() ? "" : ":", one_line_name(name), why));
+  throw FileError(file_.path(), name,
+                  fmt::format("[load_state] {}{}{} {}", file_.path(), name.empty() ? "" : ":", name, why));
 }
 
 }  // namespace fq::detail

@@ -26,7 +26,7 @@ json optional_member(const json& object, const char* name) {
 [[noreturn]] void refuse(const std::string& file, std::string why) {
   const std::string origin = "[tokenizer] ";
   if (why.starts_with(origin)) why.erase(0, origin.size());
-  throw FileError(file, "", fmt::format("[tokenizer] {}: {}", file, one_line_name(why)));
+  throw FileError(file, "", fmt::format("[tokenizer] {}: {}", file, why));
 }
 
 void check_utf8(std::string_view text, const std::string& path) {
