@@ -62,8 +62,9 @@ Finding threads() {
                                   cores, waiting(), busy);
   std::string advice;
   if (!has_part("openmp"))
-    return {"threads", std::move(found), "built without OpenMP: configure without FAKEQUANT_OPENMP=OFF"};
-  if (busy > cores) advice = "others compute here too: a run gets its share and no more";
+    advice = "built without OpenMP: configure without FAKEQUANT_OPENMP=OFF";
+  else if (busy > cores)
+    advice = "others compute here too: a run gets its share and no more";
   if (cores > 0 && fq::detail::threads() > cores)
     advice = "more threads than processors wait for each other: give --threads " + std::to_string(cores);
   return {"threads", std::move(found), std::move(advice)};

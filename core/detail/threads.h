@@ -1,7 +1,7 @@
 #pragma once
 
 /// The number of threads operators run on. Set by OMP_NUM_THREADS or the number of cores; forward results
-/// never depend on it.
+/// never depend on it. Built without OpenMP, our own loops have one, and these are oneDNN's.
 
 namespace fq::detail {
 

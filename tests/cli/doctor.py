@@ -30,12 +30,9 @@ own = python(sys.executable)
 for package in ("numpy", "h5py", "onnx", "onnxruntime"):
     assert package in own["found"] + own["advice"], own
 
-# More threads than this process may use are told, without counting on how many that are, or on others' load.
+# More threads than this process may use are told, without counting on how many that are.
 many = str(2 * len(os.sched_getaffinity(0)))
 threads = next(f for f in result("doctor", threads=many)["findings"] if f["name"] == "threads")
-if "without OpenMP" in threads["advice"]:
-    assert threads["found"].startswith("1 of "), threads
-else:
-    assert threads["found"].startswith(many + " of ") and "--threads" in threads["advice"], threads
+assert threads["found"].startswith(many + " of ") and "--threads" in threads["advice"], threads
 fails(2, "unknown flag --data", "doctor", "--data", "x.h5")
 print("doctor: ok")

@@ -12,23 +12,26 @@
 
 namespace fq::cpu {
 
-/// The one task, without a region of threads, which costs more than a small product.
+/// The calling thread alone, without a region of threads, which costs more than a small product.
 template <class State, class F>
-void alone(F&& f) {
+void alone(std::int64_t count, F&& f) {
   struct Count {
     int before = detail::threads();
     ~Count() { detail::set_threads(before); }
-  } count;
+  } threads;
   detail::set_threads(1);
   State state;
-  f(state, std::int64_t{0});
+  for (std::int64_t i = 0; i < count; ++i) f(state, i);
 }
 
 /// Calls f(state, i) for every i < count, each on one thread, with one `State` a thread.
 /// The first exception is thrown again after the last task.
 template <class State, class F>
 void parallel_tasks(std::int64_t count, F&& f) {
-  if (count == 1) return alone<State>(f);
+#if !defined(_OPENMP)
+  alone<State>(count, f);
+#else
+  if (count == 1) return alone<State>(count, f);
   std::exception_ptr error;
 #pragma omp parallel
   {
@@ -45,6 +48,7 @@ void parallel_tasks(std::int64_t count, F&& f) {
     }
   }
   if (error) std::rethrow_exception(error);
+#endif
 }
 
 }  // namespace fq::cpu
