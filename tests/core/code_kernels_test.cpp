@@ -3,12 +3,34 @@
 #include <numeric>
 
 #include "fakequant/core/backend/cpu/codes/codes.h"
+#include "fakequant/core/backend/cpu/codes/mask_kernels.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"
 
 namespace fq::code_kernels_test {
 namespace {
+
+template <class Word>
+void masks_in_place() {
+  on_every_target([](std::int64_t target) {
+    for (const std::int64_t count : {1, 7, 63, 64, 65, 200, 1027}) {
+      std::vector<std::uint8_t> mask(static_cast<std::size_t>(count + 7) / 8 + 8, 0xff);
+      for (std::size_t i = 0; i < mask.size(); i += 19) mask[i] = static_cast<std::uint8_t>(0x5b + i);
+      std::vector<Word> values(static_cast<std::size_t>(count));
+      std::iota(values.begin(), values.end(), Word{1});
+      std::vector<Word> other(values.size());
+      cpu::apply_mask(values.data(), mask.data(), count, sizeof(Word), other.data(), false);
+      cpu::apply_mask(values.data(), mask.data(), count, sizeof(Word), values.data(), false);
+      EXPECT_EQ(values, other) << "target " << target << ", " << count;
+    }
+  });
+}
+TEST(Masks, InPlaceAreThoseElsewhere) {
+  masks_in_place<std::uint16_t>();
+  masks_in_place<std::uint32_t>();
+  masks_in_place<std::uint64_t>();
+}
 
 template <class Code>
 std::vector<Code> all_codes() {

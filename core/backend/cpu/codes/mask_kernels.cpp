@@ -1,5 +1,7 @@
 #include "fakequant/core/backend/cpu/codes/mask_kernels.h"
 
+#include <cstring>
+
 #include "fakequant/core/backend/cpu/vector/cache.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,11 +25,30 @@ hn::Mask<D> mask_at(D d, const std::uint8_t* mask, std::int64_t i) {
   return hn::LoadMaskBits(d, bits);
 }
 
+/// In place: of most masks all bits are set, and nothing is read or written for those.
+template <class Word>
+void clear_others(Word* dx, const std::uint8_t* mask, std::int64_t count) {
+  const hn::ScalableTag<Word> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t word = 64;
+  std::int64_t i = 0;
+  for (; i + word <= count; i += word) {
+    std::uint64_t bits;
+    std::memcpy(&bits, mask + i / 8, sizeof(bits));
+    if (bits == ~std::uint64_t{0}) continue;
+    for (std::int64_t j = i; j < i + word; j += lanes)
+      hn::StoreU(hn::IfThenElseZero(mask_at(d, mask, j), hn::LoadU(d, dx + j)), d, dx + j);
+  }
+  for (; i < count; ++i)
+    if (((mask[i / 8] >> (i % 8)) & 1u) == 0) dx[i] = Word{0};
+}
+
 template <class Word>
 void masked(const Word* dy, const std::uint8_t* mask, std::int64_t count, Word* dx, bool stream) {
   const hn::ScalableTag<Word> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t whole = count / lanes * lanes;
+  if (dx == dy) return clear_others(dx, mask, count);
   if (stream && reinterpret_cast<std::uintptr_t>(dx) % (hn::Lanes(d) * sizeof(Word)) == 0) {
     for (std::int64_t i = 0; i < whole; i += lanes) {
       hwy::Prefetch(reinterpret_cast<const char*>(dy + i) + kAhead);
