@@ -1,5 +1,7 @@
 #include "fakequant/core/backend/cpu/codes/element_kernels.h"
 
+#include <numeric>
+
 #include "fakequant/core/backend/cpu/vector/cache.h"
 #include "fakequant/core/numerics/detail/grid_numbers.h"
 
@@ -104,6 +106,25 @@ bool QuantizeElements(const float* x, const ElementNumbers& numbers, std::int64_
                                 : quantize_with<false>(x, numbers, count, f, codes, mask);
 }
 
+/// The numbers of codes of four bits, where a vector has sixteen lanes.
+class NumberTable {
+ public:
+  static constexpr bool there = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3;
+
+  explicit NumberTable(const MinifloatCodes& coder) {
+    std::uint8_t codes[16];
+    std::iota(codes, codes + 16, std::uint8_t{0});
+    numbers_ = coder.load(codes);
+  }
+  [[nodiscard]] FloatVector load(const std::uint8_t* p) const {
+    const auto codes = hn::PromoteTo(IntTag(), hn::LoadU(CodeTag<std::uint8_t>(), p));
+    return hn::TableLookupLanes(numbers_, hn::IndicesFromVec(FloatTag(), codes));
+  }
+
+ private:
+  FloatVector numbers_;
+};
+
 template <bool shared, class Out>
 void decode_with(const void* codes, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
                  Out* y) {
@@ -121,6 +142,13 @@ void decode_with(const void* codes, const ElementNumbers& numbers, std::int64_t 
   }
   const MinifloatCodes coder(f.exponent, f.mantissa, f.min_normal);
   const auto* in = static_cast<const std::uint8_t*>(codes);
+  if constexpr (NumberTable::there) {
+    if (f.exponent + f.mantissa == 3) {
+      const NumberTable table(coder);
+      for (std::int64_t i = 0; i < count; i += lanes) write(table.load(in + i), i);
+      return;
+    }
+  }
   for (std::int64_t i = 0; i < count; i += lanes) write(coder.load(in + i), i);
 }
 
