@@ -63,22 +63,24 @@ std::vector<Tensor> AttentionSamples::backward(const Tensor& dy, const Tensor& q
                                                const Tensor& v, DType factors) const {
   const auto empty = [](const Tensor& x) { return Tensor::empty(x.shape(), DType::f32); };
   const std::vector<Tensor> out{empty(q), empty(k), empty(v)};
-  const Tensor a = q.to(factors), b = k.to(factors), c = v.to(factors), gradient = dy.to(factors);
   cpu::parallel_tasks<Nothing>(shape_.samples, [&](Nothing&, std::int64_t i) {
     const auto part = [i](const Tensor& x, std::int64_t rows, std::int64_t columns) {
       return Part{x.slice(i, i + 1), rows, columns};
     };
+    const auto factor = [&](const Tensor& x, std::int64_t rows, std::int64_t columns) {
+      return Part{x.slice(i, i + 1).to(factors), rows, columns};
+    };
     const auto scores = [&](const Tensor& x) { return Part{x, shape_.queries, shape_.keys, false}; };
     const Tensor p = weights(i, q, k);
-    const Part rows = part(gradient, shape_.queries, shape_.value_width);
+    const Part rows = factor(dy, shape_.queries, shape_.value_width);
     multiply(scores(p.to(factors)), true, rows, false, part(out[2], shape_.keys, shape_.value_width));
     Tensor dp = empty(p);
-    multiply(rows, false, part(c, shape_.keys, shape_.value_width), true, scores(dp));
+    multiply(rows, false, factor(v, shape_.keys, shape_.value_width), true, scores(dp));
     run(dp.device(), &Kernels::attention_weights_backward, p, rows_.scale, dp);
     const Part slopes = scores(dp.to(factors));
-    multiply(slopes, false, part(b, shape_.keys, shape_.width), false,
+    multiply(slopes, false, factor(k, shape_.keys, shape_.width), false,
              part(out[0], shape_.queries, shape_.width));
-    multiply(slopes, true, part(a, shape_.queries, shape_.width), false,
+    multiply(slopes, true, factor(q, shape_.queries, shape_.width), false,
              part(out[1], shape_.keys, shape_.width));
   });
   return out;
