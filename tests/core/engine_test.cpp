@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include "core/products.h"
+#include "fakequant/core/backend/cpu/codes/code_products.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/cpu/engine/loops.h"
+#include "fakequant/core/backend/cpu/engine/products.h"
 #include "fakequant/core/backend/cpu/engine/threads.h"
 #include "fakequant/core/error.h"
+#include "vector_patterns.h"
 
 namespace fq::engine_test {
 namespace {
@@ -45,6 +48,24 @@ TEST(Engine, ABatchIsTheProductOfEachPair) {
                                       right.mutable_data<double>() + i * m * n);
         EXPECT_LT(test::difference(c, right), test::kRounding) << batch << " " << m << " " << turned;
       }
+}
+
+TEST(Engine, GradientsSummedOnTheWayHaveTheBitsOfSumsBehindThem) {
+  on_every_target([](std::int64_t target) {
+    for (const auto& [rows, channels] : {std::array{1, 64}, {257, 77}, {600, 130}})
+      for (const DType dtype : {DType::bf16, DType::f32})
+        for (const bool scaled : {false, true}) {
+          const Tensor dy = test::uniform({rows, channels}, 1);
+          const Tensor scales = test::uniform(scaled ? Shape{channels} : Shape{}, 2);
+          Tensor out = Tensor::empty(dy.shape(), dtype), alone = Tensor::empty(dy.shape(), dtype);
+          Tensor db = Tensor::empty({channels}), sums = Tensor::empty({channels});
+          cpu::scale_to_bf16(dy, scales, out, db);
+          cpu::scale_to_bf16(dy, scales, channels, alone);
+          cpu::bias_gradient(dy, sums);
+          EXPECT_TRUE(bitwise_equal(out, alone)) << target << " " << rows << " " << name(dtype);
+          EXPECT_TRUE(bitwise_equal(db, sums)) << target << " " << rows << " " << name(dtype);
+        }
+  });
 }
 
 TEST(Engine, AnEmptySumIsZero) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fakequant/core/backend/cpu/codes/code_products.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/ops/detail/code_products.h"
@@ -9,10 +10,22 @@
 namespace fq::detail {
 namespace {
 
-Tensor scaled(const Tensor& x, const Tensor& scales, std::int64_t channels, DType dtype) {
+/// x, whose channels lie innermost, scaled; on a CPU `sums` of many channels are made on the way.
+Tensor scaled(const Tensor& x, const Tensor& scales, std::int64_t channels, DType dtype,
+              Tensor* sums = nullptr) {
+  constexpr std::int64_t many = 64;
   Tensor out = Tensor::empty(x.shape(), dtype, x.device(), x.layout());
+  if (sums != nullptr && out.numel() > 0 && channels >= many && x.device().is_cpu()) {
+    *sums = Tensor::empty({channels}, DType::f32);
+    cpu::scale_to_bf16(x, scales, out, *sums);
+    return out;
+  }
   if (out.numel() > 0) run(out.device(), &Kernels::scale_to_bf16, x, scales, channels, out);
   return out;
+}
+
+std::int64_t channels_of(const Tensor& dy) {
+  return dy.layout() == Layout::channels_last ? dy.dim(1) : dy.dim(-1);
 }
 
 /// code * (scale / unit): that quotient is a bf16 number, and so is the product.
@@ -48,11 +61,11 @@ Tensor code_factor(const QuantizedTensor& x, int axis, DType dtype) {
 CodeGradients::CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis)
     : x_{x.codes, x.spec, {}}, w_{w.codes, w.spec, {}}, w_axis_(w_axis), type_(backward_type()) {}
 
-Tensor CodeGradients::dy(const Tensor& dy) const {
+Tensor CodeGradients::dy(const Tensor& dy, Tensor* db) const {
   const Tensor floats = dy.to(DType::f32);
   if (type_ == BackwardType::fp32) return floats;
-  const std::int64_t channels = dy.layout() == Layout::channels_last ? dy.dim(1) : dy.dim(-1);
-  return scaled(floats, factor_scale(w_, w_axis_), channels, code_factor_dtype(dy.device()));
+  return scaled(floats, factor_scale(w_, w_axis_), channels_of(dy), code_factor_dtype(dy.device()),
+                dy.dtype() == DType::f32 ? db : nullptr);
 }
 
 Tensor CodeGradients::x() const {
@@ -84,9 +97,11 @@ FloatGradients::FloatGradients(const Variable& x, const Variable& w) : x_(x), w_
             code_factor_dtype(x.device()) == DType::bf16;
 }
 
-Tensor FloatGradients::rounded(const Tensor& t) const {
+Tensor FloatGradients::rounded(const Tensor& t, Tensor* sums) const {
   if (!rounds_) return t;
-  return scaled(t.to(DType::f32), Tensor::full({}, 1.0, DType::f32, t.device()), 1, DType::bf16);
+  const Tensor one = Tensor::full({}, 1.0, DType::f32, t.device());
+  if (t.dtype() != DType::f32) sums = nullptr;
+  return scaled(t.to(DType::f32), one, sums == nullptr ? 1 : channels_of(t), DType::bf16, sums);
 }
 
 Tensor FloatGradients::factor(const Kept& kept) const {

@@ -22,7 +22,8 @@ class CodeGradients {
   CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis);
 
   /// What is multiplied with `x` and `w`: dY' as bf16 numbers, or dY as it is for `fp32`. Channels innermost.
-  [[nodiscard]] Tensor dy(const Tensor& dy) const;
+  /// With `db`, that may be made along with it: the sum of dy over all but its channels.
+  [[nodiscard]] Tensor dy(const Tensor& dy, Tensor* db = nullptr) const;
   [[nodiscard]] Tensor x() const;
   [[nodiscard]] Tensor w() const;
   /// The product of `dy` and `x` to the gradient of the weight, in place.
@@ -41,11 +42,11 @@ class FloatGradients {
   FloatGradients(const Variable& x, const Variable& w);
 
   [[nodiscard]] bool rounds() const noexcept { return rounds_; }
-  [[nodiscard]] Tensor dy(const Tensor& dy) const { return rounded(dy); }
+  [[nodiscard]] Tensor dy(const Tensor& dy, Tensor* db = nullptr) const { return rounded(dy, db); }
   [[nodiscard]] Tensor x() const { return factor(x_); }
   [[nodiscard]] Tensor w() const { return factor(w_); }
   /// Another factor in the same numbers.
-  [[nodiscard]] Tensor rounded(const Tensor& t) const;
+  [[nodiscard]] Tensor rounded(const Tensor& t, Tensor* sums = nullptr) const;
 
  private:
   struct Kept {

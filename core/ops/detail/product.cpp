@@ -57,10 +57,13 @@ Variable of_floats(const Shared& p, const Variable& x, const Variable& w, const 
   add_bias(y, bias);
   const FloatGradients floats(x, w);
   auto backward = [p, floats, needs = Needs(x, w, bias)](const Tensor& gradient) {
-    const Tensor whole = p->gradient(gradient), dy = floats.dy(whole);
-    return std::vector<Tensor>{needs.x ? dx_of(*p, dy, floats.w()) : Tensor{},
-                               needs.w ? dw_of(*p, floats.x(), dy) : Tensor{},
-                               needs.bias ? bias_gradient(whole, p->channels) : Tensor{}};
+    const Tensor whole = p->gradient(gradient);
+    std::vector<Tensor> out(3);
+    const Tensor dy = floats.dy(whole, needs.bias ? &out[2] : nullptr);
+    if (needs.x) out[0] = dx_of(*p, dy, floats.w());
+    if (needs.w) out[1] = dw_of(*p, floats.x(), dy);
+    if (needs.bias && !out[2].defined()) out[2] = bias_gradient(whole, p->channels);
+    return out;
   };
   Variable out = record(p->name, p->output(y), {a, b, bias}, std::move(backward), p->attributes);
   return floats.rounds() ? made_of_codes(std::move(out)) : out;
@@ -106,11 +109,12 @@ Variable of_codes(const Shared& p, CodeKind kind, const Variable& x, const Varia
   Value y = kind == CodeKind::integers ? integer_value(*p, a, b, bias) : factor_value(*p, a, b, bias);
   auto backward = [p, codes = CodeGradients(a, b, p->weight_axis),
                    needs = Needs(x, w, bias)](const Tensor& gradient) {
-    const Tensor floats = p->gradient(gradient), dy = codes.dy(floats);
+    const Tensor floats = p->gradient(gradient);
     std::vector<Tensor> out(3);
+    const Tensor dy = codes.dy(floats, needs.bias ? &out[2] : nullptr);
     if (needs.x) out[0] = dx_of(*p, dy, codes.w(), needs.x_rows);
     if (needs.w) codes.finish_dw(out[1] = dw_of(*p, codes.x(), dy));
-    if (needs.bias) out[2] = bias_gradient(floats, p->channels);
+    if (needs.bias && !out[2].defined()) out[2] = bias_gradient(floats, p->channels);
     return out;
   };
   const bool again = kind == CodeKind::integers && p->made_again && needs_grad({x, w, bias});

@@ -123,8 +123,9 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
   const bool for_x = x.requires_grad(), for_w = w.requires_grad(), for_bias = bias.requires_grad();
   auto backward = [=, floats = detail::FloatGradients(made.codes ? Variable(*made.codes) : w, w),
                    x_values = made.x, x_shape = values.shape()](const Tensor& gradient) {
-    const Tensor whole = gradient.to(Layout::row_major).reshape({rows, channels}), dy = floats.dy(whole);
+    const Tensor whole = gradient.to(Layout::row_major).reshape({rows, channels});
     std::vector<Tensor> out(3);
+    const Tensor dy = floats.dy(whole, for_bias ? &out[2] : nullptr);
     if (for_x) {
       out[0] = Tensor::empty({rows, columns}, detail::product_dtype(dy), dy.device());
       detail::multiply({dy, rows, channels}, {floats.w(), channels, columns}, out[0], 1,
@@ -137,7 +138,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
       detail::multiply({dy, channels, rows, true}, {factor, rows, columns}, out[1], 1,
                        detail::Sharing::by_threads);
     }
-    if (for_bias) out[2] = detail::bias_gradient(whole, channels);
+    if (for_bias && !out[2].defined()) out[2] = detail::bias_gradient(whole, channels);
     return out;
   };
   return made_of_codes(record(kLinear, made.y.reshape(shape), {input, w, bias}, std::move(backward),

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
+#include "fakequant/core/backend/cpu/engine/column_sums.h"
 #include "fakequant/core/blocks/detail/channel_runs.h"
 #include "fakequant/core/numerics/detail/sum_formulas.h"
 
@@ -52,8 +53,22 @@ void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
 }
 
 void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
+  if (scales.numel() == 1) channels = 1024;  // of one scale: long runs
   out.dtype() == DType::bf16 ? scale_as<bfloat16>(x, scales, channels, out)
                              : scale_as<float>(x, scales, channels, out);
+}
+
+void scale_to_bf16(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+  const std::int64_t channels = db.numel();
+  const auto each = each_channel(scales, channels);
+  const auto* from = x.data<float>(x.layout());
+  const auto scale_rows = [&](auto* to) {
+    sum_columns(x.numel() / channels, channels, db.mutable_data<float>(), [&](std::int64_t r, float* sum) {
+      scale_and_sum(from + r * channels, channels, each.data(), to + r * channels, sum);
+    });
+  };
+  out.dtype() == DType::bf16 ? scale_rows(out.mutable_data<bfloat16>(out.layout()))
+                             : scale_rows(out.mutable_data<float>(out.layout()));
 }
 
 void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis) {

@@ -12,6 +12,8 @@ void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out);
 void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias);
 /// out[.., c] = bf16(x[.., c] * scales[c % scales]) of `channels` innermost, as bf16 or f32.
 void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out);
+/// The same of f32, and db[c] = the sum of x[.., c], in one pass.
+void scale_to_bf16(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db);
 /// dw *= fl(s_x / s_w[c]), c along `axis`.
 void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis);
 

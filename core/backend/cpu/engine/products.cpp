@@ -1,8 +1,8 @@
 #include "fakequant/core/backend/cpu/engine/products.h"
 
 #include <algorithm>
-#include <vector>
 
+#include "fakequant/core/backend/cpu/engine/column_sums.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/cpu/engine/loops.h"
 #include "fakequant/core/detail/convert.h"
@@ -69,22 +69,11 @@ void add_bias(const Tensor& b, Tensor& y) {
 
 void bias_gradient(const Tensor& dy, Tensor& db) {
   const std::int64_t channels = db.numel();
-  constexpr std::int64_t block = 256;  // rows: sums of blocks are added in their order
-  const std::int64_t rows = dy.numel() / channels, blocks = (rows + block - 1) / block;
   detail::visit_float(dy.dtype(), "bias", [&]<class T>(T) {
     const T* from = dy.data<T>(dy.layout());
-    std::vector<T> partial(static_cast<std::size_t>(blocks * channels));
-#pragma omp parallel for schedule(static) if (rows * channels > 32768)
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      T* sum = partial.data() + i * channels;
-      for (std::int64_t r = i * block; r < std::min(rows, (i + 1) * block); ++r)
-        for (std::int64_t c = 0; c < channels; ++c) sum[c] += from[r * channels + c];
-    }
-    std::vector<double> total(static_cast<std::size_t>(channels));
-    for (std::int64_t i = 0; i < blocks * channels; ++i)
-      total[static_cast<std::size_t>(i % channels)] +=
-          static_cast<double>(partial[static_cast<std::size_t>(i)]);
-    std::ranges::transform(total, db.mutable_data<T>(), [](double value) { return static_cast<T>(value); });
+    sum_columns(dy.numel() / channels, channels, db.mutable_data<T>(), [&](std::int64_t r, T* sum) {
+      for (std::int64_t c = 0; c < channels; ++c) sum[c] += from[r * channels + c];
+    });
   });
 }
 
