@@ -1,5 +1,6 @@
 #include "fakequant/core/ops/linear.h"
 
+#include "fakequant/core/backend/cpu/codes/code_products.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/detail/product.h"
@@ -37,6 +38,15 @@ class Linear final : public detail::Product {
     Tensor y = Tensor::empty(y_, detail::product_dtype(x), x.device());
     detail::multiply({x, rows_, terms}, {w, terms, channels, true}, y);
     return y;
+  }
+  [[nodiscard]] Tensor scaled(const Tensor& x, const Tensor& w, const Tensor& scale,
+                              const Variable& bias) const override {
+    if (x.device().is_cpu()) {
+      Tensor y = Tensor::empty(y_, detail::product_dtype(x));
+      const Tensor added = bias.defined() ? bias.tensor() : Tensor();
+      if (cpu::multiply_scaled({x, rows_, terms}, {w, terms, channels, true}, scale, added, y)) return y;
+    }
+    return Product::scaled(x, w, scale, bias);
   }
   [[nodiscard]] Tensor exact_sums(const detail::Codes& x, const detail::Codes& w,
                                   Device device) const override {

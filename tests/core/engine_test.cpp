@@ -6,6 +6,7 @@
 
 #include "core/products.h"
 #include "fakequant/core/backend/cpu/codes/code_products.h"
+#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/cpu/engine/loops.h"
 #include "fakequant/core/backend/cpu/engine/products.h"
@@ -47,6 +48,116 @@ TEST(Engine, ABatchIsTheProductOfEachPair) {
                                       b.data<float>() + i * k * n, !turned,
                                       right.mutable_data<double>() + i * m * n);
         EXPECT_LT(test::difference(c, right), test::kRounding) << batch << " " << m << " " << turned;
+      }
+}
+
+struct TileCase {
+  std::int64_t m, n, k;
+  bool ta, tb;
+  friend void PrintTo(const TileCase& t, std::ostream* out) {
+    *out << t.m << " x " << t.n << " x " << t.k << (t.ta ? " ta" : "") << (t.tb ? " tb" : "");
+  }
+};
+class Tiles : public testing::TestWithParam<TileCase> {
+ protected:
+  void SetUp() override {
+    if (!cpu::tiles_allowed()) GTEST_SKIP() << "no AMX";
+  }
+  const TileCase t = GetParam();
+  const Tensor a = test::uniform({2, t.m*t.k}, 1, DType::bf16),
+               b = test::uniform({2, t.k*t.n}, 2, DType::bf16);
+
+  [[nodiscard]] cpu::Matrix left() const { return {a.raw(), DType::bf16, t.m, t.k, t.ta}; }
+  [[nodiscard]] cpu::Matrix right() const { return {b.raw(), DType::bf16, t.k, t.n, t.tb}; }
+  [[nodiscard]] std::vector<float> product() const {
+    std::vector<float> c(static_cast<std::size_t>(t.m * t.n), 7.0f);
+    cpu::multiply_by_tiles(left(), right(), c.data());
+    return c;
+  }
+};
+
+/// A batch goes to oneDNN, whose sums of so few terms are in the order of the tiles.
+TEST_P(Tiles, HaveTheBitsOfOneDnn) {
+  if (t.k > 1024) GTEST_SKIP() << "oneDNN splits the sums";
+  std::vector<float> pair(static_cast<std::size_t>(2 * t.m * t.n));
+  cpu::gemm(left(), right(), pair.data(), 2, cpu::Sharing::by_threads);
+  pair.resize(pair.size() / 2);
+  EXPECT_EQ(product(), pair);
+}
+
+TEST_P(Tiles, MultiplyEveryShapeOnAnyNumberOfThreads) {
+  const Tensor x = a.to(DType::f32), y = b.to(DType::f32);
+  Tensor right = Tensor::empty({t.m, t.n}, DType::f64);
+  cpu::reference_gemm<double>(t.m, t.n, t.k, x.data<float>(), t.ta, y.data<float>(), t.tb,
+                              right.mutable_data<double>());
+  const std::vector<float> one = product();
+  EXPECT_LT(test::difference(Tensor::from(one, {t.m, t.n}), right), test::kRounding);
+  test::for_threads({1, 3}, [&](int) { EXPECT_EQ(product(), one); });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Tiles,
+    testing::Values(TileCase{64, 32, 32, false, true}, TileCase{64, 33, 45, false, true},
+                    TileCase{67, 33, 45, true, false}, TileCase{129, 97, 333, false, false},
+                    TileCase{129, 97, 333, true, true}, TileCase{70, 200, 37, false, true},
+                    TileCase{70, 200, 37, true, false}, TileCase{65, 65, 1024, false, false},
+                    TileCase{300, 70, 1024, false, true}, TileCase{70, 300, 1000, true, true},
+                    TileCase{96, 70, 2081, true, false}, TileCase{70, 96, 2081, false, true}));
+
+/// Matrix i of a batch of which `beside` lie side by side, by itself.
+Tensor alone(const Tensor& batch, std::int64_t i, std::int64_t rows, std::int64_t columns,
+             std::int64_t beside) {
+  Tensor out = Tensor::empty({rows, columns}, batch.dtype());
+  const auto copy = [&]<class T>(const T* from, T* to) {
+    from += i / beside * beside * rows * columns + i % beside * columns;
+    for (std::int64_t r = 0; r < rows; ++r)
+      std::copy_n(from + r * beside * columns, columns, to + r * columns);
+  };
+  batch.dtype() == DType::bf16 ? copy(batch.data<bfloat16>(), out.mutable_data<bfloat16>())
+                               : copy(batch.data<float>(), out.mutable_data<float>());
+  return out;
+}
+
+TEST(Engine, TilesOfMatricesSideBySideHaveTheBitsOfEach) {
+  if (!cpu::tiles_allowed()) GTEST_SKIP() << "no AMX";
+  constexpr std::int64_t batch = 6, sides = 3;
+  for (const auto& [m, n, k] : {std::array{128, 64, 32}, {64, 96, 64}, {70, 33, 45}, {64, 128, 100}})
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true})
+        for (const int beside : {1, 2, 4, 7}) {  // bits: a, b, c
+          const std::int64_t a_beside = (beside & 1) != 0 ? sides : 1,
+                             b_beside = (beside & 2) != 0 ? sides : 1,
+                             c_beside = (beside & 4) != 0 ? sides : 1;
+          const Tensor a = test::uniform({batch, m * k}, 1, DType::bf16),
+                       b = test::uniform({batch, k * n}, 2, DType::bf16);
+          Tensor c = Tensor::empty({batch, m, n});
+          cpu::gemm({a.raw(), DType::bf16, m, k, ta, a_beside}, {b.raw(), DType::bf16, k, n, tb, b_beside},
+                    c.mutable_data<float>(), batch, cpu::Sharing::by_threads, c_beside);
+          for (std::int64_t i = 0; i < batch; ++i) {
+            const Tensor x = alone(a, i, ta ? k : m, ta ? m : k, a_beside),
+                         y = alone(b, i, tb ? n : k, tb ? k : n, b_beside);
+            Tensor one = Tensor::empty({m, n});
+            cpu::multiply_by_tiles({x.raw(), DType::bf16, m, k, ta}, {y.raw(), DType::bf16, k, n, tb},
+                                   one.mutable_data<float>());
+            EXPECT_TRUE(bitwise_equal(alone(c, i, m, n, c_beside), one)) << m << " " << ta << tb << beside;
+          }
+        }
+}
+
+TEST(Engine, ProductsScaledOnTheWayHaveTheBitsOfScalesBehindThem) {
+  if (!cpu::tiles_allowed()) GTEST_SKIP() << "no AMX";
+  for (const auto& [m, n, k] : {std::array{64, 32, 32}, {129, 97, 333}, {70, 200, 64}, {200, 70, 1024}})
+    for (const bool channels : {false, true})
+      for (const bool biased : {false, true}) {
+        const Tensor a = test::uniform({m, k}, 1, DType::bf16), b = test::uniform({n, k}, 2, DType::bf16);
+        const Tensor scale = test::uniform(channels ? Shape{n} : Shape{}, 3);
+        const Tensor bias = biased ? test::uniform({n}, 4) : Tensor();
+        const detail::Factor left{a, m, k}, right{b, k, n, true};
+        Tensor y = Tensor::empty({m, n}), behind = Tensor::empty({m, n});
+        ASSERT_TRUE(cpu::multiply_scaled(left, right, scale, bias, y));
+        cpu::multiply(left, right, behind, 1, cpu::Sharing::by_shape);
+        cpu::scale_products(behind, scale, bias);
+        EXPECT_TRUE(bitwise_equal(y, behind)) << m << " " << n << " " << k << channels << biased;
       }
 }
 

@@ -95,9 +95,8 @@ Again sums_again(const Shared& p, const QuantizedTensor& x, const QuantizedTenso
 Value factor_value(const Product& p, const QuantizedTensor& x, const QuantizedTensor& w,
                    const Variable& bias) {
   const DType type = code_factor_dtype(x.codes.device());
-  Tensor y = p.forward(p.input(code_factor(x, -1, type)), p.weight(code_factor(w, p.weight_axis, type)));
-  scale_products(y, product_scale(x, w, p.weight_axis, p.channels), bias);
-  return p.output(y);
+  return p.output(p.scaled(p.input(code_factor(x, -1, type)), p.weight(code_factor(w, p.weight_axis, type)),
+                           product_scale(x, w, p.weight_axis, p.channels), bias));
 }
 
 Variable of_codes(const Shared& p, CodeKind kind, const Variable& x, const Variable& w,
@@ -124,6 +123,12 @@ Variable of_codes(const Shared& p, CodeKind kind, const Variable& x, const Varia
 }
 
 }  // namespace
+
+Tensor Product::scaled(const Tensor& x, const Tensor& w, const Tensor& scale, const Variable& bias) const {
+  Tensor y = forward(x, w);
+  scale_products(y, scale, bias);
+  return y;
+}
 
 Variable apply(Shared product, const Variable& x, const Variable& w, const Variable& bias) {
   const ProfileScope profile("product", "forward");

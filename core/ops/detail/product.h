@@ -37,6 +37,9 @@ class Product {
   [[nodiscard]] virtual Tensor gradient(const Tensor& dy) const = 0;
 
   [[nodiscard]] virtual Tensor forward(const Tensor& x, const Tensor& w) const = 0;
+  /// The same, scaled and with a bias, which may be undefined, as `scale_products` does it.
+  [[nodiscard]] virtual Tensor scaled(const Tensor& x, const Tensor& w, const Tensor& scale,
+                                      const Variable& bias) const;
   /// Exact int32 sums of codes of integers; `x` and `w` as `input` and `weight` give them.
   [[nodiscard]] virtual Tensor exact_sums(const Codes& x, const Codes& w, Device device) const = 0;
   /// In the shapes of the operator's own input and weights; of x as many rows along the first axis as `dy`

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
 #include "fakequant/core/backend/cpu/engine/column_sums.h"
+#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
 #include "fakequant/core/blocks/detail/channel_runs.h"
 #include "fakequant/core/numerics/detail/sum_formulas.h"
 
@@ -50,6 +51,17 @@ void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
   for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
     scale_and_add(values + begin, end - begin, blocks.width, multiply.data(), add.data());
   });
+}
+
+bool multiply_scaled(const detail::Factor& a, const detail::Factor& b, const Tensor& scale,
+                     const Tensor& bias, Tensor& y) {
+  const Matrix left{a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
+      right{b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed};
+  if (!tiles_are_faster(left, right, Sharing::by_shape)) return false;
+  const auto factors = each_channel(scale, b.columns);
+  const auto add = bias.defined() ? each_channel(bias, b.columns) : std::vector<float>(factors.size());
+  multiply_by_tiles(left, right, y.mutable_data<float>(), {factors.data(), add.data()});
+  return true;
 }
 
 void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {

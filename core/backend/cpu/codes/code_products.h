@@ -2,6 +2,7 @@
 
 /// The scales around products of codes.
 
+#include "fakequant/core/backend/product_shapes.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {
@@ -10,6 +11,9 @@ namespace fq::cpu {
 void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out);
 /// y[.., c] = fl(y[.., c] * scale[c]) + bias[c]; `bias` may be undefined.
 void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias);
+/// y = a * b with `scale_products` behind it, in one pass; false, and nothing done, where that is no faster.
+[[nodiscard]] bool multiply_scaled(const detail::Factor& a, const detail::Factor& b, const Tensor& scale,
+                                   const Tensor& bias, Tensor& y);
 /// out[.., c] = bf16(x[.., c] * scales[c % scales]) of `channels` innermost, as bf16 or f32.
 void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out);
 /// The same of f32, and db[c] = the sum of x[.., c], in one pass.

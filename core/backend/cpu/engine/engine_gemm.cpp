@@ -4,6 +4,7 @@
 #include "fakequant/core/backend/cpu/engine/engine.h"
 #include "fakequant/core/backend/cpu/engine/engine_call.h"
 #include "fakequant/core/backend/cpu/engine/engine_sgemm.h"
+#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
 #include "fakequant/core/backend/cpu/engine/threads.h"
 
 namespace fq::cpu {
@@ -128,8 +129,12 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
     std::fill_n(static_cast<char*>(c), m * n * batch * word, char{0});
     return;
   }
-  if (left.beside > 1 || right.beside > 1 || c_beside > 1)
+  const bool by_tiles = tiles_are_faster(left, right, sharing),
+             beside = left.beside > 1 || right.beside > 1 || c_beside > 1;
+  if (beside && by_tiles) return multiply_by_tiles(left, right, static_cast<float*>(c), batch, c_beside);
+  if (beside)
     return guarded("gemm", [&] { side_by_side(left, right, {c, DType::f32, m, n, false, c_beside}, batch); });
+  if (batch == 1 && by_tiles) return multiply_by_tiles(left, right, static_cast<float*>(c));
   const bool sgemms = sgemm_is_faster(left, right);
   const SpreadRows by_rows(left, sgemms && batch == 1 && left.transposed, n),
       by_columns(right, sgemms && batch == 1 && !right.transposed, m);

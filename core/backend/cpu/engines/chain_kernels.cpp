@@ -12,6 +12,8 @@
 
 #include "fakequant/core/backend/cpu/engines/chain_sums-inl.h"
 //
+#include "fakequant/core/backend/cpu/vector/tiles-inl.h"
+//
 #include "fakequant/core/backend/cpu/engines/tile_chains-inl.h"
 
 HWY_BEFORE_NAMESPACE();

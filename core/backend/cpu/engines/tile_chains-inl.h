@@ -1,5 +1,6 @@
 // Chains of blocks of 16 rows and 16 outputs by the tiles of AMX. Included inside of a source that goes
-// through foreach_target.h, after chain_sums-inl.h; not a public header. No pragma once for that reason.
+// through foreach_target.h, after chain_sums-inl.h and tiles-inl.h; not a public header. No pragma once for
+// that reason.
 
 #if defined(FQ_TILE_CHAINS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_TILE_CHAINS_INL_H
@@ -18,26 +19,10 @@ HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL
-constexpr std::int64_t kTile = 16, kTileColumns = 32;
+constexpr std::int64_t kTileColumns = 32;
 
-/// What LDTILECFG reads.
-struct alignas(64) TileShapes {
-  std::uint8_t palette = 1, start = 0, reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 32, 64};  ///< sums, twice, x and w
-  std::uint8_t rows[16] = {16, 16, 16, 8};
-};
-
-/// The tiles of this thread while it lives.
-class Tiles {
- public:
-  Tiles() {
-    const TileShapes shapes;
-    __asm__ volatile("ldtilecfg %0" : : "m"(shapes));
-  }
-  ~Tiles() { __asm__ volatile("tilerelease"); }
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
-};
+/// Sums, twice, x and w.
+inline TileShapes chain_shapes() { return {.row_bytes = {64, 64, 32, 64}, .rows = {16, 16, 16, 8}}; }
 
 /// Sums [16, 16] of `columns` codes of the rows of x, `pitch` apart, i8 or u8, in one of two tiles; w as
 /// BlockChains has it.
@@ -45,20 +30,15 @@ template <bool with_sign, int tile>
 HWY_INLINE void tile_sums(const std::int8_t* x, std::int64_t pitch, const std::int8_t* w,
                           std::int64_t columns) {
   constexpr std::int64_t row = 64;
-  __asm__ volatile("tilezero %%tmm%c0" : : "i"(tile));
+  clear_tile<tile>();
   for (std::int64_t k = 0; k < columns; k += kTileColumns, x += kTileColumns, w += kTileColumns * kTile) {
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm2" : : "r"(x), "r"(pitch) : "memory");
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm3" : : "r"(w), "r"(row) : "memory");
+    load_tile<2>(x, pitch);
+    load_tile<3>(w, row);
     if constexpr (with_sign)
       __asm__ volatile("tdpbssd %%tmm3, %%tmm2, %%tmm%c0" : : "i"(tile));
     else
       __asm__ volatile("tdpbusd %%tmm3, %%tmm2, %%tmm%c0" : : "i"(tile));
   }
-}
-template <int tile>
-HWY_INLINE void store_sums(std::int32_t* sums) {
-  constexpr std::int64_t row = 64;
-  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(sums), "r"(row), "i"(tile) : "memory");
 }
 /// Sums of a strip: those of two blocks are in tiles, or on their way to memory, while those before them are
 /// added to the chains.
@@ -98,7 +78,8 @@ class TileChains {
   }
   template <int tile>
   HWY_INLINE void keep(std::int64_t b) {
-    if (b < blocks_) store_sums<tile>(sums_[b % 4]);
+    constexpr std::int64_t row = 64;
+    if (b < blocks_) store_tile<tile>(sums_[b % 4], row);
   }
   HWY_INLINE void add(std::int64_t b, FloatVector* chains) const {
     if (b >= blocks_) return;
@@ -129,7 +110,7 @@ HWY_INLINE std::int64_t chain_tiles(const cpu::BlockChains& a, std::int64_t begi
   using Rows = std::make_integer_sequence<int, kTile>;
   end = std::min(end, a.tiled_rows);
   if (begin >= end) return begin;
-  const Tiles tiles;
+  const Tiles tiles(chain_shapes());
   for (std::int64_t row = begin; row < end; row += 2 * kTile)
     for (std::int64_t at = n; at < last; at += kTile)
       for (std::int64_t r = row; r < std::min(end, row + 2 * kTile); r += kTile)
