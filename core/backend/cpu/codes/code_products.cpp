@@ -13,8 +13,9 @@ namespace {
 
 /// scales[c % scales] of every channel.
 std::vector<float> each_channel(const Tensor& scales, std::int64_t channels) {
-  std::vector<float> out(static_cast<std::size_t>(channels));
   const auto* scale = scales.data<float>();
+  std::vector<float> out(static_cast<std::size_t>(channels), channels == 0 ? 0.0f : scale[0]);
+  if (scales.numel() == 1) return out;
   for (std::int64_t c = 0; c < channels; ++c) out[static_cast<std::size_t>(c)] = scale[c % scales.numel()];
   return out;
 }
