@@ -17,11 +17,27 @@ namespace {
 
 using nlohmann::ordered_json;
 
-void announce(const Phase& phase, std::size_t index, std::size_t count, Output& output) {
+/// What phases take on this machine, by those that are done.
+class Pace {
+ public:
+  [[nodiscard]] double here(double expected) const {
+    return expected_ > 0 ? expected * taken_ / expected_ : expected;
+  }
+  void done(double expected, double seconds) {
+    if (expected <= 0) return;
+    expected_ += expected;
+    taken_ += seconds;
+  }
+
+ private:
+  double expected_ = 0, taken_ = 0;
+};
+
+void announce(const Phase& phase, std::size_t index, std::size_t count, const Pace& pace, Output& output) {
+  const double expected = pace.here(phase.expected_seconds);
   std::string text = fmt::format("[{}/{}] {}", index + 1, count, phase.name);
-  if (phase.expected_seconds > 0) text += fmt::format(" (about {})", duration(phase.expected_seconds));
-  output.record(text,
-                {{"event", "phase"}, {"name", phase.name}, {"expected_seconds", phase.expected_seconds}});
+  if (expected > 0) text += fmt::format(" (about {})", duration(expected));
+  output.record(text, {{"event", "phase"}, {"name", phase.name}, {"expected_seconds", expected}});
 }
 
 ordered_json run_phase(const Phase& phase, Output& output) {
@@ -124,9 +140,11 @@ ordered_json run_recipe(const Flags& flags, Output& output) {
   make_folder(recipe.folder);
   check_outputs(recipe, flags.text("recipe"));
   ordered_json results = ordered_json::array();
+  Pace pace;
   for (std::size_t i = 0; i < recipe.phases.size(); ++i) {
-    announce(recipe.phases[i], i, recipe.phases.size(), output);
+    announce(recipe.phases[i], i, recipe.phases.size(), pace, output);
     results.push_back(run_phase(recipe.phases[i], output));
+    pace.done(recipe.phases[i].expected_seconds, results.back().at("seconds"));
   }
   ordered_json report{{"phases", std::move(results)}, {"seconds", watch.seconds()}};
   if (flags.given("report")) write_file(flags.text("report"), json_text(report));

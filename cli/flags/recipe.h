@@ -14,7 +14,7 @@ struct Phase {
   std::string name;  ///< "train in float"
   std::string command;
   std::vector<std::string> arguments;
-  double expected_seconds = 0;  ///< on two cores; 0 when the recipe does not say
+  double expected_seconds = 0;  ///< on the machine of the recipe; 0 when it does not say
 };
 
 struct Recipe {
