@@ -116,4 +116,15 @@ if any(name.endswith(".ttf") for _, _, names in os.walk(FONTS) for name in names
     assert "two or more" in script("glyphs", "--fonts", ".", "-o", "none.h5", status=1)
 else:
     print("skipped: glyphs, as there are no fonts")
+
+# Texts and tables need no Pillow; who makes glyphs without it is told what to install.
+os.makedirs("without/PIL", exist_ok=True)
+with open("without/PIL/__init__.py", "w") as file:
+    file.write("raise ModuleNotFoundError(\"No module named 'PIL'\", name='PIL')\n")
+os.environ["PYTHONPATH"] = os.path.abspath("without")
+with open("lines.txt", "w") as file:
+    file.write("To be, or not to be, that is the question. " * 400)
+script("text", "--text", "lines.txt", "-o", "without.h5")
+said = script("glyphs", "-o", "none.h5", status=1)
+assert "has no PIL" in said and "python3-pil" in said and not os.path.exists("none.h5"), said
 print("scripts/data: ok")
