@@ -33,11 +33,22 @@ struct Tiling {
       longer = half(longer);
       tiles *= 2;
     }
-    const std::int64_t down = (m + rows - 1) / rows, across = (n + columns - 1) / columns;
+    const std::int64_t down = tiles_of(m, rows), across = tiles_of(n, columns);
     const std::int64_t most = down * across > 1 ? 1 : std::max<std::int64_t>(batch / 16, 1);
     return {rows, columns, down, across, std::clamp<std::int64_t>(kTerms / (m * n * k), 1, most)};
   }
   static std::int64_t half(std::int64_t size) { return (size / 2 + 31) / 32 * 32; }
+  /// One row or column that is left belongs to the tile before: of such a one, whose numbers do not lie
+  /// behind each other, oneDNN 3.7 reads and writes others.
+  static std::int64_t tiles_of(std::int64_t size, std::int64_t tile) {
+    return std::max<std::int64_t>(size / tile + (size % tile > 1 ? 1 : 0), 1);
+  }
+  [[nodiscard]] std::int64_t rows_of(std::int64_t i, std::int64_t m) const {
+    return i + 1 < down ? rows : m - i * rows;
+  }
+  [[nodiscard]] std::int64_t columns_of(std::int64_t j, std::int64_t n) const {
+    return j + 1 < across ? columns : n - j * columns;
+  }
 };
 
 /// Of a matrix, or of matrices that lie behind each other.
@@ -150,10 +161,9 @@ void gemm(const Matrix& left, const Matrix& right, void* c, std::int64_t batch, 
   parallel_tasks<TileProduct>(tasks, [&](TileProduct& product, std::int64_t task) {
     guarded("gemm", [&] {
       const std::int64_t i = task / tiles * together, tile = task % tiles;
-      const std::int64_t row = tile / tiling.across * tiling.rows,
-                         column = tile % tiling.across * tiling.columns;
-      const std::int64_t rows = std::min(tiling.rows, m - row),
-                         columns = std::min(tiling.columns, n - column);
+      const std::int64_t down = tile / tiling.across, across = tile % tiling.across;
+      const std::int64_t row = down * tiling.rows, column = across * tiling.columns;
+      const std::int64_t rows = tiling.rows_of(down, m), columns = tiling.columns_of(across, n);
       const void *x = at(a, i, row, 0), *y = at(b, i, 0, column);
       void* z = static_cast<char*>(c) + (i * m * n + row * n + column) * word;
       if (sgemms) {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <dnnl_version.h>
+
+#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
 #include "fakequant/core/backend/cpu/engine/exact_parts.h"
 #include "fakequant/core/backend/cpu/engine/patch_products.h"
 #include "fakequant/core/backend/cpu/engine/word_products.h"
@@ -39,11 +42,13 @@ bool sums_are_whole(ExactType type, const Codes& x, const Codes& w, std::int64_t
   return type == ExactType::s8 && (x.dtype == DType::u8 || fit_f32(x, w, length));
 }
 
-/// A convolution of few channels has a kernel of its own on AMX, which takes u8 sums through f32 too.
+/// Convolutions of few channels have a kernel of their own on AMX, which takes u8 sums through f32 too; those
+/// of one tap have it in oneDNN 3.
 bool sums_are_whole(ExactType type, const Codes& x, const Codes& w, std::int64_t channels,
                     std::int64_t taps) {
   constexpr std::int64_t few = 16;
-  return sums_are_whole(type, x, w, channels * taps) && (channels >= few || fit_f32(x, w, channels * taps));
+  const bool by_f32 = channels < few || (DNNL_VERSION_MAJOR > 2 && taps == 1 && tiles_allowed());
+  return sums_are_whole(type, x, w, channels * taps) && (!by_f32 || fit_f32(x, w, channels * taps));
 }
 
 template <class Sum, class F>
