@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, fails, run  # noqa: E402
+from command import DIGITS, events, fails, run  # noqa: E402
 
 
 def data(name, shape=(1, 8, 8), classes=10):
@@ -98,4 +98,11 @@ assert len(warnings) == 1 and "ONNX Runtime computes" in warnings[0], warnings
 assert sorted(os.listdir("out")) == sorted(
     ["float.h5", "float.best.h5", "folded.h5", "mixed.h5", "planned.h5", "qat.h5", "int8.h5", "small.h5", "logits.h5",
      "int8.onnx", "float.onnx", "imported.h5"]), os.listdir("out")
+
+# What phases took tells what later ones will; where a recipe says nothing, nothing is told.
+said = events(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000), phase("evaluate", checkpoint="float.h5"),
+                      phase("qat", checkpoint="float.h5", preset="int8", epochs=1, output="timed.h5", seconds=500)))
+expected = [event["expected_seconds"] for event in said if event["event"] == "phase"]
+took = said[-1]["phases"][0]["seconds"]
+assert expected[0] == 1000 and expected[1] == 0 and abs(expected[2] / (took / 2) - 1) < 1e-6, (expected, took)
 print("recipe checks: ok")

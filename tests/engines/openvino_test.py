@@ -59,7 +59,7 @@ for network in ["mlp", "digits_cnn"]:
     within_bounds(verified(file, checkpoint, "without_ties.h5"))
     found = verified(file, checkpoint, DIGITS)
     first = next(name for name in found["compared"] if name in ("fc1.input_quantizer", "conv1.input_quantizer"))
-    assert 0 < found["different"][first] <= 699, found
+    assert 0 < found["different"][first] <= 699 and (has_vnni() is False or found["flips"] == 0), found
     assert "multiplies the input by the reciprocal" in found["reasons"][0], found
     assert any("pow2" in way for way in found["ways"]), found
     assert from_engine("inputs", file, first, DIGITS) == "0 of 23,040 codes, 0 of 65,536 near ties differ from the formula\n"

@@ -310,7 +310,6 @@ HWY_AFTER_NAMESPACE();
 }  // namespace fq::scalar
 #endif
 
-#include "fakequant/core/numerics/detail/engine_formulas-inl.h"
 #include "fakequant/core/numerics/detail/range_formulas-inl.h"
 
 #endif  // toggle

@@ -1,5 +1,6 @@
-// The formulas of ranges, clips and blocks that only the references' functions use. The second half of
-// formulas-inl.h, which includes it and says how it is included. No pragma once for that reason.
+// The formulas of ranges, clips and blocks that only the references' functions and engines' codes of rows and
+// blocks use. The second half of formulas-inl.h, which includes it and says how it is included. No pragma
+// once for that reason.
 
 #if defined(FQ_RANGE_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_RANGE_FORMULAS_INL_H
@@ -187,6 +188,22 @@ FQ_HD V e3m0_magnitude(V v) {
   const V power = exponent_(add_(magnitude, mul_(exponent_(magnitude), constant_(v, 0.5f))));
   const V small = select_(less_(magnitude, constant_(v, 0.125f)), constant_(v, 0.0f), constant_(v, 0.25f));
   return select_(less_(magnitude, constant_(v, 0.25f)), small, min_(power, constant_(v, 16.0f)));
+}
+
+// ---- codes of engines that take ranges from the numbers themselves ----
+
+/// min(15, trunc(fl(fl(x * r) + 8.5))) - 8, halves up: ggml's codes of 4 bits, -8 .. 7.
+template <class V>
+FQ_HD V halves_up_code(V x, V factor) {
+  const V eight = constant_(x, 8.0f);
+  const V up = add_(mul_(x, factor), constant_(x, 8.5f));
+  return sub_(trunc_(clamp_(up, constant_(x, 0.0f), constant_(x, 15.0f))), eight);
+}
+
+/// rne(fl(x * r)) + zero, saturated to -128 .. 127: XNNPACK's codes of a row.
+template <class V>
+FQ_HD V shifted_code(V x, V factor, V zero) {
+  return clamp_(add_(rint_(mul_(x, factor)), zero), constant_(x, -128.0f), constant_(x, 127.0f));
 }
 
 // ---- torchao's NVFP4 ----
