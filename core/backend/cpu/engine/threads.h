@@ -6,7 +6,6 @@
 /// order of every sum, and with it every bit, is the same for any number of threads.
 
 #include <cstdint>
-#include <exception>
 
 #include "fakequant/core/detail/threads.h"
 
@@ -21,7 +20,9 @@ void alone(std::int64_t count, F&& f) {
   } threads;
   detail::set_threads(1);
   State state;
-  for (std::int64_t i = 0; i < count; ++i) f(state, i);
+  detail::FirstError error;
+  for (std::int64_t i = 0; i < count; ++i) error.keep([&] { f(state, i); });
+  error.rethrow();
 }
 
 /// Calls f(state, i) for every i < count, each on one thread, with one `State` a thread.
@@ -32,22 +33,15 @@ void parallel_tasks(std::int64_t count, F&& f) {
   alone<State>(count, f);
 #else
   if (count == 1) return alone<State>(count, f);
-  std::exception_ptr error;
+  detail::FirstError error;
 #pragma omp parallel
   {
     detail::set_threads(1);  // of this task and what it calls; the caller's own count stays
     State state;
 #pragma omp for schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) {
-      try {
-        f(state, i);
-      } catch (...) {
-#pragma omp critical(fakequant_task_error)
-        if (!error) error = std::current_exception();
-      }
-    }
+    for (std::int64_t i = 0; i < count; ++i) error.keep([&] { f(state, i); });
   }
-  if (error) std::rethrow_exception(error);
+  error.rethrow();
 #endif
 }
 

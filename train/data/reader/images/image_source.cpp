@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/io/detail/file_reader.h"
@@ -105,17 +106,11 @@ void ImageSource::decode_ahead() {
   ahead_begin_ = next_;
   const std::int64_t count = std::min(kAhead, size() - next_);
   ahead_.assign(std::size_t(count), {});
-  std::exception_ptr failed;
+  FirstError error;
 #pragma omp parallel for schedule(dynamic)
-  for (std::int64_t i = 0; i < count; ++i) {
-    try {
-      ahead_[std::size_t(i)] = decode(paths_[std::size_t(ahead_begin_ + i)]);
-    } catch (...) {
-#pragma omp critical(fakequant_decode_ahead)
-      failed = std::current_exception();
-    }
-  }
-  if (failed) std::rethrow_exception(failed);
+  for (std::int64_t i = 0; i < count; ++i)
+    error.keep([&] { ahead_[std::size_t(i)] = decode(paths_[std::size_t(ahead_begin_ + i)]); });
+  error.rethrow();
 }
 
 void ImageSource::leave_out(const std::string& path, const std::string& reason) {
