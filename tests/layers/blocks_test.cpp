@@ -8,6 +8,7 @@
 #include "fakequant/core/detail/join.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
+#include "fakequant/core/ops/elementwise.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/reference/modelopt.h"
@@ -116,6 +117,54 @@ TEST(Blocks, DeployedScalesOfEightBits) {
   };
   expect_codes_times_scales(dynamic_blocks({2, 1}, 16, {{4, 3}}), 1, 16, two_level);
   expect_codes_times_scales(static_blocks({2, 1}, {{-1, 16}}, {{4, 3}}), 1, 16, two_level);
+}
+
+TEST(Blocks, ReadersOfAValueShareTheCodesOfItsOwnGrid) {
+  const Tensor x = random_tensor({6, 32}, -3, 3);
+  for (const auto& d : {dynamic_blocks({2, 1}, 16, {{4, 3}}), dynamic_blocks(8, 16, {{8, 0}}),
+                        QuantDescriptor({.num_bits = 8, .dynamic = true})}) {
+    const auto q = quantizer_for(d, x);
+    Variable input(x.clone(), true);
+    const Variable codes = (*q)(input);
+    const auto shared = [&] { return (*q)(input).node() == codes.node(); };
+    EXPECT_TRUE(shared()) << to_string(d);
+    EXPECT_NE((*quantizer_for(d, x))(input).node(), codes.node()) << "of another quantizer";
+    EXPECT_NE((*q)(Variable(x, true)).node(), codes.node()) << "of another value";
+    EXPECT_FALSE(shared()) << "of the value before the last";
+    const Variable again = (*q)(input);
+    EXPECT_TRUE(bitwise_equal(again.tensor(), codes.tensor()));
+    {
+      const NoGrad quiet;
+      EXPECT_NE((*q)(input).node(), again.node()) << "with a gradient that nobody asks for";
+    }
+  }
+}
+
+TEST(Blocks, CodesOfAnotherRangeOrValueAreMadeAnew) {
+  const Tensor x = random_tensor({6, 32}, -3, 3);
+  const auto q = quantizer_for(dynamic_blocks({2, 1}, 16, {{4, 3}}), x);
+  Variable input(x.clone(), true);
+  const Variable codes = (*q)(input);
+  q->set_amax(Tensor::scalar(5));
+  const Variable other = (*q)(input);
+  EXPECT_NE(other.node(), codes.node());
+  input.mutable_tensor().mutable_data<float>()[0] = 7;
+  const Variable written = (*q)(input);
+  EXPECT_NE(written.node(), other.node());
+  EXPECT_TRUE(bitwise_equal(written.tensor(), (*q)(Variable(input.tensor().clone())).tensor()));
+  q->update([](QuantizerSettings& settings) { settings.pass_through_bwd = true; });
+  EXPECT_NE((*q)(input).node(), written.node());
+}
+
+TEST(Blocks, SharedCodesSumTheGradientsOfTheirReaders) {
+  const Tensor x = random_tensor({6, 32}, -3, 3);
+  const auto q = quantizer_for(dynamic_blocks({2, 1}, 16, {{4, 3}}), x);
+  Variable input(x.clone(), true);
+  const Variable first = (*q)(input), second = (*q)(input);
+  EXPECT_EQ(first.node(), second.node());
+  ops::add(first, second).backward(Tensor::full(x.shape(), 1.0));
+  for (const float g : input.grad().to_vector<float>()) EXPECT_EQ(g, 2.0f);
+  EXPECT_NE((*q)(input).node(), first.node()) << "that was passed backward";
 }
 
 TEST(Blocks, ReferenceIsModelOptsFunctions) {

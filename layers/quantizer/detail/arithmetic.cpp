@@ -12,10 +12,13 @@ Variable DeployedArithmetic::quantize(const Variable& x) const {
     const Variable floats = values.as_float();
     return ops::attach_codes(floats, own_codes(floats.tensor(), settings_));
   }
-  const QuantSpec spec = grid_.of(values);
   const QuantDescriptor& d = settings_.descriptor;
-  const ops::LearnedRange learned{range_.learned(), settings_.amax_gradient, d.scale_amax().value_or(1)};
-  Variable codes = ops::quantize(values, spec, learned.amax.defined() ? &learned : nullptr);
+  Variable codes = grid_.codes_of(values);
+  if (!codes.defined()) {
+    const ops::LearnedRange learned{range_.learned(), settings_.amax_gradient, d.scale_amax().value_or(1)};
+    codes = ops::quantize(values, grid_.of(values), learned.amax.defined() ? &learned : nullptr);
+    grid_.keep_codes(values, codes);
+  }
   return d.fake_quant() ? codes : Variable(codes.quantized()->codes);
 }
 

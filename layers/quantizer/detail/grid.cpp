@@ -4,9 +4,28 @@
 
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/tape.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 
 namespace fq::detail {
+
+namespace {
+
+std::uint64_t version_of(const Variable& x) {
+  const auto* floats = std::get_if<Tensor>(&x.value());
+  return floats != nullptr ? floats->version() : 0;
+}
+
+}  // namespace
+
+bool QuantizerGrid::of_each_input() const {
+  return !settings_.descriptor.needs_amax() || settings_.descriptor.has_dynamic_blocks();
+}
+
+std::uint64_t QuantizerGrid::range_version() const {
+  const Tensor amax = range_.amax();
+  return amax.defined() ? amax.version() : 0;
+}
 
 /// A range of one element is per tensor, whatever the axes.
 Granularity QuantizerGrid::granularity(int rank) const {
@@ -85,13 +104,28 @@ QuantSpec QuantizerGrid::of(const Variable& x) const {
     return QuantSpec::from_amax(d.format(), Granularity::per_tensor(), Tensor::scalar(1.0), settings_.name,
                                 settings_.pow2, settings_.zero_point);
   if (d.has_dynamic_blocks() && d.needs_amax()) range_.check_known();
-  if (!d.needs_amax() || d.has_dynamic_blocks()) return of_ranges_of(x.tensor());
+  if (of_each_input()) return of_ranges_of(x.tensor());
   return own(x.rank(), meta ? Device::cpu() : x.device());
+}
+
+Variable QuantizerGrid::codes_of(const Variable& x) const {
+  const std::scoped_lock lock(mutex_);
+  const auto codes = last_.codes.lock();
+  const bool same = codes && last_.value.lock() == x.node() && last_.version == version_of(x) &&
+                    last_.range_version == range_version();
+  return same && reusable(*codes, needs_grad({x})) ? Variable::from_node(codes) : Variable();
+}
+
+void QuantizerGrid::keep_codes(const Variable& x, const Variable& codes) const {
+  if (!of_each_input() || range_.learned().defined()) return;
+  const std::scoped_lock lock(mutex_);
+  last_ = {x.node(), codes.node(), version_of(x), range_version()};
 }
 
 void QuantizerGrid::forget() {
   const std::scoped_lock lock(mutex_);
   kept_.reset();
+  last_ = {};
 }
 
 }  // namespace fq::detail

@@ -2,6 +2,7 @@
 
 /// QuantizerGrid: format and range, made into the scales that codes are multiples of.
 
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -10,7 +11,7 @@
 namespace fq::detail {
 
 /// The grid of a range that is known is kept until the range changes; where each input has its own, it is
-/// made of the input. Safe to ask from several threads.
+/// made of the input, once for all who read that. Safe to ask from several threads.
 class QuantizerGrid {
  public:
   /// Of the quantizer that owns it; both outlive it.
@@ -24,6 +25,12 @@ class QuantizerGrid {
   [[nodiscard]] QuantSpec own() const;
   /// That of inputs of that rank, on that device; axes count from the back for a rank of -1.
   [[nodiscard]] QuantSpec own(int rank, Device device) const;
+  /// What `keep_codes` was told last, where that was of x as it is now, and can stand for codes made of it
+  /// now; else undefined.
+  [[nodiscard]] Variable codes_of(const Variable& x) const;
+  /// Codes of x on the grid `of(x)`: as long as somebody holds them, they are those of x, whose other readers
+  /// would else have a grid each.
+  void keep_codes(const Variable& x, const Variable& codes) const;
   /// When settings or the range changed.
   void forget();
 
@@ -35,6 +42,14 @@ class QuantizerGrid {
     bool operator==(const Key&) const = default;
   };
 
+  struct Codes {
+    std::weak_ptr<Node> value, codes;
+    std::uint64_t version = 0, range_version = 0;
+  };
+
+  /// Whether inputs have grids of their own.
+  [[nodiscard]] bool of_each_input() const;
+  [[nodiscard]] std::uint64_t range_version() const;
   [[nodiscard]] Granularity granularity(int rank) const;
   [[nodiscard]] float global_amax(const Tensor& ranges) const;
   [[nodiscard]] QuantSpec made_of(const Tensor& amax, const Granularity& granularity) const;
@@ -45,6 +60,7 @@ class QuantizerGrid {
   mutable std::mutex mutex_;  // guards what is kept
   mutable std::optional<QuantSpec> kept_;
   mutable Key key_;
+  mutable Codes last_;
 };
 
 }  // namespace fq::detail
