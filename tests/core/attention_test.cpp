@@ -1,5 +1,6 @@
 #include "fakequant/core/ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,6 +9,7 @@
 #include <hwy/targets.h>
 
 #include "core/gradient_check.h"
+#include "core/products.h"
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/allocator.h"
@@ -23,6 +25,7 @@
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/ops/reduce.h"
 #include "fakequant/core/ops/shape.h"
+#include "vector_patterns.h"
 
 namespace fq::attention_test {
 namespace {
@@ -422,6 +425,38 @@ TEST(FunctionFormulas, VectorsHaveTheBitsOfScalars) {
   expect([](float v) { return scalar::silu_value(v); });
   cpu::silu_gradients(ones.data(), x.data(), n, y.data());
   expect([](float v) { return scalar::silu_slope(v); });
+}
+
+/// Terms in 16 columns, and those in their order.
+float sum_in_columns(const std::vector<float>& x) {
+  float columns[16] = {}, sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) columns[i % 16] += x[i];
+  for (const float column : columns) sum += column;
+  return sum;
+}
+
+TEST(FunctionFormulas, RowsOfSoftmaxHaveTheBitsOfScalarsOnEveryTarget) {
+  for (std::size_t n = 1; n < 70; ++n) {
+    auto x = test::uniform({static_cast<std::int64_t>(n)}, static_cast<std::uint32_t>(n)).to_vector<float>();
+    if (n % 3 == 0) x[n / 2] = -std::numeric_limits<float>::infinity();
+    if (n % 5 == 0) x.back() = 4;
+    const float largest = *std::max_element(x.begin(), x.end());
+    std::vector<float> powers, shares;
+    for (const float v : x) powers.push_back(scalar::exp_below_zero(v - largest));
+    const float sum = sum_in_columns(powers);
+    for (const float p : powers) shares.push_back(p / sum);
+    on_every_target([&](std::int64_t target) {
+      std::vector<float> y(n + 1, 7.0f);  // one behind the row, which stays
+      const auto size = static_cast<std::int64_t>(n);
+      const auto [most, total] = cpu::powers_of_row(x.data(), size, y.data());
+      EXPECT_EQ(most, largest) << n << " on " << target;
+      EXPECT_EQ(total, sum) << n << " on " << target;
+      EXPECT_EQ(std::vector<float>(y.begin(), y.end() - 1), powers) << n << " on " << target;
+      cpu::divide_row(total, size, y.data());
+      EXPECT_EQ(std::vector<float>(y.begin(), y.end() - 1), shares) << n << " on " << target;
+      EXPECT_EQ(y.back(), 7.0f) << n << " on " << target;
+    });
+  }
 }
 
 }  // namespace

@@ -46,26 +46,32 @@ void SiluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
 
 FQ_HD float LargestOf(const float* x, std::int64_t n) {
   const FloatTag d;
+  const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  float largest = -std::numeric_limits<float>::infinity();
+  FloatVector v = none;
   std::int64_t i = 0;
-  if (n >= lanes) {
-    FloatVector v = hn::LoadU(d, x);
-    for (i = lanes; i + lanes <= n; i += lanes) v = hn::Max(v, hn::LoadU(d, x + i));
-    largest = hn::GetLane(hn::MaxOfLanes(d, v));
+  for (; i + lanes <= n; i += lanes) v = hn::Max(v, hn::LoadU(d, x + i));
+  if (i < n) {
+    const auto rest = hn::FirstN(d, static_cast<std::size_t>(n - i));
+    v = hn::Max(v, hn::IfThenElse(rest, lanes_of<float>(x + i, n - i), none));
   }
-  for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
-  return largest;
+  return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
 /// Terms are added in 16 columns whatever the width of vectors, and those in their order: every instruction
-/// set has the same sum.
+/// set has the same sum. Zeros behind the last terms change none.
 float SumOf(const float* x, std::int64_t n) {
-  float columns[16] = {};
-  std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (int j = 0; j < 16; ++j) columns[j] += x[i + j];
-  for (int j = 0; i + j < n; ++j) columns[j] += x[i + j];
+  alignas(64) float columns[16] = {};
+  if constexpr (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) {
+    FloatVector sums = hn::Zero(FloatTag());
+    for_vectors<float>(0, n, [&](std::int64_t i, auto io) HWY_ATTR { sums = add_(sums, io.load(x + i)); });
+    hn::StoreU(sums, FloatTag(), columns);
+  } else {
+    std::int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+      for (int j = 0; j < 16; ++j) columns[j] += x[i + j];
+    for (int j = 0; i + j < n; ++j) columns[j] += x[i + j];
+  }
   float sum = 0;
   for (const float column : columns) sum += column;
   return sum;

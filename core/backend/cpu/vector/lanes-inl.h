@@ -32,6 +32,39 @@ HWY_ATTR Lanes<float> lanes_of(const std::int32_t* p) {
   return hwy::HWY_NAMESPACE::ConvertTo(LaneTag<float>(), hwy::HWY_NAMESPACE::LoadU(d, p));
 }
 
+#if !HWY_MEM_OPS_MIGHT_FAULT
+/// The first `count` lanes, zeros behind them.
+template <class T>
+HWY_ATTR Lanes<T> lanes_of(const T* p, std::int64_t count) {
+  const LaneTag<T> d;
+  return hwy::HWY_NAMESPACE::MaskedLoad(hwy::HWY_NAMESPACE::FirstN(d, static_cast<std::size_t>(count)), d, p);
+}
+template <class T>
+HWY_ATTR Lanes<float> lanes_of(const std::int32_t* p, std::int64_t count) {
+  const hwy::HWY_NAMESPACE::RebindToSigned<LaneTag<float>> d;
+  const auto first = hwy::HWY_NAMESPACE::FirstN(d, static_cast<std::size_t>(count));
+  return hwy::HWY_NAMESPACE::ConvertTo(LaneTag<float>(), hwy::HWY_NAMESPACE::MaskedLoad(first, d, p));
+}
+template <class T>
+HWY_ATTR void store_lanes(Lanes<T> v, T* p, std::int64_t count) {
+  const LaneTag<T> d;
+  hwy::HWY_NAMESPACE::BlendedStore(v, hwy::HWY_NAMESPACE::FirstN(d, static_cast<std::size_t>(count)), d, p);
+}
+#else
+template <class T, class X>
+HWY_ATTR Lanes<T> lanes_of(const X* p, std::int64_t count) {
+  X values[HWY_MAX_BYTES / sizeof(X)] = {};
+  std::copy_n(p, count, values);
+  return lanes_of<T>(values);
+}
+template <class T>
+HWY_ATTR void store_lanes(Lanes<T> v, T* p, std::int64_t count) {
+  T values[HWY_MAX_BYTES / sizeof(T)];
+  hwy::HWY_NAMESPACE::StoreU(v, LaneTag<T>(), values);
+  std::copy_n(values, count, p);
+}
+#endif
+
 /// How a step reads and writes whole vectors, and the last elements, which fill none.
 template <class T>
 struct Whole {
@@ -46,15 +79,9 @@ struct Some {
   std::int64_t count;
   template <class X>
   HWY_ATTR Lanes<T> load(const X* p) const {
-    X values[HWY_MAX_BYTES / sizeof(X)] = {};
-    std::copy_n(p, count, values);
-    return lanes_of<T>(values);
+    return lanes_of<T>(p, count);
   }
-  HWY_ATTR void store(Lanes<T> v, T* p) const {
-    T values[HWY_MAX_BYTES / sizeof(T)];
-    hwy::HWY_NAMESPACE::StoreU(v, LaneTag<T>(), values);
-    std::copy_n(values, count, p);
-  }
+  HWY_ATTR void store(Lanes<T> v, T* p) const { store_lanes<T>(v, p, count); }
 };
 
 /// step(i, io) for every vector of [begin, end).
