@@ -1,10 +1,12 @@
 #include "fakequant/core/backend/cpu/codes/element_kernels.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
@@ -62,6 +64,8 @@ Tensor ranges_of(const Shape& grid) {
 void compare(const Tensor& x, const QuantSpec& spec, const Shape& block, std::int64_t target) {
   const QuantizedTensor out = quantize(x, spec);
   const Tensor numbers = code_values(out), back = dequantize(out);
+  Tensor rounded = Tensor::empty(x.shape(), DType::bf16);
+  detail::run(Device::cpu(), &detail::Kernels::dequantize, out, rounded);
   const std::int64_t columns = x.dim(1), across = (columns + block[1] - 1) / block[1];
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const std::int64_t j = i / columns / block[0] * across + i % columns / block[1];
@@ -70,7 +74,11 @@ void compare(const Tensor& x, const QuantSpec& spec, const Shape& block, std::in
     const float code = numbers.data<float>()[i];
     ASSERT_EQ(code, want.code) << v << " by " << scale << " on " << target;
     ASSERT_EQ(bit(out.mask, i), want.mask) << v << " by " << scale << " on " << target;
-    ASSERT_EQ(back.data<float>()[i], scalar::dequantize_code(code, scale)) << v << " on " << target;
+    const float value = scalar::dequantize_code(code, scale);
+    ASSERT_EQ(back.data<float>()[i], value) << v << " on " << target;
+    ASSERT_EQ(std::bit_cast<std::uint16_t>(rounded.data<bfloat16>()[i]),
+              std::bit_cast<std::uint16_t>(bfloat16(value)))
+        << v << " on " << target;
   }
 }
 

@@ -97,6 +97,8 @@ struct Codes {
   [[nodiscard]] std::byte* at(std::int64_t i) const { return data + byte_size(dtype, i); }
 };
 
+bool is_e2m1(const ElementFormat& f) { return !f.integer && f.exponent == 2 && f.mantissa == 1; }
+
 bool quantize_chunk(const float* x, std::int64_t begin, std::int64_t end, const BlockNumbers& numbers,
                     const ElementFormat& format, const Codes& codes, std::uint8_t* mask) {
   Scratch s;
@@ -104,12 +106,17 @@ bool quantize_chunk(const float* x, std::int64_t begin, std::int64_t end, const 
   const bool whole = all == count;
   if (!whole) std::fill(std::copy_n(x + begin, count, s.x), s.x + all, 0.0f);
   std::uint8_t* bits = mask == nullptr ? nullptr : whole ? mask + begin / 8 : s.mask;
-  void* to = whole && !codes.packed() ? static_cast<void*>(codes.at(begin)) : s.codes;
-  const bool nan =
-      quantize_elements(whole ? x + begin : s.x, numbers.of(begin, end, true, s), all, format, to, bits);
-  if (codes.packed())
-    pack_nibbles(reinterpret_cast<const std::uint8_t*>(s.codes), all,
-                 whole ? reinterpret_cast<std::uint8_t*>(codes.at(begin)) : s.packed);
+  const ElementNumbers by = numbers.of(begin, end, true, s);
+  const float* values = whole ? x + begin : s.x;
+  auto* packed = whole ? reinterpret_cast<std::uint8_t*>(codes.at(begin)) : s.packed;
+  bool nan = false;
+  if (is_e2m1(format)) {
+    nan = quantize_e2m1(values, by, all, format.inverse, packed, bits);
+  } else {
+    void* to = whole && !codes.packed() ? static_cast<void*>(codes.at(begin)) : s.codes;
+    nan = quantize_elements(values, by, all, format, to, bits);
+    if (codes.packed()) pack_nibbles(reinterpret_cast<const std::uint8_t*>(s.codes), all, packed);
+  }
   if (!whole)
     std::memcpy(codes.at(begin), codes.packed() ? static_cast<const void*>(s.packed) : s.codes,
                 static_cast<std::size_t>(byte_size(codes.dtype, count)));
@@ -173,12 +180,18 @@ void decode_as(const QuantizedTensor& x, bool scaled, Tensor& out) {
         scaled ? numbers.of(begin, end, false, s) : ElementNumbers{&one, &one, 0, one_for_all};
     const void* from = bytes + byte_size(dtype, begin);
     if (all != count) from = std::memcpy(s.copied, from, static_cast<std::size_t>(byte_size(dtype, count)));
-    if (bit_width(dtype) == 4) {
-      unpack_nibbles(static_cast<const std::uint8_t*>(from), all, reinterpret_cast<std::uint8_t*>(s.codes));
-      from = s.codes;
-    }
     auto* rest = reinterpret_cast<Out*>(s.x);
-    decode_elements(from, by, all, format, all == count ? values + begin : rest);
+    auto* to = all == count ? values + begin : rest;
+    const auto* packed = static_cast<const std::uint8_t*>(from);
+    if (bit_width(dtype) == 4 && is_e2m1(format)) {
+      decode_e2m1(packed, by, all, to);
+    } else {
+      if (bit_width(dtype) == 4) {
+        unpack_nibbles(packed, all, reinterpret_cast<std::uint8_t*>(s.codes));
+        from = s.codes;
+      }
+      decode_elements(from, by, all, format, to);
+    }
     if (all != count) std::copy_n(rest, count, values + begin);
   });
 }

@@ -1,5 +1,7 @@
 #include "fakequant/core/backend/cpu/codes/element_kernels.h"
 
+#include <bit>
+#include <cstring>
 #include <numeric>
 
 #include "fakequant/core/backend/cpu/vector/cache.h"
@@ -74,6 +76,48 @@ HWY_INLINE bool quantize_all(const float* x, const ElementNumbers& numbers, std:
   return !hn::AllFalse(d, seen);
 }
 
+/// Codes of E2M1, two a byte, of quotients. With 2 added magnitudes up to 5 have bits as far apart as their
+/// codes are: 5 stands for 6.
+struct PairsOfE2m1 {
+  std::uint8_t* packed;
+  void operator()(FloatVector quotient, std::int64_t i) const {
+    const FloatTag d;
+    const auto two = hn::Set(d, 2.0f);
+    const auto spread = add_(min_(round_magnitude(abs_(quotient), 6.0f, 1.0f, 0.5f), hn::Set(d, 5.0f)), two);
+    const WordVector magnitude = hn::ShiftRight<21>(hn::Sub(words_(spread), words_(two)));
+    store(signed_code(magnitude, quotient, 2, 1), i);
+  }
+
+ private:
+  void store(WordVector codes, std::int64_t i) const {
+#if HWY_TARGET == HWY_SCALAR
+    const std::uint32_t before = i % 2 == 0 ? 0 : packed[i / 2], code = hn::GetLane(codes);
+    packed[i / 2] = static_cast<std::uint8_t>(before | code << 4 * (i % 2));
+#else
+    const hn::RepartitionToWide<WordTag> wide;
+    const hn::Rebind<std::uint8_t, decltype(wide)> bytes;
+    const auto pairs = hn::BitCast(wide, codes);
+    hn::StoreU(hn::TruncateTo(bytes, hn::Or(pairs, hn::ShiftRight<28>(pairs))), bytes, packed + i / 2);
+#endif
+  }
+};
+
+template <bool shared>
+bool quantize_e2m1_with(const float* x, const ElementNumbers& numbers, std::int64_t count, bool inverse,
+                        std::uint8_t* packed, std::uint8_t* mask) {
+  const auto all = [&](auto&& quotient) HWY_ATTR {
+    return quantize_all<shared>(x, numbers, count, false, mask, quotient, PairsOfE2m1{packed});
+  };
+  if (inverse)
+    return all([](FloatVector v, FloatVector scale, FloatVector) HWY_ATTR { return mul_(v, scale); });
+  return all([](FloatVector v, FloatVector scale, FloatVector) HWY_ATTR { return div_(v, scale); });
+}
+bool QuantizeE2m1(const float* x, const ElementNumbers& numbers, std::int64_t count, bool inverse,
+                  std::uint8_t* packed, std::uint8_t* mask) {
+  return numbers.index.shared() ? quantize_e2m1_with<true>(x, numbers, count, inverse, packed, mask)
+                                : quantize_e2m1_with<false>(x, numbers, count, inverse, packed, mask);
+}
+
 template <bool shared>
 bool quantize_with(const float* x, const ElementNumbers& numbers, std::int64_t count, const ElementFormat& f,
                    void* codes, std::uint8_t* mask) {
@@ -106,22 +150,30 @@ bool QuantizeElements(const float* x, const ElementNumbers& numbers, std::int64_
                                 : quantize_with<false>(x, numbers, count, f, codes, mask);
 }
 
-/// The numbers of codes of four bits, where a vector has sixteen lanes.
+/// The numbers of codes of E2M1, two a byte, where a vector has sixteen lanes.
 class NumberTable {
  public:
   static constexpr bool there = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3;
 
-  explicit NumberTable(const MinifloatCodes& coder) {
+  explicit NumberTable(const MinifloatCodes& coder)
+      : shifts_(hn::ShiftLeft<2>(hn::And(hn::Iota(WordTag(), 0), hn::Set(WordTag(), 7)))),
+        first_(hn::FirstN(WordTag(), 8)) {
     std::uint8_t codes[16];
     std::iota(codes, codes + 16, std::uint8_t{0});
     numbers_ = coder.load(codes);
   }
-  [[nodiscard]] FloatVector load(const std::uint8_t* p) const {
-    const auto codes = hn::PromoteTo(IntTag(), hn::LoadU(CodeTag<std::uint8_t>(), p));
+  [[nodiscard]] FloatVector load_pairs(const std::uint8_t* p) const {
+    const WordTag d;
+    std::uint32_t eight[2];
+    std::memcpy(eight, p, sizeof(eight));
+    const auto all = hn::IfThenElse(first_, hn::Set(d, eight[0]), hn::Set(d, eight[1]));
+    const auto codes = hn::BitCast(IntTag(), hn::And(hn::Shr(all, shifts_), hn::Set(d, 15)));
     return hn::TableLookupLanes(numbers_, hn::IndicesFromVec(FloatTag(), codes));
   }
 
  private:
+  WordVector shifts_;
+  hn::Mask<WordTag> first_;
   FloatVector numbers_;
 };
 
@@ -142,13 +194,6 @@ void decode_with(const void* codes, const ElementNumbers& numbers, std::int64_t 
   }
   const MinifloatCodes coder(f.exponent, f.mantissa, f.min_normal);
   const auto* in = static_cast<const std::uint8_t*>(codes);
-  if constexpr (NumberTable::there) {
-    if (f.exponent + f.mantissa == 3) {
-      const NumberTable table(coder);
-      for (std::int64_t i = 0; i < count; i += lanes) write(table.load(in + i), i);
-      return;
-    }
-  }
   for (std::int64_t i = 0; i < count; i += lanes) write(coder.load(in + i), i);
 }
 
@@ -188,6 +233,55 @@ void UnpackNibbles(const std::uint8_t* packed, std::int64_t count, std::uint8_t*
   }
 }
 
+/// Whether numbers of E2M1 times the scales, which then have 6 bits at most, are bf16 numbers.
+bool scales_are_short(const ElementNumbers& numbers, std::int64_t count) {
+  const std::int64_t begin = numbers.index.at(numbers.first),
+                     end = numbers.index.at(numbers.first + count - 1) + 1;
+  std::uint32_t bits = 0;
+  for (std::int64_t i = begin; i < end; ++i) bits |= std::bit_cast<std::uint32_t>(numbers.scale[i]);
+  return (bits & 0x3ffffu) == 0;
+}
+
+FQ_HD void store_exact(FloatVector v, float* y) { store(v, y, false); }
+FQ_HD void store_exact(FloatVector v, bfloat16* y) {
+  store_short(hn::TruncateTo(ShortTag(), hn::ShiftRight<16>(words_of(v))), y, false);
+}
+
+template <bool shared, bool exact, class Out>
+void decode_e2m1_with(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, Out* y) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
+  const Numbers<shared> scale(numbers.scale, numbers);
+  const MinifloatCodes coder(2, 1, 1.0f);
+  const auto write = [&](FloatVector number, std::int64_t i) HWY_ATTR {
+    const FloatVector v = dequantize_code(number, scale.at(i));
+    cpu::fetch_ahead(y + i);
+    exact ? store_exact(v, y + i) : store(v, y + i, false);
+  };
+  if constexpr (NumberTable::there) {
+    const NumberTable table(coder);
+    for (std::int64_t i = 0; i < count; i += lanes) write(table.load_pairs(packed + i / 2), i);
+    return;
+  }
+  std::uint8_t codes[cpu::element_group];
+  for (std::int64_t i = 0; i < count; i += cpu::element_group) {
+    UnpackNibbles(packed + i / 2, cpu::element_group, codes);
+    for (std::int64_t j = 0; j < cpu::element_group; j += lanes) write(coder.load(codes + j), i + j);
+  }
+}
+template <class Out>
+void decode_e2m1_as(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, Out* y) {
+  if (!numbers.index.shared()) return decode_e2m1_with<false, false>(packed, numbers, count, y);
+  scales_are_short(numbers, count) ? decode_e2m1_with<true, true>(packed, numbers, count, y)
+                                   : decode_e2m1_with<true, false>(packed, numbers, count, y);
+}
+void DecodeE2m1(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, float* y) {
+  decode_e2m1_as(packed, numbers, count, y);
+}
+void DecodeE2m1ToBf16(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count,
+                      bfloat16* y) {
+  decode_e2m1_as(packed, numbers, count, y);
+}
+
 }  // namespace
 }  // namespace fq::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -195,8 +289,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fq {
 HWY_EXPORT(QuantizeElements);
+HWY_EXPORT(QuantizeE2m1);
 HWY_EXPORT(DecodeElements);
 HWY_EXPORT(DecodeToBf16);
+HWY_EXPORT(DecodeE2m1);
+HWY_EXPORT(DecodeE2m1ToBf16);
 HWY_EXPORT(PackNibbles);
 HWY_EXPORT(UnpackNibbles);
 
@@ -206,6 +303,10 @@ bool quantize_elements(const float* x, const ElementNumbers& numbers, std::int64
                        const ElementFormat& format, void* codes, std::uint8_t* mask) {
   return HWY_DYNAMIC_DISPATCH(QuantizeElements)(x, numbers, count, format, codes, mask);
 }
+bool quantize_e2m1(const float* x, const ElementNumbers& numbers, std::int64_t count, bool inverse,
+                   std::uint8_t* packed, std::uint8_t* mask) {
+  return HWY_DYNAMIC_DISPATCH(QuantizeE2m1)(x, numbers, count, inverse, packed, mask);
+}
 void decode_elements(const void* codes, const ElementNumbers& numbers, std::int64_t count,
                      const ElementFormat& format, float* y) {
   HWY_DYNAMIC_DISPATCH(DecodeElements)(codes, numbers, count, format, y);
@@ -213,6 +314,12 @@ void decode_elements(const void* codes, const ElementNumbers& numbers, std::int6
 void decode_elements(const void* codes, const ElementNumbers& numbers, std::int64_t count,
                      const ElementFormat& format, bfloat16* y) {
   HWY_DYNAMIC_DISPATCH(DecodeToBf16)(codes, numbers, count, format, y);
+}
+void decode_e2m1(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, float* y) {
+  HWY_DYNAMIC_DISPATCH(DecodeE2m1)(packed, numbers, count, y);
+}
+void decode_e2m1(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, bfloat16* y) {
+  HWY_DYNAMIC_DISPATCH(DecodeE2m1ToBf16)(packed, numbers, count, y);
 }
 void pack_nibbles(const std::uint8_t* codes, std::int64_t count, std::uint8_t* packed) {
   HWY_DYNAMIC_DISPATCH(PackNibbles)(codes, count, packed);

@@ -39,11 +39,16 @@ inline constexpr detail::NumberIndex one_each{62, 0, -1}, one_for_all{62, 0, 0};
 /// mask_closed. A NaN has code 0 and mask 0; whether there was one.
 [[nodiscard]] bool quantize_elements(const float* x, const ElementNumbers& numbers, std::int64_t count,
                                      const ElementFormat& format, void* codes, std::uint8_t* mask);
+/// The same to E2M1, as `pack_nibbles` packs codes; `inverse` as of an ElementFormat.
+[[nodiscard]] bool quantize_e2m1(const float* x, const ElementNumbers& numbers, std::int64_t count,
+                                 bool inverse, std::uint8_t* packed, std::uint8_t* mask);
 /// y[i] = fl(number of codes[i] * scale[i]); in bf16 that is rounded once more.
 void decode_elements(const void* codes, const ElementNumbers& numbers, std::int64_t count,
                      const ElementFormat& format, float* y);
 void decode_elements(const void* codes, const ElementNumbers& numbers, std::int64_t count,
                      const ElementFormat& format, bfloat16* y);
+void decode_e2m1(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, float* y);
+void decode_e2m1(const std::uint8_t* packed, const ElementNumbers& numbers, std::int64_t count, bfloat16* y);
 /// Two codes of four bits a byte, the first in the low bits; and back.
 void pack_nibbles(const std::uint8_t* codes, std::int64_t count, std::uint8_t* packed);
 void unpack_nibbles(const std::uint8_t* packed, std::int64_t count, std::uint8_t* codes);
