@@ -67,6 +67,7 @@ HWY_INLINE bool quantize_all(const float* x, const ElementNumbers& numbers, std:
   const Numbers<shared> scale(numbers.scale, numbers), amax(numbers.amax, numbers);
   auto seen = hn::MaskFromVec(none);
   for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+    cpu::fetch_ahead(x + i);
     const auto v = hn::LoadU(d, x + i), range = amax.at(i);
     const auto bad = is_nan_(v);
     seen = hn::Or(seen, bad);

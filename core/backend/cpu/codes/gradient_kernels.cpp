@@ -24,6 +24,7 @@ void scale_run(const float* dy, std::int64_t count, const float* scale, Out* out
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
+    cpu::fetch_ahead(dy + i);
     cpu::fetch_ahead(out + i);
     const FloatVector v = load(dy + i);
     put(narrow_bf16(mul_(v, load(scale + i))), out + i);

@@ -21,19 +21,22 @@ namespace fq::HWY_NAMESPACE {
 
 void GeluValues(const float* x, std::int64_t n, float* y) {
   for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+    cpu::fetch_ahead(x + i);
     cpu::fetch_ahead(y + i);
     io.store(gelu_value(io.load(x + i)), y + i);
   });
 }
 void GeluGradients(const float* dy, const float* x, std::int64_t n, float* dx) {
   for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
-    cpu::fetch_ahead(dx + i);
+    cpu::fetch_ahead(dy + i);
     cpu::fetch_ahead(x + i);
+    cpu::fetch_ahead(dx + i);
     io.store(mul_(io.load(dy + i), gelu_slope(io.load(x + i))), dx + i);
   });
 }
 void SiluValues(const float* x, std::int64_t n, float* y) {
   for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
+    cpu::fetch_ahead(x + i);
     cpu::fetch_ahead(y + i);
     io.store(silu_value(io.load(x + i)), y + i);
   });

@@ -36,6 +36,8 @@ void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
     const std::int64_t end = std::min(n, (p + 1) * part);
     std::int64_t i = p * part;
     for (; i + line <= end; i += line) {
+      fetch_ahead(left + i);
+      fetch_ahead(right + i);
       fetch_ahead(out + i);
 #pragma omp simd
       for (std::int64_t j = i; j < i + line; ++j) out[j] = f(left[j], right[j]);

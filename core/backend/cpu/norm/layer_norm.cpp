@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fakequant/core/backend/cpu/norm/row_gradient_kernels.h"
+#include "fakequant/core/backend/cpu/vector/cache.h"
 #include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
@@ -62,6 +63,8 @@ void layer_norm(const Tensor& x, std::int64_t n, const Tensor& gamma, const Tens
     const T *in = x.data<T>(), *g = values<T>(gamma), *b = values<T>(beta);
     T *out = y.mutable_data<T>(), *means = mean.mutable_data<T>(), *inverses = inverse.mutable_data<T>();
     detail::parallel_for(mean.numel(), x.numel() > 16384, [&](std::int64_t r) {
+      fetch_ahead(in + r * n, n);
+      fetch_ahead(out + r * n, n);
       row_forward(in + r * n, n, g, b, eps, out + r * n, means[r], inverses[r]);
     });
   });
@@ -78,9 +81,13 @@ void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma,
 #pragma omp parallel for schedule(static) if (blocks > 1)
     for (std::int64_t b = 0; b < blocks; ++b) {
       T* part = parts.data() + 2 * b * n;
-      for (std::int64_t r = b * block_rows; r < std::min(rows, (b + 1) * block_rows); ++r)
+      for (std::int64_t r = b * block_rows; r < std::min(rows, (b + 1) * block_rows); ++r) {
+        fetch_ahead(d + r * n, n);
+        fetch_ahead(in + r * n, n);
+        fetch_ahead(out + r * n, n);
         layer_norm_gradients(LayerNormRow<T>{d + r * n, in + r * n, g, means[r], inverses[r]}, n, out + r * n,
                              part, part + n);
+      }
     }
     add_parts(parts, blocks, n, dgamma.mutable_data<double>(), dbeta.mutable_data<double>());
   });

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/ranges/range_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -39,6 +41,7 @@ cpu::Extremes FindExtremes(const float* x, std::int64_t count) {
   Lane a = start, b = start, c = start, d = start;
   std::int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    cpu::fetch_ahead(x + i, 4 * lanes);
     take(a, x + i);
     take(b, x + i + lanes);
     take(c, x + i + 2 * lanes);
@@ -65,6 +68,7 @@ void RaiseMagnitudes(const float* x, std::int64_t count, std::int32_t* out) {
 void BlockMagnitudes(const float* x, std::int64_t blocks, std::int64_t length, std::int32_t* out) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
   for (std::int64_t k = 0; k < blocks; ++k, x += length) {
+    cpu::fetch_ahead(x, length);
     auto most = magnitude_of(hn::LoadU(Floats(), x));
     for (std::int64_t i = lanes; i < length; i += lanes)
       most = hn::Max(most, magnitude_of(hn::LoadU(Floats(), x + i)));

@@ -1,5 +1,7 @@
 #include "fakequant/core/backend/cpu/update/update_kernels.h"
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/update/update_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -55,6 +57,9 @@ HWY_ATTR Lanes<T> set(T value) {
 template <class T>
 void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t begin, std::int64_t end) {
   for_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
+    cpu::fetch_ahead(a.parameter + i);
+    cpu::fetch_ahead(a.gradient + i);
+    if (a.momentum != nullptr) cpu::fetch_ahead(a.momentum + i);
     const auto p = io.load(a.parameter + i);
     const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
     auto direction = g;
@@ -70,6 +75,10 @@ void sgd(const cpu::SgdArrays<T>& a, const cpu::SgdFactors<T>& f, std::int64_t b
 template <class T>
 void adam(const cpu::AdamArrays<T>& a, const cpu::AdamFactors<T>& f, std::int64_t begin, std::int64_t end) {
   for_vectors<T>(begin, end, [&](std::int64_t i, auto io) HWY_ATTR {
+    cpu::fetch_ahead(a.parameter + i);
+    cpu::fetch_ahead(a.gradient + i);
+    cpu::fetch_ahead(a.mean + i);
+    cpu::fetch_ahead(a.square + i);
     const auto p = mul_(io.load(a.parameter + i), set(a.keep));
     const auto g = decayed_gradient(io.load(a.gradient + i), set(f.scale), p, set(a.weight_decay));
     const auto m = adam_mean(io.load(a.mean + i), set(f.beta1), g, set(f.rest1));

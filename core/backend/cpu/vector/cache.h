@@ -21,10 +21,17 @@ inline bool beyond_cache(std::int64_t bytes) {
   return bytes > (size > 0 ? size : usual);
 }
 
-/// Asks for memory that a loop from there on soon writes: a store into what no cache holds waits for it.
-inline void fetch_ahead(const void* written) {
+/// Asks for memory that a loop from there on soon reads or writes: a store into what no cache holds waits for
+/// it, and what a processor asks for by itself is too little where the last cache is far away.
+inline void fetch_ahead(const void* at) {
   constexpr int bytes = 4096;
-  __builtin_prefetch(static_cast<const char*>(written) + bytes);  // hwy's asks for an optimizing compiler
+  __builtin_prefetch(static_cast<const char*>(at) + bytes);  // hwy's asks for an optimizing compiler
+}
+/// The same of `count` elements.
+template <class T>
+void fetch_ahead(const T* at, std::int64_t count) {
+  constexpr std::int64_t line = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < count; i += line) fetch_ahead(at + i);
 }
 
 /// Makes writes past the caches of this thread visible to others.

@@ -20,6 +20,7 @@ void narrow_all(const float* x, std::int64_t count, To* y) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
+    cpu::fetch_ahead(x + i);
     cpu::fetch_ahead(y + i);
     store(load(x + i), y + i, false);
   }
