@@ -184,7 +184,12 @@ struct Kernels {
   std::optional<std::vector<std::int64_t>> (*rows_at_ends)(const QuantizedTensor& codes);
   void (*product_scale)(const Tensor& s_x, const Tensor& s_w, Tensor& out);
   void (*scale_products)(Tensor& y, const Tensor& scale, const Tensor& bias);
+  /// `multiply` with `scale_products` behind it, in one pass where a device has that.
+  void (*multiply_scaled)(const Factor& a, const Factor& b, const Tensor& scale, const Tensor& bias,
+                          Tensor& y);
   void (*scale_to_bf16)(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out);
+  /// The same of f32 and as many channels as `db` has, which becomes the `bias_gradient` of x.
+  void (*scale_and_sum)(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db);
   void (*scale_weight_gradient)(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis);
 
   // sums not yet rounded

@@ -1,6 +1,5 @@
 #include "fakequant/core/ops/linear.h"
 
-#include "fakequant/core/backend/cpu/codes/code_products.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/detail/product.h"
@@ -41,12 +40,9 @@ class Linear final : public detail::Product {
   }
   [[nodiscard]] Tensor scaled(const Tensor& x, const Tensor& w, const Tensor& scale,
                               const Variable& bias) const override {
-    if (x.device().is_cpu()) {
-      Tensor y = Tensor::empty(y_, detail::product_dtype(x));
-      const Tensor added = bias.defined() ? bias.tensor() : Tensor();
-      if (cpu::multiply_scaled({x, rows_, terms}, {w, terms, channels, true}, scale, added, y)) return y;
-    }
-    return Product::scaled(x, w, scale, bias);
+    Tensor y = Tensor::empty(y_, detail::product_dtype(x), x.device());
+    detail::multiply_scaled({x, rows_, terms}, {w, terms, channels, true}, scale, bias, y);
+    return y;
   }
   [[nodiscard]] Tensor exact_sums(const detail::Codes& x, const detail::Codes& w,
                                   Device device) const override {

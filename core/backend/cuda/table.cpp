@@ -31,6 +31,17 @@
 namespace fq::cuda {
 namespace {
 
+using fq::detail::Factor, fq::detail::Sharing;
+
+void multiply_scaled(const Factor& a, const Factor& b, const Tensor& scale, const Tensor& bias, Tensor& y) {
+  multiply(a, b, y, 1, Sharing::by_shape);
+  scale_products(y, scale, bias);
+}
+void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+  scale_to_bf16(x, scales, db.numel(), out);
+  bias_gradient(x, db);
+}
+
 constinit const fq::detail::Kernels kernels{
     .allocate = allocate,
     .deallocate = deallocate,
@@ -118,7 +129,9 @@ constinit const fq::detail::Kernels kernels{
     .rows_at_ends = rows_at_ends,
     .product_scale = product_scale,
     .scale_products = scale_products,
+    .multiply_scaled = multiply_scaled,
     .scale_to_bf16 = scale_to_bf16,
+    .scale_and_sum = scale_and_sum,
     .scale_weight_gradient = scale_weight_gradient,
     .accumulator_values = accumulator_values,
     .accumulator_codes = accumulator_codes,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "fakequant/core/backend/cpu/codes/code_products.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/ops/detail/code_products.h"
@@ -10,17 +9,17 @@
 namespace fq::detail {
 namespace {
 
-/// x, whose channels lie innermost, scaled; on a CPU `sums` of many channels are made on the way.
+/// x, whose channels lie innermost, scaled; `sums` over all else are made on the way.
 Tensor scaled(const Tensor& x, const Tensor& scales, std::int64_t channels, DType dtype,
               Tensor* sums = nullptr) {
-  constexpr std::int64_t many = 64;
   Tensor out = Tensor::empty(x.shape(), dtype, x.device(), x.layout());
-  if (sums != nullptr && out.numel() > 0 && channels >= many && x.device().is_cpu()) {
-    *sums = Tensor::empty({channels}, DType::f32);
-    cpu::scale_to_bf16(x, scales, out, *sums);
-    return out;
+  if (out.numel() == 0) return out;
+  if (sums != nullptr) {
+    *sums = Tensor::empty({channels}, DType::f32, x.device());
+    run(out.device(), &Kernels::scale_and_sum, x, scales, out, *sums);
+  } else {
+    run(out.device(), &Kernels::scale_to_bf16, x, scales, channels, out);
   }
-  if (out.numel() > 0) run(out.device(), &Kernels::scale_to_bf16, x, scales, channels, out);
   return out;
 }
 

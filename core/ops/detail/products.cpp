@@ -39,6 +39,11 @@ void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch,
   run(out.device(), &Kernels::multiply, a, b, out, batch, sharing);
 }
 
+void multiply_scaled(const Factor& a, const Factor& b, const Tensor& scale, const Variable& bias,
+                     Tensor& out) {
+  run(out.device(), &Kernels::multiply_scaled, a, b, scale, bias.defined() ? bias.tensor() : Tensor(), out);
+}
+
 Tensor conv_y(const ConvShape& shape, const Tensor& x, const Tensor& w, Sharing sharing) {
   Tensor y = Tensor::empty(shape.y_shape(), product_dtype(x), x.device(), nhwc);
   run(y.device(), &Kernels::conv_forward, shape, x, w, y, sharing);

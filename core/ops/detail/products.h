@@ -22,6 +22,10 @@ void check_bias(const Variable& bias, std::int64_t channels, const Variable& x, 
 void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch = 1,
               Sharing sharing = Sharing::by_shape);
 
+/// The same of one product of codes' numbers, with `scale_products` behind it; `bias` may be undefined.
+void multiply_scaled(const Factor& a, const Factor& b, const Tensor& scale, const Variable& bias,
+                     Tensor& out);
+
 /// Convolution of channels_last activations and row-major weights: the new y, dx and dw, f32 of bf16 factors.
 [[nodiscard]] Tensor conv_y(const ConvShape& shape, const Tensor& x, const Tensor& w,
                             Sharing sharing = Sharing::by_shape);

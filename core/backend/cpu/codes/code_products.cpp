@@ -5,6 +5,7 @@
 #include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
 #include "fakequant/core/backend/cpu/engine/column_sums.h"
 #include "fakequant/core/backend/cpu/engine/engine_tiles.h"
+#include "fakequant/core/backend/cpu/engine/products.h"
 #include "fakequant/core/blocks/detail/channel_runs.h"
 #include "fakequant/core/numerics/detail/sum_formulas.h"
 
@@ -42,6 +43,7 @@ void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out) {
 }
 
 void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
+  if (y.numel() == 0) return;
   const std::int64_t channels = y.layout() == Layout::channels_last ? y.dim(1) : y.dim(-1);
   const Tensor b = bias.defined() ? bias : Tensor::zeros({channels});
   const auto factors = each_channel(scale, channels);
@@ -54,15 +56,17 @@ void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
   });
 }
 
-bool multiply_scaled(const detail::Factor& a, const detail::Factor& b, const Tensor& scale,
+void multiply_scaled(const detail::Factor& a, const detail::Factor& b, const Tensor& scale,
                      const Tensor& bias, Tensor& y) {
   const Matrix left{a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
       right{b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed};
-  if (!tiles_are_faster(left, right, Sharing::by_shape)) return false;
+  if (!tiles_are_faster(left, right, Sharing::by_shape)) {
+    multiply(a, b, y, 1, Sharing::by_shape);
+    return scale_products(y, scale, bias);
+  }
   const auto factors = each_channel(scale, b.columns);
   const auto add = bias.defined() ? each_channel(bias, b.columns) : std::vector<float>(factors.size());
   multiply_by_tiles(left, right, y.mutable_data<float>(), {factors.data(), add.data()});
-  return true;
 }
 
 void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
@@ -71,8 +75,13 @@ void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels,
                              : scale_as<float>(x, scales, channels, out);
 }
 
-void scale_to_bf16(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+  constexpr std::int64_t many = 64;
   const std::int64_t channels = db.numel();
+  if (channels < many) {
+    scale_to_bf16(x, scales, channels, out);
+    return bias_gradient(x, db);
+  }
   const auto each = each_channel(scales, channels);
   const auto* from = x.data<float>(x.layout());
   const auto scale_rows = [&](auto* to) {
