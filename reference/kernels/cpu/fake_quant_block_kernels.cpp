@@ -71,6 +71,7 @@ void maxima_of(const T* x, std::int64_t count, std::int64_t block, float* maxima
   if (block < lanes) {
     HWY_ALIGN float values[HWY_MAX_BYTES / sizeof(float)];
     for (std::int64_t i = 0; i < count; i += lanes) {
+      cpu::fetch_ahead(x + i);
       hn::Store(max_(abs_(load(x + i)), hn::Zero(d)), d, values);
       for (std::int64_t k = 0; k < lanes; k += block)
         *maxima++ = *std::max_element(values + k, values + k + block);
@@ -78,6 +79,7 @@ void maxima_of(const T* x, std::int64_t count, std::int64_t block, float* maxima
     return;
   }
   for (std::int64_t i = 0; i < count; i += block) {
+    cpu::fetch_ahead(x + i, block);
     FloatVector most = hn::Zero(d);
     for (std::int64_t k = 0; k < block; k += lanes) most = max_(abs_(load(x + i + k)), most);
     *maxima++ = largest(most);

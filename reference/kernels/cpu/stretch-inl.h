@@ -13,6 +13,7 @@
 
 #include <hwy/cache_control.h>
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
 #include "fakequant/reference/kernels/cpu/fake_quant_kernels.h"
 //
 #include "fakequant/core/backend/cpu/vector/groups-inl.h"
@@ -61,7 +62,11 @@ void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, std:
       return step(x + i, y + i, i, true);
     });
   else
-    done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR { return step(x + i, y + i, i, false); });
+    done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+      cpu::fetch_ahead(x + i);
+      cpu::fetch_ahead(y + i);
+      return step(x + i, y + i, i, false);
+    });
   if (done < count) for_rest(x, y, mask, done, count, step);
 }
 

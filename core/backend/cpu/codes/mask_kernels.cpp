@@ -56,6 +56,7 @@ void masked(const Word* dy, const std::uint8_t* mask, std::int64_t count, Word* 
     }
   } else {
     for (std::int64_t i = 0; i < whole; i += lanes) {
+      cpu::fetch_ahead(dy + i);
       cpu::fetch_ahead(dx + i);
       hn::StoreU(hn::IfThenElseZero(mask_at(d, mask, i), hn::LoadU(d, dy + i)), d, dx + i);
     }

@@ -1,5 +1,7 @@
 #include "fakequant/core/backend/cpu/codes/quantize_kernels.h"
 
+#include "fakequant/core/backend/cpu/vector/cache.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/codes/quantize_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -28,6 +30,8 @@ std::int64_t quantize_codes(const float* x, std::int64_t count, const GridRow& r
   const auto amax = hn::Set(d, row.amax), below = hn::Set(d, row.mask_lower);
   auto seen = hn::MaskFromVec(hn::Zero(d));
   const auto done = for_groups(count, mask, [&](std::int64_t i) HWY_ATTR {
+    cpu::fetch_ahead(x + i);
+    cpu::fetch_ahead(codes + i);
     const auto v = hn::LoadU(d, x + i);
     const auto bad = is_nan_(v);
     seen = hn::Or(seen, bad);

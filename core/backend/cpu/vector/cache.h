@@ -2,6 +2,7 @@
 
 /// When results are written past the caches.
 
+#include <algorithm>
 #include <cstdint>
 
 #include <hwy/cache_control.h>
@@ -9,16 +10,17 @@
 
 namespace fq::cpu {
 
-/// A tensor of that many bytes does not fit the last-level cache: whoever reads it next finds none of it
-/// there, and writing it past the caches saves reading the lines first.
+/// A tensor of that many bytes does not fit the last-level cache, or what other work leaves of a large one:
+/// whoever reads it next finds none of it there, and writing it past the caches saves reading the lines
+/// first.
 inline bool beyond_cache(std::int64_t bytes) {
 #ifdef _SC_LEVEL3_CACHE_SIZE
   static const std::int64_t size = sysconf(_SC_LEVEL3_CACHE_SIZE);
 #else
   static const std::int64_t size = 0;
 #endif
-  constexpr std::int64_t usual = std::int64_t{32} << 20;
-  return bytes > (size > 0 ? size : usual);
+  constexpr std::int64_t usual = std::int64_t{32} << 20, most = std::int64_t{64} << 20;
+  return bytes > (size > 0 ? std::min(size, most) : usual);
 }
 
 /// Asks for memory that a loop from there on soon reads or writes: a store into what no cache holds waits for
