@@ -26,7 +26,7 @@ class QuantizerGrid {
   /// That of inputs of that rank, on that device; axes count from the back for a rank of -1.
   [[nodiscard]] QuantSpec own(int rank, Device device) const;
   /// What `keep_codes` was told last, where that was of x as it is now, and can stand for codes made of it
-  /// now; else undefined.
+  /// now; else undefined, as it is in a trace, where each reader rounds.
   [[nodiscard]] Variable codes_of(const Variable& x) const;
   /// Codes of x on the grid `of(x)`: as long as somebody holds them, they are those of x, whose other readers
   /// would else have a grid each.
