@@ -145,11 +145,12 @@ TEST(Engine, TilesOfMatricesSideBySideHaveTheBitsOfEach) {
 }
 
 TEST(Engine, ProductsScaledOnTheWayHaveTheBitsOfScalesBehindThem) {
+  const DType dtype = cpu::code_factor_dtype();
   for (const auto& [m, n, k] :
        {std::array{64, 32, 32}, {129, 97, 333}, {70, 200, 64}, {200, 70, 1024}, {5, 7, 9}})
     for (const bool channels : {false, true})
       for (const bool biased : {false, true}) {
-        const Tensor a = test::uniform({m, k}, 1, DType::bf16), b = test::uniform({n, k}, 2, DType::bf16);
+        const Tensor a = test::uniform({m, k}, 1, dtype), b = test::uniform({n, k}, 2, dtype);
         const Tensor scale = test::uniform(channels ? Shape{n} : Shape{}, 3);
         const Tensor bias = biased ? test::uniform({n}, 4) : Tensor();
         const detail::Factor left{a, m, k}, right{b, k, n, true};
