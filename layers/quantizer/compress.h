@@ -4,7 +4,7 @@
 ///
 ///     for (const CompressedWeight& weight : compress(model))
 ///       std::cout << weight.name << ' ' << 4 * weight.elements << " -> " << weight.code_bytes << " bytes\n";
-///     save_checkpoint("small.h5", model_state(model, nullptr));
+///     save_checkpoint("small.h5", model_state(model));
 ///
 /// The parameter keeps its name and shape; its type becomes `packed_dtype` of the weight quantizer's format:
 /// i8, i4, i2, f8_e4m3, f4_e2m1, .. The scales are those of the quantizer's amax, which stays where it is and

@@ -1,5 +1,6 @@
 """cpp_snippets.py write SOURCE FILE..: the C++ of documents as one source: fragments in functions, and the one program.
-cpp_snippets.py check PROGRAM FILE..: that program prints what the comments behind its output say."""
+cpp_snippets.py write-whole SOURCE FILE: the C++ of one document, which is a program in pieces.
+cpp_snippets.py check PROGRAM FILE..: a program prints what the comments behind its output say."""
 import pathlib
 import re
 import subprocess
@@ -33,5 +34,7 @@ def check(program, files):
 
 if sys.argv[1] == "write":
     pathlib.Path(sys.argv[2]).write_text(source(sys.argv[3:]))
+elif sys.argv[1] == "write-whole":
+    pathlib.Path(sys.argv[2]).write_text("\n".join(snippets(sys.argv[3:])))
 else:
     check(sys.argv[2], sys.argv[3:])

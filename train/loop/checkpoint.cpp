@@ -128,11 +128,16 @@ void keep_floats(Module& model, const StateDict& state) {
 
 }  // namespace
 
-StateDict model_state(Module& model, const nlohmann::json& description) {
+StateDict model_state(Module& model) {
   StateDict out;
-  if (!description.is_null()) out.set_attribute("model", description);
   for (auto& [name, tensor] : tensors_of(model)) out.set(name, tensor);
   save_quantizers(model, out);
+  return out;
+}
+
+StateDict model_state(Module& model, const nlohmann::json& description) {
+  StateDict out = model_state(model);
+  if (!description.is_null()) out.set_attribute("model", description);
   return out;
 }
 

@@ -6,7 +6,7 @@
 /// `parameters/<name>`, `buffers/<name>`, `quantizers/<name>/..`, and of a training run `optimizer/..`,
 /// `average/..`, `progress/..`.
 ///
-///     save_checkpoint("net.h5", model_state(model, nullptr));
+///     save_checkpoint("net.h5", model_state(model));
 ///     load_model_state(model, load_checkpoint("net.h5"), "net.h5");
 ///
 /// A model is built and quantized as it was before its checkpoint is loaded into it; the file holds values,
@@ -21,8 +21,10 @@ namespace fq {
 
 class Module;
 
-/// `parameters/`, `buffers/` and `quantizers/` of a model and, unless null, the attribute `model`. Tensors
-/// are shared with the model, not copied: save the state before training goes on.
+/// `parameters/`, `buffers/` and `quantizers/` of a model. Tensors are shared with the model, not copied:
+/// save the state before training goes on.
+[[nodiscard]] StateDict model_state(Module& model);
+/// The same and, unless null, the attribute `model`.
 [[nodiscard]] StateDict model_state(Module& model, const nlohmann::json& description);
 
 /// Copies the values of a checkpoint into a model of the same structure. `path` is for messages. The weights
