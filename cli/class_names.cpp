@@ -1,7 +1,6 @@
 #include "fakequant/cli/class_names.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include <fmt/ranges.h>
 
@@ -50,7 +49,9 @@ std::string class_label(const std::vector<std::string>& names, std::int64_t inde
 }
 
 std::string names_text(const std::vector<std::string>& names) {
-  const auto lines = names | std::views::take(kMostShown) | std::views::transform(fq::detail::one_line_name);
+  std::vector<std::string> lines = names;
+  lines.resize(std::min(names.size(), kMostShown));
+  std::ranges::transform(lines, lines.begin(), fq::detail::one_line_name);
   return fmt::format("{}{}", fmt::join(lines, ", "), kMostShown < names.size() ? ", .." : "");
 }
 
