@@ -1,6 +1,5 @@
 #include "fakequant/core/io/detail/crc32c.h"
 
-#include <array>
 #include <cstring>
 
 namespace fq {
@@ -8,12 +7,15 @@ namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82f63b78u;
 
-using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
-
 // Table k advances a byte past k further bytes, so that eight bytes are folded with eight independent
 // look-ups.
+struct Tables {
+  std::uint32_t of[8][256];
+};
+
 consteval Tables make_tables() {
-  Tables tables{};
+  Tables made{};
+  auto& tables = made.of;
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
     for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) != 0 ? kPolynomial : 0u);
@@ -22,10 +24,11 @@ consteval Tables make_tables() {
   for (std::size_t k = 1; k < 8; ++k)
     for (std::size_t byte = 0; byte < 256; ++byte)
       tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xffu];
-  return tables;
+  return made;
 }
 
-constexpr Tables kTables = make_tables();
+constexpr Tables kMade = make_tables();
+constexpr auto& kTables = kMade.of;
 
 /// Of polynomials, modulo that of the checksum: bit 31 is x^0.
 constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) noexcept {

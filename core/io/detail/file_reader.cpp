@@ -61,7 +61,8 @@ void FileReader::read(std::int64_t offset, void* data, std::size_t bytes) const 
 }
 
 std::uint32_t FileReader::checksum(std::int64_t offset, std::int64_t bytes) const {
-  const auto buffer = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(kPiece));
+  const auto buffer =
+      std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(std::min(kPiece, bytes)));
   std::uint32_t crc = 0;
   for (std::int64_t end = offset + bytes; offset < end;) {
     const auto piece = static_cast<std::size_t>(std::min(kPiece, end - offset));

@@ -8,7 +8,8 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::size_t kCsvPiece = 1 << 20, kMostFields = 1 << 16, kMostRecord = 16 << 20;
+constexpr std::int64_t kCsvPiece = 1 << 20;
+constexpr std::size_t kMostFields = 1 << 16, kMostRecord = 16 << 20;
 constexpr int kEnd = -1;
 
 void strip(std::string& field) {
@@ -33,7 +34,7 @@ void CsvReader::fail(const std::string& why) const {
 }
 
 void CsvReader::fill() {
-  buffer_.resize(kCsvPiece);
+  buffer_.resize(std::size_t(std::min(bytes_->at_most(), kCsvPiece)));
   buffer_.resize(bytes_->read_some(buffer_.data(), buffer_.size()));
   at_ = 0;
 }

@@ -13,7 +13,8 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::size_t kTextPiece = 1 << 20, kMostText = 16 << 20;
+constexpr std::int64_t kTextPiece = 1 << 20;
+constexpr std::size_t kMostText = 16 << 20;
 
 /// Lines one after another.
 class Lines {
@@ -24,7 +25,7 @@ class Lines {
     line.clear();
     for (bool any = false;; any = true) {
       if (at_ == buffer_.size()) {
-        buffer_.resize(kTextPiece);
+        buffer_.resize(std::size_t(std::min(bytes_->at_most(), kTextPiece)));
         buffer_.resize(bytes_->read_some(buffer_.data(), buffer_.size()));
         at_ = 0;
         if (buffer_.empty()) return any && finish(line);
