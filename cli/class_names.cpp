@@ -6,6 +6,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 
 namespace fq::cli {
@@ -40,7 +41,7 @@ std::vector<std::string> class_names(const Network& network) {
 }
 
 std::int64_t named_outputs(const Network& network) {
-  return network.identity.at("classes").get<std::int64_t>();
+  return fq::detail::whole_value<std::int64_t>(network.identity.at("classes"));
 }
 
 std::string class_label(const std::vector<std::string>& names, std::int64_t index) {

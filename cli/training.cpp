@@ -23,6 +23,7 @@
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/train/data/validation_split.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/run_settings.h"
@@ -100,7 +101,9 @@ std::unique_ptr<RunRecorder> recorder_of(const Run& run, const Flags& flags, Tra
 
 /// Of a checkpoint's run; 0 without one.
 std::int64_t step_of(const StateDict& saved) {
-  return saved.has_attribute("progress/step") ? saved.attribute("progress/step").get<std::int64_t>() : 0;
+  return saved.has_attribute("progress/step")
+             ? fq::detail::whole_value<std::int64_t>(saved.attribute("progress/step"))
+             : 0;
 }
 
 /// With --allow-changes as if it had been a run of these settings.

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 
@@ -42,9 +43,10 @@ json to_json(const CalibratorOptions& o) {
 CalibratorOptions from_json(const json& fields) {
   const json& bits = fields.at("num_bits");
   const CalibratorOptions usual;
-  return {.axis = Axes(fields.at("axis").get<std::vector<int>>()),
-          .num_bits = bits.is_array() ? NumBits(bits.at(0).get<int>(), bits.at(1).get<int>())
-                                      : NumBits(bits.get<int>()),
+  return {.axis = Axes(detail::whole_values<int>(fields.at("axis"))),
+          .num_bits = bits.is_array() ? NumBits(detail::whole_value<int>(bits.at(0)),
+                                                detail::whole_value<int>(bits.at(1)))
+                                      : NumBits(detail::whole_value<int>(bits)),
           .is_unsigned = fields.at("unsigned").get<bool>(),
           .narrow_range = fields.at("narrow_range").get<bool>(),
           .stop_multiplier = fields.value("stop_multiplier", usual.stop_multiplier),

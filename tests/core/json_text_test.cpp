@@ -127,5 +127,17 @@ TEST(JsonValue, ReadersCheck) {
               HasSubstr("unknown key 'b' of this"));
 }
 
+TEST(JsonText, WholeValuesFitTheirTypeOrAreRefused) {
+  using Json = nlohmann::json;
+  EXPECT_EQ(detail::whole_value<int>(Json(-3)), -3);
+  EXPECT_EQ(detail::whole_value<std::uint64_t>(Json(~std::uint64_t{0})), ~std::uint64_t{0});
+  EXPECT_EQ(detail::whole_values<std::int64_t>(Json{1, 8, 8}), (std::vector<std::int64_t>{1, 8, 8}));
+  for (const char* text :
+       {"8e+30", "8.0", "-0.5", "4294967304", "-2147483649", "true", "null", "\"8\"", "[8]"})
+    EXPECT_THROW((void)detail::whole_value<int>(Json::parse(text)), ArgumentError) << text;
+  EXPECT_THROW((void)detail::whole_value<std::int64_t>(Json(~std::uint64_t{0})), ArgumentError);
+  EXPECT_THROW((void)detail::whole_values<int>(Json(8)), ArgumentError);
+}
+
 }  // namespace
 }  // namespace fq::json_text_test

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -31,6 +32,27 @@ template <class Json>
     return true;
   };
   return Json::parse(text, limit, true, comments);
+}
+
+/// A whole number that T holds: for others, get<T>() cuts them off, or is undefined. Throws ArgumentError.
+template <class T, class Json>
+[[nodiscard]] T whole_value(const Json& value) {
+  const bool fits = value.is_number_unsigned()
+                        ? std::in_range<T>(value.template get<std::uint64_t>())
+                        : value.is_number_integer() && std::in_range<T>(value.template get<std::int64_t>());
+  if (!fits)
+    throw ArgumentError(fmt::format("[json] {} is no whole number from {} to {}",
+                                    value.is_number() ? value.dump() : value.type_name(),
+                                    std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  return value.template get<T>();
+}
+/// A list of them.
+template <class T, class Json>
+[[nodiscard]] std::vector<T> whole_values(const Json& values) {
+  if (!values.is_array()) throw ArgumentError(fmt::format("[json] a list is needed: {}", values.type_name()));
+  std::vector<T> out;
+  for (const auto& value : values) out.push_back(whole_value<T>(value));
+  return out;
 }
 
 /// A parsed text that finds the line of each of its values. At most 16 MiB, 64 levels deep; a key that is

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/report/detail/runs/sections.h"
 #include "fakequant/report/detail/text.h"
 
@@ -31,9 +32,9 @@ std::vector<Confused> counts_of(const ordered_json& classes) {
   for (std::size_t label = 0; label < classes["confusion"].size(); ++label) {
     const auto& row = classes["confusion"][label];
     std::int64_t of = 0;
-    for (const auto& count : row) of += count.get<std::int64_t>();
+    for (const auto& count : row) of += fq::detail::whole_value<std::int64_t>(count);
     for (std::size_t answer = 0; answer < row.size(); ++answer)
-      out.push_back({label, answer, row[answer].get<std::int64_t>(), of});
+      out.push_back({label, answer, fq::detail::whole_value<std::int64_t>(row[answer]), of});
   }
   return out;
 }
@@ -83,12 +84,12 @@ std::string worst_samples(const ordered_json& classes, const std::map<std::int64
       "each its "
       "row, what it is and what it was taken for.</p>\n<div class=samples>\n";
   for (const auto& sample : classes["worst"]) {
-    const auto row = sample["row"].get<std::int64_t>();
+    const auto row = fq::detail::whole_value<std::int64_t>(sample["row"]);
     const auto found = shown.find(row);
     out += fmt::format("<figure>{}<figcaption>{}<br>{}, not {}<br>{:.2g} %</figcaption></figure>\n",
                        found == shown.end() ? std::string() : found->second, row,
-                       class_name(classes, sample["label"].get<std::size_t>()),
-                       class_name(classes, sample["answer"].get<std::size_t>()),
+                       class_name(classes, fq::detail::whole_value<std::size_t>(sample["label"])),
+                       class_name(classes, fq::detail::whole_value<std::size_t>(sample["answer"])),
                        100 * sample["probability"].get<double>());
   }
   return out + "</div>\n";
@@ -101,7 +102,7 @@ std::string classes_section(const RunRecord& record, const std::map<std::int64_t
   if (classes == nullptr) return {};
   std::string out =
       fmt::format("<h2>Classes</h2>\n<p>{} {} samples, after step {}.</p>\n",
-                  grouped((*classes)["samples"].get<std::int64_t>()),
+                  grouped(fq::detail::whole_value<std::int64_t>((*classes)["samples"])),
                   escaped((*classes)["of"].get<std::string>()), (*classes)["step"].get<std::int64_t>());
   out += (*classes)["confusion"].size() <= kMostClasses ? matrix(*classes) : most_confused(*classes);
   return out + worst_samples(*classes, shown);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/report/detail/page_script.h"
 #include "fakequant/report/detail/page_style.h"
 #include "fakequant/report/detail/parts.h"
@@ -37,9 +38,9 @@ std::string state_tile(const RunPage& page) {
   const auto* step = page.record->last("step");
   const std::string unit = page.config.contains("steps") ? "step" : "epoch";
   const auto* reached = unit == "step" ? step : epoch;
-  const std::string done =
-      fmt::format("{} {} of {}", unit, reached == nullptr ? 0 : (*reached)[unit].get<std::int64_t>(),
-                  page.config.value(unit + "s", std::int64_t{0}));
+  const std::string done = fmt::format(
+      "{} {} of {}", unit, reached == nullptr ? 0 : fq::detail::whole_value<std::int64_t>((*reached)[unit]),
+      page.config.value(unit + "s", std::int64_t{0}));
   if (page.seconds_left >= 0)
     return tile("Running", spell_duration(page.seconds_left) + " left",
                 fmt::format("{}, step {}", done, step == nullptr ? 0 : (*step)["step"].get<std::int64_t>()));

@@ -1,11 +1,18 @@
+#include <vector>
+
 #include "fakequant/cli/network.h"
+#include "fakequant/layers/quantize.h"
 #include "fakequant/train/calibration/calibration_state.h"
+#include "fakequant/train/calibration/detail/calibration_undo.h"
 #include "reader.h"
 
-/// Into the network that the states of the corpus were collected on.
+/// Into the network that the states of the corpus were collected on, which is as it was afterwards.
 void fq::fuzz::read_calibration(const std::string& path) {
-  const auto network =
+  static const auto network =
       cli::load_network(std::string(FAKEQUANT_SOURCE_DIR "/tests/fuzz/corpus/checkpoint/int8.h5"));
+  std::vector<TensorQuantizer*> quantizers;
+  for (const auto& entry : named_quantizers(*network.module)) quantizers.push_back(entry.quantizer);
+  const detail::CalibrationUndo undo(quantizers);
   (void)load_calibration(*network.module, path);
   (void)merge_calibration(*network.module, path);
 }

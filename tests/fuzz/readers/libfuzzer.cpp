@@ -15,6 +15,7 @@
 #include "reader.h"
 
 extern "C" int LLVMFuzzerRunDriver(int* argc, char*** argv, int (*test)(const std::uint8_t*, std::size_t));
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t bytes, std::size_t most);
 
 namespace {
 
@@ -56,6 +57,18 @@ void tell_counts() {
 }
 
 }  // namespace
+
+/// Three of four changes are the reader's own, where it has some.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t bytes, std::size_t most,
+                                               unsigned seed) {
+  const auto change = chosen_reader().change;
+  if (change != nullptr && seed % 4 != 0) {
+    const std::string changed = change({reinterpret_cast<const char*>(data), bytes}, seed / 4);
+    if (changed.size() <= most && !std::equal(changed.begin(), changed.end(), data, data + bytes))
+      return changed.copy(reinterpret_cast<char*>(data), most);
+  }
+  return LLVMFuzzerMutate(data, bytes, most);
+}
 
 /// In place of the command's main (--wrap=main).
 extern "C" int __wrap_main(int argc, char** argv) {

@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "mutate.h"
+#include "changes.h"
 #include "reader.h"
 
 namespace fq::fuzz {
@@ -46,6 +46,12 @@ std::vector<std::string> read_corpus(const Reader& reader, const std::string& fo
   return seeds;
 }
 
+/// Every second one as its reader says, if it does.
+std::string changed(const Reader& reader, const std::vector<std::string>& seeds, std::uint64_t number) {
+  if (reader.change == nullptr || number % 2 == 0) return mutated(seeds, number);
+  return reader.change(seeds[number / 2 % seeds.size()], number);
+}
+
 /// Whether nothing was found.
 bool try_reader(const Reader& reader, std::int64_t runs, std::int64_t first) {
   const fs::path folder = fs::temp_directory_path() / fmt::format("fakequant_fuzz_{}", reader.name);
@@ -54,7 +60,7 @@ bool try_reader(const Reader& reader, std::int64_t runs, std::int64_t first) {
   try {
     const auto seeds = read_corpus(reader, folder.string());
     for (at = first; at < first + runs; ++at)
-      accepted += accepts(reader, mutated(seeds, std::uint64_t(at)), folder.string()) ? 1 : 0;
+      accepted += accepts(reader, changed(reader, seeds, std::uint64_t(at)), folder.string()) ? 1 : 0;
   } catch (const std::exception& error) {
     fmt::print("fuzz: {}, {}: {}; see {}\n", reader.name, at < 0 ? "corpus" : fmt::format("{}", at),
                error.what(), folder.string());

@@ -2,7 +2,7 @@
 
 /// The readers of files from outside, one by one, as fuzz programs call them.
 
-#include <functional>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -17,6 +17,8 @@ struct Reader {
   void (*read)(const std::string& path);
   /// Makes the checksums of changed bytes fit, so that the reader looks behind them; null for none.
   void (*seal)(std::string& bytes) = nullptr;
+  /// Changes of its own, where changed bytes seldom make sense (changes.h).
+  std::string (*change)(const std::string& bytes, std::uint64_t seed) = nullptr;
   /// Whether it hands files to libhdf5, which fails under changed ones: they are tried when it is named
   /// alone.
   bool by_hdf5 = false;
@@ -50,7 +52,7 @@ void read_scales(const std::string& path);
 void read_tensorrt(const std::string& path);
 void read_tokenizer(const std::string& path);
 
-/// Of our state files: length and checksums of the header, the body and the listing.
+/// Of our state files: length and checksums of the header, the body, the listing and what it lists.
 void seal_state(std::string& bytes);
 
 }  // namespace fq::fuzz

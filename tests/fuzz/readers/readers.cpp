@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "changes.h"
 #include "fakequant/core/error.h"
 #include "reader.h"
 
@@ -12,23 +13,23 @@ namespace fq::fuzz {
 namespace {
 
 constexpr Reader kReaders[] = {
-    {"calibration", "input.h5", read_calibration, seal_state},
-    {"checkpoint", "input.h5", read_checkpoint, seal_state},
-    {"config", "input.json", read_config},
+    {"calibration", "input.h5", read_calibration, seal_state, change_state},
+    {"checkpoint", "input.h5", read_checkpoint, seal_state, change_state},
+    {"config", "input.json", read_config, nullptr, change_json},
     {"csv", "input.csv", read_csv},
-    {"dataset", "input.h5", read_dataset, nullptr, true},
+    {"dataset", "input.h5", read_dataset, .by_hdf5 = true},
     {"gguf", "input.gguf", read_gguf},
     {"idx", "input-idx3-ubyte", read_idx},
     {"image", "input.png", read_image},
-    {"model", "input.json", read_model},
+    {"model", "input.json", read_model, nullptr, change_json},
     {"npy", "input.npy", read_npy},
     {"onnx", "input.onnx", read_onnx},
-    {"plan", "input.json", read_plan},
-    {"recipe", "input.json", read_recipe},
-    {"safetensors", "input.safetensors", read_safetensors},
-    {"scales", "input.h5", read_scales, seal_state},
+    {"plan", "input.json", read_plan, nullptr, change_json},
+    {"recipe", "input.json", read_recipe, nullptr, change_json},
+    {"safetensors", "input.safetensors", read_safetensors, nullptr, change_safetensors},
+    {"scales", "input.h5", read_scales, seal_state, change_state},
     {"tensorrt", "input.cache", read_tensorrt},
-    {"tokenizer", "input.json", read_tokenizer},
+    {"tokenizer", "input.json", read_tokenizer, nullptr, change_json},
 };
 
 void check_refusal(const std::string& text) {

@@ -19,7 +19,7 @@ json network_identity(const ModelSpec& spec, const Shape& sample_shape, std::int
 }
 
 Shape input_shape_of(const json& identity, std::int64_t batch) {
-  auto shape = identity.at("sample_shape").get<Shape>();
+  Shape shape = whole_values<std::int64_t>(identity.at("sample_shape"));
   shape.insert(shape.begin(), batch);
   return shape;
 }
@@ -28,8 +28,8 @@ std::shared_ptr<Module> first_network(const json& identity, const ModelSpec& spe
   BuildOptions options;
   options.seed = seed;
   options.dense = identity.value("dense", false);
-  return build_model(spec, identity.at("sample_shape").get<Shape>(),
-                     identity.at("classes").get<std::int64_t>(), options);
+  return build_model(spec, whole_values<std::int64_t>(identity.at("sample_shape")),
+                     whole_value<std::int64_t>(identity.at("classes")), options);
 }
 
 std::shared_ptr<Module> network_again(const json& identity) {

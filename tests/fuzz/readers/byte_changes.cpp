@@ -1,8 +1,8 @@
-#include "mutate.h"
-
 #include <algorithm>
 #include <cstring>
 #include <random>
+
+#include "changes.h"
 
 namespace fq::fuzz {
 namespace {
