@@ -17,7 +17,7 @@ constexpr Reader kReaders[] = {
     {"checkpoint", "input.h5", read_checkpoint, seal_state, change_state},
     {"config", "input.json", read_config, nullptr, change_json},
     {"csv", "input.csv", read_csv},
-    {"dataset", "input.h5", read_dataset, .by_hdf5 = true},
+    {"dataset", "input.h5", read_dataset, nullptr, nullptr, true},
     {"gguf", "input.gguf", read_gguf},
     {"idx", "input-idx3-ubyte", read_idx},
     {"image", "input.png", read_image},
