@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace fq::fuzz {
 
@@ -28,6 +29,9 @@ struct Reader {
 [[nodiscard]] std::span<const Reader> readers();
 /// Throws std::runtime_error naming the readers there are.
 [[nodiscard]] const Reader& reader(const std::string& name);
+
+/// Its corpus, in the order of their names: all but what it refuses.
+[[nodiscard]] std::vector<std::string> seeds(const Reader& reader);
 
 /// Writes `bytes` to the reader's file in `folder` and reads it. False where it was refused. Throws
 /// std::logic_error for everything else that came out of it.

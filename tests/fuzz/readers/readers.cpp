@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -47,6 +48,20 @@ const Reader& reader(const std::string& name) {
   std::string names;
   for (const auto& one : kReaders) names += fmt::format(" {}", one.name);
   throw std::runtime_error(fmt::format("there is no reader '{}', but{}", name, names));
+}
+
+std::vector<std::string> seeds(const Reader& reader) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           std::filesystem::path(FAKEQUANT_SOURCE_DIR "/tests/fuzz/corpus") / reader.name))
+    if (!entry.path().filename().string().starts_with("refused")) files.push_back(entry.path());
+  std::ranges::sort(files);
+  std::vector<std::string> out;
+  for (const auto& file : files) {
+    std::ifstream stream(file, std::ios::binary);
+    out.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+  }
+  return out;
 }
 
 bool accepts(const Reader& reader, std::string bytes, const std::string& folder) {
