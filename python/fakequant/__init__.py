@@ -5,7 +5,10 @@
 """
 import sys as _sys
 
-from . import _fakequant
+from . import waiting as _waiting
+
+with _waiting.short_spins():
+    from . import _fakequant
 from ._fakequant import *  # noqa: F401,F403
 from ._fakequant import ArgumentError as ArgumentError, BackendError as BackendError, Error as Error, FileError as FileError
 from ._fakequant import NumericError as NumericError, SystemError as SystemError
