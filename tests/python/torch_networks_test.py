@@ -341,6 +341,14 @@ def test_steps_leak_nothing(model, digits):
     assert resident() - before < 8 << 20  # a kept step would be 300 times 0.6 MB
 
 
+@pytest.mark.parametrize("example", [torch.zeros(1, 1, 5), torch.zeros(1, 3, 12, 12), torch.zeros(2, 1, 12, 12, dtype=torch.int64)])
+def test_an_example_that_does_not_fit_is_told_in_a_line(example, capfd):
+    with pytest.raises(fq.ArgumentError, match="Sequential does not take example_input, (float32|int64)") as caught:
+        fqt.quantize(small(), "int8", example)
+    assert "\n" not in str(caught.value)
+    assert not capfd.readouterr().err
+
+
 @pytest.mark.parametrize("call, words", [
     (lambda: fqt.quantize("net", "int8", torch.zeros(1)), "model is a str: give an nn.Module"),
     (lambda: fqt.quantize(small(), "int8"), "example_input is None"),

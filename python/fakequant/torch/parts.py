@@ -1,8 +1,11 @@
 """A module's forward as torch.fx reads it, cut into the parts that the library has."""
+import contextlib
 import copy
 import dataclasses
 import functools
+import io
 import itertools
+import sys
 
 import torch
 from torch.fx.node import map_arg
@@ -67,6 +70,15 @@ def _read_modes(model):
     return read
 
 
+@contextlib.contextmanager
+def _quiet_failure():
+    """ShapeProp prints what a node raises, beside raising it; what the model's own code prints comes through."""
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed):
+        yield
+    sys.stderr.write(printed.getvalue())
+
+
 def read(model, inputs):
     """The torch.fx graph of `model` with the shapes that `inputs` give its values. The model stays as it is. Raises NoLayer where
     torch.fx cannot follow its forward."""
@@ -74,7 +86,7 @@ def read(model, inputs):
     try:
         graph = _read_modes(model)
         model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), _quiet_failure():
             ShapeProp(graph).propagate(*inputs)
     except NoLayer:
         raise

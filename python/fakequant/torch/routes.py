@@ -10,6 +10,10 @@ from torch.overrides import TorchFunctionMode
 from .. import _fakequant as _fq
 
 
+def _described(value):
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+
+
 class Calls:
     """What a model of an example gives its modules: `inputs` of each that was called with tensors alone, `arguments` of each, and
     the shapes of queries, keys and values with the scale of each call of attention in a module's own forward."""
@@ -24,6 +28,12 @@ class Calls:
                 hooks.append(module.register_forward_hook(self._leave, always_call=True))
             with torch.no_grad(), _Watch(self):
                 model.eval()(*args, **kwargs)
+        except _fq.Error:
+            raise
+        except Exception as error:  # of the model's own code
+            given = ", ".join(_described(value) for value in (*args, *kwargs.values()))
+            raise _fq.ArgumentError(f"[quantize] {type(model).__name__} does not take example_input, {given}: "
+                                    f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}") from error
         finally:
             for hook in hooks:
                 hook.remove()
