@@ -9,12 +9,18 @@
 #include "fakequant/core/detail/join.h"
 #include "fakequant/core/detail/moves.h"
 #include "fakequant/core/detail/quantizer_checks.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/profile.h"
 
 namespace fq {
 namespace {
 
 using detail::Kernels;
+
+const Accumulator& first(const std::vector<Accumulator>& parts) {
+  FQ_CHECK(!parts.empty(), "accumulator", "it has no parts");
+  return parts.front();
+}
 
 /// The tensor whose shape, layout and device are the accumulator's own.
 const Tensor& body(const Accumulator& x) {
@@ -24,8 +30,8 @@ const Tensor& body(const Accumulator& x) {
     const Tensor& operator()(const PooledSums& v) const { return v.sums; }
     const Tensor& operator()(const Averages& v) const { return v.values; }
     const Tensor& operator()(const CodeAddition& v) const { return v.a.codes; }
-    const Tensor& operator()(const AccumulatorConcat& v) const { return body(v.parts.at(0)); }
-    const Tensor& operator()(const AccumulatorMove& v) const { return body(v.inner.at(0)); }
+    const Tensor& operator()(const AccumulatorConcat& v) const { return body(first(v.parts)); }
+    const Tensor& operator()(const AccumulatorMove& v) const { return body(first(v.inner)); }
   };
   return std::visit(Visitor{}, x.value);
 }
@@ -34,11 +40,11 @@ const Tensor& body(const Accumulator& x) {
 
 Shape Accumulator::shape() const {
   if (const auto* move = std::get_if<AccumulatorMove>(&value))
-    return moved_shape(move->inner.at(0).shape(), move->move);
+    return moved_shape(first(move->inner).shape(), move->move);
   Shape shape = body(*this).shape();
   if (const auto* concat = std::get_if<AccumulatorConcat>(&value)) {
     const auto axis = static_cast<std::size_t>(concat->axis);
-    shape = concat->parts.at(0).shape();
+    shape = first(concat->parts).shape();
     for (std::size_t i = 1; i < concat->parts.size(); ++i) shape[axis] += concat->parts[i].shape()[axis];
   }
   return shape;
@@ -46,8 +52,8 @@ Shape Accumulator::shape() const {
 
 Layout Accumulator::layout() const {
   if (const auto* move = std::get_if<AccumulatorMove>(&value))
-    return moved_layout(move->inner.at(0).layout(), move->move);
-  if (const auto* concat = std::get_if<AccumulatorConcat>(&value)) return concat->parts.at(0).layout();
+    return moved_layout(first(move->inner).layout(), move->move);
+  if (const auto* concat = std::get_if<AccumulatorConcat>(&value)) return first(concat->parts).layout();
   return body(*this).layout();
 }
 Device Accumulator::device() const { return body(*this).device(); }
@@ -91,7 +97,7 @@ QuantizedTensor requantize_parts(const AccumulatorConcat& x, bool relu, const Qu
 }
 
 QuantizedTensor requantize_moved(const AccumulatorMove& x, bool relu, const QuantSpec& spec, bool with_mask) {
-  const auto inner = requantize(with_relu(x.inner.at(0), relu), spec, with_mask);
+  const auto inner = requantize(with_relu(first(x.inner), relu), spec, with_mask);
   return {moved(inner.codes, x.move), spec, with_mask ? moved(inner.mask, x.move) : Tensor()};
 }
 
@@ -108,15 +114,20 @@ Tensor float_parts(const AccumulatorConcat& x, bool relu, Tensor* mask) {
 }
 
 Tensor moved_floats(const AccumulatorMove& x, bool relu, Tensor* mask) {
-  const Tensor values = to_float(with_relu(x.inner.at(0), relu), mask);
+  const Tensor values = to_float(with_relu(first(x.inner), relu), mask);
   if (mask != nullptr) *mask = moved(*mask, x.move);
   return moved(values, x.move);
+}
+
+void check_defined(const Accumulator& x, const char* function) {
+  FQ_CHECK(body(x).defined(), function, "the sums are undefined");
 }
 
 }  // namespace
 
 Tensor to_float(const Accumulator& x, Tensor* mask) {
   const ProfileScope profile("epilogue");
+  check_defined(x, "to_float");
   if (!x.any_relu()) mask = nullptr;
   if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value))
     return float_parts(*concat, x.relu, mask);
@@ -139,9 +150,10 @@ Accumulator moved(Accumulator x, const Move& move) {
 
 QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool with_mask) {
   const ProfileScope profile("epilogue");
+  check_defined(x, "requantize");
   FQ_CHECK(spec.format.is_integer() && spec.granularity.is_per_tensor(), "requantize",
-           "'{}' is {} {}: accumulators round to one integer grid", spec.name, to_string(spec.format),
-           to_string(spec.granularity));
+           "{} is {} {}: accumulators round to one integer grid", detail::quantizer_label(spec.name),
+           to_string(spec.format), to_string(spec.granularity));
   if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value))
     return requantize_parts(*concat, x.relu, spec, with_mask);
   if (const auto* move = std::get_if<AccumulatorMove>(&x.value))

@@ -197,7 +197,8 @@ Granularity QuantDescriptor::granularity(int rank) const {
   std::vector<int> axes = axis().values();
   if (amax().defined()) {
     FQ_CHECK(static_cast<int>(amax().shape().size()) <= rank, kDescriptor,
-             "amax {} of '{}' has more axes than the input ({})", to_string(amax().shape()), name(), rank);
+             "amax {} of {} has more axes than the input ({})", to_string(amax().shape()),
+             detail::quantizer_label(name()), rank);
     const bool list = amax().shape().size() == 1 && axes.size() == 1 && amax().values().size() != 1;
     if (!list) axes = broadcast_axes(amax().shape());
   }

@@ -13,6 +13,7 @@ void check_narrow(DType dtype, const char* function) {
 
 Tensor pack_codes(const Tensor& codes, DType dtype) {
   constexpr const char* where = "pack_codes";
+  FQ_CHECK(codes.defined(), where, "the codes are undefined");
   FQ_CHECK(codes.dtype() == DType::i8 || codes.dtype() == DType::u8, where, "the codes are {}: give i8 or u8",
            name(codes.dtype()));
   check_narrow(dtype, where);
@@ -22,6 +23,7 @@ Tensor pack_codes(const Tensor& codes, DType dtype) {
 }
 
 Tensor unpack_codes(const Tensor& packed) {
+  FQ_CHECK(packed.defined(), "unpack_codes", "the codes are undefined");
   check_narrow(packed.dtype(), "unpack_codes");
   const bool is_signed = packed.dtype() == DType::i2 || packed.dtype() == DType::i4;
   const DType dtype = is_signed ? DType::i8 : DType::u8;

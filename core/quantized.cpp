@@ -3,6 +3,7 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/quantizer_checks.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/profile.h"
 
@@ -14,10 +15,21 @@ using detail::Kernels;
 using detail::least_amax;
 using detail::ScaleRule;
 
+void check_given(const Tensor& amax, const std::string& name) {
+  FQ_CHECK(amax.defined(), "quantizer", "amax of {} is undefined: give one value, or one per block",
+           detail::quantizer_label(name));
+}
+
+void check_defined(const QuantizedTensor& x, const char* function) {
+  FQ_CHECK(x.codes.defined() && x.spec.scale.defined(), function, "the {} undefined",
+           x.codes.defined() ? "scales are" : "codes are");
+}
+
 }  // namespace
 
 QuantSpec QuantSpec::from_amax(Format format, Granularity granularity, Tensor amax, std::string name,
                                bool pow2, int zero_point) {
+  check_given(amax, name);
   QuantSpec spec{.format = format,
                  .granularity = std::move(granularity),
                  .amax = amax.to(DType::f32).clone(),
@@ -34,9 +46,10 @@ QuantSpec QuantSpec::from_amax(Format format, Granularity granularity, Tensor am
 
 QuantSpec QuantSpec::with_scale_bits(Format format, Granularity granularity, Tensor amax, NumBits scale_bits,
                                      float global, std::string name) {
+  check_given(amax, name);
   const bool e4m3 = scale_bits == NumBits(4, 3);
-  FQ_CHECK(e4m3 || scale_bits == NumBits(8, 0), "quantizer",
-           "scale_bits of '{}' are {}: use (4, 3) or (8, 0)", name, to_string(scale_bits));
+  FQ_CHECK(e4m3 || scale_bits == NumBits(8, 0), "quantizer", "scale_bits of {} are {}: use (4, 3) or (8, 0)",
+           detail::quantizer_label(name), to_string(scale_bits));
   QuantSpec spec{.format = format,
                  .granularity = std::move(granularity),
                  .amax = amax.to(DType::f32).clone(),
@@ -62,6 +75,7 @@ QuantSpec QuantSpec::to(Device device) const {
 }
 
 Tensor code_values(const QuantizedTensor& x) {
+  check_defined(x, "code_values");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
   static_cast<void>(detail::in_blocks(x.spec, x.shape(), "code_values"));
   detail::run(out.device(), &Kernels::decode, x, out);
@@ -70,6 +84,7 @@ Tensor code_values(const QuantizedTensor& x) {
 
 Tensor dequantize(const QuantizedTensor& x) {
   const ProfileScope profile("epilogue");
+  check_defined(x, "dequantize");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
   if (!detail::in_blocks(x.spec, x.shape(), "dequantize"))
     static_cast<void>(detail::channel_axis(x.spec, x.shape(), "dequantize"));
@@ -86,6 +101,9 @@ struct Quantizing {
   QuantizedTensor out;
 
   Quantizing(const Tensor& input, const QuantSpec& spec, bool with_mask) {
+    FQ_CHECK(input.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(spec.name));
+    FQ_CHECK(spec.scale.defined() && (spec.amax.defined() || !with_mask), "quantize",
+             "the grid of {} is undefined", detail::quantizer_label(spec.name));
     const bool blocks = detail::in_blocks(spec, input.shape(), "quantize");
     if (!blocks) static_cast<void>(detail::channel_axis(spec, input.shape(), "quantize"));
     detail::check_device(spec, input, "quantize");
@@ -114,8 +132,8 @@ std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests)
   for (const auto& request : requests) {
     Quantizing& one = all.emplace_back(request.x, request.spec, request.with_mask);
     FQ_CHECK(one.x.device() == all.front().x.device(), "quantize",
-             "'{}' is on {}, another on {}: give one device", request.spec.name, to_string(one.x.device()),
-             to_string(all.front().x.device()));
+             "{} is on {}, another on {}: give one device", detail::quantizer_label(request.spec.name),
+             to_string(one.x.device()), to_string(all.front().x.device()));
     calls.push_back(one.call());
   }
   if (!calls.empty()) detail::run(all.front().x.device(), &Kernels::quantize, calls);
@@ -135,6 +153,7 @@ bool same_grid(const QuantSpec& a, const QuantSpec& b) {
 
 Tensor apply_mask(const Tensor& dy, const Tensor& mask) {
   if (!mask.defined()) return dy;
+  FQ_CHECK(dy.defined(), "apply_mask", "the gradient is undefined");
   FQ_CHECK(dy.shape() == mask.shape(), "apply_mask", "the gradient is {}, the mask {}", to_string(dy.shape()),
            to_string(mask.shape()));
   FQ_CHECK(is_floating(dy.dtype()), "apply_mask", "the gradient is {}: use f32, f64, f16 or bf16",

@@ -112,6 +112,7 @@ Tensor Tensor::to(Device where) const {
 }
 
 Tensor Tensor::reshape(Shape shape) const {
+  FQ_CHECK(defined(), "reshape", "the tensor is undefined");
   FQ_CHECK(layout_ == Layout::row_major, "reshape",
            "a channels_last tensor has no other view: use to(row_major) first");
   std::int64_t known = 1;
@@ -146,8 +147,8 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
 }
 
 void Tensor::copy_from(const Tensor& source) {
-  FQ_CHECK(source.shape_ == shape_ && source.dtype_ == dtype_, "copy_from", "{} cannot take the values of {}",
-           describe(), source.describe());
+  FQ_CHECK(source.defined() == defined() && source.shape_ == shape_ && source.dtype_ == dtype_, "copy_from",
+           "{} cannot take the values of {}", describe(), source.describe());
   const Tensor same = source.to(layout_);
   copy_bytes(same, *this);
 }
@@ -165,7 +166,7 @@ std::string Tensor::describe() const {
 }
 
 bool bitwise_equal(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
+  if (a.defined() != b.defined() || a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
   const Layout order = a.layout() == b.layout() ? a.layout() : Layout::row_major;
   const Tensor x = a.to(Device::cpu()).to(order), y = b.to(Device::cpu()).to(order);
   return x.numel() == 0 || std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.nbytes())) == 0;
@@ -182,6 +183,7 @@ Tensor tensor_from_bytes(const void* bytes, std::int64_t count, Shape shape, DTy
 }
 
 void tensor_to_bytes(const Tensor& tensor, void* bytes, DType dtype) {
+  FQ_CHECK(tensor.defined(), "to_vector", "the tensor is undefined");
   FQ_CHECK(tensor.dtype() == dtype, "to_vector", "the tensor is {}, asked for as {}", tensor.describe(),
            name(dtype));
   const Tensor rows = tensor.to(Device::cpu()).to(Layout::row_major);

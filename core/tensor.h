@@ -15,6 +15,7 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "fakequant/core/blocks/shape.h"
@@ -40,6 +41,15 @@ class Tensor {
   /// Undefined: it has no shape and no storage. Operators and options take it for "not given" where they say
   /// so.
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor& operator=(const Tensor&) = default;
+  /// What was moved from is undefined.
+  Tensor(Tensor&& from) noexcept { swap(from); }
+  Tensor& operator=(Tensor&& from) noexcept {
+    Tensor(std::move(from)).swap(*this);
+    return *this;
+  }
+  ~Tensor() = default;
 
   /// A new tensor whose contents are unspecified. Throws ArgumentError for a negative size, more than 2^60
   /// elements, and channels_last of other than 4 axes; SystemError when memory is short, BackendError where
@@ -81,7 +91,7 @@ class Tensor {
     return from(values, {static_cast<std::int64_t>(values.size())});
   }
 
-  /// False only of a tensor that was made by the default constructor, or of a copy of one.
+  /// False only of a tensor that was made by the default constructor or moved from, or of a copy of one.
   [[nodiscard]] bool defined() const noexcept { return storage_.defined(); }
   /// Logical sizes, N, C, H, W of an activation, whatever the layout; empty for rank 0 and when undefined.
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
@@ -167,7 +177,7 @@ class Tensor {
   void copy_from(const Tensor& source);
 
   /// A copy of the elements in logical row-major order, from any device and layout. Throws ArgumentError
-  /// unless T is the C++ type of the dtype: convert with `to` first.
+  /// when undefined, and unless T is the C++ type of the dtype: convert with `to` first.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector() const;
   /// The only element, converted to double; it waits for a GPU. Throws ArgumentError unless there is exactly
@@ -178,6 +188,14 @@ class Tensor {
   [[nodiscard]] std::string describe() const;
 
  private:
+  void swap(Tensor& other) noexcept {
+    std::swap(storage_, other.storage_);
+    std::swap(shape_, other.shape_);
+    std::swap(numel_, other.numel_);
+    std::swap(offset_, other.offset_);
+    std::swap(dtype_, other.dtype_);
+    std::swap(layout_, other.layout_);
+  }
   /// Without storage.
   [[nodiscard]] static Tensor described(Shape shape, DType dtype, Layout layout);
   void check_access(DType dtype, Layout layout) const;

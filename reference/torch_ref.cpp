@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/affine.h"
@@ -45,8 +46,8 @@ void check_input(const Tensor& x, const Range& range, const char* function) {
 
 void check_channels(const Tensor& x, const Tensor& scale, const Tensor& zero_point, int axis,
                     const char* function) {
-  FQ_CHECK(axis >= 0 && axis < x.rank(), function, "axis {} of the input {}: use one of 0 to {}", axis,
-           to_string(x.shape()), x.rank() - 1);
+  FQ_CHECK(axis >= 0 && axis < x.rank(), function, "axis {} of the input {}: {}", axis, to_string(x.shape()),
+           detail::allowed_indices(x.rank()));
   const Shape one_each{x.dim(axis)};
   FQ_CHECK(scale.dtype() == DType::f32 && scale.shape() == one_each, function,
            "the scale is {} {}: give f32 {}, one for each index of axis {}", name(scale.dtype()),

@@ -3,6 +3,7 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq::detail {
 
@@ -19,7 +20,7 @@ Tensor block_amax(const Tensor& x, const Granularity& by) {
 
 void check_finite(const Tensor& amax, std::string_view function, const std::string& quantizer) {
   const auto text = [&](bool nan) {
-    return fmt::format("{}, at '{}'", cpu::not_finite_text(nan, function), quantizer);
+    return fmt::format("{}, at {}", cpu::not_finite_text(nan, function), quantizer_label(quantizer));
   };
   run(amax.device(), &RangeKernels::check_finite, amax, text(true), text(false));
 }

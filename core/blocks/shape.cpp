@@ -25,6 +25,7 @@ std::int64_t numel(const Shape& shape) {
 std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 int normalize_axis(int axis, int rank, std::string_view function) {
+  FQ_CHECK(rank > 0, function, "axis {} of a rank of 0: it has one element and no axes", axis);
   FQ_CHECK(axis >= -rank && axis < rank, function, "axis {} is out of range for rank {}: use {} to {}", axis,
            rank, -rank, rank - 1);
   return axis < 0 ? axis + rank : axis;

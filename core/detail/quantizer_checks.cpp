@@ -1,6 +1,7 @@
 #include "fakequant/core/detail/quantizer_checks.h"
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 
 namespace fq::detail {
@@ -11,21 +12,23 @@ constexpr const char* kRanges = "it must be finite and not negative";
 }  // namespace
 
 void check_amax(float amax, const std::string& name) {
-  FQ_CHECK(is_range(amax), "quantizer", "amax of '{}' is {}: {}", name, amax, kRanges);
+  FQ_CHECK(is_range(amax), "quantizer", "amax of {} is {}: {}", quantizer_label(name), amax, kRanges);
 }
 
 std::string ranges_message(const QuantSpec& spec) {
-  return fmt::format("[quantizer] amax of '{}' is negative, infinite or NaN: {}", spec.name, kRanges);
+  return fmt::format("[quantizer] amax of {} is negative, infinite or NaN: {}", quantizer_label(spec.name),
+                     kRanges);
 }
 
 void check_device(const QuantSpec& spec, const Tensor& x, std::string_view function) {
   FQ_CHECK(x.device().is_meta() || spec.scale.device() == x.device(), function,
-           "amax of '{}' is on {}, the input on {}: move one of them", spec.name,
+           "amax of {} is on {}, the input on {}: move one of them", quantizer_label(spec.name),
            to_string(spec.scale.device()), to_string(x.device()));
 }
 
 std::string nan_message(const QuantSpec& spec) {
-  return fmt::format("[quantize] a NaN reached the quantizer '{}'", spec.name);
+  return fmt::format("[quantize] a NaN reached the quantizer{}",
+                     spec.name.empty() ? "" : fmt::format(" '{}'", spec.name));
 }
 
 bool in_blocks(const QuantSpec& spec, const Shape& shape, std::string_view function) {
@@ -35,8 +38,8 @@ bool in_blocks(const QuantSpec& spec, const Shape& shape, std::string_view funct
   if (one && !other) return false;
   const std::int64_t blocks = numel(spec.granularity.scale_shape(shape));
   FQ_CHECK(spec.amax.numel() == blocks || numel(shape) == 0, function,
-           "amax of '{}' has {} elements, the input {} has {} blocks: give one amax per block", spec.name,
-           spec.amax.numel(), to_string(shape), blocks);
+           "amax of {} has {} elements, the input {} has {} blocks: give one amax per block",
+           quantizer_label(spec.name), spec.amax.numel(), to_string(shape), blocks);
   return true;
 }
 
@@ -47,16 +50,17 @@ Tensor numbers_in_memory(const Tensor& numbers, const Granularity& by, const Sha
 
 int channel_axis(const QuantSpec& spec, const Shape& shape, std::string_view function) {
   if (spec.granularity.is_per_tensor()) {
-    FQ_CHECK(spec.amax.numel() == 1, function, "amax of '{}' has {} elements, a per-tensor quantizer has one",
-             spec.name, spec.amax.numel());
+    FQ_CHECK(spec.amax.numel() == 1, function, "amax of {} has {} elements, a per-tensor quantizer has one",
+             quantizer_label(spec.name), spec.amax.numel());
     return -1;
   }
   const int axis = spec.granularity.single_axis(static_cast<int>(shape.size()));
-  FQ_CHECK(axis >= 0, function, "'{}' is quantized {}: codes are per tensor or along one axis", spec.name,
-           to_string(spec.granularity));
+  FQ_CHECK(axis >= 0, function, "{} is quantized {}: codes are per tensor or along one axis",
+           quantizer_label(spec.name), to_string(spec.granularity));
   FQ_CHECK(spec.amax.numel() == shape[static_cast<std::size_t>(axis)], function,
-           "amax of '{}' has {} elements, the input {} has {} channels on axis {}: give one amax per channel",
-           spec.name, spec.amax.numel(), to_string(shape), shape[static_cast<std::size_t>(axis)], axis);
+           "amax of {} has {} elements, the input {} has {} channels on axis {}: give one amax per channel",
+           quantizer_label(spec.name), spec.amax.numel(), to_string(shape),
+           shape[static_cast<std::size_t>(axis)], axis);
   return axis;
 }
 

@@ -84,6 +84,14 @@ bool wildcard_match(std::string_view pattern, std::string_view text) {
   return std::ranges::all_of(pattern.substr(p), [](char c) { return c == '*'; });
 }
 
+std::string quantizer_label(std::string_view name) {
+  return name.empty() ? "the quantizer" : fmt::format("'{}'", name);
+}
+
+std::string allowed_indices(std::int64_t count) {
+  return count == 0 ? "there are none" : fmt::format("use 0 to {}", count - 1);
+}
+
 std::string join_path(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }

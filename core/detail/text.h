@@ -2,6 +2,7 @@
 
 /// Help for messages: the nearest valid name, wildcard patterns, and paths.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,10 @@ namespace fq::detail {
                                                std::size_t count);
 /// Shell-like: `*` any run of characters, `?` one, `[kv]` one of these.
 [[nodiscard]] bool wildcard_match(std::string_view pattern, std::string_view text);
+/// "'conv1.weight_quantizer'"; "the quantizer" where it has no name.
+[[nodiscard]] std::string quantizer_label(std::string_view name);
+/// "use 0 to 4" of five; "there are none" of nothing.
+[[nodiscard]] std::string allowed_indices(std::int64_t count);
 /// "prefix.name"; the name alone below an empty prefix.
 [[nodiscard]] std::string join_path(const std::string& prefix, const std::string& name);
 

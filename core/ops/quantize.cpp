@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/detail/learned_range.h"
 #include "fakequant/core/tape.h"
 
@@ -79,7 +80,7 @@ Variable attach_codes(const Variable& x, QuantizedTensor codes) {
 }
 
 Variable quantize(const Variable& x, const QuantSpec& spec, const LearnedRange* learned) {
-  FQ_CHECK(x.defined(), "quantize", "the input of '{}' is undefined", spec.name);
+  FQ_CHECK(x.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(spec.name));
   if (const auto* q = x.quantized(); q != nullptr && same_grid(q->spec, spec)) return x;
   const auto* values = std::get_if<Tensor>(&x.value());
   const Key key{spec.scale.raw(), values != nullptr ? values->version() : 0};

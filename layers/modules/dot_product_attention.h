@@ -38,7 +38,7 @@ class DotProductAttention : public Module {
 class QuantDotProductAttention : public DotProductAttention, public QuantModule {
  public:
   explicit QuantDotProductAttention(const DotProductAttention& layer);
-  [[nodiscard]] std::string type() const override { return "quant_" + DotProductAttention::type(); }
+  [[nodiscard]] std::string type() const override { return "quant_scaled_dot_product_attention"; }
   /// None: the four have names of their own.
   [[nodiscard]] std::vector<Child<TensorQuantizer>> input_quantizers() const override { return {}; }
 

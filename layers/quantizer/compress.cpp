@@ -4,6 +4,7 @@
 #include <map>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/quantizer/detail/engine_codes.h"
@@ -59,11 +60,11 @@ struct Packed {
 Packed pack(const Coded& coded) {
   const TensorQuantizer& q = *coded.quantizer;
   FQ_CHECK(!q.settings().pre_quant_scale.defined(), kCompress,
-           "'{}' scales the weight before it quantizes it: multiply the weight by it first", q.name());
-  FQ_CHECK(
-      !detail::has_own_codes(q.settings().engine_grid), kCompress,
-      "'{}' has ggml's blocks, whose steps have a sign: fakequant export --format gguf writes them packed",
-      q.name());
+           "{} scales the weight before it quantizes it: multiply the weight by it first",
+           detail::quantizer_label(q.name()));
+  FQ_CHECK(!detail::has_own_codes(q.settings().engine_grid), kCompress,
+           "{} has ggml's blocks, whose steps have a sign: fakequant export --format gguf writes them packed",
+           detail::quantizer_label(q.name()));
   const QuantizedTensor codes = weight_codes(*coded.layer);
   const bool small = bit_width(packed_dtype(codes.spec.format)) < bit_width(codes.codes.dtype());
   return {coded, codes.spec, small ? pack_codes(codes.codes, packed_dtype(codes.spec.format)) : codes.codes,
@@ -140,8 +141,8 @@ QuantizedTensor weight_codes(const QuantModule& layer) {
   const NoGrad no_grad;
   const Variable codes = quantizer->weight(weight);
   FQ_CHECK(codes.quantized() != nullptr, where,
-           "'{}' gives floats, not codes: enable it, with arithmetic deployed and fake_quant",
-           coding_part(*quantizer).name());
+           "{} gives floats, not codes: enable it, with arithmetic deployed and fake_quant",
+           detail::quantizer_label(coding_part(*quantizer).name()));
   return {codes.quantized()->codes, codes.quantized()->spec, {}};
 }
 
@@ -150,15 +151,15 @@ void check_weight(const QuantModule& layer, const Tensor& value) {
   const Variable weight = layer.quantized_weight();
   FQ_CHECK(layer.weight_quantizer() != nullptr && weight.defined(), where, "the layer has no weight");
   const TensorQuantizer& q = coding_part(*layer.weight_quantizer());
-  FQ_CHECK(value.shape() == weight.shape(), where, "the weight of '{}' is {}, the new one {}", q.name(),
-           to_string(weight.shape()), to_string(value.shape()));
+  FQ_CHECK(value.shape() == weight.shape(), where, "the weight of {} is {}, the new one {}",
+           detail::quantizer_label(q.name()), to_string(weight.shape()), to_string(value.shape()));
   if (is_floating(value.dtype())) return;
   const QuantizedTensor codes = q.weight_codes().unpack(value);
   const Format& format = codes.spec.format;
   for (const float code : code_values(codes).to_vector<float>())
     FQ_CHECK(code >= format.lower() && code <= format.bound(), where,
-             "the weight of '{}' has a code of {}, {} has {} to {}", q.name(), code, to_string(format),
-             format.lower(), format.bound());
+             "the weight of {} has a code of {}, {} has {} to {}", detail::quantizer_label(q.name()), code,
+             to_string(format), format.lower(), format.bound());
 }
 
 void set_weight(const QuantModule& layer, const Tensor& value) {

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/layers/quantizer/detail/block_view.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 
@@ -40,8 +41,8 @@ Tensor export_amax(const TensorQuantizer& quantizer, const Shape& input) {
   const Tensor range = quantizer.amax();
   if (!range.defined()) return {};
   const bool blocks = !d.block_sizes().empty() && !d.has_dynamic_blocks();
-  FQ_CHECK(!blocks || !input.empty(), "export_amax", "'{}' has blocks: give the shape of its input",
-           quantizer.name());
+  FQ_CHECK(!blocks || !input.empty(), "export_amax", "{} has blocks: give the shape of its input",
+           detail::quantizer_label(quantizer.name()));
   const auto [smallest, most] = Numbers::of(range.dtype());
   const Tensor out = within(range, d.has_dynamic_blocks() ? 0.0f : smallest, most, d.format().bound());
   if (d.has_dynamic_blocks() || (blocks && numel(input) == 0)) return out;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
@@ -57,8 +58,8 @@ void check_sweep(const QuantDescriptor& d, const std::string& name) {
   FQ_CHECK(d.calib_method() != "scale_sweep" ||
                (d.block_sizes().scale_bits == NumBits(4, 3) && !d.has_dynamic_blocks()),
            "quantizer",
-           "calib_method scale_sweep of '{}': it is for static blocks with scale_bits (4, 3), use mse_search",
-           name);
+           "calib_method scale_sweep of {}: it is for static blocks with scale_bits (4, 3), use mse_search",
+           detail::quantizer_label(name));
 }
 
 }  // namespace
@@ -76,7 +77,8 @@ void RangeObserver::make_own(const Axes& axes) {
 }
 
 void RangeObserver::set_calibrator(std::unique_ptr<Calibrator> calibrator) {
-  FQ_CHECK(calibrator != nullptr, "quantizer", "the calibrator for '{}' is null: make one", settings_.name);
+  FQ_CHECK(calibrator != nullptr, "quantizer", "the calibrator for {} is null: make one",
+           detail::quantizer_label(settings_.name));
   calibrator_ = std::move(calibrator);
   own_options_.reset();
 }
@@ -99,8 +101,8 @@ std::optional<float> RangeObserver::minimum() const {
 }
 
 CalibratedRange RangeObserver::range(AmaxOptions options) const {
-  FQ_CHECK(calibrator_ && !calibrator_->empty(), "calibrate", "'{}' has seen no data: run at least one batch",
-           settings_.name);
+  FQ_CHECK(calibrator_ && !calibrator_->empty(), "calibrate", "{} has seen no data: run at least one batch",
+           detail::quantizer_label(settings_.name));
   const QuantDescriptor& d = settings_.descriptor;
   const bool becomes_unsigned =
       settings_.may_become_unsigned && d.format().is_integer() && *calibrator_->minimum() >= 0;
@@ -125,10 +127,11 @@ std::unique_ptr<Calibrator> RangeObserver::saved(const StateDict& state, const s
     out->load_state(state.sub(prefix + "/calibrator"));
     return out;
   } catch (const json::exception& error) {
-    throw ArgumentError(
-        fmt::format("[quantizer] the saved calibrator of '{}' is damaged: {}", settings_.name, error.what()));
+    throw ArgumentError(fmt::format("[quantizer] the saved calibrator of {} is damaged: {}",
+                                    detail::quantizer_label(settings_.name), error.what()));
   } catch (const ArgumentError& error) {
-    throw ArgumentError(fmt::format("{} (the saved calibrator of '{}')", error.what(), settings_.name));
+    throw ArgumentError(fmt::format("{} (the saved calibrator of {})", error.what(),
+                                    detail::quantizer_label(settings_.name)));
   }
 }
 
@@ -153,7 +156,7 @@ void RangeObserver::merge(const StateDict& state, const std::string& prefix) {
   try {
     calibrator_->merge(*other);
   } catch (const ArgumentError& error) {
-    throw ArgumentError(fmt::format("{}, at '{}'", error.what(), settings_.name));
+    throw ArgumentError(fmt::format("{}, at {}", error.what(), detail::quantizer_label(settings_.name)));
   }
 }
 

@@ -6,6 +6,7 @@
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
@@ -21,7 +22,8 @@ Tensor QuantizerRange::used() const {
 
 void QuantizerRange::check_known() const {
   FQ_CHECK(amax().defined(), "quantizer",
-           "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", settings_.name);
+           "{} has no amax: calibrate it, set amax, or make its descriptor dynamic",
+           detail::quantizer_label(settings_.name));
 }
 
 void QuantizerRange::set_scale(const Tensor& scale) {
@@ -29,20 +31,23 @@ void QuantizerRange::set_scale(const Tensor& scale) {
   const std::string& name = settings_.name;
   FQ_CHECK(settings_.arithmetic == Arithmetic::deployed && !settings_.pow2 && !d.scale_amax() &&
                !d.block_sizes().scale_bits && !d.learn_amax(),
-           "quantizer", "'{}' takes no scales: its own follow from amax by other rules, set that", name);
-  FQ_CHECK(scale.defined() && scale.numel() > 0, "quantizer", "the scale of '{}' is empty", name);
+           "quantizer", "{} takes no scales: its own follow from amax by other rules, set that",
+           detail::quantizer_label(name));
+  FQ_CHECK(scale.defined() && scale.numel() > 0, "quantizer", "the scale of {} is empty",
+           detail::quantizer_label(name));
   const Tensor steps = detail::flat_ranges(scale);
   Tensor amax = steps.clone();
   for (std::int64_t i = 0; i < amax.numel(); ++i) {
     float& v = amax.mutable_data<float>()[i];
-    FQ_CHECK(v > 0 && std::isfinite(v), "quantizer", "the scale of '{}' is {}: it must be positive", name, v);
+    FQ_CHECK(v > 0 && std::isfinite(v), "quantizer", "the scale of {} is {}: it must be positive",
+             detail::quantizer_label(name), v);
     v *= d.format().bound();
   }
   const Tensor made = QuantSpec::from_amax(d.format(), Granularity::per_tensor(), amax, name).scale;
   for (std::int64_t i = 0; i < amax.numel(); ++i)
     FQ_CHECK(amax.data<float>()[i] > detail::least_amax || made.data<float>()[i] == steps.data<float>()[i],
-             "quantizer", "the scale of '{}' is {}, which gives a range of at most 2^-24", name,
-             steps.data<float>()[i]);
+             "quantizer", "the scale of {} is {}, which gives a range of at most 2^-24",
+             detail::quantizer_label(name), steps.data<float>()[i]);
   set(amax);
   if (!bitwise_equal(made, steps)) scale_ = steps;
 }
@@ -86,19 +91,20 @@ void QuantizerRange::set(const Tensor& amax) {
   const std::string& name = settings_.name;
   const bool single = d.axis().empty() && d.block_sizes().empty() && d.amax().values().size() <= 1;
   FQ_CHECK(amax.defined() && amax.numel() > 0, "quantizer",
-           "amax of '{}' is empty: give one value, or one per channel", name);
+           "amax of {} is empty: give one value, or one per channel", detail::quantizer_label(name));
   FQ_CHECK(amax.numel() == 1 || !(single || d.has_dynamic_blocks()), "quantizer",
-           "amax of '{}' has {} elements, a {} quantizer takes one", name, amax.numel(),
-           single ? "per-tensor" : "dynamic block");
-  FQ_CHECK(d.needs_amax(), "quantizer", "amax for '{}', which takes its ranges from each input", name);
+           "amax of {} has {} elements, a {} quantizer takes one", detail::quantizer_label(name),
+           amax.numel(), single ? "per-tensor" : "dynamic block");
+  FQ_CHECK(d.needs_amax(), "quantizer", "amax for {}, which takes its ranges from each input",
+           detail::quantizer_label(name));
   const Tensor before = this->amax();
   FQ_CHECK(!before.defined() || before.numel() == 1 || amax.numel() == before.numel(), "quantizer",
-           "amax of '{}' has {} elements, it had {}: give one amax per channel", name, amax.numel(),
-           before.numel());
+           "amax of {} has {} elements, it had {}: give one amax per channel", detail::quantizer_label(name),
+           amax.numel(), before.numel());
   const Tensor values = amax.to(DType::f32);
   for (const float v : values.to_vector<float>())
-    FQ_CHECK(v >= 0 && std::isfinite(v), "quantizer",
-             "amax of '{}' is {}: it must be finite and not negative", name, v);
+    FQ_CHECK(v >= 0 && std::isfinite(v), "quantizer", "amax of {} is {}: it must be finite and not negative",
+             detail::quantizer_label(name), v);
   keep(amax);
 }
 
@@ -121,8 +127,8 @@ void QuantizerRange::move_towards(const Variable& x) {
   if (d.has_dynamic_blocks()) batch = batch.to(Device::cpu());  // what scales are made of
   if (first) amax_ = Tensor::zeros(batch.shape(), DType::f32, batch.device());
   FQ_CHECK(batch.numel() == amax_.numel(), "quantizer",
-           "'{}' has {} ranges, its input {} gives {}: running ranges want inputs of one shape",
-           settings_.name, amax_.numel(), to_string(x.shape()), batch.numel());
+           "{} has {} ranges, its input {} gives {}: running ranges want inputs of one shape",
+           detail::quantizer_label(settings_.name), amax_.numel(), to_string(x.shape()), batch.numel());
   amax_ = amax_.to(batch.device());
   Tensor moved = amax_.to(DType::f32);
   detail::move_ranges(moved, batch, first ? 1.0f : static_cast<float>(settings_.momentum));

@@ -64,6 +64,7 @@ void check_options(const Dataset& data, const LoaderOptions& options) {
   FQ_CHECK(data.size() >= options.batch_size || !(options.shuffle || options.drop_last), "data_loader",
            "the data has {} images, a batch {}: use a batch size of at most {}", data.size(),
            options.batch_size, data.size());
+  FQ_CHECK(options.parts >= 1, "data_loader", "there are {} parts: use at least 1", options.parts);
   FQ_CHECK(options.turn >= options.parts && options.part >= 0 && options.part < options.parts, "data_loader",
            "part {} of {} in turns of {} batches: use 0 to {} of at most as many parts as a turn has batches",
            options.part, options.parts, options.turn, options.parts - 1);

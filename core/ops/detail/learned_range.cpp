@@ -5,6 +5,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::detail {
@@ -33,8 +34,8 @@ Tensor amax_gradient(const RangedValues& x, const QuantizedTensor& codes, const 
 Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::LearnedRange& learned,
                         Attributes attributes) {
   FQ_CHECK(learned.amax.numel() == codes.spec.amax.numel(), "quantize",
-           "the learned range of '{}' has {} elements, its grid {}", codes.spec.name, learned.amax.numel(),
-           codes.spec.amax.numel());
+           "the learned range of {} has {} elements, its grid {}", quantizer_label(codes.spec.name),
+           learned.amax.numel(), codes.spec.amax.numel());
   const auto* sums = x.accumulator();
   const RangedValues immutable = sums != nullptr ? RangedValues(*sums) : Tensor{};
   const Saved floats(sums != nullptr ? Tensor{} : x.tensor());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/calib/detail/ranges.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq::detail {
 
@@ -23,7 +24,7 @@ Tensor ranges_of(const Tensor& x, const Granularity& granularity, const std::str
 }
 
 void rethrow_named(const NumericError& error, const std::string& quantizer) {
-  throw NumericError(fmt::format("{}, at '{}'", error.what(), quantizer));
+  throw NumericError(fmt::format("{}, at {}", error.what(), quantizer_label(quantizer)));
 }
 
 }  // namespace fq::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/layers/quantizer/detail/binary_codes.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 #include "fakequant/reference/ggml.h"
@@ -22,8 +23,8 @@ bool has_own_codes(EngineGrid grid) noexcept { return grid == EngineGrid::q4_0 |
 
 QuantizedTensor engine_codes(const Tensor& x, const QuantizerSettings& settings) {
   FQ_CHECK(x.rank() == 2 && x.dim(1) % kBlock == 0, "quantizer",
-           "'{}' has blocks of {} along rows, its input is {}: give [N, K], K a multiple of {}",
-           settings.name, kBlock, to_string(x.shape()), kBlock);
+           "{} has blocks of {} along rows, its input is {}: give [N, K], K a multiple of {}",
+           quantizer_label(settings.name), kBlock, to_string(x.shape()), kBlock);
   const Tensor values = x.to(DType::f32).to(Layout::row_major);
   if (!x.device().is_meta()) (void)ranges_of(values, BlockView(values.shape(), Axes{}), settings.name);
   const ggml::Blocks blocks =

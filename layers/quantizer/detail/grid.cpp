@@ -4,6 +4,7 @@
 
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 
@@ -88,7 +89,7 @@ QuantSpec QuantizerGrid::own(int rank, Device device) const {
 QuantSpec QuantizerGrid::own() const {
   const QuantDescriptor& d = settings_.descriptor;
   FQ_CHECK(!d.has_dynamic_blocks() && !d.dynamic(), "quantizer",
-           "'{}' takes its ranges from each input: it has no grid of its own", settings_.name);
+           "{} takes its ranges from each input: it has no grid of its own", quantizer_label(settings_.name));
   {
     const std::scoped_lock lock(mutex_);
     if (kept_ && key_.version == range_.amax().version() && key_.device.is_cpu()) return *kept_;

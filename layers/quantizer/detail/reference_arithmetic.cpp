@@ -1,5 +1,6 @@
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
@@ -38,8 +39,8 @@ Tensor ReferenceArithmetic::values(const Tensor& x) const {
 Variable ReferenceArithmetic::quantize(const Variable& input) const {
   const QuantDescriptor& d = settings_.descriptor;
   FQ_CHECK(d.fake_quant(), "quantizer",
-           "'{}' is to give codes: the reference arithmetic gives values, use arithmetic deployed",
-           settings_.name);
+           "{} is to give codes: the reference arithmetic gives values, use arithmetic deployed",
+           quantizer_label(settings_.name));
   const Variable x = input.as_float();
   (void)d.granularity(x.rank());  // refuses axes that x does not have
   if (d.has_dynamic_blocks()) return in_dynamic_blocks(x);
@@ -59,7 +60,8 @@ Tensor ReferenceArithmetic::range_of(const Tensor& values, const Axes& kept) con
   range = range.to(Device::cpu());
   if (meta && !range.defined()) range = Tensor::scalar(1.0);
   FQ_CHECK(range.defined(), "quantizer",
-           "'{}' has no amax: calibrate it, set amax, or make its descriptor dynamic", settings_.name);
+           "{} has no amax: calibrate it, set amax, or make its descriptor dynamic",
+           quantizer_label(settings_.name));
   if (range_.learned().defined())
     range = range_.used().to(Device::cpu());
   else if (const auto factor = d.scale_amax())
@@ -75,16 +77,16 @@ Variable ReferenceArithmetic::on_grid(const Variable& input, const Tensor& amax)
   const Variable x = learned.defined() ? clipped(input, learned, d.is_unsigned()) : input;
   if (d.num_bits() == NumBits(2, 1)) {
     FQ_CHECK(blocks.lengths.size() == 1 && x.rank() == 2, "quantizer",
-             "'{}' has FP4 blocks on several axes: the reference has them along the last axis",
-             settings_.name);
+             "{} has FP4 blocks on several axes: the reference has them along the last axis",
+             quantizer_label(settings_.name));
     return modelopt::static_blockwise_fp4_fake_quant(x, amax, {}, blocks.scale_bits.has_value(), 448, {},
                                                      pass);
   }
   FQ_CHECK(
       !blocks.scale_bits, "quantizer",
-      "scale_bits of the static blocks of '{}': the reference keeps their scales as floats, leave it out or "
+      "scale_bits of the static blocks of {}: the reference keeps their scales as floats, leave it out or "
       "use arithmetic deployed",
-      settings_.name);
+      quantizer_label(settings_.name));
   if (!d.num_bits().is_integer()) return scaled_e4m3(x, amax, {}, 4, 3, pass);
   const IntFormat format = d.format().integer();
   return fake_tensor_quant(x, amax, {}, format.bits, format.is_unsigned, format.narrow_range, pass);
@@ -95,7 +97,8 @@ Variable ReferenceArithmetic::in_dynamic_blocks(const Variable& x) const {
   const BlockSizes& blocks = d.block_sizes();
   const std::int64_t length = blocks.lengths.begin()->second;
   FQ_CHECK(blocks.scale_bits.has_value(), "quantizer",
-           "dynamic blocks of '{}' without scale_bits: the reference has (4, 3) and (8, 0)", settings_.name);
+           "dynamic blocks of {} without scale_bits: the reference has (4, 3) and (8, 0)",
+           quantizer_label(settings_.name));
   const bool e4m3_scales = *blocks.scale_bits == NumBits(4, 3);
   Amax global;
   if (e4m3_scales) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/layers/config/detail/quantizer_fields.h"
 #include "fakequant/layers/quantizer/detail/engine_codes.h"
 
@@ -48,8 +49,8 @@ QuantizerSettings load_settings(std::string name, const StateDict& state, const 
     s.binary = switches.value("binary", false);
     if (switches.contains("pass_through_bwd")) s.pass_through_bwd = switches["pass_through_bwd"].get<bool>();
   } catch (const nlohmann::json::exception& error) {
-    throw ArgumentError(
-        fmt::format("[quantizer] the saved switches of '{}' are damaged: {}", s.name, error.what()));
+    throw ArgumentError(fmt::format("[quantizer] the saved switches of {} are damaged: {}",
+                                    quantizer_label(s.name), error.what()));
   }
   return s;
 }

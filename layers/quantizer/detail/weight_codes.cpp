@@ -4,6 +4,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/rerun.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
@@ -63,8 +64,8 @@ QuantSpec WeightCodes::packed_spec(int rank, Device device) const {
   const QuantDescriptor& d = settings_.descriptor;
   if (!scales_.defined()) {
     FQ_CHECK(d.needs_amax() && !d.has_dynamic_blocks(), "quantizer",
-             "'{}' takes its ranges from each input, and there are no scales with the codes of its weight",
-             settings_.name);
+             "{} takes its ranges from each input, and there are no scales with the codes of its weight",
+             detail::quantizer_label(settings_.name));
     return grid_.own(rank, device);
   }
   const bool one = scales_.values.numel() == 1 && d.block_sizes().empty();
@@ -78,13 +79,13 @@ QuantSpec WeightCodes::packed_spec(int rank, Device device) const {
 QuantizedTensor WeightCodes::unpack(const Tensor& packed) const {
   const Format& format = settings_.descriptor.format();
   FQ_CHECK(packed.dtype() == packed_dtype(format), "quantizer",
-           "the weight of '{}' is {}: codes of {} are kept as {}", settings_.name, packed.describe(),
-           to_string(format), name(packed_dtype(format)));
+           "the weight of {} is {}: codes of {} are kept as {}", detail::quantizer_label(settings_.name),
+           packed.describe(), to_string(format), name(packed_dtype(format)));
   QuantSpec spec = packed_spec(packed.rank(), packed.device());
   const std::int64_t blocks = numel(spec.granularity.scale_shape(packed.shape()));
   FQ_CHECK(spec.scale.numel() == blocks, "quantizer",
-           "'{}' has {} scales, its weight {} has {} blocks: give one scale per block", settings_.name,
-           spec.scale.numel(), to_string(packed.shape()), blocks);
+           "{} has {} scales, its weight {} has {} blocks: give one scale per block",
+           detail::quantizer_label(settings_.name), spec.scale.numel(), to_string(packed.shape()), blocks);
   return {packed.dtype() == format.code_dtype() ? packed : unpack_codes(packed), std::move(spec), {}};
 }
 
@@ -104,8 +105,8 @@ void WeightCodes::load(const StateDict& state, const std::string& prefix) {
   scales_ = {};
   if (!state.contains(prefix + "/weight_scale")) return;
   const auto& unit = state.attribute(prefix + "/weight_scale_unit");
-  FQ_CHECK(unit.is_number(), "quantizer", "the unit of the scales of '{}' is {}: it must be a number",
-           settings_.name, unit.dump());
+  FQ_CHECK(unit.is_number(), "quantizer", "the unit of the scales of {} is {}: it must be a number",
+           detail::quantizer_label(settings_.name), unit.dump());
   set_scales({state.at(prefix + "/weight_scale"), unit.get<float>()});
 }
 

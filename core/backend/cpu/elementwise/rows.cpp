@@ -5,6 +5,7 @@
 
 #include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq::cpu {
 
@@ -19,8 +20,8 @@ void check_indices(const Tensor& values, std::int64_t size, std::optional<std::i
                    std::string_view function, std::string_view what) {
   const auto* v = values.data<std::int64_t>();
   for (std::int64_t i = 0; i < values.numel(); ++i)
-    FQ_CHECK((v[i] >= 0 && v[i] < size) || v[i] == allowed, function, "{} {} of {} is {}: use 0 to {}", what,
-             i, values.numel(), v[i], size - 1);
+    FQ_CHECK((v[i] >= 0 && v[i] < size) || v[i] == allowed, function, "{} {} of {} is {}: {}", what, i,
+             values.numel(), v[i], detail::allowed_indices(size));
 }
 
 void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {

@@ -1,0 +1,213 @@
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/variable.h"
+#include "thrown.h"
+
+namespace fq::undefined_test {
+namespace {
+
+/// What answers for a tensor without values, and what refuses it.
+enum class Does { answers, refuses };
+
+template <class T>
+struct Access {
+  Does does;
+  std::function<void(T&)> call;
+};
+template <class T>
+using Accesses = std::map<std::string, Access<T>>;
+
+template <class T>
+void check(const Accesses<T>& accesses, const std::function<T()>& make) {
+  for (const auto& [name, access] : accesses) {
+    T value = make();
+    if (access.does == Does::answers)
+      EXPECT_NO_THROW(access.call(value)) << name;
+    else
+      EXPECT_NE(test::message_of([&] { return access.call(value), 0; }), "") << name;
+  }
+}
+
+Tensor moved_from() {
+  Tensor from = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+  const Tensor to = std::move(from);
+  EXPECT_EQ(to.numel(), 4);
+  return Tensor(std::move(from));  // NOLINT(bugprone-use-after-move): that is the question
+}
+
+Tensor assigned_from() {
+  Tensor from = Tensor::zeros({1, 2, 3, 4}, DType::i8, Device::cpu(), Layout::channels_last), to;
+  to = std::move(from);
+  EXPECT_EQ(to.layout(), Layout::channels_last);
+  Tensor copy = from;  // NOLINT(bugprone-use-after-move)
+  return copy;
+}
+
+const Tensor& ones() {
+  static const Tensor x = Tensor::full({2, 2}, 1);
+  return x;
+}
+
+QuantSpec spec() {
+  return QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4), "x");
+}
+
+TEST(Undefined, WhatWasMovedFromIsAsATensorThatNeverWas) {
+  for (const Tensor& x : {Tensor(), moved_from(), assigned_from()}) {
+    EXPECT_FALSE(x.defined());
+    EXPECT_EQ(x.shape(), Shape{});
+    EXPECT_EQ(x.numel(), 0);
+    EXPECT_EQ(x.nbytes(), 0);
+    EXPECT_EQ(x.dtype(), DType::f32);
+    EXPECT_EQ(x.layout(), Layout::row_major);
+    EXPECT_EQ(x.raw(), nullptr);
+    EXPECT_EQ(x.describe(), "undefined tensor");
+  }
+  Tensor same = Tensor::full({3}, 2);
+  Tensor& alias = same;
+  same = std::move(alias);
+  EXPECT_EQ(same.to_vector<float>(), (std::vector<float>{2, 2, 2}));
+}
+
+TEST(Undefined, TensorsAnswerOrThrow) {
+  const Accesses<Tensor> accesses = {
+      {"dim", {Does::refuses, [](Tensor& x) { (void)x.dim(0); }}},
+      {"rank", {Does::answers, [](Tensor& x) { (void)x.rank(); }}},
+      {"device", {Does::answers, [](Tensor& x) { (void)x.device(); }}},
+      {"storage", {Does::answers, [](Tensor& x) { (void)x.storage().bytes(); }}},
+      {"version", {Does::answers, [](Tensor& x) { (void)x.version(); }}},
+      {"data", {Does::refuses, [](Tensor& x) { (void)x.data<float>(); }}},
+      {"data by layout", {Does::refuses, [](Tensor& x) { (void)x.data<float>(Layout::row_major); }}},
+      {"mutable_data", {Does::refuses, [](Tensor& x) { (void)x.mutable_data<float>(); }}},
+      {"mutable_raw", {Does::answers, [](Tensor& x) { (void)x.mutable_raw(); }}},
+      {"mark_written", {Does::answers, [](Tensor& x) { x.mark_written(); }}},
+      {"clone", {Does::answers, [](Tensor& x) { (void)x.clone(); }}},
+      {"to dtype", {Does::answers, [](Tensor& x) { (void)x.to(DType::i8); }}},
+      {"to device", {Does::answers, [](Tensor& x) { (void)x.to(Device::meta()); }}},
+      {"to layout", {Does::answers, [](Tensor& x) { (void)x.to(Layout::channels_last); }}},
+      {"reshape", {Does::refuses, [](Tensor& x) { (void)x.reshape({-1}); }}},
+      {"slice", {Does::refuses, [](Tensor& x) { (void)x.slice(0, 0); }}},
+      {"copy_from", {Does::refuses, [](Tensor& x) { x.copy_from(Tensor::scalar(1)); }}},
+      {"copied from", {Does::refuses, [](Tensor& x) { Tensor::scalar(1).copy_from(x); }}},
+      {"to_vector", {Does::refuses, [](Tensor& x) { (void)x.to_vector<float>(); }}},
+      {"to_vector of another", {Does::refuses, [](Tensor& x) { (void)x.to_vector<std::int8_t>(); }}},
+      {"item", {Does::refuses, [](Tensor& x) { (void)x.item(); }}},
+      {"print", {Does::answers, [](Tensor& x) { std::ostringstream() << x; }}},
+      {"equal", {Does::answers, [](Tensor& x) { EXPECT_FALSE(bitwise_equal(x, Tensor::scalar(0))); }}},
+      {"equal there", {Does::answers, [](Tensor& x) { EXPECT_FALSE(bitwise_equal(Tensor::scalar(0), x)); }}},
+      {"equal to itself", {Does::answers, [](Tensor& x) { EXPECT_TRUE(bitwise_equal(x, x)); }}},
+      {"amax",
+       {Does::refuses,
+        [](Tensor& x) { (void)QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), x); }}},
+      {"amax of blocks",
+       {Does::refuses,
+        [](Tensor& x) {
+          (void)QuantSpec::with_scale_bits(IntFormat{}, Granularity::per_tensor(), x, NumBits(8, 0), 1);
+        }}},
+      {"quantize", {Does::refuses, [](Tensor& x) { (void)quantize(x, spec()); }}},
+      {"quantize several",
+       {Does::refuses,
+        [](Tensor& x) {
+          const QuantizeRequest one{x, spec()};
+          (void)quantize(std::span(&one, 1));
+        }}},
+      {"gradient", {Does::refuses, [](Tensor& x) { (void)apply_mask(x, quantize(ones(), spec()).mask); }}},
+      {"no mask", {Does::answers, [](Tensor& x) { (void)apply_mask(ones(), x); }}},
+      {"pack", {Does::refuses, [](Tensor& x) { (void)pack_codes(x, DType::i4); }}},
+      {"unpack", {Does::refuses, [](Tensor& x) { (void)unpack_codes(x); }}},
+  };
+  check<Tensor>(accesses, [] { return Tensor(); });
+  check<Tensor>(accesses, moved_from);
+  check<Tensor>(accesses, assigned_from);
+}
+
+const Accesses<Variable>& of_variables() {
+  static const Accesses<Variable> accesses = {
+      {"shape", {Does::refuses, [](Variable& x) { (void)x.shape(); }}},
+      {"dim", {Does::refuses, [](Variable& x) { (void)x.dim(0); }}},
+      {"rank", {Does::refuses, [](Variable& x) { (void)x.rank(); }}},
+      {"numel", {Does::refuses, [](Variable& x) { (void)x.numel(); }}},
+      {"device", {Does::refuses, [](Variable& x) { (void)x.device(); }}},
+      {"layout", {Does::refuses, [](Variable& x) { (void)x.layout(); }}},
+      {"value", {Does::refuses, [](Variable& x) { (void)x.value(); }}},
+      {"quantized", {Does::answers, [](Variable& x) { EXPECT_EQ(x.quantized(), nullptr); }}},
+      {"accumulator", {Does::answers, [](Variable& x) { EXPECT_EQ(x.accumulator(), nullptr); }}},
+      {"as_float", {Does::refuses, [](Variable& x) { (void)x.as_float(); }}},
+      {"tensor", {Does::refuses, [](Variable& x) { (void)x.tensor(); }}},
+      {"item", {Does::refuses, [](Variable& x) { (void)x.item(); }}},
+      {"requires_grad", {Does::answers, [](Variable& x) { EXPECT_FALSE(x.requires_grad()); }}},
+      {"set_requires_grad", {Does::refuses, [](Variable& x) { x.set_requires_grad(true); }}},
+      {"is_leaf", {Does::answers, [](Variable& x) { EXPECT_FALSE(x.is_leaf()); }}},
+      {"grad", {Does::refuses, [](Variable& x) { (void)x.grad(); }}},
+      {"set_grad", {Does::refuses, [](Variable& x) { x.set_grad(ones()); }}},
+      {"zero_grad", {Does::answers, [](Variable& x) { x.zero_grad(); }}},
+      {"set_tensor", {Does::refuses, [](Variable& x) { x.set_tensor(ones()); }}},
+      {"mutable_tensor", {Does::refuses, [](Variable& x) { (void)x.mutable_tensor(); }}},
+      {"detach", {Does::refuses, [](Variable& x) { (void)x.detach(); }}},
+      {"backward", {Does::refuses, [](Variable& x) { x.backward(); }}},
+      {"backward of a seed", {Does::refuses, [](Variable& x) { x.backward(ones()); }}},
+      {"node", {Does::answers, [](Variable& x) { EXPECT_EQ(x.node(), nullptr); }}},
+  };
+  return accesses;
+}
+
+TEST(Undefined, VariablesAnswerOrThrow) {
+  check<Variable>(of_variables(), [] { return Variable(); });
+  check<Variable>(of_variables(), [] {
+    Variable from(ones(), true);
+    const Variable to = std::move(from);
+    EXPECT_TRUE(to.defined());
+    return Variable(from);  // NOLINT(bugprone-use-after-move)
+  });
+}
+
+TEST(Undefined, CodesAndSumsWithoutTensorsAreRefused) {
+  const Accesses<QuantizedTensor> codes = {
+      {"shape", {Does::answers, [](QuantizedTensor& x) { (void)x.shape(); }}},
+      {"layout", {Does::answers, [](QuantizedTensor& x) { (void)x.layout(); }}},
+      {"dequantize", {Does::refuses, [](QuantizedTensor& x) { (void)dequantize(x); }}},
+      {"code_values", {Does::refuses, [](QuantizedTensor& x) { (void)code_values(x); }}},
+      {"as floats", {Does::refuses, [](QuantizedTensor& x) { (void)Variable(x).tensor(); }}},
+  };
+  check<QuantizedTensor>(codes, [] { return QuantizedTensor{}; });
+  check<QuantizedTensor>(codes, [] {
+    QuantizedTensor from = quantize(ones(), spec());
+    const QuantizedTensor to = std::move(from);
+    EXPECT_TRUE(to.codes.defined());
+    return QuantizedTensor(from);  // NOLINT(bugprone-use-after-move)
+  });
+  EXPECT_THROW((void)quantize(ones(), QuantSpec{}), ArgumentError);
+  const Accesses<Accumulator> sums = {
+      {"any_relu", {Does::answers, [](Accumulator& x) { (void)x.any_relu(); }}},
+      {"to_float", {Does::refuses, [](Accumulator& x) { (void)to_float(x); }}},
+      {"requantize", {Does::refuses, [](Accumulator& x) { (void)requantize(x, spec(), true); }}},
+      {"as floats", {Does::refuses, [](Accumulator& x) { (void)Variable(x).tensor(); }}},
+  };
+  check<Accumulator>(sums, [] { return Accumulator{}; });
+  check<Accumulator>(sums, [] { return Accumulator{AccumulatorConcat{}}; });
+  check<Accumulator>(sums, [] { return Accumulator{AccumulatorMove{{}, ReshapeMove{{1}}}}; });
+  check<Accumulator>(sums, [] { return Accumulator{CodeAddition{}}; });
+}
+
+TEST(Undefined, MessagesNameNoNamelessQuantizerAndNoEmptyRange) {
+  const auto negative = [](const char* name) {
+    return test::message_of([&] {
+      return QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(-1), name);
+    });
+  };
+  EXPECT_EQ(negative("").find("''"), std::string::npos) << negative("");
+  EXPECT_NE(negative("").find("amax of the quantizer is"), std::string::npos) << negative("");
+  EXPECT_NE(negative("fc").find("amax of 'fc' is"), std::string::npos) << negative("fc");
+  const std::string none = test::message_of([] { return normalize_axis(0, 0, "f"); });
+  EXPECT_EQ(none, "[f] axis 0 of a rank of 0: it has one element and no axes");
+}
+
+}  // namespace
+}  // namespace fq::undefined_test
