@@ -60,6 +60,7 @@ class Quantizing {
     };
     for (const auto& use : detail::quantizable_uses(model_, graph_, config_.target, quantizable))
       engine_.rows ? place_for_engine(use) : place(use);
+    if (names_.empty()) tell_of_nothing(quantizable(model_));
     detail::take_engine_functions(model_, graph_, engine_);
     for (std::size_t i = 0; i < matched_.size(); ++i)
       if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
@@ -236,6 +237,19 @@ class Quantizing {
     }
   }
 
+  /// A layer is replaced in its parent, which a whole model has not.
+  void tell_of_nothing(bool lone) {
+    FQ_CHECK(
+        !lone, "quantize",
+        "the model is a lone {}, and what is quantized is put in its place within a model: put it into a "
+        "Sequential",
+        model_.type());
+    warnings_.push_back(
+        fmt::format("nothing is quantized: the model has no layer that quantizers go to with "
+                    "the target {}",
+                    name(config_.target)));
+  }
+
   /// An edge may be a layer without quantizers, as an embedding is, and not every network has residuals.
   void warn_unmatched(const std::string& pattern) {
     for (const char* name : {"@first.", "@last.", "@residual."})
@@ -266,7 +280,8 @@ class Quantizing {
 
 std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape) {
   for (const auto& [path, module] : model.named_modules())
-    FQ_CHECK(dynamic_cast<QuantModule*>(module) == nullptr, "quantize", "'{}' is quantized already", path);
+    FQ_CHECK(dynamic_cast<QuantModule*>(module) == nullptr, "quantize", "{} is quantized already",
+             path.empty() ? "the model" : fmt::format("'{}'", path));
   auto names = Quantizing(model, config, input_shape).run();
   model.to(model.device());  // the quantizers too
   return names;

@@ -1,6 +1,7 @@
 #include "fakequant/layers/quantize.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 
@@ -12,7 +13,9 @@
 #include "fakequant/layers/model/graph.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/activation.h"
+#include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
+#include "fakequant/layers/modules/sequential.h"
 #include "fakequant/reference/modelopt.h"
 #include "layers/networks.h"
 
@@ -255,6 +258,32 @@ TEST(Quantize, RefusesUnknownPresetsAndKeys) {
   EXPECT_THROW(quantizer.set_amax(Tensor::scalar(-1.0)), ArgumentError);
   EXPECT_THROW(quantizer.set_amax(Tensor::full({3}, 1.0)), ArgumentError);
   EXPECT_THROW(quantizer.load_calibrated_amax(), ArgumentError);
+}
+
+TEST(Quantize, AModelWithoutALayerToQuantizeIsTold) {
+  Linear lone(64, 10);
+  try {
+    (void)quantize(lone, QuantConfig::preset("int8"), {1, 64});
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_NE(std::string(error.what()).find("a lone linear"), std::string::npos) << error.what();
+  }
+  Sequential within;
+  within.add("fc", std::make_shared<Linear>(64, 10));
+  EXPECT_TRUE(quantize(within, QuantConfig::preset("int8"), {1, 64}).empty());
+  EXPECT_FALSE(named_quantizers(within).empty());
+  Sequential none;
+  none.add("relu", make_relu());
+  const auto warnings = quantize(none, QuantConfig::preset("int8"), {1, 64});
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("nothing is quantized"), std::string::npos) << warnings[0];
+  Sequential off;
+  off.add("fc", std::make_shared<Linear>(64, 10));
+  EXPECT_TRUE(quantize(off,
+                       QuantConfig::from_json(
+                           {{"preset", "int8"}, {"rules", {{{"pattern", "*"}, {"enable", false}}}}}),
+                       {1, 64})
+                  .empty());
 }
 
 }  // namespace
