@@ -12,7 +12,9 @@
 #include "fakequant/cli/tables/sample_noun.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/core/log.h"
 #include "fakequant/train/ctc.h"
+#include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/evaluate.h"
 
 namespace fq::cli {
@@ -81,6 +83,10 @@ ordered_json predict(const Flags& flags, Output& output) {
     if (!classes.empty()) state.set_attribute("class_names", classes);
     if (task.sequences()) state.set("sequences", ctc_decode(state.at("logits"), task.loss.blank));
     if (is_first_rank()) save_state(path, state, "predictions");
+    if (const auto found = fq::detail::find_not_finite({{"outputs", state.at("logits")}}))
+      log(LogLevel::warning,
+          fmt::format("[predict] the outputs for sample {} have {}",
+                      found->index / (state.at("logits").numel() / data->size()), found->value));
     datasets = state.names();
     if (classifies) counts = count_answers(state.at("logits"));
   };

@@ -1,10 +1,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/ops/ops.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/evaluate.h"
+#include "thrown.h"
 #include "train/loop_run.h"
 
 namespace fq::diverged_test {
@@ -108,6 +111,84 @@ TEST(Diverged, FilesOfItAreRefusedAndNotWritten) {
     }
     EXPECT_TRUE(bitwise_equal(load_checkpoint(path), model_state(*model, nullptr))) << "it was changed";
   }
+}
+
+std::shared_ptr<const Dataset> quadrants_with(double value, std::int64_t row) {
+  const auto good = test::quadrants(96, 1);
+  std::vector<std::int64_t> rows(96);
+  std::iota(rows.begin(), rows.end(), 0);
+  Batch all = good->read(rows);
+  all.x.mutable_data<float>()[row * 64 + 5] = static_cast<float>(value);
+  return std::make_shared<TensorDataset>(all.x, all.y);
+}
+
+LoaderOptions plain() { return {.batch_size = 16, .seed = 5, .prefetch = 0}; }
+
+TrainerOptions short_run() {
+  return {.epochs = 2, .optimizer = {.learning_rate = 5e-3}, .backward = BackwardType::fp32};
+}
+
+bool finite(Module& model) {
+  return !detail::find_not_finite(model_state(model, nullptr).tensors()).has_value();
+}
+
+TEST(Diverged, ABadSampleIsNamedAndLeavesWeightsAndGradientsGood) {
+  for (const bool quantized : {false, true}) {
+    for (const double value : {std::nan(""), kInf}) {
+      const auto model = test::small_network(quantized);
+      for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+      const std::string message = test::message_of<NumericError>([&] {
+        return Trainer(model, std::make_shared<DataLoader>(quadrants_with(value, 37), plain()), short_run())
+            .fit();
+      });
+      EXPECT_NE(message.find("x of sample 37 of the data has"), std::string::npos) << message;
+      EXPECT_EQ(message.find("learning rate"), std::string::npos) << message;
+      EXPECT_TRUE(finite(*model)) << message;
+      for (const auto& parameter : model->parameters()) EXPECT_FALSE(parameter.grad().defined());
+      EXPECT_NO_THROW(
+          Trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), plain()), short_run()).fit());
+      EXPECT_TRUE(finite(*model));
+    }
+  }
+}
+
+TEST(Diverged, ARunDoesNotBeginWithGradientsOfOthers) {
+  const auto run = [](bool before) {
+    const auto model = test::small_network(false, 0);
+    if (before) {
+      const Batch batch = test::quadrants(8, 3)->read(std::vector<std::int64_t>{0, 1, 2});
+      model->eval();
+      ops::cross_entropy((*model)(batch.x), batch.y).backward();
+    }
+    Trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), plain()), short_run()).fit();
+    return model_state(*model, nullptr);
+  };
+  EXPECT_TRUE(bitwise_equal(run(false), run(true)));
+}
+
+TEST(Diverged, AStepOfInfiniteGradientsIsNotMade) {
+  const auto model = test::small_network(false, 0);
+  TrainerOptions options = short_run();
+  options.loss = [](const Variable& logits, const Tensor& y) {
+    return ops::add(ops::cross_entropy(logits, y),
+                    ops::scale(ops::sum(ops::sqrt(ops::scale(logits, 0))), 1));  // a slope of infinity at 0
+  };
+  const std::string message = test::message_of<NumericError>([&] {
+    return Trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), plain()), options).fit();
+  });
+  EXPECT_NE(message.find("gradient"), std::string::npos) << message;
+  EXPECT_TRUE(finite(*model));
+}
+
+TEST(Diverged, EvaluationNamesTheSampleAndGivesNoAccuracy) {
+  const auto model = test::small_network(false);
+  DataLoader bad(quadrants_with(std::nan(""), 37), test::in_order());
+  const std::string message = test::message_of<NumericError>([&] { return evaluate(*model, bad); });
+  EXPECT_NE(message.find("sample 37"), std::string::npos) << message;
+  EXPECT_TRUE(std::isnan(predict(*model, bad).to_vector<float>()[37 * 4]));
+  model->parameters().front().mutable_tensor().mutable_data<float>()[0] = NAN;
+  DataLoader good(test::quadrants(40, 2), test::in_order());
+  EXPECT_THROW((void)evaluate(*model, good), NumericError);
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ TEST(Loop, EarlyStoppingPrefersAccuracyThenLoss) {
   EXPECT_EQ(resumed.best_epoch(), 2);
 }
 
-TEST(Loop, NanLossNamesTheStep) {
+TEST(Loop, ANaNOfTheDataNamesTheSampleAndTheStep) {
   Tensor x = Tensor::zeros({32, 1, 8, 8});
   x.mutable_data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
   const auto data = std::make_shared<TensorDataset>(x, Tensor::zeros({32}, DType::i64));
@@ -148,8 +148,10 @@ TEST(Loop, NanLossNamesTheStep) {
     trainer.fit();
     FAIL();
   } catch (const NumericError& error) {
-    EXPECT_STREQ(error.what(),
-                 "[train] the loss is nan: use a smaller learning rate, or clip_norm (step 0, epoch 1)");
+    EXPECT_STREQ(
+        error.what(),
+        "[train] x of sample 0 of the data has nan: leave that sample out, or give it a value (step 0, "
+        "epoch 1)");
   } catch (const Error& error) {
     FAIL() << error.what();
   }

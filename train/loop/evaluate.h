@@ -49,14 +49,15 @@ struct Evaluation {
 /// its `parts` and `turn` the number of ranks. Outputs go to every rank, so that the bits are those of one.
 ///
 /// Throws ArgumentError for data without labels, labels out of range and samples that do not fit the model,
-/// and for a loader that is not the rank's.
+/// and for a loader that is not the rank's; NumericError naming the sample where the loss is NaN, as that of
+/// outputs with a NaN is.
 [[nodiscard]] Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop = nullptr,
                                   const Loss& loss = {}, const std::vector<std::string>& metrics = {},
                                   const MetricOptions& options = {}, Communicator* ranks = nullptr);
 
 /// The model's outputs [N, ..] for the loader's epoch 0, in its order: f32, row-major, on the host. It runs
-/// as `evaluate` does; data needs no labels. Use a loader that does not shuffle, so that row i is sample i.
-/// `ranks` share it out as they do an evaluation.
+/// as `evaluate` does, but that outputs may be NaN; data needs no labels. Use a loader that does not shuffle,
+/// so that row i is sample i. `ranks` share it out as they do an evaluation.
 [[nodiscard]] Tensor predict(Module& model, DataLoader& loader, Communicator* ranks = nullptr);
 
 /// The class that each row of `logits` [N, C] is largest at, the first of equal ones: i64 [N], on the host;

@@ -38,6 +38,7 @@ bool Trainer::Body::finished() const {
 }
 
 bool Trainer::Body::train() try {
+  if (waiting_batches == 0) forget_gradients();
   if (!options.out.empty()) (void)fingerprints();
   asked_to_stop = false;
   if (shared) check_same_run_everywhere();
@@ -61,7 +62,17 @@ bool Trainer::Body::train() try {
   if (options.restore_best && !stopped && (early.best_epoch() >= 0 || early.begun())) restore_best();
   return stopped;
 } catch (const NumericError& error) {
+  forget_gradients();
   throw NumericError(error.what() + last_saved());
+} catch (...) {
+  forget_gradients();
+  throw;
+}
+
+void Trainer::Body::forget_gradients() {
+  waiting_batches = waiting_samples = 0;
+  for (auto& parameter : model->parameters()) parameter.zero_grad();
+  for (auto& parameter : parameters) parameter.zero_grad();
 }
 
 void Trainer::Body::validate_start() {

@@ -229,13 +229,17 @@ class Trainer {
   /// before the checkpoint held options and fingerprints are not asked for them.
   void resume(const StateDict& checkpoint, const std::string& path);
 
+  /// Gradients that the model has from before are dropped, and those of a run that ends by an exception.
+  ///
   /// Trains to the end, or until the flag is set: then after the current batch, with a checkpoint if
   /// gradients are not half accumulated. Leaves in the model the averages, if there are, and all quantizers
   /// switched on.
   ///
-  /// Throws NumericError naming the step when the loss or an activation is NaN or infinite, and naming the
-  /// tensor when after an epoch, or before a checkpoint, a parameter, a buffer, a range or a number of the
-  /// optimizer is: checkpoints stay as they were then, and the message says of which epoch `out` is.
+  /// Throws NumericError naming the step when the loss or an activation is NaN or infinite, or on the CPU a
+  /// gradient, before weights are changed by it; where the sample that came in has the NaN, naming that one.
+  /// And naming the tensor when after an epoch, or before a checkpoint, a parameter, a buffer, a range or a
+  /// number of the optimizer is: checkpoints stay as they were then, and the message says of which epoch
+  /// `out` is.
   TrainingResult fit();
 
   /// What a checkpoint would hold now; its tensors are shared with the run.

@@ -61,6 +61,22 @@ void check_place(const Progress& p, const StateDict& loader, const DataLoader& d
 
 }  // namespace
 
+NumericError Trainer::Body::explained(const NumericError& error, const Batch& batch) const {
+  const std::string found = detail::not_finite_sample(batch);
+  return NumericError((found.empty() ? error.what() : "[train] " + found) + place());
+}
+
+void Trainer::Body::check_gradients() const {
+  if (options.clip_norm > 0 || !model->device().is_cpu()) return;  // the norm tells; a GPU is not waited for
+  if (std::isfinite(gradient_norm(parameters))) return;
+  std::vector<StateDict::Entry> given;
+  for (const auto& [name, value] : (adapters ? adapters->parameters() : *model).named_parameters())
+    if (value.grad().defined()) given.emplace_back("the gradient of " + name, value.grad());
+  if (const auto found = detail::find_not_finite(given))
+    throw NumericError(
+        fmt::format("[train] {}: use a smaller learning rate, or clip_norm{}", found->text(), place()));
+}
+
 std::string Trainer::Body::place() const {
   return fmt::format(" (step {}, epoch {})", progress.step, progress.epoch + 1);
 }

@@ -10,6 +10,7 @@
 #include "fakequant/core/random.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/loop/detail/answers.h"
+#include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
 #include "fakequant/train/optimizer.h"
@@ -33,6 +34,9 @@ bool Trainer::Body::mixed_classes() const {
 }
 
 detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
+  if (batch.x.device().is_cpu())  // before running statistics take it in
+    if (const std::string found = detail::not_finite_sample(batch); !found.empty())
+      throw NumericError("[train] " + found);
   const auto switched = phase();
   const detail::PhaseScope scope(switches, switched);
   const detail::ForwardWeightsScope weights(forward_weights ? &*forward_weights : nullptr);
@@ -71,7 +75,7 @@ void Trainer::Body::train_shared(const Batch& batch) {
     const detail::LeafScope leaves([this](const detail::Gradient& leaf) { shared->ready(leaf); });
     shared->end_batch(forward_backward(batch));
   } catch (const NumericError& error) {
-    shared->fail(std::make_exception_ptr(NumericError(error.what() + place())));
+    shared->fail(std::make_exception_ptr(explained(error, batch)));
   }
 }
 
@@ -95,7 +99,7 @@ void Trainer::Body::train_batch(const Batch& batch) {
       progress.loss_sum += told.loss * static_cast<double>(told.samples);
       progress.correct += told.correct;
     } catch (const NumericError& error) {
-      throw NumericError(error.what() + place());
+      throw explained(error, batch);
     }
   }
   progress.count += batch.size();
@@ -147,6 +151,7 @@ void Trainer::Body::update_parameters() {
     scale *= clip_factor(norm * scale, options.clip_norm);
   }
   const double fallen = plateau ? plateau->factor() : 1;
+  check_gradients();
   optimizer->set_learning_rate(options.optimizer.learning_rate * schedule(progress.step) * fallen);
   ranges.before();
   optimizer->step(scale);

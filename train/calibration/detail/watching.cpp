@@ -3,17 +3,24 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/train/loop/detail/finite.h"
 
 namespace fq::detail {
 namespace {
 
-void run_batch(Module& model, const Tensor& x, int batch) {
+/// Where the batch is, and which sample of the data has the NaN.
+std::string place_of(const Batch& batch, int number) {
+  const std::string found = not_finite_sample(batch);
+  return fmt::format(", in batch {}{}{}", number, found.empty() ? "" : ": ", found);
+}
+
+void run_batch(Module& model, const Batch& whole, const Tensor& x, int batch) {
   try {
     (void)model(Variable(x)).tensor();
   } catch (const NumericError& error) {
-    throw NumericError(fmt::format("{}, in batch {}", error.what(), batch));
+    throw NumericError(error.what() + place_of(whole, batch));
   } catch (const ArgumentError& error) {
-    throw ArgumentError(fmt::format("{}, in batch {}", error.what(), batch));
+    throw ArgumentError(error.what() + place_of(whole, batch));
   }
 }
 
@@ -71,7 +78,7 @@ std::int64_t Watching::run(DataLoader& data, std::int64_t limit) {
              to_string(sample));
     if (limit > 0 && count + x.dim(0) > limit) x = x.slice(0, limit - count);
     for (auto& [quantizer, seen] : seen_) seen.clear();
-    run_batch(model_, x.to(model_.device()), batch);
+    run_batch(model_, *next, x.to(model_.device()), batch);
     count += x.dim(0);
     if (limit > 0 && count >= limit) break;
   }

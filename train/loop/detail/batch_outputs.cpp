@@ -3,12 +3,24 @@
 #include <algorithm>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
 #include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/ranks/detail/gather_states.h"
 #include "fakequant/train/ranks/shares.h"
 
 namespace fq::detail {
 namespace {
+
+Tensor output_of(Module& model, const Batch& batch) try {
+  return model(Variable(batch.x.to(model.device()))).tensor();
+} catch (const NumericError& error) {
+  const std::string found = not_finite_sample(batch);
+  if (found.empty()) throw;
+  throw NumericError(fmt::format("{}: {}", error.what(), found));
+}
 
 /// The next batches, at most one of each rank, in their order.
 std::vector<StateDict> next_turn(Module& model, DataLoader& loader, Communicator& ranks, std::int64_t count) {
@@ -16,7 +28,7 @@ std::vector<StateDict> next_turn(Module& model, DataLoader& loader, Communicator
   for (std::int64_t i = 0; i < count; ++i) {
     const auto batch = loader.next();
     if (batch->passed_over > 0) continue;
-    own.set("output", model(Variable(batch->x.to(model.device()))).tensor());
+    own.set("output", output_of(model, *batch));
     if (batch->y.defined()) own.set("labels", batch->y);
   }
   auto all = gather_states(ranks, own);
@@ -42,11 +54,10 @@ bool visit_shared(Module& model, DataLoader& loader, Communicator& ranks, const 
 bool for_each_output(Module& model, DataLoader& loader, Communicator* ranks, const VisitOutput& visit) {
   const EvaluationMode mode(model);
   const NoGrad no_grad;
-  const Device device = model.device();
   loader.start_epoch(0);
   if (ranks != nullptr && ranks->size() > 1) return visit_shared(model, loader, *ranks, visit);
   while (const auto batch = loader.next())
-    if (!visit(model(Variable(batch->x.to(device))).tensor(), batch->y)) return false;
+    if (!visit(output_of(model, *batch), batch->y)) return false;
   return true;
 }
 

@@ -51,4 +51,18 @@ std::optional<NotFinite> find_not_finite(const std::vector<StateDict::Entry>& te
   return std::nullopt;  // squares of finite f64 may be beyond f64
 }
 
+std::string not_finite_sample(const Batch& batch) {
+  std::vector<StateDict::Entry> parts;
+  for (const auto& [name, tensor] : {StateDict::Entry("x", batch.x), StateDict::Entry("y", batch.y)})
+    if (tensor.defined() && tensor.numel() > 0) parts.emplace_back(name, tensor);
+  const auto found = find_not_finite(parts);
+  if (!found) return {};
+  const Tensor& tensor = found->name == "x" ? batch.x : batch.y;
+  const std::int64_t row = found->index / (tensor.numel() / tensor.dim(0));
+  const bool known = std::ssize(batch.rows) == tensor.dim(0);
+  return fmt::format("{} of sample {} of the {} has {}: leave that sample out, or give it a value",
+                     found->name, known ? batch.rows[static_cast<std::size_t>(row)] : row,
+                     known ? "data" : "batch", found->value);
+}
+
 }  // namespace fq::detail

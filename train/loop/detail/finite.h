@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/train/data/dataset.h"
 
 namespace fq::detail {
 
@@ -25,5 +26,10 @@ struct NotFinite {
 /// none. What calibrators have collected (`../calibrator/..`) is passed over: the bounds that they begin with
 /// may be infinite.
 [[nodiscard]] std::optional<NotFinite> find_not_finite(const std::vector<StateDict::Entry>& tensors);
+
+/// "x of sample 17 of the data has nan: leave that sample out, or give it a value" of the first sample of a
+/// batch that has NaN or infinity in x or y; empty where none has. Samples that augmentation changed are
+/// counted within the batch.
+[[nodiscard]] std::string not_finite_sample(const Batch& batch);
 
 }  // namespace fq::detail

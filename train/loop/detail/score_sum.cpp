@@ -1,6 +1,12 @@
 #include "fakequant/train/loop/detail/score_sum.h"
 
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
 #include "fakequant/core/ops/loss.h"
+#include "fakequant/train/loop/detail/finite.h"
 
 namespace fq::detail {
 
@@ -17,13 +23,28 @@ void ScoreSum::add(const Variable& logits, const Tensor& labels) {
   const Tensor own = labels.to(logits.device());
   const Variable floats = logits.as_float();
   const Variable loss = of_ ? of_(floats, own) : ops::cross_entropy(floats, own);
-  loss_ += loss.item() * static_cast<double>(labels.dim(0));
+  const double value = loss.item();
+  if (std::isnan(value)) refuse_nan(floats.tensor());
+  loss_ += value * static_cast<double>(labels.dim(0));
   if (is_classes(floats.tensor(), labels)) {
     answers_ = true;
     correct_ += count_correct(floats.tensor(), labels);
   }
   for (const auto& [name, metric] : metrics_) metric->add(floats.tensor(), labels);
   count_ += labels.dim(0);
+}
+
+void ScoreSum::refuse_nan(const Tensor& outputs) const {
+  const auto found = find_not_finite({{"outputs", outputs}});
+  if (!found)
+    throw NumericError(
+        fmt::format("[evaluate] the loss of samples {} to {} is NaN, and their outputs are not: look at "
+                    "their labels",
+                    count_, count_ + outputs.dim(0) - 1));
+  throw NumericError(fmt::format(
+      "[evaluate] the outputs for sample {} have {}: look whether that sample is finite, and whether the "
+      "weights are of a run that diverged",
+      count_ + found->index / (outputs.numel() / outputs.dim(0)), found->value));
 }
 
 Evaluation ScoreSum::mean() const {

@@ -24,12 +24,15 @@ class ScoreSum {
   explicit ScoreSum(Loss loss = {}, const std::vector<std::string>& metrics = {},
                     const MetricOptions& options = {});
 
-  /// Logits [N, C] and labels [N], or what the loss takes.
+  /// Logits [N, C] and labels [N], or what the loss takes. Throws NumericError for a loss that is NaN.
   void add(const Variable& logits, const Tensor& labels);
   /// Zeros where nothing was added.
   [[nodiscard]] Evaluation mean() const;
 
  private:
+  /// Throws NumericError naming the sample.
+  [[noreturn]] void refuse_nan(const Tensor& outputs) const;
+
   Loss of_;
   std::vector<std::pair<std::string, std::unique_ptr<Metric>>> metrics_;
   double loss_ = 0;

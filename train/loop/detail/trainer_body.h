@@ -98,6 +98,8 @@ struct Trainer::Body {
   // trainer.cpp
   /// True when it was stopped by the flag.
   bool train();
+  /// Of batches that no step was made of, and of whoever had the model before.
+  void forget_gradients();
   /// Before the first step, where that is asked for.
   void validate_start();
   [[nodiscard]] Evaluation validate();
@@ -142,6 +144,8 @@ struct Trainer::Body {
   /// Before the first batch of a step.
   void change_bits();
   void adjust_gradients(double scale);
+  /// Throws NumericError for NaN and infinity where the host can look at once.
+  void check_gradients() const;
   void update_parameters();
   void step();
   void report_step() const;
@@ -166,6 +170,8 @@ struct Trainer::Body {
   void check_same_run_everywhere() const;
   /// Throws FileError for a place that no run over this data comes to.
   [[nodiscard]] Progress read_progress(const StateDict& run, const std::string& path) const;
+  /// What was thrown while a batch was trained on: of the data where that has the NaN, with the place.
+  [[nodiscard]] NumericError explained(const NumericError& error, const Batch& batch) const;
   /// " (step 3, epoch 1)".
   [[nodiscard]] std::string place() const;
   /// "; run.h5 is of epoch 2"; nothing for a run that writes no file.
