@@ -4,7 +4,9 @@
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
+#include "fakequant/core/log.h"
 #include "fakequant/train/data/hdf5_dataset.h"
+#include "fakequant/train/loop/detail/sample_notes.h"
 #include "fakequant/train/ranks/communicator.h"
 
 namespace fq::cli {
@@ -36,6 +38,8 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flag
   check_fits(network, *data, flags.command());
   take_tokenizer(network, *data, flags.required("data"), flags.command());
   if (takes_classes(task.loss)) take_class_names(network, *data, flags.command());
+  const std::string doubt = fq::detail::take_sample_notes(network.identity, *data, flags.command());
+  if (!doubt.empty()) log(LogLevel::warning, doubt);
   return data;
 }
 

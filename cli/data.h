@@ -19,7 +19,8 @@ namespace fq::cli {
 enum class Labels { needed, if_there, none };
 
 /// As `open_data`, for a network and its task: its samples and labels must fit, which is checked in that
-/// order, and what its classes are called becomes known to the network (`take_class_names`).
+/// order, and what its classes are called and how its samples were made becomes known to the network
+/// (`take_class_names`, `take_sample_notes`).
 [[nodiscard]] std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags,
                                                            const std::string& group,
                                                            Labels labels = Labels::needed);

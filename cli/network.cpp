@@ -10,6 +10,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/log.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/model/trace.h"
@@ -17,6 +18,7 @@
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/network_identity.h"
+#include "fakequant/train/loop/detail/sample_notes.h"
 
 namespace fq::cli {
 namespace {
@@ -43,6 +45,8 @@ Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed
   take_task(network, flags);
   take_tokenizer(network, data, flags.required("data"), "train");
   if (takes_classes(task.loss)) take_class_names(network, data, "train");
+  const std::string doubt = fq::detail::take_sample_notes(network.identity, data, "train");
+  if (!doubt.empty()) log(LogLevel::warning, doubt);
   return network;
 }
 

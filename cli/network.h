@@ -19,7 +19,8 @@ struct Network {
   std::shared_ptr<Module> module;
   /// {"model": .., "options": .., "sample_shape": [..], "classes": n, "folded": false, "quantization": null},
   /// where outputs have axes behind the classes "dense": true, where they are known "class_names": [..], n of
-  /// them, and where it is not plain cross entropy of classes "task": {"loss": "huber,delta=2", "metrics":
+  /// them, of data that tells how its samples were made "inputs" (train/loop/detail/sample_notes.h), and
+  /// where it is not plain cross entropy of classes "task": {"loss": "huber,delta=2", "metrics":
   /// "mae,r2"} as the flags say it.
   nlohmann::json identity;
 

@@ -50,6 +50,11 @@ const std::vector<std::string>& Dataset::class_names() const noexcept {
   return none;
 }
 
+const SampleNotes& Dataset::sample_notes() const noexcept {
+  static const SampleNotes nothing;
+  return nothing;
+}
+
 std::uint32_t Dataset::fingerprint() const {
   std::uint32_t crc = checksum(labels(), size_checksum(*this));
   const auto rows = looked_at(*this);

@@ -36,6 +36,13 @@ struct Batch {
   [[nodiscard]] Batch to(Device device) const { return {x.to(device), y.to(device), rows}; }
 };
 
+/// What a data set tells of how its samples were made of what is stored.
+struct SampleNotes {
+  std::vector<std::string> columns = {};  ///< names of a sample's numbers, in their order; of tables
+  double scale = 0;                       ///< what stored values are multiplied by; 0: nothing is said of it
+  std::vector<double> mean = {}, deviation = {};  ///< taken off and divided by then: one, or one a channel
+};
+
 /// Samples 0 .. size() - 1, all of one shape. Reading is thread-safe; a data set does not change. It is
 /// shared by pointer: loaders keep it alive.
 class Dataset {
@@ -54,6 +61,9 @@ class Dataset {
   /// What the classes are called, in the order of their labels: UTF-8, for people. None where the data has no
   /// names; otherwise not always as many as `classes()`, which may be what somebody else asked for.
   [[nodiscard]] virtual const std::vector<std::string>& class_names() const noexcept;
+  /// How samples were made, by which a network tells other data from that it was trained on; nothing where
+  /// nobody says.
+  [[nodiscard]] virtual const SampleNotes& sample_notes() const noexcept;
   /// Whether x is i64 token ids, not f32.
   [[nodiscard]] virtual bool token_ids() const noexcept { return false; }
   /// What a stored zero becomes, one value a channel (axis 0 of the sample); what augmentation fills with.
@@ -118,6 +128,7 @@ class Subset : public Dataset {
   [[nodiscard]] const std::vector<std::string>& class_names() const noexcept override {
     return data_->class_names();
   }
+  [[nodiscard]] const SampleNotes& sample_notes() const noexcept override { return data_->sample_notes(); }
   [[nodiscard]] bool token_ids() const noexcept override { return data_->token_ids(); }
   [[nodiscard]] std::vector<float> background() const override { return data_->background(); }
   [[nodiscard]] std::vector<float> white() const override { return data_->white(); }

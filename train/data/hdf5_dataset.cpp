@@ -47,6 +47,7 @@ struct Hdf5Dataset::Body {
   std::vector<std::string> class_names;
   bool ids = false;
   detail::Normalisation how;
+  SampleNotes notes;
 
   Body(std::string file, const Hdf5DatasetOptions& options) : path(std::move(file)) {
     const detail::DataFile parts(path, options);
@@ -56,6 +57,8 @@ struct Hdf5Dataset::Body {
     ids = detail::is_of_ids(rows.dtype());
     parts.check_sample(sample_shape);
     if (!ids) how = parts.normalisation(sample_shape[0]);
+    notes = parts.notes();
+    if (std::ssize(notes.columns) != numel(sample_shape)) notes.columns.clear();
     auto of_file = parts.classes();
     class_names = std::move(of_file.names);
     stated = of_file.count;
@@ -89,6 +92,7 @@ std::int64_t Hdf5Dataset::size() const noexcept { return body_->size(); }
 const Shape& Hdf5Dataset::sample_shape() const noexcept { return body_->sample_shape; }
 std::int64_t Hdf5Dataset::classes() const noexcept { return body_->classes; }
 const std::vector<std::string>& Hdf5Dataset::class_names() const noexcept { return body_->class_names; }
+const SampleNotes& Hdf5Dataset::sample_notes() const noexcept { return body_->notes; }
 bool Hdf5Dataset::token_ids() const noexcept { return body_->ids; }
 Tensor Hdf5Dataset::labels() const { return body_->y; }
 std::int64_t Hdf5Dataset::stated_classes() const noexcept { return body_->stated; }

@@ -62,6 +62,8 @@ class Hdf5Dataset : public Dataset {
   [[nodiscard]] const Shape& sample_shape() const noexcept override;
   [[nodiscard]] std::int64_t classes() const noexcept override;
   [[nodiscard]] const std::vector<std::string>& class_names() const noexcept override;
+  /// The attributes `columns` of the file and scale, mean and std of x.
+  [[nodiscard]] const SampleNotes& sample_notes() const noexcept override;
   [[nodiscard]] bool token_ids() const noexcept override;
   [[nodiscard]] std::vector<float> background() const override;
   /// Of stored 1 / scale, as 255 with a scale of 1 / 255; of u8 whose scale is no such fraction, of 255.

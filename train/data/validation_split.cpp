@@ -25,6 +25,7 @@ class SplitPart : public Dataset {
   [[nodiscard]] const std::vector<std::string>& class_names() const noexcept override {
     return data_->class_names();
   }
+  [[nodiscard]] const SampleNotes& sample_notes() const noexcept override { return data_->sample_notes(); }
   [[nodiscard]] bool token_ids() const noexcept override { return data_->token_ids(); }
   [[nodiscard]] std::vector<float> background() const override { return data_->background(); }
   [[nodiscard]] std::vector<float> white() const override { return data_->white(); }

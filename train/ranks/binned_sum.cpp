@@ -10,15 +10,15 @@
 namespace fq {
 namespace {
 
-constexpr int kBits = 36, kLeastBin = -16;
+constexpr int kBinBits = 36, kLeastBin = -16;
 constexpr std::int64_t kMostTerms = std::int64_t{1} << 27;  // of 2^35 units at most
 
-double unit_of(int bin) { return std::ldexp(1.0, kBits * bin); }
+double unit_of(int bin) { return std::ldexp(1.0, kBinBits * bin); }
 
 /// The least bin b with `largest` < 2^(36 (b + 1) - 1): no unit of those in use has an infinite reciprocal.
 int bin_of(double largest) {
   const int above = std::ilogb(largest) + 1;
-  return std::max(kLeastBin, above >= 0 ? above / kBits : -((kBits - 1 - above) / kBits));
+  return std::max(kLeastBin, above >= 0 ? above / kBinBits : -((kBinBits - 1 - above) / kBinBits));
 }
 
 }  // namespace

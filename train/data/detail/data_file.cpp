@@ -111,6 +111,18 @@ Normalisation DataFile::normalisation(std::int64_t channels) const {
   return result;
 }
 
+SampleNotes DataFile::notes() const {
+  const auto numbers = [&](const char* key) {
+    return file_.numbers(name("x"), key).value_or(std::vector<double>());
+  };
+  const auto scale = numbers("scale");
+  SampleNotes out{
+      .scale = scale.size() == 1 ? scale[0] : 0, .mean = numbers("mean"), .deviation = numbers("std")};
+  if (const auto columns = file_.texts("/", "columns"))
+    out.columns = columns->size() == 1 ? split_names(columns->front()) : *columns;
+  return out;
+}
+
 void DataFile::doubt_range(const std::vector<std::byte>& values, DType dtype) const {
   if (looks_like_bytes(values, dtype))
     warn(

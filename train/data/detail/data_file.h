@@ -49,6 +49,8 @@ class DataFile {
   /// The number of classes; `stated` is what the file says, 0 for nothing.
   [[nodiscard]] std::int64_t check_labels(const Tensor& y, std::int64_t stated) const;
   [[nodiscard]] Normalisation normalisation(std::int64_t channels) const;
+  /// The attributes as they stand, not checked.
+  [[nodiscard]] SampleNotes notes() const;
   /// Warns of values as they are stored that look like pixels, and that nothing scales.
   void doubt_range(const std::vector<std::byte>& values, DType dtype) const;
   /// Whether the attribute `axes` says that channels come first.

@@ -5,6 +5,7 @@
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/train/loop/detail/sample_notes.h"
 
 namespace fq::detail {
 
@@ -33,6 +34,7 @@ std::shared_ptr<Module> first_network(const json& identity, const ModelSpec& spe
 }
 
 std::shared_ptr<Module> network_again(const json& identity) {
+  check_notes_of(identity);
   auto module = first_network(identity, ModelSpec::parse(identity.at("model").dump()), 0);
   const Shape shape = input_shape_of(identity, 1);
   if (identity.at("folded").get<bool>()) static_cast<void>(fold_batch_norm(*module, shape));
