@@ -1,5 +1,6 @@
 #include "fakequant/cli/training.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -62,18 +63,31 @@ std::shared_ptr<Communicator> ranks_of(const Flags& flags) {
   return micro_batch(flags) == 0 ? nullptr : started_ranks(flags.number("rank-timeout", 1, kMany));
 }
 
+/// Of data that is less than a batch, all of it; parts of --micro-batch stay as they are.
+LoaderOptions within(LoaderOptions options, const Dataset& data, const Flags& flags) {
+  if (micro_batch(flags) == 0) options.batch_size = std::min(options.batch_size, data.size());
+  return options;
+}
+
+void tell_small_data(const DataLoader& training, const Flags& flags, Output& output) {
+  if (const std::int64_t batch = training.options().batch_size; batch < images_at_once(flags))
+    output.line(fmt::format("{} {} to train on, fewer than --batch {}: a batch is all of them", batch,
+                            sample_noun(training.data()), images_at_once(flags)));
+}
+
 Loaders make_loaders(const Run& run, const Flags& flags, const Communicator* ranks, std::int64_t turn) {
   LoaderOptions options;
   options.batch_size = images_at_once(flags);
-  options.drop_last = true;
+  options.drop_last = !flags.on("keep-last");
   if (ranks != nullptr) options = share_of_rank(options, *ranks, turn);
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
   take_augmentation(options, flags, task_of(run.network), *run.data);
   options.device = device_of(flags);
   const double fraction = flags.number("val-fraction", 0, 0.9);
-  if (fraction == 0) return {std::make_shared<DataLoader>(run.data, options), nullptr};
+  if (fraction == 0)
+    return {std::make_shared<DataLoader>(run.data, within(options, *run.data, flags)), nullptr};
   const auto [rest, validation] = hold_out(run.data, fraction, kSplitSeed);
-  return {std::make_shared<DataLoader>(rest, options),
+  return {std::make_shared<DataLoader>(rest, within(options, *rest, flags)),
           std::make_shared<DataLoader>(
               validation,
               share_of_rank({.batch_size = options.batch_size, .shuffle = false, .device = options.device},
@@ -201,6 +215,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   ProfileReport profile(flags);
   const Loaders loaders =
       naming_flags([&] { return make_loaders(run, flags, options.ranks.get(), options.accumulation); });
+  tell_small_data(*loaders.training, flags, output);
   const Task task = task_of(run.network);
   options.loss = loss_of(task, *run.data, options.label_smoothing);
   options.metrics = metrics_for(task, *run.data);

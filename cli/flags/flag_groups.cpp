@@ -53,6 +53,9 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
   add_optimization_flags(set, rate);
   set.value("label-smoothing", "SHARE", "of a target spread over all classes", "0")
       .value("clip", "NORM", "largest norm of all gradients together; 0: any", "0")
+      .toggle("keep-last",
+              "train on the rest of an epoch that is less than --batch too; without, it is left out, others "
+              "each epoch")
       .value("accumulate", "BATCHES", "batches whose gradients make one step", "1")
       .value("micro-batch", "SAMPLES",
              "a step sums the gradients of parts of its batch of so many samples, exactly: the result is the "

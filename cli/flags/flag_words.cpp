@@ -50,6 +50,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"batch_size", "--batch"},
     {"batch size", "--batch"},
     {"micro_batch", "--micro-batch"},
+    {"drop_last", "the opposite of --keep-last"},
     {"loader_seed", "--seed"},
     {"seed is", "--seed is"},
     {"block of nodes is named", "block of nodes is named as --checkpoint-blocks says,"},

@@ -73,7 +73,7 @@ fails(2, "y", *train(data("no_y.h5", leave=("y",))))
 fails(2, ["12", "0 to 9"], *train(data("labels.h5", y=np.full(96, 12), classes=10)))
 fails(2, "-1", *train(data("negative.h5", y=np.full(96, -1))))
 fails(2, "zero", *train(data("empty.h5", count=0)))
-fails(2, ["64", "20"], *train(data("few.h5", count=20), "--batch", "64"))
+fails(2, ["32", "20"], *train(data("few.h5", count=20), "--batch", "64", "--micro-batch", "32"))
 for name, value in (("nan.h5", np.nan), ("inf.h5", np.inf)):
     x = np.zeros((96, 1, 8, 8), np.float32)
     x[70, 0, 3, 4] = value

@@ -60,7 +60,7 @@ FAULTS = [
     (["quantized already"], phase("qat", checkpoint="int8.h5", preset="int8", output="qat.h5")),
     (["--amax"], phase("qat", checkpoint="int8.h5", amax="walking", output="qat.h5")),
     (["--early-stopping", "--val-fraction"], phase("qat", checkpoint="int8.h5", early_stopping=3, output="qat.h5")),
-    (["--batch", "1437"], phase("qat", checkpoint="int8.h5", batch=2000, output="qat.h5")),
+    (["--batch", "1437"], phase("qat", checkpoint="int8.h5", batch=2000, micro_batch=2000, output="qat.h5")),
     (["--output"], phase("qat", checkpoint="int8.h5")),
     (["quantized: use fakequant qat"], phase("train", checkpoint="int8.h5", output="again.h5")),
     (["nomodel.json"], phase("train", model="nomodel.json", output="again.h5")),
