@@ -6,6 +6,7 @@
 #include "bindings.h"
 #include "data.h"
 #include "fakequant/core/error.h"
+#include "fakequant/train/loop/detail/sample_notes.h"
 #include "fakequant/train/loop/trainer.h"
 #include "fakequant/train/ranks/shares.h"
 #include "graded.h"
@@ -137,7 +138,6 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   options.restore_best = restore_best;
   options.seed = seed;
   options.out = out;
-  options.model = self.identity.dump();
   const auto ranks = ranks_of(given);
   options.accumulation = micro_batches(batch_size, micro_batch, ranks ? ranks->size() : 1, "fit");
   if (micro_batch > 0) options.ranks = ranks ? ranks : one_rank();
@@ -151,11 +151,16 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   loader.drop_last = drop_last;
   if (options.ranks) loader = share_of_rank(loader, *options.ranks, options.accumulation);
   const auto samples = data_of(data, "fit");
+  warn(fq::detail::take_sample_notes(self.identity, *samples, "fit"));
+  options.model = self.identity.dump();
   options.loss = loss_for(*samples, label_smoothing);
   options.metrics = metrics_for(*samples);
   auto batches = std::make_shared<DataLoader>(samples, loader);
   std::shared_ptr<DataLoader> held_out;
-  if (!validation.is_none()) held_out = in_order(validation, batch_size, "fit", ranks.get());
+  if (!validation.is_none()) {
+    held_out = in_order(validation, batch_size, "fit", ranks.get());
+    warn(fq::detail::check_sample_notes(self.identity, held_out->data(), "fit"));
+  }
   Interrupts interrupts;
   Listener listener(std::move(on_step), std::move(on_epoch), interrupts);
   options.stop = &interrupts.stop;

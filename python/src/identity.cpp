@@ -8,6 +8,7 @@
 #include "fakequant/export/onnx/import.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/detail/network_identity.h"
 #include "fakequant/train/qat_preset.h"
 
@@ -57,8 +58,14 @@ Network load_network(const std::string& path) {
 }
 
 Network copy_of(const Network& network) {
+  const StateDict values = model_state(*network.module, network.identity);
+  if (const auto found = fq::detail::find_not_finite(values.tensors()))
+    throw NumericError(
+        fmt::format("[model] {}: the model diverged: give it values of before by load_state_dict, or train "
+                    "anew with a smaller learning rate",
+                    found->text()));
   Network out = rebuild(network.identity);
-  load_model_state(*out.module, model_state(*network.module, network.identity), "the model");
+  load_model_state(*out.module, values, "the model");
   return out;
 }
 

@@ -27,7 +27,8 @@ struct Network {
 [[nodiscard]] Network network_of(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes,
                                  std::uint64_t seed = 0);
 [[nodiscard]] Network load_network(const std::string& path);
-/// Another network of the same values, which shares nothing with it.
+/// Another network of the same values, which shares nothing with it. Throws NumericError for values that are
+/// NaN or infinite.
 [[nodiscard]] Network copy_of(const Network& network);
 void save_network(const Network& network, const std::string& path);
 void quantize_network(Network& network, const std::string& config);

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -92,6 +93,12 @@ void export_model(Network& self, const std::string& path, const std::string& tar
                   bool emulate) {
   if (target != "ort" && target != "tensorrt")
     throw ArgumentError(fmt::format("[export] target is '{}': ort and tensorrt are allowed", target));
+  if (const auto ending = std::filesystem::path(path).extension(); !ending.empty() && ending != ".onnx")
+    throw ArgumentError(fmt::format(
+        "[export] {}: this writes ONNX, to a file that ends in .onnx; scales, trt-cache, safetensors, "
+        "compressed-tensors, gguf and executorch are of the command: fakequant export --format, of "
+        "what save wrote",
+        path));
   OnnxExportOptions options;
   options.target = target == "ort" ? Target::ort : Target::tensorrt;
   options.opset = opset;
@@ -191,7 +198,8 @@ void bind_class(nb::module_& m) {
           "A checkpoint, as the command writes and reads it.")
       .def("export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
            arg("emulate") = false,
-           "Writes an ONNX file of QuantizeLinear and DequantizeLinear nodes, live batch norms folded into "
+           "Writes an ONNX file, whose name ends in .onnx, of QuantizeLinear and DequantizeLinear nodes, "
+           "live batch norms folded into "
            "it; "
            "the model stays as it is.")
       .def_prop_ro("quantized", &Network::quantized)

@@ -9,6 +9,7 @@
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/loop/detail/sample_notes.h"
 #include "graded.h"
 #include "identity.h"
 #include "interrupts.h"
@@ -26,6 +27,10 @@ bool has_class_of_each_part(const Dataset& data) {
 }
 
 }  // namespace
+
+void warn(const std::string& message) {
+  if (!message.empty() && PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) != 0) throw nb::python_error();
+}
 
 Loss loss_for(const Dataset& data, double label_smoothing) {
   if (!has_class_of_each_part(data)) return {};
@@ -79,6 +84,7 @@ nb::dict calibrate_model(Network& self, nb::object data, const std::string& meth
   CalibrateOptions options = calibrate_options(self, method, percentile);
   options.ranks = ranks_of(ranks);
   auto source = data_of(data, "calibrate");
+  warn(fq::detail::take_sample_notes(self.identity, *source, "calibrate"));
   if (samples > 0) source = some_samples(std::move(source), samples, 0);
   const auto batches = in_order(std::move(source), batch_size, options.ranks.get());
   return report_of(interruptible([&](auto&) {
@@ -121,6 +127,7 @@ void bind_training(nb::module_& m) {
           [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
             const auto ranks = ranks_of(given);
             const auto samples = data_of(data, "evaluate");
+            warn(fq::detail::check_sample_notes(self.identity, *samples, "evaluate"));
             const auto batches = in_order(samples, batch_size, ranks.get());
             return evaluation_of(interruptible([&](auto&) {
               check_same_call(ranks.get(), "evaluate", *self.module,
@@ -137,6 +144,7 @@ void bind_training(nb::module_& m) {
           [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
             const auto ranks = ranks_of(given);
             const auto batches = in_order(data, batch_size, "predict", ranks.get());
+            warn(fq::detail::check_sample_notes(self.identity, batches->data(), "predict"));
             return Call{"predict"}.give(interruptible([&](auto&) {
               check_same_call(ranks.get(), "predict", *self.module,
                               {{"samples", batches->data().size()}, {"batch_size", batch_size}});

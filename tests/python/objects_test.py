@@ -170,3 +170,73 @@ def test_bad_input(tmp_path):
                         (lambda: model.fit(np.ones((4, 4), np.float32)), "4 images")]:
         with pytest.raises(fq.Error, match=words):
             call()
+
+
+def classes_of(x):
+    return (x[:, 0] > 0).astype(np.int64)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_one_bad_row_spoils_nothing(value):
+    x = np.random.default_rng(0).standard_normal((128, 4)).astype(np.float32)
+    y, bad = classes_of(x), x.copy()
+    bad[77, 2] = value
+    model = fq.model("mlp", [4], 2, options={"hidden": [8]})
+    model.fit((x, y), epochs=20, learning_rate=0.01)
+    before = model.evaluate((x, y))
+    with pytest.raises(fq.NumericError, match="x of sample 77 of the data has (nan|inf)"):
+        model.fit((bad, y), epochs=1)
+    with pytest.raises(fq.NumericError, match="sample 77"):
+        model.evaluate((bad, y))
+    assert np.isfinite(np.concatenate([v.ravel() for v in model.state_dict().values()])).all()
+    model.fit((x, y), epochs=2, learning_rate=0.001)
+    assert model.evaluate((x, y))["accuracy"] >= before["accuracy"] - 0.1
+    model.quantize("int8")
+    with pytest.raises(fq.Error, match="sample 77"):
+        model.calibrate((bad, y))
+
+
+def test_a_diverged_model_is_told_from_a_file(tmp_path):
+    x = np.zeros((4, 4), np.float32)
+    model = fq.model("mlp", [4], 2, options={"hidden": [8]})
+    model.quantize("int8")
+    model.calibrate(x + 1)
+    state = model.state_dict()
+    name = next(iter(state))
+    model.load_state_dict(state | {name: np.full_like(state[name], np.nan)})
+    with pytest.raises(fq.NumericError, match=r"\[model\] parameters/.*diverged: .*load_state_dict"):
+        model.export(str(tmp_path / "m.onnx"))
+    with pytest.raises(fq.NumericError):
+        model.save(str(tmp_path / "m.h5"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_export_writes_onnx_alone(tmp_path):
+    model = fq.model("mlp", [4], 2)
+    for name in ("m.gguf", "m.txt", "m.safetensors"):
+        with pytest.raises(fq.ArgumentError, match=r"\.onnx.*gguf"):
+            model.export(str(tmp_path / name))
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_of_other_columns_is_refused(tmp_path, recwarn):
+    h5py = pytest.importorskip("h5py", reason="there is no h5py")
+    x = np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)
+
+    def written(name, columns, **attributes):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["train/x"], file["train/y"] = x, classes_of(x)
+            file["train/x"].attrs.update(attributes)
+            file.attrs["columns"] = columns
+        return fq.dataset(str(tmp_path / name))
+
+    data, turned = written("a.h5", ["a", "b"], scale=0.5), written("b.h5", ["b", "a"], scale=0.5)
+    model = fq.model("mlp", [2], 2, options={"hidden": [8]})
+    model.fit(data, epochs=1)
+    for call in (model.evaluate, model.predict, model.calibrate, lambda data: model.fit(data, epochs=1)):
+        with pytest.raises(fq.ArgumentError, match="column 0 of the data is 'b'"):
+            call(turned)
+    model.evaluate(data)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="scale of 0.00392157, what the network was trained on 0.5"):
+        model.evaluate(written("c.h5", ["a", "b"], scale=1 / 255))
