@@ -15,6 +15,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/optimization.h"
 #include "fakequant/cli/runs/run_config.h"
+#include "fakequant/cli/runs/run_contents.h"
 #include "fakequant/cli/runs/run_flags.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/runs/run_recorder.h"
@@ -25,6 +26,7 @@
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/report/detail/runs/run_record.h"
 #include "fakequant/train/data/validation_split.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/run_settings.h"
@@ -131,6 +133,37 @@ StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const Trainer
   return saved;
 }
 
+/// Fewer epochs or steps than the run was to have are a change; fewer than it has done never are possible.
+void check_length(const Run& run, const Flags& flags, const TrainerOptions& options, const StateDict& saved) {
+  const bool by_steps = options.steps > 0;
+  const char* unit = by_steps ? "steps" : "epochs";
+  const std::int64_t wanted = by_steps ? options.steps : options.epochs;
+  const char* key = by_steps ? "progress/step" : "progress/epoch";
+  const std::int64_t done = saved.has_attribute(key) ? saved.attribute(key).get<std::int64_t>() : 0;
+  FQ_CHECK(wanted >= done, flags.command(),
+           "--{} is {}, and {} has {} of them behind it: give as many or more", unit, wanted, run.out, done);
+  const auto folder = run_folder(flags);
+  if (!folder || !holds_run(*folder) || flags.on("allow-changes")) return;
+  const auto config = read_run_config(*folder);
+  FQ_CHECK(!config.contains(unit) || !config[unit].is_number_integer() || wanted >= config[unit],
+           flags.command(),
+           "--{} is {} there, {} here: give as many or more, or say by --allow-changes that fewer are meant",
+           unit, config[unit].get<std::int64_t>(), wanted);
+}
+
+/// What a run that is done came to, as its directory tells it; null where that does not tell the end.
+nlohmann::ordered_json told_result(Run& run, const Flags& flags, const StateDict& saved) {
+  const auto folder = run_folder(flags);
+  if (!folder)
+    return {{"output", run.out}, {"steps", step_of(saved)}, {"weight_bytes", weight_bytes(run.network)}};
+  if (!holds_run(*folder)) return nullptr;
+  const auto record = fq::detail::RunRecord::load(folder->metrics());
+  const auto* end = record.last("end");
+  const bool told = end != nullptr && end == &record.lines.back() && (*end)["step"] == step_of(saved) &&
+                    end->value("state", "") == "done" && end->contains("result");
+  return told ? (*end)["result"] : nlohmann::ordered_json();
+}
+
 }  // namespace
 
 std::vector<WrittenFile> training_files(const Flags& flags) {
@@ -162,6 +195,8 @@ void check_same_network(const nlohmann::json& wanted, const StateDict& state, co
 }
 
 TrainerOptions read_training(const Flags& flags) {
+  FQ_CHECK(!flags.on("allow-changes") || flags.on("resume"), flags.command(),
+           "--allow-changes is for --resume: give that too, or leave it out");
   TrainerOptions options;
   options.epochs = flags.integer("epochs", 1, 1 << 20);
   options.steps = flags.integer("steps", 0, kManySteps);
@@ -234,18 +269,30 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
   if (!run.data->token_ids())
     report.expect(plan_memory(*run.network.module, batch_shape(run, loaders), options.optimizer));
   const auto settings = fq::detail::run_settings(options, *loaders.training, loaders.validation.get());
+  StateDict saved;
+  nlohmann::ordered_json told;
   const TrainingResult result = naming_flags([&] {
-    const StateDict saved = run.resume ? checkpoint_to_resume(run, flags, options, settings) : StateDict();
-    if (run.resume) trainer->resume(saved, run.out);
-    if (recorder) recorder->begin(run_config(flags, run, options, settings), step_of(saved));
+    if (run.resume) {
+      saved = checkpoint_to_resume(run, flags, options, settings);
+      trainer->resume(saved, run.out);
+      check_length(run, flags, options, saved);
+      if (trainer->done() && is_first_rank()) told = told_result(run, flags, saved);
+    }
+    if (recorder && told.is_null())
+      recorder->begin(run_config(flags, run, options, settings), step_of(saved));
     return trainer->fit();
   });
+  if (!told.is_null()) {
+    output.line(fmt::format("nothing is left to do: {} is of a run that is done, {} steps; more --{} go on",
+                            run.out, step_of(saved), options.steps > 0 ? "steps" : "epochs"));
+    return told;
+  }
   const nlohmann::ordered_json profiled = profile.finish(output);
   if (result.stopped) {
     if (recorder) recorder->finish("stopped by " + stop_name(), nlohmann::ordered_json::object());
     throw Interrupted(flags.command(), fmt::format(" in epoch {}: go on with --resume", result.epochs + 1));
   }
-  auto found = report.finish(result, run.out);
+  auto found = report.finish(result, step_of(saved), run.out);
   found.update(profiled);
   if (options.ranks) found.update({{"ranks", options.ranks->size()}, {"rank_bytes", options.ranks->bytes()}});
   found["weight_bytes"] = weight_bytes(run.network);

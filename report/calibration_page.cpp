@@ -107,7 +107,7 @@ std::string body(const CalibrationPage& page) {
       fmt::format("<main>\n<h1>{}</h1>\n", escaped(page.title)) + facts(page) + tiles(page.quantizers);
   out +=
       "<h2>Quantizers</h2>\n<p>Click a heading to sort, a name for its histogram.</p>\n<div "
-      "class=tools></div>\n";
+      "class=tools data-of=quantizers></div>\n";
   out += quantizer_table(page.quantizers);
   if (page.plan) out += plan_section(*page.plan);
   out +=

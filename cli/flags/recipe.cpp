@@ -50,7 +50,9 @@ class Reader {
     Recipe recipe{folder_, {}};
     for (const auto& phase : root_.at("phases").elements()) recipe.phases.push_back(read_phase(phase));
     std::vector<std::string> names;
-    for (const auto& phase : recipe.phases) names.insert(names.end(), {phase.command, phase.name});
+    for (const auto& phase : recipe.phases)
+      for (const auto& name : {phase.command, phase.name})
+        if (!among(names, name)) names.push_back(name);
     changes_.check_used(names);
     if (recipe.phases.empty()) root_.at("phases").fail("there are no phases: give a list of them");
     return recipe;

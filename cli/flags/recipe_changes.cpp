@@ -38,12 +38,16 @@ RecipeChanges::RecipeChanges(const std::vector<std::string>& texts) {
 std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> RecipeChanges::of_phase(
     const std::string& name, const FlagSet& set) {
   std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> out;
+  std::map<std::string, std::string> texts;
   for (auto& change : changes_) {
     if (change.phase != name && change.phase != set.command()) continue;
     const auto names = set.names();
     FQ_CHECK(std::ranges::find(names, change.key) != names.end(), "run", "--set {}: {} has no flag '{}'{}",
              change.text, set.command(), change.key, fq::detail::did_you_mean(change.key, names));
     change.used = true;
+    const auto [same, is_first] = texts.emplace(change.key, change.text);
+    FQ_CHECK(is_first, "run", "--set: '{}' and '{}' are of one phase, {}: give one", same->second,
+             change.text, name);
     out[change.key] = change.value;
   }
   return out;

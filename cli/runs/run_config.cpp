@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/runs/run_contents.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/runs/transcript.h"
 #include "fakequant/cli/system/machine.h"
@@ -54,6 +55,13 @@ ordered_json machine() {
           {"threads", fq::detail::threads()}};
 }
 
+/// Of a run that goes on, when it began first.
+std::string began(const Flags& flags) {
+  const auto folder = run_folder(flags);
+  if (!folder || !flags.on("resume") || !holds_run(*folder)) return time_now();
+  return read_run_config(*folder).value("started", time_now());
+}
+
 /// As they stand on a line; a toggle that is off is none.
 void append_flag(std::vector<std::string>& line, const std::string& name, const ordered_json& value) {
   if (value.is_boolean()) {
@@ -85,11 +93,9 @@ void check_flag_of_run(const FlagSet& set, const RunFolder& folder, const std::s
 }
 
 /// The place of `--resume` and what names a folder behind it; the end where there is none.
-std::vector<std::string>::iterator find_resumed(const FlagSet& set, std::vector<std::string>& line,
-                                                std::string& folder) {
+std::vector<std::string>::iterator find_resumed(std::vector<std::string>& line, std::string& folder) {
   const bool names_output = std::ranges::any_of(
       line, [](const auto& word) { return word.starts_with("-o") || word.starts_with("--output"); });
-  const bool has_place = set.places().max_total_count() > 0;
   for (auto at = line.begin(); at != line.end(); ++at) {
     if (at->starts_with("--resume=")) {
       folder = at->substr(std::string("--resume=").size());
@@ -98,12 +104,28 @@ std::vector<std::string>::iterator find_resumed(const FlagSet& set, std::vector<
     }
     if (*at != "--resume" || names_output || std::next(at) == line.end()) continue;
     const std::string& next = *std::next(at);
-    if (next.starts_with('-') || (has_place && !names_folder(next))) continue;
+    if (next.starts_with('-')) continue;
     folder = next;
     line.erase(std::next(at));
     return at;
   }
   return line.end();
+}
+
+void check_is_run(const FlagSet& set, const std::string& path, const RunFolder& folder) {
+  std::error_code none;
+  FQ_CHECK(
+      !fs::is_regular_file(path, none), set.command(),
+      "--resume {}: {} is a file, no run directory: go on from a checkpoint by --resume --output {} and the "
+      "flags that it began with",
+      path, path, path);
+  if (!fs::exists(folder.config(), none))
+    throw FileError(
+        path, "",
+        fmt::format("[{}] --resume {}: {}: give the folder of a run, as --output RUN/ wrote it",
+                    set.command(), path,
+                    fs::is_directory(path, none) ? "this is no run directory, it has no config.json"
+                                                 : "there is no such folder"));
 }
 
 }  // namespace
@@ -118,14 +140,16 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
       {"command", flags.command()},
       {"model", model.is_object() ? model.value("name", std::string("unnamed")) : "unnamed"},
       {"preset", flags.knows("preset") ? flags.text("preset") : ""},
-      {"started", time_now()},
+      {"started", began(flags)},
+      {"resumed", run.resume ? time_now() : ""},
       {"data", whole_path(flags.text("data"))},
       {"device", flags.text("device")},
       {"seed", options.seed},
       options.steps > 0 ? ordered_json{"steps", options.steps} : ordered_json{"epochs", options.epochs},
       {"samples", run.data->size()},
       {"parameters", parameters_of(*run.network.module)}};
-  if (out["preset"] == "") out.erase("preset");
+  for (const char* key : {"preset", "resumed"})
+    if (out[key] == "") out.erase(key);
   out["sample_shape"] = run.data->sample_shape();
   out["ranks"] = options.ranks ? options.ranks->size() : 1;
   ordered_json given = ordered_json::object(), defaults = ordered_json::object();
@@ -143,12 +167,12 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
 }
 
 std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::string> arguments) {
-  const auto names = set.names();
-  if (std::ranges::find(names, "resume") == names.end()) return arguments;
+  if (!set.is_toggle("allow-changes")) return arguments;  // it writes no run directories
   std::string path;
-  if (find_resumed(set, arguments, path) == arguments.end()) return arguments;
+  if (find_resumed(arguments, path) == arguments.end()) return arguments;
   FQ_CHECK(!path.empty(), set.command(), "--resume= names no folder: give that of a run");
   const RunFolder folder{path.ends_with('/') ? path : path + "/"};
+  check_is_run(set, path, folder);
   const ordered_json config = read_run_config(folder);
   const std::string command = config.value("command", std::string());
   FQ_CHECK(command == set.command(), set.command(), "{} holds a run of {}: go on by fakequant {} --resume {}",

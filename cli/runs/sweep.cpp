@@ -6,6 +6,7 @@
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/runs/commands.h"
 #include "fakequant/cli/runs/folder_lock.h"
+#include "fakequant/cli/runs/sweep/point_summary.h"
 #include "fakequant/cli/runs/sweep/trials.h"
 #include "fakequant/cli/runs/sweep/workers.h"
 #include "fakequant/cli/system/machine.h"
@@ -19,14 +20,6 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr int kMostJobs = 1024;
-
-/// Of the last phase that tells it.
-ordered_json last_number(const ordered_json& report, const char* key) {
-  ordered_json out;
-  for (const auto& phase : report.value("phases", ordered_json::array()))
-    if (phase.contains("result") && phase["result"].contains(key)) out = phase["result"][key];
-  return out;
-}
 
 ordered_json found_of(const Trial& trial) {
   ordered_json out{{"set", trial.changes}, {"folder", trial.folder}};
@@ -74,16 +67,20 @@ ordered_json sweep(const Flags& flags, Output& output) {
   const int jobs = int(std::min<std::int64_t>(
       flags.given("jobs") ? flags.integer("jobs", 1, kMostJobs) : cores, std::ssize(trials)));
   check_trials(trials, flags);
+  check_kept(folder, trials, flags);
   if (flags.on("dry-run")) {
     for (const auto& trial : trials) output.line(trial.folder + ": " + trial.words());
     output.line(fmt::format("{} points of the grid; nothing was run", trials.size()));
     return {{"dry_run", true}, {"trials", listing_of(trials)["trials"]}};
   }
   const FolderLock lock("sweep", folder);
-  keep_listing(folder, trials, flags.on("force"));
+  keep_listing(folder, trials, flags);
   const GracefulStop stop;
-  const int failed = Workers(trials, flags, output).run(jobs, std::max(cores / jobs, 1));
-  if (stop_requested()) throw Interrupted("sweep", ": the same line goes on");
+  Workers workers(trials, flags, output);
+  const int failed = workers.run(jobs, std::max(cores / jobs, 1));
+  if (stop_requested())
+    throw Interrupted("sweep", fmt::format(": {} of {} points are done; the same line goes on",
+                                           workers.done(), trials.size()));
   ordered_json found = ordered_json::array();
   output.line(fmt::format("{:>9}  {:>8}  {:>12}  {}", "accuracy", "loss", "weight bytes", "set"));
   for (const auto& trial : trials) {

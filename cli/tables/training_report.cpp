@@ -102,7 +102,8 @@ void TrainingReport::tell_start(const Evaluation& start, bool is_best, nlohmann:
                     : fmt::format("loss {:.4f}", start.loss)));
 }
 
-nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, const std::string& path) {
+nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, std::int64_t before,
+                                              const std::string& path) {
   nlohmann::ordered_json found{{"output", path},
                                {"epochs", result.epochs},
                                {"steps", result.steps},
@@ -110,7 +111,9 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, cons
   if (result.ranges_held > 0) found["ranges_held"] = result.ranges_held;
   for (const auto& [key, value] : last_.items())
     if (key == "loss" || key == "accuracy" || key.starts_with("val_")) found[key] = value;
-  std::string text = fmt::format("{} steps in {}, {}", result.steps, duration(watch_.seconds()), path);
+  const std::string steps = before == 0 ? fmt::format("{} steps", result.steps)
+                                        : fmt::format("{} of {} steps", result.steps - before, result.steps);
+  std::string text = fmt::format("{} in {}, {}", steps, duration(watch_.seconds()), path);
   if (result.best_epoch >= 0 && has_files_beside(path)) {
     const std::string best = best_checkpoint_path(path);
     found.update({{"best", best}, {"best_epoch", result.best_epoch + 1}});

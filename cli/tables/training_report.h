@@ -27,8 +27,9 @@ class TrainingReport {
   [[nodiscard]] const nlohmann::ordered_json& last() const noexcept { return last_; }
   /// What a step is expected to take; told beside what it took, after the first epoch.
   void expect(const MemoryPlan& plan) { plan_ = plan; }
-  /// The last line, and what machines read of the whole run.
-  [[nodiscard]] nlohmann::ordered_json finish(const TrainingResult& result, const std::string& path);
+  /// The last line, and what machines read of the whole run, of which so many steps were done `before`.
+  [[nodiscard]] nlohmann::ordered_json finish(const TrainingResult& result, std::int64_t before,
+                                              const std::string& path);
 
  private:
   void on_step(const StepReport& step);

@@ -6,7 +6,8 @@ namespace fq::html {
 
 /// Sorts the tables of class `sortable` by their columns with a `data-key`: on a click, and by the fragment
 /// "#sort=sqnr" or, downwards, "#sort=-sqnr". Cells with `data-v` are numbers, those that are empty come
-/// last. And a field that leaves the lines and cards whose names hold a text.
+/// last. And a field, in the element of class `tools`, that leaves the lines and cards whose names hold a
+/// text; `data-of` says of what the names are.
 inline constexpr const char* page_script = R"js(
 const keys = [...document.querySelectorAll('table.sortable th[data-key]')];
 const value = (row, column) => {
@@ -38,16 +39,17 @@ function follow() {
 }
 addEventListener('hashchange', follow);
 follow();
+const tools = document.querySelector('.tools');
 const field = document.createElement('input');
 field.type = 'search';
-field.placeholder = 'Show quantizers whose name has …';
+field.placeholder = `Show ${tools.dataset.of} whose name has …`;
 field.setAttribute('aria-label', 'Filter by name');
 field.addEventListener('input', () => {
   const text = field.value.toLowerCase();
   for (const item of document.querySelectorAll('[data-name]'))
     item.hidden = !item.dataset.name.toLowerCase().includes(text);
 });
-document.querySelector('.tools').append(field);
+tools.append(field);
 )js";
 
 }  // namespace fq::html

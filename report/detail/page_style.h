@@ -31,7 +31,7 @@ code, .name { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu San
 .tile { padding: 14px 16px; min-width: 0; }
 .tile b { display: block; font-size: 24px; font-weight: 650; line-height: 1.3; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--soft); }
-.tile .note { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.tile .note { display: block; overflow-wrap: anywhere; }
 .legend { display: flex; flex-wrap: wrap; gap: 6px 18px; margin: 8px 0 12px; color: var(--soft); }
 .legend span::before { content: ""; display: inline-block; width: 10px; height: 10px; border-radius: 5px;
   margin-right: 6px; background: var(--c); }
@@ -94,6 +94,7 @@ svg .power { font-size: 8px; }
 @media (max-width: 640px) { /* figures shrink there, their words do not */
   main { padding: 16px 12px 40px; }
   .card { padding: 12px 10px 10px; }
+  .card table { display: block; overflow-x: auto; }
   svg.histogram { overflow: visible; }
   svg.histogram text { font-size: 18px; }
   svg.histogram .tick { transform: translateY(4px); }

@@ -33,6 +33,11 @@ for flag, value, says in (
         ("ema", "0.9", ["--ema"]), ("warmup", "3", ["--warmup"]), ("label_smoothing", "0.1", ["--label-smoothing"]),
         ("val_fraction", "0.2", ["--val-fraction"])):
     fails(2, ["[resume] run.h5", *says], *line(**{flag: value}), "--resume", "-o", "run.h5")
+assert fails(2, "--seed is 1 there", *line(seed="2"), "--resume", "-o", "run.h5").count("--seed is") == 1
+fails(2, ["--allow-changes is for --resume"], *line(lr="0.01"), "--allow-changes", "-o", "other.h5")
+fails(2, ["--epochs is 1", "2 of them behind it"], *line(epochs="1"), "--resume", "-o", "run.h5")
+fails(2, ["--epochs is 1", "2 of them"], *line(epochs="1"), "--resume", "--allow-changes", "-o", "run.h5")
+assert "nothing is left to do" in run(*line(), "--resume", "-o", "run.h5").stdout
 several = fails(2, ["--lr", "--clip"], *line(lr="0.01", clip="1"), "--resume", "-o", "run.h5")
 
 # Data of the same size.

@@ -193,9 +193,25 @@ changed()
 with open("runs/int8/metrics.jsonl", "a") as file:
     file.write('{"event": "step", "st')  # torn
 before = len(lines_before := read("runs/int8/metrics.jsonl").splitlines()) - 1
-run("qat", "--resume", "runs/int8/")
+words = run("qat", "--resume", "runs/int8/", "--epochs", "3").stdout
+assert "17 of 51 steps in" in words, words
 record = lines("runs/int8/metrics.jsonl")
-assert [line["event"] for line in record[before:]] == ["start", "classes", "end"], record[before:]
+assert [line["event"] for line in record[before:]] == ["start", *["step"] * 17, "epoch", "classes", "end"], record[before:]
+assert config("runs/int8")["started"] == whole["started"] and config("runs/int8")["resumed"] > whole["started"]
+
+# Of a finished run nothing is left to do, and its figures stay.
+kept = {name: read("runs/int8/" + name) for name in ("config.json", "metrics.jsonl", "report.html")}
+figures = result("compare", "runs/int8/")["runs"]
+assert "nothing is left to do" in run("qat", "--resume", "runs/int8/").stdout
+assert kept == {name: read("runs/int8/" + name) for name in kept} and figures[0]["ms_per_step"] > 0
+assert result("compare", "runs/int8/")["runs"] == figures
+run("qat", "--resume", "runs/int8/", "--epochs", "2", status=2)
+assert "--epochs is 2, and" in read("runs/int8/log.txt").splitlines()[-1]
+with open("runs/int8/config.json", "w") as file:
+    json.dump({**json.loads(kept["config.json"]), "epochs": 500}, file)
+run("qat", "--resume", "runs/int8/", "--epochs", "4", status=2)
+assert "--epochs is 500 there, 4 here" in read("runs/int8/log.txt").splitlines()[-1]
+run("qat", "--resume", "runs/int8/", "--epochs", "4", "--allow-changes")
 with open("runs/int8/metrics.jsonl", "w") as file:
     file.write("\n".join(lines_before[:3] + ["nonsense"] + lines_before[3:]))
 fails(2, ["metrics.jsonl:4"], "compare", "runs/int8/")
@@ -226,6 +242,16 @@ words = run("compare", "runs/float/", "runs/w4a4").stdout
 assert "--preset w4a4" in words and "runs/w4a4" in words, words
 if browser.find():
     assert len(browser.column(browser.dom("compare.html"), "Accuracy")[1]) == 2
+for name, batch in (("given", ["--batch", "64"]), ("default", [])):
+    run("train", *TINY, "--data", DIGITS, *batch, "--epochs", "1", "--lr", "4e-3" if batch else "0.004", "-o", f"runs/{name}/")
+words = run("compare", "runs/given", "runs/default", "--html", "same.html").stdout
+assert "--batch" not in words and "--lr" not in words, words
+page = read("same.html")
+assert page.count("class=hollow") == 2 and "Hollow: accuracy in training" in page and "data-of=runs" in page
+fails(2, ["runs/absent", "no such folder"], "train", "--resume", "runs/absent")
+fails(2, ["runs/absent", "no such folder"], "qat", "--resume", "runs/absent")
+fails(2, ["plain.h5 is a file, no run directory", "--output plain.h5"], "train", "--resume", "plain.h5")
+fails(2, ["runs", "no config.json"], "train", "--resume", "runs")
 fails(2, "no run directory", "compare", "plain.h5")
 fails(2, "no run is named", "compare")
 print("run directories: ok")

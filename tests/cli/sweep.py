@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
+import signal
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, fails, result, run, snapshot  # noqa: E402
+from command import DIGITS, fails, result, run, snapshot, start  # noqa: E402
 
 
 def recipe(name, **fields):
@@ -23,6 +26,8 @@ fails(2, ["PHASE.FLAG=VALUE"], "run", one, "--set", "train.lr")
 fails(2, ["no phase 'trian'", "'train'"], "run", one, "--set", "trian.lr=0.1")
 fails(2, ["train has no flag 'lrr'", "'lr'"], "run", one, "--set", "train.lrr=0.1")
 fails(2, ["give one"], "run", one, "--set", "train.lr=0.1", "train.lr=0.2")
+fails(2, ["give one", "first.lr=0.1", "train.lr=0.2"], "run", one, "--set", "first.lr=0.1", "train.lr=0.2")
+assert fails(2, ["no phase 'qat'"], "run", one, "--set", "qat.lr=0.1").count("evaluate") == 1
 fails(2, ["--lr", "before any ran"], "run", one, "--set", "first.lr=fast")
 fails(2, ["true or false", "fold-bn"], "run", one, "--set", "train.fold-bn=3")
 before = snapshot()
@@ -58,6 +63,51 @@ words = run("sweep", grid, "-o", "sweep").stdout
 assert words.count("done before") == 3, words
 assert {n: os.stat(f"sweep/00{n}/report.json").st_mtime_ns for n in (1, 2, 4)} == times and os.path.exists("sweep/003/int8.h5")
 fails(2, ["another grid", "--force"], "sweep", recipe("other.json", grid={"train.lr": [0.001]}), "-o", "sweep")
+
+# What was run with other settings is not taken for what is asked now.
+recipe("grid.json", grid=GRID, comment="the same")
+assert run("sweep", grid, "-o", "sweep").stdout.count("done before") == 4
+for more in ([], ["--dry-run"]):
+    fails(2, ["sweep/001", "first --seed is not given there, 5 here", "--force"], "sweep", grid, "-o", "sweep", "--seed", "5", *more)
+shutil.copy(DIGITS, "copy.h5")
+fails(2, ["sweep/001", "copy.h5", "--data is"], "sweep", grid, "-o", "sweep", "--data", "copy.h5")
+text = open(grid).read()
+with open(grid, "w") as file:
+    file.write(text.replace('"epochs": 1', '"epochs": 2'))
+fails(2, ["sweep/001", "first --epochs is 1 there, 2 here", "another folder", "--force"], "sweep", grid, "-o", "sweep")
+done = result("sweep", grid, "-o", "sweep", "--force")["trials"]
+for n, trial in enumerate(done, 1):
+    with open(f"sweep/00{n}/report.json") as file:
+        assert json.load(file)["phases"][0]["result"]["epochs"] == 2
+    assert "epoch 1/2" in open(f"sweep/00{n}/output.txt").read()
+assert run("sweep", grid, "-o", "sweep").stdout.count("done before") == 4
+
+# Points beside each other.
+runs = result("compare", "sweep", "--html", "points.html")["runs"]
+assert [of["run"] for of in runs] == [f"sweep/00{n}" for n in (1, 2, 3, 4)] and all(of["state"] == "done" for of in runs), runs
+assert [of["accuracy"] for of in runs] == [trial["accuracy"] for trial in done] and runs[0]["validated"]
+words = run("compare", "sweep/001", "sweep/004/").stdout
+assert "--train.lr 0.001" in words and "--train.lr 0.004" in words and "sweep/004" in words, words
+fails(2, ["sweep/sweep.json", "no run directory"], "compare", "sweep/sweep.json")
+os.makedirs("plain")
+fails(2, ["plain", "no run directory"], "compare", "plain")
+
+# Stopped, its points save, and go on where they were.
+long = recipe("long.json", grid={"train.lr": [0.001, 0.004]},
+              phases=[{"command": "train", "epochs": 20000, "output": "run/"}])
+process = start("sweep", long, "-o", "stopped", "--jobs", "2")
+while not all(os.path.exists(f"stopped/00{n}/run/checkpoints/last.h5") for n in (1, 2)):
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.05)
+process.send_signal(signal.SIGINT)
+words, errors = process.communicate(timeout=100)
+assert process.returncode == 130 and "stopped by Ctrl-C: 0 of 2 points are done; the same line goes on" in errors, errors
+assert words.count(": stopped") == 2 and "exit status" not in words, words
+for n in (1, 2):
+    assert "stopped by SIGTERM" in open(f"stopped/00{n}/errors.txt").read()
+    with open(f"stopped/00{n}/run/metrics.jsonl") as file:
+        last = json.loads(file.readlines()[-1])
+    assert last["event"] == "end" and last["state"] == "stopped by SIGTERM", last
 
 # One that fails leaves the others be.
 broken = recipe("broken.json", grid={"train.batch": [64, 32]})

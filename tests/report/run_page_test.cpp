@@ -57,6 +57,20 @@ TEST(RunPage, TextOfAnyKindIsEscapedAndNothingOutsideIsReferredTo) {
   for (const char* part : {"75 %", "25 %", "3.5", "not b", "12 %"}) EXPECT_THAT(page, HasSubstr(part));
 }
 
+TEST(ComparePage, MarksWhatIsOfTrainingAndNamesRuns) {
+  detail::RunSummary run{.name = "a", .command = "train", .model = "cnn", .format = "float", .state = "done"};
+  run.given = ordered_json::object();
+  run.accuracy = 90;
+  run.bytes = 1000;
+  auto validated = run;
+  validated.validated = true;
+  const std::string page = html::compare_html({run, validated});
+  EXPECT_THAT(page, HasSubstr("class=hollow"));
+  EXPECT_THAT(page, HasSubstr("Hollow: accuracy in training"));
+  EXPECT_THAT(page, HasSubstr("data-of=runs"));
+  EXPECT_THAT(html::compare_html({validated, validated}), Not(HasSubstr("Hollow")));
+}
+
 TEST(RunPage, IsReadAgainWhileTheRunGoesOn) {
   const detail::RunRecord record;
   html::RunPage page{.title = "t", .config = ordered_json::object(), .record = &record};
@@ -120,6 +134,14 @@ TEST(RunSummary, TakesTheBestEpochAndTellsWhatDiffers) {
   other.given = {{"lr", "0.2"}, {"batch", "3"}};
   EXPECT_THAT(detail::differing_flags({run, other}), ::testing::ElementsAre("batch", "lr"));
   EXPECT_THAT(html::compare_html({run, other}), HasSubstr("--batch"));
+  auto same = run;
+  same.given = {{"batch", "64"}, {"lr", "1e-1"}, {"ema", "0"}};
+  same.defaults = {{"no-capture", false}};
+  other = run;
+  other.given = {{"lr", "0.1"}};
+  other.defaults = {{"batch", "64"}, {"ema", "0"}};
+  EXPECT_THAT(detail::differing_flags({same, other}), ::testing::IsEmpty());
+  EXPECT_EQ(detail::flag_text(same, "no-capture"), "");
 }
 
 }  // namespace

@@ -164,6 +164,8 @@ Trainer::~Trainer() = default;
 
 void Trainer::resume(const StateDict& checkpoint, const std::string& path) { body_->load(checkpoint, path); }
 
+bool Trainer::done() const { return body_->finished() || body_->early.should_stop(); }
+
 StateDict Trainer::state_dict() const { return body_->state(); }
 
 TrainingResult Trainer::fit() {

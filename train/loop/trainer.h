@@ -241,6 +241,8 @@ class Trainer {
   /// number of the optimizer is: checkpoints stay as they were then, and the message says of which epoch
   /// `out` is.
   TrainingResult fit();
+  /// Whether fit() has no step left to do: of a run that was resumed when it was done, or had stopped early.
+  [[nodiscard]] bool done() const;
 
   /// What a checkpoint would hold now; its tensors are shared with the run.
   [[nodiscard]] StateDict state_dict() const;

@@ -16,6 +16,7 @@ struct Trial {
   std::string folder;
 
   [[nodiscard]] std::string report() const { return folder + "/report.json"; }
+  [[nodiscard]] std::string settings() const { return folder + "/settings.json"; }
   [[nodiscard]] std::string words() const;
 };
 
@@ -27,8 +28,10 @@ struct Trial {
 void check_trials(const std::vector<Trial>& trials, const Flags& flags);
 /// What sweep.json says.
 [[nodiscard]] nlohmann::ordered_json listing_of(const std::vector<Trial>& trials);
-/// Writes it. Throws ArgumentError where the folder holds the trials of another grid, whose reports `force`
-/// removes.
-void keep_listing(const std::string& folder, const std::vector<Trial>& trials, bool force);
+/// Throws ArgumentError where the folder holds the trials of another grid, or trials that were run with other
+/// settings, and not with --force.
+void check_kept(const std::string& folder, const std::vector<Trial>& trials, const Flags& flags);
+/// Writes sweep.json and the settings of each trial; what is there of other ones is removed.
+void keep_listing(const std::string& folder, const std::vector<Trial>& trials, const Flags& flags);
 
 }  // namespace fq::cli

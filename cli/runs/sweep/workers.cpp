@@ -9,6 +9,11 @@
 #include "fakequant/cli/system/machine.h"
 
 namespace fq::cli {
+namespace {
+
+constexpr double kSecondsToSave = 60;  // that a point which trains has for its batch and its checkpoint
+
+}  // namespace
 
 int Workers::run(int jobs, int threads) {
   std::vector<std::thread> workers;
@@ -22,6 +27,7 @@ void Workers::work(int threads) {
     const Trial& trial = trials_[i];
     std::error_code none;
     if (std::filesystem::exists(trial.report(), none)) {
+      ++done_;
       tell(fmt::format("[{}/{}] {}: done before", i + 1, trials_.size(), trial.words()));
       continue;
     }
@@ -37,10 +43,16 @@ void Workers::run_trial(const Trial& trial, std::size_t place, int threads) {
   words.push_back("--threads=" + std::to_string(threads));
   words.emplace_back("--resume");
   const Stopwatch watch;
-  const ProgramEnd end = run_program(words, {trial.folder + "/output.txt", trial.folder + "/errors.txt", 0});
-  if (end.status == 0)
+  const ProgramEnd end = run_program(words, {.output_file = trial.folder + "/output.txt",
+                                             .error_file = trial.folder + "/errors.txt",
+                                             .stop_seconds = kSecondsToSave});
+  if (end.status == 0) {
+    ++done_;
     return tell(
         fmt::format("[{}/{}] {}: {}", place + 1, trials_.size(), trial.words(), duration(watch.seconds())));
+  }
+  if (stop_requested())
+    return tell(fmt::format("[{}/{}] {}: stopped", place + 1, trials_.size(), trial.words()));
   ++failed_;
   tell(fmt::format("[{}/{}] {}: exit status {}, see {}/errors.txt", place + 1, trials_.size(), trial.words(),
                    end.status, trial.folder));

@@ -20,6 +20,8 @@ class Workers {
 
   /// Runs those without a report, `jobs` at once with so many threads each; returns how many failed.
   [[nodiscard]] int run(int jobs, int threads);
+  /// Those that have a report now.
+  [[nodiscard]] int done() const { return done_; }
 
  private:
   void work(int threads);
@@ -30,7 +32,7 @@ class Workers {
   const Flags& flags_;
   Output& output_;
   std::atomic<std::size_t> next_{0};
-  std::atomic<int> failed_{0};
+  std::atomic<int> failed_{0}, done_{0};
   std::mutex mutex_;
 };
 

@@ -23,14 +23,18 @@ constexpr PlotArea kScatter{.left = 58, .right = 600, .top = 14, .bottom = 220};
 
 double kilobytes(const RunSummary& run) { return static_cast<double>(*run.bytes) / 1000; }
 
+std::string accuracy_text(const RunSummary& run) {
+  return fmt::format("{:.2f} %{}", *run.accuracy, run.validated ? "" : " (training)");
+}
+
 std::string point(const RunSummary& run, const Axis& x, double low, double high) {
   const double y = kScatter.bottom - (kScatter.bottom - kScatter.top) * (*run.accuracy - low) / (high - low);
   return fmt::format(
-      "<g class=f-0><circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=4><title>{2}: {3:.2f} %, {4:.1f} "
+      "<g class=f-0><circle{7} cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=4><title>{2}: {3}, {4:.1f} "
       "KB</title></circle><text "
       "x=\"{5:.1f}\" y=\"{6:.1f}\">{2}</text></g>",
-      x.at(kilobytes(run)), y, escaped(run.name), *run.accuracy, kilobytes(run), x.at(kilobytes(run)) + 7,
-      y - 5);
+      x.at(kilobytes(run)), y, escaped(run.name), accuracy_text(run), kilobytes(run),
+      x.at(kilobytes(run)) + 7, y - 5, run.validated ? "" : " class=hollow");
 }
 
 std::string scatter(const std::vector<RunSummary>& runs) {
@@ -59,7 +63,11 @@ std::string scatter(const std::vector<RunSummary>& runs) {
         kScatter.left, kScatter.right, y, y, kScatter.left - 8, y + 3.5, number(mark));
   }
   for (const auto& run : known) out += point(run, x, low, high);
-  return "<div class=cards>" + out + "</svg></section></div>\n";
+  const bool of_training = std::ranges::any_of(known, [](const auto& run) { return !run.validated; });
+  return "<div class=cards>" + out + "</svg>" +
+         (of_training ? "<p class=note>Hollow: accuracy in training, of a run without --val-fraction.</p>"
+                      : "") +
+         "</section></div>\n";
 }
 
 std::string heads(const std::vector<std::string>& flags) {
@@ -78,15 +86,13 @@ std::string line(const RunSummary& run, const std::vector<std::string>& flags) {
   for (const auto* text : {&run.command, &run.model, &run.format, &run.state})
     out += "<td class=text>" + escaped(*text) + "</td>";
   const auto bytes = run.bytes ? std::optional<double>(static_cast<double>(*run.bytes)) : std::nullopt;
-  out += cell(run.accuracy, run.accuracy
-                                ? fmt::format("{:.2f} %{}", *run.accuracy, run.validated ? "" : " (training)")
-                                : std::string(unknown)) +
+  out += cell(run.accuracy, run.accuracy ? accuracy_text(run) : std::string(unknown)) +
          cell(run.loss, number(run.loss)) + cell(run.bits, number(run.bits, 3)) +
          cell(bytes, run.bytes ? grouped(*run.bytes) : std::string(unknown)) +
          cell(run.ms_per_step, number(run.ms_per_step, 3)) + cell(run.seconds, number(run.seconds, 3)) +
          cell(run.latency_ms,
               number(run.latency_ms, 3) + (run.engine.empty() ? "" : " (" + escaped(run.engine) + ")"));
-  for (const auto& flag : flags) out += "<td class=text>" + escaped(given_text(run, flag)) + "</td>";
+  for (const auto& flag : flags) out += "<td class=text>" + escaped(flag_text(run, flag)) + "</td>";
   return out + "</tr>\n";
 }
 
@@ -104,7 +110,7 @@ std::string compare_html(const std::vector<RunSummary>& runs) {
   out += scatter(runs) +
          "<h2>Runs</h2>\n<p>Bits are those of a parameter; the time of a sample is there with "
          "--latency; columns at the right are the flags in which "
-         "the runs differ. Click a heading to sort.</p>\n<div class=tools></div>\n";
+         "the runs differ. Click a heading to sort.</p>\n<div class=tools data-of=runs></div>\n";
   out += "<div class=sheet><table class=sortable>" + heads(flags) + "<tbody>\n";
   for (const auto& run : runs) out += line(run, flags);
   return out + "</tbody></table></div>\n</main>\n<script>" + page_script + "</script>\n</body>\n</html>\n";

@@ -46,7 +46,8 @@ std::string ranges_section(const RunRecord& record, double last_step) {
       "and the "
       "share of what activation quantizers are given that lies beyond it, on some training samples. Click a "
       "heading "
-      "to sort.</p>\n<div class=tools></div>\n<div class=sheet><table class=sortable><thead><tr>";
+      "to sort.</p>\n<div class=tools data-of=quantizers></div>\n<div class=sheet><table "
+      "class=sortable><thead><tr>";
   out += head("name", 0, "Quantizer", "text") + head("first", 1, "First amax") + head("amax", 2, "amax") +
          head("change", 3, "Change") + "<th>amax over time</th>" + head("clipped", 5, "Clipped") +
          "<th>Clipped over time</th></tr></thead><tbody>\n";

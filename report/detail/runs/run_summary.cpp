@@ -1,6 +1,7 @@
 #include "fakequant/report/detail/runs/run_summary.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -36,6 +37,27 @@ std::string format_of(const ordered_json& config) {
                         : preset;
 }
 
+/// What the format or the optimizer chose where no flag did is in the settings.
+ordered_json defaults_of(const ordered_json& config) {
+  constexpr std::array<std::pair<const char*, const char*>, 5> kChosen{{{"lr", "learning_rate"},
+                                                                        {"amax", "amax_mode"},
+                                                                        {"amax-gradient", "amax_gradient"},
+                                                                        {"amax-lr", "amax_rate"},
+                                                                        {"temperature", "temperature"}}};
+  ordered_json out = config.value("defaults", ordered_json::object());
+  if (!config.contains("settings") || !config["settings"].is_object()) return out;
+  for (const auto& [flag, setting] : kChosen)
+    if (!out.contains(flag) && config["settings"].contains(setting)) out[flag] = config["settings"][setting];
+  return out;
+}
+
+/// "0.1" and "1e-1" are.
+bool same_value(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  const auto x = ordered_json::parse(a, nullptr, false), y = ordered_json::parse(b, nullptr, false);
+  return x.is_number() && y.is_number() && x.get<double>() == y.get<double>();
+}
+
 }  // namespace
 
 RunSummary summary_of(const std::string& name, const ordered_json& config, const RunRecord& record) {
@@ -44,7 +66,8 @@ RunSummary summary_of(const std::string& name, const ordered_json& config, const
                  .model = text_at(config, "model"),
                  .format = format_of(config),
                  .state = "unfinished",
-                 .given = config["given"]};
+                 .given = config["given"],
+                 .defaults = defaults_of(config)};
   if (const auto* epoch = told_epoch(record)) {
     out.validated = epoch->contains("val_loss");
     out.accuracy = known_at(*epoch, out.validated ? "val_accuracy" : "accuracy");
@@ -63,9 +86,10 @@ RunSummary summary_of(const std::string& name, const ordered_json& config, const
   return out;
 }
 
-std::string given_text(const RunSummary& run, const std::string& flag) {
-  if (!run.given.contains(flag)) return {};
-  const auto& value = run.given[flag];
+std::string flag_text(const RunSummary& run, const std::string& flag) {
+  const auto& flags = run.given.contains(flag) ? run.given : run.defaults;
+  if (!flags.contains(flag) || flags[flag] == false) return {};
+  const auto& value = flags[flag];
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -75,8 +99,9 @@ std::vector<std::string> differing_flags(const std::vector<RunSummary>& runs) {
     for (const auto& [name, value] : run.given.items()) names.insert(name);
   std::vector<std::string> out;
   for (const auto& name : names)
-    if (std::ranges::any_of(
-            runs, [&](const auto& run) { return given_text(run, name) != given_text(runs[0], name); }))
+    if (std::ranges::any_of(runs, [&](const auto& run) {
+          return !same_value(flag_text(run, name), flag_text(runs[0], name));
+        }))
       out.push_back(name);
   return out;
 }

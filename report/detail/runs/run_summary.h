@@ -23,17 +23,17 @@ struct RunSummary {
   std::optional<double> ms_per_step = {}, seconds = {};
   std::optional<double> latency_ms = {};  ///< of one sample in `engine`
   std::string engine = {};
-  nlohmann::ordered_json given = {};  ///< flags
+  nlohmann::ordered_json given = {}, defaults = {};  ///< flags
 };
 
 /// Of config.json and metrics.jsonl of a run directory.
 [[nodiscard]] RunSummary summary_of(const std::string& name, const nlohmann::ordered_json& config,
                                     const RunRecord& record);
 
-/// The flags in which the runs differ, and are not all different files of data or weights.
+/// The flags that were given to a run and are not the same in all, by default or because they were given.
 [[nodiscard]] std::vector<std::string> differing_flags(const std::vector<RunSummary>& runs);
-/// What a run was given for that flag; empty where it was not.
-[[nodiscard]] std::string given_text(const RunSummary& run, const std::string& flag);
+/// The value of that flag, given or by default; empty where there is none, and of a toggle that is off.
+[[nodiscard]] std::string flag_text(const RunSummary& run, const std::string& flag);
 
 }  // namespace fq::detail
 
