@@ -125,6 +125,7 @@ void tell_errors(Network& network, DataLoader& loader, Output& output) {
 }  // namespace
 
 void add_state_flags(FlagSet& set) {
+  set.need({"skip", "samples", "errors"}, "data");
   set.value("skip", "SAMPLES",
             "leave out so many of those that --samples would take first: shares of the data", "0")
       .output("state", "FILE",

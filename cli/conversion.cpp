@@ -9,6 +9,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/data/reader/label_values.h"
+#include "fakequant/train/data/writer/split.h"
 
 namespace fq::cli {
 namespace {
@@ -31,6 +32,17 @@ std::string labels_text(const fq::detail::Labels& labels, std::int64_t classes) 
       return fmt::format("a label of {} classes for each place", classes);
     default:
       return "no labels";
+  }
+}
+
+/// Groups that were asked for, or are drawn by default, and got no sample.
+void note_empty_groups(const Flags& flags, const DataSetSummary& found, std::vector<std::string>& notes) {
+  for (const auto& [flag, group] : {std::pair{"test", fq::detail::kTest}, {"val", fq::detail::kValidation}}) {
+    if (!flags.knows(flag) || flags.number(flag, 0, 1) == 0 || found.rows[group] > 0) continue;
+    notes.push_back(
+        fmt::format("no sample is left for the group {}: of one of a kind the only one is for training; "
+                    "evaluate and others that read it take --split train, or make it of another file",
+                    flag));
   }
 }
 
@@ -138,6 +150,7 @@ ordered_json write_converted(const Flags& flags, Output& output, std::vector<Con
   doubt_values(parts.front().samples->type(), found, notes);
   if (parts.front().labels.task == fq::detail::Task::classes && found.classes == 1)
     notes.emplace_back("all samples are of one class: a network has nothing to tell apart");
+  note_empty_groups(flags, found, notes);
   print_groups(parts, found, output);
   if (found.left_out > 0) output.line(fmt::format("left out: {}", found.left_out));
   for (const auto& note : notes) output.line("note: " + note);

@@ -65,14 +65,20 @@ void add_engine_flags(FlagSet& set) {
              "activations)")
       .value("session", "KEY=VALUE,..",
              "options of the engine's session (default: those that keep the numbers)")
-      .value("tolerance", "SHARE",
-             "of logits, relative to the largest; 0: the same bits (default: 0 for 8-bit integers; 1e-6 for "
-             "floats, 4-bit weights and weights in blocks; other engines: the bound that is stated of them)")
-      .value("code-tolerance", "SHARE", "of codes that may differ (default: 0; of openvino 0.001)")
       .value(
-          "flip-tolerance", "SHARE",
-          "of answers that may be others (default: any that --tolerance allows; of openvino and xnnpack 0, "
-          "of llama.cpp 0.02, or 0.002 without codes)")
+          "tolerance", "SHARE",
+          "of logits, relative to the largest; 0: the same bits (default: 0 for 8-bit integers, 0.02 where "
+          "the "
+          "engine computes floats between their codes; 1e-6 for floats, 4-bit weights and weights in blocks; "
+          "other engines: the bound that is stated of them)")
+      .value("code-tolerance", "SHARE",
+             "of codes that may differ (default: 0; 0.001 where the engine computes floats between codes, "
+             "and of "
+             "openvino)")
+      .value("flip-tolerance", "SHARE",
+             "of answers that may be others (default: any that --tolerance allows; 0.001 where the engine "
+             "computes "
+             "floats between codes; of openvino and xnnpack 0, of llama.cpp 0.001, or 0.002 without codes)")
       .value("timeout", "SECONDS", "after which the engine is ended; 0: never", "3600")
       .value(
           "python", "FILE",

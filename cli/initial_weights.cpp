@@ -40,8 +40,10 @@ void add_init_flags(FlagSet& set, bool partial) {
          "weights for --model: a safetensors file with PyTorch's names, or its model.safetensors.index.json")
       .value("map", "FILE",
              "JSON of names in that file and names in the model, \"backbone.*\": \"*\"; null leaves one out");
+  set.need({"map"}, "init");
   if (partial)
-    set.toggle("init-partial", "take the weights that fit, and begin at random where there are none");
+    set.need({"init-partial"}, "init")
+        .toggle("init-partial", "take the weights that fit, and begin at random where there are none");
 }
 
 std::string take_weights(Network& network, const std::string& file, const Flags& flags) {
@@ -56,11 +58,7 @@ std::string take_weights(Network& network, const std::string& file, const Flags&
 }
 
 std::string init_weights(Network& network, const Flags& flags) {
-  if (!flags.given("init")) {
-    FQ_CHECK(!flags.given("map") && !(flags.knows("init-partial") && flags.on("init-partial")),
-             flags.command(), "--map and --init-partial go with --init FILE");
-    return {};
-  }
+  if (!flags.given("init")) return {};
   return take_weights(network, flags.text("init"), flags);
 }
 

@@ -81,7 +81,8 @@ void dispatch(const std::vector<std::string>& arguments) {
     return dispatch(asked);
   }
   if (asks_help(first)) return print_help();
-  if (first == "--version") return put(version_line() + "\n");
+  if (first == "--version" || first == "version" || first == "-V" || first == "-v")
+    return put(version_line() + "\n");
   if (first == "--manual") {
     FQ_CHECK(arguments.size() == 2, "fakequant", "--manual takes a folder, such as ~/.local/share");
     return write_manual(arguments[1]);

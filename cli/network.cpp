@@ -16,6 +16,7 @@
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/train/data/detail/data_file.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/network_identity.h"
 #include "fakequant/train/loop/detail/sample_notes.h"
@@ -31,12 +32,36 @@ void check_class_names(const Network& network) {
            "{} names are given for {} classes", names.size(), named_outputs(network));
 }
 
+bool is_data_set(const std::string& path) {
+  if (fq::detail::file_kind(path) != "an HDF5 file") return false;
+  try {
+    return !fq::detail::data_groups(path).empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Whether the first layer that reads samples reads them as ids.
+bool takes_ids(const ModelSpec& spec) {
+  const auto& nodes = spec.json().at("nodes");
+  return !nodes.empty() && nodes.front().value("type", std::string()) == "embedding";
+}
+
+void check_ids(const ModelSpec& spec, const Flags& flags, const Dataset& data) {
+  FQ_CHECK(
+      !takes_ids(spec) || data.sample_shape().size() == 1, flags.command(),
+      "the model {} takes token ids, and samples of {} are {}: give a data set of texts, which fakequant "
+      "dataset from-text makes, or another model",
+      flags.text("model"), flags.text("data"), to_string(data.sample_shape()));
+}
+
 }  // namespace
 
 Shape Network::input_shape() const { return fq::detail::input_shape_of(identity, 1); }
 
 Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed) {
   const auto spec = ModelSpec::load(flags.required("model"), flags.text("model-options"));
+  check_ids(spec, flags, data);
   const Task task = read_task(flags);
   const std::int64_t outputs = outputs_for(task, data);
   Network network{nullptr, fq::detail::network_identity(spec, data.sample_shape(), outputs)};
@@ -76,6 +101,12 @@ Network load_network(const std::string& named) {
         fmt::format("[load_checkpoint] {} is an ONNX model: make a checkpoint of it by fakequant import "
                     "{} -o FILE",
                     checkpoint, checkpoint));
+  if (is_data_set(checkpoint))
+    throw FileError(
+        checkpoint, "",
+        fmt::format("[load_checkpoint] {} is a data set: give a checkpoint, such as fakequant train "
+                    "writes, and the data set by --data",
+                    checkpoint));
   return load_network(load_checkpoint(checkpoint), checkpoint);
 }
 
@@ -115,6 +146,14 @@ std::size_t fold_network(Network& network) {
 void quantize_network(Network& network, const nlohmann::json& json, const QuantConfig& config) {
   network.identity["quantization"] = json;
   static_cast<void>(quantize(*network.module, config, network.input_shape()));
+}
+
+void stand_in_ranges(Network& network) {
+  for (const auto& entry : named_quantizers(*network.module)) {
+    auto& quantizer = *entry.quantizer;
+    if (quantizer.descriptor().needs_amax() && !quantizer.amax().defined())
+      quantizer.set_amax(Tensor::scalar(1));
+  }
 }
 
 void check_not_compressed(const Network& network, const std::string& function,

@@ -59,6 +59,10 @@ std::size_t fold_network(Network& network);
 /// Puts quantizers in by a config, which the network's identity keeps as the JSON that it was read from.
 void quantize_network(Network& network, const nlohmann::json& json, const QuantConfig& config);
 
+/// Gives quantizers without a range that need one any range: what a phase of a recipe finds later. For checks
+/// alone: the network then computes nothing that means anything.
+void stand_in_ranges(Network& network);
+
 /// Throws ArgumentError for a network whose weights hold codes, naming the way back to floats.
 void check_not_compressed(const Network& network, const std::string& function, const std::string& checkpoint);
 /// Throws ArgumentError unless the network gives a number for each of several classes.

@@ -65,6 +65,7 @@ void add_optimization_flags(FlagSet& set, const char* rate) {
                           "0.004 with such integers of activations; on text 0.0003 to 0.004)",
                           kLr)
                   .c_str());
+  set.need({"momentum", "nesterov"}, "optimizer", {"sgd", "rmsprop"});
   set.value("momentum", "SHARE", "of sgd; of rmsprop where it is given", "0.9")
       .toggle("nesterov", "sgd looks ahead")
       .value("weight-decay", "RATE", "of weights, not of biases and norms", "0.01")

@@ -1,6 +1,7 @@
 #include "fakequant/cli/quantization.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
@@ -109,6 +110,16 @@ ordered_json preset_of(const Flags& flags) {
       [&] { return preset_config(flags.given("preset") ? flags.text("preset") : "int8", choices); });
 }
 
+void check_percentile(const Flags& flags, const QuantConfig& config) {
+  if (!flags.given("percentile")) return;
+  const auto rules = [](const auto& rule) { return rule.method == "percentile"; };
+  const auto fields = [](const auto& rule) { return rule.fields.calib_method == "percentile"; };
+  FQ_CHECK(flags.text("method") != "none" &&
+               (config.algorithm == "percentile" || std::ranges::any_of(config.calibration, rules) ||
+                std::ranges::any_of(config.rules, fields)),
+           flags.command(), "--percentile is for --method percentile: give that too, or leave it out");
+}
+
 /// What was chosen, also by leaving flags out.
 std::string choice_text(const Flags& flags, const Quantization& chosen) {
   std::string from = flags.given("config") ? flags.text("config") : "rules";
@@ -148,6 +159,13 @@ Quantization read_quantization(const Flags& flags) {
   return checked_quantization(flags, std::move(config));
 }
 
+std::span<const char* const> quantizing_flags() {
+  static constexpr std::array kFlags{"target",     "scale",   "edge-bits", "attention",     "kv",
+                                     "strict",     "keep-bn", "method",    "weight-method", "algorithm",
+                                     "percentile", "samples"};
+  return kFlags;
+}
+
 nlohmann::json read_base_quantization(const Flags& flags) {
   ordered_json config = flags.given("config") ? config_file(flags) : ordered_json::object();
   if (flags.given("target")) config["target"] = flags.choice("target", target_names());
@@ -158,6 +176,7 @@ bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles&
   check_calibration_flags(flags);
   if (flags.given("config") && planned.holds(flags.text("config"))) return false;
   const Quantization chosen = read_quantization(flags);
+  check_percentile(flags, chosen.config);
   check_weight_algorithm(chosen.algorithm, flags, images && flags.text("method") != "none");
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
   with_place(flags, [&] { quantize_network(network, chosen.json, chosen.config); });
@@ -167,6 +186,7 @@ bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles&
 void quantize_and_calibrate(Network& network, const Flags& flags, const Quantization& quantization,
                             std::shared_ptr<const Dataset> data, Output& output, bool calibrate) {
   check_calibration_flags(flags);
+  if (calibrate) check_percentile(flags, quantization.config);
   output.line(choice_text(flags, quantization));
   const bool ranges = flags.text("method") != "none" && (data != nullptr || takes_states(flags));
   if (calibrate) check_weight_algorithm(quantization.algorithm, flags, ranges && data != nullptr);

@@ -2,6 +2,8 @@
 
 /// From a float network to a calibrated one, as the flags say.
 
+#include <span>
+
 #include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
@@ -26,6 +28,9 @@ struct Quantization {
 [[nodiscard]] Quantization read_quantization(const Flags& flags);
 /// What --config has besides a preset, with --target over it; an empty object without. Throws likewise.
 [[nodiscard]] nlohmann::json read_base_quantization(const Flags& flags);
+
+/// The flags that say how, but for --preset and --config; those of calibration too.
+[[nodiscard]] std::span<const char* const> quantizing_flags();
 
 /// Puts the quantizers in that `quantize_and_calibrate` will, without ranges; false where --config will be
 /// written by an earlier phase. `images`: whether there is data. Throws for flags and files as that does.

@@ -102,6 +102,20 @@ Shape batch_shape(const Run& run, const Loaders& loaders) {
   return shape;
 }
 
+/// What the data is read by; the options get what goes by the network and the data.
+Loaders complete(const Run& run, const Flags& flags, TrainerOptions& options) {
+  Loaders loaders =
+      naming_flags([&] { return make_loaders(run, flags, options.ranks.get(), options.accumulation); });
+  const Task task = task_of(run.network);
+  options.model = run.network.identity.dump();
+  options.loss = loss_of(task, *run.data, options.label_smoothing);
+  options.metrics = metrics_for(task, *run.data);
+  options.metric_options = metric_options_of(run.network);
+  const std::int64_t batches = loaders.training->batches_per_epoch();
+  options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
+  return loaders;
+}
+
 /// Null without a run directory, and on other ranks than the first.
 std::unique_ptr<RunRecorder> recorder_of(const Run& run, const Flags& flags, TrainingReport& report) {
   const auto folder = run_folder(flags);
@@ -233,8 +247,14 @@ TrainerOptions read_training(const Flags& flags) {
   return options;
 }
 
-void check_training(const Run& run, const Flags& flags) {
+void check_batches(const Run& run, const Flags& flags) {
   (void)naming_flags([&] { return make_loaders(run, flags, nullptr, 1); });
+}
+
+void check_training(Run& run, const Flags& flags, TrainerOptions options) {
+  stand_in_ranges(run.network);
+  const Loaders loaders = complete(run, flags, options);
+  naming_flags([&] { Trainer(run.network.module, loaders.training, options, loaders.validation); });
 }
 
 void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& planned) {
@@ -245,21 +265,13 @@ void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& plan
 }
 
 nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output) {
-  options.model = run.network.identity.dump();
   run.network.module->to(device_of(flags));
   ProfileReport profile(flags);
-  const Loaders loaders =
-      naming_flags([&] { return make_loaders(run, flags, options.ranks.get(), options.accumulation); });
+  const Loaders loaders = complete(run, flags, options);
   tell_small_data(*loaders.training, flags, output);
-  const Task task = task_of(run.network);
-  options.loss = loss_of(task, *run.data, options.label_smoothing);
-  options.metrics = metrics_for(task, *run.data);
-  options.metric_options = metric_options_of(run.network);
-  const std::int64_t batches = loaders.training->batches_per_epoch();
-  options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
   TrainingReport report(output, flags.command(),
                         loaders.training->options().batch_size * options.accumulation, sample_noun(*run.data),
-                        one_class_each(task, *run.data));
+                        one_class_each(task_of(run.network), *run.data));
   auto recorder = recorder_of(run, flags, report);
   const GracefulStop stop;
   const auto trainer = naming_flags([&] {

@@ -39,8 +39,11 @@ void check_same_network(const nlohmann::json& wanted, const StateDict& state, co
 /// The options of the flags that both commands have.
 [[nodiscard]] TrainerOptions read_training(const Flags& flags);
 
-/// Throws what a run would throw before its first step, but for --resume.
-void check_training(const Run& run, const Flags& flags);
+/// Throws for flags of batches that the data cannot give.
+void check_batches(const Run& run, const Flags& flags);
+/// Throws what a run would throw before its first step, but for --resume. The network is no longer what it
+/// was: it is as the first step would find it, and has ranges that stand in for those that are not known yet.
+void check_training(Run& run, const Flags& flags, TrainerOptions options);
 /// Adds the checkpoints that a run will write; `network` is null where it is not known yet.
 void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& planned);
 

@@ -70,10 +70,11 @@ def arguments():
                         help="an option of the session, such as session.disable_quant_qdq=1")
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: its own choice")
     parser.add_argument("--tolerance", type=float, help="of logits, relative to the largest one; 0: the same bits (0 for "
-                        "8-bit integers; 1e-6 for floats, 4-bit weights and weights in blocks)")
+                        "8-bit integers, 0.02 where the engine computes floats between their codes; 1e-6 for floats, 4-bit weights and weights in blocks)")
     parser.add_argument("--code-tolerance", type=float,
                         help="share of codes that may differ (0; 1e-3 where the engine computes floats between codes)")
-    parser.add_argument("--flip-tolerance", type=float, help="share of answers that may be others (1: any)")
+    parser.add_argument("--flip-tolerance", type=float, help="share of answers that may be others (1: any; 1e-3 where the engine "
+                        "computes floats between codes)")
     parser.add_argument("--json", metavar="FILE", help="write the counts to this file too")
     parser.add_argument("--folded", metavar="PREDICTIONS", action="append", default=[],
                         help="for each of PREDICTIONS: the same samples where live batch norms are folded")

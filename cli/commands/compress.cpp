@@ -87,6 +87,13 @@ ordered_json compressed(Network& network, Output& output) {
 
 }  // namespace
 
+void check_compresses(const Network& network, const Flags& flags) {
+  const std::string from = flags.text("checkpoint");
+  FQ_CHECK(network.quantized(), "compress", "{} has no quantizers: run fakequant calibrate first", from);
+  FQ_CHECK(is_compressed(*network.module) == flags.on("undo"), "compress", "{} is {}", from,
+           flags.on("undo") ? "not compressed: leave out --undo" : "compressed already");
+}
+
 FlagSet compress_flags() {
   FlagSet set(
       "compress",
@@ -105,9 +112,7 @@ ordered_json compress_weights(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string from = flags.required("checkpoint"), to = flags.required("output");
   Network network = load_network(from);
-  FQ_CHECK(network.quantized(), "compress", "{} has no quantizers: run fakequant calibrate first", from);
-  FQ_CHECK(is_compressed(*network.module) == flags.on("undo"), "compress", "{} is {}", from,
-           flags.on("undo") ? "not compressed: leave out --undo" : "compressed already");
+  check_compresses(network, flags);
   const std::int64_t before = file_bytes(from);
   ordered_json result{{"output", to}};
   if (flags.on("undo"))

@@ -34,6 +34,7 @@ FlagSet show_data_flags() {
       .value("samples", "SAMPLES", "to show, as many of each class", "100")
       .value("augment", "LIST", "show them as training with this --augment would see them")
       .value("seed", "NUMBER", "of that", "0")
+      .need({"seed"}, "augment")
       .output("output,o", "FILE", "a picture (PNG) of images", kind::contact_sheet)
       .output("html", "FILE", "a page", kind::page);
   add_plain_flags(set);

@@ -38,6 +38,20 @@ void check_exports(const ExportFormat& format, const Network& network, const Fla
            "{} has no quantizers: run fakequant calibrate first", flags.text("checkpoint"));
 }
 
+/// What comes before it is written: batch norms are folded, and quantizers calibrated.
+void check_format(const ExportFormat& format, Network& network, const Flags& flags,
+                  const PlannedFiles& planned) {
+  const std::string path = flags.text("checkpoint");
+  check_exports(format, network, flags);
+  if (planned.holds(path)) stand_in_ranges(network);
+  check_calibrated(network, "export");
+  if (live_batch_norms(network) > 0) {
+    check_not_compressed(network, "export", path);
+    (void)fold_network(network);
+  }
+  format.check(network, flags);
+}
+
 Network load_for(const ExportFormat& format, const Flags& flags, Output& output) {
   Network network = load_network(flags.required("checkpoint"));
   check_exports(format, network, flags);
@@ -52,21 +66,22 @@ Network load_for(const ExportFormat& format, const Flags& flags, Output& output)
 const std::vector<ExportFormat>& export_formats() {
   static const std::vector<ExportFormat> table = {
       {"scales", "FOLDER/scales.json and .h5, or PREFIX_scales.json and .h5", scales_files, false,
-       export_scales},
+       export_scales, check_scales},
       {"onnx", "FILE.onnx, a graph of QuantizeLinear and DequantizeLinear nodes", onnx_files, true,
-       export_onnx_file},
-      {"trt-cache", "FILE, or FOLDER/calibration.cache", tensorrt_cache_files, false, export_tensorrt_cache},
+       export_onnx_file, check_onnx_file},
+      {"trt-cache", "FILE, or FOLDER/calibration.cache", tensorrt_cache_files, false, export_tensorrt_cache,
+       check_tensorrt_cache},
       {"safetensors", "FILE, or FOLDER/model.safetensors; hf_quant_config.json beside it", safetensors_files,
-       false, export_safetensors},
+       false, export_safetensors, check_safetensors},
       {"compressed-tensors",
        "FILE, or FOLDER/model.safetensors, of the names that vLLM reads; config.json beside it",
-       compressed_tensors_files, false, export_compressed_tensors},
+       compressed_tensors_files, false, export_compressed_tensors, check_compressed_tensors},
       {"gguf",
        "FILE, or FOLDER/model.gguf, for llama.cpp: the codes of --target ggml, everything else in floats",
-       gguf_files, true, export_gguf},
+       gguf_files, true, export_gguf, check_gguf},
       {"executorch",
        "FILE, or FOLDER/model.pte, for XNNPACK: a program for a batch of one, by a Python with ExecuTorch",
-       executorch_files, true, export_executorch},
+       executorch_files, true, export_executorch, check_executorch},
   };
   return table;
 }
@@ -100,6 +115,10 @@ FlagSet export_flags() {
       .output("output,o", "OUTPUT", "a file, a folder, or the beginning of names, by the format", ".",
               [](const Flags& flags) { return chosen_format(flags).files(flags); })
       .value("format,f", "NAME", formats.c_str(), std::string(export_formats().front().name));
+  set.need({"target", "opset", "emulate"}, "format", {"onnx"})
+      .need({"float-type"}, "format", {"gguf"})
+      .need({"engines", "python", "timeout"}, "format", {"executorch"})
+      .need({"calibrator", "trt-version"}, "format", {"trt-cache"});
   add_data_flags(set, "test");
   set.group("ONNX")
       .value("target", "NAME",
@@ -130,8 +149,8 @@ FlagSet export_flags() {
 
 void check_export(const Flags& flags, PlannedFiles& planned) {
   const ExportFormat& format = chosen_format(flags);
-  const auto network = planned.network(flags.required("checkpoint"));
-  if (network) check_exports(format, *network, flags);
+  auto network = planned.network(flags.required("checkpoint"));
+  if (network) check_format(format, *network, flags, planned);
   if (flags.given("data"))
     (void)open_data(flags, flags.text("split"), network ? network->classes() : 0, false);
   planned.add(flags.text("output"));

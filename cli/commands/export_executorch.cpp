@@ -44,6 +44,12 @@ std::vector<WrittenFile> executorch_files(const Flags& flags) {
   return {written_for(flags, "model.pte", kind::executorch)};
 }
 
+void check_executorch(Network& network, const Flags& flags) {
+  check_target(network);
+  (void)flags.number("timeout", 0, kMostSeconds);
+  (void)fq::detail::executorch_network(*network.module, network.input_shape());
+}
+
 ordered_json export_executorch(Network& network, const Flags& flags, Output& output) {
   check_target(network);
   const std::string path = file_for(flags, "model.pte");

@@ -21,6 +21,8 @@ struct ExportFormat {
   /// Writes the network, whose batch norms are folded and quantizers calibrated, to --output; prints what
   /// people read and returns what machines read.
   nlohmann::ordered_json (*write)(Network& network, const Flags& flags, Output& output);
+  /// Throws what `write` would throw for such a network and flags, in memory.
+  void (*check)(Network& network, const Flags& flags);
 };
 
 /// The first is the default.
@@ -48,5 +50,13 @@ nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, 
 nlohmann::ordered_json export_compressed_tensors(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output& output);
 nlohmann::ordered_json export_executorch(Network& network, const Flags& flags, Output& output);
+
+void check_scales(Network& network, const Flags& flags);
+void check_onnx_file(Network& network, const Flags& flags);
+void check_tensorrt_cache(Network& network, const Flags& flags);
+void check_safetensors(Network& network, const Flags& flags);
+void check_compressed_tensors(Network& network, const Flags& flags);
+void check_gguf(Network& network, const Flags& flags);
+void check_executorch(Network& network, const Flags& flags);
 
 }  // namespace fq::cli

@@ -53,14 +53,7 @@ std::vector<std::string> tokens_of(const Network& network) {
   return names;
 }
 
-}  // namespace
-
-std::vector<WrittenFile> gguf_files(const Flags& flags) {
-  return {written_for(flags, "model.gguf", kind::gguf)};
-}
-
-nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output& output) {
-  const std::string path = file_for(flags, "model.gguf");
+GgufModel model_of(Network& network, const Flags& flags) {
   GgufOptions options;
   options.name = std::filesystem::path(flags.text("checkpoint")).stem().string();
   if (const auto file = tokenizer_file_of(network))
@@ -68,7 +61,20 @@ nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output&
   else
     options.vocabulary = tokens_of(network);
   options.f16 = flags.choice("float-type", {"f32", "f16"}) == "f16";
-  const GgufModel model = gguf_model(*network.module, network.input_shape(), options);
+  return gguf_model(*network.module, network.input_shape(), options);
+}
+
+}  // namespace
+
+std::vector<WrittenFile> gguf_files(const Flags& flags) {
+  return {written_for(flags, "model.gguf", kind::gguf)};
+}
+
+void check_gguf(Network& network, const Flags& flags) { (void)model_of(network, flags); }
+
+nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output& output) {
+  const std::string path = file_for(flags, "model.gguf");
+  const GgufModel model = model_of(network, flags);
   save_gguf(path, model);
   std::int64_t blocks = 0, bytes = 0;
   for (const auto& tensor : model.tensors) {

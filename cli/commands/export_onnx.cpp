@@ -20,6 +20,15 @@ Target chosen_target(const Flags& flags, Module& model) {
   return target_of(model) == Target::tensorrt ? Target::tensorrt : Target::ort;
 }
 
+OnnxModel model_of(Network& network, const Flags& flags, Target target) {
+  OnnxExportOptions options;
+  options.target = target;
+  options.opset = static_cast<int>(flags.integer("opset", 0, 1000));
+  options.emulate = flags.on("emulate");
+  const Shape batch = network.input_shape();
+  return export_onnx(*network.module, {batch.begin() + 1, batch.end()}, options);
+}
+
 /// Says which operators the engine computes in floats; of float networks nothing.
 nlohmann::ordered_json float_operators_of(Network& network, Target target, Output& output) {
   auto listed = nlohmann::ordered_json::array();
@@ -47,23 +56,23 @@ std::vector<WrittenFile> onnx_files(const Flags& flags) {
   return files;
 }
 
+void check_onnx_file(Network& network, const Flags& flags) {
+  (void)model_of(network, flags, chosen_target(flags, *network.module));
+}
+
 nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output) {
   const std::string path = flags.text("output");
-  OnnxExportOptions options;
-  options.target = chosen_target(flags, *network.module);
-  options.opset = static_cast<int>(flags.integer("opset", 0, 1000));
-  options.emulate = flags.on("emulate");
-  const Shape batch = network.input_shape();
-  const OnnxModel model = export_onnx(*network.module, {batch.begin() + 1, batch.end()}, options);
+  const Target target = chosen_target(flags, *network.module);
+  const OnnxModel model = model_of(network, flags, target);
   save_onnx(path, model);
-  output.line(fmt::format("{} nodes for {} in {}: opset {}, IR version {}", model.nodes.size(),
-                          name(options.target), path, model.opset, model.ir_version));
+  output.line(fmt::format("{} nodes for {} in {}: opset {}, IR version {}", model.nodes.size(), name(target),
+                          path, model.opset, model.ir_version));
   return {{"files", {path}},
-          {"target", name(options.target)},
+          {"target", name(target)},
           {"nodes", model.nodes.size()},
           {"opset", model.opset},
           {"ir_version", model.ir_version},
-          {"float_operators", float_operators_of(network, options.target, output)}};
+          {"float_operators", float_operators_of(network, target, output)}};
 }
 
 }  // namespace fq::cli

@@ -24,6 +24,8 @@ std::vector<WrittenFile> safetensors_files(const Flags& flags) {
   return {weights, {config_beside(weights.path), kind::modelopt_config, weights.make_folder}};
 }
 
+void check_safetensors(Network& network, const Flags&) { (void)modelopt_config(*network.module); }
+
 nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, Output& output) {
   const std::string path = file_for(flags, "model.safetensors");
   save_modelopt(path, *network.module, FAKEQUANT_VERSION);
@@ -38,6 +40,10 @@ std::vector<WrittenFile> compressed_tensors_files(const Flags& flags) {
   check_several(flags);
   const WrittenFile weights = written_for(flags, "model.safetensors", kind::safetensors);
   return {weights, {beside(weights.path, "config.json"), kind::compressed_config, weights.make_folder}};
+}
+
+void check_compressed_tensors(Network& network, const Flags&) {
+  (void)compressed_tensors_config(*network.module);
 }
 
 nlohmann::ordered_json export_compressed_tensors(Network& network, const Flags& flags, Output& output) {

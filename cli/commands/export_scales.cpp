@@ -40,6 +40,10 @@ std::vector<WrittenFile> scales_files(const Flags& flags) {
   return {{prefix + ".json", kind::scales_json, make_folder}, {prefix + ".h5", kind::scales, make_folder}};
 }
 
+void check_scales(Network& network, const Flags& flags) {
+  if (flags.given("data")) (void)open_data_for(network, flags, flags.text("split"), Labels::none);
+}
+
 nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output) {
   const ClipCounts clips = clip_counts(network, flags, output);
   const std::string prefix = prefix_of(flags);

@@ -58,7 +58,8 @@ FlagSet generate_flags() {
 nlohmann::ordered_json generate_text(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   constexpr std::int64_t most = std::int64_t{1} << 24;
-  const std::string checkpoint = flags.required("checkpoint"), prompt = flags.required("prompt");
+  const std::string checkpoint = flags.required("checkpoint"),
+                    prompt = flags.given("prompt") ? flags.text("prompt") : flags.required("prompt");
   Network network = load_network(checkpoint);
   const Tokenizer tokenizer = tokenizer_of(network, checkpoint, "generate");
   check_calibrated(network, "generate");

@@ -187,6 +187,7 @@ FlagSet import_flags() {
       .list("fix-input", "NAME=VALUE",
             "inputs that are the same for every sample, as a mask of ones: a number for all elements, or "
             "FILE.npy")
+      .need({"network-options", "classes"}, "network")
       .group("Weights")
       .value("network", "FILE|NAME", network_help().c_str())
       .value("network-options", "JSON", "options of a built-in model, as {\"widths\": [16, 32, 32]}")

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -9,7 +10,9 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/tables/inspect_calibration.h"
+#include "fakequant/cli/tables/inspect_exported.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
@@ -129,12 +132,25 @@ ordered_json inspect_data(const std::string& path, Output& output) {
   return {{"kind", "data"}, {"groups", groups}};
 }
 
+void check_inspectable(const std::string& path) {
+  std::error_code none;
+  const std::string kind = fq::detail::file_kind(path);
+  if (kind.starts_with("an HDF5") || !std::filesystem::exists(path, none)) return;
+  throw FileError(path, "",
+                  fmt::format("[inspect] {} is {}: give a checkpoint or another file that fakequant wrote as "
+                              "HDF5, a data set, or a .onnx, .gguf or .safetensors file",
+                              path, kind.empty() ? "of no kind that is known" : kind));
+}
+
 }  // namespace
 
 FlagSet inspect_flags() {
-  FlagSet set("inspect", "Shows what a checkpoint, data set or other file of ours holds.", "FILE [flags]");
-  set.group("Files").argument("file", "FILE",
-                              "a checkpoint, scales or predictions file, a calibration state or a data set");
+  FlagSet set("inspect", "Shows what a checkpoint, data set, exported or other file of ours holds.",
+              "FILE [flags]");
+  set.group("Files").argument(
+      "file", "FILE",
+      "a checkpoint, scales or predictions file, a calibration state, a data set, or an "
+      "exported .onnx, .gguf or .safetensors file");
   add_inspect_calibration_flags(set);
   add_general_flags(set);
   return set;
@@ -146,7 +162,10 @@ ordered_json inspect(const Flags& flags, Output& output) {
   check_no_calibration_flags(flags);
   const std::string path = read_checkpoint_path(flags.required("file"));
   const std::int64_t batch = flags.integer("batch", 1, 1 << 20);
-  return is_state_file(path) ? inspect_state(path, batch, output) : inspect_data(path, output);
+  if (is_state_file(path)) return inspect_state(path, batch, output);
+  if (auto found = inspect_exported(path, output)) return *std::move(found);
+  check_inspectable(path);
+  return inspect_data(path, output);
 }
 
 }  // namespace fq::cli

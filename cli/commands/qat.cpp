@@ -76,14 +76,23 @@ TrainingChoices read_choices(const Flags& flags) {
   return out;
 }
 
-void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, Output& output,
-                        bool self, bool text) {
+/// Flags of ranges that are none of those that the run has.
+void check_ranges(const TrainerOptions& options, const Flags& flags) {
+  FQ_CHECK(
+      !flags.given("amax-gradient") || options.amax == AmaxMode::learned || options.learn_weight_ranges,
+      "qat",
+      "--amax-gradient is of learned ranges, and none is: give --amax learned or --weight-amax learned, or "
+      "leave it out");
+}
+
+void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, bool self,
+                        bool text) {
   const auto& json = network.identity.at("quantization");
   TrainingChoices choices = read_choices(flags);
   if (flags.given("temperature")) choices.temperature = options.distillation.temperature;
   if (flags.given("distill-weight")) choices.teacher_share = options.distillation.weight;
   complete_training(options, QuantConfig::from_json(nlohmann::ordered_json(json)), choices, self, text);
-  output.line(describe_training(options, self));
+  check_ranges(options, flags);
 }
 
 void check_asks(const Run& run, const Flags& flags) {
@@ -91,6 +100,10 @@ void check_asks(const Run& run, const Flags& flags) {
   FQ_CHECK(!run.network.quantized() || !asked, "qat", "{} is quantized already: leave out {}",
            flags.text("checkpoint"),
            chooses_formats(flags) ? "--preset and --effective-bits" : "--preset and --config");
+  for (const char* flag : quantizing_flags())
+    FQ_CHECK(!run.network.quantized() || !flags.given(flag), "qat",
+             "{} is quantized already, and --{} is for when that is done: leave it out",
+             flags.text("checkpoint"), flag);
   FQ_CHECK(run.network.quantized() || asked, "qat",
            "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
            flags.text(flags.given("init") ? "init" : "checkpoint"));
@@ -148,6 +161,7 @@ FlagSet qat_flags() {
       "qat",
       "Fine-tunes a network with its quantizers on. A float checkpoint is quantized and calibrated first.",
       "CHECKPOINT|--model FILE|NAME --init FILE --data FILE -o FILE [--preset NAME] [flags]");
+  set.need({"amax-momentum", "freeze-amax-after"}, "amax", {"running"});
   set.group("Files")
       .argument("checkpoint", "FILE", "a calibrated checkpoint, or a float one and --preset")
       .output("output,o", "FILE|RUN/", output_help, "", training_files);
@@ -169,12 +183,18 @@ FlagSet qat_flags() {
 void check_qat(const Flags& flags, PlannedFiles& planned) {
   check_teacher_flags(flags, planned);
   check_layer_formats(flags);
-  auto run = prepare_qat(flags, read_options(flags), planned);
-  const bool known = run &&
-                     (run->network.quantized() || plan_quantization(run->network, flags, planned, true)) &&
-                     !chooses_formats(flags);
-  if (run) check_training(*run, flags);
-  plan_outputs(known ? &run->network : nullptr, flags, planned);
+  TrainerOptions options = read_options(flags);
+  auto run = prepare_qat(flags, options, planned);
+  const bool chooses = run && chooses_formats(flags);
+  if (chooses) check_formats_for(run->network, flags, read_quantization(flags));
+  const bool known =
+      run && (run->network.quantized() || plan_quantization(run->network, flags, planned, true));
+  plan_outputs(known && !chooses ? &run->network : nullptr, flags, planned);
+  if (run) check_teacher(flags, run->network, planned);
+  if (run) check_batches(*run, flags);
+  if (!known || chooses) return;
+  complete_by_format(options, run->network, flags, false, is_text(*run->data));
+  check_training(*run, flags, std::move(options));
 }
 
 nlohmann::ordered_json qat(const Flags& flags, Output& output) {
@@ -202,7 +222,8 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
     load_learned_ranges(run.network, saved, run.out);
   }
   if (!run.resume) check_calibrated(run.network, "qat");
-  complete_by_format(options, run.network, flags, output, self, text);
+  complete_by_format(options, run.network, flags, self, text);
+  output.line(describe_training(options, self));
   auto result = train_network(run, std::move(options), flags, output);
   warn_of_quantizers(run.network, run.data, "qat");
   if (const auto after = sample_accuracy(run.network, run.data); before && after) {

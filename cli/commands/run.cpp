@@ -106,6 +106,7 @@ void check_recipe(const Recipe& recipe) {
   const QuietWarnings later;
   PlannedFiles planned;
   for_each_phase(recipe, [&](const Command& command, const FlagSet&, const Flags& arguments) {
+    check_general_flags(arguments);
     command.check(arguments, planned);
   });
 }

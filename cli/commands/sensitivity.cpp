@@ -9,6 +9,7 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/system/ranks.h"
@@ -56,7 +57,7 @@ AutoQuantizeOptions plan_options(const Flags& flags) {
 
 void check_sensitivity_flags(const Network& network, const Flags& flags) {
   const std::string file = flags.text("checkpoint");
-  for (const char* name : {"plan", "output"})
+  for (const char* name : {"plan", "output", "formats", "config", "target", "keep-bn"})
     FQ_CHECK(asks_for_plan(flags) || !flags.given(name), "sensitivity",
              "--{} is for a plan: give --effective-bits or --accuracy-budget", name);
   FQ_CHECK(!asks_for_plan(flags) || !flags.given("report"), "sensitivity",
@@ -81,6 +82,14 @@ std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const Flags
   return data;
 }
 
+/// `network` is null where it is not known yet.
+void check_plan(Network* network, const Flags& flags) {
+  const AutoQuantizeOptions options = plan_options(flags);
+  if (network == nullptr) return;
+  if (!flags.on("keep-bn") && !network->folded()) fold_network(*network);
+  naming_flags([&] { check_auto_quantize(*network->module, network->input_shape(), options); });
+}
+
 void check_not_stopped() {
   if (stop_requested()) throw Interrupted("sensitivity", ": nothing was written");
 }
@@ -98,7 +107,7 @@ ordered_json measure(Network& network, DataLoader& data, const Flags& flags, Out
 
 ordered_json make_plan(Network& network, DataLoader& data, const Flags& flags, Output& output) {
   if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
-  const auto plan = auto_quantize(*network.module, data, plan_options(flags));
+  const auto plan = naming_flags([&] { return auto_quantize(*network.module, data, plan_options(flags)); });
   check_not_stopped();
   output.line(plan_table(plan));
   network.identity["quantization"] = fq::detail::parse_json<nlohmann::json>(plan.config);
@@ -144,7 +153,7 @@ void check_sensitivity(const Flags& flags, PlannedFiles& planned) {
   const auto data =
       network ? prepare_sensitivity(*network, flags) : open_data(flags, flags.text("split"), 0, false);
   (void)some_samples(data, samples, 0);
-  if (asks_for_plan(flags)) (void)plan_options(flags);
+  if (asks_for_plan(flags)) check_plan(network ? &*network : nullptr, flags);
   for (const char* file : {"report", "plan", "output"})
     if (flags.given(file)) planned.add(flags.text(file));
 }

@@ -84,11 +84,14 @@ void check_train(const Flags& flags, PlannedFiles& planned) {
   const TrainerOptions options = read_training(flags);
   check_teacher_flags(flags, planned);
   auto run = prepare(flags, options, planned);
-  if (run) check_training(*run, flags);
   plan_outputs(run ? &run->network : nullptr, flags, planned);
-  if (!run || !flags.on("fold-bn")) return;
-  fold_network(run->network);
-  planned.add(options.out, run->network);
+  if (!run) return;
+  check_teacher(flags, run->network, planned);
+  check_training(*run, flags, options);
+  if (!flags.on("fold-bn")) return;
+  Network folded = rebuild(run->network.identity);
+  fold_network(folded);
+  planned.add(options.out, folded);
 }
 
 nlohmann::ordered_json train(const Flags& flags, Output& output) {

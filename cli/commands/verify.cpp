@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,7 @@
 #include "fakequant/cli/engines/expected.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/export/onnx/tensorrt_rules.h"
 
@@ -39,6 +41,12 @@ void check_model(const std::string& model, const VerifyEngine& engine) {
     throw FileError(model, "",
                     fmt::format("[verify] {} is not a file: write it by fakequant export --format {}", model,
                                 engine.format));
+  if (fq::detail::file_kind(model) == "a file of fakequant")
+    throw FileError(
+        model, "",
+        fmt::format("[verify] {} is a checkpoint: give the file that fakequant export --format {} "
+                    "writes of it, and the checkpoint by --checkpoint",
+                    model, engine.format));
 }
 
 ordered_json verify_in_engines(const Flags& flags, Output& output) {
@@ -68,6 +76,7 @@ ordered_json verify_in_engines(const Flags& flags, Output& output) {
 
 ordered_json verify_for_tensorrt(const Flags& flags, Output& output) {
   const std::string path = flags.required("model");
+  check_model(path, *std::ranges::find(verify_engines(), "ort", &VerifyEngine::name));
   const OnnxModel model = load_onnx(path);
   const auto breaks = tensorrt_rule_breaks(model);
   ordered_json listed = ordered_json::array();
@@ -102,7 +111,11 @@ FlagSet verify_flags() {
       .value("checkpoint,c", "FILE", "the checkpoint that it was exported from");
   add_data_flags(set, "test");
   set.value("random", "SAMPLES", "uniform random samples too, in the range of the data", "0")
-      .value("seed", "NUMBER", "of random samples", "0");
+      .value("seed", "NUMBER", "of random samples", "0")
+      .need({"level", "session"}, "engine", {"ort", "ort_dynamic", "all"})
+      .need({"engine", "random", "tolerance", "code-tolerance", "flip-tolerance", "level", "session",
+             "engines", "python", "timeout"},
+            "target", {"ort"});
   static const std::string engines = verify_engine_names() + ", which is every one that reads the file";
   set.group("Engine")
       .value("engine", "NAME", engines.c_str(), "ort")

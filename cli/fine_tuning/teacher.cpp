@@ -55,12 +55,25 @@ Network float_copy(const Network& network) {
   return out;
 }
 
-Network file_network(const Flags& flags) {
+/// Nothing where it is not known yet.
+std::optional<Network> file_network(const Flags& flags, const PlannedFiles& planned) {
   const std::string path = flags.text("teacher");
-  Network out = load_network(path);
-  check_not_compressed(out, flags.command(), path);
-  if (out.quantized()) check_calibrated(out, flags.command());
+  auto out = planned.network(path);
+  if (!out) return out;
+  check_not_compressed(*out, flags.command(), path);
+  if (out->quantized() && !planned.holds(path)) check_calibrated(*out, flags.command());
   return out;
+}
+
+void check_alike(const Network& teacher, const Network& network, const Flags& flags,
+                 const std::string& name) {
+  FQ_CHECK(teacher.input_shape() == network.input_shape(), flags.command(),
+           "--teacher {} takes samples of {}, the network of {}: give a teacher of the same data", name,
+           to_string(teacher.input_shape()), to_string(network.input_shape()));
+  const Shape theirs = outputs_of(teacher), own = outputs_of(network);
+  FQ_CHECK(theirs == own, flags.command(),
+           "--teacher {} gives {} for a sample, the network {}: give a teacher of the same classes", name,
+           to_string(Shape(theirs.begin() + 1, theirs.end())), to_string(Shape(own.begin() + 1, own.end())));
 }
 
 }  // namespace
@@ -76,6 +89,7 @@ void add_teacher_flags(FlagSet& set, bool self) {
                  : "a network whose outputs are followed: a checkpoint (default: none)")
       .value("distill", "NAME",
              "kl (of classes) or mse (of outputs) from the teacher (default: kl where outputs are classes)")
+      .need({"temperature"}, "distill", {"kl", ""})
       .value("temperature", "NUMBER",
              "that both outputs are divided by, for kl; of self on text 1 by default", "2")
       .value("distill-weight", "SHARE",
@@ -99,18 +113,18 @@ bool learns_from_itself(const Flags& flags, const Network& network, double accur
   return follows_itself(config_of(network), accuracy, text);
 }
 
+void check_teacher(const Flags& flags, const Network& network, const PlannedFiles& planned) {
+  if (!wanted(flags) || is_self(flags)) return;
+  if (const auto teacher = file_network(flags, planned))
+    check_alike(*teacher, network, flags, flags.text("teacher"));
+}
+
 DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self) {
   if (!self && !wanted(flags)) return {};
   DistillationOptions out = read_numbers(flags);
   const std::string name = self ? "self" : flags.text("teacher");
-  const Network teacher = self ? float_copy(network) : file_network(flags);
-  FQ_CHECK(teacher.input_shape() == network.input_shape(), flags.command(),
-           "--teacher {} takes samples of {}, the network of {}: give a teacher of the same data", name,
-           to_string(teacher.input_shape()), to_string(network.input_shape()));
-  const Shape theirs = outputs_of(teacher), own = outputs_of(network);
-  FQ_CHECK(theirs == own, flags.command(),
-           "--teacher {} gives {} for a sample, the network {}: give a teacher of the same classes", name,
-           to_string(Shape(theirs.begin() + 1, theirs.end())), to_string(Shape(own.begin() + 1, own.end())));
+  const Network teacher = self ? float_copy(network) : file_network(flags, {}).value();
+  check_alike(teacher, network, flags, name);
   if (!flags.given("distill") && !of_classes(network)) out.kind = "mse";
   out.teacher = teacher.module;
   return out;

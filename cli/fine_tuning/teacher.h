@@ -17,6 +17,9 @@ void check_teacher_flags(const Flags& flags, const PlannedFiles& planned);
 /// and learns their classes by plain cross entropy: the labels then hold nothing new but noise. On `text` it
 /// does so by QatDefaults::text_teacher_share.
 [[nodiscard]] bool learns_from_itself(const Flags& flags, const Network& network, double accuracy, bool text);
+/// Throws ArgumentError for a --teacher of other samples or outputs than the network's, where it is known
+/// yet.
+void check_teacher(const Flags& flags, const Network& network, const PlannedFiles& planned);
 /// The teacher that the flags ask for, ready to run: `self` for `network` as it stands, in float, else the
 /// file of --teacher, or none. Throws ArgumentError for a teacher of other samples or outputs, naming both.
 [[nodiscard]] DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self = false);

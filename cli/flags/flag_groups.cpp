@@ -31,6 +31,7 @@ void add_general_flags(FlagSet& set) {
 
 void add_data_flags(FlagSet& set, const char* split) {
   set.group("Data").value("data,d", "FILE", "HDF5 data set with groups of x and y");
+  set.need({"split", "batch"}, "data");
   if (split != nullptr) set.value("split", "GROUP", "the group of the data set to read", split);
   set.value("batch,b", "SAMPLES", "samples in a batch", "64");
 }
@@ -40,6 +41,7 @@ std::string network_help() {
 }
 
 void add_model_flags(FlagSet& set) {
+  set.need({"model-options"}, "model");
   set.group("Model")
       .value("model,m", "FILE|NAME", network_help().c_str())
       .value("model-options", "JSON",
@@ -50,6 +52,7 @@ void add_training_flags(FlagSet& set, const char* epochs, const char* rate) {
   set.group("Training")
       .value("epochs,e", "EPOCHS", "passes over the training data", epochs)
       .value("steps", "STEPS", "steps of the run in place of --epochs; 0: as many as those have", "0");
+  set.need({"rank-timeout"}, "micro-batch").need({"allow-changes"}, "resume");
   add_optimization_flags(set, rate);
   set.value("label-smoothing", "SHARE", "of a target spread over all classes", "0")
       .value("clip", "NORM", "largest norm of all gradients together; 0: any", "0")
@@ -203,8 +206,13 @@ Device device_of(const Flags& flags) {
   return Device::cuda(here.rank_here);
 }
 
-void apply_general_flags(const Flags& flags) {
+void check_general_flags(const Flags& flags) {
   static_cast<void>(describe(device_of(flags)));  // throws for a GPU that cannot be used
+  if (flags.given("threads")) static_cast<void>(flags.integer("threads", 1, kMostThreads));
+}
+
+void apply_general_flags(const Flags& flags) {
+  check_general_flags(flags);
   if (flags.given("threads")) detail::set_threads(int(flags.integer("threads", 1, kMostThreads)));
 }
 

@@ -20,6 +20,8 @@ void add_range_flags(FlagSet& set);         ///< amax, freeze-amax-after, quant-
 
 /// Of --device. Throws ArgumentError for a name that is none.
 [[nodiscard]] Device device_of(const Flags& flags);
+/// Throws what `apply_general_flags` would throw.
+void check_general_flags(const Flags& flags);
 /// Sets the number of threads by --threads; throws BackendError when the device of --device cannot be used.
 void apply_general_flags(const Flags& flags);
 

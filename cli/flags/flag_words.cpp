@@ -44,6 +44,8 @@ constexpr auto kWords = std::to_array<Word>({
     {"distillation is", "--distill is"},
     {"teacher_weight", "--distill-weight"},
     {"edge_bits", "--edge-bits"},
+    {"effective_bits", "--effective-bits"},
+    {"accuracy_budget", "--accuracy-budget"},
     {"skip is", "--skip is"},
     {"temperature is", "--temperature is"},
     {"validation_samples", "the number of samples that --val-fraction holds out"},

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "fakequant/cli/command.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 
@@ -38,6 +39,19 @@ po::variables_map parse(const FlagSet& set, const po::options_description& all,
   return values;
 }
 
+std::vector<std::string> commands_with(const std::string& flag) {
+  std::vector<std::string> found;
+  const auto add = [&](const Command& command) {
+    if (command.flags == nullptr || std::ranges::count(command.flags().names(), flag) == 0) return;
+    found.emplace_back(command.name);
+  };
+  for (const Command& command : commands()) {
+    add(command);
+    if (command.parts != nullptr) std::ranges::for_each(command.parts(), add);
+  }
+  return found;
+}
+
 po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::string>& arguments) {
   po::options_description all;
   for (const auto& group : set.groups()) all.add(group);
@@ -49,6 +63,9 @@ po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::st
     name.erase(0, name.find_first_not_of('-'));
     auto names = set.names();
     for (auto& known : names) known = "--" + known;
+    const auto others = commands_with(name);
+    FQ_CHECK(others.empty(), command, "unknown flag --{}: it is one of {}", name,
+             detail::alternatives(others));
     FQ_CHECK(false, command, "unknown flag {}{}", error.get_option_name(),
              detail::did_you_mean("--" + name, names));
   } catch (const po::too_many_positional_options_error&) {
@@ -137,6 +154,12 @@ FlagSet& FlagSet::argument(const char* name, const char* unit, const char* help)
   return many ? list(name, unit, help) : value(name, unit, help);
 }
 
+FlagSet& FlagSet::need(std::initializer_list<const char*> flags, const char* other,
+                       const std::vector<std::string>& values) {
+  for (const char* flag : flags) needs_.push_back({flag, other, values});
+  return *this;
+}
+
 std::string FlagSet::help() const {
   std::ostringstream out;
   out << "fakequant " << command_ << ' ' << usage_ << '\n' << summary_ << '\n';
@@ -168,7 +191,23 @@ bool FlagSet::is_list(std::string_view name) const {
 }
 
 Flags::Flags(const FlagSet& set, const std::vector<std::string>& arguments)
-    : command_(set.command()), names_(set.names()), values_(parse_or_explain(set, arguments)) {}
+    : command_(set.command()), names_(set.names()), values_(parse_or_explain(set, arguments)) {
+  for (const FlagNeed& need : set.needs())
+    if (given(need.name)) check(need);
+}
+
+void Flags::check(const FlagNeed& need) const {
+  if (need.values.empty())
+    FQ_CHECK(given(need.other), command_, "--{} is for --{}: give that too, or leave it out", need.name,
+             need.other);
+  if (need.values.empty()) return;
+  const std::string value = text(need.other);
+  auto shown = need.values;
+  std::erase(shown, "");
+  FQ_CHECK(std::ranges::count(need.values, value.substr(0, value.find(','))) > 0, command_,
+           "--{} is for --{} {}: give that too, or leave it out", need.name, need.other,
+           detail::alternatives(shown));
+}
 
 bool Flags::given(const std::string& name) const {
   return values_.count(name) > 0 && !values_[name].defaulted();

@@ -5,6 +5,7 @@
 #include <boost/program_options.hpp>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,12 @@ using WrittenFiles = std::function<std::vector<WrittenFile>(const Flags&)>;
 struct FileFlag {
   std::string name;
   WrittenFiles written;  ///< empty: they are read
+};
+
+/// A flag that says nothing by itself.
+struct FlagNeed {
+  std::string name, other;
+  std::vector<std::string> values;  ///< of `other`, up to a comma; none: it has to be given
 };
 
 /// The flags that a command takes: its help, and the rules by which its line is read.
@@ -53,9 +60,15 @@ class FlagSet {
   FlagSet& list(const char* names, const char* unit, const char* help);
   /// A flag that is on or off.
   FlagSet& toggle(const char* names, const char* help);
-  /// An argument without dashes, by its place; also a flag of that name. A unit that ends in ".." takes all that
-  /// follow, one or more.
+  /// An argument without dashes, by its place; also a flag of that name. A unit that ends in ".." takes all
+  /// that follow, one or more.
   FlagSet& argument(const char* name, const char* unit, const char* help);
+
+  /// `flags` are for another one of this command: without `values` that has to be given, else have one of
+  /// them, which a default may be; an empty one allows to leave it out. Whoever gives one of `flags`
+  /// otherwise is told both.
+  FlagSet& need(std::initializer_list<const char*> flags, const char* other,
+                const std::vector<std::string>& values = {});
 
   [[nodiscard]] const std::string& command() const noexcept { return command_; }
   [[nodiscard]] std::string help() const;
@@ -65,6 +78,7 @@ class FlagSet {
   [[nodiscard]] bool is_list(std::string_view name) const;
   /// Those that name files, in their order.
   [[nodiscard]] const std::vector<FileFlag>& file_flags() const noexcept { return files_; }
+  [[nodiscard]] const std::vector<FlagNeed>& needs() const noexcept { return needs_; }
   [[nodiscard]] bool writes() const;
   [[nodiscard]] const std::vector<boost::program_options::options_description>& groups() const noexcept {
     return groups_;
@@ -81,13 +95,15 @@ class FlagSet {
   boost::program_options::positional_options_description places_;
   std::vector<std::string> toggles_, optional_, lists_;
   std::vector<FileFlag> files_;
+  std::vector<FlagNeed> needs_;
 };
 
 /// The values of a command's flags, checked when they are read.
 /// Every error is an ArgumentError `[command] --flag is .., give ..`.
 class Flags {
  public:
-  /// Throws ArgumentError for an unknown flag, naming the nearest, and for a value too many or missing.
+  /// Throws ArgumentError for an unknown flag, naming the nearest or the commands that have it, for a value
+  /// too many or missing, and for a flag without the one that it needs.
   Flags(const FlagSet& set, const std::vector<std::string>& arguments);
 
   [[nodiscard]] const std::string& command() const noexcept { return command_; }
@@ -110,6 +126,8 @@ class Flags {
   [[nodiscard]] std::string choice(const std::string& name, const std::vector<std::string>& allowed) const;
 
  private:
+  void check(const FlagNeed& need) const;
+
   std::string command_;
   std::vector<std::string> names_;
   boost::program_options::variables_map values_;

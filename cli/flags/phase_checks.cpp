@@ -1,6 +1,7 @@
 #include "fakequant/cli/flags/phase_checks.h"
 
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/engine_run.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/tables/inspect_calibration.h"
 #include "fakequant/cli/task.h"
@@ -47,15 +48,19 @@ void check_predict(const Flags& flags, PlannedFiles& planned) {
 void check_compress(const Flags& flags, PlannedFiles& planned) {
   const std::string path = flags.required("checkpoint");
   const auto network = planned.network(path);
-  FQ_CHECK(!network || network->quantized(), "compress",
-           "{} has no quantizers: run fakequant calibrate first", path);
+  if (network) check_compresses(*network, flags);
   planned.add(flags.required("output"));
 }
 
 void check_verify(const Flags& flags, PlannedFiles& planned) {
   (void)flags.required("model");
   planned.check_there(flags, "model");
-  if (flags.choice("target", {"ort", "tensorrt"}) == "ort") (void)check_running(flags, planned, false);
+  if (flags.choice("target", {"ort", "tensorrt"}) != "ort") return;
+  check_engine_flags(flags);
+  const auto engines = chosen_engines(flags);
+  const auto network = check_running(flags, planned, false);
+  for (const VerifyEngine* engine : engines)
+    if (network) check_target(*engine, *network);
 }
 
 void check_inspect(const Flags& flags, PlannedFiles& planned) {

@@ -19,6 +19,8 @@ void check_qat(const Flags& flags, PlannedFiles& planned);
 void check_evaluate(const Flags& flags, PlannedFiles& planned);
 void check_predict(const Flags& flags, PlannedFiles& planned);
 void check_compress(const Flags& flags, PlannedFiles& planned);
+/// Throws ArgumentError for a network whose weights cannot become codes, or with --undo floats again.
+void check_compresses(const Network& network, const Flags& flags);
 void check_export(const Flags& flags, PlannedFiles& planned);
 void check_verify(const Flags& flags, PlannedFiles& planned);
 void check_inspect(const Flags& flags, PlannedFiles& planned);

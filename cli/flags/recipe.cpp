@@ -41,7 +41,11 @@ std::string argument_text(const JsonValue& value) {
 class Reader {
  public:
   Reader(const std::string& path, const Flags& flags)
-      : text_(JsonText::load(path, "run")), root_(*text_), flags_(flags), changes_(flags.list("set")) {}
+      : text_(JsonText::load(path, "run")),
+        root_(*text_),
+        flags_(flags),
+        changes_(flags.list("set")),
+        at_(std::filesystem::path(path).parent_path()) {}
 
   Recipe read() {
     root_.expect_keys(both(kShared, {"output", "phases", "grid", "comment"}), "of a recipe");
@@ -75,7 +79,6 @@ class Reader {
     if (flags_.on("resume") && among(set.names(), "resume") && !entry.has("resume"))
       phase.arguments.push_back("--resume");
     if (flags_.on("force") && set.writes() && !entry.has("force")) phase.arguments.push_back("--force");
-    static_cast<void>(Flags(set, phase.arguments));
     return phase;
   }
 
@@ -90,7 +93,7 @@ class Reader {
         phase.arguments.push_back(item.is_string() ? item.get<std::string>() : item.dump());
       return;
     }
-    const std::string text = argument_text(value);
+    const std::string text = read_here_or_beside(set, key, argument_text(value));
     const bool below_folder =
         key == "output" || key == "checkpoint" || key == "profile" || written_.contains(below(text));
     if (key == "output") written_.insert(below(text));
@@ -113,8 +116,23 @@ class Reader {
       if (flags_.given(key))
         push(phase, key, flags_.text(key));
       else if (!entry.has(key) && root_.has(key))
-        push(phase, key, argument_text(root_.at(key)));
+        push(phase, key, read_here_or_beside(set, key, argument_text(root_.at(key))));
     }
+  }
+
+  /// A file to read that is not there may be beside the recipe or, as of an installed one, in the folder
+  /// above.
+  [[nodiscard]] std::string read_here_or_beside(const FlagSet& set, const std::string& key,
+                                                const std::string& text) const {
+    namespace fs = std::filesystem;
+    const auto flag = std::ranges::find(set.file_flags(), key, &FileFlag::name);
+    std::error_code none;
+    if (flag == set.file_flags().end() || flag->written || text.empty() || fs::exists(text, none) ||
+        fs::path(text).is_absolute() || written_.contains(below(text)))
+      return text;
+    for (const fs::path& folder : {at_, at_ / ".."})
+      if (fs::is_regular_file(folder / text, none)) return (folder / text).lexically_normal().string();
+    return text;
   }
 
   std::string below(const std::string& name) const {
@@ -128,6 +146,7 @@ class Reader {
   JsonValue root_;
   const Flags& flags_;
   RecipeChanges changes_;
+  std::filesystem::path at_;  // where the recipe is
   std::string folder_ = ".";
   std::set<std::string> written_;  // outputs of the phases so far
 };

@@ -23,6 +23,7 @@ struct Recipe {
 };
 
 /// Reads a recipe; flags given to `run` (data, seed, threads, output, model, set) win over the file's own.
+/// Files to read that are not there are looked up beside the recipe, and in the folder above it.
 /// All phases are checked before the first is run. Throws FileError naming the line of a syntax error, and
 /// ArgumentError
 /// `[run] file:line: unknown key ..` naming the nearest key.

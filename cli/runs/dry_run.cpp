@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/cli/flags/flag_groups.h"
 
 namespace fq::cli {
 
 nlohmann::ordered_json dry_run(const Command& command, const FlagSet& set, const Flags& flags,
                                Output& output) {
   PlannedFiles planned;
+  check_general_flags(flags);
   command.check(flags, planned);
   const auto files = files_to_write(set, flags);
   for (const auto& file : files) output.line(fmt::format("would write {}", file));

@@ -93,8 +93,11 @@ std::string percent(double share, std::int64_t count) {
 
 std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics) {
   std::string text;
-  for (const auto& [name, value] : metrics)
-    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
+  for (const auto& [name, value] : metrics) {
+    const bool share = name == "accuracy" || name == "top5";
+    text += (text.empty() ? "" : ", ") +
+            (share ? fmt::format("{} {:.2f} %", name, 100 * value) : fmt::format("{} {:.4f}", name, value));
+  }
   return text;
 }
 

@@ -72,10 +72,13 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
-std::string one_line_name(std::string name) {
-  std::ranges::replace_if(
-      name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return name;
+std::string one_line_name(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return out;
 }
 
 }  // namespace fq::detail

@@ -24,7 +24,7 @@ struct Utf8Character {
 [[nodiscard]] std::string printable(std::string_view text);
 /// The same in one line: "?" in place of each line end.
 [[nodiscard]] std::string one_line(std::string_view text);
-/// A name for tables and messages of one line: "?" in place of each ASCII control character.
-[[nodiscard]] std::string one_line_name(std::string name);
+/// A name for tables and messages of one line: each ASCII control character is written out, as "\x0a".
+[[nodiscard]] std::string one_line_name(std::string_view name);
 
 }  // namespace fq::detail

@@ -38,10 +38,16 @@ void check_others(Module& model) {
   }
 }
 
+std::vector<ModeloptLayer> named_layers(Module& model) try {
+  return detail::modelopt_layers(model);
+} catch (const detail::NoModeloptName& error) {
+  no_name(error.path, error.what_it_is);
+}
+
 /// The quantized layers of a model; all of them linear.
 std::vector<ModeloptLayer> quantized_layers(Module& model) {
   std::vector<ModeloptLayer> out;
-  for (const auto& layer : detail::modelopt_layers(model)) {
+  for (const auto& layer : named_layers(model)) {
     if (layer.algorithm == ModeloptAlgorithm::none) continue;
     if (layer.algorithm == ModeloptAlgorithm::nvfp4 || layer.algorithm == ModeloptAlgorithm::mxfp8)
       no_name(layer.path, fmt::format("is {}", detail::name(layer.algorithm)));

@@ -50,6 +50,8 @@ def damaged(name, source, position, change):
 # The command line.
 fails(2, "no command")
 fails(2, ["tarin", "'train'"], "tarin")
+for word in ("version", "-v", "-V"):
+    assert run(word).stdout == run("--version").stdout
 fails(2, ["--epoch", "--epochs"], "train", "--epoch", "3")
 fails(2, ["--epochs", "whole number"], "train", *TINY, "--data", DIGITS, "-o", "out.h5", "--epochs", "ten")
 fails(2, ["--lr", "'nan'"], *train(DIGITS, "--lr", "nan"))
@@ -94,10 +96,14 @@ fails(2, "cnm", "train", "--data", DIGITS, "-o", "out.h5", "--model", "cnm")
 fails(2, ["widhts", "'widths'"], "train", "--data", DIGITS, "-o", "out.h5", "--model", "cnn", "--model-options",
       '{"widhts": [4]}')
 
+fails(2, "'mlp'", "train", "--data", DIGITS, "-o", "out.h5", "--model", "mpl")
+fails(2, ["token ids", "from-text"], "train", "--data", DIGITS, "-o", "out.h5", "--model", "gpt")
+
 # Quantization.
 run("train", *SHORT, "-o", "float.h5")
 calibrate = ["calibrate", "float.h5", "--data", DIGITS, "-o", "out.h5"]
 fails(2, ["int9", "'int8'"], *calibrate, "--preset", "int9")
+fails(2, ["INT8", "did you mean 'int8'"], *calibrate, "--preset", "INT8")
 fails(2, ["svdquant", "not available", "int4_blockwise"], *calibrate, "--preset", "NVFP4_SVDQUANT_DEFAULT_CFG")
 fails(2, ["svdquant", "no substitute"], *calibrate, "--config", text("q0.json", {"preset": "int8", "algorithm": "svdquant"}))
 fails(2, ["--algorithm", "gptk", "gptq"], *calibrate, "--algorithm", "gptk")
@@ -151,7 +157,12 @@ fails(1, ["_quantizer", "step"], "qat", "int8.h5", "--data", DIGITS, "--epochs",
 evaluate = ["--data", DIGITS]
 fails(2, "nowhere.h5", "evaluate", "nowhere.h5", *evaluate)
 fails(2, "text.h5", "evaluate", "text.h5", *evaluate)
-fails(2, "digits.h5", "evaluate", DIGITS, *evaluate)
+fails(2, ["digits.h5", "is a data set", "--data"], "evaluate", DIGITS, *evaluate)
+fails(2, ["'checkpoint'", "not a data set"], "evaluate", "float.h5", "--data", "float.h5")
+fails(2, ["is a checkpoint", "export --format onnx"], "verify", "int8.h5", "--checkpoint", "int8.h5", *evaluate)
+fails(2, ["is a checkpoint"], "verify", "int8.h5", "--target", "tensorrt")
+fails(2, ["a text file", ".safetensors"], "inspect", "text.h5")
+fails(2, ["--target none"], "export", "int8.h5", "--format", "compressed-tensors", "-o", "st/")
 size = os.path.getsize("int8.h5")
 with open("int8.h5", "rb") as file:
     whole = file.read()

@@ -106,6 +106,14 @@ assert os.path.exists("named_scales.json") and os.path.exists("named_scales.h5")
 for path, text in [("int8.h5", "quantizers"), ("float.h5", "parameters"), (DIGITS, "1437"), ("predictions.h5", "logits")]:
     assert text in run("inspect", path).stdout, (path, run("inspect", path).stdout)
 assert result("inspect", "int8.h5")["parameters"] > 0
+run("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8_weight_only", "-o", "weights8.h5")
+for source, form, path in [("int8.h5", "onnx", "shown.onnx"), ("float.h5", "gguf", "shown.gguf"), ("weights8.h5", "safetensors",
+                                                                                                "shown.safetensors")]:
+    run("export", source, "--format", form, "-o", path)
+    shown = result("inspect", path)
+    assert shown["kind"] == form and shown["tensors"] and all(len(t["shape"]) <= 4 and t["type"] for t in shown["tensors"]), shown
+    assert form == "safetensors" or shown["producer"] == "fakequant", shown
+assert result("inspect", "shown.onnx")["quantizers"] > 0 and result("inspect", "shown.safetensors")["quantized_tensors"] > 0
 
 recipe = {"model": "cnn", "model-options": {"widths": [8, 8, 8], "features": 16}, "data": DIGITS, "output": "recipe", "phases": [
     {"phase": "train in float", "command": "train", "epochs": 1, "output": "float.h5"},

@@ -64,7 +64,7 @@ run(*from_csv(table("bare.csv", header=False), "--label", "3", "--drop", "2", "-
 assert np.array_equal(read("x"), expected)
 run(*from_csv("trees.csv", "--label", "tree", "--columns", "size", "--test", "0", "--keep-values"))
 assert np.array_equal(read("x"), expected[:, 1:])
-assert '3 classes: a, "blue"?one, green, red\n' in run(*from_csv("trees.csv", "--label", "colour", "--drop", "tree", "--test", "0")).stdout
+assert '3 classes: a, "blue"\\x0aone, green, red\n' in run(*from_csv("trees.csv", "--label", "colour", "--drop", "tree", "--test", "0")).stdout
 
 # Numbers for texts, and what the network sees.
 found = result(*from_csv("trees.csv", "--label", "tree", "--one-hot", "colour", "--test", "0"))
@@ -240,6 +240,13 @@ assert "note: the column '' counts the records: leave it out by --drop 0" in run
 assert "note" not in run(*from_csv("index.csv", "--label", "y", "--drop", "0")).stdout
 write("same.csv", "a,y\n" + "".join(f"{i % 5}.5,same\n" for i in range(30)))
 assert "note: all samples are of one class" in run(*from_csv("same.csv", "--label", "y")).stdout
+
+# One of a kind is for training, and the group that nothing is left for is told; names are in one line.
+write("unique.csv", 'a,b,y\n1,2,"y\nnew"\n3,4,z\n')
+said = run(*from_csv("unique.csv", "--label", "y")).stdout
+assert "note: no sample is left for the group test" in said and "y\\x0anew, z" in said, said
+assert "group test" not in run(*from_csv("unique.csv", "--label", "y", "--test", "0")).stdout
+assert "no sample is left" not in run(*from_csv("same.csv", "--label", "y")).stdout
 
 # Parquet is read by a Python with pyarrow (tests/parquet); one without is told what to install.
 write("data.parquet", b"PAR1" + bytes(64) + b"PAR1")

@@ -2,6 +2,7 @@
 others, on any number of threads; quantizers by name; QAT; what is refused."""
 
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -48,6 +49,10 @@ assert texts("codes.h5", "--temperature", 0) == texts("codes.h5", "--temperature
 assert texts("codes.h5", "--top-k", 1) == texts("codes.h5", "--temperature", 0)
 assert texts("codes.h5", "--context", 4) != texts("codes.h5")
 assert texts("codes.h5", prompt=text[:40])[0].startswith(text[:40])  # longer than the context
+
+fails(2, "--prompt is empty", "generate", "codes.h5", "--prompt", "")
+fails(2, "--prompt is missing", "generate", "codes.h5")
+assert re.search(r"accuracy \d+\.\d\d %", run("evaluate", "codes.h5", *DATA).stdout)
 
 # It trains, and says what it costs.
 run("qat", "codes.h5", *DATA, "--epochs", "2", "--batch", "8", "--lr", "0.001", "-o", "qat.h5")

@@ -93,7 +93,7 @@ for name, content in (("w.pt", b"PK\3\4"), ("w.bin", b"\x80\2}q")):
         file.write(content)
     fails(2, ["torch.load", "save_file"], *TRAIN, "no.h5", "--init", name)
 fails(2, "not_there", *TRAIN, "no.h5", "--init", "not_there.safetensors")
-fails(2, "go with --init", *TRAIN, "no.h5", "--map", "names.json")
+fails(2, ["--map", "--init"], *TRAIN, "no.h5", "--map", "names.json")
 fails(2, "renames fit no tensor", *TRAIN, "no.h5", "--init", WEIGHTS, "--map", "names.json")
 with open("wrong.json", "w") as file:
     file.write('{\n  "a": 3\n}')

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 
 import h5py
@@ -76,6 +77,23 @@ FAULTS = [
     (["nowhere.onnx"], phase("verify", model="nowhere.onnx", checkpoint="int8.h5")),
     (["nowhere.onnx"], {**phase("import", output="imported.h5"), "model": "nowhere.onnx"}),
     (["nowhere.h5"], phase("inspect", file="nowhere.h5")),
+    (["--lora", "learned"], phase("qat", checkpoint="int8.h5", lora=2, amax="learned", output="qat.h5")),
+    (["--lora is 400", "conv1"], phase("qat", checkpoint="int8.h5", lora=400, output="qat.h5")),
+    (["--freeze-bn-after", "100000"], phase("qat", checkpoint="int8.h5", freeze_bn_after=100000, output="qat.h5")),
+    (["4,2", "8"], phase("qat", checkpoint="int8.h5", progressive="4,2", output="qat.h5")),
+    (["--amax-decay", "--amax learned"], phase("qat", checkpoint="int8.h5", amax_decay=0.1, output="qat.h5")),
+    (["--amax-momentum", "--amax running"], phase("qat", checkpoint="int8.h5", amax_momentum=0.1, output="qat.h5")),
+    (["--method"], phase("qat", checkpoint="int8.h5", method="max", output="qat.h5")),
+    (["--warmup"], phase("train", warmup=100000, output="again.h5")),
+    (["--percentile"], phase("calibrate", checkpoint="float.h5", percentile=99, output="again.h5")),
+    (["--effective-bits is 1", "4.0000"], phase("sensitivity", checkpoint="float.h5", effective_bits=1)),
+    (["--effective-bits is 3"], phase("qat", checkpoint="float.h5", preset="w4a4", effective_bits=3, output="qat.h5")),
+    (["ggml", "q8_0"], phase("export", checkpoint="int8.h5", format="gguf", output="x.gguf")),
+    (["--target none"], phase("export", checkpoint="int8.h5", format="compressed-tensors", output="x/")),
+    (["--opset", "--format onnx"], phase("export", checkpoint="int8.h5", opset=17)),
+    (["not compressed"], phase("compress", checkpoint="int8.h5", undo=True, output="x.h5")),
+    (["--engine"], phase("verify", model="recipe.json", checkpoint="int8.h5", engine="ort_dynamo")),
+    (["--threads"], phase("evaluate", checkpoint="int8.h5", threads=0)),
 ]
 for says, faulty in FAULTS:
     fails(2, [f"the {faulty['command']}", *says], *recipe(TRAIN, INT8, faulty))
@@ -98,6 +116,21 @@ assert len(warnings) == 1 and "ONNX Runtime computes" in warnings[0], warnings
 assert sorted(os.listdir("out")) == sorted(
     ["float.h5", "float.best.h5", "folded.h5", "mixed.h5", "planned.h5", "qat.h5", "int8.h5", "small.h5", "logits.h5",
      "int8.onnx", "float.onnx", "imported.h5"]), os.listdir("out")
+
+# A recipe that was installed finds its data and models beside it, or in the folder above; what it writes stays here.
+os.makedirs("installed/recipes")
+os.makedirs("installed/data")
+shutil.copy(DIGITS, "installed/data/few.h5")
+with open("installed/recipes/it.json", "w") as file:
+    json.dump({"model": "models/net.json", "data": "data/few.h5", "output": "made",
+               "phases": [phase("train", epochs=1, output="n.h5"), phase("evaluate", checkpoint="n.h5")]}, file)
+os.makedirs("installed/models")
+with open("installed/models/net.json", "w") as file:
+    json.dump({"nodes": [{"name": "flat", "type": "flatten"},
+                         {"name": "fc", "type": "linear", "options": {"in_features": 64, "out_features": 10}}]}, file)
+run("run", "installed/recipes/it.json")
+assert os.path.exists("made/n.h5") and sorted(os.listdir("installed")) == ["data", "models", "recipes"]
+fails(2, ["'.' is a folder"], "run", ".")
 
 # What phases took tells what later ones will; where a recipe says nothing, nothing is told.
 said = events(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000), phase("evaluate", checkpoint="float.h5"),

@@ -83,10 +83,11 @@ std::int64_t run_on_ranks(Module& model, DataLoader& data, const std::vector<Ten
       for (auto* q : quantizers) q->observer().calibrator().reset();
     return run_passes(model, data, quantizers, passes, options, ranks);
   }
-  log(LogLevel::info,
-      fmt::format("[calibrate] '{}' depends on the order of batches: every rank sees all of them; max, "
-                  "one_pass and two_pass are shared out",
-                  method));
+  if (ranks.size() > 1)
+    log(LogLevel::info,
+        fmt::format("[calibrate] '{}' depends on the order of batches: every rank sees all of them; max, "
+                    "one_pass and two_pass are shared out",
+                    method));
   DataLoader whole = detail::loader_beside(data, all_batches(data.options()));
   return run_passes(model, whole, quantizers, passes, options, *one_rank());
 }

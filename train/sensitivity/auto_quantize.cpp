@@ -75,18 +75,39 @@ std::string config_text(ordered_json config, const QuantizationPlan& plan,
   return config.dump();
 }
 
-}  // namespace
+struct Configs {
+  ordered_json base;
+  std::vector<QuantConfig> formats;
+};
 
-QuantizationPlan auto_quantize(Module& model, DataLoader& data, const AutoQuantizeOptions& options) {
+Configs checked_configs(Module& model, const AutoQuantizeOptions& options) {
   check_constraint(options.constraint);
   check_formats(options.formats);
-  const ordered_json base = base_config(options.config);
-  const auto configs = configs_of(options.formats, base);
+  ordered_json base = base_config(options.config);
+  auto configs = configs_of(options.formats, base);
   FQ_CHECK(options.calibration_samples >= 0 && options.score_samples >= 0, kAuto,
            "{} samples: use 1 or more, or 0 for all",
            std::min(options.calibration_samples, options.score_samples));
   FQ_CHECK(named_quantizers(model).empty(), kAuto,
            "the model has quantizers already: give a float model, formats put them in");
+  return {std::move(base), std::move(configs)};
+}
+
+}  // namespace
+
+void check_auto_quantize(Module& model, const Shape& input_shape, const AutoQuantizeOptions& options) {
+  const auto [base, configs] = checked_configs(model, options);
+  const detail::EvaluationMode evaluating(model);
+  std::vector<detail::FormatVariant> variants;
+  for (std::size_t f = 0; f < configs.size(); ++f)
+    variants.push_back(options.formats[f] == detail::kNoFormat
+                           ? detail::FormatVariant{}
+                           : detail::quantized_variant(model, configs[f], input_shape));
+  (void)detail::reachable_layers(model, variants, input_shape, options);
+}
+
+QuantizationPlan auto_quantize(Module& model, DataLoader& data, const AutoQuantizeOptions& options) {
+  const auto [base, configs] = checked_configs(model, options);
   const detail::EvaluationMode evaluating(model);
   detail::FormatSearch search(model, data, options, configs);
   const auto& [bits, budget] = options.constraint;

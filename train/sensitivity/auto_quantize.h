@@ -59,4 +59,8 @@ struct AutoQuantizeOptions {
 [[nodiscard]] QuantizationPlan auto_quantize(Module& model, DataLoader& data,
                                              const AutoQuantizeOptions& options);
 
+/// Throws what auto_quantize would throw for the options, the model and what its formats reach, without
+/// data: nothing is calibrated or measured. The model is as before.
+void check_auto_quantize(Module& model, const Shape& input_shape, const AutoQuantizeOptions& options);
+
 }  // namespace fq

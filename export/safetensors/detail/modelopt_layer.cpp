@@ -117,7 +117,8 @@ std::string_view name(ModeloptAlgorithm algorithm) noexcept {
 }
 
 void no_modelopt_name(const std::string& path, const std::string& what) {
-  throw ArgumentError(
+  throw NoModeloptName(
+      path, what,
       fmt::format("[modelopt] '{}' {}: ModelOpt has names for what the presets int8 (with --target tensorrt, "
                   "whose inputs are signed), int8_weight_only, fp8, fp8_per_channel_per_token, nvfp4, "
                   "int4_blockwise and mxfp8 make of a layer, in blocks of matrices only",

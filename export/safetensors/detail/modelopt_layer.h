@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fakequant/core/error.h"
 #include "fakequant/layers/modules/quant_modules.h"
 
 namespace fq::detail {
@@ -39,7 +40,13 @@ struct ModeloptLayer {
 [[nodiscard]] std::string name_in_file(const std::string& path);
 /// Whether it has one range beforehand and signed codes of 8 bits: what `input_scale` can say.
 [[nodiscard]] bool has_input_scale(const TensorQuantizer& q);
-/// The error of both: "takes .." is what there are names for.
+/// Of a layer that no name of ModelOpt fits: its path, and what it is or has.
+struct NoModeloptName : public ArgumentError {
+  NoModeloptName(std::string layer, std::string why, const std::string& message)
+      : ArgumentError(message), path(std::move(layer)), what_it_is(std::move(why)) {}
+  std::string path, what_it_is;
+};
+/// Throws it: "takes .." is what there are names for.
 [[noreturn]] void no_modelopt_name(const std::string& path, const std::string& what);
 
 }  // namespace fq::detail

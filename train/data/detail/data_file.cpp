@@ -6,13 +6,32 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/state_file.h"
 #include "fakequant/core/log.h"
 #include "fakequant/train/data/detail/foreign_file.h"
 #include "fakequant/train/data/detail/sample_layout.h"
 
 namespace fq::detail {
+namespace {
+
+/// Throws FileError for a checkpoint and its like, which are HDF5 too.
+void check_no_state(const std::string& path) {
+  std::string kind;
+  try {
+    kind = state_file_info(path).kind;
+  } catch (const FileError&) {
+    return;
+  }
+  throw FileError(path, "",
+                  fmt::format("[dataset] {} is a file of kind '{}' that fakequant wrote, not a data set: {}",
+                              path, kind, kWantedDataSet));
+}
+
+}  // namespace
+
 DataFile::DataFile(const std::string& path, const Hdf5DatasetOptions& options)
     : file_(checked_data_set(path)), options_(options) {
+  if (!file_.has(options.split)) check_no_state(path);
   if (!file_.has(options.split))
     refuse("", fmt::format("has no group '{}', but {}", options.split, fmt::join(file_.children("/"), ", ")));
 }
@@ -187,6 +206,7 @@ std::vector<std::string> data_groups(const std::string& path) {
   names.insert(names.begin(), {"train", "val", "test"});
   for (const auto& name : names)
     if (std::ranges::find(found, name) == found.end() && file.has(name + "/x")) found.push_back(name);
+  if (found.empty()) check_no_state(path);
   if (found.empty())
     throw FileError(path, "",
                     fmt::format("[dataset] {} has no group with an x, but {}: {}", path,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/sensitivity/sensitivity.h"
@@ -11,7 +13,26 @@ namespace {
 
 constexpr const char* kAuto = "auto_quantize";
 
+[[noreturn]] void refuse_bits(double bits, double fewest) {
+  throw ArgumentError(fmt::format(
+      "[{}] effective_bits is {}, the fewest that these formats reach are {:.4f}: give more bits, "
+      "or formats of fewer",
+      kAuto, bits, fewest));
+}
+
 }  // namespace
+
+std::vector<VariableLayer> reachable_layers(Module& model, const std::vector<FormatVariant>& variants,
+                                            const Shape& input_shape, const AutoQuantizeOptions& options) {
+  auto layers = variable_layers(model, variants, input_shape);
+  FQ_CHECK(!layers.empty(), kAuto, "no format quantizes a layer of this model: give other formats");
+  if (!options.constraint.effective_bits) return layers;
+  std::vector<bool> floats;
+  for (const auto& format : options.formats) floats.push_back(format == kNoFormat);
+  const double bits = *options.constraint.effective_bits, fewest = fewest_bits(layers, floats);
+  if (bits < fewest * (1 - 1e-9)) refuse_bits(bits, fewest);
+  return layers;
+}
 
 FormatSearch::FormatSearch(Module& model, DataLoader& data, const AutoQuantizeOptions& options,
                            const std::vector<QuantConfig>& configs)
@@ -27,8 +48,7 @@ void FormatSearch::make_layers(const std::vector<QuantConfig>& configs) {
     variants.push_back(options_.formats[f] == kNoFormat
                            ? FormatVariant{}
                            : format_variant(model_, configs[f], data_, options_.calibration_samples));
-  layers_ = variable_layers(model_, variants, ptq::input_shape_of(data_));
-  FQ_CHECK(!layers_.empty(), kAuto, "no format quantizes a layer of this model: give other formats");
+  layers_ = reachable_layers(model_, variants, ptq::input_shape_of(data_), options_);
   for (const auto& layer : layers_) {
     PlannedLayer planned{layer.path, layer.slot->module->type(), layer.weights, layer.group, {}};
     for (std::size_t f = 0; f < configs.size(); ++f)
@@ -139,10 +159,7 @@ double FormatSearch::bits_at(std::size_t point) const {
 
 std::size_t FormatSearch::within_bits(double bits) const {
   const auto point = knapsack_->best(bits * weights_);
-  FQ_CHECK(point.has_value(), kAuto,
-           "effective_bits is {}, the fewest that these formats reach are {:.4f}: give more bits, or formats "
-           "of fewer",
-           bits, bits_at(0));
+  if (!point) refuse_bits(bits, bits_at(0));
   return *point;
 }
 

@@ -16,6 +16,13 @@ namespace fq::detail {
 
 inline constexpr const char* kNoFormat = "none";
 
+/// Layers that some format quantizes. Throws ArgumentError where there are none, and where `bits` are fewer
+/// than the formats reach.
+[[nodiscard]] std::vector<VariableLayer> reachable_layers(Module& model,
+                                                          const std::vector<FormatVariant>& variants,
+                                                          const Shape& input_shape,
+                                                          const AutoQuantizeOptions& options);
+
 /// A float model in evaluation mode, what each format makes of its layers, and what that costs. Points are
 /// assignments of formats, going up in bits: those that pay, then, where it is none of them, the one of most
 /// bits in each group.

@@ -1,12 +1,16 @@
 #include "fakequant/train/sensitivity/detail/format_variants.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <optional>
 
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/sensitivity/detail/owned_quantizers.h"
+#include "fakequant/train/sensitivity/sensitivity.h"
 
 namespace fq::detail {
 namespace {
@@ -76,20 +80,29 @@ VariableLayer layer_at(const std::string& path, const ModuleSlot& slot,
   return out;
 }
 
-}  // namespace
-
-FormatVariant format_variant(Module& model, const QuantConfig& config, DataLoader& data,
-                             std::int64_t samples) {
-  const SwapScope float_again(modules_in_slots(model));
+/// Quantizes the model; returns the modules that are others now.
+FormatVariant quantized_modules(Module& model, const QuantConfig& config, const Shape& input_shape) {
   const auto slots = model.named_slots();
   std::vector<const Module*> before;
   for (const auto& [path, slot] : slots) before.push_back(slot->module.get());
-  Shape input_shape = data.data().sample_shape();
-  input_shape.insert(input_shape.begin(), 1);
   (void)quantize(model, config, input_shape);
   FormatVariant out;
   for (std::size_t i = 0; i < slots.size(); ++i)
     if (slots[i].second->module.get() != before[i]) out[slots[i].first] = slots[i].second->module;
+  return out;
+}
+
+}  // namespace
+
+FormatVariant quantized_variant(Module& model, const QuantConfig& config, const Shape& input_shape) {
+  const SwapScope float_again(modules_in_slots(model));
+  return quantized_modules(model, config, input_shape);
+}
+
+FormatVariant format_variant(Module& model, const QuantConfig& config, DataLoader& data,
+                             std::int64_t samples) {
+  const SwapScope float_again(modules_in_slots(model));
+  FormatVariant out = quantized_modules(model, config, ptq::input_shape_of(data));
   if (out.empty()) return out;
   (void)calibrate(model, data, {.amax = config.amax, .samples = samples, .rules = config.calibration});
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(model, adjustment);
@@ -112,6 +125,27 @@ std::vector<VariableLayer> variable_layers(Module& model, const std::vector<Form
   tie_weightless(out, groups);
   number_groups(out, groups);
   return out;
+}
+
+double fewest_bits(const std::vector<VariableLayer>& layers, const std::vector<bool>& floats) {
+  std::map<int, std::vector<std::optional<double>>> bits;  // of each group, by format
+  double weights = 0, sum = 0;
+  for (const auto& layer : layers) {
+    weights += static_cast<double>(layer.weights);
+    auto& formats = bits.try_emplace(layer.group, floats.size()).first->second;
+    for (std::size_t f = 0; f < floats.size(); ++f)
+      if (floats[f] || layer.modules[f] != layer.slot->module) formats[f] = 0;
+  }
+  for (const auto& layer : layers)
+    for (std::size_t f = 0; f < floats.size(); ++f)
+      if (auto& found = bits[layer.group][f]; found && layer.weights > 0)
+        *found += static_cast<double>(layer.weights) * weight_bits(*layer.modules[f]);
+  for (const auto& [group, formats] : bits) {
+    double fewest = std::numeric_limits<double>::infinity();
+    for (const auto& found : formats) fewest = std::min(fewest, found.value_or(fewest));
+    sum += fewest;
+  }
+  return weights == 0 ? 0 : sum / weights;
 }
 
 }  // namespace fq::detail

@@ -18,6 +18,9 @@ namespace fq::detail {
 /// parameters with the float modules, and quantizers with each other where readers of one tensor do.
 using FormatVariant = std::map<std::string, std::shared_ptr<Module>>;
 
+/// Quantizes the model by `config`; then the float modules are back, also after an exception.
+[[nodiscard]] FormatVariant quantized_variant(Module& model, const QuantConfig& config,
+                                              const Shape& input_shape);
 /// Quantizes the model by `config` and calibrates it, on up to `samples` samples, as `calibrate` and
 /// `postprocess_amax` do; then the float modules are back, also after an exception.
 [[nodiscard]] FormatVariant format_variant(Module& model, const QuantConfig& config, DataLoader& data,
@@ -38,5 +41,9 @@ struct VariableLayer {
 [[nodiscard]] std::vector<VariableLayer> variable_layers(Module& model,
                                                          const std::vector<FormatVariant>& variants,
                                                          const Shape& input_shape);
+
+/// The fewest bits a weight that formats of these layers reach on average; `floats[f]`: whether format f
+/// leaves layers float.
+[[nodiscard]] double fewest_bits(const std::vector<VariableLayer>& layers, const std::vector<bool>& floats);
 
 }  // namespace fq::detail

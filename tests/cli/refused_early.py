@@ -1,0 +1,98 @@
+"""What a command refuses, --dry-run and a recipe refuse in the same words before anything runs; what these let pass runs."""
+
+import itertools
+import json
+import os
+import sys
+
+import h5py
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import DIGITS, SHORT, run  # noqa: E402
+
+run("train", *SHORT, "-o", "float.h5")
+DATA = ["--data", DIGITS]
+
+
+def refusal(*arguments):
+    """The message without its program, or nothing."""
+    done = run(*arguments, status=None)
+    assert done.returncode in (0, 2), (arguments, done.stderr)
+    return done.stderr.splitlines()[-1].removeprefix("fakequant: ") if done.returncode else ""
+
+
+def in_recipe(*phases):
+    """What a recipe of these phases says before it runs; each is a command's line."""
+    listed = []
+    for command, *flags in phases:
+        phase = {"command": command}
+        if flags and not flags[0].startswith("-"):
+            phase["checkpoint"] = flags.pop(0)
+        while flags:
+            name = {"-o": "output"}.get(flags[0], flags[0].lstrip("-"))
+            takes = len(flags) > 1 and not flags[1].startswith("-")
+            phase[name] = flags[1] if takes else True
+            del flags[: 2 if takes else 1]
+        listed.append(phase)
+    with open("recipe.json", "w") as file:
+        json.dump({"data": DIGITS, "phases": listed}, file)
+    said = refusal("run", "recipe.json", "--dry-run")
+    return said.split(" (phase '")[0]
+
+
+def advice(said):
+    """Ranges that are not known yet have another number and sign, so that another layer may be the first one that is refused."""
+    return said.split(": ", 1)[-1]
+
+
+# What fine-tuning takes, by format, and what it takes with ranges that are frozen, running and learned.
+RANGES = [["--amax", "frozen"], ["--amax", "running"], ["--amax", "learned"], ["--lora", "2"], ["--progressive", "8,4"],
+          ["--amax-decay", "0.1"], ["--amax-lr", "2"], ["--amax-gradient", "lsq"], ["--weight-amax", "learned"]]
+ALONE = [["--lora", "400"], ["--progressive", "4,2"], ["--freeze-bn-after", "5"], ["--quant-start", "5"], ["--warmup", "5"],
+         ["--reestimate-bn", "1"], ["--reestimate-bn", "99"], ["--lora", "2", "--ema", "0.9"], ["--lora", "2", "--oscillation",
+          "freeze"], ["--soft-share", "0.5", "--quant-noise", "0.1"], ["--lora", "2", "--lora-layers", "none*"],
+         ["--checkpoint-blocks", "none*"], ["--effective-bits", "3"], ["--teacher", "other.h5"], ["--device", "gpu"],
+         ["--schedule", "step,every=0"], ["--optimizer", "adam,beta1=2"], ["--accumulate", "2", "--micro-batch", "16"]]
+run("train", "--model", "mlp", "--model-options", '{"hidden": [4]}', *DATA, "--epochs", "1", "-o", "any.h5")
+with h5py.File("wide.h5", "w") as file:
+    for group in ("train", "test"):
+        file[group + "/x"], file[group + "/y"] = np.zeros((96, 1, 9, 9), np.float32), np.arange(96) % 10
+run("train", "--model", "mlp", "--model-options", '{"hidden": [4]}', "--data", "wide.h5", "--epochs", "1", "-o", "other.h5")
+refused = passed = 0
+pairs = [[*a, *b] for a, b in itertools.product(RANGES[:3], RANGES[3:])]
+for preset, more in [(preset, more) for preset in ("int8", "w4a4") for more in RANGES + ALONE] + [("int8", more) for more in pairs]:
+    line = ["qat", "float.h5", *DATA, "--preset", preset, "--samples", "32", "--batch", "32", "--steps", "1", *more, "-o", "q.h5"]
+    dry = refusal(*line, "--dry-run")
+    assert dry == refusal(*line), (line, dry)
+    assert more in pairs or dry == in_recipe([word for word in line if word not in DATA]), (line, dry)
+    refused, passed = refused + bool(dry), passed + (not dry)
+assert refused > 25 and passed > 20, (refused, passed)
+
+# Files for engines, by format, of a network that an earlier phase calibrates, and of the one that is there.
+FORMATS = {"scales": "s", "onnx": "n.onnx", "trt-cache": "c.cache", "safetensors": "st.safetensors",
+           "compressed-tensors": "ct.safetensors", "gguf": "g.gguf"}
+refused = passed = 0
+for preset in (["int8"], ["int8", "--target", "none"], ["int8_weight_only"], ["fp8"], ["w4a8"], ["q8_0"]):
+    calibrate = ["calibrate", "float.h5", "--preset", *preset, "-o", "calibrated.h5"]
+    run(*calibrate, *DATA)
+    for form, output in FORMATS.items():
+        export = ["export", "calibrated.h5", "--format", form, "-o", output]
+        said, own = in_recipe(calibrate, export), refusal(*export)
+        assert in_recipe(export) == own and advice(said) == advice(own), (preset, form, said, own)
+        refused, passed = refused + bool(said), passed + (not said)
+assert refused > 5 and passed > 15, (refused, passed)
+
+# Others.
+run("calibrate", "float.h5", *DATA, "-o", "int8.h5")
+for line in (["sensitivity", "float.h5", "--effective-bits", "1"], ["sensitivity", "float.h5", "--effective-bits", "5",
+              "--accuracy-budget", "1"], ["sensitivity", "int8.h5", "--formats", "int8"], ["compress", "int8.h5", "--undo", "-o", "c.h5"],
+             ["sensitivity", "float.h5", "--effective-bits", "5", "--formats", "int8,int8"],
+             ["train", "--model", "cnn", "--freeze-bn", "-o", "t.h5"], ["train", "--model", "cnn", "--warmup", "99999", "-o", "t.h5"],
+             ["train", "--model", "cnn", "--teacher", "other.h5", "-o", "t.h5"], ["evaluate", "int8.h5", "--threads", "0"],
+             ["train", "--model", "gpt", "-o", "t.h5"], ["export", "int8.h5", "--format", "onnx", "--opset", "99", "-o", "x.onnx"]):
+    own = refusal(*line, *([] if line[0] in ("compress", "export") else DATA))
+    assert own, line
+    if "unknown flag" not in own:
+        assert own == in_recipe(line), (own, in_recipe(line))
+print("refused early: ok")
