@@ -104,7 +104,7 @@ void take_images(Network& network, DataLoader& loader, const CalibrateOptions& o
 std::unique_ptr<DataLoader> loader_of(std::shared_ptr<const Dataset> data, const Flags& flags,
                                       Output& output) {
   if (data == nullptr) return nullptr;
-  data = naming_flags([&] { return some_samples(std::move(data), samples_of(flags), 0, skip_of(flags)); });
+  data = samples_to_calibrate(std::move(data), flags);
   output.line(fmt::format("calibrating on {} {}", data->size(), sample_noun(*data)));
   return std::make_unique<DataLoader>(
       data, LoaderOptions{.batch_size = batch_of(flags), .shuffle = false, .device = device_of(flags)});
@@ -152,6 +152,10 @@ std::unique_ptr<FileLock> lock_state(const Flags& flags) {
 }
 
 bool takes_states(const Flags& flags) { return !flags.list("merge").empty() || !flags.text("state").empty(); }
+
+std::shared_ptr<const Dataset> samples_to_calibrate(std::shared_ptr<const Dataset> data, const Flags& flags) {
+  return naming_flags([&] { return some_samples(std::move(data), samples_of(flags), 0, skip_of(flags)); });
+}
 
 void check_calibration_flags(const Flags& flags) {
   (void)samples_of(flags);

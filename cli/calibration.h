@@ -20,6 +20,9 @@ void add_state_flags(FlagSet& set);
 [[nodiscard]] std::unique_ptr<FileLock> lock_state(const Flags& flags);
 /// Whether there is something collected before to calibrate on.
 [[nodiscard]] bool takes_states(const Flags& flags);
+/// Those that --samples and --skip take. Throws ArgumentError where they leave none.
+[[nodiscard]] std::shared_ptr<const Dataset> samples_to_calibrate(std::shared_ptr<const Dataset> data,
+                                                                  const Flags& flags);
 /// Throws ArgumentError for values out of range and flags that go against each other.
 void check_calibration_flags(const Flags& flags);
 

@@ -71,6 +71,7 @@ void check_calibrate(const Flags& flags, PlannedFiles& planned) {
   if (network) check_float(*network, flags);
   for (const auto& state : flags.list("merge")) planned.check_there(flags, "merge", state);
   const auto data = open_images(flags, network ? &*network : nullptr);
+  if (data) (void)samples_to_calibrate(data, flags);
   const bool known = network && plan_quantization(*network, flags, planned, data != nullptr);
   if (flags.given("state")) planned.add(flags.text("state"));
   if (path.empty()) return;

@@ -161,7 +161,7 @@ fails(2, ["digits.h5", "is a data set", "--data"], "evaluate", DIGITS, *evaluate
 fails(2, ["'checkpoint'", "not a data set"], "evaluate", "float.h5", "--data", "float.h5")
 fails(2, ["is a checkpoint", "export --format onnx"], "verify", "int8.h5", "--checkpoint", "int8.h5", *evaluate)
 fails(2, ["is a checkpoint"], "verify", "int8.h5", "--target", "tensorrt")
-fails(2, ["a text file", ".safetensors"], "inspect", "text.h5")
+fails(2, ["a text file", ".safetensors"], "inspect", text("report.html", "<html></html>"))
 fails(2, ["--target none"], "export", "int8.h5", "--format", "compressed-tensors", "-o", "st/")
 size = os.path.getsize("int8.h5")
 with open("int8.h5", "rb") as file:

@@ -258,7 +258,7 @@ os.makedirs("lines/no\nne")
 with open("lines/c/da\nmaged.png", "wb") as file:
     file.write(b"hello")
 said = run(*from_images("lines", "--test", "0")).stdout
-assert "2 classes: a?b, c\n" in said and "are no classes: no?ne\n" in said and "left out: lines/c/da?maged.png " in said, said
+assert "2 classes: a\\x0ab, c\n" in said and "are no classes: no\\x0ane\n" in said and "left out: lines/c/da\\x0amaged.png " in said, said
 put("half/train/a/a.png", grey), put("half/b/a.png", grey)
 fails(2, ["groups", "'b'"], *from_images("half"))
 

@@ -85,6 +85,7 @@ FAULTS = [
     (["--amax-momentum", "--amax running"], phase("qat", checkpoint="int8.h5", amax_momentum=0.1, output="qat.h5")),
     (["--method"], phase("qat", checkpoint="int8.h5", method="max", output="qat.h5")),
     (["--warmup"], phase("train", warmup=100000, output="again.h5")),
+    (["--skip"], phase("calibrate", checkpoint="float.h5", skip=99999, output="again.h5")),
     (["--percentile"], phase("calibrate", checkpoint="float.h5", percentile=99, output="again.h5")),
     (["--effective-bits is 1", "4.0000"], phase("sensitivity", checkpoint="float.h5", effective_bits=1)),
     (["--effective-bits is 3"], phase("qat", checkpoint="float.h5", preset="w4a4", effective_bits=3, output="qat.h5")),
