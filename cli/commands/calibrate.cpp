@@ -55,6 +55,7 @@ FlagSet calibrate_flags() {
              "quantizers that it has none of");
   add_model_flags(set);
   add_init_flags(set, false);
+  set.need({"split", "batch"}, "data");
   add_data_flags(set, "train");
   add_task_flags(set);
   add_quantization_flags(set);

@@ -119,6 +119,7 @@ FlagSet export_flags() {
       .need({"float-type"}, "format", {"gguf"})
       .need({"engines", "python", "timeout"}, "format", {"executorch"})
       .need({"calibrator", "trt-version"}, "format", {"trt-cache"});
+  set.need({"split", "batch"}, "data");
   add_data_flags(set, "test");
   set.group("ONNX")
       .value("target", "NAME",

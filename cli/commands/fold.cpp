@@ -19,6 +19,7 @@ FlagSet fold_flags() {
   set.group("Files")
       .argument("checkpoint", "FILE", "a float or quantized checkpoint")
       .output("output,o", "FILE", "the folded checkpoint", kind::checkpoint);
+  set.need({"split", "batch"}, "data");
   add_data_flags(set, "test");
   add_general_flags(set);
   return set;

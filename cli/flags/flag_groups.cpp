@@ -31,7 +31,6 @@ void add_general_flags(FlagSet& set) {
 
 void add_data_flags(FlagSet& set, const char* split) {
   set.group("Data").value("data,d", "FILE", "HDF5 data set with groups of x and y");
-  set.need({"split", "batch"}, "data");
   if (split != nullptr) set.value("split", "GROUP", "the group of the data set to read", split);
   set.value("batch,b", "SAMPLES", "samples in a batch", "64");
 }
