@@ -187,12 +187,14 @@ void check_qat(const Flags& flags, PlannedFiles& planned) {
   auto run = prepare_qat(flags, options, planned);
   const bool chooses = run && chooses_formats(flags);
   if (chooses) check_formats_for(run->network, flags, read_quantization(flags));
+  const bool from_file = run && run->network.quantized() && !planned.holds(flags.text("checkpoint"));
   const bool known =
       run && (run->network.quantized() || plan_quantization(run->network, flags, planned, true));
   plan_outputs(known && !chooses ? &run->network : nullptr, flags, planned);
   if (run) check_teacher(flags, run->network, planned);
   if (run) check_batches(*run, flags);
   if (!known || chooses) return;
+  if (!run->resume && (from_file || flags.text("method") == "none")) check_calibrated(run->network, "qat");
   complete_by_format(options, run->network, flags, false, is_text(*run->data));
   check_training(*run, flags, std::move(options));
 }
