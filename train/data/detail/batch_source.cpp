@@ -51,6 +51,7 @@ std::optional<Batch> BatchSource::make(Place& place) {
 
 Prefetcher::Prefetcher(BatchSource source, Place start, std::int64_t depth)
     : source_(std::move(source)), place_(start), depth_(static_cast<std::size_t>(depth)) {
+  ready_.reserve(depth_);  // the thread itself asks for no memory to hand a batch over
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
@@ -108,7 +109,7 @@ std::optional<Batch> Prefetcher::next(Place& place) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !ready_.empty(); });
   Item item = std::move(ready_.front());
-  ready_.pop_front();
+  ready_.erase(ready_.begin());
   if (first_) wait_until_full(lock);
   lock.unlock();
   changed_.notify_all();

@@ -3,11 +3,11 @@
 /// Batches by place, and the thread that makes them ahead.
 
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "fakequant/train/data/detail/class_draws.h"
 #include "fakequant/train/data/detail/order.h"
@@ -69,7 +69,7 @@ class Prefetcher {
   std::size_t depth_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Item> ready_;
+  std::vector<Item> ready_;
   bool stop_ = false, blocked_ = false, ended_ = false, first_ = true;
   std::thread thread_;
 };
