@@ -109,6 +109,27 @@ for n in (1, 2):
         last = json.loads(file.readlines()[-1])
     assert last["event"] == "end" and last["state"] == "stopped by SIGTERM", last
 
+
+
+def starts(n):
+    with open(f"stopped/00{n}/run/metrics.jsonl") as file:
+        return [line["step"] for line in map(json.loads, file.read().splitlines()[:-1]) if line["event"] == "start"]
+
+
+process = start("sweep", long, "-o", "stopped", "--jobs", "2")
+while not all(len(starts(n)) == 2 for n in (1, 2)):
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.05)
+process.send_signal(signal.SIGTERM)
+_, errors = process.communicate(timeout=100)
+assert process.returncode == 143 and "stopped by SIGTERM" in errors, errors
+assert all(starts(n)[0] == 0 < starts(n)[1] for n in (1, 2))
+short = recipe("short.json", grid={"train.lr": [0.001, 0.004]}, phases=[{"command": "train", "epochs": 2, "output": "run/"}])
+fails(2, ["stopped/001", "train --epochs is 20000 there, 2 here"], "sweep", short, "-o", "stopped")
+run("sweep", short, "-o", "stopped", "--force")
+for n in (1, 2):
+    assert starts(n) == [0] and "epoch 1/2" in open(f"stopped/00{n}/output.txt").read()
+
 # One that fails leaves the others be.
 broken = recipe("broken.json", grid={"train.batch": [64, 32]})
 os.makedirs("failing/001/int8.h5")
