@@ -236,10 +236,10 @@ class Trainer {
   /// switched on.
   ///
   /// Throws NumericError naming the step when the loss or an activation is NaN or infinite, or on the CPU a
-  /// gradient, before weights are changed by it; where the sample that came in has the NaN, naming that one.
-  /// And naming the tensor when after an epoch, or before a checkpoint, a parameter, a buffer, a range or a
-  /// number of the optimizer is: checkpoints stay as they were then, and the message says of which epoch
-  /// `out` is.
+  /// gradient of a bias, a norm or another small parameter, before weights are changed by it; where the
+  /// sample that came in has the NaN, naming that one. And naming the tensor when after an epoch, or before a
+  /// checkpoint, a parameter, a buffer, a range or a number of the optimizer is: checkpoints stay as they
+  /// were then, and the message says of which epoch `out` is.
   TrainingResult fit();
   /// Whether fit() has no step left to do: of a run that was resumed when it was done, or had stopped early.
   [[nodiscard]] bool done() const;

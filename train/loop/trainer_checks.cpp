@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/ranges.h>
 
@@ -11,6 +13,8 @@
 
 namespace fq {
 namespace {
+
+constexpr std::int64_t kSmall = 4096;
 
 std::int64_t count_in(const StateDict& state, const char* name) {
   return detail::whole_number(state, name, "resume");
@@ -68,7 +72,10 @@ NumericError Trainer::Body::explained(const NumericError& error, const Batch& ba
 
 void Trainer::Body::check_gradients() const {
   if (options.clip_norm > 0 || !model->device().is_cpu()) return;  // the norm tells; a GPU is not waited for
-  if (std::isfinite(gradient_norm(parameters))) return;
+  std::vector<Variable> small;  // biases and norms, which sum up all that comes back through their layer
+  std::ranges::copy_if(parameters, std::back_inserter(small),
+                       [](const Variable& parameter) { return parameter.numel() <= kSmall; });
+  if (std::isfinite(gradient_norm(small.empty() ? parameters : small))) return;
   std::vector<StateDict::Entry> given;
   for (const auto& [name, value] : (adapters ? adapters->parameters() : *model).named_parameters())
     if (value.grad().defined()) given.emplace_back("the gradient of " + name, value.grad());
