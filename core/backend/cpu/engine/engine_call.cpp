@@ -1,5 +1,6 @@
 #include "fakequant/core/backend/cpu/engine/engine_call.h"
 
+#include "fakequant/core/backend/cpu/engine/held_signals.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cpu::onednn {
@@ -41,6 +42,7 @@ void Call::run(std::initializer_list<Argument> arguments) const {
     map.emplace(key, dnnl::memory(desc, engine(), const_cast<void*>(data)));
   if (scratch_) map.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
   dnnl::stream stream(engine());
+  const HeldSignals held;
   primitive_.execute(stream, map);
   stream.wait();
 }
