@@ -185,8 +185,9 @@ TEST(AutoQuantize, RefusesAndLeavesTheModelInFloat) {
       FAIL() << message;
     } catch (const ArgumentError& error) {
       EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
-      if (options.constraint.accuracy_budget != 0.0)  // what the layers lose is measured
+      if (options.constraint.accuracy_budget != 0.0) {  // what the layers lose is measured
         EXPECT_THROW(check_auto_quantize(*model, digit_shape(), options), ArgumentError) << message;
+      }
     }
     EXPECT_TRUE(named_quantizers(*model).empty());
   };
