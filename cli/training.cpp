@@ -170,7 +170,7 @@ nlohmann::ordered_json told_result(Run& run, const Flags& flags, const StateDict
   const auto folder = run_folder(flags);
   if (!folder)
     return {{"output", run.out}, {"steps", step_of(saved)}, {"weight_bytes", weight_bytes(run.network)}};
-  if (!holds_run(*folder)) return nullptr;
+  if (!holds_run(*folder) || was_cut_off(*folder)) return nullptr;
   const auto record = fq::detail::RunRecord::load(folder->metrics());
   const auto* end = record.last("end");
   const bool told = end != nullptr && end == &record.lines.back() && (*end)["step"] == step_of(saved) &&

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "fakequant/core/io/detail/unfinished_file.h"
+
 namespace fq::cli {
 namespace {
 
@@ -66,6 +68,16 @@ void clear_run(const RunFolder& folder) {
   if (!holds_run(folder)) return;
   remove_if(folder.path, is_of_run);
   remove_if(folder.file("checkpoints"), is_of_checkpoints);
+}
+
+bool was_cut_off(const RunFolder& folder) {
+  const std::string page = fq::detail::companion_name(folder.page(), ""),
+                    table = fq::detail::companion_name(folder.table(), "");
+  std::error_code none;
+  return std::ranges::any_of(fs::directory_iterator(folder.path, none), [&](const auto& entry) {
+    const std::string name = entry.path().filename().string();
+    return name.starts_with(page) || name.starts_with(table);
+  });
 }
 
 }  // namespace fq::cli

@@ -13,4 +13,7 @@ namespace fq::cli {
 /// Removes what a run wrote there, and nothing else.
 void clear_run(const RunFolder& folder);
 
+/// Whether who wrote its page or table last was killed over it.
+[[nodiscard]] bool was_cut_off(const RunFolder& folder);
+
 }  // namespace fq::cli
