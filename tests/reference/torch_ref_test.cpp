@@ -113,7 +113,7 @@ TEST(TorchFakeQuantize, Refuses) {
   refuses([&] { return fake_quantize_per_tensor_affine(x, 1, 0, 7, -8); }, "quant_min 7 is above");
   refuses([&] { return fake_quantize_per_tensor_affine(x.to(DType::i32), 1, 0, 0, 7); },
           "give f32, f16, bf16 or f64");
-  refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, 2, 0, 7); }, "use one of 0 to 1");
+  refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, 2, 0, 7); }, "use 0 to 1");
   refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, -1, 0, 7); }, "axis -1");
   refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, 0, 0, 7); }, "give f32 [2]");
   refuses([&] { return fake_quantize_per_channel_affine(x, scale.to(DType::f64), zero, 1, 0, 7); }, "f64");
