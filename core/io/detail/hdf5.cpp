@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <vector>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/file_kind.h"
@@ -29,6 +30,28 @@ Properties read_access() {
 #endif
   return access;
 }
+
+/// Takes the folders of plugins away while it lives: HDF5 1.14 loads all of them to find one that opens what
+/// it cannot open itself, whatever H5PLset_loading_state says.
+class NoPluginFolders {
+ public:
+  NoPluginFolders() {
+    unsigned count = 0;
+    for (H5PLsize(&count); count > 0 && H5PLget(0, nullptr, 0) > 0; --count) {
+      std::string path(std::size_t(H5PLget(0, nullptr, 0)), '\0');
+      H5PLget(0, path.data(), path.size() + 1);
+      if (H5PLremove(0) < 0) return;
+      paths_.push_back(std::move(path));
+    }
+  }
+  ~NoPluginFolders() {
+    for (const auto& path : paths_) H5PLappend(path.c_str());
+  }
+  NoPluginFolders(const NoPluginFolders&) = delete;  // puts them back
+
+ private:
+  std::vector<std::string> paths_;
+};
 
 herr_t keep_first(unsigned, const H5E_error2_t* error, void* text) {
   auto& kept = *static_cast<std::string*>(text);
@@ -68,6 +91,7 @@ File open(const FileReader& file) {
   if (!has_hdf5_signature(file))
     throw FileError(path, "", fmt::format("[hdf5] {} is not an HDF5 file", path));
   const Lock lock;
+  const NoPluginFolders without;
   const Properties access = read_access();
   File opened(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
   if (!opened) opened = File(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));  // as others opened it here
