@@ -183,13 +183,16 @@ def test_sums_during_the_backward_pass():
     """Of a network that takes several buckets: sums begin while other gradients are made, with the same bits."""
     flags = ["train", "--model", "mlp", "--model-options", '{"hidden": [400, 400, 200]}', *DATA, "--epochs", "1"]
     on(1, *flags, "-o", "whole_mlp.h5")
-    on(2, *flags, "--profile=trace.json", "-o", "mlp.h5")
-    assert digest("mlp.h5") == digest("whole_mlp.h5")
-    with open("trace.json") as file:
-        events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
-    sums = [event for event in events if event["name"] == "sums over ranks"]
-    products = [event for event in events if event["cat"] in ("dX", "dW")]
-    over = [(a, b) for a in sums for b in products if a["ts"] < b["ts"] + b["dur"] and b["ts"] < a["ts"] + a["dur"]]
+    for _ in range(5):  # on a busy machine the thread of the sums may not get its turn within a step
+        on(2, *flags, "--profile=trace.json", "-o", "mlp.h5", "--force")
+        assert digest("mlp.h5") == digest("whole_mlp.h5")
+        with open("trace.json") as file:
+            events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        sums = [event for event in events if event["name"] == "sums over ranks"]
+        products = [event for event in events if event["cat"] in ("dX", "dW")]
+        over = [(a, b) for a in sums for b in products if a["ts"] < b["ts"] + b["dur"] and b["ts"] < a["ts"] + a["dur"]]
+        if over:
+            break
     assert over, f"{len(sums)} sums, none beside the backward pass"
 
 
