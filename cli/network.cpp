@@ -16,7 +16,6 @@
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/train/data/detail/data_file.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/network_identity.h"
 #include "fakequant/train/loop/detail/sample_notes.h"
@@ -30,15 +29,6 @@ void check_class_names(const Network& network) {
   const auto names = class_names(network);
   FQ_CHECK(names.empty() || std::int64_t(names.size()) == named_outputs(network), "class_names",
            "{} names are given for {} classes", names.size(), named_outputs(network));
-}
-
-bool is_data_set(const std::string& path) {
-  if (fq::detail::file_kind(path) != "an HDF5 file") return false;
-  try {
-    return !fq::detail::data_groups(path).empty();
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 /// Whether the first layer that reads samples reads them as ids.
@@ -101,11 +91,11 @@ Network load_network(const std::string& named) {
         fmt::format("[load_checkpoint] {} is an ONNX model: make a checkpoint of it by fakequant import "
                     "{} -o FILE",
                     checkpoint, checkpoint));
-  if (is_data_set(checkpoint))
+  if (fq::detail::file_kind(checkpoint) == "an HDF5 file")
     throw FileError(
         checkpoint, "",
-        fmt::format("[load_checkpoint] {} is a data set: give a checkpoint, such as fakequant train "
-                    "writes, and the data set by --data",
+        fmt::format("[load_checkpoint] {} is an HDF5 file and no checkpoint, or its first bytes are damaged: "
+                    "give a checkpoint, such as fakequant train writes, and a data set by --data",
                     checkpoint));
   return load_network(load_checkpoint(checkpoint), checkpoint);
 }

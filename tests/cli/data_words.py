@@ -89,7 +89,7 @@ assert "test   40 samples of [3, 8, 9], 2 classes: cat, dog" in done.stdout and 
 
 run("train", *TINY, "--data", DIGITS, "--epochs", "1", "--batch", "64", "-o", "float.h5")
 run("calibrate", "float.h5", "--data", DIGITS, "-o", "int8.h5")
-for name, kind in {"x.npy": "a NumPy array", DIGITS: "is a data set", "x.onnx": "fakequant import x.onnx"}.items():
+for name, kind in {"x.npy": "a NumPy array", DIGITS: "an HDF5 file", "x.onnx": "fakequant import x.onnx"}.items():
     fails(2, kind, "evaluate", name, "--data", DIGITS)
 
 # Shapes before labels, both of them, and what mends the order of axes.
