@@ -6,6 +6,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/flags/recipe_changes.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/json_text.h"
 
 namespace fq::cli {
@@ -58,6 +59,7 @@ class Reader {
       for (const auto& name : {phase.command, phase.name})
         if (!among(names, name)) names.push_back(name);
     changes_.check_used(names);
+    check_reached();
     if (recipe.phases.empty()) root_.at("phases").fail("there are no phases: give a list of them");
     return recipe;
   }
@@ -110,14 +112,22 @@ class Reader {
   }
 
   template <class Changes>
-  void add_shared(Phase& phase, const FlagSet& set, const JsonValue& entry, const Changes& changes) const {
+  void add_shared(Phase& phase, const FlagSet& set, const JsonValue& entry, const Changes& changes) {
     for (const auto& key : kShared) {
       if (!takes(set, entry, key) || changes.contains(key)) continue;
-      if (flags_.given(key))
+      if (flags_.given(key)) {
+        reached_.insert(key);
         push(phase, key, flags_.text(key));
-      else if (!entry.has(key) && root_.has(key))
+      } else if (!entry.has(key) && root_.has(key)) {
         push(phase, key, read_here_or_beside(set, key, argument_text(root_.at(key))));
+      }
     }
+  }
+
+  void check_reached() const {
+    for (const auto& key : kShared)
+      FQ_CHECK(!flags_.given(key) || reached_.contains(key), "run",
+               "--{} reaches no phase of {}: leave it out", key, flags_.text("recipe"));
   }
 
   /// A file to read that is not there may be beside the recipe or, as of an installed one, in the folder
@@ -149,6 +159,7 @@ class Reader {
   std::filesystem::path at_;  // where the recipe is
   std::string folder_ = ".";
   std::set<std::string> written_;  // outputs of the phases so far
+  std::set<std::string> reached_;  // of the flags that were given
 };
 
 }  // namespace

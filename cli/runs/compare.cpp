@@ -94,11 +94,13 @@ FlagSet compare_flags() {
   set.group("Runs")
       .argument("runs", "RUN ..", "run directories, as train and qat write them; sweeps, or points of them")
       .output("html", "FILE", "write a page with a table and a figure", kind::page)
-      .toggle("latency",
-              "time one sample through the network of each run: as ONNX in ONNX Runtime where the "
-              "Python has it, else here")
+      .toggle(
+          "latency",
+          "time one sample through the network of each run: as ONNX in ONNX Runtime where the Python has it "
+          "and --device is cpu, else here; on one thread, or --threads")
       .value("python", "PROGRAM", "a Python with onnxruntime (default: FAKEQUANT_PYTHON, or python3)");
   add_general_flags(set);
+  set.need({"python", "device", "threads"}, "latency");
   return set;
 }
 

@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/python_script.h"
 #include "fakequant/cli/system/temporary_folder.h"
 #include "fakequant/cli/tables/output.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/modules/detail/evaluation_mode.h"
@@ -20,13 +22,14 @@ constexpr int kLeastTimed = 20, kMostTimed = 2000;
 constexpr double kSecondsTimed = 0.5;
 constexpr double kSecondsOfEngine = 60;
 
-/// Prints the median time in milliseconds, and the engine. Given the file, and the three numbers above.
+/// Prints the median time in milliseconds, and the engine. Given the file, the three numbers above, and
+/// threads.
 constexpr const char* kTimeOnnx = R"(
 import sys, time
 import numpy, onnxruntime
 least, most, seconds = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = 1
+options.intra_op_num_threads = int(sys.argv[5])
 session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 given = session.get_inputs()[0]
 shape = [size if isinstance(size, int) else 1 for size in given.shape]
@@ -39,13 +42,13 @@ while len(times) < least or (time.perf_counter() < end and len(times) < most):
 print(1000 * sorted(times)[len(times) // 2], "ONNX Runtime", onnxruntime.__version__)
 )";
 
-std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flags) try {
+std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flags, int threads) try {
   const TemporaryFolder folder;
   const Shape batch = network.input_shape();
   save_onnx(folder.file("net.onnx"), export_onnx(*network.module, {batch.begin() + 1, batch.end()}));
   const ProgramEnd end =
       run_program({python_of(flags), "-c", kTimeOnnx, folder.file("net.onnx"), std::to_string(kLeastTimed),
-                   std::to_string(kMostTimed), std::to_string(kSecondsTimed)},
+                   std::to_string(kMostTimed), std::to_string(kSecondsTimed), std::to_string(threads)},
                   {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
   std::ifstream words(folder.file("out"));
   Latency found;
@@ -56,16 +59,18 @@ std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flag
   return std::nullopt;
 }
 
-std::optional<Latency> in_this_library(const Network& network) try {
+std::optional<Latency> in_this_library(const Network& network, Device device) try {
   const NoGrad no_grad;
   const fq::detail::EvaluationMode evaluating(*network.module);
-  const Tensor x = Tensor::zeros(network.input_shape());
-  (void)(*network.module)(Variable(x)).tensor();  // codes of weights are made once
+  network.module->to(device);
+  const Tensor x = Tensor::zeros(network.input_shape()).to(device);
+  const auto answer = [&] { (void)(*network.module)(Variable(x)).tensor().to(Device::cpu()); };
+  answer();  // codes of weights are made once
   std::vector<double> times;
   for (const Stopwatch all; std::ssize(times) < kLeastTimed ||
                             (all.seconds() < kSecondsTimed && std::ssize(times) < kMostTimed);) {
     const Stopwatch one;
-    (void)(*network.module)(Variable(x)).tensor();
+    answer();
     times.push_back(1000 * one.seconds());
   }
   std::ranges::sort(times);
@@ -77,9 +82,12 @@ std::optional<Latency> in_this_library(const Network& network) try {
 }  // namespace
 
 std::optional<Latency> latency_of(const std::string& checkpoint, const Flags& flags) {
+  const int threads = flags.given("threads") ? fq::detail::threads() : 1;
+  fq::detail::set_threads(threads);
   const Network network = load_network(checkpoint);
-  auto found = in_onnx_runtime(network, flags);
-  return found ? found : in_this_library(network);
+  const Device device = device_of(flags);
+  auto found = device.is_cuda() ? std::nullopt : in_onnx_runtime(network, flags, threads);
+  return found ? found : in_this_library(network, device);
 }
 
 }  // namespace fq::cli

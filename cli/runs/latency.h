@@ -14,9 +14,10 @@ struct Latency {
   std::string engine;       ///< "ONNX Runtime 1.19.2", or "fakequant"
 };
 
-/// Of the network of a checkpoint, on zeros, on this machine: as an ONNX file in ONNX Runtime where the
-/// Python of --python has it and the network can be exported, else as this library evaluates it. Nothing for
-/// a network that takes no zeros. Throws what load_network throws.
+/// Of the network of a checkpoint, on zeros, on this machine: as an ONNX file in ONNX Runtime where --device
+/// is the CPU, the Python of --python has it and the network can be exported, else as this library evaluates
+/// it. From here on this thread computes on --threads, or one. Nothing for a network that takes no zeros.
+/// Throws what load_network throws.
 [[nodiscard]] std::optional<Latency> latency_of(const std::string& checkpoint, const Flags& flags);
 
 }  // namespace fq::cli

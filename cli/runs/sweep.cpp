@@ -1,8 +1,10 @@
+#include <cstdlib>
 #include <filesystem>
 
 #include <fmt/format.h>
 
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/limits.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/runs/commands.h"
 #include "fakequant/cli/runs/folder_lock.h"
@@ -10,6 +12,7 @@
 #include "fakequant/cli/runs/sweep/trials.h"
 #include "fakequant/cli/runs/sweep/workers.h"
 #include "fakequant/cli/system/machine.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/json_text.h"
 
@@ -20,6 +23,12 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr int kMostJobs = 1024;
+
+/// Of all points together.
+int threads_to_share(const Flags& flags) {
+  if (flags.given("threads")) return int(flags.integer("threads", 1, kMostThreads));
+  return std::max(std::getenv("OMP_NUM_THREADS") != nullptr ? fq::detail::threads() : processors(), 1);
+}
 
 ordered_json found_of(const Trial& trial) {
   ordered_json out{{"set", trial.changes}, {"folder", trial.folder}};
@@ -48,7 +57,7 @@ FlagSet sweep_flags() {
   set.group("Sweep")
       .argument("recipe", "FILE", "a recipe with a \"grid\": {\"train.lr\": [0.001, 0.004], ..}")
       .value("output,o", "FOLDER", "where sweep.json and a folder for each point go")
-      .value("jobs", "COUNT", "points at once (default: as many as there are cores)")
+      .value("jobs", "COUNT", "points at once, which share --threads (default: as many as those)")
       .value("data,d", "FILE", "HDF5 data set (default: the recipe's own)")
       .value("model,m", "FILE|NAME", "model (default: the recipe's own)")
       .value("model-options", "JSON", "options of a built-in model (default: the recipe's own)")
@@ -63,9 +72,10 @@ ordered_json sweep(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string folder = fs::path(flags.required("output") + "/").parent_path().string();
   const auto trials = trials_of(flags, folder);
-  const int cores = std::max(processors(), 1);
+  const int threads = threads_to_share(flags);
   const int jobs = int(std::min<std::int64_t>(
-      flags.given("jobs") ? flags.integer("jobs", 1, kMostJobs) : cores, std::ssize(trials)));
+      flags.given("jobs") ? flags.integer("jobs", 1, kMostJobs) : threads, std::ssize(trials)));
+  const int of_each = std::max(threads / jobs, 1);
   check_trials(trials, flags);
   check_kept(folder, trials, flags);
   if (flags.on("dry-run")) {
@@ -76,8 +86,10 @@ ordered_json sweep(const Flags& flags, Output& output) {
   const FolderLock lock("sweep", folder);
   keep_listing(folder, trials, flags);
   const GracefulStop stop;
+  output.line(fmt::format("{} points, {} at once on {} thread{} each", trials.size(), jobs, of_each,
+                          of_each == 1 ? "" : "s"));
   Workers workers(trials, flags, output);
-  const int failed = workers.run(jobs, std::max(cores / jobs, 1));
+  const int failed = workers.run(jobs, of_each);
   if (stop_requested())
     throw Interrupted("sweep", fmt::format(": {} of {} points are done; the same line goes on",
                                            workers.done(), trials.size()));
@@ -87,7 +99,7 @@ ordered_json sweep(const Flags& flags, Output& output) {
     found.push_back(found_of(trial));
     output.line(result_line(trial, found.back()));
   }
-  ordered_json result{{"trials", std::move(found)}, {"failed", failed}};
+  ordered_json result{{"trials", std::move(found)}, {"failed", failed}, {"jobs", jobs}, {"threads", of_each}};
   if (flags.given("report")) write_file(flags.text("report"), json_text(result));
   if (failed > 0)
     throw FailedCheck(
