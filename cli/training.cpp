@@ -161,7 +161,7 @@ TrainerOptions read_training(const Flags& flags) {
   FQ_CHECK(!flags.on("allow-changes") || flags.on("resume"), flags.command(),
            "--allow-changes is for --resume: give that too, or leave it out");
   TrainerOptions options;
-  options.epochs = flags.integer("epochs", 1, 1 << 20);
+  options.epochs = flags.integer("epochs", 1, kManyEpochs);
   options.steps = flags.integer("steps", 0, kManySteps);
   FQ_CHECK(options.steps == 0 || !flags.given("epochs"), flags.command(),
            "--steps {} and --epochs {}: give one of them", options.steps, options.epochs);
@@ -181,7 +181,7 @@ TrainerOptions read_training(const Flags& flags) {
   options.optimizer = read_optimizer(flags);
   options.schedule = read_schedule(flags, 1);
   options.average_decay = flags.number("ema", 0, 0.9999999);
-  options.patience = flags.integer("early-stopping", 0, 1 << 20);
+  options.patience = flags.integer("early-stopping", 0, kManyEpochs);
   FQ_CHECK(options.schedule.kind != "plateau" || flags.number("val-fraction", 0, 0.9) > 0, flags.command(),
            "--schedule plateau needs samples to validate on: give --val-fraction too, such as 0.1");
   FQ_CHECK(options.patience == 0 || flags.number("val-fraction", 0, 0.9) > 0, flags.command(),
@@ -223,18 +223,21 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
                         one_class_each(task_of(run.network), *run.data));
   auto recorder = recorder_of(run, flags, report);
   const GracefulStop stop;
+  const auto settings = fq::detail::run_settings(options, *loaders.training, loaders.validation.get());
+  StateDict saved;
+  if (run.resume) {
+    saved = checkpoint_to_resume(run, flags, options, settings);
+    take_length(run, flags, saved, options);
+  }
   const auto trainer = naming_flags([&] {
     return std::make_unique<Trainer>(run.network.module, loaders.training, options, loaders.validation,
                                      recorder ? recorder->callbacks() : report.callbacks());
   });
   if (!run.data->token_ids())
     report.expect(plan_memory(*run.network.module, batch_shape(run, loaders), options.optimizer));
-  const auto settings = fq::detail::run_settings(options, *loaders.training, loaders.validation.get());
-  StateDict saved;
   nlohmann::ordered_json told;
   const TrainingResult result = naming_flags([&] {
     if (run.resume) {
-      saved = checkpoint_to_resume(run, flags, options, settings);
       trainer->resume(saved, run.out);
       check_length(run, flags, options, saved);
       if (trainer->done() && is_first_rank()) told = told_result(run, flags, saved);

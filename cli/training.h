@@ -11,8 +11,9 @@
 
 namespace fq::cli {
 
-/// More than any run takes: the upper bound of flags that count steps.
+/// More than any run takes: the upper bounds of flags that count steps and epochs.
 inline constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
+inline constexpr std::int64_t kManyEpochs = std::int64_t{1} << 20;
 
 inline constexpr const char* output_help =
     "checkpoint, written whole after every epoch; of a folder, RUN/, a run directory: checkpoints, log, "

@@ -8,6 +8,34 @@
 #include "fakequant/train/loop/checkpoint.h"
 
 namespace fq::cli {
+namespace {
+
+/// {"epochs": 40} or {"steps": 500}.
+bool is_length(const nlohmann::json& value) {
+  if (!value.is_object() || value.size() != 1) return false;
+  const bool by_steps = value.contains("steps");
+  if (!(by_steps || value.contains("epochs")) || !value.front().is_number_integer()) return false;
+  return value.front() >= 1 && value.front() <= (by_steps ? kManySteps : kManyEpochs);
+}
+
+/// The end that a run was to have, by its directory, which its last start wrote, or its checkpoint. Empty
+/// where neither says.
+nlohmann::json length_of(const Run& run, const Flags& flags, const StateDict& saved) {
+  const auto checked = [](nlohmann::json length, const std::string& path) {
+    if (!is_length(length))
+      throw FileError(path, "", fmt::format("[resume] the length of the run in {} is damaged", path));
+    return length;
+  };
+  if (const auto folder = run_folder(flags); folder && holds_run(*folder)) {
+    const auto config = read_run_config(*folder);
+    for (const char* unit : {"steps", "epochs"})
+      if (config.contains(unit)) return checked({{unit, config[unit]}}, folder->config());
+  }
+  if (saved.has_attribute("progress/length")) return checked(saved.attribute("progress/length"), run.out);
+  return nlohmann::json::object();
+}
+
+}  // namespace
 
 std::int64_t step_of(const StateDict& saved) {
   return saved.has_attribute("progress/step")
@@ -25,6 +53,13 @@ StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const Trainer
   return saved;
 }
 
+void take_length(const Run& run, const Flags& flags, const StateDict& saved, TrainerOptions& options) {
+  if (flags.given("epochs") || flags.given("steps")) return;
+  const auto length = length_of(run, flags, saved);
+  options.steps = length.value("steps", options.steps);
+  options.epochs = length.value("epochs", options.epochs);
+}
+
 void check_length(const Run& run, const Flags& flags, const TrainerOptions& options, const StateDict& saved) {
   const bool by_steps = options.steps > 0;
   const char* unit = by_steps ? "steps" : "epochs";
@@ -34,13 +69,11 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
       saved.has_attribute(key) ? fq::detail::whole_value<std::int64_t>(saved.attribute(key)) : 0;
   FQ_CHECK(wanted >= done, flags.command(),
            "--{} is {}, and {} has {} of them behind it: give as many or more", unit, wanted, run.out, done);
-  const auto folder = run_folder(flags);
-  if (!folder || !holds_run(*folder) || flags.on("allow-changes")) return;
-  const auto config = read_run_config(*folder);
-  FQ_CHECK(!config.contains(unit) || !config[unit].is_number_integer() || wanted >= config[unit],
-           flags.command(),
+  if (flags.on("allow-changes")) return;
+  const std::int64_t there = length_of(run, flags, saved).value(unit, std::int64_t{0});
+  FQ_CHECK(wanted >= there, flags.command(),
            "--{} is {} there, {} here: give as many or more, or say by --allow-changes that fewer are meant",
-           unit, config[unit].get<std::int64_t>(), wanted);
+           unit, there, wanted);
 }
 
 nlohmann::ordered_json told_result(Run& run, const Flags& flags, const StateDict& saved) {

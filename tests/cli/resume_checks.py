@@ -66,9 +66,36 @@ for flag, value in (("--amax", "frozen"), ("--amax-momentum", "0.5"), ("--backwa
     fails(2, ["qat.h5", flag + " is "], "qat", "int8.h5", "--data", DIGITS, "--epochs", "2", "--resume", "-o", "qat.h5",
           *[word for pair in flags.items() for word in pair])
 
+# Without a length it goes on to the end that the run was to have; fewer have to be meant.
+ENDLESS = {name: value for name, value in BASE.items() if name != "--epochs"}
+
+
+def parts(file, *length, stop):
+    """A run that ends too early, as one that was killed: its file says that it was to have more."""
+    run(*line(base=ENDLESS, schedule="constant"), *stop, "-o", file)
+    state = StateFile(file)
+    state.attributes["progress/length"] = {length[0][2:]: int(length[1])}
+    state.save(file)
+    run(*line(base=ENDLESS, schedule="constant"), *length, "-o", "whole.h5")
+
+
+parts("part.h5", "--epochs", "4", stop=["--epochs", "2"])
+shutil.copy("part.h5", "fewer.h5")
+fails(2, ["--epochs is 4 there, 3 here", "--allow-changes"], *line(epochs="3", schedule="constant"), "--resume", "-o", "part.h5")
+run(*line(epochs="3", schedule="constant"), "--resume", "--allow-changes", "-o", "fewer.h5")
+assert StateFile("fewer.h5").attributes["progress/epoch"] == 3
+run(*line(base=ENDLESS, schedule="constant"), "--resume", "-o", "part.h5")
+assert same_bytes("part.h5", "whole.h5")
+parts("part.h5", "--steps", "30", stop=["--steps", "7"])
+run(*line(base=ENDLESS, schedule="constant"), "--resume", "-o", "part.h5")
+assert same_bytes("part.h5", "whole.h5")
+run(*line(base=ENDLESS, schedule="constant"), "--epochs", "1", "-o", "run/")
+run(*line(base=ENDLESS, schedule="constant"), "--resume", "-o", "run/")
+assert StateFile("run/checkpoints/last.h5").attributes["progress/epoch"] == 1
+
 # Files of before settings and fingerprints were kept.
 old = StateFile("run.h5")
-for name in ("progress/settings", "progress/data"):
+for name in ("progress/settings", "progress/data", "progress/length"):
     del old.attributes[name]
 old.attributes["progress/schedule"] = "cosine"
 old.save("old.h5")
@@ -87,6 +114,8 @@ forged += [("progress/validation/" + name, value) for name in ("best_epoch", "ep
            if (name, value) != ("epochs", 7)]
 forged += [("optimizer/steps", [-1] * len(old.attributes["optimizer/steps"])), ("optimizer/steps", 3), ("progress/seed", -1),
            ("progress/loss_sum", "x"), ("progress/settings", 3), ("progress/data", [])]
+forged += [("progress/length", value) for value in ({}, [4], {"epochs": 0}, {"epochs": "4"}, {"epochs": 2**63}, {"epochs": 4, "steps": 9}, {"epochs": 2**21},
+                                                    {"steps": -1})]
 for name, value in forged:
     file = StateFile("run.h5")
     file.attributes[name] = value

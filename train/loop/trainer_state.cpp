@@ -58,6 +58,11 @@ StateDict progress_state(const Progress& p) {
   return out;
 }
 
+nlohmann::json length_of(const TrainerOptions& options) {
+  return options.steps > 0 ? nlohmann::json{{"steps", options.steps}}
+                           : nlohmann::json{{"epochs", options.epochs}};
+}
+
 StateDict copied(const StateDict& state) {
   StateDict out;
   for (const auto& [name, value] : state.attributes().items()) out.set_attribute(name, value);
@@ -73,6 +78,7 @@ StateDict Trainer::Body::state() const {
   out.merge(optimizer->state_dict(), "optimizer");
   if (adapters) out.merge(adapters->state_dict(), "adapters");
   out.merge(progress_state(progress), "progress");
+  out.set_attribute("progress/length", length_of(options));
   out.merge(training->state_dict(), "progress/loader");
   out.merge(early.state_dict(), "progress/validation");
   if (oscillation) out.merge(oscillation->state_dict(), "progress/oscillation");
