@@ -11,7 +11,7 @@ with _waiting.short_spins():
     from . import _fakequant
 from ._fakequant import *  # noqa: F401,F403
 from ._fakequant import ArgumentError as ArgumentError, BackendError as BackendError, Error as Error, FileError as FileError
-from ._fakequant import NumericError as NumericError, SystemError as SystemError
+from ._fakequant import FakequantWarning as FakequantWarning, NumericError as NumericError, SystemError as SystemError
 
 #: Of the package; its module of the library must be of the same.
 __version__ = "0.1.0"

@@ -7,6 +7,7 @@
 namespace fq::python {
 
 void bind_errors(nb::module_& module);
+void bind_warnings(nb::module_& module);
 void bind_modelopt(nb::module_& module);
 void bind_modelopt_qtensor(nb::module_& module);
 void bind_pytorch_quantization(nb::module_& module);

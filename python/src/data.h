@@ -22,8 +22,6 @@ namespace fq::python {
 [[nodiscard]] std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data,
                                                    std::int64_t batch_size,
                                                    const Communicator* ranks = nullptr);
-/// A UserWarning, of which a program may make an exception; nothing for an empty message.
-void warn(const std::string& message);
 /// Cross entropy of data with a class for each token or pixel; none of its own for one class a sample.
 [[nodiscard]] Loss loss_for(const Dataset& data, double label_smoothing = 0);
 /// What is told of them beside: the accuracy of parts, and bits a character of tokens.

@@ -3,12 +3,14 @@
 /// Functions with a straight-through gradient: y alone or, where grad_y is given, (y, grad_x).
 
 #include <algorithm>
+#include <type_traits>
 
 #include "array.h"
 #include "fakequant/core/backend/foreign_stream.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/variable.h"
+#include "warnings.h"
 
 namespace fq::python {
 
@@ -17,12 +19,24 @@ inline constexpr const char* kGraded =
     "backward), "
     "and backward(grad_y) gives grad_x.";
 
-/// A result that takes no gradient, computed without the interpreter's lock.
+/// A result that takes no gradient, computed without the interpreter's lock. Then the library's warnings are
+/// told.
 template <class F>
 auto unlocked(F f) {
-  const fq::detail::KeptDevice kept;
-  const nb::gil_scoped_release free;
-  return f();
+  const CallWarnings warnings;
+  const auto alone = [&] {
+    const fq::detail::KeptDevice kept;
+    const nb::gil_scoped_release free;
+    return f();
+  };
+  if constexpr (std::is_void_v<decltype(f())>) {
+    alone();
+    CallWarnings::tell();
+  } else {
+    auto result = alone();
+    CallWarnings::tell();
+    return result;
+  }
 }
 
 /// The way back of a function that is one operator after the other, as often as wanted. It keeps what their

@@ -11,13 +11,17 @@
 #include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/detail/network_identity.h"
 #include "fakequant/train/qat_preset.h"
+#include "warnings.h"
 
 namespace fq::python {
 namespace {
 
 using nlohmann::json;
 
-Network rebuild(const json& identity) { return {fq::detail::network_again(identity), identity}; }
+Network rebuild(const json& identity) {
+  const QuietWarnings said_when_it_was_quantized;
+  return {fq::detail::network_again(identity), identity};
+}
 
 }  // namespace
 

@@ -121,8 +121,7 @@ Network& quantize_model(Network& self, nb::object config) {
   const std::string text = nb::isinstance<nb::str>(config)
                                ? nb::cast<std::string>(config)
                                : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config));
-  const nb::gil_scoped_release free;
-  quantize_network(self, text);
+  unlocked([&] { quantize_network(self, text); });
   return self;
 }
 
@@ -167,9 +166,7 @@ void bind_class(nb::module_& m) {
           "to",
           [](Network& self, const std::string& device) -> Network& {
             const Device where = Device::parse(device);
-            const fq::detail::KeptDevice kept;
-            const nb::gil_scoped_release free;
-            self.module->to(where);
+            unlocked([&] { self.module->to(where); });
             return self;
           },
           arg("device"), nb::rv_policy::reference_internal,

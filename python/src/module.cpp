@@ -19,6 +19,7 @@ NB_MODULE(_fakequant, module) {
   module.attr("__version__") = FAKEQUANT_VERSION;
   module.doc() = "The library of fakequant.";
   fq::python::bind_errors(module);
+  fq::python::bind_warnings(module);
   fq::python::bind_tensor(module);
   module.def("build_info", &build_info,
              "What this build and machine multiply codes with: \"cpu, codes multiplied as s8\".");

@@ -28,10 +28,6 @@ bool has_class_of_each_part(const Dataset& data) {
 
 }  // namespace
 
-void warn(const std::string& message) {
-  if (!message.empty() && PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) != 0) throw nb::python_error();
-}
-
 Loss loss_for(const Dataset& data, double label_smoothing) {
   if (!has_class_of_each_part(data)) return {};
   return make_loss({.label_smoothing = label_smoothing});

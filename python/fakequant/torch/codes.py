@@ -58,7 +58,7 @@ class Codes(nn.Module):
         for name in self._off:
             self.network.disable_quantizer(name)
             warnings.warn(f"[calibrate] '{name}' saw zeros alone and could never learn another weight: it is off until calibrate sees others",
-                          stacklevel=4)
+                          _fq.FakequantWarning, stacklevel=4)
         if self._learned is not None:
             self.network.learn_ranges(**self._learned)
         self._refresh()

@@ -1,0 +1,94 @@
+#include "warnings.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "bindings.h"
+#include "fakequant/core/log.h"
+
+namespace fq::python {
+namespace {
+
+PyObject* category;  // as long as the process: a filter may name it to the end
+std::atomic<int> open_calls{0};
+std::atomic<bool> any_wait{false};
+thread_local int quiet = 0;
+std::mutex mutex;
+std::vector<std::string>& waiting() {
+  static auto* const messages = new std::vector<std::string>;  // threads may log to the end
+  return *messages;
+}
+
+int tell_at_last(void*) try {
+  CallWarnings::tell();
+  return 0;
+} catch (nb::python_error& error) {
+  error.restore();
+  return -1;
+}
+
+void tell_soon() {
+  if (Py_IsInitialized() != 0) Py_AddPendingCall(&tell_at_last, nullptr);
+}
+
+/// From any thread, with or without the interpreter's lock, which must not be waited for here.
+void keep(LogLevel level, std::string_view message) {
+  if (quiet > 0 || level < LogLevel::warning) return;
+  {
+    const std::scoped_lock lock(mutex);
+    if (std::ranges::find(waiting(), message) == waiting().end()) waiting().emplace_back(message);
+    any_wait = true;
+  }
+  if (open_calls == 0) tell_soon();
+}
+
+/// Of the innermost frame that is none of the package's, as warnings.warn counts.
+Py_ssize_t frames_of_package() {
+  const auto own = nb::module_::import_("fakequant").attr("__path__")[0];
+  nb::object frame = nb::module_::import_("sys").attr("_getframe")(0);
+  Py_ssize_t level = 1;
+  for (; !frame.is_none(); frame = frame.attr("f_back"), ++level)
+    if (!nb::cast<bool>(frame.attr("f_code").attr("co_filename").attr("startswith")(own))) return level;
+  return level;
+}
+
+}  // namespace
+
+void warn(const std::string& message) {
+  if (!message.empty() && PyErr_WarnEx(category, message.c_str(), frames_of_package()) != 0)
+    throw nb::python_error();
+}
+
+QuietWarnings::QuietWarnings() { ++quiet; }
+QuietWarnings::~QuietWarnings() { --quiet; }
+
+CallWarnings::CallWarnings() { ++open_calls; }
+
+CallWarnings::~CallWarnings() {
+  if (--open_calls == 0 && any_wait) tell_soon();
+}
+
+void CallWarnings::tell() {
+  if (!any_wait.exchange(false)) return;
+  std::vector<std::string> messages;
+  {
+    const std::scoped_lock lock(mutex);
+    messages.swap(waiting());
+  }
+  for (const auto& message : messages) warn(message);
+}
+
+void bind_warnings(nb::module_& m) {
+  nb::dict fields;
+  fields["__module__"] = "fakequant";
+  fields["__doc__"] = "What goes on in another way than one might expect.";
+  nb::object type = nb::borrow(reinterpret_cast<PyObject*>(&PyType_Type))(
+      "FakequantWarning", nb::make_tuple(nb::borrow(PyExc_UserWarning)), fields);
+  m.attr("FakequantWarning") = type;
+  category = type.release().ptr();
+  set_log_callback(keep);
+}
+
+}  // namespace fq::python
