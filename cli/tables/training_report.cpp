@@ -6,6 +6,12 @@
 #include "fakequant/train/loop/checkpoint.h"
 
 namespace fq::cli {
+namespace {
+
+constexpr double kSecondsMeasured = 2, kSecondsWorthAWord = 5;
+constexpr std::int64_t kStepsMeasured = 3;
+
+}  // namespace
 
 TrainingReport::TrainingReport(Output& output, std::string command, std::int64_t batch, std::string samples,
                                bool accuracy)
@@ -24,9 +30,19 @@ TrainerCallbacks TrainingReport::callbacks() {
 void TrainingReport::on_step(const StepReport& step) {
   images_per_second_ = step.images_per_second;
   loader_share_ = step.loader_share;
+  tell_time(step);
   output_.progress({fmt::format("{} {}/{}", command_, step.epoch + 1, step.epochs), step.step, step.steps,
                     step.loss, accuracy_ ? step.accuracy : -1, step.images_per_second, step.seconds_left,
                     samples_});
+}
+
+/// Once, and not of a run that is soon over.
+void TrainingReport::tell_time(const StepReport& step) {
+  if (told_time_ || ++steps_seen_ < kStepsMeasured || watch_.seconds() < kSecondsMeasured) return;
+  told_time_ = true;
+  if (step.seconds_left < kSecondsWorthAWord) return;
+  output_.line(
+      fmt::format("about {} for {} more steps", duration(step.seconds_left), step.steps - step.step));
 }
 
 /// Its numbers also go to what machines read.

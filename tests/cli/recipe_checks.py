@@ -2,14 +2,16 @@
 
 import json
 import os
+import re
 import shutil
+import signal
 import sys
 
 import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, events, fails, run  # noqa: E402
+from command import DIGITS, events, fails, run, start  # noqa: E402
 
 
 def data(name, shape=(1, 8, 8), classes=10):
@@ -139,4 +141,15 @@ said = events(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000),
 expected = [event["expected_seconds"] for event in said if event["event"] == "phase"]
 took = said[-1]["phases"][0]["seconds"]
 assert expected[0] == 1000 and expected[1] == 0 and abs(expected[2] / (took / 2) - 1) < 1e-6, (expected, took)
+said = run(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000), {**phase("inspect", file="out/float.h5"), "seconds": 500})).stdout
+assert "[1/2] the train\n" in said and "[2/2] the inspect (about" in said, said
+
+# What trains tells its time when it has measured some steps.
+process = start(*recipe(phase("train", epochs=100000, output="long.h5")))
+words = iter(process.stdout.readline, "")
+told = next(line for line in words if line.startswith("about "))
+process.send_signal(signal.SIGINT)
+process.communicate(timeout=60)
+steps = int(re.fullmatch(r"about \d+ min \d\d s for (\d+) more steps\n", told)[1])
+assert 0 < 100000 * 22 - steps < 1000000, told
 print("recipe checks: ok")
