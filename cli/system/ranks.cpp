@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "fakequant/cli/command.h"
 #include "fakequant/cli/commands/version.h"
 #include "fakequant/cli/system/standard_streams.h"
 #include "fakequant/core/detail/check.h"
@@ -11,11 +12,14 @@
 namespace fq::cli {
 namespace {
 
-bool shares_out(const std::vector<std::string>& arguments) {
+/// Not of words that only ask for help, or are mistaken: one process tells.
+bool is_for_one(const std::vector<std::string>& arguments) {
   constexpr std::string_view kShared[]{"train", "qat", "calibrate", "evaluate", "predict", "sensitivity"};
   if (arguments.empty()) return false;
-  if (arguments.front() == "inspect") return std::ranges::find(arguments, "--calibration") != arguments.end();
-  return std::ranges::find(kShared, arguments.front()) != std::end(kShared);
+  const std::string& first = arguments.front();
+  if (first == "inspect") return std::ranges::find(arguments, "--calibration") == arguments.end();
+  const bool known = std::ranges::find(commands(), first, &Command::name) != commands().end();
+  return (known || first == "--manual") && std::ranges::find(kShared, first) == std::end(kShared);
 }
 
 /// Before the first of them may fail.
@@ -36,7 +40,7 @@ bool is_first_rank() { return launched().ranks <= 1 || launched().rank == 0; }
 Ranks::Ranks(const std::vector<std::string>& arguments) : end_(begin()) {
   Communicator& ranks = end_.ranks();
   if (ranks.size() == 1) return;
-  FQ_CHECK(shares_out(arguments), "ranks",
+  FQ_CHECK(!is_for_one(arguments), "ranks",
            "{} processes were started: train and qat can be shared out, with --micro-batch, and calibrate, "
            "evaluate, predict, sensitivity and inspect --calibration; start one of this",
            ranks.size());

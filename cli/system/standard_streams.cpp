@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include <fcntl.h>
@@ -37,6 +38,15 @@ void speak() noexcept { silent = false; }
 void put(std::string_view text) noexcept {
   if (silent) return;
   if (first_error == 0) write(text);
+}
+
+bool on_terminal() {
+  if (isatty(STDOUT_FILENO) != 1 || silent) return false;
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
+  std::error_code none;
+  const auto of_mpiexec =
+      std::filesystem::read_symlink("/proc/" + std::to_string(getppid()) + "/fd/1", none).string();
+  return of_mpiexec.starts_with("/dev/pts/") || of_mpiexec.starts_with("/dev/tty");
 }
 
 bool output_failed() noexcept { return first_error != 0 && first_error != EPIPE; }

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "fakequant/cli/runs/transcript.h"
 #include "fakequant/cli/system/standard_streams.h"
@@ -33,9 +32,7 @@ std::string bar(const Progress& state) {
 }  // namespace
 
 Output::Output(bool json, Telling telling)
-    : json_(json),
-      terminal_(!json && telling != Telling::quiet && isatty(STDOUT_FILENO) == 1),
-      telling_(telling) {}
+    : json_(json), terminal_(!json && telling != Telling::quiet && on_terminal()), telling_(telling) {}
 
 Output::~Output() { clear_bar(); }
 

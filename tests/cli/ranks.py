@@ -144,6 +144,8 @@ def test_no_rank_reads_what_it_does_not_use():
 def test_one_report():
     done = on(3, *FLOAT, "-o", "told.h5", "--json")
     ends = [line for line in done.stdout.splitlines() if '"result"' in line]
+    plain = on(2, *FLOAT, "-o", "plain.h5").stdout  # on a terminal of mpiexec's making, which nobody sees
+    assert "epoch 1" in plain and "\033" not in plain, plain
     assert len(ends) == 1 and '"ranks":3' in ends[0].replace(" ", ""), done.stdout
     alone = result(*FLOAT, "-o", "alone.h5", threads=1)
     assert alone["ranks"] == 1 and alone["rank_bytes"] == 0
@@ -258,6 +260,9 @@ def test_bad_input():
     refused(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
             "--batch", "64", "--micro-batch", "24", "-o", "no.h5")
     refused(2, "train and qat can be shared out", "inspect", "float_1.h5")
+    refused(2, "unknown command 'quat'", "quat", "float_1.h5")
+    refused(2, "no command: see fakequant --help")
+    assert on(2, "--version").stdout == run("--version").stdout
     refused(1, "--shard-optimizer is for several processes", "train", *TINY, "--data", DIGITS, "--shard-optimizer", "-o", "no.h5")
     refused(1, "--reduce fp32 is for several processes", "train", *TINY, "--data", DIGITS, "--reduce", "fp32", "-o", "no.h5")
     refused(2, "missing.h5", "qat", "missing.h5", *DATA, "--preset", "int8", "-o", "x.h5")
