@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import browser  # noqa: E402
 from command import DIGITS, fails, result, run, snapshot, start  # noqa: E402
 
 
@@ -86,6 +88,27 @@ assert run("sweep", grid, "-o", "sweep").stdout.count("done before") == 4
 runs = result("compare", "sweep", "--html", "points.html")["runs"]
 assert [of["run"] for of in runs] == [f"sweep/00{n}" for n in (1, 2, 3, 4)] and all(of["state"] == "done" for of in runs), runs
 assert [of["accuracy"] for of in runs] == [trial["accuracy"] for trial in done] and runs[0]["validated"]
+# Names in the figure cover neither each other nor a point; those of points on each other are one text.
+MEASURE = """<script>
+const boxes = [...document.querySelectorAll("svg g.wide text, svg g.narrow text, svg circle")].map(part => [part, part.getBoundingClientRect()])
+  .filter(([part, box]) => box.width > 0);
+const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+let names = 0, covered = 0;
+boxes.forEach(([part, box], at) => {
+  if (part.tagName === "text") names += part.textContent.split(", ").length;
+  for (const [other, where] of boxes.slice(0, at))
+    if (meet(box, where) && (part.tagName === "text" || other.tagName === "text")) covered++;
+});
+document.title = `${names} names, ${covered} covered`;
+</script></body>"""
+if browser.find():
+    run("compare", "sweep", "sweep/001", "sweep/002", "--html", "twice.html")
+    for page, names in (("points.html", 4), ("twice.html", 6)):
+        with open(page) as file, open("measured.html", "w") as measured:
+            measured.write(file.read().replace("</body>", MEASURE))
+        for width in (400, 1000, 2000):
+            shown = browser.browse("measured.html", "--dump-dom", size=f"{width},900")
+            assert f"<title>{names} names, 0 covered</title>" in shown, (page, width, re.search("<title>.*</title>", shown)[0])
 words = run("compare", "sweep/001", "sweep/004/").stdout
 assert "--train.lr 0.001" in words and "--train.lr 0.004" in words and "sweep/004" in words, words
 fails(2, ["sweep/sweep.json", "no run directory"], "compare", "sweep/sweep.json")

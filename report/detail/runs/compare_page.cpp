@@ -7,6 +7,7 @@
 #include "fakequant/report/detail/page_script.h"
 #include "fakequant/report/detail/page_style.h"
 #include "fakequant/report/detail/parts.h"
+#include "fakequant/report/detail/runs/point_labels.h"
 #include "fakequant/report/detail/runs/run_style.h"
 #include "fakequant/report/detail/runs/run_summary.h"
 #include "fakequant/report/detail/text.h"
@@ -20,6 +21,7 @@ constexpr const char* kComparePolicy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action "
     "'none'";
 constexpr PlotArea kScatter{.left = 58, .right = 600, .top = 14, .bottom = 220};
+constexpr PlotArea kNameArea{.left = 58, .right = 636, .top = 2, .bottom = 218};
 
 double kilobytes(const RunSummary& run) { return static_cast<double>(*run.bytes) / 1000; }
 
@@ -27,14 +29,24 @@ std::string accuracy_text(const RunSummary& run) {
   return fmt::format("{:.2f} %{}", *run.accuracy, run.validated ? "" : " (training)");
 }
 
-std::string point(const RunSummary& run, const Axis& x, double low, double high) {
-  const double y = kScatter.bottom - (kScatter.bottom - kScatter.top) * (*run.accuracy - low) / (high - low);
+std::string circle_of(const RunSummary& run, const NamedPoint& at) {
   return fmt::format(
-      "<g class=f-0><circle{7} cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=4><title>{2}: {3}, {4:.1f} "
-      "KB</title></circle><text "
-      "x=\"{5:.1f}\" y=\"{6:.1f}\">{2}</text></g>",
-      x.at(kilobytes(run)), y, escaped(run.name), accuracy_text(run), kilobytes(run),
-      x.at(kilobytes(run)) + 7, y - 5, run.validated ? "" : " class=hollow");
+      "<g class=f-0><circle{} cx=\"{:.1f}\" cy=\"{:.1f}\" r=4><title>{}: {}, {:.1f} KB</title></circle></g>",
+      run.validated ? "" : " class=hollow", at.x, at.y, escaped(run.name), accuracy_text(run),
+      kilobytes(run));
+}
+
+/// For one size of letters; the style sheet shows those of the width that a page has.
+std::string names_of(const std::vector<NamedPoint>& points, const char* screen, double font_size) {
+  std::string out = fmt::format("<g class={}>", screen);
+  for (const auto& label : place_labels(points, kNameArea, font_size)) {
+    if (label.away)
+      out += fmt::format("<line class=axis x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
+                         label.from_x, label.from_y, label.x, label.y - font_size / 3);
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>", label.x, label.y,
+                       label.ends_here ? " text-anchor=end" : "", escaped(label.text));
+  }
+  return out + "</g>";
 }
 
 std::string scatter(const std::vector<RunSummary>& runs) {
@@ -62,7 +74,14 @@ std::string scatter(const std::vector<RunSummary>& runs) {
         "y=\"{:.1f}\">{}</text>",
         kScatter.left, kScatter.right, y, y, kScatter.left - 8, y + 3.5, number(mark));
   }
-  for (const auto& run : known) out += point(run, x, low, high);
+  std::vector<NamedPoint> points;
+  for (const auto& run : known)
+    points.push_back(
+        {x.at(kilobytes(run)),
+         kScatter.bottom - (kScatter.bottom - kScatter.top) * (*run.accuracy - low) / (high - low),
+         run.name});
+  out += names_of(points, "wide", 11) + names_of(points, "narrow", 18);
+  for (std::size_t i = 0; i < known.size(); ++i) out += circle_of(known[i], points[i]);
   const bool of_training = std::ranges::any_of(known, [](const auto& run) { return !run.validated; });
   return "<div class=cards>" + out + "</svg>" +
          (of_training ? "<p class=note>Hollow: accuracy in training, of a run without --val-fraction.</p>"

@@ -7,6 +7,8 @@ namespace fq::html {
 inline constexpr const char* run_style = R"css(
 svg .curve { fill: none; stroke: var(--c, var(--link)); stroke-width: 1.6; stroke-linejoin: round; }
 svg circle.hollow { fill: none; stroke: var(--c); stroke-width: 1.6; }
+svg .narrow { display: none; }
+@media (max-width: 640px) { svg .narrow { display: inline; } svg .wide { display: none; } }
 svg.spark { display: inline-block; width: 120px; height: 24px; vertical-align: middle; }
 .work { display: flex; height: 26px; border-radius: 8px; overflow: hidden; margin: 8px 0; background: var(--rail); }
 .work span { background: var(--c); min-width: 1px; }
