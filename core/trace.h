@@ -19,11 +19,11 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/context.h"
+#include "fakequant/core/detail/copyable_variant.h"
 #include "fakequant/core/dtype.h"
 
 namespace fq {
@@ -34,8 +34,8 @@ struct Node;
 }
 
 /// What an operator was told besides its inputs, by name: {"stride", {2, 2}}, {"axis", 1}.
-using Attribute =
-    std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
+using Attribute = detail::CopyableVariant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
+                                          std::vector<double>>;
 /// Attributes in the order in which the operator tells them.
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
+#include "fakequant/core/detail/copyable_variant.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq {
@@ -34,9 +34,9 @@ struct GgufTensor {
 };
 
 /// A value of a key. Integers of fewer bits are read as those of 32.
-using GgufValue =
-    std::variant<bool, std::uint32_t, std::int32_t, std::uint64_t, std::int64_t, float, double, std::string,
-                 std::vector<std::int32_t>, std::vector<float>, std::vector<std::string>>;
+using GgufValue = detail::CopyableVariant<bool, std::uint32_t, std::int32_t, std::uint64_t, std::int64_t,
+                                          float, double, std::string, std::vector<std::int32_t>,
+                                          std::vector<float>, std::vector<std::string>>;
 
 /// All that a file holds, in its order.
 struct GgufModel {
