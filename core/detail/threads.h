@@ -15,15 +15,17 @@ void set_threads(int count) noexcept;
 /// The first of the exceptions that tasks of several threads end with.
 class FirstError {
  public:
-  /// Calls `task` and keeps what it throws. From any thread.
+  /// Calls `task` and keeps what it throws; whether it threw nothing. From any thread.
   template <class F>
-  void keep(F&& task) {
+  bool keep(F&& task) {
     try {
       task();
+      return true;
     } catch (...) {
 #pragma omp critical(fakequant_task_error)
       if (!error_) error_ = std::current_exception();
     }
+    return false;
   }
   /// Throws what was kept, if anything.
   void rethrow() const {

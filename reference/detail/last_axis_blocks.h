@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/reference/detail/float_blocks.h"
 
 namespace fq::detail {
@@ -20,11 +21,15 @@ void map_last_axis_blocks(const Tensor& x, std::int64_t length, Tensor& y, F&& f
   const std::int64_t step = std::max(chunk_elements / length, std::int64_t{1}) * length;
   const std::int64_t blocks = (row + length - 1) / length, chunks = (row + step - 1) / step;
   void* out = y.mutable_raw();
+  FirstError error;
 #pragma omp parallel if (count > cpu::parallel_elements)
   {
-    std::vector<float> inputs(static_cast<std::size_t>(step)), results(inputs.size());
-#pragma omp for schedule(static)
-    for (std::int64_t chunk = 0; chunk < count / row * chunks; ++chunk) {
+    std::vector<float> inputs, results;
+    const bool made = error.keep([&] {
+      inputs.resize(static_cast<std::size_t>(step));
+      results.resize(inputs.size());
+    });
+    const auto map = [&](std::int64_t chunk) {
       const std::int64_t first = chunk % chunks * step, size = std::min(step, row - first);
       const std::int64_t begin = chunk / chunks * row + first;
       const std::int64_t j = chunk / chunks * blocks + first / length;
@@ -33,8 +38,12 @@ void map_last_axis_blocks(const Tensor& x, std::int64_t length, Tensor& y, F&& f
       for (std::int64_t i = 0; i < size; i += length)
         f(in + i, to + i, std::min(length, size - i), j + i / length);
       if (y.dtype() != DType::f32) write_floats(to, size, y.dtype(), out, begin);
-    }
+    };
+#pragma omp for schedule(static)
+    for (std::int64_t chunk = 0; chunk < count / row * chunks; ++chunk)
+      if (made) map(chunk);
   }
+  error.rethrow();
 }
 
 /// The same for blocks that divide the rows, with a second step for whole groups of them: finish(out, count)

@@ -1,6 +1,7 @@
 #include "fakequant/core/backend/cpu/engine/engine.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include <gtest/gtest.h>
 
@@ -233,6 +234,15 @@ TEST(Engine, ATaskThatThrowsDoesNotStopTheOthers) {
                                          }),
                NumericError);
   EXPECT_EQ(std::ranges::count(done, 1), 7);
+}
+
+TEST(Engine, TasksWithoutAStateAreLeftOut) {
+  struct Unmade {
+    Unmade() { throw NumericError("unmade"); }
+  };
+  std::atomic<int> done{0};
+  EXPECT_THROW(cpu::parallel_tasks<Unmade>(8, [&](Unmade&, std::int64_t) { ++done; }), NumericError);
+  EXPECT_EQ(done, 0);
 }
 
 }  // namespace

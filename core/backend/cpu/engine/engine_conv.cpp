@@ -79,15 +79,13 @@ class ImageCall {
   template <class PrimitiveDesc>
   void prepare(const PrimitiveDesc& desc, std::int64_t images, const Weights& w,
                const ImageCall* shared = nullptr) {
-    images_ = images;
+    images_ = 0;  // until it is whole
     call_.emplace(desc);
     w_desc_ = desc.weights_desc();
-    if (shared != nullptr && shared->w_desc_ == w_desc_) {
-      w_ = shared->w_;
-      return;
-    }
-    own_.emplace(w.plain, w_desc_, w.data);
-    w_ = own_->data();
+    const bool shares = shared != nullptr && shared->w_desc_ == w_desc_;
+    if (!shares) own_.emplace(w.plain, w_desc_, w.data);
+    w_ = shares ? shared->w_ : own_->data();
+    images_ = images;
   }
   [[nodiscard]] std::int64_t images() const { return images_; }
   void run(const Activation& in, const Activation& out, std::int64_t first) const {

@@ -79,6 +79,7 @@ struct TileProduct {
   void prepare(const Matrix& left, const Matrix& right, std::int64_t matrices, std::int64_t rows,
                std::int64_t columns) {
     if (call && count == matrices && m == rows && n == columns) return;
+    call.reset();
     count = matrices;
     m = rows;
     n = columns;

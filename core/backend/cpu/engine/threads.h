@@ -6,6 +6,7 @@
 /// order of every sum, and with it every bit, is the same for any number of threads.
 
 #include <cstdint>
+#include <optional>
 
 #include "fakequant/core/detail/threads.h"
 
@@ -37,9 +38,11 @@ void parallel_tasks(std::int64_t count, F&& f) {
 #pragma omp parallel
   {
     detail::set_threads(1);  // of this task and what it calls; the caller's own count stays
-    State state;
+    std::optional<State> state;
+    const bool made = error.keep([&] { state.emplace(); });
 #pragma omp for schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) error.keep([&] { f(state, i); });
+    for (std::int64_t i = 0; i < count; ++i)
+      if (made) error.keep([&] { f(*state, i); });
   }
   error.rethrow();
 #endif

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "fakequant/core/detail/threads.h"
+
 namespace fq::cpu {
 namespace {
 
@@ -20,12 +22,13 @@ void flush(std::vector<std::uint16_t>& tables, std::span<std::int64_t> counts) {
 
 void count(std::span<const float> x, const BinRule& rule, std::span<std::int64_t> counts) {
   const auto blocks = static_cast<std::int64_t>((x.size() + kCounted - 1) / kCounted);
+  detail::FirstError error;
 #pragma omp parallel if (blocks > 8)
   {
-    std::vector<std::uint16_t> tables((counts.size() + 1) * kTables);
+    std::vector<std::uint16_t> tables;
+    const bool made = error.keep([&] { tables.resize((counts.size() + 1) * kTables); });
     std::size_t pending = 0;
-#pragma omp for schedule(static) nowait
-    for (std::int64_t b = 0; b < blocks; ++b) {
+    const auto add = [&](std::int64_t b) {
       const std::size_t begin = static_cast<std::size_t>(b) * kCounted;
       const std::size_t size = std::min(kCounted, x.size() - begin);
       if (pending + size > kFullTables) {
@@ -34,9 +37,13 @@ void count(std::span<const float> x, const BinRule& rule, std::span<std::int64_t
       }
       count_into(x.data() + begin, size, rule, counts.size(), tables.data());
       pending += size;
-    }
-    flush(tables, counts);
+    };
+#pragma omp for schedule(static) nowait
+    for (std::int64_t b = 0; b < blocks; ++b)
+      if (made) add(b);
+    if (made) flush(tables, counts);
   }
+  error.rethrow();
 }
 
 void count(const Tensor& x, const BinRule& rule, std::span<std::int64_t> counts) {

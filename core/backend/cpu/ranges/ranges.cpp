@@ -10,6 +10,7 @@
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/threads.h"
 
 namespace fq::cpu {
 namespace {
@@ -37,15 +38,18 @@ void block_amax(const float* x, std::int64_t begin, std::int64_t end, const Chan
 
 void channel_amax(const float* x, std::int64_t count, const Channels& view, std::int32_t* out) {
   const std::int64_t blocks = (count + kBlock - 1) / kBlock;
+  detail::FirstError error;
 #pragma omp parallel if (blocks > 16)
   {
-    std::vector<std::int32_t> own(static_cast<std::size_t>(view.channels));
+    std::vector<std::int32_t> own;
+    const bool made = error.keep([&] { own.resize(static_cast<std::size_t>(view.channels)); });
 #pragma omp for schedule(static) nowait
     for (std::int64_t b = 0; b < blocks; ++b)
-      block_amax(x, b * kBlock, std::min(count, (b + 1) * kBlock), view, own.data());
+      if (made) block_amax(x, b * kBlock, std::min(count, (b + 1) * kBlock), view, own.data());
 #pragma omp critical(fakequant_channel_amax)
     for (std::size_t c = 0; c < own.size(); ++c) out[c] = std::max(out[c], own[c]);
   }
+  error.rethrow();
 }
 
 /// Any set of kept axes of a row-major tensor, an odometer over the rows of the last axis.

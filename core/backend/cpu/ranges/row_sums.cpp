@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fakequant/core/backend/cpu/ranges/search_kernels.h"
+#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/numerics/detail/range_formulas.h"
 
 namespace fq::cpu {
@@ -50,13 +51,16 @@ void add_errors(const Rows& rows, const Tensor& amax, const std::vector<float>& 
 void sweep_ranges(const Rows& rows, const std::vector<float>& ranges, float largest, const Format& format,
                   Tensor& amax) {
   auto* own = amax.mutable_data<float>();
-#pragma omp parallel for schedule(static)
-  for (std::int64_t r = 0; r < rows.count(); ++r) {
-    if (own[r] == largest) continue;
+  const auto sweep = [&](std::int64_t r) {
+    if (own[r] == largest) return;
     std::vector<double> errors(ranges.size());
     add_squared_errors({rows.row(r), static_cast<std::size_t>(rows.length())}, ranges, format, errors.data());
     own[r] = ranges[static_cast<std::size_t>(std::ranges::min_element(errors) - errors.begin())];
-  }
+  };
+  detail::FirstError error;
+#pragma omp parallel for schedule(static)
+  for (std::int64_t r = 0; r < rows.count(); ++r) error.keep([&] { sweep(r); });
+  error.rethrow();
 }
 
 }  // namespace fq::cpu

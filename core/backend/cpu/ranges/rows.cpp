@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/threads.h"
 
 namespace fq::cpu {
 namespace {
@@ -52,14 +53,17 @@ void add_row_sums(const Rows& rows, std::int64_t width, double* sums, const RowP
   const std::int64_t length = rows.length(), per_row = (length + kPart - 1) / kPart;
   const std::int64_t parts = rows.count() * per_row;
   std::vector<double> own(static_cast<std::size_t>(std::min(parts, kParts) * width));
+  detail::FirstError error;
   for (std::int64_t first = 0; first < parts; first += kParts) {
     const std::int64_t count = std::min(kParts, parts - first);
     std::ranges::fill(own, 0.0);
 #pragma omp parallel for schedule(static) if (rows.values.numel() > kPart)
     for (std::int64_t k = 0; k < count; ++k) {
       const std::int64_t r = (first + k) / per_row, begin = (first + k) % per_row * kPart;
-      part(r, rows.row(r) + begin, std::min(kPart, length - begin), own.data() + k * width);
+      error.keep(
+          [&] { part(r, rows.row(r) + begin, std::min(kPart, length - begin), own.data() + k * width); });
     }
+    error.rethrow();
     for (std::int64_t k = 0; k < count; ++k)
       for (std::int64_t i = 0; i < width; ++i)
         sums[(first + k) / per_row * width + i] += own[static_cast<std::size_t>(k * width + i)];
