@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/flags/listed_words.h"
 #include "fakequant/cli/python_script.h"
 #include "fakequant/core/detail/check.h"
 
@@ -18,14 +18,12 @@ using nlohmann::ordered_json;
 constexpr double kMostSeconds = 1e9;
 
 std::vector<std::string> session_options(const Flags& flags) {
-  std::vector<std::string> found;
-  std::istringstream options(flags.text("session"));
-  for (std::string option; std::getline(options, option, ',');) {
+  auto found = listed_words(flags.text("session"));
+  for (const auto& option : found) {
     const auto at = option.find('=');
     FQ_CHECK(at != std::string::npos && at > 0, "verify",
              "--session is '{}': give KEY=VALUE,.., such as session.disable_quant_qdq=1",
              flags.text("session"));
-    found.push_back(option);
   }
   return found;
 }

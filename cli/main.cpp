@@ -94,40 +94,47 @@ void dispatch(const std::vector<std::string>& arguments) {
   run_command(find_part(command, arguments[1]), {arguments.begin() + 2, arguments.end()});
 }
 
-struct End {
-  int status = 0;
-  std::string message = {};
-};
-
-template <class F>
-End guarded(F&& f) {
+/// end(status, message), with f's exception alive: without memory a message cannot be copied.
+template <class F, class G>
+int guarded(F&& f, G&& end) {
   try {
     f();
-    return output_failed() ? End{1, "[fakequant] standard output cannot be written"} : End{};
   } catch (const Interrupted& error) {
-    return {128 + stop_signal(), error.what()};
+    return end(128 + stop_signal(), error.what());
   } catch (const ArgumentError& error) {
-    return {2, error.what()};
+    return ran_out_of_memory() ? end(1, kOutOfMemory) : end(2, error.what());
   } catch (const FileError& error) {
-    return {2, error.what()};
+    return end(2, error.what());
   } catch (const std::bad_alloc&) {
-    return {1, kOutOfMemory};
+    return end(1, kOutOfMemory);
   } catch (const std::exception& error) {
-    return {1, error.what()};
+    return end(1, error.what());
   }
+  return output_failed() ? end(1, "[fakequant] standard output cannot be written") : end(0, "");
 }
 
-int guarded_main(const std::vector<std::string>& arguments) {
+int end_alone(int status, std::string_view message) {
+  if (status != 0) complain(message);
+  return status;
+}
+
+int guarded_main(char** begin, char** end) {
+  std::vector<std::string> arguments;
   std::optional<Ranks> ranks;
-  if (const End end = guarded([&] { ranks.emplace(arguments); }); end.status != 0) {
-    complain(end.message);
-    return end.status;
-  }
-  const End end = guarded([&] {
-    check_limits();
-    dispatch(arguments);
-  });
-  return ranks->finish(end.status, end.message);
+  const int status = guarded(
+      [&] {
+        print_warnings();
+        arguments.assign(begin, end);
+        ranks.emplace(arguments);
+      },
+      end_alone);
+  if (status != 0) return status;
+  return guarded(
+      [&] {
+        check_limits();
+        dispatch(arguments);
+      },
+      [&](int ended, std::string_view message) { return ranks->finish(ended, message); });
 }
 
 }  // namespace
@@ -139,6 +146,5 @@ int main(int argc, char** argv) {
   fq::cli::choose_waiting(argv);
   fq::cli::open_standard_streams();
   fq::cli::catch_signals();
-  fq::cli::print_warnings();
-  return fq::cli::guarded_main({argv + 1, argv + argc});
+  return fq::cli::guarded_main(argv + 1, argv + argc);
 }

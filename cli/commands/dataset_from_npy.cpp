@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include <fmt/ranges.h>
 
 #include "fakequant/cli/commands/dataset.h"
 #include "fakequant/cli/conversion.h"
+#include "fakequant/cli/flags/listed_words.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/train/data/reader/array_source.h"
@@ -60,17 +60,10 @@ std::vector<PartNames> parts_of_archive(const Flags& flags, const std::string& f
   return parts;
 }
 
-Names listed(const std::string& text) {
-  Names names;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) names.push_back(word);
-  return names;
-}
-
 /// The samples of one array, or of several that "ids,mask" names side by side.
 std::unique_ptr<fq::detail::SampleSource> samples_of(const ArrayName& name, const Flags& flags,
                                                      Names& notes) {
-  const Names keys = listed(name.key);
+  const Names keys = listed_words(name.key);
   if (keys.size() < 2) {
     const auto layout = fq::detail::array_layout(flags.choice("layout", fq::detail::array_layouts()));
     return std::make_unique<ArraySource>(open_npy(name.file, name.key), layout, notes);

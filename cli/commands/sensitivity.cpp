@@ -1,7 +1,6 @@
 #include "fakequant/train/sensitivity/sensitivity.h"
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/flag_words.h"
+#include "fakequant/cli/flags/listed_words.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/system/ranks.h"
@@ -29,13 +29,6 @@ bool asks_for_plan(const Flags& flags) {
   return flags.given("effective-bits") || flags.given("accuracy-budget");
 }
 
-std::vector<std::string> formats_of(const std::string& list) {
-  std::vector<std::string> out;
-  std::istringstream text(list);
-  for (std::string name; std::getline(text, name, ',');) out.push_back(name);
-  return out;
-}
-
 DamageScore score_of(const Flags& flags, const std::string& standard) {
   const std::string name = flags.given("score") ? flags.choice("score", {"loss", "divergence"}) : standard;
   return name == "loss" ? DamageScore::loss : DamageScore::divergence;
@@ -47,7 +40,7 @@ AutoQuantizeOptions plan_options(const Flags& flags) {
     options.constraint.effective_bits = flags.number("effective-bits", 0, kFloatWeightBits);
   if (flags.given("accuracy-budget"))
     options.constraint.accuracy_budget = flags.number("accuracy-budget", 0, 100) / 100;
-  options.formats = formats_of(flags.text("formats"));
+  options.formats = listed_words(flags.text("formats"));
   options.config = read_base_quantization(flags).dump();
   options.calibration_samples = 0;  // all of those that were drawn
   options.score = score_of(flags, "divergence");

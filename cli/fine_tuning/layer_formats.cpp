@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flag_words.h"
+#include "fakequant/cli/flags/listed_words.h"
 #include "fakequant/cli/tables/sensitivity_table.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
@@ -24,8 +24,7 @@ constexpr std::int64_t kMostCalibrated = std::int64_t{1} << 40;
 /// Each once, that of --preset first.
 std::vector<std::string> formats_of(const Flags& flags) {
   std::vector<std::string> out{flags.text("preset")};
-  std::istringstream list(flags.text("formats"));
-  for (std::string name; std::getline(list, name, ',');)
+  for (const auto& name : listed_words(flags.text("formats")))
     if (std::ranges::find(out, name) == out.end()) out.push_back(name);
   return out;
 }

@@ -1,6 +1,8 @@
 #include "fakequant/cli/flags/json_kind.h"
 
+#include <cerrno>
 #include <fstream>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/cli/flags/output_kind.h"
@@ -27,6 +29,7 @@ bool is_config_of_export(const json& object, const char* quantization) {
 /// The first two levels.
 json outline(const std::string& path) {
   std::ifstream file(path);
+  if (!file && errno == ENOMEM) throw std::bad_alloc();
   const auto keep = [](int depth, json::parse_event_t, json&) { return depth <= 2; };
   return json::parse(file, keep, false);
 }

@@ -1,8 +1,10 @@
 #include "fakequant/cli/flags/output_kind.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <optional>
 
 #include "fakequant/cli/flags/json_kind.h"
@@ -26,6 +28,7 @@ constexpr const char* kForeign = "a file that fakequant does not write";
 std::string head_of(const std::string& path) {
   std::string head(kHead, '\0');
   std::ifstream file(path, std::ios::binary);
+  if (!file && errno == ENOMEM) throw std::bad_alloc();
   file.read(head.data(), std::streamsize(head.size()));
   head.resize(std::size_t(file.gcount()));
   return head;

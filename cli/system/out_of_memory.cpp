@@ -1,5 +1,6 @@
 #include "fakequant/cli/system/out_of_memory.h"
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -10,13 +11,24 @@ namespace fq::cli {
 namespace {
 
 std::terminate_handler handler_before = nullptr;
+std::atomic<bool> ran_out{false};
+
+void run_out() {
+  ran_out = true;
+  throw std::bad_alloc();
+}
+
+[[noreturn]] void end_for_memory() {
+  complain_of_memory();
+  ::_exit(1);
+}
 
 [[noreturn]] void end_uncaught() {
   try {
     if (const auto error = std::current_exception()) std::rethrow_exception(error);
+    if (ran_out) end_for_memory();  // g++ 12 comes here out of an inlined destructor with no exception
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "fakequant: %s\n", kOutOfMemory);
-    ::_exit(1);
+    end_for_memory();
   } catch (...) {
   }
   handler_before();
@@ -25,6 +37,13 @@ std::terminate_handler handler_before = nullptr;
 
 }  // namespace
 
-void end_without_memory() noexcept { handler_before = std::set_terminate(end_uncaught); }
+bool ran_out_of_memory() noexcept { return ran_out; }
+
+void complain_of_memory() noexcept { std::fprintf(stderr, "fakequant: %s\n", kOutOfMemory); }
+
+void end_without_memory() noexcept {
+  std::set_new_handler(run_out);
+  handler_before = std::set_terminate(end_uncaught);
+}
 
 }  // namespace fq::cli

@@ -47,8 +47,12 @@ Ranks::Ranks(const std::vector<std::string>& arguments) : end_(begin()) {
   fq::detail::check_same_everywhere(ranks, {{"version", version_line()}, {"arguments", arguments}});
 }
 
-int Ranks::finish(int status, const std::string& message) {
-  const auto last = end_.meet(status, message);
+int Ranks::finish(int status, std::string_view message) {
+  if (end_.ranks().size() == 1) {
+    if (status != 0) complain(message);
+    return status;
+  }
+  const auto last = end_.meet(status, std::string(message));
   if (last.speaks) {
     speak();
     complain(last.message);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fakequant/train/ranks/communicator.h"
@@ -22,7 +23,7 @@ class Ranks {
   /// How the command ended here, 0 or what it would exit with. Waits for the others, prints one message for
   /// all and returns the status of the run; ends all processes when one of them does not come, which has died
   /// or waits for a rank that failed.
-  int finish(int status, const std::string& message);
+  int finish(int status, std::string_view message);
 
  private:
   fq::detail::RunEnd end_;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fakequant/cli/runs/transcript.h"
+#include "fakequant/cli/system/out_of_memory.h"
 #include "fakequant/cli/tables/warnings.h"
 
 namespace fq::cli {
@@ -58,7 +59,7 @@ void complain(std::string_view message) noexcept {
     const std::string line = "fakequant: " + one_line(std::string(message)) + "\n";
     static_cast<void>(std::fwrite(line.data(), 1, line.size(), stderr));
   } catch (const std::bad_alloc&) {
-    std::fputs("fakequant: [fakequant] out of memory\n", stderr);
+    complain_of_memory();
   }
 }
 

@@ -21,8 +21,10 @@ TemporaryFolder::TemporaryFolder() {
 }
 
 TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  try {
+    std::filesystem::remove_all(path_);
+  } catch (const std::exception&) {  // it stays in the system's folder, which others clear
+  }
 }
 
 }  // namespace fq::cli

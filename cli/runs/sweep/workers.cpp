@@ -1,7 +1,7 @@
 #include "fakequant/cli/runs/sweep/workers.h"
 
 #include <filesystem>
-#include <thread>
+#include <future>
 
 #include <fmt/format.h>
 
@@ -16,9 +16,10 @@ constexpr double kSecondsToSave = 60;  // that a point which trains has for its 
 }  // namespace
 
 int Workers::run(int jobs, int threads) {
-  std::vector<std::thread> workers;
-  for (int i = 0; i < jobs; ++i) workers.emplace_back([this, threads] { work(threads); });
-  for (auto& worker : workers) worker.join();
+  std::vector<std::future<void>> workers;  // which wait where one of them cannot begin
+  for (int i = 0; i < jobs; ++i)
+    workers.push_back(std::async(std::launch::async, [this, threads] { work(threads); }));
+  for (auto& worker : workers) worker.get();
   return failed_;
 }
 

@@ -98,18 +98,18 @@ UnfinishedFile::~UnfinishedFile() { remove(); }
 
 void UnfinishedFile::create() {
   do {
-    name_ = prefix_ + random_text();
-    file_ = ::open((folder_ + "/" + name_).c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    path_ = folder_ + "/" + prefix_ + random_text();
+    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   } while (file_ < 0 && errno == EEXIST);
   if (file_ >= 0) return;
-  name_.clear();
+  path_.clear();
   raise(errno);
 }
 
 /// False when another writer took it for one that was left behind.
 bool UnfinishedFile::lock() const {
   if (::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
-  return is_open_file(file_, folder_ + "/" + name_);
+  return is_open_file(file_, path_);
 }
 
 bool UnfinishedFile::alone() const {
@@ -118,20 +118,22 @@ bool UnfinishedFile::alone() const {
   while (const dirent* entry = ::readdir(entries.get())) {
     const std::string_view name = entry->d_name;
     const bool sibling = name.size() == prefix_.size() + kRandom && name.starts_with(prefix_);
-    if (sibling && name != name_ && is_written(folder_ + "/" + std::string(name))) return false;
+    if (!sibling) continue;
+    const std::string path = folder_ + "/" + std::string(name);
+    if (path != path_ && is_written(path)) return false;
   }
   return true;
 }
 
 void UnfinishedFile::rename() {
-  if (::rename((folder_ + "/" + name_).c_str(), target_.c_str()) != 0) raise(errno);
-  name_.clear();
+  if (::rename(path_.c_str(), target_.c_str()) != 0) raise(errno);
+  path_.clear();
 }
 
 void UnfinishedFile::remove() noexcept {
-  if (!name_.empty()) ::unlink((folder_ + "/" + name_).c_str());
+  if (!path_.empty()) ::unlink(path_.c_str());
   if (file_ >= 0) ::close(file_);
-  name_.clear();
+  path_.clear();
   file_ = -1;
 }
 

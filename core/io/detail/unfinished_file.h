@@ -30,7 +30,7 @@ class UnfinishedFile {
   void remove() noexcept;
 
   std::string target_, folder_, prefix_;
-  std::string name_;  // in the folder; empty when there is none
+  std::string path_;  // its own; empty when there is none
   int file_ = -1;
 };
 
