@@ -111,12 +111,12 @@ function(fakequant_add_script_test name script command)
     ${ARGN})
 endfunction()
 
-# tests/cli/*.sh and *.py, of the command. tests/crash: what makes calls of the system fail, and records them.
+# tests/cli/*.sh and *.py, of the command. tests/crash: what makes calls fail, and records them.
 function(fakequant_add_e2e_tests)
   if(NOT TARGET fakequant_cli)
     return()
   endif()
-  foreach(library IN ITEMS fail_calls record_calls)
+  foreach(library IN ITEMS fail_calls record_calls fork_allocations)
     add_library(${library} SHARED "${CMAKE_CURRENT_SOURCE_DIR}/crash/${library}.cpp")
     target_link_libraries(${library} PRIVATE ${CMAKE_DL_LIBS})
     fakequant_compile_rules(${library})
@@ -127,6 +127,8 @@ function(fakequant_add_e2e_tests)
     fakequant_add_script_test(e2e.${name} "${script}" fakequant_cli LABELS e2e)
   endforeach()
   set_property(TEST e2e.failing_calls e2e.several_writers APPEND PROPERTY ENVIRONMENT "FAIL_CALLS=$<TARGET_FILE:fail_calls>")
+  set_property(TEST e2e.failing_places APPEND PROPERTY ENVIRONMENT "FAIL_CALLS=$<TARGET_FILE:fail_calls>"
+    "FORK_ALLOCATIONS=$<TARGET_FILE:fork_allocations>")
   set_property(TEST e2e.power_loss APPEND PROPERTY ENVIRONMENT "RECORD_CALLS=$<TARGET_FILE:record_calls>")
 endfunction()
 

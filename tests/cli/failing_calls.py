@@ -7,15 +7,12 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import sanitized  # noqa: E402
 from crash_calls import chosen  # noqa: E402
-from failing_calls import LIBRARY, try_allocations, try_calls  # noqa: E402
+from failing_calls import LIBRARY, try_calls  # noqa: E402
 
 if not os.path.exists(LIBRARY) or sanitized():
     print("SKIPPED: no library to load before libc, or a sanitizer that wants to be first")
     sys.exit(77)
-network, resumed, scales = chosen(["train", "train --resume", "export scales"])
+resumed, scales = chosen(["train --resume", "export scales"])
 tried = try_calls(resumed, 2) + try_calls(scales, 2)
 assert tried >= 8, f"{tried} calls were tried"
-
-# Memory that is not given, from the first that main asks for on: a line that says so.
-allocations = try_allocations(network, 6) + try_allocations(scales, 4)
-print(f"failing calls: ok ({tried} calls, {allocations} allocations)")
+print(f"failing calls: ok ({tried} calls)")

@@ -1,13 +1,14 @@
 """What scripts/crash runs on every command that writes: crash_calls.py calls MOST [NAME..], the most calls of each kind that fail;
-crash_calls.py kills COUNT [NAME..], how often all of them together are killed; crash_calls.py memory MOST [NAME..], the most
-allocations of each that fail."""
+crash_calls.py kills COUNT [NAME..], how often all of them together are killed; crash_calls.py places MOST [NAME..], the most places
+of each ("all") at which memory runs out."""
 
 import os
 import shutil
 import sys
 
 from command import DIGITS, TINY, run
-from failing_calls import Trial, kill_spread, try_allocations, try_calls
+from failing_calls import Trial, kill_spread, try_calls
+from failing_places import try_places
 
 REPORTS = ("report.html", "config.json", "log.txt", "metrics.jsonl", "metrics.csv", "profile.json")
 
@@ -37,8 +38,15 @@ def trials():
     yield Trial("predict", "start", ["predict", "int8.h5", "--data", DIGITS, "-o", "answers.h5"])
 
 
-def chosen(names=None):
-    return [trial for trial in trials() if names is None or trial.name in names]
+def readers():
+    """What writes nothing, in the folder that trials() made."""
+    for name, arguments in (("inspect", ["int8.h5"]), ("compare", ["run/"]), ("doctor", []),
+                            ("evaluate", ["int8.h5", "--data", DIGITS])):
+        yield Trial(name, "start", [name, *arguments], again=(), says=name in ("inspect", "compare"))
+
+
+def chosen(names=None, more=()):
+    return [trial for trial in (*trials(), *more) if names is None or trial.name in names]
 
 
 def crash_kills(all_trials, count, log):
@@ -49,12 +57,12 @@ if __name__ == "__main__":
     def tell(text):
         print(text, flush=True)
 
-    way, most = sys.argv[1], int(sys.argv[2])
-    found = chosen(sys.argv[3:] or None)
+    way, most = sys.argv[1], None if sys.argv[2] == "all" else int(sys.argv[2])
+    found = chosen(sys.argv[3:] or None, readers() if way == "places" else ())
     if way == "kills":
         done, words = crash_kills(found, most, tell), "kills"
-    elif way == "memory":
-        done, words = sum(try_allocations(trial, most, tell) for trial in found), "allocations failed"
+    elif way == "places":
+        done, words = sum(try_places(trial, most, tell) for trial in found), "copies of a process had no memory"
     else:
         done, words = sum(try_calls(trial, most, log=tell) for trial in found), "calls of the system failed, or were the last"
     assert done > 0, "nothing was tried"

@@ -40,14 +40,25 @@ def is_left_over(name):
     return ".fakequant-" in os.path.basename(name)
 
 
+def put(files, folder):
+    """These files alone, in place of what is there."""
+    shutil.rmtree(folder)
+    os.makedirs(folder)
+    for name, data in files.items():
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(data)
+
+
 class Trial:
     """A command in a folder as `prepare` left it. `growing` are files that are added to, and may have any beginning of what they
-    become; of those `changing` only that they are there, or not, is looked at (times, names of folders)."""
+    become; of those `changing` only that they are there, or not, is looked at (times, names of folders). `says`: what it prints is
+    looked at too."""
 
-    def __init__(self, name, source, arguments, growing=(), changing=(), again=("--force",)):
-        self.name, self.source, self.arguments = name, source, arguments
+    def __init__(self, name, source, arguments, growing=(), changing=(), again=("--force",), says=False):
+        self.name, self.source, self.arguments, self.says = name, source, arguments, says
         self.growing, self.changing, self.again = growing, changing, list(again)
-        self.before = contents(source)
+        self.before, self.left = contents(source), set()
         whole, _ = self.go(FAIL_CALL="none")
         self.after = whole
 
@@ -57,12 +68,13 @@ class Trial:
             found = contents(folder)
             if plan["FAIL_CALL"] == "none":
                 assert done.returncode == 0, (self.name, done.stderr)
+                self.output = done.stdout
                 return found, calls
             if "FAIL_WITH" in plan:
                 if done.returncode == 0 and 0 <= calls < plan["FAIL_AT"]:
                     plan = dict(plan, FAIL_WITH="nothing")  # pages of a run are written as often as time allows
                 self.check(done, found, plan)
-                if done.returncode < 0 or (done.returncode > 0 and plan["FAIL_CALL"] == "malloc"):
+                if done.returncode < 0:
                     self.begin_again(folder, plan)
             return done, calls
 
@@ -71,8 +83,7 @@ class Trial:
         where = (self.name, plan, done.returncode, done.stderr)
         assert done.returncode == -9 if killed else done.returncode in (0, 1, 2), where
         assert killed or done.returncode == 0 or (done.stderr.strip() and "terminate" not in done.stderr), where
-        # memory that a destructor asks for ends the process where it stands
-        self.check_files(found, plan, killed or plan["FAIL_CALL"] == "malloc")
+        self.check_files(found, plan, killed)
 
     def check_files(self, found, plan, killed):
         for name, now in found.items():
@@ -86,6 +97,33 @@ class Trial:
                 assert now in (self.before.get(name), self.after.get(name)), (self.name, plan, name, "is torn")
         for name in self.before:
             assert name in found, (self.name, plan, name, "is gone")
+
+    def fault_without_memory(self, status, output, errors, found):
+        """What is wrong about how it ended, with what it said and left; or None."""
+        try:
+            if status == 0:
+                assert not errors and self.is_done(found), f"not done, status 0: {errors}"
+                assert not self.says or output == self.output, f"status 0, printed: {output}"
+            else:
+                said = errors.count("\n") == 1 and ("memory" in errors or "bytes left" in errors)
+                assert status == 1 and said, f"status {status}: {errors}"
+            self.check_files(found, "without memory", status != 0)
+            if self.is_new(found):
+                with self.copied() as folder:
+                    put(found, folder)
+                    self.begin_again(folder, "without memory")
+        except AssertionError as error:
+            return str(error)
+        return None
+
+    def is_done(self, found):
+        return all(found.get(name) == now for name, now in self.after.items() if name not in (*self.growing, *self.changing))
+
+    def is_new(self, found):
+        """Whether no such files were left before."""
+        state = hash(frozenset((name, None if name in (*self.growing, *self.changing) else now) for name, now in found.items()
+                               if not is_left_over(name)))
+        return state not in self.left and (self.left.add(state) or True)
 
     def kill(self, moment):
         """SIGKILL so many seconds after its start; whether it ran still. Then it is begun again, as after other kills."""
@@ -142,19 +180,6 @@ def try_calls(trial, most, kills=True, log=lambda text: None):
                 tried += 1
         log(f"{trial.name}: {call}: {len(places)} of {count} calls")
     return tried
-
-
-def try_allocations(trial, most, log=lambda text: None):
-    """Lets up to `most` calls of malloc fail, evenly among those there are. Those of HDF5 do not
-    (tests/crash/fail_calls.cpp), and what can do without ends as it should. Returns how many were tried."""
-    count, refused = trial.calls("malloc"), 0
-    places = spread(most, count)
-    for at in places:
-        done, _ = trial.go(FAIL_CALL="malloc", FAIL_AT=at, FAIL_WITH=12)
-        refused += done.returncode != 0
-    log(f"{trial.name}: {len(places)} of {count} allocations, {refused} of them refused")
-    assert refused > 0 or most < 2, f"{trial.name}: nothing was refused"
-    return len(places)
 
 
 def kill_spread(trial, count, seed=0, log=lambda text: None):
