@@ -1,7 +1,9 @@
 """What the tests of exported files share."""
 
 import json
+import lzma
 import os
+import shutil
 import sys
 
 SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
@@ -27,6 +29,13 @@ def session_options():
 def trained(name):
     """A float checkpoint of the fixture."""
     return os.path.join(os.environ["FAKEQUANT_NETWORKS"], name + ".h5")
+
+
+def kept(name):
+    """A checkpoint of kept/ (keep.py), whose bits are the same on all systems: for bounds that were measured."""
+    with lzma.open(os.path.join(SOURCE, "tests", "onnx", "kept", name + ".h5.xz")) as packed, open(name + ".h5", "wb") as file:
+        shutil.copyfileobj(packed, file)
+    return name + ".h5"
 
 
 def calibrated(network, *flags, name=None):
