@@ -142,7 +142,6 @@ int guarded_main(char** begin, char** end) {
 
 int main(int argc, char** argv) {
   fq::cli::end_without_memory();
-  fq::cli::ignore_as_at_start();
   fq::cli::choose_waiting(argv);
   fq::cli::open_standard_streams();
   fq::cli::catch_signals();

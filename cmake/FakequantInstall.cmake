@@ -1,4 +1,5 @@
-# Two parts, "runtime" and, for programs that are compiled against it, "development" (cmake --install .. --component).
+# Three parts, "runtime", "mpi", which is for ranks, and, for programs that are compiled against it, "development"
+# (cmake --install .. --component).
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME runtime)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/fakequant")
@@ -9,7 +10,15 @@ install(TARGETS ${targets} EXPORT fakequantTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development)
 install(EXPORT fakequantTargets NAMESPACE fakequant:: DESTINATION "${package_dir}" COMPONENT development)
 export(EXPORT fakequantTargets NAMESPACE fakequant::) # the build tree too can be found as a package
+set(modules_dir "${CMAKE_INSTALL_LIBDIR}/fakequant")
+if(TARGET fakequant_mpi)
+  install(TARGETS fakequant_mpi LIBRARY DESTINATION "${modules_dir}" COMPONENT mpi)
+endif()
 if(TARGET fakequant_cli)
+  if(TARGET fakequant_mpi)
+    file(RELATIVE_PATH up "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}/fakequant")
+    set_target_properties(fakequant_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${up}")
+  endif()
   install(TARGETS fakequant_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   if(NOT CMAKE_CROSSCOMPILING) # manual pages and completions of shells, made from the tables of flags
     install(CODE "execute_process(COMMAND \"$<TARGET_FILE:fakequant_cli>\" --manual
@@ -41,10 +50,13 @@ install(FILES ${script_modules} DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
+configure_package_config_file(cmake/fakequantConfig.cmake.in installed/fakequantConfig.cmake
+  INSTALL_DESTINATION "${package_dir}" PATH_VARS modules_dir)
+set(modules_dir "${FAKEQUANT_MODULES}")
 configure_package_config_file(cmake/fakequantConfig.cmake.in fakequantConfig.cmake
-  INSTALL_DESTINATION "${package_dir}")
+  INSTALL_DESTINATION "${PROJECT_BINARY_DIR}" PATH_VARS modules_dir)
 write_basic_package_version_file(fakequantConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES "${CMAKE_CURRENT_BINARY_DIR}/fakequantConfig.cmake"
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/installed/fakequantConfig.cmake"
   "${CMAKE_CURRENT_BINARY_DIR}/fakequantConfigVersion.cmake" DESTINATION "${package_dir}" COMPONENT development)
 
 # What the libraries link, as a linker takes it; static ones leave it to whoever links them.
@@ -54,7 +66,7 @@ if(FAKEQUANT_HAS_IMAGES)
   list(APPEND linked png jpeg)
 endif()
 if(FAKEQUANT_HAS_MPI)
-  list(APPEND linked_files ${MPI_C_LIBRARIES})
+  list(APPEND linked dl)
 endif()
 if(FAKEQUANT_HAS_ONNX)
   list(APPEND linked onnx_proto protobuf)
@@ -71,6 +83,9 @@ foreach(library IN LISTS linked linked_files)
   endif()
 endforeach()
 string(APPEND FAKEQUANT_PC_LIBRARIES " ${OpenMP_CXX_FLAGS} -lpthread")
+if(FAKEQUANT_HAS_MPI)
+  string(APPEND FAKEQUANT_PC_LIBRARIES " -Wl,-rpath,\${libdir}/fakequant")
+endif()
 if(BUILD_SHARED_LIBS)
   set(FAKEQUANT_PC_PRIVATE "${FAKEQUANT_PC_LIBRARIES}")
   set(FAKEQUANT_PC_LIBRARIES "")

@@ -86,7 +86,12 @@ Finding pages() {
 
 Finding ranks() {
   if (!has_mpi()) return {"ranks", "left out", "install libopenmpi-dev and openmpi-bin and build again"};
-  const std::string found = "built with MPI: mpiexec shares out train, qat and more";
+  std::string found;
+  try {
+    found = mpi_library() + ": mpiexec shares out train, qat and more";
+  } catch (const BackendError& error) {
+    return {"ranks", "built with MPI, which cannot be loaded", error.what()};
+  }
   if (cuda_device_count() == 0) return {"ranks", found, ""};
   const std::string lacks = fq::detail::why_no_device_ranks();
   return {"ranks", found + (lacks.empty() ? ", GPUs sum by NCCL" : ", GPUs sum by way of the host"), lacks};

@@ -7,9 +7,6 @@
 
 namespace fq::cli {
 
-/// Ignores again what was ignored when the process began: some libraries, such as Open MPI 5, handle SIGHUP
-/// from their load on.
-void ignore_as_at_start();
 /// From now on SIGINT (Ctrl-C), SIGTERM and SIGHUP ask for a stop: see GracefulStop. The second SIGINT ends
 /// the process at once. SIGHUP and SIGTERM stay ignored where they were (nohup). What would raise SIGPIPE or
 /// SIGXFSZ fails in the call that writes.

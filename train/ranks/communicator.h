@@ -62,6 +62,9 @@ class Communicator {
 
 /// Whether the library was built with MPI.
 [[nodiscard]] bool has_mpi() noexcept;
+/// "Open MPI v4.1.4", which this loads; empty where the library was built without one. Throws BackendError
+/// where it is not installed.
+[[nodiscard]] std::string mpi_library();
 /// The name of this machine.
 [[nodiscard]] std::string host_name();
 /// What a launcher says, in this process's environment: this process among those that it started, and among
@@ -72,11 +75,12 @@ struct Launched {
 };
 /// Of mpiexec (Open MPI, MPICH, MVAPICH) or Slurm; one process without them.
 [[nodiscard]] Launched launched();
-/// The processes that mpiexec or Slurm started, by MPI, which is begun by the first call and ended with the
-/// process; `one_rank` where there is but one. A call of theirs waits `seconds` at most.
+/// The processes that mpiexec or Slurm started, by MPI, which is loaded and begun by the first call and ended
+/// with the process; `one_rank`, without MPI, where there is but one. A call of theirs waits `seconds` at
+/// most.
 ///
 /// Throws ArgumentError where several were started and the library has no MPI, or one whose launcher it was
-/// not.
+/// not, BackendError where MPI is not installed.
 [[nodiscard]] std::shared_ptr<Communicator> started_ranks(double seconds = 600);
 
 /// Ends all processes of the run at once with that exit status: for a rank that cannot go on while others

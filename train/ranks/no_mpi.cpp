@@ -7,6 +7,8 @@ namespace fq {
 
 bool has_mpi() noexcept { return false; }
 
+std::string mpi_library() { return {}; }
+
 std::shared_ptr<Communicator> started_ranks(double) {
   FQ_CHECK(
       launched().ranks <= 1, "ranks",

@@ -10,7 +10,7 @@
 
 #include <nccl.h>
 
-#include "fakequant/train/ranks/detail/mpi/mpi_header.h"
+#include "fakequant/train/ranks/detail/mpi/module/mpi_header.h"
 #include "simulated/state.h"
 
 using namespace fq::simulated;

@@ -19,40 +19,19 @@ constexpr std::int64_t kGathered = std::int64_t{1} << 30;  // bytes of all ranks
 
 constexpr auto kLarger = [](std::int64_t a, std::int64_t b) { return std::max(a, b); };
 constexpr auto kSum = [](auto a, auto b) { return a + b; };
-constexpr auto kSumOfBf16 = [](bfloat16 a, bfloat16 b) {
-  return bfloat16(static_cast<float>(a) + static_cast<float>(b));
-};
-
-void add_bf16(void* from, void* to, int* count, MPI_Datatype*) {
-  auto* sums = static_cast<bfloat16*>(to);
-  std::transform(sums, sums + *count, static_cast<const bfloat16*>(from), sums, kSumOfBf16);
-}
-
-MPI_Op sum_of_bf16() {
-  static const MPI_Op made = [] {
-    MPI_Op op = MPI_OP_NULL;
-    MPI_Op_create(add_bf16, 1, &op);
-    return op;
-  }();
-  return made;
-}
 
 class MpiRanks final : public Communicator {
  public:
-  explicit MpiRanks(Waiting waiting) : waiting_(std::move(waiting)) {
-    MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
-    MPI_Comm_rank(ranks_, &rank_);
-    MPI_Comm_size(ranks_, &size_);
-    MPI_Query_thread(&threads_);
-  }
+  explicit MpiRanks(Waiting waiting)
+      : waiting_(std::move(waiting)), ranks_(mpi_.group(&rank_, &size_)), any_thread_(mpi_.any_thread()) {}
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
-  [[nodiscard]] bool any_thread() const noexcept override { return threads_ >= MPI_THREAD_SERIALIZED; }
-  void max(std::span<std::int64_t> values) override { reduce(values, MPI_INT64_T, MPI_MAX, kLarger); }
-  void sum(std::span<std::int64_t> values) override { reduce(values, MPI_INT64_T, MPI_SUM, kSum); }
-  void sum(std::span<float> values) override { reduce(values, MPI_FLOAT, MPI_SUM, kSum); }
-  void sum(std::span<bfloat16> values) override { reduce(values, MPI_UINT16_T, sum_of_bf16(), kSumOfBf16); }
+  [[nodiscard]] bool any_thread() const noexcept override { return any_thread_; }
+  void max(std::span<std::int64_t> values) override { reduce(values, Reduce::i64_max, kLarger); }
+  void sum(std::span<std::int64_t> values) override { reduce(values, Reduce::i64_sum, kSum); }
+  void sum(std::span<float> values) override { reduce(values, Reduce::f32_sum, kSum); }
+  void sum(std::span<bfloat16> values) override { reduce(values, Reduce::bf16_sum, kSumOfBf16); }
   [[nodiscard]] std::int64_t bytes() const noexcept override { return bytes_; }
   void sum_where_it_lies(Tensor& values) override {
     auto* gpus = values.device().is_cuda() ? gpus_of(values.device()) : nullptr;
@@ -65,9 +44,7 @@ class MpiRanks final : public Communicator {
   [[nodiscard]] std::vector<std::string> gather(const std::string& text) override {
     const auto own = static_cast<std::int64_t>(text.size());
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
-    MPI_Request request;
-    MPI_Iallgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, ranks_, &request);
-    waiting_.until_done(request, rank_);
+    wait(mpi_.gather_sizes(ranks_, &own, sizes.data()));
     std::vector<std::string> out(sizes.size());
     const std::int64_t piece = kGathered / size_;  // MPI counts in ints
     for (std::int64_t begin = 0; begin == 0 || begin < *std::ranges::max_element(sizes); begin += piece)
@@ -77,6 +54,8 @@ class MpiRanks final : public Communicator {
   }
 
  private:
+  void wait(Request request) const { waiting_.until_done(request, rank_); }
+
   detail::DeviceRanks* gpus_of(Device device) {
     if (!std::exchange(asked_for_gpus_, true)) gpus_ = detail::gpus_of_ranks(*this, device);
     return gpus_.get();
@@ -92,31 +71,27 @@ class MpiRanks final : public Communicator {
     std::string all(static_cast<std::size_t>(begins.back() + lengths.back()), '\0');
     const auto own = static_cast<std::size_t>(rank_);
     const char* from = lengths[own] > 0 ? text.data() + begin : nullptr;
-    MPI_Request request;
-    MPI_Iallgatherv(from, lengths[own], MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR, ranks_,
-                    &request);
-    waiting_.until_done(request, rank_);
+    wait(mpi_.gather(ranks_, from, lengths[own], all.data(), lengths.data(), begins.data()));
     for (std::size_t i = 0; i < lengths.size(); ++i)
       out[i].append(all, static_cast<std::size_t>(begins[i]), static_cast<std::size_t>(lengths[i]));
   }
 
   /// In a ring where each has much to say, else as MPI does.
   template <class T, class Combine>
-  void reduce(std::span<T> values, MPI_Datatype type, MPI_Op operation, const Combine& combine) {
+  void reduce(std::span<T> values, Reduce how, const Combine& combine) {
     if (values.size() >= kOfARing * static_cast<std::size_t>(size_)) {
-      bytes_ += combine_in_ring({ranks_, rank_, size_, waiting_}, values, type, combine);
+      bytes_ += combine_in_ring({ranks_, rank_, size_, waiting_}, values, combine);
       return;
     }
-    MPI_Request request;
-    MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), type, operation, ranks_,
-                   &request);
-    waiting_.until_done(request, rank_);
+    wait(mpi_.reduce(ranks_, values.data(), static_cast<int>(values.size()), how));
     bytes_ += static_cast<std::int64_t>(values.size_bytes());
   }
 
+  const Functions& mpi_ = functions();
   Waiting waiting_;
-  MPI_Comm ranks_ = MPI_COMM_NULL;
-  int rank_ = 0, size_ = 1, threads_ = MPI_THREAD_SINGLE;
+  int rank_ = 0, size_ = 1;
+  Group ranks_;
+  bool any_thread_;
   std::int64_t bytes_ = 0;
   bool asked_for_gpus_ = false;
   std::unique_ptr<detail::DeviceRanks> gpus_;
@@ -134,7 +109,7 @@ std::shared_ptr<Communicator> started_ranks(double seconds) {
   FQ_CHECK(out->size() == started, "ranks",
            "{} processes were started, and this one finds {}: it was built with {}, so start it with the "
            "mpiexec of that, or without the variables of another",
-           started, out->size(), mpi::library());
+           started, out->size(), mpi_library());
   return out;
 }
 

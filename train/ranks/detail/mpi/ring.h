@@ -7,13 +7,13 @@
 #include <span>
 #include <vector>
 
-#include "fakequant/train/ranks/detail/mpi/mpi_header.h"
+#include "fakequant/train/ranks/detail/mpi/functions.h"
 #include "fakequant/train/ranks/detail/mpi/waiting.h"
 
 namespace fq::mpi {
 
 struct Ring {
-  MPI_Comm ranks;
+  Group ranks;
   int own, size;
   const Waiting& waiting;
 };
@@ -25,26 +25,22 @@ class Messages {
 
   explicit Messages(const Ring& ring) : ring_(ring) {}
   ~Messages() {
-    for (auto& request : received_) {  // of a step that an exception ended
-      if (request == MPI_REQUEST_NULL) continue;
-      MPI_Cancel(&request);
-      MPI_Request_free(&request);
-    }
+    for (const auto request : received_) functions().give_up(request);  // of a step that an exception ended
   }
   Messages(const Messages&) = delete;  // ends what it began
   Messages& operator=(const Messages&) = delete;
 
   template <class T>
-  void send_to_next(std::span<T> values, MPI_Datatype type) {
+  void send_to_next(std::span<T> values) {
     for (std::size_t at = 0; at < values.size(); at += segment)
-      MPI_Isend(values.data() + at, length(values, at), type, (ring_.own + 1) % ring_.size, 0, ring_.ranks,
-                &sent_.emplace_back(MPI_REQUEST_NULL));
+      sent_.push_back(
+          functions().send(ring_.ranks, values.data() + at, bytes(values, at), (ring_.own + 1) % ring_.size));
   }
   template <class T>
-  void receive_from_last(std::span<T> values, MPI_Datatype type) {
+  void receive_from_last(std::span<T> values) {
     for (std::size_t at = 0; at < values.size(); at += segment)
-      MPI_Irecv(values.data() + at, length(values, at), type, (ring_.own + ring_.size - 1) % ring_.size, 0,
-                ring_.ranks, &received_.emplace_back(MPI_REQUEST_NULL));
+      received_.push_back(functions().receive(ring_.ranks, values.data() + at, bytes(values, at),
+                                              (ring_.own + ring_.size - 1) % ring_.size));
   }
   /// Calls use(begin) of each segment when it has come, and returns when what was sent has gone.
   template <class Use>
@@ -58,20 +54,19 @@ class Messages {
 
  private:
   template <class T>
-  static int length(std::span<T> values, std::size_t at) {
-    return static_cast<int>(std::min(segment, values.size() - at));
+  static int bytes(std::span<T> values, std::size_t at) {
+    return static_cast<int>(std::min(segment, values.size() - at) * sizeof(T));
   }
 
   const Ring& ring_;
-  std::vector<MPI_Request> sent_, received_;
+  std::vector<Request> sent_, received_;
 };
 
 /// Each element becomes what `combine` makes of those of all ranks: each part of the array goes around once
 /// and is combined, then once more, complete (Thakur, Rabenseifner and Gropp 2005), so that a link carries
 /// 2 (n - 1) / n of the bytes, which are returned.
 template <class T, class Combine>
-std::int64_t combine_in_ring(const Ring& ring, std::span<T> values, MPI_Datatype type,
-                             const Combine& combine) {
+std::int64_t combine_in_ring(const Ring& ring, std::span<T> values, const Combine& combine) {
   const auto parts = static_cast<std::size_t>(ring.size);
   const auto part = [&](int place) {
     const auto p = static_cast<std::size_t>((place % ring.size + ring.size) % ring.size);
@@ -84,8 +79,8 @@ std::int64_t combine_in_ring(const Ring& ring, std::span<T> values, MPI_Datatype
     const bool complete = step >= ring.size - 1;
     const std::span<T> out = part(ring.own - step), in = part(ring.own - step - 1);
     Messages messages(ring);
-    messages.receive_from_last(complete ? in : std::span(come).first(in.size()), type);
-    messages.send_to_next(out, type);
+    messages.receive_from_last(complete ? in : std::span(come).first(in.size()));
+    messages.send_to_next(out);
     messages.wait([&](std::size_t begin) {
       if (complete) return;
       const std::size_t end = std::min(begin + Messages::segment, in.size());

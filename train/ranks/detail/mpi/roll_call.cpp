@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "fakequant/train/ranks/detail/mpi/mpi_header.h"
+#include "fakequant/train/ranks/detail/mpi/functions.h"
 
 namespace fq::detail {
 namespace {
@@ -20,26 +20,14 @@ constexpr auto kPoll = std::chrono::milliseconds(1);
 }  // namespace
 
 struct RollCall::Body {
-  MPI_Comm ranks = MPI_COMM_NULL;
+  mpi::Group ranks = 0;
   int own = 0, size = 1;
   std::vector<std::string> hosts;
 
   /// The next rank whose message of that kind has come; -1 for none.
-  [[nodiscard]] int received(Message message) const {
-    int there = 0;
-    MPI_Status status;
-    MPI_Iprobe(MPI_ANY_SOURCE, message, ranks, &there, &status);
-    if (there == 0) return -1;
-    MPI_Recv(nullptr, 0, MPI_CHAR, status.MPI_SOURCE, message, ranks, MPI_STATUS_IGNORE);
-    return status.MPI_SOURCE;
-  }
+  [[nodiscard]] int received(Message message) const { return mpi::functions().heard(ranks, message); }
 
-  /// Without waiting for a rank that hangs: what is sent has no bytes.
-  void send(int rank, Message message) const {
-    MPI_Request request;
-    MPI_Isend(nullptr, 0, MPI_CHAR, rank, message, ranks, &request);
-    MPI_Request_free(&request);
-  }
+  void send(int rank, Message message) const { mpi::functions().tell(ranks, rank, message); }
 
   void send_to_others(Message message) const {
     for (int rank = 0; rank < size; ++rank)
@@ -47,19 +35,14 @@ struct RollCall::Body {
   }
 
   void gather_hosts() {
-    char name[MPI_MAX_PROCESSOR_NAME] = "";
-    int length = 0;
-    MPI_Get_processor_name(name, &length);
-    std::string all(static_cast<std::size_t>(size) * sizeof name, '\0');
-    MPI_Allgather(name, sizeof name, MPI_CHAR, all.data(), sizeof name, MPI_CHAR, ranks);
-    for (int i = 0; i < size; ++i) hosts.emplace_back(all.data() + std::size_t(i) * sizeof name);
+    std::string all(static_cast<std::size_t>(size) * mpi::kNameBytes, '\0');
+    mpi::functions().names(ranks, all.data());
+    for (int i = 0; i < size; ++i) hosts.emplace_back(all.data() + std::size_t(i) * mpi::kNameBytes);
   }
 };
 
 RollCall::RollCall() : body_(std::make_unique<Body>()) {
-  MPI_Comm_dup(MPI_COMM_WORLD, &body_->ranks);
-  MPI_Comm_rank(body_->ranks, &body_->own);
-  MPI_Comm_size(body_->ranks, &body_->size);
+  body_->ranks = mpi::functions().group(&body_->own, &body_->size);
   body_->gather_hosts();
 }
 RollCall::~RollCall() = default;

@@ -19,12 +19,10 @@ constexpr double kRollCall = 2;  // seconds that a rank which waits too has to s
 Waiting::Waiting(double seconds, std::shared_ptr<const detail::RollCall> roll_call)
     : seconds_(seconds), roll_call_(std::move(roll_call)) {}
 
-void Waiting::until_done(MPI_Request& request, int own) const {
+void Waiting::until_done(Request& request, int own) const {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  for (int done = 0;;) {
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    if (done != 0) return;
+  while (!functions().done(&request)) {
     const auto waited = Clock::now() - start;
     if (waited > std::chrono::duration<double>(seconds_)) throw_for_absent(own);
     if (waited < kSpin && std::this_thread::get_id() == first_) {

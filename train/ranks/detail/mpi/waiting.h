@@ -5,7 +5,7 @@
 #include <memory>
 #include <thread>
 
-#include "fakequant/train/ranks/detail/mpi/mpi_header.h"
+#include "fakequant/train/ranks/detail/mpi/functions.h"
 #include "fakequant/train/ranks/detail/roll_call.h"
 
 namespace fq::mpi {
@@ -17,7 +17,7 @@ class Waiting {
 
   /// Until the request of rank `own` is done. Throws BackendError naming who did not come. A thread other
   /// than that which made this waits beside its work, and leaves it the processor.
-  void until_done(MPI_Request& request, int own) const;
+  void until_done(Request& request, int own) const;
   [[nodiscard]] const detail::RollCall& roll_call() const noexcept { return *roll_call_; }
 
  private:
