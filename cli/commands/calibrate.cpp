@@ -95,6 +95,7 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   warn_unless_exportable(network, "calibrate");
   if (!path.empty() && is_first_rank()) save_network(network, path);
   std::ostringstream table;
+  table.exceptions(std::ios::badbit);  // a text without memory is not cut
   print_quant_summary(*network.module, table);
   output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()),
                                         path.empty() ? flags.text("state") : path));

@@ -70,12 +70,13 @@ ordered_json record(const std::string& name, const Sizes& sizes, Output& output)
 
 ordered_json compressed(Network& network, Output& output) {
   const auto formats = by_format(compress(*network.module));
-  ordered_json out;
+  auto out = ordered_json::object(), named = ordered_json::object();
   Sizes all;
   for (const auto& [name, sizes] : formats) {
-    out["formats"][name] = record(name, sizes, output);
+    named[name] = record(name, sizes, output);
     all.add(sizes);
   }
+  out["formats"] = std::move(named);
   const Sizes floats = of_floats(*network.module);
   out["floats"] = record("floats", floats, output);
   all.add(floats);

@@ -122,6 +122,7 @@ std::string python_packages(const Flags& flags) {
   const ProgramLimits limits{folder.file("out"), folder.file("errors"), 60};
   const ProgramEnd end = run_program({python_of(flags), "-c", script}, limits);
   std::ostringstream text;
+  text.exceptions(std::ios::badbit);  // a text without memory is not cut
   if (end.status == 0) text << std::ifstream(folder.file("out")).rdbuf();
   return text.str();
 }

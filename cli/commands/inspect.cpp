@@ -76,6 +76,7 @@ ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Out
   const Summary sizes = summary(*network.module, network.input_shape());
   const bool compressed = is_compressed(*network.module);
   std::ostringstream text;
+  text.exceptions(std::ios::badbit);  // a text without memory is not cut
   text << sizes;
   if (network.quantized()) print_quant_summary(*network.module, text);
   text << "model " << network.identity.at("model").value("name", std::string("unnamed")) << ", "
@@ -126,7 +127,7 @@ ordered_json inspect_group(const std::string& path, const std::string& group, Ou
 }
 
 ordered_json inspect_data(const std::string& path, Output& output) {
-  ordered_json groups;
+  auto groups = ordered_json::object();
   for (const auto& group : fq::detail::data_groups(path)) groups[group] = inspect_group(path, group, output);
   return {{"kind", "data"}, {"groups", groups}};
 }

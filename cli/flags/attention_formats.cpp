@@ -48,7 +48,9 @@ ordered_json with_ranges(const Flags& flags, ordered_json fields, const NamedVal
 
 void add_rule(ordered_json& config, const char* pattern, ordered_json fields) {
   fields["pattern"] = pattern;
-  config["rules"].push_back(std::move(fields));
+  ordered_json& rules = config["rules"];
+  if (rules.is_null()) rules = ordered_json::array();
+  rules.push_back(std::move(fields));
 }
 
 }  // namespace

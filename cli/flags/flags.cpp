@@ -162,6 +162,7 @@ FlagSet& FlagSet::need(std::initializer_list<const char*> flags, const char* oth
 
 std::string FlagSet::help() const {
   std::ostringstream out;
+  out.exceptions(std::ios::badbit);  // a text without memory is not cut
   out << "fakequant " << command_ << ' ' << usage_ << '\n' << summary_ << '\n';
   for (const auto& group : groups_) out << '\n' << group;
   return out.str();

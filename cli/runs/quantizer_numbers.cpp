@@ -59,7 +59,7 @@ ordered_json quantizers_of(Module& model, const Tensor& x) {
     const Tensor amax = entry.quantizer->amax();
     if (!entry.quantizer->enabled() || !amax.defined()) continue;
     const auto values = amax.to_vector<float>();
-    if (!values.empty()) out[entry.name]["amax"] = *std::ranges::max_element(values);
+    if (!values.empty()) out[entry.name] = {{"amax", *std::ranges::max_element(values)}};
   }
   if (!x.defined() || !uncalibrated_quantizers(model).empty()) return out;
   for (const auto& [name, clips] : clips_of(model, x))

@@ -115,7 +115,9 @@ ordered_json calibration_json(const std::vector<QuantizerReport>& quantizers) {
                      {"largest", number(q.largest)},
                      {"calibrated", q.is_chosen},
                      {"in_force", range_json(q.in_force)}};
-    for (const auto& range : q.methods) one["methods"].push_back(range_json(range));
+    auto methods = ordered_json::array();
+    for (const auto& range : q.methods) methods.push_back(range_json(range));
+    if (!methods.empty()) one["methods"] = std::move(methods);
     out.push_back(std::move(one));
   }
   return out;

@@ -43,7 +43,7 @@ ImportValue batch_norm(const OpImport& op) {
              "its {} is {}: one number for each of {} channels is needed", entry.name, entry.value.describe(),
              x.shape[1]);
   op.check(op.integer("spatial", 1, 0, 1) == 1, "it has statistics for each pixel: 'spatial' is 0");
-  nlohmann::ordered_json options;
+  auto options = nlohmann::ordered_json::object();
   const double eps = op.number("epsilon", 1e-5), kept = op.number("momentum", 0.9);
   if (eps != 1e-5) options["eps"] = eps;
   if (kept != 0.9) options["momentum"] = shortest(static_cast<float>(1 - kept));
@@ -60,7 +60,7 @@ ImportValue layer_norm(const OpImport& op) {
   op.check(numel(shape) <= std::max<std::int64_t>(given, 1 << 20),
            "it has {} elements without scales of their own", numel(shape));
   if (op.node().domain == kPatternDomain) op.recognise("layer norm");
-  nlohmann::ordered_json options;
+  auto options = nlohmann::ordered_json::object();
   if (shape.size() > 1) options["shape"] = shape;
   const double eps = op.number("epsilon", 1e-5);
   if (eps != 1e-5) options["eps"] = eps;

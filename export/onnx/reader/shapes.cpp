@@ -136,7 +136,7 @@ ImportValue concat(const OpImport& op) {
   const int axis = axes_of(op, {op.integer("axis", 1, -8, 8)}, static_cast<int>(x.shape.size()))[0];
   op.check(axis != batch_axis(x.shape), "it joins along the batch, axis {}", axis);
   if (parts.size() == 1) return parts[0];
-  nlohmann::ordered_json options;
+  auto options = nlohmann::ordered_json::object();
   if (axis != 1) options["axis"] = axis;
   return op.layer("concat", options, parts);
 }
