@@ -1,6 +1,7 @@
 """Makes the corpus of the readers that are not text anew: FAKEQUANT=build/release/bin/fakequant /usr/bin/python3
 tests/fuzz/generate.py. Needs numpy, h5py and Pillow. Text files of the corpus are written by hand."""
 
+import glob
 import gzip
 import io
 import json
@@ -78,9 +79,16 @@ with tempfile.TemporaryDirectory() as folder:
     run("compress", place("checkpoint", "int8.h5"), "-o", place("checkpoint", "compressed.h5"))
     run("calibrate", "float.h5", *common, "--preset", "int8", "--state", place("calibration", "max.h5"), "-o", "out.h5")
     int8 = place("checkpoint", "int8.h5")
+    resumed = ["--data", place("dataset", "plain.h5"), "--batch", "4", "--val-fraction", "0.25", "--epochs", "1"]
+    average = ["--ema", "0.9", "--early-stopping", "3", "--schedule", "plateau", "--amax", "learned", "--oscillation", "freeze"]
+    run("qat", int8, *resumed, *average, "-o", place("run", "average.h5"))
+    run("qat", int8, *resumed, "--lora", "1", "--optimizer", "sgd", "--momentum", "0.9", "-o", place("run", "adapters.h5"))
     run("export", int8, "-o", "scales")
     shutil.copy("scales_scales.h5", place("scales", "int8.h5"))
-    for name in (int8, place("checkpoint", "compressed.h5"), place("calibration", "max.h5"), place("scales", "int8.h5")):
+    for best in glob.glob(place("run", "*.best.h5")):
+        os.remove(best)
+    states = [("checkpoint", "compressed"), ("calibration", "max"), ("scales", "int8"), ("run", "average"), ("run", "adapters")]
+    for name in (int8, *(place(reader, f"{state}.h5") for reader, state in states)):
         without_structure(name)
     run("export", int8, "--format", "onnx", "-o", place("onnx", "int8.onnx"))
     with open(place("onnx", "int8.onnx"), "rb") as file, open(place("onnx", "refused_name_of_lines.onnx"), "wb") as broken:

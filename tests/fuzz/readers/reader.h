@@ -51,6 +51,7 @@ void read_npy(const std::string& path);
 void read_onnx(const std::string& path);
 void read_plan(const std::string& path);
 void read_recipe(const std::string& path);
+void read_run(const std::string& path);
 void read_safetensors(const std::string& path);
 void read_scales(const std::string& path);
 void read_tensorrt(const std::string& path);

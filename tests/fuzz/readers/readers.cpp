@@ -27,6 +27,7 @@ constexpr Reader kReaders[] = {
     {"onnx", "input.onnx", read_onnx},
     {"plan", "input.json", read_plan, nullptr, change_json},
     {"recipe", "input.json", read_recipe, nullptr, change_json},
+    {"run", "input.h5", read_run, seal_state, change_state},
     {"safetensors", "input.safetensors", read_safetensors, nullptr, change_safetensors},
     {"scales", "input.h5", read_scales, seal_state, change_state},
     {"tensorrt", "input.cache", read_tensorrt},
