@@ -103,7 +103,7 @@ Network load_network(const std::string& named) {
 Network load_network(const StateDict& state, const std::string& path) {
   Network network;
   try {
-    network = rebuild(state.attribute("model"));
+    network = rebuild(identity_of(state, path));
   } catch (const json::exception& error) {
     throw FileError(
         path, "model",
@@ -114,6 +114,15 @@ Network load_network(const StateDict& state, const std::string& path) {
   }
   load_model_state(*network.module, state, path);
   return network;
+}
+
+json identity_of(const StateDict& state, const std::string& path) {
+  const json identity = state.has_attribute("model") ? state.attribute("model") : json();
+  if (!identity.is_object())
+    throw FileError(
+        path, "model",
+        fmt::format("[load_checkpoint] {} does not say what model it is of, by an attribute 'model'", path));
+  return identity;
 }
 
 Network rebuild(const json& identity) {

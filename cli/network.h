@@ -47,6 +47,8 @@ struct Network {
 /// for a checkpoint whose values do not fit its model.
 [[nodiscard]] Network load_network(const std::string& checkpoint);
 [[nodiscard]] Network load_network(const StateDict& state, const std::string& path);
+/// What a checkpoint says its network is, an object. Throws FileError where it says nothing like it.
+[[nodiscard]] nlohmann::json identity_of(const StateDict& state, const std::string& path);
 /// A checkpoint without the state of training.
 void save_network(const Network& network, const std::string& path);
 

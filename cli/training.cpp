@@ -147,7 +147,7 @@ bool resuming(const Flags& flags) {
 }
 
 void check_same_network(const nlohmann::json& wanted, const StateDict& state, const std::string& path) {
-  const auto saved = state.has_attribute("model") ? state.attribute("model") : nlohmann::json::object();
+  const auto saved = identity_of(state, path);
   for (const char* key : {"model", "sample_shape", "classes", "folded", "quantization", "task"})
     if (saved.value(key, nlohmann::json()) != wanted.value(key, nlohmann::json()))
       throw FileError(

@@ -56,10 +56,10 @@ std::optional<Run> prepare(const Flags& flags, const TrainerOptions& options, co
 bool finished_and_folded(const Run& run) {
   const StateDict state = load_checkpoint(run.out);
   auto wanted = run.network.identity;
-  const bool folded = state.has_attribute("model") && state.attribute("model").value("folded", false);
+  const auto folded = identity_of(state, run.out).value("folded", nlohmann::json(false));
   wanted["folded"] = folded;
   check_same_network(wanted, state, run.out);
-  return folded && !has_training_state(state);
+  return folded == true && !has_training_state(state);
 }
 
 }  // namespace

@@ -11,6 +11,21 @@ namespace fq::detail {
 
 using nlohmann::json;
 
+namespace {
+
+/// Throws json::exception where a key that others read is of another type than they take.
+void check_types(const json& identity) {
+  const std::string text;
+  const json task = identity.value("task", json::object());
+  for (const char* key : {"loss", "metrics"}) (void)task.value(key, text);
+  (void)identity.value("tokenizer", text);
+  (void)identity.at("model").value("name", text);
+  if (const json& config = identity.at("quantization"); config.is_object())
+    (void)config.value("preset", text);
+}
+
+}  // namespace
+
 json network_identity(const ModelSpec& spec, const Shape& sample_shape, std::int64_t classes) {
   return {{"model", parse_json<json>(spec.text())},
           {"sample_shape", sample_shape},
@@ -34,6 +49,7 @@ std::shared_ptr<Module> first_network(const json& identity, const ModelSpec& spe
 }
 
 std::shared_ptr<Module> network_again(const json& identity) {
+  check_types(identity);
   check_notes_of(identity);
   auto module = first_network(identity, ModelSpec::parse(identity.at("model").dump()), 0);
   const Shape shape = input_shape_of(identity, 1);

@@ -1,0 +1,71 @@
+"""What a checkpoint says of its network, each word of it replaced by each kind of JSON value: commands read it, or refuse it in a
+line that names the file. None takes a value for granted."""
+
+import copy
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from command import DIGITS, SHORT, run  # noqa: E402
+from forge import StateFile, listed, part_of  # noqa: E402
+import json  # noqa: E402
+
+KINDS = (None, True, -7.5, "x", [7], {"a": 7})
+run("train", *SHORT, "--metrics", "accuracy", "-o", "float.h5")
+run("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "-o", "int8.h5")
+RESUMED = {"float.h5": ["train", *SHORT, "--metrics", "accuracy", "--resume", "-o"],
+           "run.h5": ["qat", "int8.h5", "--data", DIGITS, "--epochs", "1", "--val-fraction", "0.1", "--resume", "-o"]}
+run(*[word for word in RESUMED["run.h5"] if word != "--resume"], "run.h5")
+
+
+def places(value, path=()):
+    """Where values are: the last of a list stands for all."""
+    if path:
+        yield path
+    keys = value if isinstance(value, dict) else [len(value) - 1] if isinstance(value, list) and value else []
+    for key in keys:
+        yield from places(value[key], (*path, key))
+
+
+def put(tree, path, value):
+    for key in path[:-1]:
+        tree = tree[key]
+    tree[path[-1]] = value
+
+
+def forged(source, attributes, name):
+    parts, data = [], b""
+    for entry in source.entries:
+        held = json.dumps(attributes).encode() if entry["name"] == "attributes" else source.get(entry["name"])
+        parts.append(part_of(entry["name"], held, len(data), entry["dtype"], entry["shape"]))
+        data += held
+    return listed(name, parts, data)
+
+
+def check(source, attributes, command, told):
+    name = forged(source, attributes, "forged.h5")
+    done = run(*command, name, status=None, limits="ulimit -t 20")
+    line = done.stderr.splitlines()[-1] if done.stderr else ""
+    assert done.returncode == 0 or (done.returncode == 2 and line.startswith("fakequant: [")), (
+        f"{command[0]}, {told}: {done.returncode}\n{done.stderr}")
+    return done.returncode == 0
+
+
+# Keys that this network has none of are put in too.
+MORE = {"dense": False, "tokenizer": "", "task": {"loss": "cross_entropy", "metrics": "accuracy"}}
+read = refused = 0
+for name, command in RESUMED.items():
+    source = StateFile(name)
+    whole = copy.deepcopy(source.attributes)
+    assert check(source, whole, command, "as it was")
+    for key in MORE:
+        whole["model"].setdefault(key, MORE[key])
+    for path in places({"model": {**whole["model"], "model": {"name": "", "nodes": [{}]}}}):
+        for kind in KINDS:
+            attributes = copy.deepcopy(whole)
+            put(attributes, path, kind)
+            for words in (command, ["inspect"]):
+                accepted = check(source, attributes, words, f"{path} is {kind!r}")
+                read, refused = read + accepted, refused + (not accepted)
+assert read > 20 and refused > 200, (read, refused)
+print(f"forged identity: {read} read, {refused} refused: ok")
