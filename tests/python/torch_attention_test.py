@@ -4,6 +4,7 @@ import inspect
 import os
 import pickle
 import sys
+import warnings
 
 import pytest
 
@@ -279,6 +280,7 @@ def test_what_is_read_on_the_way_back_is_not_the_callers():
 def test_transformers():
     """GPT-2, Llama, BERT and ViT of transformers, where it is."""
     transformers = pytest.importorskip("transformers", reason="there are no transformers beside torch")
+    torch.manual_seed(6)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64}
     ids, seen = torch.randint(0, 64, (3, 12)), torch.ones(3, 12, dtype=torch.long)
     seen[1, 8:] = 0
@@ -290,16 +292,23 @@ def test_transformers():
               {"pixel_values": torch.randn(3, 3, 16, 16)})]
     for model, batch in cases:
         model.eval()
-        quantized = fqt.calibrate(fqt.quantize(model, ON_CODES, batch), [batch])
+        with warnings.catch_warnings():  # a rule that matches in one of the parts is none of those that match nowhere
+            warnings.simplefilter("error", fq.FakequantWarning)
+            quantized = fqt.calibrate(fqt.quantize(model, ON_CODES, batch), [batch])
         assert sum(isinstance(part, fqt.attention.Attention) for part in quantized.modules()) == 2, type(model)
         y, floats = quantized(**batch).logits, model(**batch).logits.detach()
         assert 0 < (y - floats).abs().max() < 0.05 * floats.abs().max(), type(model)
+        plain = fqt.calibrate(fqt.quantize(model, "int8", batch), [batch])  # attention in floats
+        assert 0 < (plain(**batch).logits - floats).abs().max() < 0.05 * floats.abs().max(), type(model)
         loss = y.square().mean()
         loss.backward()
         assert all(parameter.grad is not None for parameter in quantized.parameters()), type(model)
-        torch.optim.AdamW(fqt.parameter_groups(quantized, lr=1e-3)).step()
+        torch.optim.AdamW(fqt.parameter_groups(quantized, lr=1e-4)).step()
         assert quantized(**batch).logits.square().mean() < loss, type(model)
         with pytest.raises(fq.ArgumentError, match="some of the model runs in torch, so that it is no file"):
             fqt.export(quantized, "x.onnx")
+        with pytest.warns(fq.FakequantWarning, match="'nowhere' matches no quantizer") as told:
+            fqt.quantize(model, {"preset": "int8", "rules": [{"pattern": "nowhere", "num_bits": 8}]}, batch)
+        assert len(told) == 1 and told[0].filename == __file__, type(model)
         floats, floats_again = model(**batch).logits, without_quantizers(fqt.quantize(model, "int8", batch))(**batch).logits
         torch.testing.assert_close(floats_again, floats, rtol=1e-4, atol=1e-6)

@@ -35,7 +35,10 @@ class Codes(nn.Module):
 
     def _make(self):
         self.network = _fq.model_of_nodes(self._json, self._sample_shape, self._classes)
-        self.network.quantize(self._config)
+        with warnings.catch_warnings(record=True) as told:  # of a part: what is so of the whole model, quantize says
+            warnings.simplefilter("always")
+            self.network.quantize(self._config)
+        self.told = [str(entry.message) for entry in told]
         self.shared = Shared(self.network, self._places)
         self._refresh()
 
@@ -48,11 +51,12 @@ class Codes(nn.Module):
 
     def calibrate(self, batches, method):
         """Chooses the ranges by the float inputs of some batches, a list of tensors each; those to be learned become parameters."""
-        if not batches and any(row["enabled"] for row in self.network.quantizers()):
+        enabled = lambda: any(row["enabled"] for row in self.network.quantizers())  # noqa: E731
+        if not batches and enabled():
             raise _fq.ArgumentError("[calibrate] a part of the model was never called: give samples that it sees")
         for name in self._off:
             self.network.enable_quantizer(name)
-        if batches:
+        if batches and enabled():  # attention has none, unless rules switch them on
             self.share().calibrate(self._samples(batches), method=method)
         self._off = [row["name"] for row in self.network.quantizers() if row["weight"] and row["enabled"] and self._is_zero(row["name"])]
         for name in self._off:

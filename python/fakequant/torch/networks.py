@@ -2,6 +2,7 @@
 import collections.abc
 import copy
 import inspect
+import warnings
 
 import torch
 from torch import nn
@@ -193,7 +194,21 @@ def quantize(model, config="int8", example_input=None, whole=True):
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
     config, learned = completed(config)
-    return _with_edges(_quantized(model, *arguments_of(example_input), config, whole), config, learned)
+    out = _with_edges(_quantized(model, *arguments_of(example_input), config, whole), config, learned)
+    for message in _told(out):
+        warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
+    return out
+
+
+def _told(model):
+    """What the library warns of in a model that is one part; of several, patterns that match in none."""
+    first, *others = [codes.told for part in parts_of(model)
+                      for codes in ([part.attend] if isinstance(part, Attention) else part.codes().values())]
+    if not others:
+        return first
+    unmatched = [{message.split(":")[0] for message in told} for told in others]
+    return [message.split(":")[0] for message in first
+            if message.startswith("the pattern ") and all(message.split(":")[0] in told for told in unmatched)]
 
 
 def arguments_of(batch):
