@@ -305,8 +305,10 @@ def test_transformers():
         assert all(parameter.grad is not None for parameter in quantized.parameters()), type(model)
         torch.optim.AdamW(fqt.parameter_groups(quantized, lr=1e-4)).step()
         assert quantized(**batch).logits.square().mean() < loss, type(model)
-        with pytest.raises(fq.ArgumentError, match="some of the model runs in torch, so that it is no file"):
+        with pytest.raises(fq.ArgumentError, match="some of the model runs in torch, so that it is no file.*fakequant import FOLDER") as why:
             fqt.export(quantized, "x.onnx")
+        reasons = str(why.value).split(": ", 1)[1].split("; ")
+        assert len(reasons) == len(set(reasons)), reasons
         with pytest.warns(fq.FakequantWarning, match="'nowhere' matches no quantizer") as told:
             fqt.quantize(model, {"preset": "int8", "rules": [{"pattern": "nowhere", "num_bits": 8}]}, batch)
         assert len(told) == 1 and told[0].filename == __file__, type(model)

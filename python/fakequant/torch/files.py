@@ -12,8 +12,14 @@ def _whole(model, function):
     if parts[0] is not model or not isinstance(model, Quantized) or model.one_part() is None:
         reasons = [reason for part in parts for reason in (listed(part.floats), getattr(part, "in_parts", "")) if reason]
         raise _fq.ArgumentError(f"[{function}] some of the model runs in torch, so that it is no file of the library's: "
-                                + ("; ".join(reasons) or "it is in parts"))
+                                + ("; ".join(dict.fromkeys(reasons)) or "it is in parts") + _way_out(model))
     return model.one_part()
+
+
+def _way_out(model):
+    if not getattr(model, "origin", type(model)).__module__.startswith("transformers."):
+        return ""
+    return ": transformers' float model is one by save_pretrained(FOLDER) and fakequant import FOLDER (docs/import.md)"
 
 
 def export(model, path, target="ort", opset=0, emulate=False):
