@@ -77,10 +77,6 @@ check("run", RUN, OF_RECIPES | {
 check("sweep", SWEEP, OF_RECIPES | {
     "jobs": (["--jobs", "1"],), "threads": (["--threads", "3"], SWEEP + ["--jobs", "1"]),
     "force": (["--force"], SWEEP + ["--report", "taken.json"])})
-check("compare", ["before/"], COMMON | {
-    "runs": (["before/"], []), "html": (["--html", "page.html"],), "latency": (["--latency"],),
-    "python": (["--python", "./python"], ["before/", "--latency"]), "threads": (["--threads", "3"], LATENCY),
-    "force": (["--force"], ["before/", "--html", "taken.html"])})
 
 # Points share threads.
 os.chdir(fresh("shares"))
@@ -100,4 +96,12 @@ for flag in (["--model", "cnn"], ["--model-options", "{}"], ["--seed", "1"], ["-
     fails(2, [f"{flag[0]} reaches no phase of none.json"], "run", "none.json", *flag)
 fails(2, ["--seed reaches no phase"], "run", "one.json", "--seed", "1", "--set", "train.seed=2")
 run("run", "none.json", "--resume", "--threads", "1", "--device", "cpu")
+
+# Of an engine, which --latency asks and takes a file.
+os.chdir(HOME)
+run("export", "inputs/before/", "--format", "onnx", "-o", "file.onnx")
+check("compare", ["before/"], COMMON | {
+    "runs": (["before/"], []), "html": (["--html", "page.html"],), "latency": (["--latency"],),
+    "python": (["--python", "./python"], ["before/", "--latency"]), "threads": (["--threads", "3"], LATENCY),
+    "force": (["--force"], ["before/", "--html", "taken.html"])})
 print("flags of runs: ok")
