@@ -10,6 +10,7 @@
 #include "fakequant/core/blocks/granularity.h"
 #include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/context.h"
+#include "fakequant/core/copyable_variant.h"
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/descriptor_fields.h"
 #include "fakequant/core/device.h"

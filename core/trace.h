@@ -23,7 +23,7 @@
 
 #include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/context.h"
-#include "fakequant/core/detail/copyable_variant.h"
+#include "fakequant/core/copyable_variant.h"
 #include "fakequant/core/dtype.h"
 
 namespace fq {

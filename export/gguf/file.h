@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "fakequant/core/detail/copyable_variant.h"
+#include "fakequant/core/copyable_variant.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq {

@@ -1,4 +1,4 @@
-#include "fakequant/core/detail/copyable_variant.h"
+#include "fakequant/core/copyable_variant.h"
 
 #include <new>
 #include <string>

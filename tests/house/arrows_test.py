@@ -13,6 +13,7 @@ FLOORS = {"core/numerics": 0, "core/blocks": 1, "core": 2, "core/detail": 2, "co
           "core/ops": 5}
 GROUND = {"core/error.h", "core/detail/check.h"}  # what every floor throws with
 TABLE = "core/backend/kernels.h"
+NOT_INSTALLED = re.compile(r"/(detail|backend|kernels|reader|writer)/")  # as in cmake/FakequantLibrary.cmake
 MOST_FILES = 45
 INCLUDE = re.compile(r'^\s*#\s*include\s*"fakequant/([^"]+)"', re.M)
 SOURCES = {".h", ".cuh", ".cpp", ".cu"}
@@ -30,6 +31,8 @@ def climbs(path, included):
         return None if included == "fakequant.h" and house in ("cli", "python") else f"{other} is not in the house"
     if HOUSE.index(other) > HOUSE.index(house):
         return f"{house} stands below {other}"
+    if house not in ("cli", "python") and path.endswith(".h") and NOT_INSTALLED.search(included) and not NOT_INSTALLED.search(path):
+        return "a public header needs one that is not installed"
     if house != "core" or other != "core" or included in GROUND:
         return None
     room, below = room_of(path), room_of(included)
