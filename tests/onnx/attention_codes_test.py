@@ -8,7 +8,7 @@ import onnxruntime
 
 from lib import SOURCE, result, run, session_options
 
-with open(os.path.join(SOURCE, "README.md")) as file:
+with open(os.path.join(SOURCE, "LICENSE")) as file:  # whose words stay as they are: a flip is a matter of the text
     text = file.read()[:12000]
 with open("text.txt", "w") as file:
     file.write(text)
