@@ -13,18 +13,18 @@ namespace fq::detail {
 
 using nlohmann::json;
 
-const json& member(const json& object, const char* name, const std::string& where) {
+const json& member(const json& object, const char* name, std::string_view where) {
   FQ_CHECK(object.is_object() && object.contains(name), "tokenizer", "{} has no \"{}\"", where, name);
   return object[name];
 }
 
-std::string text_of(const json& object, const char* name, const std::string& where) {
+std::string text_of(const json& object, const char* name, std::string_view where) {
   const json& value = member(object, name, where);
   FQ_CHECK(value.is_string(), "tokenizer", "\"{}\" of {} is no text", name, where);
   return value.get<std::string>();
 }
 
-std::string type_of(const json& object, const std::string& where, const std::vector<std::string>& known) {
+std::string type_of(const json& object, std::string_view where, const std::vector<std::string>& known) {
   const std::string type = text_of(object, "type", where);
   FQ_CHECK(std::ranges::find(known, type) != known.end(), "tokenizer",
            "the {} is of the type '{}': those of {} are read", where, printable(type.substr(0, 80)),
@@ -39,7 +39,7 @@ bool flag_of(const json& object, const char* name, bool fallback) {
   return object[name].get<bool>();
 }
 
-std::int32_t id_of(const json& value, const std::string& where) {
+std::int32_t id_of(const json& value, std::string_view where) {
   constexpr auto most = std::numeric_limits<std::int32_t>::max();
   FQ_CHECK(value.is_number_integer() && value >= 0 && value <= most, "tokenizer",
            "the id of {} is no whole number from 0 to {}", where, most);
