@@ -4,7 +4,6 @@
 
 #include "fakequant/cli/class_names.h"
 #include "fakequant/cli/runs/run_folder.h"
-#include "fakequant/cli/tables/warnings.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
@@ -128,7 +127,7 @@ json identity_of(const StateDict& state, const std::string& path) {
 Network rebuild(const json& identity) {
   Network network{nullptr, identity};
   check_class_names(network);
-  const QuietWarnings said_when_it_was_quantized;
+  const QuietLog said_when_it_was_quantized;
   network.module = fq::detail::network_again(identity);
   return network;
 }

@@ -83,7 +83,8 @@ void keep_weight_algorithm(ordered_json& config) {
   if (config.contains("weight_algorithm") || !config.contains("algorithm")) return;
   const auto parsed = QuantConfig::from_json({{"algorithm", config["algorithm"]}});
   if (parsed.weight_algorithm.empty()) return;
-  config["weight_algorithm"] = parsed.weight_options ? ordered_json(*parsed.weight_options) : ordered_json::object();
+  config["weight_algorithm"] =
+      parsed.weight_options ? ordered_json(*parsed.weight_options) : ordered_json::object();
   config["weight_algorithm"]["method"] = parsed.weight_algorithm;
 }
 

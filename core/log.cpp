@@ -13,6 +13,8 @@ struct Sink {
   std::shared_ptr<const LogCallback> callback;
 };
 
+thread_local int quiet = 0;
+
 Sink& sink() {
   static Sink* const instance = new Sink;  // outlives every static destructor that logs
   return *instance;
@@ -40,7 +42,11 @@ void set_log_callback(LogCallback callback) {
   sink().callback.swap(next);
 }
 
+QuietLog::QuietLog() noexcept { ++quiet; }
+QuietLog::~QuietLog() { --quiet; }
+
 void log(LogLevel level, std::string_view message) noexcept try {
+  if (quiet > 0) return;
   const std::lock_guard lock(sink().mutex);
   if (const auto callback = sink().callback) (*callback)(level, detail::one_line(message));
 } catch (...) {

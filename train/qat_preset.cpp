@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/layers/config/detail/rule_fields.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/train/qat_defaults.h"
 
@@ -18,17 +19,9 @@ constexpr const char* kFunction = "preset_config";
 constexpr const char* kEdges[] = {"@first.*", "@last.*"};  // also the matrices of a recurrent layer
 constexpr const char* kResidualSums = "@residual.*";
 
-/// An array from the beginning: null that becomes one without memory for it is left as an array of nothing,
-/// whose end crashes.
-ordered_json& rules_of(ordered_json& config) {
-  ordered_json& rules = config["rules"];
-  if (rules.is_null()) rules = ordered_json::array();
-  return rules;
-}
-
 void add_rule(ordered_json& config, const std::string& pattern, const char* field,
               const ordered_json& value) {
-  rules_of(config).push_back({{"pattern", pattern}, {field, value}});
+  detail::append_rule(config, {{"pattern", pattern}, {field, value}});
 }
 
 /// Of blocks with E4M3 scales, which stand still so that they can be searched for.
@@ -40,8 +33,8 @@ void add_sweep_rules(ordered_json& config, const QuantConfig& preset) {
     if ((*blocks)->scale_bits != NumBits(4, 3)) continue;
     ordered_json sizes{{"type", "static"}, {"scale_bits", {4, 3}}};
     for (const auto& [axis, length] : (*blocks)->lengths) sizes[std::to_string(axis)] = length;
-    rules_of(config).push_back(
-        {{"pattern", rule.pattern}, {"block_sizes", sizes}, {"calib_method", "scale_sweep"}});
+    detail::append_rule(config,
+                        {{"pattern", rule.pattern}, {"block_sizes", sizes}, {"calib_method", "scale_sweep"}});
     any = true;
   }
   FQ_CHECK(any, kFunction,
@@ -65,11 +58,11 @@ void add_edge_rules(ordered_json& config, const QatDefaults& defaults, std::int6
   for (const char* edge : kEdges) {
     for (const auto& quantizer : defaults.integers) add_rule(config, edge + quantizer, "num_bits", bits);
     for (const auto& quantizer : defaults.integer_blocks)
-      rules_of(config).push_back(
-          {{"pattern", edge + quantizer}, {"num_bits", bits}, {"block_sizes", nullptr}, {"axis", 0}});
+      detail::append_rule(
+          config, {{"pattern", edge + quantizer}, {"num_bits", bits}, {"block_sizes", nullptr}, {"axis", 0}});
     for (const auto& quantizer : defaults.float_blocks)
-      rules_of(config).push_back(
-          {{"pattern", edge + quantizer}, {"num_bits", {4, 3}}, {"block_sizes", nullptr}});
+      detail::append_rule(config,
+                          {{"pattern", edge + quantizer}, {"num_bits", {4, 3}}, {"block_sizes", nullptr}});
   }
 }
 

@@ -6,15 +6,15 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/cli/commands/import_transformer.h"
-#include "fakequant/cli/tables/warnings.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/log.h"
 #include "fakequant/export/safetensors/import_packed.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq::cli {
 
 void take_quantization(Network& network, const FileQuantization& quantization, const std::string& file) {
-  const QuietWarnings of_what_the_file_has;
+  const QuietLog of_what_the_file_has;
   try {
     const auto json = nlohmann::ordered_json::parse(quantization.config);
     quantize_network(network, json, QuantConfig::from_json(json));

@@ -8,9 +8,9 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/flags/recipe.h"
-#include "fakequant/cli/tables/warnings.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/log.h"
 
 namespace fq::cli {
 namespace {
@@ -106,7 +106,7 @@ void make_folder(const std::string& folder) {
 }  // namespace
 
 void check_recipe(const Recipe& recipe) {
-  const QuietWarnings later;
+  const QuietLog later;
   PlannedFiles planned;
   for_each_phase(recipe, [&](const Command& command, const FlagSet&, const Flags& arguments) {
     check_general_flags(arguments);

@@ -5,6 +5,7 @@
 #include "fakequant/cli/flags/named_values.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
+#include "fakequant/layers/config/detail/rule_fields.h"
 
 namespace fq::cli {
 namespace {
@@ -48,9 +49,7 @@ ordered_json with_ranges(const Flags& flags, ordered_json fields, const NamedVal
 
 void add_rule(ordered_json& config, const char* pattern, ordered_json fields) {
   fields["pattern"] = pattern;
-  ordered_json& rules = config["rules"];
-  if (rules.is_null()) rules = ordered_json::array();
-  rules.push_back(std::move(fields));
+  fq::detail::append_rule(config, std::move(fields));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "fakequant/cli/tables/warnings.h"
 
 #include <algorithm>
-#include <atomic>
 
 #include <fmt/format.h>
 
@@ -12,10 +11,8 @@
 namespace fq::cli {
 namespace {
 
-std::atomic<int> quiet{0};
-
 void on_log(LogLevel level, std::string_view message) {
-  if (quiet > 0 || level < LogLevel::info) return;
+  if (level < LogLevel::info) return;
   complain(fmt::format("{}: {}", name(level), message));
 }
 
@@ -27,8 +24,5 @@ std::string one_line(std::string text) {
 }
 
 void print_warnings() { set_log_callback(on_log); }
-
-QuietWarnings::QuietWarnings() { ++quiet; }
-QuietWarnings::~QuietWarnings() { --quiet; }
 
 }  // namespace fq::cli

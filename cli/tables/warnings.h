@@ -12,13 +12,4 @@ namespace fq::cli {
 /// Prints warnings and errors of the library from now on, one line each.
 void print_warnings();
 
-/// Nothing is printed while it lives.
-class QuietWarnings {
- public:
-  QuietWarnings();
-  ~QuietWarnings();
-  QuietWarnings(const QuietWarnings&) = delete;  // tied to its block
-  QuietWarnings& operator=(const QuietWarnings&) = delete;
-};
-
 }  // namespace fq::cli

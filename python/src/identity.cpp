@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/log.h"
 #include "fakequant/export/onnx/import.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/detail/network_identity.h"
 #include "fakequant/train/qat_preset.h"
-#include "warnings.h"
 
 namespace fq::python {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 Network rebuild(const json& identity) {
-  const QuietWarnings said_when_it_was_quantized;
+  const QuietLog said_when_it_was_quantized;
   return {fq::detail::network_again(identity), identity};
 }
 

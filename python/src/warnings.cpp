@@ -14,7 +14,6 @@ namespace {
 PyObject* category;  // as long as the process: a filter may name it to the end
 std::atomic<int> open_calls{0};
 std::atomic<bool> any_wait{false};
-thread_local int quiet = 0;
 std::mutex mutex;
 std::vector<std::string>& waiting() {
   static auto* const messages = new std::vector<std::string>;  // threads may log to the end
@@ -35,7 +34,7 @@ void tell_soon() {
 
 /// From any thread, with or without the interpreter's lock, which must not be waited for here.
 void keep(LogLevel level, std::string_view message) {
-  if (quiet > 0 || level < LogLevel::warning) return;
+  if (level < LogLevel::warning) return;
   {
     const std::scoped_lock lock(mutex);
     if (std::ranges::find(waiting(), message) == waiting().end()) waiting().emplace_back(message);
@@ -60,9 +59,6 @@ void warn(const std::string& message) {
   if (!message.empty() && PyErr_WarnEx(category, message.c_str(), frames_of_package()) != 0)
     throw nb::python_error();
 }
-
-QuietWarnings::QuietWarnings() { ++quiet; }
-QuietWarnings::~QuietWarnings() { --quiet; }
 
 CallWarnings::CallWarnings() { ++open_calls; }
 

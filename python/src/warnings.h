@@ -26,13 +26,4 @@ class CallWarnings {
   static void tell();
 };
 
-/// Nothing that this thread does is warned of while it lives.
-class QuietWarnings {
- public:
-  QuietWarnings();
-  ~QuietWarnings();
-  QuietWarnings(const QuietWarnings&) = delete;  // tied to its block
-  QuietWarnings& operator=(const QuietWarnings&) = delete;
-};
-
 }  // namespace fq::python

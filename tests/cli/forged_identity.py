@@ -2,13 +2,13 @@
 line that names the file. None takes a value for granted."""
 
 import copy
+import json
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import DIGITS, SHORT, run  # noqa: E402
 from forge import StateFile, listed, part_of  # noqa: E402
-import json  # noqa: E402
 
 KINDS = (None, True, -7.5, "x", [7], {"a": 7})
 run("train", *SHORT, "--metrics", "accuracy", "-o", "float.h5")

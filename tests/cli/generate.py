@@ -6,12 +6,11 @@ import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import SOURCE, fails, result, run  # noqa: E402
+from command import SOURCE, english, fails, result, run  # noqa: E402
 
-with open(os.path.join(SOURCE, "README.md")) as file:
-    text = file.read()[:6000]
-with open("text.txt", "w") as file:
-    file.write(text)
+TEXT = english(6000)
+with open("text.txt", "w", encoding="utf-8") as file:
+    file.write(TEXT)
 run("dataset", "from-text", "text.txt", "--windows", "16", "-o", "text.h5")
 DATA = ["--data", "text.h5"]
 run("train", "--model", "gpt", "--model-options", '{"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "context": 16}',
@@ -48,7 +47,7 @@ assert run("generate", "codes.h5", "--prompt", "The ", "--tokens", "60", "--seed
 assert texts("codes.h5", "--temperature", 0) == texts("codes.h5", "--temperature", 0, seed=9)
 assert texts("codes.h5", "--top-k", 1) == texts("codes.h5", "--temperature", 0)
 assert texts("codes.h5", "--context", 4) != texts("codes.h5")
-assert texts("codes.h5", prompt=text[:40])[0].startswith(text[:40])  # longer than the context
+assert texts("codes.h5", prompt=TEXT[:40])[0].startswith(TEXT[:40])  # longer than the context
 
 fails(2, "--prompt is empty", "generate", "codes.h5", "--prompt", "")
 fails(2, "--prompt is missing", "generate", "codes.h5")

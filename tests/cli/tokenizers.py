@@ -10,14 +10,13 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import SOURCE, fails, result, run  # noqa: E402
+from command import SOURCE, english, fails, result, run  # noqa: E402
 from crash import kill_and_resume  # noqa: E402
 
 FILES = os.path.join(SOURCE, "tests", "data", "tokenizers")
 with open(os.path.join(FILES, "ids.json"), encoding="utf-8") as file:
     ANSWERS = json.load(file)
-with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
-    TEXT = file.read()[:6000]
+TEXT = english(6000)
 with open("text.txt", "w", encoding="utf-8") as file:
     file.write(TEXT)
 

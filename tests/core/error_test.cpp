@@ -1,5 +1,7 @@
 #include "fakequant/core/error.h"
 
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,6 +33,19 @@ TEST(Errors, AreLinesWhereTheyAreLogged) {
   log(LogLevel::warning, kFromAFile);
   set_log_callback({});
   EXPECT_EQ(seen, kShown);
+}
+
+TEST(Errors, AreNotLoggedByAThreadThatIsQuiet) {
+  std::string seen;
+  set_log_callback([&](LogLevel, std::string_view message) { seen += message; });
+  {
+    const QuietLog quiet, twice;
+    log(LogLevel::warning, "a");
+    std::jthread([] { log(LogLevel::warning, "b"); }).join();
+  }
+  log(LogLevel::warning, "c");
+  set_log_callback({});
+  EXPECT_EQ(seen, "bc");
 }
 
 }  // namespace

@@ -1,17 +1,14 @@
 """Attention on codes: what ONNX Runtime runs of it, and how its codes and answers compare."""
 
 import json
-import os
 
 import onnx
 import onnxruntime
 
-from lib import SOURCE, result, run, session_options
+from lib import english, result, run, session_options
 
-with open(os.path.join(SOURCE, "LICENSE")) as file:  # whose words stay as they are: a flip is a matter of the text
-    text = file.read()[:12000]
-with open("text.txt", "w") as file:
-    file.write(text)
+with open("text.txt", "w", encoding="utf-8") as file:
+    file.write(english(12000))
 run("dataset", "from-text", "text.txt", "--windows", "16", "-o", "text.h5")
 
 

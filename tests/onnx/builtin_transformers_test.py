@@ -1,16 +1,13 @@
 """The built-in vit, encoder and gpt with tied output weights: trained, fine-tuned as INT8, exported and compared with ONNX Runtime."""
 
 import json
-import os
 
 import onnx
 
-from lib import DIGITS, SOURCE, result, run
+from lib import DIGITS, english, result, run
 
-with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
-    text = file.read()[:12000]
 with open("text.txt", "w", encoding="utf-8") as file:
-    file.write(text)
+    file.write(english(12000))
 run("dataset", "from-text", "text.txt", "--windows", "16", "-o", "text.h5")
 with open("texts.csv", "w", encoding="utf-8") as file:
     file.write("text,label\n" + "".join(f"{'good' if i % 3 else 'bad'} day {i * i},{i % 3 > 0}\n" for i in range(300)))

@@ -8,7 +8,7 @@ import sys
 
 SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "cli", "lib"))
-from command import COMMAND, DIGITS, events, fails, result, run, start  # noqa: E402, F401
+from command import COMMAND, DIGITS, english, events, fails, result, run, start  # noqa: E402, F401
 
 sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
 from onnx_reasons import has_vnni  # noqa: E402

@@ -1,6 +1,7 @@
 #include "fakequant/layers/config/detail/rule_fields.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/descriptor_fields.h"
 #include "fakequant/core/detail/text.h"
@@ -45,6 +46,13 @@ void apply(const QuantRule& rule, MergedFields& out) {
 }
 
 }  // namespace
+
+void append_rule(nlohmann::ordered_json& config, nlohmann::ordered_json rule) {
+  auto& rules = config["rules"];
+  // Null that becomes an array without memory for it is one of nothing, whose end crashes.
+  if (rules.is_null()) rules = nlohmann::ordered_json::array();
+  rules.push_back(std::move(rule));
+}
 
 MergedFields fields_for(const QuantConfig& config, const std::string& module,
                         const std::vector<std::string>& paths, std::vector<bool>& matched) {

@@ -1,13 +1,17 @@
 #pragma once
 
-/// Rules of a quantization config, merged for one quantizer.
+/// Rules of a quantization config: as it is written, and merged for one quantizer.
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "fakequant/layers/config/quant_config.h"
 
 namespace fq::detail {
+
+/// Adds a rule behind those that the config has, if any.
+void append_rule(nlohmann::ordered_json& config, nlohmann::ordered_json rule);
 
 /// The fields that rules give to a quantizer, which of them a user gave, and the place of the last rule.
 struct MergedFields {
