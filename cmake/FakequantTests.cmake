@@ -1,5 +1,10 @@
 # Threads wait without spinning, as the machines are small; freed memory is filled, so that who reads it fails at once.
 set(fakequant_test_environment "OMP_WAIT_POLICY=passive;MALLOC_PERTURB_=165")
+set(fakequant_script_seconds 600)
+if(FAKEQUANT_SANITIZE)
+  list(APPEND fakequant_test_environment "FAKEQUANT_TEST_PATIENCE=6")
+  set(fakequant_script_seconds 3600)
+endif()
 
 # tests/simulated: a CUDA runtime without a GPU, and the library's sources of kernels, compiled for the host. Programs that
 # they are linked to have the device cuda:0.
@@ -106,7 +111,7 @@ function(fakequant_add_script_test name script command)
   string(REPLACE "." "/" folder "${name}")
   add_test(NAME ${name} COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${script}" "${folder}"
     WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${fakequant_script_seconds} SKIP_RETURN_CODE 77 ENVIRONMENT
     "${fakequant_test_environment};FAKEQUANT=$<TARGET_FILE:${command}>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};PYTHON=${FAKEQUANT_PYTHON}"
     ${ARGN})
 endfunction()

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, events, fails, run, start  # noqa: E402
+from command import DIGITS, events, fails, patient, run, start  # noqa: E402
 
 
 def data(name, shape=(1, 8, 8), classes=10):
@@ -149,7 +149,7 @@ process = start(*recipe(phase("train", epochs=100000, output="long.h5")))
 words = iter(process.stdout.readline, "")
 told = next(line for line in words if line.startswith("about "))
 process.send_signal(signal.SIGINT)
-process.communicate(timeout=60)
+process.communicate(timeout=patient(60))
 steps = int(re.fullmatch(r"about \d+ min \d\d s for (\d+) more steps\n", told)[1])
 assert 0 < 100000 * 22 - steps < 1000000, told
 print("recipe checks: ok")

@@ -5,7 +5,7 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, SHORT, TINY, fails, result, run, same_bytes, start  # noqa: E402
+from command import DIGITS, SHORT, TINY, fails, patient, result, run, same_bytes, start  # noqa: E402
 from crash import kill_and_resume  # noqa: E402
 
 RUN = TINY + ["--data", DIGITS, "--batch", "64", "--seed", "1", "--save-every", "5", "--augment",
@@ -20,7 +20,7 @@ kill_and_resume(["qat", "float.h5", "--preset", "w4a4", "--amax", "learned", "--
 process = start("train", *TINY, "--data", DIGITS, "--epochs", "2000", "-o", "stopped.h5", "--json")
 assert '"epoch"' in process.stdout.readline() and '"epoch"' in process.stdout.readline()
 process.send_signal(signal.SIGINT)
-_, errors = process.communicate(timeout=60)
+_, errors = process.communicate(timeout=patient(60))
 assert process.returncode == 130 and errors.count("\n") == 1 and errors.startswith("fakequant: ["), errors
 assert result("inspect", "stopped.h5")["kind"] == "checkpoint"
 

@@ -10,7 +10,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import browser  # noqa: E402
-from command import COMMAND, DIGITS, TINY, environment, events, fails, result, run, same_bytes, snapshot  # noqa: E402
+from command import COMMAND, DIGITS, TINY, environment, events, fails, patient, result, run, same_bytes, snapshot  # noqa: E402
 
 DATA = ["--data", DIGITS, "--batch", "64", "--seed", "1", "--val-fraction", "0.2"]
 TRAIN = TINY + DATA
@@ -146,7 +146,7 @@ run("train", *TRAIN, "--epochs", "5", "-o", "longer.h5")
 folder = os.path.abspath("runs/float")
 os.makedirs("elsewhere")
 done = subprocess.run([COMMAND, "train", "--resume", folder, "--epochs", "5"], cwd="elsewhere", capture_output=True, text=True,
-                      env=environment(2), timeout=300)
+                      env=environment(2), timeout=patient(300))
 assert done.returncode == 0, done.stderr
 record = lines("runs/float/metrics.jsonl")
 assert [line["step"] for line in record if line["event"] == "step"] == list(range(1, 86))

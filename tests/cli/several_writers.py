@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import COMMAND, DIGITS, TINY, environment, run, same_bytes, sanitized, snapshot  # noqa: E402
+from command import COMMAND, DIGITS, TINY, environment, patient, run, same_bytes, sanitized, snapshot  # noqa: E402
 from failing_calls import LIBRARY, preloaded  # noqa: E402
 
 TRAIN = ["train", *TINY, "--data", DIGITS, "--batch", "720", "--seed", "1", "--threads", "1"]
@@ -57,7 +57,7 @@ assert same_bytes("run/checkpoints/last.h5", "plain.h5") and not any("fakequant-
 # Two that begin at once: one trains, the other is refused, and nothing of it is there.
 both = [subprocess.Popen([COMMAND, *TRAIN, "--epochs", "2", "-o", "new/inner/"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                          text=True, env=environment(1)) for _ in range(2)]
-words = [process.communicate(timeout=300)[1] for process in both]
+words = [process.communicate(timeout=patient(300))[1] for process in both]
 assert sorted(process.returncode for process in both) in ([0, 1], [0, 2]), words  # 2: it came when the run was whole
 assert same_bytes("new/inner/checkpoints/last.h5", "plain.h5")
 log = open("new/inner/log.txt").read()
@@ -82,7 +82,7 @@ def held(call):
 
 def let_go(process, call):
     open(call, "w").close()
-    return process.communicate(timeout=300)[1]
+    return process.communicate(timeout=patient(300))[1]
 
 
 late, first = held("flock"), held("rename")
@@ -116,7 +116,7 @@ for at, plan in enumerate(({}, NO_LOCKS)):
     both = [subprocess.Popen([COMMAND, *state, "--skip", str(32 * (2 * at + i))] + (["--merge", "state.h5"] if at else []),
                              stderr=subprocess.PIPE, text=True, stdout=subprocess.DEVNULL,
                              env=dict(environment(1), **(dict(plan, LD_PRELOAD=LIBRARY) if plan else {}))) for i in range(2)]
-    words = [process.communicate(timeout=300)[1] for process in both]
+    words = [process.communicate(timeout=patient(300))[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], words
 assert not any("fakequant-" in path for path in snapshot() if path not in left), snapshot()
 print("several writers: ok")

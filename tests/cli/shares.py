@@ -10,11 +10,11 @@ import time
 import h5py
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, SHORT, fails, run, same_bytes, start  # noqa: E402
+from command import DIGITS, SHORT, fails, patient, run, same_bytes, start  # noqa: E402
 
 
 def wait_for(what, seconds=120):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patient(seconds)
     while not what():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -37,7 +37,7 @@ for attempt in range(3):
         os.remove("s.h5")
     runs = [start(*data, "--samples", "100", "--skip", skip, "--state", "s.h5", threads=1) for skip in (0, 100, 200)]
     for process in runs:
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=patient(300))
         assert process.returncode == 0, errors
     assert samples("s.h5") == 300, samples("s.h5")
     run(*base, "--merge", "s.h5", "-o", "merged.h5")
@@ -72,6 +72,6 @@ with open(".s.h5.fakequant-lock", "w") as lock:
     waiting = start(*data, "--samples", "100", "--state", "s.h5")
     assert "waiting for another process, which has s.h5" in waiting.stderr.readline()
     waiting.send_signal(signal.SIGINT)
-    waiting.communicate(timeout=300)
+    waiting.communicate(timeout=patient(300))
     assert waiting.returncode == 130, waiting.returncode
 print("shares: ok")

@@ -7,7 +7,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import COMMAND, DIGITS, SHORT, TINY, environment, fails, result, run, sanitized, start  # noqa: E402
+from command import COMMAND, DIGITS, SHORT, TINY, environment, fails, patient, result, run, sanitized, start  # noqa: E402
 from forge import StateFile  # noqa: E402
 
 ENDLESS = ["train", *TINY, "--data", DIGITS, "--epochs", "2000"]
@@ -16,7 +16,7 @@ ENDLESS = ["train", *TINY, "--data", DIGITS, "--epochs", "2000"]
 def shell(line, *arguments, **more):
     """Runs `line` of bash, in which "$@" is the command with these arguments."""
     return subprocess.run(["bash", "-c", line, "bash", COMMAND, *map(str, arguments)], capture_output=True, text=True,
-                          env=dict(environment(2), **more), timeout=120)
+                          env=dict(environment(2), **more), timeout=patient(120))
 
 
 def one_line(text):
@@ -30,7 +30,7 @@ for number, name in ((signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM"), (si
     assert '"epoch"' in process.stdout.readline() and '"epoch"' in process.stdout.readline()
     os.remove(f"{name}.h5")  # what is there afterwards was saved for the signal
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=patient(60))
     assert process.returncode == 128 + number, (name, process.returncode, errors)
     assert f"stopped by {name}" in one_line(errors) and "--resume" in errors, errors
     assert result("inspect", f"{name}.h5")["kind"] == "checkpoint"
@@ -42,7 +42,7 @@ process.stdout.readline()
 process.send_signal(signal.SIGHUP)
 assert all('"epoch"' in process.stdout.readline() for _ in range(3))
 process.send_signal(signal.SIGTERM)
-process.communicate(timeout=60)
+process.communicate(timeout=patient(60))
 assert process.returncode == 143, process.returncode
 
 # A child is ended too, and its folder put away.
@@ -59,7 +59,7 @@ while not os.path.exists("started"):
     assert process.poll() is None, process.communicate()
     time.sleep(0.05)
 process.send_signal(signal.SIGTERM)
-_, errors = process.communicate(timeout=60)
+_, errors = process.communicate(timeout=patient(60))
 assert process.returncode == 143 and "SIGTERM" in one_line(errors), (process.returncode, errors)
 assert os.listdir("temporary") == [], os.listdir("temporary")
 

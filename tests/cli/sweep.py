@@ -10,7 +10,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import browser  # noqa: E402
-from command import DIGITS, fails, result, run, snapshot, start  # noqa: E402
+from command import DIGITS, fails, patient, result, run, snapshot, start  # noqa: E402
 
 
 def recipe(name, **fields):
@@ -123,7 +123,7 @@ while not all(os.path.exists(f"stopped/00{n}/run/checkpoints/last.h5") for n in 
     assert process.poll() is None, process.communicate()
     time.sleep(0.05)
 process.send_signal(signal.SIGINT)
-words, errors = process.communicate(timeout=100)
+words, errors = process.communicate(timeout=patient(100))
 assert process.returncode == 130 and "stopped by Ctrl-C: 0 of 2 points are done; the same line goes on" in errors, errors
 assert words.count(": stopped") == 2 and "exit status" not in words, words
 for n in (1, 2):
@@ -144,7 +144,7 @@ while not all(len(starts(n)) == 2 for n in (1, 2)):
     assert process.poll() is None, process.communicate()
     time.sleep(0.05)
 process.send_signal(signal.SIGTERM)
-_, errors = process.communicate(timeout=100)
+_, errors = process.communicate(timeout=patient(100))
 assert process.returncode == 143 and "stopped by SIGTERM" in errors, errors
 assert all(starts(n)[0] == 0 < starts(n)[1] for n in (1, 2))
 short = recipe("short.json", grid={"train.lr": [0.001, 0.004]}, phases=[{"command": "train", "epochs": 2, "output": "run/"}])

@@ -7,7 +7,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import COMMAND, DIGITS, SHORT, environment, fails, run  # noqa: E402
+from command import COMMAND, DIGITS, SHORT, environment, fails, patient, run  # noqa: E402
 from engine import program, write  # noqa: E402
 
 os.environ["TMPDIR"] = os.path.abspath("temporary")
@@ -15,7 +15,7 @@ os.mkdir("temporary")
 run("train", *SHORT, "-o", "float.h5")
 write("net.onnx", "any file: the stand-in reads none")
 same = ["verify", "net.onnx", "--checkpoint", "float.h5", "--data", DIGITS, "--python"]
-LONG = 100  # seconds that nobody waits for
+LONG = round(patient(100))  # seconds that nobody waits for
 
 
 def alive(pid):
@@ -28,7 +28,7 @@ def alive(pid):
 
 
 def until(what, seconds=60):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patient(seconds)
     while not what():
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.02)
@@ -64,7 +64,7 @@ for number, python, count in [(signal.SIGINT, hung, 1), (signal.SIGINT, wrapped,
     children = pids("pids", count)
     assert all(map(alive, children)), children
     command.send_signal(number)
-    _, errors = command.communicate(timeout=60)
+    _, errors = command.communicate(timeout=patient(60))
     for pid in children:
         until(lambda pid=pid: not alive(pid))
     os.remove("pids")

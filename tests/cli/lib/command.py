@@ -9,6 +9,7 @@ import sys
 import traceback
 
 COMMAND = os.environ["FAKEQUANT"]
+PATIENCE = float(os.environ.get("FAKEQUANT_TEST_PATIENCE", "1"))
 SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
 DIGITS = os.path.join(SOURCE, "data", "digits.h5")
 PART = re.compile(r"this build (?:has no (ONNX|MPI)|reads and writes no (images))")
@@ -36,13 +37,18 @@ def skip_without_part(errors):
     sys.exit(77)
 
 
+def patient(seconds):
+    """How long to wait in this build for what takes less in a usual one."""
+    return PATIENCE * seconds
+
+
 def run(*arguments, status=0, threads=2, limits=None):
     """Runs the command; returns the finished process. A status of None is any, a tuple one of several; `limits` are shell commands before it
     (ulimit)."""
     line = [COMMAND, *map(str, arguments)]
     if limits:
         line = ["bash", "-c", limits + '; exec "$@"', "bash", *line]
-    done = subprocess.run(line, capture_output=True, text=True, env=environment(threads), timeout=300)
+    done = subprocess.run(line, capture_output=True, text=True, env=environment(threads), timeout=patient(300))
     allowed = status if isinstance(status, tuple) else (status,)
     if not {None, done.returncode} & set(allowed):
         skip_without_part(done.stderr)

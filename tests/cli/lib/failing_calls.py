@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from command import COMMAND, environment
+from command import COMMAND, environment, patient
 
 LIBRARY = os.environ.get("FAIL_CALLS", "")
 ERRORS = {"write": 28, "pwrite": 28, "fsync": 5, "rename": 5, "ftruncate": 5, "open": 28}
@@ -19,7 +19,7 @@ def preloaded(arguments, folder, **plan):
     """Runs the command there with that call failing; the finished process and how many such calls there were."""
     more = {key: str(value) for key, value in plan.items()}
     with tempfile.NamedTemporaryFile("r") as count:
-        done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=folder,
+        done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=patient(300), cwd=folder,
                               env=dict(environment(1), LD_PRELOAD=LIBRARY, FAIL_COUNT=count.name, **more))
         text = count.read()
     return done, int(text) if text else -1

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 
-from command import COMMAND, environment
+from command import COMMAND, environment, patient
 from disk import Disk, calls_of
 from failing_calls import contents, is_left_over
 
@@ -15,7 +15,7 @@ LIBRARY = os.environ.get("RECORD_CALLS", "")
 
 
 def ends_well(arguments, folder, **more):
-    done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=folder,
+    done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=patient(300), cwd=folder,
                           env=dict(environment(1), **more))
     assert done.returncode == 0, (arguments, done.stderr)
 
