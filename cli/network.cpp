@@ -9,6 +9,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/model_file.h"
@@ -45,6 +46,10 @@ void check_ids(const ModelSpec& spec, const Flags& flags, const Dataset& data) {
 }
 
 }  // namespace
+
+std::int64_t Network::classes() const {
+  return identity.value("dense", false) ? 0 : fq::detail::whole_value<std::int64_t>(identity.at("classes"));
+}
 
 Shape Network::input_shape() const { return fq::detail::input_shape_of(identity, 1); }
 

@@ -27,9 +27,7 @@ struct Network {
   /// Of a batch of one.
   [[nodiscard]] Shape input_shape() const;
   /// Numbers that the network gives for each sample; 0 where they are no list.
-  [[nodiscard]] std::int64_t classes() const {
-    return identity.value("dense", false) ? 0 : identity.at("classes").get<std::int64_t>();
-  }
+  [[nodiscard]] std::int64_t classes() const;
   [[nodiscard]] bool folded() const { return identity.at("folded").get<bool>(); }
   [[nodiscard]] bool quantized() const { return !identity.at("quantization").is_null(); }
 };

@@ -58,13 +58,9 @@ json json_of(bool yes) { return yes; }
 
 template <class Integer = int>
 Integer read_integer(std::string_view key, const json& value, std::string_view allowed) {
-  using Limits = std::numeric_limits<Integer>;
-  if (!value.is_number_integer()) wrong_type(key, value, allowed);
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{Limits::max()})
-    wrong_type(key, value, allowed);
-  const auto wide = value.get<std::int64_t>();
-  if (wide < Limits::min() || wide > Limits::max()) wrong_type(key, value, allowed);
-  return static_cast<Integer>(wide);
+  const auto whole = detail::whole_if<Integer>(value);
+  if (!whole) wrong_type(key, value, allowed);
+  return *whole;
 }
 
 NumBits read_bits(std::string_view key, const json& value) {

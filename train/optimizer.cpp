@@ -109,7 +109,7 @@ void Optimizer::load_state(const StateDict& state) {
       (void)state.at(parameters_[i].first + "/" + state_names_[s], items_[i].state[s].shape(),
                      items_[i].state[s].dtype());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    items_[i].steps = steps[i].get<std::int64_t>();
+    items_[i].steps = detail::whole_number(steps[i], "steps", "optimizer");
     for (std::size_t s = 0; s < state_names_.size(); ++s)
       items_[i].state[s].copy_from(state.at(parameters_[i].first + "/" + state_names_[s]));
   }

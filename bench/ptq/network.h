@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/train/loop/checkpoint.h"
@@ -18,7 +19,7 @@ inline std::shared_ptr<Graph> load_folded(const std::string& path) {
   const nlohmann::json identity = state.attribute("model");
   const auto sample = identity.at("sample_shape").get<Shape>();
   auto model = build_model(ModelSpec::parse(identity.at("model").dump()), sample,
-                           identity.at("classes").get<std::int64_t>());
+                           fq::detail::whole_value<std::int64_t>(identity.at("classes")));
   Shape one = sample;
   one.insert(one.begin(), 1);
   const bool folded = identity.at("folded").get<bool>();

@@ -7,6 +7,7 @@
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/state_dict.h"
 
 namespace fq {
@@ -85,8 +86,8 @@ void OnePassCalibrator::do_load(const StateDict& state) {
            "the state has bins of width 2^{}: it is damaged", exponent.dump());
   const std::optional<float> largest = saved_largest(state);
   const Tensor& counts = state.at("counts", {2 * std::int64_t{histogram_.num_bins()}}, DType::i64);
-  histogram_ = OnePassHistogram(histogram_.num_bins(), histogram_.skip_zeros(), exponent.get<int>(),
-                                counts.to_vector<std::int64_t>());
+  histogram_ = OnePassHistogram(histogram_.num_bins(), histogram_.skip_zeros(),
+                                detail::whole_value<int>(exponent), counts.to_vector<std::int64_t>());
   largest_ = largest;
 }
 

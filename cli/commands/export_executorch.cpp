@@ -69,9 +69,10 @@ ordered_json export_executorch(Network& network, const Flags& flags, Output& out
   AtomicFile file(path);
   file.write(read_file(made, kMostBytes));
   file.commit();
+  const ordered_json none = 0;
   output.line(fmt::format("{} bytes, {} quantized layers, {} parts for XNNPACK, in {}",
-                          told.value("bytes", 0), told.value("quantized_layers", 0),
-                          told.value("delegates", 0), path));
+                          told.value("bytes", none).dump(), told.value("quantized_layers", none).dump(),
+                          told.value("delegates", none).dump(), path));
   if (told.contains("portable") && !told["portable"].empty())
     output.line(fmt::format("portable kernels compute: {}", told["portable"].dump()));
   ordered_json result{{"files", {path}}};

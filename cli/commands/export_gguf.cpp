@@ -8,6 +8,7 @@
 #include "fakequant/cli/commands/export_formats.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/text/network_tokenizer.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/gguf/model.h"
 #include "fakequant/train/data/reader/tokenizer/byte_alphabet.h"
@@ -38,7 +39,8 @@ void take_pieces(const fq::detail::TokenizerFile& file, GgufOptions& options) {
   const auto json = nlohmann::json::parse(file.text());
   options.pattern = pattern_of(json["pre_tokenizer"]);
   for (const auto& token : json.value("added_tokens", nlohmann::json::array()))
-    if (token.value("special", false)) options.control.push_back(token.at("id").get<std::int32_t>());
+    if (token.value("special", false))
+      options.control.push_back(fq::detail::whole_value<std::int32_t>(token.at("id")));
   for (const auto& token : file.tokens()) options.vocabulary.push_back(fq::detail::from_byte_alphabet(token));
 }
 

@@ -16,6 +16,7 @@
 #include "fakequant/cli/text/gguf_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/export/gguf/import.h"
 #include "fakequant/export/onnx/import_quantized.h"
 #include "fakequant/export/transformers/import.h"
@@ -105,7 +106,7 @@ nlohmann::ordered_json input_parts(const ImportedModel& model) {
     if (node.at("type") != "input_part") continue;
     const auto& options = node.at("options");
     const Shape shape = options.value("shape", Shape{});
-    const auto begin = options.at("begin").get<std::int64_t>();
+    const auto begin = fq::detail::whole_value<std::int64_t>(options.at("begin"));
     parts.push_back({{"name", options.at("name")},
                      {"type", options.at("type")},
                      {"shape", shape},
@@ -121,7 +122,8 @@ std::string layout_text(const nlohmann::ordered_json& parts) {
     text += fmt::format("{}{} {} {} {}..{}", text.empty() ? "" : ", ",
                         fq::detail::one_line_name(part.at("name").get<std::string>()),
                         part.at("type").get<std::string>(), to_string(part.at("shape").get<Shape>()),
-                        part.at("begin").get<std::int64_t>(), part.at("end").get<std::int64_t>() - 1);
+                        fq::detail::whole_value<std::int64_t>(part.at("begin")),
+                        fq::detail::whole_value<std::int64_t>(part.at("end")) - 1);
   return text;
 }
 

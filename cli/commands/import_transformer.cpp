@@ -6,6 +6,7 @@
 
 #include "fakequant/cli/commands/import_quantized.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/transformers/import.h"
 #include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
@@ -23,7 +24,7 @@ void take_tokenizer_beside(Network& network, const std::string& from) {
   try {
     const auto tokenizer = fq::detail::TokenizerFile::load(file);
     const auto own = std::ssize(tokenizer->tokens()),
-               classes = network.identity.at("classes").get<std::ptrdiff_t>();
+               classes = fq::detail::whole_value<std::ptrdiff_t>(network.identity.at("classes"));
     if (own > classes)
       return log(LogLevel::warning, fmt::format("[import] {} has {} tokens, the network {}: it is left out",
                                                 file, own, classes));
@@ -66,7 +67,7 @@ nlohmann::ordered_json import_transformer(const std::string& from, const ImportO
   const auto sample = network.identity.at("sample_shape").get<Shape>();
   const std::int64_t parameters = parameters_of(network);
   const bool tokens = network.identity.value("dense", false);
-  const std::int64_t classes = network.identity.at("classes").get<std::int64_t>();
+  const std::int64_t classes = fq::detail::whole_value<std::int64_t>(network.identity.at("classes"));
   output.line(fmt::format("{} parameters, samples of {}, {}, {}", parameters, to_string(sample),
                           tokens        ? fmt::format("one of {} tokens for each", classes)
                           : classes > 0 ? fmt::format("{} classes", classes)

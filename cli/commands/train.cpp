@@ -112,7 +112,7 @@ nlohmann::ordered_json train(const Flags& flags, Output& output) {
     Network trained = load_network(run.out);
     result["folded"] = fold_network(trained);
     save_network(trained, run.out);
-    output.line(fmt::format("{} batch norms folded", result["folded"].get<std::size_t>()));
+    output.line(fmt::format("{} batch norms folded", result["folded"].dump()));
   }
   return result;
 }

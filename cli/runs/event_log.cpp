@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/detail/line_file.h"
 #include "fakequant/report/detail/runs/event_file.h"
 
@@ -53,8 +54,8 @@ void EventLog::begin(std::int64_t step) {
 }
 
 void EventLog::add(const nlohmann::ordered_json& line) {
-  body_->file.add_bytes(
-      fq::detail::scalars_record(seconds_now(), line["step"].get<std::int64_t>(), scalars_of(line)));
+  body_->file.add_bytes(fq::detail::scalars_record(
+      seconds_now(), fq::detail::whole_value<std::int64_t>(line["step"]), scalars_of(line)));
 }
 
 void EventLog::sync() { body_->file.sync(); }

@@ -56,8 +56,8 @@ StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const Trainer
 void take_length(const Run& run, const Flags& flags, const StateDict& saved, TrainerOptions& options) {
   if (flags.given("epochs") || flags.given("steps")) return;
   const auto length = length_of(run, flags, saved);
-  options.steps = length.value("steps", options.steps);
-  options.epochs = length.value("epochs", options.epochs);
+  if (length.contains("steps")) options.steps = fq::detail::whole_value<std::int64_t>(length["steps"]);
+  if (length.contains("epochs")) options.epochs = fq::detail::whole_value<std::int64_t>(length["epochs"]);
 }
 
 void check_length(const Run& run, const Flags& flags, const TrainerOptions& options, const StateDict& saved) {
@@ -70,7 +70,8 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
   FQ_CHECK(wanted >= done, flags.command(),
            "--{} is {}, and {} has {} of them behind it: give as many or more", unit, wanted, run.out, done);
   if (flags.on("allow-changes")) return;
-  const std::int64_t there = length_of(run, flags, saved).value(unit, std::int64_t{0});
+  const auto length = length_of(run, flags, saved);
+  const auto there = length.contains(unit) ? fq::detail::whole_value<std::int64_t>(length[unit]) : 0;
   FQ_CHECK(wanted >= there, flags.command(),
            "--{} is {} there, {} here: give as many or more, or say by --allow-changes that fewer are meant",
            unit, there, wanted);

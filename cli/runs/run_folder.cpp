@@ -85,9 +85,10 @@ nlohmann::ordered_json read_run_config(const RunFolder& folder) {
     throw FileError(folder.config(), "", fmt::format("[run] {}: {}", folder.config(), why));
   };
   const auto& config = text->value();
-  if (!config.is_object() || !config.contains("run_format") || !config["run_format"].is_number_integer())
+  if (!config.is_object() || !config.contains("run_format") ||
+      !fq::detail::whole_if<std::int64_t>(config["run_format"]))
     fail("this is no config.json of a run directory of fakequant");
-  if (config["run_format"].get<std::int64_t>() > kRunFormat)
+  if (fq::detail::whole_value<std::int64_t>(config["run_format"]) > kRunFormat)
     fail(fmt::format(
         "the run is of a newer version of fakequant, {}: use that one",
         config.contains("fakequant") ? config["fakequant"].dump() : std::string("which it does not name")));

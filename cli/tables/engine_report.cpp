@@ -41,12 +41,11 @@ class ReportFields {
   [[nodiscard]] ReportFields object(const std::string& key) const { return {at(key), of(key)}; }
   [[nodiscard]] std::int64_t count(const std::string& key, std::int64_t least, std::int64_t most) const {
     const auto& value = at(key);
-    const bool whole = value.is_number_integer() &&
-                       (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t(most));
-    if (!whole || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
+    const auto whole = fq::detail::whole_if<std::int64_t>(value);
+    if (!whole || *whole < least || *whole > most)
       wrong(key, least == most ? fmt::format("{} is needed", least)
                                : fmt::format("a whole number from {} to {} is needed", least, most));
-    return value.get<std::int64_t>();
+    return *whole;
   }
   [[nodiscard]] double share(const std::string& key) const {
     if (!at(key).is_number() || !(at(key).get<double>() >= 0)) wrong(key, "a number of 0 or more is needed");
@@ -131,9 +130,9 @@ void check_verdict(const ReportFields& report, int status, std::int64_t codes) {
   const double tolerance = report.share("tolerance");
   const bool same = report.flag("same");
   const auto limit = report.share("code_tolerance") * double(codes);
-  const auto flips = report.share("flip_tolerance") * double(report.at("answers").get<std::int64_t>());
-  const bool close = double(report.at("codes_different").get<std::int64_t>()) <= limit &&
-                     double(report.at("flips").get<std::int64_t>()) <= flips &&
+  const auto flips = report.share("flip_tolerance") * report.at("answers").get<double>();
+  const bool close = report.at("codes_different").get<double>() <= limit &&
+                     report.at("flips").get<double>() <= flips &&
                      (tolerance > 0 || report.at("logit_bits_different") == 0);
   const bool whole = report.at("not_materialised").empty() && report.at("not_in_file").empty();
   if (same && !(close && whole)) refuse_report("the report says 'same' of counts that differ");

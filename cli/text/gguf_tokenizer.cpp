@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/gguf/tokenizer.h"
 #include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
@@ -24,7 +25,7 @@ std::vector<std::string> names_of(const GgufTokenizer& given) {
 }
 
 void take(Network& network, const GgufTokenizer& given, const std::string& file) {
-  const auto classes = network.identity.at("classes").get<std::ptrdiff_t>();
+  const auto classes = fq::detail::whole_value<std::ptrdiff_t>(network.identity.at("classes"));
   const auto check = [&](std::ptrdiff_t tokens) {
     if (tokens > classes)
       throw FileError(file, {}, fmt::format("{} has {} tokens, the network {}", file, tokens, classes));

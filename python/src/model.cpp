@@ -9,6 +9,7 @@
 
 #include "bindings.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/random.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/model/builtin_models.h"
@@ -200,13 +201,15 @@ void bind_class(nb::module_& m) {
            "it; "
            "the model stays as it is.")
       .def_prop_ro("quantized", &Network::quantized)
-      .def_prop_ro(
-          "sample_shape",
-          [](const Network& self) {
-            return nb::tuple(nb::cast(self.identity.at("sample_shape").get<std::vector<std::int64_t>>()));
-          })
+      .def_prop_ro("sample_shape",
+                   [](const Network& self) {
+                     return nb::tuple(
+                         nb::cast(fq::detail::whole_values<std::int64_t>(self.identity.at("sample_shape"))));
+                   })
       .def_prop_ro("classes",
-                   [](const Network& self) { return self.identity.at("classes").get<std::int64_t>(); })
+                   [](const Network& self) {
+                     return fq::detail::whole_value<std::int64_t>(self.identity.at("classes"));
+                   })
       .def("__str__", &table)
       .def("__repr__", &table);
 }

@@ -1,8 +1,10 @@
-"""What a checkpoint says of its network, each word of it replaced by each kind of JSON value: commands read it, or refuse it in a
-line that names the file. None takes a value for granted."""
+"""What a checkpoint says of its network and of its run, each word of it replaced by each kind of JSON value: commands read it, or
+refuse it in a line that names the file. None takes a value for granted, or cuts off a number."""
 
 import copy
+import functools
 import json
+import operator
 import os
 import sys
 
@@ -11,6 +13,7 @@ from command import DIGITS, SHORT, run  # noqa: E402
 from forge import StateFile, listed, part_of  # noqa: E402
 
 KINDS = (None, True, -7.5, "x", [7], {"a": 7})
+NO_WHOLE_NUMBERS = (1e38, 2.5, None)
 run("train", *SHORT, "--metrics", "accuracy", "-o", "float.h5")
 run("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "-o", "int8.h5")
 RESUMED = {"float.h5": ["train", *SHORT, "--metrics", "accuracy", "--resume", "-o"],
@@ -67,5 +70,15 @@ for name, command in RESUMED.items():
             for words in (command, ["inspect"]):
                 accepted = check(source, attributes, words, f"{path} is {kind!r}")
                 read, refused = read + accepted, refused + (not accepted)
+    for key in source.attributes:
+        if key != "model" and key != "progress/settings" and (not key.startswith("quantizers/") or "/conv2.input" in key):
+            for path in places(whole[key], (key,)):
+                old = functools.reduce(operator.getitem, path, whole)
+                for kind in NO_WHOLE_NUMBERS:
+                    attributes = copy.deepcopy(whole)
+                    put(attributes, path, kind)
+                    accepted = check(source, attributes, command, f"{path} is {kind!r}")
+                    assert not accepted or type(old) is not int, f"{command[0]} took {kind!r} for {old} at {path}"
+                    read, refused = read + accepted, refused + (not accepted)
 assert read > 20 and refused > 200, (read, refused)
 print(f"forged identity: {read} read, {refused} refused: ok")

@@ -1,4 +1,5 @@
-"""arrows_test.py SOURCE_DIR: includes point down the house (docs/developing.md), and no folder is too full.
+"""arrows_test.py SOURCE_DIR: includes point down the house (docs/developing.md), no folder is too full, and numbers of JSON become
+whole ones by whole_value alone (core/io/detail/json_text.h), as those of files may be of any size.
 
 A folder may include those that stand before it. Inside of core each room has a floor: headers include their own floor
 and those below, sources of the nouns may call the backend's table too.
@@ -16,6 +17,8 @@ TABLE = "core/backend/kernels.h"
 NOT_INSTALLED = re.compile(r"/(detail|backend|kernels|reader|writer)/")  # as in cmake/FakequantLibrary.cmake
 MOST_FILES = 45
 INCLUDE = re.compile(r'^\s*#\s*include\s*"fakequant/([^"]+)"', re.M)
+JSON_TEXT = "core/io/detail/json_text.h"
+CUT_OFF = re.compile(r"\.(template )?get<(int|long|unsigned|std::(u?int\d+|size|ptrdiff)_t)>\(\)|\bget_to\(")
 SOURCES = {".h", ".cuh", ".cpp", ".cu"}
 
 
@@ -52,7 +55,10 @@ def faults(root):
                 continue
             path = file.relative_to(root).as_posix()
             counts[str(pathlib.Path(path).parent)] += 1
-            for included in INCLUDE.findall(file.read_text()):
+            text = file.read_text()
+            if path != JSON_TEXT and (cut := CUT_OFF.search(text)):
+                yield f"{path}: {cut[0]} cuts off a number that is too large or no whole one: use whole_value"
+            for included in INCLUDE.findall(text):
                 if not (root / included).is_file():
                     yield f"{path}: there is no {included}"
                 elif reason := climbs(path, included):

@@ -8,6 +8,7 @@
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/crc32c.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "fakequant/train/calibration/detail/calibration_undo.h"
@@ -27,7 +28,7 @@ std::uint32_t checksum(const Tensor& values, std::uint32_t before = 0) {
 }
 
 bool is_count(const Json& object, const char* key) {
-  return object.contains(key) && object[key].is_number_integer() && object[key] >= 0;
+  return object.contains(key) && detail::whole_if<std::int64_t>(object[key]).value_or(-1) >= 0;
 }
 
 Json checksums(const Module& model) {
@@ -90,9 +91,9 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
 
 std::int64_t samples_of(const StateDict& state, const std::string& path) {
   const Json samples = state.has_attribute("samples") ? state.attribute("samples") : Json();
-  if (!samples.is_number_integer() || samples.get<std::int64_t>() < 0)
-    refuse(path, "samples", fmt::format("is {}: it must be a count", samples.dump()));
-  return samples.get<std::int64_t>();
+  const auto count = detail::whole_if<std::int64_t>(samples);
+  if (!count || *count < 0) refuse(path, "samples", fmt::format("is {}: it must be a count", samples.dump()));
+  return *count;
 }
 
 using Take = std::function<void(TensorQuantizer&, const StateDict&, const std::string&)>;
@@ -140,7 +141,8 @@ std::vector<CalibrationShare> calibration_shares(const StateDict& state, const s
     if (!share.is_object() || !is_count(share, "images") || !is_count(share, "crc32c") ||
         share["crc32c"] > std::numeric_limits<std::uint32_t>::max())
       refuse(path, "shares", fmt::format("has {}: each has images and crc32c", share.dump()));
-    out.push_back({share["images"].get<std::int64_t>(), share["crc32c"].get<std::uint32_t>()});
+    out.push_back({detail::whole_value<std::int64_t>(share["images"]),
+                   detail::whole_value<std::uint32_t>(share["crc32c"])});
   }
   return out;
 }

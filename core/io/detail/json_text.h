@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,17 +35,23 @@ template <class Json>
   return Json::parse(text, limit, true, comments);
 }
 
-/// A whole number that T holds: for others, get<T>() cuts them off, or is undefined. Throws ArgumentError.
+/// A whole number that T holds: of others, which get<T>() cuts off or for which it is undefined, nothing.
 template <class T, class Json>
-[[nodiscard]] T whole_value(const Json& value) {
+[[nodiscard]] std::optional<T> whole_if(const Json& value) {
   const bool fits = value.is_number_unsigned()
                         ? std::in_range<T>(value.template get<std::uint64_t>())
                         : value.is_number_integer() && std::in_range<T>(value.template get<std::int64_t>());
-  if (!fits)
+  return fits ? std::optional<T>(value.template get<T>()) : std::nullopt;
+}
+/// The same; throws ArgumentError for others.
+template <class T, class Json>
+[[nodiscard]] T whole_value(const Json& value) {
+  const auto whole = whole_if<T>(value);
+  if (!whole)
     throw ArgumentError(fmt::format("[json] {} is no whole number from {} to {}",
                                     value.is_number() ? value.dump() : value.type_name(),
                                     std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
-  return value.template get<T>();
+  return *whole;
 }
 /// A list of them.
 template <class T, class Json>

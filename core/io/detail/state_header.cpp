@@ -43,9 +43,10 @@ bool damaged(const FileReader& file, const StateHeader& header, const ListedData
 
 /// A whole number from 0 to 2^56.
 std::int64_t whole_number(const nlohmann::json& value) {
-  if (!value.is_number_unsigned() || value > std::uint64_t{1} << 56)
+  const auto whole = whole_if<std::int64_t>(value);
+  if (!whole || *whole < 0 || *whole > std::int64_t{1} << 56)
     throw ArgumentError("its listing has a number that is no size");
-  return value.get<std::int64_t>();
+  return *whole;
 }
 
 ListedDataset listed_dataset(const nlohmann::json& item) {

@@ -6,6 +6,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/config/detail/quant_presets.h"
 
 namespace fq::detail {
@@ -25,9 +26,10 @@ double number(const ordered_json& object, const char* key, double lowest, double
 
 int whole(const ordered_json& object, const char* key, int lowest) {
   const ordered_json& value = object[key];
-  FQ_CHECK(value.is_number_integer() && value.get<double>() >= lowest && value.get<double>() <= 1 << 30,
-           kWhere, "'{}' is {}: use a whole number from {}", key, value.dump(), lowest);
-  return value.get<int>();
+  const auto whole = whole_if<int>(value);
+  FQ_CHECK(whole && *whole >= lowest && *whole <= 1 << 30, kWhere, "'{}' is {}: use a whole number from {}",
+           key, value.dump(), lowest);
+  return *whole;
 }
 
 AmaxOptions amax_options(const ordered_json& object, AmaxOptions options) {

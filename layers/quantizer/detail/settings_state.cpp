@@ -4,6 +4,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/config/detail/quantizer_fields.h"
 #include "fakequant/layers/quantizer/detail/engine_codes.h"
 
@@ -35,14 +36,14 @@ QuantizerSettings load_settings(std::string name, const StateDict& state, const 
   s.descriptor = QuantDescriptor::from_dict(state.attribute(prefix + "/descriptor"));
   if (state.contains(prefix + "/pre_quant_scale")) s.pre_quant_scale = state.at(prefix + "/pre_quant_scale");
   try {
-    switches.at("enabled").get_to(s.enabled);
-    switches.at("observing").get_to(s.observing);
-    switches.at("quantizing").get_to(s.quantizing);
-    switches.at("running").get_to(s.running);
-    switches.at("momentum").get_to(s.momentum);
-    switches.at("pow2").get_to(s.pow2);
-    switches.at("zero_point").get_to(s.zero_point);
-    switches.at("may_become_unsigned").get_to(s.may_become_unsigned);
+    s.enabled = switches.at("enabled").get<bool>();
+    s.observing = switches.at("observing").get<bool>();
+    s.quantizing = switches.at("quantizing").get<bool>();
+    s.running = switches.at("running").get<bool>();
+    s.momentum = switches.at("momentum").get<float>();
+    s.pow2 = switches.at("pow2").get<bool>();
+    s.zero_point = whole_value<int>(switches.at("zero_point"));
+    s.may_become_unsigned = switches.at("may_become_unsigned").get<bool>();
     if (switches.at("reference").get<bool>()) s.arithmetic = Arithmetic::reference;
     s.amax_gradient = amax_gradient_from_name(switches.value("amax_gradient", "clip"));
     s.engine_grid = engine_grid_from_name(switches.value("engine_grid", "none"));

@@ -100,10 +100,10 @@ std::string worst_samples(const ordered_json& classes, const std::map<std::int64
 std::string classes_section(const RunRecord& record, const std::map<std::int64_t, std::string>& shown) {
   const auto* classes = record.last("classes");
   if (classes == nullptr) return {};
-  std::string out =
-      fmt::format("<h2>Classes</h2>\n<p>{} {} samples, after step {}.</p>\n",
-                  grouped(fq::detail::whole_value<std::int64_t>((*classes)["samples"])),
-                  escaped((*classes)["of"].get<std::string>()), (*classes)["step"].get<std::int64_t>());
+  std::string out = fmt::format("<h2>Classes</h2>\n<p>{} {} samples, after step {}.</p>\n",
+                                grouped(fq::detail::whole_value<std::int64_t>((*classes)["samples"])),
+                                escaped((*classes)["of"].get<std::string>()),
+                                fq::detail::whole_value<std::int64_t>((*classes)["step"]));
   out += (*classes)["confusion"].size() <= kMostClasses ? matrix(*classes) : most_confused(*classes);
   return out + worst_samples(*classes, shown);
 }

@@ -32,18 +32,21 @@ std::string spell_duration(double seconds) {
                        : fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
 }
 
+std::int64_t count_in(const ordered_json* line, const std::string& key) {
+  return line != nullptr && line->contains(key) ? fq::detail::whole_value<std::int64_t>((*line)[key]) : 0;
+}
+
 std::string state_tile(const RunPage& page) {
   const auto* end = page.record->last("end");
   const auto* epoch = page.record->last("epoch");
   const auto* step = page.record->last("step");
   const std::string unit = page.config.contains("steps") ? "step" : "epoch";
   const auto* reached = unit == "step" ? step : epoch;
-  const std::string done = fmt::format(
-      "{} {} of {}", unit, reached == nullptr ? 0 : fq::detail::whole_value<std::int64_t>((*reached)[unit]),
-      page.config.value(unit + "s", std::int64_t{0}));
+  const std::string done =
+      fmt::format("{} {} of {}", unit, count_in(reached, unit), count_in(&page.config, unit + "s"));
   if (page.seconds_left >= 0)
     return tile("Running", spell_duration(page.seconds_left) + " left",
-                fmt::format("{}, step {}", done, step == nullptr ? 0 : (*step)["step"].get<std::int64_t>()));
+                fmt::format("{}, step {}", done, count_in(step, "step")));
   return tile("State", escaped(end == nullptr ? "unfinished" : end->value("state", std::string("done"))),
               done);
 }

@@ -23,7 +23,7 @@ constexpr std::int64_t kMostRecordBytes = std::int64_t{1} << 30;
 ordered_json record_line(std::string_view text, const std::string& path, std::size_t number) try {
   auto line = parse_json<ordered_json>(text);
   if (!line.is_object() || !line.contains("event") || !line["event"].is_string() || !line.contains("step") ||
-      !line["step"].is_number_integer())
+      !whole_if<std::int64_t>(line["step"]))
     fail_record(path, number, "this is no line of a run, which has an event and a step");
   return line;
 } catch (const ordered_json::exception&) {
@@ -61,7 +61,7 @@ std::string RunRecord::text() const {
 }
 
 void RunRecord::forget_after(std::int64_t step) {
-  std::erase_if(lines, [step](const auto& line) { return line["step"].template get<std::int64_t>() > step; });
+  std::erase_if(lines, [step](const auto& line) { return whole_value<std::int64_t>(line["step"]) > step; });
 }
 
 const ordered_json* RunRecord::last(std::string_view event) const {

@@ -46,7 +46,7 @@ std::optional<std::int64_t> count_in(const std::vector<std::string>& texts) {
   if (texts.size() != 1) return std::nullopt;
   const nlohmann::json value = json_in(texts[0]);
   if (!value.is_number() || !is_count(value.get<double>())) return std::nullopt;
-  return value.get<std::int64_t>();
+  return static_cast<std::int64_t>(value.get<double>());
 }
 
 std::vector<std::string> names_of(std::vector<std::string> texts) {

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/modules/detail/call_cache.h"
@@ -190,7 +191,7 @@ TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>
   TrialReport out = run_all(model, data, own, options);
   const auto all = gather_states(*options.ranks, to_state(out));
   out.runs = -static_cast<std::int64_t>(size - 1) * out.pass_runs;  // each rank made the passes of the model
-  for (const auto& state : all) out.runs += state.attribute("runs").get<std::int64_t>();
+  for (const auto& state : all) out.runs += whole_value<std::int64_t>(state.attribute("runs"));
   out.damages.clear();
   for (std::size_t i = 0; i < trials.size(); ++i) out.damages.push_back(damage_of(all[i % size], i / size));
   return out;

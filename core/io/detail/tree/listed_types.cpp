@@ -24,9 +24,10 @@ Shape packed_shape(const FileReader& file, const std::string& name, const TreeOb
   const auto sizes = parse_json<nlohmann::json>(text_of(file, name, object, "shape"));
   if (!sizes.is_array()) refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
   for (const auto& size : sizes) {
-    if (!size.is_number_unsigned() || size > std::uint64_t{1} << 56)
+    const auto whole = whole_if<std::int64_t>(size);
+    if (!whole || *whole < 0 || *whole > std::int64_t{1} << 56)
       refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
-    out.push_back(size.get<std::int64_t>());
+    out.push_back(*whole);
   }
   return out;
 }

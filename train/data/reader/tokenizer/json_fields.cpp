@@ -8,6 +8,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/io/detail/json_text.h"
 
 namespace fq::detail {
 
@@ -41,9 +42,9 @@ bool flag_of(const json& object, const char* name, bool fallback) {
 
 std::int32_t id_of(const json& value, std::string_view where) {
   constexpr auto most = std::numeric_limits<std::int32_t>::max();
-  FQ_CHECK(value.is_number_integer() && value >= 0 && value <= most, "tokenizer",
-           "the id of {} is no whole number from 0 to {}", where, most);
-  return value.get<std::int32_t>();
+  const auto id = detail::whole_if<std::int32_t>(value);
+  FQ_CHECK(id && *id >= 0, "tokenizer", "the id of {} is no whole number from 0 to {}", where, most);
+  return *id;
 }
 
 Metaspace metaspace_of(const json& step) {
