@@ -1,5 +1,6 @@
 #include "fakequant/export/onnx/reader/operators.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace fq::detail {
@@ -137,6 +138,13 @@ OpBuilder find_op_builder(const OnnxNode& node) {
   const auto& table = pattern ? onnx_ops::pattern_table() : onnx_ops::onnx_table();
   const auto found = table.find(node.op);
   return found == table.end() ? nullptr : found->second;
+}
+
+std::vector<std::string> onnx_operators() {
+  std::vector<std::string> out;
+  for (const auto& [name, builder] : onnx_ops::onnx_table()) out.push_back(name);
+  std::ranges::sort(out);
+  return out;
 }
 
 }  // namespace fq::detail

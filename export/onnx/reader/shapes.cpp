@@ -79,9 +79,9 @@ ImportValue shape(const OpImport& op) { return {{}, {}, shape_tensor(op, op.valu
 
 ImportValue flatten(const OpImport& op) {
   const ImportValue& x = op.value();
-  auto axis = op.integer("axis", 1, -8, 8);
-  if (axis < 0) axis += static_cast<std::int64_t>(x.shape.size());
-  const auto middle = x.shape.begin() + axis;
+  const auto rank = static_cast<std::int64_t>(x.shape.size()), given = op.integer("axis", 1, -8, 8);
+  op.check(given >= -rank && given <= rank, "axis {} of {} axes", given, rank);
+  const auto middle = x.shape.begin() + (given < 0 ? given + rank : given);
   return op.reshaped(x, {numel(Shape(x.shape.begin(), middle)), numel(Shape(middle, x.shape.end()))}, {});
 }
 
