@@ -65,7 +65,7 @@ ImportValue reduce_product(const OpImport& op) {
 /// Each step adds the sums of twice as many elements: those that lie 1, 2, 4, .. away.
 ImportValue cumulative_sum(const OpImport& op) {
   ImportValue y = op.value();
-  const int axis = axes_of(op, integers_of(op, op.constant(1)), rank_of(y)).at(0);
+  const int axis = axes_of(op, {op.whole_scalar(1)}, rank_of(y))[0];
   check_not_samples(op, axis);
   const std::int64_t size = y.shape[static_cast<std::size_t>(axis)];
   const std::int64_t way = op.integer("reverse", 0, 0, 1) == 1 ? -1 : 1;
@@ -82,7 +82,7 @@ ImportValue triangle(const OpImport& op) {
   check_not_samples(op, rank - 1);
   check_not_samples(op, rank - 2);
   const bool upper = op.integer("upper", 1, 0, 1) == 1;
-  const std::int64_t shift = op.has_input(1) ? integers_of(op, op.constant(1)).at(0) : 0;
+  const std::int64_t shift = op.has_input(1) ? op.whole_scalar(1) : 0;
   const Tensor kept = ones_where(x.shape[x.shape.size() - 2], x.shape.back(), [&](auto row, auto column) {
     return upper ? column - row >= shift : column - row <= shift;
   });

@@ -82,6 +82,12 @@ double OpImport::scalar(std::size_t i) const {
   return tensor.dtype() == DType::f32 ? shortest(static_cast<float>(tensor.item())) : tensor.item();
 }
 
+std::int64_t OpImport::whole_scalar(std::size_t i) const {
+  const auto numbers = integers_of(*this, constant(i));
+  check(numbers.size() == 1, "its input {} has {} elements: one number is needed", i, numbers.size());
+  return numbers[0];
+}
+
 std::vector<std::int64_t> OpImport::list(std::string_view key, std::size_t i) const {
   return has_input(i) ? integers_of(*this, constant(i)) : integers(key);
 }

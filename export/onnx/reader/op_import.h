@@ -63,13 +63,18 @@ class OpImport : public NodeReader {
     return is_constant(i) && inputs_[i].constant.numel() == 1;
   }
   /// The inputs' own.
-  [[nodiscard]] const ImportValue& input(std::size_t i) const { return inputs_.at(i); }
+  [[nodiscard]] const ImportValue& input(std::size_t i) const {
+    check(i < inputs_.size(), "its input {} is missing", i);
+    return inputs_[i];
+  }
   /// A fixed input of any type.
   [[nodiscard]] const Tensor& constant(std::size_t i) const;
   /// Numbers of a layer, as f32, at least one.
   [[nodiscard]] Tensor weight(std::size_t i) const;
   /// The single number of a fixed input.
   [[nodiscard]] double scalar(std::size_t i) const;
+  /// That of one that is whole.
+  [[nodiscard]] std::int64_t whole_scalar(std::size_t i) const;
   /// Whole numbers of an attribute, or of the input that replaced it in later versions.
   [[nodiscard]] std::vector<std::int64_t> list(std::string_view key, std::size_t i) const;
 

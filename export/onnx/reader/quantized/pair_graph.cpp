@@ -28,9 +28,9 @@ const OnnxNode* PairGraph::maker(const std::string& name) const {
 Tensor PairGraph::constant(const std::string& name) const {
   if (const auto found = constants_.find(name); found != constants_.end()) return found->second;
   const OnnxNode* node = maker(name);
-  for (int depth = 0; node != nullptr && node->op == "Identity" && depth < 64; ++depth) {
-    if (const auto found = constants_.find(node->inputs.at(0)); found != constants_.end())
-      return found->second;
+  for (int depth = 0; node != nullptr && node->op == "Identity" && !node->inputs.empty() && depth < 64;
+       ++depth) {
+    if (const auto found = constants_.find(node->inputs[0]); found != constants_.end()) return found->second;
     node = maker(node->inputs[0]);
   }
   if (node == nullptr || node->op != "Constant" || !node->domain.empty()) return {};
