@@ -52,6 +52,8 @@ QuantizerSettings load_settings(std::string name, const StateDict& state, const 
   } catch (const nlohmann::json::exception& error) {
     throw ArgumentError(fmt::format("[quantizer] the saved switches of {} are damaged: {}",
                                     quantizer_label(s.name), error.what()));
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(fmt::format("{} (the saved switches of {})", error.what(), quantizer_label(s.name)));
   }
   return s;
 }
