@@ -40,7 +40,7 @@ QuantizerSettings load_settings(std::string name, const StateDict& state, const 
     s.observing = switches.at("observing").get<bool>();
     s.quantizing = switches.at("quantizing").get<bool>();
     s.running = switches.at("running").get<bool>();
-    s.momentum = switches.at("momentum").get<float>();
+    s.momentum = switches.at("momentum").get<double>();
     s.pow2 = switches.at("pow2").get<bool>();
     s.zero_point = whole_value<int>(switches.at("zero_point"));
     s.may_become_unsigned = switches.at("may_become_unsigned").get<bool>();
