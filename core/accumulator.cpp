@@ -166,11 +166,12 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
   return out;
 }
 
-Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum) {
+Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum,
+                  const std::string& nan_text) {
   Tensor out = Tensor::empty(b.shape(), DType::i32, b.device());
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const auto room = static_cast<std::int32_t>(std::clamp(most - largest_sum, std::int64_t{0}, most));
-  detail::run(b.device(), &Kernels::bias_codes, b.to(DType::f32), scale, room, out);
+  detail::run(b.device(), &Kernels::bias_codes, b.to(DType::f32), scale, room, nan_text, out);
   return out;
 }
 

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -156,7 +157,9 @@ struct Accumulator {
 
 /// The bias on the grid of sums: bq[c] = rne(fl(b[c] / scale[c])) in int32, saturated so that bq + any sum of
 /// up to `largest_sum` in magnitude stays in int32. `b` is f32 [channels], `scale` f32 of rank 0 or
-/// [channels].
-[[nodiscard]] Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum);
+/// [channels]. A NaN becomes 0 and throws NumericError with the words `nan_text`; on a GPU it is thrown at
+/// the next value that is read back.
+[[nodiscard]] Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum,
+                                const std::string& nan_text = "[bias_codes] the bias has a NaN");
 
 }  // namespace fq

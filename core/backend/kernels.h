@@ -195,7 +195,8 @@ struct Kernels {
   // sums not yet rounded
   void (*accumulator_values)(const Accumulator& x, Tensor& out, Tensor* mask);
   void (*accumulator_codes)(const Accumulator& x, QuantizedTensor& out, const std::string& nan_text);
-  void (*bias_codes)(const Tensor& b, const Tensor& scale, std::int32_t room, Tensor& out);
+  void (*bias_codes)(const Tensor& b, const Tensor& scale, std::int32_t room, const std::string& nan_text,
+                     Tensor& out);
 
   // optimizers
   UpdateKernels<float> update_f32;

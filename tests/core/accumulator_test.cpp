@@ -1,11 +1,14 @@
 #include "fakequant/core/accumulator.h"
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/core/ops/ops.h"
+#include "fakequant/core/tape.h"
 
 namespace fq::accumulator_test {
 namespace {
@@ -138,6 +141,23 @@ TEST(Accumulator, BiasCodesRoundToTheGridAndStayInRange) {
   const Tensor codes =
       bias_codes(Tensor::from({0.5f, -0.25f, 1e9f}), Tensor::from({0.1f, 0.1f, 1e-9f}), 1000);
   EXPECT_EQ(codes.to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, -2, 2147483647 - 1000}));
+  EXPECT_EQ(bias_codes(Tensor::scalar(0.0), Tensor::scalar(0.0), 0).to_vector<std::int32_t>()[0], 0);
+}
+
+TEST(Accumulator, ANanInABiasIsAnError) {
+  const Tensor b = Tensor::from({0.5f, std::numeric_limits<float>::quiet_NaN()});
+  EXPECT_THROW((void)bias_codes(b, Tensor::scalar(0.1), 1000), NumericError);
+  const NoGrad no_grad;
+  const auto codes = [](Shape shape, const char* name) {
+    return ops::quantize(Variable(Tensor::full(std::move(shape), 1.0)),
+                         QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.0), name));
+  };
+  try {
+    (void)ops::linear(codes({1, 3}, "fc.input_quantizer"), codes({2, 3}, "fc.weight_quantizer"), Variable(b));
+    FAIL() << "the NaN was not reported";
+  } catch (const NumericError& error) {
+    EXPECT_STREQ(error.what(), "[quantize] a NaN is in the bias beside the weight of 'fc.weight_quantizer'");
+  }
 }
 
 TEST(Accumulator, RefusesFloatFormatsAndChannels) {

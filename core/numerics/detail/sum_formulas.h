@@ -38,10 +38,11 @@ FQ_HD float pooled_multiplier(float scale, float count, float step) {
   return scalar::div_(scale, scalar::mul_(step, count));
 }
 
-/// bq = rne(fl(b / sxw)), at most `room` in magnitude.
+/// bq = rne(fl(b / sxw)), at most `room` in magnitude; 0 where that is a NaN.
 FQ_HD std::int32_t bias_code(float bias, float scale, std::int32_t room) {
-  const double code = static_cast<double>(scalar::rint_(scalar::div_(bias, scale)));
-  const double limit = room;
+  const float position = scalar::rint_(scalar::div_(bias, scale));
+  if (scalar::is_nan_(position)) return 0;
+  const double code = static_cast<double>(position), limit = room;
   return static_cast<std::int32_t>(code < -limit ? -limit : limit < code ? limit : code);
 }
 

@@ -195,6 +195,18 @@ TEST_F(CudaAccumulators, BiasesAreRoundedAndSaturate) {
     }
 }
 
+TEST_F(CudaAccumulators, ANanInABiasIsReportedWhenValuesAreRead) {
+  const Tensor b = Tensor::from({0.5f, std::numeric_limits<float>::quiet_NaN()});
+  const Tensor codes = bias_codes(there(b), there(Tensor::scalar(0.1)), 1000, "[quantize] of bias");
+  try {
+    (void)codes.to(Device::cpu());
+    FAIL() << "the NaN was not reported";
+  } catch (const NumericError& error) {
+    EXPECT_STREQ(error.what(), "[quantize] of bias");
+  }
+  EXPECT_EQ(codes.to(Device::cpu()).to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, 0}));
+}
+
 TEST_F(CudaAccumulators, ReadersElsewhereAreRefused) {
   const Accumulator x{Averages{floats({4}, -1, 1)}};
   const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "q");

@@ -28,6 +28,7 @@ void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask);
 /// by a NaN or adds one.
 void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::string& nan_text);
 /// As fq::bias_codes; `room` is the largest magnitude of a code.
-void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, Tensor& out);
+void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, const std::string& nan_text,
+                Tensor& out);
 
 }  // namespace fq::cpu

@@ -146,8 +146,10 @@ struct BiasCodes {
   bool one_scale;
   std::int32_t room;
   std::int32_t* out;
+  Alarm alarm;
   FQ_HD void operator()(std::int64_t c) const {
     out[c] = fq::detail::bias_code(bias[c], scale[one_scale ? 0 : c], room);
+    if (scalar::is_nan_(bias[c])) raise(alarm);
   }
 };
 
@@ -172,10 +174,11 @@ void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::st
   });
 }
 
-void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, Tensor& out) {
+void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, const std::string& nan_text,
+                Tensor& out) {
   for_items(b.device(), b.numel(),
             BiasCodes{data_of<float>(b), data_of<float>(scale), scale.numel() == 1, room,
-                      mutable_data_of<std::int32_t>(out)});
+                      mutable_data_of<std::int32_t>(out), alarm(b.device(), nan_text)});
 }
 
 }  // namespace fq::cuda
