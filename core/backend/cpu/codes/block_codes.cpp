@@ -179,7 +179,10 @@ void decode_as(const QuantizedTensor& x, bool scaled, Tensor& out) {
     const ElementNumbers by =
         scaled ? numbers.of(begin, end, false, s) : ElementNumbers{&one, &one, 0, one_for_all};
     const void* from = bytes + byte_size(dtype, begin);
-    if (all != count) from = std::memcpy(s.copied, from, static_cast<std::size_t>(byte_size(dtype, count)));
+    if (all != count) {
+      std::memset(s.copied, 0, static_cast<std::size_t>(byte_size(dtype, all)));
+      from = std::memcpy(s.copied, from, static_cast<std::size_t>(byte_size(dtype, count)));
+    }
     auto* rest = reinterpret_cast<Out*>(s.x);
     auto* to = all == count ? values + begin : rest;
     const auto* packed = static_cast<const std::uint8_t*>(from);
