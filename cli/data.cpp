@@ -4,6 +4,7 @@
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/loop/detail/sample_notes.h"
@@ -33,7 +34,7 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flag
   options.classes = takes_classes(task.loss) && network.classes() > 1 ? network.classes() : 0;
   options.labels = labels != Labels::none;
   options.may_lack_labels = labels == Labels::if_there;
-  options.sample_shape = network.identity.at("sample_shape").get<Shape>();
+  options.sample_shape = fq::detail::whole_values<std::int64_t>(network.identity.at("sample_shape"));
   auto data = naming_flags([&] { return std::make_shared<Hdf5Dataset>(flags.required("data"), options); });
   check_fits(network, *data, flags.command());
   take_tokenizer(network, *data, flags.required("data"), flags.command());

@@ -175,7 +175,7 @@ void check_classifies(const Network& network, const std::string& function) {
 }
 
 void check_fits(const Network& network, const Dataset& data, const std::string& function) {
-  const auto shape = network.identity.at("sample_shape").get<Shape>();
+  const auto shape = fq::detail::whole_values<std::int64_t>(network.identity.at("sample_shape"));
   FQ_CHECK(data.sample_shape() == shape, function,
            "the samples are {}, the network takes {}: give other --data or another network",
            to_string(data.sample_shape()), to_string(shape));

@@ -17,7 +17,7 @@ namespace fq::ptq {
 inline std::shared_ptr<Graph> load_folded(const std::string& path) {
   const StateDict state = load_checkpoint(path);
   const nlohmann::json identity = state.attribute("model");
-  const auto sample = identity.at("sample_shape").get<Shape>();
+  const auto sample = fq::detail::whole_values<std::int64_t>(identity.at("sample_shape"));
   auto model = build_model(ModelSpec::parse(identity.at("model").dump()), sample,
                            fq::detail::whole_value<std::int64_t>(identity.at("classes")));
   Shape one = sample;

@@ -69,10 +69,9 @@ ordered_json export_executorch(Network& network, const Flags& flags, Output& out
   AtomicFile file(path);
   file.write(read_file(made, kMostBytes));
   file.commit();
-  const ordered_json none = 0;
-  output.line(fmt::format("{} bytes, {} quantized layers, {} parts for XNNPACK, in {}",
-                          told.value("bytes", none).dump(), told.value("quantized_layers", none).dump(),
-                          told.value("delegates", none).dump(), path));
+  const auto count = [&](const char* key) { return fq::detail::whole_or<std::int64_t>(told, key, 0); };
+  output.line(fmt::format("{} bytes, {} quantized layers, {} parts for XNNPACK, in {}", count("bytes"),
+                          count("quantized_layers"), count("delegates"), path));
   if (told.contains("portable") && !told["portable"].empty())
     output.line(fmt::format("portable kernels compute: {}", told["portable"].dump()));
   ordered_json result{{"files", {path}}};

@@ -105,7 +105,8 @@ nlohmann::ordered_json input_parts(const ImportedModel& model) {
   for (const auto& node : model.spec.json().at("nodes")) {
     if (node.at("type") != "input_part") continue;
     const auto& options = node.at("options");
-    const Shape shape = options.value("shape", Shape{});
+    const auto shape =
+        options.contains("shape") ? fq::detail::whole_values<std::int64_t>(options.at("shape")) : Shape{};
     const auto begin = fq::detail::whole_value<std::int64_t>(options.at("begin"));
     parts.push_back({{"name", options.at("name")},
                      {"type", options.at("type")},
@@ -121,7 +122,8 @@ std::string layout_text(const nlohmann::ordered_json& parts) {
   for (const auto& part : parts)
     text += fmt::format("{}{} {} {} {}..{}", text.empty() ? "" : ", ",
                         fq::detail::one_line_name(part.at("name").get<std::string>()),
-                        part.at("type").get<std::string>(), to_string(part.at("shape").get<Shape>()),
+                        part.at("type").get<std::string>(),
+                        to_string(fq::detail::whole_values<std::int64_t>(part.at("shape"))),
                         fq::detail::whole_value<std::int64_t>(part.at("begin")),
                         fq::detail::whole_value<std::int64_t>(part.at("end")) - 1);
   return text;

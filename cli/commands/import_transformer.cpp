@@ -64,7 +64,7 @@ nlohmann::ordered_json import_transformer(const std::string& from, const ImportO
   const std::string path = flags.required("output");
   const Network network = transformer_network(from, options, flags);
   save_network(network, path);
-  const auto sample = network.identity.at("sample_shape").get<Shape>();
+  const auto sample = fq::detail::whole_values<std::int64_t>(network.identity.at("sample_shape"));
   const std::int64_t parameters = parameters_of(network);
   const bool tokens = network.identity.value("dense", false);
   const std::int64_t classes = fq::detail::whole_value<std::int64_t>(network.identity.at("classes"));

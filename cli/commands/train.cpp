@@ -110,9 +110,10 @@ nlohmann::ordered_json train(const Flags& flags, Output& output) {
   auto result = train_network(run, std::move(options), flags, output);
   if (flags.on("fold-bn") && is_first_rank()) {
     Network trained = load_network(run.out);
-    result["folded"] = fold_network(trained);
+    const auto folded = fold_network(trained);
+    result["folded"] = folded;
     save_network(trained, run.out);
-    output.line(fmt::format("{} batch norms folded", result["folded"].dump()));
+    output.line(fmt::format("{} batch norms folded", folded));
   }
   return result;
 }

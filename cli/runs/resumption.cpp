@@ -56,8 +56,8 @@ StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const Trainer
 void take_length(const Run& run, const Flags& flags, const StateDict& saved, TrainerOptions& options) {
   if (flags.given("epochs") || flags.given("steps")) return;
   const auto length = length_of(run, flags, saved);
-  if (length.contains("steps")) options.steps = fq::detail::whole_value<std::int64_t>(length["steps"]);
-  if (length.contains("epochs")) options.epochs = fq::detail::whole_value<std::int64_t>(length["epochs"]);
+  options.steps = fq::detail::whole_or(length, "steps", options.steps);
+  options.epochs = fq::detail::whole_or(length, "epochs", options.epochs);
 }
 
 void check_length(const Run& run, const Flags& flags, const TrainerOptions& options, const StateDict& saved) {
@@ -70,8 +70,7 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
   FQ_CHECK(wanted >= done, flags.command(),
            "--{} is {}, and {} has {} of them behind it: give as many or more", unit, wanted, run.out, done);
   if (flags.on("allow-changes")) return;
-  const auto length = length_of(run, flags, saved);
-  const auto there = length.contains(unit) ? fq::detail::whole_value<std::int64_t>(length[unit]) : 0;
+  const auto there = fq::detail::whole_or<std::int64_t>(length_of(run, flags, saved), unit, 0);
   FQ_CHECK(wanted >= there, flags.command(),
            "--{} is {} there, {} here: give as many or more, or say by --allow-changes that fewer are meant",
            unit, there, wanted);

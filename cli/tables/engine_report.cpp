@@ -41,8 +41,8 @@ class ReportFields {
   [[nodiscard]] ReportFields object(const std::string& key) const { return {at(key), of(key)}; }
   [[nodiscard]] std::int64_t count(const std::string& key, std::int64_t least, std::int64_t most) const {
     const auto& value = at(key);
-    const auto whole = fq::detail::whole_if<std::int64_t>(value);
-    if (!whole || *whole < least || *whole > most)
+    const auto whole = fq::detail::whole_if<std::int64_t>(value, least, most);
+    if (!whole)
       wrong(key, least == most ? fmt::format("{} is needed", least)
                                : fmt::format("a whole number from {} to {} is needed", least, most));
     return *whole;

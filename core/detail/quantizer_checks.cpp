@@ -31,6 +31,10 @@ std::string nan_message(const QuantSpec& spec) {
                      spec.name.empty() ? "" : fmt::format(" '{}'", spec.name));
 }
 
+std::string bias_nan_message(const QuantSpec& weight) {
+  return fmt::format("[quantize] a NaN is in the bias beside the weight of {}", quantizer_label(weight.name));
+}
+
 bool in_blocks(const QuantSpec& spec, const Shape& shape, std::string_view function) {
   const bool other = !spec.format.is_integer() && spec.format.floating() != FloatFormat{4, 3};
   const bool one =

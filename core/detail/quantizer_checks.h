@@ -26,5 +26,7 @@ void check_amax(float amax, const std::string& name);
 /// The same of several, where no value can be told.
 [[nodiscard]] std::string ranges_message(const QuantSpec& spec);
 [[nodiscard]] std::string nan_message(const QuantSpec& spec);
+/// Of the bias beside that weight.
+[[nodiscard]] std::string bias_nan_message(const QuantSpec& weight);
 
 }  // namespace fq::detail

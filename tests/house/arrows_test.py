@@ -18,7 +18,8 @@ NOT_INSTALLED = re.compile(r"/(detail|backend|kernels|reader|writer)/")  # as in
 MOST_FILES = 45
 INCLUDE = re.compile(r'^\s*#\s*include\s*"fakequant/([^"]+)"', re.M)
 JSON_TEXT = "core/io/detail/json_text.h"
-CUT_OFF = re.compile(r"\.(template )?get<(int|long|unsigned|std::(u?int\d+|size|ptrdiff)_t)>\(\)|\bget_to\(")
+WHOLE = r"(int|long|unsigned|Shape|std::(vector<std::)?(u?int\d+|size|ptrdiff)_t>?)"
+CUT_OFF = re.compile(rf"\.(template )?get<{WHOLE}>\(\)|\bget_to\(|\.value\(\"\w+\", *(-?\d+\)|{WHOLE}\{{)")
 SOURCES = {".h", ".cuh", ".cpp", ".cu"}
 
 

@@ -28,7 +28,7 @@ std::uint32_t checksum(const Tensor& values, std::uint32_t before = 0) {
 }
 
 bool is_count(const Json& object, const char* key) {
-  return object.contains(key) && detail::whole_if<std::int64_t>(object[key]).value_or(-1) >= 0;
+  return object.contains(key) && detail::whole_if<std::int64_t>(object[key], 0);
 }
 
 Json checksums(const Module& model) {
@@ -91,8 +91,8 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
 
 std::int64_t samples_of(const StateDict& state, const std::string& path) {
   const Json samples = state.has_attribute("samples") ? state.attribute("samples") : Json();
-  const auto count = detail::whole_if<std::int64_t>(samples);
-  if (!count || *count < 0) refuse(path, "samples", fmt::format("is {}: it must be a count", samples.dump()));
+  const auto count = detail::whole_if<std::int64_t>(samples, 0);
+  if (!count) refuse(path, "samples", fmt::format("is {}: it must be a count", samples.dump()));
   return *count;
 }
 

@@ -9,10 +9,9 @@ namespace fq::detail {
 
 std::int64_t whole_number(const nlohmann::json& value, std::string_view name, std::string_view function,
                           std::int64_t least) {
-  const auto whole = whole_if<std::int64_t>(value);
-  FQ_CHECK(whole && *whole >= least && *whole <= kMostCounted, function,
-           "the attribute '{}' is {}: a state holds a whole number from {} to {} there", name, value.dump(),
-           least, kMostCounted);
+  const auto whole = whole_if<std::int64_t>(value, least, kMostCounted);
+  FQ_CHECK(whole, function, "the attribute '{}' is {}: a state holds a whole number from {} to {} there",
+           name, value.dump(), least, kMostCounted);
   return *whole;
 }
 

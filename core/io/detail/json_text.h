@@ -35,13 +35,17 @@ template <class Json>
   return Json::parse(text, limit, true, comments);
 }
 
-/// A whole number that T holds: of others, which get<T>() cuts off or for which it is undefined, nothing.
+/// A whole number from `least` to `most`: of others, which get<T>() cuts off or for which it is undefined,
+/// nothing.
 template <class T, class Json>
-[[nodiscard]] std::optional<T> whole_if(const Json& value) {
+[[nodiscard]] std::optional<T> whole_if(const Json& value, T least = std::numeric_limits<T>::min(),
+                                        T most = std::numeric_limits<T>::max()) {
   const bool fits = value.is_number_unsigned()
                         ? std::in_range<T>(value.template get<std::uint64_t>())
                         : value.is_number_integer() && std::in_range<T>(value.template get<std::int64_t>());
-  return fits ? std::optional<T>(value.template get<T>()) : std::nullopt;
+  if (!fits) return std::nullopt;
+  const T whole = value.template get<T>();
+  return whole < least || most < whole ? std::nullopt : std::optional<T>(whole);
 }
 /// The same; throws ArgumentError for others.
 template <class T, class Json>
@@ -52,6 +56,11 @@ template <class T, class Json>
                                     value.is_number() ? value.dump() : value.type_name(),
                                     std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
   return *whole;
+}
+/// The same of a member; `fallback` where there is none.
+template <class T, class Json>
+[[nodiscard]] T whole_or(const Json& object, const std::string& key, T fallback) {
+  return object.contains(key) ? whole_value<T>(object.at(key)) : fallback;
 }
 /// A list of them.
 template <class T, class Json>

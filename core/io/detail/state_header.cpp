@@ -43,9 +43,8 @@ bool damaged(const FileReader& file, const StateHeader& header, const ListedData
 
 /// A whole number from 0 to 2^56.
 std::int64_t whole_number(const nlohmann::json& value) {
-  const auto whole = whole_if<std::int64_t>(value);
-  if (!whole || *whole < 0 || *whole > std::int64_t{1} << 56)
-    throw ArgumentError("its listing has a number that is no size");
+  const auto whole = whole_if<std::int64_t>(value, 0, kLargestListed);
+  if (!whole) throw ArgumentError("its listing has a number that is no size");
   return *whole;
 }
 

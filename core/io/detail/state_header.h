@@ -36,6 +36,7 @@ struct ListedDataset {
   Shape shape = {};
 };
 inline constexpr std::string_view kListedJson = "json";
+inline constexpr std::int64_t kLargestListed = std::int64_t{1} << 56;  ///< a size, a place or a length
 
 [[nodiscard]] std::array<unsigned char, kHeaderBytes> encode(const StateHeader& header);
 [[nodiscard]] std::string encode(const std::vector<ListedDataset>& listing);

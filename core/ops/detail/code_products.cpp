@@ -4,7 +4,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/text.h"
+#include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/profile.h"
 
 namespace fq::detail {
@@ -95,10 +95,7 @@ Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedT
                   product_scale(x, w, w_axis, channels),
                   axis,
                   origin_of(x, w, bias, channels, largest_sum)};
-  if (bias.defined())
-    out.bias = bias_codes(
-        bias.tensor(), out.scale, largest_sum,
-        fmt::format("[quantize] a NaN is in the bias beside the weight of {}", quantizer_label(w.spec.name)));
+  if (bias.defined()) out.bias = bias_codes(bias.tensor(), out.scale, largest_sum, bias_nan_message(w.spec));
   return {std::move(out)};
 }
 

@@ -26,9 +26,8 @@ double number(const ordered_json& object, const char* key, double lowest, double
 
 int whole(const ordered_json& object, const char* key, int lowest) {
   const ordered_json& value = object[key];
-  const auto whole = whole_if<int>(value);
-  FQ_CHECK(whole && *whole >= lowest && *whole <= 1 << 30, kWhere, "'{}' is {}: use a whole number from {}",
-           key, value.dump(), lowest);
+  const auto whole = whole_if<int>(value, lowest, 1 << 30);
+  FQ_CHECK(whole, kWhere, "'{}' is {}: use a whole number from {}", key, value.dump(), lowest);
   return *whole;
 }
 

@@ -33,7 +33,7 @@ std::string spell_duration(double seconds) {
 }
 
 std::int64_t count_in(const ordered_json* line, const std::string& key) {
-  return line != nullptr && line->contains(key) ? fq::detail::whole_value<std::int64_t>((*line)[key]) : 0;
+  return line == nullptr ? 0 : fq::detail::whole_or<std::int64_t>(*line, key, 0);
 }
 
 std::string state_tile(const RunPage& page) {

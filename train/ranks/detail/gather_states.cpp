@@ -3,6 +3,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "fakequant/core/io/detail/json_text.h"
+
 namespace fq::detail {
 namespace {
 
@@ -27,7 +29,8 @@ StateDict unpacked(const std::string& text) {
   for (const auto& [name, value] : listing["attributes"].items()) out.set_attribute(name, value);
   const char* bytes = text.data() + line + 1;
   for (const auto& entry : listing["tensors"]) {
-    Tensor tensor = Tensor::empty(entry[2].get<Shape>(), dtype_from_name(entry[1].get<std::string>()));
+    Tensor tensor =
+        Tensor::empty(whole_values<std::int64_t>(entry[2]), dtype_from_name(entry[1].get<std::string>()));
     std::memcpy(tensor.mutable_raw(), bytes, static_cast<std::size_t>(tensor.nbytes()));
     bytes += tensor.nbytes();
     out.set(entry[0].get<std::string>(), tensor);

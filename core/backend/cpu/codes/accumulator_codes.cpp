@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "fakequant/core/backend/cpu/codes/accumulator_kernels.h"
 #include "fakequant/core/backend/cpu/codes/accumulator_parts.h"
 #include "fakequant/core/backend/cpu/codes/codes.h"
@@ -182,10 +180,12 @@ void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, const s
   const auto* bias = b.data<float>();
   const auto* s = scale.data<float>();
   auto* codes = out.mutable_data<std::int32_t>();
-  for (std::int64_t c = 0; c < b.numel(); ++c)
+  bool nan = false;
+  for (std::int64_t c = 0; c < b.numel(); ++c) {
     codes[c] = detail::bias_code(bias[c], s[scale.numel() == 1 ? 0 : c], room);
-  if (std::any_of(bias, bias + b.numel(), [](float v) { return scalar::is_nan_(v); }))
-    throw NumericError(nan_text);
+    nan |= scalar::is_nan_(bias[c]);
+  }
+  if (nan) throw NumericError(nan_text);
 }
 
 }  // namespace fq::cpu

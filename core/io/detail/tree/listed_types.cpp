@@ -24,9 +24,8 @@ Shape packed_shape(const FileReader& file, const std::string& name, const TreeOb
   const auto sizes = parse_json<nlohmann::json>(text_of(file, name, object, "shape"));
   if (!sizes.is_array()) refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
   for (const auto& size : sizes) {
-    const auto whole = whole_if<std::int64_t>(size);
-    if (!whole || *whole < 0 || *whole > std::int64_t{1} << 56)
-      refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
+    const auto whole = whole_if<std::int64_t>(size, 0, kLargestListed);
+    if (!whole) refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
     out.push_back(*whole);
   }
   return out;

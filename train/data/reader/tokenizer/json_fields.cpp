@@ -42,8 +42,8 @@ bool flag_of(const json& object, const char* name, bool fallback) {
 
 std::int32_t id_of(const json& value, std::string_view where) {
   constexpr auto most = std::numeric_limits<std::int32_t>::max();
-  const auto id = detail::whole_if<std::int32_t>(value);
-  FQ_CHECK(id && *id >= 0, "tokenizer", "the id of {} is no whole number from 0 to {}", where, most);
+  const auto id = detail::whole_if<std::int32_t>(value, 0, most);
+  FQ_CHECK(id, "tokenizer", "the id of {} is no whole number from 0 to {}", where, most);
   return *id;
 }
 
