@@ -58,7 +58,7 @@ nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, c
   }
 }
 
-const Command& find_command(const std::string& name) {
+const Command& find_command(std::string_view name) {
   std::vector<std::string> names;
   for (const Command& command : commands()) {
     if (command.name == name) return command;

@@ -36,7 +36,7 @@ nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, c
 /// In the order of the help.
 [[nodiscard]] const std::vector<Command>& commands();
 /// Throws ArgumentError naming the nearest.
-[[nodiscard]] const Command& find_command(const std::string& name);
+[[nodiscard]] const Command& find_command(std::string_view name);
 /// The one of `parts` whose second word that is. Throws likewise.
 [[nodiscard]] const Command& find_part(const Command& command, const std::string& word);
 

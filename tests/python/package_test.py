@@ -53,7 +53,7 @@ def test_another_library_is_refused_at_import(tmp_path):
 def test_another_library_is_refused_at_configure_time(tmp_path):
     (tmp_path / "fakequantConfig.cmake").write_text("")
     (tmp_path / "fakequantConfigVersion.cmake").write_text('set(PACKAGE_VERSION "0.0.9")\n')
-    done = subprocess.run(["cmake", "-S", ROOT / "python", "-B", tmp_path / "build", f"-Dfakequant_DIR={tmp_path}"],
+    done = subprocess.run(["cmake", "-G", "Ninja", "-S", ROOT / "python", "-B", tmp_path / "build", f"-Dfakequant_DIR={tmp_path}"],
                           capture_output=True, text=True)
     assert done.returncode != 0 and "0.0.9" in done.stderr and fq.__version__ in done.stderr
 
