@@ -15,6 +15,7 @@ CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorP
          "int4": TensorProto.INT4, "uint4": TensorProto.UINT4, "float8e4m3fn": TensorProto.FLOAT8E4M3FN,
          "float8e5m2": TensorProto.FLOAT8E5M2}
 TOKEN = re.compile(r"_token_\d+$")  # behind a node's name where the engine made it anew
+FUSION = re.compile(r"/\w*Fusion\w*$")  # likewise, of several
 INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int8)": np.int8,
           "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(int32)": np.int32, "tensor(int64)": np.int64,
           "tensor(bool)": np.bool_}
@@ -59,9 +60,10 @@ class Optimised:
         return None
 
     def kernels_of(self, nodes):
-        """What runs these nodes of the file: a kernel has the name of one that it took in."""
-        names = {node.name for node in nodes}
-        return [kernel for kernel in self.nodes if {kernel.name, TOKEN.sub("", kernel.name)} & names]
+        """What runs these nodes of the file: a kernel has the name of one that it took in, or of its output."""
+        names = {node.name for node in nodes} | {f"{name}_nchwc" for node in nodes for name in node.output}
+        return [kernel for kernel in self.nodes
+                if {kernel.name, TOKEN.sub("", kernel.name), FUSION.sub("", kernel.name)} & names]
 
     def in_floats(self, kinds):
         """The kernels that read floats and round what they compute of them otherwise than evaluation may. One rounding of a
