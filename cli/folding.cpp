@@ -49,7 +49,7 @@ FoldChange compare(Network& before, Network& after, std::shared_ptr<const Datase
     score.add(logits.tensor(), samples.y);
     {
       const RecordScope scope(other_codes);
-      other_score.add((*after.module)(Variable(samples.x)).tensor(), samples.y);
+      other_score.add((*after.module)(Variable(samples.x.to(after.module->device()))).tensor(), samples.y);
     }
     count_codes(codes, other_codes, change);
     for (CodeRecorder* recorder : {&codes, &other_codes}) {

@@ -20,6 +20,7 @@
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/config/target_profile.h"
+#include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/qat_preset.h"
 #include "fakequant/train/sensitivity/plan.h"
@@ -210,9 +211,8 @@ void warn_unless_exportable(Network& network, const std::string& command) {
   Module& model = *network.module;
   const Target target = target_of(model);
   if (!profile_of(target).onnx || !uncalibrated_quantizers(model).empty()) return;
-  const Device device = model.parameters().front().device();
   const Shape batch = network.input_shape();
-  model.to(Device::cpu());
+  const fq::detail::OnHost host(model);
   try {
     const Target rules = target == Target::tensorrt ? target : Target::ort;
     static_cast<void>(export_onnx(model, {batch.begin() + 1, batch.end()}, {.target = rules}));
@@ -222,7 +222,6 @@ void warn_unless_exportable(Network& network, const std::string& command) {
         fmt::format("[{}] this network cannot be exported to ONNX for {}: {}. --target none asks for no file",
                     command, name(target), message.substr(message.find("] ") + 2)));
   }
-  model.to(device);
 }
 
 }  // namespace fq::cli

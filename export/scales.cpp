@@ -9,6 +9,7 @@
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
@@ -115,6 +116,7 @@ std::string json_text(Module& model, const ClipCounts& clips) {
 }
 
 StateDict scales_state(Module& model, const ClipCounts& clips) {
+  const detail::OnHost host(model);
   StateDict state;
   const Weights weights = weights_of(model);
   state.set_attribute("scales", scales_json(model, clips));
@@ -136,6 +138,7 @@ StateDict scales_state(Module& model, const ClipCounts& clips) {
 }  // namespace
 
 json scales_json(Module& model, const ClipCounts& clips) {
+  const detail::OnHost host(model);
   json quantizers = json::array(), layers = json::array();
   const Weights weights = weights_of(model);
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {

@@ -5,6 +5,7 @@
 #include "fakequant/cli/commands/export_formats.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/export/scales.h"
@@ -23,6 +24,7 @@ std::string prefix_of(const Flags& flags) {
 ClipCounts clip_counts(Network& network, const Flags& flags, Output& output) {
   if (!flags.given("data")) return {};
   const auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
+  network.module->to(device_of(flags));
   ClipCounter counter(*network.module);
   const RecordScope scope(counter);
   for_each_batch(

@@ -35,6 +35,7 @@ nlohmann::ordered_json fold(const Flags& flags, Output& output) {
   if (flags.given("data")) {
     Network before = load_network(checkpoint);
     const auto data = open_data_for(network, flags, flags.text("split"));
+    for (const Network* computing : {&before, &network}) computing->module->to(device_of(flags));
     const FoldChange change = compare(before, network, data, flags.integer("batch", 1, 1 << 20), output);
     print(change, output);
     result.update(to_json(change));

@@ -76,6 +76,7 @@ void take_data(Network& network, const Flags& flags, CalibrationPage& page) {
   const auto ranks = run_ranks();
   DataLoader loader(
       data, share_of_rank({.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false}, *ranks));
+  network.module->to(device_of(flags));
   page.quantizers = calibration_report(*network.module, loader, 0, amax_options(flags), ranks);
   page.facts.emplace_back("samples", std::to_string(data->size()));
   page.facts.emplace_back("data", fmt::format("{} ({})", file_name(flags.text("data")), flags.text("split")));

@@ -7,6 +7,7 @@
 #include "fakequant/export/gguf/detail/gpt2.h"
 #include "fakequant/export/gguf/detail/llama.h"
 #include "fakequant/export/gguf/detail/vocabulary.h"
+#include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/layers/quantizer/compress.h"
 
 namespace fq {
@@ -55,6 +56,7 @@ void add_gpt2_tensors(GgufModel& out, const detail::Gpt2& net, const detail::Ggu
 
 GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions& options) {
   check_not_compressed(model, "export_gguf");
+  const detail::OnHost host(model);
   const detail::GgufParameters from(model, options.f16);
   const auto gpt2 = detail::gpt2_of(model, input_shape);
   const auto llama = gpt2 ? std::nullopt : detail::llama_of(model, input_shape);

@@ -11,6 +11,7 @@
 #include "fakequant/export/onnx/writer/separate_weights.h"
 #include "fakequant/export/onnx/writer/split_sums.h"
 #include "fakequant/layers/config/target_profile.h"
+#include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {
@@ -120,6 +121,7 @@ std::string Exporting::batch() {
 }  // namespace detail
 
 OnnxModel export_onnx(Module& model, const Shape& sample, const OnnxExportOptions& options) {
+  const detail::OnHost host(model);
   return detail::Exporting(model, sample, options).run();
 }
 

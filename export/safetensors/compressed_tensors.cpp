@@ -9,6 +9,7 @@
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/export/safetensors/detail/modelopt_layer.h"
+#include "fakequant/layers/modules/detail/on_host.h"
 
 namespace fq {
 namespace {
@@ -141,6 +142,7 @@ const char* format_of(const ModeloptLayer& layer) {
 }  // namespace
 
 NamedTensors compressed_tensors(Module& model) {
+  const detail::OnHost host(model);
   NamedTensors out;
   std::set<std::string> owned;  // by layers, and what is a quantizer's
   for (const auto& layer : quantized_layers(model)) {

@@ -10,6 +10,7 @@
 #include "fakequant/core/quantized.h"
 #include "fakequant/export/safetensors/detail/modelopt_layer.h"
 #include "fakequant/export/scales.h"
+#include "fakequant/layers/modules/detail/on_host.h"
 
 namespace fq {
 namespace {
@@ -157,7 +158,10 @@ json layer_config(const ModeloptLayer& layer) {
 
 }  // namespace
 
-NamedTensors modelopt_tensors(Module& model) { return Collecting(model).run(); }
+NamedTensors modelopt_tensors(Module& model) {
+  const detail::OnHost host(model);
+  return Collecting(model).run();
+}
 
 json modelopt_config(Module& model, const std::string& version) {
   json layers = json::object(), excluded = json::array();

@@ -6,6 +6,7 @@
 #include "fakequant/core/operators.h"
 #include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/conv.h"
+#include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/modules/tied_linear.h"
@@ -82,6 +83,7 @@ std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape
   const TraceGraph graph = trace(model, input_shape);
   if (std::ranges::any_of(graph.nodes, [](const auto& node) { return node.op == "batch_norm"; }))
     check_not_compressed(model, "fold_batch_norm");
+  const detail::OnHost host(model);
   std::vector<std::string> folded;
   for (const auto& [norm, layer] : foldable_batch_norms(model, graph)) {
     fold_pair(model.at(layer), dynamic_cast<const BatchNorm&>(model.at(norm)));

@@ -11,11 +11,12 @@
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/import.h"
 #include "fakequant/export/onnx/model.h"
+#include "golden/golden_folder.h"
 
 namespace fq::import_networks_test {
 namespace {
 
-const std::string folder = FAKEQUANT_SOURCE_DIR "/tests/golden/onnx_import/";
+const std::string folder = test::golden_folder() + "/onnx_import/";
 
 std::vector<std::string> networks() {
   std::vector<std::string> names;

@@ -13,6 +13,7 @@
 #include "compare.h"
 #include "fakequant/core/error.h"
 #include "functions.h"
+#include "golden_folder.h"
 #include "refusals.h"
 
 namespace fq::golden {
@@ -126,9 +127,6 @@ int main(int argc, char** argv) try {
     for (const auto& [name, function] : fq::golden::all_functions()) fmt::print("{}\n", name);
     return 0;
   }
-  const char* named = std::getenv("FAKEQUANT_GOLDEN_DIR");
-  const std::filesystem::path folder =
-      named != nullptr && *named != '\0' ? named : FAKEQUANT_SOURCE_DIR "/tests/golden";
   const bool elsewhere = argc > 2 && std::string_view(argv[1]) == "--device";
   const auto device = elsewhere ? fq::Device::parse(argv[2]) : fq::Device::cpu();
   if (device.is_cuda() && fq::cuda_device_count() == 0) {
@@ -136,7 +134,7 @@ int main(int argc, char** argv) try {
     const char* required = std::getenv("FAKEQUANT_REQUIRE_CUDA");
     return required != nullptr && *required == '1' ? 1 : 77;
   }
-  return fq::golden::compare_all(folder, {argv + (elsewhere ? 3 : 1), argv + argc}, device);
+  return fq::golden::compare_all(fq::test::golden_folder(), {argv + (elsewhere ? 3 : 1), argv + argc}, device);
 } catch (const std::exception& error) {
   fmt::print(stderr, "golden: {}\n", error.what());
   return 2;

@@ -3,6 +3,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
+#include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 
@@ -26,29 +27,11 @@ AlgorithmEntry entry_of(const std::string& name) {
   return found->entry();
 }
 
-/// On the CPU while it lives: the algorithms read and write weights one by one.
-class OnHost {
- public:
-  explicit OnHost(Module& model) : model_(model), device_(model.device()) { model_.to(Device::cpu()); }
-  ~OnHost() {
-    try {
-      model_.to(device_);
-    } catch (const Error&) {  // the GPU is lost: the next call there says so, with the model on the host
-    }
-  }
-  OnHost(const OnHost&) = delete;  // tied to its block
-  OnHost& operator=(const OnHost&) = delete;
-
- private:
-  Module& model_;
-  Device device_;
-};
-
 Report run(AlgorithmStep step, Module& model, DataLoader& data, AlgorithmOptions options,
            std::shared_ptr<Communicator> ranks) {
   if (step == nullptr) return {};
   options.share_out(std::move(ranks));
-  const OnHost host(model);
+  const detail::OnHost host(model);
   return step(model, data, options);
 }
 
