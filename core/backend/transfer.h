@@ -25,8 +25,9 @@ class Readback {
   Readback(const Readback&) = delete;  // the copy arrives in memory that it owns
   Readback& operator=(const Readback&) = delete;
 
-  /// On the host; waits until they are there. Throws NumericError for a NaN that a quantizer met before
-  /// (Tensor::to tells of it likewise), BackendError when the device failed.
+  /// On the host; waits until they are there. Throws NumericError for a NaN that a quantizer met before,
+  /// ArgumentError for a label or id out of range (Tensor::to tells of them likewise), BackendError when the
+  /// device failed.
   [[nodiscard]] Tensor get();
 
  private:

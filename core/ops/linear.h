@@ -43,7 +43,7 @@ namespace fq::ops {
 /// `ids` are i64, i32 or whole numbers in f32, of any shape, without gradient; `weight` is f32 or f64 [V, D]
 /// (codes are dequantized). The gradient of a row is the sum over its uses, in order. Throws ArgumentError
 /// for another shape, dtype or device and for an id that is not 0 to V - 1, naming its place. On a GPU such
-/// an id is a NumericError when a value is read back next.
+/// an id is told when a value is read back next.
 [[nodiscard]] Variable embedding(const Variable& ids, const Variable& weight);
 
 }  // namespace fq::ops

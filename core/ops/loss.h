@@ -29,7 +29,7 @@ namespace fq::ops {
 /// and the logits' dtype; it is 0 when N is 0. The mean is taken in f64.
 ///
 /// Throws ArgumentError for other shapes, a label out of range (naming its row) and a smoothing outside of
-/// [0, 1]. On a GPU a label out of range is a NumericError when a value is read back next.
+/// [0, 1]. On a GPU a label out of range is told when a value is read back next.
 ///
 /// Rows whose label is `ignored` count for nothing: the mean is over the others, 0 where there are none.
 ///

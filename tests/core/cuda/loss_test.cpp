@@ -103,7 +103,7 @@ TEST_F(CudaLoss, WeightsOfClasses) {
 std::string message_of(const Tensor& tensor) {
   try {
     static_cast<void>(tensor.to(Device::cpu()));
-  } catch (const NumericError& error) {
+  } catch (const ArgumentError& error) {
     return error.what();
   }
   return "";

@@ -111,15 +111,15 @@ struct OneHot {
 void check_whole(const Tensor& values, std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "a whole number");
   for_items(values.device(), values.numel(),
-            CheckWhole{data_of<float>(values), alarm(values.device(), text)});
+            CheckWhole{data_of<float>(values), alarm(values.device(), text, AlarmKind::argument)});
 }
 
 void check_indices(const Tensor& values, std::int64_t size, std::optional<std::int64_t> allowed,
                    std::string_view function, std::string_view what) {
   const auto text = sentence(function, what, "0 to " + std::to_string(size - 1));
-  for_items(
-      values.device(), values.numel(),
-      CheckIndices{data_of<std::int64_t>(values), size, allowed.value_or(0), alarm(values.device(), text)});
+  for_items(values.device(), values.numel(),
+            CheckIndices{data_of<std::int64_t>(values), size, allowed.value_or(0),
+                         alarm(values.device(), text, AlarmKind::argument)});
 }
 
 void gather_rows(const Tensor& ids, const Tensor& table, Tensor& y) {

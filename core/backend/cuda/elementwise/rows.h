@@ -9,7 +9,7 @@
 
 namespace fq::cuda {
 
-/// Raise an alarm (NumericError when a value is next read back) unless all are whole, or 0 to size - 1.
+/// Raise an alarm (ArgumentError when a value is next read back) unless all are whole, or 0 to size - 1.
 void check_whole(const Tensor& values, std::string_view function, std::string_view what);
 void check_indices(const Tensor& values, std::int64_t size, std::optional<std::int64_t> allowed,
                    std::string_view function, std::string_view what);

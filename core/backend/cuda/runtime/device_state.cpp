@@ -39,10 +39,10 @@ DeviceState::DeviceState(int index) : index_(index) {
   flag_ = static_cast<int*>(flag);
 }
 
-Alarm DeviceState::alarm(const std::string& text) {
+Alarm DeviceState::alarm(const std::string& text, AlarmKind kind) {
   const std::scoped_lock lock(mutex_);
   const auto [entry, added] = alarms_.try_emplace(text, static_cast<int>(texts_.size()));
-  if (added) texts_.push_back(text);
+  if (added) texts_.emplace_back(text, kind);
   return {flag_, entry->second};
 }
 
@@ -54,7 +54,9 @@ void DeviceState::raise(int reported) {
   if (reported == none) return;
   FQ_CUDA(cudaMemsetAsync(flag_, 0x7f, sizeof(int), stream_.get()));
   const std::scoped_lock lock(mutex_);
-  throw NumericError(texts_.at(static_cast<std::size_t>(reported)));
+  const auto& [text, kind] = texts_.at(static_cast<std::size_t>(reported));
+  if (kind == AlarmKind::argument) throw ArgumentError(text);
+  throw NumericError(text);
 }
 
 void DeviceState::synchronize() {

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fakequant/core/backend/cuda/runtime/pinned.h"
@@ -23,12 +24,12 @@ class DeviceState {
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_.get(); }
   [[nodiscard]] int processors() const noexcept { return processors_; }
 
-  [[nodiscard]] Alarm alarm(const std::string& text);
+  [[nodiscard]] Alarm alarm(const std::string& text, AlarmKind kind);
   /// Waits, and throws what has been reported.
   void synchronize();
   /// Copies what kernels have reported so far to page-locked memory, in the stream.
   void read_alarm(int* to);
-  /// Throws NumericError for what such a copy holds, if anything, and takes it back.
+  /// Throws the error for what such a copy holds, if anything, and takes it back.
   void raise(int reported);
 
   /// Copies a few bytes of the host, taken over before it returns, in the stream. Nothing waits: from
@@ -57,7 +58,7 @@ class DeviceState {
   int* flag_ = nullptr;  // on the device, for as long as the process lives
   std::mutex mutex_;
   std::map<std::string, int> alarms_;
-  std::vector<std::string> texts_;
+  std::vector<std::pair<std::string, AlarmKind>> texts_;
   MemoryStats stats_;
   std::mutex staged_mutex_;
   std::deque<Staged> staged_;

@@ -67,7 +67,9 @@ void wait(cudaStream_t stream) {
 }
 
 int processors(Device device) { return state_of(device).processors(); }
-Alarm alarm(Device device, const std::string& text) { return state_of(device).alarm(text); }
+Alarm alarm(Device device, const std::string& text, AlarmKind kind) {
+  return state_of(device).alarm(text, kind);
+}
 
 void* allocate(std::size_t bytes, Device device) {
   if (const Capturing* own = capturing(device)) return own->arena->take(bytes);

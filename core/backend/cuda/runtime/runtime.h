@@ -42,7 +42,7 @@ void fill_bytes(void* pointer, int value, std::size_t bytes, Device device);
 /// returns; to the host it waits, and throws what `wait_for` throws.
 void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 /// Waits for all work. Throws NumericError naming the quantizer that a NaN has reached since the last time,
-/// BackendError when work has failed.
+/// ArgumentError for a label or id out of range, BackendError when work has failed.
 void wait_for(Device device);
 
 }  // namespace fq::cuda

@@ -28,7 +28,10 @@ struct Alarm {
   int* flag;  ///< of the device
   int id;
 };
-/// For the message: `text` becomes a NumericError at the next `wait_for`, or copy to the host.
-[[nodiscard]] Alarm alarm(Device device, const std::string& text);
+/// What an alarm becomes at the next wait, or copy to the host: NumericError, or ArgumentError for what was
+/// given.
+enum class AlarmKind : unsigned char { numeric, argument };
+/// With `text` as the message.
+[[nodiscard]] Alarm alarm(Device device, const std::string& text, AlarmKind kind = AlarmKind::numeric);
 
 }  // namespace fq::cuda
