@@ -1,6 +1,6 @@
 # Sourced by scripts/gpu: makes and unpacks the archive.
 
-gpu_programs=(test_core test_calib test_reference test_layers test_train golden fakequant_cli fakequant_gpu_bench)
+gpu_programs=(test_core test_calib test_reference test_layers test_train test_export golden fakequant_cli fakequant_gpu_bench)
 
 # Shared libraries of a program, but the C library and what comes with the driver and CUDA.
 libraries_of() {
@@ -9,7 +9,7 @@ libraries_of() {
 }
 
 make_bundle() {
-  local archive=$1 architectures=$2 build=$3 root=build/gpu/fakequant-gpu program
+  local archive=$1 architectures=$2 build=$3 root=build/gpu/fakequant-gpu program found
   if [[ -z $build ]]; then
     build=build/cuda-dev
     install_packages
@@ -17,14 +17,17 @@ make_bundle() {
     cmake --build --preset cuda-dev --target "${gpu_programs[@]}"
   fi
   rm -rf "$root"
-  mkdir -p "$root/bin" "$root/lib" "$root/source/tests/golden" "$(dirname "$archive")"
+  mkdir -p "$root/bin" "$root/lib" "$root/source" "$(dirname "$archive")"
   for program in "${gpu_programs[@]/#fakequant_cli/fakequant}"; do
-    install -s "$(find "$build/bin" "$build/tests" -maxdepth 1 -type f -name "$program" -perm -u+x | head -1)" "$root/bin/"
+    found=$(find "$build/bin" "$build/tests" -maxdepth 1 -type f -name "$program" -perm -u+x | head -1)
+    [[ -n $found ]] || { echo "$build has no $program: cmake --build $build --target ${gpu_programs[*]}" >&2; return 1; }
+    install -s "$found" "$root/bin/"
   done
   mapfile -t libraries < <(libraries_of "$root"/bin/*)
   cp -L "${libraries[@]}" "$root/lib/"
-  cp tests/golden/*.h5 "$root/source/tests/golden/"
-  cp -r data models "$root/source/"
+  tar -cf - --exclude=__pycache__ LICENSE README.md data docs examples models recipes \
+    scripts tests/{cli,data,device,golden} | tar -C "$root/source" -xf -
+  mkdir -p "$root/share/fakequant" && ln -s ../../source/scripts "$root/share/fakequant/scripts"
   mkdir -p "$root/source/peers"
   cp bench/peers/{gpu,gpt,networks}.py "$root/source/peers/"
   install -m 644 scripts/lib/gpu_changes.py "$root/source/changes.py"

@@ -2,10 +2,10 @@
 # Runs in the unpacked archive of scripts/gpu bundle, on the GPU of this machine, in the order of docs/cuda.md. Each section is in
 # the report as soon as it ends, so that a run that is ended early keeps what it has. REPORT.log has all that programs said.
 # run [--only SECTION,..] [--report FILE] [--limit SECONDS]; exit status 1 when anything failed.
-# Sections: library, golden, loops, bench, changes, memcheck, racecheck, initcheck, peers.
+# Sections: library, golden, loops, commands, bench, changes, memcheck, racecheck, initcheck, peers.
 set -uo pipefail
 root=$(cd "$(dirname "$0")" && pwd)
-all=library,golden,loops,bench,changes,memcheck,racecheck,peers
+all=library,golden,loops,commands,bench,changes,memcheck,racecheck,peers
 only=$all report=$PWD/gpu-report.json limit=600
 usage() { echo "run [--only SECTION,..] [--report FILE] [--limit SECONDS]; sections: $all,initcheck" >&2; exit 2; }
 while (($#)); do
@@ -26,7 +26,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 suites='Cuda*:*/Cuda*'
-tests=(test_core test_calib test_reference test_layers test_train)
+tests=(test_core test_calib test_reference test_layers test_train test_export)
+sanitized_tests=(test_calib test_reference test_layers test_train test_export test_core) # that of hours alone last
 sections=()
 
 # A member of the report: a name and a file that holds JSON. The report is written anew.
@@ -102,6 +103,16 @@ whole_loops() {
     cmp gpu.h5 cpu.h5
 }
 
+# Tests of the command, whose networks compute on the GPU.
+run_commands() {
+  local test
+  export FAKEQUANT=$root/bin/fakequant FAKEQUANT_SOURCE_DIR=$root/source
+  for test in command commands; do
+    mkdir -p "$work/$test"
+    said "$test" bash -c 'cd "$1" && python3 "$2"' _ "$work/$test" "$root/source/tests/device/${test}_test.py"
+  done
+}
+
 run_bench() {
   echo "== bench"
   limited "$root/bin/fakequant_gpu_bench" | tee "$work/bench.txt" || failed=1
@@ -119,20 +130,38 @@ run_changes() {
   add changes "$work/changes"
 }
 
-# One tool: a call for each program. Graphs keep memory of an arena, of which a sanitizer sees one block: racecheck goes without them.
+# sanitized_part TOOL PROGRAM PARTS PART: one of so many parts of a program's tests, under a tool.
+sanitized_part() {
+  GTEST_TOTAL_SHARDS=$3 GTEST_SHARD_INDEX=$4 "$sanitizer" --tool "$1" --error-exitcode 9 "$root/bin/$2" \
+    "--gtest_filter=$filter" --gtest_brief=1 >"$work/part.$4.txt" 2>&1
+  echo "part $4 of $3: status $?" | tee -a "$work/part.$4.txt"
+}
+# sanitized TOOL PROGRAM: its tests in as many parts as there are processors, side by side; status 1 when one did not end well.
+sanitized() {
+  local parts
+  parts=$("$root/bin/$2" --gtest_list_tests "--gtest_filter=$filter" | grep -c '^  ')
+  ((parts > $(nproc))) && parts=$(nproc)
+  rm -f "$work"/part.*.txt
+  seq 0 $((parts - 1)) | xargs -P "$parts" -I{} bash -c 'sanitized_part "$@"' _ "$1" "$2" "$parts" {} >/dev/null
+  grep -hv '^part ' "$work"/part.*.txt
+  cat "$work"/part.*.txt | grep '^part ' | sort -n -k 2
+  [[ $(grep -lx 'part .*: status 0' "$work"/part.*.txt | wc -l) == "$parts" ]]
+}
+
+# Graphs keep memory of an arena, of which a sanitizer sees one block: racecheck goes without them.
 run_sanitizer() {
-  local tool=$1 name sanitizer without
+  local tool=$1 name
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
   if [[ -z $sanitizer ]]; then
     echo "== $tool: there is no compute-sanitizer" && echo null >"$work/none" && add "$tool" "$work/none"
     [[ $only == "$all" ]] || failed=1
     return
   fi
-  [[ $tool == racecheck ]] && without=:-*Capture*:*Passes*
-  for name in "${tests[@]}"; do
-    said "$tool $name" "$sanitizer" --tool "$tool" --error-exitcode 9 "$root/bin/$name" "--gtest_filter=$suites${without:-}" \
-      --gtest_brief=1
-  done
+  filter=$suites
+  [[ $tool == racecheck ]] && filter=$suites:-*Capture*:*Passes*
+  export sanitizer filter root work
+  export -f sanitized sanitized_part
+  for name in "${sanitized_tests[@]}"; do said "$tool $name" bash -c 'sanitized "$@"' _ "$tool" "$name"; done
 }
 
 run_peers() {
@@ -153,6 +182,7 @@ for section in ${only//,/ }; do
       export root work
       said loops bash -c whole_loops
       ;;
+    commands) run_commands ;;
     bench) run_bench ;;
     changes) run_changes ;;
     peers) run_peers ;;
