@@ -17,6 +17,7 @@
 namespace fq::cli {
 namespace {
 
+constexpr double kPackageSeconds = 300;  // imports, from a cold disk
 constexpr double kInstallSeconds = 4 * 3600;  // building llama.cpp on one slow core takes a quarter of one
 
 std::string variable(const char* name) {
@@ -24,7 +25,11 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-bool is_named(const Flags& flags) { return flags.given("python") || !variable("FAKEQUANT_PYTHON").empty(); }
+/// Whether there is a Python that has the engine, or is to have it.
+bool is_named(const Flags& flags, std::string_view name) {
+  if (flags.given("python") || !variable("FAKEQUANT_PYTHON").empty()) return true;
+  return name == "ort" && !flags.given("engines") && variable("FAKEQUANT_ENGINES").empty();
+}
 
 std::string said(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -47,8 +52,7 @@ std::string engines_folder(const Flags& flags) {
 EngineHome engine_home(const Flags& flags, std::string_view name, const TemporaryFolder& folder,
                        Output& output) {
   const std::string home = engines_folder(flags), own = fmt::format("{}/{}", home, name);
-  const bool asked = flags.given("engines") || !variable("FAKEQUANT_ENGINES").empty();
-  if (is_named(flags) || (name == "ort" && !asked)) return {python_of(flags), own};
+  if (is_named(flags, name)) return {python_of(flags), own};
   std::error_code none;
   if (!std::filesystem::exists(own, none))
     output.line(fmt::format("{} is installed into {}, once{}", name, own,
@@ -62,6 +66,14 @@ EngineHome engine_home(const Flags& flags, std::string_view name, const Temporar
         fmt::format("[{}] {}{}: name a Python that has it by --python, or another folder by --engines",
                     flags.command(), said(limits.output_file), said(limits.error_file)));
   return {own + "/bin/python", own};
+}
+
+void check_packages(const Flags& flags, const VerifyEngine& engine) {
+  if (!is_named(flags, engine.home)) return;
+  const TemporaryFolder folder;
+  const std::string script = script_path(flags.command(), std::string(engine.script));
+  (void)run_python(flags, {python_of(flags), script, "--packages"},
+                   {folder.file("said"), folder.file("errors"), kPackageSeconds}, script);
 }
 
 }  // namespace fq::cli

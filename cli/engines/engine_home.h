@@ -26,4 +26,8 @@ struct EngineHome {
 [[nodiscard]] EngineHome engine_home(const Flags& flags, std::string_view name, const TemporaryFolder& folder,
                                      Output& output);
 
+/// Before there is anything to verify: of a Python that `engine_home` takes as it is. Throws ArgumentError
+/// where it cannot be started or lacks a package of the engine's script.
+void check_packages(const Flags& flags, const VerifyEngine& engine);
+
 }  // namespace fq::cli

@@ -2,6 +2,7 @@
 
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/engine_run.h"
+#include "fakequant/cli/engines/engine_home.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/tables/inspect_calibration.h"
 #include "fakequant/cli/task.h"
@@ -59,8 +60,10 @@ void check_verify(const Flags& flags, PlannedFiles& planned) {
   check_engine_flags(flags);
   const auto engines = chosen_engines(flags);
   const auto network = check_running(flags, planned, false);
-  for (const VerifyEngine* engine : engines)
+  for (const VerifyEngine* engine : engines) {
     if (network) check_target(*engine, *network);
+    check_packages(flags, *engine);
+  }
 }
 
 void check_inspect(const Flags& flags, PlannedFiles& planned) {

@@ -1,5 +1,6 @@
 """verify where something is missing: one line that says how to get it, and no temporary files left."""
 
+import json
 import os
 import sys
 
@@ -27,6 +28,12 @@ fails(2, ["'./temporary' cannot be started", "--python"], *same, "--python", "./
 fails(2, ["-m pip install onnxruntime onnx h5py", "FAKEQUANT_PYTHON"], *same, "--python", "./bare_python")
 os.environ["FAKEQUANT_PYTHON"] = "./bare_python"
 fails(2, "-m pip install onnxruntime onnx h5py", *same)
+with open("recipe.json", "w") as file:
+    json.dump({"data": DIGITS, "phases": [
+        {"command": "calibrate", "checkpoint": "float.h5", "preset": "int8", "output": "int8.h5"},
+        {"command": "export", "checkpoint": "int8.h5", "format": "onnx", "output": "int8.onnx"},
+        {"command": "verify", "model": "int8.onnx", "checkpoint": "int8.h5"}]}, file)
+fails(2, ["phase 'verify', before any ran", "-m pip install onnxruntime onnx h5py"], "run", "recipe.json")
 fails(2, ["--level", "extended"], *same, "--level", "extendet")
 fails(2, "--tolerance", *same, "--tolerance", "-1")
 fails(2, "--target", *same, "--target", "tensorflow")
