@@ -17,7 +17,7 @@
 namespace fq::cli {
 namespace {
 
-constexpr double kPackageSeconds = 300;  // imports, from a cold disk
+constexpr double kPackageSeconds = 300;       // imports, from a cold disk
 constexpr double kInstallSeconds = 4 * 3600;  // building llama.cpp on one slow core takes a quarter of one
 
 std::string variable(const char* name) {

@@ -27,7 +27,7 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 suites='Cuda*:*/Cuda*'
 tests=(test_core test_calib test_reference test_layers test_train test_export)
-sanitized_tests=(test_calib test_reference test_layers test_train test_export test_core) # that of hours alone last
+sanitized_tests=(test_calib test_reference test_layers test_train test_export test_core) # the longest last
 sections=()
 
 # A member of the report: a name and a file that holds JSON. The report is written anew.
@@ -134,7 +134,7 @@ run_changes() {
 sanitized_part() {
   GTEST_TOTAL_SHARDS=$3 GTEST_SHARD_INDEX=$4 "$sanitizer" --tool "$1" --error-exitcode 9 "$root/bin/$2" \
     "--gtest_filter=$filter" --gtest_brief=1 >"$work/part.$4.txt" 2>&1
-  echo "part $4 of $3: status $?" | tee -a "$work/part.$4.txt"
+  echo "part $4 of $3: status $?" >>"$work/part.$4.txt"
 }
 # sanitized TOOL PROGRAM: its tests in as many parts as there are processors, side by side; status 1 when one did not end well.
 sanitized() {
@@ -142,7 +142,7 @@ sanitized() {
   parts=$("$root/bin/$2" --gtest_list_tests "--gtest_filter=$filter" | grep -c '^  ')
   ((parts > $(nproc))) && parts=$(nproc)
   rm -f "$work"/part.*.txt
-  seq 0 $((parts - 1)) | xargs -P "$parts" -I{} bash -c 'sanitized_part "$@"' _ "$1" "$2" "$parts" {} >/dev/null
+  seq 0 $((parts - 1)) | xargs -P "$parts" -I{} bash -c 'sanitized_part "$@"' _ "$1" "$2" "$parts" {}
   grep -hv '^part ' "$work"/part.*.txt
   cat "$work"/part.*.txt | grep '^part ' | sort -n -k 2
   [[ $(grep -lx 'part .*: status 0' "$work"/part.*.txt | wc -l) == "$parts" ]]
