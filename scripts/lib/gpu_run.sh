@@ -38,7 +38,6 @@ add() {
 }
 # Text as a JSON string.
 quoted() { printf '"%s"' "$(sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' | tr -d '\r' | tr '\n\t' '  ')"; }
-object() { local IFS=,; printf '{%s}' "$*"; }
 lines() { printf '[%s]' "$(grep '^{' "$1" | paste -sd,)"; }
 
 # limited COMMAND..: status 124 and a line when it takes longer than the limit.
