@@ -23,11 +23,11 @@ environment = dict(os.environ, FAKEQUANT=os.path.abspath("command"))
 
 
 def failure(name):
-    """What a test said that failed; None of one that passed."""
+    """What a test said that failed; None of one that passed, or needs a part that this build has not."""
     os.makedirs(name)
     script = os.path.join(SOURCE, "tests", "cli", name + ".py")
     done = subprocess.run([sys.executable, script], cwd=name, env=environment, capture_output=True, text=True)
-    return None if done.returncode == 0 else f"{name}: status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return None if done.returncode in (0, 77) else f"{name}: status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
 
 
 with concurrent.futures.ThreadPoolExecutor(max(2, (os.cpu_count() or 2) // 4)) as pool:
