@@ -20,7 +20,6 @@
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/config/target_profile.h"
-#include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/qat_preset.h"
 #include "fakequant/train/sensitivity/plan.h"
@@ -212,7 +211,6 @@ void warn_unless_exportable(Network& network, const std::string& command) {
   const Target target = target_of(model);
   if (!profile_of(target).onnx || !uncalibrated_quantizers(model).empty()) return;
   const Shape batch = network.input_shape();
-  const fq::detail::OnHost host(model);
   try {
     const Target rules = target == Target::tensorrt ? target : Target::ort;
     static_cast<void>(export_onnx(model, {batch.begin() + 1, batch.end()}, {.target = rules}));

@@ -1,5 +1,6 @@
 #include "fakequant/core/ops/detail/code_products.h"
 #include "fakequant/export/scales.h"
+#include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
@@ -43,6 +44,7 @@ std::optional<LayerSums> layer_sums(Module& layer) {
   const auto* quant = dynamic_cast<QuantModule*>(&layer);
   const auto product = product_of(layer);
   if (quant == nullptr || !product || quant->weight_quantizer() == nullptr) return {};
+  const detail::OnHost host(layer);
   const NoGrad no_grad;
   const Variable x = input_codes(*quant);
   if (!x.defined()) return {};

@@ -167,6 +167,7 @@ void save_scales_h5(const std::string& path, Module& model, const ClipCounts& cl
 }
 
 void save_scales(const std::string& prefix, Module& model, const ClipCounts& clips) {
+  const detail::OnHost host(model);
   AtomicFile text(prefix + ".json"), state(prefix + ".h5");
   text.write(json_text(model, clips));
   save_state(state, scales_state(model, clips), "scales");

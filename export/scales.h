@@ -58,7 +58,8 @@ struct LayerSums {
 
 /// The sums of a quantized linear or convolution layer that multiplies integer codes: up to 8 bits, one known
 /// range of the input, weights per tensor or per output channel. There is nothing for every other module.
-/// Throws ArgumentError naming a quantizer that was not calibrated.
+/// Throws ArgumentError naming a quantizer that was not calibrated. A layer or model on a GPU is on the host
+/// meanwhile, and its gradients are forgotten; so below.
 [[nodiscard]] std::optional<LayerSums> layer_sums(Module& layer);
 
 /// All scales of a model, as `{"format": "fakequant-scales", "version": 1, "id": .., "quantizers": [..],

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -69,11 +70,14 @@ EngineHome engine_home(const Flags& flags, std::string_view name, const Temporar
 }
 
 void check_packages(const Flags& flags, const VerifyEngine& engine) {
+  static std::set<std::vector<std::string>> whole;  // a sweep asks for every point
   if (!is_named(flags, engine.home)) return;
-  const TemporaryFolder folder;
   const std::string script = script_path(flags.command(), std::string(engine.script));
-  (void)run_python(flags, {python_of(flags), script, "--packages"},
-                   {folder.file("said"), folder.file("errors"), kPackageSeconds}, script);
+  const std::vector<std::string> words{python_of(flags), script, "--packages"};
+  if (whole.contains(words)) return;
+  const TemporaryFolder folder;
+  (void)run_python(flags, words, {folder.file("said"), folder.file("errors"), kPackageSeconds}, script);
+  whole.insert(words);
 }
 
 }  // namespace fq::cli

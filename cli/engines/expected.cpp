@@ -114,9 +114,7 @@ Expected write_expected(const Flags& flags, const VerifyEngine& engine, const Te
       network, flags, engine, folder.file("part"),
       [&](const StateDict& state) { count_expected(state, expected); }, output);
   if (engine.layers) expected.layers = write_layers(network, flags, folder.file("layers.h5"), output);
-  network.module->to(Device::cpu());
   if (live_batch_norms(network) == 0 || fold_network(network) == 0) return expected;
-  network.module->to(device_of(flags));
   expected.folded = write_predictions(
       network, flags, engine, folder.file("folded"), [](const StateDict&) {}, output);
   return expected;

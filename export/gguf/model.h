@@ -37,7 +37,7 @@ struct GgufOptions {
 /// turns them, in neighbours. A table that is the head's too is written once. Any other is of architecture
 /// `fakequant`, with its own names. `input_shape` is a batch's. Throws ArgumentError for a layer that was
 /// quantized for another engine, naming the preset to use, for a model that holds compressed weights, and for
-/// a vocabulary of another size.
+/// a vocabulary of another size. A model on a GPU is on the host meanwhile, and its gradients are forgotten.
 [[nodiscard]] GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions& options = {});
 
 }  // namespace fq

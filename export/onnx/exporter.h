@@ -42,7 +42,8 @@ struct OnnxExportOptions {
 ///
 /// Throws ArgumentError naming what stands in the way: quantizers without amax, ranges that each input has
 /// for itself, more than one kept axis, a format that the target has not, a model quantized for another
-/// target, an operator without ONNX form.
+/// target, an operator without ONNX form. A model on a GPU is on the host meanwhile, and its gradients are
+/// forgotten.
 [[nodiscard]] OnnxModel export_onnx(Module& model, const Shape& sample,
                                     const OnnxExportOptions& options = {});
 

@@ -27,6 +27,7 @@ namespace fq {
 /// `.weight_shape` I64 [2]. A weight is code * weight_scale. Networks of Llama's names have those of their
 /// own file. Throws ArgumentError naming the module: for what the table has not, for layers that are not
 /// linear and quantizers elsewhere (additions: target none has none), and as `modelopt_tensors`.
+/// A model on a GPU is on the host meanwhile, and its gradients are forgotten.
 [[nodiscard]] NamedTensors compressed_tensors(Module& model);
 
 /// `{"quantization_config": {"quant_method": "compressed-tensors", "format", "config_groups", "ignore",

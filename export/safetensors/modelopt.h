@@ -36,7 +36,8 @@ namespace fq {
 ///
 /// Throws ArgumentError naming the module and what formats there are: for combinations that the table has
 /// not, unsigned activations (the names cannot say so: calibrate for TensorRT), blocks that do not divide the
-/// last axis, and for quantizers that were not calibrated.
+/// last axis, and for quantizers that were not calibrated. A model on a GPU is on the host meanwhile, and its
+/// gradients are forgotten.
 [[nodiscard]] NamedTensors modelopt_tensors(Module& model);
 
 /// `hf_quant_config.json`: `{"producer": {"name": "fakequant", "version"}, "quantization": {"quant_algo",

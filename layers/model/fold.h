@@ -38,7 +38,7 @@ struct FoldablePair {
 /// rounding.
 ///
 /// Throws ArgumentError for a model with weights that hold codes (layers/quantizer/compress.h), and as
-/// `trace`.
+/// `trace`. A model on a GPU is on the host meanwhile, and its gradients are forgotten.
 std::vector<std::string> fold_batch_norm(Module& model, const Shape& input_shape);
 
 }  // namespace fq

@@ -25,9 +25,7 @@ make_bundle() {
   done
   mapfile -t libraries < <(libraries_of "$root"/bin/*)
   cp -L "${libraries[@]}" "$root/lib/"
-  tar -cf - --exclude=__pycache__ LICENSE README.md data docs examples models recipes \
-    scripts tests/{cli,data,device,golden} | tar -C "$root/source" -xf -
-  mkdir -p "$root/share/fakequant" && ln -s ../../source/scripts "$root/share/fakequant/scripts"
+  tar -cf - --exclude=__pycache__ LICENSE data docs models tests/{cli,data,device,golden} | tar -C "$root/source" -xf -
   mkdir -p "$root/source/peers"
   cp bench/peers/{gpu,gpt,networks}.py "$root/source/peers/"
   install -m 644 scripts/lib/gpu_changes.py "$root/source/changes.py"
