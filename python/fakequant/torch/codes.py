@@ -64,8 +64,15 @@ class Codes(nn.Module):
             warnings.warn(f"[calibrate] '{name}' saw zeros alone and could never learn another weight: it is off until calibrate sees others",
                           _fq.FakequantWarning, stacklevel=4)
         if self._learned is not None:
-            self.network.learn_ranges(**self._learned)
+            self.network.learn_ranges(**self._learnable())
         self._refresh()
+
+    def _learnable(self):
+        """The arguments of Model.learn_ranges for the kinds of ranges that this part has: attention often has none."""
+        of_weights = {row["weight"] for row in self.network.quantizers()
+                      if row["enabled"] and not {"dynamic", "block_sizes"} & row["descriptor"].dict().keys()}
+        return self._learned | {"activations": self._learned["activations"] and False in of_weights,
+                                "weights": self._learned["weights"] and True in of_weights}
 
     def _is_zero(self, quantizer):
         place = self._places.get(quantizer.removesuffix("_quantizer"))

@@ -1,16 +1,17 @@
 """quantize: networks of torch on the library's codes."""
 import collections.abc
-import copy
 import inspect
 import warnings
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from .. import _fakequant as _fq
 from .attention import Attention, dot_product
 from .defaults import completed, without_edges
-from .layers import NoLayer
+from .functions import checked
+from .layers import NoLayer, require
 from .multihead import quantized_multihead
 from .nodes import has_hooks
 from .part_codes import codes_of
@@ -33,12 +34,12 @@ class Quantized(nn.Module):
 
     def __init__(self, model, inputs, config, whole=False):
         super().__init__()
-        for name, child in model.named_children():
+        for name, child in model._modules.items():
             self.add_module(name, child)
-        for name, parameter in model.named_parameters(recurse=False):
+        for name, parameter in model._parameters.items():  # `bias` may be None
             self.register_parameter(name, parameter)
-        for name, buffer in model.named_buffers(recurse=False):
-            self.register_buffer(name, buffer)
+        for name, buffer in model._buffers.items():
+            self.register_buffer(name, buffer, name not in model._non_persistent_buffers_set)
         if has_hooks(model):
             raise NoLayer("it has hooks, which torch runs")
         self.origin, self._own = type(model), {name: value for name, value in vars(model).items()
@@ -125,11 +126,15 @@ class Quantized(nn.Module):
         kept, seen = {name: [] for name in self._sources}, {}
 
         def keep(value_name, value):
-            for name, sources in self._sources.items():
-                if value_name in sources:
-                    seen[value_name] = value
+            readers = {name: sources for name, sources in self._sources.items() if value_name in sources}
+            if not readers:
+                return value
+            value = value.float() if checked(value, "calibrate").is_floating_point() else value  # as the parts take it
+            seen[value_name] = value.detach().clone()  # torch may write to it
+            for name, sources in readers.items():
                 if value_name == sources[-1]:
                     kept[name].append([seen[source] for source in sources])
+            return value
         self.watch = keep
         return kept
 
@@ -146,9 +151,12 @@ def listed(floats):
 
 def _by_children(model, calls, config, why):
     """A copy of a module that torch.fx cannot read, of the same parameters, in which those below are quantized that it can."""
-    out = copy.copy(model)
+    out = _shallow_copy(model)
     out.__dict__[STAYS] = why
-    out._modules = {name: _quantized_child(child, calls, config) for name, child in model.named_children()}
+    if is_parametrized(model):
+        return out
+    made = {child: _quantized_child(child, calls, config) for child in model.children()}
+    out._modules = {name: made.get(child) for name, child in model._modules.items()}
     if isinstance(out, nn.TransformerEncoderLayer):
         out.activation_relu_or_gelu = 0  # or it would pass by its children in evaluation
     if model in calls.attention:
@@ -156,8 +164,16 @@ def _by_children(model, calls, config, why):
     return out
 
 
+def _shallow_copy(module):
+    """A module of the same parameters and children. copy.copy refuses parametrized modules."""
+    out = object.__new__(type(module))
+    out.__dict__.update(module.__dict__)
+    return out
+
+
 def _quantized_child(child, calls, config):
     try:
+        require(not is_parametrized(child), "torch computes its weight again in each call (parametrize)")
         if type(child) is nn.MultiheadAttention and child in calls.arguments:
             return quantized_multihead(child, *calls.arguments[child], config)
         if child in calls.inputs:

@@ -3,6 +3,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import inspect
 import io
 import itertools
 import sys
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from .calls import Reader
 from .forwards import FORWARDS
-from .layers import NoLayer, is_conv1d
+from .layers import NoLayer, is_conv1d, require
 from .nodes import has_hooks, is_absent, is_tensor, name_of, readers_skip, shape_of, tensor_inputs, turned
 
 
@@ -82,6 +83,8 @@ def _quiet_failure():
 def read(model, inputs):
     """The torch.fx graph of `model` with the shapes that `inputs` give its values. The model stays as it is. Raises NoLayer where
     torch.fx cannot follow its forward."""
+    kinds = {parameter.kind for parameter in inspect.signature(model.forward).parameters.values()}
+    require(not {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY} <= kinds, "its forward has *args and keyword-only arguments")
     modes = {module: module.training for module in model.modules()}
     try:
         graph = _read_modes(model)

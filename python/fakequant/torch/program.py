@@ -95,27 +95,47 @@ def _at(module, path):
     return module
 
 
-def _check(module, steps, inputs, named):
-    """Raises TypeError as Python does for arguments that a function has not."""
-    names = [step.target for step in steps if step.kind == "placeholder"]
-    wrong = [name for name in named if name not in names[len(inputs):]]
-    if wrong or len(inputs) > len(names):
-        raise TypeError(f"{type(module).__name__} takes {', '.join(names)}: it was given {len(inputs)} inputs"
-                        + (f" and {', '.join(wrong)}" if wrong else ""))
+class WrongArguments(TypeError):
+    """A call with other arguments than the forward has."""
+
+
+def check_arguments(module, steps, inputs, named):
+    """Raises WrongArguments as Python raises TypeError."""
+    targets = [step.target for step in steps if step.kind == "placeholder"]
+    names = [name for name in targets if not name.startswith("*")]
+    others = {target.count("*") for target in targets}  # 1: *args, 2: **kwargs
+    wrong = [name for name in named if name in names[:len(inputs)] or (name not in names and 2 not in others)]
+    if wrong or (len(inputs) > len(names) and 1 not in others):
+        raise WrongArguments(f"{_class_name(module)} takes {', '.join(targets)}: it was given {len(inputs)} inputs"
+                             + (f" and {', '.join(wrong)}" if wrong else ""))
+
+
+def _class_name(module):
+    return getattr(module, "origin", type(module)).__name__
+
+
+def _given(step, inputs, named, default, names):
+    """Returns the argument of a placeholder. `inputs` is an iterator over the positional arguments."""
+    if step.target.startswith("**"):
+        return {name: value for name, value in named.items() if name not in names}
+    if step.target.startswith("*"):
+        return tuple(inputs)
+    return named[step.target] if step.target in named else next(inputs, default)
 
 
 def run(module, steps, inputs, named, watch=None):
-    """The output for `inputs` in their order and by name; `watch(name, value)` sees every value."""
-    _check(module, steps, inputs, named)
+    """Returns the output for positional and keyword arguments. `watch(name, value)` sees every value and may return another one."""
+    check_arguments(module, steps, inputs, named)
+    names = {step.target for step in steps if step.kind == "placeholder"}
     values, given = {_MODE: module.training}, iter(inputs)
     for step in steps:
         args, kwargs = _with(values, step.args), _with(values, step.kwargs)
         if step.kind == "output":
             return args[0]
         if step.kind == "placeholder":
-            value = named[step.target] if step.target in named else next(given, args[0] if args else _MISSING)
+            value = _given(step, given, named, args[0] if args else _MISSING, names)
             if value is _MISSING:
-                raise TypeError(f"{type(module).__name__} takes {step.target}, which was not given")
+                raise WrongArguments(f"{_class_name(module)} takes {step.target}, which was not given")
             if value is not None and step.target in module.absent:
                 raise _fq.ArgumentError(f"[fakequant.torch] '{step.target}' was None in example_input: quantize with one that has it")
         elif step.kind == "get_attr":
@@ -124,9 +144,7 @@ def run(module, steps, inputs, named, watch=None):
             value = getattr(args[0], step.target)(*args[1:], **kwargs)
         else:
             value = (_at(module, step.target) if step.kind == "call_module" else _function(step.target))(*args, **kwargs)
-        if watch is not None:
-            watch(step.name, value)
-        values[step.name] = value
+        values[step.name] = value if watch is None else watch(step.name, value)
         for name in step.dead:
             values.pop(name, None)
     raise AssertionError("a program without an output")
