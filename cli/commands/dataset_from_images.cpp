@@ -7,7 +7,6 @@
 #include "fakequant/cli/conversion.h"
 #include "fakequant/cli/flags/limits.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/threads.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/train/data/reader/class_folders.h"
 #include "fakequant/train/data/reader/images/image_source.h"
@@ -141,7 +140,7 @@ FlagSet from_images_flags() {
 }
 
 ordered_json from_images(const Flags& flags, Output& output) {
-  if (flags.given("threads")) fq::detail::set_threads(int(flags.integer("threads", 1, kMostThreads)));
+  if (flags.given("threads")) use_threads(int(flags.integer("threads", 1, kMostThreads)));
   const ImageForm form = form_of(flags);
   const FolderListing listing = listed(flags, flags.required("folder"));
   std::vector<std::string> paths;

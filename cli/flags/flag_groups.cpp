@@ -10,7 +10,6 @@
 #include "fakequant/cli/runs/run_flags.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
-#include "fakequant/core/detail/threads.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/model/builtin_models.h"
 #include "fakequant/train/ranks/communicator.h"
@@ -212,7 +211,7 @@ void check_general_flags(const Flags& flags) {
 
 void apply_general_flags(const Flags& flags) {
   check_general_flags(flags);
-  if (flags.given("threads")) detail::set_threads(int(flags.integer("threads", 1, kMostThreads)));
+  if (flags.given("threads")) use_threads(int(flags.integer("threads", 1, kMostThreads)));
 }
 
 }  // namespace fq::cli

@@ -24,12 +24,21 @@ void check_limit(int resource, rlim_t least, const char* what, const char* flag)
 void check_limits() {
   check_limit(RLIMIT_STACK, kLeastStack, "the stack", "-s");
   check_limit(RLIMIT_AS, kLeastAddresses, "memory", "-v");
-  const int threads = fq::detail::threads();
+  const int threads = fq::detail::requested_threads();
   if (threads <= kMostThreads) return;
   fq::detail::set_threads(kMostThreads);
   complain(fmt::format(
       "warning: [fakequant] OMP_NUM_THREADS is {}: {} threads are used, or as many as --threads says",
       threads, kMostThreads));
+}
+
+void use_threads(int count) {
+  fq::detail::set_threads(count);
+  const int given = fq::detail::threads();
+  if (given == count) return;
+  complain(fmt::format(
+      "warning: [fakequant] --threads {}: OpenMP gives {}. Check OMP_THREAD_LIMIT and OMP_MAX_ACTIVE_LEVELS",
+      count, given));
 }
 
 }  // namespace fq::cli

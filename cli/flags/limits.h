@@ -11,4 +11,7 @@ inline constexpr int kMostThreads = 1024;
 /// does not say so itself, it crashes. Lowers the number of threads to kMostThreads, with a warning.
 void check_limits();
 
+/// Sets the number of threads to compute on. Warns where OpenMP gives fewer.
+void use_threads(int count);
+
 }  // namespace fq::cli

@@ -4,6 +4,9 @@
 #include <atomic>
 
 #include <gtest/gtest.h>
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
 
 #include "core/products.h"
 #include "fakequant/core/backend/cpu/codes/code_products.h"
@@ -223,6 +226,25 @@ TEST(Engine, TasksRunOnOneThreadAndLeaveTheCountAlone) {
     EXPECT_EQ(detail::threads(), count);
   });
 }
+
+#if defined(_OPENMP)
+/// oneDNN waits for every thread that it plans for: these are never more than a loop gets.
+TEST(Engine, ThreadsAreThoseThatALoopGets) {
+  test::for_threads({2, 3}, [](int count) {
+    omp_set_dynamic(1);
+    EXPECT_EQ(detail::threads(), count);
+    EXPECT_EQ(omp_get_dynamic(), 0);
+    std::vector<int> inside(2, 0);
+#pragma omp parallel for num_threads(2) schedule(static)
+    for (int i = 0; i < 2; ++i) {
+      omp_set_num_threads(3);  // as a program of one's own may
+      inside[static_cast<std::size_t>(i)] = detail::threads();
+    }
+    EXPECT_EQ(inside, (std::vector<int>{1, 1}));
+    EXPECT_EQ(detail::threads(), count);
+  });
+}
+#endif
 
 TEST(Engine, ATaskThatThrowsDoesNotStopTheOthers) {
   struct None {};

@@ -2,11 +2,13 @@
 
 #include "fakequant/core/backend/cpu/engine/held_signals.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/threads.h"
 
 namespace fq::cpu::onednn {
 
 const dnnl::engine& engine() {
   static const dnnl::engine instance(dnnl::engine::kind::cpu, 0);
+  static_cast<void>(detail::threads());  // oneDNN waits for as many as OpenMP promises
   return instance;
 }
 

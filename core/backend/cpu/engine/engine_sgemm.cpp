@@ -4,6 +4,7 @@
 
 #include "fakequant/core/backend/cpu/engine/engine_call.h"
 #include "fakequant/core/backend/cpu/engine/held_signals.h"
+#include "fakequant/core/detail/threads.h"
 
 namespace fq::cpu {
 namespace {
@@ -33,6 +34,7 @@ constexpr std::int64_t kUses = 128;  // of each element, for its place in memory
 void multiply(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, float* c,
               std::int64_t pitch) {
   const auto wide = [](const Matrix& matrix) { return matrix.transposed ? matrix.rows : matrix.columns; };
+  static_cast<void>(detail::threads());  // oneDNN waits for as many as OpenMP promises
   const HeldSignals held;
   const auto status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, a.columns, 1.0f,
                                  static_cast<const float*>(a.data), wide(a),

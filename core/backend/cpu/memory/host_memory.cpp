@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include "fakequant/core/backend/size_class.h"
@@ -67,6 +68,9 @@ class Arena {
     stats_.peak = stats_.in_use;
   }
 
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
  private:
   void* fresh(std::size_t bytes) {
     const std::size_t alignment = bytes >= kHugePage ? kHugePage : block_alignment;
@@ -86,7 +90,12 @@ class Arena {
 
 /// Never destroyed: tensors with static lifetime may outlive any other static object.
 Arena& arena() {
-  static auto* instance = new Arena;
+  static auto* const instance = [] {
+    auto* made = new Arena;
+    // A child that is forked while another thread allocates would find the mutex locked for ever.
+    pthread_atfork([] { arena().lock(); }, [] { arena().unlock(); }, [] { arena().unlock(); });
+    return made;
+  }();
   return *instance;
 }
 
