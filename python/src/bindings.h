@@ -19,6 +19,7 @@ void bind_quantizer(nb::module_& module);
 void bind_model(nb::module_& module);
 void bind_compression(nb::module_& module);
 void bind_datasets(nb::module_& module);
+void bind_interpreter_lock(nb::module_& module);
 void bind_interrupts(nb::module_& module);
 void bind_training(nb::module_& module);
 void bind_fitting(nb::module_& m);

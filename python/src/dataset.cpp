@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -40,13 +42,23 @@ namespace {
 using nb::arg, nb::none;
 using Shared = std::shared_ptr<Dataset>;  // nobody writes to a data set
 
-Shared open(const std::string& path, const std::string& split, bool labels) {
+/// A data set that pickles as the call that made it: a file is opened again, arrays are sent.
+template <class... Arguments>
+nb::object remembered(Shared data, const char* function, Arguments... arguments) {
+  nb::object out = nb::cast(std::move(data));
+  const nb::object made_by = nb::module_::import_("fakequant._fakequant").attr(function);
+  out.attr("_call") = nb::make_tuple(made_by, nb::make_tuple(arguments...));
+  return out;
+}
+
+nb::object open(const std::string& path, const std::string& split, bool labels) {
   Hdf5DatasetOptions options;
   options.by_rows = launched().ranks > 1;
   options.split = split;
   options.labels = labels;
   options.label_type = LabelType::integers;
-  return unlocked([&] { return Shared(std::make_shared<Hdf5Dataset>(path, options)); });
+  auto data = unlocked([&] { return Shared(std::make_shared<Hdf5Dataset>(path, options)); });
+  return remembered(std::move(data), "dataset", std::filesystem::absolute(path).string(), split, labels);
 }
 
 nb::tuple read(const Dataset& data, const std::vector<std::int64_t>& rows) {
@@ -59,13 +71,27 @@ nb::tuple shape_of(const Dataset& data) {
       nb::cast(std::vector<std::int64_t>(data.sample_shape().begin(), data.sample_shape().end())));
 }
 
-Shared tensors(nb::handle x, nb::handle y) {
+nb::object tensors(nb::object x, nb::object y) {
   const Call call{"TensorDataset"};
-  return std::make_shared<TensorDataset>(call.host(x, "x"), call.host(y, "y"));
+  auto data = std::make_shared<TensorDataset>(call.host(x, "x"), call.host(y, "y"));
+  return remembered(std::move(data), "TensorDataset", x, y);
 }
 
-Shared subset(Shared data, std::vector<std::int64_t> rows) {
-  return std::make_shared<Subset>(std::move(data), std::move(rows));
+nb::object subset(nb::object data, const std::vector<std::int64_t>& rows) {
+  auto some = std::make_shared<Subset>(nb::cast<Shared>(data), rows);
+  const auto numbers = Call{"Subset"}.give(Tensor::from(rows, {std::ssize(rows)}));
+  return remembered(std::move(some), "Subset", data, numbers);
+}
+
+nb::object data_set(nb::object given) {
+  if (nb::isinstance<Dataset>(given)) return given;
+  auto data = std::const_pointer_cast<Dataset>(data_of(given, "data_of"));
+  return remembered(std::move(data), "data_of", given);
+}
+
+nb::object a_few(nb::object data, std::int64_t count, std::uint64_t seed) {
+  auto some = std::const_pointer_cast<Dataset>(some_samples(nb::cast<Shared>(data), count, seed));
+  return remembered(std::move(some), "some_samples", data, count, seed);
 }
 
 }  // namespace
@@ -73,12 +99,14 @@ Shared subset(Shared data, std::vector<std::int64_t> rows) {
 void bind_datasets(nb::module_& m) {
   nb::class_<Dataset>(m, "Dataset",
                       "Samples by index, with labels or without. data[3] is (x, y), arrays of one sample, "
-                      "data[:100] a data set of the first hundred; a loop goes over all (x, y).")
+                      "data[:100] a data set of the first hundred; a loop goes over all (x, y).",
+                      nb::dynamic_attr())
       .def("__len__", &Dataset::size)
       .def_prop_ro("sample_shape", &shape_of, "Of a sample, without their number.")
       .def_prop_ro("classes", &Dataset::classes, "How many; 0 where labels are not one class a sample.")
       .def_prop_ro("class_names", &Dataset::class_names, "In the order of labels; none where there are none.")
-      .def("read", &read, arg("rows"), "(x, y) of the samples of those numbers; y is None without labels.");
+      .def("read", &read, arg("rows"), "(x, y) of the samples of those numbers; y is None without labels.")
+      .def("__reduce__", [](nb::object self) { return self.attr("_call"); });
   m.def("dataset", &open, arg("path"), arg("split") = "train", arg("labels") = true,
         "One group of a data set file (HDF5).");
   m.def("TensorDataset", &tensors, arg("x"), arg("y") = none(),
@@ -86,16 +114,10 @@ void bind_datasets(nb::module_& m) {
         "int64 [N], a class for each sample, or what a loss takes. Nothing is copied.");
   m.def("Subset", &subset, arg("data"), arg("rows"),
         "Some samples of a data set, by their numbers in ascending order.");
-  m.def(
-      "data_of", [](nb::handle data) { return std::const_pointer_cast<Dataset>(data_of(data, "data_of")); },
-      arg("data"), "The data set of what Model's functions take: itself, of (x, y), or of x.");
-  m.def(
-      "some_samples",
-      [](Shared data, std::int64_t count, std::uint64_t seed) {
-        return std::const_pointer_cast<Dataset>(some_samples(std::move(data), count, seed));
-      },
-      arg("data"), arg("count"), arg("seed") = 0,
-      "So many samples spread over a data set by chance, in its order: the same ones every time.");
+  m.def("data_of", &data_set, arg("data"),
+        "The data set of what Model's functions take: itself, of (x, y), or of x.");
+  m.def("some_samples", &a_few, arg("data"), arg("count"), arg("seed") = 0,
+        "So many samples spread over a data set by chance, in its order: the same ones every time.");
 }
 
 }  // namespace fq::python

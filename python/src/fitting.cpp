@@ -93,7 +93,7 @@ class Listener {
  private:
   template <class F>
   void holding(F f) {
-    const nb::gil_scoped_acquire gil;
+    const Locked gil;
     if (interrupts_.due()) return;
     try {
       f();

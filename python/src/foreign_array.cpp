@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "exchange.h"
+#include "interpreter_lock.h"
 #include "kinds.h"
 #include "streams.h"
 
@@ -55,8 +56,8 @@ std::optional<Foreign> python_array(nb::handle value) {
               .device_type = held->device_type(),
               .device_id = held->device_id(),
               .release = [held] {
-                if (Py_IsInitialized() == 0) return;
-                const nb::gil_scoped_acquire gil;
+                if (!is_running()) return;
+                const Locked gil;
                 delete held;
               }};
   for (std::size_t i = 0; i < held->ndim(); ++i) {

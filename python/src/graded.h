@@ -10,6 +10,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/variable.h"
+#include "interpreter_lock.h"
 #include "warnings.h"
 
 namespace fq::python {
@@ -26,7 +27,7 @@ auto unlocked(F f) {
   const CallWarnings warnings;
   const auto alone = [&] {
     const fq::detail::KeptDevice kept;
-    const nb::gil_scoped_release free;
+    const Unlocked free;
     return f();
   };
   if constexpr (std::is_void_v<decltype(f())>) {

@@ -65,7 +65,7 @@ void set_amax(Network& self, const nb::dict& ranges) {
           fmt::format("[set_amax] '{}' is no quantizer of the model: quantizers() names them", name));
     found.emplace_back(at->second, Call{"set_amax"}.host_amax(value, name));
   }
-  const nb::gil_scoped_release free;
+  const Unlocked free;
   for (auto& [quantizer, amax] : found) quantizer->set_amax(amax);
 }
 

@@ -73,8 +73,13 @@ Interrupts::~Interrupts() {
 }
 
 bool Interrupts::due() {
-  const nb::gil_scoped_acquire lock;
+  const Locked lock;
   if (thrown_) return true;
+  if (must_end()) {
+    PyErr_SetNone(PyExc_SystemExit);
+    end_by(std::make_exception_ptr(nb::python_error()));
+    return true;
+  }
   const bool signalled = stop.exchange(false);
   if (PyErr_CheckSignals() == 0) {
     if (!signalled || !python_raises()) return false;

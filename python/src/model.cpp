@@ -173,6 +173,15 @@ void bind_class(nb::module_& m) {
           arg("device"), nb::rv_policy::reference_internal,
           "Moves the model: \"cpu\", \"cuda\" (the first GPU), \"cuda:1\". Arrays that it is called with lie "
           "there, data of calibrate, fit and the like anywhere. Gives the model itself.")
+      .def(
+          "training_modes",
+          [](const Network& self) {
+            nb::dict modes;
+            for (const auto& [path, module] : self.module->named_modules())
+              modes[path.c_str()] = module->training();
+            return modes;
+          },
+          "Whether each module is in training mode, by its path, parents first.")
       .def_prop_ro(
           "device", [](const Network& self) { return to_string(self.module->device()); },
           "Where its parameters are.")

@@ -28,6 +28,29 @@ void def(nb::module_& m, const char* name, F make, const char* about) {
       arg("x"), arg("axis") = std::vector<int>{}, arg("blocks") = modelopt::BlockLengths{}, about);
 }
 
+using Numbers = std::vector<std::int64_t>;
+constexpr Tensor QTensor::*kTensors[] = {&QTensor::codes,       &QTensor::scale,        &QTensor::scale2,
+                                         &QTensor::scale_codes, &QTensor::double_scale, &QTensor::scale_zero};
+
+nb::tuple state_of(const QTensor& q) {
+  nb::list tensors;
+  for (const auto member : kTensors)
+    tensors.append((q.*member).defined() ? nb::cast(q.*member) : nb::object(nb::none()));
+  return nb::make_tuple(int(q.format), Numbers(q.shape.begin(), q.shape.end()), std::string(name(q.dtype)),
+                        Numbers(q.block.begin(), q.block.end()), tensors);
+}
+
+void set_state(QTensor& self, const nb::tuple& state) {
+  new (&self) QTensor();
+  self.format = modelopt::PackedFormat(nb::cast<int>(state[0]));
+  self.shape = Shape(nb::cast<Numbers>(state[1]));
+  self.dtype = *Call{"QTensor"}.dtype(state[2], "dtype");
+  self.block = Shape(nb::cast<Numbers>(state[3]));
+  for (std::size_t i = 0; i < std::size(kTensors); ++i)
+    if (const nb::object tensor = state[4][i]; !tensor.is_none())
+      self.*kTensors[i] = nb::cast<Tensor>(tensor);
+}
+
 void bind_class(nb::module_& m) {
   auto type = nb::class_<QTensor>(m, "QTensor", "Packed codes, their scales, and what they were made from.");
   type.def_prop_ro("shape", [](const QTensor& q) {
@@ -43,6 +66,7 @@ void bind_class(nb::module_& m) {
   tensor("scale_codes", &QTensor::scale_codes);
   tensor("double_scale", &QTensor::double_scale);
   tensor("scale_zero", &QTensor::scale_zero);
+  type.def("__getstate__", &state_of).def("__setstate__", &set_state);
   type.def(
       "dequantize",
       [](const QTensor& q, nb::handle dtype) {

@@ -18,6 +18,7 @@ NB_MODULE(_fakequant, module) {
   nanobind::set_leak_warnings(false);  // what a script still holds at its end is no leak
   module.attr("__version__") = FAKEQUANT_VERSION;
   module.doc() = "The library of fakequant.";
+  fq::python::bind_interpreter_lock(module);
   fq::python::bind_errors(module);
   fq::python::bind_warnings(module);
   fq::python::bind_tensor(module);

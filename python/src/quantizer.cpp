@@ -46,6 +46,10 @@ void bind_descriptor(nb::module_& m) {
           },
           arg("other"))
       .def("__hash__", [](const QuantDescriptor& d) { return std::hash<std::string>()(d.to_json()); })
+      .def("__reduce__",
+           [](nb::object self) {
+             return nb::make_tuple(self.type().attr("from_json"), nb::make_tuple(self.attr("to_json")()));
+           })
       .def("__repr__", [](const QuantDescriptor& d) { return "QuantDescriptor" + to_string(d); });
   m.attr("ScaledQuantDescriptor") = m.attr("QuantDescriptor");
 }

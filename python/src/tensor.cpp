@@ -82,6 +82,12 @@ void bind_tensor(nb::module_& module) {
       .def_static(
           "from_array", [](nb::handle array) { return Call{"Tensor.from_array"}.tensor(array, "array"); },
           nb::arg("array"), "A tensor over the array's own memory.")
+      .def("__reduce__",
+           [](nb::object self) {
+             const nb::object bytes = self.attr("bytes")();
+             return nb::make_tuple(self.type().attr("from_bytes"),
+                                   nb::make_tuple(bytes, self.attr("dtype"), self.attr("shape")));
+           })
       .def("__repr__", [](const Tensor& t) { return "fakequant.Tensor(" + t.describe() + ")"; });
 }
 
