@@ -66,7 +66,7 @@ class Reader:
             require(node.meta["tensor_meta"].dtype.is_floating_point, f"{name} of integers with a number")
             require(tuple(node.meta["in_evaluation"][0]) == tuple(node.args), f"{name} with a number that the mode decides")
             return Layer(_with_number(name, *node.args), tensor_inputs(node))
-        constants = [value for value in node.all_input_nodes if value.op == "get_attr"]
+        constants = [value for value in node.all_input_nodes if value.op == "get_attr" or turned(value) is not None]
         operands = [value for value in node.args[:2] if isinstance(value, torch.fx.Node)]
         require(len(operands) == 2 and len(node.args) == 2 and not node.kwargs, f"{name} of other than two values")
         values = [value for value in operands if value not in constants]
@@ -77,9 +77,9 @@ class Reader:
             return Layer([(PAIRS[name], {})], operands)
         if name == "matmul" and node.args[0] not in constants and len(shape_of(constants[0])) == 2:
             own, out = shape_of(constants[0])
-            return Layer([("linear", {"out_features": out, "in_features": own, "bias": False})], values,
-                         {"weight": self.place(constants[0], turned=True)})
-        require(name in ("add", "iadd", "mul", "imul"), f"{name} with a parameter")
+            weight = self.place(turned(constants[0]) or constants[0], turned=turned(constants[0]) is None)
+            return Layer([("linear", {"out_features": out, "in_features": own, "bias": False})], values, {"weight": weight})
+        require(name in ("add", "iadd", "mul", "imul") and is_own(constants[0]), f"{name} with a parameter")
         rank, own = len(shapes[0]), shape_of(constants[0])
         require(len(own) < rank or (len(own) == rank and own[0] == 1), f"{name} with a parameter that has the batch")
         own = own[1:] if len(own) == rank else [1] * (rank - 1 - len(own)) + own

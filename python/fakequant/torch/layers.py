@@ -129,6 +129,11 @@ def is_conv1d(m):
     return type(m).__name__ == "Conv1D" and type(m).__module__.startswith("transformers.")
 
 
+def has_product(kind):
+    """Whether a layer type multiplies by weights, or its inputs by each other."""
+    return kind.startswith(("linear", "conv", "attention"))
+
+
 def layer_of(m):
     """(type, options) of a module. Raises NoLayer."""
     if is_conv1d(m):

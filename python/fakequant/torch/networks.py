@@ -15,7 +15,7 @@ from .layers import NoLayer, require
 from .multihead import quantized_multihead
 from .nodes import has_hooks
 from .part_codes import codes_of
-from .parts import Layers, read
+from .parts import Layers, is_torchs_own, read
 from .program import run, steps_of
 from .routes import Calls, lead
 from .steps import attention_calls, hidden, stay_with_torch, with_codes
@@ -23,6 +23,8 @@ from .steps import attention_calls, hidden, stay_with_torch, with_codes
 
 #: What a module that is quantized by its children says of itself.
 STAYS = "_fakequant_stays"
+#: In the library's messages, between the name of a layer and the reason.
+STAYS_IN_FLOATS = "' stays in floats: "
 
 
 class Quantized(nn.Module):
@@ -52,12 +54,11 @@ class Quantized(nn.Module):
         parts = parts or layers.parts(graph)
         attends = attention_calls(model, graph, layers, parts, config)
         self.floats, own = stay_with_torch(layers, attends)
-        self.why = {node.target: why for node, why in layers.reasons.items() if node.op == "call_module" and node not in attends}
+        self.why = {path: why for node, why in layers.reasons.items() if node not in attends for path in layers.modules_of(node)}
         self.in_parts = "; ".join(filter(None, [self.in_parts, *(f"{name} is a part of its own: {why}" for name, why in own.items())]))
         inner = hidden(model, graph, layers, attends)
         if inner or not (parts or attends):
-            raise NoLayer(f"{inner} has layers of its own" if inner else
-                          "the model has no layer that can be quantized: " + listed(self.floats))
+            raise NoLayer(f"{inner} has layers of its own" if inner else _why_nothing(model, layers))
         self._in_float = steps_of(list(graph.nodes))
         self._sources = {}
         for i, part in enumerate(parts):
@@ -145,6 +146,15 @@ class Quantized(nn.Module):
         return listed(self.floats)
 
 
+def _why_nothing(model, layers):
+    """Why no operator of a module is on codes. Only a module with matrices has a reason to be."""
+    text = f"{type(model).__name__} is not quantized"
+    if is_torchs_own(model) or all(parameter.dim() < 2 for parameter in model.parameters()):
+        return text
+    of_weights = [why for node, why in layers.reasons.items() if layers.modules_of(node)]
+    return ": ".join([text, *(of_weights or list(layers.reasons.values()))[:1]])
+
+
 def listed(floats):
     return "; ".join(f"{name} stays with torch: {why}" for name, why in floats.items())
 
@@ -178,7 +188,7 @@ def _quantized_child(child, calls, config):
             return quantized_multihead(child, *calls.arguments[child], config)
         if child in calls.inputs:
             return Quantized(child, calls.inputs[child], config)
-        why = "it was called with other than tensors" if child in calls.arguments else "example_input does not reach it"
+        why = "it is called with other arguments than tensors" if child in calls.arguments else "example_input does not call it"
     except NoLayer as reason:
         why = str(reason)
     return _by_children(child, calls, config, why)
@@ -211,7 +221,8 @@ def quantize(model, config="int8", example_input=None, whole=True):
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
     config, learned = completed(config)
     out = _with_edges(_quantized(model, *arguments_of(example_input), config, whole), config, learned)
-    for message in _told(out):
+    from .report import floats_warning  # which imports this module
+    for message in [*_told(out), *floats_warning(out, model, *arguments_of(example_input))]:
         warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
     return out
 
@@ -221,7 +232,7 @@ def _told(model):
     first, *others = [codes.told for part in parts_of(model)
                       for codes in ([part.attend] if isinstance(part, Attention) else part.codes().values())]
     if not others:
-        return first
+        return [message for message in first if STAYS_IN_FLOATS not in message]  # floats_warning says it with the module's name
     unmatched = [{message.split(":")[0] for message in told} for told in others]
     return [message.split(":")[0] for message in first
             if message.startswith("the pattern ") and all(message.split(":")[0] in told for told in unmatched)]
@@ -267,5 +278,6 @@ def _quantized(model, inputs, named, config, whole):
     except NoLayer as why:
         out = _by_children(model, Calls(model, inputs, named), config, str(why))
         if not parts_of(out):
-            raise _fq.ArgumentError(f"[quantize] {why}") from why
+            from .report import reasons
+            raise _fq.ArgumentError(": ".join(["[quantize] the model has no layer that can be quantized", *reasons(out)])) from why
         return out

@@ -32,10 +32,13 @@ def readers_skip(node):
 
 
 def turned(node):
-    """The parameter whose transpose a node is, or None."""
-    if node.op in ("call_method", "call_function") and name_of(node) == "t" and node.args[0].op == "get_attr":
-        return node.args[0]
-    return None
+    """The parameter [a, b] whose transpose a node is, or None."""
+    if node.op not in ("call_method", "call_function") or not node.args or not is_own(node.args[0]):
+        return None
+    name, axes = name_of(node), node.args[1:]
+    swaps = (name == "t" and not axes) or (name == "getattr" and axes in (("T",), ("mT",))) or (
+        name == "transpose" and sorted(axis % 2 for axis in axes) == [0, 1])
+    return node.args[0] if swaps and is_tensor(node.args[0]) and len(shape_of(node.args[0])) == 2 else None
 
 
 def tensor_inputs(node):

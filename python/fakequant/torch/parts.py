@@ -15,8 +15,11 @@ from torch.nn import functional
 
 from .calls import Reader
 from .forwards import FORWARDS
-from .layers import NoLayer, is_conv1d, require
+from .layers import NoLayer, has_product, is_conv1d, require
 from .nodes import has_hooks, is_absent, is_tensor, name_of, readers_skip, shape_of, tensor_inputs, turned
+
+
+_LONGEST = 100  # characters of an error of the model's own code
 
 
 class _Tracer(torch.fx.Tracer):
@@ -94,11 +97,24 @@ def read(model, inputs):
     except NoLayer:
         raise
     except Exception as error:  # of the model's own code
-        raise NoLayer(f"torch.fx cannot read {type(model).__name__}, {type(error).__name__}: {error}") from error
+        raise NoLayer(_why_unread(model, error)) from error
     finally:
         for module, mode in modes.items():
             module.training = mode
     return graph.graph
+
+
+def is_torchs_own(module):
+    """Whether it is a layer of torch, whose code is not the user's."""
+    return type(module).__module__.startswith("torch.nn.")
+
+
+def _why_unread(model, error):
+    """One line."""
+    name, text = type(model).__name__, (str(error).strip() or "no message").splitlines()[0]
+    if is_torchs_own(model) or all(parameter.dim() < 2 for parameter in model.parameters()):
+        return f"{name} is not quantized"
+    return f"torch.fx cannot read {name}, {type(error).__name__}: {text[:_LONGEST]}{'..' if len(text) > _LONGEST else ''}"
 
 
 @dataclasses.dataclass
@@ -131,6 +147,13 @@ class Layers:
     def module(self, node):
         """Of a node that calls one."""
         return self._modules[node.target]
+
+    def modules_of(self, node):
+        """The paths of the modules whose parameters a node reads."""
+        if node.op == "call_module":
+            return [node.target]
+        read = [turned(used) or used for used in node.all_input_nodes]
+        return [used.target.rpartition(".")[0] for used in read if used.op == "get_attr"]
 
     def _knows(self, user):
         return user in self.found or (user.op != "output" and user not in self.reasons)
@@ -204,4 +227,4 @@ class Layers:
         return {used for node in nodes for used in self.found[node].inputs} - set(nodes)
 
     def _has_weight(self, node):
-        return any(kind.startswith(("linear", "conv", "attention")) and kind != "concat" for kind, _ in self.found[node].kinds)
+        return any(has_product(kind) for kind, _ in self.found[node].kinds)
