@@ -157,3 +157,138 @@ def test_parametrized_layers_stay_with_torch():
     assert net.a.parametrizations.weight.original0.grad is not None
     rows = {row["layer"]: row for row in fqt.layers(model)}
     assert rows["b"]["runs"] == "codes" and rows["a"]["runs"] == "torch" and "parametrize" in rows["a"]["why"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_types_of_parameters_are_rejected_at_once(dtype):
+    """By the module's path, in models that torch.fx reads and in others, of one layer and of all."""
+    for opaque in (False, True):
+        net = Net(lambda m, x: m.body(x), opaque, body=plain()).to(dtype)
+        for x in (X, X.to(dtype)):
+            with pytest.raises(fq.ArgumentError, match=rf"'body.0.weight' is {dtype}: .*model.float\(\)"):
+                fqt.quantize(net, "int8", x)
+        net.float().body[2].to(dtype)
+        with pytest.raises(fq.ArgumentError, match="'body.2.weight'"):
+            fqt.quantize(net, "int8", X)
+    net = Net(lambda m, x: m.body(x) @ m.w.to(torch.float32), body=plain(), w=nn.Parameter(torch.randn(4, 4, dtype=dtype)))
+    assert fqt.quantize(net, "int8", X).codes()  # torch computes with it
+    made(net.float())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_batches_of_other_types_calibrate_as_they_run(dtype):
+    batch = X.to(dtype)
+    nets = [plain(), Net(lambda m, x: m.body(x), True, body=plain()),
+            Net(lambda m, x: m.out(torch.cumsum(m.body(x).float(), 1)), body=plain(), out=nn.Linear(4, 4))]
+    for net in nets:
+        model = fqt.calibrate(fqt.quantize(net, "int8", X), [batch])
+        assert torch.equal(model(batch), made(net, x=batch.float())(batch))
+    attention = Net(lambda m, x: m.a(*[x[:, None]] * 3, need_weights=False)[0][:, 0], True, a=nn.MultiheadAttention(8, 2, batch_first=True))
+    model = fqt.calibrate(fqt.quantize(attention, "int8", X), [batch])
+    assert torch.equal(model(batch), made(attention, x=batch.float())(batch))
+
+
+def text_net():
+    return Net(lambda m, x: m.head(m.lstm(m.words(x))[0]), words=nn.Embedding(16, 32), lstm=nn.LSTM(32, 32, batch_first=True), head=nn.Linear(32, 4))
+
+
+def test_layers_in_floats_have_a_reason_and_are_named():
+    """Recurrent layers and rows that are no whole blocks, by their share of the multiply-adds."""
+    ids = torch.randint(0, 16, (2, 10))
+    with pytest.warns(fq.FakequantWarning) as told:
+        model = fqt.quantize(text_net(), "int8", ids)
+    assert [str(w.message) for w in told] == [
+        "[quantize] 98 % of the multiply-adds with parameters stay in floats: 'lstm' (98 %: LSTM has no layer here). "
+        "fakequant.torch.layers(model) lists all layers"]
+    rows = {row["layer"]: (row["runs"], row["why"]) for row in fqt.layers(model)}
+    assert rows == {"words": ("torch", "Embedding is not quantized"), "lstm": ("torch", "LSTM has no layer here"), "head": ("codes", "")}
+    net = nn.Sequential(nn.Linear(32, 48), nn.LayerNorm(48), nn.Linear(48, 64), nn.ReLU(), nn.Linear(64, 32))
+    with pytest.warns(fq.FakequantWarning, match=r"46 % of .*: '2' \(46 %: its rows of 48 are no whole blocks of 32 as ggml has them\)") as told:
+        model = fqt.quantize(net, "q4_0", torch.randn(2, 32))
+    assert len(told) == 1
+    rows = {row["layer"]: (row["runs"], row["why"]) for row in fqt.layers(model)}
+    assert rows["2"] == ("float", "its rows of 48 are no whole blocks of 32 as ggml has them")
+    assert rows["1"] == ("float", "LayerNorm is not quantized") and rows["0"] == rows["4"] == ("codes", "")
+
+
+def test_layers_that_a_rule_switches_off_are_no_warning(recwarn):
+    model = fqt.quantize(plain(), {"preset": "int8", "rules": [{"pattern": "_2.*", "enable": False}]}, X)
+    assert [(row["runs"], row["why"]) for row in fqt.layers(model)] == [("codes", ""), ("float", "its quantizers are off"), ("codes", "")]
+    assert not any("stay in floats" in str(w.message) for w in recwarn)
+
+
+def test_a_norm_between_parts_has_a_reason():
+    net = Net(lambda m, x: m.b(torch.cumsum(m.n(torch.cumsum(m.a(x), 1)), 1)), a=nn.Linear(8, 8), n=nn.LayerNorm(8), b=nn.Linear(8, 8))
+    rows = {row["layer"]: (row["runs"], row["why"]) for row in fqt.layers(made(net))}
+    assert rows == {"a": ("codes", ""), "n": ("torch", "LayerNorm is not quantized"), "b": ("codes", "")}
+
+
+def test_products_with_a_transposed_parameter_are_linear_layers():
+    transposes = [lambda w: w.T, lambda w: w.t(), lambda w: w.mT, lambda w: w.transpose(0, 1), lambda w: w.transpose(-1, -2)]
+    for transpose in transposes:
+        model = made(Net(lambda m, x: F.relu(x @ transpose(m.w)) @ m.v, w=nn.Parameter(torch.randn(4, 8)), v=nn.Parameter(torch.randn(4, 3))))
+        assert len(model.codes()) == 1 and not model.floats
+        with fqt.quantizers_off(model):
+            torch.testing.assert_close(model(X), F.relu(X @ model.w.t()) @ model.v)
+    net = Net(lambda m, x: x.transpose(1, 1) @ m.w.transpose(0, 0), w=nn.Parameter(torch.randn(8, 8)))
+    with pytest.raises(fq.ArgumentError, match="no layer that can be quantized"):
+        fqt.quantize(net, "int8", X)
+
+
+def test_an_ordered_dict_stays_one():
+    from collections import OrderedDict
+    net = Net(lambda m, x: OrderedDict(out=m.b(m.a(x)), more=[OrderedDict(z=m.a(x)), {"a": x}]), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
+    model = made(net)
+    y = model(X)
+    assert type(y) is OrderedDict and list(y) == ["out", "more"] and type(y["more"][0]) is OrderedDict and type(y["more"][1]) is dict
+    with fqt.quantizers_off(model):
+        torch.testing.assert_close(model(X)["out"], net(X)["out"])
+
+
+def test_attention_weights_that_are_read_are_a_warning(recwarn):
+    for opaque in (False, True):
+        for reads, call in ((True, lambda m, x: m.a(x, x, x)), (False, lambda m, x: m.a(x, x, x, need_weights=False)[0])):
+            net = Net(call, opaque, a=nn.MultiheadAttention(8, 2, batch_first=True))
+            recwarn.clear()
+            fqt.quantize(net, "int8", torch.randn(2, 3, 8))
+            told = [str(w.message) for w in recwarn if "attention weights are None" in str(w.message)]
+            assert len(told) == reads and all("'a'" in text for text in told)
+
+
+class Spoken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = plain()
+
+    def forward(self, batch):
+        return self.body(batch["x"])
+
+
+def quantized():
+    return fqt.quantize(plain(), "int8", X)
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: fqt.quantize(plain(), X), r"\[quantize\] config is a Tensor: give the name of a preset"),
+    (lambda: fqt.quantize(plain(), {"x": X}), r"\[quantize\] config is no JSON .*give the name of a preset"),
+    (lambda: fqt.quantize(plain(), nn.Linear(1, 1), X), "config is a Linear"),
+    (lambda: fqt.quantize(plain(), "{", X), "config is no valid JSON"),
+    (lambda: fqt.quantize(Spoken(), "int8", {"x": X}), r"dict of x, Spoken.forward: .* a dict that is one argument is \{'batch': batch\}"),
+    (lambda: fqt.calibrate(quantized(), lambda model: model(X)), "data is a function: .*calibrating"),
+    (lambda: fqt.calibrate(quantized(), X), r"data is one batch, a Tensor: .* \[batch\]"),
+    (lambda: fqt.calibrate(quantized(), X.numpy()), r"data is one batch, a ndarray"),
+    (lambda: fqt.calibrate(quantized(), {"x": X}), "data is one batch, a dict"),
+    (lambda: fqt.calibrate(quantized(), (X, torch.zeros(32, dtype=torch.long))), "data is one batch, a tuple"),
+    (lambda: fqt.calibrate(quantized(), [X.numpy()]), "array of numpy: .*torch.as_tensor"),
+    (lambda: fqt.calibrate(quantized(), [{"input": X, "labels": X}]), "Sequential takes input.* labels.*a dict of arguments of forward"),
+    (lambda: fqt.calibrate(fqt.quantize(Spoken(), "int8", {"batch": {"x": X}}), [{"x": X}]), "A dict that is one argument"),
+])
+def test_wrong_uses_name_the_way_out(call, words):
+    with pytest.raises(fq.ArgumentError, match=words):
+        call()
+
+
+def test_a_dict_that_is_one_argument():
+    model = fqt.quantize(Spoken(), "int8", {"batch": {"x": X}})
+    fqt.calibrate(model, [{"batch": {"x": X}}])
+    assert torch.equal(model({"x": X}), made(plain())(X))

@@ -61,6 +61,13 @@ class Attention(nn.Module):
     def stop_watching(self):
         self.kept = None
 
+    def _as_computed(self, *tensors):
+        """Inputs in float32, as the library takes them, where torch computes with them for calibration; the same tensor once."""
+        if self.kept is None:
+            return tensors
+        made = {id(x): x.float() if x.is_floating_point() else x for x in tensors if x is not None}
+        return [made.get(id(x)) for x in tensors]
+
     def _computed(self, inputs, mask, missing, by_torch):
         """By the library but where it is watched or something is `missing`."""
         if self.kept is not None:
@@ -84,6 +91,7 @@ class DotProduct(Attention):
         self._scale = scale
 
     def forward(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+        query, key, value, attn_mask = self._as_computed(query, key, value, attn_mask)
         inputs, mask = [query, key, value], attn_mask
         if is_causal and mask is None and query.dim() > 2:
             mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()

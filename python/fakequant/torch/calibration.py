@@ -1,11 +1,13 @@
 """calibrate: ranges from the batches of a loader; blocks of `with` that calibrate and that switch quantizers off."""
+import collections.abc
 import contextlib
 import fnmatch
+import inspect
 
 import torch
 
 from .. import _fakequant as _fq
-from .networks import arguments_of, parts_of
+from .networks import Quantized, arguments_of, parts_of
 
 
 @contextlib.contextmanager
@@ -33,6 +35,7 @@ def calibrate(model, data, samples=512, method=""):
     first is the input, or dicts of arguments; several inputs are a tuple in place of one, or a dict. `method` is max, entropy, mse, ..; that of the config by default. Gives the model itself.
     """
     _parts(model, "calibrate")
+    _check_data(data)
     seen, interrupts = 0, _fq.Interrupts()
     with calibrating(model, method), torch.no_grad():
         for batch in data:
@@ -67,9 +70,40 @@ def _parts(model, function):
     return parts
 
 
+def _check_data(data):
+    """Raises ArgumentError for other than batches."""
+    if callable(data) and not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
+        raise _fq.ArgumentError("[calibrate] data is a function: give batches, or call it with the model in a block of "
+                                "`with fakequant.torch.calibrating(model):`")
+    tensors = data if isinstance(data, (tuple, list)) and all(isinstance(x, torch.Tensor) for x in data) else ()
+    if isinstance(data, (torch.Tensor, collections.abc.Mapping)) or _is_array(data) or (
+            len({(x.dim(), x.is_floating_point()) for x in tensors}) > 1):
+        raise _fq.ArgumentError(f"[calibrate] data is one batch, a {type(data).__name__}: give a loader or a list of batches, as [batch]")
+
+
+def _is_array(value):
+    return type(value).__module__ == "numpy"
+
+
+def _check_batch(model, args, named):
+    """Raises ArgumentError for a batch that the model cannot be called with."""
+    if any(_is_array(value) for value in (*args, *named.values())):
+        raise _fq.ArgumentError("[calibrate] a batch is an array of numpy: give tensors of torch, as torch.as_tensor(batch) makes them")
+    try:
+        if isinstance(model, Quantized):
+            model.check_arguments(args, named)
+        else:
+            inspect.signature(model.forward).bind(*args, **named)
+    except TypeError as why:
+        raise _fq.ArgumentError(f"[calibrate] a batch does not fit the model: {why}. A batch is the input, a tuple that begins with the "
+                                "input, or a dict of arguments of forward alone. Several inputs are a tuple instead of one. A dict that is one "
+                                "argument is {'batch': batch}") from why
+
+
 def _run(model, batch, most):
     """The model on at most so many samples of a batch; gives how many."""
     args, named = arguments_of(batch[0] if isinstance(batch, (tuple, list)) else batch)
+    _check_batch(model, args, named)
     samples = [len(value) for value in (*args, *named.values()) if isinstance(value, torch.Tensor) and value.dim()]
     count = max(samples, default=most)
     first = lambda value: (value[:most] if isinstance(value, torch.Tensor) and value.dim() and len(value) == count  # noqa: E731

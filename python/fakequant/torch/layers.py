@@ -129,6 +129,11 @@ def is_conv1d(m):
     return type(m).__name__ == "Conv1D" and type(m).__module__.startswith("transformers.")
 
 
+def has_matrix(module):
+    """Whether a module is a layer that is quantized by its weights."""
+    return isinstance(module, (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)) or is_conv1d(module)
+
+
 def has_product(kind):
     """Whether a layer type multiplies by weights, or its inputs by each other."""
     return kind.startswith(("linear", "conv", "attention"))

@@ -11,12 +11,12 @@ from .. import _fakequant as _fq
 from .attention import Attention, dot_product
 from .defaults import completed, without_edges
 from .functions import checked
-from .layers import NoLayer, require
-from .multihead import quantized_multihead
+from .layers import NoLayer, has_matrix, require
+from .multihead import MultiheadCall, quantized_multihead
 from .nodes import has_hooks
 from .part_codes import codes_of
 from .parts import Layers, is_torchs_own, read
-from .program import run, steps_of
+from .program import check_arguments, run, steps_of
 from .routes import Calls, lead
 from .steps import attention_calls, hidden, stay_with_torch, with_codes
 
@@ -101,6 +101,10 @@ class Quantized(nn.Module):
 
     def __prepare_scriptable__(self):
         raise _fq.ArgumentError("[fakequant.torch] torch.jit cannot compile parts on codes: fakequant.torch.export writes the file")
+
+    def check_arguments(self, inputs, named):
+        """Raises TypeError for arguments that the forward does not have."""
+        check_arguments(self, self._steps, inputs, named)
 
     def in_float(self, *inputs, **named):
         """What the model gives without quantizers."""
@@ -217,14 +221,26 @@ def quantize(model, config="int8", example_input=None, whole=True):
         raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give the module that it was made of")
     if parts_of(model):
         raise _fq.ArgumentError("[quantize] the model is quantized already: give the model of before")
+    config, learned = completed(config)
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
-    config, learned = completed(config)
+    _check_types((name, module) for name, module in model.named_modules() if has_matrix(module))
     out = _with_edges(_quantized(model, *arguments_of(example_input), config, whole), config, learned)
+    on_codes = _modules_on_codes(out)
+    _check_types((name, module) for name, module in model.named_modules() if module in on_codes)
     from .report import floats_warning  # which imports this module
-    for message in [*_told(out), *floats_warning(out, model, *arguments_of(example_input))]:
+    for message in [*_told(out), *_without_weights(model, out), *floats_warning(out, model, *arguments_of(example_input))]:
         warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
     return out
+
+
+def _without_weights(model, out):
+    """Returns the warning of attention whose weights the model may read, in a list."""
+    modules = [module for m in (model, out) for module in m.named_modules()]
+    read = [call._module[0] for call in out.modules() if isinstance(call, MultiheadCall) and call.weights_read]
+    names = list(dict.fromkeys(name for name, module in modules if module in read))
+    return [f"[quantize] {', '.join(map(repr, names))}: the attention weights are None. Call attention with need_weights=False if the model "
+            "does not read them"] if names else []
 
 
 def _told(model):
@@ -257,23 +273,37 @@ def _with_edges(model, config, learned):
     return model
 
 
-def _check_arguments(model, inputs):
+def _bound(model, inputs, named):
+    """The arguments of a call of the model. Raises ArgumentError where its forward has others."""
     try:
-        inspect.signature(model.forward).bind(*inputs)
+        return inspect.signature(model.forward).bind(*inputs, **named)
     except TypeError as why:
+        if named:
+            raise _fq.ArgumentError(f"[quantize] example_input is a dict of {', '.join(named)}, {type(model).__name__}.forward: {why}. Keys are "
+                                    "the names of arguments; a dict that is one argument is {'batch': batch}") from why
         raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: give an input, or a "
                                 "tuple of them; a list that is one input is ([..],)") from why
 
 
+def _check_types(modules):
+    """Raises ArgumentError for parameters and statistics of (name, module) that the library cannot compute with."""
+    for path, module in modules:
+        for name, value in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            if value.is_floating_point() and value.dtype != torch.float32:
+                raise _fq.ArgumentError(f"[quantize] '{path + '.' if path else ''}{name}' is {value.dtype}: parameters of quantized layers are "
+                                        "torch.float32. Call model.float() first; autocast computes the other layers in fewer bits")
+
+
+def _modules_on_codes(model):
+    return {place.module for part in parts_of(model) for codes in part.codes().values() for place in codes.places()}
+
+
 def _quantized(model, inputs, named, config, whole):
     try:
-        if named:
-            bound = inspect.signature(model.forward).bind(**named)
-            if bound.kwargs:
-                raise NoLayer("the model is called with arguments by name alone")
-            inputs, named = bound.args, {}
-        else:
-            _check_arguments(model, inputs)
+        bound = _bound(model, inputs, named)
+        if bound.kwargs:
+            raise NoLayer("the model is called with arguments by name alone")
+        inputs, named = bound.args, {}
         return Quantized(model, inputs, config, whole)
     except NoLayer as why:
         out = _by_children(model, Calls(model, inputs, named), config, str(why))

@@ -7,8 +7,10 @@ import inspect
 import io
 import itertools
 import sys
+from collections import OrderedDict
 
 import torch
+from torch.fx.immutable_collections import immutable_dict
 from torch.fx.node import map_arg
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn import functional
@@ -16,10 +18,11 @@ from torch.nn import functional
 from .calls import Reader
 from .forwards import FORWARDS
 from .layers import NoLayer, has_product, is_conv1d, require
+from .program import OrderedItems
 from .nodes import has_hooks, is_absent, is_tensor, name_of, readers_skip, shape_of, tensor_inputs, turned
 
 
-_LONGEST = 100  # characters of an error of the model's own code
+_LONGEST = 100  # characters of an error message
 
 
 class _Tracer(torch.fx.Tracer):
@@ -28,6 +31,12 @@ class _Tracer(torch.fx.Tracer):
 
     def call_module(self, m, forward, args, kwargs):
         return super().call_module(m, functools.partial(FORWARDS[type(m)], m) if type(m) in FORWARDS else forward, args, kwargs)
+
+    def create_arg(self, a):
+        if type(a) is OrderedDict:
+            return OrderedItems(tuple(a), tuple(map(self.create_arg, a.values())))
+        require(not isinstance(a, dict) or type(a) in (dict, immutable_dict), f"torch.fx reads its {type(a).__name__} as a dict")
+        return super().create_arg(a)
 
     def iter(self, obj):
         """Parts of a tensor in a loop: torch.fx cannot know how many, a chunk says it."""

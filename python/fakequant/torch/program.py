@@ -1,6 +1,8 @@
 """What a module's forward does, as a list of steps that can be copied, pickled and run."""
 import dataclasses
 import operator
+import typing
+from collections import OrderedDict
 
 import torch
 from torch.fx.node import map_arg
@@ -17,6 +19,12 @@ class Value:
     name: str
 
 
+class OrderedItems(typing.NamedTuple):
+    """An OrderedDict, which torch.fx would read as a dict."""
+    keys: tuple
+    values: tuple
+
+
 @dataclasses.dataclass(frozen=True)
 class ByMode:
     """A constant that the module's mode decides, as `training=self.training`."""
@@ -28,10 +36,15 @@ _MISSING = object()
 _MODE = "is it in training?"  # no name of a value has spaces
 
 
+def _like(values, parts):
+    """Other parts in the kind of tuple or list that `values` is."""
+    return type(values)(*parts) if hasattr(values, "_fields") else type(values)(parts)
+
+
 def by_mode(training, evaluation):
     """Arguments of one node as both modes have them."""
     if isinstance(training, (tuple, list)) and type(training) is type(evaluation) and len(training) == len(evaluation):
-        return type(training)(by_mode(*both) for both in zip(training, evaluation))
+        return _like(training, [by_mode(*both) for both in zip(training, evaluation)])
     if isinstance(training, dict) and isinstance(evaluation, dict) and training.keys() == evaluation.keys():
         return {key: by_mode(value, evaluation[key]) for key, value in training.items()}
     same = isinstance(training, (torch.fx.Node, slice)) or training is evaluation or training == evaluation
@@ -81,7 +94,9 @@ def _with(values, argument):
         return argument.training if values[_MODE] else argument.evaluation
     if isinstance(argument, (tuple, list)):
         parts = [_with(values, part) for part in argument]
-        return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts) if isinstance(argument, tuple) else parts
+        if isinstance(argument, OrderedItems):
+            return OrderedDict(zip(*parts))
+        return _like(argument, parts) if hasattr(argument, "_fields") else tuple(parts) if isinstance(argument, tuple) else parts
     if isinstance(argument, dict):
         return {key: _with(values, part) for key, part in argument.items()}
     if isinstance(argument, slice):

@@ -8,13 +8,14 @@ from torch import nn
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
 
 from .layers import has_product
 from .networks import STAYS, STAYS_IN_FLOATS, Quantized, parts_of
 from .ranges import Ranges
 
 _OFF, _MOST = "its quantizers are off", 3
+#: Products of matrices, by the place of the first factor.
+_PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "linear": 0, "_grouped_mm": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
 
 
 def layers(model):
@@ -109,12 +110,22 @@ class _Products(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         out = function(*args, **(kwargs or {}))
-        flops = flop_registry.get(function._overloadpacket)
-        if flops is not None:
+        count = _multiply_adds(function._overloadpacket.__name__, args, out)
+        if count:
             read = {_address(value) for value in tree_leaves(args) if isinstance(value, torch.Tensor)}
             for address in read & self.counts.keys():
-                self.counts[address] += flops(*args, **(kwargs or {}), out_val=out) // 2
+                self.counts[address] += count
         return out
+
+
+def _multiply_adds(name, args, out):
+    """Returns the multiply-adds of an operator of torch, and 0 for other operators than products."""
+    if name in _PRODUCTS:
+        return out.numel() * args[_PRODUCTS[name]].shape[-1]
+    if name not in ("convolution", "_convolution"):
+        return 0
+    x, weight, transposed = args[0], args[1], args[6]
+    return (x if transposed else out).numel() * weight[0].numel()
 
 
 def _address(tensor):

@@ -27,9 +27,9 @@ class Shared:
                 raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is sharded over processes, and its module is not called here: "
                                         "give fully_shard the model that quantize made, not its layers, and export what was gathered")
             if value.dtype != torch.float32 or not is_usable(value.device):
-                raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is {value.dtype} on {value.device}: parameters of what is "
-                                        "quantized are float32 on the CPU, or on a GPU where fakequant was built for it; autocast "
-                                        "serves the layers around them")
+                raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is {value.dtype} on {value.device}: parameters of quantized layers "
+                                        "are float32 on the CPU, or on a GPU where fakequant was built for it. Call model.float(); "
+                                        "autocast computes the other layers in fewer bits")
         devices = {str(value.device): name for name, value in sources.items()}
         if len(devices) > 1:
             raise _fq.ArgumentError("[fakequant.torch] " + " and ".join(f"'{name}' is on {device}" for device, name in devices.items())

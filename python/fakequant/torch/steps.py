@@ -2,7 +2,7 @@
 from torch import nn
 
 from .attention import dot_product, is_function
-from .layers import NoLayer, is_conv1d
+from .layers import NoLayer, has_matrix
 from .multihead import multihead_call
 from .nodes import argument, shape_of
 from .program import Step, Value, steps_of
@@ -20,7 +20,8 @@ def attention_calls(model, graph, layers, parts, config):
                 out[node] = dot_product([shape_of(value) for value in given], node.kwargs.get("scale"), config)
             elif node.op == "call_module" and type(modules[node.target]) is nn.MultiheadAttention:
                 query, key = (argument(node, i, name) for i, name in enumerate(("query", "key")))
-                out[node] = multihead_call(modules[node.target], shape_of(query), None if query is key else shape_of(key), config)
+                out[node] = multihead_call(modules[node.target], shape_of(query), None if query is key else shape_of(key), config,
+                                           any(user.args[1:] != (0,) for user in node.users))
         except NoLayer as why:
             layers.reasons[node] = str(why)
     return out
@@ -43,7 +44,7 @@ def hidden(model, graph, layers, attends):
     for node in graph.nodes:
         if node.op == "call_module" and node in layers.reasons and node not in attends:
             below = list(modules[node.target].modules())[1:]
-            if any(isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)) or is_conv1d(module) for module in below):
+            if any(has_matrix(module) for module in below):
                 return node.target
     return ""
 
