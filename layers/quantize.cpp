@@ -39,16 +39,20 @@ void switch_off(TensorQuantizer& quantizer, std::string name) {
 
 class Quantizing {
  public:
-  Quantizing(Module& model, const QuantConfig& config, const Shape& input_shape)
+  Quantizing(Module& model, const QuantConfig& config, const Shape& input_shape, NetworkPart* part)
       : model_(model),
         config_(config),
         input_shape_(input_shape),
+        part_(part),
         maker_(config),
         engine_(profile_of(config.target)),
         graph_(trace(model, input_shape)),
         edges_(detail::edge_layers(graph_)),
         residual_sums_(detail::residual_sums(graph_)),
-        matched_(config.rules.size(), false) {}
+        matched_(config.rules.size(), false) {
+    if (part != nullptr && !part->has_first) edges_.first.clear();
+    if (part != nullptr && !part->has_last) edges_.last.clear();
+  }
 
   std::vector<std::string> run() {
     FQ_CHECK(
@@ -62,8 +66,7 @@ class Quantizing {
       engine_.rows ? place_for_engine(use) : place(use);
     if (names_.empty()) tell_of_nothing(quantizable(model_));
     detail::take_engine_functions(model_, graph_, engine_);
-    for (std::size_t i = 0; i < matched_.size(); ++i)
-      if (!matched_[i] && config_.rules[i].by_user) warn_unmatched(config_.rules[i].pattern);
+    report_unmatched();
     const TraceGraph quantized =
         trace(model_, input_shape_);  // refuses what does not fit before any data is seen
     check_products(quantized);
@@ -250,6 +253,18 @@ class Quantizing {
                     name(config_.target)));
   }
 
+  void report_unmatched() {
+    for (std::size_t i = 0; i < matched_.size(); ++i) {
+      const QuantRule& rule = config_.rules[i];
+      if (matched_[i] || !rule.by_user || rule.may_match_nothing) continue;
+      if (part_ != nullptr)
+        part_->unmatched.push_back(rule.pattern);
+      else
+        warn_unmatched(rule.pattern);
+    }
+    if (part_ != nullptr) part_->names = names_;
+  }
+
   /// An edge may be a layer without quantizers, as an embedding is, and not every network has residuals.
   void warn_unmatched(const std::string& pattern) {
     for (const char* name : {"@first.", "@last.", "@residual."})
@@ -266,6 +281,7 @@ class Quantizing {
   Module& model_;
   const QuantConfig& config_;
   const Shape& input_shape_;
+  NetworkPart* part_;
   detail::QuantizerMaker maker_;
   const TargetProfile& engine_;
   TraceGraph graph_;
@@ -278,13 +294,27 @@ class Quantizing {
 
 }  // namespace
 
-std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape) {
+namespace {
+
+std::vector<std::string> quantize_checked(Module& model, const QuantConfig& config, const Shape& input_shape,
+                                          NetworkPart* part) {
   for (const auto& [path, module] : model.named_modules())
     FQ_CHECK(dynamic_cast<QuantModule*>(module) == nullptr, "quantize", "{} is quantized already",
              path.empty() ? "the model" : fmt::format("'{}'", path));
-  auto names = Quantizing(model, config, input_shape).run();
+  auto warnings = Quantizing(model, config, input_shape, part).run();
   model.to(model.device());  // the quantizers too
-  return names;
+  return warnings;
+}
+
+}  // namespace
+
+std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape) {
+  return quantize_checked(model, config, input_shape, nullptr);
+}
+
+std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape,
+                                  NetworkPart& part) {
+  return quantize_checked(model, config, input_shape, &part);
 }
 
 void check_one_target(Module& model) { (void)target_of(model); }

@@ -41,6 +41,17 @@ namespace fq {
 /// do not fit, and a shape that the model does not take.
 std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape);
 
+/// A model that is one part of a network. Its caller warns of patterns that match in no part.
+struct NetworkPart {
+  bool has_first = true;               ///< whether its first layer is the network's: `@first` in rules
+  bool has_last = true;                ///< whether its last layer is the network's: `@last` in rules
+  std::vector<std::string> unmatched;  ///< result: patterns that match nothing in this part
+  std::vector<std::string> names;      ///< result: quantizers that rules could switch on
+};
+/// The same for a part of a network. The warnings do not include patterns that match nothing.
+std::vector<std::string> quantize(Module& model, const QuantConfig& config, const Shape& input_shape,
+                                  NetworkPart& part);
+
 /// Throws ArgumentError naming two modules that were quantized for different targets, part by part.
 void check_one_target(Module& model);
 /// The target of the model's quantized parts, `none` where there are none. Throws as `check_one_target`.
@@ -110,6 +121,9 @@ int learn_ranges(Module& model, AmaxGradient gradient = AmaxGradient::clip);
 /// The same of the quantizers of weights, whose ranges then follow the weights (Esser et al. 2020). 0 where
 /// no weight has a static range; ranges of blocks stay.
 int learn_weight_ranges(Module& model, AmaxGradient gradient = AmaxGradient::lsq);
+/// The same before calibration, which then makes each range a parameter. Returns how many ranges will be
+/// parameters, which may be 0.
+int learn_ranges_once_calibrated(Module& model, bool activations, bool weights, AmaxGradient gradient);
 
 /// Prints a table of all quantizers: path, format, granularity, amax, switches, aliases.
 void print_quant_summary(Module& model, std::ostream& out);

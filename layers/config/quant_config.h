@@ -40,9 +40,10 @@ struct QuantRule {
   /// Which quantizers: "*weight_quantizer", "conv1.*".
   std::string pattern;
   QuantFields fields = {};
-  bool by_user = true;      ///< a user's explicit field wins over preset and target, with a warning
-  bool replaces = false;    ///< drops the fields of earlier rules (ModelOpt's `cfg`)
-  std::string module = {};  ///< only quantizers of modules of that type, "linear"; empty for all
+  bool by_user = true;             ///< a user's explicit field wins over preset and target, with a warning
+  bool replaces = false;           ///< drops the fields of earlier rules (ModelOpt's `cfg`)
+  bool may_match_nothing = false;  ///< no warning where the pattern matches no quantizer
+  std::string module = {};         ///< only quantizers of modules of that type, "linear"; empty for all
   /// Where it stands in the config it was read from, as a JSON pointer: "/rules/3". Errors of its fields,
   /// also those that only a model shows, have it.
   std::string place = {};

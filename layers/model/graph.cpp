@@ -1,6 +1,7 @@
 #include "fakequant/layers/model/graph.h"
 
 #include <algorithm>
+#include <set>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
@@ -26,8 +27,19 @@ Graph::Graph(std::vector<GraphNode> nodes) {
     names.push_back(node.name);
     last_reader.push_back(steps_.size());
   }
+  check_paths();
   for (std::size_t value = 0; value + 1 < last_reader.size(); ++value)
     steps_[std::min(last_reader[value], steps_.size() - 1)].dead.push_back(value);
+}
+
+/// The node "a.b" and the part "b" of the node "a" would have one path.
+void Graph::check_paths() const {
+  if (std::ranges::none_of(steps_, [](const Step& step) { return step.name.find('.') != std::string::npos; }))
+    return;
+  std::set<std::string> paths;
+  for (const auto& [path, slot] : named_slots())
+    FQ_CHECK(paths.insert(path).second, "graph",
+             "'{}' is a node and a part of another node: give the node another name", path);
 }
 
 Variable Graph::forward(const Variable& x) {

@@ -30,8 +30,9 @@ struct GraphNode {
 /// parameters are "fc1.weight", and `replace` changes a node.
 class Graph : public Module {
  public:
-  /// Throws ArgumentError for two nodes of one name, an input that is no earlier node, a name with '.' or
-  /// '/', or no node at all.
+  /// Names may be paths, "layer1.0.conv1". Throws ArgumentError for two nodes of one name, a name that is
+  /// also the path of a part of another node, an input that is no earlier node, a name with '/', or no node
+  /// at all.
   explicit Graph(std::vector<GraphNode> nodes);
   [[nodiscard]] std::string type() const override { return "graph"; }
   /// Makes checkpoints of steps that follow each other and have the same block; `block_of` gives the block of
@@ -57,6 +58,7 @@ class Graph : public Module {
     std::size_t begin, end;
     std::vector<std::size_t> reads;
   };
+  void check_paths() const;
   void find_reads(Block& block) const;
   void run_steps(std::size_t begin, std::size_t end, Values& values) const;
   void run_block(const Block& block, Values& values) const;

@@ -14,6 +14,16 @@ namespace fq {
 
 using detail::join_path;
 
+namespace {
+
+/// "conv1", or a path: "layer1.0.conv1".
+bool is_child_name(std::string_view name) {
+  return !name.empty() && name.find('/') == std::string_view::npos &&
+         name.find("..") == std::string_view::npos && name.front() != '.' && name.back() != '.';
+}
+
+}  // namespace
+
 Variable Module::operator()(const Variable& x) {
   const PathScope scope(name_);
   const ProfileScope profile(profiler() != nullptr ? type() : std::string(), "forward");
@@ -103,11 +113,10 @@ void detail::throw_other_type(const Module& child) {
 }
 
 void Module::replace(std::string_view path, std::shared_ptr<Module> module) {
-  const std::string last(path.substr(path.rfind('.') + 1));
   (void)at(path);
   for (const auto& [name, slot] : named_slots()) {
     if (name != path) continue;
-    module->name_ = last;
+    module->name_ = slot->module->name_;
     module->train(slot->module->training_);
     module->checkpointed_ = slot->module->checkpointed_;
     slot->module = std::move(module);
@@ -167,8 +176,8 @@ Tensor Module::add_buffer(std::string name, Tensor value) {
 
 std::shared_ptr<detail::Slot> Module::add_slot(std::string name, std::shared_ptr<Module> module) {
   FQ_CHECK(module != nullptr, "add_module", "the child '{}' is null", name);
-  FQ_CHECK(!name.empty() && name.find('.') == std::string::npos && name.find('/') == std::string::npos,
-           "add_module", "'{}' is not a name for a child: use one without '.' and '/'", name);
+  FQ_CHECK(is_child_name(name), "add_module",
+           "'{}' is not a name for a child: use one without '/' and without empty parts between dots", name);
   FQ_CHECK(std::ranges::none_of(children_, [&](const auto& child) { return child.first == name; }),
            "add_module", "there are two children named '{}'", name);
   module->name_ = name;

@@ -156,8 +156,8 @@ class Module {
   Tensor add_buffer(std::string name, Tensor value);
   /// The buffer as it is now; undefined when there is none of that name.
   [[nodiscard]] Tensor buffer(std::string_view name) const;
-  /// Registers a child and returns its place. Throws ArgumentError for null, for a name that is empty, taken,
-  /// or has a '.' or '/'.
+  /// Registers a child and returns its place. A name may be a path, "layer1.0.conv1". Throws ArgumentError
+  /// for null, for a name that is taken, has a '/', or has an empty part between dots.
   template <class T>
   Child<T> add_module(std::string name, std::shared_ptr<T> module) {
     return Child<T>(add_slot(std::move(name), std::move(module)));

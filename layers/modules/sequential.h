@@ -20,7 +20,7 @@ class Sequential : public Module {
   /// Named modules in their order. Throws ArgumentError as `add`.
   explicit Sequential(std::vector<std::pair<std::string, std::shared_ptr<Module>>> modules);
   /// Puts a module at the end and returns this, to go on adding. Throws ArgumentError for null and for a name
-  /// that is taken, empty or has a '.' or '/'.
+  /// that is taken, has a '/', or has an empty part between dots.
   Sequential& add(std::shared_ptr<Module> module);
   Sequential& add(std::string name, std::shared_ptr<Module> module);
   [[nodiscard]] std::string type() const override { return "sequential"; }

@@ -143,7 +143,7 @@ void set_calib_method(TensorQuantizer& quantizer, std::string_view method) {
 
 namespace {
 
-/// Of activations, or of weights.
+/// Of activations, or of weights. `function` is the caller that requires calibrated ranges, null for none.
 int learn_ranges_of(Module& model, bool of_weights, AmaxGradient gradient, const char* function) {
   int count = 0;
   const auto weights = weight_quantizers(model);
@@ -151,7 +151,8 @@ int learn_ranges_of(Module& model, bool of_weights, AmaxGradient gradient, const
     if (weights.contains(q) != of_weights || !q->enabled() || !q->descriptor().needs_amax() ||
         !q->descriptor().block_sizes().empty())
       continue;
-    FQ_CHECK(q->amax().defined(), function, "'{}' has no amax to begin with: calibrate it first", name);
+    if (function != nullptr)
+      FQ_CHECK(q->amax().defined(), function, "'{}' has no amax to begin with: calibrate it first", name);
     auto options = q->descriptor().options();
     options.learn_amax = true;
     q->update([&](QuantizerSettings& settings) {
@@ -173,6 +174,11 @@ int learn_ranges(Module& model, AmaxGradient gradient) {
 
 int learn_weight_ranges(Module& model, AmaxGradient gradient) {
   return learn_ranges_of(model, true, gradient, "learn_weight_ranges");
+}
+
+int learn_ranges_once_calibrated(Module& model, bool activations, bool weights, AmaxGradient gradient) {
+  return (activations ? learn_ranges_of(model, false, gradient, nullptr) : 0) +
+         (weights ? learn_ranges_of(model, true, gradient, nullptr) : 0);
 }
 
 void save_quantizers(Module& model, StateDict& state) {

@@ -79,8 +79,9 @@ bool model_follows_itself(const Network& self, nb::handle data) {
       [&](auto&) { return follows_itself(config, text ? 0 : float_accuracy(*self.module, samples), text); });
 }
 
-int learn(Network& self, bool activations, bool weights, const std::string& gradient) {
+int learn(Network& self, bool activations, bool weights, const std::string& gradient, bool calibrated) {
   const auto kind = gradient == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
+  if (!calibrated) return learn_ranges_once_calibrated(*self.module, activations, weights, kind);
   int count = activations ? learn_ranges(*self.module, kind) : 0;
   if (weights) count += learn_weight_ranges(*self.module, kind);
   return count;
@@ -111,7 +112,10 @@ void bind_defaults(nb::module_& m) {
            "Whether the quantized model had better follow its own float outputs: on text with anything but "
            "integers of 8 bits, on other data where it knows 99 % of that by heart in float.")
       .def("learn_ranges", &learn, arg("activations") = true, arg("weights") = true, arg("gradient") = "lsq",
-           "Makes calibrated ranges parameters; returns how many.");
+           arg("calibrated") = true,
+           "Makes calibrated ranges parameters, or with calibrated=False those of a calibration to come. "
+           "Returns "
+           "how many.");
 }
 
 }  // namespace fq::python

@@ -7,7 +7,6 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/onnx/import.h"
-#include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/detail/network_identity.h"
@@ -77,10 +76,14 @@ void save_network(const Network& network, const std::string& path) {
   save_checkpoint(path, model_state(*network.module, network.identity));
 }
 
-void quantize_network(Network& network, const std::string& config) {
+void quantize_network(Network& network, const std::string& config, NetworkPart* part) {
   const auto json =
       config.find('{') == std::string::npos ? preset_config(config) : nlohmann::ordered_json::parse(config);
-  static_cast<void>(quantize(*network.module, QuantConfig::from_json(json), network.input_shape()));
+  const auto rules = QuantConfig::from_json(json);
+  if (part != nullptr)
+    static_cast<void>(quantize(*network.module, rules, network.input_shape(), *part));
+  else
+    static_cast<void>(quantize(*network.module, rules, network.input_shape()));
   network.identity["quantization"] = json;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fakequant/layers/model/model_file.h"
+#include "fakequant/layers/quantize.h"
 
 namespace fq::python {
 
@@ -31,6 +32,7 @@ struct Network {
 /// NaN or infinite.
 [[nodiscard]] Network copy_of(const Network& network);
 void save_network(const Network& network, const std::string& path);
-void quantize_network(Network& network, const std::string& config);
+/// By the name of a preset or JSON. `part`: where the network is one part of another.
+void quantize_network(Network& network, const std::string& config, NetworkPart* part = nullptr);
 
 }  // namespace fq::python

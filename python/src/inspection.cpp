@@ -41,7 +41,9 @@ nb::list quantizers(Network& self) {
     row["aliases"] = nb::cast(aliases);
     row["weight"] = of_weights.contains(quantizer);
     row["enabled"] = quantizer->enabled();
+    row["needs_amax"] = quantizer->descriptor().needs_amax();
     row["amax"] = span_of(quantizer->amax());
+    row["format"] = to_string(quantizer->descriptor().format());
     row["descriptor"] = nb::cast(quantizer->descriptor());
     row["description"] = quantizer->describe();
     out.append(row);
@@ -134,8 +136,8 @@ void bind_inspection(nb::module_& m) {
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def("quantizers", &quantizers,
-           "A dict for each quantizer: name, aliases, weight, enabled, amax (lowest, highest) or None, "
-           "descriptor and description.")
+           "A dict for each quantizer: name, aliases, weight, enabled, needs_amax, amax (lowest, highest) or "
+           "None, format, descriptor and description.")
       .def("set_amax", &set_amax, arg("ranges"), "Sets ranges by the names of quantizers or their aliases.")
       .def("weights_on_grid", &weights_on_grid, arg("paths"),
            "The weights of modules of those paths, dequantized from their codes.")

@@ -118,12 +118,24 @@ void export_model(Network& self, const std::string& path, const std::string& tar
   });
 }
 
+std::string config_text(nb::handle config) {
+  return nb::isinstance<nb::str>(config)
+             ? nb::cast<std::string>(config)
+             : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config));
+}
+
 Network& quantize_model(Network& self, nb::object config) {
-  const std::string text = nb::isinstance<nb::str>(config)
-                               ? nb::cast<std::string>(config)
-                               : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config));
+  const std::string text = config_text(config);
   unlocked([&] { quantize_network(self, text); });
   return self;
+}
+
+/// (patterns that match nothing here, names of quantizers that rules could switch on).
+nb::tuple quantize_part(Network& self, nb::object config, bool has_first, bool has_last) {
+  const std::string text = config_text(config);
+  NetworkPart part{.has_first = has_first, .has_last = has_last, .unmatched = {}, .names = {}};
+  unlocked([&] { quantize_network(self, text, &part); });
+  return nb::make_tuple(part.unmatched, part.names);
 }
 
 std::size_t fold(Network& self) {
@@ -138,6 +150,10 @@ void bind_class(nb::module_& m) {
       .def("quantize", &quantize_model, arg("config") = "int8", nb::rv_policy::reference_internal,
            "Puts quantizers in: the name of a preset, or a config as a dict or JSON text. Gives the model "
            "itself.")
+      .def(
+          "quantize_part", &quantize_part, arg("config"), arg("has_first"), arg("has_last"),
+          "The same for a part of a network that may have the network's first and last layer: (patterns that "
+          "match nothing in this part, names of the quantizers that rules could switch on).")
       .def("fold_batch_norm", &fold, "Folds batch norm into the layers before; returns how many.")
       .def(
           "fold_weight", [](Network& self) { fold_weight(*self.module); },

@@ -149,7 +149,8 @@ void load_quantizer_state(Network& self, const nb::dict& tensors, const std::str
   }
   const auto parsed = nlohmann::json::parse(attributes);
   for (const auto& [name, value] : parsed.items()) state.set_attribute(name, value);
-  for (const auto& entry : named_quantizers(*self.module)) entry.quantizer->load(state, entry.name);
+  for (const auto& entry : named_quantizers(*self.module))
+    if (state.has_sub(entry.name)) entry.quantizer->load(state, entry.name);
 }
 
 }  // namespace
@@ -194,7 +195,7 @@ void bind_recording(nb::module_& m) {
       .def("quantizer_state", &quantizer_state,
            "(arrays, JSON text) of all quantizers: settings, ranges and what was collected.")
       .def("load_quantizer_state", &load_quantizer_state, arg("arrays"), arg("attributes"),
-           "Takes that back into a model of the same quantizers.");
+           "Takes that back into the quantizers that it names.");
   m.def(
       "model_of_nodes",
       [](const std::string& json, const std::vector<std::int64_t>& sample_shape, std::int64_t classes) {

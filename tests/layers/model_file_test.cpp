@@ -231,7 +231,9 @@ TEST(ModelFile, MistakesInTheListAreNamed) {
               HasSubstr("unknown key 'kernal' of conv2d: did you mean 'kernel'?"));
   EXPECT_THAT(parse_error(one_node("relu", R"({"slope": 3})")),
               HasSubstr("unknown key 'slope' of relu: it takes none"));
-  EXPECT_THAT(parse_error(R"([{"name": "a.b", "type": "relu"}])"), HasSubstr("'a.b' is not a name"));
+  for (const char* name : {"a..b", ".a", "a.", "a/b", "a b"})
+    EXPECT_THAT(parse_error(fmt::format(R"([{{"name": "{}", "type": "relu"}}])", name)),
+                HasSubstr(fmt::format("'{}' is not a name", name)));
   EXPECT_THAT(parse_error(R"([{"name": "input", "type": "relu"}])"), HasSubstr("another name"));
   EXPECT_THAT(parse_error(R"([{"name": "a", "type": "relu"}, {"name": "a", "type": "relu"}])"),
               HasSubstr("two nodes named 'a'"));

@@ -8,11 +8,11 @@
 namespace fq::detail {
 namespace {
 
-/// The layer that a path is in, graphs within the network being no layers.
+/// The outermost layer that a path is in. Graphs within the network are no layers.
 std::string layer_of(Module& model, const std::string& path) {
-  for (auto end = path.find('.'); end != std::string::npos; end = path.find('.', end + 1)) {
-    std::string name = path.substr(0, end);
-    if (const std::string type = model.at(name).type(); type != "graph" && type != "sequential") return name;
+  for (const auto& [name, module] : model.named_modules()) {
+    const std::string type = module->type();
+    if (path.starts_with(name + ".") && type != "graph" && type != "sequential") return name;
   }
   return path;
 }

@@ -1,5 +1,6 @@
 #include "fakequant/layers/config/detail/modelopt_rules.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
@@ -26,6 +27,31 @@ std::string module_type(const std::string& parent) {
   for (const auto& [theirs, ours] : names)
     if (theirs == parent) return std::string(ours);
   return {};
+}
+
+/// Layers that ModelOpt's constants leave in floats, whether or not a model has them
+/// (_default_disabled_quantizer_cfg of modelopt/torch/quantization/config.py, 0.47.0).
+bool is_usual_exception(std::string_view pattern) {
+  constexpr std::string_view patterns[] = {"*block_sparse_moe.gate*",
+                                           "*linear_attn.conv1d*",
+                                           "*self_attention.conv1d*",
+                                           "*linear_attn.in_proj_a*",
+                                           "*linear_attn.in_proj_b*",
+                                           "*lm_head*",
+                                           "*mixer.conv1d*",
+                                           "*mlp.gate.*",
+                                           "*mlp.shared_expert_gate.*",
+                                           "*output_layer*",
+                                           "*proj_out.*",
+                                           "*router*",
+                                           "mtp.*",
+                                           "output.*",
+                                           "*embed_vision*",
+                                           "*vision_tower*",
+                                           "*visual*",
+                                           "*vision_model*",
+                                           "*multi_modal_projector*"};
+  return std::ranges::find(patterns, pattern) != std::end(patterns);
 }
 
 std::string step(const std::string& key) { return "/" + json_pointer_token(key); }
@@ -65,9 +91,11 @@ void add(QuantConfig& config, const Entry& entry) {
   if (!entry.cfg.is_null())
     fields = at_place(entry.cfg_place, [&] { return fields_of(entry.pattern, entry.cfg); });
   if (!fields.enable) fields.enable = entry.enable.is_null() || entry.enable.get<bool>();
+  const bool exception = !fields.enable.value_or(true) && is_usual_exception(entry.pattern);
   config.rules.push_back({.pattern = entry.pattern,
                           .fields = std::move(fields),
                           .replaces = !entry.cfg.is_null(),
+                          .may_match_nothing = exception,
                           .module = module});
 }
 

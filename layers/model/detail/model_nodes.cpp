@@ -14,9 +14,14 @@ namespace {
 using nlohmann::ordered_json;
 using Names = std::set<std::string>;
 
+/// "conv1", or a path: "layer1.0.conv1".
 bool is_name(const std::string& name) {
-  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
-  return !name.empty() && name.size() <= 100 && std::ranges::all_of(name, allowed);
+  constexpr std::size_t most = 200;
+  const auto allowed = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+  };
+  return !name.empty() && name.size() <= most && std::ranges::all_of(name, allowed) && name.front() != '.' &&
+         name.back() != '.' && name.find("..") == std::string::npos;
 }
 
 std::string node_name(const JsonValue& node, const std::string& type, std::size_t place, const Names& taken) {
@@ -28,7 +33,8 @@ std::string node_name(const JsonValue& node, const std::string& type, std::size_
   const auto value = node.at("name");
   auto name = value.string();
   if (!is_name(name))
-    value.fail(fmt::format("'{}' is not a name: use letters, digits, '_' and '-'", name.substr(0, 80)));
+    value.fail(fmt::format("'{}' is not a name: use letters, digits, '_' and '-', and dots between them",
+                           name.substr(0, 80)));
   if (name == "input") value.fail("'input' is the network's input: give the node another name");
   if (taken.contains(name)) value.fail(fmt::format("there are two nodes named '{}'", name));
   return name;
