@@ -38,7 +38,7 @@ def made(net, config="int8", x=X):
 
 
 def learned(model):
-    return {name: value.detach() for name, value in model.named_parameters() if "_ranges" in name}
+    return {name: value.detach() for name, value in model.named_parameters() if name.endswith("_quantizer.amax")}
 
 
 def plain():
@@ -86,7 +86,7 @@ def test_layers_have_what_torchs_have(opaque):
         assert getattr(module, "_modules").keys() <= getattr(own, "_modules").keys(), name
         assert all(getattr(own, child) is None for child, value in module._modules.items() if value is None)
     assert model.body.up.bias is None and model.head is None and model.body.extra is None
-    assert {name for name in model.state_dict() if "codes" not in name} == net.state_dict().keys()
+    assert {name for name in model.state_dict() if "_quantizer." not in name} == net.state_dict().keys()
 
 
 class Arguments(nn.Module):
@@ -212,7 +212,7 @@ def test_layers_in_floats_have_a_reason_and_are_named():
 
 
 def test_layers_that_a_rule_switches_off_are_no_warning(recwarn):
-    model = fqt.quantize(plain(), {"preset": "int8", "rules": [{"pattern": "_2.*", "enable": False}]}, X)
+    model = fqt.quantize(plain(), {"preset": "int8", "rules": [{"pattern": "2.*", "enable": False}]}, X)
     assert [(row["runs"], row["why"]) for row in fqt.layers(model)] == [("codes", ""), ("float", "its quantizers are off"), ("codes", "")]
     assert not any("stay in floats" in str(w.message) for w in recwarn)
 

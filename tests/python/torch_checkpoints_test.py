@@ -47,10 +47,10 @@ def test_modelopts_ranges_are_taken(modelopt, x, tmp_path):
     theirs = {name: quantizer for name, quantizer in modelopt.named_modules() if name.endswith("_quantizer")}
     rows = {row["name"]: row for row in own.codes_0.network.quantizers()}
     for layer in ("0", "3", "5"):
-        assert rows[f"_{layer}.input_quantizer"]["amax"][1] == theirs[f"{layer}.input_quantizer"].amax.item()
+        assert rows[f"{layer}.input_quantizer"]["amax"][1] == theirs[f"{layer}.input_quantizer"].amax.item()
         amax = theirs[f"{layer}.weight_quantizer"].amax
-        assert rows[f"_{layer}.weight_quantizer"]["amax"] == (amax.min().item(), amax.max().item())
-        grid = torch.as_tensor(own.codes_0.network.weights_on_grid([f"_{layer}"])[f"_{layer}"])
+        assert rows[f"{layer}.weight_quantizer"]["amax"] == (amax.min().item(), amax.max().item())
+        grid = torch.as_tensor(own.codes_0.network.weights_on_grid([layer])[layer])
         weight = dict(modelopt.named_modules())[layer].weight
         # ModelOpt multiplies by 127 / amax where we divide by amax / 127: the same codes but for halves, the same values to a rounding.
         torch.testing.assert_close(grid, theirs[f"{layer}.weight_quantizer"](weight).detach(), rtol=1e-6, atol=0)
@@ -94,7 +94,7 @@ def test_other_formats_of_modelopt_are_refused(x):
         fqt.load_quantized(fqt.quantize(net(), SIGNED, x), file)
     own = fqt.quantize(net(), {"preset": "fp8", "target": "tensorrt"}, x).eval()
     assert len(fqt.load_quantized(own, file)) == 6
-    grid = torch.as_tensor(own.codes_0.network.weights_on_grid(["_3"])["_3"])
+    grid = torch.as_tensor(own.codes_0.network.weights_on_grid(["3"])["3"])
     quantizer, weight = dict(theirs.named_modules())["3.weight_quantizer"], dict(theirs.named_modules())["3"].weight
     torch.testing.assert_close(grid, quantizer(weight).detach(), rtol=1e-6, atol=0)
 
@@ -129,7 +129,7 @@ def test_torchaos_codes_are_ours(config, rules):
     own = fqt.quantize(linear(), rules, torch.zeros(2, 64)).eval()
     assert len(fqt.load_quantized(own, state)) == 2
     for name in ("0", "2"):
-        theirs, grid = state[f"{name}.weight"], torch.as_tensor(own.codes_0.network.weights_on_grid([f"_{name}"])[f"_{name}"])
+        theirs, grid = state[f"{name}.weight"], torch.as_tensor(own.codes_0.network.weights_on_grid([name])[name])
         wide = theirs.block_size[-1]
         assert torch.equal((grid / theirs.scale.repeat_interleave(wide, 1)).round().to(torch.int8), theirs.qdata)
         torch.testing.assert_close(grid, theirs.dequantize(), rtol=2**-22, atol=0)  # a quotient of floats is not every float

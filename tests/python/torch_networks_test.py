@@ -192,7 +192,7 @@ def test_copies_and_state_dicts(model, digits):
     floats = small()
     missing = model.load_state_dict(floats.state_dict())
     assert not missing.missing_keys and not missing.unexpected_keys
-    assert list(floats.state_dict()) == [name for name in model.state_dict() if not name.startswith("codes_")]
+    assert list(floats.state_dict()) == [name for name in model.state_dict() if "_quantizer." not in name]
 
 
 def test_parameters_are_torchs(model, digits):
@@ -244,8 +244,8 @@ def test_learned_ranges_are_parameters(digits):
     rules = {"rules": [{"pattern": "*input_quantizer", "num_bits": 4, "learn_amax": True},
                        {"pattern": "*weight_quantizer", "num_bits": 4, "axis": 0}]}
     model = fqt.calibrate(fqt.quantize(small(), rules, x), [x])
-    ranges = dict(model.codes_0._ranges.named_parameters())
-    assert len(ranges) == 4
+    ranges = {name: value for name, value in model.named_parameters() if name.endswith(".input_quantizer.amax")}
+    assert list(ranges) == [f"{layer}.input_quantizer.amax" for layer in (0, 4, 6, 8)]
     before = {name: value.detach().clone() for name, value in ranges.items()}
     trained(model, x, y, steps=3)
     assert any(not torch.equal(value, before[name]) for name, value in ranges.items())
@@ -288,10 +288,8 @@ def test_a_preset_of_few_bits_gets_what_the_command_gives_it(digits):
 
 def test_only_the_ends_of_a_network_in_parts_are_edges():
     model = fqt.quantize(Block(), "w4a4", torch.zeros(2, 6, 32))
-    parts = list(model.codes().values())
-    edges = [sorted({rule["pattern"].split(".")[0] for rule in part.network.config["rules"] if rule["pattern"][0] == "@"})
-             for part in parts]
-    assert edges == [["@first", "@residual"], ["@residual"], ["@last", "@residual"]]
+    bits = {row["name"]: row["format"].split()[0] for row in fqt.quantizers(model) if row["weight"]}
+    assert bits == {"qkv.weight_quantizer": "int8", "out.weight_quantizer": "int4", "up.weight_quantizer": "int4", "down.weight_quantizer": "int8"}
     with pytest.raises(fq.ArgumentError, match="nothing quantized"):
         fqt.parameter_groups(small())
 
@@ -355,7 +353,7 @@ def test_an_example_that_does_not_fit_is_told_in_a_line(example, capfd):
     (lambda: fqt.quantize(small(), "int7", torch.zeros(1, 1, 12, 12)), "int7"),
     (lambda: fqt.quantize(nn.Sequential(nn.Tanh()), "int8", torch.zeros(1, 4)), "no layer that can be quantized"),
     (lambda: fqt.quantize(small().double(), "int8", torch.zeros(1, 1, 12, 12).double())(torch.zeros(1, 1, 12, 12)), "float64"),
-    (lambda: fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12))(torch.zeros(1, 1, 12, 12)), "amax"),
+    (lambda: fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12))(torch.zeros(1, 1, 12, 12)), "fakequant.torch.calibrate"),
     (lambda: fqt.quantize(torch.jit.script(small()), "int8", torch.zeros(1, 1, 12, 12)), "ScriptModule"),
     (lambda: fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12))(np.zeros((1, 1, 12, 12), "f")), "ndarray: give a tensor"),
     (lambda: torch.export.export(fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12)), (torch.zeros(1, 1, 12, 12),)),

@@ -18,11 +18,11 @@ from .files import export, save, verify
 from .functions import (dynamic_block_quantize, fake_affine_tensor_quant, fake_tensor_quant, int_cast_ste,
                         legacy_fake_tensor_quant, scaled_e4m3)
 from .networks import Quantized, quantize
-from .report import layers
-from .quantizers import HistogramCalibrator, MaxCalibrator, TensorQuantizer
+from .report import layers, quantizers
+from .tensor_quantizers import HistogramCalibrator, MaxCalibrator, TensorQuantizer
 
 __all__ = ["quantize", "calibrate", "calibrating", "quantizers_off", "parameter_groups", "load_quantized", "export", "save",
-           "verify", "layers", "Quantized",
+           "verify", "layers", "quantizers", "Quantized",
            "fake_tensor_quant", "scaled_e4m3", "int_cast_ste",
            "dynamic_block_quantize", "legacy_fake_tensor_quant", "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator",
            "HistogramCalibrator"]

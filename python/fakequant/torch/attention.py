@@ -10,29 +10,29 @@ from .codes import Codes
 from .layers import require
 from .samples import rows_of_shapes
 
-_NAME = "attention"
-
 
 class AttentionCodes(Codes):
     """One attention layer of the library, called with its inputs one by one, of any lengths. It is calibrated on inputs of those
     shapes, of which the layer reads those of the numbers `reads`."""
 
-    def __init__(self, kind, shapes, reads, places, config):
+    def __init__(self, kind, shapes, reads, places, config, name):
+        """`name` is that of the layer in the whole model."""
         nodes, begin = [], 0
         for i, shape in enumerate(shapes):
             nodes.append({"name": f"input_{i}", "type": "input_part", "options": {"begin": begin, "shape": shape, "name": f"input_{i}"},
                           "inputs": ["input"]})
             begin += torch.Size(shape).numel()
         names = [nodes[i]["name"] for i in reads]
-        nodes.append({"name": _NAME, "type": kind[0], "options": kind[1], "inputs": names})
-        self._shapes = shapes
-        super().__init__(json.dumps({"nodes": nodes}), {f"{_NAME}.{name}": place for name, place in places.items()}, [begin], 0, config)
+        nodes.append({"name": name, "type": kind[0], "options": kind[1], "inputs": names})
+        self._shapes, self._name = shapes, name
+        super().__init__(json.dumps({"nodes": nodes}), {f"{name}.{parameter}": place for parameter, place in places.items()}, [begin], 0,
+                         config, before={"attention": name})
 
     def _recorded(self, inputs, wants_gradient):
-        return self.network.record_layer(_NAME, inputs, wants_gradient)
+        return self._network.record_layer(self._name, inputs, wants_gradient)
 
     def _evaluated(self, inputs):
-        return self.network.run_layer(_NAME, inputs)
+        return self._network.run_layer(self._name, inputs)
 
     def mask_sizes(self):
         """How many queries and keys the mask of the example had."""
@@ -85,9 +85,9 @@ class Attention(nn.Module):
 class DotProduct(Attention):
     """F.scaled_dot_product_attention of queries, keys and values of those shapes at first."""
 
-    def __init__(self, shapes, scale, config):
+    def __init__(self, shapes, scale, config, name):
         kind = "scaled_dot_product_attention", {} if scale is None else {"scale": scale}
-        super().__init__(AttentionCodes(kind, [_with_heads(shape)[1:] for shape in shapes], range(3), {}, config))
+        super().__init__(AttentionCodes(kind, [_with_heads(shape)[1:] for shape in shapes], range(3), {}, config, name))
         self._scale = scale
 
     def forward(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
@@ -115,10 +115,10 @@ def is_function(node):
     return node.op == "call_function" and node.target is functional.scaled_dot_product_attention
 
 
-def dot_product(shapes, scale, config):
-    """A DotProduct. Raises NoLayer."""
+def dot_product(shapes, scale, config, name):
+    """A DotProduct; `name` is that of the layer in the whole model. Raises NoLayer."""
     require(len(shapes) == 3 and all(len(shape) in (3, 4) for shape in shapes), "attention of other than three or four axes")
-    return DotProduct(shapes, scale, config)
+    return DotProduct(shapes, scale, config, name)
 
 
 def _with_heads(shape):

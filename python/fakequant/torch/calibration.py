@@ -7,7 +7,7 @@ import inspect
 import torch
 
 from .. import _fakequant as _fq
-from .networks import Quantized, arguments_of, parts_of
+from .networks import Quantized, arguments_of, nearest, parts_of
 
 
 @contextlib.contextmanager
@@ -50,13 +50,14 @@ def calibrate(model, data, samples=512, method=""):
 
 @contextlib.contextmanager
 def quantizers_off(model, pattern="*"):
-    """`with quantizers_off(model): ..`: the quantizers of a pattern are off in the block, and then as they were. Names are those that
-    `print` of a part's network shows, "layer1_0_conv1.weight_quantizer"."""
+    """`with quantizers_off(model): ..`: the quantizers of a pattern are off in the block, and then as they were. Names are paths of
+    modules, "layer1.0.conv1.weight_quantizer", as `quantizers` lists them."""
     networks = [codes.network for part in _parts(model, "quantizers_off") for codes in part.codes().values()]
-    names = [row["name"] for network in networks for row in network.quantizers()]
-    found = [network for network in networks if fnmatch.filter((row["name"] for row in network.quantizers()), pattern)]
+    names = {network: [name for row in network.quantizers() for name in (row["name"], *row["aliases"])] for network in networks}
+    found = [network for network in networks if fnmatch.filter(names[network], pattern)]
     if not found:
-        raise _fq.ArgumentError(f"[quantizers_off] '{pattern}' is none of the quantizers {', '.join(names)}")
+        likely = nearest(pattern, [name for some in names.values() for name in some])
+        raise _fq.ArgumentError(f"[quantizers_off] the pattern '{pattern}' matches no quantizer: the nearest are {', '.join(likely)}")
     with contextlib.ExitStack() as stack:
         for network in found:
             stack.enter_context(network.quantizers_off(pattern))

@@ -187,7 +187,7 @@ def load_quantized(model, state_dict):
     not. ModelOpt's activations are signed: quantize for {"preset": "int8", "target": "tensorrt"}.
     """
     loading = _Loading(model, *_parts(state_dict))
-    own = {name for name in model.state_dict() if not name.split(".")[-1] == "_extra_state"}
+    own = set(model.state_dict())
     loading.refused += [f"'{name}': the model has no such parameter" for name in loading.plain if name not in own]
     _refuse(loading.refused)
     kept = {name: value.detach().clone() for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
@@ -196,7 +196,7 @@ def load_quantized(model, state_dict):
         model.load_state_dict(loading.plain, strict=False)
         for codes, ranges in loading.ranges.items():
             codes.share().set_amax(ranges)
-            codes._refresh()
+            codes.pull()
         for name, (codes, node, floats) in loading.grids.items():
             given = torch.as_tensor(codes.share().weights_on_grid([node])[node])
             if not torch.equal(given, floats):
@@ -207,6 +207,6 @@ def load_quantized(model, state_dict):
         model.load_state_dict(kept, strict=False)
         for codes, state in states.items():
             codes.network.load_quantizer_state(*state)
-            codes._refresh()
+            codes.pull()
         raise
     return [name for ranges in loading.ranges.values() for name in ranges]

@@ -1,5 +1,6 @@
 """Codes: a part of a network that the library runs."""
 import json
+import math
 import warnings
 
 import torch
@@ -8,7 +9,8 @@ from torch import nn
 from .. import _fakequant as _fq
 from .functions import checked, rows
 from .passes import Pass
-from .ranges import Ranges
+from .quantizer_state import QuantizerState, split_state
+from .ranges import Guard
 from .samples import samples_of
 from .shared import Shared
 
@@ -19,60 +21,139 @@ _NO_GRAPH = "[fakequant.torch] torch cannot trace or export a part on codes: fak
 class Codes(nn.Module):
     """One network of the library inside of a network of torch.
 
-    Parameters and running statistics are those of torch's modules, which are not children of this one; ranges of quantizers are
-    its own, in the extra state of state dicts.
+    Parameters, running statistics and states of quantizers are those of torch's modules, which are not children of this one.
     """
 
-    def __init__(self, json_text, places, sample_shape, classes, config, modes=None):
-        """`modes`: modules of torch whose own modes layers have, by their names."""
+    def __init__(self, json_text, places, sample_shape, classes, config, modes=None, before=None):
+        """`modes`: modules of torch whose own modes layers have, by their names. `before`: names of layers by those of state dicts of
+        0.1."""
         super().__init__()
-        self._modes = modes or {}
+        self._modes, self._before = modes or {}, before or {}
         self._json, self._places, self._sample_shape, self._classes = json_text, places, sample_shape, classes
-        self._config, self._learned = config, None
+        self._config, self._learned, self._edges = config, None, (True, True)
         self._off = []  # quantizers of weights that were 0 when they were calibrated
         self._random = any("drop" in node["type"] for node in json.loads(json_text)["nodes"])
-        self._make()
+        self._network, self._guard = None, Guard()
+        self.states = {}  # QuantizerState by the names of quantizers, children of the layers
 
     def _make(self):
-        self.network = _fq.model_of_nodes(self._json, self._sample_shape, self._classes)
+        """Builds the network. After a copy the quantizers get the state of the tensors at their first use."""
+        self._network = _fq.model_of_nodes(self._json, self._sample_shape, self._classes)
         with warnings.catch_warnings(record=True) as told:  # of a part: what is so of the whole model, quantize says
             warnings.simplefilter("always")
-            self.network.quantize(self._config)
+            self.unmatched, self.names = self._network.quantize_part(self._config, *self._edges)
         self.told = [str(entry.message) for entry in told]
-        self.shared = Shared(self.network, self._places)
-        self._refresh()
+        if self._learned is not None:
+            self._network.learn_ranges(**self._learned, calibrated=False)
+        self.shared, self._seen = Shared(self._network, self._places), {}
+        if not self.states:
+            self.states = self._new_states()
+            self._note()
+        self._name_parameters()
 
-    def take_defaults(self, config, learned):
-        """Another config, and how ranges are learned once they are calibrated (keyword arguments of Model.learn_ranges)."""
-        self._learned = learned
-        if config != self._config:
-            self._config = config
+    @property
+    def network(self):
+        """The network of the library, whose quantizers have the state that the tensors have now."""
+        if self._network is None:
             self._make()
+        self._push()
+        return self._network
+
+    def configure(self, config, learned, edges):
+        """Puts quantizers in. `learned`: keyword arguments of Model.learn_ranges. `edges`: whether the first and the last layer of the
+        whole model are in this part."""
+        self._config, self._learned, self._edges = config, learned, edges
+        self._make()
+
+    def move(self, moved):
+        """Looks up parameters and buffers in other modules: `moved(places)` gives the places there."""
+        self._places = moved(self._places)
+        self.shared = Shared(self._network, self._places)
+
+    def _new_states(self):
+        given, out = self._network_state(), {}
+        for row in self._network.quantizers():
+            if row["enabled"]:
+                name, learned = row["name"], row["descriptor"].dict().get("learn_amax", False)
+                out[name] = QuantizerState(given[name][0], self._no_range(row), learned)
+                out[name].take(*given[name])
+        return out
+
+    def _no_range(self, row):
+        """NaN for each range of a quantizer, None for one that takes its range from each input."""
+        fields, place = row["descriptor"].dict(), self._places.get(row["name"].split("_quantizer")[0])
+        if not row["needs_amax"]:
+            return None
+        shape = list(place.get().shape) if place is not None else []
+        count = _range_count(fields, shape)
+        learned = fields.get("learn_amax", False)
+        return torch.full((count,) if learned or count > 1 else (), float("nan"), device=self._device())
+
+    def _network_state(self):
+        """{name of a quantizer: (settings, {name: array})}, as the library has it."""
+        arrays, attributes = self._network.quantizer_state()
+        return split_state(arrays, json.loads(attributes))
+
+    def _note(self):
+        """Remembers that the library has this state."""
+        self._seen = {name: (state.version(), *state.as_library()) for name, state in self.states.items()}
+
+    def pull(self):
+        """Takes ranges and settings from the library, after these were calibrated or set."""
+        states = self._network_state()
+        for name, state in self.states.items():
+            state.take(*states[name])
+        self._note()
+        self._guard.forget()
+        self._name_parameters()
+
+    def _push(self):
+        """Gives the library the state of quantizers whose tensors were written to."""
+        changed = {name: state for name, state in self.states.items() if self._is_new(name, state)}
+        if not changed:
+            return
+        arrays, attributes = {}, {}
+        for name, state in changed.items():
+            descriptor, switches = state.settings_of_library()
+            attributes |= {f"{name}/descriptor": descriptor, f"{name}/switches": switches}
+            arrays |= {f"{name}/{key}": value for key, value in state.arrays().items()}
+        self._network.load_quantizer_state(arrays, json.dumps(attributes))
+        self._guard.forget()
+        self._name_parameters()
+
+    def _is_new(self, name, state):
+        """Whether the library has another state. Writes of the same values, as of a broadcast, change nothing."""
+        if state.is_learned and f"{name}.amax" not in self.parameter_names and state.is_calibrated():
+            return True
+        version, known = state.version(), self._seen.get(name)
+        if known is not None and known[0] == version:
+            return False
+        settings, arrays = state.as_library()
+        self._seen[name] = version, settings, arrays
+        return known is None or known[1] != settings or known[2].keys() != arrays.keys() or any(
+            not torch.equal(value, arrays[key]) for key, value in known[2].items())
+
+    def _name_parameters(self):
+        """After ranges may have become known. A range that several layers share is one parameter."""
+        learned = {f"{name}.amax" for name, state in self.states.items() if state.is_learned}
+        self.parameter_names = [name for name in self._network.parameter_names() if name in self._places or name in learned]
 
     def calibrate(self, batches, method):
-        """Chooses the ranges by the float inputs of some batches, a list of tensors each; those to be learned become parameters."""
-        enabled = lambda: any(row["enabled"] for row in self.network.quantizers())  # noqa: E731
+        """Chooses the ranges by the float inputs of some batches, a list of tensors each."""
+        network = self.network
+        enabled = lambda: any(row["enabled"] for row in network.quantizers())  # noqa: E731
         if not batches and enabled():
             raise _fq.ArgumentError("[calibrate] a part of the model was never called: give samples that it sees")
         for name in self._off:
-            self.network.enable_quantizer(name)
+            network.enable_quantizer(name)
         if batches and enabled():  # attention has none, unless rules switch them on
             self.share().calibrate(self._samples(batches), method=method)
-        self._off = [row["name"] for row in self.network.quantizers() if row["weight"] and row["enabled"] and self._is_zero(row["name"])]
+        self._off = [row["name"] for row in network.quantizers() if row["weight"] and row["enabled"] and self._is_zero(row["name"])]
         for name in self._off:
-            self.network.disable_quantizer(name)
+            network.disable_quantizer(name)
             warnings.warn(f"[calibrate] '{name}' saw zeros alone and could never learn another weight: it is off until calibrate sees others",
                           _fq.FakequantWarning, stacklevel=4)
-        if self._learned is not None:
-            self.network.learn_ranges(**self._learnable())
-        self._refresh()
-
-    def _learnable(self):
-        """The arguments of Model.learn_ranges for the kinds of ranges that this part has: attention often has none."""
-        of_weights = {row["weight"] for row in self.network.quantizers()
-                      if row["enabled"] and not {"dynamic", "block_sizes"} & row["descriptor"].dict().keys()}
-        return self._learned | {"activations": self._learned["activations"] and False in of_weights,
-                                "weights": self._learned["weights"] and True in of_weights}
+        self.pull()
 
     def _is_zero(self, quantizer):
         place = self._places.get(quantizer.removesuffix("_quantizer"))
@@ -91,34 +172,36 @@ class Codes(nn.Module):
 
     def ranges(self):
         """The learned ranges, parameters."""
-        return list(self._ranges.values())
-
-    def _refresh(self):
-        """After ranges may have become parameters."""
-        self.parameter_names = self.network.parameter_names()
-        own = [name for name in self.parameter_names if name not in self._places]
-        state = self.network.state_dict() if own else {}
-        self._ranges = Ranges({name: torch.from_numpy(state[name]).to(self._device()) for name in own})
+        return [state.amax for state in self.states.values() if state.is_learned]
 
     def _device(self):
         """That of torch's modules."""
         return next((place.get().device for place in self._places.values()), torch.device("cpu"))
 
+    def _source(self, name):
+        return self._places[name].get() if name in self._places else self.states[name.removesuffix(".amax")].amax
+
     def _sources(self):
-        return [self._places[name].get() if name in self._places else self._ranges.of(name) for name in self.parameter_names]
+        """Parameters of the network, then learned ranges that it does not use: of quantizers that are off."""
+        names = {name.removesuffix(".amax") for name in self.parameter_names}
+        idle = [state.amax for name, state in self.states.items() if state.is_learned and name not in names]
+        return [self._source(name) for name in self.parameter_names] + idle
 
     def share(self, sources=None):
         """Gives the library the values that parameters and buffers have now."""
-        self.shared.give(dict(zip(self.parameter_names, self._sources() if sources is None else sources)))
-        return self.network
+        network = self.network if sources is None else self._network
+        given = dict(zip(self.parameter_names, self._sources() if sources is None else sources))
+        # A range alone is a list of one in torch, because fully_shard takes no scalars.
+        self.shared.give({name: value if name in self._places or value.numel() > 1 else value.reshape(()) for name, value in given.items()})
+        return network
 
     def record(self, inputs, sources, wants_gradient):
         """(outputs, Recording) for a batch."""
-        self.share(sources)
+        network = self.share(sources)
         others, self._trains = self._of_another_mode(), self.training
-        self.network.train(self.training)
+        network.train(self.training)
         if others:
-            self.network.set_training(others, not self.training)
+            network.set_training(others, not self.training)
             self._trains = True
         y, recording = self._recorded([rows(x) for x in inputs], list(wants_gradient))
         if self._trains:
@@ -131,10 +214,10 @@ class Codes(nn.Module):
 
     def _recorded(self, inputs, wants_gradient):
         seed = int(torch.randint(2**62, (1,))) if self._random and self._trains else 0
-        return self.network.record(*inputs, *wants_gradient, seed)
+        return self._network.record(*inputs, *wants_gradient, seed)
 
     def _evaluated(self, inputs):
-        return self.network(*inputs)
+        return self._network(*inputs)
 
     @torch.compiler.disable
     def forward(self, *inputs):
@@ -144,9 +227,15 @@ class Codes(nn.Module):
             raise _fq.ArgumentError("[fakequant.torch] functions of torch.func (vmap, grad, jvp) cannot go through a part on codes: call "
                                     "the model on batches, and backward")
         inputs = [x.float() if checked(x, "fakequant.torch").is_floating_point() else x for x in inputs]
-        if self._ranges:
-            self._ranges.guard()
-        sources = self._sources()
+        _ = self.network
+        self._guard.limit({name: state.amax for name, state in self.states.items() if state.is_learned})
+        try:
+            return self._run(inputs, self._sources())
+        except _fq.ArgumentError as error:
+            self._check_calibrated(error)
+            raise
+
+    def _run(self, inputs, sources):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *sources)):
             return Pass.apply(self, len(inputs), *inputs, *sources)
         with torch.no_grad():
@@ -155,40 +244,52 @@ class Codes(nn.Module):
             return self._evaluate(inputs, sources)
 
     def _evaluate(self, inputs, sources):
-        self.share(sources)
-        self.network.eval()
+        self.share(sources).eval()
         return self._evaluated([rows(x) for x in inputs])
+
+    def _check_calibrated(self, error):
+        missing = [name for name, state in self.states.items() if not state.is_calibrated()]
+        if missing and "has no amax" in str(error):
+            raise _fq.ArgumentError(f"[fakequant.torch] '{missing[0]}' has no range: call fakequant.torch.calibrate(model, loader) before "
+                                    "the first use of the model, or load the state dict of a calibrated one") from error
 
     def __prepare_scriptable__(self):
         raise _fq.ArgumentError(_NO_GRAPH)
 
-    def get_extra_state(self):
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
         if torch.onnx.is_in_onnx_export():
             raise _fq.ArgumentError(_NO_GRAPH)
-        arrays, attributes = self.network.quantizer_state()
-        return {"arrays": {name: torch.as_tensor(array) for name, array in arrays.items()}, "attributes": attributes}
-
-    def set_extra_state(self, state):
-        self.network.load_quantizer_state(state["arrays"], state["attributes"])
 
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
-        if prefix + "_extra_state" in state_dict:
-            self.set_extra_state(state_dict[prefix + "_extra_state"])
-            self._refresh()
-        own = []
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, own, unexpected, errors)
-        missing += [name for name in own if name != prefix + "_extra_state"]  # a float state dict has none
+        """State of quantizers is that of the layers. State dicts of 0.1 have it here, as a dict."""
+        state = state_dict.get(prefix + "_extra_state")
+        if state is None:
+            return
+        for old, (settings, arrays) in split_state(state["arrays"], json.loads(state["attributes"])).items():
+            name, learned = self._name_now(old), state_dict.get(f"{prefix}_ranges.{old.replace('.', '__')}__amax")
+            if name not in self.states:
+                continue
+            try:
+                self.states[name].load(settings, arrays if learned is None else arrays | {"amax": learned})
+            except ValueError as why:
+                errors.append(f"'{name}': {why}")
+
+    def _name_now(self, quantizer):
+        layer, _, role = quantizer.partition(".")
+        return f"{self._before.get(layer, layer)}.{role}"
 
     def __getstate__(self):
-        return {**self.__dict__, "network": None, "shared": None, "_kept": self.get_extra_state()}
-
-    def __setstate__(self, state):
-        kept, ranges = state.pop("_kept"), state["_modules"]["_ranges"]
-        super().__setstate__(state)
-        self._make()
-        self.set_extra_state(kept)
-        self._refresh()
-        self._ranges = ranges
+        return {**self.__dict__, "_network": None, "shared": None, "_seen": {}}
 
     def extra_repr(self):
         return f"{len(json.loads(self._json)['nodes'])} layers"
+
+
+def _range_count(fields, shape):
+    """How many ranges a quantizer has for a tensor of that shape, which is empty where it is not known."""
+    axes, blocks = fields.get("axis"), fields.get("block_sizes", {})
+    if blocks and shape and blocks.get("type") != "dynamic":
+        sizes = {int(axis) % len(shape): size for axis, size in blocks.items() if axis.lstrip("-").isdigit()}
+        return math.prod(-(-size // sizes.get(axis, 1)) for axis, size in enumerate(shape))
+    kept = [] if axes is None or not shape else [axes] if isinstance(axes, int) else axes
+    return math.prod(shape[axis] for axis in kept)

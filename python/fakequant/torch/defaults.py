@@ -46,12 +46,3 @@ def _parsed(text):
         return json.loads(text)
     except json.JSONDecodeError as why:
         raise _fq.ArgumentError(f"[quantize] config is no valid JSON: {why}") from why
-
-
-def without_edges(config, first, last):
-    """The config for a part that has not the first or the last layer of the network."""
-    gone = ("@first.",) * first + ("@last.",) * last
-    if not gone or not isinstance(config.get("rules"), list):
-        return config
-    return config | {"rules": [rule for rule in config["rules"] if not (isinstance(rule, dict) and
-                                                                        str(rule.get("pattern")).startswith(gone))]}

@@ -1,6 +1,6 @@
 """Parameters of a quantized model as an optimizer of torch takes them."""
 from .. import _fakequant as _fq
-from .networks import parts_of
+from .networks import codes_of_model
 
 
 def parameter_groups(model, lr=None, weight_decay=0.01):
@@ -9,7 +9,7 @@ def parameter_groups(model, lr=None, weight_decay=0.01):
 
         optimizer = torch.optim.AdamW(fqt.parameter_groups(model))
     """
-    parts = [codes for part in parts_of(model) for codes in part.codes().values()]
+    parts = codes_of_model(model)
     if not parts:
         raise _fq.ArgumentError("[parameter_groups] the model has nothing quantized: give what fakequant.torch.quantize made")
     chosen = [_fq.training_defaults(codes.network.config, None, lr)[0] for codes in parts]

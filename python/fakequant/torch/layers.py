@@ -134,6 +134,11 @@ def has_matrix(module):
     return isinstance(module, (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)) or is_conv1d(module)
 
 
+def has_weight(module):
+    """Whether it is a layer with a weight: rules know the first and the last one of a model as `@first` and `@last`."""
+    return has_matrix(module) or isinstance(module, (nn.Embedding, nn.EmbeddingBag, nn.RNNBase))
+
+
 def has_product(kind):
     """Whether a layer type multiplies by weights, or its inputs by each other."""
     return kind.startswith(("linear", "conv", "attention"))

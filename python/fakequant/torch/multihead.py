@@ -10,11 +10,12 @@ from .layers import added, layer_of, places_of
 class MultiheadCall(Attention):
     """nn.MultiheadAttention, of which it holds the parameters without registering them."""
 
-    def __init__(self, module, shapes, config, weights_read):
-        """`weights_read`: whether the model may read the attention weights, which are None here."""
+    def __init__(self, module, shapes, config, name, weights_read):
+        """`name` is that of the layer in the whole model. `weights_read`: whether the model may read the attention weights, which are
+        None here."""
         mask = [1, shapes[0][0], shapes[-1][0]]
         reads = [0, len(shapes) - 1, len(shapes)]
-        super().__init__(AttentionCodes(layer_of(module), [*shapes, mask], reads, places_of(module), config))
+        super().__init__(AttentionCodes(layer_of(module), [*shapes, mask], reads, places_of(module), config, name))
         self._several, self.weights_read = len(shapes) > 1, weights_read
         self.take_module(module)
 
@@ -79,12 +80,12 @@ class Multihead(nn.MultiheadAttention):
         return self.attends(*args, **kwargs)
 
 
-def quantized_multihead(module, args, kwargs, config):
-    """A Multihead of the parameters of `module`, called as it was. Raises NoLayer."""
+def quantized_multihead(module, args, kwargs, config, name):
+    """A Multihead of the parameters of `module`, called as it was; `name` is its path in the whole model. Raises NoLayer."""
     call = dict(zip(("query", "key", "value", "key_padding_mask", "need_weights"), args)) | kwargs
     out = object.__new__(Multihead)
     out.__dict__.update(module.__dict__)
-    out._modules = {**module._modules, "attends": multihead_call(module, call["query"].shape, _same(call), config,
+    out._modules = {**module._modules, "attends": multihead_call(module, call["query"].shape, _same(call), config, name,
                                                                   call.get("need_weights", True))}
     out.attends.take_module(out)
     return out
@@ -94,7 +95,8 @@ def _same(call):
     return call["key"].shape if call["query"] is not call["key"] else None
 
 
-def multihead_call(module, query, key, config, weights_read):
+def multihead_call(module, query, key, config, name, weights_read):
     """The MultiheadCall of queries and keys of those shapes; keys are None where they are the queries."""
     shapes = [list(shape) for shape in (query, key) if shape is not None]
-    return MultiheadCall(module, [shape[1:] if module.batch_first else [shape[0], shape[2]] for shape in shapes], config, weights_read)
+    shapes = [shape[1:] if module.batch_first else [shape[0], shape[2]] for shape in shapes]
+    return MultiheadCall(module, shapes, config, name, weights_read)

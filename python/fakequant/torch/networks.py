@@ -1,5 +1,7 @@
 """quantize: networks of torch on the library's codes."""
 import collections.abc
+import dataclasses
+import difflib
 import inspect
 import warnings
 
@@ -8,15 +10,19 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from .. import _fakequant as _fq
+from .attach import Attaching
 from .attention import Attention, dot_product
-from .defaults import completed, without_edges
+from .codes import Codes
+from .defaults import completed
 from .functions import checked
 from .layers import NoLayer, has_matrix, require
 from .multihead import MultiheadCall, quantized_multihead
+from .names import Names, joined
 from .nodes import has_hooks
 from .part_codes import codes_of
 from .parts import Layers, is_torchs_own, read
 from .program import check_arguments, run, steps_of
+from .quantizer_state import QuantizerState, note_missing
 from .routes import Calls, lead
 from .steps import attention_calls, hidden, stay_with_torch, with_codes
 
@@ -34,7 +40,8 @@ class Quantized(nn.Module):
     `floats` says of each operation that stays with torch why it does, `in_parts` why a network of several inputs is not one part.
     """
 
-    def __init__(self, model, inputs, config, whole=False):
+    def __init__(self, model, inputs, config, whole=False, path=""):
+        """`path` is that of `model` in the whole model."""
         super().__init__()
         for name, child in model._modules.items():
             self.add_module(name, child)
@@ -46,10 +53,9 @@ class Quantized(nn.Module):
             raise NoLayer("it has hooks, which torch runs")
         self.origin, self._own = type(model), {name: value for name, value in vars(model).items()
                                                 if name not in self.__dict__ and not name.startswith("_")}
-        self._held = [(self if parent is model else parent, name, child) for parent in model.modules()
-                      for name, child in parent._modules.items()]
+        self._held = []
         graph = read(model, inputs)
-        layers = Layers(model, graph)
+        layers = Layers(model, graph, path)
         parts, self.in_parts = layers.whole(graph) if whole else ([], "")
         parts = parts or layers.parts(graph)
         attends = attention_calls(model, graph, layers, parts, config)
@@ -60,10 +66,12 @@ class Quantized(nn.Module):
         if inner or not (parts or attends):
             raise NoLayer(f"{inner} has layers of its own" if inner else _why_nothing(model, layers))
         self._in_float = steps_of(list(graph.nodes))
-        self._sources = {}
+        self._sources, self.edges = {}, {}
+        first, last = layers.edges(graph)
         for i, part in enumerate(parts):
             self.add_module(f"codes_{i}", codes_of(part, layers, config))
             self._sources[f"codes_{i}"] = [source.name for source in part.sources]
+            self.edges[f"codes_{i}"] = first in part.nodes, last in part.nodes
         for i, (node, attend) in enumerate(attends.items()):
             self.add_module(f"attends_{i}", attend)
         self._steps = with_codes(graph, {f"codes_{i}": part for i, part in enumerate(parts)}, list(attends))
@@ -71,6 +79,11 @@ class Quantized(nn.Module):
         self.absent = layers.absent()
         self.train(model.training)
         self.watch = None  # what calibration sees the values with
+
+    def hold(self):
+        """Remembers the modules: a layer that is replaced later is an error."""
+        self._held = [(parent, name, child) for parent in self.modules() if not isinstance(parent, Codes)
+                      for name, child in parent._modules.items() if not isinstance(child, QuantizerState)]
 
     def forward(self, *inputs, **named):
         for parent, name, child in self._held:
@@ -163,18 +176,27 @@ def listed(floats):
     return "; ".join(f"{name} stays with torch: {why}" for name, why in floats.items())
 
 
-def _by_children(model, calls, config, why):
+@dataclasses.dataclass
+class _Children:
+    """What is known of a model that is quantized by its children."""
+    calls: Calls
+    config: dict
+    stands_for: dict = dataclasses.field(default_factory=dict)  # {module of the float model: module of the quantized one}
+
+
+def _by_children(model, known, why, path=""):
     """A copy of a module that torch.fx cannot read, of the same parameters, in which those below are quantized that it can."""
-    out = _shallow_copy(model)
+    out = known.stands_for[model] = _shallow_copy(model)
     out.__dict__[STAYS] = why
     if is_parametrized(model):
         return out
-    made = {child: _quantized_child(child, calls, config) for child in model.children()}
+    made = {child: _quantized_child(child, known, joined(path, name)) for name, child in model.named_children()}
     out._modules = {name: made.get(child) for name, child in model._modules.items()}
     if isinstance(out, nn.TransformerEncoderLayer):
         out.activation_relu_or_gelu = 0  # or it would pass by its children in evaluation
-    if model in calls.attention:
-        lead(out, [dot_product(shapes, scale, config) for shapes, scale in calls.attention[model]])
+    if model in known.calls.attention:
+        names = Names(model, path)
+        lead(out, [dot_product(shapes, scale, known.config, names.of_module("")) for shapes, scale in known.calls.attention[model]])
     return out
 
 
@@ -185,17 +207,20 @@ def _shallow_copy(module):
     return out
 
 
-def _quantized_child(child, calls, config):
+def _quantized_child(child, known, path):
+    calls = known.calls
     try:
         require(not is_parametrized(child), "torch computes its weight again in each call (parametrize)")
         if type(child) is nn.MultiheadAttention and child in calls.arguments:
-            return quantized_multihead(child, *calls.arguments[child], config)
+            known.stands_for[child] = quantized_multihead(child, *calls.arguments[child], known.config, path)
+            return known.stands_for[child]
         if child in calls.inputs:
-            return Quantized(child, calls.inputs[child], config)
+            known.stands_for[child] = Quantized(child, calls.inputs[child], known.config, path=path)
+            return known.stands_for[child]
         why = "it is called with other arguments than tensors" if child in calls.arguments else "example_input does not call it"
     except NoLayer as reason:
         why = str(reason)
-    return _by_children(child, calls, config, why)
+    return _by_children(child, known, why, path)
 
 
 def parts_of(model):
@@ -225,9 +250,12 @@ def quantize(model, config="int8", example_input=None, whole=True):
     if example_input is None:
         raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
     _check_types((name, module) for name, module in model.named_modules() if has_matrix(module))
-    out = _with_edges(_quantized(model, *arguments_of(example_input), config, whole), config, learned)
-    on_codes = _modules_on_codes(out)
+    out, stands_for, calls = _quantized(model, *arguments_of(example_input), config, whole)
+    on_codes = {place.module for codes in codes_of_model(out) for place in codes.places()}
     _check_types((name, module) for name, module in model.named_modules() if module in on_codes)
+    for codes, edges in _codes_and_edges(out, stands_for, calls):
+        codes.configure(config, learned, edges)
+    _attach_states(out, stands_for)
     from .report import floats_warning  # which imports this module
     for message in [*_told(out), *_without_weights(model, out), *floats_warning(out, model, *arguments_of(example_input))]:
         warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
@@ -243,15 +271,50 @@ def _without_weights(model, out):
             "does not read them"] if names else []
 
 
+def codes_of_model(model):
+    """All parts on codes of a model, those of attention too, in the order of its modules."""
+    return [codes for part in parts_of(model) for codes in part.codes().values()]
+
+
+def _codes_and_edges(model, stands_for, calls):
+    """(Codes, (whether the first layer of the whole model is in it, whether the last one is)). Attention has neither."""
+    was = {id(now): before for before, now in stands_for.items()}
+    for part in parts_of(model):
+        inside = set(was[id(part)].modules()) if id(part) in was and calls is not None else None
+        ends = (True, True) if calls is None else (inside is not None and calls.first in inside, inside is not None and calls.last in inside)
+        for name, codes in part.codes().items():
+            first, last = part.edges[name] if isinstance(part, Quantized) else (False, False)
+            yield codes, (first and ends[0], last and ends[1])
+
+
+def _attach_states(model, stands_for):
+    """State of quantizers belongs to the modules of their layers: files and optimizers know it by the paths of these."""
+    attaching, all_codes = Attaching(model, stands_for), codes_of_model(model)
+    for codes in all_codes:
+        for path, state in codes.states.items():
+            attaching.attach(path, state)
+    for codes in all_codes:
+        codes.move(attaching.moved)
+    model.register_load_state_dict_post_hook(note_missing)
+    for module in model.modules():
+        if isinstance(module, Quantized):
+            module.hold()
+
+
 def _told(model):
-    """What the library warns of in a model that is one part; of several, patterns that match in none."""
-    first, *others = [codes.told for part in parts_of(model)
-                      for codes in ([part.attend] if isinstance(part, Attention) else part.codes().values())]
-    if not others:
-        return [message for message in first if STAYS_IN_FLOATS not in message]  # floats_warning says it with the module's name
-    unmatched = [{message.split(":")[0] for message in told} for told in others]
-    return [message.split(":")[0] for message in first
-            if message.startswith("the pattern ") and all(message.split(":")[0] in told for told in unmatched)]
+    """What the library warns of in a model that is one part, and patterns that match in no part."""
+    parts = codes_of_model(model)
+    told = [message for message in parts[0].told if STAYS_IN_FLOATS not in message] if len(parts) == 1 else []  # floats_warning tells it
+    names = list(dict.fromkeys(name for codes in parts for name in codes.names))
+    for pattern in parts[0].unmatched:
+        if all(pattern in codes.unmatched for codes in parts) and not pattern.startswith(("@first", "@last", "@residual")):
+            told.append(f"the pattern '{pattern}' matches no quantizer: the nearest are {', '.join(nearest(pattern, names))}")
+    return told
+
+
+def nearest(pattern, names):
+    """The names that are most like a pattern."""
+    return difflib.get_close_matches(pattern.strip("*"), names, 3, 0)
 
 
 def arguments_of(batch):
@@ -259,18 +322,6 @@ def arguments_of(batch):
     if isinstance(batch, collections.abc.Mapping):
         return (), dict(batch)
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,), {}
-
-
-def _with_edges(model, config, learned):
-    """Of several parts only the first has the network's first layer, and only the last its last one; attention has none."""
-    parts = parts_of(model)
-    codes = [codes for part in parts if isinstance(part, Quantized) for codes in part.codes().values()]
-    for i, one in enumerate(codes):
-        one.take_defaults(without_edges(config, i > 0, i < len(codes) - 1), learned)
-    for part in parts:
-        if isinstance(part, Attention):
-            part.attend.take_defaults(without_edges(config, True, True), learned)
-    return model
 
 
 def _bound(model, inputs, named):
@@ -294,20 +345,19 @@ def _check_types(modules):
                                         "torch.float32. Call model.float() first; autocast computes the other layers in fewer bits")
 
 
-def _modules_on_codes(model):
-    return {place.module for part in parts_of(model) for codes in part.codes().values() for place in codes.places()}
-
-
 def _quantized(model, inputs, named, config, whole):
+    """(the model on codes, {module of the float model: module that stands for it}, Calls where it is quantized by its children)."""
     try:
         bound = _bound(model, inputs, named)
         if bound.kwargs:
             raise NoLayer("the model is called with arguments by name alone")
         inputs, named = bound.args, {}
-        return Quantized(model, inputs, config, whole)
+        out = Quantized(model, inputs, config, whole)
+        return out, {model: out}, None
     except NoLayer as why:
-        out = _by_children(model, Calls(model, inputs, named), config, str(why))
+        known = _Children(Calls(model, inputs, named), config)
+        out = _by_children(model, known, str(why))
         if not parts_of(out):
             from .report import reasons
             raise _fq.ArgumentError(": ".join(["[quantize] the model has no layer that can be quantized", *reasons(out)])) from why
-        return out
+        return out, known.stands_for, known.calls

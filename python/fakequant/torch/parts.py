@@ -17,7 +17,8 @@ from torch.nn import functional
 
 from .calls import Reader
 from .forwards import FORWARDS
-from .layers import NoLayer, has_product, is_conv1d, require
+from .layers import NoLayer, has_product, has_weight, is_conv1d, require
+from .names import Names, name_layers
 from .program import OrderedItems
 from .nodes import has_hooks, is_absent, is_tensor, name_of, readers_skip, shape_of, tensor_inputs, turned
 
@@ -134,9 +135,11 @@ class Part:
 
 
 class Layers:
-    """What the nodes of a graph are in the library: `found` is the Layer of a node, `reasons` why there is none."""
+    """What the nodes of a graph are in the library: `found` is the Layer of a node, `reasons` why there is none, `names` its name.
 
-    def __init__(self, model, graph):
+    `path` is that of the model in the whole model."""
+
+    def __init__(self, model, graph, path=""):
         self.found, self.reasons, reader = {}, {}, Reader(model)
         self._modules = reader.modules
         for node in graph.nodes:
@@ -152,6 +155,8 @@ class Layers:
         for node in reversed(list(self.reasons)):  # numbers that only layers read, which know them from shapes
             if node.users and "tensor_meta" not in node.meta and all(self._knows(user) for user in node.users):
                 del self.reasons[node]
+        self.paths = Names(model, path)
+        self.names = name_layers(model, graph, self.found, self.paths)
 
     def module(self, node):
         """Of a node that calls one."""
@@ -231,6 +236,16 @@ class Layers:
                     joined.append(chain)
         joined.append(whole)
         return [Part(list(self._sources(nodes)), nodes) for nodes in joined if any(self._has_weight(node) for node in nodes)]
+
+    def edges(self, graph):
+        """The first and the last node of a layer with a weight, None where there is none."""
+        nodes = [node for node in graph.nodes if self._weighs(node)]
+        return (nodes[0], nodes[-1]) if nodes else (None, None)
+
+    def _weighs(self, node):
+        if node in self.found:
+            return self._has_weight(node) or any(kind == "embedding" for kind, _ in self.found[node].kinds)
+        return node.op == "call_module" and any(has_weight(module) for module in self.module(node).modules())
 
     def _sources(self, nodes):
         return {used for node in nodes for used in self.found[node].inputs} - set(nodes)

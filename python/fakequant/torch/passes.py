@@ -23,8 +23,13 @@ class Pass(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_y):
-        _ = ctx.saved_tensors
+        sources = ctx.saved_tensors
         ctx.pending = None
         of_inputs, gradients = ctx.recording.backward(rows(grad_y))
         of_inputs = of_inputs if isinstance(of_inputs, list) else [of_inputs]
-        return None, None, *of_inputs, *(gradients[name] for name in ctx.names)
+        own = [_shaped(gradients[name], source) for name, source in zip(ctx.names, sources)]
+        return None, None, *of_inputs, *own, *[None] * (len(sources) - len(own))
+
+
+def _shaped(gradient, source):
+    return gradient if gradient is None or gradient.shape == source.shape else gradient.reshape(source.shape)

@@ -1,23 +1,17 @@
-"""Learned ranges of quantizers, as parameters of torch."""
+"""Learned ranges in training."""
 import torch
-from torch import nn
 
 
-class Ranges(nn.ParameterDict):
-    """By the names of the library's parameters."""
+class Guard:
+    """As in the library's loop: a step at most halves or doubles a learned range, and leaves it 2^-23 or more."""
 
-    def __init__(self, values):
-        super().__init__({_key(name): nn.Parameter(value) for name, value in values.items()})
+    def __init__(self):
         self._before = {}
 
-    def of(self, name):
-        """The parameter of the library's name."""
-        return self[_key(name)]
-
-    def guard(self):
-        """As in the library's loop: a step at most halves or doubles a learned range, and leaves it 2^-23 or more."""
+    def limit(self, values):
+        """Limits ranges, {name: parameter}, that were written to since the last call."""
         with torch.no_grad():
-            for name, value in self.items():
+            for name, value in values.items():
                 before = self._before.get(name)
                 if before is not None and value._version != before[1]:
                     last = before[0].to(value.device)
@@ -27,6 +21,6 @@ class Ranges(nn.ParameterDict):
                 if before is None or value._version != before[1]:
                     self._before[name] = (value.detach().clone(), value._version)
 
-
-def _key(name):
-    return name.replace(".", "__")
+    def forget(self):
+        """After ranges were calibrated or loaded, which no step did."""
+        self._before = {}

@@ -1,4 +1,4 @@
-"""layers: what became of each layer, and the warning of `quantize` about layers in floats."""
+"""layers, quantizers: what became of each layer, its quantizers, and the warning of `quantize` about layers in floats."""
 import contextlib
 import json
 import warnings
@@ -9,9 +9,10 @@ from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from .. import _fakequant as _fq
 from .layers import has_product
-from .networks import STAYS, STAYS_IN_FLOATS, Quantized, parts_of
-from .ranges import Ranges
+from .networks import STAYS, STAYS_IN_FLOATS, Quantized, codes_of_model, parts_of
+from .quantizer_state import QuantizerState
 
 _OFF, _MOST = "its quantizers are off", 3
 #: Products of matrices, by the place of the first factor.
@@ -38,7 +39,7 @@ def _rows(model):
         if STAYS in vars(module):
             reasons[name] = vars(module)[STAYS]
         own = [*module.parameters(recurse=False), *(module.parametrizations if parametrize.is_parametrized(module) else ())]
-        if own and not isinstance(module, (Ranges, parametrize.ParametrizationList)):
+        if own and not isinstance(module, (QuantizerState, parametrize.ParametrizationList)):
             found = [in_library[id(parameter)] for parameter in own if id(parameter) in in_library]
             runs = "torch" if not found else "codes" if "" in found else "float"
             why = "" if runs == "codes" else found[0] if found else _reason(name, reasons)
@@ -50,6 +51,18 @@ def _class_of(module):
     if isinstance(module, Quantized):
         return module.origin
     return nn.MultiheadAttention if isinstance(module, nn.MultiheadAttention) else parametrize.type_before_parametrizations(module)
+
+
+def quantizers(model):
+    """A dict for each quantizer, in the order of the model's parts: `name` (the path of its layer and its role), `aliases` (of other
+    layers that read the same tensor), `enabled`, `amax` ((lowest, highest) or None), `weight` (whether it quantizes a weight),
+    `learned`, `format` and `descriptor`."""
+    codes = codes_of_model(model)
+    if not codes:
+        raise _fq.ArgumentError("[quantizers] the model has nothing quantized: give what fakequant.torch.quantize made")
+    return [{"name": row["name"], "aliases": row["aliases"], "enabled": row["enabled"], "amax": row["amax"], "weight": row["weight"],
+             "learned": fields.get("learn_amax", False), "format": row["format"], "descriptor": fields}
+            for one in codes for row in one.network.quantizers() for fields in [row["descriptor"].dict()]]
 
 
 def _reason(name, reasons):
@@ -69,7 +82,7 @@ def _of_parts(model):
             told = dict(message[1:].split(STAYS_IN_FLOATS) for message in codes.told if STAYS_IN_FLOATS in message)
             for name, place in codes._places.items():
                 tensor, layer = id(getattr(place.module, place.name)), name.rpartition(".")[0]
-                kind = kinds[layer.split(".")[0]]
+                kind = kinds[layer if layer in kinds else layer.rpartition(".")[0]]  # q_proj of attention
                 quantized = any(name.startswith(layer + ".") for name in enabled) or (kind == "batch_norm" and enabled)
                 why = told.get(layer, _OFF if has_product(kind) else f"{_class_of(place.module).__name__} is not quantized")
                 out[tensor] = "" if quantized or out.get(tensor) == "" else why

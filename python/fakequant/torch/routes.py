@@ -8,6 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
+from .layers import has_weight
 
 
 def _described(value):
@@ -16,10 +17,12 @@ def _described(value):
 
 class Calls:
     """What a model of an example gives its modules: `inputs` of each that was called with tensors alone, `arguments` of each, and
-    the shapes of queries, keys and values with the scale of each call of attention in a module's own forward."""
+    the shapes of queries, keys and values with the scale of each call of attention in a module's own forward. `first` and `last` are
+    the layers with a weight that were called first and last."""
 
     def __init__(self, model, args, kwargs):
         self.inputs, self.arguments, self.attention, self._open = {}, {}, {}, []
+        self.first = self.last = None  # layers with a weight
         modes, fast, hooks = {module: module.training for module in model.modules()}, torch.backends.mha.get_fastpath_enabled(), []
         try:
             torch.backends.mha.set_fastpath_enabled(False)  # which passes by the modules
@@ -44,6 +47,8 @@ class Calls:
     def _enter(self, module, args, kwargs):
         self._open.append(module)
         self.arguments.setdefault(module, (args, kwargs))
+        if has_weight(module):
+            self.first, self.last = self.first or module, module
         if not kwargs and args and all(isinstance(value, torch.Tensor) for value in args):
             self.inputs.setdefault(module, args)
 

@@ -17,11 +17,12 @@ def attention_calls(model, graph, layers, parts, config):
         try:
             if is_function(node):
                 given = [argument(node, i, name) for i, name in enumerate(("query", "key", "value"))]
-                out[node] = dot_product([shape_of(value) for value in given], node.kwargs.get("scale"), config)
+                out[node] = dot_product([shape_of(value) for value in given], node.kwargs.get("scale"), config,
+                                        layers.names[node])
             elif node.op == "call_module" and type(modules[node.target]) is nn.MultiheadAttention:
                 query, key = (argument(node, i, name) for i, name in enumerate(("query", "key")))
                 out[node] = multihead_call(modules[node.target], shape_of(query), None if query is key else shape_of(key), config,
-                                           any(user.args[1:] != (0,) for user in node.users))
+                                           layers.names[node], any(user.args[1:] != (0,) for user in node.users))
         except NoLayer as why:
             layers.reasons[node] = str(why)
     return out
