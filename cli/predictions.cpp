@@ -1,5 +1,7 @@
 #include "fakequant/cli/predictions.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "fakequant/cli/code_recorder.h"
@@ -14,6 +16,24 @@ std::int64_t bytes_of(const std::vector<Tensor>& parts) {
   return bytes;
 }
 
+/// The axis of codes that holds the samples, or a multiple of them: axis 0, unless the network computes
+/// sequence first. Nothing where the codes do not depend on the samples.
+std::optional<int> batch_axis(const std::vector<Tensor>& parts, const std::vector<std::int64_t>& samples) {
+  const Shape& first = parts.front().shape();
+  for (int axis = 0; axis < std::ssize(first); ++axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    const std::int64_t each = first[at] / samples.front();
+    bool fits = each > 0;
+    for (std::size_t i = 0; i < parts.size() && fits; ++i) {
+      Shape expected = first;
+      expected[at] = each * samples[i];
+      fits = parts[i].shape() == expected;
+    }
+    if (fits) return axis;
+  }
+  return std::nullopt;
+}
+
 /// Answers of the batches since the last part.
 class Part {
  public:
@@ -22,9 +42,11 @@ class Part {
 
   CodeRecorder& recorder() { return recorder_; }
 
+  /// `x` may be undefined where neither inputs nor codes are kept.
   void add(const Tensor& x, const Tensor& y) {
     if (inputs_) x_.push_back(x);
     logits_.push_back(y.to(Device::cpu()).to(Layout::row_major));
+    if (x.defined()) samples_.push_back(x.dim(0));
     recorder_.next_batch();
   }
 
@@ -39,17 +61,29 @@ class Part {
     StateDict state;
     if (inputs_) state.set("x", fq::detail::join(x_, 0));
     state.set("logits", fq::detail::join(logits_, 0));
-    for (const auto& [name, parts] : recorder_.codes())
-      state.set("codes/" + name, fq::detail::join(parts, 0));
+    if (!recorder_.codes().empty()) set_codes(state);
     x_.clear();
     logits_.clear();
+    samples_.clear();
     recorder_.forget();
     use(state);
   }
 
  private:
+  void set_codes(StateDict& state) {
+    nlohmann::json axes = nlohmann::json::object();
+    for (const auto& [name, parts] : recorder_.codes()) {
+      const auto axis = batch_axis(parts, samples_);
+      state.set("codes/" + name, axis ? fq::detail::join(parts, *axis) : parts.front());
+      if (axis != 0) axes[name] = axis ? nlohmann::json(*axis) : nlohmann::json(nullptr);
+    }
+    state.set_attribute("batch", samples_.front());
+    if (!axes.empty()) state.set_attribute("batch_axes", axes);
+  }
+
   CodeRecorder recorder_;
   std::vector<Tensor> x_, logits_;
+  std::vector<std::int64_t> samples_;  // of each batch
   bool inputs_;
 };
 

@@ -20,7 +20,9 @@ struct PredictionOptions {
 };
 
 /// Calls `use` with logits [N, classes] and what `options` ask for, all in logical order; in parts, one after
-/// another. Stops with Interrupted after a signal.
+/// another. With codes, attribute `batch` is the samples in a batch, and `batch_axes` has the axis of the
+/// samples in codes where that is not axis 0; null: the codes do not depend on the samples, one copy is
+/// stored. Stops with Interrupted after a signal.
 void predict_parts(Network& network, std::shared_ptr<const Dataset> data, const PredictionOptions& options,
                    const std::function<void(const StateDict&)>& use, Output& output,
                    const std::string& label);

@@ -19,9 +19,9 @@ if sys.version_info < (3, 10):
           file=sys.stderr)
     raise SystemExit(3)
 try:
-    import h5py
     import onnxruntime
 
+    from engine_predictions import Predictions
     from onnx_counts import count
     from onnx_engine import LEVELS, Engine, Source
     from onnx_reasons import (FLOAT_ANSWERS, FLOAT_CODES, FLOAT_LOGITS, beginnings, describe, describe_beginnings, explain,
@@ -38,27 +38,28 @@ ENGINE = f"onnxruntime {onnxruntime.__version__}"
 MEASURED = ("1.31.1", "1.32.0")  # the versions whose figures are documented
 
 
-def print_counts(own, folded, engine, samples, kernels):
+def print_counts(own, folded, engine, samples, kernels, not_compared):
     print(f"verify: {own.text()}")
     if folded:
         print(f"batch norms folded: {folded.text()}")
     print(f"{ENGINE}, level {engine.level}, {samples:,} samples: "
           + ", ".join(f"{kind} {number}" for kind, number in kernels.items()))
-    for names, what in [(engine.missing, "that the engine does not make"), (engine.absent, "that the file has not")]:
-        if names:
-            print(f"codes {what}: {', '.join(names)}")
+    if not_compared:
+        print(f"not compared: {sum(not_compared.values()):,} codes that the engine does not compute: {', '.join(not_compared)}")
+    if engine.absent:
+        print(f"codes that the file has not: {', '.join(engine.absent)}")
     if engine.alone_different:
         print(f"{engine.alone_different} logits differ where a sample is a batch of its own")
     if engine.exposed_different:
         print(f"{engine.exposed_different} logits changed when codes were read: the engine computes them otherwise then")
 
 
-def as_json(own, folded, engine, samples, kernels):
+def as_json(own, folded, engine, samples, kernels, not_compared):
     return {"codes": own.codes, "logits": own.logits, **own.as_json(), "folded": folded and folded.as_json(),
             "samples": samples, "engine": ENGINE, "level": engine.level, "session_options": engine.options,
             "kernels": kernels,
             "float_kernels": [{"node": node.name, "kernel": node.op_type} for node in engine.float_kernels],
-            "compared": own.compared, "not_materialised": engine.missing, "not_in_file": engine.absent,
+            "compared": own.compared, "not_compared": not_compared, "not_in_file": engine.absent,
             "alone_logit_bits_different": engine.alone_different,
             "exposed_logit_bits_different": engine.exposed_different}
 
@@ -111,21 +112,22 @@ def run(args, sides, folder):
     source = Source(args.model)
     level, options = source.settings()
     chosen = level, options | of_processor(source)
-    engine = Engine(source, args.model, list(files[0].get("codes", ())), args.level or chosen[0],
+    engine = Engine(source, args.model, files[0], args.level or chosen[0],
                     chosen[1] | session_options(args.session), args.threads, folder)
     counts = count(engine, source, sides)
     own, folded = counts[0], counts[1] if len(counts) > 1 else None
     floats = rounds_floats(source, engine, chosen)
     tolerance, code_tolerance, flip_tolerance = bounds(args, source, floats)
     same = (all(side.within(tolerance, code_tolerance, flip_tolerance) for side in counts)
-            and not (engine.absent or engine.missing or own.logits == 0)
+            and not (engine.absent or own.logits == 0)
             and (tolerance > 0 or engine.alone_different == engine.exposed_different == 0))
-    samples = sum(len(file["x"]) for file in files)
+    samples = sum(map(len, files))
+    not_compared = {name: sum(file.size(name) for file in files) for name in engine.missing}
     kernels = collections.Counter(node.op_type for node in engine.graph.nodes)
     first = first_difference(source, engine, folded or own)
-    reasons, ways = explain(source, engine, own, folded, first, chosen) if not same or (floats and first) else ([], [])
+    reasons, ways = explain(source, engine, own, folded, first, chosen, same) if not same or (floats and first) else ([], [])
     ways = [way for way in ways if not (same and way.startswith("accept it"))]
-    print_counts(own, folded, engine, samples, kernels)
+    print_counts(own, folded, engine, samples, kernels, not_compared)
     if of_processor(source).items() & engine.options.items():
         print("this processor has no VNNI: sessions here need session.x64quantprecision=1, as this one had")
     if floats:
@@ -142,7 +144,7 @@ def run(args, sides, folder):
         for line in lines:
             print(f"{head}: {line}")
     if args.json:
-        report = as_json(own, folded, engine, samples, kernels) | {
+        report = as_json(own, folded, engine, samples, kernels, not_compared) | {
             "tolerance": tolerance, "code_tolerance": code_tolerance, "flip_tolerance": flip_tolerance,
             "warnings": warnings, "same": same, "first_difference": first, "begun": begun,
             "reasons": reasons, "ways": ways}
@@ -155,7 +157,7 @@ def main():
     args = arguments()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         try:
-            sides = [[h5py.File(path) for path in side] for side in (args.predictions, args.folded) if side]
+            sides = [[Predictions(path) for path in side] for side in (args.predictions, args.folded) if side]
             return run(args, sides, folder)
         except Exception as error:  # some of the engine's classes derive from Exception only
             hint = ": is it of a type that export --emulate writes otherwise?" if "NOT_IMPLEMENTED" in str(error) else ""

@@ -12,9 +12,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "li
 from engine_script import arguments, ended, finish, version_warning  # noqa: E402
 
 try:
-    import h5py
-
     from engine_counts import Counts
+    from engine_predictions import Predictions
     from onnx_source import Source
     from openvino_engine import VERSION, OpenVino, explain
 except ImportError as error:
@@ -25,40 +24,42 @@ if sys.argv[1:] == ["--packages"]:  # whether they are all there
     raise SystemExit(0)
 
 MEASURED = "2026.4.1"
-BATCH = 256
 LOGITS, CODES, ANSWERS = 0.01, 1e-3, 0.0  # of the largest logit; of all codes; of all answers
 
 
 def compare(engine, source, files, counts):
     for samples in zip(*files, strict=True):
-        x = samples[0]["x"]
-        for start in range(0, len(x), BATCH):
-            rows = slice(start, start + BATCH)
-            logits = engine.logits(x[rows])
-            codes, shown = engine.codes(x[rows])
+        for rows in samples[0].batches(samples[0].batch):
+            x = samples[0].x(rows)
+            logits = engine.logits(x)
+            codes, shown = engine.codes(x)
             engine.exposed_different += int((logits.view("i4") != shown.view("i4")).sum())
             for side, file in zip(counts, samples):
-                side.add_logits(file["logits"][rows], logits)
+                side.add_logits(file.logits(rows), logits)
                 for name, values in codes.items():
-                    side.add_codes(name, engine.expected(source, name, file["codes"][name][rows]), values, True)
+                    side.add_codes(name, engine.expected(source, name, file.codes(name, rows)), values, True)
 
 
 def run(args):
     source = Source(args.model)
-    files = [[h5py.File(path) for path in side] for side in (args.predictions, args.folded) if side]
-    engine = OpenVino(args.model, source, list(files[0][0].get("codes", ())), args.threads)
+    files = [[Predictions(path) for path in side] for side in (args.predictions, args.folded) if side]
+    engine = OpenVino(args.model, source, files[0][0], args.threads)
     counts = [Counts() for _ in files]
     compare(engine, source, files, counts)
-    samples = sum(len(file["x"]) for file in files[0])
+    samples = sum(map(len, files[0]))
+    not_compared = {name: sum(file.size(name) for file in files[0]) for name in engine.constant}
     reasons, ways, first = explain(engine, source, counts[-1])
     lines = [f"kernels: {', '.join(f'{kind} {number}' for kind, number in engine.kernels.items())}"]
+    if not_compared:
+        lines.append(f"not compared: {sum(not_compared.values()):,} codes of constants: {', '.join(not_compared)}")
     if engine.missing:
-        lines.append(f"codes that the engine does not show: {', '.join(engine.missing)}")
+        lines.append(f"codes that the file has not: {', '.join(engine.missing)}")
     if engine.exposed_different:
         lines.append(f"{engine.exposed_different:,} logits changed when codes were read: the engine fuses otherwise then")
     return finish(args, f"openvino {VERSION}", counts, samples, same=not engine.missing, lines=lines + first,
                   warnings=version_warning("openvino", VERSION, MEASURED), reasons=reasons, ways=ways,
                   kernels=engine.kernels, float_kernels=engine.float_kernels, not_in_file=engine.missing,
+                  not_compared=not_compared,
                   exposed_logit_bits_different=engine.exposed_different)
 
 

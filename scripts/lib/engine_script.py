@@ -82,7 +82,7 @@ def finish(args, engine, sides, samples, *, same, lines=(), warnings=(), reasons
     if args.json:
         report = {"codes": own.codes, "logits": own.logits, **own.as_json(), "folded": folded and folded.as_json(),
                   "samples": samples, "engine": engine, "level": "", "session_options": {}, "kernels": {}, "float_kernels": [],
-                  "compared": own.compared, "not_materialised": [], "not_in_file": [], "alone_logit_bits_different": 0,
+                  "compared": own.compared, "not_compared": {}, "not_in_file": [], "alone_logit_bits_different": 0,
                   "exposed_logit_bits_different": 0, "first_difference": None, "tolerance": args.tolerance,
                   "code_tolerance": args.code_tolerance, "flip_tolerance": args.flip_tolerance, "same": same,
                   "warnings": list(warnings), "reasons": reasons, "ways": ways} | more

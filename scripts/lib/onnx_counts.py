@@ -5,7 +5,7 @@ from onnx import TensorProto
 from engine_counts import Counts
 from onnx_engine import FLOAT8
 
-BATCH, ALONE = 256, 8
+ALONE = 8
 
 
 def expected_codes(source, name, kind, stored):
@@ -48,13 +48,11 @@ def count(engine, source, sides):
     """Of each side, a list of its files, which hold the same samples. Also counts in `engine` where it disagrees with
     itself: one by one, for the first few samples, and where codes are read."""
     counts = [Counts() for _ in sides]
-    batch = source.batch(BATCH)
     for files in zip(*sides, strict=True):
-        x = files[0]["x"]
-        for start in range(0, len(x), batch):
-            rows = slice(start, start + batch)
-            logits = engine.logits(x[rows])
-            values, of_exposed = engine.codes(x[rows])
+        for rows in files[0].batches(source.batch(files[0].batch)):
+            x = files[0].x(rows)
+            logits = engine.logits(x)
+            values, of_exposed = engine.codes(x)
             engine.exposed_different += bits_different(logits, of_exposed)
             if counts[0].logits == 0:
                 alone = [engine.logits(x[i:i + 1]) for i in range(min(ALONE, len(logits)))]
@@ -65,14 +63,17 @@ def count(engine, source, sides):
 
 
 def add(counts, engine, source, file, rows, logits, values):
-    expected = file["logits"][rows]
+    expected = file.logits(rows)
     if logits.shape != expected.shape:
         raise ValueError(f"it answers {list(logits.shape)} where the checkpoint answers {list(expected.shape)}")
     counts.add_logits(expected, logits)
     agree, order_of = np.ones(len(expected), bool), {name: at for at, name in enumerate(source.producers)}
     for name in sorted(engine.found, key=order_of.get):
         tensor, order, kind = engine.found[name]
-        wanted = expected_codes(source, name, kind, file["codes"][name][rows])
+        wanted = expected_codes(source, name, kind, file.codes(name, rows))
         value = logical(wanted, values[tensor], order)
         counts.add_codes(name, wanted, value, kind not in FLOAT8)
-        counts.add_begun(name, wanted, value.view(np.int32) if value.dtype == np.float32 else value, agree)
+        value = value.view(np.int32) if value.dtype == np.float32 else value
+        if value.size == wanted.size:
+            wanted, value = (np.moveaxis(codes, file.axis(name), 0) for codes in (wanted, value.reshape(wanted.shape)))
+        counts.add_begun(name, wanted, value, agree)

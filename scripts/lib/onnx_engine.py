@@ -24,7 +24,7 @@ EXACT = MOVES | ON_GRIDS | DYNAMIC | {"Relu", "Clip", "Max", "Min", "MaxPool", "
 # What rounds sums and products only: powers of two make them exact.
 SUMS = {"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "MatMulIntegerToFloat",
         "MatMulNBits", "Add", "Sub", "Mul", "AveragePool", "GlobalAveragePool"}
-ELEMENTWISE = ABSORBED | {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearSigmoid", "QLinearLeakyRelu", "QuantizeLinear",
+ELEMENTWISE = ABSORBED | {"Slice", "Split", "QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearSigmoid", "QLinearLeakyRelu", "QuantizeLinear",
                           "DequantizeLinear"}
 
 
@@ -37,11 +37,12 @@ class Optimised:
         self.model = onnx.load(path, load_external_data=False)
         self.nodes = self.model.graph.node
         self.producers = {name: node for node in self.nodes for name in node.output}
+        self.constants = {tensor.name: tensor for tensor in self.model.graph.initializer}
 
     def tensor_of(self, source, name):
         """The tensor with a quantizer's codes, and whether it is channels last, or the order that its axes are brought to.
-        It has the quantizer's name, or is what the kernel writes that took the quantizer in, or has the codes turned; None
-        where there is none of these."""
+        The tensor has the quantizer's name, or is the output of the kernel that took the quantizer in, or has the codes
+        with permuted axes. None if the engine has no tensor with these codes."""
         if name in self.producers:
             return name, self.channels_last(name)
         for codes, order in source.turned(name):
@@ -50,14 +51,62 @@ class Optimised:
         value = name
         while value in source.producers:
             node = source.producers[value]
-            kernel = next(iter(self.kernels_of([node])), None)
-            if kernel is not None:
-                found = self.quantized(kernel.output[0])
+            output = self.output_of(source, node, value)
+            if output is not None:
+                found = self.quantized(output)
                 return found, self.channels_last(found)
+            if node.op_type == "DequantizeLinear" and source.same_grid(node, source.quantizer(name)):
+                return self.tensor_of(source, node.input[0])
             if node.op_type not in ABSORBED | {"QuantizeLinear"}:
-                return None
+                return self.moved(source, name)
             value = node.input[0]
         return None
+
+    def output_of(self, source, node, value):
+        """The output of the engine's kernel that holds `value`, an output of a node of the file."""
+        if node.op_type == "Slice" and (part := self.split_part(source, node)) is not None:
+            return part
+        kernel = next(iter(self.kernels_of([node])), None)
+        place = list(node.output).index(value)
+        if kernel is None or place >= len(kernel.output) or (kernel.op_type == "Split" and node.op_type != "Split"):
+            return None
+        return kernel.output[place]
+
+    def split_part(self, source, node):
+        """The output of the Split that the engine makes of several slices of one tensor; its outputs are in the order of the
+        slices, under names of their own. None if there is no such Split."""
+        begin, end = (source.values(name) for name in node.input[1:3])
+        if begin is None or end is None or begin.size != 1:
+            return None
+        for kernel in self.kernels_of(source.read_by(node.input[0], "Slice")):
+            sizes = self.values(kernel.input[1]) if kernel.op_type == "Split" and len(kernel.input) > 1 else None
+            if sizes is None:
+                continue
+            ends = np.cumsum(sizes)
+            wanted = [int(at) + int(ends[-1]) * (at < 0) for at in (begin.flat[0], end.flat[0])]
+            for last, size, output in zip(ends, sizes, kernel.output):
+                if wanted[0] == last - size and min(wanted[1], ends[-1]) == last:
+                    return output
+        return None
+
+    def moved(self, source, name):
+        """The output of the engine's copy of a node that only moves codes, which has a new name in the engine."""
+        node = source.producers.get(source.quantizer(name).input[0])
+        floats = source.producers.get(node.input[0]) if node is not None and node.op_type in MOVES - {"Concat"} else None
+        if floats is None or floats.op_type != "DequantizeLinear" or floats.input[1:] != source.quantizer(name).input[1:]:
+            return None
+        place = self.tensor_of(source, floats.input[0])
+        if place is None or place[1]:
+            return None
+        found = [copy.output[0] for copy in self.nodes if copy.op_type == node.op_type and copy.input[0] == place[0]
+                 and len(copy.output) == 1 and same_attributes(copy, node)
+                 and all(np.array_equal(self.values(own), source.values(other))
+                         for own, other in zip(copy.input[1:], node.input[1:], strict=True))]
+        return (found[0], False) if len(found) == 1 else None
+
+    def values(self, name):
+        """A constant's values, None if `name` is no constant."""
+        return onnx.numpy_helper.to_array(self.constants[name]) if name in self.constants else None
 
     def kernels_of(self, nodes):
         """What runs these nodes of the file: a kernel has the name of one that it took in, or of its output."""
@@ -70,7 +119,7 @@ class Optimised:
         sum of two floats is none of these, unless such a kernel made one of them or both are codes; nor is one of an
         integer's product with a constant."""
         found, rounded, codes = [], set(), set()
-        constants = {tensor.name for tensor in self.model.graph.initializer}
+        constants = set(self.constants)
         for node in self.nodes:
             if all(name in constants for name in node.input):
                 constants |= set(node.output)
@@ -122,6 +171,10 @@ class Optimised:
         return path
 
 
+def same_attributes(a, b):
+    return {one.name: one for one in a.attribute} == {one.name: one for one in b.attribute}
+
+
 def converted(declared, x):
     """The samples in the type that the file declares: token ids are integers in one file and whole numbers in another."""
     wanted = x.astype(INPUTS.get(declared.type, x.dtype))
@@ -146,11 +199,11 @@ def fed(session, x):
 
 class Engine:
     """The session as users have it, and one that shows the codes. `absent` names the quantizers that the file has not,
-    `missing` those whose codes the engine does not make, `found` gives tensor, order and type of the others;
+    `missing` those whose codes the engine does not compute, `found` gives tensor, order and type of the others;
     `float_kernels` are the nodes of the optimised graph that round floats. `alone_different` and `exposed_different` are
     logits that came out otherwise for a sample alone and where codes were read."""
 
-    def __init__(self, source, model, names, level, options, threads, folder):
+    def __init__(self, source, model, predictions, level, options, threads, folder):
         self.level, self.options, self.threads = level, options, threads
         self.alone_different = self.exposed_different = 0
         saved = os.path.join(folder, "optimised.onnx")
@@ -158,11 +211,11 @@ class Engine:
         self.graph = Optimised(saved, source)
         kinds = self.kinds()
         self.float_kernels = self.graph.in_floats(kinds)
-        self.absent = [name for name in names if name not in source.producers]
-        places = {name: self.graph.tensor_of(source, name) for name in names if name in source.producers}
+        self.absent, computed, constants = source.sorted_quantizers(predictions)
+        places = {name: self.graph.tensor_of(source, name) for name in computed}
         self.found = {name: (*place, CODES[kinds[place[0]]])
                       for name, place in places.items() if place and kinds.get(place[0]) in CODES}
-        self.missing = [name for name in places if name not in self.found]
+        self.missing = constants + [name for name in places if name not in self.found]
         types = {tensor: kind for tensor, _, kind in self.found.values()}
         casts = {name: TensorProto.FLOAT for name, kind in types.items() if kind in FLOAT8}
         casts |= {name: TensorProto.INT8 for name, kind in types.items() if kind in INT4}

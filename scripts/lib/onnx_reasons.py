@@ -103,8 +103,12 @@ def rounds_floats(source, engine, chosen):
             and bool(engine.float_kernels or (cut_off(source) and not source.powers_of_two())))
 
 
-def of_integers(engine):
+def of_integers(engine, counts):
     ways = ["export it again from this checkpoint"]
+    if counts.codes_different and not counts.logit_bits_different:
+        return ("no logit differs: these codes do not reach the logits of these samples, or verify reads them at another "
+                "tensor of the engine", ["compare more samples by --random 10000; if no logit differs there either, report it "
+                                         "with the file", *ways])
     if has_vnni() is False and engine.options.get("session.x64quantprecision") != "1":
         ways.insert(0, "this processor has no VNNI, pairs of products saturate: leave out --session session.x64quantprecision")
     return "it was computed in integers, which has one result: the file is not of this checkpoint, or was changed", ways
@@ -149,8 +153,8 @@ def accepting(sides):
     return [f"accept it by {flags}--tolerance {rounded_up(logits)}: {sides[0].flips:,} answers change"]
 
 
-def explain(source, engine, own, folded, first, chosen):
-    """(reasons, ways) of a failure."""
+def explain(source, engine, own, folded, first, chosen, same):
+    """(reasons, ways) of a failure, or of differences that are within the bounds (`same`)."""
     reasons, ways = [], []
 
     def say(reason, *how):
@@ -159,20 +163,19 @@ def explain(source, engine, own, folded, first, chosen):
 
     if engine.absent:
         say(f"the file has no codes of {listed(engine.absent)}", "export it again from this checkpoint")
-    if engine.missing:
-        say(f"the engine does not make the codes of {listed(engine.missing)}, so they were not compared",
-            "--level basic, which fuses less")
     if folded is not None and differences(own) > differences(folded):
         reason, how = of_folding(folded)
         say(reason, *how)
     network = folded or own
+    if same and not engine.float_kernels:
+        return reasons, ways
     if differences(network) or engine.alone_different or engine.exposed_different:
         in_floats = engine.float_kernels and (first is None or first["in_floats"] or not first["kernels"])
         cuts = cut_off(source) if source.integer() else []
         saturated = saturating(engine)
         reason, how = (of_saturation(engine, saturated) if saturated
                        else of_floats(source, engine, chosen) if in_floats else of_cut_off(source, cuts) if cuts
-                       else of_integers(engine))
+                       else of_integers(engine, network))
         say(reason, *how)
         if (in_floats or cuts) and not saturated:
             ways.extend(accepting([own, folded] if folded else [own]))

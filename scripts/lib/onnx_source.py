@@ -39,6 +39,24 @@ class Source:
         self.types = {self.code_type(node) for node in self.activations}
         self.types |= {self.constants[node.input[0]].data_type for node in weights}
 
+    def values(self, name):
+        """A constant's values, None if `name` is no constant."""
+        return onnx.numpy_helper.to_array(self.constants[name]) if name in self.constants else None
+
+    def same_grid(self, a, b):
+        """Whether two QuantizeLinear or DequantizeLinear have the same constants as scale and zero point."""
+        pairs = [(self.values(one), self.values(other)) for one, other in zip(a.input[1:], b.input[1:])]
+        return len(a.input) == len(b.input) and all(
+            one is not None and other is not None and one.dtype == other.dtype and np.array_equal(one, other) for one, other in pairs)
+
+    def sorted_quantizers(self, predictions):
+        """(absent, computed, constant): the quantizers of predictions that the file has not, that it computes, and whose codes
+        do not depend on the samples."""
+        fixed = [name for name in predictions.names if predictions.is_constant(name) or name in self.constants]
+        others = [name for name in predictions.names if name not in fixed]
+        return ([name for name in others if name not in self.producers],
+                [name for name in others if name in self.producers], fixed)
+
     def quantizer(self, name):
         """The node that makes those codes: behind it a Clip may cut off the lowest one."""
         node = self.producers[name]

@@ -23,11 +23,11 @@ def opened(path, outputs, threads):
 
 
 class OpenVino:
-    """The network as users have it, and one that shows codes; `missing` are quantizers that the file has not."""
+    """The network as users have it, and one that shows codes; `missing` are quantizers that the file has not, `constant`
+    quantizers of constants, whose codes are not compared."""
 
-    def __init__(self, path, source, names, threads):
-        self.missing = [name for name in names if name not in source.producers]
-        self.names = [name for name in names if name in source.producers]
+    def __init__(self, path, source, predictions, threads):
+        self.missing, self.names, self.constant = source.sorted_quantizers(predictions)
         self.network = opened(path, [], threads)
         self.inside = opened(path, self.names, threads)
         self.exposed_different = 0

@@ -18,11 +18,15 @@ CONFIGS = {
 }
 
 
+NO_SAMPLES = (0,)  # the shape of values whose axis 0 is not the samples: no other node reads them
+MOVING = 1_000_000  # networks of seeds from here on also slice, expand, pick, and join class tokens
+
+
 class Nodes:
     """A model file under way: values by name with their shape without the batch."""
 
-    def __init__(self, rng, shape, integers):
-        self.rng, self.integers = rng, integers
+    def __init__(self, rng, shape, integers, moving=False):
+        self.rng, self.integers, self.moving = rng, integers, moving
         self.nodes, self.shapes = [], {"input": shape}
         self.last = "input"
 
@@ -50,6 +54,8 @@ class Nodes:
             steps += [self.residual, self.join]
         if not self.integers:
             steps += [self.activation, self.norm, self.gate, self.softmax]
+        if self.moving:
+            steps += [self.halves, self.halves, self.token, self.token, self.pick, self.spread, self.sequence_first]
         self.rng.choice(steps)()
 
     def product(self, activation=True):
@@ -181,6 +187,85 @@ class Nodes:
     def turn(self):
         self.add("transpose", self.shape[::-1], axes=[0, 2, 1])
 
+    def axis(self, least):
+        """Returns an axis with `least` elements or more, counted without the batch; None if no axis has them."""
+        fitting = [axis for axis, size in enumerate(self.shape) if size >= least]
+        return self.rng.choice(fitting) if fitting else None
+
+    def resized(self, axis, size):
+        return (*self.shape[:axis], size, *self.shape[axis + 1:])
+
+    def cut(self, source, axis, begin, end):
+        self.last = source
+        self.add("slice", self.resized(axis, end - begin), axis=axis + 1, begin=begin, end=end)
+        return self.last
+
+    def halves(self):
+        """Slices of one value, added, or joined in any order; some are read by a layer of their own."""
+        axis, source = self.axis(2), self.last
+        if axis is None:
+            return
+        half = self.shape[axis] // 2
+        parts = [self.cut(source, axis, at, at + half) for at in (0, half)]
+        if self.rng.random() < 0.3:
+            self.last = parts[0]
+            parts[0] = self.branch()
+        self.rng.shuffle(parts)
+        if self.rng.random() < 0.5:
+            self.last = parts[0]
+            self.add("add", self.shape, parts)
+        else:
+            self.last = parts[0]
+            self.add("concat", self.resized(axis, 2 * half), parts, axis=axis + 1)
+
+    def token(self):
+        """Joins a class token, which is the same for every sample, as the first or the last one. May add an embedding of
+        positions, and may take one token alone."""
+        axis, source = self.rng.randrange(len(self.shape)), self.last
+        size = self.shape[axis]
+        self.last = source
+        self.add("parameter", self.resized(axis, 1), [source], shape=list(self.resized(axis, 1)), repeat=True)
+        parts = [self.last, source]
+        self.rng.shuffle(parts)
+        self.last = source
+        self.add("concat", self.resized(axis, size + 1), parts, axis=axis + 1)
+        if self.rng.random() < 0.5:
+            joined, shape = self.last, self.shape
+            self.add("parameter", NO_SAMPLES, [joined], shape=list(shape))
+            self.add("add", shape, [joined, self.last])
+        if self.rng.random() < 0.3:
+            at = self.rng.randrange(size + 1)
+            self.cut(self.last, axis, at, at + 1)
+
+    def pick(self):
+        axis = self.axis(2)
+        if axis is not None:
+            indices = [self.rng.randrange(self.shape[axis]) for _ in range(self.rng.randint(1, self.shape[axis]))]
+            self.add("index_select", self.resized(axis, len(indices)), axis=axis + 1, indices=indices)
+
+    def spread(self):
+        """A slice of one element, repeated to the size of the value that it is added to."""
+        axis, source = self.axis(2), self.last
+        if axis is None:
+            return
+        whole = self.shape
+        self.cut(source, axis, 0, 1)
+        self.add("expand", whole, shape=list(whole))
+        pair = [source, self.last]
+        self.rng.shuffle(pair)
+        self.add("add", whole, pair)
+
+    def sequence_first(self):
+        """Rows with the samples on axis 1, as in PyTorch's attention."""
+        if len(self.shape) != 2:
+            return
+        width, length = self.rng.choice([4, 8]), self.shape[0]
+        self.add("transpose", NO_SAMPLES, axes=[1, 0, 2])
+        self.add("linear", NO_SAMPLES, out_features=width)
+        if self.rng.random() < 0.5:
+            self.add("relu", NO_SAMPLES)
+        self.add("transpose", (length, width), axes=[1, 0, 2])
+
     def norm(self):
         self.add("layer_norm" if self.rng.random() < 0.5 or len(self.shape) < 3 else "batch_norm", self.shape)
 
@@ -216,7 +301,7 @@ def random_network(seed):
     rng = random.Random(seed)
     integers = rng.random() < 0.7
     shape = rng.choice([(1, 8, 8), (3, 6, 6), (2, 5, 7), (4, 12), (3, 9), (10,)])
-    nodes = Nodes(rng, shape, integers)
+    nodes = Nodes(rng, shape, integers, seed >= MOVING)
     for _ in range(rng.randint(2, 7)):
         nodes.step()
     nodes.head()

@@ -25,7 +25,7 @@ def right_report(checkpoint, folded=None):
     same = {"codes_different": 0, "logit_bits_different": 0, "answers": 360, "flips": 0, "max_abs_diff": 0.0, "different": {}, "largest_steps": {}}
     return {"codes": sum(compared.values()), "logits": logits, **same, "folded": folded and dict(same), "samples": samples,
             "engine": "stand-in 1", "level": "all", "session_options": {}, "kernels": {"QGemm": 3}, "float_kernels": [],
-            "compared": compared, "not_materialised": [], "not_in_file": [], "alone_logit_bits_different": 0,
+            "compared": compared, "not_compared": {}, "not_in_file": [], "alone_logit_bits_different": 0,
             "exposed_logit_bits_different": 0, "tolerance": 0.0, "code_tolerance": 0.0, "flip_tolerance": 1.0, "same": True,
             "first_difference": None, "reasons": [], "ways": []}
 
