@@ -11,14 +11,23 @@ install(TARGETS ${targets} EXPORT fakequantTargets
 install(EXPORT fakequantTargets NAMESPACE fakequant:: DESTINATION "${package_dir}" COMPONENT development)
 export(EXPORT fakequantTargets NAMESPACE fakequant::) # the build tree too can be found as a package
 set(modules_dir "${CMAKE_INSTALL_LIBDIR}/fakequant")
+if(BUILD_SHARED_LIBS)
+  foreach(library IN LISTS FAKEQUANT_LIBRARIES)
+    fakequant_one_rpath(${library} "$ORIGIN" "$ORIGIN/fakequant")
+  endforeach()
+endif()
 if(TARGET fakequant_mpi)
+  fakequant_one_rpath(fakequant_mpi)
   install(TARGETS fakequant_mpi LIBRARY DESTINATION "${modules_dir}" COMPONENT mpi)
 endif()
 if(TARGET fakequant_cli)
-  if(TARGET fakequant_mpi)
-    file(RELATIVE_PATH up "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}/fakequant")
-    set_target_properties(fakequant_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${up}")
+  file(RELATIVE_PATH up "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+  set(command_rpath "$ORIGIN/../lib/fakequant" "$ORIGIN/${up}/fakequant")
+  if(BUILD_SHARED_LIBS)
+    list(APPEND command_rpath "$ORIGIN/../lib" "$ORIGIN/${up}")
   endif()
+  list(REMOVE_DUPLICATES command_rpath) # the first is the one of the build tree
+  fakequant_one_rpath(fakequant_cli ${command_rpath})
   install(TARGETS fakequant_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   if(NOT CMAKE_CROSSCOMPILING) # manual pages and completions of shells, made from the tables of flags
     install(CODE "execute_process(COMMAND \"$<TARGET_FILE:fakequant_cli>\" --manual

@@ -21,7 +21,7 @@ function(fakequant_add_library folder)
   add_library(fakequant::${folder} ALIAS fakequant_${folder})
   fakequant_group_units(fakequant_${folder} ${all_sources})
   set_target_properties(fakequant_${folder} PROPERTIES
-    EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON
+    EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   if(arg_KERNELS)
     set(left_out HWY_SSSE3)
@@ -44,6 +44,14 @@ function(fakequant_add_library folder)
   if(FAKEQUANT_HAS_CUDA)
     target_link_libraries(fakequant_${folder} PRIVATE CUDA::cudart_static)
   endif()
+endfunction()
+
+# Gives an installed target one RPATH for the build tree and the installation: `folders`, and those of linked libraries that
+# the system does not search. CMake ends an RPATH that an installation replaces with an empty entry, which makes the loader
+# search the current folder.
+function(fakequant_one_rpath target)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${ARGN}" INSTALL_RPATH_USE_LINK_PATH ON
+    BUILD_WITH_INSTALL_RPATH ON)
 endfunction()
 
 # What CMAKE_UNITY_BUILD compiles as one: ten of `sources` in their order, of which a build may leave some out, so that every

@@ -18,6 +18,7 @@
 #include "fakequant/core/detail/device_choice.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/train/ranks/communicator.h"
 
 namespace fq::cli {
@@ -119,8 +120,9 @@ std::string python_packages(const Flags& flags) {
       "    try: print(name, version(name))\n"
       "    except PackageNotFoundError: print(name)\n",
       fmt::join(kPackages, " "));
+  write_file(folder.file("packages.py"), script);
   const ProgramLimits limits{folder.file("out"), folder.file("errors"), 60};
-  const ProgramEnd end = run_program({python_of(flags), "-c", script}, limits);
+  const ProgramEnd end = run_program({python_of(flags), folder.file("packages.py")}, limits);
   std::ostringstream text;
   text.exceptions(std::ios::badbit);  // a text without memory is not cut
   if (end.status == 0) text << std::ifstream(folder.file("out")).rdbuf();

@@ -12,6 +12,7 @@
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/modules/detail/evaluation_mode.h"
 
@@ -25,7 +26,8 @@ constexpr double kSecondsOfEngine = 60;
 /// Prints the median time in milliseconds, and the engine. Given the file, the three numbers above, and
 /// threads.
 constexpr const char* kTimeOnnx = R"(
-import sys, time
+import os, sys, time
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before it is loaded, as in verify_onnx.py
 import numpy, onnxruntime
 least, most, seconds = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 options = onnxruntime.SessionOptions()
@@ -46,10 +48,11 @@ std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flag
   const TemporaryFolder folder;
   const Shape batch = network.input_shape();
   save_onnx(folder.file("net.onnx"), export_onnx(*network.module, {batch.begin() + 1, batch.end()}));
-  const ProgramEnd end =
-      run_program({python_of(flags), "-c", kTimeOnnx, folder.file("net.onnx"), std::to_string(kLeastTimed),
-                   std::to_string(kMostTimed), std::to_string(kSecondsTimed), std::to_string(threads)},
-                  {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
+  write_file(folder.file("time.py"), kTimeOnnx);
+  const ProgramEnd end = run_program(
+      {python_of(flags), folder.file("time.py"), folder.file("net.onnx"), std::to_string(kLeastTimed),
+       std::to_string(kMostTimed), std::to_string(kSecondsTimed), std::to_string(threads)},
+      {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
   std::ifstream words(folder.file("out"));
   Latency found;
   if (end.status != 0 || !(words >> found.milliseconds >> std::ws)) return std::nullopt;

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <cstring>
 #include <optional>
+#include <sstream>
+#include <string_view>
 #include <thread>
 
 #include <fcntl.h>
@@ -52,14 +54,44 @@ class FailurePipe {
   std::array<int, 2> ends_{-1, -1};
 };
 
+/// The environment of this process, changed so that no Python imports modules from the current folder.
+/// PYTHONSAFEPATH does this from Python 3.11 on. Empty entries of PYTHONPATH mean the current folder and are
+/// removed.
+std::vector<std::string> child_environment() {
+  constexpr std::string_view kPath = "PYTHONPATH=", kSafe = "PYTHONSAFEPATH=";
+  std::vector<std::string> out{std::string(kSafe) + "1"};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with(kSafe)) continue;
+    if (!text.starts_with(kPath)) {
+      out.emplace_back(text);
+      continue;
+    }
+    std::string folders;
+    std::istringstream list(std::string(text.substr(kPath.size())));
+    for (std::string folder; std::getline(list, folder, ':');)
+      if (!folder.empty()) folders += (folders.empty() ? "" : ":") + folder;
+    if (!folders.empty()) out.push_back(std::string(kPath) + folders);
+  }
+  return out;
+}
+
+/// As execvp and its like take it; refers to `texts`.
+std::vector<char*> null_ended(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const auto& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
 bool open_as(int number, const char* path, int flags) {
   const int file = ::open(path, flags, 0600);
   return file >= 0 && ::dup2(file, number) >= 0;
 }
 
 /// Only what is safe after the fork of a process with threads.
-[[noreturn]] void become(char* const* arguments, const ProgramLimits& limits, pid_t parent,
-                         const FailurePipe& failure) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, const ProgramLimits& limits,
+                         pid_t parent, const FailurePipe& failure) {
   constexpr int kWrite = O_WRONLY | O_CREAT | O_TRUNC;
   const bool ready = ::setpgid(0, 0) == 0 && ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
                      open_as(STDIN_FILENO, "/dev/null", O_RDONLY) &&
@@ -67,19 +99,18 @@ bool open_as(int number, const char* path, int flags) {
                      open_as(STDERR_FILENO, limits.error_file.c_str(), kWrite);
   if (::getppid() != parent) ::_exit(127);  // it ended before the system knew whom to kill
   for (const int ignored : {SIGPIPE, SIGXFSZ}) std::signal(ignored, SIG_DFL);
-  if (ready) ::execvp(arguments[0], arguments);
+  if (ready) ::execvpe(arguments[0], arguments, environment);
   failure.tell(errno);
   ::_exit(127);
 }
 
 pid_t start_child(const std::vector<std::string>& words, const ProgramLimits& limits) {
-  std::vector<char*> arguments;
-  for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const auto variables = child_environment();
+  const auto arguments = null_ended(words), environment = null_ended(variables);
   FailurePipe failure;
   const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) throw SystemError(fmt::format("[run_program] no process: {}", std::strerror(errno)));
-  if (child == 0) become(arguments.data(), limits, parent, failure);
+  if (child == 0) become(arguments.data(), environment.data(), limits, parent, failure);
   failure.close_writing();
   const int error = failure.told();
   if (error != 0) ::waitpid(child, nullptr, 0);

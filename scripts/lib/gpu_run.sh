@@ -62,7 +62,7 @@ said() {
 # CUDA's own libraries lie where its toolkit or a Python package put them. Every product needs cuBLASLt.
 find_libraries() {
   local folder folders=(/usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/lib/x86_64-linux-gnu
-    $(python3 -c 'import nvidia, glob
+    $(cd / && python3 -c 'import nvidia, glob
 for root in nvidia.__path__: print(*glob.glob(root + "/*/lib"), sep="\n")' 2>/dev/null))
   for folder in "${folders[@]}"; do [[ -d $folder ]] && cuda_folders+=":$folder"; done
   export LD_LIBRARY_PATH="$root/lib${cuda_folders:-}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"

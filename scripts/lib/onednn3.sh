@@ -6,7 +6,7 @@ onednn3_venv=build/onednn3-venv
 make_onednn3_venv() {
   [[ -d $onednn3_venv ]] && return
   rm -rf "$onednn3_venv.part"
-  python3 -m venv "$onednn3_venv.part" &&
+  python3 -I -m venv "$onednn3_venv.part" &&
     "$onednn3_venv.part/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 15 \
       onednn-devel-cpu-gomp==2023.2.0 &&
     mv "$onednn3_venv.part" "$onednn3_venv"

@@ -4,14 +4,19 @@
 # script beside this one that then gets its packages' folder. Exit status 77 when it cannot be had.
 set -euo pipefail
 folder=$1 python=${2:-python3} with=${4:-}
-wanted=$(dirname "${BASH_SOURCE[0]}")/${3:-onnx_requirements.txt} step=${with:+$(dirname "${BASH_SOURCE[0]}")/$with}
+lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+wanted=$lib/${3:-onnx_requirements.txt} step=${with:+$lib/$with}
+[[ $folder == /* ]] || folder=$PWD/$folder
+[[ $python != */* || $python == /* ]] || python=$PWD/$python
+# No Python here imports modules of the caller's folder: -I, and / for the Pythons that venv and pip start without it.
+cd /
 
 make_venv() {
   rm -rf "$folder" "$folder.part" &&
-    "$python" -m venv "$folder.part" &&
-    "$folder.part/bin/python" -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: \
+    "$python" -I -m venv "$folder.part" &&
+    "$folder.part/bin/python" -I -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: \
       --retries 1 --timeout 15 -r "$wanted" &&
-    { [[ -z $step ]] || python3 "$step" "$(echo "$folder.part"/lib/python3*/site-packages)"; } &&
+    { [[ -z $step ]] || python3 -I "$step" "$(echo "$folder.part"/lib/python3*/site-packages)"; } &&
     cp "$wanted" "$folder.part/requirements.txt" &&
     mv "$folder.part" "$folder" # a whole environment appears under its name at once
 }

@@ -52,9 +52,9 @@ def make_environment(tell):
     tell(f"installing the peers of {REQUIREMENTS} into {folder}: about 3 GB to fetch, 5 GB on disk")
     shutil.rmtree(folder, ignore_errors=True)
     open(log, "w").close()
-    run_logged([sys.executable, "-m", "venv", folder], log,
+    run_logged([sys.executable, "-I", "-m", "venv", folder], log,
                "no virtual environment can be made: install python3-venv, or leave out --peers")
-    run_logged([python, "-m", "pip", "install", "--no-deps", "--requirement", REQUIREMENTS], log,
+    run_logged([python, "-I", "-m", "pip", "install", "--no-deps", "--requirement", REQUIREMENTS], log,
                "the peers cannot be installed: is PyPI reachable? Rows without them run without --peers")
     with open(stamp, "w") as file:
         file.write(pins)
