@@ -7,6 +7,7 @@
 #include "fakequant/cli/flags/file_checks.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/flags/phase_checks.h"
 #include "fakequant/cli/flags/recipe.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
@@ -71,6 +72,11 @@ void for_each_phase(const Recipe& recipe, Check&& check) {
       throw FileError(error.path(), error.dataset(), where(error));
     }
   }
+}
+
+void check_programs(const Recipe& recipe) {
+  for_each_phase(recipe,
+                 [](const Command&, const FlagSet&, const Flags& arguments) { check_programs(arguments); });
 }
 
 /// What one phase writes may be what a later one reads, but not what all of them come from.
@@ -141,6 +147,7 @@ ordered_json run_recipe(const Flags& flags, Output& output) {
   const Recipe recipe = read_recipe(flags.required("recipe"), flags);
   check_recipe(recipe);
   if (flags.on("dry-run")) return dry_run_recipe(recipe, flags.text("recipe"), output);
+  check_programs(recipe);
   make_folder(recipe.folder);
   check_outputs(recipe, flags.text("recipe"));
   ordered_json results = ordered_json::array();

@@ -60,10 +60,13 @@ void check_verify(const Flags& flags, PlannedFiles& planned) {
   check_engine_flags(flags);
   const auto engines = chosen_engines(flags);
   const auto network = check_running(flags, planned, false);
-  for (const VerifyEngine* engine : engines) {
+  for (const VerifyEngine* engine : engines)
     if (network) check_target(*engine, *network);
-    check_packages(flags, *engine);
-  }
+}
+
+void check_programs(const Flags& flags) {
+  if (flags.command() != "verify" || flags.text("target") != "ort") return;
+  for (const VerifyEngine* engine : chosen_engines(flags)) check_packages(flags, *engine);
 }
 
 void check_inspect(const Flags& flags, PlannedFiles& planned) {

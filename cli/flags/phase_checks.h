@@ -23,6 +23,9 @@ void check_compress(const Flags& flags, PlannedFiles& planned);
 void check_compresses(const Network& network, const Flags& flags);
 void check_export(const Flags& flags, PlannedFiles& planned);
 void check_verify(const Flags& flags, PlannedFiles& planned);
+/// Starts the Python that `verify` will use, and throws what `verify` would throw for one that cannot be
+/// started or lacks packages. Does nothing for other commands. Not part of a dry run.
+void check_programs(const Flags& flags);
 void check_inspect(const Flags& flags, PlannedFiles& planned);
 
 }  // namespace fq::cli

@@ -39,6 +39,17 @@ std::string argument_text(const JsonValue& value) {
   return value.json().is_string() ? value.string() : value.json().dump();
 }
 
+/// A file or folder that a recipe names to write lies below `where`: a recipe of somebody else replaces
+/// nothing else.
+std::string path_below(const JsonValue& value, std::string_view where) {
+  std::string text = argument_text(value);
+  const std::filesystem::path path = std::filesystem::path(text).lexically_normal();
+  if (path.is_absolute() || (!path.empty() && *path.begin() == ".."))
+    value.fail(
+        fmt::format("'{}' is {}, which leaves {}: a recipe writes below it", value.key(), text, where));
+  return text;
+}
+
 class Reader {
  public:
   Reader(const std::string& path, const Flags& flags)
@@ -50,7 +61,8 @@ class Reader {
 
   Recipe read() {
     root_.expect_keys(both(kShared, {"output", "phases", "grid", "comment"}), "of a recipe");
-    if (root_.has("output")) folder_ = root_.at("output").string();
+    if (root_.has("output"))
+      folder_ = path_below(root_.at("output"), "the current folder (run --output names any other)");
     if (flags_.given("output")) folder_ = flags_.text("output");
     Recipe recipe{folder_, {}};
     for (const auto& phase : root_.at("phases").elements()) recipe.phases.push_back(read_phase(phase));
@@ -95,7 +107,8 @@ class Reader {
         phase.arguments.push_back(item.is_string() ? item.get<std::string>() : item.dump());
       return;
     }
-    const std::string text = read_here_or_beside(set, key, argument_text(value));
+    const std::string text = is_written(set, key) ? path_below(value, "the folder that run --output names")
+                                                  : read_here_or_beside(set, key, argument_text(value));
     const bool below_folder =
         key == "output" || key == "checkpoint" || key == "profile" || written_.contains(below(text));
     if (key == "output") written_.insert(below(text));
@@ -128,6 +141,11 @@ class Reader {
     for (const auto& key : kShared)
       FQ_CHECK(!flags_.given(key) || reached_.contains(key), "run",
                "--{} reaches no phase of {}: leave it out", key, flags_.text("recipe"));
+  }
+
+  static bool is_written(const FlagSet& set, const std::string& key) {
+    const auto flag = std::ranges::find(set.file_flags(), key, &FileFlag::name);
+    return flag != set.file_flags().end() && flag->written;
   }
 
   /// A file to read that is not there may be beside the recipe or, as of an installed one, in the folder

@@ -24,13 +24,12 @@ struct Recipe {
 
 /// Reads a recipe; flags given to `run` (data, seed, threads, output, model, set) win over the file's own.
 /// Files to read that are not there are looked up beside the recipe, and in the folder above it.
-/// All phases are checked before the first is run. Throws FileError naming the line of a syntax error, and
-/// ArgumentError
-/// `[run] file:line: unknown key ..` naming the nearest key.
+/// Files that phases write are relative names that do not leave the recipe's folder. Throws FileError naming
+/// the line of a syntax error, of an unknown key with the nearest one, and of a name that leaves the folder.
 [[nodiscard]] Recipe read_recipe(const std::string& path, const Flags& flags);
 
 /// Checks every phase, with what those before it will have written; says nothing of what is for when it runs.
-/// Throws what a phase would throw before its work, naming the phase.
+/// Starts no program. Throws the error of a phase, naming the phase.
 void check_recipe(const Recipe& recipe);
 
 }  // namespace fq::cli

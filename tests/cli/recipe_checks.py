@@ -152,4 +152,36 @@ process.send_signal(signal.SIGINT)
 process.communicate(timeout=patient(60))
 steps = int(re.fullmatch(r"about \d+ min \d\d s for (\d+) more steps\n", told)[1])
 assert 0 < 100000 * 22 - steps < 1000000, told
+
+# A dry run starts no program that the recipe names.
+with open("program.sh", "w") as file:
+    file.write("#!/bin/sh\ntouch started\nexit 3\n")
+os.chmod("program.sh", 0o755)
+EXPORT, INT8_SAVED = phase("export", checkpoint="int8.h5", output="net.onnx"), phase("calibrate", checkpoint="float.h5", preset="int8", output="int8.h5")
+os.remove("out/float.h5")
+verified = recipe(TRAIN, INT8_SAVED, EXPORT, phase("verify", model="net.onnx", checkpoint="int8.h5", python="./program.sh"))
+run(*verified, "--dry-run")
+assert not os.path.exists("started")
+run(*verified, status=2)  # a real run does, before its first phase
+assert os.path.exists("started") and not os.path.exists("out/float.h5")
+
+# What a recipe writes lies below its folder, wherever it names it.
+for name in ["../escaped.h5", "a/../../escaped.h5", os.path.abspath("escaped.h5"), ".."]:
+    fails(2, ["recipe.json:", "leaves the folder", name], *recipe(phase("train", epochs=1, output=name)))
+    fails(2, "leaves the folder", *recipe(phase("train", epochs=1, output=name)), "--dry-run")
+    fails(2, "leaves the folder", *recipe(TRAIN, phase("calibrate", checkpoint="float.h5", preset="int8", output="a.h5", state=name)))
+    fails(2, "leaves the folder", *recipe(TRAIN, phase("train", epochs=1, output="b.h5", profile=name)))
+    text = json.dumps({"model": "cnn", "data": DIGITS, "output": os.path.dirname(name) or name, "phases": [TRAIN]})
+    with open("outside.json", "w") as file:
+        file.write(text)
+    fails(2, ["outside.json:", "leaves the current folder"], "run", "outside.json", "--dry-run")
+assert not os.path.exists("escaped.h5")
+run("run", "outside.json", "--output", "elsewhere", "--dry-run", status=2)  # also where the line names another folder
+
+# `compare` reads the folders of a sweep, and no others.
+os.makedirs("kept/001")
+for name in ["../other", "/tmp", "..", ".", "", "001/../../other"]:
+    with open("kept/sweep.json", "w") as file:
+        json.dump({"kind": "fakequant-sweep", "trials": [{"folder": name, "set": []}]}, file)
+    fails(2, ["kept/sweep.json:1", "a folder in the sweep"], "compare", "kept")
 print("recipe checks: ok")

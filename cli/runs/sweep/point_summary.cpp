@@ -27,7 +27,11 @@ ordered_json trials_at(const fs::path& folder) {
   for (const auto& trial : root.at("trials").elements()) {
     ordered_json set = ordered_json::array();
     for (const auto& change : trial.at("set").elements()) set.push_back(change.string());
-    out.push_back({{"folder", trial.at("folder").string()}, {"set", std::move(set)}});
+    const std::string name = trial.at("folder").string();
+    if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos)
+      trial.at("folder").fail(
+          fmt::format("'folder' is '{}', the name of a folder in the sweep is needed", name));
+    out.push_back({{"folder", name}, {"set", std::move(set)}});
   }
   return out;
 }
