@@ -21,7 +21,7 @@ namespace {
 constexpr int kNewestOpset = 24;
 
 /// The first version of the file format that has that operator set.
-int ir_version(int opset) {
+int ir_version(std::int64_t opset) {
   return opset <= 13 ? 7 : opset <= 18 ? 8 : opset <= 20 ? 9 : opset <= 22 ? 10 : opset <= 23 ? 11 : 12;
 }
 
@@ -76,7 +76,7 @@ OnnxModel Exporting::run() {
   FQ_CHECK(options_.opset == 0 || (options_.opset >= model.opset && options_.opset <= kNewestOpset),
            "export_onnx", "the graph needs operator set {} or newer, up to {}: {} was asked for", model.opset,
            kNewestOpset, options_.opset);
-  model.opset = std::max(model.opset, options_.opset);
+  model.opset = std::max<std::int64_t>(model.opset, options_.opset);
   model.ir_version = ir_version(model.opset);
   model.producer = "fakequant";
   model.graph_name = model_.type();

@@ -4,6 +4,8 @@
 #include "fakequant/export/onnx/reader/graph/graph_import.h"
 #include "fakequant/export/onnx/reader/graph_view.h"
 #include "fakequant/export/onnx/reader/live_nodes.h"
+#include "fakequant/export/onnx/reader/operator_schema.h"
+#include "fakequant/layers/model/detail/abstract_batch.h"
 #include "fakequant/train/loop/checkpoint.h"
 
 namespace fq {
@@ -20,7 +22,7 @@ std::vector<OnnxNode> prepared(const OnnxModel& model, const std::string& output
 
 }  // namespace
 
-ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) {
+ImportedModel detail::import_checked(const OnnxModel& model, const ImportOptions& options) try {
   const std::string& output = output_of(model, options.output);
   const GraphInputs inputs = inputs_of(model, live_nodes(model.nodes, output), output, options);
   FixedValues fixed(model);
@@ -30,6 +32,13 @@ ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) 
   GraphImport import(model, fixed, names);
   import.run(nodes, inputs);
   return import.finish(output, inputs.sample, options.name);
+} catch (const ArgumentError& error) {
+  throw ArgumentError(with_readable_batch(error.what()));
+}
+
+ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) {
+  check_operators(model, live_nodes(model.nodes, output_of(model, options.output)));
+  return import_checked(model, options);
 }
 
 std::shared_ptr<Graph> ImportedModel::build() const {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "fakequant/export/onnx/reader/graph/graph_import.h"
+#include "fakequant/export/onnx/reader/live_nodes.h"
+#include "fakequant/export/onnx/reader/operator_schema.h"
 #include "fakequant/export/onnx/reader/quantized/convolution_pairs.h"
 #include "fakequant/export/onnx/reader/quantized/placed_grids.h"
 
@@ -20,8 +23,9 @@ bool is_for_tensorrt(const detail::Unquantized& file) {
 bool is_quantized(const OnnxModel& model) { return detail::has_grids(model); }
 
 QuantizedModel import_quantized_onnx(const OnnxModel& model, const ImportOptions& options) {
+  detail::check_operators(model, detail::live_nodes(model.nodes, detail::output_of(model, options.output)));
   const detail::Unquantized file = detail::unquantized(detail::with_convolution_pairs(model));
-  ImportedModel floats = import_onnx(file.floats, options);
+  ImportedModel floats = detail::import_checked(file.floats, options);
   nlohmann::ordered_json spec = floats.spec.json();
   detail::UnmarkedNodes nodes = detail::unmarked(spec.at("nodes"), file);
   spec["nodes"] = nodes.nodes;

@@ -62,6 +62,7 @@ class Loading {
     const onnx::GraphProto& graph = proto.graph();
     for (const auto& value : graph.initializer()) model.initializers.push_back(initializer(value));
     check_data(proto);
+    check_functions(proto);
     for (const auto& value : graph.input()) model.inputs.push_back(value_info(value));
     for (const auto& value : graph.output()) model.outputs.push_back(value_info(value));
     for (const auto& value : graph.value_info()) model.values.push_back(value_info(value));
@@ -106,16 +107,28 @@ class Loading {
     model.producer_version = proto.producer_version();
     model.graph_name = proto.graph().name();
     model.opset = 1;
+    bool has_opset = false;
     for (const auto& opset : proto.opset_import()) {
-      const auto version = static_cast<int>(std::clamp<std::int64_t>(opset.version(), 0, 1 << 20));
-      if (opset.domain().empty() || opset.domain() == "ai.onnx")
-        model.opset = version;
-      else
-        model.other_opsets.emplace_back(opset.domain(), version);
+      if (!opset.domain().empty() && opset.domain() != "ai.onnx") {
+        model.other_opsets.emplace_back(opset.domain(), opset.version());
+        continue;
+      }
+      if (has_opset && model.opset != opset.version())
+        fail("",
+             fmt::format("it has the opsets {} and {} of ONNX: one is needed", model.opset, opset.version()));
+      model.opset = opset.version();
+      has_opset = true;
     }
     for (const auto& entry : proto.metadata_props())
       if (entry.key() != detail::onnx_data_crc) model.metadata.emplace_back(entry.key(), entry.value());
     if (proto.graph().sparse_initializer_size() > 0) fail("", "it has sparse tensors: make them dense");
+  }
+
+  /// Nodes of ONNX's own domain would mean something else.
+  void check_functions(const onnx::ModelProto& proto) const {
+    for (const auto& function : proto.functions())
+      if (function.domain().empty() || function.domain() == "ai.onnx")
+        fail("function '" + function.name() + "'", "it redefines an operator of ONNX");
   }
 
   /// That the data beside the model are those that were written with it.
@@ -140,6 +153,7 @@ class Loading {
   }
 
   OnnxAttribute attribute(const onnx::AttributeProto& a, const std::string& place) const {
+    if (!a.ref_attr_name().empty()) return std::monostate{};  // the value of a function's attribute
     switch (a.type()) {
       case onnx::AttributeProto::INT:
         return std::int64_t{a.i()};

@@ -81,9 +81,9 @@ struct OnnxValueInfo {
 struct OnnxModel {
   /// Versions of the file's format and of ONNX's own operators.
   int ir_version = 7;
-  int opset = 13;  ///< of the domain ""
+  std::int64_t opset = 13;  ///< of the domain ""
   /// Versions of other domains, "com.microsoft" and 1.
-  std::vector<std::pair<std::string, int>> other_opsets;
+  std::vector<std::pair<std::string, std::int64_t>> other_opsets;
   /// Who wrote it, for people.
   std::string producer, producer_version, graph_name;
   std::vector<OnnxNode> nodes;

@@ -127,7 +127,7 @@ void set_value(onnx::ValueInfoProto& to, const OnnxValueInfo& value) {
   }
 }
 
-void set_opset(onnx::ModelProto& to, const std::string& domain, int version) {
+void set_opset(onnx::ModelProto& to, const std::string& domain, std::int64_t version) {
   auto& opset = *to.add_opset_import();
   opset.set_domain(domain);
   opset.set_version(version);

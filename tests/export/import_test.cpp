@@ -277,7 +277,8 @@ TEST(OnnxImport, AbsurdAttributesAreRefusedWithTheirNode) {
               HasSubstr("'strides'"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"kernel_shape", Ints{5, 5}}})),
               HasSubstr("'kernel_shape' is [5, 5]"));
-  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"group", 1.0f}})), HasSubstr("another type"));
+  EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"group", 1.0f}})),
+              HasSubstr("attribute 'group' is a float: it must be an integer"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 9, 9}, {})), HasSubstr("node 'y' (Conv)"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3, 3}, {})), HasSubstr("its input has 4 axes"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {0, 2, 3, 3}, {})), HasSubstr("no elements"));

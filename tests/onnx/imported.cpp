@@ -1,5 +1,6 @@
 /// What an imported network gives: `onnx_imported MODEL.onnx X Y SIZES..` reads an input of that shape from
-/// X, raw floats, writes the output to Y and prints its shape and the model.
+/// X, raw floats, writes the output to Y and prints its shape and the model. `onnx_imported --table` prints
+/// the rows of the operator table: domain|name|first opset|last opset|inputs|attributes.
 
 #include <cstdio>
 #include <cstdlib>
@@ -7,9 +8,17 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/export/onnx/import.h"
+#include "fakequant/export/onnx/reader/operators.h"
 
 int main(int count, char** arguments) try {
   using namespace fq;  // NOLINT: a program of one purpose
+  if (count == 2 && std::string_view(arguments[1]) == "--table") {
+    for (const auto& row : detail::operator_table())
+      std::printf("%s\n", fmt::format("{}|{}|{}|{}|{}|{}", row.domain, row.name, row.first, row.last,
+                                      row.inputs, row.attributes)
+                              .c_str());
+    return 0;
+  }
   Shape shape;
   for (int i = 4; i < count; ++i) shape.push_back(std::atoll(arguments[i]));
   Tensor x = Tensor::empty(shape);

@@ -8,6 +8,7 @@
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/reader/fold_moves.h"
+#include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail {
 namespace {
@@ -28,6 +29,17 @@ Tensor binary(const Fold& f, F compute, std::optional<DType> type = {}) {
   std::transform(x.data<double>(), x.data<double>() + x.numel(), y.data<double>(), out.mutable_data<double>(),
                  compute);
   return out.to(type.value_or(a.dtype()));
+}
+
+/// Applies `compute` to all inputs, from the left.
+template <class F>
+Tensor all_of(const Fold& f, F compute) {
+  Tensor out = f.input(0);
+  for (std::size_t i = 1; i < f.inputs.size(); ++i) {
+    const std::vector<Tensor> both{out, f.input(i)};
+    out = binary(Fold{f.node, both, f.budget}, compute);
+  }
+  return out;
 }
 
 template <class F>
@@ -61,6 +73,8 @@ Tensor cast(const Fold& f) {
 }
 
 Tensor constant_attribute(const NodeReader& node) {
+  node.check(node.node().attributes.size() == 1, "it has {} attributes: one value is needed",
+             node.node().attributes.size());
   for (const auto& [key, value] : node.node().attributes) {
     if (const auto* tensor = std::get_if<Tensor>(&value); tensor != nullptr && tensor->defined())
       return *tensor;
@@ -79,6 +93,8 @@ Tensor constant_of_shape(const Fold& f) {
   const auto* value = f.node.node().attribute("value");
   const auto* tensor = value != nullptr ? std::get_if<Tensor>(value) : nullptr;
   f.budget.take(f.node, numel(shape));
+  f.node.check(tensor == nullptr || tensor->numel() == 1, "its value is {}: one number is needed",
+               tensor == nullptr ? "" : tensor->describe());
   return tensor == nullptr ? Tensor::zeros(shape) : Tensor::full(shape, tensor->item(), tensor->dtype());
 }
 
@@ -128,6 +144,7 @@ Tensor trilu(const Fold& f) {
 
 /// Of all elements.
 Tensor product(const Fold& f) {
+  if (f.list("axes", 1).empty() && f.node.integer("noop_with_empty_axes", 0, 0, 1) == 1) return f.input(0);
   double all = 1;
   for (const double v : f.input(0).to(DType::f64).to_vector<double>()) all *= v;
   f.node.check(f.list("axes", 1).size() <= 1 && f.input(0).rank() <= 1, "its input is {}",
@@ -172,8 +189,8 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Not", [](const Fold& f) { return unary(f, std::logical_not<>()); }},
       {"Mod", modulo},
       {"Pow", [](const Fold& f) { return binary(f, [](double a, double b) { return std::pow(a, b); }); }},
-      {"Min", [](const Fold& f) { return binary(f, [](double a, double b) { return std::min(a, b); }); }},
-      {"Max", [](const Fold& f) { return binary(f, [](double a, double b) { return std::max(a, b); }); }},
+      {"Min", [](const Fold& f) { return all_of(f, [](double a, double b) { return std::min(a, b); }); }},
+      {"Max", [](const Fold& f) { return all_of(f, [](double a, double b) { return std::max(a, b); }); }},
       {"Range", range},
       {"Trilu", trilu},
       {"Size", [](const Fold& f) { return Tensor::from({f.input(0).numel()}, {}); }},
@@ -203,7 +220,8 @@ void FoldBudget::take(const NodeReader& node, std::int64_t count) {
 
 std::optional<Tensor> fold(const NodeReader& node, const std::vector<Tensor>& inputs, FoldBudget& budget) {
   const auto found = operators().find(node.node().op);
-  if (!node.node().domain.empty() || found == operators().end()) return std::nullopt;
+  const bool known = node.node().domain.empty() && find_operator(node.node()) != nullptr;
+  if (!known || found == operators().end()) return std::nullopt;
   try {
     return found->second(Fold{node, inputs, budget});
   } catch (const ArgumentError& error) {

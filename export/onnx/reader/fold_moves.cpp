@@ -176,10 +176,16 @@ Tensor fold_squeeze(const Fold& f) {
   return x.reshape(shape);
 }
 
+void check_parts(const NodeReader& node, std::int64_t parts) {
+  const auto given = node.integer("num_outputs", parts, 1, kLargestSize);
+  node.check(given == parts, "attribute 'num_outputs' is {}: it has {} outputs", given, parts);
+}
+
 std::vector<Tensor> fold_split(const Fold& f, std::size_t parts) {
   const Tensor& x = f.input(0);
   const int axis = axes_of(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];
   const auto count = static_cast<std::int64_t>(parts);
+  check_parts(f.node, count);
   const std::int64_t size = x.dim(axis), each = (size + count - 1) / count;
   std::vector<std::int64_t> sizes = f.list("split", 1);
   if (sizes.empty())

@@ -41,6 +41,8 @@ struct Fold {
 [[nodiscard]] Tensor fold_transpose(const Fold& f);
 [[nodiscard]] Tensor fold_reshape(const Fold& f);
 [[nodiscard]] Tensor fold_unsqueeze(const Fold& f);
+/// Throws ArgumentError if a Split names another number of parts than it has outputs.
+void check_parts(const NodeReader& node, std::int64_t parts);
 /// As many parts as the node has outputs.
 [[nodiscard]] std::vector<Tensor> fold_split(const Fold& f, std::size_t parts);
 [[nodiscard]] Tensor fold_squeeze(const Fold& f);

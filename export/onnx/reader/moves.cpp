@@ -67,6 +67,7 @@ ImportValue split(const OpImport& op) {
   const ImportValue& x = op.value();
   const int axis = axes_of(op, {op.integer("axis", 0, -8, 8)}, rank_of(x))[0];
   const auto parts = static_cast<std::int64_t>(op.node().outputs.size());
+  check_parts(op, parts);
   const std::int64_t size = x.shape[static_cast<std::size_t>(axis)], each = (size + parts - 1) / parts;
   Numbers sizes = op.list("split", 1);
   if (sizes.empty())
@@ -166,11 +167,22 @@ ImportValue pad(const OpImport& op) {
   return op.layer("pad", options, {x});
 }
 
+namespace {
+
+/// Whether channels come before the rows and columns of a block (CRD), or after them (DCR).
+bool is_column_row_depth(const OpImport& op) {
+  const auto mode = op.text("mode", "DCR");
+  op.check(mode == "DCR" || mode == "CRD", "attribute 'mode' is '{}': DCR and CRD are supported", mode);
+  return mode == "CRD";
+}
+
+}  // namespace
+
 ImportValue depth_to_space(const OpImport& op) {
   const ImportValue& x = op.value();
   const auto r = op.integer("blocksize", 1, 1, 1024);
   op.check(x.shape.size() == 4 && x.shape[1] % (r * r) == 0, "its input is {}", to_string(x.shape));
-  if (op.text("mode", "DCR") == "CRD") return op.layer("pixel_shuffle", {{"factor", r}}, {x});
+  if (is_column_row_depth(op)) return op.layer("pixel_shuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1] / (r * r), h = x.shape[2], w = x.shape[3];
   const auto squares = op.reshaped(x, {n, r, r, c, h, w}, "squares");
   const auto turned = op.layer("transpose", {{"axes", {0, 3, 4, 1, 5, 2}}}, {squares}, {}, "transpose");
@@ -182,6 +194,7 @@ ImportValue space_to_depth(const OpImport& op) {
   const auto r = op.integer("blocksize", 1, 1, 1024);
   op.check(x.shape.size() == 4 && x.shape[2] % r == 0 && x.shape[3] % r == 0, "its input is {}",
            to_string(x.shape));
+  if (is_column_row_depth(op)) return op.layer("pixel_unshuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1], h = x.shape[2] / r, w = x.shape[3] / r;
   const auto squares = op.reshaped(x, {n, c, h, r, w, r}, "squares");
   const auto turned = op.layer("transpose", {{"axes", {0, 3, 5, 1, 2, 4}}}, {squares}, {}, "transpose");

@@ -112,8 +112,6 @@ class OpImport : public NodeReader {
 using OpBuilder = ImportValue (*)(const OpImport&);
 /// Null for operators that are not supported.
 [[nodiscard]] OpBuilder find_op_builder(const OnnxNode& node);
-/// The names of those of ONNX's own domain that are.
-[[nodiscard]] std::vector<std::string> onnx_operators();
 
 /// The domain of the nodes that patterns put in the place of others.
 inline constexpr std::string_view kPatternDomain = "fakequant";

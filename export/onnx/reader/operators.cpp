@@ -1,150 +1,198 @@
 #include "fakequant/export/onnx/reader/operators.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
 
 namespace fq::detail {
-namespace onnx_ops {
-namespace {
 
-using Table = std::unordered_map<std::string, OpBuilder>;
+/// Attributes and inputs as in ONNX's own table up to `kLastOpset`, which the test onnx.schema compares.
+/// Values that a builder does not read are limited here: "stash_type:i=1". Rows without a builder are
+/// folded, or read by patterns, pairs of quantizers or GraphImport.
+const std::vector<OperatorRow>& operator_table() {
+  using namespace onnx_ops;  // NOLINT: the builders
+  static const std::vector<OperatorRow> table = {
+      {"", "Abs", function_of_one, "X", ""},
+      {"", "Add", add, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "And", conjunction, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Attention", attention, "Q K V attn_mask? past_key? past_value? nonpad_kv_seqlen?@24-",
+       "is_causal:i kv_num_heads:i left_window_size:i@25- q_num_heads:i qk_matmul_output_mode:i "
+       "right_window_size:i@25- scale:f softcap:f softmax_precision:i=1",
+       23},
+      {"", "AveragePool", average_pool, "X",
+       "auto_pad:s ceil_mode:i@10- count_include_pad:i@7- dilations:is@19- kernel_shape:is! pads:is "
+       "strides:is"},
+      {"", "BatchNormalization", batch_norm, "X scale B mean var",
+       "epsilon:f is_test:i!=1@-6 momentum:f spatial:i=1@-8 training_mode:i@14-"},
+      {"", "Cast", cast, "input", "round_mode:s=up@24- saturate:i=1@19- to:i!"},
+      {"", "CastLike", same, "input target_type", "round_mode:s=up@24- saturate:i=1@19-", 15},
+      {"", "Ceil", function_of_one, "X", ""},
+      {"", "Celu", celu, "X", "alpha:f", 12},
+      {"", "Clip", clip, "input min?@11- max?@11-", "max:f@-10 min:f@-10"},
+      {"", "Concat", concat, "inputs*", "axis:i!"},
+      {"", "Constant", nullptr, "",
+       "sparse_value:x~@11- value:t!@-10 value:t@11- value_float:f@12- value_floats:fs@12- value_int:i@12- "
+       "value_ints:is@12- "
+       "value_string:s~@12- value_strings:ss~@12-"},
+      {"", "ConstantOfShape", constant_of_shape, "input", "value:t", 9},
+      {"", "Conv", conv, "X W B?", "auto_pad:s dilations:is group:i kernel_shape:is pads:is strides:is"},
+      {"", "ConvInteger", nullptr, "x w x_zero_point? w_zero_point?",
+       "auto_pad:s dilations:is group:i kernel_shape:is pads:is strides:is", 10},
+      {"", "ConvTranspose", conv_transpose, "X W B?",
+       "auto_pad:s dilations:is group:i kernel_shape:is output_padding:is output_shape:is pads:is "
+       "strides:is"},
+      {"", "Cos", function_of_one, "input", "", 7},
+      {"", "Cosh", hyperbolic, "input", "", 9},
+      {"", "CumSum", cumulative_sum, "x axis", "exclusive:i reverse:i", 11},
+      {"", "DepthToSpace", depth_to_space, "input", "blocksize:i! mode:s@11-"},
+      {"", "DequantizeLinear", nullptr, "x x_scale x_zero_point?",
+       "axis:i@13- block_size:i@21- output_dtype:i=0,1@23-", 10},
+      {"", "Div", divide, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Dropout", dropout, "data ratio?@12- training_mode?@12-", "is_test:i@-6 ratio:f@-11 seed:i@12-"},
+      {"", "Einsum", einsum, "Inputs*", "equation:s!", 12},
+      {"", "Elu", elu, "X", "alpha:f"},
+      {"", "Equal", equal, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Erf", function_of_one, "input", "", 9},
+      {"", "Exp", function_of_one, "input", ""},
+      {"", "Expand", expand, "input shape", "", 8},
+      {"", "Flatten", flatten, "input", "axis:i"},
+      {"", "Floor", function_of_one, "X", ""},
+      {"", "GRU", recurrent, "X W R B? sequence_lens? initial_h?",
+       "activation_alpha:fs~ activation_beta:fs~ activations:ss clip:f direction:s hidden_size:i "
+       "layout:i@14- linear_before_reset:i",
+       7},
+      {"", "Gather", gather, "data indices", "axis:i"},
+      {"", "GatherND", gather_nd, "data indices", "batch_dims:i@12-", 11},
+      {"", "Gelu", gelu, "X", "approximate:s", 20},
+      {"", "Gemm", gemm, "A B C?", "alpha:f beta:f broadcast:i@-6 transA:i transB:i"},
+      {"", "GlobalAveragePool", global_average_pool, "X", ""},
+      {"", "GlobalMaxPool", global_max_pool, "X", ""},
+      {"", "Greater", greater, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "GreaterOrEqual", greater_equal, "A B", "", 12},
+      {"", "GroupNormalization", group_norm, "X scale bias", "epsilon:f num_groups:i! stash_type:i=1@21-",
+       18},
+      {"", "HardSigmoid", hard_sigmoid, "X", "alpha:f beta:f"},
+      {"", "HardSwish", hard_swish, "X", "", 14},
+      {"", "Identity", same, "input", ""},
+      {"", "If", nullptr, "cond", "else_branch:g! then_branch:g!"},
+      {"", "InstanceNormalization", instance_norm, "input scale B", "epsilon:f"},
+      {"", "IsNaN", nullptr, "X", "", 9},
+      {"", "LRN", local_response_norm, "X", "alpha:f beta:f bias:f size:i!"},
+      {"", "LSTM", recurrent, "X W R B? sequence_lens? initial_h? initial_c? P?",
+       "activation_alpha:fs~ activation_beta:fs~ activations:ss clip:f direction:s hidden_size:i "
+       "input_forget:i layout:i@14-",
+       7},
+      {"", "LayerNormalization", layer_norm, "X Scale B?", "axis:i epsilon:f stash_type:i=1", 17},
+      {"", "LeakyRelu", leaky_relu, "X", "alpha:f"},
+      {"", "Less", less, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "LessOrEqual", less_equal, "A B", "", 12},
+      {"", "Log", function_of_one, "input", ""},
+      {"", "LogSoftmax", log_softmax, "input", "axis:i"},
+      {"", "MatMul", matmul, "A B", ""},
+      {"", "Max", maximum, "data_0*", ""},
+      {"", "MaxPool", max_pool, "X",
+       "auto_pad:s ceil_mode:i@10- dilations:is@10- kernel_shape:is! pads:is storage_order:i=0@8- "
+       "strides:is"},
+      {"", "Min", minimum, "data_0*", ""},
+      {"", "Mish", function_of_one, "X", "", 18},
+      {"", "Mod", remainder, "A B", "fmod:i", 10},
+      {"", "Mul", multiply, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Neg", function_of_one, "X", ""},
+      {"", "Not", negation, "X", ""},
+      {"", "Or", disjunction, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "PRelu", prelu, "X slope", ""},
+      {"", "Pad", pad, "data pads@11- constant_value?@11- axes?@18-", "mode:s pads:is!@-10 value:f@-10"},
+      {"", "Pow", power, "X Y", "axis:i~@-6 broadcast:i@-6"},
+      {"", "QuantizeLinear", nullptr, "x y_scale y_zero_point?",
+       "axis:i@13- block_size:i@21- output_dtype:i@21- precision:i=0,1@23- saturate:i=1@19-", 10},
+      {"", "RMSNormalization", rms_norm, "X scale", "axis:i epsilon:f stash_type:i=1", 23},
+      {"", "RNN", recurrent, "X W R B? sequence_lens? initial_h?",
+       "activation_alpha:fs~ activation_beta:fs~ activations:ss clip:f direction:s hidden_size:i "
+       "layout:i@14-",
+       7},
+      {"", "Range", nullptr, "start limit delta", "stash_type:i=1@27-", 11},
+      {"", "Reciprocal", function_of_one, "X", ""},
+      {"", "ReduceL1", reduce_l1, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceL2", reduce_l2, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceLogSumExp", reduce_log_sum_exp, "data axes?@18-",
+       "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceMax", reduce_max, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceMean", reduce_mean, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceMin", reduce_min, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceProd", reduce_product, "data axes?@18-",
+       "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceSum", reduce_sum, "data axes?@13-", "axes:is@-12 keepdims:i noop_with_empty_axes:i@13-"},
+      {"", "ReduceSumSquare", reduce_sum_square, "data axes?@18-",
+       "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "Relu", function_of_one, "X", ""},
+      {"", "Reshape", reshape, "data shape", "allowzero:i@14-"},
+      {"", "Resize", resize, "X roi?@11- scales? sizes?@11-",
+       "antialias:i@18- axes:is@18- coordinate_transformation_mode:s@11- cubic_coeff_a:f@11- "
+       "exclude_outside:i@11- extrapolation_value:f@11- keep_aspect_ratio_policy:s@18- mode:s "
+       "nearest_mode:s@11-",
+       10},
+      {"", "Round", function_of_one, "X", "", 11},
+      {"", "ScatterND", nullptr, "data indices updates", "reduction:s@16-", 11},
+      {"", "Selu", selu, "X", "alpha:f gamma:f"},
+      {"", "Shape", shape, "data", "end:i@15- start:i@15-"},
+      {"", "Sigmoid", function_of_one, "X", ""},
+      {"", "Sign", function_of_one, "input", "", 9},
+      {"", "Sin", function_of_one, "input", "", 7},
+      {"", "Sinh", hyperbolic, "input", "", 9},
+      {"", "Size", nullptr, "data", ""},
+      {"", "Slice", slice, "data starts@10- ends@10- axes?@10- steps?@10-",
+       "axes:is@-9 ends:is!@-9 starts:is!@-9"},
+      {"", "Softmax", softmax, "input", "axis:i"},
+      {"", "Softplus", function_of_one, "X", ""},
+      {"", "Softsign", function_of_one, "input", ""},
+      {"", "SpaceToDepth", space_to_depth, "input", "blocksize:i! mode:s@28-"},
+      {"", "Split", split, "input split?@13-", "axis:i num_outputs:i@18- split:is@-12"},
+      {"", "Sqrt", function_of_one, "X", ""},
+      {"", "Squeeze", squeeze, "data axes?@13-", "axes:is@-12"},
+      {"", "Sub", subtract, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Sum", sum_of_all, "data_0*", ""},
+      {"", "Tan", tangent, "input", "", 7},
+      {"", "Tanh", function_of_one, "input", ""},
+      {"", "Tile", tile, "input repeats", ""},
+      {"", "Transpose", transpose, "data", "perm:is"},
+      {"", "Trilu", triangle, "input k?", "upper:i", 14},
+      {"", "Unsqueeze", unsqueeze, "data axes@13-", "axes:is!@-12"},
+      {"", "Upsample", upsample, "X scales", "mode:s", 9, 9},
+      {"", "Where", where, "condition X Y", "", 9},
 
-const Table& onnx_table() {
-  static const Table table = {{"Abs", function_of_one},
-                              {"Add", add},
-                              {"And", conjunction},
-                              {"Attention", attention},
-                              {"AveragePool", average_pool},
-                              {"BatchNormalization", batch_norm},
-                              {"Cast", cast},
-                              {"CastLike", same},
-                              {"Ceil", function_of_one},
-                              {"Celu", celu},
-                              {"Clip", clip},
-                              {"Concat", concat},
-                              {"ConstantOfShape", constant_of_shape},
-                              {"Conv", conv},
-                              {"ConvTranspose", conv_transpose},
-                              {"Cos", function_of_one},
-                              {"DepthToSpace", depth_to_space},
-                              {"Cosh", hyperbolic},
-                              {"CumSum", cumulative_sum},
-                              {"Div", divide},
-                              {"Dropout", dropout},
-                              {"Einsum", einsum},
-                              {"Elu", elu},
-                              {"Equal", equal},
-                              {"Erf", function_of_one},
-                              {"Exp", function_of_one},
-                              {"Expand", expand},
-                              {"Flatten", flatten},
-                              {"Floor", function_of_one},
-                              {"GRU", recurrent},
-                              {"Gather", gather},
-                              {"GatherND", gather_nd},
-                              {"Gelu", gelu},
-                              {"Gemm", gemm},
-                              {"GlobalAveragePool", global_average_pool},
-                              {"GlobalMaxPool", global_max_pool},
-                              {"Greater", greater},
-                              {"GreaterOrEqual", greater_equal},
-                              {"GroupNormalization", group_norm},
-                              {"HardSigmoid", hard_sigmoid},
-                              {"HardSwish", hard_swish},
-                              {"Identity", same},
-                              {"InstanceNormalization", instance_norm},
-                              {"LRN", local_response_norm},
-                              {"LSTM", recurrent},
-                              {"LayerNormalization", layer_norm},
-                              {"LeakyRelu", leaky_relu},
-                              {"Less", less},
-                              {"LessOrEqual", less_equal},
-                              {"Log", function_of_one},
-                              {"LogSoftmax", log_softmax},
-                              {"MatMul", matmul},
-                              {"Max", maximum},
-                              {"MaxPool", max_pool},
-                              {"Min", minimum},
-                              {"Mish", function_of_one},
-                              {"Mod", remainder},
-                              {"Mul", multiply},
-                              {"Neg", function_of_one},
-                              {"Not", negation},
-                              {"Or", disjunction},
-                              {"PRelu", prelu},
-                              {"Pad", pad},
-                              {"Pow", power},
-                              {"RMSNormalization", rms_norm},
-                              {"RNN", recurrent},
-                              {"Reciprocal", function_of_one},
-                              {"ReduceL1", reduce_l1},
-                              {"ReduceL2", reduce_l2},
-                              {"ReduceLogSumExp", reduce_log_sum_exp},
-                              {"ReduceMax", reduce_max},
-                              {"ReduceMean", reduce_mean},
-                              {"ReduceMin", reduce_min},
-                              {"ReduceProd", reduce_product},
-                              {"ReduceSum", reduce_sum},
-                              {"ReduceSumSquare", reduce_sum_square},
-                              {"Relu", function_of_one},
-                              {"Reshape", reshape},
-                              {"Resize", resize},
-                              {"Round", function_of_one},
-                              {"Selu", selu},
-                              {"Shape", shape},
-                              {"Sigmoid", function_of_one},
-                              {"Sign", function_of_one},
-                              {"Sin", function_of_one},
-                              {"Sinh", hyperbolic},
-                              {"Slice", slice},
-                              {"Softmax", softmax},
-                              {"Softplus", function_of_one},
-                              {"Softsign", function_of_one},
-                              {"SpaceToDepth", space_to_depth},
-                              {"Split", split},
-                              {"Sqrt", function_of_one},
-                              {"Squeeze", squeeze},
-                              {"Sub", subtract},
-                              {"Sum", sum_of_all},
-                              {"Tan", tangent},
-                              {"Tanh", function_of_one},
-                              {"Tile", tile},
-                              {"Transpose", transpose},
-                              {"Trilu", triangle},
-                              {"Unsqueeze", unsqueeze},
-                              {"Upsample", upsample},
-                              {"Where", where}};
+      // Read in pairs, as an optimiser or ModelOpt writes them for codes of 16 bits and of E4M3.
+      {"com.microsoft", "DequantizeLinear", nullptr, "x x_scale x_zero_point?", "axis:i"},
+      {"com.microsoft", "QuantizeLinear", nullptr, "x y_scale y_zero_point?", "axis:i"},
+      {"trt", "TRT_FP8DequantizeLinear", nullptr, "x x_scale x_zero_point?", "axis:i"},
+      {"trt", "TRT_FP8QuantizeLinear", nullptr, "x y_scale y_zero_point?", "axis:i"},
+
+      // Put in the place of others by the reader itself.
+      {kPatternDomain, "Gelu", gelu, "X", "approximate:s"},
+      {kPatternDomain, "HardSwish", hard_swish, "X", ""},
+      {kPatternDomain, "Identity", same, "input", ""},
+      {kPatternDomain, "LayerNormalization", layer_norm, "X Scale? B?", "axes:is epsilon:f"},
+      {kPatternDomain, "MatMul", matmul, "A B C?", ""},
+      {kPatternDomain, "OnGrid", on_grid, "X", "axis:i index:i! origin:s scales:i"},
+      {kPatternDomain, "Silu", silu, "X", ""},
+      {kPatternDomain, "Strided", strided, "X", "shape:is!"},
+  };
   return table;
 }
 
-const Table& pattern_table() {
-  static const Table table = {{"Gelu", gelu},
-                              {"Identity", same},
-                              {"HardSwish", hard_swish},
-                              {"LayerNormalization", layer_norm},
-                              {"MatMul", matmul},
-                              {"OnGrid", on_grid},
-                              {"Silu", silu},
-                              {"Strided", strided}};
-  return table;
+const Operator* find_operator(const OnnxNode& node) {
+  using Key = std::pair<std::string_view, std::string_view>;
+  static const auto all = [] {
+    std::map<Key, Operator> out;
+    for (const auto& row : operator_table())
+      out.emplace(Key(row.domain, row.name), Operator{row, OperatorSchema(row.inputs, row.attributes)});
+    return out;
+  }();
+  const auto found = all.find(Key(node.domain, node.op));
+  return found == all.end() ? nullptr : &found->second;
 }
-
-}  // namespace
-}  // namespace onnx_ops
 
 OpBuilder find_op_builder(const OnnxNode& node) {
-  const bool pattern = node.domain == kPatternDomain;
-  if (!pattern && !node.domain.empty()) return nullptr;
-  const auto& table = pattern ? onnx_ops::pattern_table() : onnx_ops::onnx_table();
-  const auto found = table.find(node.op);
-  return found == table.end() ? nullptr : found->second;
-}
-
-std::vector<std::string> onnx_operators() {
-  std::vector<std::string> out;
-  for (const auto& [name, builder] : onnx_ops::onnx_table()) out.push_back(name);
-  std::ranges::sort(out);
-  return out;
+  const Operator* found = find_operator(node);
+  return found == nullptr ? nullptr : found->row.build;
 }
 
 }  // namespace fq::detail

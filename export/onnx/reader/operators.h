@@ -3,9 +3,33 @@
 /// The operators of ONNX and what builds them.
 
 #include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "fakequant/export/onnx/reader/op_import.h"
+#include "fakequant/export/onnx/reader/operator_schema.h"
+
+namespace fq::detail {
+
+/// One operator, with inputs and attributes in the notation of OperatorSchema.
+struct OperatorRow {
+  std::string_view domain, name;
+  OpBuilder build;  ///< null: the operator is folded, or part of a pattern
+  std::string_view inputs, attributes;
+  int first = kFirstOpset, last = kLastOpset;  ///< supported opsets of ONNX
+};
+
+struct Operator {
+  const OperatorRow& row;
+  OperatorSchema schema;
+};
+
+[[nodiscard]] const std::vector<OperatorRow>& operator_table();
+/// Null for operators that are not in the table.
+[[nodiscard]] const Operator* find_operator(const OnnxNode& node);
+
+}  // namespace fq::detail
 
 namespace fq::detail::onnx_ops {
 
@@ -17,8 +41,10 @@ ImportValue matmul(const OpImport& op);
 ImportValue batch_norm(const OpImport& op);
 /// Of a pattern: `axes` as ReduceMean has them, scale and bias may be left out.
 ImportValue layer_norm(const OpImport& op);
-/// The operator of version 23.
+/// The operator of versions 23 to 25.
 ImportValue attention(const OpImport& op);
+/// Options of a layer scaled_dot_product_attention for queries of the shape `q`.
+nlohmann::ordered_json attention_options(const Shape& q, double scale, bool causal);
 /// What a mark of a grid is on, and the grid's place; the value itself and -1 where it is none.
 std::pair<ImportValue, int> without_mark(const OpImport& op, const ImportValue& x);
 /// The output of an attention layer whose weights were put on a grid.

@@ -34,6 +34,6 @@ std::string GraphBuilder::constant(const std::string& name, const Tensor& value)
   return free;
 }
 
-void GraphBuilder::needs_opset(int opset) { model.opset = std::max(model.opset, opset); }
+void GraphBuilder::needs_opset(int opset) { model.opset = std::max<std::int64_t>(model.opset, opset); }
 
 }  // namespace fq::detail

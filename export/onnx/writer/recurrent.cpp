@@ -133,7 +133,7 @@ class RecurrentForm {
     constexpr const char* domain = "com.microsoft";
     OnnxModel& model = graph().model;
     model.nodes.back().domain = domain;
-    const std::pair<std::string, int> opset(domain, 1);
+    const std::pair<std::string, std::int64_t> opset(domain, 1);
     if (std::ranges::find(model.other_opsets, opset) == model.other_opsets.end())
       model.other_opsets.push_back(opset);
   }

@@ -22,12 +22,8 @@ inline constexpr std::int64_t kAbstractBatch = 1000003;
   return found == shape.end() ? -1 : static_cast<int>(found - shape.begin());
 }
 
-/// A message with shapes of such a batch in it, for people: N in its place.
-[[nodiscard]] inline std::string with_readable_batch(std::string message) {
-  const std::string batch = std::to_string(kAbstractBatch);
-  for (auto at = message.find(batch); at != std::string::npos; at = message.find(batch))
-    message.replace(at, batch.size(), "N");
-  return message;
-}
+/// Writes the batch as N and its multiples as 32*N in a message. Digits within names and decimal numbers
+/// stay unchanged.
+[[nodiscard]] std::string with_readable_batch(const std::string& message);
 
 }  // namespace fq::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/reader/operator_schema.h"
 
 namespace fq::detail {
 namespace {
@@ -67,6 +68,7 @@ void GraphImport::take_parts(const std::vector<GraphInputs::Own>& parts) {
 
 void GraphImport::build(const OnnxNode& node) {
   try {
+    if (depth_ > 0) check_operator(node, context_.opset);
     if (node.outputs.empty() || fixed_.find(node.outputs[0]) != nullptr || fixed_.fold_node(node)) return;
     if (const OnnxBranch* way = taken(node); way != nullptr) return follow(node, *way);
     const auto builder = find_op_builder(node);
@@ -97,7 +99,9 @@ const OnnxBranch* GraphImport::taken(const OnnxNode& node) const {
 
 void GraphImport::follow(const OnnxNode& node, const OnnxBranch& way) {
   for (const auto& value : way.initializers) fixed_.add(value.name, value.value, false);
+  ++depth_;
   for (const auto& inner : way.nodes) build(inner);
+  --depth_;
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (const Tensor* constant = fixed_.find(way.outputs[i]); constant != nullptr)
       fixed_.add(node.outputs[i], *constant, fixed_.is_learned(way.outputs[i]));

@@ -15,13 +15,17 @@
 
 namespace fq::detail {
 
+/// Imports a graph whose nodes were checked by `check_operators`, or made by the reader.
+[[nodiscard]] ImportedModel import_checked(const OnnxModel& model, const ImportOptions& options);
+
 /// Makes layers of nodes, in order.
 class GraphImport {
  public:
   /// All three are kept by reference.
   GraphImport(const OnnxModel& model, FixedValues& fixed, const NodeNames& names)
-      : model_(model), fixed_(fixed), context_{model.opset, -1,    ModelBuilder(element_limit(model)),
-                                               {},          names, {}} {}
+      : model_(model),
+        fixed_(fixed),
+        context_{static_cast<int>(model.opset), -1, ModelBuilder(element_limit(model)), {}, names, {}} {}
 
   /// Throws ArgumentError that tells of all nodes that cannot be built.
   void run(const std::vector<OnnxNode>& nodes, const GraphInputs& inputs);
@@ -52,6 +56,7 @@ class GraphImport {
   std::set<std::string> parts_;    // layers that are inputs
   std::set<std::string> guessed_;  // values whose shape is not known
   bool failed_ = false;
+  int depth_ = 0;  // branches around the node that is built
   MissingNodes missing_;
 };
 

@@ -1,0 +1,211 @@
+#include "fakequant/export/onnx/reader/operator_schema.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/reader/missing.h"
+#include "fakequant/export/onnx/reader/operators.h"
+
+namespace fq::detail {
+namespace {
+
+std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(at), text.size());
+    if (end > 0) parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+/// Removes the first `mark` and all text after it, and returns that text.
+std::string_view cut_at(std::string_view& text, char mark) {
+  const auto at = text.find(mark);
+  if (at == std::string_view::npos) return {};
+  const auto rest = text.substr(at + 1);
+  text = text.substr(0, at);
+  return rest;
+}
+
+/// Whether `text` ended with `mark`, which is removed.
+bool cut_mark(std::string_view& text, char mark) {
+  if (!text.ends_with(mark)) return false;
+  text.remove_suffix(1);
+  return true;
+}
+
+/// Reads and removes "@11-17".
+void read_opsets(std::string_view& text, SchemaEntry& entry) {
+  std::string_view opsets = cut_at(text, '@');
+  if (opsets.empty()) return;
+  const std::string_view last = cut_at(opsets, '-');
+  if (!opsets.empty()) std::from_chars(opsets.data(), opsets.data() + opsets.size(), entry.first);
+  if (!last.empty()) std::from_chars(last.data(), last.data() + last.size(), entry.last);
+}
+
+std::string type_words(std::string_view type) {
+  if (type == "i") return "an integer";
+  if (type == "f") return "a float";
+  if (type == "s") return "a string";
+  if (type == "is") return "a list of integers";
+  if (type == "fs") return "a list of floats";
+  if (type == "ss") return "a list of strings";
+  if (type == "t") return "a tensor";
+  if (type == "g") return "a graph";
+  return "of a type that no supported operator has";
+}
+
+/// The letters of the schema for the type of an attribute.
+std::string_view type_letters(const OnnxNode& node, const std::string& name, const OnnxAttribute& value) {
+  constexpr std::string_view letters[] = {"", "i", "f", "s", "is", "fs", "ss", "t"};
+  static_assert(std::variant_size_v<OnnxAttribute> == std::size(letters));
+  const bool is_graph = std::ranges::find(node.branches, name, &OnnxBranch::name) != node.branches.end();
+  return is_graph ? "g" : letters[value.index()];
+}
+
+std::string value_text(const OnnxAttribute& value) {
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
+  const auto* text = std::get_if<std::string>(&value);
+  return text != nullptr ? text->substr(0, 80) : "";
+}
+
+/// "opset 7 to 12", "opset 13 and later".
+std::string opsets_text(int first, int last) {
+  if (last == kLastOpset) return fmt::format("opset {} and later", first);
+  if (first == last) return fmt::format("opset {}", first);
+  return fmt::format("opset {} to {}", first, last);
+}
+
+template <class Entry>
+std::string names_text(const std::vector<Entry>& entries, int opset) {
+  std::vector<std::string_view> names;
+  for (const auto& entry : entries)
+    if (entry.is_in(opset)) names.push_back(entry.name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+void check_value(const NodeReader& reader, const SchemaAttribute& known, const OnnxAttribute& value) {
+  const std::string_view type = type_letters(reader.node(), known.name, value);
+  reader.check(type == known.type, "attribute '{}' is {}: it must be {}", known.name, type_words(type),
+               type_words(known.type));
+  if (known.allowed.empty()) return;
+  const std::string text = value_text(value);
+  reader.check(std::ranges::find(known.allowed, text) != known.allowed.end(),
+               "attribute '{}' is {}: {} is supported", known.name, text, fmt::join(known.allowed, " or "));
+}
+
+/// Domains whose operators the table has beside ONNX's own, all of version 1.
+void check_opsets(const OnnxModel& model) {
+  FQ_CHECK(model.opset >= kFirstOpset && model.opset <= kLastOpset, "import_onnx",
+           "opset: {} is not supported, {} to {} are. Export the model with one of them "
+           "(torch.onnx.export(.., opset_version=18))",
+           model.opset, kFirstOpset, kLastOpset);
+  for (const auto& [domain, version] : model.other_opsets)
+    FQ_CHECK((domain != "com.microsoft" && domain != "trt") || version == 1, "import_onnx",
+             "opset of {}: {} is not supported, 1 is", domain, version);
+}
+
+}  // namespace
+
+OperatorSchema::OperatorSchema(std::string_view inputs, std::string_view attributes) {
+  for (std::string_view text : split(inputs, ' ')) {
+    SchemaInput input;
+    read_opsets(text, input);
+    input.optional = cut_mark(text, '?');
+    input.variadic = cut_mark(text, '*');
+    input.name = text;
+    inputs_.push_back(std::move(input));
+  }
+  for (std::string_view text : split(attributes, ' ')) {
+    SchemaAttribute attribute;
+    read_opsets(text, attribute);
+    for (const auto value : split(cut_at(text, '='), ',')) attribute.allowed.emplace_back(value);
+    attribute.unsupported = cut_mark(text, '~');
+    attribute.required = cut_mark(text, '!');
+    attribute.type = cut_at(text, ':');
+    attribute.name = text;
+    attributes_.push_back(std::move(attribute));
+  }
+}
+
+void OperatorSchema::check(const OnnxNode& node, int opset) const {
+  const NodeReader reader(node);
+  check_inputs(node, opset);
+  std::set<std::string_view> given;
+  for (const auto& [name, value] : node.attributes) {
+    const SchemaAttribute& attribute = known(node, name, opset);
+    reader.check(given.insert(name).second, "attribute '{}' is given twice", name);
+    reader.check(!attribute.unsupported, "attribute '{}' is not supported", name);
+    check_value(reader, attribute, value);
+  }
+  for (const auto& attribute : attributes_)
+    reader.check(!attribute.required || !attribute.is_in(opset) || given.contains(attribute.name),
+                 "attribute '{}' is missing", attribute.name);
+}
+
+void OperatorSchema::check_inputs(const OnnxNode& node, int opset) const {
+  const NodeReader reader(node);
+  std::size_t count = node.inputs.size(), next = 0;
+  while (count > 0 && node.inputs[count - 1].empty()) --count;
+  for (const auto& input : inputs_) {
+    if (!input.is_in(opset)) continue;
+    reader.check(input.optional || reader.has_input(next), "its input {} ({}) is missing", next, input.name);
+    if (input.variadic) return;
+    ++next;
+  }
+  reader.check(count <= next, "it has {} inputs: {} of opset {} has {} ({})", count, node.op, opset, next,
+               names_text(inputs_, opset));
+}
+
+const SchemaAttribute& OperatorSchema::known(const OnnxNode& node, const std::string& name, int opset) const {
+  const SchemaAttribute* other = nullptr;
+  for (const auto& attribute : attributes_) {
+    if (attribute.name != name) continue;
+    if (attribute.is_in(opset)) return attribute;
+    other = &attribute;
+  }
+  const NodeReader reader(node);
+  if (other != nullptr)
+    reader.fail("attribute '{}' is of {}: the file has opset {}", name,
+                opsets_text(other->first, other->last), opset);
+  reader.fail("attribute '{}' is unknown: attributes of {} in opset {}: {}", name.substr(0, 80),
+              operator_name(node), opset, names_text(attributes_, opset));
+}
+
+void check_operator(const OnnxNode& node, int opset) {
+  const Operator* found = find_operator(node);
+  if (found == nullptr) return;
+  const OperatorRow& row = found->row;
+  const NodeReader reader(node);
+  reader.check(!node.domain.empty() || (opset >= row.first && opset <= row.last),
+               "{} is supported in {}: the file has opset {}", row.name, opsets_text(row.first, row.last),
+               opset);
+  found->schema.check(node, opset);
+}
+
+void check_operators(const OnnxModel& model, const std::vector<OnnxNode>& nodes) {
+  check_opsets(model);
+  MissingNodes all;
+  bool failed = false;
+  for (const auto& node : nodes) {
+    if (node.domain == kPatternDomain || find_operator(node) == nullptr) {
+      failed = failed || node.domain == kPatternDomain;
+      all.add(node, operator_name(node));
+      continue;
+    }
+    try {
+      check_operator(node, static_cast<int>(model.opset));
+    } catch (const ArgumentError& error) {
+      failed = true;
+      all.add_error(error.what());
+    }
+  }
+  if (failed) all.check();
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,37 @@
+#include "fakequant/layers/model/detail/abstract_batch.h"
+
+#include <cctype>
+
+namespace fq::detail {
+
+std::string with_readable_batch(const std::string& message) {
+  const auto is_digit = [&](std::size_t i) {
+    return i < message.size() && std::isdigit(static_cast<unsigned char>(message[i])) != 0;
+  };
+  const auto is_word = [&](std::size_t i) {
+    return i < message.size() &&
+           (std::isalnum(static_cast<unsigned char>(message[i])) != 0 || message[i] == '_');
+  };
+  std::string out;
+  for (std::size_t begin = 0; begin < message.size();) {
+    std::size_t end = begin;
+    while (is_digit(end)) ++end;
+    if (end == begin) {
+      out += message[begin++];
+      continue;
+    }
+    const std::string digits = message.substr(begin, end - begin);
+    const bool part_of_name = (begin > 0 && is_word(begin - 1)) || is_word(end);
+    const bool decimal = (begin > 1 && message[begin - 1] == '.' && is_digit(begin - 2)) ||
+                         (end < message.size() && message[end] == '.' && is_digit(end + 1));
+    const std::int64_t value = part_of_name || decimal || digits.size() > 18 ? 0 : std::stoll(digits);
+    if (value == 0 || value % kAbstractBatch != 0)
+      out += digits;
+    else
+      out += value == kAbstractBatch ? "N" : std::to_string(value / kAbstractBatch) + "*N";
+    begin = end;
+  }
+  return out;
+}
+
+}  // namespace fq::detail
