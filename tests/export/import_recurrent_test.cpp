@@ -84,7 +84,8 @@ TEST(OnnxImportRecurrent, WhatLayersHereDoNotComputeIsRefusedByName) {
   EXPECT_THAT(refusal(recurrent("GRU", {{"activations", Names{"HardSigmoid", "Tanh"}}})),
               HasSubstr("its activations are HardSigmoid, Tanh: layers here have Sigmoid, Tanh"));
   EXPECT_THAT(refusal(recurrent("RNN", {{"activations", Names{"Affine"}}})), HasSubstr("Tanh or Relu"));
-  EXPECT_THAT(refusal(recurrent("RNN", {{"layout", std::int64_t{1}}})), HasSubstr("'layout'"));
+  EXPECT_THAT(refusal(recurrent("RNN", {{"layout", std::int64_t{1}}})),
+              HasSubstr("its input is [5, N, 3]: [N, steps, features] is needed"));
 }
 
 }  // namespace

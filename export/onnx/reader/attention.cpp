@@ -205,41 +205,15 @@ ImportValue with_heads(const OpImport& op, const ImportValue& x, const std::stri
   return s.size() == 4 ? x : op.reshaped(x, {s[0], 1, s[1], s[2]}, suffix);
 }
 
-ordered_json options_of(const Shape& q, double scale, bool causal) {
+}  // namespace
+
+ordered_json attention_options(const Shape& q, double scale, bool causal) {
   ordered_json options = ordered_json::object();
   if (causal) options["causal"] = true;
   const double usual = 1 / std::sqrt(double(q.back()));
   if (std::abs(scale - usual) > 1e-6 * usual) options["scale"] = scale;
   return options;
 }
-
-/// Rows of heads side by side [N, L, H * D] as [N, H, L, D].
-ImportValue heads_of(const OpImport& op, const ImportValue& x, std::int64_t heads, const char* suffix) {
-  if (x.shape.size() == 4) return x;
-  op.check(x.shape.size() == 3 && heads > 0 && x.shape[2] % heads == 0, "its input is {}, of {} heads",
-           with_readable_batch(to_string(x.shape)), heads);
-  const ImportValue apart =
-      op.reshaped(x, {x.shape[0], x.shape[1], heads, x.shape[2] / heads}, std::string(suffix) + "_apart");
-  return op.layer("transpose", {{"axes", {0, 2, 1, 3}}}, {apart}, {}, suffix);
-}
-
-/// Numbers that are added; of booleans, which tell what is seen, 0 and the lowest.
-ImportValue mask_of(const OpImport& op) {
-  if (!op.is_constant(3)) return op.value(3);
-  Tensor mask = op.constant(3);
-  if (!is_floating(mask.dtype())) {
-    auto seen = mask.to(DType::f32).to_vector<float>();
-    for (float& v : seen) v = v != 0 ? 0 : kLowest;
-    mask = Tensor::from(seen, mask.shape());
-  }
-  op.check(mask.rank() < 4 || mask.dim(0) == 1, "its mask is {}: it differs from sample to sample",
-           mask.describe());
-  Shape shape = mask.shape();
-  if (shape.size() == 4) shape.erase(shape.begin());
-  return op.parameter(mask, shape, false);
-}
-
-}  // namespace
 
 std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p, const ImportValue& v) {
   Scores scores(op);
@@ -262,32 +236,9 @@ std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p
   }
   op.recognise("attention");
   ImportValue y =
-      op.layer("scaled_dot_product_attention", options_of(q, scores.scale, scores.causal), inputs);
+      op.layer("scaled_dot_product_attention", attention_options(q, scores.scale, scores.causal), inputs);
   if (grid >= 0) y = with_weights_on_grid(op, y, grid);
   return rank == 4 ? y : op.reshaped(y, {q[0], q[1], v.shape[2]}, "rows");
-}
-
-ImportValue attention(const OpImport& op) {
-  for (const std::size_t past : {4, 5})
-    if (op.has_input(past)) op.unsupported("with keys of an earlier call");
-  if (op.number("softcap", 0) != 0) op.unsupported("with capped scores");
-  const bool rows = op.value(0).shape.size() == 3;
-  const std::int64_t heads = op.integer("q_num_heads", 1, 1, 1 << 20);
-  std::vector<ImportValue> inputs{
-      heads_of(op, op.value(0), heads, "queries"),
-      heads_of(op, op.value(1), op.integer("kv_num_heads", heads, 1, 1 << 20), "keys"),
-      heads_of(op, op.value(2), op.integer("kv_num_heads", heads, 1, 1 << 20), "values")};
-  const Shape q = inputs[0].shape, k = inputs[1].shape;
-  const bool causal = op.integer("is_causal", 0, 0, 1) == 1;
-  if (causal && q[2] != k[2]) op.unsupported("that is causal, of other than as many keys as queries");
-  if (op.has_input(3)) inputs.push_back(mask_of(op));
-  const double scale = op.number("scale", 0);
-  const ImportValue y =
-      op.layer("scaled_dot_product_attention",
-               options_of(q, scale == 0 ? 1 / std::sqrt(double(q[3])) : scale, causal), inputs);
-  if (!rows) return y;
-  const ImportValue beside = op.layer("transpose", {{"axes", {0, 2, 1, 3}}}, {y}, {}, "beside");
-  return op.reshaped(beside, {y.shape[0], y.shape[2], y.shape[1] * y.shape[3]}, "rows");
 }
 
 }  // namespace fq::detail::onnx_ops

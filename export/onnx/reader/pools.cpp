@@ -10,6 +10,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::int64_t kMostTaps = 256;  // of a dilated window, along one axis
+
 /// Layers pool images and volumes: a sequence [N, C, L] is an image of height 1.
 ImportValue image_of(const OpImport& op) {
   const ImportValue& x = op.value();
@@ -64,6 +66,87 @@ bool is_whole_image(const Window& window, const ImportValue& image) {
          all(window.after, 0);
 }
 
+/// Windows along one axis of an image.
+struct Taps {
+  std::int64_t kernel, stride, dilation, before, after, size, windows;
+
+  Taps(const Window& window, std::size_t i, std::int64_t image, bool ceil)
+      : kernel(window.kernel[i]),
+        stride(window.stride[i]),
+        dilation(window.dilation[i]),
+        before(window.before[i]),
+        after(window.after[i]),
+        size(image) {
+    const std::int64_t room = size + before + after - window.extent(i);
+    windows = room < 0 ? 0 : (room + (ceil ? stride - 1 : 0)) / stride + 1;
+    if (ceil && (windows - 1) * stride >= size + before) --windows;  // it would begin after the image
+  }
+  /// The place in the padded image after the last one that a window reads.
+  [[nodiscard]] std::int64_t end() const { return (windows - 1) * stride + (kernel - 1) * dilation + 1; }
+  /// How many elements of window `w` count.
+  [[nodiscard]] std::int64_t count(std::int64_t w, bool with_pads) const {
+    std::int64_t out = 0;
+    for (std::int64_t tap = 0; tap < kernel; ++tap) {
+      const std::int64_t place = w * stride + tap * dilation - before;
+      out += with_pads ? place < size + after : place >= 0 && place < size;
+    }
+    return out;
+  }
+};
+
+/// 1 / elements of each window, [1, windows..].
+Tensor shares_of(const OpImport& op, const std::vector<Taps>& axes) {
+  const bool with_pads = op.integer("count_include_pad", 0, 0, 1) == 1;
+  Shape shape{1};
+  for (const auto& taps : axes) shape.push_back(taps.windows);
+  Tensor out = Tensor::full(shape, 1.0);
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    std::int64_t rest = i, count = 1;
+    for (std::size_t axis = axes.size(); axis-- > 0; rest /= axes[axis].windows)
+      count *= axes[axis].count(rest % axes[axis].windows, with_pads);
+    op.check(count > 0, "one of its windows has padding alone");
+    out.mutable_data<float>()[i] = 1.0F / static_cast<float>(count);
+  }
+  return out;
+}
+
+/// Sums of the elements of dilated windows, one axis after the other, times their shares.
+ImportValue dilated_mean(const OpImport& op, const Window& window, const ImportValue& image) {
+  const bool ceil = op.integer("ceil_mode", 0, 0, 1) == 1;
+  std::vector<Taps> axes;
+  std::vector<std::int64_t> after;
+  for (std::size_t i = 0; i < window.kernel.size(); ++i) {
+    const Taps& taps = axes.emplace_back(window, i, image.shape[2 + i], ceil);
+    op.check(taps.windows > 0 && taps.kernel <= kMostTaps && taps.end() <= taps.size + 2 * kLargestPad,
+             "its window of {} elements does not fit an axis of {}, or is larger than {}", window.extent(i),
+             taps.size, kMostTaps);
+    after.push_back(std::max<std::int64_t>(0, taps.end() - taps.size - taps.before));
+  }
+  ImportValue y = image;
+  if (!all(window.before, 0) || !all(after, 0))
+    y = op.layer("pad", {{"before", window.before}, {"after", after}}, {y}, {}, "pad");
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const Taps& taps = axes[i];
+    const auto axis = static_cast<int>(i) + 2;
+    ImportValue sum;
+    for (std::int64_t tap = 0; tap < taps.kernel; ++tap) {
+      const std::int64_t begin = tap * taps.dilation;
+      ordered_json options{
+          {"axis", axis}, {"begin", begin}, {"end", begin + (taps.windows - 1) * taps.stride + 1}};
+      if (taps.stride != 1) options["step"] = taps.stride;
+      const ImportValue part = op.layer("slice", options, {y}, {}, "tap");
+      sum = tap == 0 ? part : op.layer("add", {}, {sum, part}, {}, "sum");
+    }
+    y = sum;
+  }
+  const Tensor shares = shares_of(op, axes);
+  const float first = shares.data<float>()[0];
+  const auto values = shares.to_vector<float>();
+  if (std::ranges::count(values, first) == std::ssize(values))
+    return op.layer("scale", {{"factor", shortest(first)}}, {y});
+  return op.layer("multiply", {}, {y, op.parameter(shares, shares.shape(), false)});
+}
+
 /// Means of each channel of an image, in the shape `shape`.
 ImportValue global_mean(const OpImport& op, const ImportValue& image, const Shape& shape) {
   return op.reshaped(op.layer("global_avg_pool", {}, {image}), shape,
@@ -99,8 +182,8 @@ ImportValue average_pool(const OpImport& op) {
     op.recognise("global pooling");
     return as_input_rank(op, op.layer("global_avg_pool", {}, {image}));
   }
+  if (!all(window.dilation, 1)) return as_input_rank(op, dilated_mean(op, window, image));
   auto options = options_of(window);
-  op.check(all(window.dilation, 1), "its window is dilated");
   if (rounds_up(op, window, image)) options["ceil_mode"] = true;
   if (!all(window.before, 0) || !all(window.after, 0) || options.contains("ceil_mode"))
     options["count_include_pad"] = op.integer("count_include_pad", 0, 0, 1) == 1;

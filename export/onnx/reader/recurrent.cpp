@@ -27,6 +27,7 @@ struct Layer {
   std::int64_t ways, size;
   bool backwards;  ///< that way alone
   bool relu;
+  bool batch_first;
 
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(order.size()) * size; }
 };
@@ -78,6 +79,8 @@ void check_inputs(const OpImport& op, std::int64_t steps) {
            "it has peepholes ('P'), weights of its cells: layers here have none");
 }
 
+bool is_batch_first(const OpImport& op) { return op.integer("layout", 0, 0, 1) == 1; }
+
 /// Throws for what our layers do not compute.
 Layer layer_of(const OpImport& op, std::int64_t steps) {
   const bool is_lstm = op.node().op == "LSTM", is_gru = op.node().op == "GRU";
@@ -91,7 +94,8 @@ Layer layer_of(const OpImport& op, std::int64_t steps) {
               direction == "bidirectional" ? 2 : 1,
               op.integer("hidden_size", 0, 1, kLargestSize),
               direction == "reverse",
-              false};
+              false,
+              is_batch_first(op)};
   layer.order = is_lstm  ? std::vector<std::int64_t>{0, 2, 3, 1}
                 : is_gru ? std::vector<std::int64_t>{1, 0, 2}
                          : std::vector<std::int64_t>{0};
@@ -102,7 +106,6 @@ Layer layer_of(const OpImport& op, std::int64_t steps) {
   op.check(
       !is_gru || op.integer("linear_before_reset", 0, 0, 1) == 1,
       "its reset stands before the product ('linear_before_reset' is 0): PyTorch's layers have it behind");
-  op.check(op.integer("layout", 0, 0, 1) == 0, "its batch comes first ('layout' is 1)");
   check_inputs(op, steps);
   return layer;
 }
@@ -128,9 +131,10 @@ std::vector<LayerValue> values_of(const OpImport& op, const Layer& layer, std::i
   return values;
 }
 
-ImportValue turned(const OpImport& op, const ImportValue& x, const std::vector<int>& axes,
-                   const std::string& suffix) {
-  return op.layer("transpose", {{"axes", axes}}, {x}, {}, suffix);
+/// Exchanges the first two axes, unless the node has the batch first as layers do.
+ImportValue first_axes_exchanged(const OpImport& op, const ImportValue& x, const std::string& suffix) {
+  if (is_batch_first(op)) return x;
+  return op.layer("transpose", {{"axes", {1, 0, 2}}}, {x}, {}, suffix);
 }
 
 /// [N, L, ..] with its steps in the other order.
@@ -140,7 +144,7 @@ ImportValue turned_round(const OpImport& op, const ImportValue& x, const std::st
   return op.layer("index_select", {{"axis", 1}, {"indices", back}}, {x}, {}, suffix);
 }
 
-/// [D, N, H] of the last steps, each way.
+/// [D, N, H] of the last steps, each way, or [N, D, H].
 ImportValue last_states(const OpImport& op, const ImportValue& y, const Layer& layer) {
   std::vector<ImportValue> ends;
   for (std::int64_t way = 0; way < layer.ways; ++way) {
@@ -151,24 +155,28 @@ ImportValue last_states(const OpImport& op, const ImportValue& y, const Layer& l
                             {step}, {}, "state"));
   }
   const ImportValue all = ends.size() == 1 ? ends[0] : op.layer("concat", {{"axis", 1}}, ends, {}, "states");
-  return turned(op, all, {1, 0, 2}, "last");
+  return first_axes_exchanged(op, all, "last");
 }
 
 }  // namespace
 
 ImportValue recurrent(const OpImport& op) {
   const ImportValue& x = op.value();
-  op.check(x.shape.size() == 3 && batch_axis(x.shape) == 1, "its input is not [steps, N, features]");
-  const Layer layer = layer_of(op, x.shape[0]);
-  std::vector<ImportValue> inputs{turned(op, x, {1, 0, 2}, "rows")};
+  const int samples = is_batch_first(op) ? 0 : 1;
+  op.check(x.shape.size() == 3 && batch_axis(x.shape) == samples, "its input is {}: {} is needed",
+           to_string(x.shape), samples == 0 ? "[N, steps, features]" : "[steps, N, features]");
+  const Layer layer = layer_of(op, x.shape[samples == 0 ? 1 : 0]);
+  std::vector<ImportValue> inputs{first_axes_exchanged(op, x, "rows")};
   if (layer.backwards) inputs[0] = turned_round(op, inputs[0], "back");
   const std::size_t states = layer.type == std::string_view("lstm") ? 2 : 1;
   for (std::size_t i = 0; i < states; ++i) {
     if (!op.has_input(5 + i)) continue;
     const ImportValue& state = op.value(5 + i);
     op.check(inputs.size() == i + 1, "it begins with cells and without hidden states");
-    op.check(batch_axis(state.shape) == 1, "its initial states are not [ways, N, features]");
-    inputs.push_back(turned(op, state, {1, 0, 2}, "initial"));
+    op.check(state.shape.size() == 3 && batch_axis(state.shape) == samples,
+             "its initial states are {}: {} is needed", to_string(state.shape),
+             samples == 0 ? "[N, ways, features]" : "[ways, N, features]");
+    inputs.push_back(first_axes_exchanged(op, state, "initial"));
   }
   ordered_json options{{"hidden_size", layer.size}};
   if (layer.ways == 2) options["bidirectional"] = true;
@@ -178,7 +186,8 @@ ImportValue recurrent(const OpImport& op) {
   const auto& outputs = op.node().outputs;
   if (outputs.size() > 1 && !outputs[1].empty()) op.give(1, last_states(op, y, layer));
   const auto ways = op.reshaped(y, {y.shape[0], y.shape[1], layer.ways, layer.size}, "ways");
-  return turned(op, ways, {1, 2, 0, 3}, "outputs");
+  if (layer.batch_first) return ways;
+  return op.layer("transpose", {{"axes", {1, 2, 0, 3}}}, {ways}, {}, "outputs");
 }
 
 }  // namespace fq::detail::onnx_ops
