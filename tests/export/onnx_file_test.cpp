@@ -146,6 +146,9 @@ TEST_F(OnnxFile, ExternalDataStaysInItsFolder) {
   bytes.replace(at, 6, "../../");
   write_file(path("b"), bytes);
   EXPECT_THAT(refusal_of(path("b")), HasSubstr("is outside of the model's folder"));
+  bytes.replace(at, 6, std::string("a.da\0x", 6));
+  write_file(path("b"), bytes);
+  EXPECT_THAT(refusal_of(path("b")), HasSubstr("the name of its external data has a NUL: 'a.da'"));
   bytes.replace(at, 6, "/etc/x");
   write_file(path("b"), bytes);
   EXPECT_THAT(refusal_of(path("b")), HasSubstr("is outside of the model's folder"));

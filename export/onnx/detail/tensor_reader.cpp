@@ -93,9 +93,14 @@ Tensor OnnxTensorReader::external(const onnx::TensorProto& value, const Shape& s
   std::string location;
   std::int64_t offset = 0, length = static_cast<std::int64_t>(bytes);
   for (const auto& entry : value.external_data()) {
-    if (entry.key() == "location") location = entry.value();
-    if (entry.key() == "offset") offset = count_of(entry.value(), place);
-    if (entry.key() == "length") length = count_of(entry.value(), place);
+    if (entry.key() == "location")
+      location = entry.value();
+    else if (entry.key() == "offset")
+      offset = count_of(entry.value(), place);
+    else if (entry.key() == "length")
+      length = count_of(entry.value(), place);
+    else if (entry.key() != "checksum")
+      fail(place, "its external data has '" + entry.key() + "', which is unknown");
   }
   const FileReader file(beside(location, place));
   if (static_cast<std::size_t>(length) != bytes || offset > file.size() || length > file.size() - offset)
@@ -115,6 +120,9 @@ std::int64_t OnnxTensorReader::count_of(const std::string& text, const std::stri
 
 std::string OnnxTensorReader::beside(const std::string& location, const std::string& place) const {
   namespace fs = std::filesystem;
+  // A path with a NUL would end there when it is opened.
+  if (location.find('\0') != std::string::npos)
+    fail(place, "the name of its external data has a NUL: '" + location.substr(0, location.find('\0')) + "'");
   std::error_code error;
   const fs::path folder = fs::weakly_canonical(fs::absolute(path_, error).parent_path(), error);
   const fs::path file = fs::weakly_canonical(folder / location, error);

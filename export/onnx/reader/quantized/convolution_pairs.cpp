@@ -4,6 +4,7 @@
 #include <set>
 
 #include "fakequant/core/numerics/detail/formulas.h"
+#include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/reader/quantized/pair_graph.h"
 
 namespace fq::detail {
@@ -12,6 +13,10 @@ namespace {
 bool is_op(const OnnxNode* node, std::string_view op, std::size_t inputs) {
   return node != nullptr && node->op == op && node->domain.empty() && node->inputs.size() == inputs &&
          node->outputs.size() == 1;
+}
+
+bool casts_to_f32(const OnnxNode& cast) {
+  return NodeReader(cast).integer("to", 0, 0, kLargestSize) == onnx_type(DType::f32);
 }
 
 /// The nodes of one, the last first.
@@ -51,8 +56,8 @@ class Pairing {
     Chain c{&node, before(&node, 0), nullptr, nullptr, before(&node, 1), nullptr};
     c.add = before(c.cast, 0);
     c.conv = before(c.add, 0);
-    const bool fits = is_op(c.cast, "Cast", 1) && is_op(c.add, "Add", 2) && is_op(c.conv, "ConvInteger", 3) &&
-                      is_op(c.scale, "Mul", 2);
+    const bool fits = is_op(c.cast, "Cast", 1) && casts_to_f32(*c.cast) && is_op(c.add, "Add", 2) &&
+                      is_op(c.conv, "ConvInteger", 3) && is_op(c.scale, "Mul", 2);
     if (!fits) return none;
     const OnnxNode* codes = before(c.conv, 0);
     if (codes != nullptr && graph_.clipped_quantizer(*codes) != nullptr)

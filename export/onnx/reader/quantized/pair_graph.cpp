@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/reader/fold.h"
 #include "fakequant/export/onnx/reader/op_import.h"
 
@@ -50,11 +51,15 @@ const OnnxNode* PairGraph::clipped_quantizer(const OnnxNode& node) const {
 
 DType PairGraph::type_of_codes(const OnnxNode& quantize) const {
   if (quantize.domain == "trt") return DType::f8_e4m3;
-  if (quantize.inputs.size() > 2 && !quantize.inputs[2].empty())
-    if (const Tensor zero = constant(quantize.inputs[2]); zero.defined()) return zero.dtype();
   const NodeReader reader(quantize);
   const auto number = static_cast<int>(reader.integer("output_dtype", 0, 0, 1 << 20));
-  return number == 3 ? DType::i8 : DType::u8;
+  const Tensor zero = reader.has_input(2) ? constant(quantize.inputs[2]) : Tensor();
+  const DType otherwise = zero.defined() ? zero.dtype() : DType::u8;
+  const auto type = number == 0 ? otherwise : dtype_of_onnx(number);
+  reader.check(type.has_value(), "attribute 'output_dtype' is {}: codes here have no such type", number);
+  reader.check(!zero.defined() || zero.dtype() == *type,
+               "attribute 'output_dtype' is {}: its zero point is {}", name(*type), zero.describe());
+  return *type;
 }
 
 void PairGraph::check_read_by_codes(const OnnxNode& quantize) const {

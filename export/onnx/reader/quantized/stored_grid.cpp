@@ -41,11 +41,13 @@ Tensor scale_of(const NodeReader& node, const FindConstant& constant) {
 }
 
 /// One for all.
-int zero_point_of(const NodeReader& node, const FindConstant& constant, DType type) {
+int zero_point_of(const NodeReader& node, const FindConstant& constant, DType type, const Tensor& scale) {
   if (!node.has_input(2)) return 0;
   const Tensor stored = constant(node.node().inputs[2]);
   node.check(stored.defined() && stored.numel() > 0, "its zero point '{}' is computed",
              node.node().inputs[2].substr(0, 100));
+  node.check(stored.numel() == scale.numel(), "its zero point is {}, its scale {}: both need one shape",
+             stored.describe(), scale.describe());
   node.check(stored.dtype() == type, "its zero point is {}, its codes are {}", stored.describe(), name(type));
   const auto all = numbers(stored).to_vector<float>();
   for (const float v : all)
@@ -76,7 +78,7 @@ StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DTy
                                : node.node().name.substr(0, 100),
                            node.node().op);
   out.scale = scale_of(node, constant);
-  out.zero_point = zero_point_of(node, constant, type);
+  out.zero_point = zero_point_of(node, constant, type, out.scale);
   if (type == DType::f8_e4m3)
     out.format = FloatFormat{4, 3};
   else if (is_code(type))

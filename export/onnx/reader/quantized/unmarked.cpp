@@ -21,6 +21,12 @@ int grid_of_mark(const nlohmann::ordered_json& node, std::string_view mark = kMa
 }  // namespace
 
 ImportValue onnx_ops::on_grid(const OpImport& op) {
+  const Shape& shape = op.value().shape;
+  const std::int64_t rank = rank_of(op.value()), scales = op.integer("scales", 0, 0, kLargestSize);
+  const std::int64_t given = op.integer("axis", 0, -8, 7), axis = given < 0 ? given + rank : given;
+  const bool fits = scales == 0 || (axis >= 0 && axis < rank && shape[std::size_t(axis)] == scales);
+  FQ_CHECK(fits, "import_onnx", "{}: it has {} scales along axis {} of {}: one for each element is needed",
+           op.text("origin", ""), scales, given, with_readable_batch(to_string(shape)));
   const auto index = op.integer("index", 0, 0, kLargestSize);
   return op.layer("identity", {}, {op.value()}, {}, std::string(kMark) + std::to_string(index));
 }

@@ -69,12 +69,17 @@ class Unquantizing {
     if (clip != nullptr) input = cut(*clip, std::move(input), grid);
     std::string output = node.outputs[0];
     if (!graph_.is_output(output)) output = renamed_[output] = fmt::format("grid:{}", renamed_.size());
-    out_.floats.nodes.push_back({kGridMark,
-                                 {},
-                                 std::string(kPatternDomain),
-                                 {std::move(input)},
-                                 {std::move(output)},
-                                 {{"index", static_cast<std::int64_t>(out_.grids.size())}}});
+    OnnxNode mark{kGridMark,
+                  {},
+                  std::string(kPatternDomain),
+                  {std::move(input)},
+                  {std::move(output)},
+                  {{"index", static_cast<std::int64_t>(out_.grids.size())}, {"origin", grid.origin}}};
+    if (grid.scale.rank() == 1) {
+      mark.attributes.emplace_back("axis", std::int64_t{grid.axis});
+      mark.attributes.emplace_back("scales", grid.scale.numel());
+    }
+    out_.floats.nodes.push_back(std::move(mark));
     out_.grids.push_back(std::move(grid));
   }
 
@@ -123,6 +128,8 @@ class Unquantizing {
     if (reader.has_input(2)) {
       const Tensor zero = graph_.constant(node.inputs[2]);
       reader.check(zero.defined(), "its zero point is computed");
+      reader.check(zero.numel() == scale.numel(), "its zero point is {}, its scale {}: both need one shape",
+                   zero.describe(), scale.describe());
       for (const auto v : zero.to(DType::f64).to_vector<double>())
         reader.check(v == 0, "its zero point is {}: sums of 32 bits have none", v);
     }

@@ -9,7 +9,8 @@
 namespace fq::detail {
 
 /// The mark that stands where a value was put on a grid: a node of kPatternDomain with one input, whose
-/// attribute "index" is the grid's place in `Unquantized::grids`.
+/// attribute "index" is the grid's place in `Unquantized::grids` and "origin" the node that states it. With
+/// one scale for each element of an axis, it has "axis" and the number of "scales".
 inline constexpr const char* kGridMark = "OnGrid";
 
 /// A weight as the float graph has it.
