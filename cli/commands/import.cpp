@@ -26,9 +26,8 @@ namespace fq::cli {
 namespace {
 
 /// "3,32,32".
-Shape read_shape(const Flags& flags) {
+Shape read_sizes(const std::string& text) {
   Shape shape;
-  const std::string text = flags.text("input-shape");
   for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
     const auto end = std::min(text.find(',', begin), text.size());
     double size = 0;
@@ -39,6 +38,30 @@ Shape read_shape(const Flags& flags) {
     begin = end + 1;
   }
   return shape;
+}
+
+/// "3,32,32" has the name "", "ids=128" the name "ids".
+std::map<std::string, Shape> read_shapes(const Flags& flags) {
+  std::map<std::string, Shape> shapes;
+  for (const auto& given : flags.list("input-shape")) {
+    const auto equals = given.rfind('=');
+    const std::string name = equals == std::string::npos ? "" : given.substr(0, equals);
+    FQ_CHECK(equals != 0, "import", "--input-shape is '{}': give SIZES or NAME=SIZES", given);
+    const bool is_new =
+        shapes.emplace(name, read_sizes(equals == std::string::npos ? given : given.substr(equals + 1)))
+            .second;
+    FQ_CHECK(is_new, "import", "--input-shape gives {} twice",
+             name.empty() ? "the shape of all inputs" : "'" + name + "'");
+  }
+  return shapes;
+}
+
+/// The shape of a network of one input.
+Shape read_shape(const Flags& flags) {
+  const auto shapes = read_shapes(flags);
+  FQ_CHECK(shapes.empty() || (shapes.size() == 1 && shapes.contains("")), "import",
+           "--input-shape NAME=SIZES is for inputs of ONNX files: give SIZES alone");
+  return shapes.empty() ? Shape{} : shapes.at("");
 }
 
 /// "name=1", or "name=mask.npy".
@@ -62,10 +85,20 @@ std::map<std::string, Tensor> read_fixed_inputs(const Flags& flags) {
 ImportOptions read_options(const std::string& path, const Flags& flags) {
   const std::filesystem::path file(path);
   const auto name = file.has_filename() ? file.stem() : file.parent_path().filename();
-  return {.sample_shape = read_shape(flags),
+  auto shapes = read_shapes(flags);
+  Shape shape = shapes[""];
+  shapes.erase("");
+  return {.sample_shape = std::move(shape),
           .name = fq::detail::valid_utf8(name.string()),
           .output = flags.text("output-name"),
-          .fixed_inputs = read_fixed_inputs(flags)};
+          .fixed_inputs = read_fixed_inputs(flags),
+          .input_shapes = std::move(shapes)};
+}
+
+/// Of a network whose only input has no name.
+ImportOptions read_unnamed_options(const std::string& path, const Flags& flags) {
+  (void)read_shape(flags);
+  return read_options(path, flags);
 }
 
 QuantizedModel read_onnx(const std::string& path, const Flags& flags) {
@@ -87,7 +120,7 @@ std::pair<QuantizedModel, Network> read_model(const std::string& path, const Fla
     return {std::move(model), std::move(network)};
   }
   const GgufModel file = load_gguf(path);
-  QuantizedModel model = import_gguf(file, read_options(path, flags), path);
+  QuantizedModel model = import_gguf(file, read_unnamed_options(path, flags), path);
   Network network = quantized_network(model, path);
   take_gguf_tokenizer(network, file, path);
   return {std::move(model), std::move(network)};
@@ -184,9 +217,9 @@ FlagSet import_flags() {
                 "PyTorch's "
                 "names")
       .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
-      .value("input-shape", "SIZES",
-             "of one sample, for files that leave it open: 3,32,32; of each input that does where there are "
-             "several; of texts the number of tokens")
+      .list("input-shape", "[NAME=]SIZES",
+            "shape of one sample where the file leaves it open: 3,32,32, or one for each input: "
+            "image=3,32,32 ids=128; of texts the number of tokens")
       .value("output-name", "NAME", "the output to train, of a file that has several")
       .list("fix-input", "NAME=VALUE",
             "inputs that are the same for every sample, as a mask of ones: a number for all elements, or "
@@ -206,7 +239,7 @@ void check_import(const Flags& flags, PlannedFiles& planned) {
   const std::string from = flags.required("model"), path = flags.required("output");
   if (planned.holds(from)) return planned.add(path);
   if (describes_itself(from, flags))
-    return planned.add(path, transformer_network(from, read_options(from, flags), flags));
+    return planned.add(path, transformer_network(from, read_unnamed_options(from, flags), flags));
   if (is_weights(from)) return planned.add(path, read_weights(from, flags).first);
   planned.add(path, read_model(from, flags).second);
 }
@@ -215,7 +248,7 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   apply_general_flags(flags);
   const std::string from = flags.required("model"), path = flags.required("output");
   if (describes_itself(from, flags))
-    return import_transformer(from, read_options(from, flags), flags, output);
+    return import_transformer(from, read_unnamed_options(from, flags), flags, output);
   if (is_weights(from)) return import_weights(from, flags, output);
   const auto [read, network] = read_model(from, flags);
   const ImportedModel& model = read.floats;

@@ -26,14 +26,16 @@ namespace fq {
 
 /// What a file may leave open.
 struct ImportOptions {
-  /// The shape of one sample, without the batch, for files that leave it open; empty: as the file says. Of
-  /// several inputs it is that of each one that leaves its shape open.
-  Shape sample_shape;
+  /// Shape of one sample, without the batch, of each input that leaves its shape open; empty: as the file
+  /// says.
+  Shape sample_shape = {};
   std::string name = "imported";  ///< of the model
   std::string output = {};        ///< the one to train, of a file with several; empty where there is one
   /// Inputs that are the same for every sample, by name: one number for all elements (rank 0), or a tensor of
   /// the shape of one sample, with a batch of 1 or without. They become constants of the network.
   std::map<std::string, Tensor> fixed_inputs = {};
+  /// Shapes of one sample by the name of the input. They override `sample_shape`.
+  std::map<std::string, Shape> input_shapes = {};
 };
 
 /// A model and its weights. The spec and state together are what a checkpoint holds.

@@ -108,6 +108,20 @@ constexpr const char* kTwo = R"({"name": "two", "nodes": [
 
 std::shared_ptr<Module> network_of(std::string text) { return build_model(ModelSpec::parse(text), {32}, 0); }
 
+TEST(SeveralInputs, TakeSizesByTheirNames) {
+  OnnxModel model = of_three({-1, -1});
+  model.inputs[0].shape[1] = {-1, ""};
+  const auto sizes = [&](const std::map<std::string, Shape>& shapes) {
+    return test::message_of([&] { (void)import_onnx(model, {.input_shapes = shapes}); });
+  };
+  EXPECT_EQ(import_onnx(model, {.input_shapes = {{"x", {4}}, {"mask", {2}}}}).sample_shape, (Shape{7}));
+  EXPECT_EQ(import_onnx(model, {.sample_shape = {4}, .input_shapes = {{"mask", {2}}}}).sample_shape,
+            (Shape{7}));
+  EXPECT_THAT(sizes({{"x", {4}}}), HasSubstr("the input 'mask' is"));
+  EXPECT_THAT(sizes({{"x", {4}}, {"mask", {2}}, {"other", {2}}}), HasSubstr("no input 'other'"));
+  EXPECT_THAT(sizes({{"x", {4, 4}}, {"mask", {2}}}), HasSubstr("[4, 4] does not fit"));
+}
+
 TEST(SeveralInputs, HaveQuantizersOfTheirOwn) {
   const auto network = network_of(kTwo);
   (void)quantize(*network, QuantConfig::preset("int8"), {1, 32});

@@ -140,6 +140,18 @@ check("typed", typed(), float_kernels=True)
 
 text = run("import", "siamese.onnx", "-o", "again.h5").stdout
 assert "2 inputs are parts of x of the data set: left f32 [2, 8, 8] 0..127, right f32 [2, 8, 8] 128..255" in text, text
+
+# Inputs of different open shapes: y = x W + (pixels as rows) V.
+open_nodes = [node("MatMul", ["x", "w"], ["a"]), node("Flatten", ["pixels"], ["rows"], axis=1), node("MatMul", ["rows", "v"], ["b"]),
+              node("Add", ["a", "b"], ["y"])]
+save("open.onnx", open_nodes, [info("x", FLOAT, ["batch", "width"]), info("pixels", FLOAT, ["batch", 1, "rows", "columns"])],
+     [weight("w", 5, 3), weight("v", 6, 3)])
+found = result("import", "open.onnx", "--input-shape", "x=5", "--input-shape", "pixels=1,2,3", "-o", "open.h5")
+assert [(part["name"], part["shape"]) for part in found["inputs"]] == [("x", [5]), ("pixels", [1, 2, 3])], found
+assert result("import", "open.onnx", "--input-shape", "5", "pixels=1,2,3", "-o", "mixed.h5")["inputs"] == found["inputs"]
+fails(2, "--input-shape gives 'x' twice", "import", "open.onnx", "--input-shape", "x=5", "x=6", "-o", "no.h5")
+fails(2, "no input 'z' is read from the data, 'x', 'pixels' are", "import", "open.onnx", "--input-shape", "z=5", "-o", "no.h5")
+fails(2, "the input 'pixels' is ['batch', 1, 'rows', 'columns']", "import", "open.onnx", "--input-shape", "x=5", "-o", "no.h5")
 # Rows of another length, ids that are no whole numbers, of no table, and masks that are no numbers of the file's type.
 fails(2, "has samples of [18], the network takes [256]", "evaluate", "siamese.h5", "--data", "bert_data.h5")
 for name, value, told in (("half", 0.5, "0.5"), ("far", 20, "20")):

@@ -143,17 +143,29 @@ std::vector<const OnnxValueInfo*> own_inputs(const std::vector<const OnnxValueIn
   return open;
 }
 
-/// Of a part of the data: sizes are given to those alone that leave some open.
-Shape part_sizes(const OnnxValueInfo& input, const Shape& given) {
-  const bool open =
-      std::any_of(input.shape.begin() + 1, input.shape.end(), [](const auto& dim) { return dim.size < 0; });
-  return sizes_of(input, open ? given : Shape{}, true);
+/// Sizes of one sample. The shape for all inputs counts for a part of the data only if its own is open.
+Shape given_sizes(const OnnxValueInfo& input, const ImportOptions& options, bool part) {
+  if (const auto own = options.input_shapes.find(input.name); own != options.input_shapes.end())
+    return sizes_of(input, own->second, part);
+  const bool open = !part || std::any_of(input.shape.begin() + 1, input.shape.end(),
+                                         [](const auto& dim) { return dim.size < 0; });
+  return sizes_of(input, open ? options.sample_shape : Shape{}, part);
+}
+
+void check_named(const std::vector<const OnnxValueInfo*>& open, const std::map<std::string, Shape>& shapes) {
+  std::vector<std::string> names;
+  for (const auto* input : open) names.push_back(input->name.substr(0, 100));
+  for (const auto& [name, shape] : shapes)
+    FQ_CHECK(std::ranges::find(open, name, &OnnxValueInfo::name) != open.end(), "import_onnx",
+             "no input '{}' is read from the data, '{}' are: its shape cannot be given", name.substr(0, 100),
+             fmt::join(names, "', '"));
 }
 
 /// The data with its parts.
-GraphInputs own_parts(const std::vector<const OnnxValueInfo*>& open, const Shape& given) {
+GraphInputs own_parts(const std::vector<const OnnxValueInfo*>& open, const ImportOptions& options) {
+  check_named(open, options.input_shapes);
   if (open.size() == 1) {
-    const Shape sample = sizes_of(*open[0], given);
+    const Shape sample = given_sizes(*open[0], options, false);
     check_sample(sample);
     return {{{open[0], sample}}, sample, {}};
   }
@@ -164,7 +176,7 @@ GraphInputs own_parts(const std::vector<const OnnxValueInfo*>& open, const Shape
     FQ_CHECK(called.size() <= 200 && printable(called) == called, "import_onnx",
              "the input '{}' has a name of more than 200 bytes or of other than text",
              printable(called.substr(0, 100)));
-    out.own.push_back({input, part_sizes(*input, given)});
+    out.own.push_back({input, given_sizes(*input, options, true)});
     if (!out.own.back().sample.empty()) check_sample(out.own.back().sample);
     total += numel(out.own.back().sample);
     check_sample({total});
@@ -257,7 +269,7 @@ std::string part_type(const OnnxValueInfo& input) {
 GraphInputs inputs_of(const OnnxModel& model, const std::vector<OnnxNode>& nodes, const std::string& output,
                       const ImportOptions& options) {
   const auto inputs = read_inputs(model, nodes, output);
-  GraphInputs out = own_parts(own_inputs(inputs, options.fixed_inputs), options.sample_shape);
+  GraphInputs out = own_parts(own_inputs(inputs, options.fixed_inputs), options);
   const FixedShape shapes(out.own);
   for (const auto& [key, value] : options.fixed_inputs) {
     const auto found = std::ranges::find(model.inputs, key, &OnnxValueInfo::name);
