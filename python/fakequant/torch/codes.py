@@ -33,7 +33,7 @@ class Codes(nn.Module):
         self._config, self._learned, self._edges = config, None, (True, True)
         self._off = []  # quantizers of weights that were 0 when they were calibrated
         self._random = any("drop" in node["type"] for node in json.loads(json_text)["nodes"])
-        self._network, self._guard = None, Guard()
+        self._network, self._guard, self._finds_ranges = None, Guard(), False
         self.states = {}  # QuantizerState by the names of quantizers, children of the layers
 
     def _make(self):
@@ -97,6 +97,7 @@ class Codes(nn.Module):
     def _note(self):
         """Remembers that the library has this state."""
         self._seen = {name: (state.version(), *state.as_library()) for name, state in self.states.items()}
+        self._finds_ranges = any(state.is_zero() for state in self.states.values())
 
     def pull(self):
         """Takes ranges and settings from the library, after these were calibrated or set."""
@@ -118,6 +119,7 @@ class Codes(nn.Module):
             attributes |= {f"{name}/descriptor": descriptor, f"{name}/switches": switches}
             arrays |= {f"{name}/{key}": value for key, value in state.arrays().items()}
         self._network.load_quantizer_state(arrays, json.dumps(attributes))
+        self._finds_ranges = any(state.is_zero() for state in self.states.values())
         self._guard.forget()
         self._name_parameters()
 
@@ -143,7 +145,9 @@ class Codes(nn.Module):
         network = self.network
         enabled = lambda: any(row["enabled"] for row in network.quantizers())  # noqa: E731
         if not batches and enabled():
-            raise _fq.ArgumentError("[calibrate] a part of the model was never called: give samples that it sees")
+            layers = dict.fromkeys(name.rpartition(".")[0] for name in self.states)
+            raise _fq.ArgumentError(f"[calibrate] {', '.join(map(repr, layers))}: never called with this data. Give samples that reach these "
+                                    "layers")
         for name in self._off:
             network.enable_quantizer(name)
         if batches and enabled():  # attention has none, unless rules switch them on
@@ -206,6 +210,8 @@ class Codes(nn.Module):
         y, recording = self._recorded([rows(x) for x in inputs], list(wants_gradient))
         if self._trains:
             self.shared.take_buffers()
+            if self._finds_ranges:
+                self.pull()
         return y, recording
 
     def _of_another_mode(self):

@@ -238,7 +238,7 @@ def quantize(model, config="int8", example_input=None, whole=True):
     lengths; `export` and `verify` want that. `whole` = False leaves attention of inputs of its own as parts whose lengths may change.
 
     A preset of few bits gets what `fakequant qat` gives it: 8 bits in the first and the last layer of the model, ranges of least
-    squared error, and ranges that are parameters after `calibrate`; rates are those of `parameter_groups`.
+    squared error, and ranges that are parameters; rates are those of `parameter_groups`.
     """
     if not isinstance(model, nn.Module):
         raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")

@@ -65,20 +65,25 @@ class QuantizerState(nn.Module):
         return self._settings["descriptor"], self._settings["switches"]
 
     def take(self, settings, arrays):
-        """Takes what the library has. Parameters keep their identity."""
+        """Takes what the library has. Parameters keep their identity, and what is equal is not written."""
+        self._writes += settings != self._settings
         self._settings = settings
-        self._writes += 1
         if self.amax is not None and "amax" in arrays:
             self._set_amax(arrays["amax"])
         for name in ("scale", "pre_quant_scale"):
             setattr(self, name, arrays[name].clone() if name in arrays else None)
+
+    def is_zero(self):
+        """Whether it has seen only zeros, so that training may find its range."""
+        return self.amax is not None and not bool(self.amax.any())
 
     def _set_amax(self, value):
         """In place where its shape stays."""
         value = value.reshape(-1) if self.is_learned else value
         with torch.no_grad():
             if value.shape == self.amax.shape:
-                self.amax.copy_(value)
+                if not torch.equal(value, self.amax.cpu()):
+                    self.amax.copy_(value)
             else:
                 value = value.clone().to(self.amax.device)
                 self.amax = nn.Parameter(value) if self.is_learned else value

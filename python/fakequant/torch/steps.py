@@ -33,9 +33,9 @@ def stay_with_torch(layers, attends):
     floats, own = {}, {}
     for node, why in layers.reasons.items():
         if node in attends:
-            own[node.name] = why
+            own[layers.names.get(node, node.name)] = why
         elif not any(used in attends for used in node.all_input_nodes):  # of (outputs, weights)
-            floats[node.name] = why
+            floats[layers.names.get(node, node.name)] = why
     return floats, own
 
 
