@@ -68,7 +68,8 @@ TEST(NetworkPart, TheNameOfAPartOfAnotherNodeIsRefused) {
 TEST(NetworkPart, KnowsTheEdgesOfTheWhole) {
   const std::string rules =
       R"({"pattern": "@first*", "enable": false}, {"pattern": "@last*", "enable": false})";
-  for (const auto& [first, last] : {std::pair(true, true), {true, false}, {false, true}, {false, false}}) {
+  for (const auto& [first, last] :
+       std::vector<std::pair<bool, bool>>{{true, true}, {true, false}, {false, true}, {false, false}}) {
     const auto model = network();
     NetworkPart part{.has_first = first, .has_last = last, .unmatched = {}, .names = {}};
     (void)quantize(*model, int8(rules), {1, 4}, part);

@@ -99,7 +99,7 @@ def test_a_pattern_that_matches_nothing_is_told_once(kind):
     assert message.startswith("the pattern '*lm_haed*' matches no quantizer: the nearest are lm_head.")
 
 
-#: What every constant of ModelOpt has (0.47).
+#: Rules as in the constants of ModelOpt (0.47).
 MODELOPT = {"quant_cfg": [
     {"quantizer_name": "*", "enable": False}, {"quantizer_name": "*weight_quantizer", "cfg": {"num_bits": 8, "axis": 0}},
     {"quantizer_name": "*input_quantizer", "cfg": {"num_bits": 8, "axis": None}},

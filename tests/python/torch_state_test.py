@@ -133,7 +133,7 @@ def test_damaged_settings_are_an_error(damage):
 
 
 class Block(nn.Module):
-    """As it was when its state was recorded: attention with quantizers as a part of its own."""
+    """The network of the recorded state. Its attention has quantizers and is a part of its own."""
 
     def __init__(self, width=16, heads=2):
         super().__init__()

@@ -49,6 +49,6 @@ class Attaching:
         return self._twins[module]
 
     def moved(self, places):
-        """Places in the modules that stand for those of the float model."""
+        """Returns the places with the modules of the quantized model instead of the modules of the float model."""
         now = self._stands_for | self._twins
         return {name: dataclasses.replace(place, module=now.get(place.module, place.module)) for name, place in places.items()}

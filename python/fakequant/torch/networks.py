@@ -178,7 +178,7 @@ def listed(floats):
 
 @dataclasses.dataclass
 class _Children:
-    """What is known of a model that is quantized by its children."""
+    """Facts about a model that is quantized by its children."""
     calls: Calls
     config: dict
     stands_for: dict = dataclasses.field(default_factory=dict)  # {module of the float model: module of the quantized one}
@@ -302,7 +302,7 @@ def _attach_states(model, stands_for):
 
 
 def _told(model):
-    """What the library warns of in a model that is one part, and patterns that match in no part."""
+    """Returns the warnings of the library about a model that is one part, and a warning for each pattern that matches in no part."""
     parts = codes_of_model(model)
     told = [message for message in parts[0].told if STAYS_IN_FLOATS not in message] if len(parts) == 1 else []  # floats_warning tells it
     names = list(dict.fromkeys(name for codes in parts for name in codes.names))

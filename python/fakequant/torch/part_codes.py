@@ -34,7 +34,7 @@ def _input_parts(sources, paths):
 
 
 def _nodes_of(part, layers):
-    """(the text of a model file, places of parameters and buffers by name, names of layers by those of state dicts of 0.1)."""
+    """Returns the text of a model file, {name: place} of parameters and buffers, and {name in state dicts of 0.1: name} of layers."""
     paths = layers.paths
     nodes, places, before = _input_parts(part.sources, paths) if len(part.sources) > 1 else [], {}, {}
 

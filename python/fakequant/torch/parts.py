@@ -135,9 +135,9 @@ class Part:
 
 
 class Layers:
-    """What the nodes of a graph are in the library: `found` is the Layer of a node, `reasons` why there is none, `names` its name.
+    """The layers of the nodes of a graph. `found` is the Layer of a node, `reasons` why a node has none, `names` the name of a node.
 
-    `path` is that of the model in the whole model."""
+    `path` is the path of `model` in the whole model."""
 
     def __init__(self, model, graph, path=""):
         self.found, self.reasons, reader = {}, {}, Reader(model)

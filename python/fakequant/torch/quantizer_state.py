@@ -65,7 +65,7 @@ class QuantizerState(nn.Module):
         return self._settings["descriptor"], self._settings["switches"]
 
     def take(self, settings, arrays):
-        """Takes what the library has. Parameters keep their identity, and what is equal is not written."""
+        """Takes settings and arrays from the library. Parameters keep their identity, and equal values are not written."""
         self._writes += settings != self._settings
         self._settings = settings
         if self.amax is not None and "amax" in arrays:
@@ -134,7 +134,8 @@ class QuantizerState(nn.Module):
 
 
 def split_state(arrays, attributes):
-    """{name of a quantizer: (settings, {name: tensor})} of what Model.quantizer_state gives. What was collected is left out."""
+    """Returns {name of a quantizer: (settings, {name: tensor})} from the arrays and attributes of Model.quantizer_state, without the
+    data of calibrators."""
     out = {}
     for key, value in attributes.items():
         name, _, field = key.rpartition("/")
@@ -152,7 +153,7 @@ def _text(settings):
 
 
 def note_missing(model, keys):
-    """Hook of a model that has loaded a state dict: a state dict of some quantizers lacks those of the others."""
+    """Adds missing keys after a model has loaded a state dict. A state dict without any quantizer is a float one and lacks none."""
     states = {path: module for path, module in model.named_modules() if isinstance(module, QuantizerState)}
     if any(state.is_loaded for state in states.values()):
         keys.missing_keys.extend(f"{path}.{'settings' if state.amax is None else 'amax'}" for path, state in states.items() if not state.is_loaded)
@@ -161,7 +162,7 @@ def note_missing(model, keys):
 
 
 def format_of(settings):
-    """What decides the codes, beside the range."""
+    """Returns the settings that decide the codes. The range is not among them."""
     descriptor, switches = settings["descriptor"], settings["switches"]
     out = {name: value for name, value in descriptor.items() if name not in _OTHERS}
     out |= {name: switches[name] for name in _FORMAT if switches.get(name) not in (None, False, "none")}
@@ -180,7 +181,7 @@ def describe(settings):
 
 
 def _with_calibrated(own, given):
-    """Own settings with what calibration decided elsewhere."""
+    """Returns the settings `own` with the fields of `given` that calibration decides."""
     descriptor = {name: value for name, value in own["descriptor"].items() if name != "unsigned"}
     if given["descriptor"].get("unsigned"):
         descriptor["unsigned"] = True
