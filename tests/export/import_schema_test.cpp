@@ -239,7 +239,7 @@ TEST(OnnxSchema, ScalesAndZeroPointsFitTheirAxis) {
   EXPECT_THAT(refused(pair({5}, {5}, 1)), HasSubstr("5 scales along axis 1"));
   EXPECT_THAT(refused(pair({4}, {4}, 2)), HasSubstr("4 scales along axis 2"));
   EXPECT_THAT(refused(pair({4}, {4}, -4)), HasSubstr("4 scales along axis -4"));
-  EXPECT_THAT(refused(pair({4}, {3}, 1)), HasSubstr("its zero point is i8 [3], its scale f32 [4]"));
+  EXPECT_THAT(refused(pair({4}, {3}, 1)), HasSubstr("its zero point is i8 [3]"));
   EXPECT_THAT(refused(pair({}, {4}, 1)), HasSubstr("both need one shape"));
   OnnxModel typed = pair({}, {}, 1);
   typed.opset = 21;
