@@ -103,7 +103,8 @@ for mode, cap, mask in itertools.product((0, 1, 3), (0.0, 2.0), ("none", "hidden
     cases[f"scores_{mode}_{cap}_{mask}"] = dict(output=3, qk_matmul_output_mode=mode, softcap=cap, mask=MASKS[mask], heads=2)
 cases.update(capped=dict(softcap=1.5, heads=2), capped_causal=dict(softcap=1.5, is_causal=1), scaled=dict(scale=0.3), no_keys=dict(lengths=0), short=dict(mask=some[:, :3], opset=24),
              short_numbers=dict(mask=floats(L, 2), opset=24), shortest=dict(mask=floats(L, 1), opset=24), present_key=dict(output=1, past=2), present_value=dict(output=2, heads=2),
-             mask_of_all=dict(mask=floats(1, H, L, L)), masked_scores=dict(output=3, qk_matmul_output_mode=2))
+             mask_of_all=dict(mask=floats(1, H, L, L)), masked_scores=dict(output=3, qk_matmul_output_mode=2), added_scores=dict(output=3, qk_matmul_output_mode=2, mask=floats(L, L)),
+             precise=dict(softmax_precision=11))
 
 wrong = {}
 for name, options in cases.items():
@@ -112,7 +113,7 @@ for name, options in cases.items():
         wrong[name] = off
 assert not wrong, "\n".join(f"{name}: {off}" for name, off in wrong.items())
 
-for options, says in ((dict(mask=floats(N, 1, L, L)), "differs from sample to sample"), (dict(softmax_precision=10), "attribute 'softmax_precision' is 10: 1 is supported"),
+for options, says in ((dict(mask=floats(N, 1, L, L)), "differs from sample to sample"), (dict(softmax_precision=10), "attribute 'softmax_precision' is 10: 1 or 11 is supported"),
                       (dict(output=3, qk_matmul_output_mode=2, mask=some), "returns masked scores"), (dict(softcap=-1.0), "attribute 'softcap' is -1"),
                       (dict(left_window_size=-2), "attribute 'left_window_size' is -2"), (dict(left_window_size=1, opset=24), "attribute 'left_window_size' is of opset 25 and later")):
     found = Case(**options).difference()

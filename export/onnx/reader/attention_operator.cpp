@@ -136,6 +136,7 @@ class AttentionNode {
 
   template <class F>
   void hide(const F& is_hidden) {
+    hides_ = true;
     Tensor places = Tensor::zeros({queries_, keys_});
     for (std::int64_t i = 0; i < queries_; ++i)
       for (std::int64_t j = 0; j < keys_; ++j)
@@ -171,6 +172,7 @@ class AttentionNode {
 
   /// A mask of 1 and 0 as numbers that are added.
   ImportValue hidden_where_not(const ImportValue& seen) {
+    hides_ = true;
     const ImportValue zero = op_.parameter(Tensor::zeros({1}), {1}, false),
                       lowest = op_.parameter(Tensor::full({1}, double{kHides}), {1}, false);
     return op_.layer("where", {}, {seen, zero, lowest}, {}, "mask");
@@ -200,6 +202,8 @@ class AttentionNode {
     Tensor whole = Tensor::from(numbers, given.shape());
     if (is_padded(given.dim(-1))) whole = widened(whole);
     if (causal_) fixed_ = Tensor::zeros({queries_, keys_});
+    const auto all = whole.to_vector<float>();
+    hides_ = hides_ || std::ranges::any_of(all, [](float v) { return v <= kHidesFrom; });
     fixed_ = fixed_.defined() ? ops::add(Variable(fixed_), Variable(whole)).tensor() : whole;
   }
 
@@ -221,6 +225,7 @@ class AttentionNode {
     if (is_padded(given.shape.back()) && missing > 0)
       given = op_.layer("pad", {{"before", Shape{0}}, {"after", Shape{missing}}, {"value", -1e30}}, {given},
                         {}, "keys");
+    hides_ = true;  // which numbers it has is unknown here
     computed_.push_back(given);
   }
 
@@ -287,7 +292,7 @@ class AttentionNode {
     }
     if (mode == capped) op_.give(3, scores);
     const auto sum = sum_of_masks();
-    if (mode == masked && gives(3) && sum.has_value())
+    if (mode == masked && gives(3) && hides_)
       op_.unsupported("that returns masked scores, which are infinite ('qk_matmul_output_mode' is 2)");
     if (sum.has_value()) scores = op_.layer("add", {}, {scores, *sum}, {}, "masked");
     if (mode == masked) op_.give(3, scores);
@@ -306,6 +311,7 @@ class AttentionNode {
   std::int64_t counted_ = -1;  ///< keys of all samples that count; -1: all of them
   double scale_ = 1;
   bool causal_ = false;  ///< by the layer's own option
+  bool hides_ = false;   ///< whether a mask may hide keys
   std::optional<ImportValue> lengths_, rows_seen_;
   Tensor fixed_;                       ///< added to scores, the same for every sample
   std::vector<ImportValue> computed_;  ///< masks, as layers

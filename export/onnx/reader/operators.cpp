@@ -16,7 +16,7 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "And", conjunction, "A B", "axis:i~@-6 broadcast:i@-6"},
       {"", "Attention", attention, "Q K V attn_mask? past_key? past_value? nonpad_kv_seqlen?@24-",
        "is_causal:i kv_num_heads:i left_window_size:i@25- q_num_heads:i qk_matmul_output_mode:i "
-       "right_window_size:i@25- scale:f softcap:f softmax_precision:i=1",
+       "right_window_size:i@25- scale:f softcap:f softmax_precision:i=1,11",
        23},
       {"", "AveragePool", average_pool, "X",
        "auto_pad:s ceil_mode:i@10- count_include_pad:i@7- dilations:is@19- kernel_shape:is! pads:is "
