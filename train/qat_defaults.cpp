@@ -7,6 +7,8 @@
 namespace fq {
 namespace {
 
+constexpr double kLowRate = 5e-4;  // which short runs have, too
+constexpr std::int64_t kFullRateSteps = 300;
 constexpr int kBits = 8, kLowBits = 4, kLowBlockBits = 3, kFewestBits = 2;
 
 bool names_edge(const std::string& pattern) { return pattern.starts_with('@'); }
@@ -147,12 +149,20 @@ QatDefaults qat_defaults(const QuantConfig& config) {
   out.learning_rate = rates.samples;
   out.distilled_learning_rate = rates.distilled;
   out.text_learning_rate = rates.text;
+  if (std::max({rates.samples, rates.distilled, rates.text}) > kLowRate) out.full_rate_steps = kFullRateSteps;
   out.float_residuals = traits.activations && !profile_of(config.target).rows;
   out.text_keeps_activations = out.bits == kLowBits && out.activation_bits > kLowBits;
   // As measured in docs/low_bits.md: integers of 8 bits are near enough without a forward pass in float a
   // step.
   if (traits.coarser_than_int8) out.text_teacher_share = 0.5;
   return out;
+}
+
+double short_run_rate(double rate, std::int64_t steps, std::int64_t full_rate_steps) noexcept {
+  constexpr double least = 1e-4;
+  if (steps >= full_rate_steps) return rate;
+  const double share = static_cast<double>(steps) / static_cast<double>(full_rate_steps);
+  return std::max(rate * share * share, std::min(rate, least));
 }
 
 }  // namespace fq

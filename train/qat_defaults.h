@@ -37,6 +37,9 @@ struct QatDefaults {
   double distilled_learning_rate = 1e-4;
   /// The same on text (`is_text`, train/qat_training.h), of which no network knows all.
   double text_learning_rate = 3e-4;
+  /// Number of steps of the runs that have these rates. Shorter runs have `short_run_rate`. 0 if every run
+  /// has these rates.
+  std::int64_t full_rate_steps = 0;
   /// The share of the loss, on text, that follows what the network itself says in float; the labels have the
   /// rest. 0 for integers of 8 bits alone.
   double text_teacher_share = 0;
@@ -55,5 +58,9 @@ struct QatDefaults {
 /// switch a quantizer off, and those of edges (`@first`, `@last`) and of what attention multiplies
 /// (`*bmm_quantizer`), do not count.
 [[nodiscard]] QatDefaults qat_defaults(const QuantConfig& config);
+
+/// The learning rate of a run of `steps`: rate * (steps / full_rate_steps)^2 up to `rate`, and at least 1e-4
+/// (or `rate`, if that is less). Few steps at a high rate end below calibration alone.
+[[nodiscard]] double short_run_rate(double rate, std::int64_t steps, std::int64_t full_rate_steps) noexcept;
 
 }  // namespace fq

@@ -42,6 +42,7 @@ void complete_training(TrainerOptions& options, const QuantConfig& config, const
     defaults.amax = AmaxMode::frozen;
     defaults.learn_weight_ranges = false;
     defaults.learning_rate = defaults.distilled_learning_rate = defaults.text_learning_rate = kLowRankRate;
+    defaults.full_rate_steps = 0;
   }
   if (text && defaults.text_keeps_activations) {
     defaults.amax = AmaxMode::frozen;
@@ -56,6 +57,7 @@ void complete_training(TrainerOptions& options, const QuantConfig& config, const
   options.optimizer.learning_rate = choices.learning_rate.value_or(text   ? defaults.text_learning_rate
                                                                    : self ? defaults.distilled_learning_rate
                                                                           : defaults.learning_rate);
+  if (!choices.learning_rate) options.full_rate_steps = defaults.full_rate_steps;
   complete_teacher(options.distillation, defaults, choices, self && text);
 }
 

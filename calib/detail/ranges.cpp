@@ -35,6 +35,10 @@ void move_ranges(Tensor& amax, const Tensor& batch, float momentum) {
   run(amax.device(), &RangeKernels::move_ranges, amax, batch, momentum);
 }
 
+void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing) {
+  run(amax.device(), &RangeKernels::grow_ranges, amax, batch, growing);
+}
+
 cpu::Range range(const Tensor& x) { return run(x.device(), &RangeKernels::range, x); }
 
 void count(const Tensor& x, const cpu::BinRule& rule, std::span<std::int64_t> counts) {

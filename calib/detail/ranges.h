@@ -23,6 +23,8 @@ void check_finite(const Tensor& amax, std::string_view function, const std::stri
 /// amax = fl(amax + fl(momentum * fl(batch - amax))) each, in place; both f32, on one device. A range of the
 /// batch that is infinite or NaN moves nothing.
 void move_ranges(Tensor& amax, const Tensor& batch, float momentum);
+/// amax = max(amax, batch) where `growing` is not 0, in place. All f32, on one device.
+void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing);
 /// The largest magnitude and the smallest element; on a GPU it waits for them.
 [[nodiscard]] cpu::Range range(const Tensor& x);
 /// Adds every |x| that the rule does not drop to its bin; on a GPU it waits for the counts.

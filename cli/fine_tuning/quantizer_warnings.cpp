@@ -15,7 +15,7 @@ constexpr std::int64_t kWarned = 64;
 constexpr std::size_t kTold = 3;
 
 std::string advice(const QuantizerFinding& found, bool trained) {
-  if (found.kind == QuantizerFinding::Kind::constant)
+  if (found.kind == QuantizerFinding::Kind::zeros || found.kind == QuantizerFinding::Kind::constant)
     return "the layers before it give nothing: look at them, in float too";
   if (trained) return "give it a smaller --lr, more bits (--preset, --config), or --amax frozen";
   const char* method = found.of_weight ? "--weight-method" : "--method";
@@ -34,7 +34,9 @@ Tensor some_images(const Network& network, const std::shared_ptr<const Dataset>&
 void warn_of_quantizers(const Network& network, const std::shared_ptr<const Dataset>& data,
                         const std::string& command) {
   if (!uncalibrated_quantizers(*network.module).empty()) return;
-  const auto all = quantizer_findings(*network.module, some_images(network, data));
+  auto all = quantizer_findings(*network.module, some_images(network, data));
+  if (command == "calibrate")  // which names them itself
+    std::erase_if(all, [](const auto& each) { return each.kind == QuantizerFinding::Kind::zeros; });
   for (std::size_t i = 0; i < all.size() && i < kTold; ++i)
     log(LogLevel::warning,
         fmt::format("[{}] {}: {}", command, all[i].text(), advice(all[i], command == "qat")));

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What calibration and counting ask of a device: ranges, counts and answers, each signature once (kernels.h has the
-/// other kernels). What a kernel computes its header in cpu/ranges/ says.
+/// What calibration and counting ask of a device: ranges, counts and answers, each signature once (kernels.h
+/// has the other kernels). What a kernel computes its header in cpu/ranges/ says.
 
 #include <span>
 #include <string>
@@ -22,6 +22,7 @@ struct RangeKernels {
   void (*check_finite)(const Tensor& amax, const std::string& nan, const std::string& infinity);
   void (*use_ranges)(const Tensor& amax, float least, float factor, Tensor& out);
   void (*move_ranges)(Tensor& amax, const Tensor& batch, float momentum);
+  void (*grow_ranges)(Tensor& amax, const Tensor& batch, const Tensor& growing);
   void (*count)(const Tensor& x, const cpu::BinRule& rule, std::span<std::int64_t> counts);
   void (*add_magnitudes)(const cpu::Rows& rows, bool skip_zeros, std::vector<double>& sums);
   void (*add_values)(const cpu::Rows& rows, std::vector<double>& sums);

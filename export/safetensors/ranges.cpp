@@ -42,7 +42,7 @@ struct Change {
 };
 
 bool wants_range(const TensorQuantizer& q) {
-  return q.enabled() && q.descriptor().needs_amax() && !q.descriptor().amax().defined();
+  return q.settings().enabled && q.descriptor().needs_amax() && !q.descriptor().amax().defined();
 }
 
 class Importing {
@@ -155,7 +155,7 @@ class Importing {
   Tensor factor_for(const NamedQuantizer& entry) {
     const auto found = values(entry, factors_, std::numeric_limits<float>::min());
     if (found.empty()) return {};
-    if (!entry.quantizer->enabled())
+    if (!entry.quantizer->settings().enabled)
       fail(found[0].first,
            fmt::format("is for '{}', which is off: nothing would multiply its input", entry.name));
     for (const auto& [key, value] : found)

@@ -1,11 +1,13 @@
 #include "fakequant/layers/quantizer/observer.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/numerics/detail/grid_numbers.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 
 namespace fq {
@@ -108,7 +110,10 @@ CalibratedRange RangeObserver::range(AmaxOptions options) const {
       settings_.may_become_unsigned && d.format().is_integer() && *calibrator_->minimum() >= 0;
   options.num_bits = d.num_bits();
   options.is_unsigned = d.is_unsigned() || becomes_unsigned;
-  return {calibrator_->compute_amax(options), options.is_unsigned};
+  const Tensor amax = calibrator_->compute_amax(options);
+  const auto values = amax.to(DType::f32).to_vector<float>();
+  const bool zeros = std::ranges::all_of(values, [](float v) { return v <= detail::least_amax; });
+  return {amax, zeros ? d.is_unsigned() : options.is_unsigned};  // training may show negative values
 }
 
 void RangeObserver::save(StateDict& state, const std::string& prefix) const {

@@ -114,8 +114,9 @@ void print_quant_summary(Module& model, std::ostream& out) {
     if (!aliases.empty()) out << fmt::format("  (also {})", fmt::join(aliases, ", "));
     out << '\n';
   }
-  out << fmt::format("{} quantizers, {} enabled\n", entries.size(),
-                     std::ranges::count_if(entries, [](const auto& e) { return e.quantizer->enabled(); }));
+  out << fmt::format(
+      "{} quantizers, {} enabled\n", entries.size(),
+      std::ranges::count_if(entries, [](const auto& e) { return e.quantizer->settings().enabled; }));
 }
 
 void fold_weight(Module& model) {
@@ -148,7 +149,7 @@ int learn_ranges_of(Module& model, bool of_weights, AmaxGradient gradient, const
   int count = 0;
   const auto weights = weight_quantizers(model);
   for (auto& [name, q, aliases] : named_quantizers(model)) {
-    if (weights.contains(q) != of_weights || !q->enabled() || !q->descriptor().needs_amax() ||
+    if (weights.contains(q) != of_weights || !q->settings().enabled || !q->descriptor().needs_amax() ||
         !q->descriptor().block_sizes().empty())
       continue;
     if (function != nullptr)

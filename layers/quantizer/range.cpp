@@ -1,5 +1,6 @@
 #include "fakequant/layers/quantizer/range.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -10,8 +11,45 @@
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
+#include "fakequant/layers/quantizer/detail/engine_codes.h"
 
 namespace fq {
+namespace {
+
+/// Returns 1 for each range that is zero and 0 for the others, on the host. Undefined if no range is zero.
+Tensor zeros_of(const Tensor& amax) {
+  Tensor out = detail::flat_ranges(amax);
+  auto* values = out.mutable_data<float>();
+  bool any = false;
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    values[i] = values[i] <= detail::least_amax ? 1.0f : 0.0f;
+    any |= values[i] != 0;
+  }
+  return any ? out : Tensor();
+}
+
+/// The share of the largest magnitude that a learned range has at least while it grows. Learned ranges of few
+/// bits are far below the largest magnitude.
+float trained_share(const QuantDescriptor& d) {
+  return std::min(1.0f, static_cast<float>(d.format().bits()) / 8);
+}
+
+bool all_zero(const Tensor& amax) {
+  return std::ranges::all_of(amax.to(Device::cpu()).to(DType::f32).to_vector<float>(),
+                             [](float v) { return v <= detail::least_amax; });
+}
+
+}  // namespace
+
+bool QuantizerRange::grows() const {
+  return growing_.defined() && settings_.arithmetic == Arithmetic::deployed &&
+         settings_.descriptor.needs_amax() && !detail::has_own_codes(settings_);
+}
+
+/// A parameter may have been written to.
+bool QuantizerRange::is_zero() const {
+  return zero_ && grows() && (!learned_.defined() || all_zero(learned_.tensor()));
+}
 
 Tensor QuantizerRange::used() const {
   constexpr float least = 0x1p-23f;  // of a learned range: a step below 0 must not end it
@@ -59,7 +97,7 @@ void QuantizerRange::keep(const Tensor& amax) {
   if (!settings_.descriptor.learn_amax()) {
     learned_ = {};
     amax_ = kept;
-    return;
+    return mark_zeros();
   }
   const Tensor values = detail::flat_ranges(kept);
   amax_ = {};
@@ -67,12 +105,26 @@ void QuantizerRange::keep(const Tensor& amax) {
     learned_.mutable_tensor().copy_from(values);
   else
     learned_ = Variable(values.to(device_), true);
+  mark_zeros();
+}
+
+void QuantizerRange::mark_zeros() {
+  growing_ = zeros_of(amax());
+  zero_ = growing_.defined() && all_zero(amax());
 }
 
 void QuantizerRange::clear() {
   scale_ = {};
+  growing_ = {};
+  zero_ = false;
   learned_ = {};
   amax_ = {};
+}
+
+void QuantizerRange::raise(const Tensor& amax) {
+  const Tensor growing = growing_;
+  set(amax);
+  growing_ = growing;
 }
 
 void QuantizerRange::follow(const QuantDescriptor& before) {
@@ -82,8 +134,11 @@ void QuantizerRange::follow(const QuantDescriptor& before) {
     keep(now.amax().tensor());
   else if (before.axis() != now.axis() || before.block_sizes() != now.block_sizes())
     clear();
-  else if (known.defined())
+  else if (known.defined()) {
+    const Tensor growing = growing_;
     keep(known);
+    growing_ = growing;
+  }
 }
 
 void QuantizerRange::set(const Tensor& amax) {
@@ -108,23 +163,33 @@ void QuantizerRange::set(const Tensor& amax) {
   keep(amax);
 }
 
-void QuantizerRange::load(const Tensor& amax) {
+void QuantizerRange::load(const Tensor& amax, const Tensor& growing) {
   if (!amax.defined()) return clear();
   if (!settings_.descriptor.learn_amax()) {
     clear();
-    return set(amax);
+    set(amax);
+  } else {
+    if (learned_.defined() && learned_.numel() != amax.numel()) clear();
+    keep(amax);
   }
-  if (learned_.defined() && learned_.numel() != amax.numel()) clear();
-  keep(amax);
+  if (!growing.defined()) return;
+  FQ_CHECK(growing.numel() == amax.numel(), "quantizer", "{} has {} ranges, {} of them are marked as growing",
+           detail::quantizer_label(settings_.name), amax.numel(), growing.numel());
+  growing_ = detail::flat_ranges(growing);
+}
+
+Tensor QuantizerRange::ranges_of(const Variable& x) const {
+  const QuantDescriptor& d = settings_.descriptor;
+  const bool one = amax().defined() && amax().numel() == 1;
+  const auto view = one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(d, x.shape());
+  const Tensor out = detail::ranges_of(x.tensor(), view, settings_.name);
+  return d.has_dynamic_blocks() ? out.to(Device::cpu()) : out;  // what scales are made of
 }
 
 void QuantizerRange::move_towards(const Variable& x) {
   scale_ = {};
-  const bool first = !amax_.defined(), one = !first && amax_.numel() == 1;
-  const QuantDescriptor& d = settings_.descriptor;
-  const auto view = one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(d, x.shape());
-  Tensor batch = detail::ranges_of(x.tensor(), view, settings_.name);
-  if (d.has_dynamic_blocks()) batch = batch.to(Device::cpu());  // what scales are made of
+  const bool first = !amax_.defined();
+  const Tensor batch = ranges_of(x);
   if (first) amax_ = Tensor::zeros(batch.shape(), DType::f32, batch.device());
   FQ_CHECK(batch.numel() == amax_.numel(), "quantizer",
            "{} has {} ranges, its input {} gives {}: running ranges want inputs of one shape",
@@ -133,6 +198,43 @@ void QuantizerRange::move_towards(const Variable& x) {
   Tensor moved = amax_.to(DType::f32);
   detail::move_ranges(moved, batch, first ? 1.0f : static_cast<float>(settings_.momentum));
   if (amax_.dtype() != DType::f32) amax_.copy_from(moved.to(amax_.dtype()));
+  if (first) mark_zeros();
+  if (grows()) grow_to(batch);
+}
+
+void QuantizerRange::grow(const Variable& x) {
+  const Tensor batch = ranges_of(x);
+  FQ_CHECK(batch.numel() == amax().numel(), "quantizer",
+           "{} has {} ranges, its input {} gives {}: calibrate it with inputs of this shape",
+           detail::quantizer_label(settings_.name), amax().numel(), to_string(x.shape()), batch.numel());
+  grow_to(batch);
+}
+
+RangeGrowth QuantizerRange::growth() const {
+  RangeGrowth out{amax().to(Device::cpu()).to_vector<float>(), {}};
+  out.growing = growing_.defined() ? growing_.to(Device::cpu()).to_vector<float>()
+                                   : std::vector<float>(out.amax.size(), 0.0f);
+  return out;
+}
+
+void QuantizerRange::set_growth(const RangeGrowth& growth) {
+  Tensor target = learned_.defined() ? learned_.mutable_tensor() : amax_;
+  target.copy_from(Tensor::from(growth.amax, target.shape()).to(target.device()));
+  growing_ = Tensor::from(growth.growing, target.shape()).to(target.device());
+  zero_ = all_zero(target);
+  if (all_zero(growing_)) growing_ = {};
+}
+
+void QuantizerRange::grow_to(const Tensor& batch) {
+  const bool first = zero_, learned = learned_.defined();
+  if (first && all_zero(batch)) return;  // whether it quantizes is decided on the host
+  zero_ = false;
+  scale_ = {};
+  if (!learned) amax_ = amax_.to(batch.device());
+  Tensor amax = learned ? learned_.mutable_tensor() : amax_;
+  growing_ = growing_.to(batch.device());
+  const float share = learned && !first ? trained_share(settings_.descriptor) : 1;
+  detail::grow_ranges(amax, share < 1 ? detail::used_ranges(batch, 0, share) : batch, growing_);
 }
 
 Tensor QuantizerRange::exchange(Tensor amax) { return std::exchange(amax_, std::move(amax)); }

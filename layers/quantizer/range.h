@@ -7,13 +7,25 @@
 ///     range.amax();     // what was given, calibrated or learned
 ///     range.used();     // what scales are made of: times scale_amax
 
+#include <vector>
+
 #include "fakequant/layers/quantizer/settings.h"
 
 namespace fq {
 
+/// The part of a range that grows, on the host: its ranges, and 1 for each that still grows.
+struct RangeGrowth {
+  std::vector<float> amax, growing;
+};
+
 /// The range of a quantizer: given or calibrated, and then fixed; moved by the inputs of training
 /// (`running`); or a parameter (the descriptor's `learn_amax`), from the moment it is known. Where each input
 /// has its own range there is none, or that of the whole tensor which block scales are multiples of.
+///
+/// A range that is zero when it is calibrated or set grows in training: a branch that starts at zero is not
+/// multiplied by 0. A fixed or running range is then at least the largest magnitude of each batch. A learned
+/// one takes the first values that are not zero, and is trained from there. Channels and blocks grow by
+/// themselves.
 ///
 /// The parameter keeps its identity while its shape stays: optimizers hold it. A quantizer's own functions
 /// change a range; users read it here.
@@ -37,6 +49,13 @@ class QuantizerRange {
   [[nodiscard]] const Variable& learned() const noexcept { return learned_; }
   /// What scales are made of: amax in f32 as a list, times `scale_amax`; a learned one is at least 2^-23.
   [[nodiscard]] Tensor used() const;
+  /// Whether all of the range is zero (at most 2^-24), so that its quantizer passes floats. Never in
+  /// `reference`, which keeps ModelOpt's results for such ranges.
+  [[nodiscard]] bool is_zero() const;
+  /// Whether some of the range was zero and grows in training.
+  [[nodiscard]] bool grows() const;
+  /// 1 for each range that grows, 0 for the others: f32, in the shape of `amax`; undefined if none grows.
+  [[nodiscard]] const Tensor& growing() const noexcept { return growing_; }
   /// Throws ArgumentError naming the quantizer where amax is not known.
   void check_known() const;
 
@@ -47,8 +66,11 @@ class QuantizerRange {
   void set_scale(const Tensor& scale);
   /// Sets ranges that are known to be right: those that a calibrator found, or that were saved.
   void keep(const Tensor& amax);
+  /// Sets larger ranges. A range that grows still grows.
+  void raise(const Tensor& amax);
   /// Sets what a file says, where a parameter may have been trained below 0; an undefined tensor is for none.
-  void load(const Tensor& amax);
+  /// `growing` is undefined in files of older versions.
+  void load(const Tensor& amax, const Tensor& growing);
   /// Forgets the range.
   void clear();
   /// Follows the settings to another descriptor: its amax, if it has one, else what is known while axes and
@@ -57,14 +79,25 @@ class QuantizerRange {
   /// Moves the range towards that of x by the momentum, in place: a step that is captured finds the ranges
   /// where it left them.
   void move_towards(const Variable& x);
+  /// Raises the ranges that grow to the ranges of x, in place.
+  void grow(const Variable& x);
+  /// Returns the state of a range that grows, or sets it in place.
+  [[nodiscard]] RangeGrowth growth() const;
+  void set_growth(const RangeGrowth& growth);
   /// Puts another amax in place for as long as a checkpointed block runs again; returns the one before.
   Tensor exchange(Tensor amax);
   /// Moves a learned range, or one to come, to that device.
   void to(Device device);
 
  private:
+  [[nodiscard]] Tensor ranges_of(const Variable& x) const;
+  void grow_to(const Tensor& batch);
+  /// Ranges that are zero grow from now on.
+  void mark_zeros();
+
   const QuantizerSettings& settings_;
-  Tensor amax_, scale_;
+  Tensor amax_, scale_, growing_;
+  bool zero_ = false;  // whether all of amax was zero when the host last knew it
   Variable learned_;
   Device device_;  // of the parameter to come
 };

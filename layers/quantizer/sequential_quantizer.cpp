@@ -32,7 +32,7 @@ Variable SequentialQuantizer::weight(const Variable& w) {
   }
   if (!enabled()) return w;
   Variable out = parts_.front()->weight(w);
-  for (std::size_t i = 1; i < parts_.size(); ++i) out = parts_[i](out);
+  for (std::size_t i = 1; i < parts_.size(); ++i) out = parts_[i]->weight(out);
   return out;
 }
 

@@ -16,6 +16,8 @@
 namespace fq {
 namespace {
 
+thread_local bool quantizes_weight = false;
+
 QuantizerSettings settings_of(QuantDescriptor descriptor, Arithmetic arithmetic) {
   QuantizerSettings out;
   out.descriptor = std::move(descriptor);
@@ -37,7 +39,7 @@ TensorQuantizer::TensorQuantizer(QuantizerSettings settings)
 TensorQuantizer::~TensorQuantizer() = default;
 
 std::string TensorQuantizer::describe() const {
-  if (!enabled()) return "disabled";
+  if (!settings_.enabled) return "disabled";
   const QuantDescriptor& d = descriptor();
   auto text = to_string(d.format());
   if (!d.axis().empty()) text += fmt::format(", axis {}", fmt::join(d.axis().values(), ", "));
@@ -49,6 +51,7 @@ std::string TensorQuantizer::describe() const {
     text += fmt::format(", amax {:.6g}", range.item());
   else if (range.defined())
     text += fmt::format(", {} amax", range.numel());
+  if (range_.is_zero()) text += ", saw only zeros: passes floats";
   return text + (d.learn_amax() ? ", learned" : "") + (observing() ? ", observing" : "") +
          (quantizing() ? "" : ", not quantizing");
 }
@@ -88,6 +91,16 @@ void TensorQuantizer::set_settings(QuantizerSettings settings) {
 void TensorQuantizer::set_amax(const Tensor& amax) {
   range_.set(amax);
   range_changed();
+}
+
+void TensorQuantizer::raise_amax(const Tensor& amax) {
+  range_.raise(amax);
+  range_changed();
+}
+
+void TensorQuantizer::set_growth(const RangeGrowth& growth) {
+  range_.set_growth(growth);
+  forget();
 }
 
 void TensorQuantizer::set_scale(const Tensor& scale) {
@@ -132,24 +145,31 @@ Variable TensorQuantizer::forward(const Variable& input) {
   if (input.numel() == 0) return input;
   const Tensor& factor = settings_.pre_quant_scale;
   const Variable x = factor.defined() ? detail::pre_quant_scaled(input, factor) : input;
-  if (!enabled()) return x;
+  if (!settings_.enabled) return x;
   const bool computes = !x.device().is_meta();
-  const bool recorded = grad_enabled() || detail::rerun() != nullptr;
   if (observing() && computes && !detail::runs_again()) observer_.observe(x);
-  if (settings_.running && training() && recorded && computes) return quantize_running(x);
-  return quantizing() ? arithmetic_->quantize(x) : x;
+  if (computes && moves_range()) return quantize_moving(x);
+  return quantizing() && enabled() ? arithmetic_->quantize(x, quantizes_weight) : x;
 }
 
-Variable TensorQuantizer::quantize_running(const Variable& x) {
+bool TensorQuantizer::moves_range() const {
+  const bool recorded = grad_enabled() || detail::rerun() != nullptr;
+  return training() && recorded && (settings_.running || range_.grows());
+}
+
+/// A block that is run again uses the ranges of its first run; a learned range is the same in both.
+Variable TensorQuantizer::quantize_moving(const Variable& x) {
   detail::Rerun* block = detail::rerun();
+  const bool kept = block != nullptr && !range_.learned().defined();
   if (!detail::runs_again()) {
-    range_.move_towards(x);
+    settings_.running ? range_.move_towards(x) : range_.grow(x);
     forget();
-    if (block != nullptr) block->keep(amax().clone());
-    return quantizing() ? arithmetic_->quantize(x) : x;
+    if (kept) block->keep(range_.is_zero() ? Tensor() : amax().clone());
   }
-  Tensor then = block->next();
-  if (!quantizing()) return x;
+  const bool again = detail::runs_again() && kept;
+  Tensor then = again ? block->next() : Tensor();
+  if (!quantizing() || !enabled() || (again && !then.defined())) return x;
+  if (!again) return arithmetic_->quantize(x, quantizes_weight);
   const struct Restore {
     TensorQuantizer& q;
     Tensor now;
@@ -159,16 +179,20 @@ Variable TensorQuantizer::quantize_running(const Variable& x) {
     }
   } restore{*this, range_.exchange(std::move(then))};
   forget();
-  return arithmetic_->quantize(x);
+  return arithmetic_->quantize(x, quantizes_weight);
 }
 
 QuantSpec TensorQuantizer::spec() const { return grid_->own(); }
 
-Tensor TensorQuantizer::quantized_values(const Tensor& x) const { return arithmetic_->values(x); }
+Tensor TensorQuantizer::quantized_values(const Tensor& x) const {
+  return range_.is_zero() ? x.to(DType::f32) : arithmetic_->values(x);
+}
 
 Variable TensorQuantizer::weight(const Variable& w) {
   if (holds_codes(w)) return packed_weight(w);
-  return weight_codes_->keeps(w) ? weight_codes_->of(w) : (*this)(w);
+  if (weight_codes_->keeps(w) && !(range_.grows() && moves_range())) return weight_codes_->of(w);
+  const ScopedValue of_weight(quantizes_weight, true);
+  return (*this)(w);
 }
 
 Variable TensorQuantizer::packed_weight(const Variable& w) const {
@@ -181,6 +205,7 @@ Variable TensorQuantizer::packed_weight(const Variable& w) const {
 void TensorQuantizer::save(StateDict& state, const std::string& prefix) const {
   detail::save_settings(settings_, state, prefix);
   if (amax().defined()) state.set(prefix + "/amax", amax().clone());
+  if (range_.grows()) state.set(prefix + "/growing", range_.growing().clone());
   if (range_.scale().defined()) state.set(prefix + "/scale", range_.scale().clone());
   observer_.save(state, prefix);
   weight_codes_->save(state, prefix);
@@ -189,7 +214,10 @@ void TensorQuantizer::save(StateDict& state, const std::string& prefix) const {
 void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
   set_settings(detail::load_settings(name(), state, prefix));
   observer_.reset();
-  range_.load(state.contains(prefix + "/amax") ? state.at(prefix + "/amax") : Tensor{});
+  const auto saved = [&](const char* name) {
+    return state.contains(prefix + name) ? state.at(prefix + name) : Tensor();
+  };
+  range_.load(saved("/amax"), saved("/growing"));
   if (state.contains(prefix + "/scale")) range_.set_scale(state.at(prefix + "/scale"));
   observer_.load(state, prefix);
   weight_codes_->load(state, prefix);

@@ -67,8 +67,9 @@ class TensorQuantizer : public Module {
   [[nodiscard]] const QuantDescriptor& descriptor() const noexcept { return settings_.descriptor; }
   void set_descriptor(QuantDescriptor descriptor);
 
-  /// The three switches, as the settings have them.
-  [[nodiscard]] bool enabled() const noexcept { return settings_.enabled; }
+  /// The three switches. `enabled` is false, too, while the range is zero: a quantizer that has seen only
+  /// zeros passes its input. Training gives it a range (QuantizerRange).
+  [[nodiscard]] bool enabled() const { return settings_.enabled && !range_.is_zero(); }
   [[nodiscard]] bool observing() const noexcept { return settings_.observing; }
   [[nodiscard]] bool quantizing() const noexcept { return settings_.quantizing; }
   void set_enabled(bool on) noexcept { settings_.enabled = on; }
@@ -82,12 +83,16 @@ class TensorQuantizer : public Module {
   /// Sets the range in place of calibrating it. Throws ArgumentError for a negative, infinite or NaN value,
   /// or the wrong number of them: one, or one for each channel or block.
   void set_amax(const Tensor& amax);
+  /// Sets the state of a range that grows: see QuantizerRange::growth.
+  void set_growth(const RangeGrowth& growth);
+  /// Sets larger ranges. A range that was zero keeps growing in training.
+  void raise_amax(const Tensor& amax);
 
   /// Sets the range by the steps that a file has, one or one for each channel or block: `scale()` then gives
-  /// just these. The range is fl(scale * bound) of them; not every step is fl(amax / bound) of some amax, which
-  /// is why they are kept beside it, until amax is set, learned or moved. Only in `deployed`, without pow2,
-  /// scale_amax and scale_bits. Throws ArgumentError for a step that is not positive and finite, or whose
-  /// range is at most 2^-24 and not the floor that stands for none, and as `set_amax`.
+  /// just these. The range is fl(scale * bound) of them; not every step is fl(amax / bound) of some amax,
+  /// which is why they are kept beside it, until amax is set, learned or moved. Only in `deployed`, without
+  /// pow2, scale_amax and scale_bits. Throws ArgumentError for a step that is not positive and finite, or
+  /// whose range is at most 2^-24 and not the floor that stands for none, and as `set_amax`.
   void set_scale(const Tensor& scale);
 
   /// What watches its inputs, to set a calibrator or to collect by hand.
@@ -133,7 +138,9 @@ class TensorQuantizer : public Module {
   void on_device_change(Device device) override;
 
  private:
-  [[nodiscard]] Variable quantize_running(const Variable& x);
+  /// Whether a forward pass changes the range.
+  [[nodiscard]] bool moves_range() const;
+  [[nodiscard]] Variable quantize_moving(const Variable& x);
   [[nodiscard]] Variable packed_weight(const Variable& w) const;
   void range_changed();
 

@@ -72,6 +72,8 @@ def qat(self, data, preset=None, *, epochs=None, batch_size=64, learning_rate=No
     teacher = self.in_float() if follows else None
     chosen, line = _fakequant.training_defaults(self.config, teacher, learning_rate, lora=lora, lora_alpha=lora_alpha, data=data)
     tell(line)
+    if learning_rate is None and not lora:
+        options.setdefault("full_rate_steps", _fakequant.full_rate_steps(self.config))
     return self.fit(data, epochs=epochs, batch_size=batch_size, optimizer=optimizer, weight_decay=weight_decay,
                     schedule=schedule, validation=validation, seed=seed, out=out, drop_last=True, teacher=teacher,
                     lora=lora, lora_alpha=lora_alpha, ranks=ranks, **{**chosen, **options})

@@ -101,6 +101,13 @@ void bind_defaults(nb::module_& m) {
       arg("learning_rate") = none(), arg("lora") = 0, arg("lora_alpha") = 0.0, arg("data") = none(),
       "({keyword arguments of Model.fit}, a line that tells them): how a format is fine-tuned on data where "
       "nobody asks for something else; text has its own.");
+  m.def(
+      "full_rate_steps",
+      [](nb::object config) { return qat_defaults(QuantConfig::from_json(json_of(config))).full_rate_steps; },
+      arg("config"), "Number of steps from which the whole default learning rate of a format is used.");
+  m.def("short_run_rate", &short_run_rate, arg("rate"), arg("steps"), arg("full_rate_steps"),
+        "The learning rate of a run of `steps`: rate * (steps / full_rate_steps)^2 up to `rate`, at least "
+        "1e-4.");
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def_prop_ro(

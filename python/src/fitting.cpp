@@ -113,12 +113,14 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
              nb::object on_epoch, nb::object on_step, const std::string& gradient, bool learn_weight_ranges,
              double amax_rate, bool drop_last, nb::object teacher, double temperature, double teacher_share,
              std::int64_t lora, double lora_alpha, const std::string& lora_layers, std::int64_t micro_batch,
-             nb::object given, const std::string& reduce, bool shard_optimizer, std::int64_t steps) {
+             nb::object given, const std::string& reduce, bool shard_optimizer, std::int64_t steps,
+             std::int64_t full_rate_steps) {
   TrainerOptions options;
   if (epochs && steps != 0)
     throw ArgumentError("[fit] epochs and steps both say how long the run is: give one of them");
   options.epochs = epochs.value_or(options.epochs);
   options.steps = steps;
+  options.full_rate_steps = full_rate_steps;
   options.optimizer.kind = optimizer;
   options.optimizer.learning_rate = learning_rate;
   options.optimizer.weight_decay = weight_decay;
@@ -182,7 +184,7 @@ void bind_fitting(nb::module_& m) {
       arg("learn_weight_ranges") = false, arg("amax_rate") = 1.0, arg("drop_last") = false,
       arg("teacher") = none(), arg("temperature") = 2.0, arg("teacher_share") = 1.0, arg("lora") = 0,
       arg("lora_alpha") = 0.0, arg("lora_layers") = "*", arg("micro_batch") = 0, arg("ranks") = none(),
-      arg("reduce") = "exact", arg("shard_optimizer") = false, arg("steps") = 0,
+      arg("reduce") = "exact", arg("shard_optimizer") = false, arg("steps") = 0, arg("full_rate_steps") = 0,
       "Trains on a data set or (x, y); of a quantized model that is quantization-aware training. "
       "`on_step` and `on_epoch` are called with dicts, `teacher` is a Model whose outputs are followed, both "
       "divided by `temperature`, with a share `teacher_share` of the loss. "
@@ -191,6 +193,7 @@ void bind_fitting(nb::module_& m) {
       "With `micro_batch` a step is batch_size / micro_batch gradients of so many samples, which `ranks` "
       "share out, with the bits of one. "
       "The run is 10 `epochs` long, or another number, or in their place of so many `steps`. "
+      "A run of fewer than `full_rate_steps` steps has a lower learning rate (`short_run_rate`). "
       "Returns a dict for each epoch. KeyboardInterrupt, and what a callback raises, stops after the "
       "batch and leaves a whole model.");
 }

@@ -132,7 +132,9 @@ void bind_tensor_quantizer(nb::module_& m) {
           [](TensorQuantizer& self, nb::object amax) { self.set_amax(Call{"amax"}.host_amax(amax, "amax")); })
       .def_prop_ro("scale",
                    [](const TensorQuantizer& self) { return Call{"scale"}.give(self.scale().clone()); })
-      .def_prop_rw("enabled", &TensorQuantizer::enabled, &TensorQuantizer::set_enabled)
+      .def_prop_rw(
+          "enabled", [](const TensorQuantizer& self) { return self.settings().enabled; },
+          &TensorQuantizer::set_enabled)
       .def_prop_ro("descriptor", &TensorQuantizer::descriptor)
       .def("__repr__",
            [](const TensorQuantizer& self) { return "TensorQuantizer(" + self.describe() + ")"; });

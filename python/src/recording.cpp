@@ -82,6 +82,42 @@ nb::object run_layer(Network& self, const std::string& layer, const nb::list& in
   }));
 }
 
+std::vector<std::string> growing_quantizers(Network& self) {
+  std::vector<std::string> out;
+  for (const auto& entry : named_quantizers(*self.module))
+    if (entry.quantizer->settings().enabled && entry.quantizer->range().grows()) out.push_back(entry.name);
+  return out;
+}
+
+TensorQuantizer& quantizer_of(Network& self, const std::string& name) {
+  return dynamic_cast<TensorQuantizer&>(self.module->at(name));
+}
+
+/// Returns the ranges of each quantizer, and 1 for each range that no longer grows. Processes that train one
+/// model take the maximum of these numbers.
+nb::object range_growth(Network& self, const std::vector<std::string>& names) {
+  std::vector<float> out;
+  for (const auto& name : names) {
+    const RangeGrowth growth = quantizer_of(self, name).range().growth();
+    out.insert(out.end(), growth.amax.begin(), growth.amax.end());
+    for (const float grows : growth.growing) out.push_back(1 - grows);
+  }
+  return Call{"range_growth"}.give(Tensor::from(out, {static_cast<std::int64_t>(out.size())}));
+}
+
+void set_range_growth(Network& self, const std::vector<std::string>& names, nb::object values) {
+  const Tensor given = Call{"set_range_growth"}.tensor(values, "values");
+  const auto all = given.to_vector<float>();
+  auto next = all.begin();
+  for (const auto& name : names) {
+    TensorQuantizer& q = quantizer_of(self, name);
+    RangeGrowth growth = q.range().growth();
+    for (float& amax : growth.amax) amax = *next++;
+    for (float& grows : growth.growing) grows = 1 - *next++;
+    q.set_growth(growth);
+  }
+}
+
 /// (grad_x or None, or a list of such, {name: gradient}); what was in the parameters' own gradients is lost.
 nb::tuple backward(Recording& self, nb::object grad_y) {
   const Call call{"backward", grad_y};
@@ -92,8 +128,12 @@ nb::tuple backward(Recording& self, nb::object grad_y) {
     return 0;
   });
   nb::dict gradients;
-  for (const auto& [name, parameter] : self.module->named_parameters())
-    gradients[name.c_str()] = call.give(parameter.grad());
+  for (const auto& [name, parameter] : self.module->named_parameters()) {
+    // a range of zeros has no gradient, and DistributedDataParallel waits for a gradient of every parameter
+    const bool waits = name.ends_with(".amax") && !parameter.grad().defined();
+    gradients[name.c_str()] = call.give(
+        waits ? Tensor::zeros(parameter.shape(), DType::f32, parameter.device()) : parameter.grad());
+  }
   self.module->zero_grad();
   nb::list of_inputs;
   for (const Variable& x : self.inputs) of_inputs.append(call.give(x.requires_grad() ? x.grad() : Tensor()));
@@ -184,6 +224,12 @@ void bind_recording(nb::module_& m) {
           "share_parameters", &share_parameters, arg("arrays"), arg("written") = true,
           "Parameters by name over the arrays' own memory, float32 and contiguous, which the model may write "
           "to from now on. Give them again when they were written to.")
+      .def("growing_quantizers", &growing_quantizers,
+           "Names of quantizers whose ranges were zero and grow in training.")
+      .def("range_growth", &range_growth, arg("names"),
+           "The ranges of such quantizers, and 1 for each that grows no more: a list of numbers.")
+      .def("set_range_growth", &set_range_growth, arg("names"), arg("values"),
+           "Takes back what range_growth gave.")
       .def("buffers", &buffers, arg("like"), "Copies of running statistics by name.")
       .def("load_buffers", &load_buffers, arg("arrays"), "Takes running statistics by name.")
       .def("parameter_names",

@@ -261,7 +261,7 @@ def test_a_preset_of_few_bits_gets_what_the_command_gives_it(digits):
     codes = model.codes_0
     described = {row["name"]: row["description"] for row in codes.network.quantizers() if row["enabled"]}
     assert [d.split()[0].strip(",") for name, d in described.items() if "weight" in name] == ["int8", "int2", "int8"]
-    groups = fqt.parameter_groups(model)
+    groups = fqt.parameter_groups(model, steps=300)
     assert [group["lr"] for group in groups] == [0.004, 0.004, 0.012] and len(groups[2]["params"]) == 7
     assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
     before = [value.detach().clone() for value in codes.ranges()]

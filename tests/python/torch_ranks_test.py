@@ -2,6 +2,7 @@
 import os
 import socket
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -22,11 +23,31 @@ def data():
     return torch.randn(16, 1, 12, 12), torch.randint(0, 10, (16,))
 
 
-def network(norm):
+class Branch(nn.Module):
+    """x + b(a(x)) with b = 0, as low-rank adapters begin."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(16, 4, bias=False), nn.Linear(4, 16, bias=False)
+        nn.init.zeros_(self.b.weight)
+
+    def forward(self, x):
+        return x + self.b(self.a(x))
+
+
+def zero_branch(preset):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(144, 16), Branch(), nn.ReLU(), nn.Linear(16, 10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fqt.calibrate(fqt.quantize(net, preset, data()[0]), [data()[0]])
+
+
+def network(norm, preset="int8"):
     torch.manual_seed(0)
     layers = [nn.Conv2d(1, 8, 3, padding=1), *([nn.BatchNorm2d(8)] if norm else []), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
               nn.Linear(8 * 36, 16), nn.ReLU(), nn.Linear(16, 10)]
-    return fqt.calibrate(fqt.quantize(nn.Sequential(*layers), "int8", data()[0]), [data()[0]])
+    return fqt.calibrate(fqt.quantize(nn.Sequential(*layers), preset, data()[0]), [data()[0]])
 
 
 def trained(model, x, y):
@@ -48,6 +69,9 @@ def rank(index, port, results):
     mesh = init_device_mesh("cpu", (2,))
     kinds = {"data parallel": lambda: nn.parallel.DistributedDataParallel(network(norm=False)),
              "its statistics": lambda: nn.parallel.DistributedDataParallel(network(norm=True)),
+             "few bits": lambda: nn.parallel.DistributedDataParallel(network(norm=False, preset="w4a4")),
+             "zero branch": lambda: nn.parallel.DistributedDataParallel(zero_branch("int8")),
+             "zero branch, few bits": lambda: nn.parallel.DistributedDataParallel(zero_branch("w4a4")),
              "fully sharded": lambda: fully_shard(network(norm=False), mesh=mesh),
              "resharded": lambda: fully_shard(network(norm=False), mesh=mesh, reshard_after_forward=True)}
     x, y = data()
@@ -71,7 +95,8 @@ def found():
     return out
 
 
-@pytest.mark.parametrize("kind", ["data parallel", "its statistics", "fully sharded", "resharded"])
+@pytest.mark.parametrize("kind", ["data parallel", "its statistics", "few bits", "zero branch", "zero branch, few bits",
+                                  "fully sharded", "resharded"])
 def test_two_processes_end_with_the_same_model(found, kind):
     for a, b in zip(found[0][kind], found[1][kind]):
         assert np.isfinite(a).all() and np.array_equal(a, b)
@@ -81,3 +106,18 @@ def test_two_processes_end_with_the_same_model(found, kind):
 def test_that_is_the_model_of_one_process(found, kind):
     for own, one in zip(found[0][kind], trained(network(norm=False), *data())):
         assert np.abs(own - one).max() < 1e-5  # gradients are summed in another order
+
+
+def test_learned_ranges_too(found):
+    """Their gradients do not depend on how a batch is split."""
+    one = trained(network(norm=False, preset="w4a4"), *data())
+    for own, alone in zip(found[0]["few bits"][1:], one[1:]):
+        assert np.abs(own - alone).max() < 1e-3 * max(1, np.abs(alone).max())
+
+
+@pytest.mark.parametrize("preset", ["int8", "w4a4"])
+def test_a_branch_of_zeros_is_trained(found, preset):
+    own = found[0]["zero branch" if preset == "int8" else "zero branch, few bits"]
+    names = [name for name, _ in zero_branch(preset).named_parameters()]
+    assert np.abs(own[1 + names.index("2.b.weight")]).max() > 1e-3
+    assert all((value > 0).all() for name, value in zip(names, own[1:]) if name.endswith("amax"))

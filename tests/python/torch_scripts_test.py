@@ -282,11 +282,9 @@ def test_weights_of_zeros_learn():
         model = made(net)
     losses = trained(model, torch.optim.Adam(model.parameters(), 1e-2))
     assert losses[-1] < losses[0] - 0.01 and net.up.weight.abs().max() > 0
-    assert not next(row for row in model.codes_0.network.quantizers() if row["name"] == "up.weight_quantizer")["enabled"]
+    assert all(row["amax"][1] > 0 for row in model.codes_0.network.quantizers() if row["amax"])
     again = copy.deepcopy(model).eval()
     assert torch.equal(again(X), model.eval()(X))
-    fqt.calibrate(again, [X])
-    assert all(row["enabled"] for row in again.codes_0.network.quantizers() if row["weight"])
 
 
 def test_a_loop_that_calibrates():

@@ -106,6 +106,33 @@ std::pair<Targets, Targets> activations_and_weights(Module& model, bool keep_kno
   return out;
 }
 
+/// Ranges of activations behind a quantizer of zeros were chosen without its branch: they grow in training,
+/// too. Targets are in the order of the network.
+void grow_behind_zeros(const Targets& activations) {
+  bool behind = false;
+  for (const auto& target : activations) {
+    TensorQuantizer& q = *target.entry.quantizer;
+    behind = behind || q.range().is_zero();
+    if (!behind || q.settings().arithmetic != Arithmetic::deployed) continue;
+    RangeGrowth growth = q.range().growth();
+    std::ranges::fill(growth.growing, 1.0f);
+    q.set_growth(growth);
+  }
+}
+
+void warn_of_zeros(const std::vector<std::pair<TensorQuantizer*, CalibratedRange>>& chosen) {
+  std::vector<std::string> names;
+  for (const auto& [q, range] : chosen)
+    if (q->range().is_zero()) names.push_back(q->name());
+  if (names.empty()) return;
+  const std::string others = names.size() > 1 ? fmt::format(", and so did {} others", names.size() - 1) : "";
+  log(LogLevel::warning,
+      fmt::format(
+          "[calibrate] '{}' saw zeros alone{}: without a range floats pass, until training shows other "
+          "values. Calibrate with other data if you do not train",
+          names.front(), others));
+}
+
 }  // namespace
 
 CalibrationReport collect_ranges(Module& model, DataLoader& data, const CalibrateOptions& options) {
@@ -146,6 +173,8 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) 
   undo.keep();
   undo_weights.keep();
   floor_dead_channels(model);
+  grow_behind_zeros(activations);
+  warn_of_zeros(chosen);
   return {.quantizers = static_cast<int>(chosen.size())};
 }
 

@@ -156,6 +156,8 @@ void look_at_weight(const QuantModule& layer, TensorQuantizer& q, std::vector<Qu
 
 std::string QuantizerFinding::text() const {
   switch (kind) {
+    case Kind::zeros:
+      return fmt::format("{}: it has seen only zeros, so it has no range and passes floats", quantizer);
     case Kind::constant:
       return fmt::format("{}: its input is {:.6g} everywhere", quantizer, largest);
     case Kind::collapsed:
@@ -187,6 +189,10 @@ std::vector<QuantizerFinding> quantizer_findings(Module& model, const Tensor& x)
   for (const auto& entry : named_quantizers(model))
     if (!weights.contains(entry.quantizer) && is_static(*entry.quantizer))
       activations.emplace(entry.quantizer->name(), entry.quantizer);
+  for (const auto& entry : named_quantizers(model))
+    if (!weights.contains(entry.quantizer) && entry.quantizer->settings().enabled &&
+        entry.quantizer->range().is_zero())
+      found.push_back({.quantizer = entry.quantizer->name(), .kind = Kind::zeros});
   Watch watch(activations);
   run(model, x, watch);
   for (const auto& entry : named_quantizers(model))

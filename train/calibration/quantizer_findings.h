@@ -18,12 +18,13 @@ class Module;
 struct QuantizerFinding {
   /// - `collapsed`: every value gets the same code though values differ, or more than 99 % of those that
   ///   are not 0 get code 0;
+  /// - `zeros`: its range is zero, so that it passes floats (layers/quantizer/range.h);
   /// - `constant`: the input is the same number everywhere, so that nothing passes what comes after;
   /// - `dead_channels`: all codes of some output channels of a weight are 0, though the channel has weights
   ///   above a thousandth of the largest one (what a batch norm silenced does not count);
   /// - `clipped`: more than half of the values lie beyond the range. Formats of 2 bits do not count: their
   ///   best ranges clip as many.
-  enum class Kind : unsigned char { collapsed, constant, dead_channels, clipped };
+  enum class Kind : unsigned char { collapsed, zeros, constant, dead_channels, clipped };
 
   std::string quantizer;  ///< its name
   Kind kind = Kind::collapsed;

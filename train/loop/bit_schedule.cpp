@@ -19,8 +19,8 @@ constexpr int kFewest = 2, kMost = 8;
 
 bool has_static_integers(const TensorQuantizer& q) {
   const QuantDescriptor& d = q.descriptor();
-  return q.enabled() && q.quantizing() && d.format().is_integer() && d.fake_quant() && d.needs_amax() &&
-         d.block_sizes().empty();
+  return q.settings().enabled && q.quantizing() && d.format().is_integer() && d.fake_quant() &&
+         d.needs_amax() && d.block_sizes().empty();
 }
 
 template <class Number>

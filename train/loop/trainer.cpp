@@ -170,6 +170,11 @@ StateDict Trainer::state_dict() const { return body_->state(); }
 
 TrainingResult Trainer::fit() {
   Body& run = *body_;
+  if (const double rate = run.options.optimizer.learning_rate; run.highest_rate() < rate)
+    log(LogLevel::info,
+        fmt::format(
+            "[train] {} steps are few for this format: the learning rate is {:.2g}, {} from {} steps on",
+            run.total_steps(), run.highest_rate(), rate, run.options.full_rate_steps));
   const bool stopped = run.train();
   warn_of_held(run.ranges);
   const bool early = run.early.should_stop() && !run.finished();

@@ -118,6 +118,9 @@ struct TrainerOptions {
   /// Weight decay of learned ranges of activations (PACT; Choi et al. 2018), as the optimizer has it; 0 for
   /// none.
   double amax_decay = 0;
+  /// Number of steps from which the whole learning rate is used. Shorter runs have `short_run_rate`
+  /// (train/qat_defaults.h). 0 for the whole rate in every run.
+  std::int64_t full_rate_steps = 0;
   double amax_rate =
       1;  ///< learning rate of learned ranges, of weights too, over that of the other parameters
   /// Those of weights too (learn_weight_ranges); else they stay. A step at most halves or doubles a learned

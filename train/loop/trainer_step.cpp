@@ -14,6 +14,7 @@
 #include "fakequant/train/loop/detail/score_sum.h"
 #include "fakequant/train/loop/detail/trainer_body.h"
 #include "fakequant/train/optimizer.h"
+#include "fakequant/train/qat_defaults.h"
 #include "fakequant/train/ranks/shares.h"
 
 namespace fq {
@@ -141,6 +142,10 @@ void Trainer::Body::adjust_gradients(double scale) {
   gradients->pull_to_codes(weight / scale);
 }
 
+double Trainer::Body::highest_rate() const {
+  return short_run_rate(options.optimizer.learning_rate, total_steps(), options.full_rate_steps);
+}
+
 void Trainer::Body::update_parameters() {
   const ProfileScope profile("optimizer");
   double scale = options.accumulation == 1 && !shared ? 1 : 1 / static_cast<double>(waiting_samples);
@@ -152,7 +157,7 @@ void Trainer::Body::update_parameters() {
   }
   const double fallen = plateau ? plateau->factor() : 1;
   check_gradients();
-  optimizer->set_learning_rate(options.optimizer.learning_rate * schedule(progress.step) * fallen);
+  optimizer->set_learning_rate(highest_rate() * schedule(progress.step) * fallen);
   ranges.before();
   optimizer->step(scale);
   if (adapters) adapters->merge();

@@ -149,6 +149,7 @@ constinit const fq::detail::RangeKernels range_kernels{
     .check_finite = check_finite,
     .use_ranges = use_ranges,
     .move_ranges = move_ranges,
+    .grow_ranges = grow_ranges,
     .count = count,
     .add_magnitudes = add_magnitudes,
     .add_values = add_values,

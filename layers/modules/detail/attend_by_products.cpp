@@ -47,14 +47,14 @@ bool splits(const Variable& q, const Variable& k, const Variable& v, const OnWei
   if (!has_factors(q) || !has_factors(k) || !has_factors(v) || !on_weights.softmax) return false;
   const QuantizerSettings& softmax = (*on_weights.softmax)->settings();
   return softmax.enabled && softmax.quantizing && !softmax.observing && !softmax.running &&
-         softmax.has_fixed_range() && softmax.descriptor.format().is_integer() &&
-         softmax.descriptor.format().bits() <= 8;
+         !(*on_weights.softmax)->range().grows() && softmax.has_fixed_range() &&
+         softmax.descriptor.format().is_integer() && softmax.descriptor.format().bits() <= 8;
 }
 
 }  // namespace
 
 bool attends_on_codes(const Variable& q, const Variable& k, const TensorQuantizer& softmax) {
-  return (q.quantized() != nullptr && k.quantized() != nullptr) || softmax.enabled();
+  return (q.quantized() != nullptr && k.quantized() != nullptr) || softmax.settings().enabled;
 }
 
 Variable attend_by_products(const Variable& q, const Variable& k, const Variable& v,

@@ -1,12 +1,28 @@
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
 
+#include <cmath>
+
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/quantizer/detail/engine_codes.h"
 #include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
 
 namespace fq::detail {
+namespace {
 
-Variable DeployedArithmetic::quantize(const Variable& x) const {
+constexpr double kSamples = 64;  // a usual batch
+
+}  // namespace
+
+/// LSQ divides the gradient of a range by sqrt(n * bound), n elements of the batch (ops/quantize.h). The
+/// factor replaces n by the elements of `kSamples` samples, so that the gradient does not depend on how a
+/// batch is split.
+double DeployedArithmetic::gradient_factor(const Variable& x, bool is_weight) const {
+  const double factor = settings_.descriptor.scale_amax().value_or(1);
+  if (is_weight || settings_.amax_gradient != AmaxGradient::lsq || x.rank() < 2) return factor;
+  return factor * std::sqrt(static_cast<double>(x.dim(0)) / kSamples);
+}
+
+Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
   const Variable values = as_f32(x);
   if (has_own_codes(settings_)) {
     const Variable floats = values.as_float();
@@ -15,7 +31,8 @@ Variable DeployedArithmetic::quantize(const Variable& x) const {
   const QuantDescriptor& d = settings_.descriptor;
   Variable codes = grid_.codes_of(values);
   if (!codes.defined()) {
-    const ops::LearnedRange learned{range_.learned(), settings_.amax_gradient, d.scale_amax().value_or(1)};
+    const ops::LearnedRange learned{range_.learned(), settings_.amax_gradient,
+                                    gradient_factor(values, is_weight)};
     codes = ops::quantize(values, grid_.of(values), learned.amax.defined() ? &learned : nullptr);
     grid_.keep_codes(values, codes);
   }

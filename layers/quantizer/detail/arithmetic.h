@@ -11,8 +11,8 @@ namespace fq::detail {
 class QuantizerArithmetic {
  public:
   virtual ~QuantizerArithmetic() = default;
-  /// x on the grid, with the gradient of its range.
-  [[nodiscard]] virtual Variable quantize(const Variable& x) const = 0;
+  /// x on the grid, with the gradient of its range. `is_weight`: x has no batch axis.
+  [[nodiscard]] virtual Variable quantize(const Variable& x, bool is_weight = false) const = 0;
   /// What that makes of a tensor, as floats, without a gradient.
   [[nodiscard]] virtual Tensor values(const Tensor& x) const = 0;
 };
@@ -23,10 +23,12 @@ class DeployedArithmetic : public QuantizerArithmetic {
   DeployedArithmetic(const QuantizerSettings& settings, const QuantizerRange& range,
                      const QuantizerGrid& grid)
       : settings_(settings), range_(range), grid_(grid) {}
-  [[nodiscard]] Variable quantize(const Variable& x) const override;
+  [[nodiscard]] Variable quantize(const Variable& x, bool is_weight = false) const override;
   [[nodiscard]] Tensor values(const Tensor& x) const override;
 
  private:
+  [[nodiscard]] double gradient_factor(const Variable& x, bool is_weight) const;
+
   const QuantizerSettings& settings_;
   const QuantizerRange& range_;
   const QuantizerGrid& grid_;
@@ -38,7 +40,7 @@ class ReferenceArithmetic : public QuantizerArithmetic {
  public:
   ReferenceArithmetic(const QuantizerSettings& settings, const QuantizerRange& range)
       : settings_(settings), range_(range) {}
-  [[nodiscard]] Variable quantize(const Variable& x) const override;
+  [[nodiscard]] Variable quantize(const Variable& x, bool is_weight = false) const override;
   [[nodiscard]] Tensor values(const Tensor& x) const override;
 
  private:

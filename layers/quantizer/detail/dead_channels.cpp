@@ -35,7 +35,7 @@ int raise_ranges(TensorQuantizer& weight, const std::vector<float>& bias, float 
     amax[c] = least;
     ++raised;
   }
-  if (raised > 0) weight.set_amax(ranges.reshape(weight.amax().shape()));
+  if (raised > 0) weight.raise_amax(ranges.reshape(weight.amax().shape()));
   return raised;
 }
 

@@ -36,7 +36,7 @@ Tensor ReferenceArithmetic::values(const Tensor& x) const {
   return quantize(Variable(x)).tensor();
 }
 
-Variable ReferenceArithmetic::quantize(const Variable& input) const {
+Variable ReferenceArithmetic::quantize(const Variable& input, bool /*is_weight*/) const {
   const QuantDescriptor& d = settings_.descriptor;
   FQ_CHECK(d.fake_quant(), "quantizer",
            "{} is to give codes: the reference arithmetic gives values, use arithmetic deployed",

@@ -17,7 +17,7 @@ bool WeightCodes::keeps(const Variable& w) const {
   const auto* values = std::get_if<Tensor>(&w.value());
   const bool gives_codes = settings_.arithmetic == Arithmetic::deployed &&
                            settings_.descriptor.fake_quant() && !settings_.pre_quant_scale.defined() &&
-                           !range_.learned().defined();
+                           !range_.learned().defined() && !range_.is_zero();
   return settings_.enabled && settings_.quantizing && !settings_.observing && gives_codes && w.is_leaf() &&
          !w.device().is_meta() && values != nullptr && values->dtype() == DType::f32 && w.numel() > 0;
 }
@@ -36,7 +36,7 @@ std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
 }
 
 std::optional<QuantizeRequest> WeightCodes::request(const Variable& w) const {
-  if (!keeps(w) || detail::has_own_codes(settings_) || kept(w)) return std::nullopt;
+  if (!keeps(w) || detail::has_own_codes(settings_) || range_.grows() || kept(w)) return std::nullopt;
   return QuantizeRequest{w.tensor(), grid_.of(w), wants_mask(w)};
 }
 

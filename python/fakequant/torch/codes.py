@@ -10,7 +10,7 @@ from .. import _fakequant as _fq
 from .functions import checked, rows
 from .passes import Pass
 from .quantizer_state import QuantizerState, split_state
-from .ranges import Guard
+from .ranges import Guard, share_growth
 from .samples import samples_of
 from .shared import Shared
 
@@ -31,7 +31,6 @@ class Codes(nn.Module):
         self._modes, self._before = modes or {}, before or {}
         self._json, self._places, self._sample_shape, self._classes = json_text, places, sample_shape, classes
         self._config, self._learned, self._edges = config, None, (True, True)
-        self._off = []  # quantizers of weights that were 0 when they were calibrated
         self._random = any("drop" in node["type"] for node in json.loads(json_text)["nodes"])
         self._network, self._guard, self._finds_ranges = None, Guard(), False
         self.states = {}  # QuantizerState by the names of quantizers, children of the layers
@@ -97,7 +96,7 @@ class Codes(nn.Module):
     def _note(self):
         """Remembers that the library has this state."""
         self._seen = {name: (state.version(), *state.as_library()) for name, state in self.states.items()}
-        self._finds_ranges = any(state.is_zero() for state in self.states.values())
+        self._finds_ranges = any(state.grows() for state in self.states.values())
 
     def pull(self):
         """Takes ranges and settings from the library, after these were calibrated or set."""
@@ -119,7 +118,7 @@ class Codes(nn.Module):
             attributes |= {f"{name}/descriptor": descriptor, f"{name}/switches": switches}
             arrays |= {f"{name}/{key}": value for key, value in state.arrays().items()}
         self._network.load_quantizer_state(arrays, json.dumps(attributes))
-        self._finds_ranges = any(state.is_zero() for state in self.states.values())
+        self._finds_ranges = any(state.grows() for state in self.states.values())
         self._guard.forget()
         self._name_parameters()
 
@@ -148,20 +147,9 @@ class Codes(nn.Module):
             layers = dict.fromkeys(name.rpartition(".")[0] for name in self.states)
             raise _fq.ArgumentError(f"[calibrate] {', '.join(map(repr, layers))}: never called with this data. Give samples that reach these "
                                     "layers")
-        for name in self._off:
-            network.enable_quantizer(name)
         if batches and enabled():  # attention has none, unless rules switch them on
             self.share().calibrate(self._samples(batches), method=method)
-        self._off = [row["name"] for row in network.quantizers() if row["weight"] and row["enabled"] and self._is_zero(row["name"])]
-        for name in self._off:
-            network.disable_quantizer(name)
-            warnings.warn(f"[calibrate] '{name}' saw zeros alone and could never learn another weight: it is off until calibrate sees others",
-                          _fq.FakequantWarning, stacklevel=4)
         self.pull()
-
-    def _is_zero(self, quantizer):
-        place = self._places.get(quantizer.removesuffix("_quantizer"))
-        return place is not None and not place.get().any()
 
     def rows_of(self, inputs):
         """Inputs as the network reads them."""
@@ -207,11 +195,14 @@ class Codes(nn.Module):
         if others:
             network.set_training(others, not self.training)
             self._trains = True
+        growing = network.growing_quantizers() if self._finds_ranges and self._trains else []
         y, recording = self._recorded([rows(x) for x in inputs], list(wants_gradient))
         if self._trains:
             self.shared.take_buffers()
-            if self._finds_ranges:
-                self.pull()
+        if growing:
+            share_growth(network, growing, self._device())
+            self.pull()
+            self._limit_ranges()  # the next step is limited from here
         return y, recording
 
     def _of_another_mode(self):
@@ -234,12 +225,15 @@ class Codes(nn.Module):
                                     "the model on batches, and backward")
         inputs = [x.float() if checked(x, "fakequant.torch").is_floating_point() else x for x in inputs]
         _ = self.network
-        self._guard.limit({name: state.amax for name, state in self.states.items() if state.is_learned})
+        self._limit_ranges()
         try:
             return self._run(inputs, self._sources())
         except _fq.ArgumentError as error:
             self._check_calibrated(error)
             raise
+
+    def _limit_ranges(self):
+        self._guard.limit({name: state.amax for name, state in self.states.items() if state.is_learned})
 
     def _run(self, inputs, sources):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *sources)):

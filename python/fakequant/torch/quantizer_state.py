@@ -17,13 +17,15 @@ class QuantizerState(nn.Module):
     """Range and settings of one quantizer.
 
     `amax` is the range, or a list of ranges, NaN before calibration: a parameter where ranges are learned, else a buffer, and None
-    where each input has a range of its own. State dicts also have `settings`, the bytes of a JSON text.
+    where each input has a range of its own. `growing` marks the ranges that training chooses. State dicts also have `settings`, the
+    bytes of a JSON text.
     """
 
     def __init__(self, settings, amax, is_learned):
         super().__init__()
         self.register_buffer("pre_quant_scale", None)
         self.register_buffer("scale", None)
+        self.register_buffer("growing", None)
         self._settings, self._writes, self.is_loaded = settings, 0, False
         if is_learned:
             self.amax = nn.Parameter(amax)
@@ -47,12 +49,14 @@ class QuantizerState(nn.Module):
 
     def version(self):
         """Changes with each write. A learned range is a parameter, which the library shares."""
-        tensors = [value for value in (None if self.is_learned else self.amax, self.scale, self.pre_quant_scale) if value is not None]
+        all_tensors = (None if self.is_learned else self.amax, self.scale, self.growing, self.pre_quant_scale)
+        tensors = [value for value in all_tensors if value is not None]
         return self._writes, tuple((value.data_ptr(), value._version) for value in tensors)
 
     def arrays(self):
         """{name: tensor} for the library, copies."""
-        values = {"amax": self.amax if self.is_calibrated() else None, "scale": self.scale, "pre_quant_scale": self.pre_quant_scale}
+        values = {"amax": self.amax if self.is_calibrated() else None, "scale": self.scale, "growing": self.growing,
+                  "pre_quant_scale": self.pre_quant_scale}
         return {name: value.detach().cpu().clone() for name, value in values.items() if value is not None}
 
     def as_library(self):
@@ -70,12 +74,12 @@ class QuantizerState(nn.Module):
         self._settings = settings
         if self.amax is not None and "amax" in arrays:
             self._set_amax(arrays["amax"])
-        for name in ("scale", "pre_quant_scale"):
+        for name in ("scale", "growing", "pre_quant_scale"):
             setattr(self, name, arrays[name].clone() if name in arrays else None)
 
-    def is_zero(self):
-        """Whether it has seen only zeros, so that training may find its range."""
-        return self.amax is not None and not bool(self.amax.any())
+    def grows(self):
+        """Whether some of the range was zero at calibration, so that training chooses it."""
+        return self.growing is not None or self.amax is not None and bool((self.amax <= 2.0**-24).any())
 
     def _set_amax(self, value):
         """In place where its shape stays."""
@@ -123,7 +127,7 @@ class QuantizerState(nn.Module):
                 given["amax"] = given["amax"].reshape(-1)
             elif given["amax"].shape != self.amax.shape:
                 self.amax = torch.empty_like(given["amax"], device=self.amax.device)
-        for name in ("scale", "pre_quant_scale"):
+        for name in ("scale", "growing", "pre_quant_scale"):
             if name in given:
                 setattr(self, name, torch.empty_like(given[name]))
 
@@ -143,7 +147,7 @@ def split_state(arrays, attributes):
             out.setdefault(name, ({}, {}))[0][field] = value
     for key, value in arrays.items():
         name, _, field = key.rpartition("/")
-        if name in out and field in ("amax", "scale", "pre_quant_scale"):
+        if name in out and field in ("amax", "scale", "growing", "pre_quant_scale"):
             out[name][1][field] = torch.as_tensor(value)
     return out
 

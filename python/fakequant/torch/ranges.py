@@ -1,5 +1,6 @@
 """Learned ranges in training."""
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Guard:
@@ -16,6 +17,7 @@ class Guard:
                 if before is not None and value._version != before[1]:
                     last = before[0].to(value.device)
                     held = value.clamp(last / 2, last * 2).clamp_(min=2.0**-23)
+                    held = torch.where(last > 2.0**-24, held, value)  # a range of zeros stays until training gives it values
                     if not torch.equal(held, value):
                         value.copy_(held)
                 if before is None or value._version != before[1]:
@@ -24,3 +26,13 @@ class Guard:
     def forget(self):
         """After ranges were calibrated or loaded, which no step did."""
         self._before = {}
+
+
+def share_growth(network, quantizers, device):
+    """Gives quantizers that grow (they saw zeros alone) the largest range that a process of DistributedDataParallel found."""
+    model = DistributedDataParallel._get_active_ddp_module()
+    if model is None or not torch.distributed.is_initialized():
+        return
+    growth = torch.as_tensor(network.range_growth(quantizers)).to(device)
+    torch.distributed.all_reduce(growth, torch.distributed.ReduceOp.MAX, group=model.process_group)
+    network.set_range_growth(quantizers, growth.cpu().numpy())

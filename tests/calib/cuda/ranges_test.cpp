@@ -62,6 +62,21 @@ TEST_F(CudaRanges, MovedAndUsedAsOnTheHost) {
             (std::vector<float>{0x1p-22f, 0x1p-22f, 0x1p-22f, 0x1p-21f}));
 }
 
+TEST_F(CudaRanges, GrowAsOnTheHost) {
+  for (const std::int64_t count : {1, 9, 7001}) {
+    const Tensor batch = detail::used_ranges(heavy_tailed({count}, 5), 0, 0.7f);
+    Tensor growing = Tensor::full({count}, 1), here = Tensor::zeros({count});
+    for (std::int64_t i = 0; i < count; i += 3) growing.mutable_data<float>()[i] = 0;
+    Tensor grown = there(here);
+    const Tensor other = there(batch), marks = there(growing);
+    const auto waits = test::waits_so_far();
+    detail::grow_ranges(grown, other, marks);
+    EXPECT_EQ(test::waits_so_far(), waits);
+    detail::grow_ranges(here, batch, growing);
+    EXPECT_TRUE(bitwise_equal(grown, here)) << count;
+  }
+}
+
 /// Magnitudes beside the edges of a rule's bins, and what no bin has.
 Tensor beside_edges(const cpu::BinRule& rule, int bins) {
   std::vector<float> v{0.0f,   -0.0f, kInfinity, std::nanf(""), rule.top, std::nextafter(rule.top, kInfinity),

@@ -1,5 +1,6 @@
 #include "fakequant/train/loop/detail/passes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "fakequant/core/backend/device_traits.h"
@@ -23,7 +24,14 @@ enum Part : std::size_t { kForward, kBackward };
 }  // namespace
 
 Passes::Passes(std::shared_ptr<Module> model, const Options& options)
-    : model_(std::move(model)), options_(options), parameters_(model_->parameters()) {}
+    : model_(std::move(model)), options_(options), parameters_(model_->parameters()) {
+  for_each_quantizer(*model_, [&](const NamedQuantizer& entry) { quantizers_.push_back(entry.quantizer); });
+}
+
+bool Passes::waits_for_range() const {
+  return std::ranges::any_of(quantizers_,
+                             [](const auto* q) { return q->settings().enabled && q->range().is_zero(); });
+}
 
 void Passes::forget() {
   captured_.reset();
@@ -65,6 +73,7 @@ Passes::Outputs Passes::run(const Input& batch) {
 /// the last ones, whose first run has made all that is made once.
 bool Passes::repeats(const Input& batch, const Switches::Phase& phase) {
   if (!options_.capture || !traits_of(batch.x.device()).captures || profiler() != nullptr) return false;
+  if (waits_for_range()) return last_.reset(), false;
   Key key{batch.x.shape(), batch.y.shape(), phase};
   if (captured_ != key && last_ == key && refused_ != key) {
     forget();

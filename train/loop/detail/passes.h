@@ -15,7 +15,8 @@
 
 namespace fq {
 class Module;
-}
+class TensorQuantizer;
+}  // namespace fq
 
 namespace fq::detail {
 
@@ -59,6 +60,8 @@ class Passes {
     Tensor x, y, followed;
   };
 
+  /// Whether a quantizer has seen only zeros: the host decides in each step whether it quantizes.
+  [[nodiscard]] bool waits_for_range() const;
   [[nodiscard]] bool repeats(const Input& batch, const Switches::Phase& phase);
   [[nodiscard]] Variable label_loss(const Variable& logits, const Tensor& labels) const;
   [[nodiscard]] Variable loss_of(const Variable& logits, const Input& batch) const;
@@ -68,6 +71,7 @@ class Passes {
   std::shared_ptr<Module> model_;
   Options options_;
   std::vector<Variable> parameters_;
+  std::vector<TensorQuantizer*> quantizers_;
   Variable loss_;  // until its backward pass
   std::optional<Key> last_, captured_, refused_;
   Input input_;  // that the captured passes read

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fakequant/core/numerics/detail/grid_numbers.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq::detail {
@@ -9,8 +10,10 @@ namespace {
 
 constexpr float kLeast = 0x1p-23F;
 
-/// Whether `now` had to be changed.
+/// Whether `now` had to be changed. A range that is still zero stays: the quantizer gives it its first
+/// values.
 bool hold(float& now, float before) {
+  if (before <= least_amax) return false;
   const float least = std::max(before / 2, kLeast), most = 2 * std::max(before, kLeast);
   if (!(now < least) && !(now > most)) return false;
   now = now < least ? least : most;

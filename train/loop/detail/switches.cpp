@@ -22,7 +22,7 @@ void set_running(TensorQuantizer& quantizer, const Switches::Phase& phase) {
 Switches::Switches(Module& model) {
   const auto weights = weight_quantizers(model);
   for (const auto& entry : named_quantizers(model)) {
-    if (!entry.quantizer->enabled() || !entry.quantizer->quantizing()) continue;
+    if (!entry.quantizer->settings().enabled || !entry.quantizer->quantizing()) continue;
     quantizers_.push_back(entry.quantizer);
     if (!weights.contains(entry.quantizer)) activations_.push_back(entry.quantizer);
   }

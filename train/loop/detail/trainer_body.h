@@ -119,6 +119,8 @@ struct Trainer::Body {
   [[nodiscard]] std::int64_t total_steps() const {
     return options.steps > 0 ? options.steps : options.epochs * steps_per_epoch();
   }
+  /// The learning rate that the schedule is a share of.
+  [[nodiscard]] double highest_rate() const;
   /// Those that the run begins.
   [[nodiscard]] std::int64_t epochs() const;
   /// Whether the last step is done, and what belongs to it.

@@ -11,11 +11,12 @@ std::shared_ptr<TensorQuantizer> calibrated_copy(const TensorQuantizer& original
   settings.name = original.name();
   settings.descriptor = original.descriptor();
   settings.arithmetic = original.settings().arithmetic;
-  settings.enabled = original.enabled();
+  settings.enabled = original.settings().enabled;
   settings.zero_point = original.settings().zero_point;
   settings.pow2 = original.settings().pow2;
   auto copy = std::make_shared<TensorQuantizer>(std::move(settings));
-  if (!original.enabled() || !original.descriptor().needs_amax() || original.descriptor().amax().defined())
+  if (!original.settings().enabled || !original.descriptor().needs_amax() ||
+      original.descriptor().amax().defined())
     return copy;
   detail::collect_whole(*copy, weight);
   copy->load_calibrated_amax();

@@ -40,18 +40,61 @@ SharedStep::SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool 
       model_(model),
       parameters_(model.parameters()),
       buckets_(ranks_, parameters_, reduction) {
-  if (!running) return;
   const auto of_weights = weight_quantizers(model);
-  for (const auto& entry : named_quantizers(model))
-    if (!of_weights.contains(entry.quantizer)) running_.push_back(entry.quantizer);
+  for (const auto& entry : named_quantizers(model)) {
+    quantizers_.push_back(entry.quantizer);
+    if (running && !of_weights.contains(entry.quantizer)) running_.push_back(entry.quantizer);
+  }
+}
+
+void SharedStep::begin_step() {
+  if (std::exchange(begun_, true)) return;
+  std::ranges::copy_if(quantizers_, std::back_inserter(growing_),
+                       [](const auto* q) { return q->range().grows(); });
+  for (const auto* q : growing_) at_start_.push_back(q->range().growth());
+  grown_ = at_start_;
+  for (const auto& tensor : moving()) start_.push_back(tensor.to(Device::cpu()).clone());
+}
+
+/// Keeps the ranges that a batch has raised. The next batch begins with the ranges of the step.
+void SharedStep::take_growth() {
+  for (std::size_t i = 0; i < growing_.size(); ++i) {
+    const RangeGrowth batch = growing_[i]->range().growth();
+    for (std::size_t k = 0; k < batch.amax.size(); ++k) {
+      grown_[i].amax[k] = std::max(grown_[i].amax[k], batch.amax[k]);
+      grown_[i].growing[k] = std::min(grown_[i].growing[k], batch.growing[k]);
+    }
+    growing_[i]->set_growth(at_start_[i]);
+  }
+}
+
+/// Floats that are not negative are ordered as their bits are.
+void SharedStep::grow() {
+  if (growing_.empty()) return;
+  std::vector<std::int64_t> bits;
+  for (const auto& [amax, growing] : grown_)
+    for (std::size_t k = 0; k < amax.size(); ++k) {
+      bits.push_back(std::bit_cast<std::int32_t>(amax[k]));
+      bits.push_back(growing[k] == 0 ? 1 : 0);
+    }
+  ranks_->max(bits);
+  auto next = bits.begin();
+  for (auto& [amax, growing] : grown_)
+    for (std::size_t k = 0; k < amax.size(); ++k) {
+      amax[k] = std::bit_cast<float>(static_cast<std::int32_t>(*next++));
+      growing[k] = *next++ != 0 ? 0.0f : 1.0f;
+    }
+  for (std::size_t i = 0; i < growing_.size(); ++i) growing_[i]->set_growth(grown_[i]);
 }
 
 std::vector<Tensor> SharedStep::moving() const {
   std::vector<Tensor> out;
   for (const auto& [name, buffer] : model_.named_buffers())
     if (buffer.dtype() == DType::f32) out.push_back(buffer);
-  for (const auto* quantizer : running_)
-    if (const Tensor amax = quantizer->range().amax(); amax.defined()) out.push_back(amax);
+  for (auto* quantizer : running_) {
+    const bool grows = std::ranges::find(growing_, quantizer) != growing_.end();
+    if (const Tensor amax = quantizer->range().amax(); amax.defined() && !grows) out.push_back(amax);
+  }
   return out;
 }
 
@@ -62,11 +105,8 @@ bool SharedStep::last_of(std::int64_t batches) const {
 void SharedStep::begin_batch(std::int64_t batches) {
   last_ = last_of(batches);
   if (last_) buckets_.begin(terms_, batches);
-  if (terms_.empty()) {
-    start_.clear();
-    for (const auto& tensor : moving()) start_.push_back(tensor.to(Device::cpu()).clone());
-    return;
-  }
+  begin_step();
+  if (terms_.empty()) return;
   auto now = moving();
   for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_from(start_[i]);
 }
@@ -89,6 +129,7 @@ void SharedStep::end_batch(const Told& told) {
     const Tensor moved = scaled_sum(now[i].to(Device::cpu()), start_[i], -1);
     moves.push_back(scaled_sum({}, moved, samples));
   }
+  take_growth();
   batches_.emplace_back(told);
 }
 
@@ -104,6 +145,10 @@ void SharedStep::forget() {
   moves_.clear();
   batches_.clear();
   start_.clear();
+  growing_.clear();
+  at_start_.clear();
+  grown_.clear();
+  begun_ = false;
   again_ = false;
 }
 
@@ -138,14 +183,13 @@ void SharedStep::move(const std::vector<Told>& told) {
   std::int64_t samples = 0;
   for (const auto& batch : told) samples += batch.samples;
   auto now = moving();
-  if (moves_.empty())
-    for (const auto& tensor : now) start_.push_back(tensor.to(Device::cpu()));
   const auto moved = exact_sums(*ranks_, moves_, static_cast<std::int64_t>(told.size()), start_);
   for (std::size_t i = 0; i < now.size(); ++i)
     now[i].copy_from(scaled_sum(start_[i], moved[i], 1 / static_cast<float>(samples)));
 }
 
 std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
+  begin_step();
   const auto count = static_cast<std::int64_t>(batches_.size());
   auto sums = buckets_.finish(terms_, count);
   throw_failure(stop);
@@ -156,6 +200,7 @@ std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
   }
   const auto told = all_told();
   move(told);
+  grow();
   forget();
   return told;
 }

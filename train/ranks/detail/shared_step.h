@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fakequant/core/variable.h"
+#include "fakequant/layers/quantizer/range.h"
 #include "fakequant/train/ranks/communicator.h"
 #include "fakequant/train/ranks/detail/gradient_buckets.h"
 
@@ -22,7 +23,8 @@ namespace fq::detail {
 /// Every batch of a step begins with what the step began with: running statistics and ranges move by the mean
 /// of what the batches moved them by, weighted by samples. Gradients and these are summed exactly, losses are
 /// added in the order of the batches, so that a step has the same bits for any number of ranks; but for
-/// gradients that are to be summed as floats.
+/// gradients that are to be summed as floats. Ranges that grow (QuantizerRange) become the largest that a
+/// batch of any rank has made of them.
 class SharedStep {
  public:
   /// What a batch told.
@@ -54,7 +56,11 @@ class SharedStep {
   std::vector<Told> finish(bool& stop);
 
  private:
+  /// Before the first batch of a step on this rank, or at its end where the rank has none.
+  void begin_step();
   [[nodiscard]] std::vector<Tensor> moving() const;
+  void take_growth();
+  void grow();
   void forget();
   void throw_failure(bool& stop);
   [[nodiscard]] std::vector<Told> all_told();
@@ -65,7 +71,11 @@ class SharedStep {
   std::shared_ptr<Communicator> ranks_;
   Module& model_;
   std::vector<Variable> parameters_;
-  std::vector<TensorQuantizer*> running_;
+  std::vector<TensorQuantizer*> quantizers_, running_;
+  std::vector<TensorQuantizer*> growing_;  // in this step
+  std::vector<RangeGrowth> at_start_,
+      grown_;  // of `growing_`: before the step, and the largest of its batches
+  bool begun_ = false;
   GradientBuckets buckets_;
   std::vector<Tensor> start_;                       // of `moving`
   std::vector<std::vector<Tensor>> terms_, moves_;  // of each batch of this rank: gradients, and what moved

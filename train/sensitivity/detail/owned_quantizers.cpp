@@ -14,8 +14,8 @@ namespace detail {
 namespace {
 
 bool is_on(TensorQuantizer& quantizer) {
-  return quantizer.enabled() &&
-         std::ranges::any_of(quantizer_parts(quantizer), [](const auto* part) { return part->enabled(); });
+  const auto switched_on = [](const TensorQuantizer* part) { return part->settings().enabled; };
+  return switched_on(&quantizer) && std::ranges::any_of(quantizer_parts(quantizer), switched_on);
 }
 
 /// "weight" of "conv1.weight_quantizer".

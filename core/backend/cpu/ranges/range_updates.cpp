@@ -28,4 +28,12 @@ void move_ranges(Tensor& amax, const Tensor& batch, float momentum) {
   for (std::int64_t i = 0; i < amax.numel(); ++i) to[i] = detail::moved_range(to[i], from[i], momentum);
 }
 
+void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing) {
+  const auto* from = batch.data<float>();
+  auto* to = amax.mutable_data<float>();
+  const auto* grows = growing.data<float>();
+  for (std::int64_t i = 0; i < amax.numel(); ++i)
+    if (grows[i] != 0) to[i] = detail::grown_range(to[i], from[i]);
+}
+
 }  // namespace fq::cpu

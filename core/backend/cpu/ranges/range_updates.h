@@ -14,5 +14,7 @@ void check_finite(const Tensor& amax, const std::string& nan, const std::string&
 void use_ranges(const Tensor& amax, float least, float factor, Tensor& out);
 /// amax = moved_range(amax, batch, momentum) each.
 void move_ranges(Tensor& amax, const Tensor& batch, float momentum);
+/// amax = grown_range(amax, batch) where `growing` is not 0.
+void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing);
 
 }  // namespace fq::cpu

@@ -181,6 +181,14 @@ struct MoveRange {
   }
 };
 
+struct GrowRange {
+  const float *batch, *growing;
+  float* amax;
+  FQ_HD void operator()(std::int64_t i) const {
+    if (growing[i] != 0) amax[i] = fq::detail::grown_range(amax[i], batch[i]);
+  }
+};
+
 }  // namespace
 
 Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
@@ -223,6 +231,11 @@ void use_ranges(const Tensor& amax, float least, float factor, Tensor& out) {
 
 void move_ranges(Tensor& amax, const Tensor& batch, float momentum) {
   map<float>(amax, batch, amax, MoveRange{momentum});
+}
+
+void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing) {
+  for_items(amax.device(), amax.numel(),
+            GrowRange{data_of<float>(batch), data_of<float>(growing), mutable_data_of<float>(amax)});
 }
 
 }  // namespace fq::cuda

@@ -19,5 +19,6 @@ void block_amax(const Tensor& x, const Granularity& by, Tensor& out);
 void check_finite(const Tensor& amax, const std::string& nan, const std::string& infinity);
 void use_ranges(const Tensor& amax, float least, float factor, Tensor& out);
 void move_ranges(Tensor& amax, const Tensor& batch, float momentum);
+void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing);
 
 }  // namespace fq::cuda

@@ -1,0 +1,195 @@
+// Branches that start at zero are trained, in every format with frozen, running and learned ranges.
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "fakequant/core/detail/threads.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/log.h"
+#include "fakequant/layers/model/graph.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/quantizer_findings.h"
+#include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/ranks/shares.h"
+#include "layers/networks.h"
+#include "train/loop_run.h"
+#include "train/thread_rank.h"
+
+namespace fq::zero_branch_test {
+namespace {
+
+/// The part of the branch that is zero at calibration.
+enum class Zero { weights, activations, channel };
+
+std::shared_ptr<const Dataset> images() {
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < 32; ++i) labels.push_back(i * 7 % 10);
+  return std::make_shared<TensorDataset>(test::random_tensor({32, 1, 8, 8}, -1, 1),
+                                         Tensor::from(labels, {32}));
+}
+
+std::shared_ptr<DataLoader> batches() {
+  return std::make_shared<DataLoader>(images(),
+                                      LoaderOptions{.batch_size = 8, .shuffle = false, .prefetch = 0});
+}
+
+Variable parameter(Module& model, const std::string& name) {
+  for (const auto& [path, value] : model.named_parameters())
+    if (path == name) return value;
+  throw ArgumentError("no parameter " + name);
+}
+
+void set_zero(Module& model, Zero what) {
+  Variable values = parameter(model, what == Zero::activations ? "bn2.weight" : "conv2.weight");
+  auto* data = values.mutable_tensor().mutable_data<float>();
+  std::fill(data, data + (what == Zero::channel ? values.numel() / 8 : values.numel()), 0.0f);
+}
+
+std::shared_ptr<Graph> calibrated(const std::string& preset, Zero what) {
+  const RandomScope seed(2, 0);
+  auto model = test::residual_net();
+  set_zero(*model, what);
+  (void)quantize(*model, QuantConfig::preset(preset), {1, 1, 8, 8});
+  (void)calibrate(*model, *batches());
+  return model;
+}
+
+std::vector<std::string> zero_quantizers(Module& model) {
+  std::vector<std::string> out;
+  for (const auto& entry : named_quantizers(model))
+    if (entry.quantizer->settings().enabled && entry.quantizer->range().is_zero()) out.push_back(entry.name);
+  return out;
+}
+
+Tensor outputs(Module& model) {
+  model.eval();
+  const NoGrad no_grad;
+  const std::int64_t first = 0;
+  return model(Variable(images()->read({&first, 1}).x)).tensor().clone();
+}
+
+bool has_range(Module& model, bool of_weights) {
+  const auto weights = weight_quantizers(model);
+  return std::ranges::any_of(named_quantizers(model), [&](const NamedQuantizer& entry) {
+    const auto& q = *entry.quantizer;
+    return weights.contains(&q) == of_weights && q.settings().enabled && q.descriptor().needs_amax() &&
+           q.descriptor().block_sizes().empty();
+  });
+}
+
+TrainerOptions run(AmaxMode amax) {
+  return {.epochs = 1,
+          .optimizer = {.kind = "sgd", .learning_rate = 0.1},
+          .schedule = {.kind = "constant"},
+          .seed = 1,
+          .amax = amax,
+          .amax_gradient = AmaxGradient::lsq};
+}
+
+void expect_trained(const std::string& preset, Zero what, AmaxMode amax) {
+  const std::string name = fmt::format("{}, {}, {}", preset, int(what), int(amax));
+  auto model = calibrated(preset, what);
+  if (amax == AmaxMode::learned && !has_range(*model, false)) return;
+  const auto zeros = zero_quantizers(*model);
+  EXPECT_EQ(zeros.empty(), what == Zero::channel || !(has_range(*model, what == Zero::weights))) << name;
+  TrainerOptions options = run(amax);
+  options.learn_weight_ranges = amax == AmaxMode::learned && has_range(*model, true);
+  const Tensor before = parameter(*model, "conv2.weight").tensor().clone();
+  (void)Trainer(model, batches(), options).fit();
+  EXPECT_TRUE(zero_quantizers(*model).empty()) << name << ": " << zero_quantizers(*model).size();
+  const Tensor trained = outputs(*model);
+  if (what == Zero::channel) {
+    const auto now = parameter(*model, "conv2.weight").tensor().to_vector<float>();
+    EXPECT_NE(now[0], 0.0f) << name;
+  } else {
+    EXPECT_FALSE(bitwise_equal(before, parameter(*model, "conv2.weight").tensor())) << name;
+  }
+  set_zero(*model, what);
+  EXPECT_FALSE(bitwise_equal(trained, outputs(*model))) << name << ": the branch contributes nothing";
+}
+
+TEST(ZeroBranch, IsTrainedInEveryFormat) {
+  const QuietLog quiet;
+  for (const auto& preset : QuantConfig::preset_names())
+    for (const Zero what : {Zero::weights, Zero::activations, Zero::channel})
+      for (const AmaxMode amax : {AmaxMode::frozen, AmaxMode::running, AmaxMode::learned})
+        expect_trained(preset, what, amax);
+}
+
+TEST(ZeroBranch, CalibrationNamesTheQuantizers) {
+  std::vector<std::string> told;
+  set_log_callback([&](LogLevel, std::string_view message) { told.emplace_back(message); });
+  auto model = calibrated("int8", Zero::weights);
+  set_log_callback({});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("'conv2.weight_quantizer'"), std::string::npos) << told[0];
+  const auto found = quantizer_findings(*model, images()->read(std::vector<std::int64_t>{0, 1}).x);
+  for (const auto& each : found) EXPECT_EQ(each.kind, QuantizerFinding::Kind::zeros) << each.text();
+}
+
+TEST(ZeroBranch, AResumedRunHasTheSameBits) {
+  const QuietLog quiet;
+  const test::Folder folder;
+  TrainerOptions options = run(AmaxMode::frozen);
+  options.epochs = 2;
+  auto whole = calibrated("int8", Zero::weights), half = calibrated("int8", Zero::weights),
+       rest = calibrated("int8", Zero::weights);
+  (void)Trainer(whole, batches(), options).fit();
+  std::atomic<bool> stop = false;
+  TrainerOptions first = options;
+  first.out = folder.file("c.h5");
+  first.stop = &stop;
+  TrainerCallbacks callbacks;
+  callbacks.on_step = [&](const StepReport& report) { stop = report.step == 3; };
+  EXPECT_TRUE(Trainer(half, batches(), first, nullptr, callbacks).fit().stopped);
+  Trainer resumed(rest, batches(), options);
+  resumed.resume(load_checkpoint(first.out), first.out);
+  (void)resumed.fit();
+  EXPECT_TRUE(bitwise_equal(outputs(*whole), outputs(*rest)));
+}
+
+/// Outputs and ranges after a run that `ranks` share.
+std::vector<Tensor> trained_by(const std::shared_ptr<Communicator>& ranks, Zero what, AmaxMode amax) {
+  detail::set_threads(1);
+  auto model = calibrated("w4a8", what);
+  TrainerOptions options = run(amax);
+  options.accumulation = 2;
+  options.ranks = ranks;
+  options.learn_weight_ranges = amax == AmaxMode::learned;
+  const auto loader = share_of_rank({.batch_size = 8, .shuffle = false, .prefetch = 0}, *ranks, 2);
+  (void)Trainer(model, std::make_shared<DataLoader>(images(), loader), options).fit();
+  std::vector<Tensor> out{outputs(*model)};
+  for (const auto& entry : named_quantizers(*model))
+    if (entry.quantizer->amax().defined()) out.push_back(entry.quantizer->amax().clone());
+  return out;
+}
+
+TEST(ZeroBranch, RanksChooseTheRangesOfOneProcess) {
+  const QuietLog quiet;
+  for (const Zero what : {Zero::weights, Zero::activations, Zero::channel})
+    for (const AmaxMode amax : {AmaxMode::frozen, AmaxMode::running, AmaxMode::learned}) {
+      const auto one = trained_by(one_rank(), what, amax);
+      test::Meeting meeting(2);
+      std::vector<std::vector<Tensor>> found(2);
+      {
+        std::vector<std::jthread> threads;
+        for (int rank = 0; rank < 2; ++rank)
+          threads.emplace_back([&, rank] {
+            found[std::size_t(rank)] =
+                trained_by(std::make_shared<test::ThreadRank>(meeting, rank), what, amax);
+          });
+      }
+      for (const auto& values : found) {
+        ASSERT_EQ(values.size(), one.size());
+        for (std::size_t i = 0; i < one.size(); ++i)
+          EXPECT_TRUE(bitwise_equal(values[i], one[i])) << int(what) << ", " << int(amax) << ", " << i;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace fq::zero_branch_test
