@@ -96,8 +96,10 @@ void take_images(Network& network, DataLoader& loader, const CalibrateOptions& o
     return output.line(
         fmt::format("the {} samples are in it already, and are not counted again", share.images));
   DataLoader own = fq::detail::loader_beside(loader, share_of_rank(loader.options(), *run_ranks()));
-  const std::int64_t samples = collect_ranges(*network.module, own, options).samples;
-  collected.add(samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
+  const CalibrationReport report = collect_ranges(*network.module, own, options);
+  FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, "calibrate",
+           "--mask: no tensor of the network has its positions: give the mask of the sequences");
+  collected.add(report.samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
 }
 
 /// Null where there is no data.
@@ -157,6 +159,18 @@ std::shared_ptr<const Dataset> samples_to_calibrate(std::shared_ptr<const Datase
   return naming_flags([&] { return some_samples(std::move(data), samples_of(flags), 0, skip_of(flags)); });
 }
 
+void add_mask_flag(FlagSet& set) {
+  set.value("mask", "NAME",
+            "input of the network that is 0 for padding, [T] for each sample: padding does not enter ranges "
+            "(default: ranges are of all positions)");
+}
+
+BatchMask read_mask(const Network& network, const Flags& flags) {
+  if (!flags.knows("mask") || !flags.given("mask")) return {};
+  return naming_flags(
+      [&] { return mask_of_input(*network.module, network.input_shape(), flags.text("mask")); });
+}
+
 void check_calibration_flags(const Flags& flags) {
   (void)samples_of(flags);
   (void)batch_of(flags);
@@ -174,6 +188,7 @@ void calibrate_network(Network& network, const Flags& flags, const Quantization&
   const QuantConfig& config = quantization.config;
   CalibrateOptions options{.amax = config.amax, .keep_known = keep_known, .rules = config.calibration};
   options.ranks = run_ranks();
+  options.mask = read_mask(network, flags);
   if (flags.given("percentile")) options.amax.percentile = flags.number("percentile", 0, 100);
   network.module->to(device_of(flags));
   const auto loader = loader_of(std::move(data), flags, output);

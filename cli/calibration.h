@@ -9,6 +9,7 @@
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/core/io/detail/locks/file_lock.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {
@@ -23,6 +24,10 @@ void add_state_flags(FlagSet& set);
 /// Those that --samples and --skip take. Throws ArgumentError where they leave none.
 [[nodiscard]] std::shared_ptr<const Dataset> samples_to_calibrate(std::shared_ptr<const Dataset> data,
                                                                   const Flags& flags);
+/// --mask, for commands that calibrate.
+void add_mask_flag(FlagSet& set);
+/// Returns the mask of --mask, or none without the flag. Throws ArgumentError for names that no input has.
+[[nodiscard]] BatchMask read_mask(const Network& network, const Flags& flags);
 /// Throws ArgumentError for values out of range and flags that go against each other.
 void check_calibration_flags(const Flags& flags);
 

@@ -59,7 +59,9 @@ FlagSet calibrate_flags() {
   add_data_flags(set, "train");
   add_task_flags(set);
   add_quantization_flags(set);
+  set.need({"mask"}, "data");
   add_calibration_flags(set);
+  add_mask_flag(set);
   add_state_flags(set);
   add_general_flags(set);
   return set;
@@ -73,6 +75,7 @@ void check_calibrate(const Flags& flags, PlannedFiles& planned) {
   for (const auto& state : flags.list("merge")) planned.check_there(flags, "merge", state);
   const auto data = open_images(flags, network ? &*network : nullptr);
   if (data) (void)samples_to_calibrate(data, flags);
+  if (network) (void)read_mask(*network, flags);
   const bool known = network && plan_quantization(*network, flags, planned, data != nullptr);
   if (flags.given("state")) planned.add(flags.text("state"));
   if (path.empty()) return;

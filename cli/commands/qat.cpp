@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/calibration.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
@@ -176,6 +177,7 @@ FlagSet qat_flags() {
   add_quantization_flags(set);
   add_layer_format_flags(set);
   add_calibration_flags(set);
+  add_mask_flag(set);
   add_general_flags(set);
   return set;
 }
@@ -193,6 +195,7 @@ void check_qat(const Flags& flags, PlannedFiles& planned) {
   plan_outputs(known && !chooses ? &run->network : nullptr, flags, planned);
   if (run) check_teacher(flags, run->network, planned);
   if (run) check_batches(*run, flags);
+  if (run) (void)read_mask(run->network, flags);
   if (!known || chooses) return;
   if (!run->resume && (from_file || flags.text("method") == "none")) check_calibrated(run->network, "qat");
   complete_by_format(options, run->network, flags, false, is_text(*run->data));
@@ -211,8 +214,8 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   if (!run.initialised.empty()) output.line(run.initialised);
   if (chooses_formats(flags))
     quantization = choose_formats(run.network, flags, quantization, run.data, output);
-  if (!run.network.quantized())
-    quantize_and_calibrate(run.network, flags, quantization, run.data, output, !run.resume);
+  const bool calibrates = !run.network.quantized();
+  if (calibrates) quantize_and_calibrate(run.network, flags, quantization, run.data, output, !run.resume);
   const auto before = sample_accuracy(run.network, run.data);
   const bool text = is_text(*run.data);
   const bool self = learns_from_itself(flags, run.network, before ? before->in_float : 0, text);
@@ -225,6 +228,10 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   }
   if (!run.resume) check_calibrated(run.network, "qat");
   complete_by_format(options, run.network, flags, self, text);
+  options.mask = read_mask(run.network, flags);
+  FQ_CHECK(!options.mask || calibrates || options.amax == AmaxMode::running || !options.progressive.empty(),
+           "qat", "--mask is for calibration, --amax running and --progressive: leave it out for {}",
+           flags.text("checkpoint"));
   output.line(describe_training(options, self));
   auto result = train_network(run, std::move(options), flags, output);
   warn_of_quantizers(run.network, run.data, "qat");

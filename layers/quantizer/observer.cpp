@@ -9,6 +9,7 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/numerics/detail/grid_numbers.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
+#include "fakequant/layers/quantizer/detail/position_mask.h"
 
 namespace fq {
 namespace {
@@ -87,7 +88,9 @@ void RangeObserver::set_calibrator(std::unique_ptr<Calibrator> calibrator) {
 
 void RangeObserver::observe(const Variable& x) { watcher_ ? watcher_(x) : collect(x.tensor()); }
 
-void RangeObserver::collect(const Tensor& x) {
+void RangeObserver::collect(const Tensor& whole) {
+  const Tensor x = detail::seen_by_ranges(whole, settings_.descriptor);
+  if (x.numel() == 0) return;
   const auto view = detail::BlockView::of(settings_.descriptor, x.shape());
   const bool blocks = !settings_.descriptor.block_sizes().empty(), own = !calibrator_ || own_options_;
   if (blocks && own && (!calibrator_ || calibrator_->empty())) make_own(view.kept());

@@ -12,6 +12,7 @@
 #include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 #include "fakequant/layers/quantizer/detail/engine_codes.h"
+#include "fakequant/layers/quantizer/detail/position_mask.h"
 
 namespace fq {
 namespace {
@@ -178,15 +179,17 @@ void QuantizerRange::load(const Tensor& amax, const Tensor& growing) {
   growing_ = detail::flat_ranges(growing);
 }
 
-Tensor QuantizerRange::ranges_of(const Variable& x) const {
+Tensor QuantizerRange::ranges_of(const Tensor& x) const {
   const QuantDescriptor& d = settings_.descriptor;
   const bool one = amax().defined() && amax().numel() == 1;
   const auto view = one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(d, x.shape());
-  const Tensor out = detail::ranges_of(x.tensor(), view, settings_.name);
+  const Tensor out = detail::ranges_of(x, view, settings_.name);
   return d.has_dynamic_blocks() ? out.to(Device::cpu()) : out;  // what scales are made of
 }
 
-void QuantizerRange::move_towards(const Variable& x) {
+void QuantizerRange::move_towards(const Variable& whole) {
+  const Tensor x = detail::seen_by_ranges(whole.tensor(), settings_.descriptor);
+  if (x.numel() == 0) return;
   scale_ = {};
   const bool first = !amax_.defined();
   const Tensor batch = ranges_of(x);
@@ -203,7 +206,7 @@ void QuantizerRange::move_towards(const Variable& x) {
 }
 
 void QuantizerRange::grow(const Variable& x) {
-  const Tensor batch = ranges_of(x);
+  const Tensor batch = ranges_of(x.tensor());
   FQ_CHECK(batch.numel() == amax().numel(), "quantizer",
            "{} has {} ranges, its input {} gives {}: calibrate it with inputs of this shape",
            detail::quantizer_label(settings_.name), amax().numel(), to_string(x.shape()), batch.numel());

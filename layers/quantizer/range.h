@@ -90,7 +90,7 @@ class QuantizerRange {
   void to(Device device);
 
  private:
-  [[nodiscard]] Tensor ranges_of(const Variable& x) const;
+  [[nodiscard]] Tensor ranges_of(const Tensor& x) const;
   void grow_to(const Tensor& batch);
   /// Ranges that are zero grow from now on.
   void mark_zeros();

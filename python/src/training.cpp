@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -71,15 +72,43 @@ nb::dict report_of(const CalibrationReport& report) {
   out["samples"] = report.samples;
   out["quantizers"] = report.quantizers;
   out["passes"] = report.passes;
+  out["masked"] = report.masked;
   return out;
+}
+
+/// A mask as f32, of numpy or torch.
+nb::object floats_of(const nb::object& mask) {
+  if (nb::hasattr(mask, "astype")) return mask.attr("astype")("float32");
+  return nb::hasattr(mask, "float") ? mask.attr("float")() : mask;
+}
+
+/// The data set of the samples, and the mask of its batches: an input of the network by its name, or an array
+/// beside arrays of samples, which takes the place of their labels.
+std::pair<std::shared_ptr<const Dataset>, BatchMask> data_with_mask(Network& self, const nb::object& data,
+                                                                    const nb::object& mask,
+                                                                    const char* function) {
+  if (mask.is_none()) return {data_of(data, function), {}};
+  if (nb::isinstance<nb::str>(mask))
+    return {data_of(data, function),
+            mask_of_input(*self.module, self.input_shape(), nb::cast<std::string>(mask))};
+  if (nb::isinstance<Dataset>(data))
+    throw ArgumentError(fmt::format(
+        "[{}] mask is an array and data a data set: give arrays as data, or the name of an input as mask",
+        function));
+  const nb::object x = PyTuple_Check(data.ptr()) != 0 ? nb::object(data[0]) : data;
+  const Call call{function};
+  return {std::make_shared<TensorDataset>(call.host(x, "x"), call.host(floats_of(mask), "mask")),
+          [](const Batch& batch) { return batch.y; }};
 }
 
 /// Samples spread over the data, as the command takes them.
 nb::dict calibrate_model(Network& self, nb::object data, const std::string& method, std::int64_t samples,
-                         std::optional<double> percentile, std::int64_t batch_size, nb::object ranks) {
+                         std::optional<double> percentile, std::int64_t batch_size, nb::object ranks,
+                         nb::object mask) {
   CalibrateOptions options = calibrate_options(self, method, percentile);
   options.ranks = ranks_of(ranks);
-  auto source = data_of(data, "calibrate");
+  std::shared_ptr<const Dataset> source;
+  std::tie(source, options.mask) = data_with_mask(self, data, mask, "calibrate");
   warn(fq::detail::take_sample_notes(self.identity, *source, "calibrate"));
   if (samples > 0) source = some_samples(std::move(source), samples, 0);
   const auto batches = in_order(std::move(source), batch_size, options.ranks.get());
@@ -91,10 +120,12 @@ nb::dict calibrate_model(Network& self, nb::object data, const std::string& meth
 }
 
 nb::dict collect(Network& self, nb::object data, const std::string& method, bool keep_collected,
-                 std::int64_t batch_size) {
+                 std::int64_t batch_size, nb::object mask) {
   CalibrateOptions options = calibrate_options(self, method, {});
   options.keep_collected = keep_collected;
-  const auto batches = in_order(data, batch_size, "collect_ranges");
+  auto [source, own] = data_with_mask(self, data, mask, "collect_ranges");
+  options.mask = std::move(own);
+  const auto batches = in_order(std::move(source), batch_size);
   return report_of(interruptible([&](auto&) { return collect_ranges(*self.module, *batches, options); }));
 }
 
@@ -109,13 +140,15 @@ void bind_training(nb::module_& m) {
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def("calibrate", &calibrate_model, arg("data"), arg("method") = "", arg("samples") = 0,
-           arg("percentile") = none(), arg("batch_size") = 64, arg("ranks") = none(),
-           "Chooses the ranges of all quantizers from data: all of it, or so many samples spread over it.")
+           arg("percentile") = none(), arg("batch_size") = 64, arg("ranks") = none(), arg("mask") = none(),
+           "Chooses the ranges of all quantizers from data: all of it, or so many samples spread over it. "
+           "`mask` is [N, T] beside arrays of samples, or the name of an input: ranges do not depend on "
+           "positions where it is 0, which is padding.")
       .def(
           "collect_ranges", &collect, arg("data"), arg("method") = "", arg("keep_collected") = false,
-          arg("batch_size") = 64,
+          arg("batch_size") = 64, arg("mask") = none(),
           "The first half of calibrate: quantizers of activations see the data, in addition to what they saw "
-          "with `keep_collected`.")
+          "with `keep_collected`. Returns how many tensors had the positions of the mask as \"masked\".")
       .def("choose_ranges", &choose, arg("method") = "", arg("percentile") = none(),
            "The second half: ranges of activations by what was collected, those of weights by the weights.")
       .def(
@@ -141,7 +174,8 @@ void bind_training(nb::module_& m) {
             const auto ranks = ranks_of(given);
             const auto batches = in_order(data, batch_size, "predict", ranks.get());
             warn(fq::detail::check_sample_notes(self.identity, batches->data(), "predict"));
-            return Call{"predict"}.give(interruptible([&](auto&) {
+            const nb::object x = PyTuple_Check(data.ptr()) != 0 ? nb::object(data[0]) : data;
+            return Call{"predict", x}.give(interruptible([&](auto&) {
               check_same_call(ranks.get(), "predict", *self.module,
                               {{"samples", batches->data().size()}, {"batch_size", batch_size}});
               return predict(*self.module, *batches, ranks.get());

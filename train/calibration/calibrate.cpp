@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/log.h"
+#include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/dead_channels.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
@@ -18,6 +21,16 @@ namespace {
 using detail::CalibrationTarget;
 using detail::CalibrationUndo;
 using Targets = std::vector<CalibrationTarget>;
+
+/// Returns [begin, begin + count) of each row.
+Tensor columns(const Tensor& rows, std::int64_t begin, std::int64_t count) {
+  const Tensor source = rows.to(Device::cpu()).to(DType::f32);
+  Tensor out = Tensor::empty({rows.dim(0), count});
+  for (std::int64_t row = 0; row < rows.dim(0); ++row)
+    std::copy_n(source.data<float>() + row * rows.dim(1) + begin, count,
+                out.mutable_data<float>() + row * count);
+  return out;
+}
 
 void check_model(Module& model) {
   check_one_target(model);
@@ -51,7 +64,7 @@ int begin(const std::vector<TensorQuantizer*>& quantizers, bool keep_collected) 
 }
 
 std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
-                      int pass, std::int64_t samples) {
+                      int pass, const CalibrateOptions& options, std::int64_t& masked) {
   detail::Watching watching(model);
   for (auto* q : quantizers) {
     const int passes = q->observer().calibrator().empty() ? 1 : q->observer().calibrator().passes();
@@ -59,29 +72,30 @@ std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQ
     if (pass > 0) q->observer().calibrator().next_pass();
     watching.observe(*q, [q](const Tensor& x) { q->observer().collect(x); });
   }
-  return watching.run(data, samples);
-}
-
-std::int64_t run_passes(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
-                        int passes, const CalibrateOptions& options, Communicator& ranks) {
-  std::int64_t samples = 0;
-  for (int pass = 0; pass < passes; ++pass) {
-    samples = run_pass(model, data, quantizers, pass, options.samples);
-    detail::merge_over_ranks(model, ranks);
-  }
+  const std::int64_t samples = watching.run(data, options.samples, options.mask);
+  masked = watching.masked();
   return samples;
 }
 
+/// Fills `samples` and `masked` of the report; `passes` is known.
+void run_passes(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
+                const CalibrateOptions& options, Communicator& ranks, CalibrationReport& report) {
+  for (int pass = 0; pass < report.passes; ++pass) {
+    report.samples = run_pass(model, data, quantizers, pass, options, report.masked);
+    detail::merge_over_ranks(model, ranks);
+  }
+}
+
 /// Each rank sees its share, or all where shares cannot be put together exactly.
-std::int64_t run_on_ranks(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
-                          int passes, const CalibrateOptions& options) {
+void run_on_ranks(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
+                  const CalibrateOptions& options, CalibrationReport& report) {
   auto& ranks = *options.ranks;
   detail::check_share(data.options(), ranks, ranks.size(), "calibrate");
   const auto method = detail::method_of_one_process(quantizers);
   if (method.empty()) {
     if (ranks.rank() > 0)  // what was collected before counts once
       for (auto* q : quantizers) q->observer().calibrator().reset();
-    return run_passes(model, data, quantizers, passes, options, ranks);
+    return run_passes(model, data, quantizers, options, ranks, report);
   }
   if (ranks.size() > 1)
     log(LogLevel::info,
@@ -89,7 +103,7 @@ std::int64_t run_on_ranks(Module& model, DataLoader& data, const std::vector<Ten
                     "one_pass and two_pass are shared out",
                     method));
   DataLoader whole = detail::loader_beside(data, all_batches(data.options()));
-  return run_passes(model, whole, quantizers, passes, options, *one_rank());
+  run_passes(model, whole, quantizers, options, *one_rank(), report);
 }
 
 void collect_weights(const Targets& weights) {
@@ -135,6 +149,25 @@ void warn_of_zeros(const std::vector<std::pair<TensorQuantizer*, CalibratedRange
 
 }  // namespace
 
+BatchMask mask_of_input(Module& model, const Shape& input_shape, const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& node : trace(model, input_shape).nodes) {
+    if (node.op != "input_part") continue;
+    names.push_back(node.attribute<std::string>("name"));
+    if (names.back() != name) continue;
+    const Shape shape = node.attribute<Shape>("shape");
+    FQ_CHECK(shape.size() == 1, "mask", "the input '{}' is {} for each sample: give [T]", name,
+             to_string(shape));
+    return [begin = node.attribute<std::int64_t>("begin"), count = shape[0]](const Batch& batch) {
+      return columns(batch.x, begin, count);
+    };
+  }
+  FQ_CHECK(!names.empty(), "mask",
+           "'{}' is no input: the network has one input, and a mask wants a second one", name);
+  throw ArgumentError(
+      fmt::format("[mask] '{}' is no input of the network: it has {}", name, fmt::join(names, ", ")));
+}
+
 CalibrationReport collect_ranges(Module& model, DataLoader& data, const CalibrateOptions& options) {
   check_model(model);
   detail::check_options(model, options);
@@ -145,8 +178,10 @@ CalibrationReport collect_ranges(Module& model, DataLoader& data, const Calibrat
   detail::set_methods(targets, options);
   CalibrationReport report;
   report.passes = begin(quantizers, options.keep_collected);
-  report.samples = options.ranks ? run_on_ranks(model, data, quantizers, report.passes, options)
-                                 : run_passes(model, data, quantizers, report.passes, options, *one_rank());
+  if (options.ranks)
+    run_on_ranks(model, data, quantizers, options, report);
+  else
+    run_passes(model, data, quantizers, options, *one_rank(), report);
   FQ_CHECK(report.samples > 0, "calibrate", "there is no data: give at least one image");
   for (auto* q : quantizers)
     FQ_CHECK(!q->observer().calibrator().empty(), "calibrate",
@@ -184,6 +219,8 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
   const Targets activations = activations_and_weights(model, options.keep_known).first;
   CalibrationUndo undo(quantizers_of(activations));
   CalibrationReport report = collect_ranges(model, data, options);
+  FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, "calibrate",
+           "mask: no tensor of the model has its positions: give [N, T] for samples of T positions");
   report.quantizers = choose_ranges(model, options).quantizers;
   undo.keep();
   return report;

@@ -22,6 +22,17 @@
 
 namespace fq {
 
+/// Returns the mask of a batch, [N, T]: 0 for padding, another number for data.
+///
+/// The mask removes padding from tensors [N, T, ..], [N * T, ..] and, where one other axis alone has T
+/// elements, [N, heads, T, d]. Observers see all of other tensors, for example of [N, C].
+using BatchMask = std::function<Tensor(const Batch&)>;
+
+/// Returns the mask that is an input of a network of several inputs (ops::input_part). `input_shape` is that
+/// of a batch. Throws ArgumentError with the names of the inputs for an unknown name, and for an input that
+/// is not one number for each position.
+[[nodiscard]] BatchMask mask_of_input(Module& model, const Shape& input_shape, const std::string& name);
+
 /// How ranges are chosen, and by which data.
 struct CalibrateOptions {
   std::string method = {};   ///< of activations: a calib_method; empty: each descriptor's own
@@ -30,6 +41,7 @@ struct CalibrateOptions {
   bool keep_known = false;   ///< quantizers that have a range keep it
   std::vector<CalibrationRule> rules = {};  ///< other methods and options, weights included
   bool keep_collected = false;              ///< the data adds to what calibrators have collected
+  BatchMask mask = {};                      ///< padding that calibrators do not see; none by default
   /// Who shares out the batches with this process; null for nobody. All of them make the call, each with a
   /// loader whose `part` is its rank, `parts` and `turn` the number of ranks: the bits are those of one. By
   /// methods that depend on the order of batches, such as "histogram", each sees all of them.
@@ -41,6 +53,7 @@ struct CalibrationReport {
   std::int64_t samples = 0;  ///< images seen in a pass
   int quantizers = 0;        ///< ranges chosen
   int passes = 0;            ///< over the data
+  std::int64_t masked = 0;   ///< tensors that had the positions of the mask
 };
 
 /// Runs the model in evaluation mode over one epoch of `data` without quantizing, once, or as often as the
@@ -53,9 +66,10 @@ struct CalibrationReport {
 /// read. A tensor counts once, however many layers read it. Under target `ort` a quantizer that saw no
 /// negative value becomes unsigned. The bits do not depend on the number of threads.
 ///
-/// Throws ArgumentError when there is no data, samples differ in shape, a quantizer saw none, an option is
-/// out of range, a rule matches nothing, or parts have different targets; NumericError naming quantizer and
-/// batch for a NaN or infinity. Ranges, methods and what was collected before then stay.
+/// Throws ArgumentError when there is no data, samples differ in shape, a quantizer saw none, no tensor has
+/// the positions of the mask, an option is out of range, a rule matches nothing, or parts have different
+/// targets; NumericError naming quantizer and batch for a NaN or infinity. Ranges, methods and what was
+/// collected before then stay.
 CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOptions& options = {});
 
 /// The first half of `calibrate`: it only fills calibrators, so that their state can be kept and merged

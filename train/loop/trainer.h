@@ -20,6 +20,7 @@
 
 #include "fakequant/core/context.h"
 #include "fakequant/core/ops/quantize.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/distillation.h"
 #include "fakequant/train/loop/bit_schedule.h"
@@ -113,7 +114,9 @@ struct TrainerOptions {
   std::int64_t quant_start = 0;
   /// What becomes of ranges of activations while training.
   AmaxMode amax = AmaxMode::frozen;
-  double amax_momentum = 0.01;                      ///< of running ranges
+  double amax_momentum = 0.01;  ///< of running ranges
+  /// Padding that running ranges do not follow, and calibrations within the run do not see.
+  BatchMask mask = {};
   AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
   /// Weight decay of learned ranges of activations (PACT; Choi et al. 2018), as the optimizer has it; 0 for
   /// none.

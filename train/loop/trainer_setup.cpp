@@ -88,7 +88,7 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
                      .loss = options.loss,
                      .distillation = options.distillation,
                      .capture = options.capture && options.accumulation == 1 && !options.ranks && !adapters &&
-                                !replaces_weights(options)}) {
+                                !options.mask && !replaces_weights(options)}) {
   detail::check_options(options);
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.loss), kTrain,
            "the training data has no labels of classes: give some, or a loss of your own for others");

@@ -8,6 +8,7 @@
 #include "fakequant/core/detail/leaf_scope.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
+#include "fakequant/layers/quantizer/detail/position_mask.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/loop/detail/answers.h"
 #include "fakequant/train/loop/detail/finite.h"
@@ -19,7 +20,18 @@
 
 namespace fq {
 
+namespace {
+
 constexpr std::int64_t kCalibrated = 512;
+
+/// Returns the mask of a step with running ranges.
+std::optional<detail::PositionMask> padding_of(const BatchMask& mask, const Batch& batch,
+                                               const detail::Switches::Phase& phase) {
+  if (!mask || !phase.running) return std::nullopt;
+  return detail::PositionMask(mask(batch));
+}
+
+}  // namespace
 
 detail::Switches::Phase Trainer::Body::phase() const {
   const auto passed = [this](std::int64_t limit) { return limit >= 0 && progress.step >= limit; };
@@ -44,8 +56,12 @@ detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
   replace_weights();
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
+  const auto padding = padding_of(options.mask, batch, switched);
+  const ScopedValue<const detail::PositionMask*> mask(detail::position_mask(), padding ? &*padding : nullptr);
   const auto [loss, logits, answered] =
       passes.forward(batch, switched, teacher ? teacher->outputs(batch) : Tensor());
+  FQ_CHECK(!padding || padding->matches() > 0, "train",
+           "mask: no tensor of the network has its positions: give the mask of the sequences");
   const bool counted = mixed_classes() ? logits.rank() == 2 : detail::is_classes(logits, batch.y);
   detail::Readback read_loss(loss);
   std::optional<detail::Readback> read_answers;
@@ -113,7 +129,10 @@ void Trainer::Body::train_batch(const Batch& batch) {
 void Trainer::Body::change_bits() {
   if (!bits->advance(progress.step)) return;
   DataLoader batches = detail::loader_beside(*training, whole_batches());
-  (void)calibrate(*model, batches, {.samples = kCalibrated});
+  CalibrateOptions how;
+  how.samples = kCalibrated;
+  how.mask = options.mask;
+  (void)calibrate(*model, batches, how);
   const auto same = [](const Variable& a, const Variable& b) { return a.node() == b.node(); };
   FQ_CHECK(std::ranges::equal(parameters, model->parameters(), same), "train",
            "learned ranges were not those of a calibration, such as one for all channels: calibrate the "

@@ -8,7 +8,7 @@ from torch.nn import functional
 from .. import _fakequant as _fq
 from .codes import Codes
 from .layers import require
-from .samples import rows_of_shapes
+from .samples import mask_of, rows_of_shapes
 
 
 class AttentionCodes(Codes):
@@ -41,6 +41,13 @@ class AttentionCodes(Codes):
     def _samples(self, batches):
         return torch.cat([rows_of_shapes(inputs, self._shapes) for inputs in batches]).contiguous()
 
+    def _masked(self, batches, masks):
+        for inputs, mask in zip(batches, masks):
+            if mask is not None and any(list(x.shape[1:]) != list(shape) for x, shape in zip(inputs, self._shapes)):
+                raise _fq.ArgumentError("[calibrate] mask: attention on codes is called with other lengths than in example_input. "
+                                        "Calibrate with samples as long as that one")
+        return batches, mask_of(batches, masks)
+
 
 class Attention(nn.Module):
     """What stands for a call of torch's attention. Where torch has something that the library has not, and no quantizer of
@@ -48,13 +55,13 @@ class Attention(nn.Module):
 
     def __init__(self, codes):
         super().__init__()
-        self.attend, self.kept, self.floats = codes, None, {}
+        self.attend, self.kept, self.floats, self._token_mask = codes, None, {}, None
 
     def codes(self):
         return {"attend": self.attend}
 
     def watching(self):
-        """Keeps the inputs of the calls to come and computes in floats: {name of codes: list of inputs of a call}."""
+        """Keeps the inputs of the calls to come and computes in floats: {name of codes: list of (inputs of a call, mask of positions)}."""
         self.kept = []
         return {"attend": self.kept}
 
@@ -72,7 +79,7 @@ class Attention(nn.Module):
         """By the library but where it is watched or something is `missing`."""
         if self.kept is not None:
             if not missing:
-                self.kept.append([x.detach().clone() for x in inputs])
+                self.kept.append(([x.detach().clone() for x in inputs], self._token_mask))
             return by_torch()
         if not missing:
             return self.attend(*inputs, *([] if mask is None else [mask]))

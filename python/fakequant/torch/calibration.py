@@ -27,24 +27,33 @@ def calibrating(model, method=""):
             module.training = mode
     for part, values in zip(parts, kept):
         for name, codes in part.codes().items():
-            codes.calibrate(values[name], method)
+            codes.calibrate([inputs for inputs, _ in values[name]], method, [positions for _, positions in values[name]])
 
 
-def calibrate(model, data, samples=512, method=""):
+def calibrate(model, data, samples=512, method="", mask=None):
     """Chooses the ranges of all quantizers from `samples` samples of `data`: batches of a loader, tensors, tuples of which the
     first is the input, or dicts of arguments; several inputs are a tuple in place of one, or a dict. `method` is max, entropy, mse, ..; that of the config by default. Gives the model itself.
+
+    `mask` is a function of a batch. It returns a bool tensor [B, T], false at positions of padding, which do not enter ranges. The
+    default is the `attention_mask` [B, T] of batches that are dicts.
     """
-    _parts(model, "calibrate")
+    parts = _parts(model, "calibrate")
     _check_data(data)
     seen, interrupts = 0, _fq.Interrupts()
-    with calibrating(model, method), torch.no_grad():
-        for batch in data:
-            interrupts.check()
-            seen += _run(model, batch, samples - seen)
-            if seen >= samples:
-                break
-        if seen == 0:
-            raise _fq.ArgumentError("[calibrate] data has no batch")
+    try:
+        with calibrating(model, method), torch.no_grad():
+            for batch in data:
+                interrupts.check()
+                seen += _run(model, parts, batch, samples - seen, mask)
+                if seen >= samples:
+                    break
+            if seen == 0:
+                raise _fq.ArgumentError("[calibrate] data has no batch")
+    finally:
+        for part in parts:
+            part._token_mask = None
+    if mask is not None and not any(codes.masked for part in parts for codes in part.codes().values()):
+        raise _fq.ArgumentError("[calibrate] mask: no input of a quantizer has its positions. Return [B, T] for sequences of T positions")
     return model
 
 
@@ -101,12 +110,27 @@ def _check_batch(model, args, named):
                                 "argument is {'batch': batch}") from why
 
 
-def _run(model, batch, most):
+def _positions(batch, named, mask, count):
+    """The mask of a batch as floats [B, T], or None."""
+    if mask is None:
+        found = named.get("attention_mask")
+        return found.cpu().float() if isinstance(found, torch.Tensor) and found.dim() == 2 and len(found) == count else None
+    found = mask(batch)
+    if not isinstance(found, torch.Tensor) or found.dim() != 2 or len(found) != count:
+        what = f"{str(found.dtype)} {list(found.shape)}" if isinstance(found, torch.Tensor) else f"a {type(found).__name__}"
+        raise _fq.ArgumentError(f"[calibrate] mask returns {what} for a batch of {count}: return a bool tensor [{count}, T], false for padding")
+    return found.cpu().float()
+
+
+def _run(model, parts, batch, most, mask):
     """The model on at most so many samples of a batch; gives how many."""
     args, named = arguments_of(batch[0] if isinstance(batch, (tuple, list)) else batch)
     _check_batch(model, args, named)
     samples = [len(value) for value in (*args, *named.values()) if isinstance(value, torch.Tensor) and value.dim()]
     count = max(samples, default=most)
+    positions = _positions(batch, named, mask, count)
+    for part in parts:
+        part._token_mask = None if positions is None else positions[:most]
     first = lambda value: (value[:most] if isinstance(value, torch.Tensor) and value.dim() and len(value) == count  # noqa: E731
                            else value)
     model(*map(first, args), **{name: first(value) for name, value in named.items()})

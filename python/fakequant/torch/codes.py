@@ -11,7 +11,7 @@ from .functions import checked, rows
 from .passes import Pass
 from .quantizer_state import QuantizerState, split_state
 from .ranges import Guard, share_growth
-from .samples import samples_of
+from .samples import mask_of, samples_of, without_padded_rows
 from .shared import Shared
 
 
@@ -31,6 +31,7 @@ class Codes(nn.Module):
         self._modes, self._before = modes or {}, before or {}
         self._json, self._places, self._sample_shape, self._classes = json_text, places, sample_shape, classes
         self._config, self._learned, self._edges = config, None, (True, True)
+        self.masked = 0  # calls and tensors that had the positions of a mask in the last calibration
         self._random = any("drop" in node["type"] for node in json.loads(json_text)["nodes"])
         self._network, self._guard, self._finds_ranges = None, Guard(), False
         self.states = {}  # QuantizerState by the names of quantizers, children of the layers
@@ -139,8 +140,9 @@ class Codes(nn.Module):
         learned = {f"{name}.amax" for name, state in self.states.items() if state.is_learned}
         self.parameter_names = [name for name in self._network.parameter_names() if name in self._places or name in learned]
 
-    def calibrate(self, batches, method):
-        """Chooses the ranges by the float inputs of some batches, a list of tensors each."""
+    def calibrate(self, batches, method, masks=()):
+        """Chooses the ranges by the float inputs of some batches, a list of tensors each. `masks` has one for each batch: [B, T], 0 for
+        padding, or None."""
         network = self.network
         enabled = lambda: any(row["enabled"] for row in network.quantizers())  # noqa: E731
         if not batches and enabled():
@@ -148,8 +150,22 @@ class Codes(nn.Module):
             raise _fq.ArgumentError(f"[calibrate] {', '.join(map(repr, layers))}: never called with this data. Give samples that reach these "
                                     "layers")
         if batches and enabled():  # attention has none, unless rules switch them on
-            self.share().calibrate(self._samples(batches), method=method)
+            self._choose_ranges(batches, masks or [None] * len(batches), method)
         self.pull()
+
+    def _choose_ranges(self, batches, masks, method):
+        network = self.share()
+        batches, masks, self.masked = without_padded_rows(batches, masks)
+        batches, mask = self._masked(batches, masks)
+        if mask is None:
+            network.calibrate(self._samples(batches), method=method)
+        else:
+            self.masked += network.collect_ranges(self._samples(batches), method, mask=mask)["masked"]
+            network.choose_ranges(method)
+
+    def _masked(self, batches, masks):
+        """Batches, and the mask of their samples or None."""
+        return batches, mask_of(batches, masks)
 
     def rows_of(self, inputs):
         """Inputs as the network reads them."""

@@ -78,7 +78,7 @@ class Quantized(nn.Module):
         self._watched = with_codes(graph, {}, list(attends))
         self.absent = layers.absent()
         self.train(model.training)
-        self.watch = None  # what calibration sees the values with
+        self.watch = self._token_mask = None  # what calibration sees the values with, and the mask of their positions
 
     def hold(self):
         """Remembers the modules: a layer that is replaced later is an error."""
@@ -140,7 +140,7 @@ class Quantized(nn.Module):
         return {name: getattr(self, name) for name in self._sources}
 
     def watching(self):
-        """Computes in floats and keeps what the parts are to read: {name of codes: list of inputs of a call}."""
+        """Computes in floats and keeps the inputs of the parts: {name of codes: list of (inputs of a call, mask of positions)}."""
         kept, seen = {name: [] for name in self._sources}, {}
 
         def keep(value_name, value):
@@ -151,7 +151,7 @@ class Quantized(nn.Module):
             seen[value_name] = value.detach().clone()  # torch may write to it
             for name, sources in readers.items():
                 if value_name == sources[-1]:
-                    kept[name].append([seen[source] for source in sources])
+                    kept[name].append(([seen[source] for source in sources], self._token_mask))
             return value
         self.watch = keep
         return kept

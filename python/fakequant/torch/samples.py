@@ -14,6 +14,33 @@ def samples_of(batches):
     return torch.cat([_of_length(x, found[0].shape[1:]) for x in found]).contiguous()
 
 
+def without_padded_rows(batches, masks):
+    """Calls of rows [B * T, ..] without the rows of padding, and the masks of the others."""
+    rows = [mask is not None and mask.shape[1] > 1 and inputs[0].shape[0] == mask.numel() for inputs, mask in zip(batches, masks)]
+    seen = [[x[mask.flatten() != 0] for x in inputs] if of_rows else inputs for inputs, mask, of_rows in zip(batches, masks, rows)]
+    left = [(inputs, None if of_rows else mask) for inputs, mask, of_rows in zip(seen, masks, rows) if len(inputs[0])]
+    return [inputs for inputs, _ in left], [mask for _, mask in left], sum(rows)
+
+
+def mask_of(batches, masks):
+    """The masks of calls as one mask [N, T] of the samples that `samples_of` makes of them, or None without masks."""
+    known = [None if mask is None or len(mask) != len(inputs[0]) else mask for inputs, mask in zip(batches, masks)]
+    first = next((i for i, mask in enumerate(known) if mask is not None), None)
+    if first is None:
+        return None
+    length, shape = known[first].shape[1], batches[0][0].shape[1:]
+    return torch.cat([_mask_of_call(inputs[0], mask, length, shape) for inputs, mask in zip(batches, known)]).contiguous()
+
+
+def _mask_of_call(x, mask, length, shape):
+    if mask is not None and x.shape[1:] == shape and mask.shape[1] == length:
+        return mask
+    count = len(x) if x.shape[1:] == shape else -(-x.shape[0] * x.shape[1] // shape[0])
+    if mask is not None and mask.shape[1] == x.shape[1] and length == shape[0] and x.dim() > 2:
+        return _of_length(mask, (length,))  # as the samples themselves
+    return torch.ones(count, length)
+
+
 def rows_of_shapes(inputs, shapes):
     """Several inputs of a call side by side, as samples of those shapes."""
     sizes = [torch.Size(shape).numel() for shape in shapes]

@@ -1,8 +1,10 @@
 #include "fakequant/train/calibration/detail/watching.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/layers/quantizer/detail/position_mask.h"
 #include "fakequant/train/loop/detail/finite.h"
 
 namespace fq::detail {
@@ -22,6 +24,16 @@ void run_batch(Module& model, const Batch& whole, const Tensor& x, int batch) {
   } catch (const ArgumentError& error) {
     throw ArgumentError(error.what() + place_of(whole, batch));
   }
+}
+
+/// Returns the mask of the first `count` samples of a batch.
+std::optional<PositionMask> mask_of(const BatchMask& mask, const Batch& batch, std::int64_t count) {
+  if (!mask) return std::nullopt;
+  const Tensor all = mask(batch);
+  FQ_CHECK(all.rank() == 2 && all.dim(0) >= count, "calibrate",
+           "mask is {} for a batch of {}: give a number for each position of each sample", all.describe(),
+           batch.x.describe());
+  return PositionMask(all.slice(0, count));
 }
 
 Shape sample_shape(const Tensor& x) { return {x.shape().begin() + 1, x.shape().end()}; }
@@ -60,7 +72,7 @@ void Watching::observe(TensorQuantizer& quantizer, Show show) {
       });
 }
 
-std::int64_t Watching::run(DataLoader& data, std::int64_t limit) {
+std::int64_t Watching::run(DataLoader& data, std::int64_t limit, const BatchMask& mask) {
   const NoGrad no_grad;
   std::int64_t count = 0;
   Shape sample;
@@ -78,7 +90,10 @@ std::int64_t Watching::run(DataLoader& data, std::int64_t limit) {
              to_string(sample));
     if (limit > 0 && count + x.dim(0) > limit) x = x.slice(0, limit - count);
     for (auto& [quantizer, seen] : seen_) seen.clear();
+    const auto padding = mask_of(mask, *next, x.dim(0));
+    const ScopedValue<const PositionMask*> scope(position_mask(), padding ? &*padding : nullptr);
     run_batch(model_, *next, x.to(model_.device()), batch);
+    if (padding) masked_ += padding->matches();
     count += x.dim(0);
     if (limit > 0 && count >= limit) break;
   }

@@ -10,6 +10,7 @@
 
 #include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/loader.h"
 
 namespace fq::detail {
@@ -28,8 +29,11 @@ class Watching {
   /// Every tensor that reaches the quantizer is shown once a batch, however many layers read it.
   void observe(TensorQuantizer& quantizer, Show show);
   /// Runs the model over the first `limit` samples of an epoch (0: all of them) and returns how many there
-  /// were. Throws what observers throw, with the batch; ArgumentError for samples of another shape.
-  std::int64_t run(DataLoader& data, std::int64_t limit);
+  /// were. Throws what observers throw, with the batch; ArgumentError for samples of another shape. Observers
+  /// do not see the padding that the mask has.
+  std::int64_t run(DataLoader& data, std::int64_t limit, const BatchMask& mask = {});
+  /// How many tensors had the positions of the mask.
+  [[nodiscard]] std::int64_t masked() const noexcept { return masked_; }
 
  private:
   struct Before {
@@ -39,6 +43,7 @@ class Watching {
 
   Module& model_;
   EvaluationMode mode_;
+  std::int64_t masked_ = 0;
   std::vector<Before> before_;
   std::map<const TensorQuantizer*, std::vector<std::weak_ptr<Node>>> seen_;  // in this batch
 };

@@ -1,0 +1,86 @@
+#include "fakequant/layers/quantizer/detail/position_mask.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fakequant/core/detail/check.h"
+
+namespace fq::detail {
+namespace {
+
+std::int64_t product(const Shape& shape, std::size_t begin, std::size_t end) {
+  std::int64_t out = 1;
+  for (std::size_t i = begin; i < end; ++i) out *= shape[i];
+  return out;
+}
+
+bool keeps(const Axes& kept, int axis, int rank) {
+  return std::ranges::any_of(kept.values(), [&](int own) { return (own < 0 ? own + rank : own) == axis; });
+}
+
+}  // namespace
+
+PositionMask::PositionMask(const Tensor& mask) {
+  FQ_CHECK(mask.defined() && mask.rank() == 2, "calibrate",
+           "mask is {}: give [N, T], a number for each position of each sample, 0 for padding",
+           mask.defined() ? mask.describe() : "undefined");
+  samples_ = mask.dim(0);
+  positions_ = mask.dim(1);
+  const auto values = mask.to(Device::cpu()).to(DType::f32).to_vector<float>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != 0) data_.push_back(static_cast<std::int64_t>(i));
+}
+
+/// -1 where there is none; 0 for rows of all positions.
+int PositionMask::axis_of(const Shape& shape) const {
+  const auto rank = static_cast<int>(shape.size());
+  if (rank >= 2 && shape[0] == samples_ * positions_ && positions_ > 1) return 0;
+  if (rank < 3 || shape[0] != samples_) return -1;
+  if (shape[1] == positions_) return 1;
+  const auto is_one = [this](std::int64_t size) { return size == positions_; };
+  const auto found = std::find_if(shape.begin() + 2, shape.end(), is_one);
+  const bool alone = found != shape.end() && std::find_if(found + 1, shape.end(), is_one) == shape.end();
+  return alone ? static_cast<int>(found - shape.begin()) : -1;
+}
+
+Tensor PositionMask::without_padding(const Tensor& x, const Axes& kept) const {
+  const int axis = axis_of(x.shape());
+  if (axis < 0 || keeps(kept, axis, x.rank()) || keeps(kept, 0, x.rank()) || !is_floating(x.dtype()) ||
+      is_storage_only(x.dtype()))
+    return x;
+  ++matches_;
+  const auto count = static_cast<std::int64_t>(data_.size());
+  if (count == samples_ * positions_) return x;
+  Shape shape = x.shape();
+  const auto place = static_cast<std::size_t>(axis);
+  const std::int64_t before = axis == 0 ? 1 : product(shape, 1, place);
+  const std::int64_t bytes = product(shape, place + 1, shape.size()) * byte_size(x.dtype(), 1);
+  const std::int64_t length = axis == 0 ? samples_ * positions_ : positions_;
+  if (axis > 0) shape[0] = 1;
+  shape[place] = count;
+  const Tensor source = x.to(Device::cpu()).to(Layout::row_major);
+  Tensor out = Tensor::empty(shape, x.dtype());
+  const auto* from = static_cast<const std::byte*>(source.raw());
+  auto* to = static_cast<std::byte*>(out.mutable_raw());
+  for (std::int64_t outer = 0; outer < before; ++outer)
+    for (const std::int64_t position : data_) {
+      const std::int64_t sample = position / length;
+      std::memcpy(to, from + ((sample * before + outer) * length + position % length) * bytes,
+                  static_cast<std::size_t>(bytes));
+      to += bytes;
+    }
+  return out.to(x.device());
+}
+
+const PositionMask*& position_mask() noexcept {
+  thread_local const PositionMask* own = nullptr;
+  return own;
+}
+
+Tensor seen_by_ranges(const Tensor& x, const QuantDescriptor& descriptor) {
+  const PositionMask* mask = position_mask();
+  if (mask == nullptr || (!descriptor.block_sizes().empty() && !descriptor.has_dynamic_blocks())) return x;
+  return mask->without_padding(x, descriptor.axis());
+}
+
+}  // namespace fq::detail
