@@ -95,6 +95,8 @@ constexpr OperatorTraits kTable[] = {
     activation("ceil"),
     activation("round"),
     activation("sign"),
+    {.name = "trunc", .keeps_sign = true, .per_element = true},
+    {.name = "round_to", .keeps_sign = true, .per_element = true},
     {.name = "glu"},
     {.name = "softmax", .is_non_negative = true, .keeps_sign = true},
     {.name = "log_softmax"},

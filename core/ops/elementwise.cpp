@@ -223,5 +223,14 @@ Variable floor(const Variable& x) { return detail::apply_function("floor", x, de
 Variable ceil(const Variable& x) { return detail::apply_function("ceil", x, detail::Step{Kind::ceil}); }
 Variable round(const Variable& x) { return detail::apply_function("round", x, detail::Step{Kind::round}); }
 Variable sign(const Variable& x) { return detail::apply_function("sign", x, detail::Step{Kind::sign}); }
+Variable trunc(const Variable& x) { return detail::apply_function("trunc", x, detail::Step{Kind::trunc}); }
+
+Variable round_to(const Variable& x, DType type) {
+  FQ_CHECK(type == DType::f16 || type == DType::bf16, "round_to", "the type is {}: use f16 or bf16",
+           name(type));
+  return detail::apply_function("round_to", x, detail::RoundTo{type == DType::bf16}, detail::traced([&] {
+                                  return Attributes{{"type", std::string(name(type))}};
+                                }));
+}
 
 }  // namespace fq::ops

@@ -78,5 +78,10 @@ namespace fq::ops {
 [[nodiscard]] Variable round(const Variable& x);
 /// -1, 0 or 1, the sign of x; gradient 0.
 [[nodiscard]] Variable sign(const Variable& x);
+/// x without its fraction, rounded toward zero; gradient 0.
+[[nodiscard]] Variable trunc(const Variable& x);
+/// The nearest number of a 16-bit float type, half to even, in x's own dtype; the gradient passes. Numbers
+/// beyond the largest become infinities. Throws ArgumentError for a type other than f16 and bf16.
+[[nodiscard]] Variable round_to(const Variable& x, DType type);
 
 }  // namespace fq::ops

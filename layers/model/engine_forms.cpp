@@ -76,6 +76,8 @@ const std::vector<EngineForm>& engine_forms() {
       {"pad_constant", "", kRounds},
       {"floor", "", kRounds},
       {"ceil", "", kRounds},
+      {"trunc", "", kRounds},
+      {"round_to", "", kRounds},
       {"round", "", kRounds},
       {"sign", "", kRounds},
       {"reciprocal", "", kRounds},

@@ -187,6 +187,12 @@ LayerRegistry arithmetic_types() {
       of_one("ceil", ops::ceil),
       of_one("round", ops::round),
       of_one("sign", ops::sign),
+      of_one("trunc", ops::trunc),
+      function("round_to", {"type"},
+               [](const LayerOptions& o) {
+                 return [type = dtype_from_name(o.choice_or("type", "f16", {"f16", "bf16"}))](
+                            const Variable& x) { return ops::round_to(x, type); };
+               }),
       reduction("sum", ops::sum),
       reduction("mean", ops::mean),
       reduction("max", ops::max),

@@ -112,7 +112,16 @@ std::vector<OperatorCase> function_cases() {
       {"ceil", "", {steps}, [](const Vars& v) { return ops::ceil(v[0]); }},
       {"round", "", {steps}, [](const Vars& v) { return ops::round(v[0]); }},
       {"sign", "", {steps}, [](const Vars& v) { return ops::sign(v[0]); }},
+      {"trunc", "", {steps}, [](const Vars& v) { return ops::trunc(v[0]); }},
   };
+  // The f32 and the f64 number may round to two neighbours: one step is 2^-10 in f16, 2^-7 in bf16.
+  for (const auto& [type, step] : {std::pair(DType::f16, 0x1p-10), std::pair(DType::bf16, 0x1p-7)})
+    cases.push_back({.op = "round_to",
+                     .variant = std::string(name(type)),
+                     .inputs = {x},
+                     .apply = [type = type](const Vars& v) { return ops::round_to(v[0], type); },
+                     .tolerance = 2 * step,
+                     .surrogate = [](const Vars& v) { return v[0]; }});
   for (const double exponent : {2.0, 3.0, -0.5, 0.0}) {
     OperatorCase power{"pow", "", {above(0.5, 2)}, [=](const Vars& v) { return ops::pow(v[0], exponent); }};
     power.variant = "constant" + std::to_string(cases.size());

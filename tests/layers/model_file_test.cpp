@@ -88,6 +88,7 @@ const char* const kEveryOperator = R"({"name": "operators", "nodes": [
   {"name": "eq", "type": "equal", "inputs": ["gt", "ge"]}, {"name": "ne", "type": "not_equal", "inputs": ["gt", "ge"]},
   {"type": "where", "inputs": ["ne", "low", "high"]}, {"type": "sin"}, {"name": "f", "type": "matmul", "inputs": ["low", "high"]},
   {"type": "floor", "inputs": ["f"]}, {"type": "ceil"}, {"type": "round"}, {"type": "sign"},
+  {"type": "trunc"}, {"type": "round_to", "options": {"type": "bf16"}},
   {"type": "elu"}, {"type": "celu", "options": {"alpha": 0.5}}, {"type": "selu"}, {"type": "softplus"}, {"type": "mish"},
   {"type": "log_sigmoid"}, {"type": "softsign"}, {"type": "prelu", "options": {"per_channel": true}},
   {"type": "group_norm", "options": {"groups": 1}}, {"type": "instance_norm"}, {"type": "rms_norm"},

@@ -36,21 +36,18 @@ void add_arithmetic(Cases& cases) {
 }
 
 void add_functions(Cases& cases) {
-  const std::pair<const char*, One> all[] = {{"abs", ops::abs},
-                                             {"reciprocal", ops::reciprocal},
-                                             {"exp", ops::exp},
-                                             {"erf", ops::erf},
-                                             {"sin", ops::sin},
-                                             {"cos", ops::cos},
-                                             {"floor", ops::floor},
-                                             {"ceil", ops::ceil},
-                                             {"round", ops::round},
-                                             {"sign", ops::sign},
-                                             {"selu", ops::selu},
-                                             {"mish", ops::mish},
-                                             {"log_sigmoid", ops::log_sigmoid},
+  const std::pair<const char*, One> all[] = {{"abs", ops::abs},          {"reciprocal", ops::reciprocal},
+                                             {"exp", ops::exp},          {"erf", ops::erf},
+                                             {"sin", ops::sin},          {"cos", ops::cos},
+                                             {"floor", ops::floor},      {"ceil", ops::ceil},
+                                             {"round", ops::round},      {"sign", ops::sign},
+                                             {"trunc", ops::trunc},      {"selu", ops::selu},
+                                             {"mish", ops::mish},        {"log_sigmoid", ops::log_sigmoid},
                                              {"softsign", ops::softsign}};
   for (const auto& [name, f] : all) cases.add(name, {6}, [f = f](auto& x, auto&) { return f(x); });
+  for (const DType type : {DType::f16, DType::bf16})
+    cases.add("round_to_" + std::string(name(type)), {6},
+              [type](auto& x, auto&) { return ops::round_to(x, type); });
   cases.add("log", {6}, [](auto& x, auto&) { return ops::log(above(x)); });
   cases.add("sqrt", {6}, [](auto& x, auto&) { return ops::sqrt(above(x)); });
   cases.add("elu", {6}, [](auto& x, auto&) { return ops::elu(x, 0.7); });

@@ -15,7 +15,7 @@ EXACT = {"relu", "relu6", "clip", "neg", "scale", "add_exact", "reshape", "resha
          "multiply", "scaled_e4m3", "slice_step", "index_select", "input_part", "expand", "expand_to_batch", "pad", "pad_crop", "pad_constant",
          "pad_reflect", "pad_replicate", "pad_circular", "pixel_shuffle", "pixel_unshuffle", "minimum", "maximum", "less", "less_equal",
          "greater", "greater_equal", "equal", "not_equal", "where", "div", "square", "shift", "max", "min", "abs", "reciprocal",
-         "floor", "ceil", "round", "sign", "prelu", "prelu_of_one"}
+         "floor", "ceil", "round", "sign", "trunc", "round_to_f16", "round_to_bf16", "prelu", "prelu_of_one"}
 # Files of quantized numbers, and one whose rows are not samples.
 REFUSED = {"fake_tensor_quant", "fake_tensor_quant_narrow", "fake_tensor_quant_unsigned", "fake_tensor_quant_channels", "scaled_e4m3",
            "tensor_quant", "weights_of_fake_tensor_quant", "reshape_into_batch"}

@@ -254,7 +254,7 @@ struct Softsign {
 struct Activation {
   std::variant<Relu, Relu6, Clip, LeakyRelu, Sigmoid, Tanh, HardSigmoid, HardSwish, Silu, Gelu, GeluTanh, Elu,
                Softplus, Mish, LogSigmoid, Softsign, Exp, Log, Sqrt, Reciprocal, Abs, Erf, Sin, Cos, PowerOf,
-               Shift, Step, GgmlGelu>
+               Shift, Step, RoundTo, GgmlGelu>
       f;
 };
 

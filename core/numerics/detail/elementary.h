@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "fakequant/core/numerics/half.h"
 #include "fakequant/core/numerics/host_device.h"
 
 namespace fq::detail {
@@ -135,7 +136,7 @@ struct Shift {
 
 /// Functions that are flat wherever they have a slope.
 struct Step {
-  enum class Kind { floor, ceil, round, sign };
+  enum class Kind { floor, ceil, round, sign, trunc };
   static constexpr bool of_output = false;
   Kind kind;
   template <class T>
@@ -143,11 +144,27 @@ struct Step {
     if (kind == Kind::floor) return std::floor(x);
     if (kind == Kind::ceil) return std::ceil(x);
     if (kind == Kind::round) return std::rint(x);
+    if (kind == Kind::trunc) return std::trunc(x);
     return x > T{0} ? T{1} : (x < T{0} ? T{-1} : x);
   }
   template <class T>
   FQ_HD T slope(T) const {
     return T{0};
+  }
+};
+
+/// The nearest number of a 16-bit float type. The gradient passes, as in PyTorch's conversions.
+struct RoundTo {
+  static constexpr bool of_output = false;
+  bool bf16;
+  template <class T>
+  FQ_HD T value(T x) const {
+    const auto wide = static_cast<float>(x);
+    return static_cast<T>(bf16 ? static_cast<float>(bfloat16(wide)) : static_cast<float>(float16(wide)));
+  }
+  template <class T>
+  FQ_HD T slope(T) const {
+    return T{1};
   }
 };
 

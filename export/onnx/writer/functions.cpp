@@ -1,4 +1,5 @@
 #include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/writer/forms.h"
 
 namespace fq::detail {
@@ -73,6 +74,21 @@ void log_sigmoid(Exporting& out, const Call& call) {
   out.node(call, "Neg", {out.graph().add("Softplus", name + ".softplus", {minus})});
 }
 
+/// ONNX has no operator for it: sign(x) * floor(|x|), exact for all numbers.
+void trunc(Exporting& out, const Call& call) {
+  const std::string name = Exporting::node_name(call), x = out.input(call, 0);
+  const std::string size = out.graph().add("Abs", name + ".size", {x}),
+                    sign = out.graph().add("Sign", name + ".sign", {x});
+  out.node(call, "Mul", {sign, out.graph().add("Floor", name + ".floor", {size})});
+}
+
+void round_to(Exporting& out, const Call& call) {
+  const DType type = dtype_from_name(call.get<std::string>("type"));
+  const std::string narrow = out.graph().add("Cast", Exporting::node_name(call) + ".narrow",
+                                             {out.input(call, 0)}, {{"to", std::int64_t{onnx_type(type)}}});
+  out.node(call, "Cast", {narrow}, {{"to", std::int64_t{onnx_type(DType::f32)}}});
+}
+
 /// Slopes of channels stand beside the axes behind them.
 void prelu(Exporting& out, const Call& call) {
   const Variable& slope = call.inputs.at(1);
@@ -143,6 +159,8 @@ Forms function_forms() {
       {"ceil", same<kCeil>},
       {"round", same<kRound>},
       {"sign", same<kSign>},
+      {"trunc", trunc},
+      {"round_to", round_to},
       {"softmax", along_axis<kSoftmax>},
       {"log_softmax", along_axis<kLogSoftmax>},
   };
