@@ -17,7 +17,7 @@ namespace fq::onnx {
 
 /// Codes of `x`. Integers i8, u8, i16, u16 or packed i2, u2, i4, u4 are saturate(rne(x / scale) +
 /// zero_point), by a true division in f32, with NaN as the lowest code. Floats f8_e4m3, f8_e5m2 or packed
-/// f4_e2m1 are x / scale rounded half to even; beyond the largest value they are its code, or, f8 without
+/// f4_e2m1 are x / scale rounded half to even, where a zero point of f4_e2m1 makes +0 of -0; beyond the largest value they are its code, or, f8 without
 /// `saturate`, NaN (E4M3 beyond 464) or infinity (E5M2 from 61440).
 ///
 /// `x` is f32, f16, bf16 or i32; `scale` f32, f16 or bf16, the type of a float x. A scale of one element

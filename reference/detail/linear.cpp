@@ -101,9 +101,12 @@ void fill_codes(const Tensor& x, const LinearGrid& grid, DType codes, bool satur
   if (is_minifloat(codes)) {
     const Minifloat exact = minifloat_of(codes);
     const Minifloat format = saturate || codes == DType::f4_e2m1 ? exact : exact.overflowing();
-    return write_codes(
-        x, grid, static_cast<std::uint8_t*>(out.mutable_raw()),
-        [format](float v, float s, float) { return format.encode(format.round(scalar::div_(v, s))); });
+    const auto encode = [format](float quotient) { return format.encode(format.round(quotient)); };
+    auto* to = static_cast<std::uint8_t*>(out.mutable_raw());
+    if (codes == DType::f4_e2m1 && grid.zero_point.defined())  // -0 + 0 is +0
+      return write_codes(x, grid, to,
+                         [=](float v, float s, float z) { return encode(scalar::div_(v, s) + z); });
+    return write_codes(x, grid, to, [=](float v, float s, float) { return encode(scalar::div_(v, s)); });
   }
   const IntFormat format = integer_format(codes);
   const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());

@@ -23,8 +23,9 @@ struct LinearGrid {
 [[nodiscard]] IntFormat integer_format(DType codes) noexcept;
 
 /// Codes of type i8, u8, i16, u16, packed i2, u2, i4 or u4: saturate(rne(x / scale) + zero_point), a true
-/// division, NaN the lowest code. f8_e4m3, f8_e5m2 or packed f4_e2m1: x / scale rounded half to even, the
-/// zero point not used; beyond the largest value its code, or, of f8 without `saturate`, NaN or infinity.
+/// division, NaN the lowest code. f8_e4m3, f8_e5m2 or packed f4_e2m1: x / scale rounded half to even. A zero
+/// point is added in f4_e2m1 alone, where it makes +0 of -0. Beyond the largest value its code, or, of f8
+/// without `saturate`, NaN or infinity.
 [[nodiscard]] Tensor linear_quantize(const Tensor& x, const LinearGrid& grid, DType codes,
                                      bool saturate = true);
 /// fl((code - zero_point) * scale), rounded to `dtype`.

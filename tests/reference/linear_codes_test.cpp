@@ -163,6 +163,16 @@ TEST(Onnx, EveryTypeOfCodes) {
   EXPECT_EQ(floats(DType::f4_e2m1, false), (std::vector<unsigned>{0xbf, 0x41, 0x77}));
 }
 
+TEST(Onnx, AZeroPointOfFp4MakesPlusZeroOfMinusZero) {
+  const Tensor x = Tensor::from({-0.0f, -0.1f, -1e-30f, 0.0f});
+  const Tensor zero = pack_codes(Tensor::from<std::uint8_t>({0}, {1}), DType::f4_e2m1).reshape({});
+  const auto codes = [&](const Constant& zero_point) {
+    return bytes(onnx::quantize_linear(x, 1e20, zero_point, 1, 0, true, DType::f4_e2m1));
+  };
+  EXPECT_EQ(codes({}), (std::vector<unsigned>{0x88, 0x08}));
+  EXPECT_EQ(codes(zero), (std::vector<unsigned>{0x80, 0x00}));
+}
+
 TEST(Onnx, OverflowsFromHalfAStepBeyondTheLargest) {
   const Tensor x = Tensor::from({464.0f, 464.1f, 61439.0f, 61440.0f});
   const auto e4m3 = bytes(onnx::quantize_linear(x, 1, {}, 1, 0, false, DType::f8_e4m3));
