@@ -264,7 +264,9 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   const auto parts = input_parts(model);
   if (!parts.empty())
     output.line(
-        fmt::format("{} inputs are parts of x of the data set: {}", parts.size(), layout_text(parts)));
+        fmt::format("{} of x of the data set: {}",
+                    parts.size() == 1 ? "1 input is all" : fmt::format("{} inputs are parts", parts.size()),
+                    layout_text(parts)));
   const std::string gives = network.classes() > 1 ? fmt::format("{} classes", network.classes())
                                                   : "outputs of " + to_string(model.output_shape);
   output.line(fmt::format("samples of {}, {}, {}", to_string(model.sample_shape), gives, path));

@@ -23,7 +23,8 @@ struct Axis {
       case ResizeCoordinates::align_corners:
         return to == 1 ? 0.0 : at * static_cast<double>(from - 1) / static_cast<double>(to - 1);
       case ResizeCoordinates::asymmetric:
-        return at / scale;
+        // Divides by given scales as ONNX Runtime does: in doubles 21 / 0.7 is above 30, and `ceil` gives 31.
+        return options.scales.empty() ? at / scale : float(at) / float(scale);
       case ResizeCoordinates::pytorch_half_pixel:
         if (to == 1) return 0.0;
         [[fallthrough]];

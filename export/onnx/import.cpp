@@ -1,5 +1,6 @@
 #include "fakequant/export/onnx/import.h"
 
+#include "fakequant/export/onnx/reader/element_types.h"
 #include "fakequant/export/onnx/reader/graph/fixed_values.h"
 #include "fakequant/export/onnx/reader/graph/graph_import.h"
 #include "fakequant/export/onnx/reader/graph_view.h"
@@ -14,8 +15,9 @@ namespace {
 using namespace detail;
 
 /// The nodes that count, with what is fixed computed and patterns found.
-std::vector<OnnxNode> prepared(const OnnxModel& model, const std::string& output, FixedValues& fixed) {
-  auto nodes = live_nodes(model.nodes, output);
+std::vector<OnnxNode> prepared(const OnnxModel& model, const ElementTypes& types, const std::string& output,
+                               FixedValues& fixed) {
+  auto nodes = live_nodes(with_casts(model.nodes, types), output);
   for (const auto& node : nodes) (void)fixed.fold_node(node);
   return live_nodes(with_patterns(nodes, fixed.values()), output);
 }
@@ -27,9 +29,10 @@ ImportedModel detail::import_checked(const OnnxModel& model, const ImportOptions
   const GraphInputs inputs = inputs_of(model, live_nodes(model.nodes, output), output, options);
   FixedValues fixed(model);
   for (const auto& [name, input] : inputs.fixed) fixed.add_input(name, input);
-  const auto nodes = prepared(model, output, fixed);
+  const ElementTypes types(model);
+  const auto nodes = prepared(model, types, output, fixed);
   const NodeNames names(nodes);
-  GraphImport import(model, fixed, names);
+  GraphImport import(model, fixed, names, types);
   import.run(nodes, inputs);
   return import.finish(output, inputs.sample, options.name);
 } catch (const ArgumentError& error) {

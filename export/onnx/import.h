@@ -54,8 +54,8 @@ struct ImportedModel {
 
 /// Builds a model from a float graph of one input [N, ..], or several, the others fixed, and one of its
 /// outputs, with any batch, symbolic or fixed; several are layers "input_part" of rows [N, K], in the order
-/// of the file; what the file computes in training mode (dropout, batch statistics) is read as those layers
-/// are.
+/// of the file; dropout in training mode is a layer of that name, batch norms in training mode are rejected.
+/// Layers compute in f32; whole numbers and 16-bit floats have the file's values (docs/import.md).
 ///
 /// Operators of fixed values are computed, and so are the sizes that a graph takes from its values; chains of
 /// nodes that make up a GELU, a SiLU, a hard swish or a layer norm are found, means over pixels become global

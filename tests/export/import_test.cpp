@@ -244,7 +244,10 @@ TEST(OnnxImport, InputsAndOutputsThatDoNotFitAreRefused) {
   EXPECT_EQ(import_onnx(one({-1, 3, -1, 8}, "Relu"), {{3, 4, 8}, "net"}).output_shape, (Shape{3, 4, 8}));
   EXPECT_THAT(refusal(one({-1, 3, 8, 8}, "Relu"), {{1, 8, 8}}), HasSubstr("[1, 8, 8] does not fit"));
   EXPECT_THAT(refusal(one({-1, 3, 8, 8}, "Relu"), {{8, 8}}), HasSubstr("[8, 8] does not fit"));
-  EXPECT_THAT(refusal(one({4}, "Relu")), HasSubstr("1 to 7 axes"));
+  EXPECT_THAT(refusal(one({}, "Relu")), HasSubstr("up to 7 axes"));
+  const auto numbers = import_onnx(one({-1}, "Relu"));
+  EXPECT_EQ(numbers.sample_shape, Shape{1});
+  EXPECT_EQ(numbers.output_shape, Shape{});
   EXPECT_THAT(refusal(one({-1, 0}, "Relu")), HasSubstr("it is empty"));
   EXPECT_THAT(refusal(one({-1, kHuge, kHuge}, "Relu")), HasSubstr("more than"));
   EXPECT_THAT(refusal(OnnxGraph({-1, 4}, DType::u8).node("Relu", {"x"}, "y").model), HasSubstr("is u8"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include <onnx/onnx_pb.h>
 
@@ -33,7 +34,31 @@ Shape OnnxTensorReader::shape_of(const onnx::TensorProto& value, const std::stri
   return {value.dims().begin(), value.dims().end()};
 }
 
+/// 32 and 64 bits without a sign become i64.
+Tensor OnnxTensorReader::wide_unsigned(const onnx::TensorProto& value, const std::string& place) const {
+  const Shape shape = shape_of(value, place);
+  const std::size_t size = value.data_type() == onnx::TensorProto::UINT32 ? 4 : 8;
+  const auto count = static_cast<std::size_t>(numel(shape));
+  if (value.data_location() == onnx::TensorProto::EXTERNAL)
+    fail(place, "unsigned numbers in external data are unsupported: convert them to int64");
+  const bool raw = value.has_raw_data();
+  if (raw ? value.raw_data().size() != count * size
+          : static_cast<std::size_t>(value.uint64_data_size()) != count)
+    fail(place, fmt::format("its data do not have {} numbers", count));
+  Tensor out = Tensor::empty(shape, DType::i64);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t number = raw ? 0 : value.uint64_data(static_cast<int>(i));
+    if (raw) std::memcpy(&number, value.raw_data().data() + i * size, size);
+    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      fail(place, fmt::format("it has {}: unsigned numbers below 2^63 are supported", number));
+    out.mutable_data<std::int64_t>()[i] = static_cast<std::int64_t>(number);
+  }
+  return out;
+}
+
 Tensor OnnxTensorReader::read(const onnx::TensorProto& value, const std::string& place) const {
+  if (value.data_type() == onnx::TensorProto::UINT32 || value.data_type() == onnx::TensorProto::UINT64)
+    return wide_unsigned(value, place);
   const auto dtype = dtype_of_onnx(value.data_type());
   if (!dtype) fail(place, fmt::format("its element type {} is not one of ours", value.data_type()));
   const Shape shape = shape_of(value, place);

@@ -28,6 +28,7 @@ class OnnxTensorReader {
 
  private:
   [[nodiscard]] Shape shape_of(const onnx::TensorProto& value, const std::string& place) const;
+  [[nodiscard]] Tensor wide_unsigned(const onnx::TensorProto& value, const std::string& place) const;
   [[nodiscard]] Tensor typed(const onnx::TensorProto& value, const Shape& shape, DType dtype,
                              const std::string& place) const;
   template <class T, class Field>

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "fakequant/export/onnx/reader/conversions.h"
 #include "fakequant/export/onnx/reader/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
@@ -52,9 +53,11 @@ ImportValue both(const OpImport& op, const char* type) { return op.layer(type, {
 /// Of inputs of any number, from the left.
 ImportValue all_of(const OpImport& op, const char* type) {
   op.check(op.input_count() >= 1, "it has no inputs");
-  ImportValue y = op.operand(0, operand_rank(op.input(0)));
+  std::size_t rank = 0;
+  for (std::size_t i = 0; i < op.input_count(); ++i) rank = std::max(rank, operand_rank(op.input(i)));
+  ImportValue y = op.operand(0, rank);
   for (std::size_t i = 1; i < op.input_count(); ++i) {
-    const ImportValue next = op.operand(i, y.shape.size());
+    const ImportValue next = op.operand(i, rank);
     y = op.layer(type, {}, {y, next}, {}, i + 1 < op.input_count() ? type : "");
   }
   return y;
@@ -80,30 +83,46 @@ struct WithNumber {
 }  // namespace
 
 ImportValue add(const OpImport& op) {
-  if (const WithNumber with(op); with.x != nullptr) return shifted(op, *with.x, with.number);
-  return both(op, "add");
+  if (const WithNumber with(op); with.x != nullptr) return wrapped(op, shifted(op, *with.x, with.number));
+  return wrapped(op, both(op, "add"));
 }
 
 ImportValue subtract(const OpImport& op) {
   const WithNumber with(op);
-  if (with.x == nullptr) return both(op, "sub");
-  if (!with.first) return shifted(op, *with.x, -with.number);
-  return shifted(op, one(op, "neg", *with.x, {}, with.number == 0 ? "" : "neg"), with.number);
+  if (with.x == nullptr) return wrapped(op, both(op, "sub"));
+  if (!with.first) return wrapped(op, shifted(op, *with.x, -with.number));
+  return wrapped(op, shifted(op, one(op, "neg", *with.x, {}, with.number == 0 ? "" : "neg"), with.number));
 }
 
 ImportValue multiply(const OpImport& op) {
-  if (const WithNumber with(op); with.x != nullptr) return scaled(op, *with.x, with.number);
-  return both(op, "multiply");
+  const ElementType type = op.result_type();
+  op.check(
+      !type.is_integer() || bit_width(type.dtype) != 16,
+      "its products of {} have up to 32 bits: whole numbers up to 2^24 are supported, convert them to i32",
+      name(type.dtype));
+  if (const WithNumber with(op); with.x != nullptr) return wrapped(op, scaled(op, *with.x, with.number));
+  return wrapped(op, both(op, "multiply"));
 }
 
+/// A quotient of whole numbers loses its fraction. In f32 no quotient of numbers up to 2^24 rounds up to the
+/// next whole one, as a product by the reciprocal might.
 ImportValue divide(const OpImport& op) {
+  if (op.result_type().is_integer()) return truncated(op, both(op, "div"));
   const WithNumber with(op);
   if (with.x == nullptr || (!with.first && with.number == 0)) return both(op, "div");
   if (!with.first) return scaled(op, *with.x, 1 / with.number);
   return scaled(op, one(op, "reciprocal", *with.x, {}, with.number == 1 ? "" : "reciprocal"), with.number);
 }
 
+/// Computes powers of integers: integers, or with a negative exponent at most 1/2, which is rounded to 0.
+ImportValue whole_power(const OpImport& op) {
+  const bool whole = op.type(1).is_integer() || (op.is_number(1) && op.scalar(1) == std::floor(op.scalar(1)));
+  op.check(whole, "it raises whole numbers to a power that is none: convert them to f32 before it");
+  return one(op, "round", op.layer("pow", {}, operands(op, 2), {}, "pow"));
+}
+
 ImportValue power(const OpImport& op) {
+  if (op.result_type().is_integer()) return whole_power(op);
   const WithNumber with(op);
   if (with.x == nullptr || with.first) return both(op, "pow");
   if (with.number == 1) return *with.x;
@@ -134,6 +153,7 @@ ImportValue equal(const OpImport& op) { return both(op, "equal"); }
 ImportValue negation(const OpImport& op) { return shifted(op, one(op, "neg", op.value(), {}, "neg"), 1); }
 ImportValue conjunction(const OpImport& op) { return both(op, "multiply"); }
 ImportValue disjunction(const OpImport& op) { return both(op, "maximum"); }
+ImportValue exclusive_or(const OpImport& op) { return both(op, "not_equal"); }
 ImportValue where(const OpImport& op) { return op.layer("where", {}, operands(op, 3)); }
 
 namespace {
@@ -160,7 +180,13 @@ ImportValue reduced(const OpImport& op, const ImportValue& x, const char* type,
 ImportValue reduce_sum(const OpImport& op) { return reduced(op, op.value(), "sum"); }
 ImportValue reduce_max(const OpImport& op) { return reduced(op, op.value(), "max"); }
 ImportValue reduce_min(const OpImport& op) { return reduced(op, op.value(), "min"); }
-ImportValue reduce_any_mean(const OpImport& op) { return reduced(op, op.value(), "mean"); }
+ImportValue reduce_any_mean(const OpImport& op) {
+  const ImportValue& x = op.value();
+  if (!op.result_type().is_integer()) return reduced(op, x, "mean");
+  const ImportValue y = reduced(op, x, "sum", "sum");
+  const auto count = static_cast<double>(numel(x.shape) / numel(y.shape));
+  return truncated(op, op.layer("div", {}, {y, op.parameter(Tensor::full({1}, count), {1}, false)}));
+}
 ImportValue reduce_l1(const OpImport& op) {
   return reduced(op, one(op, "abs", op.value(), {}, "abs"), "sum");
 }
@@ -168,10 +194,25 @@ ImportValue reduce_sum_square(const OpImport& op) {
   return reduced(op, one(op, "power", op.value(), {{"exponent", 2}}, "square"), "sum");
 }
 ImportValue reduce_l2(const OpImport& op) {
-  return one(op, "sqrt",
-             reduced(op, one(op, "power", op.value(), {{"exponent", 2}}, "square"), "sum", "sum"));
+  return truncated(
+      op,
+      one(op, "sqrt", reduced(op, one(op, "power", op.value(), {{"exponent", 2}}, "square"), "sum", "sum")));
+}
+namespace {
+
+void check_floats(const OpImport& op) {
+  op.check(!op.result_type().is_integer(), "its numbers are {}: convert them to f32 before it",
+           name(op.result_type().dtype));
+}
+
+}  // namespace
+
+ImportValue reduce_log_sum(const OpImport& op) {
+  check_floats(op);
+  return one(op, "log", reduced(op, op.value(), "sum", "sum"));
 }
 ImportValue reduce_log_sum_exp(const OpImport& op) {
+  check_floats(op);
   return one(op, "log", reduced(op, one(op, "exp", op.value(), {}, "exp"), "sum", "sum"));
 }
 

@@ -21,9 +21,11 @@ class Scores {
  public:
   explicit Scores(const OpImport& op) : op_(op) {}
 
-  /// False where they are no scores of queries and keys.
+  /// False where they are no scores of queries and keys. Weights that the file rounds to 16 bits stay f32: it
+  /// computes all of the attention in 16 bits, layers do in f32.
   bool read(const ImportValue& weights) {
     const Layer* softmax = op_.made(weights.node);
+    if (is(softmax, "round_to")) softmax = op_.made(softmax->inputs.at(0));
     if (softmax == nullptr || softmax->type() != "softmax" || weights.shape.size() < 3) return false;
     const auto rank = static_cast<int>(weights.shape.size());
     const int axis = softmax->option("axis", -1);

@@ -3,19 +3,58 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include "fakequant/core/ops/elementwise.h"
-#include "fakequant/export/onnx/detail/element_type.h"
-#include "fakequant/export/onnx/reader/fold_moves.h"
+#include "fakequant/export/onnx/reader/element_types.h"
+#include "fakequant/export/onnx/reader/fold_values.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail {
 namespace {
 
+template <class T>
+Tensor lowest_bits(const Tensor& wide, DType type) {
+  Tensor out = Tensor::empty(wide.shape(), type);
+  std::transform(wide.data<std::int64_t>(), wide.data<std::int64_t>() + wide.numel(), out.mutable_data<T>(),
+                 [](std::int64_t v) { return static_cast<T>(v); });
+  return out;
+}
+
+/// Converts i64 to another integer type. Numbers beyond the type wrap.
+Tensor wrapped(const Tensor& wide, DType type) {
+  switch (type) {
+    case DType::i8:
+      return lowest_bits<std::int8_t>(wide, type);
+    case DType::u8:
+      return lowest_bits<std::uint8_t>(wide, type);
+    case DType::i16:
+      return lowest_bits<std::int16_t>(wide, type);
+    case DType::u16:
+      return lowest_bits<std::uint16_t>(wide, type);
+    case DType::i32:
+      return lowest_bits<std::int32_t>(wide, type);
+    default:
+      return wide;
+  }
+}
+
+}  // namespace
+
+Tensor of_type(const Tensor& computed, DType type) {
+  if (is_floating(type)) return computed.to(type);
+  Tensor whole = Tensor::empty(computed.shape(), DType::f64);
+  std::transform(computed.data<double>(), computed.data<double>() + computed.numel(),
+                 whole.mutable_data<double>(), [](double v) { return std::trunc(v); });
+  return wrapped(whole.to(DType::i64), type);
+}
+
+namespace {
+
 Tensor expanded(const Fold& f, const Tensor& x, const Shape& shape) {
   const Shape out = broadcast_shapes(x.shape(), shape, "import_onnx");
-  f.budget.take(f.node, numel(out));
+  f.budget.take(f.node, out);
   const Tensor values = computable(x);
   return ops::add(Variable(values), Variable(Tensor::zeros(out, values.dtype()))).tensor().to(x.dtype());
 }
@@ -28,18 +67,7 @@ Tensor binary(const Fold& f, F compute, std::optional<DType> type = {}) {
   Tensor out = Tensor::empty(shape, DType::f64);
   std::transform(x.data<double>(), x.data<double>() + x.numel(), y.data<double>(), out.mutable_data<double>(),
                  compute);
-  return out.to(type.value_or(a.dtype()));
-}
-
-/// Applies `compute` to all inputs, from the left.
-template <class F>
-Tensor all_of(const Fold& f, F compute) {
-  Tensor out = f.input(0);
-  for (std::size_t i = 1; i < f.inputs.size(); ++i) {
-    const std::vector<Tensor> both{out, f.input(i)};
-    out = binary(Fold{f.node, both, f.budget}, compute);
-  }
-  return out;
+  return of_type(out, type.value_or(a.dtype()));
 }
 
 template <class F>
@@ -48,28 +76,16 @@ Tensor unary(const Fold& f, F compute) {
   f.budget.take(f.node, x.numel());
   Tensor out = Tensor::empty(x.shape(), DType::f64);
   std::transform(x.data<double>(), x.data<double>() + x.numel(), out.mutable_data<double>(), compute);
-  return out.to(f.input(0).dtype());
-}
-
-Tensor divide(const Fold& f) {
-  const bool whole = !is_floating(f.input(0).dtype());
-  return binary(f, [whole](double a, double b) { return whole ? std::trunc(a / b) : a / b; });
-}
-
-Tensor converted(const Fold& f, DType type, bool boolean) {
-  const Tensor& x = f.input(0);
-  f.budget.take(f.node, x.numel());
-  if (boolean) return unary(f, [](double v) { return v != 0 ? 1.0 : 0.0; }).to(DType::u8);
-  if (is_floating(x.dtype()) && !is_floating(type))
-    return unary(f, [](double v) { return std::trunc(v); }).to(type);
-  return x.to(type);
+  return of_type(out, f.input(0).dtype());
 }
 
 Tensor cast(const Fold& f) {
-  const auto number = static_cast<int>(f.node.integer("to", 0, 0, 1 << 20));
-  const auto type = dtype_of_onnx(number);
-  f.node.check(type.has_value() && bit_width(*type) >= 8, "it converts to the element type {}", number);
-  return converted(f, *type, number == onnx_bool);
+  const auto [type, boolean] = cast_type(f.node);
+  const Tensor& x = f.input(0);
+  f.budget.take(f.node, x.numel());
+  if (boolean) return unary(f, [](double v) { return v != 0 ? 1.0 : 0.0; }).to(DType::u8);
+  if (is_floating(type)) return x.to(type);
+  return is_floating(x.dtype()) ? of_type(x.to(DType::f64), type) : wrapped(x.to(DType::i64), type);
 }
 
 Tensor constant_attribute(const NodeReader& node) {
@@ -142,16 +158,26 @@ Tensor trilu(const Fold& f) {
   return out.to(f.input(0).dtype());
 }
 
-/// Of all elements.
-Tensor product(const Fold& f) {
-  if (f.list("axes", 1).empty() && f.node.integer("noop_with_empty_axes", 0, 0, 1) == 1) return f.input(0);
-  double all = 1;
-  for (const double v : f.input(0).to(DType::f64).to_vector<double>()) all *= v;
-  f.node.check(f.list("axes", 1).size() <= 1 && f.input(0).rank() <= 1, "its input is {}",
-               f.input(0).describe());
-  const bool keep = f.node.integer("keepdims", 1, 0, 1) == 1;
-  return Tensor::full(keep && f.input(0).rank() == 1 ? Shape{1} : Shape{}, all, DType::f64)
-      .to(f.input(0).dtype());
+/// Of any number of inputs, from the left.
+template <class F>
+Tensor of_all(const Fold& f, F compute) {
+  Tensor out = f.input(0).to(DType::f64);
+  for (std::size_t i = 1; i < f.inputs.size(); ++i) {
+    const Tensor next = f.input(i).to(DType::f64);
+    const Shape shape = broadcast_shapes(out.shape(), next.shape(), "import_onnx");
+    const Tensor x = expanded(f, out, shape), y = expanded(f, next, shape);
+    out = Tensor::empty(shape, DType::f64);
+    std::transform(x.data<double>(), x.data<double>() + x.numel(), y.data<double>(),
+                   out.mutable_data<double>(), compute);
+  }
+  return of_type(out, f.input(0).dtype());
+}
+
+Tensor clip(const Fold& f) {
+  constexpr double none = std::numeric_limits<double>::infinity();
+  const double low = f.has(1) ? f.input(1).item() : f.node.number("min", -none),
+               high = f.has(2) ? f.input(2).item() : f.node.number("max", none);
+  return unary(f, [low, high](double v) { return std::min(std::max(v, low), high); });
 }
 
 using Operator = std::function<Tensor(const Fold&)>;
@@ -172,13 +198,11 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Unsqueeze", fold_unsqueeze},
       {"Squeeze", fold_squeeze},
       {"Cast", cast},
-      {"CastLike",
-       [](const Fold& f) { return converted(f, f.has(1) ? f.input(1).dtype() : DType::f32, false); }},
       {"Expand", [](const Fold& f) { return expanded(f, f.input(0), integers_of(f.node, f.input(1))); }},
       {"Add", [](const Fold& f) { return binary(f, std::plus<>()); }},
       {"Sub", [](const Fold& f) { return binary(f, std::minus<>()); }},
       {"Mul", [](const Fold& f) { return binary(f, std::multiplies<>()); }},
-      {"Div", divide},
+      {"Div", [](const Fold& f) { return binary(f, std::divides<>()); }},
       {"Equal", [](const Fold& f) { return binary(f, std::equal_to<>(), DType::u8); }},
       {"Less", [](const Fold& f) { return binary(f, std::less<>(), DType::u8); }},
       {"LessOrEqual", [](const Fold& f) { return binary(f, std::less_equal<>(), DType::u8); }},
@@ -189,13 +213,43 @@ const std::map<std::string, Operator, std::less<>>& operators() {
       {"Not", [](const Fold& f) { return unary(f, std::logical_not<>()); }},
       {"Mod", modulo},
       {"Pow", [](const Fold& f) { return binary(f, [](double a, double b) { return std::pow(a, b); }); }},
-      {"Min", [](const Fold& f) { return all_of(f, [](double a, double b) { return std::min(a, b); }); }},
-      {"Max", [](const Fold& f) { return all_of(f, [](double a, double b) { return std::max(a, b); }); }},
+      {"Min",
+       [](const Fold& f) { return of_all(f, [](double a, double b) { return a < b || a != a ? a : b; }); }},
+      {"Max",
+       [](const Fold& f) { return of_all(f, [](double a, double b) { return a > b || a != a ? a : b; }); }},
       {"Range", range},
       {"Trilu", trilu},
       {"Size", [](const Fold& f) { return Tensor::from({f.input(0).numel()}, {}); }},
-      {"ReduceProd", product},
       {"Where", where},
+      {"Flatten", fold_flatten},
+      {"Sum", [](const Fold& f) { return of_all(f, std::plus<>()); }},
+      {"MatMul", fold_matmul},
+      {"Softmax", fold_softmax},
+      {"LogSoftmax", fold_softmax},
+      {"CumSum", fold_cumsum},
+      {"Pad", fold_pad},
+      {"ReduceSum", fold_reduce},
+      {"ReduceMean", fold_reduce},
+      {"ReduceMax", fold_reduce},
+      {"ReduceMin", fold_reduce},
+      {"ReduceProd", fold_reduce},
+      {"ReduceL1", fold_reduce},
+      {"ReduceL2", fold_reduce},
+      {"ReduceSumSquare", fold_reduce},
+      {"ReduceLogSum", fold_reduce},
+      {"ReduceLogSumExp", fold_reduce},
+      {"Clip", clip},
+      {"Xor", [](const Fold& f) { return binary(f, std::not_equal_to<>(), DType::u8); }},
+      {"IsNaN",
+       [](const Fold& f) { return unary(f, [](double v) { return double(v != v); }).to(DType::u8); }},
+      {"Sign",
+       [](const Fold& f) { return unary(f, [](double v) { return double(v > 0) - double(v < 0); }); }},
+      {"Relu", [](const Fold& f) { return unary(f, [](double v) { return v < 0 ? 0 : v; }); }},
+      {"Sigmoid", [](const Fold& f) { return unary(f, [](double v) { return 1 / (1 + std::exp(-v)); }); }},
+      {"Softplus", [](const Fold& f) { return unary(f, [](double v) { return std::log1p(std::exp(v)); }); }},
+      {"Tanh", [](const Fold& f) { return unary(f, [](double v) { return std::tanh(v); }); }},
+      {"Tan", [](const Fold& f) { return unary(f, [](double v) { return std::tan(v); }); }},
+      {"Erf", [](const Fold& f) { return unary(f, [](double v) { return std::erf(v); }); }},
       {"Neg", [](const Fold& f) { return unary(f, std::negate<>()); }},
       {"Sqrt", [](const Fold& f) { return unary(f, [](double v) { return std::sqrt(v); }); }},
       {"Reciprocal", [](const Fold& f) { return unary(f, [](double v) { return 1 / v; }); }},
@@ -216,6 +270,13 @@ const std::map<std::string, Operator, std::less<>>& operators() {
 void FoldBudget::take(const NodeReader& node, std::int64_t count) {
   node.check(count <= left, "its value would have {} elements: too many for a graph of this size", count);
   left -= count;
+}
+
+void FoldBudget::take(const NodeReader& node, const Shape& shape) {
+  std::int64_t count = 1;
+  for (const auto size : shape)
+    count = size == 0 ? 0 : std::min(count, kLargestSize * kLargestSize / size) * size;
+  take(node, count);
 }
 
 std::optional<Tensor> fold(const NodeReader& node, const std::vector<Tensor>& inputs, FoldBudget& budget) {

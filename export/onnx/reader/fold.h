@@ -15,6 +15,8 @@ namespace fq::detail {
 struct FoldBudget {
   std::int64_t left = 0;
   void take(const NodeReader& node, std::int64_t count);
+  /// Takes the elements of a tensor; their number may have more than 64 bits.
+  void take(const NodeReader& node, const Shape& shape);
 };
 
 /// Computes the node; undefined inputs are those left out. None for operators that it does not know.
@@ -24,6 +26,8 @@ struct FoldBudget {
 
 /// The elements of a list of whole numbers or of one number. Throws ArgumentError for another type or rank.
 [[nodiscard]] std::vector<std::int64_t> integers_of(const NodeReader& node, const Tensor& tensor);
+/// Converts computed doubles to the type of the node's output. Integers lose their fraction and wrap.
+[[nodiscard]] Tensor of_type(const Tensor& computed, DType type);
 /// What the operator Shape gives of a value of that shape: all of it, or from 'start' to 'end'.
 [[nodiscard]] Tensor shape_tensor(const NodeReader& node, const Shape& shape);
 /// `axes` from the front; throws ArgumentError when one is out of range or there twice.

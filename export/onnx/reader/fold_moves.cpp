@@ -181,6 +181,13 @@ void check_parts(const NodeReader& node, std::int64_t parts) {
   node.check(given == parts, "attribute 'num_outputs' is {}: it has {} outputs", given, parts);
 }
 
+Tensor fold_flatten(const Fold& f) {
+  const Tensor& x = f.input(0);
+  const std::int64_t given = f.node.integer("axis", 1, -x.rank(), x.rank());
+  const auto middle = x.shape().begin() + (given < 0 ? given + x.rank() : given);
+  return x.reshape({numel(Shape(x.shape().begin(), middle)), numel(Shape(middle, x.shape().end()))});
+}
+
 std::vector<Tensor> fold_split(const Fold& f, std::size_t parts) {
   const Tensor& x = f.input(0);
   const int axis = axes_of(f.node, {f.node.integer("axis", 0, -8, 8)}, x.rank())[0];

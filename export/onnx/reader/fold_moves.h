@@ -46,5 +46,6 @@ void check_parts(const NodeReader& node, std::int64_t parts);
 /// As many parts as the node has outputs.
 [[nodiscard]] std::vector<Tensor> fold_split(const Fold& f, std::size_t parts);
 [[nodiscard]] Tensor fold_squeeze(const Fold& f);
+[[nodiscard]] Tensor fold_flatten(const Fold& f);
 
 }  // namespace fq::detail

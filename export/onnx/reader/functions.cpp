@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "fakequant/export/onnx/reader/conversions.h"
 #include "fakequant/export/onnx/reader/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
@@ -81,9 +82,10 @@ ImportValue leaky_relu(const OpImport& op) {
 ImportValue prelu(const OpImport& op) {
   const ImportValue& x = op.value();
   const Tensor slope = op.weight(1);
+  const bool old = op.opset() < 7 && slope.rank() == 1;  // one slope for each channel
   const bool of_channels = x.shape.size() >= 2 && slope.numel() == x.shape[1] &&
-                           static_cast<std::size_t>(slope.rank()) >= x.shape.size() - 1 &&
-                           slope.dim(1 - static_cast<int>(x.shape.size())) == x.shape[1];
+                           (old || (static_cast<std::size_t>(slope.rank()) >= x.shape.size() - 1 &&
+                                    slope.dim(1 - static_cast<int>(x.shape.size())) == x.shape[1]));
   if (slope.numel() == 1) return op.layer("prelu", {}, {x}, {{"parameters", "weight", slope.reshape({1})}});
   if (of_channels)
     return op.layer("prelu", {{"per_channel", true}}, {x},
@@ -120,11 +122,13 @@ ImportValue function_of_one(const OpImport& op) {
       {"Sin", "sin"},           {"Softplus", "softplus"},
       {"Softsign", "softsign"}, {"Sqrt", "sqrt"},
       {"Tanh", "tanh"}};
-  return op.layer(types.at(op.node().op));
+  const ImportValue y = op.layer(types.at(op.node().op));
+  return op.node().op == "Neg" || op.node().op == "Abs" ? wrapped(op, y) : y;
 }
 
 ImportValue clip(const OpImport& op) {
-  const double none = 1e30, low = bound(op, "min", 1, -none), high = bound(op, "max", 2, none);
+  const double none = 1e30, high = bound(op, "max", 2, none),
+               low = std::min(bound(op, "min", 1, -none), high);
   if (low == -none && high == none) return op.value();
   if (low == 0 && high == none) return op.layer("relu");
   if (low == 0 && high == 6) return op.layer("relu6");

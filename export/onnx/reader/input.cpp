@@ -36,7 +36,7 @@ Shape sizes_of(const OnnxValueInfo& input, const Shape& given, bool part = false
     return given;
   }
   FQ_CHECK(input.shape.size() >= (part ? 1 : 2) && input.shape.size() <= 8, "import_onnx",
-           "the input '{}' is {}: a batch and 1 to 7 axes of a sample are supported", name, text);
+           "the input '{}' is {}: a batch and up to 7 axes of a sample are supported", name, text);
   FQ_CHECK(given.empty() || given.size() + 1 == input.shape.size(), "import_onnx",
            "the input '{}' is {} with the batch: {} does not fit a sample of it", name, text,
            to_string(given));
@@ -111,6 +111,11 @@ std::string no_parts(const std::vector<const OnnxValueInfo*>& open) {
   return {};
 }
 
+/// Whether the data set has rows of input parts: of several inputs, or of one number for each sample.
+bool has_parts(const std::vector<const OnnxValueInfo*>& open) {
+  return open.size() > 1 || (open[0]->has_shape && open[0]->shape.size() == 1);
+}
+
 void check_type(const OnnxValueInfo& input, bool part) {
   const bool ids = input.dtype == DType::i32 || input.dtype == DType::i64;
   const auto& types = ops::input_part_types();
@@ -139,7 +144,7 @@ std::vector<const OnnxValueInfo*> own_inputs(const std::vector<const OnnxValueIn
       "fix those that are the same for every sample (--fix-input {}; a number for all elements, or a .npy "
       "file of one sample)",
       inputs.size(), fmt::join(all, ", "), why, fmt::join(ways, " "));
-  for (const auto* input : open) check_type(*input, open.size() > 1);
+  for (const auto* input : open) check_type(*input, has_parts(open));
   return open;
 }
 
@@ -164,7 +169,7 @@ void check_named(const std::vector<const OnnxValueInfo*>& open, const std::map<s
 /// The data with its parts.
 GraphInputs own_parts(const std::vector<const OnnxValueInfo*>& open, const ImportOptions& options) {
   check_named(open, options.input_shapes);
-  if (open.size() == 1) {
+  if (!has_parts(open)) {
     const Shape sample = given_sizes(*open[0], options, false);
     check_sample(sample);
     return {{{open[0], sample}}, sample, {}};

@@ -15,7 +15,7 @@ namespace fq::detail {
 struct GraphInputs {
   struct Own {
     const OnnxValueInfo* info;
-    Shape sample;  ///< of one sample
+    Shape sample;  ///< of one sample; empty for an input [N], whose data are rows of one number
   };
   std::vector<Own> own;  ///< the data, or several that are parts of its rows, in their order
   Shape sample;          ///< of one sample of the data

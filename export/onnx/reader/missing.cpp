@@ -47,7 +47,6 @@ constexpr WayRound kWays[] = {
      "torch.nn.Fold is written so: add up patches by a transposed convolution with a fixed weight"},
     {"GridSample*", "resize by torch.nn.functional.interpolate where the grid is even"},
     {"Scatter*", "write values side by side by torch.cat in place of assigning them"},
-    {"Cast of a computed value*", "whole numbers are for row numbers of tables alone"},
 };
 
 std::string name_of_node(const OnnxNode& node) {

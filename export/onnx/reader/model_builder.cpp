@@ -42,6 +42,7 @@ ImportValue ModelBuilder::add(const NodeReader& from, const std::string& name, c
   if (!options.empty()) node.json["options"] = std::move(options);
   std::vector<Shape> shapes;
   for (const auto& input : inputs) {
+    from.check(!input.is_empty(), "it reads a value without elements: only a Concat may");
     node.inputs.push_back(input.node);
     shapes.push_back(input.shape);
   }

@@ -23,7 +23,11 @@ ImportValue cut_of(const OpImport& op, const ImportValue& x, int axis, const Num
   if (std::ssize(picks) == size && std::ranges::adjacent_find(picks, std::greater_equal{}) == picks.end())
     return x;
   check_not_samples(op, x, axis);
-  op.check(!picks.empty(), "it leaves nothing of axis {}", axis);
+  if (picks.empty()) {
+    ImportValue none{.node = {}, .shape = x.shape, .constant = {}};
+    none.shape[static_cast<std::size_t>(axis)] = 0;
+    return none;
+  }
   const std::int64_t step = picks.size() > 1 ? picks[1] - picks[0] : 1;
   const auto regular = [&](std::size_t i) {
     return picks[i] == picks[0] + static_cast<std::int64_t>(i) * step;
@@ -72,7 +76,8 @@ ImportValue split(const OpImport& op) {
   Numbers sizes = op.list("split", 1);
   if (sizes.empty())
     for (std::int64_t i = 0; i < parts; ++i) sizes.push_back(std::min(each, size - i * each));
-  op.check(std::ssize(sizes) == parts && std::ranges::min(sizes) > 0 &&
+  if (parts > 1) check_not_samples(op, x, axis);
+  op.check(std::ssize(sizes) == parts && std::ranges::min(sizes) >= 0 &&
                std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == size,
            "its parts {} are not those of an axis of {}", to_string(sizes), size);
   std::int64_t begin = 0;

@@ -29,10 +29,22 @@ Tensor parameter(const OpImport& op, std::size_t i, double missing, const Shape&
   return given.reshape(shape);
 }
 
+/// Rejects training mode. Version 14 has an attribute for it, versions before have more outputs then.
+void check_not_training(const OpImport& op) {
+  const auto& outputs = op.node().outputs;
+  const bool more =
+      std::any_of(outputs.begin() + 1, outputs.end(), [](const auto& name) { return !name.empty(); });
+  const bool training = op.integer("training_mode", 0, 0, 1) == 1 || (op.opset() < 14 && more);
+  op.check(!training,
+           "it is in training mode and normalizes by the statistics of the batch: export the network in "
+           "evaluation mode, torch.onnx.export(model.eval(), ..)");
+}
+
 }  // namespace
 
 ImportValue batch_norm(const OpImport& op) {
   const ImportValue& x = op.value();
+  check_not_training(op);
   op.check(x.shape.size() >= 2 && x.shape.size() <= 5, "its input has {} axes", x.shape.size());
   std::vector<LayerValue> values{{"parameters", "weight", op.weight(1)},
                                  {"parameters", "bias", op.weight(2)},

@@ -10,8 +10,23 @@ namespace fq::detail {
 
 const ImportValue& OpImport::value(std::size_t i) const {
   check(has_input(i) && i < inputs_.size(), "its input {} is missing", i);
-  if (inputs_[i].is_constant()) unsupported("of a constant");
-  return inputs_[i];
+  check_elements(i);
+  if (!inputs_[i].is_constant()) return inputs_[i];
+  auto made = made_.find(i);
+  if (made == made_.end()) made = made_.emplace(i, layer_of_constant(i)).first;
+  return made->second;
+}
+
+ImportValue OpImport::layer_of_constant(std::size_t i) const {
+  const Tensor& value = inputs_[i].constant;
+  if (value.rank() == 0 || value.numel() == 0) unsupported("of a constant");
+  const bool trained = inputs_[i].learned && is_floating(value.dtype());
+  return reshaped(parameter(value, value.shape(), trained), value.shape());
+}
+
+void OpImport::check_elements(std::size_t i) const {
+  check(!inputs_[i].is_empty(), "its input {} is {}, without elements: only a Concat may read it", i,
+        with_readable_batch(to_string(inputs_[i].shape)));
 }
 
 namespace {
@@ -50,6 +65,7 @@ ImportValue OpImport::each(std::size_t i) const {
 ImportValue OpImport::operand(std::size_t i, std::size_t rank) const {
   check(has_input(i) && i < inputs_.size(), "its input {} is missing", i);
   const ImportValue& in = inputs_[i];
+  check_elements(i);
   if (!in.is_constant()) return in;
   Shape shape = in.constant.shape();
   check(shape.size() <= rank, "its constant is {}, its other input has {} axes", in.constant.describe(),
@@ -59,7 +75,8 @@ ImportValue OpImport::operand(std::size_t i, std::size_t rank) const {
           in.constant.describe());
     shape.erase(shape.begin());
   }
-  return parameter(in.constant, shape, in.learned && is_floating(in.constant.dtype()));
+  const ImportValue value = parameter(in.constant, shape, in.learned && is_floating(in.constant.dtype()));
+  return rank == 1 ? reshaped(value, {1}) : value;
 }
 
 const Tensor& OpImport::constant(std::size_t i) const {

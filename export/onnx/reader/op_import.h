@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fakequant/export/onnx/reader/element_types.h"
 #include "fakequant/export/onnx/reader/model_builder.h"
 #include "fakequant/export/onnx/reader/node_names.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
@@ -31,6 +32,7 @@ struct ImportContext {
   ModelBuilder model;
   ImportValue input;
   const NodeNames& names;
+  const ElementTypes& types;
   Recognised recognised;
 };
 
@@ -48,7 +50,13 @@ class OpImport : public NodeReader {
   [[nodiscard]] std::int64_t batch() const noexcept { return context_.batch; }
   [[nodiscard]] std::size_t input_count() const noexcept { return inputs_.size(); }
   [[nodiscard]] bool is_constant(std::size_t i) const { return has_input(i) && inputs_[i].is_constant(); }
-  /// An input that depends on the network's own.
+  /// The element type of an input.
+  [[nodiscard]] ElementType type(std::size_t i = 0) const {
+    return has_input(i) ? context_.types.of(node().inputs[i]) : ElementType{};
+  }
+  /// The element type of the first output.
+  [[nodiscard]] ElementType result_type() const { return context_.types.of(node().outputs.at(0)); }
+  /// Returns an input as the output of a layer. A constant becomes a layer of the constant's shape.
   [[nodiscard]] const ImportValue& value(std::size_t i = 0) const;
   /// The same, or a constant as a layer of its own that gives it: [1, ..], to broadcast against a value of
   /// `rank` axes.
@@ -103,9 +111,13 @@ class OpImport : public NodeReader {
   [[noreturn]] void unsupported(const std::string& how) const;
 
  private:
+  void check_elements(std::size_t i) const;
+  [[nodiscard]] ImportValue layer_of_constant(std::size_t i) const;
+
   std::vector<ImportValue> inputs_;
   ImportContext& context_;
   mutable std::vector<std::pair<std::size_t, ImportValue>> more_;
+  mutable std::map<std::size_t, ImportValue> made_;  // of constants
 };
 
 /// What a builder of an operator gives: the node's first output.

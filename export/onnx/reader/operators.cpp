@@ -24,7 +24,7 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "BatchNormalization", batch_norm, "X scale B mean var",
        "epsilon:f is_test:i!=1@-6 momentum:f spatial:i=1@-8 training_mode:i@14-"},
       {"", "Cast", cast, "input", "round_mode:s=up@24- saturate:i=1@19- to:i!"},
-      {"", "CastLike", same, "input target_type", "round_mode:s=up@24- saturate:i=1@19-", 15},
+      {"", "CastLike", nullptr, "input target_type", "round_mode:s=up@24- saturate:i=1@19-", 15},
       {"", "Ceil", function_of_one, "X", ""},
       {"", "Celu", celu, "X", "alpha:f", 12},
       {"", "Clip", clip, "input min?@11- max?@11-", "max:f@-10 min:f@-10"},
@@ -113,6 +113,8 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "Reciprocal", function_of_one, "X", ""},
       {"", "ReduceL1", reduce_l1, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
       {"", "ReduceL2", reduce_l2, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceLogSum", reduce_log_sum, "data axes?@18-",
+       "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
       {"", "ReduceLogSumExp", reduce_log_sum_exp, "data axes?@18-",
        "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
       {"", "ReduceMax", reduce_max, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
@@ -158,6 +160,7 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "Unsqueeze", unsqueeze, "data axes@13-", "axes:is!@-12"},
       {"", "Upsample", upsample, "X scales", "mode:s", 9, 9},
       {"", "Where", where, "condition X Y", "", 9},
+      {"", "Xor", exclusive_or, "A B", "axis:i~@-6 broadcast:i@-6"},
 
       // Read in pairs, as an optimiser or ModelOpt writes them for codes of 16 bits and of E4M3.
       {"com.microsoft", "DequantizeLinear", nullptr, "x x_scale x_zero_point?", "axis:i"},

@@ -207,7 +207,7 @@ ImportValue reduce_mean(const OpImport& op) {
   if (given.empty() && op.integer("noop_with_empty_axes", 0, 0, 1) == 1) return x;
   auto axes = axes_of(op, given, rank);
   std::ranges::sort(axes);
-  if (batch_axis(x.shape) != 0) return reduce_any_mean(op);
+  if (batch_axis(x.shape) != 0 || op.result_type().is_integer()) return reduce_any_mean(op);
   const Shape shape = reduced(x.shape, axes, op.integer("keepdims", 1, 0, 1) == 1);
   const bool pixels = (rank == 4 && axes == std::vector{2, 3}) || (rank == 3 && axes == std::vector{2}) ||
                       (rank == 5 && axes == std::vector{2, 3, 4});

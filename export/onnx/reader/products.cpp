@@ -82,16 +82,37 @@ ImportValue product_from_left(const OpImport& op) {
   return turned(op, y, {});
 }
 
+/// Expands leading axes of `x` of size 1 to the sizes of the other matrices.
+ImportValue with_leading(const OpImport& op, const ImportValue& x, const Shape& other, const char* suffix) {
+  if (x.shape.size() != other.size() || x.shape[0] != other[0] || x.shape.size() < 3) return x;
+  Shape shape = x.shape;
+  for (std::size_t i = 1; i + 2 < shape.size(); ++i)
+    if (shape[i] == 1) shape[i] = other[i];
+  return shape == x.shape
+             ? x
+             : op.layer("expand", {{"shape", Shape(shape.begin() + 1, shape.end())}}, {x}, {}, suffix);
+}
+
 ImportValue product_of_values(const OpImport& op) {
   if (op.is_constant(0) && op.constant(0).rank() == 2) return product_from_left(op);
   ImportValue a = op.operand(0, 8), b = op.operand(1, 8);
   op.check(a.shape.size() >= 2 && b.shape.size() >= 2, "its inputs have {} and {} axes", a.shape.size(),
            b.shape.size());
   if (const auto attention = attention_of(op, a, b)) return *attention;
-  return op.layer("matmul", {}, {a, b});
+  return op.layer("matmul", {},
+                  {with_leading(op, a, b.shape, "left"), with_leading(op, b, a.shape, "right")});
+}
+
+/// A fixed vector from the right: a matrix of one column, which goes.
+ImportValue product_by_vector(const OpImport& op) {
+  const Tensor vector = op.weight(1);
+  const ImportValue y = linear(op, vector.reshape({1, vector.dim(0)}), Tensor());
+  return op.reshaped(y, Shape(y.shape.begin(), y.shape.end() - 1), {});
 }
 
 ImportValue matmul(const OpImport& op) {
+  if (op.is_constant(1) && op.constant(1).rank() == 1 && op.value().shape.size() > 2)
+    return product_by_vector(op);
   if (!op.is_constant(1) || op.constant(1).rank() != 2) return product_of_values(op);
   const Tensor weight = transposed(matrix(op));
   return linear(op, weight, op.has_input(2) ? row_of(op, op.weight(2), weight.dim(0)) : Tensor());

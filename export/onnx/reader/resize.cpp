@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/fold.h"
@@ -33,18 +34,54 @@ std::vector<double> numbers(const OpImport& op, std::size_t i) {
 
 struct Target {
   Shape shape;                 ///< of all axes
-  std::vector<double> scales;  ///< empty where they are those of the shape
+  std::vector<double> scales;  ///< empty where they follow from the shape
+
+  /// The factor of an axis of `from`. With given scales an axis may keep its size and change.
+  [[nodiscard]] double scale(std::size_t axis, const Shape& from) const {
+    return scales.empty() ? static_cast<double>(shape[axis]) / static_cast<double>(from[axis]) : scales[axis];
+  }
 };
 
-Target target(const OpImport& op, const Shape& from, std::size_t scales_at, std::size_t sizes_at) {
-  if (op.has_input(sizes_at)) {
-    Shape sizes = of_all_axes<std::int64_t>(op, integers_of(op, op.constant(sizes_at)), from.size(), 0);
-    for (std::size_t i = 0; i < sizes.size(); ++i)
-      if (sizes[i] == 0 || (i == 0 && op.is_batch(sizes[0]))) sizes[i] = from[i];
-    const auto policy = op.text("keep_aspect_ratio_policy", "stretch");
-    op.check(policy == "stretch", "it keeps the aspect ratio ('{}')", policy);
-    return {sizes, {}};
+/// The scale of all axes that `sizes` name where it is the same for all of them: the smallest, or the
+/// largest. Sizes follow from it.
+Target of_one_scale(const OpImport& op, const Shape& from, const Shape& sizes, bool largest) {
+  double scale = largest ? 0 : std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (sizes[i] == 0 || sizes[i] == kAbstractBatch) continue;
+    const double own = static_cast<double>(sizes[i]) / static_cast<double>(from[i]);
+    scale = largest ? std::max(scale, own) : std::min(scale, own);
   }
+  Target out{from, std::vector<double>(from.size(), 1)};
+  bool exact = true;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (sizes[i] == 0 || sizes[i] == kAbstractBatch) continue;
+    const double size = static_cast<double>(from[i]) * scale;
+    op.check(size < 1e9, "it makes {} elements of {}", size, from[i]);
+    out.shape[i] = static_cast<std::int64_t>(std::floor(size + 0.5));
+    out.scales[i] = scale;
+    exact = exact && static_cast<double>(out.shape[i]) == size;
+    op.check(std::floor(size) == std::floor(size + 0.5),
+             "it keeps the aspect ratio and rounds {} elements up: give sizes of one ratio", size);
+  }
+  if (exact) out.scales.clear();
+  return out;
+}
+
+Target of_sizes(const OpImport& op, const Shape& from, std::size_t at) {
+  Shape sizes = of_all_axes<std::int64_t>(op, integers_of(op, op.constant(at)), from.size(), 0);
+  if (op.is_batch(sizes[0])) sizes[0] = 0;
+  const auto policy = op.text("keep_aspect_ratio_policy", "stretch");
+  if (policy == "not_larger" || policy == "not_smaller")
+    return of_one_scale(op, from, sizes, policy == "not_smaller");
+  op.check(policy == "stretch",
+           "its keep_aspect_ratio_policy is '{}': stretch, not_larger and not_smaller are supported", policy);
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] == 0) sizes[i] = from[i];
+  return {sizes, {}};
+}
+
+Target target(const OpImport& op, const Shape& from, std::size_t scales_at, std::size_t sizes_at) {
+  if (op.has_input(sizes_at)) return of_sizes(op, from, sizes_at);
   op.check(op.has_input(scales_at), "it has neither scales nor sizes");
   Target out{from, of_all_axes<double>(op, numbers(op, scales_at), from.size(), 1)};
   bool exact = true;
@@ -58,11 +95,18 @@ Target target(const OpImport& op, const Shape& from, std::size_t scales_at, std:
   return out;
 }
 
-ImportValue resized(const OpImport& op, const Target& to, const std::string& mode, std::string coordinates,
-                    std::string rounding) {
-  const ImportValue& x = op.value();
+/// How places are found and rounded.
+struct Sampling {
+  std::string mode, coordinates, rounding;
+};
+
+ImportValue resized(const OpImport& op, const ImportValue& x, const Target& to, const Sampling& how,
+                    const std::string& suffix = {}) {
+  const auto& [mode, coordinates, rounding] = how;
+  op.check(mode == "nearest" || !op.type().is_integer(),
+           "it mixes numbers that are {}: convert them to f32 before it", name(op.type().dtype));
   std::size_t first = 0;
-  while (first < to.shape.size() && to.shape[first] == x.shape[first]) ++first;
+  while (first < to.shape.size() && to.scale(first, x.shape) == 1) ++first;
   if (first == to.shape.size()) return x;
   op.check(first > 0, "it resizes the batch");
   for (std::size_t i = first; i < to.shape.size(); ++i)
@@ -77,14 +121,33 @@ ImportValue resized(const OpImport& op, const Target& to, const std::string& mod
   if (mode == "cubic" && op.number("cubic_coeff_a", -0.75) != -0.75)
     options["cubic"] = op.number("cubic_coeff_a", -0.75);
   if (!to.scales.empty()) options["scales"] = std::vector<double>(to.scales.begin() + from, to.scales.end());
-  return op.layer("resize", options, {x});
+  return op.layer("resize", options, {x}, {}, suffix);
+}
+
+/// Before version 11 ONNX left the rounding of `nearest` open. ONNX Runtime rounds places up along axes that
+/// become smaller, and down along others.
+ImportValue resized_by_old_version(const OpImport& op, const std::string& mode, std::size_t scales_at) {
+  const ImportValue& x = op.value();
+  const Target to = target(op, x.shape, scales_at, 4);
+  if (mode != "nearest") return resized(op, x, to, {mode, "asymmetric", "floor"});
+  Target smaller = to, larger = to;
+  bool grows = false;
+  for (std::size_t i = 0; i < to.shape.size(); ++i) {
+    const double scale = to.scale(i, x.shape);
+    grows = grows || scale > 1;
+    Target& kept = scale < 1 ? larger : smaller;
+    kept.shape[i] = scale < 1 ? to.shape[i] : x.shape[i];
+    if (!kept.scales.empty()) kept.scales[i] = 1;
+  }
+  const ImportValue y = resized(op, x, smaller, {mode, "asymmetric", "ceil"}, grows ? "smaller" : "");
+  return resized(op, y, larger, {mode, "asymmetric", "floor"});
 }
 
 }  // namespace
 
 ImportValue resize(const OpImport& op) {
-  const bool old = op.opset() < 11;
-  const auto coordinates = op.text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
+  if (op.opset() < 11) return resized_by_old_version(op, op.text("mode", "nearest"), 1);
+  const auto coordinates = op.text("coordinate_transformation_mode", "half_pixel");
   const std::vector<std::string> known{"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"};
   op.check(
       std::ranges::find(known, coordinates) != known.end(),
@@ -93,16 +156,16 @@ ImportValue resize(const OpImport& op) {
   op.check(op.integer("antialias", 0, 0, 1) == 0, "it filters before it makes smaller ('antialias')");
   op.check(op.integer("exclude_outside", 0, 0, 1) == 0,
            "it leaves out what lies outside ('exclude_outside')");
-  auto rounding = op.text("nearest_mode", old ? "floor" : "round_prefer_floor");
+  auto rounding = op.text("nearest_mode", "round_prefer_floor");
   if (rounding.starts_with("round_")) rounding.erase(0, 6);
-  return resized(op, target(op, op.value().shape, old ? 1 : 2, 3), op.text("mode", "nearest"), coordinates,
-                 rounding);
+  return resized(op, op.value(), target(op, op.value().shape, 2, 3),
+                 {op.text("mode", "nearest"), coordinates, rounding});
 }
 
 ImportValue upsample(const OpImport& op) {
   auto mode = op.text("mode", "nearest");
   if (mode == "bilinear") mode = "linear";
-  return resized(op, target(op, op.value().shape, 1, 4), mode, "asymmetric", "floor");
+  return resized_by_old_version(op, mode, 1);
 }
 
 }  // namespace fq::detail::onnx_ops

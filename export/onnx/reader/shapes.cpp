@@ -3,7 +3,7 @@
 #include <numeric>
 #include <set>
 
-#include "fakequant/export/onnx/detail/element_type.h"
+#include "fakequant/export/onnx/reader/conversions.h"
 #include "fakequant/export/onnx/reader/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
@@ -61,21 +61,9 @@ Shape target_shape(const OpImport& op, const Shape& from) {
 
 ImportValue same(const OpImport& op) { return op.value(); }
 
-/// Token ids may come as floats.
-ImportValue cast(const OpImport& op) {
-  const auto type = dtype_of_onnx(static_cast<int>(op.integer("to", 0, 0, 1 << 20)));
-  const bool ids =
-      (type == DType::i64 || type == DType::i32) && (op.value().node == "input" || op.value().whole);
-  if (op.integer("to", 0, 0, 1 << 20) == onnx_bool) {
-    const auto size = op.layer("abs", {}, {op.value()}, {}, "abs");
-    return op.layer("sign", {}, {size});
-  }
-  if (!ids && (!type || !is_floating(*type)))
-    op.unsupported("of a computed value to another type than float");
-  return op.value();
-}
+ImportValue cast(const OpImport& op) { return converted(op, op.value(), op.type(), cast_type(op)); }
 
-ImportValue shape(const OpImport& op) { return {{}, {}, shape_tensor(op, op.value().shape)}; }
+ImportValue shape(const OpImport& op) { return {{}, {}, shape_tensor(op, op.input(0).shape)}; }
 
 ImportValue flatten(const OpImport& op) {
   const ImportValue& x = op.value();
@@ -128,11 +116,12 @@ ImportValue transpose(const OpImport& op) {
 ImportValue concat(const OpImport& op) {
   std::vector<ImportValue> parts;
   std::size_t values = 0;
-  while (values < op.input_count() && op.is_constant(values)) ++values;
+  const auto is_value = [&](std::size_t i) { return !op.is_constant(i) && !op.input(i).is_empty(); };
+  while (values < op.input_count() && !is_value(values)) ++values;
   op.check(values < op.input_count(), "it joins nothing that is computed");
   const ImportValue& x = op.value(values);
   for (std::size_t i = 0; i < op.input_count(); ++i)
-    parts.push_back(op.is_constant(i) ? op.each(i) : op.value(i));
+    if (!op.input(i).is_empty()) parts.push_back(op.is_constant(i) ? op.each(i) : op.value(i));
   const int axis = axes_of(op, {op.integer("axis", 1, -8, 8)}, static_cast<int>(x.shape.size()))[0];
   op.check(axis != batch_axis(x.shape), "it joins along the batch, axis {}", axis);
   if (parts.size() == 1) return parts[0];

@@ -18,9 +18,10 @@ struct ImportValue {
   Tensor constant;
   bool learned = false;  ///< of a constant: made of what the file has been trained to
   bool fixed = false;    ///< a node that gives the same for every batch, [1, ..]
-  bool whole = false;    ///< an input of whole numbers
 
   [[nodiscard]] bool is_constant() const noexcept { return constant.defined(); }
+  /// Whether it has no elements: no layer gives it, and a Concat alone may read it.
+  [[nodiscard]] bool is_empty() const noexcept { return !is_constant() && node.empty() && !shape.empty(); }
 };
 
 [[nodiscard]] inline int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }

@@ -46,8 +46,7 @@ bool FixedValues::fold_node(const OnnxNode& node) {
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const Tensor* value = find(node.inputs[i]);
-    const bool type_alone = i == 1 && node.op == "CastLike";
-    if (value == nullptr && !node.inputs[i].empty() && !type_alone) return false;
+    if (value == nullptr && !node.inputs[i].empty()) return false;
     inputs.push_back(value == nullptr ? Tensor() : *value);
   }
   if (node.outputs.empty() || is_of_samples(node, inputs)) return false;

@@ -8,8 +8,14 @@
 namespace fq::detail {
 namespace {
 
-bool is_whole(const OnnxValueInfo& input) {
-  return input.kind == OnnxKind::boolean || !is_floating(input.dtype);
+/// The message with the node's name, where it has none.
+std::string error_of(const OnnxNode& node, const std::string& message) {
+  if (message.starts_with("[import_onnx] node ")) return message;
+  try {
+    NodeReader(node).fail("{}", message.starts_with("[import_onnx] ") ? message.substr(14) : message);
+  } catch (const ArgumentError& named) {
+    return with_readable_batch(named.what());
+  }
 }
 
 }  // namespace
@@ -19,8 +25,8 @@ void GraphImport::run(const std::vector<OnnxNode>& nodes, const GraphInputs& inp
   if (first.has_shape) context_.batch = first.shape[0].size;
   Shape shape{kAbstractBatch};
   shape.insert(shape.end(), inputs.sample.begin(), inputs.sample.end());
-  context_.input = {.node = "input", .shape = shape, .constant = {}, .whole = is_whole(first)};
-  if (inputs.own.size() == 1)
+  context_.input = {.node = "input", .shape = shape, .constant = {}};
+  if (inputs.own.size() == 1 && !inputs.own[0].sample.empty())
     values_.emplace(first.name, context_.input);
   else
     take_parts(inputs.own);
@@ -34,6 +40,8 @@ ImportedModel GraphImport::finish(const std::string& name, const Shape& sample,
   FQ_CHECK(found != values_.end(), "import_onnx", "the output '{}' does not depend on the input",
            name.substr(0, 100));
   ImportValue output = found->second;
+  FQ_CHECK(!output.is_empty(), "import_onnx", "the output '{}' is {}: it has no elements",
+           name.substr(0, 100), with_readable_batch(to_string(output.shape)));
   if (output.node == "input" || parts_.contains(output.node)) {
     const OnnxNode same{"Identity", name, {}, {}, {}, {}};
     output = context_.model.add(NodeReader(same), "identity", "identity", {}, {output}, {});
@@ -50,7 +58,6 @@ ImportedModel GraphImport::finish(const std::string& name, const Shape& sample,
 }
 
 void GraphImport::take_parts(const std::vector<GraphInputs::Own>& parts) {
-  context_.input.whole = false;
   std::int64_t begin = 0;
   for (const auto& [info, sample] : parts) {
     const OnnxNode node{"Input", info->name, {}, {}, {}, {}};
@@ -59,7 +66,6 @@ void GraphImport::take_parts(const std::vector<GraphInputs::Own>& parts) {
     options.update({{"name", info->name}, {"type", part_type(*info)}});
     ImportValue value = context_.model.add(NodeReader(node), legal_name(info->name), "input_part",
                                            std::move(options), {context_.input}, {});
-    value.whole = is_whole(*info);
     parts_.insert(value.node);
     values_.emplace(info->name, std::move(value));
     begin += numel(sample);
@@ -83,7 +89,7 @@ void GraphImport::build(const OnnxNode& node) {
     missing_.add(node, use.what);
     guess(node);
   } catch (const ArgumentError& error) {
-    if (!reads_guess(node)) missing_.add_error(error.what());
+    if (!reads_guess(node)) missing_.add_error(error_of(node, error.what()));
     guess(node);
   }
 }

@@ -21,11 +21,15 @@ namespace fq::detail {
 /// Makes layers of nodes, in order.
 class GraphImport {
  public:
-  /// All three are kept by reference.
-  GraphImport(const OnnxModel& model, FixedValues& fixed, const NodeNames& names)
-      : model_(model),
-        fixed_(fixed),
-        context_{static_cast<int>(model.opset), -1, ModelBuilder(element_limit(model)), {}, names, {}} {}
+  /// All of them are kept by reference.
+  GraphImport(const OnnxModel& model, FixedValues& fixed, const NodeNames& names, const ElementTypes& types)
+      : model_(model), fixed_(fixed), context_{static_cast<int>(model.opset),
+                                               -1,
+                                               ModelBuilder(element_limit(model)),
+                                               {},
+                                               names,
+                                               types,
+                                               {}} {}
 
   /// Throws ArgumentError that tells of all nodes that cannot be built.
   void run(const std::vector<OnnxNode>& nodes, const GraphInputs& inputs);

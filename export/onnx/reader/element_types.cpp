@@ -1,0 +1,120 @@
+#include "fakequant/export/onnx/reader/element_types.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "fakequant/export/onnx/detail/element_type.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr ElementType kTruth{DType::u8, true}, kCount{DType::i64};
+
+template <std::size_t N>
+bool is_one_of(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool gives_truth(const OnnxNode& node, std::size_t output) {
+  constexpr std::array<std::string_view, 11> operators{"And",  "Equal",       "Greater", "GreaterOrEqual",
+                                                       "Less", "LessOrEqual", "IsInf",   "IsNaN",
+                                                       "Not",  "Or",          "Xor"};
+  return is_one_of(operators, node.op) || (node.op == "Dropout" && output == 1);
+}
+
+bool gives_counts(const OnnxNode& node, std::size_t output) {
+  constexpr std::array<std::string_view, 5> operators{"ArgMax", "ArgMin", "NonZero", "Shape", "Size"};
+  return is_one_of(operators, node.op) || ((node.op == "TopK" || node.op == "MaxPool") && output == 1);
+}
+
+/// Returns the type of the number that a Constant or ConstantOfShape has as an attribute.
+ElementType type_of_attribute(const OnnxNode& node) {
+  for (const auto& [key, value] : node.attributes) {
+    if (const auto* tensor = std::get_if<Tensor>(&value); tensor != nullptr && tensor->defined())
+      return {tensor->dtype()};
+    if (std::holds_alternative<std::int64_t>(value) ||
+        std::holds_alternative<std::vector<std::int64_t>>(value))
+      return kCount;
+  }
+  return {};
+}
+
+std::optional<ElementType> stated_type(const OnnxNode& node) {
+  const auto* to = node.attribute("to");
+  const auto* number = to != nullptr ? std::get_if<std::int64_t>(to) : nullptr;
+  const auto type = number != nullptr ? dtype_of_onnx(static_cast<int>(*number)) : std::nullopt;
+  if (!type) return std::nullopt;
+  return ElementType{*type, *number == onnx_bool};
+}
+
+/// The input whose type the node's output has.
+std::size_t typed_input(const OnnxNode& node) {
+  if (node.op == "Where" || node.op == "CastLike" || node.op == "DequantizeLinear") return 1;
+  return node.op == "OneHot" || node.op == "QuantizeLinear" ? 2 : 0;
+}
+
+}  // namespace
+
+ElementTypes::ElementTypes(const OnnxModel& model) {
+  for (const auto& input : model.inputs)
+    types_[input.name] = input.kind == OnnxKind::boolean ? kTruth : ElementType{input.dtype};
+  for (const auto& value : model.initializers) add(value);
+  add(model.nodes);
+}
+
+void ElementTypes::add(const OnnxInitializer& value) {
+  types_[value.name] = value.boolean ? kTruth : ElementType{value.value.dtype()};
+}
+
+void ElementTypes::add(const std::vector<OnnxNode>& nodes) {
+  for (const auto& node : nodes) {
+    for (const auto& branch : node.branches) {
+      for (const auto& value : branch.initializers) add(value);
+      add(branch.nodes);
+      for (std::size_t i = 0; i < std::min(node.outputs.size(), branch.outputs.size()); ++i)
+        types_[node.outputs[i]] = of(branch.outputs[i]);
+    }
+    for (std::size_t i = 0; i < node.outputs.size() && node.branches.empty(); ++i)
+      types_[node.outputs[i]] = result(node, i);
+  }
+}
+
+ElementType ElementTypes::of(const std::string& name) const {
+  const auto found = types_.find(name);
+  return found == types_.end() ? ElementType{} : found->second;
+}
+
+ElementType ElementTypes::result(const OnnxNode& node, std::size_t output) const {
+  if (node.op == "Cast") return stated_type(node).value_or(ElementType{});
+  if (node.op == "Constant" || node.op == "ConstantOfShape") return type_of_attribute(node);
+  if (gives_truth(node, output)) return kTruth;
+  if (gives_counts(node, output)) return kCount;
+  const std::size_t input = typed_input(node);
+  return input < node.inputs.size() ? of(node.inputs[input]) : ElementType{};
+}
+
+ElementType cast_type(const NodeReader& node) {
+  const auto type = stated_type(node.node());
+  if (!type || is_storage_only(type->dtype)) {
+    const auto number = node.integer("to", 0, 0, 1 << 20);
+    node.fail("it converts to {}: f32, f64, f16, bf16, i8, u8, i16, u16, i32, i64 and bool are supported",
+              type ? std::string(name(type->dtype)) : "the element type " + std::to_string(number));
+  }
+  return *type;
+}
+
+std::vector<OnnxNode> with_casts(std::vector<OnnxNode> nodes, const ElementTypes& types) {
+  for (auto& node : nodes) {
+    for (auto& branch : node.branches) branch.nodes = with_casts(std::move(branch.nodes), types);
+    if (node.op != "CastLike" || !node.domain.empty() || node.inputs.size() != 2) continue;
+    const ElementType to = types.of(node.inputs[1]);
+    node.op = "Cast";
+    node.inputs.pop_back();
+    std::erase_if(node.attributes, [](const auto& entry) { return entry.first == "to"; });
+    node.attributes.emplace_back("to", std::int64_t{to.boolean ? onnx_bool : onnx_type(to.dtype)});
+  }
+  return nodes;
+}
+
+}  // namespace fq::detail

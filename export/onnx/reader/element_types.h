@@ -1,0 +1,45 @@
+#pragma once
+
+/// Element types of the values of a graph. ONNX computes by them, layers in f32: layers of their own do what
+/// whole numbers and 16-bit floats do otherwise (conversions.h).
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fakequant/export/onnx/model.h"
+#include "fakequant/export/onnx/reader/node_reader.h"
+
+namespace fq::detail {
+
+/// The element type that the file gives a value.
+struct ElementType {
+  DType dtype = DType::f32;
+  bool boolean = false;  ///< 0 or 1; the dtype is u8
+
+  [[nodiscard]] bool is_integer() const noexcept { return !boolean && !is_floating(dtype); }
+  friend bool operator==(const ElementType&, const ElementType&) = default;
+};
+
+/// The types of all values of a graph, by name.
+class ElementTypes {
+ public:
+  explicit ElementTypes(const OnnxModel& model);
+  /// f32 for a name that the graph does not have.
+  [[nodiscard]] ElementType of(const std::string& name) const;
+
+ private:
+  void add(const std::vector<OnnxNode>& nodes);
+  void add(const OnnxInitializer& value);
+  [[nodiscard]] ElementType result(const OnnxNode& node, std::size_t output) const;
+
+  std::unordered_map<std::string, ElementType> types_;
+};
+
+/// Returns the type of the attribute 'to' of a Cast. Throws ArgumentError unless it is f32, f64, f16, bf16,
+/// i8, u8, i16, u16, i32, i64 or bool.
+[[nodiscard]] ElementType cast_type(const NodeReader& node);
+/// Replaces each CastLike by a Cast to the type of its second input.
+[[nodiscard]] std::vector<OnnxNode> with_casts(std::vector<OnnxNode> nodes, const ElementTypes& types);
+
+}  // namespace fq::detail
