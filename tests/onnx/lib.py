@@ -4,6 +4,7 @@ import json
 import lzma
 import os
 import shutil
+import subprocess
 import sys
 
 SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
@@ -36,6 +37,18 @@ def kept(name):
     with lzma.open(os.path.join(SOURCE, "tests", "onnx", "kept", name + ".h5.xz")) as packed, open(name + ".h5", "wb") as file:
         shutil.copyfileobj(packed, file)
     return name + ".h5"
+
+
+def imported(jobs):
+    """Imports and runs networks. A job is (file, output, x, path of the answer); its result {"shape": ..} or {"rejected": reason}."""
+    lines = []
+    for i, (file, output, x, path) in enumerate(jobs):
+        x.tofile(f"{i}.x")
+        lines.append(" ".join([file, output, f"{i}.x", path, *map(str, x.shape)]))
+    with open("jobs", "w") as listed:
+        listed.write("\n".join(lines))
+    done = subprocess.run([os.environ["ONNX_IMPORTED"], "jobs"], stdout=subprocess.PIPE, check=True, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def calibrated(network, *flags, name=None):
