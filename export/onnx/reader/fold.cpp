@@ -158,7 +158,7 @@ Tensor trilu(const Fold& f) {
   return out.to(f.input(0).dtype());
 }
 
-/// Of any number of inputs, from the left.
+/// Combines any number of inputs, from the left.
 template <class F>
 Tensor of_all(const Fold& f, F compute) {
   Tensor out = f.input(0).to(DType::f64);
