@@ -36,6 +36,9 @@ struct AmaxOptions {
   int stride = 1;
   /// The first candidate of entropy and mse; lower bins are never the range.
   int start_bin = 128;
+  /// Whether entropy clips at most one value in 2^(bits - 1 + unsigned), constants aside. Quantizers in
+  /// `deployed` set it; ModelOpt's calibrators have no limit.
+  bool limits_clipping = false;
 };
 
 /// Which bins a histogram has: those of torch.histc over [0, largest] (ModelOpt's default), or those of

@@ -60,10 +60,14 @@ struct Histogram {
 /// as ModelOpt's argmin does, to which its divergence of 0 / 0 is the smallest. `divergences`, when given,
 /// receives one value a candidate, infinity for those.
 ///
+/// `limits_clipping` leaves out the cuts that clip more than one value in as many as there are levels. Spikes
+/// do not count there: bins with more than 16 times the mean of their filled neighbors, as the constants that
+/// blank samples give.
+///
 /// Throws ArgumentError for a float format, bits outside 2 .. 16, stride < 1, start_bin outside 1 .. bins.
 [[nodiscard]] float amax_by_entropy(const Histogram& histogram, NumBits num_bits, bool is_unsigned,
                                     int stride, int start_bin, std::vector<double>* divergences = nullptr,
-                                    bool exact = false);
+                                    bool exact = false, bool limits_clipping = false);
 
 /// The bin centre c[k] with the smallest mean squared error of fake quantizing the bin centres with amax =
 /// c[k] (narrow range), weighted by counts, the first of equals, among k = start_bin, start_bin + stride, ...

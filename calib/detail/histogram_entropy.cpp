@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "fakequant/calib/detail/histogram_methods.h"
 #include "fakequant/core/backend/cpu/ranges/entropy_kernels.h"
@@ -117,6 +118,35 @@ std::vector<double> near_the_lowest(const Divergences& divergences, const std::v
   return out;
 }
 
+/// The counts, where a spike has the mean of the filled bins around it.
+std::vector<double> without_spikes(const std::vector<std::int64_t>& bins) {
+  constexpr std::size_t reach = 32, fewest = 8;
+  constexpr double spike = 16;
+  const Prefix sums(bins);
+  std::vector<double> out(bins.begin(), bins.end());
+  for (std::size_t i = 0; i < bins.size(); ++i) {
+    const std::size_t begin = i - std::min(i, reach), end = std::min(bins.size(), i + reach + 1);
+    const auto filled = static_cast<std::size_t>(sums.filled[end] - sums.filled[begin]);
+    if (bins[i] == 0 || filled <= fewest) continue;
+    const auto others = static_cast<double>(sums.counts[end] - sums.counts[begin] - bins[i]);
+    const double mean = others / static_cast<double>(filled - 1);
+    if (out[i] > spike * mean) out[i] = mean;
+  }
+  return out;
+}
+
+/// The first cut that clips no more than one value in 2^levels_log2.
+std::size_t first_cut(const std::vector<std::int64_t>& bins, int levels_log2) {
+  const auto counts = without_spikes(bins);
+  const double most = std::ldexp(std::accumulate(counts.begin(), counts.end(), 0.0), -levels_log2);
+  double clipped = 0;
+  for (std::size_t i = counts.size(); i > 0; --i) {
+    clipped += counts[i - 1];
+    if (clipped > most) return i;
+  }
+  return 0;
+}
+
 std::vector<double> all_exact(const Divergences& divergences, const std::vector<std::size_t>& cuts) {
   std::vector<double> out;
   for (const std::size_t i : cuts) out.push_back(divergences.exact(i));
@@ -126,7 +156,7 @@ std::vector<double> all_exact(const Divergences& divergences, const std::vector<
 }  // namespace
 
 float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, int stride, int start_bin,
-                      std::vector<double>* divergences, bool exact) {
+                      std::vector<double>* divergences, bool exact, bool limits_clipping) {
   FQ_CHECK(num_bits.is_integer(), "entropy", "{} is a float format: use percentile or mse",
            to_string(num_bits));
   (void)Format(IntFormat{num_bits.bits(), is_unsigned});
@@ -134,12 +164,15 @@ float amax_by_entropy(const Histogram& h, NumBits num_bits, bool is_unsigned, in
   detail::check_search("entropy", h.counts.size(), stride, start_bin, 1, h.counts.size());
   auto bins = h.counts;
   if (bins.size() > 1) bins[0] = bins[1];
-  const Divergences cut_at(std::move(bins), num_bits.bits() - (is_unsigned ? 0 : 1));
+  const int levels_log2 = num_bits.bits() - (is_unsigned ? 0 : 1);
+  const std::size_t least = limits_clipping ? first_cut(bins, levels_log2) : 0;
+  const Divergences cut_at(std::move(bins), levels_log2);
   if (cut_at.total() == 0) return h.edges.back();
   std::vector<std::size_t> cuts;
   for (auto i = static_cast<std::size_t>(start_bin); i <= h.counts.size();
        i += static_cast<std::size_t>(stride))
     cuts.push_back(i);
+  cuts.erase(cuts.begin(), std::min(std::ranges::lower_bound(cuts, least), std::prev(cuts.end())));
   const auto found = divergences != nullptr ? all_exact(cut_at, cuts) : near_the_lowest(cut_at, cuts);
   if (divergences != nullptr) *divergences = found;
   const auto empty = std::ranges::partition_point(cuts, [&](auto i) { return cut_at.keeps_nothing(i); });

@@ -16,7 +16,8 @@ constexpr HistogramReading kReadings[]{
     {"entropy",
      {},
      [](const Histogram& h, const AmaxOptions& o) {
-       return amax_by_entropy(h, o.num_bits, o.is_unsigned, o.stride, o.start_bin);
+       return amax_by_entropy(h, o.num_bits, o.is_unsigned, o.stride, o.start_bin, nullptr, false,
+                              o.limits_clipping);
      }},
     {"mse",
      {},

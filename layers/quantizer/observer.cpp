@@ -113,6 +113,7 @@ CalibratedRange RangeObserver::range(AmaxOptions options) const {
       settings_.may_become_unsigned && d.format().is_integer() && *calibrator_->minimum() >= 0;
   options.num_bits = d.num_bits();
   options.is_unsigned = d.is_unsigned() || becomes_unsigned;
+  options.limits_clipping = settings_.arithmetic == Arithmetic::deployed;
   const Tensor amax = calibrator_->compute_amax(options);
   const auto values = amax.to(DType::f32).to_vector<float>();
   const bool zeros = std::ranges::all_of(values, [](float v) { return v <= detail::least_amax; });
