@@ -1,7 +1,6 @@
 #include "fakequant/core/accumulator.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "fakequant/core/backend/kernels.h"
@@ -10,6 +9,7 @@
 #include "fakequant/core/detail/moves.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/detail/text.h"
+#include "fakequant/core/numerics/detail/sum_formulas.h"
 #include "fakequant/core/profile.h"
 
 namespace fq {
@@ -169,9 +169,8 @@ QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool wit
 Tensor bias_codes(const Tensor& b, const Tensor& scale, std::int64_t largest_sum,
                   const std::string& nan_text) {
   Tensor out = Tensor::empty(b.shape(), DType::i32, b.device());
-  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  const auto room = static_cast<std::int32_t>(std::clamp(most - largest_sum, std::int64_t{0}, most));
-  detail::run(b.device(), &Kernels::bias_codes, b.to(DType::f32), scale, room, nan_text, out);
+  detail::run(b.device(), &Kernels::bias_codes, b.to(DType::f32), scale, detail::bias_room(largest_sum),
+              nan_text, out);
   return out;
 }
 

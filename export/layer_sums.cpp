@@ -1,27 +1,12 @@
 #include "fakequant/core/ops/detail/code_products.h"
 #include "fakequant/export/scales.h"
+#include "fakequant/layers/modules/detail/layer_product.h"
 #include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
 namespace {
-
-struct Product {
-  std::int64_t channels, terms;
-  Variable bias;
-};
-
-std::optional<Product> product_of(const Module& layer) {
-  if (const auto* linear = dynamic_cast<const Linear*>(&layer))
-    return Product{linear->weight().dim(0), linear->weight().dim(1), linear->bias()};
-  const auto* conv = dynamic_cast<const Conv*>(&layer);
-  if (conv == nullptr) return {};
-  const bool transposed = conv->channel_axis() == 1;
-  const std::int64_t groups = transposed ? conv->options().groups : 1;
-  const std::int64_t rows = conv->weight().dim(conv->channel_axis()) * groups;
-  return Product{conv->out_channels(), conv->weight().numel() / rows, conv->bias()};
-}
 
 bool gives_codes(const TensorQuantizer& q) {
   return q.enabled() && q.quantizing() && q.settings().arithmetic == Arithmetic::deployed &&
@@ -42,7 +27,7 @@ Variable input_codes(const QuantModule& layer) {
 
 std::optional<LayerSums> layer_sums(Module& layer) {
   const auto* quant = dynamic_cast<QuantModule*>(&layer);
-  const auto product = product_of(layer);
+  const auto product = detail::layer_product(layer);
   if (quant == nullptr || !product || quant->weight_quantizer() == nullptr) return {};
   const detail::OnHost host(layer);
   const NoGrad no_grad;

@@ -8,6 +8,7 @@
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/context.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/numerics/detail/sum_formulas.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/detail/code_gradients.h"
@@ -160,6 +161,69 @@ TEST(CodeProducts, TransposedConvolutionsTakeTheirScalesAlongAxis1) {
   };
   EXPECT_NE(op(Variable(x), Variable(w), Variable()).accumulator(), nullptr);
   expect_like_floats(x, w, 10, op);
+}
+
+/// Biases whose codes are up to 2^31 less the largest sum, of either sign.
+template <class F>
+void expect_bias_in_int32(const QuantizedTensor& x, const QuantizedTensor& w, std::int64_t channels,
+                          std::int64_t terms, const F& op) {
+  const Variable plain = op(Variable(x), Variable(w), Variable());
+  const auto& sums = std::get<ProductSums>(plain.accumulator()->value);
+  const double room = detail::bias_room(detail::largest_sum(x, w, terms, "test"));
+  const auto scales = sums.scale.to_vector<float>();
+  std::vector<float> bias;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const auto of = static_cast<std::size_t>(c) % scales.size();
+    const double share = (c % 2 == 0 ? 1.0 : -1.0) / static_cast<double>(1 + c % 3);
+    bias.push_back(static_cast<float>(share * 0.9999 * room * static_cast<double>(scales[of])));
+  }
+  const Variable y = op(Variable(x), Variable(w), Variable(Tensor::from(bias, {channels})));
+  const QuantSpec grid = QuantSpec::from_amax(kInt8, {}, Tensor::scalar(1.3 * std::abs(bias[0])), "y");
+  const auto codes = requantize(*y.accumulator(), grid).codes.to(Layout::row_major).to_vector<std::int8_t>();
+  const auto values = y.tensor().to(Layout::row_major).to_vector<float>();
+  const auto exact = sums.sums.to(Layout::row_major).to_vector<std::int32_t>();
+  const AxisView view = axis_view(y.shape(), sums.axis);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto c = static_cast<std::size_t>(static_cast<std::int64_t>(i) / view.inner % view.size);
+    const float scale = scales[c % scales.size()];
+    const auto sum = exact[i] + static_cast<std::int64_t>(std::nearbyint(bias[c] / scale));
+    ASSERT_LT(std::abs(sum), std::int64_t{1} << 31);
+    ASSERT_EQ(values[i], static_cast<float>(sum) * scale) << i;
+    const float position = static_cast<float>(sum) * (scale / grid.scale.data<float>()[0]);
+    ASSERT_EQ(codes[i], std::clamp(std::nearbyint(position), -128.0f, 127.0f)) << i;
+  }
+}
+
+TEST(CodeProducts, BiasCodesHaveAllOfInt32ThatTheSumsLeave) {
+  const auto linear = [](const auto& a, const auto& b, const auto& c) { return ops::linear(a, b, c); };
+  const auto conv = [](const auto& a, const auto& b, const auto& c) { return ops::conv2d(a, b, c); };
+  const auto grouped = [](const auto& a, const auto& b, const auto& c) {
+    return ops::conv2d(a, b, c, {{}, {}, {}, 2});
+  };
+  const auto conv1 = [](const auto& a, const auto& b, const auto& c) { return ops::conv1d(a, b, c); };
+  const auto conv3 = [](const auto& a, const auto& b, const auto& c) { return ops::conv3d(a, b, c); };
+  const auto transposed = [](const auto& a, const auto& b, const auto& c) {
+    return ops::conv_transpose2d(a, b, c, {{2}, {1}, {}, 2});
+  };
+  for (const auto engine : {cpu::ExactType::s8, cpu::ExactType::bf16, cpu::ExactType::f32}) {
+    if (!cpu::exact_type_works(engine)) continue;
+    const cpu::ForceExactType only(engine);
+    for (const IntFormat& format : {kInt8, kUint8})
+      for (const auto& by : {Granularity::per_tensor(), Granularity::per_axis(0)}) {
+        const auto x = [&](Shape shape) { return quantized(test::uniform(std::move(shape), 1), format); };
+        const auto w = [&](Shape shape) {
+          return quantized(test::uniform(std::move(shape), 2), kNarrow, by);
+        };
+        expect_bias_in_int32(x({3, 5, 1041}), w({11, 1041}), 11, 1041, linear);
+        expect_bias_in_int32(x({2, 6, 7, 5}), w({8, 6, 3, 3}), 8, 54, conv);
+        expect_bias_in_int32(x({2, 6, 7, 5}), w({8, 3, 3, 3}), 8, 27, grouped);
+        expect_bias_in_int32(x({2, 6, 9}), w({4, 6, 3}), 4, 18, conv1);
+        expect_bias_in_int32(x({1, 4, 4, 3, 5}), w({3, 4, 3, 2, 3}), 3, 72, conv3);
+      }
+    for (const auto& by : {Granularity::per_tensor(), Granularity::per_axis(1)})
+      expect_bias_in_int32(quantized(test::uniform({2, 6, 4, 5}, 1), kInt8),
+                           quantized(test::uniform({6, 5, 3, 3}, 2), kNarrow, by), 10, 27, transposed);
+  }
 }
 
 TEST(CodeProducts, ConvolutionsOfVolumesGiveSumsAndGradients) {

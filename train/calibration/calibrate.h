@@ -60,11 +60,11 @@ struct CalibrationReport {
 /// calibrator with most passes asks for, and sets amax of every enabled quantizer that needs one and was not
 /// given it.
 ///
-/// Activations go by `method`. Weights go by the calib_method of their descriptors, those of dead channels
-/// (whose weights are so small that |b[c]| > 2^22 * s_x * s_w[c]) by their bias, so that its code stays
-/// within what engines add exactly; `rules` say otherwise. Where no activation needs a range, the data is not
-/// read. A tensor counts once, however many layers read it. Under target `ort` a quantizer that saw no
-/// negative value becomes unsigned. The bits do not depend on the number of threads.
+/// Activations go by `method`. Weights go by the calib_method of their descriptors; `rules` say otherwise.
+/// Dead channels, whose weights are so small that the code of their bias would leave int32, get a larger
+/// range. Where no activation needs a range, the data is not read. A tensor counts once, however many layers
+/// read it. Under target `ort` a quantizer that saw no negative value becomes unsigned. The bits do not
+/// depend on the number of threads.
 ///
 /// Throws ArgumentError when there is no data, samples differ in shape, a quantizer saw none, no tensor has
 /// the positions of the mask, an option is out of range, a rule matches nothing, or parts have different

@@ -38,6 +38,11 @@ FQ_HD float pooled_multiplier(float scale, float count, float step) {
   return scalar::div_(scale, scalar::mul_(step, count));
 }
 
+/// Largest magnitude of a bias code that int32 has room for next to sums of up to `largest_sum`; 0 for none.
+FQ_HD std::int32_t bias_room(std::int64_t largest_sum) {
+  constexpr std::int64_t most = 0x7fffffff;
+  return static_cast<std::int32_t>(largest_sum < 0 || largest_sum > most ? 0 : most - largest_sum);
+}
 /// bq = rne(fl(b / sxw)), at most `room` in magnitude; 0 where that is a NaN.
 FQ_HD std::int32_t bias_code(float bias, float scale, std::int32_t room) {
   const float position = scalar::rint_(scalar::div_(bias, scale));

@@ -1,8 +1,5 @@
 #include "fakequant/core/ops/detail/batch_norm_rows.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::detail {
@@ -39,7 +36,6 @@ NormRows NormRows::of(const ProductSums& x) { return {x.sums, x.bias, x.scale}; 
 namespace {
 
 NormFolding folding_of(const ProductOrigin* origin, std::int64_t channels, NormNumbers& out) {
-  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const Tensor none;
   if (origin == nullptr) return {{none, 0.0}, {none, 0.0}, {none, 0.0}, 1.0f, 0, {}, nullptr};
   const Device device = out.coefficients.device();
@@ -49,7 +45,7 @@ NormFolding folding_of(const ProductOrigin* origin, std::int64_t channels, NormN
           {origin->amax, 0.0},
           {origin->bias, 0.0},
           origin->bound,
-          static_cast<std::int32_t>(std::clamp(most - origin->largest_sum, std::int64_t{0}, most)),
+          bias_room(origin->largest_sum),
           {out.folded, channels},
           static_cast<std::int32_t*>(out.bias_codes.mutable_raw())};
 }

@@ -3,36 +3,45 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fakequant/core/numerics/detail/sum_formulas.h"
+#include "fakequant/layers/modules/detail/layer_product.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 
 namespace fq {
 namespace {
 
-constexpr double kLargestBias = 0x1p22;
-
-Variable bias_of(Module& module) {
-  if (auto* conv = dynamic_cast<Conv*>(&module)) return conv->bias();
-  if (auto* linear = dynamic_cast<Linear*>(&module)) return linear->bias();
-  return {};
-}
-
 bool multiplies_codes(const TensorQuantizer& q) {
-  return q.enabled() && q.settings().arithmetic == Arithmetic::deployed &&
-         q.descriptor().format().is_integer() && q.descriptor().needs_amax() &&
-         q.descriptor().block_sizes().empty() && q.amax().defined();
+  const Format& format = q.descriptor().format();
+  return q.enabled() && q.settings().arithmetic == Arithmetic::deployed && format.is_integer() &&
+         format.bits() <= 8 && q.descriptor().needs_amax() && q.descriptor().block_sizes().empty() &&
+         q.amax().defined();
 }
 
-int raise_ranges(TensorQuantizer& weight, const std::vector<float>& bias, float input_scale) {
-  const float bound = weight.descriptor().format().bound();
+std::int64_t largest_code(const Format& format) {
+  return static_cast<std::int64_t>(std::max(-format.lower(), format.bound()));
+}
+
+/// The largest magnitude of the biases that each range scales: range r has those of the channels r, r +
+/// ranges, .., which are the groups of a transposed convolution, or all channels.
+std::vector<float> largest_biases(const std::vector<float>& bias, std::size_t ranges) {
+  std::vector<float> out(ranges, 0.0f);
+  for (std::size_t c = 0; c < bias.size(); ++c)
+    out[c % ranges] = std::max(out[c % ranges], std::abs(bias[c]));
+  return out;
+}
+
+/// `room` is the largest magnitude of a bias code.
+int raise_ranges(TensorQuantizer& weight, const std::vector<float>& bias, float input_scale, double room) {
+  const double bound = weight.descriptor().format().bound();
   Tensor ranges = detail::flat_ranges(weight.amax());
   auto* amax = ranges.mutable_data<float>();
+  const auto biases = largest_biases(bias, static_cast<std::size_t>(ranges.numel()));
   int raised = 0;
-  for (std::size_t c = 0; c < bias.size(); ++c) {
-    const double step = std::abs(double(bias[c])) / (double(input_scale) * kLargestBias);
-    const auto least = static_cast<float>(step * double(bound));
-    if (amax[c] >= least) continue;
-    amax[c] = least;
+  for (std::size_t r = 0; r < biases.size(); ++r) {
+    const double least = double(biases[r]) / (double(input_scale) * room) * bound;
+    if (double(amax[r]) >= least) continue;
+    amax[r] = static_cast<float>(2 * least);
     ++raised;
   }
   if (raised > 0) weight.raise_amax(ranges.reshape(weight.amax().shape()));
@@ -45,14 +54,18 @@ int floor_dead_channels(Module& model) {
   int raised = 0;
   for (const auto& [path, module] : model.named_modules()) {
     auto* quant = dynamic_cast<QuantModule*>(module);
-    const Variable bias = bias_of(*module);
-    if (quant == nullptr || quant->weight_quantizer() == nullptr || !bias.defined()) continue;
+    if (quant == nullptr || quant->weight_quantizer() == nullptr) continue;
+    const auto product = detail::layer_product(*module);
+    if (!product || !product->bias.defined()) continue;
     TensorQuantizer &weight = *quant->weight_quantizer(), &input = *quant->input_quantizers()[0];
     if (weight.descriptor().amax().defined()) continue;
     if (!multiplies_codes(weight) || !multiplies_codes(input) || input.amax().numel() != 1) continue;
-    const auto values = bias.tensor().to_vector<float>();
-    if (weight.amax().numel() != static_cast<std::int64_t>(values.size())) continue;
-    raised += raise_ranges(weight, values, input.spec().scale.data<float>()[0]);
+    const std::int64_t largest =
+        largest_code(weight.descriptor().format()) * largest_code(input.descriptor().format());
+    const auto room = detail::bias_room(product->terms * largest);
+    if (room == 0 || product->channels % weight.amax().numel() != 0) continue;
+    raised += raise_ranges(weight, product->bias.tensor().to_vector<float>(),
+                           input.spec().scale.data<float>()[0], room);
   }
   return raised;
 }

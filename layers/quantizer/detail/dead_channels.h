@@ -6,10 +6,11 @@
 
 namespace fq {
 
-/// Raises the range of every output channel of integer weights to where |b[c]| <= 2^22 * s_x * s_w[c]: the
-/// codes of dead channels become 0, as their weights are against the bias, and the bias code stays within
-/// what engines add exactly. Needs calibrated ranges; layers without a bias, a range a channel or codes of
-/// activations stay, and so do ranges that a descriptor gives. Returns how many ranges were raised.
+/// Raises each range of integer weights to where the codes of its biases fit into int32 next to the sums: the
+/// codes of dead channels become 0, as their weights are next to the bias. A raised range leaves half of that
+/// room, so that training may double the bias. Needs calibrated ranges. Layers without a bias or without
+/// codes of up to 8 bits on both sides stay, and so do ranges that a descriptor gives. Returns the number of
+/// ranges raised.
 int floor_dead_channels(Module& model);
 
 }  // namespace fq
