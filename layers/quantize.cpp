@@ -22,6 +22,7 @@
 #include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/modules/quant_attention.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
+#include "fakequant/layers/quantizer/detail/ggml_fit.h"
 
 namespace fq {
 namespace {
@@ -72,6 +73,8 @@ class Quantizing {
     check_products(quantized);
     for (const auto& pair : foldable_batch_norms(model_, quantized))
       dynamic_cast<BatchNorm&>(model_.at(pair.norm)).set_in_layer(true);
+    if (engine_.rows == RowEngine::ggml)
+      for (auto& warning : detail::fit_ggml_weights(model_)) warnings_.push_back(std::move(warning));
     for (const auto& warning : warnings_) log(LogLevel::warning, warning);
     detail::warn_float_operators(model_, input_shape_, config_.target);
     return std::move(warnings_);

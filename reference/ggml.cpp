@@ -18,7 +18,8 @@ Blocks quantized(const Tensor& x, const char* function, detail::GgmlRounding rou
   const Device device = x.device();
   Blocks out{Tensor::empty(x.shape(), DType::i8, device),
              Tensor::empty({x.dim(0), x.dim(1) / ggml_block}, DType::f16, device)};
-  detail::run(device, &detail::Kernels::ggml_blocks, x, rounding, std::string(), out.codes, out.scale);
+  detail::run(device, &detail::Kernels::ggml_blocks, x, Tensor(), rounding, std::string(), out.codes,
+              out.scale);
   return out;
 }
 

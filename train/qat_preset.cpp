@@ -42,6 +42,25 @@ void add_sweep_rules(ordered_json& config, const QuantConfig& preset) {
            "nvfp4, or mse_search");
 }
 
+/// Returns whether the quantizer takes its ranges from the weight, so that no method chooses them.
+bool follows_weights(const QuantFields& fields) {
+  const auto on = [](const auto& field) { return field && field->value_or(false); };
+  const bool dynamic_blocks =
+      fields.block_sizes && *fields.block_sizes && (*fields.block_sizes)->type == BlockType::dynamic;
+  return dynamic_blocks || on(fields.dynamic) || on(fields.binary);
+}
+
+/// Throws ArgumentError for a method that the weights of the preset would not follow.
+void check_weight_method(const std::string& name, const QuantConfig& preset, const std::string& method) {
+  if (method == "max" || method == "scale_sweep") return;
+  const bool blocks_of_ggml = preset.target == Target::ggml;
+  if (blocks_of_ggml && (method == "mse" || method == "mse_search")) return;
+  for (const auto& rule : preset.rules)
+    FQ_CHECK(!rule.pattern.ends_with("weight_quantizer") || !follows_weights(rule.fields), kFunction,
+             "weight_method is {}: the weights of {} take their ranges from their values, use {}", method,
+             name, blocks_of_ggml ? "max, mse or mse_search" : "max, or scale_sweep with nvfp4");
+}
+
 bool sweeps(const QuantConfig& preset) {
   return std::ranges::any_of(preset.rules,
                              [](const auto& rule) { return rule.fields.calib_method == "scale_sweep"; });
@@ -88,6 +107,7 @@ ordered_json preset_config(const std::string& preset, const PresetChoices& choic
   const std::string method = choices.weight_method.value_or(defaults.weight_method);
   const std::int64_t bits = choices.edge_bits.value_or(defaults.edge_bits);
   check_edge_bits(bits, defaults);
+  if (choices.weight_method) check_weight_method(preset, whole, *choices.weight_method);
   if (method == "scale_sweep")
     add_sweep_rules(config, whole);
   else if (method != "max")

@@ -98,8 +98,8 @@ struct Kernels {
 
   // engines that round rows as they run: backend/cpu/engines/row_engines.h
   void (*ggml_operand)(const Tensor& codes, const Tensor& scales, bool in_lanes, EngineOperand& out);
-  void (*ggml_blocks)(const Tensor& x, GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
-                      Tensor& steps);
+  void (*ggml_blocks)(const Tensor& x, const Tensor& extreme_codes, GgmlRounding rounding,
+                      const std::string& nan_text, Tensor& codes, Tensor& steps);
   void (*ggml_product)(const Tensor& x, const Tensor& steps, const EngineOperand& w, const Tensor& bias,
                        Tensor& y);
   void (*xnnpack_operand)(const Tensor& codes, const Tensor& scales, EngineOperand& out);

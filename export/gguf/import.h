@@ -14,17 +14,16 @@ namespace fq {
 
 /// The network of a file of the architectures gpt2, llama and qwen2. F32 and F16 become floats. Layers of
 /// Q4_0 and Q8_0 are quantized for the target ggml (presets q4_0 and q8_0), whose grid is made of the weight
-/// in each step; at first it gives the codes and scales of the file. A file without such tensors gives a
-/// float network.
+/// in each step; at first it gives the codes and scales of the file, also where an importance matrix chose
+/// them. A file without such tensors gives a float network.
 ///
 /// Layers have the names of `import_transformers`, where rows of queries and keys of `llama` are in Hugging
 /// Face's order. `options.sample_shape` is [tokens], by default as many as there are positions, of rotary
 /// ones at most 2048. `file` names the file in messages.
 ///
 /// Throws FileError: for another architecture, keys and tensors that are missing, of other shapes or left
-/// over, rotary positions scaled otherwise than linear and yarn, values that are not finite. What a block holds that ggml's own quantizer
-/// would not make of its values (a Q4_0 block without the code -8, as of an importance matrix) is refused by
-/// `set_grids`, naming the tensor.
+/// over, rotary positions scaled otherwise than linear and yarn, values that are not finite. Codes that our
+/// grid does not have (-128 of Q8_0) are refused by `set_grids`, naming the tensor.
 [[nodiscard]] QuantizedModel import_gguf(const GgufModel& model, const ImportOptions& options = {},
                                          const std::string& file = "file.gguf");
 

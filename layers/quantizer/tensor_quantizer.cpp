@@ -78,13 +78,14 @@ void TensorQuantizer::set_settings(QuantizerSettings settings) {
   settings.running = settings.running && settings.has_fixed_range();
   settings.pre_quant_scale = settings.pre_quant_scale.to(device_);
   const QuantizerSettings before = std::exchange(settings_, std::move(settings));
-  arithmetic_ = detail::make_arithmetic(settings_, range_, *grid_);
+  arithmetic_ = detail::make_arithmetic(settings_, range_, *grid_, *weight_codes_);
   if (!(before.descriptor == descriptor())) {
     observer_.reset();
     range_.follow(before.descriptor);
   } else if (before.arithmetic != settings_.arithmetic && amax().defined()) {
     range_.keep(amax());
   }
+  if (before.engine_grid != settings_.engine_grid) weight_codes_->set_extreme_codes({});
   range_changed();
 }
 
@@ -138,6 +139,7 @@ void TensorQuantizer::on_device_change(Device device) {
   device_ = device;
   settings_.pre_quant_scale = settings_.pre_quant_scale.to(device);
   range_.to(device);
+  weight_codes_->to(device);
   forget();
 }
 
@@ -221,6 +223,7 @@ void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
   if (state.contains(prefix + "/scale")) range_.set_scale(state.at(prefix + "/scale"));
   observer_.load(state, prefix);
   weight_codes_->load(state, prefix);
+  weight_codes_->to(device_);
   range_changed();
 }
 

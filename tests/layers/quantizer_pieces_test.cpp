@@ -101,7 +101,8 @@ TEST(Arithmetic, BothPutValuesOnOneGridAndDifferInTheGradientOutsideOfIt) {
   std::vector<std::vector<float>> gradients;
   for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference}) {
     settings.arithmetic = arithmetic;
-    const auto made = detail::make_arithmetic(settings, range, grid);
+    const WeightCodes codes(settings, range, grid);
+    const auto made = detail::make_arithmetic(settings, range, grid, codes);
     EXPECT_EQ(made->values(values).to_vector<float>(), (std::vector<float>{1, -4, 127}));
     const Variable x(values, true);
     made->quantize(x).backward(Tensor::full({3}, 1));

@@ -8,11 +8,15 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/layers/quantizer/detail/engine_codes.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/qat_training.h"
+#include "layers/networks.h"
 
 namespace fq::qat_preset_test {
 namespace {
 
+using nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
 std::string told(const std::string& preset, const PresetChoices& choices = {}) {
@@ -62,6 +66,39 @@ TEST(QatPreset, ASearchForScalesKeepsTheBlocksStill) {
     EXPECT_THROW((void)preset_config(preset, {.weight_method = "scale_sweep", .edge_bits = {}}),
                  ArgumentError)
         << preset;
+}
+
+/// Whether a method of the weights changes a range, or the steps of ggml's blocks.
+void expect_follows(const std::string& preset, const std::string& method) {
+  const ordered_json config = preset_config(preset, {.weight_method = method, .edge_bits = 0});
+  Graph model({{"fc", std::make_shared<Linear>(128, 16), {"input"}}});
+  quantize(model, QuantConfig::from_json(config), {1, 128});
+  DataLoader data(std::make_shared<TensorDataset>(test::random_tensor({8, 128}, -1, 1)), {.batch_size = 8});
+  calibrate(model, data);
+  const auto* layer = dynamic_cast<QuantModule*>(&model.at("fc"));
+  ASSERT_NE(layer, nullptr);
+  const auto& weight = *layer->weight_quantizer();
+  EXPECT_EQ(weight.descriptor().calib_method(), method);
+  const bool follows =
+      weight.descriptor().needs_amax() || detail::has_own_codes(weight.settings().engine_grid);
+  EXPECT_TRUE(follows || method == "max");
+}
+
+TEST(QatPreset, AMethodReachesTheWeightsOfEveryPresetOrIsRefused) {
+  int refused = 0;
+  for (const auto& preset : QuantConfig::preset_names())
+    for (const auto& method : QuantDescriptor::calib_methods()) {
+      SCOPED_TRACE(preset + " " + std::string(method));
+      try {
+        expect_follows(preset, std::string(method));
+      } catch (const ArgumentError& error) {
+        ++refused;
+        EXPECT_NE(method, "max") << error.what();
+        EXPECT_THAT(error.what(), HasSubstr("use ")) << error.what();
+      }
+    }
+  EXPECT_GT(refused, 100);
+  EXPECT_LT(refused, 250);
 }
 
 TEST(QatPreset, NamesWhatDoesNotFit) {

@@ -9,6 +9,8 @@
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/dead_channels.h"
+#include "fakequant/layers/quantizer/detail/ggml_fit.h"
+#include "fakequant/layers/quantizer/detail/lattice_ranges.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "fakequant/train/calibration/detail/calibration_undo.h"
 #include "fakequant/train/calibration/detail/shared_ranges.h"
@@ -200,9 +202,12 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) 
   collect_weights(weights);
   std::vector<std::pair<TensorQuantizer*, CalibratedRange>> chosen;
   for (const auto* targets : {&weights, &activations})
-    for (const auto& [entry, weight] : *targets)
-      chosen.emplace_back(entry.quantizer,
-                          entry.quantizer->observer().range(detail::amax_options(entry, options)));
+    for (const auto& [entry, weight] : *targets) {
+      CalibratedRange range = entry.quantizer->observer().range(detail::amax_options(entry, options));
+      if (weight.defined())
+        range.amax = detail::ranges_with_lattices(*entry.quantizer, weight.tensor(), range.amax);
+      chosen.emplace_back(entry.quantizer, std::move(range));
+    }
   for (const auto& [q, range] : chosen) q->set_calibrated_range(range);
   for (const auto& target : weights) target.entry.quantizer->observer().calibrator().reset();
   undo.keep();
@@ -210,6 +215,7 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) 
   floor_dead_channels(model);
   grow_behind_zeros(activations);
   warn_of_zeros(chosen);
+  (void)detail::fit_ggml_weights(model, options.keep_known);  // `quantize` has warned
   return {.quantizers = static_cast<int>(chosen.size())};
 }
 

@@ -29,18 +29,15 @@ FQ_HD float ggml_extreme(const float* x) {
 struct GgmlStep {
   float step, factor;
 
-  /// d = fl(m / -8), so that the extreme m has code -8; the factor is that of the step before f16.
-  [[nodiscard]] static FQ_HD GgmlStep q4_0(float extreme) { return by_inverse(extreme / -8.0f); }
-  /// d = fl(amax / 127), factor fl(1 / d): weights in files.
-  [[nodiscard]] static FQ_HD GgmlStep q8_0(float amax) { return by_inverse(amax / 127.0f); }
-  /// The same step, factor fl(127 / amax): activations as the engine runs.
-  [[nodiscard]] static FQ_HD GgmlStep q8_0_activation(float amax) {
-    return {amax / 127.0f, amax != 0.0f ? 127.0f / amax : 0.0f};
-  }
-
- private:
-  [[nodiscard]] static FQ_HD GgmlStep by_inverse(float step) {
+  /// Weights in files: d = fl(m / code), which gives the number m that code; the factor is that of the step
+  /// before f16.
+  [[nodiscard]] static FQ_HD GgmlStep file(float m, float code) {
+    const float step = m / code;
     return {step, step != 0.0f ? 1.0f / step : 0.0f};
+  }
+  /// d = fl(amax / 127), factor fl(127 / amax): activations as the engine runs.
+  [[nodiscard]] static FQ_HD GgmlStep activation(float amax) {
+    return {amax / 127.0f, amax != 0.0f ? 127.0f / amax : 0.0f};
   }
 };
 
@@ -59,11 +56,15 @@ FQ_HD std::int8_t ggml_activation_code(float x, float factor) {
 /// How a block is rounded: as it is stored in files, Q4_0 or Q8_0, or an activation as the engine runs.
 enum class GgmlRounding : unsigned char { q4_0, q8_0, activation };
 
-/// Of a block with that extreme.
-FQ_HD GgmlStep ggml_step(float extreme, GgmlRounding rounding) {
-  if (rounding == GgmlRounding::q4_0) return GgmlStep::q4_0(extreme);
+/// The code that llama.cpp gives the extreme of a block, in Q8_0 its magnitude.
+FQ_HD float ggml_extreme_code(GgmlRounding rounding) {
+  return rounding == GgmlRounding::q4_0 ? -8.0f : 127.0f;
+}
+/// Of a block with that extreme, which gets that code. Of an activation the code is always 127.
+FQ_HD GgmlStep ggml_step(float extreme, float code, GgmlRounding rounding) {
+  if (rounding == GgmlRounding::q4_0) return GgmlStep::file(extreme, code);
   const float amax = scalar::abs_(extreme);
-  return rounding == GgmlRounding::q8_0 ? GgmlStep::q8_0(amax) : GgmlStep::q8_0_activation(amax);
+  return rounding == GgmlRounding::q8_0 ? GgmlStep::file(amax, code) : GgmlStep::activation(amax);
 }
 FQ_HD std::int8_t ggml_code(float x, float factor, GgmlRounding rounding) {
   if (rounding == GgmlRounding::q4_0) return ggml_q4_0_code(x, factor);

@@ -22,13 +22,21 @@ EngineRows ggml_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias)
   Tensor codes = Tensor::empty(x.shape(), DType::i8, device),
          steps = Tensor::empty({x.dim(0), x.dim(1) / ggml_block}, DType::f16, device),
          y = Tensor::empty({x.dim(0), w.outputs}, DType::f32, device);
-  run(device, &Kernels::ggml_blocks, x, GgmlRounding::activation, std::string(kNan), codes, steps);
+  run(device, &Kernels::ggml_blocks, x, Tensor(), GgmlRounding::activation, std::string(kNan), codes, steps);
   const Tensor scales = steps.to(DType::f32);
   run(device, &Kernels::ggml_product, codes, scales, w.operand, bias, y);
   QuantizedTensor rounded{codes, {}, {}};
   rounded.spec.granularity = Granularity::blocks({{-1, ggml_block}});
   rounded.spec.amax = rounded.spec.scale = scales;
   return {y, {}, rounded};
+}
+
+GgmlBlocks ggml_weight_blocks(const Tensor& w, const Tensor& extreme_codes, GgmlRounding rounding) {
+  GgmlBlocks out{Tensor::empty(w.shape(), DType::i8, w.device()),
+                 Tensor::empty({w.dim(0), w.dim(1) / ggml_block}, DType::f16, w.device())};
+  run(w.device(), &Kernels::ggml_blocks, w, extreme_codes.to(w.device()), rounding, std::string(), out.codes,
+      out.steps);
+  return out;
 }
 
 EngineRows xnnpack_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias) {

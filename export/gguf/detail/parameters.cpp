@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/log.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantizer/compress.h"
@@ -14,6 +15,16 @@ constexpr const char* kExport = "export_gguf";
 
 Tensor in_order(const Tensor& x, const std::vector<std::int64_t>& rows) {
   return ops::index_select(Variable(x.to(DType::f32)), 0, rows).tensor().to(x.dtype());
+}
+
+/// Blocks with codes whose step is 0.
+std::int64_t lost_blocks(const Tensor& codes, const Tensor& steps) {
+  const auto* k = codes.data<std::int8_t>();
+  const auto* step = steps.data<float>();
+  std::int64_t out = 0;
+  for (std::int64_t b = 0; b < steps.numel(); ++b)
+    if (step[b] == 0 && std::any_of(k + 32 * b, k + 32 * (b + 1), [](auto code) { return code != 0; })) ++out;
+  return out;
 }
 
 }  // namespace
@@ -92,6 +103,11 @@ void GgufParameters::take_codes(const std::string& path, const QuantModule& laye
   const QuantizedTensor codes = weight_codes(layer);
   const Tensor host = codes.codes.to(Device::cpu());
   const Tensor scale = codes.spec.scale.to(Device::cpu()).reshape({host.dim(0), host.dim(1) / 32});
+  if (const std::int64_t lost = lost_blocks(host, scale); lost > 0)
+    log(LogLevel::warning,
+        fmt::format("[export_gguf] the weight of '{}': {} of {} blocks have steps below 6e-8, the smallest "
+                    "float16, and become 0",
+                    path, lost, scale.numel()));
   codes_.emplace(path + ".weight", Coded{{host, scale.to(DType::f16)}, grid});
 }
 

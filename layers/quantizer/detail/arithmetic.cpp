@@ -5,6 +5,7 @@
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/quantizer/detail/engine_codes.h"
 #include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
+#include "fakequant/layers/quantizer/detail/weight_codes.h"
 
 namespace fq::detail {
 namespace {
@@ -26,7 +27,7 @@ Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
   const Variable values = as_f32(x);
   if (has_own_codes(settings_)) {
     const Variable floats = values.as_float();
-    return ops::attach_codes(floats, own_codes(floats.tensor(), settings_));
+    return ops::attach_codes(floats, own_codes(floats.tensor(), settings_, weight_.extreme_codes()));
   }
   const QuantDescriptor& d = settings_.descriptor;
   Variable codes = grid_.codes_of(values);
@@ -40,17 +41,18 @@ Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
 }
 
 Tensor DeployedArithmetic::values(const Tensor& x) const {
-  if (has_own_codes(settings_)) return dequantize(own_codes(x, settings_));
+  if (has_own_codes(settings_)) return dequantize(own_codes(x, settings_, weight_.extreme_codes()));
   const NoGrad no_grad;
   const Variable floats(x.to(DType::f32));
   return ops::quantize(floats, grid_.of(floats)).tensor();
 }
 
 std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantizerSettings& settings,
-                                                     const QuantizerRange& range, const QuantizerGrid& grid) {
+                                                     const QuantizerRange& range, const QuantizerGrid& grid,
+                                                     const WeightCodes& weight) {
   if (settings.arithmetic == Arithmetic::reference)
     return std::make_unique<ReferenceArithmetic>(settings, range);
-  return std::make_unique<DeployedArithmetic>(settings, range, grid);
+  return std::make_unique<DeployedArithmetic>(settings, range, grid, weight);
 }
 
 }  // namespace fq::detail

@@ -6,6 +6,10 @@
 
 #include "fakequant/layers/quantizer/detail/grid.h"
 
+namespace fq {
+class WeightCodes;
+}
+
 namespace fq::detail {
 
 class QuantizerArithmetic {
@@ -21,8 +25,8 @@ class QuantizerArithmetic {
 class DeployedArithmetic : public QuantizerArithmetic {
  public:
   DeployedArithmetic(const QuantizerSettings& settings, const QuantizerRange& range,
-                     const QuantizerGrid& grid)
-      : settings_(settings), range_(range), grid_(grid) {}
+                     const QuantizerGrid& grid, const WeightCodes& weight)
+      : settings_(settings), range_(range), grid_(grid), weight_(weight) {}
   [[nodiscard]] Variable quantize(const Variable& x, bool is_weight = false) const override;
   [[nodiscard]] Tensor values(const Tensor& x) const override;
 
@@ -32,6 +36,7 @@ class DeployedArithmetic : public QuantizerArithmetic {
   const QuantizerSettings& settings_;
   const QuantizerRange& range_;
   const QuantizerGrid& grid_;
+  const WeightCodes& weight_;
 };
 
 /// ModelOpt's formulas on floats of any type, whose gradient passes through. Blocks are padded and reshaped
@@ -55,6 +60,7 @@ class ReferenceArithmetic : public QuantizerArithmetic {
 /// The one that the settings name; all arguments outlive it.
 [[nodiscard]] std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantizerSettings& settings,
                                                                    const QuantizerRange& range,
-                                                                   const QuantizerGrid& grid);
+                                                                   const QuantizerGrid& grid,
+                                                                   const WeightCodes& weight);
 
 }  // namespace fq::detail

@@ -1,5 +1,6 @@
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
@@ -49,7 +50,7 @@ Variable WeightCodes::of(const Variable& w) {
   if (auto known = kept(w)) return ops::attach_codes(w, std::move(*known));
   forget();  // before others take their place: a step allocates no more than the one before it
   const QuantizedTensor codes = detail::has_own_codes(settings_)
-                                    ? detail::own_codes(w.tensor(), settings_)
+                                    ? detail::own_codes(w.tensor(), settings_, extreme_codes_)
                                     : quantize(w.tensor(), grid_.of(w), wants_mask(w));
   keep(w, codes);
   return ops::attach_codes(w, codes);
@@ -95,7 +96,18 @@ void WeightCodes::set_scales(PackedScales scales) {
   forget();
 }
 
+void WeightCodes::set_extreme_codes(Tensor codes) {
+  if (codes.defined())
+    for (const float code : codes.to_vector<float>())
+      FQ_CHECK(code != 0 && std::isfinite(code), "quantizer",
+               "the code {} of a block's largest number, of {}: it must be finite and not 0", code,
+               detail::quantizer_label(settings_.name));
+  extreme_codes_ = std::move(codes);
+  forget();
+}
+
 void WeightCodes::save(StateDict& state, const std::string& prefix) const {
+  if (extreme_codes_.defined()) state.set(prefix + "/extreme_codes", extreme_codes_);
   if (!scales_.defined()) return;
   state.set(prefix + "/weight_scale", scales_.values);
   state.set_attribute(prefix + "/weight_scale_unit", scales_.unit);
@@ -103,6 +115,8 @@ void WeightCodes::save(StateDict& state, const std::string& prefix) const {
 
 void WeightCodes::load(const StateDict& state, const std::string& prefix) {
   scales_ = {};
+  set_extreme_codes(state.contains(prefix + "/extreme_codes") ? state.at(prefix + "/extreme_codes")
+                                                              : Tensor());
   if (!state.contains(prefix + "/weight_scale")) return;
   const auto& unit = state.attribute(prefix + "/weight_scale_unit");
   FQ_CHECK(unit.is_number(), "quantizer", "the unit of the scales of {} is {}: it must be a number",

@@ -17,7 +17,8 @@ class QuantizerGrid;
 }
 
 /// Of a float weight, its codes until weight or grid change; of a weight that holds packed codes
-/// (compress.h), the scales where ranges would come from each input. Safe to ask from several threads.
+/// (compress.h), the scales where ranges would come from each input; of a weight in ggml's blocks, what their
+/// steps are made of. Safe to ask from several threads.
 class WeightCodes {
  public:
   /// Of the quantizer that owns it; all of them outlive it.
@@ -42,6 +43,14 @@ class WeightCodes {
   /// Throws ArgumentError as `check_scales`.
   void set_scales(PackedScales scales);
 
+  /// Returns the code of the largest number of each block, f32 [N, K / 32], for a weight in ggml's blocks
+  /// (ggml_fit.h). Undefined for the codes of llama.cpp.
+  [[nodiscard]] const Tensor& extreme_codes() const noexcept { return extreme_codes_; }
+  /// Throws ArgumentError for codes that are 0, infinite or NaN.
+  void set_extreme_codes(Tensor codes);
+  /// Moves them to the device of the weight.
+  void to(Device device) { extreme_codes_ = extreme_codes_.to(device); }
+
   void save(StateDict& state, const std::string& prefix) const;
   void load(const StateDict& state, const std::string& prefix);
   /// When settings or the range changed.
@@ -62,6 +71,7 @@ class WeightCodes {
   const QuantizerRange& range_;
   const detail::QuantizerGrid& grid_;
   PackedScales scales_;
+  Tensor extreme_codes_;
   mutable std::mutex mutex_;  // guards what is kept
   Kept kept_;
 };

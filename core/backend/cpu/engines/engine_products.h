@@ -12,8 +12,10 @@
 
 namespace fq::cpu {
 
-/// Codes i8 of the shape of x, and steps f16 [rows, columns / 32]. Whether a number was NaN.
-bool ggml_codes(const Tensor& x, detail::GgmlRounding rounding, Tensor& codes, Tensor& steps);
+/// Codes i8 of the shape of x, and steps f16 [rows, columns / 32]. `extreme_codes` f32 [rows, columns / 32]
+/// has the code of each block's extreme; undefined for llama.cpp's. Whether a number was NaN.
+bool ggml_codes(const Tensor& x, const Tensor& extreme_codes, detail::GgmlRounding rounding, Tensor& codes,
+                Tensor& steps);
 
 /// A weight [outputs, columns] as the products in blocks read it, in strips of outputs (chain_kernels.h).
 struct PackedWeight {

@@ -25,15 +25,16 @@ ArenaVector<std::int32_t> offset_sums(const Tensor& w) {
 /// Blocks that one thread rounds at a time.
 constexpr std::int64_t kBlocks = 64;
 
-/// Up to kBlocks blocks; whether a number was NaN.
-bool code_blocks(const float* x, std::int64_t blocks, GgmlRounding rounding, std::int8_t* codes,
-                 float16* steps) {
+/// Up to kBlocks blocks; `extreme_codes` may be null. Whether a number was NaN.
+bool code_blocks(const float* x, std::int64_t blocks, const float* extreme_codes, GgmlRounding rounding,
+                 std::int8_t* codes, float16* steps) {
   float extremes[kBlocks], factors[kBlocks];
   const bool of_files = rounding != GgmlRounding::activation;
   const bool nan = (of_files ? block_extremes : block_ranges)(x, blocks, extremes);
   bool by_vectors = !nan && rounding != GgmlRounding::q8_0;
   for (std::int64_t b = 0; b < blocks; ++b) {
-    const GgmlStep s = detail::ggml_step(extremes[b], rounding);
+    const float code = extreme_codes != nullptr ? extreme_codes[b] : detail::ggml_extreme_code(rounding);
+    const GgmlStep s = detail::ggml_step(extremes[b], code, rounding);
     steps[b] = float16(s.step);
     factors[b] = s.factor;
     by_vectors = by_vectors && have_vector_codes(extremes[b], s.factor);
@@ -96,16 +97,18 @@ void ggml_lanes(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, c
 
 }  // namespace
 
-bool ggml_codes(const Tensor& x, GgmlRounding rounding, Tensor& codes, Tensor& steps) {
+bool ggml_codes(const Tensor& x, const Tensor& extreme_codes, GgmlRounding rounding, Tensor& codes,
+                Tensor& steps) {
   const auto* in = x.data<float>();
+  const float* given = extreme_codes.defined() ? extreme_codes.data<float>() : nullptr;
   auto* out = codes.mutable_data<std::int8_t>();
   auto* scales = steps.mutable_data<float16>();
   const std::int64_t blocks = x.numel() / ggml_block;
   bool nan = false;
 #pragma omp parallel for schedule(static) reduction(|| : nan) if (x.numel() > parallel_elements)
   for (std::int64_t b = 0; b < blocks; b += kBlocks)
-    nan = code_blocks(in + b * ggml_block, std::min(kBlocks, blocks - b), rounding, out + b * ggml_block,
-                      scales + b) ||
+    nan = code_blocks(in + b * ggml_block, std::min(kBlocks, blocks - b),
+                      given != nullptr ? given + b : given, rounding, out + b * ggml_block, scales + b) ||
           nan;
   return nan;
 }

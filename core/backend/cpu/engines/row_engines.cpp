@@ -43,9 +43,9 @@ void xnnpack_operand(const Tensor& codes, const Tensor& scales, detail::EngineOp
   out.packed = xnnpack_weight(codes, scales);
 }
 
-void ggml_blocks(const Tensor& x, detail::GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
-                 Tensor& steps) {
-  if (ggml_codes(x, rounding, codes, steps) && !nan_text.empty()) throw NumericError(nan_text);
+void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, detail::GgmlRounding rounding,
+                 const std::string& nan_text, Tensor& codes, Tensor& steps) {
+  if (ggml_codes(x, extreme_codes, rounding, codes, steps) && !nan_text.empty()) throw NumericError(nan_text);
 }
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids) {
   if (xnnpack_rows(x, codes, grids)) throw NumericError(nan_text);

@@ -15,8 +15,9 @@ void xnnpack_operand(const Tensor& codes, const Tensor& scales, detail::EngineOp
 
 /// x f32 [rows, columns] as codes i8 and steps f16 [rows, columns / 32], or grids f32 [rows, 2]. Throw
 /// NumericError with that text for a NaN; ggml_blocks takes it for 0 where the text is empty.
-void ggml_blocks(const Tensor& x, detail::GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
-                 Tensor& steps);
+/// `extreme_codes` f32 [rows, columns / 32] has the code of each block's extreme; undefined for llama.cpp's.
+void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, detail::GgmlRounding rounding,
+                 const std::string& nan_text, Tensor& codes, Tensor& steps);
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids);
 
 /// y f32 [rows, outputs]; steps f32; `bias` f32 [outputs], added at last, or undefined.

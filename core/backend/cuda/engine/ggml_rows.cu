@@ -8,7 +8,7 @@ namespace {
 using fq::detail::EngineOperand, fq::detail::ggml_block, fq::detail::GgmlRounding;
 
 struct GgmlCodes {
-  const float* x;
+  const float *x, *extreme_codes;  // these may be null: llama.cpp's
   std::int8_t* codes;
   float16* steps;
   GgmlRounding rounding;
@@ -21,7 +21,9 @@ struct GgmlCodes {
     bool nan = false;
     for (const float each : v) nan = nan || each != each;
     if (nan && guard) raise(alarm);
-    const auto step = fq::detail::ggml_step(fq::detail::ggml_extreme(v), rounding);
+    const float given =
+        extreme_codes != nullptr ? extreme_codes[block] : fq::detail::ggml_extreme_code(rounding);
+    const auto step = fq::detail::ggml_step(fq::detail::ggml_extreme(v), given, rounding);
     for (int i = 0; i < ggml_block; ++i) code[i] = fq::detail::ggml_code(v[i], step.factor, rounding);
     store_group(codes + block * ggml_block, static_cast<int>(ggml_block), code);
     steps[block] = float16(step.step);
@@ -77,12 +79,13 @@ void ggml_operand(const Tensor& codes, const Tensor& scales, bool in_lanes, Engi
   out.in_lanes = in_lanes;
 }
 
-void ggml_blocks(const Tensor& x, GgmlRounding rounding, const std::string& nan_text, Tensor& codes,
-                 Tensor& steps) {
+void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, GgmlRounding rounding,
+                 const std::string& nan_text, Tensor& codes, Tensor& steps) {
   const bool guard = !nan_text.empty();
   for_items(x.device(), x.numel() / ggml_block,
-            GgmlCodes{data_of<float>(x), mutable_data_of<std::int8_t>(codes), mutable_data_of<float16>(steps),
-                      rounding, guard, guard ? alarm(x.device(), nan_text) : Alarm{}});
+            GgmlCodes{data_of<float>(x), data_of<float>(extreme_codes), mutable_data_of<std::int8_t>(codes),
+                      mutable_data_of<float16>(steps), rounding, guard,
+                      guard ? alarm(x.device(), nan_text) : Alarm{}});
 }
 
 void ggml_product(const Tensor& x, const Tensor& steps, const EngineOperand& w, const Tensor& bias,

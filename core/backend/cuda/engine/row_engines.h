@@ -11,8 +11,8 @@ namespace fq::cuda {
 
 void ggml_operand(const Tensor& codes, const Tensor& scales, bool in_lanes, fq::detail::EngineOperand& out);
 void xnnpack_operand(const Tensor& codes, const Tensor& scales, fq::detail::EngineOperand& out);
-void ggml_blocks(const Tensor& x, fq::detail::GgmlRounding rounding, const std::string& nan_text,
-                 Tensor& codes, Tensor& steps);
+void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, fq::detail::GgmlRounding rounding,
+                 const std::string& nan_text, Tensor& codes, Tensor& steps);
 void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, Tensor& grids);
 void ggml_product(const Tensor& x, const Tensor& steps, const fq::detail::EngineOperand& w,
                   const Tensor& bias, Tensor& y);

@@ -1,0 +1,169 @@
+#include "fakequant/layers/quantizer/detail/ggml_fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/numerics/detail/ggml_formulas.h"
+#include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/layers/quantizer/detail/engine_codes.h"
+#include "fakequant/layers/quantizer/detail/lattice.h"
+#include "fakequant/layers/quantizer/detail/weight_codes.h"
+
+namespace fq::detail {
+namespace {
+
+constexpr auto kBlockSize = static_cast<std::size_t>(ggml_block);
+using BlockValues = std::span<const float, kBlockSize>;
+
+/// Shares of llama.cpp's code that `mse` tries. Q4_0 has codes from -8: up to 8.5 half a step is left.
+constexpr float kFirstShare = 0.625f, kShareStep = 0.025f;
+constexpr int kShares = 18;
+
+class BlockFit {
+ public:
+  BlockFit(GgmlRounding rounding, bool least_error)
+      : rounding_(rounding),
+        least_error_(least_error),
+        usual_(ggml_extreme_code(rounding)),
+        lower_(rounding == GgmlRounding::q4_0 ? -8.0f : -127.0f),
+        upper_(rounding == GgmlRounding::q4_0 ? 7.0f : 127.0f) {}
+
+  /// The code of the number of the largest magnitude.
+  [[nodiscard]] float operator()(BlockValues x) const {
+    const float extreme = extreme_of(x);
+    if (extreme == 0 || !std::isfinite(extreme)) return usual_;
+    // Both signs of Q4_0's steps reach -7 .. 7; -8 is llama.cpp's code.
+    const float step = lattice_step(x, -upper_, upper_), code = step > 0 ? code_of(extreme, step) : 0;
+    if (code != 0 && lattice_gain * squared_error(x, extreme, code) < squared_error(x, extreme, usual_))
+      return code;
+    return least_error_ ? best(x, extreme) : usual_;
+  }
+
+ private:
+  /// In Q8_0 its magnitude.
+  [[nodiscard]] float extreme_of(BlockValues x) const {
+    const float extreme = ggml_extreme(x.data());
+    return rounding_ == GgmlRounding::q4_0 ? extreme : std::abs(extreme);
+  }
+  /// The code by which the step is just that float16; 0 where it has none.
+  [[nodiscard]] float code_of(float extreme, float step) const {
+    const auto half = static_cast<float>(float16(step));
+    const float code = half == 0 ? 0 : extreme / half;
+    const bool same =
+        code != 0 && static_cast<float>(float16(ggml_step(extreme, code, rounding_).step)) == half;
+    return same && std::isfinite(code) && std::abs(code) < -lower_ + 0.5f ? code : 0;
+  }
+  [[nodiscard]] double squared_error(BlockValues x, float extreme, float code) const {
+    const GgmlStep s = ggml_step(extreme, code, rounding_);
+    const auto step = static_cast<double>(static_cast<float>(float16(s.step)));
+    double sum = 0;
+    for (const float v : x) {
+      const double error = double(v) - step * double(ggml_code(v, s.factor, rounding_));
+      sum += error * error;
+    }
+    return sum;
+  }
+  /// The step with the least squared error for the codes that this one gives.
+  [[nodiscard]] float refined(BlockValues x, float extreme, float code) const {
+    const float factor = ggml_step(extreme, code, rounding_).factor;
+    double products = 0, squares = 0;
+    for (const float v : x) {
+      const double k = ggml_code(v, factor, rounding_);
+      products += double(v) * k;
+      squares += k * k;
+    }
+    return squares > 0 ? code_of(extreme, static_cast<float>(products / squares)) : 0;
+  }
+  [[nodiscard]] float best(BlockValues x, float extreme) const {
+    float out = usual_;
+    double least = squared_error(x, extreme, usual_);
+    const int signs = rounding_ == GgmlRounding::q4_0 ? 2 : 1;
+    for (int i = 0; i < kShares * signs; ++i) {
+      const float share = kFirstShare + kShareStep * static_cast<float>(i / signs);
+      const float code = refined(x, extreme, (i % signs == 0 ? usual_ : -usual_) * share);
+      if (code == 0) continue;
+      if (const double error = squared_error(x, extreme, code); error < least) {
+        least = error;
+        out = code;
+      }
+    }
+    return out;
+  }
+
+  GgmlRounding rounding_;
+  bool least_error_;
+  float usual_, lower_, upper_;
+};
+
+GgmlRounding rounding_of(EngineGrid grid) {
+  return grid == EngineGrid::q4_0 ? GgmlRounding::q4_0 : GgmlRounding::q8_0;
+}
+
+/// Blocks whose step is 0 in float16 though their weights are not.
+std::int64_t underflows(const Tensor& w, const Tensor& codes, GgmlRounding rounding) {
+  std::int64_t out = 0;
+  for (std::int64_t b = 0; b < w.numel() / ggml_block; ++b) {
+    const float extreme = ggml_extreme(w.data<float>() + b * ggml_block);
+    const float code = codes.defined() ? codes.data<float>()[b] : ggml_extreme_code(rounding);
+    if (extreme != 0 && static_cast<float>(float16(ggml_step(extreme, code, rounding).step)) == 0) ++out;
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor fitted_extreme_codes(const Tensor& w, EngineGrid grid, const std::string& method) {
+  FQ_CHECK(method == "max" || method == "mse" || method == "mse_search", "calibrate",
+           "calib_method {} for weights in blocks of ggml: use max, mse or mse_search", method);
+  const BlockFit fit(rounding_of(grid), method != "max");
+  Tensor out = Tensor::empty({w.dim(0), w.dim(1) / ggml_block});
+  const auto* x = w.data<float>();
+  auto* codes = out.mutable_data<float>();
+  const std::int64_t blocks = out.numel();
+#pragma omp parallel for schedule(static)
+  for (std::int64_t b = 0; b < blocks; ++b) codes[b] = fit(BlockValues(x + b * ggml_block, kBlockSize));
+  const float usual = ggml_extreme_code(rounding_of(grid));
+  const bool any = std::any_of(codes, codes + blocks, [&](float code) { return code != usual; });
+  return any ? out : Tensor();
+}
+
+Tensor file_extreme_codes(const Tensor& w, const Tensor& codes, EngineGrid grid) {
+  Tensor out = Tensor::empty({w.dim(0), w.dim(1) / ggml_block});
+  const auto *x = w.data<float>(), *k = codes.data<float>();
+  for (std::int64_t b = 0; b < out.numel(); ++b, x += ggml_block, k += ggml_block) {
+    const auto* largest = std::max_element(
+        x, x + ggml_block, [](float a, float other) { return std::abs(a) < std::abs(other); });
+    const float code = grid == EngineGrid::q4_0 ? k[largest - x] : std::abs(k[largest - x]);
+    out.mutable_data<float>()[b] = code != 0 ? code : ggml_extreme_code(rounding_of(grid));
+  }
+  return out;
+}
+
+std::vector<std::string> fit_ggml_weights(Module& model, bool keep_known) {
+  std::vector<std::string> warnings;
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto* layer = dynamic_cast<const QuantModule*>(module);
+    TensorQuantizer* quantizer = layer != nullptr ? layer->weight_quantizer() : nullptr;
+    if (quantizer == nullptr || !has_own_codes(quantizer->settings().engine_grid)) continue;
+    const Variable weight = layer->quantized_weight();
+    const bool known = quantizer->weight_codes().extreme_codes().defined();
+    if (holds_codes(weight) || weight.device().is_meta() || (keep_known && known)) continue;
+    const EngineGrid grid = quantizer->settings().engine_grid;
+    const Tensor w = weight.tensor().to(Device::cpu()).to(DType::f32).to(Layout::row_major);
+    const Tensor codes = fitted_extreme_codes(w, grid, quantizer->descriptor().calib_method());
+    quantizer->weight_codes().set_extreme_codes(codes.to(weight.device()));
+    if (const std::int64_t lost = underflows(w, codes, rounding_of(grid)); lost > 0)
+      warnings.push_back(fmt::format(
+          "[quantize] {}: {} of {} blocks have steps below 6e-8, the smallest float16, and their weights "
+          "become 0. Scale the weights of this layer up, or leave it in floats by a rule",
+          quantizer_label(quantizer->name()), lost, w.numel() / ggml_block));
+  }
+  return warnings;
+}
+
+}  // namespace fq::detail
