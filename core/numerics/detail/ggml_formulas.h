@@ -29,8 +29,8 @@ FQ_HD float ggml_extreme(const float* x) {
 struct GgmlStep {
   float step, factor;
 
-  /// Weights in files: d = fl(m / code), which gives the number m that code; the factor is that of the step
-  /// before f16.
+  /// Returns the step of a block in a file, d = fl(m / code), by which the number m has the code `code`. The
+  /// factor is 1 / d before d is rounded to f16.
   [[nodiscard]] static FQ_HD GgmlStep file(float m, float code) {
     const float step = m / code;
     return {step, step != 0.0f ? 1.0f / step : 0.0f};
@@ -60,7 +60,7 @@ enum class GgmlRounding : unsigned char { q4_0, q8_0, activation };
 FQ_HD float ggml_extreme_code(GgmlRounding rounding) {
   return rounding == GgmlRounding::q4_0 ? -8.0f : 127.0f;
 }
-/// Of a block with that extreme, which gets that code. Of an activation the code is always 127.
+/// Returns the step by which the extreme of a block gets `code`. Activations always use 127.
 FQ_HD GgmlStep ggml_step(float extreme, float code, GgmlRounding rounding) {
   if (rounding == GgmlRounding::q4_0) return GgmlStep::file(extreme, code);
   const float amax = scalar::abs_(extreme);

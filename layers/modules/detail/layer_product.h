@@ -1,6 +1,6 @@
 #pragma once
 
-/// The products of linear and convolution layers, whatever their rank.
+/// Sizes of the products of linear and convolution layers.
 
 #include <optional>
 
@@ -15,7 +15,7 @@ struct LayerProduct {
   Variable bias;          ///< f32 [channels]; undefined for none
 };
 
-/// Of a Linear or Conv layer; nothing for every other module.
+/// Returns the product of a Linear or Conv layer, and nothing for every other module.
 [[nodiscard]] std::optional<LayerProduct> layer_product(const Module& layer);
 
 }  // namespace fq::detail

@@ -22,8 +22,8 @@ std::int64_t largest_code(const Format& format) {
   return static_cast<std::int64_t>(std::max(-format.lower(), format.bound()));
 }
 
-/// The largest magnitude of the biases that each range scales: range r has those of the channels r, r +
-/// ranges, .., which are the groups of a transposed convolution, or all channels.
+/// Returns the largest magnitude of a bias for each range. Range r belongs to the channels r, r + ranges, ..:
+/// one of each group of a transposed convolution, or all channels.
 std::vector<float> largest_biases(const std::vector<float>& bias, std::size_t ranges) {
   std::vector<float> out(ranges, 0.0f);
   for (std::size_t c = 0; c < bias.size(); ++c)

@@ -50,7 +50,7 @@ class BlockFit {
     const float extreme = ggml_extreme(x.data());
     return rounding_ == GgmlRounding::q4_0 ? extreme : std::abs(extreme);
   }
-  /// The code by which the step is just that float16; 0 where it has none.
+  /// Returns the code by which the block has the step rounded to float16; 0 where no code gives it.
   [[nodiscard]] float code_of(float extreme, float step) const {
     const auto half = static_cast<float>(float16(step));
     const float code = half == 0 ? 0 : extreme / half;
