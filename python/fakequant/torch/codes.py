@@ -125,7 +125,7 @@ class Codes(nn.Module):
 
     def _is_new(self, name, state):
         """Whether the library has another state. Writes of the same values, as of a broadcast, change nothing."""
-        if state.is_learned and f"{name}.amax" not in self.parameter_names and state.is_calibrated():
+        if name in self._idle and state.is_calibrated():
             return True
         version, known = state.version(), self._seen.get(name)
         if known is not None and known[0] == version:
@@ -137,8 +137,10 @@ class Codes(nn.Module):
 
     def _name_parameters(self):
         """After ranges may have become known. A range that several layers share is one parameter."""
-        learned = {f"{name}.amax" for name, state in self.states.items() if state.is_learned}
+        learned = {f"{name}.amax": name for name, state in self.states.items() if state.is_learned}
         self.parameter_names = [name for name in self._network.parameter_names() if name in self._places or name in learned]
+        known = set(self.parameter_names)
+        self._idle = {name for parameter, name in learned.items() if parameter not in known}  # before calibration, or off
 
     def calibrate(self, batches, method, masks=()):
         """Chooses the ranges by the float inputs of some batches, a list of tensors each. `masks` has one for each batch: [B, T], 0 for
@@ -190,10 +192,8 @@ class Codes(nn.Module):
         return self._places[name].get() if name in self._places else self.states[name.removesuffix(".amax")].amax
 
     def _sources(self):
-        """Parameters of the network, then learned ranges that it does not use: of quantizers that are off."""
-        names = {name.removesuffix(".amax") for name in self.parameter_names}
-        idle = [state.amax for name, state in self.states.items() if state.is_learned and name not in names]
-        return [self._source(name) for name in self.parameter_names] + idle
+        """Parameters of the network, then learned ranges that it does not use."""
+        return [self._source(name) for name in self.parameter_names] + [self.states[name].amax for name in self._idle]
 
     def share(self, sources=None):
         """Gives the library the values that parameters and buffers have now."""

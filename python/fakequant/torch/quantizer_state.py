@@ -41,17 +41,15 @@ class QuantizerState(nn.Module):
 
     @property
     def is_learned(self):
-        return isinstance(self.amax, nn.Parameter)
+        return "amax" in self._parameters
 
     def is_calibrated(self):
         """Whether the range is known or not needed."""
         return self.amax is None or not bool(self.amax.isnan().any())
 
     def version(self):
-        """Changes with each write. A learned range is a parameter, which the library shares."""
-        all_tensors = (None if self.is_learned else self.amax, self.scale, self.growing, self.pre_quant_scale)
-        tensors = [value for value in all_tensors if value is not None]
-        return self._writes, tuple((value.data_ptr(), value._version) for value in tensors)
+        """Changes with each write to settings and buffers. A learned range is a parameter, which the library shares."""
+        return self._writes, [(value.data_ptr(), value._version) for value in self._buffers.values() if value is not None]
 
     def arrays(self):
         """{name: tensor} for the library, copies."""
