@@ -96,8 +96,9 @@ def test_one_part_with_torchs_gradients(name, tmp_path):
     with fqt.quantizers_off(model):
         for own, wanted in zip(gradients(model), gradients(twin), strict=True):
             torch.testing.assert_close(own, wanted, rtol=1e-3, atol=1e-5)
-    losses = trained(model, torch.optim.Adam(model.parameters(), 1e-2))
-    assert losses[-1] < losses[0]
+    before = [p.detach().clone() for p in model.parameters()]
+    trained(model, torch.optim.Adam(model.parameters(), 1e-2), 3)
+    assert not any(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     pytest.importorskip("onnxruntime")
     fqt.export(model.eval(), str(tmp_path / "model.onnx"))
     assert fqt.verify(model, str(tmp_path / "model.onnx"), X)["different"] == 0
@@ -245,13 +246,36 @@ def test_averages_of_weights():
     assert 0 < (average.eval()(X) - model.eval()(X)).abs().max() < 1
 
 
-@pytest.mark.parametrize("optimizer", [lambda p: torch.optim.LBFGS(p, lr=0.1), lambda p: torch.optim.RMSprop(p, 1e-3),
+@pytest.mark.parametrize("optimizer", [lambda p: torch.optim.LBFGS(p, lr=0.1, max_iter=4), lambda p: torch.optim.RMSprop(p, 1e-3),
                                        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
                                        lambda p: torch.optim.AdamW(p, 1e-2, foreach=True)])
 def test_optimizers(optimizer):
-    model = made()
-    losses = trained(model, optimizer(model.parameters()))
-    assert losses[-1] < losses[0]
+    """Each step is the step of torch's optimizer on plain parameters with the same gradients."""
+    model, seen = made(), []
+    own = optimizer(model.parameters())
+    twins = [nn.Parameter(p.detach().clone()) for p in model.parameters()]
+
+    def closure():
+        loss = F.cross_entropy(model(X), Y)
+        own.zero_grad()
+        loss.backward()
+        seen.append((loss.detach(), [p.grad.clone() for p in own_parameters], [p.detach().clone() for p in own_parameters]))
+        return loss
+    own_parameters = list(model.parameters())
+    for _ in range(3):
+        own.step(closure)
+    plain, replayed = optimizer(twins), iter(seen)
+
+    def replay():
+        loss, found, values = next(replayed)
+        assert same(values, twins)
+        for twin, gradient in zip(twins, found, strict=True):
+            twin.grad = gradient.clone()
+        return loss
+    for _ in range(3):
+        plain.step(replay)
+    assert next(replayed, None) is None and same(own_parameters, twins)
+    assert not any(torch.equal(a, b) for a, b in zip(seen[0][2], twins, strict=True))
 
 
 def test_inference_mode_compile_functional_call_and_halves():
@@ -280,8 +304,8 @@ def test_weights_of_zeros_learn():
     nn.init.zeros_(net.up.weight)
     with pytest.warns(UserWarning, match="'up.weight_quantizer' saw zeros alone"):
         model = made(net)
-    losses = trained(model, torch.optim.Adam(model.parameters(), 1e-2))
-    assert losses[-1] < losses[0] - 0.01 and net.up.weight.abs().max() > 0
+    trained(model, torch.optim.Adam(model.parameters(), 1e-2))
+    assert net.up.weight.abs().max() > 0
     assert all(row["amax"][1] > 0 for row in model.codes_0.network.quantizers() if row["amax"])
     again = copy.deepcopy(model).eval()
     assert torch.equal(again(X), model.eval()(X))
