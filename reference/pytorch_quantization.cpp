@@ -1,7 +1,9 @@
 #include "fakequant/reference/pytorch_quantization.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <span>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
@@ -89,10 +91,122 @@ Tensor legacy(const Tensor& x, const Amax& amax, const IntFormat& format) {
   return y;
 }
 
+bool is_wide(const Tensor& x) { return x.defined() && x.dtype() == DType::f64; }
+
+/// Range of an f64 input and its factors, computed in the type of the ranges.
+struct WideRange {
+  double amax, factor, divisor;  ///< codes are x * factor; the values of codes are codes / divisor
+};
+
+std::vector<WideRange> wide_ranges(const Tensor& amax, double upper, const char* function) {
+  FQ_CHECK(amax.defined() && is_floating(amax.dtype()), function,
+           "amax is missing: give a number, a list or a tensor");
+  const bool in_double = amax.dtype() == DType::f64;
+  const auto values = amax.to(Device::cpu()).to(DType::f64).to_vector<double>();
+  const bool guard = std::ranges::none_of(values, [](double a) { return std::isnan(a); });
+  std::vector<WideRange> out;
+  for (const double a : values) {
+    FQ_CHECK(!guard || a >= 0, function, "amax has {}: it must not be negative", a);
+    const double scale =
+        in_double ? upper / a : static_cast<double>(static_cast<float>(upper) / static_cast<float>(a));
+    const bool tiny = guard && a <= 0x1p-24;
+    out.push_back({a, tiny ? 0.0 : scale, tiny ? 1.0 : scale});
+  }
+  return out;
+}
+
+/// Codes, scales and mask of an f64 input, in double, on its device.
+struct WideCodes {
+  Tensor codes, scale, mask;
+};
+
+WideCodes wide_codes(const Tensor& input, const Tensor& amax, const IntFormat& format, bool values,
+                     const char* function) {
+  const Tensor x = input.to(Device::cpu()).to(Layout::row_major);
+  const auto ranges = wide_ranges(amax, format.upper(), function);
+  const auto* v = x.data<double>();
+  if (format.is_unsigned) {
+    FQ_CHECK(
+        x.numel() > 0 &&
+            std::ranges::none_of(std::span(v, std::size_t(x.numel())), [](double one) { return one < 0; }),
+        function, "the input is empty or has negative numbers and the format is unsigned: use a signed one");
+  }
+  WideCodes out{Tensor::empty(x.shape(), DType::f64), Tensor::empty(amax.shape(), DType::f64),
+                Tensor::zeros(x.shape(), DType::u1)};
+  auto* codes = out.codes.mutable_data<double>();
+  auto* mask = static_cast<std::uint8_t*>(out.mask.mutable_raw());
+  const double lower = format.lower(), upper = format.upper();
+  detail::for_broadcast(x.shape(), amax.shape(), function, [&](auto begin, auto end, auto j) {
+    const WideRange& range = ranges[static_cast<std::size_t>(j)];
+    for (auto i = begin; i < end; ++i) {
+      const double code = std::rint(v[i] * range.factor);
+      const double clamped = std::isnan(code) ? code : std::clamp(code, lower, upper);
+      codes[i] = values ? clamped / range.divisor : clamped;
+      cpu::set_bit(mask, i, std::fabs(v[i]) <= range.amax);
+    }
+  });
+  std::ranges::transform(ranges, out.scale.mutable_data<double>(), &WideRange::divisor);
+  for (Tensor* part : {&out.codes, &out.scale, &out.mask}) *part = part->to(input.device());
+  return out;
+}
+
+WideCodes wide_shapes(const Tensor& x, const Tensor& amax) {
+  return {Tensor::empty(x.shape(), DType::f64, x.device()),
+          Tensor::empty(amax.shape(), DType::f64, x.device()),
+          {}};
+}
+
+/// Records the codes of an f64 input, or their values, on the tape.
+Quantized<Variable> wide(const Variable& input, const Tensor& amax, const IntFormat& format, bool values,
+                         const char* function) {
+  const Variable v = detail::broadcast_up(input.as_float(), {amax.shape()}, function);
+  const Tensor x = v.tensor();
+  WideCodes found =
+      x.device().is_meta() ? wide_shapes(x, amax) : wide_codes(x, amax, format, values, function);
+  const Tensor mask = detail::needs_grad({v}) ? found.mask : Tensor();
+  return {detail::record_clipped(function, v, std::move(found.codes), mask,
+                                 detail::TracedRange::integer(Amax(amax), format)),
+          accepting_gradient(std::move(found.scale), v)};
+}
+
 }  // namespace
+
+Quantized<Variable> tensor_quant(const Variable& x, const Tensor& amax, int num_bits, bool is_unsigned,
+                                 bool narrow_range, std::optional<DType> output_dtype) {
+  if (!is_wide(x.as_float().tensor()))
+    return tensor_quant(x, Amax(amax), num_bits, is_unsigned, narrow_range, output_dtype);
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kCodes);
+  auto [codes, scale] = wide(x, amax, format, false, kCodes);
+  const DType type = code_type(codes.tensor(), output_dtype);
+  return {type == DType::f64 ? codes : Variable(codes.tensor().to(type)), scale};
+}
+
+Quantized<Tensor> tensor_quant(const Tensor& x, const Tensor& amax, int num_bits, bool is_unsigned,
+                               bool narrow_range, std::optional<DType> output_dtype) {
+  if (!is_wide(x)) return tensor_quant(x, Amax(amax), num_bits, is_unsigned, narrow_range, output_dtype);
+  const auto [codes, scale] =
+      tensor_quant(Variable(x), amax, num_bits, is_unsigned, narrow_range, output_dtype);
+  return {codes.tensor(), scale.tensor()};
+}
+
+Variable legacy_fake_tensor_quant(const Variable& x, const Tensor& amax, int num_bits, bool is_unsigned,
+                                  bool narrow_range) {
+  if (!is_wide(x.as_float().tensor()))
+    return legacy_fake_tensor_quant(x, Amax(amax), num_bits, is_unsigned, narrow_range);
+  const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kLegacy);
+  return wide(x, amax, format, true, kLegacy).codes;
+}
+
+Tensor legacy_fake_tensor_quant(const Tensor& x, const Tensor& amax, int num_bits, bool is_unsigned,
+                                bool narrow_range) {
+  if (!is_wide(x)) return legacy_fake_tensor_quant(x, Amax(amax), num_bits, is_unsigned, narrow_range);
+  return legacy_fake_tensor_quant(Variable(x), amax, num_bits, is_unsigned, narrow_range).tensor();
+}
 
 Quantized<Tensor> tensor_quant(const Tensor& input, const Amax& amax, int num_bits, bool is_unsigned,
                                bool narrow_range, std::optional<DType> output_dtype) {
+  if (is_wide(input))
+    return tensor_quant(input, amax.tensor(), num_bits, is_unsigned, narrow_range, output_dtype);
   const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kCodes);
   const Tensor x = against(input, amax, kCodes);
   check(x, amax, format, kCodes);
@@ -108,6 +222,8 @@ Quantized<Tensor> tensor_quant(const Tensor& input, const Amax& amax, int num_bi
 
 Quantized<Variable> tensor_quant(const Variable& x, const Amax& amax, int num_bits, bool is_unsigned,
                                  bool narrow_range, std::optional<DType> output_dtype) {
+  if (is_wide(x.as_float().tensor()))
+    return tensor_quant(x, amax.tensor(), num_bits, is_unsigned, narrow_range, output_dtype);
   const Variable v = against(x.as_float(), amax, kCodes);
   auto [codes, scale] = tensor_quant(v.tensor(), amax, num_bits, is_unsigned, narrow_range, output_dtype);
   Tensor mask;
@@ -120,12 +236,15 @@ Quantized<Variable> tensor_quant(const Variable& x, const Amax& amax, int num_bi
 
 Tensor legacy_fake_tensor_quant(const Tensor& x, const Amax& amax, int num_bits, bool is_unsigned,
                                 bool narrow_range) {
+  if (is_wide(x)) return legacy_fake_tensor_quant(x, amax.tensor(), num_bits, is_unsigned, narrow_range);
   const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kLegacy);
   return legacy(against(x, amax, kLegacy), amax, format);
 }
 
 Variable legacy_fake_tensor_quant(const Variable& x, const Amax& amax, int num_bits, bool is_unsigned,
                                   bool narrow_range) {
+  if (is_wide(x.as_float().tensor()))
+    return legacy_fake_tensor_quant(x, amax.tensor(), num_bits, is_unsigned, narrow_range);
   const IntFormat format = detail::integer_codes(num_bits, is_unsigned, narrow_range, kLegacy);
   const Variable v = against(x.as_float(), amax, kLegacy);
   Tensor y = legacy(v.tensor(), amax, format), mask;

@@ -7,11 +7,11 @@
 ///     const auto [codes, s] = tensor_quant(x, 2.5);           // codes -127 .. 127 as floats, s = 127 / 2.5
 ///     const Tensor y = legacy_fake_tensor_quant(x, 2.5);      // codes / s
 ///
-/// Common to all: `x` is f32, f16 or bf16, any layout. Ranges broadcast against x by NumPy's rule; an amax
-/// with more axes or elements repeats x, whose gradient is then summed in double. Where ranges are compared
-/// with a 16-bit x, one of rank 0 is first rounded to its type. On `meta` only shapes flow. The overloads for
-/// a Variable record the gradient. The gradients of bounds and ranges, whose sums are double, are plain
-/// loops. Every refusal is an ArgumentError.
+/// Common to all: `x` is f32, f16 or bf16, any layout; of `tensor_quant` and `legacy_fake_tensor_quant` f64
+/// too. Ranges broadcast against x by NumPy's rule; an amax with more axes or elements repeats x, whose
+/// gradient is then summed in double. Where ranges are compared with a 16-bit x, one of rank 0 is first
+/// rounded to its type. On `meta` only shapes flow. The overloads for a Variable record the gradient. The
+/// gradients of bounds and ranges, whose sums are double, are plain loops. Every refusal is an ArgumentError.
 
 #include <optional>
 
@@ -48,6 +48,19 @@ struct Quantized {
 [[nodiscard]] Tensor legacy_fake_tensor_quant(const Tensor& x, const Amax& amax, int num_bits = 8,
                                               bool is_unsigned = false, bool narrow_range = true);
 [[nodiscard]] Variable legacy_fake_tensor_quant(const Variable& x, const Amax& amax, int num_bits = 8,
+                                                bool is_unsigned = false, bool narrow_range = true);
+
+/// Quantizes with ranges that keep their type. An f64 `x` is computed in double, s in the type of `amax` (f32
+/// or f64); scale and y are f64. Other inputs take the ranges as f32.
+[[nodiscard]] Quantized<Tensor> tensor_quant(const Tensor& x, const Tensor& amax, int num_bits = 8,
+                                             bool is_unsigned = false, bool narrow_range = true,
+                                             std::optional<DType> output_dtype = {});
+[[nodiscard]] Quantized<Variable> tensor_quant(const Variable& x, const Tensor& amax, int num_bits = 8,
+                                               bool is_unsigned = false, bool narrow_range = true,
+                                               std::optional<DType> output_dtype = {});
+[[nodiscard]] Tensor legacy_fake_tensor_quant(const Tensor& x, const Tensor& amax, int num_bits = 8,
+                                              bool is_unsigned = false, bool narrow_range = true);
+[[nodiscard]] Variable legacy_fake_tensor_quant(const Variable& x, const Tensor& amax, int num_bits = 8,
                                                 bool is_unsigned = false, bool narrow_range = true);
 
 /// Affine, of a range that need not be symmetric: y = (clamp(rne(x / step) - z, lo, -lo - 1) + z) * step,

@@ -4,6 +4,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
+#include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/float_blocks.h"
 #include "fakequant/reference/detail/stepped.h"
 #include "fakequant/reference/detail/through_host.h"
@@ -122,6 +123,26 @@ Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType 
   return y.to(codes.layout());
 }
 
+/// dy / scale where the quotient lies within the range, in f32, then in the type of x.
+Tensor float8_gradient(const Tensor& x, const Tensor& scale, const Tensor& dy, DType float8_dtype) {
+  const float largest = static_cast<float>(grid_of(float8_dtype, kQuantizeFloat8).max);
+  const Tensor scales = scales_of(scale, kQuantizeFloat8).to(Layout::row_major);
+  const Tensor given = dy.to(DType::f32).to(Layout::row_major);
+  Tensor dx = Tensor::empty(x.shape(), DType::f32);
+  const auto* gradient = given.data<float>();
+  auto* out = dx.mutable_data<float>();
+  const auto* s = scales.data<float>();
+  detail::for_chunks(x.to(Layout::row_major), block_of(x.shape(), scale, kQuantizeFloat8),
+                     [&](const float* in, auto begin, auto count, auto j, auto step) {
+                       for (std::int64_t k = 0; k < count; ++k) {
+                         const float divisor = s[j + k * step], t = scalar::div_(in[k], divisor);
+                         const bool within = t >= -largest && t <= largest;
+                         out[begin + k] = scalar::div_(within ? gradient[begin + k] : 0.0f, divisor);
+                       }
+                     });
+  return dx.to(x.dtype());
+}
+
 }  // namespace host
 }  // namespace
 
@@ -132,6 +153,14 @@ Tensor choose_scale_float8(const Tensor& x, const Shape& block_size, DType float
 
 Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale, DType float8_dtype) {
   return detail::through_host(host::quantize_affine_float8, x, scale, float8_dtype);
+}
+
+Variable quantize_affine_float8(const Variable& x, const Tensor& scale, DType float8_dtype) {
+  const Tensor input = x.as_float().tensor();
+  const auto backward = [input, scale, float8_dtype](const Tensor& dy) {
+    return std::vector<Tensor>{detail::through_host(host::float8_gradient, input, scale, dy, float8_dtype)};
+  };
+  return detail::record(kQuantizeFloat8, quantize_affine_float8(input, scale, float8_dtype), {x}, backward);
 }
 
 Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {

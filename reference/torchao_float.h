@@ -6,12 +6,14 @@
 ///     const Tensor codes = torchao::quantize_affine_float8(x, scale);       // f8_e4m3
 ///     const auto mx = torchao::to_mx(x, FloatFormat{4, 3});                 // codes and E8M0 scales
 ///
-/// Every refusal is an ArgumentError. On `meta` only shapes flow. Nothing here passes a gradient.
+/// Every refusal is an ArgumentError. On `meta` only shapes flow. Only
+/// `quantize_affine_float8` of a Variable passes a gradient.
 
 #include <optional>
 
 #include "fakequant/core/format.h"
 #include "fakequant/core/tensor.h"
+#include "fakequant/core/variable.h"
 
 namespace fq::torchao {
 
@@ -32,6 +34,10 @@ struct Float8ScaleOptions {
 /// element, or x's rank and sizes that divide x's: blocks of the quotients. It refuses other scales.
 [[nodiscard]] Tensor quantize_affine_float8(const Tensor& x, const Tensor& scale,
                                             DType float8_dtype = DType::f8_e4m3);
+/// Records a straight-through gradient for x: dy / scale where -max <= x / scale <= max, in f32, then
+/// in x's type. `scale` gets none.
+[[nodiscard]] Variable quantize_affine_float8(const Variable& x, const Tensor& scale,
+                                              DType float8_dtype = DType::f8_e4m3);
 /// code * scale in f32, then in `dtype`.
 [[nodiscard]] Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale,
                                               DType dtype = DType::f32);

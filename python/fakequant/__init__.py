@@ -19,7 +19,8 @@ if _fakequant.__version__ != __version__:
     raise ImportError(f"[fakequant] the package is {__version__}, and its library {_fakequant.__version__} "
                       f"({_fakequant.__file__}): remove both and install one of them, pip install .", name=__name__)
 
-for _name in ("modelopt", "pytorch_quantization", "torch_ref", "torchao", "onnx", "tripy", "tensorrt"):
+for _name in ("modelopt", "pytorch_quantization", "torch_ref", "torchao", "onnx", "tripy", "tensorrt", "ggml",
+              "xnnpack"):
     _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = getattr(_fakequant, _name)
 del _name
 

@@ -20,6 +20,20 @@ std::string shape_text(const Shape& shape) {
   return "[" + out + "]";
 }
 
+/// The 8-bit float type of a tensor of torch, which not every torch exchanges.
+std::optional<DType> float8_of(nb::handle value) {
+  if (!is_torch(value) || !nb::hasattr(value, "dtype")) return std::nullopt;
+  const auto type = fq::detail::dtype_of_torch(text_of(nb::getattr(value, "dtype")));
+  const bool is_float8 = type == DType::f8_e4m3 || type == DType::f8_e5m2 || type == DType::f8_e8m0;
+  return is_float8 ? type : std::nullopt;
+}
+
+/// Returns a tensor of another 8-bit type over the same memory.
+Tensor reinterpreted(const Tensor& bytes, DType type) {
+  return Tensor::borrow(
+      const_cast<void*>(bytes.raw()), bytes.shape(), type, [bytes] {}, bytes.device(), bytes.layout());
+}
+
 }  // namespace
 
 Tensor Call::tensor(nb::handle value, std::string_view argument) const {
@@ -32,6 +46,12 @@ Tensor Call::tensor(nb::handle value, std::string_view argument) const {
     throw refuse("requires a gradient, which is not recorded here: give it detached, or use fakequant.torch");
   std::optional<Foreign> array;
   if (!is_number(value) && !is_list(value)) array = foreign_array(value, like.is_valid());
+  if (!array || !array->type())
+    if (const auto type = float8_of(value)) {
+      if (array) array->release();
+      const nb::object bytes = value.attr("view")(nb::module_::import_("torch").attr("uint8"));
+      return reinterpreted(tensor(bytes, argument), *type);
+    }
   if (!array)
     throw refuse(
         fmt::format("is a {}: give a numpy array, a torch tensor or what has __dlpack__", class_of(value)));
@@ -84,7 +104,8 @@ Amax Call::amax(nb::handle value, std::string_view argument) const {
 }
 
 std::variant<Amax, Tensor> Call::range(nb::handle value, std::string_view argument) const {
-  if (!value.is_valid() || value.is_none() || is_number(value) || is_list(value)) return amax(value, argument);
+  if (!value.is_valid() || value.is_none() || is_number(value) || is_list(value))
+    return amax(value, argument);
   Tensor found = tensor(value, argument);
   if (found.device().is_cuda()) return found;
   return Amax(found);

@@ -48,12 +48,49 @@ nb::object array_of(const Tensor& tensor, bool torch, nb::handle like) {
   return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, type));
 }
 
+namespace {
+
+/// The bytes of 8-bit elements, over the same memory.
+Tensor as_bytes(const Tensor& tensor) {
+  const Tensor rows = tensor.to(Layout::row_major);
+  return Tensor::borrow(
+      const_cast<void*>(rows.raw()), rows.shape(), DType::u8, [rows] {}, rows.device());
+}
+
+/// A byte, 0 or 1, for each bit, on the device of the mask.
+Tensor as_flags(const Tensor& mask) {
+  const Tensor host = mask.to(Device::cpu()).to(Layout::row_major);
+  Tensor out = Tensor::empty(host.shape(), DType::u8);
+  const auto* bits = static_cast<const std::uint8_t*>(host.raw());
+  auto* flags = out.mutable_data<std::uint8_t>();
+  for (std::int64_t i = 0; i < out.numel(); ++i) flags[i] = (bits[i / 8] >> (i % 8)) & 1;
+  return out.to(mask.device());
+}
+
+/// torch's name of an 8-bit float type that this torch has; null for others.
+const char* torch_float8(DType dtype) {
+  const char* name = dtype == DType::f8_e4m3   ? "float8_e4m3fn"
+                     : dtype == DType::f8_e5m2 ? "float8_e5m2"
+                     : dtype == DType::f8_e8m0 ? "float8_e8m0fnu"
+                                               : nullptr;
+  return name != nullptr && nb::hasattr(nb::module_::import_("torch"), name) ? name : nullptr;
+}
+
+}  // namespace
+
 nb::object Call::give(const Tensor& tensor) const {
   if (!tensor.defined()) return nb::none();
   const bool torch = is_torch(like);
+  const bool own = like.is_valid() && nb::isinstance<Tensor>(like);
+  if (tensor.dtype() == DType::u1 && !own && (torch || tensor.device().is_cpu())) {
+    const nb::object flags = array_of(as_flags(tensor), torch, like);
+    return torch ? flags.attr("view")(nb::module_::import_("torch").attr("bool"))
+                 : flags.attr("view")("bool");
+  }
+  if (const char* name = torch ? torch_float8(tensor.dtype()) : nullptr)
+    return array_of(as_bytes(tensor), true, like).attr("view")(nb::module_::import_("torch").attr(name));
   const bool known = !is_storage_only(tensor.dtype()) && (torch || tensor.dtype() != DType::bf16);
-  if (!known || (!torch && !tensor.device().is_cpu()) || (like.is_valid() && nb::isinstance<Tensor>(like)))
-    return nb::cast(tensor);
+  if (!known || (!torch && !tensor.device().is_cpu()) || own) return nb::cast(tensor);
   return array_of(tensor, torch, like);
 }
 

@@ -5,11 +5,17 @@
 #include "bindings.h"
 #include "fakequant/reference/modelopt_blocks.h"
 #include "graded.h"
+#include "kinds.h"
 
 namespace fq::python {
 namespace {
 
 using nb::arg, nb::none;
+
+/// Returns the bias, a number or an array.
+Tensor offset(const Call& call, nb::handle bias) {
+  return is_number(bias) ? Tensor::scalar(nb::cast<double>(bias)) : call.tensor(bias, "bias");
+}
 
 void bind_integers(nb::module_& m) {
   m.def(
@@ -18,7 +24,7 @@ void bind_integers(nb::module_& m) {
          bool pass_through_bwd, nb::object grad_y) {
         const Call call{"fake_tensor_quant", x};
         const auto range = call.range(amax, "amax");
-        const Tensor shift = call.tensor(bias, "bias");
+        const Tensor shift = offset(call, bias);
         return graded(call, x, grad_y, [&](const Variable& v) {
           const auto by = [&](const auto& given) {
             return modelopt::fake_tensor_quant(v, given, shift, num_bits, is_unsigned, narrow_range,
@@ -51,7 +57,7 @@ void bind_floats(nb::module_& m) {
          nb::object grad_y) {
         const Call call{"scaled_e4m3", x};
         const auto range = call.range(amax, "amax");
-        const Tensor shift = call.tensor(bias, "bias");
+        const Tensor shift = offset(call, bias);
         return graded(call, x, grad_y, [&](const Variable& v) {
           const auto by = [&](const auto& given) {
             return modelopt::scaled_e4m3(v, given, shift, exponent, mantissa, pass_through_bwd);

@@ -2,6 +2,7 @@
 
 #include "bindings.h"
 #include "graded.h"
+#include "kinds.h"
 
 namespace fq::python {
 namespace {
@@ -9,10 +10,16 @@ namespace {
 using nb::arg, nb::none;
 namespace pq = pytorch_quantization;
 
+/// Ranges in the type that they were given in.
+Tensor ranges_of(const Call& call, nb::handle amax) {
+  const auto array = !amax.is_none() && !is_number(amax) && !is_list(amax);
+  return array ? call.host(amax, "amax") : call.amax(amax, "amax").tensor();
+}
+
 nb::object tensor_quant(nb::object x, nb::object amax, int num_bits, bool is_unsigned, bool narrow_range,
                         nb::object output_dtype, nb::object grad_codes) {
   const Call call{"tensor_quant", x};
-  const Amax range = call.amax(amax, "amax");
+  const Tensor range = ranges_of(call, amax);
   const auto type = call.dtype(output_dtype, "output_dtype");
   Tensor scale;
   const nb::object first = graded(call, x, grad_codes, [&](const Variable& v) {
@@ -50,7 +57,7 @@ void bind_pytorch_quantization(nb::module_& module) {
       [](nb::object x, nb::object amax, int num_bits, bool is_unsigned, bool narrow_range,
          nb::object grad_y) {
         const Call call{"legacy_fake_tensor_quant", x};
-        const Amax range = call.amax(amax, "amax");
+        const Tensor range = ranges_of(call, amax);
         return graded(call, x, grad_y, [&](const Variable& v) {
           return pq::legacy_fake_tensor_quant(v, range, num_bits, is_unsigned, narrow_range);
         });

@@ -10,6 +10,7 @@
 #include "bindings.h"
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/core/descriptor.h"
+#include "fakequant/core/error.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "graded.h"
 
@@ -82,17 +83,22 @@ void bind_calibrator(nb::module_& m) {
       .def_prop_ro("empty", &Calibrator::empty);
   m.def(
       "make_calibrator",
-      [](const std::string& method, std::vector<int> axis, int num_bins, bool skip_zeros, double momentum) {
+      [](const std::string& method, std::vector<int> axis, int num_bins, bool skip_zeros, double momentum,
+         const std::string& grid) {
+        if (grid != "torch" && grid != "numpy")
+          throw ArgumentError("[make_calibrator] grid is '" + grid + "': torch and numpy are allowed");
         CalibratorOptions options;
         options.axis = Axes(std::move(axis));
         options.num_bins = num_bins;
         options.skip_zeros = skip_zeros;
         options.momentum = momentum;
+        options.grid = grid == "torch" ? HistogramGrid::torch : HistogramGrid::numpy;
         return make_calibrator(method, options);
       },
       arg("method") = "max", arg("axis") = std::vector<int>{}, arg("num_bins") = 2048,
-      arg("skip_zeros") = false, arg("momentum") = 0.99,
-      "max, percentile, entropy, mse, octav, one_pass, ..: the calibrator of a method.");
+      arg("skip_zeros") = false, arg("momentum") = 0.99, arg("grid") = "torch",
+      "max, percentile, entropy, mse, octav, one_pass, ..: the calibrator of a method. `grid` chooses the "
+      "bins of a histogram: torch.histc (torch) or numpy.histogram (numpy).");
 }
 
 void bind_tensor_quantizer(nb::module_& m) {

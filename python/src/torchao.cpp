@@ -17,7 +17,8 @@ using Bound = std::optional<std::int64_t>;
 
 /// "torch.int8", torch.uint4, "int8".
 torchao::IntegerType integer_type(nb::handle value) {
-  return torchao::IntegerType::named(nb::cast<std::string>(nb::str(value)));
+  const auto name = nb::cast<std::string>(nb::str(value));
+  return torchao::IntegerType::named(name.starts_with("torch.") ? name.substr(6) : name);
 }
 
 Shape shape_of(const Block& block) { return Shape(block); }
@@ -99,7 +100,7 @@ void bind_fake(nb::module_& m) {
       },
       arg("x"), arg("block_size"), arg("scale"), arg("zero_point").none(), arg("quant_dtype"),
       arg("quant_min") = none(), arg("quant_max") = none(), arg("zero_point_domain") = "INT",
-      "(y, mask): the mask is where codes were not clipped, one bit each.");
+      "(y, mask): the mask, booleans, is where codes were not clipped.");
 }
 
 using Choose = torchao::QParams (*)(const Tensor&, torchao::MappingType, const Shape&, torchao::IntegerType,
@@ -129,6 +130,30 @@ void bind_choice(nb::module_& m, const char* name, Choose choose, const char* ab
       arg("zero_point_dtype") = none(), arg("keepdim") = false, about);
 }
 
+void bind_choice_of_ranges(nb::module_& m) {
+  m.def(
+      "choose_qparams_affine_with_min_max",
+      [](nb::object min_val, nb::object max_val, const std::string& mapping_type, const Block&,
+         nb::object target_dtype, Bound quant_min, Bound quant_max, std::optional<double> eps,
+         nb::object scale_dtype, nb::object zero_point_dtype) {
+        const Call call{"choose_qparams_affine_with_min_max", min_val};
+        const Tensor low = call.tensor(min_val, "min_val"), high = call.tensor(max_val, "max_val");
+        const auto mapping = torchao::mapping_type(mapping_type);
+        const auto type = integer_type(target_dtype);
+        const torchao::QParamsOptions options{{quant_min, quant_max},
+                                              eps,
+                                              call.dtype(scale_dtype, "scale_dtype"),
+                                              call.dtype(zero_point_dtype, "zero_point_dtype")};
+        const auto found = unlocked(
+            [&] { return torchao::choose_qparams_affine_with_min_max(low, high, mapping, type, options); });
+        return nb::make_tuple(call.give(found.scale), call.give(found.zero_point));
+      },
+      arg("min_val"), arg("max_val"), arg("mapping_type"), arg("block_size"), arg("target_dtype"),
+      arg("quant_min") = none(), arg("quant_max") = none(), arg("eps") = none(), arg("scale_dtype") = none(),
+      arg("zero_point_dtype") = none(),
+      "(scale, zero_point) of observed ranges, in their shape; as in torchao block_size has no effect.");
+}
+
 }  // namespace
 
 void bind_torchao(nb::module_& module) {
@@ -142,6 +167,7 @@ void bind_torchao(nb::module_& module) {
   bind_choice(m, "choose_qparams_affine_dont_preserve_zero",
               torchao::choose_qparams_affine_dont_preserve_zero,
               "(scale, zero_point) of ranges that need not contain zero.");
+  bind_choice_of_ranges(m);
 }
 
 }  // namespace fq::python

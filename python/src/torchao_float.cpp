@@ -51,13 +51,16 @@ void bind_float8(nb::module_& m) {
       arg("hp_value_lb") = none(), arg("hp_value_ub") = none(), "The scale of each block, amax / max.");
   m.def(
       "quantize_affine_float8",
-      [](nb::object x, nb::object scale, nb::object float8_dtype) {
+      [](nb::object x, nb::object scale, nb::object float8_dtype, nb::object grad_y) {
         const Call call{"quantize_affine_float8", x};
-        const Tensor input = call.tensor(x, "x"), s = call.tensor(scale, "scale");
+        const Tensor s = call.tensor(scale, "scale");
         const DType type = call.dtype(float8_dtype, "float8_dtype", DType::f8_e4m3);
-        return call.give(unlocked([&] { return torchao::quantize_affine_float8(input, s, type); }));
+        return graded(call, x, grad_y,
+                      [&](const Variable& v) { return torchao::quantize_affine_float8(v, s, type); });
       },
-      arg("x"), arg("scale"), arg("float8_dtype") = "float8_e4m3fn", "Codes of clamp(x / scale, -max, max).");
+      arg("x"), arg("scale"), arg("float8_dtype") = "float8_e4m3fn", arg("grad_y") = none(),
+      "Codes of clamp(x / scale, -max, max). With grad_y, the gradient of the codes, it gives (codes, "
+      "grad_x).");
   m.def(
       "dequantize_affine_float8",
       [](nb::object codes, nb::object scale, nb::object output_dtype) {

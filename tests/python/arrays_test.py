@@ -102,7 +102,7 @@ def test_other_arguments_are_named():
     x = np.ones(3, np.float32)
     for arguments, words in [({"amax": -1.0}, "amax"), ({"amax": "b"}, "amax is a str"),
                              ({"amax": [1, None]}, "amax is a list"), ({"amax": 1.0, "num_bits": 99}, "99 bits"),
-                             ({"amax": 1.0, "bias": 3}, "bias is a int"),
+                             ({"amax": 1.0, "bias": "3"}, "bias is a str"),
                              ({"amax": 1.0, "grad_y": np.ones(4, np.float32)}, "seed is .4., the value .3.")]:
         with pytest.raises(fq.ArgumentError, match=words):
             quant(x, **arguments)

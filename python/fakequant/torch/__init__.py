@@ -15,7 +15,7 @@ from .calibration import calibrate, calibrating, quantizers_off
 from .checkpoints import load_quantized
 from .groups import parameter_groups
 from .files import export, save, verify
-from .functions import (dynamic_block_quantize, fake_affine_tensor_quant, fake_tensor_quant, int_cast_ste,
+from .functions import (dynamic_block_quant, fake_affine_tensor_quant, fake_tensor_quant, int_cast_ste,
                         legacy_fake_tensor_quant, scaled_e4m3)
 from .networks import Quantized, quantize
 from .report import layers, quantizers
@@ -24,5 +24,5 @@ from .tensor_quantizers import HistogramCalibrator, MaxCalibrator, TensorQuantiz
 __all__ = ["quantize", "calibrate", "calibrating", "quantizers_off", "parameter_groups", "load_quantized", "export", "save",
            "verify", "layers", "quantizers", "Quantized",
            "fake_tensor_quant", "scaled_e4m3", "int_cast_ste",
-           "dynamic_block_quantize", "legacy_fake_tensor_quant", "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator",
+           "dynamic_block_quant", "legacy_fake_tensor_quant", "fake_affine_tensor_quant", "TensorQuantizer", "MaxCalibrator",
            "HistogramCalibrator"]

@@ -71,26 +71,37 @@ def _maybe_recorded(function, inputs, amax, bias, *rest):
     return function(_without_gradient(inputs), _without_gradient(amax), _without_gradient(bias), *rest)
 
 
-def fake_tensor_quant(inputs, amax, bias=None, num_bits=8, unsigned=False, narrow_range=True, pass_through_bwd=False):
-    """ModelOpt's fake_tensor_quant: integers, with its bits on a CPU and its straight-through gradient."""
+def fake_tensor_quant(inputs, amax, bias=None, num_bits=8, unsigned=False, narrow_range=True, trt_high_precision_dtype=None,
+                      pass_through_bwd=False, block_size=None, axis=None):
+    """ModelOpt's fake_tensor_quant: integers, with its bits on a CPU and its straight-through gradient.
+
+    As in ModelOpt, trt_high_precision_dtype, block_size and axis concern its ONNX export alone and change no number.
+    """
     return _maybe_recorded(_integers, inputs, amax, bias, num_bits, unsigned, narrow_range, pass_through_bwd)
 
 
-def scaled_e4m3(inputs, amax=None, bias=None, E=4, M=3, pass_through_bwd=False):
-    """ModelOpt's scaled_e4m3: FP8."""
+def scaled_e4m3(inputs, amax=None, bias=None, E=4, M=3, trt_high_precision_dtype=None, pass_through_bwd=False):
+    """ModelOpt's scaled_e4m3: FP8. trt_high_precision_dtype changes no number."""
     return _maybe_recorded(_floats, inputs, amax, bias, E, M, pass_through_bwd)
 
 
-def int_cast_ste(inputs, num_bits, unsigned=False, narrow_range=True):
+def int_cast_ste(x, num_bits, unsigned=False, narrow_range=True):
     """Integers without a scale."""
-    return _graded(_fq.modelopt.int_cast_ste, inputs, num_bits, unsigned, narrow_range)
+    return _graded(_fq.modelopt.int_cast_ste, x, num_bits, unsigned, narrow_range)
 
 
-def dynamic_block_quantize(inputs, num_bits, scale_bits, block_size, global_amax=None, triton=False,
-                           pass_through_bwd=True):
-    """Blocks along the last axis whose scales are found from the input: MX formats and NVFP4."""
-    return _graded(_fq.modelopt.dynamic_block_quantize, inputs, num_bits, scale_bits, block_size, global_amax, triton,
-                   pass_through_bwd)
+def dynamic_block_quant(inputs, block_size, amax, bias, num_bits, scale_bits, trt_high_precision_dtype=None,
+                        onnx_quantizer_type="dynamic", pass_through_bwd=True):
+    """ModelOpt's dynamic_block_quant: blocks along the last axis whose scales are found from the input, MX formats and NVFP4.
+
+    `amax` is the range of the whole tensor, or None. The bits are those of ModelOpt's CUDA extension. trt_high_precision_dtype
+    and onnx_quantizer_type concern its ONNX export alone and change no number.
+    """
+    if bias is not None:
+        raise _fq.ArgumentError("[dynamic_block_quant] bias is not supported, and ModelOpt does not read it: give None")
+    if isinstance(amax, torch.Tensor) and amax.numel() > 1:
+        amax = amax.detach().amax()  # as ModelOpt
+    return _graded(_fq.modelopt.dynamic_block_quantize, inputs, num_bits, scale_bits, block_size, amax, False, pass_through_bwd)
 
 
 def legacy_fake_tensor_quant(inputs, amax, num_bits=8, unsigned=False, narrow_range=True):

@@ -13,8 +13,11 @@ class _Calibrator:
         self._num_bits, self._unsigned = num_bits, unsigned
 
     def collect(self, x):
-        """Takes a batch into account."""
-        self._calibrator.collect(rows(checked(x, "collect")))
+        """Takes a batch into account. Integers count as float32."""
+        x = rows(checked(x, "collect"))
+        if x.dtype is torch.bool or x.is_complex():
+            raise _fq.ArgumentError(f"[collect] x is {x.dtype}: give floats or integers")
+        self._calibrator.collect(x if x.is_floating_point() else x.float())
         self._device = x.device
 
     def reset(self):
@@ -31,25 +34,56 @@ class _Calibrator:
 
 
 class MaxCalibrator(_Calibrator):
-    """The largest magnitude of all batches, for each index of `axis`."""
+    """The largest magnitude of all batches, for each index of `axis`. With `track_amax` the ranges of the batches are in `amaxs`."""
 
-    def __init__(self, num_bits=8, axis=None, unsigned=False):
+    def __init__(self, num_bits=8, axis=None, unsigned=False, track_amax=False):
         super().__init__("max", axis, num_bits, unsigned)
+        self._axis, self._track_amax, self._dtype = axis, bool(track_amax), None
+        if self._track_amax:
+            self._amaxs = []
+
+    @property
+    def amaxs(self):
+        """The range of each batch, numpy arrays; with track_amax only."""
+        if not self._track_amax:
+            raise _fq.ArgumentError("[MaxCalibrator] amaxs is not tracked: make the calibrator with track_amax=True")
+        return self._amaxs
+
+    def collect(self, x):
+        super().collect(x)
+        self._dtype = None if x.is_floating_point() else x.dtype
+        if self._track_amax:
+            batch = MaxCalibrator(self._num_bits, self._axis, self._unsigned)
+            batch.collect(x)
+            self._amaxs.append(batch.compute_amax().float().cpu().numpy())
 
     def compute_amax(self):
-        """amax, or None before the first batch."""
-        return self._amax()
+        """amax, or None before the first batch; of the type of the batches."""
+        amax = self._amax()
+        return amax if amax is None or self._dtype is None else amax.to(self._dtype)
 
 
 class HistogramCalibrator(_Calibrator):
-    """A histogram, read by "percentile", "entropy" or "mse"."""
+    """A histogram, read by "percentile", "entropy" or "mse".
 
-    def __init__(self, num_bits=8, axis=None, unsigned=False, num_bins=2048, skip_zeros=False):
-        super().__init__("histogram", axis, num_bits, unsigned, num_bins=num_bins, skip_zeros=skip_zeros)
+    The bins are those of torch.histc, or of numpy.histogram without `torch_hist`. `grow_method` must be None, as ModelOpt
+    deprecated it.
+    """
+
+    def __init__(self, num_bits=8, axis=None, unsigned=False, num_bins=2048, grow_method=None, skip_zeros=False, torch_hist=True):
+        if grow_method is not None:
+            raise _fq.ArgumentError(f"[HistogramCalibrator] grow_method is {grow_method!r}: only None is supported, the range grows "
+                                    "by bins of the same width")
+        super().__init__("histogram", axis, num_bits, unsigned, num_bins=num_bins, skip_zeros=skip_zeros,
+                         grid="torch" if torch_hist else "numpy")
 
     def compute_amax(self, method, *, stride=1, start_bin=128, percentile=99.99):
         """amax by that method, or None before the first batch."""
         return self._amax(method=method, stride=stride, start_bin=start_bin, percentile=percentile)
+
+
+#: Fields of a TensorQuantizer that can be assigned, in addition to its properties.
+_FIELDS = ("num_bits", "axis", "unsigned", "narrow_range", "training")
 
 
 class TensorQuantizer(nn.Module):
@@ -75,12 +109,19 @@ class TensorQuantizer(nn.Module):
         self._if_quant, self._if_calib, self._disabled = if_quant, if_calib, False
         self._calibrator = None
         self.register_buffer("_amax", None)
+        self.register_buffer("_pre_quant_scale", None)
         if amax is not None:
             self.amax = amax
 
+    def __setattr__(self, name, value):
+        if not (name.startswith("_") or name in _FIELDS or hasattr(type(self), name)):
+            raise AttributeError(f"[TensorQuantizer] '{name}' is no attribute: {', '.join(_FIELDS)}, amax and pre_quant_scale can be set")
+        super().__setattr__(name, value)
+
     def _load_from_state_dict(self, state_dict, prefix, *rest):
-        if self._amax is None and prefix + "_amax" in state_dict:
-            self._amax = torch.empty_like(state_dict[prefix + "_amax"])
+        for name in ("_amax", "_pre_quant_scale"):
+            if getattr(self, name) is None and prefix + name in state_dict:
+                setattr(self, name, torch.empty_like(state_dict[prefix + name]))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def __getstate__(self):
@@ -97,6 +138,23 @@ class TensorQuantizer(nn.Module):
         if not bool(((value >= 0) & value.isfinite()).all()):
             raise _fq.ArgumentError("[TensorQuantizer] amax is negative or not finite")
         self._amax = value
+
+    @property
+    def pre_quant_scale(self):
+        """Factor of the inputs, or None. As in ModelOpt a disabled quantizer multiplies too."""
+        return self._pre_quant_scale
+
+    @pre_quant_scale.setter
+    def pre_quant_scale(self, value):
+        if value is None:
+            raise _fq.ArgumentError("[TensorQuantizer] pre_quant_scale is None: give a number or a tensor")
+        value = torch.as_tensor(value).detach().clone()
+        if not value.is_floating_point() or not bool(value.isfinite().all()):
+            raise _fq.ArgumentError("[TensorQuantizer] pre_quant_scale is not a finite number: give floats")
+        if self._pre_quant_scale is not None and self._pre_quant_scale.shape != value.shape:
+            raise _fq.ArgumentError(f"[TensorQuantizer] pre_quant_scale has the shape {list(value.shape)}, and had "
+                                    f"{list(self._pre_quant_scale.shape)}: a shape stays")
+        self._pre_quant_scale = value
 
     def enable(self):
         self._disabled = False
@@ -139,6 +197,8 @@ class TensorQuantizer(nn.Module):
         self._amax, self._calibrator = None, None
 
     def forward(self, inputs):
+        if self._pre_quant_scale is not None:
+            inputs = inputs * self._pre_quant_scale
         if self._disabled:
             return inputs
         if not checked(inputs, "TensorQuantizer").is_floating_point() or inputs.numel() == 0:
@@ -159,4 +219,5 @@ class TensorQuantizer(nn.Module):
 
     def extra_repr(self):
         amax = "None" if self._amax is None else f"[{self._amax.min():.4g}, {self._amax.max():.4g}]"
-        return f"{self.num_bits} bit axis={self.axis} amax={amax} quant={self._if_quant and not self._disabled}"
+        scale = "" if self._pre_quant_scale is None else f" pre_quant_scale={self._pre_quant_scale.abs().max():.4g}"
+        return f"{self.num_bits} bit axis={self.axis} amax={amax}{scale} quant={self._if_quant and not self._disabled}"
