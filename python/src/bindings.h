@@ -15,7 +15,6 @@ void bind_torch_ref(nb::module_& module);
 void bind_torchao(nb::module_& module);
 void bind_torchao_float(nb::module_& module);
 void bind_engines(nb::module_& module);
-void bind_engine_products(nb::module_& module);
 void bind_quantizer(nb::module_& module);
 void bind_model(nb::module_& module);
 void bind_compression(nb::module_& module);

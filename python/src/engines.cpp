@@ -2,9 +2,12 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings.h"
+#include "fakequant/reference/ggml.h"
 #include "fakequant/reference/onnx.h"
+#include "fakequant/reference/onnx_dynamic.h"
 #include "fakequant/reference/tensorrt.h"
 #include "fakequant/reference/tripy.h"
+#include "fakequant/reference/xnnpack.h"
 #include "graded.h"
 
 namespace fq::python {
@@ -96,12 +99,174 @@ void bind_tensorrt(nb::module_& module) {
       "The scale of an entry.");
 }
 
+/// Binds a function of one array that returns blocks.
+void bind_blocks(nb::module_& m, const char* name, ggml::Blocks (*f)(const Tensor&), const char* argument,
+                 const char* about) {
+  m.def(
+      name,
+      [name, f, argument](nb::object x) {
+        const Call call{name, x};
+        const Tensor input = call.tensor(x, argument);
+        const ggml::Blocks out = unlocked([&] { return f(input); });
+        return nb::make_tuple(call.give(out.codes), call.give(out.scale));
+      },
+      arg(argument), about);
+}
+
+void bind_packing(nb::module_& m, const char* name, Tensor (*f)(const ggml::Blocks&), const char* about) {
+  m.def(
+      name,
+      [name, f](nb::object codes, nb::object scale) {
+        const Call call{name, codes};
+        const ggml::Blocks blocks{call.tensor(codes, "codes"), call.tensor(scale, "scale")};
+        return call.give(unlocked([&] { return f(blocks); }));
+      },
+      arg("codes"), arg("scale"), about);
+}
+
+void bind_ggml(nb::module_& module) {
+  nb::module_ m = module.def_submodule("ggml", "ggml's blocks and products, with its bits on x86-64.");
+  bind_blocks(
+      m, "quantize_q4_0", [](const Tensor& x) { return ggml::quantize_q4_0(x); }, "x",
+      "(codes, scale): int8 codes -8 .. 7 of blocks of 32, and their float16 scales.");
+  bind_blocks(
+      m, "quantize_q8_0", [](const Tensor& x) { return ggml::quantize_q8_0(x); }, "x",
+      "(codes, scale): int8 codes -127 .. 127 of blocks of 32, half away from zero.");
+  bind_blocks(
+      m, "quantize_q8_0_activation", [](const Tensor& x) { return ggml::quantize_q8_0_activation(x); }, "x",
+      "(codes, scale) of activations at run time, half to even.");
+  bind_packing(
+      m, "pack_q4_0", [](const ggml::Blocks& blocks) { return ggml::pack_q4_0(blocks); },
+      "The bytes of a file: 18 for each block.");
+  bind_packing(
+      m, "pack_q8_0", [](const ggml::Blocks& blocks) { return ggml::pack_q8_0(blocks); },
+      "The bytes of a file: 34 for each block.");
+  bind_blocks(
+      m, "unpack_q4_0", [](const Tensor& bytes) { return ggml::unpack_q4_0(bytes); }, "bytes",
+      "(codes, scale) of the bytes of a file.");
+  bind_blocks(
+      m, "unpack_q8_0", [](const Tensor& bytes) { return ggml::unpack_q8_0(bytes); }, "bytes",
+      "(codes, scale) of the bytes of a file.");
+  m.def(
+      "matmul_q4_0_q8_0",
+      [](nb::object x, nb::object codes, nb::object scale, const std::string& buffer) {
+        const Call call{"matmul_q4_0_q8_0", x};
+        const Tensor input = call.tensor(x, "x");
+        const ggml::Blocks weight{call.tensor(codes, "codes"), call.tensor(scale, "scale")};
+        const auto kind = ggml::buffer(buffer);
+        return call.give(unlocked([&] { return ggml::matmul_q4_0_q8_0(input, weight, kind); }));
+      },
+      arg("x"), arg("codes"), arg("scale"), arg("buffer") = "plain",
+      "x by the rows of a Q4_0 weight; buffer is \"plain\" or \"repack\".");
+  m.def(
+      "matmul_q8_0",
+      [](nb::object x, nb::object codes, nb::object scale) {
+        const Call call{"matmul_q8_0", x};
+        const Tensor input = call.tensor(x, "x");
+        const ggml::Blocks weight{call.tensor(codes, "codes"), call.tensor(scale, "scale")};
+        return call.give(unlocked([&] { return ggml::matmul_q8_0(input, weight); }));
+      },
+      arg("x"), arg("codes"), arg("scale"), "x by the rows of a Q8_0 weight.");
+}
+
+using Linear = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&);
+
+void bind_linear(nb::module_& m, const char* name, Linear f, const char* about) {
+  m.def(
+      name,
+      [name, f](nb::object x, nb::object codes, nb::object scale, nb::object bias) {
+        const Call call{name, x};
+        const Tensor input = call.tensor(x, "x"), c = call.tensor(codes, "codes"),
+                     s = call.tensor(scale, "scale"), b = call.tensor(bias, "bias");
+        return call.give(unlocked([&] { return f(input, c, s, b); }));
+      },
+      arg("x"), arg("codes"), arg("scale"), arg("bias") = none(), about);
+}
+
+void bind_xnnpack(nb::module_& module) {
+  nb::module_ m = module.def_submodule("xnnpack", "XNNPACK's linear layers, with its bits on x86-64.");
+  bind_linear(m, "linear_qd8_qc8w", xnnpack::linear_qd8_qc8w,
+              "Dynamic int8 inputs by int8 weights [N, K] with a scale a row.");
+  bind_linear(m, "linear_qd8_qc4w", xnnpack::linear_qd8_qc4w,
+              "Dynamic int8 inputs by codes -8 .. 7 with a scale a row.");
+  m.def(
+      "linear_qd8_qb4w",
+      [](nb::object x, nb::object codes, nb::object scale, std::int64_t block_size, nb::object bias) {
+        const Call call{"linear_qd8_qb4w", x};
+        const Tensor input = call.tensor(x, "x"), c = call.tensor(codes, "codes"),
+                     s = call.tensor(scale, "scale"), b = call.tensor(bias, "bias");
+        return call.give(unlocked([&] { return xnnpack::linear_qd8_qb4w(input, c, s, block_size, b); }));
+      },
+      arg("x"), arg("codes"), arg("scale"), arg("block_size"), arg("bias") = none(),
+      "Dynamic int8 inputs by codes -8 .. 7 in blocks along K.");
+  m.def(
+      "linear_qs8",
+      [](nb::object x, float x_scale, int x_zero_point, nb::object codes, nb::object scale, float y_scale,
+         int y_zero_point, nb::object bias) {
+        const Call call{"linear_qs8", x};
+        const Tensor input = call.tensor(x, "x"), c = call.tensor(codes, "codes"),
+                     s = call.tensor(scale, "scale"), b = call.tensor(bias, "bias");
+        const auto out = unlocked([&] {
+          return xnnpack::linear_qs8(input, {x_scale, x_zero_point}, c, s, {y_scale, y_zero_point}, b);
+        });
+        return nb::make_tuple(call.give(out.codes), call.give(out.y));
+      },
+      arg("x"), arg("x_scale"), arg("x_zero_point"), arg("codes"), arg("scale"), arg("y_scale"),
+      arg("y_zero_point"), arg("bias") = none(), "(codes, y) of static int8 codes throughout.");
+}
+
+void bind_attention(nb::module_& m) {
+  m.def(
+      "gqa_int8_kv",
+      [](nb::object q, nb::object k, nb::object v, nb::object k_scale, nb::object v_scale, std::int64_t heads,
+         std::int64_t kv_heads) {
+        const Call call{"onnx.gqa_int8_kv", q};
+        const Tensor queries = call.tensor(q, "q"), keys = call.tensor(k, "k"), values = call.tensor(v, "v"),
+                     ks = call.constant(k_scale, "k_scale").tensor("onnx.gqa_int8_kv", "k_scale"),
+                     vs = call.constant(v_scale, "v_scale").tensor("onnx.gqa_int8_kv", "v_scale");
+        const auto out = unlocked([&] {
+          return onnx::gqa_int8_kv(queries, keys, values, ks, vs, {heads, kv_heads});
+        });
+        return nb::make_tuple(call.give(out.k_codes), call.give(out.v_codes), call.give(out.y));
+      },
+      arg("q"), arg("k"), arg("v"), arg("k_scale"), arg("v_scale"), arg("heads"), arg("kv_heads"),
+      "(k_codes, v_codes, y) of GroupQueryAttention with an int8 cache.");
+}
+
+void bind_dynamic(nb::module_ m) {
+  m.def(
+      "dynamic_quantize_linear",
+      [](nb::object x) {
+        const Call call{"onnx.dynamic_quantize_linear", x};
+        const Tensor input = call.tensor(x, "x");
+        const auto out = unlocked([&] { return onnx::dynamic_quantize_linear(input); });
+        return nb::make_tuple(call.give(out.codes), call.give(out.scale), call.give(out.zero_point));
+      },
+      arg("x"), "(codes, scale, zero_point): uint8 codes of the range of x.");
+  bind_linear(m, "dynamic_quantize_matmul", onnx::dynamic_quantize_matmul,
+              "DynamicQuantizeLinear and MatMulInteger: x [M, K] by int8 codes [K, N].");
+  m.def(
+      "matmulnbits_level4",
+      [](nb::object x, nb::object codes, nb::object scale, std::int64_t block_size) {
+        const Call call{"onnx.matmulnbits_level4", x};
+        const Tensor input = call.tensor(x, "x"), c = call.tensor(codes, "codes"),
+                     s = call.tensor(scale, "scale");
+        return call.give(unlocked([&] { return onnx::matmulnbits_level4(input, c, s, block_size); }));
+      },
+      arg("x"), arg("codes"), arg("scale"), arg("block_size"),
+      "MatMulNBits of accuracy level 4: x by codes -8 .. 7 [N, K] in blocks along K.");
+  bind_attention(m);
+}
+
 }  // namespace
 
 void bind_engines(nb::module_& module) {
   bind_onnx(module);
   bind_tripy(module);
   bind_tensorrt(module);
+  bind_dynamic(nb::borrow<nb::module_>(module.attr("onnx")));
+  bind_ggml(module);
+  bind_xnnpack(module);
 }
 
 }  // namespace fq::python

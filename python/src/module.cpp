@@ -32,7 +32,6 @@ NB_MODULE(_fakequant, module) {
   fq::python::bind_torchao(module);
   fq::python::bind_torchao_float(module);
   fq::python::bind_engines(module);
-  fq::python::bind_engine_products(module);
   fq::python::bind_quantizer(module);
   fq::python::bind_ranks(module);
   fq::python::bind_interrupts(module);
