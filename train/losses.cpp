@@ -30,16 +30,6 @@ void check_smoothing(double label_smoothing, std::string_view function) {
            label_smoothing);
 }
 
-/// [N, C, ..] as [N * .., C].
-Variable rows_of(const Variable& outputs) {
-  if (outputs.rank() == 2) return outputs;
-  std::vector<int> axes{0};
-  for (int axis = 2; axis < outputs.rank(); ++axis) axes.push_back(axis);
-  axes.push_back(1);
-  const std::int64_t classes = outputs.shape()[1];
-  return ops::reshape(ops::transpose(outputs, axes), {outputs.numel() / classes, classes});
-}
-
 }  // namespace
 
 Variable l1(const Variable& outputs, const Tensor& target) {
@@ -98,8 +88,8 @@ Variable cross_entropy(const Variable& outputs, const Tensor& labels, const Cros
   FQ_CHECK(labels.shape() == wanted, function, "the outputs are {}, the labels {}: give {}",
            to_string(outputs.shape()), to_string(labels.shape()), to_string(wanted));
   check_smoothing(options.label_smoothing, function);
-  return ops::cross_entropy(rows_of(outputs), labels.to(outputs.device()).reshape({labels.numel()}),
-                            options.label_smoothing, options.ignore_index, options.class_weights);
+  return ops::cross_entropy(outputs, labels.to(outputs.device()), options.label_smoothing,
+                            options.ignore_index, options.class_weights);
 }
 
 Variable soft_cross_entropy(const Variable& outputs, const Tensor& target,

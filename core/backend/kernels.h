@@ -133,10 +133,10 @@ struct Kernels {
   void (*softmax)(const Tensor& x, const AxisView& view, bool logarithm, Tensor& y);
   void (*softmax_backward)(const Tensor& dy, const Tensor& y, const AxisView& view, bool logarithm,
                            Tensor& dx);
-  void (*cross_entropy)(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& loss,
-                        Tensor& counted);
+  void (*cross_entropy)(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& totals,
+                        Tensor& loss);
   void (*cross_entropy_backward)(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
-                                 const Tensor& counted, const Tensor& dy, Tensor& dx);
+                                 const Tensor& totals, const Tensor& dy, Tensor& dx);
   void (*mse_loss)(const Tensor& a, const Tensor& b, Tensor& loss);
   void (*mse_loss_backward)(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db);
 

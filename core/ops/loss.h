@@ -24,9 +24,10 @@ namespace fq::ops {
 /// The mean over rows of -(1 - e) * log p[label] - e / C * sum_c log p[c], where p = softmax(logits) and e =
 /// label_smoothing: torch's CrossEntropyLoss.
 ///
-/// `logits` are f32 or f64 [N, C] with C >= 2 (of one class the loss is 0 whatever the logit: use
-/// losses::bce_with_logits), `labels` i64 or i32 [N] on their device, 0 <= label < C. The result has rank 0
-/// and the logits' dtype; it is 0 when N is 0. The mean is taken in f64.
+/// `logits` are f32 or f64 [N, C, ..] with C >= 2 (of one class the loss is 0 whatever the logit: use
+/// losses::bce_with_logits), `labels` i64 or i32 [N, ..] on their device, 0 <= label < C. Each position is a
+/// row of its own. The result has rank 0 and the logits' dtype; it is 0 when there are no rows. The mean is
+/// taken in f64. Large logits are read in chunks, which keeps no second copy of them for backward.
 ///
 /// Throws ArgumentError for other shapes, a label out of range (naming its row) and a smoothing outside of
 /// [0, 1]. On a GPU a label out of range is told when a value is read back next.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,9 @@
 namespace fq::loss_test {
 namespace {
 
-Tensor labels(std::initializer_list<std::int64_t> values) { return Tensor::from(values); }
+Tensor labels(const std::vector<std::int64_t>& values) {
+  return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+}
 
 TEST(CrossEntropy, KnownValues) {
   const Variable x = Tensor::from({0.0f, 0.0f, std::log(3.0f), 0.0f}, {2, 2});  // p = 1/2 1/2, 3/4 1/4
@@ -95,6 +98,42 @@ TEST(CrossEntropy, NamesTheLabelOutOfRange) {
     EXPECT_STREQ(error.what(), "[cross_entropy] label 2 of 3 is 4: use 0 to 3");
   }
   EXPECT_THROW((void)ops::cross_entropy(x, labels({0, -1, 2})), ArgumentError);
+}
+
+/// [N, C, T] and [N, T]: the mean over all positions, as of [N * T, C].
+TEST(CrossEntropy, PositionsAreRows) {
+  const Tensor logits = test::random_values({4, 6, 5}, 3);
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < 20; ++i) values.push_back(i * 5 % 6);
+  Variable x(logits, true);
+  const Variable loss = ops::cross_entropy(x, Tensor::from(values, {4, 5}), 0.1, 5);
+  Variable rows(ops::transpose(Variable(logits), {0, 2, 1}).tensor().reshape({20, 6}), true);
+  const Variable same = ops::cross_entropy(rows, labels(values), 0.1, 5);
+  EXPECT_EQ(loss.item(), same.item());
+  loss.backward();
+  same.backward();
+  const Tensor back = ops::transpose(Variable(x.grad()), {0, 2, 1}).tensor().reshape({20, 6});
+  EXPECT_TRUE(bitwise_equal(back, rows.grad()));
+}
+
+/// Logits of several chunks give the loss and gradients of one: sums over rows go on from chunk to chunk.
+TEST(CrossEntropy, ChunksGiveTheBitsOfOne) {
+  constexpr std::int64_t classes = std::int64_t{1} << 20, rows = 20;  // 1.25 chunks
+  const Tensor logits = test::random_values({rows, classes}, 4).to(DType::f32);
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < rows; ++i) values.push_back(i * 104729 % classes);
+  Variable all(logits, true);
+  const Variable loss = ops::cross_entropy(all, labels(values));
+  loss.backward();
+  double sum = 0;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    Variable one(logits.slice(i, i + 1), true);
+    const Variable own = ops::cross_entropy(one, labels({values[static_cast<std::size_t>(i)]}));
+    sum += own.item();
+    own.backward(Tensor::scalar(1.0 / rows));
+    ASSERT_TRUE(bitwise_equal(one.grad(), all.grad().slice(i, i + 1))) << i;
+  }
+  EXPECT_NEAR(loss.item(), sum / rows, 1e-5 * sum / rows);  // each mean is rounded to f32
 }
 
 TEST(CrossEntropy, RefusesWhatDoesNotFit) {

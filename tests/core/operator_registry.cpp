@@ -332,6 +332,15 @@ std::vector<OperatorCase> loss_cases() {
        "smoothed",
        {{{4, 5}}},
        [=](const Vars& v) { return ops::cross_entropy(v[0], labels(v[0]), 0.2); }},
+      {"cross_entropy",
+       "positions",
+       {{{3, 5, 2, 3}}},
+       [=](const Vars& v) {
+         std::vector<std::int64_t> values(static_cast<std::size_t>(v[0].numel() / 5));
+         for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(7 * i % 5);
+         const Tensor each = Tensor::from(values, {v[0].dim(0), 2, 3}).to(v[0].device());
+         return ops::cross_entropy(v[0], each, 0.1, 2);
+       }},
       {"mse_loss", "", {{image}, {image}}, [](const Vars& v) { return ops::mse_loss(v[0], v[1]); }},
   };
 }

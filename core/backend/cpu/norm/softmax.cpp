@@ -79,13 +79,14 @@ void softmax_backward(const Tensor& dy, const Tensor& y, const AxisView& view, b
   });
 }
 
-void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& loss,
-                   Tensor& counted) {
+void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& totals,
+                   Tensor& loss) {
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
   const double smoothing = rule.smoothing;
   const detail::SmoothedTarget of(smoothing, classes, weights_of(rule));
-  double total = 0, count = 0;
+  auto* sums = totals.mutable_data<double>();
+  double total = sums[0], count = sums[1];
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     for (std::int64_t n = 0; n < rows; ++n, p += classes) {
@@ -100,18 +101,19 @@ void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& r
     }
     loss.mutable_data<T>()[0] = static_cast<T>(detail::mean_of(total, count));
   });
-  *counted.mutable_data<double>() = count;
+  sums[0] = total;
+  sums[1] = count;
 }
 
 void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
-                            const Tensor& counted, const Tensor& dy, Tensor& dx) {
+                            const Tensor& totals, const Tensor& dy, Tensor& dx) {
   const std::int64_t classes = log_p.dim(1), rows = labels.numel();
   const auto* label = labels.data<std::int64_t>();
   const detail::SmoothedTarget of(rule.smoothing, classes, weights_of(rule));
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
     T* out = dx.mutable_data<T>();
-    const T factor = static_cast<T>(detail::mean_of(dy.item(), *counted.data<double>()));
+    const T factor = static_cast<T>(detail::mean_of(dy.item(), totals.data<double>()[1]));
 #pragma omp parallel for schedule(static) if (log_p.numel() > 8192)
     for (std::int64_t n = 0; n < rows; ++n) {
       const T all = static_cast<T>(of.targets(label[n]));

@@ -32,27 +32,29 @@ struct AddRows {
     return {a.total + b.total, a.weight + b.weight};
   }
 };
-/// Writes the mean, and is the weights.
-struct MeanOfRows {
+/// Adds a sum to totals [loss, weights], and writes the mean so far; is the new total of weights.
+struct MeanSoFar {
+  double* totals;
   void* loss;
   bool wide;
   FQ_HD double operator()(const RowSum& sum) const {
-    const double mean = mean_of(sum.total, sum.weight);
+    totals[0] += sum.total;
+    const double weights = totals[1] + sum.weight, mean = mean_of(totals[0], weights);
     if (wide)
       *static_cast<double*>(loss) = mean;
     else
       *static_cast<float*>(loss) = static_cast<float>(mean);
-    return sum.weight;
+    return weights;
   }
 };
 
-/// loss = the mean of terms(i), counted = their weights.
+/// Adds terms(i) to totals and sets loss to the mean so far.
 template <class Terms>
-void mean_loss(std::int64_t items, Terms terms, Tensor& loss, Tensor& counted) {
+void add_terms(std::int64_t items, Terms terms, Tensor& totals, Tensor& loss) {
+  auto* sums = mutable_data_of<double>(totals);
   reduce_indices(loss.device(), items, terms, AddRows{}, RowSum{},
                  thrust::make_transform_output_iterator(
-                     mutable_data_of<double>(counted),
-                     MeanOfRows{mutable_data_of<void>(loss), loss.dtype() == DType::f64}));
+                     sums + 1, MeanSoFar{sums, mutable_data_of<void>(loss), loss.dtype() == DType::f64}));
 }
 
 /// Of a row; a label that is no class adds nothing.
@@ -142,30 +144,30 @@ struct DistanceBackward {
 
 }  // namespace
 
-void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& loss,
-                   Tensor& counted) {
+void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& rule, Tensor& totals,
+                   Tensor& loss) {
   const auto* label = data_of<std::int64_t>(labels);
   const IgnoredLabel ignored(rule);
   const SmoothedTarget of = target_of(rule, log_p.dim(1));
   if (rule.smoothing > 0)
-    mean_loss(log_p.numel(), SmoothedTerms{floats_of(log_p), label, of, ignored}, loss, counted);
+    add_terms(log_p.numel(), SmoothedTerms{floats_of(log_p), label, of, ignored}, totals, loss);
   else
-    mean_loss(labels.numel(), LabelTerms{floats_of(log_p), label, of, ignored}, loss, counted);
+    add_terms(labels.numel(), LabelTerms{floats_of(log_p), label, of, ignored}, totals, loss);
 }
 
 void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const LabelRule& rule,
-                            const Tensor& counted, const Tensor& dy, Tensor& dx) {
+                            const Tensor& totals, const Tensor& dy, Tensor& dx) {
   visit_float(log_p.dtype(), [&]<class T>(T) {
     for_groups(dx.device(), dx.numel(),
                EntropyBackward<T>{data_of<T>(log_p), data_of<std::int64_t>(labels),
-                                  target_of(rule, log_p.dim(1)), IgnoredLabel(rule), data_of<double>(counted),
-                                  data_of<T>(dy), mutable_data_of<T>(dx)});
+                                  target_of(rule, log_p.dim(1)), IgnoredLabel(rule),
+                                  data_of<double>(totals) + 1, data_of<T>(dy), mutable_data_of<T>(dx)});
   });
 }
 
 void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
-  Tensor counted = Tensor::empty({}, DType::f64, loss.device());
-  mean_loss(a.numel(), DistanceTerms{floats_of(a), floats_of(b)}, loss, counted);
+  Tensor totals = Tensor::zeros({2}, DType::f64, loss.device());
+  add_terms(a.numel(), DistanceTerms{floats_of(a), floats_of(b)}, totals, loss);
 }
 
 void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tensor& da, Tensor& db) {
