@@ -9,6 +9,7 @@
 #include "fakequant/core/ops/detail/attention_samples.h"
 #include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/ops/detail/composite.h"
+#include "fakequant/core/ops/detail/constant_cache.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/loss.h"
@@ -58,15 +59,25 @@ Tensor added_mask(const Variable& mask, const Tensor& like) {
   return where(Variable(given.to(like.dtype())), zero, infinity_below(like)).tensor();
 }
 
+struct CausalKey {
+  std::int64_t queries, keys;
+  DType dtype;
+  bool operator==(const CausalKey&) const = default;
+};
+
 /// 0 where a query sees a key, else -infinity.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) {
   if (like.device().is_meta()) return Tensor::empty({queries, keys}, like.dtype(), like.device());
-  Tensor mask = Tensor::zeros({queries, keys}, DType::f64);
-  auto* to = mask.mutable_data<double>();
-  for (std::int64_t i = 0; i < queries; ++i)
-    for (std::int64_t j = std::max<std::int64_t>(i + keys - queries + 1, 0); j < keys; ++j)
-      to[i * keys + j] = -std::numeric_limits<double>::infinity();
-  return mask.to(like.dtype()).to(like.device());
+  // Never destroyed: tensors of a device may not outlive its driver.
+  static auto& cache = *new detail::ConstantCache<CausalKey>;
+  return cache.get({queries, keys, like.dtype()}, like.device(), [&] {
+    Tensor mask = Tensor::zeros({queries, keys}, DType::f64);
+    auto* to = mask.mutable_data<double>();
+    for (std::int64_t i = 0; i < queries; ++i)
+      for (std::int64_t j = std::max<std::int64_t>(i + keys - queries + 1, 0); j < keys; ++j)
+        to[i * keys + j] = -std::numeric_limits<double>::infinity();
+    return mask.to(like.dtype());
+  });
 }
 
 std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::AttentionShape& s) {
@@ -116,19 +127,30 @@ std::vector<double> frequencies_of(const Rotary& options, std::int64_t pairs) {
   return out;
 }
 
+struct AnglesKey {
+  std::int64_t first, rows;
+  double magnitude;
+  std::vector<double> frequencies;
+  DType dtype;
+  bool operator==(const AnglesKey&) const = default;
+};
+
 /// Cosine and sine [rows, pairs, 2] of each angle, times the magnitude.
 Tensor angles(const Rotary& options, std::int64_t rows, const std::vector<double>& frequencies,
               const Tensor& like) {
-  Tensor table = Tensor::empty({rows, static_cast<std::int64_t>(frequencies.size()), 2}, DType::f64);
   if (like.device().is_meta()) return {};
-  auto* out = table.mutable_data<double>();
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (const double frequency : frequencies) {
-      const double angle = static_cast<double>(options.first + r) * frequency;
-      *out++ = std::cos(angle) * options.magnitude;
-      *out++ = std::sin(angle) * options.magnitude;
-    }
-  return table.to(like.dtype()).to(like.device());
+  static auto& cache = *new detail::ConstantCache<AnglesKey>;
+  return cache.get({options.first, rows, options.magnitude, frequencies, like.dtype()}, like.device(), [&] {
+    Tensor table = Tensor::empty({rows, static_cast<std::int64_t>(frequencies.size()), 2}, DType::f64);
+    auto* out = table.mutable_data<double>();
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (const double frequency : frequencies) {
+        const double angle = static_cast<double>(options.first + r) * frequency;
+        *out++ = std::cos(angle) * options.magnitude;
+        *out++ = std::sin(angle) * options.magnitude;
+      }
+    return table.to(like.dtype());
+  });
 }
 
 }  // namespace

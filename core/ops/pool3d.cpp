@@ -1,6 +1,7 @@
 #include <bit>
 #include <numeric>
 
+#include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/ops/detail/beside_channels.h"
 #include "fakequant/core/ops/detail/composite.h"
 #include "fakequant/core/ops/detail/move.h"
@@ -139,7 +140,7 @@ Variable divided(const Variable& x, const Windows& w, std::string_view op) {
       for (const auto c : w.counts(2)) counts.push_back(static_cast<double>(d * h * c));
   const Shape shape{1, 1, w.axes[0].positions, w.axes[1].positions, w.axes[2].positions};
   const auto sums = detail::floats(scale(means, static_cast<double>(taps[0] * taps[1] * taps[2])), op);
-  const Tensor divisors = Tensor::from(counts, shape).to(sums.tensor.dtype()).to(x.device());
+  const Tensor divisors = detail::constant(Tensor::from(counts, shape).to(sums.tensor.dtype()), x.device());
   return div(sums.variable, Variable(divisors));
 }
 

@@ -5,8 +5,10 @@
 #include "cuda_device.h"
 #include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/ops/activation.h"
+#include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/linear.h"
+#include "fakequant/core/ops/matmul.h"
 #include "fakequant/core/random.h"
 
 namespace fq::cuda_capture_test {
@@ -120,6 +122,19 @@ TEST_F(CudaCapture, ProductsAreCapturedToo) {
   capture.add([&] { y = product(); });
   capture.launch(0);
   EXPECT_EQ(y.to_vector<float>(), right);
+}
+
+TEST_F(CudaCapture, TablesOfOperatorsAreMadeOutsideOfIt) {
+  const Tensor q = there(numbers(2 * 2 * 6 * 8)).reshape({2, 2, 6, 8});
+  const auto step = [&] {
+    const Variable turned = ops::rotary(Variable(q), {.dims = 8});
+    return ops::attention_weights(ops::matmul(turned, turned, true), {.causal = true}).tensor();
+  };
+  Capture capture(Device::cuda());
+  Tensor y;
+  capture.add([&] { y = step(); });
+  capture.launch(0);
+  EXPECT_EQ(y.to_vector<float>(), step().to_vector<float>());
 }
 
 TEST_F(CudaCapture, DropoutDrawsForTheStepOfTheLaunch) {

@@ -5,6 +5,7 @@
 
 #include "core/operator_run.h"
 #include "cuda_device.h"
+#include "fakequant/core/backend/capture.h"
 #include "fakequant/core/trace.h"
 
 namespace fq::cuda_operators_test {
@@ -104,6 +105,18 @@ TEST_P(CudaOperator, RunsTwiceWithTheSameBits) {
   const auto inputs = moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major);
   const auto a = run_case(op(), inputs), b = run_case(op(), inputs);
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(!a[i].defined() || bitwise_equal(a[i], b[i])) << i;
+}
+
+/// A captured step may not copy from the host or wait: an operator that makes a table keeps it on the device.
+TEST_P(CudaOperator, CapturedGivesTheBitsOfTheCall) {
+  const auto inputs = moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major);
+  detail::Capture capture(Device::cuda());
+  std::vector<Tensor> captured;
+  capture.add([&] { captured = run_case(op(), inputs); });
+  capture.launch(0);
+  const auto called = run_case(op(), inputs);
+  for (std::size_t i = 0; i < called.size(); ++i)
+    EXPECT_TRUE(!called[i].defined() || bitwise_equal(captured[i], called[i])) << i;
 }
 
 std::vector<std::string> traced_names(const OperatorCase& tested, Device device) {

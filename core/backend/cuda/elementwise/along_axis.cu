@@ -4,6 +4,7 @@
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/loops/words.cuh"
 #include "fakequant/core/backend/fill_word.h"
+#include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/blocks/detail/memory_view.h"
 
 namespace fq::cuda {
@@ -30,7 +31,7 @@ Fibres fibres(const Tensor& x, int axis, std::int64_t rows) {
 
 template <class T>
 Tensor uploaded(const std::vector<T>& values, Device device) {
-  return Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(device);
+  return fq::detail::constant(Tensor::from(values, {static_cast<std::int64_t>(values.size())}), device);
 }
 
 template <class Word>
