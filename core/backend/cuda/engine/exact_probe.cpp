@@ -7,6 +7,7 @@
 
 #include "fakequant/core/backend/cuda/engine/blas_lt.h"
 #include "fakequant/core/backend/cuda/engine/exact.h"
+#include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/exact_check.h"
 #include "fakequant/core/log.h"
@@ -75,8 +76,10 @@ const ExactChoice& exact_choice(Device device) {
   static std::map<int, ExactChoice> known;
   const std::scoped_lock lock(mutex);
   const auto found = known.find(device.index);
-  return found != known.end() ? found->second
-                              : known.emplace(device.index, first_that_works(device)).first->second;
+  if (found != known.end()) return found->second;
+  ExactChoice choice;
+  without_capture([&] { choice = first_that_works(device); });  // it reads sums back
+  return known.emplace(device.index, std::move(choice)).first->second;
 }
 
 ExactType best_exact_type(Device device) {

@@ -38,7 +38,10 @@ struct Scalar {
 
 /// Of one device: cuBLASLt's handle, the memory its kernels work in, one after the other, and what it chose.
 struct Multiplier {
-  explicit Multiplier(Device device) : workspace(kWorkspace, device) { FQ_BLAS(Create, &handle); }
+  explicit Multiplier(Device device) {
+    without_capture([&] { workspace = Storage(kWorkspace, device); });  // not in the memory of a capture
+    FQ_BLAS(Create, &handle);
+  }
 
   cublasLtHandle_t handle = nullptr;  // for as long as the process lives
   Storage workspace;
@@ -53,16 +56,21 @@ Multiplier& multiplier(Device device) {
   return all->try_emplace(device.index, device).first->second;
 }
 
-/// Products of codes are exact by every kernel: the fastest is taken, timed before the first of a shape that
-/// is not captured. Of floats the one that cuBLASLt names first, by the shape alone, so that bits do not
-/// change.
+/// Whether and how a product's algorithm is chosen by time.
+enum class Choice : unsigned char {
+  first,    ///< floats: the first that cuBLASLt names, by the shape alone, so that bits do not change
+  fastest,  ///< codes: exact by every algorithm
+  for_now   ///< codes whose time cannot be taken, as they are captured: the first, and chosen again later
+};
+
 template <class Run>
-cublasLtMatmulAlgo_t kernel_of(Multiplier& own, const MatmulCall& call, const MatmulMemory& memory,
-                               bool may_time, cudaStream_t stream, const Run& run) {
+cublasLtMatmulAlgo_t choose_algorithm(Multiplier& own, const MatmulCall& call, const MatmulMemory& memory,
+                                      Choice choice, cudaStream_t stream, const Run& run) {
   const std::scoped_lock lock(own.mutex);
   const auto known = own.chosen.find(call.key);
   if (known != own.chosen.end()) return known->second;
-  const auto found = algorithms(own.handle, call, memory, kWorkspace, may_time ? 8 : 1);
+  const auto found = algorithms(own.handle, call, memory, kWorkspace, choice == Choice::fastest ? 8 : 1);
+  if (choice == Choice::for_now) return found.front();
   return own.chosen.emplace(call.key, found.size() > 1 ? fastest(found, run, stream) : found.front())
       .first->second;
 }
@@ -95,8 +103,9 @@ void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch
                             call.out.get(), &algorithm, own.workspace.mutable_data(),
                             static_cast<std::size_t>(kWorkspace), stream);
   };
-  const bool may_time = a.dtype == DType::i8 && !c.added && capturing(device) == nullptr;
-  check(run(kernel_of(own, call, {b.data, a.data, c.data}, may_time, stream, run)), "cublasLtMatmul");
+  const Choice codes = capturing(device) == nullptr ? Choice::fastest : Choice::for_now;
+  const Choice choice = a.dtype == DType::i8 && !c.added ? codes : Choice::first;
+  check(run(choose_algorithm(own, call, {b.data, a.data, c.data}, choice, stream, run)), "cublasLtMatmul");
 }
 
 }  // namespace fq::cuda

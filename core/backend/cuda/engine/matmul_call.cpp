@@ -1,5 +1,11 @@
 #include "fakequant/core/backend/cuda/engine/matmul_call.h"
 
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/error.h"
+
 namespace fq::cuda {
 
 MatmulTypes matmul_types(DType factor) {
@@ -30,6 +36,8 @@ MatrixLayout MatmulColumns::layout(cudaDataType type, std::int64_t batch) const 
   FQ_BLAS(MatrixLayoutCreate, out.out(), type, static_cast<std::uint64_t>(length),
           static_cast<std::uint64_t>(count), stride);
   if (batch == 1) return out;
+  if (batch > std::numeric_limits<std::int32_t>::max())
+    throw ArgumentError(fmt::format("[cuda] a batch of {} products: cuBLASLt takes at most 2^31 - 1", batch));
   const auto matrices = static_cast<std::int32_t>(batch);
   FQ_BLAS(MatrixLayoutSetAttribute, out.get(), CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &matrices,
           sizeof matrices);

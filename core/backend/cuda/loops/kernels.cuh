@@ -3,6 +3,8 @@
 /// The three kernels that every launch of this folder is one of, and how they are put on a device's stream.
 /// Tests that have no GPU take another file in this one's place: what runs here is all that there is.
 
+#include <array>
+#include <atomic>
 #include <utility>
 
 #include "fakequant/core/backend/cuda/loops/launch_shape.h"
@@ -46,12 +48,15 @@ void launch_kernel(void (*kernel)(First, Second), Device device, std::int64_t bl
 /// How many blocks of the items' kernel the device runs at once.
 template <class Body>
 std::int64_t resident_blocks(Device device) {
-  static const int a_processor = [] {
-    int blocks = 1;
-    FQ_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, &items_kernel<Body>, block_threads, 0));
-    return blocks;
-  }();
-  return std::int64_t{a_processor} * processors(device);
+  static std::array<std::atomic<int>, max_devices> known{};  // GPUs of one machine may differ
+  std::atomic<int>& blocks = known.at(static_cast<std::size_t>(device.index));
+  if (blocks == 0) {
+    static_cast<void>(stream_of(device));  // makes it the current device, which CUDA asks
+    int found = 1;
+    FQ_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&found, &items_kernel<Body>, block_threads, 0));
+    blocks = found;
+  }
+  return std::int64_t{blocks} * processors(device);
 }
 
 template <class Body>

@@ -54,6 +54,11 @@ void refuse_capture(const char* what) {
     throw fq::detail::CannotCapture(fmt::format("[cuda] {} cannot be captured", what));
 }
 
+void without_capture(const std::function<void()>& work) {
+  const ScopedValue uncaptured(in_force, InForce{});
+  work();
+}
+
 Storage constant(const void* from, std::size_t bytes, Device device) {
   const ScopedValue uncaptured(in_force, InForce{});
   Storage out(static_cast<std::int64_t>(bytes), device);

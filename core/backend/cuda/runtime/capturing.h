@@ -3,6 +3,7 @@
 /// What the work of a thread is captured into, for those who allocate, copy and launch. CUDA builds only.
 
 #include <cstdint>
+#include <functional>
 
 #include "fakequant/core/backend/cuda/runtime/arena.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
@@ -22,6 +23,10 @@ struct Capturing {
 [[nodiscard]] const std::uint64_t* captured_step(Device device) noexcept;
 /// Throws CannotCapture, naming `what`, while this thread's work is captured.
 void refuse_capture(const char* what);
+
+/// Runs `work` uncaptured although this thread captures: what it allocates outlives the capture, and what it
+/// launches runs at once. For workspaces and for tests of the device.
+void without_capture(const std::function<void()>& work);
 
 /// A copy of bytes of the host for kernels to read, such as a list of addresses; launches of a capture find
 /// it as it is now.
