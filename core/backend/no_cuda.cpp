@@ -27,7 +27,7 @@ std::string describe_device(Device) { fq::detail::throw_no_cuda(); }
 
 std::string code_type(Device) { fq::detail::throw_no_cuda(); }
 
-void upload(const void*, std::size_t, void*, Device) { fq::detail::throw_no_cuda(); }
+Tensor upload(const Tensor&, Device) { fq::detail::throw_no_cuda(); }
 Tensor constant(const Tensor&, Device) { fq::detail::throw_no_cuda(); }
 struct Readback::Body {};
 Readback::Readback(const void*, std::size_t, Device) { fq::detail::throw_no_cuda(); }

@@ -10,9 +10,7 @@ struct Readback::Body {
 
 Tensor upload(const Tensor& host, Device device) {
   if (!host.defined() || !device.is_cuda()) return host;
-  Tensor out = Tensor::empty(host.shape(), host.dtype(), device, host.layout());
-  cuda::upload(host.raw(), static_cast<std::size_t>(host.nbytes()), out.mutable_raw(), device);
-  return out;
+  return cuda::upload(host, device);
 }
 
 Tensor constant(const Tensor& x, Device device) {

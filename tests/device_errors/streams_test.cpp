@@ -1,9 +1,13 @@
 // When the simulated device does its work, and what copies wait for.
 
+#include <algorithm>
 #include <vector>
 
 #include "device_errors/device_errors.h"
 #include "fakequant/core/backend/cuda/runtime/counts.h"
+#include "fakequant/core/backend/cuda/runtime/pinned.h"
+#include "fakequant/core/backend/cuda/runtime/stream.h"
+#include "fakequant/core/backend/transfer.h"
 
 namespace fq::device_errors_test {
 namespace {
@@ -52,6 +56,50 @@ TEST(SimulatedStreams, FewBytesOfTheHostAreCopiedFromPageLockedMemory) {
   EXPECT_EQ(simulated::pageable_copies(), before);
   (void)Tensor::full({1 << 16}, 1.0).to(Device::cuda());
   EXPECT_EQ(simulated::pageable_copies(), before + 1);
+}
+
+TEST(SimulatedStreams, AnUploadWaitsForNoOtherWork) {
+  const Device device = Device::cuda();
+  const cudaStream_t stream = cuda::stream_of(device);
+  const cuda::Event queued = cuda::make_event();
+  const Tensor work = on_device(1 << 20);
+  ASSERT_EQ(cudaEventRecord(queued.get(), stream), cudaSuccess);
+  const Tensor batch = detail::upload(Tensor::full({1000}, 3.0), device);
+  EXPECT_EQ(cudaEventQuery(queued.get()), cudaErrorNotReady);
+  EXPECT_EQ(batch.to_vector<float>(), std::vector<float>(1000, 3.0F));
+}
+
+TEST(SimulatedStreams, AWaitEndsByAnErrorOfItsCheck) {
+  struct Lost {};
+  const Tensor x = on_device(8);
+  double longest = -1;
+  cuda::set_wait_check([&](double seconds) {
+    longest = std::max(longest, seconds);
+    throw Lost();
+  });
+  EXPECT_THROW(synchronize(Device::cuda()), Lost);
+  EXPECT_GE(longest, 0);
+  cuda::set_wait_check([&](double) {});
+  EXPECT_EQ(x.to_vector<float>(), std::vector<float>(8, 1.0F));
+  cuda::set_wait_check({});
+  EXPECT_EQ(x.to_vector<float>(), std::vector<float>(8, 1.0F));
+}
+
+TEST(SimulatedStreams, FreeingLeavesTheCurrentDeviceAlone) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("FAKEQUANT_SIMULATED_GPUS", "2", 1);
+  EXPECT_EXIT(
+      {
+        {
+          const Tensor x = Tensor::full({4}, 1.0, DType::f32, Device::cuda(1));
+          (void)cudaSetDevice(0);
+        }
+        int now = -1;
+        (void)cudaGetDevice(&now);
+        std::exit(now);
+      },
+      testing::ExitedWithCode(0), "");
+  unsetenv("FAKEQUANT_SIMULATED_GPUS");
 }
 
 }  // namespace

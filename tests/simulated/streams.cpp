@@ -15,6 +15,7 @@ struct Graph {
 
 struct Stream {
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
+  int asked = 0;
   Graph* graph = nullptr;  // not null between cudaStreamBeginCapture and cudaStreamEndCapture
 };
 
@@ -117,6 +118,15 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (captured(stream)) return failed(cudaErrorStreamCaptureUnsupported);
   const auto& queue = as_stream(stream).queue;
   return wait({queue, queue->end(), 0});
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const std::scoped_lock lock(state().mutex);
+  if (const auto code = answer_now(stream); code != cudaSuccess) return code;
+  Stream& own = as_stream(stream);
+  const bool pending = own.queue->done < own.queue->end();
+  if (pending && own.asked++ % 2 == 0) return cudaErrorNotReady;
+  run_until(*own.queue, own.queue->end());  // time has passed
+  return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::scoped_lock lock(state().mutex);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -26,7 +27,9 @@ void submit_locked(cudaStream_t stream, Work work) {
 
 extern "C" {
 
-const char* ncclGetErrorString(ncclResult_t code) { return code == ncclInvalidUsage ? "usage" : "argument"; }
+const char* ncclGetErrorString(ncclResult_t code) {
+  return code == ncclSystemError ? "system" : code == ncclInvalidUsage ? "usage" : "argument";
+}
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::memset(id->internal, 7, sizeof id->internal);
@@ -47,6 +50,14 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete reinterpret_cast<MPI_Comm*>(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) { return ncclCommDestroy(comm); }
+
+/// FAKEQUANT_SIMULATED_NCCL_ERROR: the network to the other ranks is lost.
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* status) {
+  *status = std::getenv("FAKEQUANT_SIMULATED_NCCL_ERROR") != nullptr ? ncclSystemError : ncclSuccess;
   return ncclSuccess;
 }
 

@@ -8,7 +8,7 @@
 
 namespace fq::detail {
 
-std::unique_ptr<DeviceRanks> gpus_of_ranks(Communicator& ranks, Device device) {
+std::unique_ptr<DeviceRanks> gpus_of_ranks(Communicator& ranks, Device device, double seconds) {
   const auto reasons = ranks.gather(why_no_device_ranks());
   const auto lacks = std::ranges::find_if(reasons, [](const auto& reason) { return !reason.empty(); });
   if (lacks != reasons.end()) {
@@ -18,7 +18,7 @@ std::unique_ptr<DeviceRanks> gpus_of_ranks(Communicator& ranks, Device device) {
   }
   const auto ids = ranks.gather(ranks.rank() == 0 ? device_ranks_id() : std::string());
   log(LogLevel::info, fmt::format("[ranks] {} GPUs sum by NCCL", ranks.size()));
-  return join_device_ranks(device, ranks.rank(), ranks.size(), ids.front());
+  return join_device_ranks(device, ranks.rank(), ranks.size(), ids.front(), seconds);
 }
 
 }  // namespace fq::detail

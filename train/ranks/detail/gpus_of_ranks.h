@@ -10,6 +10,6 @@
 namespace fq::detail {
 
 /// Called by all ranks, each with its GPU. Null on all of them where one has no NCCL, which rank 0 tells.
-[[nodiscard]] std::unique_ptr<DeviceRanks> gpus_of_ranks(Communicator& ranks, Device device);
+[[nodiscard]] std::unique_ptr<DeviceRanks> gpus_of_ranks(Communicator& ranks, Device device, double seconds);
 
 }  // namespace fq::detail

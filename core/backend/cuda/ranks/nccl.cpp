@@ -28,6 +28,8 @@ Nccl load_nccl() {
   FQ_FIND(GetUniqueId);
   FQ_FIND(CommInitRank);
   FQ_FIND(CommDestroy);
+  FQ_FIND(CommGetAsyncError);
+  FQ_FIND(CommAbort);
   FQ_FIND(AllReduce);
 #undef FQ_FIND
   return out;

@@ -14,6 +14,8 @@ struct Nccl {
   decltype(&::ncclGetUniqueId) GetUniqueId;
   decltype(&::ncclCommInitRank) CommInitRank;
   decltype(&::ncclCommDestroy) CommDestroy;
+  decltype(&::ncclCommGetAsyncError) CommGetAsyncError;
+  decltype(&::ncclCommAbort) CommAbort;
   decltype(&::ncclAllReduce) AllReduce;
 };
 

@@ -14,6 +14,23 @@
 namespace fq::cuda {
 namespace {
 
+/// Makes a device the thread's current one. Memory is freed and alarms are reset from destructors and callers
+/// that work on another device.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int index) noexcept {
+    if (cudaGetDevice(&before_) != cudaSuccess || before_ == index) before_ = -1;
+    if (before_ >= 0) static_cast<void>(cudaSetDevice(index));
+  }
+  ~CurrentDevice() {
+    if (before_ >= 0) static_cast<void>(cudaSetDevice(before_));
+  }
+  CurrentDevice(const CurrentDevice&) = delete;  // a scope
+
+ private:
+  int before_ = -1;
+};
+
 MemoryPool make_pool(int index) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
@@ -33,6 +50,9 @@ DeviceState::DeviceState(int index) : index_(index) {
   FQ_CUDA(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking));
   FQ_CUDA(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, index));
   pool_ = make_pool(index);
+  upload_pool_ = make_pool(index);
+  int never = 0;  // memory whose last reader still runs is left alone, not waited for
+  FQ_CUDA(cudaMemPoolSetAttribute(upload_pool_.get(), cudaMemPoolReuseAllowInternalDependencies, &never));
   void* flag = nullptr;
   FQ_CUDA(cudaMallocFromPoolAsync(&flag, sizeof(int), pool_.get(), stream_.get()));
   FQ_CUDA(cudaMemsetAsync(flag, 0x7f, sizeof(int), stream_.get()));
@@ -52,6 +72,7 @@ void DeviceState::read_alarm(int* to) {
 
 void DeviceState::raise(int reported) {
   if (reported == none) return;
+  const CurrentDevice own(index_);
   FQ_CUDA(cudaMemsetAsync(flag_, 0x7f, sizeof(int), stream_.get()));
   const std::scoped_lock lock(mutex_);
   const auto& [text, kind] = texts_.at(static_cast<std::size_t>(reported));
@@ -70,8 +91,7 @@ void DeviceState::copy_in(void* to, const void* from, std::size_t bytes) {
   constexpr std::size_t most = 256;  // under way at once
   const std::scoped_lock lock(staged_mutex_);
   if (staged_.size() >= most) {
-    count_wait();
-    FQ_CUDA(cudaEventSynchronize(staged_.front().done.get()));
+    wait(staged_.front().done.get());
   }
   while (!staged_.empty() && cudaEventQuery(staged_.front().done.get()) == cudaSuccess) staged_.pop_front();
   static_cast<void>(cudaGetLastError());  // that one is still under way
@@ -81,15 +101,16 @@ void DeviceState::copy_in(void* to, const void* from, std::size_t bytes) {
   FQ_CUDA(cudaEventRecord(own.done.get(), stream_.get()));
 }
 
-void* DeviceState::take(std::size_t bytes) {
+void* DeviceState::take(std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   void* pointer = nullptr;
   FQ_CUDA(cudaSetDevice(index_));
-  FQ_CUDA(cudaMallocFromPoolAsync(&pointer, bytes == 0 ? 1 : bytes, pool_.get(), stream_.get()));
+  FQ_CUDA(cudaMallocFromPoolAsync(&pointer, bytes == 0 ? 1 : bytes, pool, stream));
   count(static_cast<std::int64_t>(bytes));
   return pointer;
 }
 
 void DeviceState::give(void* pointer, std::size_t bytes) noexcept {
+  const CurrentDevice own(index_);
   static_cast<void>(cudaFreeAsync(pointer, stream_.get()));
   count(-static_cast<std::int64_t>(bytes));
 }
@@ -103,9 +124,11 @@ void DeviceState::count(std::int64_t bytes) noexcept {
 MemoryStats DeviceState::stats() noexcept {
   const std::scoped_lock lock(mutex_);
   MemoryStats out = stats_;
-  std::uint64_t reserved = 0;
-  if (cudaMemPoolGetAttribute(pool_.get(), cudaMemPoolAttrReservedMemCurrent, &reserved) == cudaSuccess)
-    out.reserved = static_cast<std::int64_t>(reserved);
+  for (const auto& pool : {pool_.get(), upload_pool_.get()}) {
+    std::uint64_t reserved = 0;
+    if (cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved) == cudaSuccess)
+      out.reserved += static_cast<std::int64_t>(reserved);
+  }
   return out;
 }
 
@@ -114,15 +137,16 @@ void DeviceState::reset_peak() noexcept {
   stats_.peak = stats_.in_use;
 }
 
-void DeviceState::trim() noexcept { static_cast<void>(cudaMemPoolTrimTo(pool_.get(), 0)); }
+void DeviceState::trim() noexcept {
+  for (const auto& pool : {pool_.get(), upload_pool_.get()}) static_cast<void>(cudaMemPoolTrimTo(pool, 0));
+}
 
 DeviceState& state_of(Device device) {
-  constexpr int most = 64;
   static std::mutex mutex;
-  static auto* states = new std::array<std::unique_ptr<DeviceState>, most>;
+  static auto* states = new std::array<std::unique_ptr<DeviceState>, max_devices>;
   const std::scoped_lock lock(mutex);
   const int count = device_count();
-  if (device.index < 0 || device.index >= std::min(count, most))
+  if (device.index < 0 || device.index >= std::min(count, max_devices))
     throw BackendError(
         fmt::format("[cuda] {} is not there: {}", to_string(device),
                     count == 0 ? why_unusable() : fmt::format("use cuda:0 to cuda:{}", count - 1)));

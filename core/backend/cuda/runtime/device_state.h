@@ -37,7 +37,11 @@ class DeviceState {
   void copy_in(void* to, const void* from, std::size_t bytes);
 
   /// Memory of a pool of its own, in the stream's order; that of other users of the device is left alone.
-  [[nodiscard]] void* take(std::size_t bytes);
+  [[nodiscard]] void* take(std::size_t bytes) { return take(bytes, pool_.get(), stream_.get()); }
+  /// Memory for uploads, in the order of their stream: from a pool that never waits for work in progress.
+  [[nodiscard]] void* take_for_upload(std::size_t bytes, cudaStream_t stream) {
+    return take(bytes, upload_pool_.get(), stream);
+  }
   void give(void* pointer, std::size_t bytes) noexcept;
   [[nodiscard]] MemoryStats stats() noexcept;
   void reset_peak() noexcept;
@@ -48,13 +52,14 @@ class DeviceState {
     Pinned memory;
     Event done;
   };
+  [[nodiscard]] void* take(std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream);
   void count(std::int64_t bytes) noexcept;
 
   static constexpr int none = 0x7f7f7f7f;  // what cudaMemset writes into the flag
 
   int index_, processors_ = 1;
   Stream stream_;
-  MemoryPool pool_;
+  MemoryPool pool_, upload_pool_;
   int* flag_ = nullptr;  // on the device, for as long as the process lives
   std::mutex mutex_;
   std::map<std::string, int> alarms_;

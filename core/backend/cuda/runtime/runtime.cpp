@@ -61,11 +61,6 @@ cudaStream_t stream_of(Device device) {
   return state.stream();
 }
 
-void wait(cudaStream_t stream) {
-  count_wait();
-  FQ_CUDA(cudaStreamSynchronize(stream));
-}
-
 int processors(Device device) { return state_of(device).processors(); }
 Alarm alarm(Device device, const std::string& text, AlarmKind kind) {
   return state_of(device).alarm(text, kind);
@@ -73,6 +68,8 @@ Alarm alarm(Device device, const std::string& text, AlarmKind kind) {
 
 void* allocate(std::size_t bytes, Device device) {
   if (const Capturing* own = capturing(device)) return own->arena->take(bytes);
+  if (const cudaStream_t stream = upload_stream(device))
+    return state_of(device).take_for_upload(bytes, stream);
   return state_of(device).take(bytes);
 }
 

@@ -8,6 +8,7 @@
 #include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/device_state.h"
 #include "fakequant/core/backend/cuda/runtime/pinned.h"
+#include "fakequant/core/context.h"
 
 namespace fq::cuda {
 namespace {
@@ -15,29 +16,40 @@ namespace {
 /// Of one thread and device.
 struct Uploader {
   Stream stream;
-  Event allocated = make_event();
   Pinned staging;
 
   Uploader() { FQ_CUDA(cudaStreamCreateWithFlags(stream.out(), cudaStreamNonBlocking)); }
-
-  void copy(const void* from, std::size_t bytes, void* to, cudaStream_t work) {
-    if (staging.bytes() < bytes) staging = Pinned(bytes);
-    std::memcpy(staging.data(), from, bytes);
-    FQ_CUDA(cudaEventRecord(allocated.get(), work));
-    FQ_CUDA(cudaStreamWaitEvent(stream.get(), allocated.get(), 0));
-    FQ_CUDA(cudaMemcpyAsync(to, staging.data(), bytes, cudaMemcpyHostToDevice, stream.get()));
-    wait(stream.get());
-  }
 };
+
+thread_local std::map<int, Uploader> uploaders;
+thread_local const Uploader* uploading = nullptr;  // while its memory is allocated
+thread_local Device uploading_to;
 
 }  // namespace
 
-void upload(const void* from, std::size_t bytes, void* to, Device device) {
-  thread_local std::map<int, Uploader> uploaders;
-  if (bytes == 0) return;
+cudaStream_t upload_stream(Device device) noexcept {
+  return uploading != nullptr && uploading_to == device ? uploading->stream.get() : nullptr;
+}
+
+Tensor upload(const Tensor& host, Device device) {
   refuse_capture("a copy from the host");
-  const cudaStream_t work = stream_of(device);
-  uploaders[device.index].copy(from, bytes, to, work);
+  static_cast<void>(stream_of(device));  // makes it the thread's device
+  Uploader& own = uploaders[device.index];
+  // Memory of the device's stream would be there only when the work before it is done.
+  const Tensor out = [&] {
+    const ScopedValue<const Uploader*> allocating(uploading, &own);
+    const ScopedValue<Device> there(uploading_to, device);
+    return Tensor::empty(host.shape(), host.dtype(), device, host.layout());
+  }();
+  const auto bytes = static_cast<std::size_t>(host.nbytes());
+  if (bytes == 0) return out;
+  if (own.staging.bytes() < bytes) own.staging = Pinned(bytes);
+  std::memcpy(own.staging.data(), host.raw(), bytes);
+  Tensor target = out;
+  FQ_CUDA(cudaMemcpyAsync(target.mutable_raw(), own.staging.data(), bytes, cudaMemcpyHostToDevice,
+                          own.stream.get()));
+  wait(own.stream.get());
+  return out;
 }
 
 struct Readback::Body {
@@ -70,8 +82,7 @@ Readback::Readback(Readback&&) noexcept = default;
 Readback& Readback::operator=(Readback&&) noexcept = default;
 
 void Readback::get(void* to) {
-  count_wait();
-  FQ_CUDA(cudaEventSynchronize(body_->done.get()));
+  wait(body_->done.get());
   body_->state.raise(*body_->reported());
   std::memcpy(to, body_->memory.data(), body_->bytes);
 }

@@ -9,8 +9,8 @@
 
 namespace fq::cuda {
 
-/// Copies to memory that was allocated on this thread; the bytes are there when it returns.
-void upload(const void* from, std::size_t bytes, void* to, Device device);
+/// A copy of a tensor of the host, complete when it returns. It waits for no other work of the device.
+[[nodiscard]] Tensor upload(const Tensor& host, Device device);
 
 /// A copy of a tensor of the host; launches of a capture find it as it is now.
 [[nodiscard]] Tensor constant(const Tensor& host, Device device);

@@ -57,7 +57,7 @@ class MpiRanks final : public Communicator {
   void wait(Request request) const { waiting_.until_done(request, rank_); }
 
   detail::DeviceRanks* gpus_of(Device device) {
-    if (!std::exchange(asked_for_gpus_, true)) gpus_ = detail::gpus_of_ranks(*this, device);
+    if (!std::exchange(asked_for_gpus_, true)) gpus_ = detail::gpus_of_ranks(*this, device, waiting_.seconds());
     return gpus_.get();
   }
 

@@ -18,6 +18,7 @@ class Waiting {
   /// Until the request of rank `own` is done. Throws BackendError naming who did not come. A thread other
   /// than that which made this waits beside its work, and leaves it the processor.
   void until_done(Request& request, int own) const;
+  [[nodiscard]] double seconds() const noexcept { return seconds_; }
   [[nodiscard]] const detail::RollCall& roll_call() const noexcept { return *roll_call_; }
 
  private:
