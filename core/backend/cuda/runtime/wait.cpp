@@ -23,7 +23,7 @@ std::shared_ptr<const WaitCheck> wait_check() {
 template <class Query>
 void poll(const Query& query, const char* call, const WaitCheck& check_wait) {
   using Clock = std::chrono::steady_clock;
-  constexpr auto spin = std::chrono::milliseconds(20), pause = std::chrono::microseconds(50);
+  constexpr std::chrono::microseconds spin(20000), pause(50);
   const auto start = Clock::now();
   for (;;) {
     const cudaError_t status = query();
