@@ -1,6 +1,7 @@
 #include "core/operator_registry.h"
 
 #include "fakequant/core/backend/cpu/engine/exact.h"
+#include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/random.h"
 
@@ -317,7 +318,7 @@ std::vector<OperatorCase> loss_cases() {
   const auto labels = [](const Variable& logits) {
     std::vector<std::int64_t> values(static_cast<std::size_t>(logits.dim(0)));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(3 * i % 5);
-    return Tensor::from(values, {logits.dim(0)}).to(logits.device());
+    return detail::constant(Tensor::from(values, {logits.dim(0)}), logits.device());
   };
   return {
       {"softmax", "", {{{3, 5}}}, [](const Vars& v) { return ops::softmax(v[0]); }},
@@ -338,7 +339,7 @@ std::vector<OperatorCase> loss_cases() {
        [=](const Vars& v) {
          std::vector<std::int64_t> values(static_cast<std::size_t>(v[0].numel() / 5));
          for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(7 * i % 5);
-         const Tensor each = Tensor::from(values, {v[0].dim(0), 2, 3}).to(v[0].device());
+         const Tensor each = detail::constant(Tensor::from(values, {v[0].dim(0), 2, 3}), v[0].device());
          return ops::cross_entropy(v[0], each, 0.1, 2);
        }},
       {"mse_loss", "", {{image}, {image}}, [](const Vars& v) { return ops::mse_loss(v[0], v[1]); }},
@@ -347,7 +348,7 @@ std::vector<OperatorCase> loss_cases() {
 
 std::vector<OperatorCase> other_cases() {
   const auto ids = [](const Variable& weight) {
-    return Tensor::from<std::int64_t>({4, 0, 4, 1, 3, 4}, {2, 3}).to(weight.device());
+    return detail::constant(Tensor::from<std::int64_t>({4, 0, 4, 1, 3, 4}, {2, 3}), weight.device());
   };
   Input table{{5, 4}};
   table.batched = false;
@@ -377,7 +378,10 @@ std::vector<OperatorCase> other_cases() {
 /// Straight-through operators: their gradient is that of a clip to the range of the codes.
 std::vector<OperatorCase> quantize_cases() {
   const auto spec = [](Format format, const Vars& v) {
-    return QuantSpec::from_amax(format, {}, Tensor::scalar(1.5), "q").to(v[0].device());
+    QuantSpec spec = QuantSpec::from_amax(format, {}, Tensor::scalar(1.5), "q");
+    spec.amax = detail::constant(spec.amax, v[0].device());
+    spec.scale = detail::constant(spec.scale, v[0].device());
+    return spec;
   };
   const auto clip = [](const Vars& v) { return ops::clip(v[0], -1.5, 1.5); };
   const auto above = [](const Vars& v) { return ops::clip(v[0], 0.0, 1.5); };
@@ -549,7 +553,8 @@ std::vector<OperatorCase> attention_cases() {
     return input;
   };
   const auto hidden = [](const Vars& v) {
-    const Tensor seen = Tensor::from<std::uint8_t>({1, 0, 1, 1, 1, 0, 0, 0, 0, 0}, {2, 5}).to(v[0].device());
+    const Tensor seen =
+        detail::constant(Tensor::from<std::uint8_t>({1, 0, 1, 1, 1, 0, 0, 0, 0, 0}, {2, 5}), v[0].device());
     return ops::scaled_dot_product_attention(v[0], v[1], v[2], {}, Variable(seen));
   };
   const auto weights = [](ops::AttentionOptions options) {
@@ -558,7 +563,8 @@ std::vector<OperatorCase> attention_cases() {
     };
   };
   const auto weights_seen = [](const Vars& v) {
-    const Tensor seen = Tensor::from<std::uint8_t>({1, 0, 1, 0, 0, 0}, {2, 3}).to(v[0].device());
+    const Tensor seen =
+        detail::constant(Tensor::from<std::uint8_t>({1, 0, 1, 0, 0, 0}, {2, 3}), v[0].device());
     return ops::attention_weights(v[0], {}, Variable(seen));
   };
   std::vector<OperatorCase> cases{
