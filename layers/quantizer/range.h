@@ -24,8 +24,7 @@ struct RangeGrowth {
 ///
 /// A range that is zero when it is calibrated or set grows in training: a branch that starts at zero is not
 /// multiplied by 0. A fixed or running range is then at least the largest magnitude of each batch. A learned
-/// one takes the first values that are not zero, and is trained from there. Channels and blocks grow by
-/// themselves.
+/// range starts there, is at least bits / 8 of it, and is trained. Channels and blocks grow by themselves.
 ///
 /// The parameter keeps its identity while its shape stays: optimizers hold it. A quantizer's own functions
 /// change a range; users read it here.
