@@ -183,8 +183,8 @@ void check_calibration_flags(const Flags& flags) {
       flags.command(), "--state {} is there already: give it to --merge too, or another file", state);
 }
 
-void calibrate_network(Network& network, const Flags& flags, const Quantization& quantization,
-                       std::shared_ptr<const Dataset> data, Output& output, bool keep_known) {
+CollectedSamples calibrate_network(Network& network, const Flags& flags, const Quantization& quantization,
+                                   std::shared_ptr<const Dataset> data, Output& output, bool keep_known) {
   const QuantConfig& config = quantization.config;
   CalibrateOptions options{.amax = config.amax, .keep_known = keep_known, .rules = config.calibration};
   options.ranks = run_ranks();
@@ -204,8 +204,13 @@ void calibrate_network(Network& network, const Flags& flags, const Quantization&
   if (loader) algorithm.after(network, *loader, output);
   if (loader && flags.on("errors")) tell_errors(network, *loader, output);
   if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
+  return {collected.samples(), collected.shares()};
+}
+
+void save_collected(Network& network, const Flags& flags, const CollectedSamples& collected) {
+  const std::string state = flags.text("state");
   if (!state.empty() && is_first_rank())
-    save_calibration(*network.module, state, collected.samples(), collected.shares());
+    save_calibration(*network.module, state, collected.count, collected.shares);
 }
 
 }  // namespace fq::cli

@@ -32,10 +32,13 @@ void add_mask_flag(FlagSet& set);
 void check_calibration_flags(const Flags& flags);
 
 /// Fills calibrators from --merge or --state, then from --samples of `data` (null: none) unless those images
-/// are in it already, chooses ranges, adjusts them by the postprocess of the config and writes --state;
-/// around that its algorithm on weights runs on the same images (weight_algorithm.h). Throws Interrupted
-/// after a signal, before it writes.
-void calibrate_network(Network& network, const Flags& flags, const Quantization& quantization,
-                       std::shared_ptr<const Dataset> data, Output& output, bool keep_known);
+/// are in it already, chooses ranges, and adjusts them by the postprocess of the config; around that its
+/// algorithm on weights runs on the same images (weight_algorithm.h). Throws Interrupted after a signal.
+CollectedSamples calibrate_network(Network& network, const Flags& flags, const Quantization& quantization,
+                                   std::shared_ptr<const Dataset> data, Output& output, bool keep_known);
+
+/// Writes --state, if it is given. After the checkpoint: a command that is killed between the two files can
+/// be repeated, as --merge requires that --state is not there yet.
+void save_collected(Network& network, const Flags& flags, const CollectedSamples& collected);
 
 }  // namespace fq::cli

@@ -54,6 +54,7 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
                   [](const auto& a) { return a == "--help" || a == "-h"; }))
     return put(set.help());
   const Flags flags(set, resumed_arguments(set, arguments));
+  if (flags.knows("batch")) advise_smaller_batch();
   FQ_CHECK(!flags.on("quiet") || !flags.on("verbose"), command.name, "--quiet and --verbose: give one");
   Output output(flags.on("json"), flags.on("quiet")     ? Telling::quiet
                                   : flags.on("verbose") ? Telling::verbose
@@ -102,11 +103,11 @@ int guarded(F&& f, G&& end) {
   } catch (const Interrupted& error) {
     return end(128 + stop_signal(), error.what());
   } catch (const ArgumentError& error) {
-    return ran_out_of_memory() ? end(1, kOutOfMemory) : end(2, error.what());
+    return ran_out_of_memory() ? end(1, out_of_memory_message()) : end(2, error.what());
   } catch (const FileError& error) {
     return end(2, error.what());
   } catch (const std::bad_alloc&) {
-    return end(1, kOutOfMemory);
+    return end(1, out_of_memory_message());
   } catch (const std::exception& error) {
     return end(1, error.what());
   }

@@ -184,8 +184,10 @@ bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles&
   return true;
 }
 
-void quantize_and_calibrate(Network& network, const Flags& flags, const Quantization& quantization,
-                            std::shared_ptr<const Dataset> data, Output& output, bool calibrate) {
+std::optional<CollectedSamples> quantize_and_calibrate(Network& network, const Flags& flags,
+                                                       const Quantization& quantization,
+                                                       std::shared_ptr<const Dataset> data, Output& output,
+                                                       bool calibrate) {
   check_calibration_flags(flags);
   if (calibrate) check_percentile(flags, quantization.config);
   output.line(choice_text(flags, quantization));
@@ -196,14 +198,15 @@ void quantize_and_calibrate(Network& network, const Flags& flags, const Quantiza
   calibrate = calibrate && ranges;
   const bool imports = flags.knows("import") && flags.given("import");
   if (imports) import_ranges(network, flags, calibrate, output);
-  if (!calibrate) return;
-  calibrate_network(network, flags, quantization, data, output, imports);
+  if (!calibrate) return std::nullopt;
+  auto collected = calibrate_network(network, flags, quantization, data, output, imports);
   warn_of_quantizers(network, data, "calibrate");
-  if (!uncalibrated_quantizers(*network.module).empty()) return;
-  const auto found = sample_accuracy(network, data);
-  if (!found) return;
-  output.line(found->text());
-  warn_near_chance(*found, network, flags.command());
+  if (!uncalibrated_quantizers(*network.module).empty()) return collected;
+  if (const auto found = sample_accuracy(network, data)) {
+    output.line(found->text());
+    warn_near_chance(*found, network, flags.command());
+  }
+  return collected;
 }
 
 void warn_unless_exportable(Network& network, const std::string& command) {

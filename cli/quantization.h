@@ -2,12 +2,14 @@
 
 /// From a float network to a calibrated one, as the flags say.
 
+#include <optional>
 #include <span>
 
 #include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/train/calibration/calibration_state.h"
 #include "fakequant/train/ptq/algorithms.h"
 
 namespace fq::cli {
@@ -37,11 +39,19 @@ struct Quantization {
 [[nodiscard]] bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned,
                                      bool images);
 
+/// The samples that calibrators have seen.
+struct CollectedSamples {
+  std::int64_t count = 0;
+  std::vector<CalibrationShare> shares;
+};
+
 /// Folds batch norm (unless --keep-bn), puts quantizers in, gives them the ranges of --import, and calibrates
 /// the others (calibration.h), unless there is nothing to calibrate on or `calibrate` is off because ranges
-/// will be loaded.
-void quantize_and_calibrate(Network& network, const Flags& flags, const Quantization& quantization,
-                            std::shared_ptr<const Dataset> data, Output& output, bool calibrate = true);
+/// will be loaded. Returns the samples that calibrators have seen, nothing where none were calibrated.
+std::optional<CollectedSamples> quantize_and_calibrate(Network& network, const Flags& flags,
+                                                       const Quantization& quantization,
+                                                       std::shared_ptr<const Dataset> data, Output& output,
+                                                       bool calibrate = true);
 
 /// Warns of what keeps a calibrated network from being exported to ONNX for the engine that it was quantized
 /// for: whoever trains it should know before. Nothing for the target none.

@@ -94,9 +94,10 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   take_task(network, flags);
   const auto data = open_images(flags, &network);
   const Stopwatch watch;
-  quantize_and_calibrate(network, flags, quantization, data, output);
+  const auto collected = quantize_and_calibrate(network, flags, quantization, data, output);
   warn_unless_exportable(network, "calibrate");
   if (!path.empty() && is_first_rank()) save_network(network, path);
+  if (collected) save_collected(network, flags, *collected);
   std::ostringstream table;
   table.exceptions(std::ios::badbit);  // a text without memory is not cut
   print_quant_summary(*network.module, table);

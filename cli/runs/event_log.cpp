@@ -26,7 +26,8 @@ fq::detail::Scalars scalars_of(const nlohmann::ordered_json& line) {
     if (value.is_number() && !is_place(key)) out.emplace_back(event + "/" + key, value.get<double>());
   if (!line.contains("quantizers")) return out;
   for (const auto& [name, numbers] : line["quantizers"].items())
-    for (const auto& [key, value] : numbers.items()) out.emplace_back(key + "/" + name, value.get<double>());
+    for (const auto& [key, value] : numbers.items())
+      if (value.is_number()) out.emplace_back(key + "/" + name, value.get<double>());
   return out;
 }
 

@@ -6,7 +6,7 @@
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/report/detail/runs/json_shape.h"
 
 namespace fq::cli {
 namespace {
@@ -80,13 +80,21 @@ std::string read_checkpoint_path(const std::string& path) {
 }
 
 nlohmann::ordered_json read_run_config(const RunFolder& folder) {
-  const auto text = fq::detail::JsonText::load(folder.config(), "run");
+  using nlohmann::ordered_json;
+  using S = fq::detail::JsonShape;
+  static const S shape = S::object({{"command", S::text()},
+                                    {"started", S::text()},
+                                    {"steps", S::whole()},
+                                    {"epochs", S::whole()},
+                                    {"parameters", S::number()},
+                                    {"given", S::object()},
+                                    {"defaults", S::object()},
+                                    {"settings", S::object()}});
+  const ordered_json config = fq::detail::load_json(folder.config(), "run", shape);
   const auto fail = [&](const std::string& why) {
     throw FileError(folder.config(), "", fmt::format("[run] {}: {}", folder.config(), why));
   };
-  const auto& config = text->value();
-  if (!config.is_object() || !config.contains("run_format") ||
-      !fq::detail::whole_if<std::int64_t>(config["run_format"]))
+  if (!config.contains("run_format") || !fq::detail::whole_if<std::int64_t>(config["run_format"]))
     fail("this is no config.json of a run directory of fakequant");
   if (fq::detail::whole_value<std::int64_t>(config["run_format"]) > kRunFormat)
     fail(fmt::format(

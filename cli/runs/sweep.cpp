@@ -14,7 +14,6 @@
 #include "fakequant/cli/system/machine.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/core/io/detail/json_text.h"
 
 namespace fq::cli {
 namespace {
@@ -34,7 +33,7 @@ ordered_json found_of(const Trial& trial) {
   ordered_json out{{"set", trial.changes}, {"folder", trial.folder}};
   std::error_code none;
   if (!fs::exists(trial.report(), none)) return out;
-  const auto report = fq::detail::parse_json<ordered_json>(read_file(trial.report()));
+  const auto report = read_report(trial.report());
   for (const char* key : {"accuracy", "loss", "weight_bytes"}) out[key] = last_number(report, key);
   return out;
 }

@@ -11,7 +11,7 @@ namespace fq::cli {
 namespace {
 
 std::terminate_handler handler_before = nullptr;
-std::atomic<bool> ran_out{false};
+std::atomic<bool> ran_out{false}, has_batch{false};
 
 void run_out() {
   ran_out = true;
@@ -39,7 +39,13 @@ void run_out() {
 
 bool ran_out_of_memory() noexcept { return ran_out; }
 
-void complain_of_memory() noexcept { std::fprintf(stderr, "fakequant: %s\n", kOutOfMemory); }
+const char* out_of_memory_message() noexcept {
+  return has_batch ? "[fakequant] out of memory: use a smaller --batch" : "[fakequant] out of memory";
+}
+
+void advise_smaller_batch() noexcept { has_batch = true; }
+
+void complain_of_memory() noexcept { std::fprintf(stderr, "fakequant: %s\n", out_of_memory_message()); }
 
 void end_without_memory() noexcept {
   std::set_new_handler(run_out);

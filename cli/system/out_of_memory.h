@@ -4,7 +4,10 @@
 
 namespace fq::cli {
 
-inline constexpr const char* kOutOfMemory = "[fakequant] out of memory: use a smaller --batch";
+/// The message of a command that ran out of memory.
+[[nodiscard]] const char* out_of_memory_message() noexcept;
+/// Says that the command has --batch, which the message then names.
+void advise_smaller_batch() noexcept;
 
 /// That line, by what needs no memory.
 void complain_of_memory() noexcept;

@@ -68,3 +68,12 @@ for wrong, says in (({"percentile": 101}, "percentile"), ({"rules": [{"pattern":
         json.dump({"preset": "int8", "algorithm": {"method": "max", **wrong}}, file)
     fails(2, says, "calibrate", "float.h5", "--data", DIGITS, "--config", "wrong.json", *out)
 print("calibration: ok")
+
+# A merge that was killed between its two files can be repeated: the checkpoint comes first, and --state is not there yet.
+line = ["calibrate", "float.h5", "--method", "max", "--merge", "max_a.state.h5", "max_b.state.h5", "--state", "third.state.h5", "-o", "third.h5"]
+run(*line)
+first = open("third.h5", "rb").read()
+assert os.stat("third.h5").st_mtime_ns <= os.stat("third.state.h5").st_mtime_ns
+os.remove("third.state.h5")  # as after a kill between the two files
+run(*line)
+assert open("third.h5", "rb").read() == first and os.path.exists("third.state.h5")

@@ -168,4 +168,10 @@ fails(2, "no group 'val'", "dataset", "show", DIGITS, "--split", "val", "--html"
 if browser.find():
     assert "Samples of" in browser.dom("page.html")
     browser.screenshot("flat.html", "flat_page.png")
+
+# Normalisation that makes infinity of finite values, of all channels or of one.
+for attributes in [{"std": np.float32([1e-45, 1, 1])}, {"std": np.float32([1, 1e-45, 1]), "mean": np.float32([0, 0.5, 0])},
+                   {"scale": np.float32(3e38), "std": np.float32([0.1, 0.1, 0.1])}]:
+    bad = check(data("bad.h5", train=(images(high=4.0), labels), attributes={"train": attributes}), 1)
+    assert "as the network sees channel" in bad["wrong", "train", "values"] and "inf" in bad["wrong", "train", "values"], bad
 print("dataset check: ok")

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/report/detail/runs/json_shape.h"
 
 namespace fq::cli {
 namespace {
@@ -45,6 +45,14 @@ ordered_json trial_at(const std::string& path) {
   return nullptr;
 }
 
+/// The report of `run`.
+const fq::detail::JsonShape& report_shape() {
+  using S = fq::detail::JsonShape;
+  static const S phase = S::object({{"command", S::text()}, {"result", S::object()}});
+  static const S report = S::object({{"phases", S::list(phase)}, {"seconds", S::number()}});
+  return report;
+}
+
 void take_report(RunSummary& run, const ordered_json& report) {
   const auto number = [&](const char* key) {
     const auto value = last_number(report, key);
@@ -63,6 +71,10 @@ void take_report(RunSummary& run, const ordered_json& report) {
 }
 
 }  // namespace
+
+ordered_json read_report(const std::string& path) {
+  return fq::detail::load_json(path, "compare", report_shape());
+}
 
 ordered_json last_number(const ordered_json& report, const char* key) {
   ordered_json out;
@@ -91,8 +103,7 @@ RunSummary summary_of_point(const std::string& path) {
   }
   const std::string report = plain_path(path) + "/report.json";
   std::error_code none;
-  if (fs::is_regular_file(report, none))
-    take_report(out, fq::detail::parse_json<ordered_json>(read_file(report)));
+  if (fs::is_regular_file(report, none)) take_report(out, read_report(report));
   return out;
 }
 

@@ -10,6 +10,8 @@
 
 namespace fq::cli {
 
+/// The report that `run` wrote. Throws FileError naming file, line and key where it is damaged.
+[[nodiscard]] nlohmann::ordered_json read_report(const std::string& path);
 /// Of a report of `run`: what the last phase tells that tells it; null where none does.
 [[nodiscard]] nlohmann::ordered_json last_number(const nlohmann::ordered_json& report, const char* key);
 

@@ -11,7 +11,7 @@
 #include "fakequant/cli/runs/sweep/point_settings.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/report/detail/runs/json_shape.h"
 
 namespace fq::cli {
 namespace {
@@ -71,11 +71,20 @@ bool is_of_another_grid(const std::string& folder, const std::vector<Trial>& tri
   return fs::exists(path, none) && read_file(path) != json_text(listing_of(trials));
 }
 
+const fq::detail::JsonShape& settings_shape() {
+  using S = fq::detail::JsonShape;
+  static const S phase =
+      S::object({{"name", S::text()}, {"command", S::text()}, {"flags", S::object_of(S::any())}});
+  static const S shape =
+      S::object({{"phases", S::list(phase)}, {"files", S::object_of(S::object_of(S::any()))}});
+  return shape;
+}
+
 /// Empty for a trial that never began, and for one that was run with these settings.
 std::vector<std::string> differences_of(const Trial& trial, const ordered_json& settings) {
   std::error_code none;
   if (fs::exists(trial.settings(), none))
-    return settings_that_differ(fq::detail::parse_json<ordered_json>(read_file(trial.settings())), settings);
+    return settings_that_differ(fq::detail::load_json(trial.settings(), "sweep", settings_shape()), settings);
   if (!fs::exists(trial.report(), none)) return {};
   return {"there is no settings.json that says which"};
 }

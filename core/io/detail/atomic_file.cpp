@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -73,6 +75,48 @@ Place place_of(const std::string& path) {
   return {Place::Kind::file, none ? path : target.string(), status.st_mode & 07777u};
 }
 
+/// The targets of paths, resolved when the paths were checked.
+class CheckedTargets {
+ public:
+  static CheckedTargets& instance() {
+    static CheckedTargets all;
+    return all;
+  }
+  void set(const std::string& path, const std::string& target) {
+    const fs::path folder = fs::absolute(detail::folder_of(target));
+    std::error_code none;
+    const fs::path whole = fs::weakly_canonical(folder, none);
+    const std::scoped_lock lock(mutex_);
+    targets_[key_of(path)] = ((none ? folder : whole) / fs::path(target).filename()).string();
+  }
+  /// Empty for a path that was not checked.
+  [[nodiscard]] std::string of(const std::string& path) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = targets_.find(key_of(path));
+    return found == targets_.end() ? std::string() : found->second;
+  }
+
+ private:
+  static std::string key_of(const std::string& path) {
+    return fs::absolute(path).lexically_normal().string();
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, std::string> targets_;
+};
+
+/// Returns the file at the target of a checked path. A link there is newer than the check and counts as
+/// nothing.
+Place checked_place(const std::string& path, const std::string& target) {
+  struct stat status {};
+  const bool there = ::lstat(target.c_str(), &status) == 0;
+  if (!there && errno != ENOENT) fail(path, errno);
+  if (there && S_ISDIR(status.st_mode)) fail(path, EISDIR);
+  if (!there || !S_ISREG(status.st_mode)) return {Place::Kind::nothing, target};
+  if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) fail(path, errno);
+  return {Place::Kind::file, target, status.st_mode & 07777u};
+}
+
 void write_all(int file, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const auto written = ::write(file, bytes.data(), std::min(bytes.size(), kPiece));
@@ -84,11 +128,17 @@ void write_all(int file, std::string_view bytes, const std::string& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
-  const Place place = place_of(path_);
+  const std::string checked = CheckedTargets::instance().of(path_);
+  const Place place = checked.empty() ? place_of(path_) : checked_place(path_, checked);
   target_ = place.target;
   if (place.kind == Place::Kind::other) {
     direct_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (direct_ < 0) fail(path_, errno);
+    struct stat status {};
+    if (direct_ < 0 || ::fstat(direct_, &status) != 0) fail(path_, errno);
+    if (S_ISREG(status.st_mode)) {  // put there since
+      ::close(std::exchange(direct_, -1));
+      fail(path_, EEXIST);
+    }
     return;
   }
   try {
@@ -150,6 +200,7 @@ void check_writable(const std::string& path) {
   try {
     const detail::UnfinishedFile trial(place.target, 0);
     write_all(trial.descriptor(), std::string(kTrial, '\0'), path);
+    CheckedTargets::instance().set(path, place.target);
   } catch (const std::system_error& error) {
     if (error.code().value() != EWOULDBLOCK) fail(path, error.code().value());
   }

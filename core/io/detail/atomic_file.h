@@ -19,7 +19,7 @@ class UnfinishedFile;
 /// Takes bytes for `path` in a new file beside it, ".NAME.fakequant-XXXXXX"; `commit` puts them in place of
 /// what was there. A process that is killed leaves the old file and at most that one; the next writer of the
 /// same path removes it. No other file is touched. A path that names a device or pipe is written directly; a
-/// link is followed, also where it leads to nothing yet. The mode of an existing file is kept. Throws
+/// link is followed unless it was put there after `check_writable`. An existing file keeps its mode. Throws
 /// FileError when the place cannot be written (no such directory, no permission, a read-only file, a
 /// directory, a loop of links, a name that is too long), SystemError when the system refuses (disk full, file
 /// size limit, another writer of the same path).

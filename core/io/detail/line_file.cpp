@@ -23,7 +23,10 @@ namespace {
 }  // namespace
 
 LineFile::LineFile(std::string path) : path_(std::move(path)) {
-  file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (file_ < 0 && errno == ELOOP)
+    throw FileError(path_, "",
+                    fmt::format("[add_line] {} is a link: remove it, or name another folder", path_));
   if (file_ < 0) fail_line(path_, errno);
 }
 

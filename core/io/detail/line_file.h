@@ -10,7 +10,8 @@ namespace fq {
 
 class LineFile {
  public:
-  /// Opens the file to add to, or makes it. Throws FileError and SystemError as AtomicFile.
+  /// Opens the file to add to, or makes it. Throws FileError for a link, which is not followed, and FileError
+  /// and SystemError as AtomicFile.
   explicit LineFile(std::string path);
   ~LineFile();
   LineFile(const LineFile&) = delete;  // owns a descriptor

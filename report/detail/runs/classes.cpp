@@ -90,7 +90,7 @@ std::string worst_samples(const ordered_json& classes, const std::map<std::int64
                        found == shown.end() ? std::string() : found->second, row,
                        class_name(classes, fq::detail::whole_value<std::size_t>(sample["label"])),
                        class_name(classes, fq::detail::whole_value<std::size_t>(sample["answer"])),
-                       100 * sample["probability"].get<double>());
+                       100 * fq::detail::number_at(sample, "probability"));
   }
   return out + "</div>\n";
 }

@@ -34,7 +34,7 @@ std::string phases_section(const RunRecord& record) {
   std::vector<std::pair<std::string, double>> work;
   double whole = 0;
   for (const auto& [kind, milliseconds] : (*last)["phases"].items()) {
-    work.emplace_back(kind, milliseconds.get<double>());
+    work.emplace_back(kind, milliseconds.is_number() ? milliseconds.get<double>() : 0.0);
     whole += work.back().second;
   }
   if (whole <= 0) return {};

@@ -7,7 +7,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/report/detail/runs/json_shape.h"
 
 namespace fq::detail {
 namespace {
@@ -15,6 +15,28 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::int64_t kMostRecordBytes = std::int64_t{1} << 30;
+
+/// A line of an event; what readers of the record take from it.
+const JsonShape& line_shape(const std::string& event) {
+  using S = JsonShape;
+  static const JsonShape line = S::object({{"event", S::text(), true},
+                                           {"step", S::whole(), true},
+                                           {"best", S::flag()},
+                                           {"state", S::text()},
+                                           {"phases", S::object_of(S::number())},
+                                           {"quantizers", S::object_of(S::object_of(S::number()))}});
+  static const JsonShape mistake = S::object({{"row", S::whole(), true},
+                                              {"label", S::whole(), true},
+                                              {"answer", S::whole(), true},
+                                              {"probability", S::number(), true}});
+  static const JsonShape classes = S::object({{"step", S::whole(), true},
+                                              {"samples", S::whole(), true},
+                                              {"of", S::text(), true},
+                                              {"names", S::list(S::text()), true},
+                                              {"confusion", S::list(S::list(S::whole())), true},
+                                              {"worst", S::list(mistake), true}});
+  return event == "classes" ? classes : line;
+}
 
 [[noreturn]] void fail_record(const std::string& path, std::size_t line, const std::string& why) {
   throw FileError(path, "", fmt::format("[run_record] {}:{}: {}: it is damaged", path, line, why));
@@ -25,6 +47,8 @@ ordered_json record_line(std::string_view text, const std::string& path, std::si
   if (!line.is_object() || !line.contains("event") || !line["event"].is_string() || !line.contains("step") ||
       !whole_if<std::int64_t>(line["step"]))
     fail_record(path, number, "this is no line of a run, which has an event and a step");
+  if (const auto wrong = line_shape(line["event"].get<std::string>()).mismatch(line))
+    throw FileError(path, wrong->first, fmt::format("[run_record] {}:{}: {}", path, number, wrong->second));
   return line;
 } catch (const ordered_json::exception&) {
   fail_record(path, number, "this is no JSON");

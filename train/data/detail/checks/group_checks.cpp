@@ -1,6 +1,7 @@
 #include "fakequant/train/data/detail/checks/group_checks.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
@@ -129,12 +130,30 @@ class GroupCheck {
           fmt::format("ids {}: a vocabulary of {} or more", range, std::int64_t(values_.largest) + 1));
     if (values_.smallest == values_.largest && summary_.rows * numel(summary_.sample_shape) > 1)
       return find(Verdict::doubt, "values", fmt::format("nothing but {:.6g}", values_.largest));
+    if (const auto channel = infinite_channel())
+      return find(
+          Verdict::wrong, "values",
+          fmt::format("{} as stored, {:.6g} to {:.6g} as the network sees channel {}: correct scale {:.6g}, "
+                      "mean {:.6g} or std {:.6g}, which training rejects",
+                      range, summary_.how.apply(float(values_.smallest), *channel),
+                      summary_.how.apply(float(values_.largest), *channel), *channel, summary_.how.scale,
+                      summary_.how.mean[*channel], summary_.how.deviation[*channel]));
     const bool bytes = values_.smallest >= 0 && values_.largest >= 128 && values_.largest <= 255;
     if (bytes && !summary_.how.stated)
       return find(
           Verdict::doubt, "values",
           range + ", and the network sees them so: set x.attrs[\"scale\"] = 1 / 255 or, if it is right, 1");
     find(Verdict::fine, "values", summary_.how.stated ? range + seen() : range);
+  }
+
+  /// Returns the first channel whose normalised values are infinite or NaN.
+  [[nodiscard]] std::optional<std::size_t> infinite_channel() const {
+    const auto& how = summary_.how;
+    for (std::size_t c = 0; c < how.deviation.size(); ++c)
+      if (!std::isfinite(how.apply(float(values_.smallest), c)) ||
+          !std::isfinite(how.apply(float(values_.largest), c)))
+        return c;
+    return std::nullopt;
   }
 
   /// What becomes of the range, where it is the same for all channels.

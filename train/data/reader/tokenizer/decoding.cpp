@@ -13,18 +13,25 @@ namespace {
 
 using nlohmann::json;
 using Tokens = std::vector<std::string>;
+using DecoderStep = LimitedStep<Tokens>;
 
 constexpr const char* kDecoder = "decoder";
 
+std::size_t bytes_of(const Tokens& tokens) {
+  std::size_t sum = 0;
+  for (const auto& token : tokens) sum += token.size();
+  return sum;
+}
+
 template <class Change>
-Decoder each(Change change) {
-  return [change](Tokens tokens) {
+DecoderStep each(Change change) {
+  return [change](Tokens tokens, const GrowthLimit&) {
     for (auto& token : tokens) token = change(std::move(token));
     return tokens;
   };
 }
 
-Tokens fused(const Tokens& tokens) {
+Tokens fused(const Tokens& tokens, const GrowthLimit&) {
   std::string all;
   for (const auto& token : tokens) all += token;
   return {all};
@@ -37,7 +44,7 @@ std::string without_ends(std::string token, const std::string& content, std::int
   return token;
 }
 
-Decoder strip(const json& step) {
+DecoderStep strip(const json& step) {
   const std::string content = text_of(step, "content", kDecoder);
   FQ_CHECK(!content.empty(), "tokenizer", "\"content\" of the decoder Strip is empty");
   return each([content, start = id_of(member(step, "start", kDecoder), "start"),
@@ -46,16 +53,23 @@ Decoder strip(const json& step) {
   });
 }
 
-Decoder replace(const json& step) {
+DecoderStep replace(const json& step) {
   const std::string from = text_of(member(step, "pattern", kDecoder), "String", "the pattern of the decoder"),
                     to = text_of(step, "content", kDecoder);
   FQ_CHECK(!from.empty(), "tokenizer", "the decoder Replace has an empty pattern");
-  return each([from, to](const std::string& token) { return replaced(token, from, to); });
+  return [from, to](Tokens tokens, const GrowthLimit& limit) {
+    std::size_t sum = 0;
+    for (auto& token : tokens) {
+      token = replaced(token, from, to, limit, "the decoder Replace");
+      limit.check(sum += token.size(), "the decoder Replace");
+    }
+    return tokens;
+  };
 }
 
-Decoder metaspace(const json& step) {
+DecoderStep metaspace(const json& step) {
   const Metaspace how = metaspace_of(step);
-  return [how](Tokens tokens) {
+  return [how](Tokens tokens, const GrowthLimit&) {
     for (auto& token : tokens) {
       if (&token == &tokens.front() && how.scheme != "never" && token.starts_with(how.mark))
         token.erase(0, how.mark.size());
@@ -65,21 +79,20 @@ Decoder metaspace(const json& step) {
   };
 }
 
-Decoder sequence(const json& step) {
+DecoderStep decoder_step(const json& step);
+
+DecoderStep sequence(const json& step) {
   const json& all = member(step, "decoders", kDecoder);
   FQ_CHECK(all.is_array(), "tokenizer", "\"decoders\" is no list");
-  std::vector<Decoder> steps;
-  for (const auto& one : all) steps.push_back(read_decoder(one));
-  return [steps](Tokens tokens) {
-    for (const auto& one : steps) tokens = one(std::move(tokens));
+  std::vector<DecoderStep> steps;
+  for (const auto& one : all) steps.push_back(decoder_step(one));
+  return [steps](Tokens tokens, const GrowthLimit& limit) {
+    for (const auto& one : steps) tokens = one(std::move(tokens), limit);
     return tokens;
   };
 }
 
-}  // namespace
-
-Decoder read_decoder(const json& step) {
-  if (step.is_null()) return [](Tokens tokens) { return tokens; };
+DecoderStep decoder_step(const json& step) {
   const std::string type = type_of(
       step, kDecoder, {"Sequence", "ByteLevel", "Metaspace", "ByteFallback", "Fuse", "Replace", "Strip"});
   if (type == "Sequence") return sequence(step);
@@ -92,6 +105,16 @@ Decoder read_decoder(const json& step) {
     const auto byte = byte_of(token);
     return byte ? std::string(1, *byte) : std::move(token);
   });
+}
+
+}  // namespace
+
+Decoder read_decoder(const json& description) {
+  if (description.is_null()) return [](Tokens tokens) { return tokens; };
+  return [step = decoder_step(description)](Tokens tokens) {
+    const GrowthLimit limit(bytes_of(tokens));
+    return step(std::move(tokens), limit);
+  };
 }
 
 }  // namespace fq::detail

@@ -50,7 +50,9 @@ std::int32_t id_of(const json& value, std::string_view where) {
 Metaspace metaspace_of(const json& step) {
   Metaspace how{step.contains("replacement") ? text_of(step, "replacement", "Metaspace") : "\u2581",
                 "always"};
-  FQ_CHECK(!how.mark.empty(), "tokenizer", "\"replacement\" of Metaspace is empty");
+  FQ_CHECK(!how.mark.empty() && first_character(how.mark).bytes.size() == how.mark.size(), "tokenizer",
+           "\"replacement\" of Metaspace is '{}': one character is needed",
+           printable(how.mark.substr(0, 80)));
   if (step.contains("prepend_scheme"))
     how.scheme = text_of(step, "prepend_scheme", "Metaspace");
   else if (!flag_of(step, "add_prefix_space", true))

@@ -15,6 +15,8 @@ namespace {
 
 using nlohmann::json;
 using Pieces = std::vector<TextPiece>;
+using NormalizerStep = LimitedStep<std::string>;
+using PreTokenizerStep = LimitedStep<Pieces>;
 
 constexpr const char* kNormalizer = "normalizer";
 constexpr const char* kPreTokenizer = "pre_tokenizer";
@@ -47,14 +49,33 @@ std::string lower(std::string text) {
   return text;
 }
 
-Normalizer replace_in_text(const json& step) {
+NormalizerStep replace_in_text(const json& step) {
   const json& pattern = member(step, "pattern", kNormalizer);
   FQ_CHECK(pattern.is_object() && pattern.contains("String"), "tokenizer",
            "the normalizer Replace has a pattern that is no String: regular expressions are not read");
   const std::string from = text_of(pattern, "String", kNormalizer),
                     to = text_of(step, "content", kNormalizer);
   FQ_CHECK(!from.empty(), "tokenizer", "the normalizer Replace has an empty pattern");
-  return [from, to](const std::string& text) { return replaced(text, from, to); };
+  return [from, to](const std::string& text, const GrowthLimit& limit) {
+    return replaced(text, from, to, limit, "the normalizer Replace");
+  };
+}
+
+std::size_t bytes_of(const std::string& text) { return text.size(); }
+std::size_t bytes_of(const Pieces& pieces) {
+  std::size_t sum = 0;
+  for (const auto& piece : pieces) sum += piece.text.size();
+  return sum;
+}
+
+/// A step whose result has at most a few times the bytes, so that checking the result is enough.
+template <class Value, class Step>
+LimitedStep<Value> limited(Step step, std::string name) {
+  return [step = std::move(step), name = std::move(name)](Value value, const GrowthLimit& limit) {
+    value = step(std::move(value));
+    limit.check(bytes_of(value), name);
+    return value;
+  };
 }
 
 template <class Step, class Read>
@@ -68,8 +89,8 @@ std::vector<Step> steps_of(const json& sequence, const char* list, const char* w
 
 template <class Step>
 auto one_after_another(std::vector<Step> steps) {
-  return [steps = std::move(steps)](auto value) {
-    for (const auto& step : steps) value = step(std::move(value));
+  return [steps = std::move(steps)](auto value, const GrowthLimit& limit) {
+    for (const auto& step : steps) value = step(std::move(value), limit);
     return value;
   };
 }
@@ -151,7 +172,59 @@ std::vector<std::string_view> without_blanks(std::string_view text) {
   return out;
 }
 
+NormalizerStep normalizer_step(const json& step) {
+  const std::string type =
+      type_of(step, kNormalizer,
+              {"Sequence", "Prepend", "Replace", "Strip", "Lowercase", "NFC", "NFD", "NFKC", "NFKD"});
+  if (type == "Sequence")
+    return one_after_another(steps_of<NormalizerStep>(step, "normalizers", kNormalizer, normalizer_step));
+  if (type == "Replace") return replace_in_text(step);
+  const auto named = [&](auto change) {
+    return limited<std::string>(std::move(change), "the normalizer " + type);
+  };
+  if (type == "Lowercase")
+    return named([](std::string text) { return lower(of_ascii(std::move(text), "Lowercase")); });
+  if (type == "Strip")
+    return named([left = flag_of(step, "strip_left", true), right = flag_of(step, "strip_right", true)](
+                     const std::string& text) { return stripped(text, left, right); });
+  if (type == "Prepend")
+    return named([mark = text_of(step, "prepend", kNormalizer)](std::string text) {
+      return text.empty() ? text : mark + text;
+    });
+  return named([type](std::string text) { return of_ascii(std::move(text), type); });
+}
+
+PreTokenizerStep pre_tokenizer_step(const json& step) {
+  const std::string type =
+      type_of(step, kPreTokenizer, {"Sequence", "ByteLevel", "Metaspace", "Split", "WhitespaceSplit"});
+  if (type == "Sequence")
+    return one_after_another(
+        steps_of<PreTokenizerStep>(step, "pretokenizers", kPreTokenizer, pre_tokenizer_step));
+  const auto named = [&](PreTokenizer change) {
+    return limited<Pieces>(std::move(change), "the pre-tokenizer " + type);
+  };
+  if (type == "ByteLevel") return named(byte_level(step));
+  if (type == "Split") return named(split(step));
+  if (type == "Metaspace") return named(words_by_metaspace(step));
+  return named([](const Pieces& pieces) { return cut_each(pieces, without_blanks); });
+}
+
 }  // namespace
+
+void GrowthLimit::check(std::size_t bytes, std::string_view step) const {
+  FQ_CHECK(bytes <= most_, "tokenizer",
+           "{} makes {} bytes of a text, at most {} are allowed (64 times its own and 64 KiB): use the "
+           "tokenizer.json that the network was trained with",
+           step, bytes, most_);
+}
+
+std::string replaced(std::string_view text, std::string_view from, std::string_view to,
+                     const GrowthLimit& limit, std::string_view step) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += from.size()) ++count;
+  limit.check(text.size() + count * to.size() - count * from.size(), step);
+  return replaced(text, from, to);
+}
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
@@ -160,35 +233,20 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   return out.append(text);
 }
 
-Normalizer read_normalizer(const json& step) {
-  if (step.is_null()) return [](std::string text) { return text; };
-  const std::string type =
-      type_of(step, kNormalizer,
-              {"Sequence", "Prepend", "Replace", "Strip", "Lowercase", "NFC", "NFD", "NFKC", "NFKD"});
-  if (type == "Sequence")
-    return one_after_another(steps_of<Normalizer>(step, "normalizers", kNormalizer, read_normalizer));
-  if (type == "Replace") return replace_in_text(step);
-  if (type == "Lowercase")
-    return [](std::string text) { return lower(of_ascii(std::move(text), "Lowercase")); };
-  if (type == "Strip")
-    return [left = flag_of(step, "strip_left", true), right = flag_of(step, "strip_right", true)](
-               const std::string& text) { return stripped(text, left, right); };
-  if (type == "Prepend")
-    return [mark = text_of(step, "prepend", kNormalizer)](std::string text) {
-      return text.empty() ? text : mark + text;
-    };
-  return [type](std::string text) { return of_ascii(std::move(text), type); };
+Normalizer read_normalizer(const json& description) {
+  if (description.is_null()) return [](std::string text) { return text; };
+  return [step = normalizer_step(description)](std::string text) {
+    const GrowthLimit limit(text.size());
+    return step(std::move(text), limit);
+  };
 }
 
-PreTokenizer read_pre_tokenizer(const json& step) {
-  if (step.is_null()) return [](Pieces pieces) { return pieces; };
-  const std::string type =
-      type_of(step, kPreTokenizer, {"Sequence", "ByteLevel", "Metaspace", "Split", "WhitespaceSplit"});
-  if (type == "ByteLevel") return byte_level(step);
-  if (type == "Split") return split(step);
-  if (type == "Metaspace") return words_by_metaspace(step);
-  if (type == "WhitespaceSplit") return [](const Pieces& pieces) { return cut_each(pieces, without_blanks); };
-  return one_after_another(steps_of<PreTokenizer>(step, "pretokenizers", kPreTokenizer, read_pre_tokenizer));
+PreTokenizer read_pre_tokenizer(const json& description) {
+  if (description.is_null()) return [](Pieces pieces) { return pieces; };
+  return [step = pre_tokenizer_step(description)](Pieces pieces) {
+    const GrowthLimit limit(bytes_of(pieces));
+    return step(std::move(pieces), limit);
+  };
 }
 
 }  // namespace fq::detail

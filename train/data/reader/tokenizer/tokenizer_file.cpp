@@ -65,7 +65,8 @@ std::vector<std::string> byte_merges_of(const json& file) {
 
 }  // namespace
 
-TokenizerFile::TokenizerFile(const json& file, std::string text) : text_(std::move(text)) {
+TokenizerFile::TokenizerFile(const json& file, std::string text, std::string name)
+    : text_(std::move(text)), file_(std::move(name)) {
   FQ_CHECK(file.is_object(), "tokenizer", "it is no object with a \"model\"");
   normalizer_ = read_normalizer(optional_member(file, "normalizer"));
   pre_tokenizer_ = read_pre_tokenizer(optional_member(file, "pre_tokenizer"));
@@ -80,7 +81,7 @@ TokenizerFile::TokenizerFile(const json& file, std::string text) : text_(std::mo
 std::shared_ptr<const TokenizerFile> TokenizerFile::parse(const std::string& text, const std::string& file) {
   try {
     const json parsed = parse_json<json>(text);
-    return std::shared_ptr<const TokenizerFile>(new TokenizerFile(parsed, parsed.dump()));
+    return std::shared_ptr<const TokenizerFile>(new TokenizerFile(parsed, parsed.dump(), file));
   } catch (const json::exception& error) {
     refuse(file, fmt::format("it is no tokenizer.json: {}", printable(error.what())));
   } catch (const ArgumentError& error) {
@@ -102,7 +103,7 @@ std::vector<std::int32_t> TokenizerFile::encode(std::string_view text, const std
       else
         encode_section(normalizer_(std::string(section.text)), section.text.data() == text.data(), ids);
   } catch (const ArgumentError& error) {
-    refuse(path, error.what());
+    refuse(path, fmt::format("{} (the tokenizer is that of {})", error.what(), file_));
   }
   return ids;
 }

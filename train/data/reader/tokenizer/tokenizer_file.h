@@ -47,10 +47,10 @@ class TokenizerFile {
   [[nodiscard]] std::int64_t characters(std::int32_t id) const;
 
  private:
-  TokenizerFile(const nlohmann::json& json, std::string text);
+  TokenizerFile(const nlohmann::json& json, std::string text, std::string file);
   void encode_section(std::string text, bool at_start, std::vector<std::int32_t>& ids) const;
 
-  std::string text_;
+  std::string text_, file_;
   TokenTable table_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
