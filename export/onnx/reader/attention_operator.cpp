@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/ops/elementwise.h"
-#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail::onnx_ops {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "fakequant/export/onnx/reader/fold.h"
-#include "fakequant/export/onnx/reader/fold_moves.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
+#include "fakequant/export/onnx/reader/folding/fold_moves.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail::onnx_ops {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 #include "fakequant/export/onnx/reader/window.h"
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail::onnx_ops {

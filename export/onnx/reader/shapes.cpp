@@ -4,7 +4,7 @@
 #include <set>
 
 #include "fakequant/export/onnx/reader/conversions.h"
-#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail::onnx_ops {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "fakequant/export/onnx/reader/fold_moves.h"
+#include "fakequant/export/onnx/reader/folding/fold_moves.h"
 #include "fakequant/layers/model/detail/abstract_batch.h"
 
 namespace fq::detail {

@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "fakequant/export/onnx/reader/fold.h"
-#include "fakequant/export/onnx/reader/graph_view.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
+#include "fakequant/export/onnx/reader/patterns/graph_view.h"
 #include "fakequant/export/onnx/reader/input.h"
 
 namespace fq::detail {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/export/onnx/detail/element_type.h"
-#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/op_import.h"
 
 namespace fq::detail {

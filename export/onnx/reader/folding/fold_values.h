@@ -2,7 +2,7 @@
 
 /// Constant folding of operators that compute over an axis or several: reductions, products, sums so far.
 
-#include "fakequant/export/onnx/reader/fold_moves.h"
+#include "fakequant/export/onnx/reader/folding/fold_moves.h"
 
 namespace fq::detail {
 

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/reader/fold_moves.h"
+#include "fakequant/export/onnx/reader/folding/fold_moves.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/reader/graph_view.h"
+#include "fakequant/export/onnx/reader/patterns/graph_view.h"
 
 #include <cmath>
 

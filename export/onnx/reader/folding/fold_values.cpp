@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/reader/fold_values.h"
+#include "fakequant/export/onnx/reader/folding/fold_values.h"
 
 #include <algorithm>
 #include <cmath>

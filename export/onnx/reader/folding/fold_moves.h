@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 
 namespace fq::detail {
 

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/reader/fold.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/export/onnx/reader/element_types.h"
-#include "fakequant/export/onnx/reader/fold_values.h"
+#include "fakequant/export/onnx/reader/folding/fold_values.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail {

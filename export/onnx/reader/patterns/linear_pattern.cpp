@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "fakequant/export/onnx/reader/graph_view.h"
+#include "fakequant/export/onnx/reader/patterns/graph_view.h"
 
 namespace fq::detail {
 namespace {

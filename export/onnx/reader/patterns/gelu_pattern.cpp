@@ -1,7 +1,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "fakequant/export/onnx/reader/graph_view.h"
+#include "fakequant/export/onnx/reader/patterns/graph_view.h"
 
 namespace fq::detail {
 namespace {
