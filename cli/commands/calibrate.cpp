@@ -92,6 +92,7 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   if (!initialised.empty()) output.line(initialised);
   check_float(network, flags);
   take_task(network, flags);
+  (void)read_mask(network, flags);
   const auto data = open_images(flags, &network);
   const Stopwatch watch;
   const auto collected = quantize_and_calibrate(network, flags, quantization, data, output);

@@ -210,6 +210,7 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   Quantization quantization = read_quantization(flags);
   const auto lock = lock_run(flags);
   Run run = prepare_qat(flags, options, {}).value();
+  (void)read_mask(run.network, flags);
   open_run_folder(flags);
   if (!run.initialised.empty()) output.line(run.initialised);
   if (chooses_formats(flags))

@@ -84,6 +84,7 @@ constexpr auto kWords = std::to_array<Word>({
     {"stochastic_rounding", "--stochastic-rounding"},
     {"progressive is", "--progressive is"},
     {"[progressive] the stages", "[progressive] --progressive: the stages"},
+    {"[calibrate] mask", "[calibrate] --mask"},
     {"amax_decay", "--amax-decay"},
     {"amax_rate", "--amax-lr"},
     {"ranges are not learned: learn them", "ranges of activations are not learned: give --amax learned"},

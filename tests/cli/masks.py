@@ -28,8 +28,8 @@ def data(name, padding):
     return ["--data", name]
 
 
-def node(kind, name, inputs=None, **options):
-    return {"type": kind, "name": name, "options": options} | ({"inputs": inputs} if inputs else {})
+def node(kind, called, inputs=None, **options):
+    return {"type": kind, "name": called, "options": options} | ({"inputs": inputs} if inputs else {})
 
 
 with open("net.json", "w") as file:

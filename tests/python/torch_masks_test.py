@@ -159,7 +159,7 @@ def test_the_mask_of_model_calibrate():
         assert amax(mask=mask) == (masked, named)
     assert amax(data=(rows, np.zeros(N, np.int64)), mask=SEEN) == (masked, named)
     assert amax(mask=SEEN, samples=N) == (masked, named)
-    for mask, words in (("sean", "'sean' is no input of the network: it has x, seen"), (SEEN[:, :3], "mask: no tensor of the model has its"),
+    for mask, words in (("sean", "mask 'sean' is no input of the network: its inputs are x, seen"), (SEEN[:, :3], "mask: no tensor of the model has its"),
                         (SEEN[:3], ""), (SEEN[:, :, None], r"mask is .*give \[N, T\]|mask is ")):
         with pytest.raises(fq.ArgumentError, match=words):
             amax(mask=mask)

@@ -158,16 +158,17 @@ BatchMask mask_of_input(Module& model, const Shape& input_shape, const std::stri
     names.push_back(node.attribute<std::string>("name"));
     if (names.back() != name) continue;
     const Shape shape = node.attribute<Shape>("shape");
-    FQ_CHECK(shape.size() == 1, "mask", "the input '{}' is {} for each sample: give [T]", name,
+    FQ_CHECK(shape.size() == 1, "calibrate",
+             "mask '{}' is an input of {} for each sample: give one of a number for each position", name,
              to_string(shape));
     return [begin = node.attribute<std::int64_t>("begin"), count = shape[0]](const Batch& batch) {
       return columns(batch.x, begin, count);
     };
   }
-  FQ_CHECK(!names.empty(), "mask",
-           "'{}' is no input: the network has one input, and a mask wants a second one", name);
-  throw ArgumentError(
-      fmt::format("[mask] '{}' is no input of the network: it has {}", name, fmt::join(names, ", ")));
+  FQ_CHECK(!names.empty(), "calibrate",
+           "mask '{}' is no input of the network, which has one input: the mask is a second input", name);
+  throw ArgumentError(fmt::format("[calibrate] mask '{}' is no input of the network: its inputs are {}", name,
+                                  fmt::join(names, ", ")));
 }
 
 CalibrationReport collect_ranges(Module& model, DataLoader& data, const CalibrateOptions& options) {
