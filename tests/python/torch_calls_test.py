@@ -292,3 +292,12 @@ def test_a_dict_that_is_one_argument():
     model = fqt.quantize(Spoken(), "int8", {"batch": {"x": X}})
     fqt.calibrate(model, [{"batch": {"x": X}}])
     assert torch.equal(model({"x": X}), made(plain())(X))
+
+
+def test_predictions_are_of_the_callers_kind():
+    model, labels = fq.model("mlp", [8], 4), torch.zeros(32, dtype=torch.long)
+    y = model.predict(X.numpy())
+    for data in (X, (X, labels)):
+        assert isinstance(model.predict(data), torch.Tensor) and torch.equal(model.predict(data), torch.from_numpy(y))
+    assert type(y).__module__ == type(model.predict((X.numpy(), labels.numpy()))).__module__ == "numpy"
+    assert type(model.predict(fq.TensorDataset(X.numpy()))).__module__ == "numpy"
