@@ -378,10 +378,10 @@ std::vector<OperatorCase> other_cases() {
 /// Straight-through operators: their gradient is that of a clip to the range of the codes.
 std::vector<OperatorCase> quantize_cases() {
   const auto spec = [](Format format, const Vars& v) {
-    QuantSpec spec = QuantSpec::from_amax(format, {}, Tensor::scalar(1.5), "q");
-    spec.amax = detail::constant(spec.amax, v[0].device());
-    spec.scale = detail::constant(spec.scale, v[0].device());
-    return spec;
+    QuantSpec made = QuantSpec::from_amax(format, {}, Tensor::scalar(1.5), "q");
+    made.amax = detail::constant(made.amax, v[0].device());
+    made.scale = detail::constant(made.scale, v[0].device());
+    return made;
   };
   const auto clip = [](const Vars& v) { return ops::clip(v[0], -1.5, 1.5); };
   const auto above = [](const Vars& v) { return ops::clip(v[0], 0.0, 1.5); };
