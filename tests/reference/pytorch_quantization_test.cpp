@@ -87,7 +87,8 @@ TEST(TensorQuant, Refuses) {
   expect_refused([&] { return tensor_quant(x, 1.0, 17); }, "1 to 16");
   expect_refused([&] { return tensor_quant(x, 1.0, 8, false, true, DType::i8); }, "ask for f32 or i32");
   expect_refused([&] { return tensor_quant(x.to(DType::f16), 1e-3); }, "too large for f16");
-  expect_refused([&] { return tensor_quant(x.to(DType::f64), 1.0); }, "f32, f16 or bf16");
+  EXPECT_EQ(tensor_quant(x.to(DType::f64), 1.0).codes.dtype(), DType::f64);
+  expect_refused([&] { return tensor_quant(x.to(DType::i8), 1.0); }, "f16 or bf16");
   expect_refused([&] { return legacy_fake_tensor_quant(x, -1.0); }, "must not be negative");
   expect_refused([&] { return legacy_fake_tensor_quant(x.to(DType::i32), 1.0); }, "f32, f16 or bf16");
   EXPECT_NO_THROW((void)tensor_quant(Tensor::from({kNaN, -1.0f}), 1.0, 8, true));

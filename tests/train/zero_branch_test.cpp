@@ -49,11 +49,14 @@ void set_zero(Module& model, Zero what) {
   std::fill(data, data + (what == Zero::channel ? values.numel() / 8 : values.numel()), 0.0f);
 }
 
+/// Null for a preset whose blocks do not fit the small network.
 std::shared_ptr<Graph> calibrated(const std::string& preset, Zero what) {
   const RandomScope seed(2, 0);
   auto model = test::residual_net();
   set_zero(*model, what);
   (void)quantize(*model, QuantConfig::preset(preset), {1, 1, 8, 8});
+  const auto quantizers = named_quantizers(*model);
+  if (std::ranges::none_of(quantizers, [](const auto& each) { return each.quantizer->enabled(); })) return {};
   (void)calibrate(*model, *batches());
   return model;
 }
@@ -93,7 +96,7 @@ TrainerOptions run(AmaxMode amax) {
 void expect_trained(const std::string& preset, Zero what, AmaxMode amax) {
   const std::string name = fmt::format("{}, {}, {}", preset, int(what), int(amax));
   auto model = calibrated(preset, what);
-  if (amax == AmaxMode::learned && !has_range(*model, false)) return;
+  if (model == nullptr || (amax == AmaxMode::learned && !has_range(*model, false))) return;
   const auto zeros = zero_quantizers(*model);
   EXPECT_EQ(zeros.empty(), what == Zero::channel || !(has_range(*model, what == Zero::weights))) << name;
   TrainerOptions options = run(amax);

@@ -83,8 +83,8 @@ class CheckedTargets {
     return all;
   }
   void set(const std::string& path, const std::string& target) {
-    const fs::path folder = fs::absolute(detail::folder_of(target));
     std::error_code none;
+    const fs::path folder = fs::absolute(detail::folder_of(target), none);
     const fs::path whole = fs::weakly_canonical(folder, none);
     const std::scoped_lock lock(mutex_);
     targets_[key_of(path)] = ((none ? folder : whole) / fs::path(target).filename()).string();
@@ -98,7 +98,8 @@ class CheckedTargets {
 
  private:
   static std::string key_of(const std::string& path) {
-    return fs::absolute(path).lexically_normal().string();
+    std::error_code none;  // an empty path is no place, which the write reports
+    return fs::absolute(path, none).lexically_normal().string();
   }
 
   std::mutex mutex_;
