@@ -95,7 +95,7 @@ ImportOptions read_options(const std::string& path, const Flags& flags) {
           .input_shapes = std::move(shapes)};
 }
 
-/// Of a network whose only input has no name.
+/// Reads the options of a network with one input, which needs no name.
 ImportOptions read_unnamed_options(const std::string& path, const Flags& flags) {
   (void)read_shape(flags);
   return read_options(path, flags);

@@ -39,8 +39,8 @@ std::string argument_text(const JsonValue& value) {
   return value.json().is_string() ? value.string() : value.json().dump();
 }
 
-/// A file or folder that a recipe names to write lies below `where`: a recipe of somebody else replaces
-/// nothing else.
+/// Returns the path of an output of a recipe. Throws ArgumentError if it lies outside of `where`: the recipe
+/// may come from another person.
 std::string path_below(const JsonValue& value, std::string_view where) {
   std::string text = argument_text(value);
   const std::filesystem::path path = std::filesystem::path(text).lexically_normal();

@@ -26,8 +26,8 @@ class DeviceRanks {
 /// What one rank gives to all for `join_device_ranks`.
 [[nodiscard]] std::string device_ranks_id();
 /// Waits for all `size` ranks of that id. Throws BackendError where they cannot reach each other, or two have
-/// one GPU. While it lives, a host thread that waits for the device throws BackendError, and the sums in
-/// progress are aborted, if NCCL reports an error or the wait takes longer than `seconds`.
+/// one GPU. While it lives, waits for the device are checked: an error of NCCL, or a wait of more than
+/// `seconds`, aborts the sums and throws BackendError.
 [[nodiscard]] std::unique_ptr<DeviceRanks> join_device_ranks(Device device, int rank, int size,
                                                              const std::string& id, double seconds);
 

@@ -31,7 +31,7 @@ class LogitRows {
   }
 
   [[nodiscard]] bool is_one_chunk() const noexcept { return per_chunk_ >= samples_; }
-  /// What is kept of the logits for backward: chunks are slices of row-major memory.
+  /// The logits that backward reads. Chunks are slices of row-major memory.
   [[nodiscard]] Tensor kept(const Tensor& x) const { return is_one_chunk() ? x : x.to(Layout::row_major); }
 
   /// log softmax of the samples from `first` on, rows [count * .., C].
@@ -51,7 +51,7 @@ class LogitRows {
   void for_chunks(const F& f) const {
     for (std::int64_t first = 0; first == 0 || first < samples_; first += per_chunk_) f(first);
   }
-  /// Gradients of rows as those of the samples from `first` on.
+  /// Reshapes the gradients of a chunk's rows to [count, C, ..].
   [[nodiscard]] Tensor as_samples(const Tensor& rows, std::int64_t first) const {
     if (to_rows_.axes.size() == 2) return rows;
     Shape own = shape_;

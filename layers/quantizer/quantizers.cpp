@@ -144,7 +144,8 @@ void set_calib_method(TensorQuantizer& quantizer, std::string_view method) {
 
 namespace {
 
-/// Of activations, or of weights. `function` is the caller that requires calibrated ranges, null for none.
+/// Makes the ranges of activations, or of weights, parameters. `function` is the caller that requires
+/// calibrated ranges, null for none.
 int learn_ranges_of(Module& model, bool of_weights, AmaxGradient gradient, const char* function) {
   int count = 0;
   const auto weights = weight_quantizers(model);

@@ -1,4 +1,4 @@
-"""Nothing in the current folder is executed: neither modules that Python imports nor shared libraries that the command loads."""
+"""The command executes no file of the current folder: no Python module and no shared library."""
 
 import json
 import os

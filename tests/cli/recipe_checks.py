@@ -165,7 +165,7 @@ assert not os.path.exists("started")
 run(*verified, status=2)  # a real run does, before its first phase
 assert os.path.exists("started") and not os.path.exists("out/float.h5")
 
-# What a recipe writes lies below its folder, wherever it names it.
+# A recipe writes no file outside of its folder.
 for name in ["../escaped.h5", "a/../../escaped.h5", os.path.abspath("escaped.h5"), ".."]:
     fails(2, ["recipe.json:", "leaves the folder", name], *recipe(phase("train", epochs=1, output=name)))
     fails(2, "leaves the folder", *recipe(phase("train", epochs=1, output=name)), "--dry-run")

@@ -16,7 +16,7 @@ def victim():
 
 
 def swapped(out, *flags):
-    """Trains, and replaces `out` by a link after the run has begun."""
+    """Starts a training run. Replaces `out` by a link after the run has checked its outputs."""
     victim()
     process = start("train", *LONG, *flags, "-o", out)
     process.stdout.readline()  # the outputs are checked

@@ -1,4 +1,4 @@
-"""OpenMP may give fewer threads than requested. The files of a run then equal those of a run on that number of threads."""
+"""OpenMP may give fewer threads than requested. A run then writes the same files as a run on that many threads."""
 
 import os
 import signal

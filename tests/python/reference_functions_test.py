@@ -192,7 +192,7 @@ def test_functions_take_their_arguments_by_place(fqt):
 
 
 def modelopts_histogram(batches, bins=2048):
-    """What ModelOpt's HistogramCalibrator collects with torch_hist."""
+    """Returns the histogram that ModelOpt's HistogramCalibrator collects with torch_hist."""
     import torch
     counts = edges = None
     for x in batches:

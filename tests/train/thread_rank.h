@@ -14,7 +14,7 @@
 
 namespace fq::test {
 
-/// Where ranks that are threads of this process meet.
+/// Meeting point of ranks that are threads of this process.
 struct Meeting {
   explicit Meeting(int size) : arrive(size), values(static_cast<std::size_t>(size)) {}
   std::barrier<> arrive;

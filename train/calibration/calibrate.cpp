@@ -122,8 +122,8 @@ std::pair<Targets, Targets> activations_and_weights(Module& model, bool keep_kno
   return out;
 }
 
-/// Ranges of activations behind a quantizer of zeros were chosen without its branch: they grow in training,
-/// too. Targets are in the order of the network.
+/// Lets the ranges after a quantizer of zeros grow in training: they were chosen without its branch.
+/// `activations` are in the order of the network.
 void grow_behind_zeros(const Targets& activations) {
   bool behind = false;
   for (const auto& target : activations) {

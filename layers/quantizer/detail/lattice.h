@@ -14,9 +14,9 @@ inline constexpr double lattice_gain = 16;
 /// Returns the squared error of rounding the numbers to multiples k * step with integers lower <= k <= upper.
 [[nodiscard]] double multiples_error(std::span<const float> x, float step, float lower, float upper);
 
-/// Returns a positive step of which each number is such a multiple, within the errors of rounding the number
-/// and the step to bfloat16; 0 where there is none. The largest multiple is more than half of `upper`. Of
-/// several steps it is the one with the least squared error, and of equals the coarsest.
+/// Returns a positive step, or 0 if there is none. Each number is a multiple k * step, lower <= k <= upper,
+/// within the errors of rounding the number and the step to bfloat16. The largest k is more than half of
+/// `upper`. Among several steps, the step with the least squared error wins, then the coarsest.
 [[nodiscard]] float lattice_step(std::span<const float> x, float lower, float upper);
 
 }  // namespace fq::detail

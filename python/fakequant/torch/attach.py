@@ -7,7 +7,7 @@ from .. import _fakequant as _fq
 
 
 class _Holder(nn.Module):
-    """Stands for a layer that is no module in torch: a function, or a part of attention."""
+    """Placeholder module for a layer that torch computes by a function, such as a part of attention."""
 
 
 class Attaching:

@@ -16,7 +16,7 @@ class AttentionCodes(Codes):
     shapes, of which the layer reads those of the numbers `reads`."""
 
     def __init__(self, kind, shapes, reads, places, config, name):
-        """`name` is that of the layer in the whole model."""
+        """`name`: module path of the layer in the whole model."""
         nodes, begin = [], 0
         for i, shape in enumerate(shapes):
             nodes.append({"name": f"input_{i}", "type": "input_part", "options": {"begin": begin, "shape": shape, "name": f"input_{i}"},
@@ -123,7 +123,7 @@ def is_function(node):
 
 
 def dot_product(shapes, scale, config, name):
-    """A DotProduct; `name` is that of the layer in the whole model. Raises NoLayer."""
+    """Returns a DotProduct for the module path `name`. Raises NoLayer."""
     require(len(shapes) == 3 and all(len(shape) in (3, 4) for shape in shapes), "attention of other than three or four axes")
     return DotProduct(shapes, scale, config, name)
 

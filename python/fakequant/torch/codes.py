@@ -277,7 +277,7 @@ class Codes(nn.Module):
             raise _fq.ArgumentError(_NO_GRAPH)
 
     def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
-        """State of quantizers is that of the layers. State dicts of 0.1 have it here, as a dict."""
+        """Reads the quantizers of old state dicts (version 0.1), which are a dict here. Newer ones have tensors at each layer."""
         state = state_dict.get(prefix + "_extra_state")
         if state is None:
             return

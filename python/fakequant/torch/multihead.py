@@ -81,7 +81,8 @@ class Multihead(nn.MultiheadAttention):
 
 
 def quantized_multihead(module, args, kwargs, config, name):
-    """A Multihead of the parameters of `module`, called as it was; `name` is its path in the whole model. Raises NoLayer."""
+    """Returns a Multihead with the parameters of `module`. `args` and `kwargs` are those of its example call, `name` is its module path.
+    Raises NoLayer."""
     call = dict(zip(("query", "key", "value", "key_padding_mask", "need_weights"), args)) | kwargs
     out = object.__new__(Multihead)
     out.__dict__.update(module.__dict__)

@@ -9,7 +9,7 @@ from .nodes import name_of
 
 
 def joined(*parts):
-    """One path of several, of which some may be empty."""
+    """Joins the parts of a module path with dots and leaves out empty parts."""
     return ".".join(part for part in parts if part)
 
 

@@ -41,7 +41,7 @@ class Quantized(nn.Module):
     """
 
     def __init__(self, model, inputs, config, whole=False, path=""):
-        """`path` is that of `model` in the whole model."""
+        """`path`: path of `model` in the whole model."""
         super().__init__()
         for name, child in model._modules.items():
             self.add_module(name, child)
@@ -272,7 +272,7 @@ def _without_weights(model, out):
 
 
 def codes_of_model(model):
-    """All parts on codes of a model, those of attention too, in the order of its modules."""
+    """Returns the parts of a model that run on codes, attention included, in the order of its modules."""
     return [codes for part in parts_of(model) for codes in part.codes().values()]
 
 
@@ -346,7 +346,8 @@ def _check_types(modules):
 
 
 def _quantized(model, inputs, named, config, whole):
-    """(the model on codes, {module of the float model: module that stands for it}, Calls where it is quantized by its children)."""
+    """Returns (quantized model, {module of the float model: its replacement}, Calls or None). Calls is given where the children are
+    quantized one by one."""
     try:
         bound = _bound(model, inputs, named)
         if bound.kwargs:

@@ -30,8 +30,8 @@ class JsonShape {
   static JsonShape object_of(JsonShape each);  ///< every member is alike
   static JsonShape list(JsonShape each);
 
-  /// The JSON pointer of the first value of another type, or of the object that lacks a field, and what is
-  /// wrong, with its key. Nothing if all values fit.
+  /// Returns the JSON pointer of the first value that does not fit, and the problem with its key. Returns
+  /// nothing if all values fit.
   [[nodiscard]] std::optional<std::pair<std::string, std::string>> mismatch(
       const nlohmann::ordered_json& value, const std::string& pointer = {}) const;
 

@@ -79,8 +79,8 @@ bool end_pool() noexcept {
 thread_local int largest_team = 1;
 std::atomic<bool> has_lost_pool = false;
 
-/// Lowers the number of threads to what OpenMP gives. A team that is inside of another one gets one: oneDNN
-/// uses no more there.
+/// Lowers the number of threads to the size of the team that OpenMP gives. Inside another team the number is
+/// 1: oneDNN uses no more threads there.
 void lower_to_team() noexcept {
   const int wanted = openmp::max_threads();
   if (wanted <= 1) return;

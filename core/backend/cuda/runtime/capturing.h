@@ -24,8 +24,8 @@ struct Capturing {
 /// Throws CannotCapture, naming `what`, while this thread's work is captured.
 void refuse_capture(const char* what);
 
-/// Runs `work` uncaptured although this thread captures: what it allocates outlives the capture, and what it
-/// launches runs at once. For workspaces and for tests of the device.
+/// Runs `work` outside of this thread's capture. Its kernels run at once, and its memory outlives the
+/// capture. For workspaces and for tests of the device.
 void without_capture(const std::function<void()>& work);
 
 /// A copy of bytes of the host for kernels to read, such as a list of addresses; launches of a capture find

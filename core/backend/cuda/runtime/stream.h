@@ -24,7 +24,7 @@ using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 cudaStream_t stream_of(Device device);
 /// The stream that this thread's allocations are ordered in while it uploads to the device, else null.
 [[nodiscard]] cudaStream_t upload_stream(Device device) noexcept;
-/// Waits for all work of a stream, or for an event. Throws what a WaitCheck throws meanwhile.
+/// Waits for all work of a stream, or for an event. Passes on the exception of a WaitCheck.
 void wait(cudaStream_t stream);
 void wait(cudaEvent_t event);
 
