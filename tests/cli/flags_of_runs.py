@@ -24,7 +24,7 @@ def write(path, content, **more):
 fresh("inputs")
 write("inputs/one.json", {"data": "digits.h5", "model": "mlp", "output": "made", "phases": [TRAIN]}, grid={"train.lr": [0.001, 0.002]})
 write("inputs/none.json", {"output": "made", "phases": [{"command": "inspect", "file": "digits.h5"}]})
-write("inputs/python", '#!/bin/sh\necho "1.0 an engine on $7"\n')
+write("inputs/python", '#!/bin/sh\necho "1.0 an engine on $6"\n')
 os.chmod("inputs/python", 0o755)
 for name in ("digits.h5", "same.h5", "taken.json", "taken.html"):
     shutil.copy(DIGITS, f"inputs/{name}")
@@ -72,7 +72,7 @@ OF_RECIPES = COMMON | {
 RUN, SWEEP, LATENCY = ["one.json"], ["one.json", "-o", "points"], ["before/", "--latency", "--python", "./python"]
 check("run", RUN, OF_RECIPES | {
     "set": (["--set", "train.epochs=2"],), "threads": (["--threads", "1"],), "verbose": (["--verbose"],),
-    "resume": (["--resume"], RUN + ["--set", "train.output=../before/", "train.model=cnn"]),
+    "resume": (["--resume"], RUN + ["-o", ".", "--set", "train.output=before/", "train.model=cnn"]),
     "force": (["--force"], RUN + ["--report", "taken.json"])})
 check("sweep", SWEEP, OF_RECIPES | {
     "jobs": (["--jobs", "1"],), "threads": (["--threads", "3"], SWEEP + ["--jobs", "1"]),
