@@ -61,10 +61,11 @@ with h5py.File("signs.h5") as file, h5py.File("signs_scales.h5") as scales:
     weight = file["parameters"][middle + ".weight"][()].astype(np.float64)
     assert np.array_equal(weights[middle], np.abs(weight).mean(axis=1).astype(np.float32)), (middle, list(weights))
 
-# A run that learns the ranges of weights goes on where it was stopped.
-run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "2", "--schedule", "constant", "-o", "whole.h5")
-run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "1", "--schedule", "constant", "-o", "parts.h5")
-run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "2", "--schedule", "constant", "-o", "parts.h5", "--resume")
+# A run that learns the ranges of weights resumes where it was stopped. The default rate follows the length of the run.
+CONSTANT = ["--data", "table.h5", "--schedule", "constant", "--lr", "0.001"]
+run("qat", "ptq.h5", *CONSTANT, "--epochs", "2", "-o", "whole.h5")
+run("qat", "ptq.h5", *CONSTANT, "--epochs", "1", "-o", "parts.h5")
+run("qat", "ptq.h5", *CONSTANT, "--epochs", "2", "-o", "parts.h5", "--resume")
 with h5py.File("whole.h5") as whole, h5py.File("parts.h5") as parts:
     ranges = [name for name in whole["parameters"] if name.endswith("amax")]
     assert ranges, list(whole["parameters"])
