@@ -33,22 +33,22 @@ DeviceMemory::DeviceMemory()
 }
 
 /// Its end is that of a page, as nearly as 16-byte accesses allow.
-void* DeviceMemory::take_fenced(std::size_t size) {
+void* DeviceMemory::take_fenced(std::size_t size, Pool pool) {
   const std::size_t pages = rounded_up(size, kPage);
   std::byte* first = base_ + top_;
   if (mprotect(first, pages, PROT_READ | PROT_WRITE) != 0) std::abort();
   top_ += pages + kPage;
   in_use_ += size;
   void* block = first + pages - size;
-  taken_[block] = size;
+  taken_[block] = {size, pool};
   return block;
 }
 
-void* DeviceMemory::take(std::size_t bytes) {
+void* DeviceMemory::take(std::size_t bytes, Pool pool) {
   const std::size_t size = rounded_up(bytes, fences_ ? 16 : kAlignment);
   if (in_use_ + size > limit_) return nullptr;
-  if (fences_) return take_fenced(size);
-  auto& blocks = free_[size];
+  if (fences_) return take_fenced(size, pool);
+  auto& blocks = free_[{pool, size}];
   void* block = nullptr;
   if (!blocks.empty()) {
     block = blocks.back();
@@ -58,27 +58,32 @@ void* DeviceMemory::take(std::size_t bytes) {
     top_ += size;
   }
   in_use_ += size;
-  taken_[block] = size;
+  taken_[block] = {size, pool};
   return block;
 }
 
 void DeviceMemory::poison(void* block) const {
   const auto found = taken_.find(block);
-  if (found != taken_.end() && (fences_ || found->second <= kPoisoned))
-    std::memset(block, 0xff, found->second);
+  if (found != taken_.end() && (fences_ || found->second.size <= kPoisoned))
+    std::memset(block, 0xff, found->second.size);
 }
 
 std::size_t DeviceMemory::give(void* pointer) {
   const auto found = taken_.find(pointer);
   if (found == taken_.end()) return 0;
-  const std::size_t size = found->second;
+  const auto [size, pool] = found->second;
   in_use_ -= size;
-  if (!fences_) free_[size].push_back(pointer);
+  if (never_waits(pool))
+    given_[pointer] = found->second;
+  else if (!fences_)
+    free_[{pool, size}].push_back(pointer);
   taken_.erase(found);
   return size;
 }
 
-void DeviceMemory::drop(void* block, std::size_t bytes) const {
+void DeviceMemory::drop(void* block, std::size_t bytes) {
+  const auto given = given_.extract(block);
+  if (!given.empty() && !fences_) free_[{given.mapped().pool, given.mapped().size}].push_back(block);
   if (!fences_) return drop_pages(block, bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(block), first = address / kPage * kPage;
   const std::size_t pages = address + bytes - first;

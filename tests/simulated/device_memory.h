@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace fq::simulated {
@@ -14,16 +16,21 @@ class DeviceMemory {
  public:
   DeviceMemory();
 
+  using Pool = const void*;
+
   /// Null when there are not so many bytes left. What a block holds at first is left to `poison`.
-  [[nodiscard]] void* take(std::size_t bytes);
+  [[nodiscard]] void* take(std::size_t bytes, Pool pool);
   /// The bytes of a block that is given back, to be given to `drop`; 0 for a pointer that was not taken. It
-  /// may be taken again at once: what is still to be done with it comes first in the order of a stream.
+  /// may be taken again at once: what is still to be done with it comes first in the order of a stream. Blocks of
+  /// a pool that `never_waits` are taken again after `drop`: their next user may be another stream.
   [[nodiscard]] std::size_t give(void* pointer);
+  void set_never_waits(Pool pool) { never_waits_.insert(pool); }
+  [[nodiscard]] bool never_waits(Pool pool) const { return never_waits_.contains(pool); }
 
   /// Fills a fresh block, while the memory is open.
   void poison(void* block) const;
   /// Of a block that was given back: its pages and, with fences, access to it go.
-  void drop(void* block, std::size_t bytes) const;
+  void drop(void* block, std::size_t bytes);
   [[nodiscard]] bool holds(const void* pointer) const;
   void set_limit(std::size_t bytes) { limit_ = bytes; }
   [[nodiscard]] std::size_t reserved() const { return top_; }
@@ -43,13 +50,19 @@ class DeviceMemory {
 
  private:
   void protect(bool open) const;
-  [[nodiscard]] void* take_fenced(std::size_t size);
+  [[nodiscard]] void* take_fenced(std::size_t size, Pool pool);
 
   bool fences_;
   std::byte* base_;
   std::size_t top_ = 0, in_use_ = 0, limit_;
-  std::map<std::size_t, std::vector<void*>> free_;
-  std::map<const void*, std::size_t> taken_;
+  struct Taken {
+    std::size_t size;
+    Pool pool;
+  };
+  std::map<std::pair<Pool, std::size_t>, std::vector<void*>> free_;
+  std::map<const void*, Taken> taken_;
+  std::map<const void*, Taken> given_;  // to pools that never wait, before `drop`
+  std::set<Pool> never_waits_;
 };
 
 }  // namespace fq::simulated

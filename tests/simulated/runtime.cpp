@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -36,7 +37,7 @@ void refuse_bytes() { state().bytes_refused = true; }
 std::int64_t pageable_copies() { return state().pageable_copies; }
 namespace {
 
-int pool_token;
+std::deque<int> pools;  // their addresses are the handles
 
 /// One, or FAKEQUANT_SIMULATED_GPUS: names of one memory, of which a process of several uses its own.
 int devices() {
@@ -131,21 +132,28 @@ cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
   return answer();
 }
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
-  *pool = reinterpret_cast<cudaMemPool_t>(&pool_token);
+  const std::scoped_lock lock(state().mutex);
+  *pool = reinterpret_cast<cudaMemPool_t>(&pools.emplace_back());
   return answer();
 }
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return cudaSuccess; }
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return answer(); }
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
-  *static_cast<std::uint64_t*>(value) = state().memory.reserved();
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void*) {
+  const std::scoped_lock lock(state().mutex);
+  if (attribute == cudaMemPoolReuseAllowInternalDependencies) state().memory.set_never_waits(pool);
+  return answer();
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void* value) {
+  const auto& memory = state().memory;
+  *static_cast<std::uint64_t*>(value) = memory.never_waits(pool) ? 0 : memory.reserved();
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
-cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, cudaMemPool_t, cudaStream_t stream) {
+cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, cudaMemPool_t pool,
+                                    cudaStream_t stream) {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
   if (const auto code = answer_now(stream); code != cudaSuccess) return code;
-  *pointer = s.memory.take(bytes);
+  *pointer = s.memory.take(bytes, pool);
   if (*pointer == nullptr) return failed(cudaErrorMemoryAllocation);
   submit(stream, [&s, block = *pointer] { s.memory.poison(block); });
   return cudaSuccess;

@@ -65,12 +65,14 @@ inline std::vector<Step> steps(TensorQuantizer& q, const std::vector<Tensor>& in
     dy.push_back(input(each.shape(), 7).to(device));
   }
   std::vector<Step> out;
+  // A quantizer without a range looks once whether its first one is zero.
+  const bool first = device.is_cuda() && q.settings().running && !q.amax().defined();
   const auto waits = waits_so_far();
   for (std::size_t i = 0; i < x.size(); ++i) out.push_back(step(q, x[i], dy[i], forward));
   const auto own = waits_so_far() - waits;
   const bool counted = device.is_cuda() && expected == Waits::once_a_step;
   if (expected == Waits::often) return out;
-  EXPECT_EQ(own, counted ? std::ssize(x) : 0) << q.name() << " on " << to_string(device);
+  EXPECT_EQ(own, (counted ? std::ssize(x) : 0) + (first ? 1 : 0)) << q.name() << " on " << to_string(device);
   return out;
 }
 
