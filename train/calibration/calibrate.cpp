@@ -1,11 +1,15 @@
 #include "fakequant/train/calibration/calibrate.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include <fmt/ranges.h>
 
+#include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/log.h"
+#include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/dead_channels.h"
@@ -122,21 +126,47 @@ std::pair<Targets, Targets> activations_and_weights(Module& model, bool keep_kno
   return out;
 }
 
-/// Lets the ranges after a quantizer of zeros grow in training: they were chosen without its branch.
-/// `activations` are in the order of the network.
-void grow_behind_zeros(const Targets& activations) {
+bool is_zero(const Tensor& weight) {
+  return weight.numel() > 0 && detail::range(weight.to(DType::f32)).largest <= detail::least_amax;
+}
+
+using Chosen = std::vector<std::pair<TensorQuantizer*, CalibratedRange>>;
+
+/// Activations after zeros were calibrated without a branch, or with only its bias and rounding. Their
+/// ranges grow in training, and stay signed where calibration saw no negative value.
+void set_behind_zeros(TensorQuantizer& q, CalibratedRange range) {
+  if (q.settings().arithmetic != Arithmetic::deployed) return q.set_calibrated_range(range);
+  range.is_unsigned = q.descriptor().is_unsigned();
+  q.set_calibrated_range(range);
+  RangeGrowth growth = q.range().growth();
+  std::ranges::fill(growth.growing, 1.0f);
+  q.set_growth(growth);
+}
+
+/// Sets the ranges in the order of the network. Ranges after a layer or tensor of zeros grow, but not those
+/// of the layer's own inputs.
+void set_ranges(Module& model, const Chosen& chosen) {
+  const std::map<TensorQuantizer*, CalibratedRange> ranges(chosen.begin(), chosen.end());
+  const auto weights = detail::weights_of(model);
   bool behind = false;
-  for (const auto& target : activations) {
-    TensorQuantizer& q = *target.entry.quantizer;
-    behind = behind || q.range().is_zero();
-    if (!behind || q.settings().arithmetic != Arithmetic::deployed) continue;
-    RangeGrowth growth = q.range().growth();
-    std::ranges::fill(growth.growing, 1.0f);
-    q.set_growth(growth);
+  std::optional<std::string> layer;  // of weights that are zero, while its own inputs follow
+  for (const auto& entry : named_quantizers(model)) {
+    TensorQuantizer& q = *entry.quantizer;
+    const std::string owner = entry.name.substr(0, entry.name.rfind('.') + 1);
+    behind = behind || (layer && owner != *layer);
+    const auto weight = weights.find(&q);
+    const bool is_weight = weight != weights.end();
+    const auto range = ranges.find(&q);
+    if (range != ranges.end() && behind && !is_weight)
+      set_behind_zeros(q, range->second);
+    else if (range != ranges.end())
+      q.set_calibrated_range(range->second);
+    if (is_weight && is_zero(weight->second.tensor())) layer = owner;
+    behind = behind || (!is_weight && q.range().is_zero());
   }
 }
 
-void warn_of_zeros(const std::vector<std::pair<TensorQuantizer*, CalibratedRange>>& chosen) {
+void warn_of_zeros(const Chosen& chosen) {
   std::vector<std::string> names;
   for (const auto& [q, range] : chosen)
     if (q->range().is_zero()) names.push_back(q->name());
@@ -201,7 +231,7 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) 
   detail::set_methods(activations, options);
   detail::set_methods(weights, options);
   collect_weights(weights);
-  std::vector<std::pair<TensorQuantizer*, CalibratedRange>> chosen;
+  Chosen chosen;
   for (const auto* targets : {&weights, &activations})
     for (const auto& [entry, weight] : *targets) {
       CalibratedRange range = entry.quantizer->observer().range(detail::amax_options(entry, options));
@@ -209,12 +239,11 @@ CalibrationReport choose_ranges(Module& model, const CalibrateOptions& options) 
         range.amax = detail::ranges_with_lattices(*entry.quantizer, weight.tensor(), range.amax);
       chosen.emplace_back(entry.quantizer, std::move(range));
     }
-  for (const auto& [q, range] : chosen) q->set_calibrated_range(range);
+  set_ranges(model, chosen);
   for (const auto& target : weights) target.entry.quantizer->observer().calibrator().reset();
   undo.keep();
   undo_weights.keep();
   floor_dead_channels(model);
-  grow_behind_zeros(activations);
   warn_of_zeros(chosen);
   (void)detail::fit_ggml_weights(model, options.keep_known);  // `quantize` has warned
   return {.quantizers = static_cast<int>(chosen.size())};
