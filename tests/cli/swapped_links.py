@@ -52,4 +52,4 @@ for name in ["log.txt", "metrics.jsonl"]:
     done = run("train", *SHORT, "-o", f"run_{name}/", "--force", status=None)
     with open("victim.txt") as file:
         assert file.read() == TEXT, name
-    assert done.returncode == 0 or "is a link" in done.stderr, done.stderr
+    assert done.returncode in (0, 2), done.stderr

@@ -120,7 +120,7 @@ for key, steps, step in [
         ("normalizer", {"type": "Sequence", "normalizers": [REPLACE] * 12}, "the normalizer Replace"),
         ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": [REPLACE] * 2}] * 9}, "the normalizer Replace"),
         ("normalizer", {**REPLACE, "content": "a" * 10**6}, "the normalizer Replace"),
-        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a" * 10**6}] * 90}, "the normalizer Prepend"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a" * 10**5}] * 90}, "the normalizer Prepend"),
         ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}] * 60}, "the pre-tokenizer ByteLevel")]:
     with open("bomb.json", "w") as file:
         json.dump({**tree, key: steps, "added_tokens": []}, file)
