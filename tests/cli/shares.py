@@ -43,12 +43,14 @@ for attempt in range(3):
     run(*base, "--merge", "s.h5", "-o", "merged.h5")
     assert same_bytes("merged.h5", "whole.h5")
 
-# Killed between --state and -o: a pipe that nobody reads holds it there.
+# Killed while it writes -o, before it writes --state: a pipe that nobody reads holds it there.
 os.mkfifo("pipe")
 killed = start(*data, "--samples", "100", "--state", "k.h5", "-o", "pipe")
-wait_for(lambda: os.path.exists("k.h5"))
+wait_for(lambda: os.path.exists(".k.h5.fakequant-lock"))
+time.sleep(1)
 killed.send_signal(signal.SIGKILL)
 killed.communicate()
+assert not os.path.exists("k.h5")
 run(*data, "--samples", "100", "--state", "k.h5", "-o", "again.h5")
 assert samples("k.h5") == 100 and same_bytes("again.h5", "first.h5")
 assert "not counted again" in run(*data, "--samples", "100", "--batch", "7", "--state", "k.h5", "-o", "again.h5").stdout

@@ -15,7 +15,7 @@ char read(const void* block, std::int64_t at) { return static_cast<const volatil
 
 TEST(SimulatedMemoryDeathTest, IsClosedToTheHost) {
   DeviceMemory memory;
-  void* block = memory.take(100);
+  void* block = memory.take(100, nullptr);
   EXPECT_DEATH((void)read(block, 0), "");
   const DeviceMemory::Open open(memory);
   memory.poison(block);
@@ -27,7 +27,7 @@ TEST(SimulatedMemoryDeathTest, HasFencesWhenAsked) {
   DeviceMemory memory;
   ::unsetenv("FAKEQUANT_SIMULATED_FENCES");
   for (const std::size_t size : {16, 100, 4096, 5000}) {
-    void* block = memory.take(size);
+    void* block = memory.take(size, nullptr);
     memory.poison(block);
     const auto end = static_cast<std::int64_t>((size + 15) / 16 * 16);
     EXPECT_EQ(read(block, end - 1), '\xff') << size;
