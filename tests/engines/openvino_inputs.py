@@ -3,6 +3,7 @@ openvino_inputs.py inputs FILE QUANTIZER DATA: codes of the network's input in O
 
 import os
 import sys
+import types
 
 import h5py
 import numpy as np
@@ -26,7 +27,8 @@ def inputs(file, quantizer, data):
     from openvino_engine import OpenVino
 
     source = Source(file)
-    engine = OpenVino(file, source, [quantizer], 0)
+    predictions = types.SimpleNamespace(names=[quantizer], is_constant=lambda name: False)
+    engine = OpenVino(file, source, predictions, 0)
     scale = numpy_helper.to_array(source.constants[source.quantizer(quantizer).input[1]])
     times = np.float32(255) / (np.float32(255) * scale)
 
