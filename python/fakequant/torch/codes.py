@@ -120,7 +120,8 @@ class Codes(nn.Module):
             arrays |= {f"{name}/{key}": value for key, value in state.arrays().items()}
         self._network.load_quantizer_state(arrays, json.dumps(attributes))
         self._finds_ranges = any(state.grows() for state in self.states.values())
-        self._guard.forget()
+        if self._seen:  # else this is a copy, which limits the last step as the original does
+            self._guard.forget()
         self._name_parameters()
 
     def _is_new(self, name, state):
