@@ -34,6 +34,7 @@ class Codes(nn.Module):
         self.masked = 0  # calls and tensors that had the positions of a mask in the last calibration
         self._random = any("drop" in node["type"] for node in json.loads(json_text)["nodes"])
         self._network, self._guard, self._finds_ranges = None, Guard(), False
+        self._seen, self._pushed = {}, None
         self.states = {}  # QuantizerState by the names of quantizers, children of the layers
 
     def _make(self):
@@ -45,7 +46,7 @@ class Codes(nn.Module):
         self.told = [str(entry.message) for entry in told]
         if self._learned is not None:
             self._network.learn_ranges(**self._learned, calibrated=False)
-        self.shared, self._seen = Shared(self._network, self._places), {}
+        self.shared, self._seen, self._pushed = Shared(self._network, self._places), {}, None
         if not self.states:
             self.states = self._new_states()
             self._note()
@@ -97,6 +98,7 @@ class Codes(nn.Module):
     def _note(self):
         """Remembers that the library has this state."""
         self._seen = {name: (state.version(), *state.as_library()) for name, state in self.states.items()}
+        self._pushed = self._versions()
         self._finds_ranges = any(state.grows() for state in self.states.values())
 
     def pull(self):
@@ -110,7 +112,10 @@ class Codes(nn.Module):
 
     def _push(self):
         """Gives the library the state of quantizers whose tensors were written to."""
+        if not self._idle and self._versions() == self._pushed:
+            return
         changed = {name: state for name, state in self.states.items() if self._is_new(name, state)}
+        self._pushed = self._versions()
         if not changed:
             return
         arrays, attributes = {}, {}
@@ -123,6 +128,13 @@ class Codes(nn.Module):
         if self._seen:  # else this is a copy, which limits the last step as the original does
             self._guard.forget()
         self._name_parameters()
+
+    def _versions(self):
+        """Numbers of which one changes with each write to a state: the versions of all states, without a call for each."""
+        states = self.states.values()
+        return [state.writes for state in states] + [
+            number for state in states for value in state._buffers.values() if value is not None
+            for number in (value.data_ptr(), value._version)]
 
     def _is_new(self, name, state):
         """Whether the library has another state. Writes of the same values, as of a broadcast, change nothing."""
@@ -296,7 +308,7 @@ class Codes(nn.Module):
         return f"{self._before.get(layer, layer)}.{role}"
 
     def __getstate__(self):
-        return {**self.__dict__, "_network": None, "shared": None, "_seen": {}}
+        return {**self.__dict__, "_network": None, "shared": None, "_seen": {}, "_pushed": None}
 
     def extra_repr(self):
         return f"{len(json.loads(self._json)['nodes'])} layers"

@@ -26,7 +26,7 @@ class QuantizerState(nn.Module):
         self.register_buffer("pre_quant_scale", None)
         self.register_buffer("scale", None)
         self.register_buffer("growing", None)
-        self._settings, self._writes, self.is_loaded = settings, 0, False
+        self._settings, self.writes, self.is_loaded = settings, 0, False
         if is_learned:
             self.amax = nn.Parameter(amax)
         else:
@@ -49,7 +49,7 @@ class QuantizerState(nn.Module):
 
     def version(self):
         """Changes with each write to settings and buffers. A learned range is a parameter, which the library shares."""
-        return self._writes, [(value.data_ptr(), value._version) for value in self._buffers.values() if value is not None]
+        return self.writes, [(value.data_ptr(), value._version) for value in self._buffers.values() if value is not None]
 
     def arrays(self):
         """{name: tensor} for the library, copies."""
@@ -68,7 +68,7 @@ class QuantizerState(nn.Module):
 
     def take(self, settings, arrays):
         """Takes settings and arrays from the library. Parameters keep their identity, and equal values are not written."""
-        self._writes += settings != self._settings
+        self.writes += settings != self._settings
         self._settings = settings
         if self.amax is not None and "amax" in arrays:
             self._set_amax(arrays["amax"])

@@ -3,6 +3,15 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 
+_LEAST = 2.0**-23
+
+
+def _is_within(value, last):
+    """Whether a step is allowed as it is, which most are: two operators find it."""
+    lowest, highest = torch.aminmax(value / last.to(value.device))
+    return float(lowest) >= 0.5 and float(highest) <= 2.0 and float(value.min()) >= _LEAST
+
+
 class Guard:
     """As in the library's loop: a step at most halves or doubles a learned range, and leaves it 2^-23 or more."""
 
@@ -13,15 +22,14 @@ class Guard:
         """Limits ranges, {name: parameter}, that were written to since the last call."""
         with torch.no_grad():
             for name, value in values.items():
-                before = self._before.get(name)
-                if before is not None and value._version != before[1]:
-                    last = before[0].to(value.device)
-                    held = value.clamp(last / 2, last * 2).clamp_(min=2.0**-23)
-                    held = torch.where(last > 2.0**-24, held, value)  # a range of zeros stays until training gives it values
-                    if not torch.equal(held, value):
-                        value.copy_(held)
-                if before is None or value._version != before[1]:
-                    self._before[name] = (value.detach().clone(), value._version)
+                last, version = self._before.get(name, (None, None))
+                if value._version == version:
+                    continue
+                if last is not None and not _is_within(value, last):
+                    last = last.to(value.device)
+                    held = value.clamp(last / 2, last * 2).clamp_(min=_LEAST)
+                    value.copy_(torch.where(last > 2.0**-24, held, value))  # a range of zeros stays until training gives it values
+                self._before[name] = value.detach().clone(), value._version
 
     def forget(self):
         """After ranges were calibrated or loaded, which no step did."""
