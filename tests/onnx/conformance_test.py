@@ -21,7 +21,7 @@ LEAST_THAT_AGREE = 739
 LEAST_OF_CONSTANTS = 874
 RELATIVE = 1e-4  # of the largest number of the recorded output
 # A rejection names a node, an input or an output, or lists operators with their nodes.
-NAMED = re.compile(r"(node|input|output|tensor) '|operators are not supported: .* \(\d+: '")
+NAMED = re.compile(r"(node|input|output|tensor) '|operators are not supported: .* \(\d+: '|\] opset: \d+ is not supported")
 BY_COMMAND = 10  # cases of either outcome that the command reads too
 FOLDERS = ("pytorch-converted", "pytorch-operator", "simple")
 
