@@ -1,5 +1,6 @@
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -34,7 +35,8 @@ class NcclRanks final : public fq::detail::DeviceRanks {
   }
 
   void sum(Tensor& values) override {
-    if (ranks_ == nullptr) throw BackendError("[ranks] the sums of GPUs were aborted after an error before");
+    const std::scoped_lock lock(mutex_);  // another thread may abort
+    throw_if_aborted();
     const cudaStream_t stream = stream_of(values.device());
     void* data = mutable_data_of<std::int64_t>(values);
     FQ_NCCL(AllReduce, data, data, static_cast<std::size_t>(values.numel()), ncclInt64, ncclSum, ranks_,
@@ -46,23 +48,31 @@ class NcclRanks final : public fq::detail::DeviceRanks {
   /// over.
   void check_wait(double waited) {
     const std::scoped_lock lock(mutex_);
-    if (ranks_ == nullptr) return;
+    throw_if_aborted();
     ncclResult_t status = ncclSuccess;
     if (const auto asked = nccl().CommGetAsyncError(ranks_, &status); asked != ncclSuccess) status = asked;
-    const bool failed = status != ncclSuccess && status != ncclInProgress, late = waited > seconds_;
-    if (!failed && !late) return;
+    if (status != ncclSuccess && status != ncclInProgress)
+      aborted_ = fmt::format("[ranks] ncclAllReduce failed: {}", nccl().GetErrorString(status));
+    else if (waited > seconds_)
+      aborted_ = fmt::format(
+          "[ranks] rank {} waited {} s for the sums of the other GPUs: a process hangs or is much "
+          "slower. --rank-timeout gives them longer",
+          rank_, seconds_);
+    else
+      return;
     static_cast<void>(nccl().CommAbort(std::exchange(ranks_, nullptr)));
-    if (failed) check(status, "ncclAllReduce");
-    throw BackendError(
-        fmt::format("[ranks] rank {} waited {} s for the sums of the other GPUs: a process hangs or is much "
-                    "slower. --rank-timeout gives them longer",
-                    rank_, seconds_));
+    throw_if_aborted();
+  }
+  /// Each thread reports the cause: the first that sees it may be one that makes batches ahead.
+  void throw_if_aborted() const {
+    if (!aborted_.empty()) throw BackendError(aborted_);
   }
 
   Device device_;
   int rank_;
   double seconds_;
   std::mutex mutex_;
+  std::string aborted_;  // why, once the sums are aborted
   ncclComm_t ranks_ = nullptr;
 };
 
