@@ -7,7 +7,7 @@ _LEAST = 2.0**-23
 
 
 def _is_within(value, last):
-    """Whether a step is allowed as it is, which most are: two operators find it."""
+    """Returns whether the step from `last` to `value` is within the limits. Most steps are, and this check is cheap."""
     lowest, highest = torch.aminmax(value / last.to(value.device))
     return float(lowest) >= 0.5 and float(highest) <= 2.0 and float(value.min()) >= _LEAST
 
