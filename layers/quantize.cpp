@@ -295,10 +295,6 @@ class Quantizing {
   std::map<int, std::vector<Shared>> shared_;  // by group of tensors
 };
 
-}  // namespace
-
-namespace {
-
 std::vector<std::string> quantize_checked(Module& model, const QuantConfig& config, const Shape& input_shape,
                                           NetworkPart* part) {
   for (const auto& [path, module] : model.named_modules())

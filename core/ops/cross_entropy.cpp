@@ -126,10 +126,10 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels, double labe
                 loss);
   });
   if (!rows.is_one_chunk()) log_p = {};
-  const auto backward = [rows, rule, totals, log_p,
+  const auto backward = [rows, rule, dtype, totals, log_p,
                          saved = detail::Saved(rows.is_one_chunk() ? Tensor() : kept),
                          targets = detail::Saved(classes)](const Tensor& dy) mutable {
-    const Tensor factor = dy.to(totals.defined() && log_p.defined() ? log_p.dtype() : saved.get().dtype());
+    const Tensor factor = dy.to(dtype);
     if (log_p.defined())
       return std::vector<Tensor>{
           rows.as_samples(row_gradients(std::move(log_p), targets.get(), rule, totals, factor), 0)};
