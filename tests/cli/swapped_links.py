@@ -52,4 +52,5 @@ for name in ["log.txt", "metrics.jsonl"]:
     done = run("train", *SHORT, "-o", f"run_{name}/", "--force", status=None)
     with open("victim.txt") as file:
         assert file.read() == TEXT, name
-    assert done.returncode in (0, 2), done.stderr
+    named = "is a link" in done.stderr or (done.returncode == 2 and f"{name}:1" in done.stderr)  # read before it is written
+    assert done.returncode == 0 or named, done.stderr

@@ -130,7 +130,7 @@ class Codes(nn.Module):
         self._name_parameters()
 
     def _versions(self):
-        """Numbers of which one changes with each write to a state: the versions of all states, without a call for each."""
+        """Returns the write counters of all states. Equal lists mean that no state was written to."""
         states = self.states.values()
         return [state.writes for state in states] + [
             number for state in states for value in state._buffers.values() if value is not None
