@@ -24,6 +24,6 @@ for _name in ("modelopt", "pytorch_quantization", "torch_ref", "torchao", "onnx"
     _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = getattr(_fakequant, _name)
 del _name
 
-from . import data as _data, loop as _loop, pickles as _pickles  # noqa: E402,F401
+from . import dataset_methods as _dataset_methods, loop as _loop, pickles as _pickles  # noqa: E402,F401
 from .progress import Progress as Progress  # noqa: E402
 from .ranks import ranks as ranks  # noqa: E402
