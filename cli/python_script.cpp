@@ -28,9 +28,28 @@ std::string last_words(const std::string& path) {
   return text;
 }
 
-void check_end(const ProgramEnd& end, const Flags& flags, const std::string& file,
+/// Runs the module argv[2] of the folder argv[1]. Python puts the current folder first in sys.path for -c and
+/// -m, before 3.11 also with PYTHONSAFEPATH: its empty entry is removed before the first import from a file.
+constexpr const char* kRunModule =
+    "import sys; sys.argv.pop(0); sys.path[:] = [sys.argv.pop(0), *filter(None, sys.path)]; import runpy; "
+    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)";
+
+/// Returns the path of `name` in ../share/fakequant of the command.
+std::string shared_path(const std::string& command_name, const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path command = fs::read_symlink("/proc/self/exe", error);
+  const fs::path found = command.parent_path().parent_path() / "share/fakequant" / name;
+  if (!fs::exists(found, error))
+    throw FileError(
+        found.string(), "",
+        fmt::format("[{}] {} is missing. Install fakequant again.", command_name, found.string()));
+  return found.string();
+}
+
+void check_end(const ProgramEnd& end, const Flags& flags, const std::string& python, const std::string& file,
                const std::string& errors) {
-  const std::string python = python_of(flags), message = last_words(errors);
+  const std::string message = last_words(errors);
   if (stop_requested()) throw Interrupted(flags.command());
   if (end.timed_out)
     throw BackendError(
@@ -57,15 +76,14 @@ std::string python_of(const Flags& flags) {
 }
 
 std::string script_path(const std::string& command_name, const std::string& name) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path command = fs::read_symlink("/proc/self/exe", error);
-  const fs::path script = command.parent_path().parent_path() / "share/fakequant/scripts" / name;
-  if (!fs::exists(script, error))
-    throw FileError(
-        script.string(), "",
-        fmt::format("[{}] {} is not there: install fakequant whole", command_name, script.string()));
-  return script.string();
+  return shared_path(command_name, "scripts/" + name);
+}
+
+std::vector<std::string> module_words(const std::string& command, const std::string& python,
+                                      const std::string& module, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words{python, "-c", kRunModule, shared_path(command, "python"), module};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
 }
 
 ProgramEnd run_python(const Flags& flags, const std::vector<std::string>& words, const ProgramLimits& limits,
@@ -76,8 +94,14 @@ ProgramEnd run_python(const Flags& flags, const std::vector<std::string>& words,
   } catch (const ArgumentError& error) {
     throw ArgumentError(fmt::format("{} by --python or FAKEQUANT_PYTHON", error.what()));
   }
-  check_end(end, flags, file, limits.error_file);
+  check_end(end, flags, words[0], file, limits.error_file);
   return end;
+}
+
+ProgramEnd run_python_module(const Flags& flags, const std::string& module,
+                             const std::vector<std::string>& arguments, const ProgramLimits& limits,
+                             const std::string& file) {
+  return run_python(flags, module_words(flags.command(), python_of(flags), module, arguments), limits, file);
 }
 
 }  // namespace fq::cli

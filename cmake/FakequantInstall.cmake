@@ -56,6 +56,14 @@ list(APPEND script_modules "${PROJECT_SOURCE_DIR}/python/fakequant/session_setti
 list(APPEND script_modules "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_requirements.txt")
 install(DIRECTORY scripts/lib/engines DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")
 install(FILES ${script_modules} DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")
+# The parts of the Python package that the command runs. They work without the compiled module.
+set(package "${CMAKE_INSTALL_DATADIR}/fakequant/python/fakequant")
+install(FILES python/fakequant/__init__.py python/fakequant/waiting.py DESTINATION "${package}")
+foreach(part IN ITEMS engines data)
+  if(EXISTS "${PROJECT_SOURCE_DIR}/python/fakequant/${part}")
+    install(DIRECTORY "python/fakequant/${part}" DESTINATION "${package}" PATTERN __pycache__ EXCLUDE)
+  endif()
+endforeach()
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

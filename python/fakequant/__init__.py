@@ -2,28 +2,45 @@
 
     import fakequant as fq
     y = fq.modelopt.fake_tensor_quant(x, amax=2.5)      # numpy, torch, or whatever speaks DLPack: nothing is copied
+
+The modules `fakequant.engines` and `fakequant.data` also work in a tree without the compiled module `fakequant._fakequant`.
 """
 import sys as _sys
 
 from . import waiting as _waiting
 
-with _waiting.short_spins():
-    from . import _fakequant
-from ._fakequant import *  # noqa: F401,F403
-from ._fakequant import ArgumentError as ArgumentError, BackendError as BackendError, Error as Error, FileError as FileError
-from ._fakequant import FakequantWarning as FakequantWarning, NumericError as NumericError, SystemError as SystemError
-
-#: Of the package; its module of the library must be of the same.
+#: Version of the package. The compiled module must have the same one.
 __version__ = "0.1.0"
-if _fakequant.__version__ != __version__:
-    raise ImportError(f"[fakequant] the package is {__version__}, and its library {_fakequant.__version__} "
-                      f"({_fakequant.__file__}): remove both and install one of them, pip install .", name=__name__)
 
-for _name in ("modelopt", "pytorch_quantization", "torch_ref", "torchao", "onnx", "tripy", "tensorrt", "ggml",
-              "xnnpack"):
-    _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = getattr(_fakequant, _name)
-del _name
+try:
+    with _waiting.short_spins():
+        import fakequant._fakequant as _fakequant
+except ModuleNotFoundError as _error:
+    if _error.name != "fakequant._fakequant":
+        raise
 
-from . import dataset_methods as _dataset_methods, loop as _loop, pickles as _pickles  # noqa: E402,F401
-from .progress import Progress as Progress  # noqa: E402
-from .ranks import ranks as ranks  # noqa: E402
+    def __getattr__(name):
+        from importlib.machinery import PathFinder
+
+        if name.startswith("__") or (name != "_fakequant" and PathFinder.find_spec(f"{__name__}.{name}", __path__)):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise ImportError(f"[fakequant] {name}: {__path__[0]} has no compiled module _fakequant, which it needs. Install the "
+                          "package: pip install . in the source tree.", name=f"{__name__}._fakequant")
+else:
+    from ._fakequant import *  # noqa: F401,F403
+    from ._fakequant import ArgumentError as ArgumentError, BackendError as BackendError, Error as Error
+    from ._fakequant import FakequantWarning as FakequantWarning, FileError as FileError, NumericError as NumericError
+    from ._fakequant import SystemError as SystemError
+
+    if _fakequant.__version__ != __version__:
+        raise ImportError(f"[fakequant] the package is {__version__}, and its library {_fakequant.__version__} "
+                          f"({_fakequant.__file__}): remove both and install one of them, pip install .", name=__name__)
+
+    for _name in ("modelopt", "pytorch_quantization", "torch_ref", "torchao", "onnx", "tripy", "tensorrt", "ggml",
+                  "xnnpack"):
+        _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = getattr(_fakequant, _name)
+    del _name
+
+    from . import dataset_methods as _dataset_methods, loop as _loop, pickles as _pickles  # noqa: F401
+    from .progress import Progress as Progress
+    from .ranks import ranks as ranks

@@ -50,6 +50,31 @@ def test_another_library_is_refused_at_import(tmp_path):
             assert done.returncode == 1 and words in done.stderr
 
 
+@pytest.mark.parametrize("code, message", [
+    ("import fakequant.engines, sys; assert not {'numpy', 'torch'} & set(sys.modules)", ""),
+    ("import fakequant; fakequant.Model", "ImportError: [fakequant] Model: "),
+    ("from fakequant import modelopt", "ImportError: [fakequant] modelopt: "),
+    ("import fakequant.loop", "ImportError: [fakequant] _fakequant: "),
+])
+def test_without_compiled_module(code, message):
+    """The engines work in the source tree. What needs the compiled module says that it is missing."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+    assert (done.returncode != 0) == bool(message), done.stderr
+    assert message in done.stderr and ("has no compiled module _fakequant" in done.stderr) == bool(message)
+
+
+def test_compiled_module_that_does_not_load(tmp_path):
+    """Only a missing module is tolerated."""
+    (tmp_path / "fakequant").mkdir()
+    for name in ("__init__.py", "waiting.py"):
+        (tmp_path / "fakequant" / name).symlink_to(ROOT / "python/fakequant" / name)
+    (tmp_path / "fakequant/_fakequant.py").write_text("import module_that_is_missing\n")
+    done = subprocess.run([sys.executable, "-c", "import fakequant"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1 and "No module named 'module_that_is_missing'" in done.stderr
+
+
 def test_another_library_is_refused_at_configure_time(tmp_path):
     (tmp_path / "fakequantConfig.cmake").write_text("")
     (tmp_path / "fakequantConfigVersion.cmake").write_text('set(PACKAGE_VERSION "0.0.9")\n')
