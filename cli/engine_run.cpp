@@ -34,8 +34,7 @@ bool is_onnxruntime(const VerifyEngine& engine) { return engine.home == "ort"; }
 std::vector<std::string> command_line(const Flags& flags, const VerifyEngine& engine, const EngineHome& home,
                                       const Expected& expected, const TemporaryFolder& folder,
                                       const std::string& report) {
-  std::vector<std::string> words{home.python, script_path(flags.command(), std::string(engine.script)),
-                                 "--json=" + report, "--folder=" + folder.path()};
+  std::vector<std::string> words{"--json=" + report, "--folder=" + folder.path()};
   for (const char* name : {"tolerance", "code-tolerance", "flip-tolerance", "threads"})
     if (flags.given(name)) words.push_back(fmt::format("--{}={}", name, flags.text(name)));
   if (is_onnxruntime(engine)) {
@@ -48,7 +47,7 @@ std::vector<std::string> command_line(const Flags& flags, const VerifyEngine& en
   for (const auto& file : expected.folded) words.push_back("--folded=" + file);
   words.insert(words.end(), {"--", flags.required("model")});
   words.insert(words.end(), expected.files.begin(), expected.files.end());
-  return words;
+  return module_words(flags.command(), home.python, std::string(engine.module), words);
 }
 
 }  // namespace

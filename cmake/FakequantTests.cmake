@@ -179,7 +179,7 @@ function(fakequant_add_onnx_tests)
     target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>)
   endforeach()
   set(common "${fakequant_test_environment};FAKEQUANT=$<TARGET_FILE:fakequant_cli>;FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
-  add_test(NAME onnx.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}")
+  add_test(NAME onnx.venv COMMAND "${FAKEQUANT_PYTHON}" "${PROJECT_SOURCE_DIR}/scripts/lib/venv.py" "${venv}")
   set_tests_properties(onnx.venv PROPERTIES LABELS onnx TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP onnx_venv)
   add_test(NAME onnx.networks COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/run_e2e" "${source}/networks.py" "onnx/networks"
     WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
@@ -204,7 +204,7 @@ function(fakequant_add_file_tests name label variable)
     return()
   endif()
   set(venv "${PROJECT_BINARY_DIR}/${name}-venv")
-  add_test(NAME ${name}.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+  add_test(NAME ${name}.venv COMMAND "${FAKEQUANT_PYTHON}" "${PROJECT_SOURCE_DIR}/scripts/lib/venv.py" "${venv}"
     ${name}_requirements.txt)
   set_tests_properties(${name}.venv PROPERTIES LABELS ${label} TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP ${name}_venv)
   file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.py")
@@ -216,7 +216,7 @@ function(fakequant_add_file_tests name label variable)
   endforeach()
 endfunction()
 
-# tests/engines: exported files in engines that scripts/engine makes. OpenVINO is installed by the first test; XNNPACK (1.6 GB
+# tests/engines: exported files in engines that fakequant.engines.install makes. OpenVINO is installed by the first test; XNNPACK (1.6 GB
 # with PyTorch) and llama.cpp (minutes of compiling) are not: where nobody has made them in FAKEQUANT_ENGINES, or in engines of the
 # build folder, their tests are skipped with the line that makes them. To lower programs for XNNPACK takes minutes.
 function(fakequant_add_engine_tests)
@@ -227,8 +227,10 @@ function(fakequant_add_engine_tests)
   if(NOT home)
     set(home "${PROJECT_BINARY_DIR}/engines")
   endif()
-  add_test(NAME engines.openvino_home COMMAND "${PROJECT_SOURCE_DIR}/scripts/engine" openvino "${home}" "${FAKEQUANT_PYTHON}")
-  set_tests_properties(engines.openvino_home PROPERTIES LABELS engines TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP openvino_home)
+  add_test(NAME engines.openvino_home WORKING_DIRECTORY / COMMAND "${FAKEQUANT_PYTHON}" -m
+    fakequant.engines.install openvino "${home}")
+  set_tests_properties(engines.openvino_home PROPERTIES LABELS engines TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP openvino_home
+    ENVIRONMENT "PYTHONPATH=${PROJECT_SOURCE_DIR}/python")
   file(GLOB scripts CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/engines/*_test.py")
   foreach(script IN LISTS scripts)
     get_filename_component(name "${script}" NAME_WE)
@@ -348,7 +350,7 @@ function(fakequant_add_python_tests)
   endif()
   set(venv "${PROJECT_BINARY_DIR}/python-venv")
   set(module "${PROJECT_BINARY_DIR}/python-module")
-  add_test(NAME python.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+  add_test(NAME python.venv COMMAND "${FAKEQUANT_PYTHON}" "${PROJECT_SOURCE_DIR}/scripts/lib/venv.py" "${venv}"
     python_requirements.txt)
   set_tests_properties(python.venv PROPERTIES LABELS python TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP python_venv)
   set(device "")
@@ -396,7 +398,7 @@ function(fakequant_add_sass_test)
   set(list "${CMAKE_CURRENT_BINARY_DIR}/sass_objects.txt")
   file(GENERATE OUTPUT "${list}"
     CONTENT "$<JOIN:$<TARGET_OBJECTS:fakequant_core>;$<TARGET_OBJECTS:fakequant_reference>,\n>\n")
-  add_test(NAME sass.venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+  add_test(NAME sass.venv COMMAND "${FAKEQUANT_PYTHON}" "${PROJECT_SOURCE_DIR}/scripts/lib/venv.py" "${venv}"
     sass_requirements.txt)
   set_tests_properties(sass.venv PROPERTIES LABELS cuda TIMEOUT 300 SKIP_RETURN_CODE 77 FIXTURES_SETUP sass_venv)
   add_test(NAME sass.kernels COMMAND "${FAKEQUANT_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/sass/sass_test.py" "${list}" "${venv}"

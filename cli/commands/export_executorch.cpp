@@ -31,7 +31,7 @@ void check_target(Network& network) {
            name(target), profile_of(Target::xnnpack).presets);
 }
 
-/// What the script told of the program; throws BackendError where that is nothing.
+/// Returns the report on the program. Throws BackendError if there is none.
 ordered_json told_of(const std::string& path, const std::string& python) try {
   return fq::detail::parse_json<ordered_json>(read_file(path));
 } catch (const std::exception&) {
@@ -62,8 +62,8 @@ ordered_json export_executorch(Network& network, const Flags& flags, Output& out
   const ProgramLimits limits{folder.file("output"), folder.file("errors"),
                              flags.number("timeout", 0, kMostSeconds)};
   run_python(flags,
-             {home.python, script_path(flags.command(), "write_executorch.py"), "--json=" + report, "--",
-              described, made},
+             module_words(flags.command(), home.python, "fakequant.engines.executorch_writer",
+                          {"--json=" + report, "--", described, made}),
              limits, path);
   ordered_json told = told_of(report, home.python);
   AtomicFile file(path);

@@ -60,24 +60,24 @@ EngineHome engine_home(const Flags& flags, std::string_view name, const Temporar
                             name == "llama.cpp" ? ": it is built, which takes minutes" : ""));
   const ProgramLimits limits{folder.file("installed"), folder.file("install_errors"), kInstallSeconds};
   const ProgramEnd end = run_program(
-      {"bash", script_path(flags.command(), "engine"), std::string(name), home, python_of(flags)}, limits);
+      module_words(flags.command(), python_of(flags), "fakequant.engines.install", {std::string(name), home}),
+      limits);
   if (stop_requested()) throw Interrupted(flags.command());
   if (end.status != 0)
     throw BackendError(
-        fmt::format("[{}] {}{}: name a Python that has it by --python, or another folder by --engines",
-                    flags.command(), said(limits.output_file), said(limits.error_file)));
+        fmt::format("[{}] engine {}: {}{}. Name a Python that has it by --python, or another folder by --engines",
+                    flags.command(), name, said(limits.output_file), said(limits.error_file)));
   return {own + "/bin/python", own};
 }
 
 void check_packages(const Flags& flags, const VerifyEngine& engine) {
-  static std::set<std::vector<std::string>> whole;  // a sweep asks for every point
-  if (!is_named(flags, engine.home)) return;
-  const std::string script = script_path(flags.command(), std::string(engine.script));
-  const std::vector<std::string> words{python_of(flags), script, "--packages"};
-  if (whole.contains(words)) return;
+  static std::set<std::pair<std::string, std::string_view>> complete;  // a recipe verifies several times
+  const std::pair key{python_of(flags), engine.module};
+  if (!is_named(flags, engine.home) || complete.contains(key)) return;
   const TemporaryFolder folder;
-  (void)run_python(flags, words, {folder.file("said"), folder.file("errors"), kPackageSeconds}, script);
-  whole.insert(words);
+  (void)run_python_module(flags, std::string(engine.module), {"--packages"},
+                          {folder.file("said"), folder.file("errors"), kPackageSeconds}, key.first);
+  complete.insert(key);
 }
 
 }  // namespace fq::cli

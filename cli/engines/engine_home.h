@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where engines are: made on demand by scripts/engine, in a folder of their own.
+/// Where engines are: made on demand by fakequant.engines.install, in a folder of their own.
 
 #include <string>
 
@@ -27,7 +27,7 @@ struct EngineHome {
                                      Output& output);
 
 /// Before there is anything to verify: of a Python that `engine_home` takes as it is. Throws ArgumentError
-/// where it cannot be started or lacks a package of the engine's script.
+/// where it cannot be started or lacks a package of the engine's module.
 void check_packages(const Flags& flags, const VerifyEngine& engine);
 
 }  // namespace fq::cli

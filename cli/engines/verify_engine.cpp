@@ -14,11 +14,11 @@ namespace fq::cli {
 namespace {
 
 constexpr std::array<VerifyEngine, 5> kEngines{{
-    {"ort", ".onnx", "onnx", "verify_onnx.py", "ort", "", true, false},
-    {"ort_dynamic", ".onnx", "onnx", "verify_onnx.py", "ort", "ort_dynamic", true, false},
-    {"xnnpack", ".pte", "executorch", "verify_executorch.py", "xnnpack", "", false, true},
-    {"llama.cpp", ".gguf", "gguf", "verify_gguf.py", "llama.cpp", "", false, true},
-    {"openvino", ".onnx", "onnx", "verify_openvino.py", "openvino", "", true, false},
+    {"ort", ".onnx", "onnx", "fakequant.engines.onnx", "ort", "", true, false},
+    {"ort_dynamic", ".onnx", "onnx", "fakequant.engines.onnx", "ort", "ort_dynamic", true, false},
+    {"xnnpack", ".pte", "executorch", "fakequant.engines.executorch", "xnnpack", "", false, true},
+    {"llama.cpp", ".gguf", "gguf", "fakequant.engines.gguf", "llama.cpp", "", false, true},
+    {"openvino", ".onnx", "onnx", "fakequant.engines.openvino", "openvino", "", true, false},
 }};
 
 std::vector<std::string> names_of_engines() {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The engines in which `verify` runs a file: the table that its flags, its files and its scripts follow.
+/// The engines in which `verify` runs a file: the table that its flags, its files and its modules follow.
 
 #include <span>
 #include <string>
@@ -17,8 +17,8 @@ struct VerifyEngine {
   std::string_view name;
   std::string_view suffix;  ///< of the files that it runs
   std::string_view format;  ///< of `export` that writes them
-  std::string_view script;  ///< beside the command, which runs the file
-  std::string_view home;    ///< what scripts/engine calls it
+  std::string_view module;  ///< of Python, which runs the file
+  std::string_view home;    ///< name of the engine for fakequant.engines.install
   std::string_view target;  ///< what the checkpoint must have been trained for; empty: any
   bool codes;               ///< whether codes of activations can be read in it
   bool layers;              ///< whether linear layers are compared one by one

@@ -27,7 +27,7 @@ constexpr double kSecondsOfEngine = 60;
 /// threads.
 constexpr const char* kTimeOnnx = R"(
 import os, sys, time
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before it is loaded, as in verify_onnx.py
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before it is loaded, as in fakequant.engines
 import numpy, onnxruntime
 least, most, seconds = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 options = onnxruntime.SessionOptions()

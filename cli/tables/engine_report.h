@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a script of an engine found, as scripts/verify_onnx.py does, and whether that is a whole answer.
+/// The report of a module of fakequant.engines, and whether it is complete.
 
 #include <cstdint>
 #include <map>

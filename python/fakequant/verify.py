@@ -4,11 +4,7 @@ import os
 import numpy as np
 
 from . import _fakequant
-from .session_settings import TWO_BYTES, keeping_numbers
-
-_INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int8)": np.int8,
-           "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(int32)": np.int32, "tensor(int64)": np.int64,
-           "tensor(bool)": np.bool_}
+from .engines.onnx_session import TWO_BYTES, keeping_numbers, open_session, session_inputs
 
 
 def _formats(network):
@@ -23,47 +19,34 @@ def _file_error(path, what):
     return error
 
 
-def _options(onnxruntime, formats):
-    """Those of a session that keeps the numbers, as `fakequant verify` chooses them."""
+def _settings(formats):
+    """The level of optimisation and the entries of a session that keeps the numbers, as `fakequant verify` chooses them."""
     activations = [bits for bits, _, weight in formats if not weight]
     level, entries = keeping_numbers(any(not isinstance(bits, int) for bits, _, _ in formats), 4 in activations, not activations)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level.upper()}")
-    for key, value in (entries | TWO_BYTES).items():
-        options.add_session_config_entry(key, value)
-    return options
+    return level, entries | TWO_BYTES
 
 
 class Session:
     """A file in ONNX Runtime on the CPU, with the options that keep the numbers of `network`."""
 
     def __init__(self, path, network):
-        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-        try:
-            import onnxruntime
-        except ImportError:
-            raise _fakequant.ArgumentError("[verify] this Python has no onnxruntime: pip install onnxruntime") from None
         if not os.path.isfile(path):
             raise _file_error(path, "is not a file: write it by export")
         formats = _formats(network)
         self.batch = 1 if any(dynamic and not weight for _, dynamic, weight in formats) else None  # ranges are of one sample
         try:
-            self._session = onnxruntime.InferenceSession(path, _options(onnxruntime, formats), providers=["CPUExecutionProvider"])
+            self._session = open_session(path, *_settings(formats))
+        except ImportError:
+            raise _fakequant.ArgumentError("[verify] this Python has no onnxruntime: pip install onnxruntime") from None
         except Exception as error:  # some of its classes derive from Exception only
             raise _file_error(path, f"is not for ONNX Runtime: {' '.join(str(error).split())}") from error
-        self._inputs, self._path = self._session.get_inputs(), path
+        self._path = path
 
     def outputs(self, rows):
         """Of samples as the network reads them: several inputs lie side by side in a row."""
-        parts = [rows]
-        if len(self._inputs) > 1:
-            sizes = [int(np.prod(declared.shape[1:], dtype=np.int64)) for declared in self._inputs]
-            parts = [part.reshape(len(rows), *declared.shape[1:])
-                     for part, declared in zip(np.split(rows, np.cumsum(sizes)[:-1], axis=1), self._inputs)]
-        fed = {declared.name: part.astype(_INPUTS.get(declared.type, part.dtype)) for declared, part in zip(self._inputs, parts)}
         try:
-            return self._session.run([self._session.get_outputs()[0].name], fed)[0]
+            name = self._session.get_outputs()[0].name
+            return self._session.run([name], session_inputs(self._session, rows))[0]
         except Exception as error:
             raise _file_error(self._path, f"does not take such samples: {' '.join(str(error).split())}") from error
 

@@ -38,7 +38,7 @@ arm64_program() {
 run_arm64_exchange() {
   local root=$PWD command=${FAKEQUANT:-$PWD/build/release/bin/fakequant} python=${FAKEQUANT_PYTHON:-$PWD/build/release/onnx-venv/bin/python}
   [[ -n ${FAKEQUANT:-} ]] || build_preset release --target fakequant_cli || return
-  [[ -n ${FAKEQUANT_PYTHON:-} ]] || scripts/lib/onnx_venv.sh build/release/onnx-venv || return
+  [[ -n ${FAKEQUANT_PYTHON:-} ]] || scripts/lib/venv.py build/release/onnx-venv || return
   FAKEQUANT=$command PYTHON=$python FAKEQUANT_PYTHON=$python FAKEQUANT_SOURCE_DIR=$root \
     FAKEQUANT_ARM64="qemu-aarch64-static -cpu ${arm64_processors[0]} -L $root/$arm64_sysroot $root/build/aarch64/bin/fakequant" \
     bash tests/run_e2e "$root/tests/arm64/exchange.py" build/aarch64/tests/arm64

@@ -32,13 +32,13 @@ fails(2, ["quantized for ort", "--preset int8_dynamic"], *verify("ort_dynamic", 
 for flag in ["--flip-tolerance", "--code-tolerance"]:
     fails(2, flag, *verify("openvino", "net.onnx", flag, "2"))
 
-# An engine that cannot be had: one line that says why, and how else.
+# An engine that cannot be installed: one line with the reason and the remedies.
 broken = program("broken", "echo no venv here >&2; exit 1")
 os.environ["PATH"], path = os.path.abspath("bin") + ":" + os.environ["PATH"], os.environ["PATH"]
 os.mkdir("bin")
 os.link("broken", "bin/python3")
 line = run(*verify("openvino", "net.onnx", "--engines", "engines"), status=1).stderr
-assert line.count("\n") == 1 and "openvino cannot be had: " in line and "no venv here" in line and "--engines" in line, line
+assert line.count("\n") == 1 and "engine openvino: " in line and "no venv here" in line and "--engines" in line, line
 os.environ["PATH"] = path
 
 # Ends that are no answer, of every engine; what the Python is told.
@@ -73,8 +73,8 @@ both = result(*verify("all", "net.onnx", "--python", reporter))
 assert [one["name"] for one in both["engines"]] == ["ort", "openvino"] and all(one["same"] for one in both["engines"]), both
 
 # Another version than the one that was measured is named beside it.
-sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
-from engine_script import version_warning  # noqa: E402
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from fakequant.engines.comparison import version_warning  # noqa: E402
 
 assert version_warning("openvino", "2026.4.1-abc", "2026.4.1") == []
 told, = version_warning("openvino", "2027.0.0", "2026.4.1")

@@ -30,6 +30,6 @@ for name, engine, file, depths in [("ggml", "llama.cpp", "engine/libfakequant_ll
                                    ("xnnpack_static", "xnnpack", "bin/python", "4")]:
     python = os.path.join(HOME, engine, "bin", "python")
     if not os.path.exists(os.path.join(HOME, engine, file)):
-        print(f"without {name}: scripts/engine {engine} {HOME} makes it")
+        print(f"without {name}: python3 -m fakequant.engines.install {engine} {HOME} makes it")
     else:
         assert set(drifted(python, name, depths)[name.replace("_", " ")].values()) == {0.0}, name

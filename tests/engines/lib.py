@@ -13,7 +13,7 @@ HOME = os.environ["FAKEQUANT_ENGINES"]
 def needs(name, *files):
     """Skips where the engine has not been made."""
     if not all(os.path.exists(os.path.join(HOME, name, file)) for file in files):
-        print(f"SKIPPED: no {name} in {HOME}: scripts/engine {name} {HOME} makes it")
+        print(f"SKIPPED: no {name} in {HOME}: python3 -m fakequant.engines.install {name} {HOME} makes it")
         raise SystemExit(77)
 
 

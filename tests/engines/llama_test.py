@@ -11,8 +11,8 @@ import numpy as np
 from lib import HOME, SOURCE, fails, needs, result, run, small_gpt
 from llama_folder import folder
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
-from llama_engine import Products  # noqa: E402
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from fakequant.engines.llama import Products  # noqa: E402
 
 needs("llama.cpp", "bin/python", "engine/libfakequant_llama.so")
 vocabulary = small_gpt()

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
-sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
+sys.path.insert(0, os.path.join(SOURCE, "python"))
 
 
 def without_ties(data, out):
@@ -23,8 +23,8 @@ def without_ties(data, out):
 
 def inputs(file, quantizer, data):
     from onnx import numpy_helper
-    from onnx_source import Source
-    from openvino_engine import OpenVino
+    from fakequant.engines.onnx_source import Source
+    from fakequant.engines.openvino import OpenVino
 
     source = Source(file)
     predictions = types.SimpleNamespace(names=[quantizer], is_constant=lambda name: False)

@@ -7,8 +7,8 @@ import sys
 
 from lib import DIGITS, HOME, SOURCE, fails, needs, run
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
-from processor import has_vnni  # noqa: E402
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from fakequant.engines.processor import has_vnni  # noqa: E402
 
 needs("openvino", "bin/python")
 if not os.path.exists(os.environ["FAKEQUANT_NETWORKS"]):

@@ -5,8 +5,8 @@ import sys
 
 from lib import DIGITS, SOURCE, fails, needs, result, run, small_gpt
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
-from processor import has_avx512_vnni  # noqa: E402
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from fakequant.engines.processor import has_avx512_vnni  # noqa: E402
 
 needs("xnnpack", "bin/python")
 

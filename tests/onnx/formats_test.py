@@ -2,8 +2,7 @@
 
 import json
 
-from lib import DIGITS, assert_identical, calibrated, fails, has_vnni, kept, result, run, trained, verified
-from processor import has_avx512_vnni
+from lib import DIGITS, assert_identical, calibrated, fails, has_avx512_vnni, has_vnni, kept, result, run, trained, verified
 
 EXACT = {"codes_different": 0, "flips": 0, "not_in_file": []}
 

@@ -11,8 +11,8 @@ SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "cli", "lib"))
 from command import COMMAND, DIGITS, english, events, fails, result, run, start  # noqa: E402, F401
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts", "lib"))
-from onnx_reasons import has_vnni  # noqa: E402
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from fakequant.engines.processor import has_avx512_vnni, has_vnni  # noqa: E402, F401
 
 NETWORKS = ["cnn", "digits_cnn", "mlp", "resnet20"]
 

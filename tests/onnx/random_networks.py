@@ -21,8 +21,8 @@ from onnx import numpy_helper
 from lib import COMMAND, SOURCE, result, start
 from random_network import CONFIGS, random_network, write_data, write_model
 
-sys.path.insert(0, os.path.join(SOURCE, "scripts"))
-import verify_onnx  # noqa: E402
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+from fakequant.engines import onnx as verify_onnx  # noqa: E402
 
 INTEGER = {"QLinearConv", "NhwcMaxPool", "MaxPool", "QLinearAdd", "QLinearConcat", "QLinearGlobalAveragePool",
            "QLinearAveragePool", "QGemm", "ConvInteger"}
@@ -52,7 +52,7 @@ class OnePython:
     def serve(self):
         while True:
             with open(self.asked) as pipe:
-                _, *sys.argv[1:] = pipe.read().splitlines()
+                _, *sys.argv[1:] = pipe.read().partition("\nfakequant.engines.")[2].splitlines()
             with contextlib.redirect_stdout(io.StringIO()):
                 status = verify_onnx.main()
             with open(self.answered, "w") as pipe:

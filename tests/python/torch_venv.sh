@@ -7,7 +7,7 @@ if [[ -n ${FAKEQUANT_TORCH_SITE:-} ]]; then
   echo "SKIPPED: torch is that of $FAKEQUANT_TORCH_SITE"
   exit 77
 fi
-bash "$source/scripts/lib/onnx_venv.sh" "$folder" "$python" torch_requirements.txt stand_ins.py || {
+"$python" "$source/scripts/lib/venv.py" "$folder" torch_requirements.txt --stand-ins || {
   echo "tests of fakequant.torch: FAKEQUANT_TORCH_SITE=<site-packages with torch> ctest --test-dir <build> -L python"
   exit 77
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 /// A network as a list of operators with its constants, codes as they were trained: what
-/// scripts/write_executorch.py makes an ExecuTorch program of.
+/// fakequant.engines.executorch_writer makes an ExecuTorch program of.
 ///
 ///     save_state("network.h5", detail::executorch_network(model, {1, 64}), "predictions");
 

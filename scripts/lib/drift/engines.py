@@ -3,7 +3,7 @@ import os
 
 import numpy as np
 
-from processor import has_vnni
+from fakequant.engines.processor import has_vnni
 
 
 def onnxruntime(depth, x):
@@ -24,7 +24,7 @@ def xnnpack(depth, x, name="xnnpack", preset="8da8w"):
     """The whole network is a program: dynamic INT8, or static."""
     import torch
 
-    from executorch_program import Program
+    from fakequant.engines.executorch_program import Program
 
     checkpoint = depth.calibrated(name.replace(" ", "_"), preset=preset)
     with open(depth.exported(checkpoint, "executorch", ".pte"), "rb") as file:
@@ -39,7 +39,7 @@ def xnnpack_static(depth, x):
 
 def ggml(depth, x, home):
     """Q4_0: llama.cpp knows no such architecture, so its products are called layer by layer, with ReLU between."""
-    from llama_engine import Products
+    from fakequant.engines.llama import Products
 
     checkpoint = depth.calibrated("ggml", preset="q4_0")
     products = Products(home, depth.exported(checkpoint, "gguf", ".gguf"))

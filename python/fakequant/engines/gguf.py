@@ -1,29 +1,18 @@
-#!/usr/bin/env python3
 """Runs a GGUF file that fakequant exported in llama.cpp and compares it with fakequant's own evaluation.
 
 PREDICTIONS are HDF5 files with x, token ids, and logits, as `fakequant verify` writes them. Each window is a text of its
 own. With --layers each linear layer is also multiplied alone by ggml, on the file's codes and the inputs that it had in
 fakequant, in repacked and plain buffers. Exit status: 0 within the bounds, 1 not, 2 a file that cannot be used, 3
 something is not installed."""
-import os
-import sys
+from .comparison import Unusable, arguments, ended, finish, required_packages, version_warning
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib"))
-from engine_script import Unusable, arguments, ended, finish, version_warning  # noqa: E402
-
-try:
+with required_packages(__name__, "numpy h5py"):
     import h5py
     import numpy as np
 
-    from engine_counts import Counts
-    from llama_engine import BUFFERS, Llama
-    from llama_layers import compare_products, compare_stages, explain
-except ImportError as error:
-    print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install numpy h5py, or name another Python by "
-          "--python or FAKEQUANT_PYTHON", file=sys.stderr)
-    raise SystemExit(3) from None
-if sys.argv[1:] == ["--packages"]:  # whether they are all there
-    raise SystemExit(0)
+    from .counts import Counts
+    from .llama import BUFFERS, Llama
+    from .llama_layers import compare_products, compare_stages, explain
 
 MEASURED = "0.25.3"  # of ggml, as llama-cpp-python 0.3.36 has it
 BITS = 1e-3  # a character: what the engine may differ by

@@ -1,10 +1,11 @@
-"""llama.cpp, as scripts/engine builds it, through ctypes."""
+"""llama.cpp, as fakequant.engines.install builds it, through ctypes."""
 import ctypes
 import os
+import sys
 
 import numpy as np
 
-from engine_script import Missing, Unusable
+from .comparison import Missing, Unusable
 
 BUFFERS = ("repacked", "plain")
 FLOATS = ctypes.POINTER(ctypes.c_float)
@@ -21,7 +22,9 @@ class Products:
     def __init__(self, home, path):
         library = os.path.join(home or "", "engine", "libfakequant_llama.so")
         if not os.path.exists(library):
-            raise Missing(f"{library} is not there: run scripts/engine llama.cpp FOLDER and name it by --engines FOLDER")
+            tree = os.path.abspath(f"{__file__}/../../..")
+            raise Missing(f"{library} is missing. Run PYTHONPATH={tree} {sys.executable} -m fakequant.engines.install llama.cpp FOLDER "
+                          "and name the folder by --engines FOLDER")
         try:
             self.calls = calls = ctypes.CDLL(library)
         except OSError as error:

@@ -3,8 +3,8 @@ its input, so that what lies between two products is known by its result."""
 import h5py
 import numpy as np
 
-from engine_script import Unusable
-from llama_engine import BUFFERS
+from .comparison import Unusable
+from .llama import BUFFERS
 
 NORM = "sums of floats in the engine's own order"
 # By the end of the name of the weight that is multiplied next: what llama.cpp computes before it.

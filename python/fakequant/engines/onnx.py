@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs an ONNX file that fakequant exported in ONNX Runtime and counts what differs from fakequant's own evaluation.
 
 PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>, as `fakequant verify` writes them. Codes are read from
@@ -12,30 +11,96 @@ import os
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib"))
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before it is loaded: its packages report to their maker otherwise
-if sys.version_info < (3, 10):
-    print(f"{sys.executable} is Python {sys.version.split()[0]}: name one of 3.10 or newer by --python or FAKEQUANT_PYTHON",
-          file=sys.stderr)
-    raise SystemExit(3)
-try:
-    import onnxruntime
+from .comparison import required_packages
 
-    from engine_predictions import Predictions
-    from onnx_counts import count
-    from onnx_engine import LEVELS, Engine, Source
-    from onnx_reasons import (FLOAT_ANSWERS, FLOAT_CODES, FLOAT_LOGITS, beginnings, describe, describe_beginnings, explain,
-                              first_difference, has_vnni, rounds_floats)
-    from onnx_source import SETTINGS
-except ImportError as error:
-    print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install onnxruntime onnx h5py, or name "
-          "another Python by --python or FAKEQUANT_PYTHON", file=sys.stderr)
-    raise SystemExit(3) from None
-if sys.argv[1:] == ["--packages"]:  # whether they are all there
-    raise SystemExit(0)
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before the import: the package reports to its maker otherwise
+with required_packages(__name__, "onnxruntime onnx h5py"):
+    import numpy as np
+    import onnxruntime
+    from onnx import TensorProto
+
+    from .counts import Counts, Predictions
+    from .onnx_engine import Engine
+    from .onnx_reasons import (FLOAT_ANSWERS, FLOAT_CODES, FLOAT_LOGITS, beginnings, describe, describe_beginnings, explain,
+                               first_difference, rounds_floats)
+    from .onnx_session import LEVELS, TWO_BYTES
+    from .onnx_source import FLOAT8, Source
+    from .processor import has_vnni
 
 ENGINE = f"onnxruntime {onnxruntime.__version__}"
 MEASURED = ("1.31.1", "1.32.0")  # the versions whose figures are documented
+ALONE = 8  # samples that also run as a batch of one
+
+
+def expected_codes(source, name, kind, stored):
+    """The library's codes as the engine's tensor holds them: with the zero point, which the engine moves by 128 where it
+    makes a signed tensor unsigned."""
+    node = source.quantizer(name)
+    if kind in FLOAT8:
+        return stored.view(FLOAT8[kind]).astype(np.float32).view(np.int32)
+    moved = kind == TensorProto.UINT8 and source.code_type(node) == TensorProto.INT8
+    return stored.astype(np.int32) + source.zero_point(node) + (128 if moved else 0)
+
+
+def logical(expected, value, order):
+    """Returns the values with the channels first. `order` is a list of axes, or whether the kernel says that channels are last.
+    The shapes decide if they fit one way only: the optimiser also moves the network's own transpositions. If they fit both ways,
+    the order in which fewer codes differ is taken."""
+    if isinstance(order, list):
+        return np.ascontiguousarray(np.transpose(value, order))
+    if value.ndim < 3:
+        return value
+    channels_last = order
+    moved = np.moveaxis(value, -1, 1)
+    first, last = value.shape == expected.shape, moved.shape == expected.shape
+    orders = [np.ascontiguousarray(order) for order in ([moved, value] if channels_last else [value, moved])]
+    if first and last:
+        return min(orders, key=lambda order: codes_different(expected, order))
+    return orders[0] if first == last or (last if channels_last else first) else orders[1]
+
+
+def codes_different(expected, value):
+    value = value.view(np.int32) if value.dtype == np.float32 else value
+    return int((expected.ravel() != value.ravel()).sum())
+
+
+def bits_different(expected, value):
+    return int((expected.ravel().view(np.int32) != value.ravel().view(np.int32)).sum())
+
+
+def count(engine, source, sides):
+    """Of each side, a list of its files, which hold the same samples. Also counts in `engine` where it disagrees with
+    itself: one by one, for the first few samples, and where codes are read."""
+    counts = [Counts() for _ in sides]
+    for files in zip(*sides, strict=True):
+        for rows in files[0].batches(source.batch(files[0].batch)):
+            x = files[0].x(rows)
+            logits = engine.logits(x)
+            values, of_exposed = engine.codes(x)
+            engine.exposed_different += bits_different(logits, of_exposed)
+            if counts[0].logits == 0:
+                alone = [engine.logits(x[i:i + 1]) for i in range(min(ALONE, len(logits)))]
+                engine.alone_different = bits_different(logits[:ALONE], np.concatenate(alone))
+            for side, file in zip(counts, files):
+                add(side, engine, source, file, rows, logits, values)
+    return counts
+
+
+def add(counts, engine, source, file, rows, logits, values):
+    expected = file.logits(rows)
+    if logits.shape != expected.shape:
+        raise ValueError(f"it answers {list(logits.shape)} where the checkpoint answers {list(expected.shape)}")
+    counts.add_logits(expected, logits)
+    agree, order_of = np.ones(len(expected), bool), {name: at for at, name in enumerate(source.producers)}
+    for name in sorted(engine.found, key=order_of.get):
+        tensor, order, kind = engine.found[name]
+        wanted = expected_codes(source, name, kind, file.codes(name, rows))
+        value = logical(wanted, values[tensor], order)
+        counts.add_codes(name, wanted, value, kind not in FLOAT8)
+        value = value.view(np.int32) if value.dtype == np.float32 else value
+        if value.size == wanted.size:
+            wanted, value = (np.moveaxis(codes, file.axis(name), 0) for codes in (wanted, value.reshape(wanted.shape)))
+        counts.add_begun(name, wanted, value, agree)
 
 
 def print_counts(own, folded, engine, samples, kernels, not_compared):
@@ -65,7 +130,8 @@ def as_json(own, folded, engine, samples, kernels, not_compared):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog=f"python3 -m {__spec__.name}", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("predictions", nargs="+")
     parser.add_argument("--level", choices=LEVELS, help="of optimisation (all; basic for 8-bit floats and 4-bit activations)")
@@ -73,7 +139,8 @@ def arguments():
                         help="an option of the session, such as session.disable_quant_qdq=1")
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: its own choice")
     parser.add_argument("--tolerance", type=float, help="of logits, relative to the largest one; 0: the same bits (0 for "
-                        "8-bit integers, 0.02 where the engine computes floats between their codes; 1e-6 for floats, 4-bit weights and weights in blocks)")
+                        "8-bit integers, 0.02 where the engine computes floats between their codes; 1e-6 for floats, 4-bit weights "
+                        "and weights in blocks)")
     parser.add_argument("--code-tolerance", type=float,
                         help="share of codes that may differ (0; 1e-3 where the engine computes floats between codes)")
     parser.add_argument("--flip-tolerance", type=float, help="share of answers that may be others (1: any; 1e-3 where the engine "
@@ -94,7 +161,7 @@ def session_options(entries):
 
 def of_processor(source):
     """What a session of products of bytes needs on this one: pairs of products saturate at 16 bits where VNNI is missing."""
-    return SETTINGS["TWO_BYTES"] if source.bytes() and has_vnni() is False else {}
+    return TWO_BYTES if source.bytes() and has_vnni() is False else {}
 
 
 def bounds(args, source, in_floats):

@@ -1,15 +1,10 @@
 """An exported ONNX file, and where codes of quantizers are in it."""
-import os
-import runpy
-
 import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_PLACES = [os.path.join(_HERE, "session_settings.py"), os.path.join(_HERE, "..", "..", "python", "fakequant", "session_settings.py")]
-SETTINGS = runpy.run_path(next(filter(os.path.exists, _PLACES)))  # beside this file where it is installed
+from .onnx_session import keeping_numbers
 
 INT4 = {TensorProto.INT4, TensorProto.UINT4}
 FLOAT8 = {TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2}
@@ -109,7 +104,7 @@ class Source:
     def settings(self):
         """The level and the options of a session that loads the file and keeps its numbers."""
         few_bits = any(self.code_type(node) in INT4 for node in self.activations)
-        return SETTINGS["keeping_numbers"](bool(self.types & set(FLOAT8)), few_bits, not self.integer())
+        return keeping_numbers(bool(self.types & set(FLOAT8)), few_bits, not self.integer())
 
     def bytes(self):
         """Whether some products are of 8-bit integers."""

@@ -4,21 +4,16 @@ import re
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto
 
-from onnx_source import DYNAMIC, FLOAT8, INT4, MOVES, ON_GRIDS, Source  # noqa: F401
+from .onnx_session import open_session, session_inputs
+from .onnx_source import DYNAMIC, FLOAT8, INT4, MOVES, ON_GRIDS
 
-LEVELS = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED",
-          "all": "ORT_ENABLE_ALL"}
 CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorProto.UINT16, "int16": TensorProto.INT16,
          "int4": TensorProto.INT4, "uint4": TensorProto.UINT4, "float8e4m3fn": TensorProto.FLOAT8E4M3FN,
          "float8e5m2": TensorProto.FLOAT8E5M2}
 TOKEN = re.compile(r"_token_\d+$")  # behind a node's name where the engine made it anew
 FUSION = re.compile(r"/\w*Fusion\w*$")  # likewise, of several
-INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int8)": np.int8,
-          "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(int32)": np.int32, "tensor(int64)": np.int64,
-          "tensor(bool)": np.bool_}
 ABSORBED = {"Relu", "Clip", "Max", "Identity"}  # what an integer kernel takes into its rounding
 EXACT = MOVES | ON_GRIDS | DYNAMIC | {"Relu", "Clip", "Max", "Min", "MaxPool", "Neg"}
 # What rounds sums and products only: powers of two make them exact.
@@ -175,28 +170,6 @@ def same_attributes(a, b):
     return {one.name: one for one in a.attribute} == {one.name: one for one in b.attribute}
 
 
-def converted(declared, x):
-    """The samples in the type that the file declares: token ids are integers in one file and whole numbers in another."""
-    wanted = x.astype(INPUTS.get(declared.type, x.dtype))
-    if not np.array_equal(wanted, x):
-        raise ValueError(f"its input {declared.name} is {declared.type}, which the samples are not: "
-                         + ("0 and 1 are" if wanted.dtype == np.bool_ else "whole numbers within its range are"
-                            if wanted.dtype.kind in "iu" else "its floats are"))
-    return wanted
-
-
-def fed(session, x):
-    """What the session reads; of several inputs each is a part of the rows, in their order."""
-    declared = session.get_inputs()
-    if len(declared) == 1:
-        return {declared[0].name: converted(declared[0], x)}
-    sizes = [int(np.prod(part.shape[1:], dtype=np.int64)) for part in declared]
-    if x.ndim != 2 or sum(sizes) != x.shape[1]:
-        raise ValueError(f"its inputs have {sum(sizes)} elements a sample, the samples are {list(x.shape[1:])}")
-    parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
-    return {part.name: converted(part, own.reshape(len(x), *part.shape[1:])) for part, own in zip(declared, parts)}
-
-
 class Engine:
     """The session as users have it, and one that shows the codes. `absent` names the quantizers that the file has not,
     `missing` those whose codes the engine does not compute, `found` gives tensor, order and type of the others;
@@ -222,15 +195,7 @@ class Engine:
         self.inside = self.open(self.graph.exposed(sorted(types), casts), "disabled")
 
     def open(self, path, level, saved=None):
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])
-        options.intra_op_num_threads, options.log_severity_level = self.threads, 3
-        for key, value in self.options.items():
-            options.add_session_config_entry(key, value)
-        if saved:
-            options.optimized_model_filepath = saved
-            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimised.data")
-        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return open_session(path, level, self.options, self.threads, saved)
 
     def kinds(self):
         """The type of every tensor, "float" or "uint8"; the saved graph does not tell."""
@@ -240,10 +205,10 @@ class Engine:
         return {value.name: value.type[len("tensor("):-1] for value in [*inside.get_inputs(), *inside.get_outputs()]}
 
     def logits(self, x):
-        return self.session.run([self.session.get_outputs()[0].name], fed(self.session, x))[0]
+        return self.session.run([self.session.get_outputs()[0].name], session_inputs(self.session, x))[0]
 
     def codes(self, x):
         """By tensor, and the logits of that run."""
         first, *names = [output.name for output in self.inside.get_outputs()]
-        logits, *values = self.inside.run([first, *names], fed(self.inside, x))
+        logits, *values = self.inside.run([first, *names], session_inputs(self.inside, x))
         return {name.removeprefix("verify."): value for name, value in zip(names, values)}, logits

@@ -1,12 +1,17 @@
-"""A network that fakequant has written down, as a module of PyTorch."""
+"""Writes an ExecuTorch program for XNNPACK of a network as fakequant writes it down: an HDF5 file with its operators and
+constants. Codes and scales are copied as they are. The batch is the one of the file. --json FILE writes a report. Exit status:
+0 written, 2 a network that cannot be written, 3 a Python package is missing."""
+import argparse
 import json
 
-import torch
+from .comparison import Unusable, ended, required_packages
 
-from engine_script import Unusable
-from executorch_operators import KEEPS_CHANNELS, MOVES, OPERATORS, PRODUCTS
-from executorch_program import dynamic_linear
-from executorch_values import Codes, PooledSums, Sums
+with required_packages(__name__, "executorch torchao torch h5py"):
+    import h5py
+    import torch
+
+    from .executorch_operators import KEEPS_CHANNELS, MOVES, OPERATORS, PRODUCTS, Codes, PooledSums, Sums
+    from .executorch_program import VERSIONS, dynamic_linear, lowered
 
 
 def attribute(file, name):
@@ -193,3 +198,30 @@ class Network(torch.nn.Module):
         else:
             weight = self.value_of(known, inputs[1])
         return PRODUCTS[node["op"]](self.value_of(known, inputs[0]), weight, bias, told)
+
+
+def run(args):
+    with h5py.File(args.network) as file:
+        network = Network(file)
+    program, (inside, outside) = lowered(network, network.example())
+    with open(args.file, "wb") as file:
+        file.write(program)
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"versions": VERSIONS, "bytes": len(program), "delegates": inside, "portable": outside,
+                       "quantized_layers": network.quantized_layers}, file)
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(prog=f"python3 -m {__spec__.name}", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("network")
+    parser.add_argument("file")
+    parser.add_argument("--json", metavar="FILE")
+    args = parser.parse_args()
+    raise SystemExit(ended(lambda: run(args), args.file))
+
+
+if __name__ == "__main__":
+    main()

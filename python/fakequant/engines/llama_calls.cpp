@@ -1,5 +1,5 @@
-// What scripts/verify_gguf.py asks of llama.cpp: logits of tokens, with every product of the graph shown, one product alone in
-// either kind of buffer, and a file written again by llama.cpp's own quantizer. Built beside libllama by scripts/engine; called
+// Functions of llama.cpp that fakequant.engines.gguf calls: logits of tokens, with every product of the graph shown, one product alone in
+// either kind of buffer, and a file written again by llama.cpp's own quantizer. Built beside libllama by fakequant.engines.install; called
 // through ctypes, on float and int32 arrays.
 #include <cstring>
 #include <string>

@@ -1,11 +1,10 @@
-"""stand_ins.py SITE_PACKAGES: makes libraries of no code in place of those of NVIDIA's that torch is linked to and a CPU never
-calls, so that `import torch` finds them. It takes gcc, nm and readelf."""
+"""Libraries without code that replace those of NVIDIA that torch is linked to and a CPU never calls, so that `import torch` finds
+them. They need gcc, nm and readelf."""
 
 import collections
 import pathlib
 import re
 import subprocess
-import sys
 
 
 def output(*command):
@@ -45,8 +44,9 @@ def make(path, versions, names):
     script.unlink()
 
 
-def main():
-    site = pathlib.Path(sys.argv[1])
+def make_all(site_packages):
+    """Makes the libraries beside the packages of a folder."""
+    site = pathlib.Path(site_packages)
     versions, names = wanted(sorted((site / "torch/lib").glob("lib*torch*.so")) + sorted((site / "torch/lib").glob("libc10*.so")))
     for library, own in sorted(versions.items()):
         short = library.split(".")[0]
@@ -56,7 +56,3 @@ def main():
         found = set().union(*(names[version] for version in own))
         prefix = PREFIXES.get(short)
         make(path, sorted(own), found | {name for name in names[""] if prefix and name.startswith(prefix)})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,29 +1,18 @@
-#!/usr/bin/env python3
 """Runs an ExecuTorch program that fakequant exported, in XNNPACK, and compares it with fakequant's own evaluation.
 
 PREDICTIONS are HDF5 files with x and logits, as `fakequant verify` writes them. With --layers each linear layer of codes
 also runs alone, on the inputs that it had in fakequant. Exit status: 0 within the bounds, 1 not,
 2 a file that cannot be used, 3 a Python package is missing."""
-import os
-import sys
+from .comparison import Unusable, arguments, ended, finish, required_packages, version_warning
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib"))
-from engine_script import Unusable, arguments, ended, finish, version_warning  # noqa: E402
-
-try:
+with required_packages(__name__, "executorch torchao torch h5py"):
     import h5py
     import numpy as np
     import torch
 
-    from engine_counts import Counts
-    from processor import has_avx512_vnni
-    from executorch_program import VERSIONS, Program, SideBySide, dynamic_linear, lowered
-except ImportError as error:
-    print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install executorch torchao torch h5py, or name "
-          "another Python by --python or FAKEQUANT_PYTHON", file=sys.stderr)
-    raise SystemExit(3) from None
-if sys.argv[1:] == ["--packages"]:  # whether they are all there
-    raise SystemExit(0)
+    from .counts import Counts
+    from .executorch_program import VERSIONS, Program, SideBySide, dynamic_linear, lowered
+    from .processor import has_avx512_vnni
 
 MEASURED = "1.5.1"
 LOGITS, ANSWERS = 1e-3, 0.0  # of the largest logit; of all answers

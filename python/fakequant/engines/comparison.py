@@ -1,30 +1,48 @@
-"""What the scripts of engines other than ONNX Runtime share: arguments, the comparison with predictions, the report."""
+"""Shared parts of the programs that run an engine: required packages, arguments, report, exit status. It imports no package."""
 import argparse
+import contextlib
 import json
 import math
 import re
 import sys
 
-if sys.version_info < (3, 10):
-    print(f"{sys.executable} is Python {sys.version.split()[0]}: name one of 3.10 or newer by --python or FAKEQUANT_PYTHON",
-          file=sys.stderr)
-    raise SystemExit(3)
-
 
 class Unusable(Exception):
-    """A file that cannot be used, or an engine that does not take it."""
+    """A file that cannot be used, or an engine that rejects it."""
 
 
 class Missing(Exception):
-    """What has to be installed."""
+    """Something that has to be installed."""
+
+
+@contextlib.contextmanager
+def required_packages(module, packages):
+    """Surrounds the imports of a program. Ends it with status 3 and a message if a package is missing or Python is older than
+    3.10, and with status 0 if the only argument is --packages. Does nothing if `module` is imported and not run."""
+    if module != "__main__":
+        yield
+        return
+    if sys.version_info < (3, 10):
+        print(f"{sys.executable} is Python {sys.version.split()[0]}: name one of 3.10 or newer by --python or FAKEQUANT_PYTHON",
+              file=sys.stderr)
+        raise SystemExit(3)
+    try:
+        yield
+    except ImportError as error:
+        print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install {packages}, or name another Python by "
+              "--python or FAKEQUANT_PYTHON", file=sys.stderr)
+        raise SystemExit(3) from None
+    if sys.argv[1:] == ["--packages"]:
+        raise SystemExit(0)
 
 
 def arguments(doc, tolerance, flip_tolerance, code_tolerance=0.0):
     """The stated bounds are those that hold where the flags are left out."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog=f"python3 -m {sys.modules['__main__'].__spec__.name}", description=doc,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("predictions", nargs="+")
-    parser.add_argument("--home", metavar="FOLDER", help="where scripts/engine has put the engine")
+    parser.add_argument("--home", metavar="FOLDER", help="folder of the engine, made by fakequant.engines.install")
     parser.add_argument("--layers", metavar="FILE", help="linear layers with their inputs and outputs")
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: its own choice")
     for flag, standard, what in [("tolerance", tolerance, "of logits, relative to the largest"),

@@ -1,0 +1,60 @@
+"""Sessions of ONNX Runtime that keep the numbers of an exported file. Requires numpy and onnxruntime only."""
+import os
+
+import numpy as np
+
+LEVELS = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED",
+          "all": "ORT_ENABLE_ALL"}
+INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int8)": np.int8,
+          "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(int32)": np.int32, "tensor(int64)": np.int64,
+          "tensor(bool)": np.bool_}
+TWO_BYTES = {"session.x64quantprecision": "1"}  # pairs of products must not saturate at 16 bits without VNNI
+
+
+def keeping_numbers(float_codes, activations_of_4_bits, float_products):
+    """The level of optimisation, "basic" or "all", and the entries of a session's config, of a file that has codes of floats,
+    activations of 4-bit integers, and products that floats are added up in."""
+    if float_codes:  # which "all" would put into integer kernels
+        return "basic", {"session.disable_quant_qdq": "1"}
+    if activations_of_4_bits:
+        return "basic", {}
+    return "all", {"session.qdq_matmulnbits_accuracy_level": "1"} if float_products else {}
+
+
+def open_session(path, level, entries, threads=0, saved=None):
+    """Opens a file on the CPU. `entries` are entries of the session's config. `saved` is a path for the optimised graph."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before the import: the package reports to its maker otherwise
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    if saved:
+        options.optimized_model_filepath = saved
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name",
+                                         os.path.basename(saved).replace(".onnx", ".data"))
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def converted(declared, x):
+    """The samples in the type that the file declares: token ids are integers in one file and whole numbers in another."""
+    wanted = x.astype(INPUTS.get(declared.type, x.dtype))
+    if wanted.dtype != x.dtype and not np.array_equal(wanted, x):
+        raise ValueError(f"its input {declared.name} is {declared.type}, which the samples are not: "
+                         + ("0 and 1 are" if wanted.dtype == np.bool_ else "whole numbers within its range are"
+                            if wanted.dtype.kind in "iu" else "its floats are"))
+    return wanted
+
+
+def session_inputs(session, x):
+    """The samples by input of the session. Several inputs lie side by side in a row, in their order."""
+    declared = session.get_inputs()
+    if len(declared) == 1:
+        return {declared[0].name: converted(declared[0], x)}
+    sizes = [int(np.prod(part.shape[1:], dtype=np.int64)) for part in declared]
+    if x.ndim != 2 or sum(sizes) != x.shape[1]:
+        raise ValueError(f"its inputs have {sum(sizes)} elements a sample, the samples are {list(x.shape[1:])}")
+    parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
+    return {part.name: converted(part, own.reshape(len(x), *part.shape[1:])) for part, own in zip(declared, parts)}
