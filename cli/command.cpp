@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/cli/flags/removed.h"
 #include "fakequant/cli/runs/commands.h"
 #include "fakequant/cli/runs/dry_run.h"
 #include "fakequant/cli/runs/folder_lock.h"
@@ -64,6 +65,8 @@ const Command& find_command(std::string_view name) {
     if (command.name == name) return command;
     names.emplace_back(command.name);
   }
+  const std::string removed = removed_command(name);
+  FQ_CHECK(removed.empty(), "fakequant", "{}", removed);
   FQ_CHECK(false, "fakequant", "unknown command '{}'{}", name, detail::did_you_mean(name, names));
   return commands().front();
 }

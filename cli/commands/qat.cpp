@@ -1,5 +1,3 @@
-#include <map>
-
 #include <fmt/format.h>
 
 #include "fakequant/cli/calibration.h"
@@ -41,28 +39,11 @@ AmaxGradient amax_gradient(const Flags& flags) {
 void read_ranges(TrainerOptions& options, const Flags& flags) {
   options.backward =
       flags.choice("backward", {"bf16", "fp32"}) == "fp32" ? BackwardType::fp32 : BackwardType::bf16;
-  options.amax_decay = flags.number("amax-decay", 0, kMost);
   options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
   options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
   options.quant_start = flags.integer("quant-start", 0, kManySteps);
   options.freeze_bn_after = flags.integer("freeze-bn-after", -1, kManySteps);
   options.reestimate_bn = flags.integer("reestimate-bn", 0, kManySteps);
-}
-
-void read_recipes(TrainerOptions& options, const Flags& flags) {
-  options.oscillation.mode = flags.choice("oscillation", oscillation_modes());
-  options.oscillation.threshold = flags.number("oscillation-threshold", 0, 0.999999);
-  FQ_CHECK(options.oscillation.mode == "freeze" || !flags.given("oscillation-threshold"), "qat",
-           "--oscillation-threshold is for --oscillation freeze: give that too, or leave it out");
-  options.oscillation.weight = flags.number("oscillation-weight", 1e-12, kMost);
-  FQ_CHECK(options.oscillation.mode == "dampen" || !flags.given("oscillation-weight"), "qat",
-           "--oscillation-weight is for --oscillation dampen: give that too, or leave it out");
-  options.ewgs = flags.number("ewgs", 0, 2);
-  options.soft_share = flags.number("soft-share", 0, 1);
-  options.stochastic_rounding = flags.on("stochastic-rounding");
-  options.quant_noise = flags.number("quant-noise", 0, 0.999999);
-  if (flags.given("progressive"))
-    options.progressive = naming_flags([&] { return parse_bit_stages(flags.text("progressive")); });
 }
 
 /// What flags choose in place of the defaults of the format.
@@ -115,23 +96,8 @@ TrainerOptions read_options(const Flags& flags) {
   options.validate_start = flags.number("val-fraction", 0, 0.9) > 0;
   (void)read_choices(flags);
   read_ranges(options, flags);
-  read_recipes(options, flags);
   options.low_rank = read_low_rank(flags);
   return options;
-}
-
-/// Before the optimizer is made. The bits are those of the network, whatever stage of --progressive it is in.
-void load_learned_ranges(Network& network, const StateDict& saved, const std::string& path) {
-  std::map<TensorQuantizer*, NumBits> own;
-  for (const auto& entry : named_quantizers(*network.module))
-    own[entry.quantizer] = entry.quantizer->descriptor().num_bits();
-  load_model_state(*network.module, saved, path);
-  for (const auto& [quantizer, bits] : own) {
-    if (quantizer->descriptor().num_bits() == bits) continue;
-    auto options = quantizer->descriptor().options();
-    options.num_bits = bits;
-    quantizer->set_descriptor(QuantDescriptor(options));
-  }
 }
 
 /// The run that the flags ask for, not quantized yet; nothing where the network is not known yet.
@@ -225,14 +191,13 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   if (run.resume) {
     const StateDict saved = load_checkpoint(run.out);
     check_same_network(run.network.identity, saved, run.out);
-    load_learned_ranges(run.network, saved, run.out);
+    load_model_state(*run.network.module, saved, run.out);  // learned ranges, before the optimizer
   }
   if (!run.resume) check_calibrated(run.network, "qat");
   complete_by_format(options, run.network, flags, self, text);
   options.mask = read_mask(run.network, flags);
-  FQ_CHECK(!options.mask || calibrates || options.amax == AmaxMode::running || !options.progressive.empty(),
-           "qat", "--mask is for calibration, --amax running and --progressive: leave it out for {}",
-           flags.text("checkpoint"));
+  FQ_CHECK(!options.mask || calibrates || options.amax == AmaxMode::running, "qat",
+           "--mask is for calibration and --amax running: leave it out for {}", flags.text("checkpoint"));
   output.line(describe_training(options, self));
   auto result = train_network(run, std::move(options), flags, output);
   warn_of_quantizers(run.network, run.data, "qat");

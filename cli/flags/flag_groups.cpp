@@ -153,7 +153,6 @@ void add_range_flags(FlagSet& set) {
       .value("amax-gradient", "NAME",
              "of learned ranges: clip (of their bounds) or lsq (of the step) (default: lsq with 4 bits and "
              "fewer, else clip)")
-      .value("amax-decay", "RATE", "weight decay of learned ranges of activations (PACT)", "0")
       .value("amax-lr", "FACTOR",
              "of learned ranges: their learning rate over that of the weights (default: 3 with activations "
              "of 2 bits, 0.1 with w3a8, w2a8 and int2_blockwise, else 1)")
@@ -168,29 +167,7 @@ void add_range_flags(FlagSet& set) {
       .value("reestimate-bn", "BATCHES",
              "after each epoch the statistics of live batch norms are those of so many training batches; 0: "
              "the running ones",
-             "0")
-      .value("oscillation", "NAME",
-             "weights that jump between two codes; track: their share is told; freeze: they stay at their "
-             "mean code; dampen: they are pulled to their codes; or off",
-             "off")
-      .value("oscillation-threshold", "SHARE", "of steps, beyond which --oscillation freeze freezes a weight",
-             "0.02")
-      .value("oscillation-weight", "NUMBER",
-             "of --oscillation dampen in the loss at the end of the run, to which it rises", "0.001")
-      .value("ewgs", "DELTA",
-             "gradients of weights grow by this times the way to their code, in steps, and fall on the way "
-             "back (EWGS); 0: straight through",
-             "0")
-      .value(
-          "soft-share", "SHARE",
-          "of the run in which weights go from floats to their codes (PARQ); 0: on codes from the beginning",
-          "0")
-      .value("quant-noise", "SHARE", "of the weights that each step leaves off their codes; 0: none", "0")
-      .toggle("stochastic-rounding",
-              "steps round weights at random, up with the probability of the way from the code below")
-      .value("progressive", "LIST",
-             "bits that the run goes through, down to those of the network, as 8,4,2, or with shares of the "
-             "run, as 8:0.2,4:0.3,2 (default: those of the network all along)");
+             "0");
 }
 
 Device device_of(const Flags& flags) {

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/flags/removed.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 
@@ -61,6 +62,8 @@ po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::st
   } catch (const po::unknown_option& error) {
     std::string name = error.get_option_name();
     name.erase(0, name.find_first_not_of('-'));
+    name = name.substr(0, name.find('='));
+    if (const auto* removed = find_removed_flag(name)) FQ_CHECK(false, command, "{}", removed->message());
     auto names = set.names();
     for (auto& known : names) known = "--" + known;
     const auto others = commands_with(name);

@@ -6,6 +6,7 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/flags/recipe_changes.h"
+#include "fakequant/cli/flags/removed.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/json_text.h"
 
@@ -83,10 +84,12 @@ class Reader {
     phase.name = entry.has("phase") ? entry.at("phase").string() : phase.command;
     if (entry.has("seconds")) phase.expected_seconds = entry.at("seconds").number(0, 1e9);
     const FlagSet set = find_command(phase.command).flags();
-    entry.expect_keys(both(kOfPhase, set.names()), "of " + phase.command);
+    const Names off = removed_flags(set, entry);
+    entry.expect_keys(both(both(kOfPhase, off), set.names()), "of " + phase.command);
     const auto changes = changes_.of_phase(phase.name, set);
     for (const auto& [key, value] : entry.json().items())
-      if (!among(kOfPhase, key) && !(takes(set, entry, key) && flags_.given(key)) && !changes.contains(key))
+      if (!among(kOfPhase, key) && !among(off, key) && !(takes(set, entry, key) && flags_.given(key)) &&
+          !changes.contains(key))
         add(phase, set, key, entry.at(key));
     for (const auto& [key, text] : changes) add(phase, set, key, JsonValue(*text).at(key));
     add_shared(phase, set, entry, changes);
@@ -94,6 +97,18 @@ class Reader {
       phase.arguments.push_back("--resume");
     if (flags_.on("force") && set.writes() && !entry.has("force")) phase.arguments.push_back("--force");
     return phase;
+  }
+
+  /// Returns the removed flags of a phase. Throws if one has an effect.
+  static Names removed_flags(const FlagSet& set, const JsonValue& entry) {
+    Names out;
+    for (const auto& [key, value] : entry.json().items()) {
+      const RemovedFlag* removed = among(set.names(), key) ? nullptr : find_removed_flag(key);
+      if (removed == nullptr) continue;
+      if (!removed->is_off(value)) entry.at(key).fail(removed->message());
+      out.push_back(key);
+    }
+    return out;
   }
 
   void add(Phase& phase, const FlagSet& set, const std::string& key, const JsonValue& value) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fakequant/cli/flags/removed.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 
@@ -42,8 +43,11 @@ std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> RecipeChanges
   for (auto& change : changes_) {
     if (change.phase != name && change.phase != set.command()) continue;
     const auto names = set.names();
-    FQ_CHECK(std::ranges::find(names, change.key) != names.end(), "run", "--set {}: {} has no flag '{}'{}",
-             change.text, set.command(), change.key, fq::detail::did_you_mean(change.key, names));
+    const bool known = std::ranges::find(names, change.key) != names.end();
+    if (const auto* removed = known ? nullptr : find_removed_flag(change.key))
+      FQ_CHECK(false, "run", "--set {}: {}", change.text, removed->message());
+    FQ_CHECK(known, "run", "--set {}: {} has no flag '{}'{}", change.text, set.command(), change.key,
+             fq::detail::did_you_mean(change.key, names));
     change.used = true;
     const auto [same, is_first] = texts.emplace(change.key, change.text);
     FQ_CHECK(is_first, "run", "--set: '{}' and '{}' are of one phase, {}: give one", same->second,

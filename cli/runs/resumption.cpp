@@ -6,6 +6,7 @@
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/report/detail/runs/run_record.h"
 #include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/loop/detail/run_settings.h"
 
 namespace fq::cli {
 namespace {
@@ -47,6 +48,8 @@ StateDict checkpoint_to_resume(const Run& run, const Flags& flags, const Trainer
                                const nlohmann::json& settings) {
   StateDict saved = load_checkpoint(run.out);
   if (!flags.on("allow-changes") || !has_training_state(saved)) return saved;
+  if (saved.has_attribute("progress/settings"))
+    fq::detail::check_removed_settings(saved.attribute("progress/settings"), run.out);
   saved.set_attribute("progress/settings", settings);
   for (const char* seed : {"progress/seed", "progress/loader/seed"})
     if (saved.has_attribute(seed)) saved.set_attribute(seed, options.seed);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/flags/removed.h"
 #include "fakequant/cli/runs/run_contents.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/runs/transcript.h"
@@ -73,6 +74,19 @@ void append_flag(std::vector<std::string>& line, const std::string& name, const 
     const auto text = value.get<std::string>();
     line.push_back("--" + name + (text.empty() ? "" : "=" + text));
   }
+}
+
+/// Returns true if the flag was removed and had no effect. Throws FileError if it had one.
+bool is_removed(const FlagSet& set, const RunFolder& folder, const std::string& name,
+                const ordered_json& value) {
+  const auto names = set.names();
+  if (std::ranges::find(names, name) != names.end()) return false;
+  const RemovedFlag* removed = find_removed_flag(name);
+  if (removed == nullptr) return false;
+  if (!removed->is_off(value))
+    throw FileError(folder.config(), "",
+                    fmt::format("[{}] {}: {}", set.command(), folder.config(), removed->message()));
+  return true;
 }
 
 void check_flag_of_run(const FlagSet& set, const RunFolder& folder, const std::string& name,
@@ -181,11 +195,13 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
   const Flags plain(set, {});
   const bool has_length = line.given("epochs") || line.given("steps");
   for (const auto& [name, value] : config["given"].items()) {
+    if (is_removed(set, folder, name, value)) continue;
     check_flag_of_run(set, folder, name, value);
     if (has_length && (name == "epochs" || name == "steps")) continue;
     if (!line.given(name) && !(set.is_toggle(name) && line.on(name))) append_flag(arguments, name, value);
   }
   for (const auto& [name, value] : config["defaults"].items()) {
+    if (is_removed(set, folder, name, value)) continue;
     check_flag_of_run(set, folder, name, value);
     if (!line.given(name) && value_of(set, plain, name) != value && !set.is_toggle(name))
       append_flag(arguments, name, value);

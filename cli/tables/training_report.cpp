@@ -60,14 +60,6 @@ std::string TrainingReport::validation_text(const Evaluation& validation) {
   return text;
 }
 
-/// Its numbers also go to what machines read.
-std::string TrainingReport::oscillation_text(const OscillationShare& share) {
-  last_["oscillating"] = 100 * share.oscillating;
-  last_["frozen"] = 100 * share.frozen;
-  std::string text = fmt::format(", oscillating {:.2f} %", 100 * share.oscillating);
-  return share.frozen > 0 ? text + fmt::format(", frozen {:.2f} %", 100 * share.frozen) : text;
-}
-
 void TrainingReport::on_epoch(const EpochReport& epoch) {
   std::string text = fmt::format("epoch {}/{}: loss {:.4f}", epoch.epoch + 1, epoch.epochs, epoch.loss);
   if (accuracy_) text += fmt::format(", accuracy {:.2f} %", 100 * epoch.accuracy);
@@ -81,11 +73,6 @@ void TrainingReport::on_epoch(const EpochReport& epoch) {
     text += validation_text(*epoch.validation) + (epoch.best ? " (best)" : "");
     last_["best"] = epoch.best;
   }
-  if (epoch.bits > 0) {
-    last_["bits"] = epoch.bits;
-    text += fmt::format(", {} bits", epoch.bits);
-  }
-  if (epoch.oscillation) text += oscillation_text(*epoch.oscillation);
   last_["lr"] = epoch.learning_rate;
   last_["images_per_second"] = images_per_second_;
   last_["seconds"] = epoch.seconds;

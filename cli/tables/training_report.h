@@ -37,7 +37,6 @@ class TrainingReport {
   void tell_time(const StepReport& step);
   void tell_start(const Evaluation& start, bool is_best, nlohmann::ordered_json& found);
   [[nodiscard]] std::string validation_text(const Evaluation& validation);
-  std::string oscillation_text(const OscillationShare& share);
 
   Output& output_;
   std::string command_, samples_;

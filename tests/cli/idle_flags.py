@@ -28,7 +28,7 @@ IDLE = [
     (["calibrate", "float.h5", "--merge", "a.h5", "-o", "x.h5"], ["--skip", "9"], "--data"),
     (["calibrate", "float.h5", "--merge", "a.h5", "-o", "x.h5"], ["--errors"], "--data"),
     (QAT + ["--amax", "frozen"], ["--amax-gradient", "lsq"], "--amax learned"), (QAT, ["--amax-momentum", "0.5"], "--amax running"),
-    (QAT + ["--amax", "learned"], ["--freeze-amax-after", "3"], "--amax running"), (QAT, ["--amax-decay", "1"], "--amax learned"),
+    (QAT + ["--amax", "learned"], ["--freeze-amax-after", "3"], "--amax running"),
     (QAT, ["--method", "max"], "quantized already"), (QAT, ["--samples", "9"], "quantized already"),
     (QAT, ["--target", "none"], "quantized already"), (QAT, ["--keep-bn"], "quantized already"),
     (EXPORT, ["--opset", "17"], "--format onnx"), (EXPORT, ["--emulate"], "--format onnx"), (EXPORT, ["--target", "ort"], "--format onnx"),

@@ -82,8 +82,6 @@ FAULTS = [
     (["--lora", "learned"], phase("qat", checkpoint="int8.h5", lora=2, amax="learned", output="qat.h5")),
     (["--lora is 400", "conv1"], phase("qat", checkpoint="int8.h5", lora=400, output="qat.h5")),
     (["--freeze-bn-after", "100000"], phase("qat", checkpoint="int8.h5", freeze_bn_after=100000, output="qat.h5")),
-    (["4,2", "8"], phase("qat", checkpoint="int8.h5", progressive="4,2", output="qat.h5")),
-    (["--amax-decay", "--amax learned"], phase("qat", checkpoint="int8.h5", amax_decay=0.1, output="qat.h5")),
     (["--amax-momentum", "--amax running"], phase("qat", checkpoint="int8.h5", amax_momentum=0.1, output="qat.h5")),
     (["--method"], phase("qat", checkpoint="int8.h5", method="max", output="qat.h5")),
     (["--warmup"], phase("train", warmup=100000, output="again.h5")),

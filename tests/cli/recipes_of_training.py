@@ -1,15 +1,15 @@
-"""Batch norm statistics made anew, and weights that oscillate counted and frozen: the same bits where a run goes on."""
+"""Reestimates batch norm statistics, chooses formats per layer, and rejects removed options. Resumed runs have the same bits."""
 
 import json
 import os
-import signal
+import shutil
 import sys
 
 import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import events, fails, result, run, start  # noqa: E402
+from command import events, fails, result, run  # noqa: E402
 
 numbers = np.random.default_rng(1)
 centres = numbers.standard_normal((5, 12))
@@ -53,45 +53,7 @@ with h5py.File("plain.h5") as running, h5py.File("whole.h5") as anew:
 assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 90
 goes_on("live.h5", "--reestimate-bn", "10", "--ema", "0.9", "--val-fraction", "0.1")
 
-# Oscillation: counting changes no number; freezing does, and what is frozen only grows.
-counted = goes_on("live.h5", "--oscillation", "track", "--lr", "0.01")
-assert counted[-1]["oscillating"] > 0 and counted[-1]["frozen"] == 0, counted
-run("qat", "live.h5", *DATA, "--epochs", "2", *PARTS, "--lr", "0.01", "-o", "plain.h5", "--force")
-same_bits("plain.h5", "whole.h5")
-frozen = goes_on("folded.h5", "--oscillation", "freeze", "--lr", "0.01", "--oscillation-threshold", "0.015")
-assert 0 < frozen[0]["frozen"] <= frozen[1]["frozen"] < 100, frozen
-assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85
-told = run("qat", "folded.h5", *DATA, "--epochs", "1", "--oscillation", "track", "-o", "track.h5").stdout
-assert ", oscillating " in told, told
-
-# Gradients that know where the codes are.
-run("qat", "folded.h5", *DATA, "--epochs", "2", *PARTS, "-o", "plain.h5", "--force")
-for flags in (("--ewgs", "0.2"), ("--amax-decay", "0.01"), ("--quant-noise", "0.2"),
-              ("--stochastic-rounding",)):
-    goes_on("folded.h5", *flags)
-    with h5py.File("whole.h5") as changed, h5py.File("plain.h5") as without:
-        assert not np.array_equal(changed["parameters"]["fc2.weight"], without["parameters"]["fc2.weight"]), flags
-    assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85, flags
-
-# Bits that fall and weights that are pulled more and more: a run that is stopped on the way goes on.
-FALLING = ("qat", "folded.h5", *DATA, "--epochs", "30", *PARTS, "--progressive", "8:0.5,4:0.3,2", "--val-fraction", "0.1",
-           "--oscillation", "dampen", "--oscillation-weight", "0.01", "--soft-share", "0.9")
-told = [event["bits"] for event in events(*FALLING, "-o", "whole.h5", "--force") if event["event"] == "epoch"]
-assert told == [8] * 15 + [4] * 9 + [2] * 6, told
-process = start(*FALLING, "-o", "parts.h5", "--force")
-while "epoch 1/" not in process.stdout.readline():
-    assert process.poll() is None, process.stderr.read()
-process.send_signal(signal.SIGINT)
-process.communicate()
-assert process.returncode == 130, process.returncode
-run(*FALLING, "-o", "parts.h5", "--resume")
-same_bits("whole.h5", "parts.h5")
-assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85
-run("export", "whole.h5", "--format", "onnx", "-o", "whole.onnx")
-
 QAT = ("qat", "folded.h5", *DATA, "--epochs", "3", *PARTS)
-fails(2, ["--oscillation is dampen there, off here", "--progressive is 8:0.5,4:0.3,2 there, none here"],
-      *QAT, "--lr", "0.01", "-o", "parts.h5", "--resume")
 
 # A format for each layer: what `sensitivity` plans, then calibrated by what few bits need, and trained.
 CHOSEN = ("--preset", "w2a2", "--effective-bits", "3")
@@ -115,20 +77,45 @@ fails(2, "is quantized already: leave out --preset and --effective-bits", "qat",
 fails(2, "no live batch norm: calibrate it with --keep-bn", *QAT, "--reestimate-bn", "4", "-o", "no.h5")
 fails(2, "--reestimate-bn is 1000, an epoch has", "qat", "live.h5", *DATA, "--reestimate-bn", "1000", "-o", "no.h5")
 fails(2, "give one of the two", "qat", "live.h5", *DATA, "--reestimate-bn", "4", "--freeze-bn-after", "4", "-o", "no.h5")
-fails(2, "--oscillation", *QAT, "--oscillation", "freezes", "-o", "no.h5")
-fails(2, "--oscillation-threshold", *QAT, "--oscillation", "freeze", "--oscillation-threshold", "1", "-o", "no.h5")
-fails(2, "is for --oscillation freeze", *QAT, "--oscillation-threshold", "0.1", "-o", "no.h5")
-fails(2, "is for --oscillation dampen", *QAT, "--oscillation-weight", "0.1", "-o", "no.h5")
-fails(2, "give one of them", *QAT, "--soft-share", "0.5", "--quant-noise", "0.5", "-o", "no.h5")
-fails(2, "--soft-share", *QAT, "--soft-share", "2", "-o", "no.h5")
-fails(2, "--ewgs", *QAT, "--ewgs", "3", "-o", "no.h5")
-fails(2, "give --amax learned", *QAT, "--amax", "frozen", "--amax-decay", "0.1", "-o", "no.h5")
-fails(2, "end with those", *QAT, "--progressive", "8,4", "-o", "no.h5")
-fails(2, "give fewer from stage to stage", *QAT, "--progressive", "4,8", "-o", "no.h5")
-fails(2, "use 2 to 8", *QAT, "--progressive", "16,2", "-o", "no.h5")
-fails(2, "'x' of '8,x' is no number", *QAT, "--progressive", "8,x", "-o", "no.h5")
-fails(2, "have no step", *QAT, "--progressive", "8:0.9999,2", "-o", "no.h5")
-for preset in ("nvfp4", "fp8"):
-    fails(2, "no quantizer has a static range of integers", "qat", "float.h5", *DATA, "--preset", preset, *PARTS,
-          "--target", "none", "--progressive", "8,4", "-o", "no.h5")
+
+# A removed option on the line, in a recipe or in a checkpoint is an error. A recipe may hold the value that switched it off.
+REMOVED = {"ewgs": (0, 0.5), "oscillation": ("off", "freeze"), "oscillation-threshold": (0.02, 0.1), "oscillation-weight": (0.001, 0.1),
+           "quant-noise": (0, 0.1), "soft-share": (0, 0.5), "stochastic-rounding": (False, True), "amax-decay": (0, 0.1)}
+
+
+def recipe(**options):
+    with open("recipe.json", "w") as file:
+        json.dump({"phases": [{"command": "qat", "checkpoint": os.path.abspath("folded.h5"), "data": "table.h5", "epochs": 1,
+                               "output": "q.h5", **options}]}, file)
+    return "run", "recipe.json", "--dry-run"
+
+
+for option, (off, on) in REMOVED.items():
+    fails(2, f"--{option} was removed. Use", *QAT, f"--{option}={on}", "-o", "no.h5")
+    fails(2, ["recipe.json:", f"--{option} was removed. Use"], *recipe(**{option: on}))
+    fails(2, f"--{option} was removed. Use", *recipe(), "--set", f"qat.{option}={on}")
+fails(2, "--progressive was removed. Use", *QAT, "--progressive", "8,2", "-o", "no.h5")
+run(*recipe(**{option: off for option, (off, _) in REMOVED.items()}))
+
+CORPUS = os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "tests", "fuzz", "corpus")
+PLAIN = os.path.join(CORPUS, "dataset", "plain.h5")
+shutil.copy(os.path.join(CORPUS, "run", "refused_oscillation.h5"), "old.h5")
+result("evaluate", "old.h5", "--data", PLAIN, "--split", "train")
+BEGUN = ("qat", os.path.join(CORPUS, "checkpoint", "int8.h5"), "--data", PLAIN, "--batch", "4", "--val-fraction", "0.25", "--epochs", "2",
+         "--ema", "0.9", "--early-stopping", "3", "--schedule", "plateau", "--amax", "learned", "-o", "old.h5", "--resume")
+fails(2, ["old.h5", "oscillation (freeze)", "removed"], *BEGUN)
+fails(2, ["old.h5", "oscillation (freeze)", "removed"], *BEGUN, "--allow-changes")
+
+# A run directory of the version that had these options, with the values that switched them off, resumes.
+run("qat", "folded.h5", *DATA, "--epochs", "1", *PARTS, "-o", "run/")
+for options, message in ((REMOVED, None), ({**REMOVED, "ewgs": (0.5, 0)}, "--ewgs was removed")):
+    with open("run/config.json") as file:
+        config = json.load(file)
+    config["defaults"].update({name: off if isinstance(off, bool) else str(off) for name, (off, _) in options.items()})
+    with open("run/config.json", "w") as file:
+        json.dump(config, file)
+    if message:
+        fails(2, ["run/config.json", message], "qat", "--resume", "run/", "--epochs", "3")
+    else:
+        run("qat", "--resume", "run/", "--epochs", "2")
 print("recipes of training: ok")

@@ -46,11 +46,11 @@ def advice(said):
 
 
 # What fine-tuning takes, by format, and what it takes with ranges that are frozen, running and learned.
-RANGES = [["--amax", "frozen"], ["--amax", "running"], ["--amax", "learned"], ["--lora", "2"], ["--progressive", "8,4"],
-          ["--amax-decay", "0.1"], ["--amax-lr", "2"], ["--amax-gradient", "lsq"], ["--weight-amax", "learned"]]
-ALONE = [["--lora", "400"], ["--progressive", "4,2"], ["--freeze-bn-after", "5"], ["--quant-start", "5"], ["--warmup", "5"],
-         ["--reestimate-bn", "1"], ["--reestimate-bn", "99"], ["--lora", "2", "--ema", "0.9"], ["--lora", "2", "--oscillation",
-          "freeze"], ["--method", "none"], ["--soft-share", "0.5", "--quant-noise", "0.1"], ["--lora", "2", "--lora-layers", "none*"],
+RANGES = [["--amax", "frozen"], ["--amax", "running"], ["--amax", "learned"], ["--lora", "2"], ["--amax-lr", "2"],
+          ["--amax-gradient", "lsq"], ["--weight-amax", "learned"]]
+ALONE = [["--lora", "400"], ["--freeze-bn-after", "5"], ["--quant-start", "5"], ["--warmup", "5"],
+         ["--reestimate-bn", "1"], ["--reestimate-bn", "99"], ["--lora", "2", "--ema", "0.9"],
+         ["--method", "none"], ["--lora", "2", "--lora-layers", "none*"],
          ["--checkpoint-blocks", "none*"], ["--effective-bits", "3"], ["--teacher", "other.h5"], ["--device", "gpu"],
          ["--schedule", "step,every=0"], ["--optimizer", "adam,beta1=2"], ["--accumulate", "2", "--micro-batch", "16"]]
 run("train", "--model", "mlp", "--model-options", '{"hidden": [4]}', *DATA, "--epochs", "1", "-o", "any.h5")

@@ -131,8 +131,6 @@ bool Trainer::Body::finish_epoch() {
                      .loss = progress.mean_loss(),
                      .accuracy = progress.accuracy(),
                      .validation = {},
-                     .oscillation = oscillation ? std::optional(oscillation->share()) : std::nullopt,
-                     .bits = bits ? bits->bits() : 0,
                      .learning_rate = optimizer->learning_rate(),
                      .peak_memory = memory_stats(model->device()).peak};
   {
@@ -141,7 +139,7 @@ bool Trainer::Body::finish_epoch() {
     if (validation) {
       report.validation = validate();
       if (report.validation->stopped) return false;
-      report.best = (!bits || bits->finished()) && early.update(*report.validation);
+      report.best = early.update(*report.validation);
       if (plateau) plateau->update(report.validation->score);
     }
   }

@@ -23,9 +23,7 @@
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/distillation.h"
-#include "fakequant/train/loop/bit_schedule.h"
 #include "fakequant/train/loop/evaluate.h"
-#include "fakequant/train/loop/oscillation.h"
 #include "fakequant/train/low_rank.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/ranks/communicator.h"
@@ -87,40 +85,14 @@ struct TrainerOptions {
   /// Batches by which the statistics of batch norms are made anew (reestimate_batch_norm) after each epoch,
   /// before validation and the checkpoint; of the averages, where there are some. 0 keeps the running ones.
   std::int64_t reestimate_bn = 0;
-  /// Weights that jump between two codes are counted, and frozen or dampened, from `quant_start` on.
-  OscillationOptions oscillation = {};
-  /// delta of EWGS (Lee et al. 2021), 0 to 2: the gradient g of a weight w within its range, on a static grid
-  /// of signed integers of up to 8 bits with code q and scale s, becomes g * (1 + delta * sign(g) * (w / s -
-  /// q)). 0 is the straight-through gradient.
-  double ewgs = 0;
-  /// The share of the run, 0 to 1, in which steps compute with weights that go from what they are to their
-  /// codes (PARQ; Jin et al. 2025), weights on static grids of signed integers of up to 8 bits: between two
-  /// codes with the middle m, w becomes m + (w - m) / a, held between them, a = (1 + cos(pi * t)) / 2 at a
-  /// share t of that part. What is validated and saved is on codes all along; learned ranges of weights rest
-  /// meanwhile. 0 computes with codes from the beginning.
-  double soft_share = 0;
-  /// The share of the same weights that a step leaves off their grid, drawn anew for each (Fan et al. 2021),
-  /// 0 to less than 1; not with `soft_share`. Learned ranges of weights rest.
-  double quant_noise = 0;
-  /// Whether a step rounds the same weights at random, up with the probability of the way from the code
-  /// below; not with the two before. Learned ranges of weights rest.
-  bool stochastic_rounding = false;
-  /// Stages of more bits that the run begins with; none for the bits of the network all along. Where bits
-  /// change ranges are calibrated anew, each by its own method on up to 512 training samples, and averages
-  /// and counts of oscillations begin anew. Checkpoints and validation have the bits of their stage; only
-  /// epochs that end in the last one can be the best.
-  std::vector<BitStage> progressive = {};
   /// Steps that are trained in float before quantizers quantize.
   std::int64_t quant_start = 0;
   /// What becomes of ranges of activations while training.
   AmaxMode amax = AmaxMode::frozen;
   double amax_momentum = 0.01;  ///< of running ranges
-  /// Padding that running ranges do not follow, and calibrations within the run do not see.
+  /// Padding that running ranges do not include.
   BatchMask mask = {};
   AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
-  /// Weight decay of learned ranges of activations (PACT; Choi et al. 2018), as the optimizer has it; 0 for
-  /// none.
-  double amax_decay = 0;
   /// Number of steps from which the whole learning rate is used. Shorter runs have `short_run_rate`
   /// (train/qat_defaults.h). 0 for the whole rate in every run.
   std::int64_t full_rate_steps = 0;
@@ -130,8 +102,8 @@ struct TrainerOptions {
   /// range, and leaves it 2^-23 or more.
   bool learn_weight_ranges = false;
   /// With a rank, low-rank adapters of the weights are trained and nothing else; each step leaves in the
-  /// model their sum with the weights that the run began with. Ranges are not learned, weights not averaged,
-  /// not frozen by `oscillation` and not taken through stages of bits.
+  /// model their sum with the weights that the run began with. Requires ranges that are not learned and
+  /// `average_decay` 0.
   LowRankOptions low_rank = {};
   std::int64_t freeze_amax_after = -1;         ///< steps after which running ranges stay; -1 never
   BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
@@ -177,9 +149,7 @@ struct EpochReport {
   std::int64_t epochs = 0;        ///< of the whole run
   double loss = 0, accuracy = 0;  ///< means over training batches, as they were trained on
   std::optional<Evaluation> validation;
-  bool best = false;                            ///< by validation
-  std::optional<OscillationShare> oscillation;  ///< where it is tracked
-  int bits = 0;                                 ///< of the stage, with `progressive`; else 0
+  bool best = false;  ///< by validation
   double learning_rate = 0;
   double seconds = 0;  ///< since the run, or its resumption, began
   /// Most bytes of the model's device at once in this epoch's training, of the whole process; an epoch resets
@@ -218,8 +188,7 @@ class Trainer {
   ///
   /// Throws ArgumentError for options out of range, data without labels, weights that are compressed,
   /// learned ranges without a calibrated one to begin with, statistics to make anew where no batch norm is
-  /// live or they are to be frozen, oscillations to track and gradients to scale where no weight can,
-  /// stages of bits that the network cannot take (BitSchedule), and adapters as LowRankAdapters.
+  /// live or they are to be frozen, and adapters as LowRankAdapters.
   Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
           std::shared_ptr<DataLoader> validation = nullptr, TrainerCallbacks callbacks = {});
   ~Trainer();

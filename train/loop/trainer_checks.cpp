@@ -122,6 +122,7 @@ void Trainer::Body::check_finite() const {
 void Trainer::Body::check_same_run(const StateDict& run, const std::string& path) const {
   constexpr std::string_view kWayOut = "or start a new run from its weights into another file";
   if (const auto settings = object_in(run, "settings", path); !settings.is_null()) {
+    detail::check_removed_settings(settings, path);
     const auto here = detail::run_settings(options, *training, validation.get());
     const auto others = detail::differences(detail::completed(settings), here);
     FQ_CHECK(others.empty(), "resume", "{} is of a run with other settings: {}: give the same settings, {}",

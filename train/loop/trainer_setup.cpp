@@ -17,20 +17,9 @@ namespace {
 constexpr std::string_view kTrain = "train";
 constexpr std::uint64_t kAdapters = std::uint64_t{1} << 62;  // no batch draws from that
 
-bool replaces_weights(const TrainerOptions& o) {
-  return o.soft_share > 0 || o.quant_noise > 0 || o.stochastic_rounding;
-}
-
 nlohmann::json parsed(const std::string& text) {
   if (text.empty()) return nullptr;
   return detail::JsonText(text, fmt::format("{}: the model's description", kTrain)).value();
-}
-
-void decay_ranges(Module& model, TrainerOptions& options) {
-  const auto weights = weight_quantizers(model);
-  for (const auto& entry : named_quantizers(model))
-    if (!weights.contains(entry.quantizer))
-      options.optimizer.rules.push_back({entry.name + ".amax", options.amax_decay, std::nullopt});
 }
 
 /// Ranges become parameters before the optimizer asks for them.
@@ -38,7 +27,6 @@ std::shared_ptr<Module> prepared(std::shared_ptr<Module> model, TrainerOptions& 
   FQ_CHECK(model != nullptr, kTrain, "the model is null");
   check_not_compressed(*model, kTrain);
   if (options.amax == AmaxMode::learned) learn_ranges(*model, options.amax_gradient);
-  if (options.amax_decay > 0) decay_ranges(*model, options);
   if (options.learn_weight_ranges) learn_weight_ranges(*model, options.amax_gradient);
   if (options.amax_rate != 1) options.optimizer.rules.push_back({"*.amax", std::nullopt, options.amax_rate});
   if (!options.checkpoint_blocks.empty()) set_checkpointing(*model, options.checkpoint_blocks);
@@ -88,7 +76,7 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
                      .loss = options.loss,
                      .distillation = options.distillation,
                      .capture = options.capture && options.accumulation == 1 && !options.ranks && !adapters &&
-                                !options.mask && !replaces_weights(options)}) {
+                                !options.mask}) {
   detail::check_options(options);
   FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.loss), kTrain,
            "the training data has no labels of classes: give some, or a loss of your own for others");
@@ -103,10 +91,6 @@ Trainer::Body::Body(std::shared_ptr<Module> network, std::shared_ptr<DataLoader>
   FQ_CHECK(!options.validate_start || validation, kTrain,
            "validate_start needs validation data: give some, or leave it out");
   detail::check_reestimation(*model, *training, options.reestimate_bn);
-  if (options.oscillation.mode != "off") oscillation.emplace(*model, options.oscillation);
-  if (options.ewgs > 0 || options.oscillation.mode == "dampen") gradients.emplace(*model);
-  if (replaces_weights(options)) forward_weights.emplace(*model);
-  if (!options.progressive.empty()) bits.emplace(*model, options.progressive, total_steps());
   if (options.average_decay != 0) average.emplace(*model, options.average_decay);
   detail::check_steps(options, total_steps());
   schedule = make_schedule(options.schedule, total_steps());

@@ -81,8 +81,6 @@ StateDict Trainer::Body::state() const {
   out.set_attribute("progress/length", length_of(options));
   out.merge(training->state_dict(), "progress/loader");
   out.merge(early.state_dict(), "progress/validation");
-  if (oscillation) out.merge(oscillation->state_dict(), "progress/oscillation");
-  if (bits) out.merge(bits->state_dict(), "progress/progressive");
   if (plateau) out.merge(plateau->state_dict(), "progress/plateau");
   out.set_attribute("progress/settings", detail::run_settings(options, *training, validation.get()));
   out.set_attribute("progress/data", fingerprints());
@@ -133,8 +131,6 @@ void Trainer::Body::load(const StateDict& checkpoint, const std::string& path) t
   if (adapters) adapters->load_state(checkpoint.sub("adapters"));
   early.load_state(run.sub("validation"));
   if (plateau) plateau->load_state(run.sub("plateau"));
-  if (oscillation) oscillation->load_state(run.sub("oscillation"));
-  if (bits) bits->load_state(run.sub("progressive"));
   training->load_state_dict(run.sub("loader"));
   progress = loaded;
   if (path == options.out) saved = loaded;

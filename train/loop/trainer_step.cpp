@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <optional>
 
 #include "fakequant/core/backend/transfer.h"
@@ -9,7 +8,6 @@
 #include "fakequant/core/profile.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/quantizer/detail/position_mask.h"
-#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/loop/detail/answers.h"
 #include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/detail/score_sum.h"
@@ -21,8 +19,6 @@
 namespace fq {
 
 namespace {
-
-constexpr std::int64_t kCalibrated = 512;
 
 /// Returns the mask of a step with running ranges.
 std::optional<detail::PositionMask> padding_of(const BatchMask& mask, const Batch& batch,
@@ -52,8 +48,6 @@ detail::SharedStep::Told Trainer::Body::forward_backward(const Batch& batch) {
       throw NumericError("[train] " + found);
   const auto switched = phase();
   const detail::PhaseScope scope(switches, switched);
-  const detail::ForwardWeightsScope weights(forward_weights ? &*forward_weights : nullptr);
-  replace_weights();
   const BackwardScope numbers(options.backward);
   const RandomScope random(progress.seed, static_cast<std::uint64_t>(progress.batch));
   const auto padding = padding_of(options.mask, batch, switched);
@@ -107,7 +101,6 @@ void Trainer::Body::gather_step() {
 
 void Trainer::Body::train_batch(const Batch& batch) {
   FQ_CHECK(batch.passed_over > 0 || batch.y.defined(), "train", "the training data has no labels");
-  if (bits && waiting_batches == 0) change_bits();
   if (shared) {
     train_shared(batch);
   } else {
@@ -126,41 +119,6 @@ void Trainer::Body::train_batch(const Batch& batch) {
   pace.images += batch.size();
 }
 
-void Trainer::Body::change_bits() {
-  if (!bits->advance(progress.step)) return;
-  DataLoader batches = detail::loader_beside(*training, whole_batches());
-  CalibrateOptions how;
-  how.samples = kCalibrated;
-  how.mask = options.mask;
-  (void)calibrate(*model, batches, how);
-  const auto same = [](const Variable& a, const Variable& b) { return a.node() == b.node(); };
-  FQ_CHECK(std::ranges::equal(parameters, model->parameters(), same), "train",
-           "learned ranges were not those of a calibration, such as one for all channels: calibrate the "
-           "network before, or leave the stages of bits out");
-  passes.forget();
-  if (average) average.emplace(*model, options.average_decay);
-  if (oscillation) oscillation.emplace(*model, options.oscillation);
-}
-
-void Trainer::Body::replace_weights() {
-  if (!forward_weights || progress.step < options.quant_start) return;
-  if (options.quant_noise > 0)
-    return forward_weights->leave_some(options.quant_noise, progress.seed, progress.batch);
-  if (options.stochastic_rounding) return forward_weights->round_at_random(progress.seed, progress.batch);
-  const double t = double(progress.step) / (options.soft_share * double(total_steps()));
-  if (const double a = (1 + std::cos(std::numbers::pi * t)) / 2; t < 1 && a > 0) forward_weights->soften(a);
-}
-
-/// Of gradients that the optimizer will multiply by `scale`.
-void Trainer::Body::adjust_gradients(double scale) {
-  if (!gradients || progress.step < options.quant_start) return;
-  if (options.ewgs > 0) gradients->scale_elementwise(options.ewgs);
-  if (options.oscillation.mode != "dampen") return;
-  const double done = double(progress.step) / double(std::max<std::int64_t>(total_steps(), 1));
-  const double weight = options.oscillation.weight * (1 - std::cos(std::numbers::pi * done)) / 2;
-  gradients->pull_to_codes(weight / scale);
-}
-
 double Trainer::Body::highest_rate() const {
   return short_run_rate(options.optimizer.learning_rate, total_steps(), options.full_rate_steps);
 }
@@ -168,7 +126,6 @@ double Trainer::Body::highest_rate() const {
 void Trainer::Body::update_parameters() {
   const ProfileScope profile("optimizer");
   double scale = options.accumulation == 1 && !shared ? 1 : 1 / static_cast<double>(waiting_samples);
-  adjust_gradients(scale);
   if (adapters) adapters->take_gradients();
   if (options.clip_norm > 0) {
     const double norm = gradient_norm(parameters);
@@ -181,7 +138,6 @@ void Trainer::Body::update_parameters() {
   optimizer->step(scale);
   if (adapters) adapters->merge();
   ranges.after();
-  if (oscillation && progress.step >= options.quant_start) oscillation->update();
   optimizer->zero_grad();
   if (average) average->update();
 }

@@ -46,10 +46,6 @@ std::string curves_section(const RunRecord& record, double last_step) {
   for (const auto& key : other_scores(record))
     out += line_plot(key.substr(4), {curve_of(record, "epoch", key, "validation")}, last_step);
   out += line_plot("Learning rate", {curve_of(record, "step", "lr", "of the step")}, last_step);
-  out += line_plot("Weights that jump between two codes, percent",
-                   {curve_of(record, "epoch", "oscillating", "oscillating"),
-                    curve_of(record, "epoch", "frozen", "frozen")},
-                   last_step);
   out +=
       line_plot("Samples a second", {curve_of(record, "step", "images_per_second", "training")}, last_step);
   return out.empty() ? out : "<h2>Curves</h2>\n<div class=cards>\n" + out + "</div>\n";

@@ -9,7 +9,7 @@
 
 namespace fq::html {
 
-/// Loss, accuracy or other scores, learning rate, oscillation.
+/// Loss, accuracy or other scores, learning rate.
 [[nodiscard]] std::string curves_section(const fq::detail::RunRecord& record, double last_step);
 /// A bar of the work of a step.
 [[nodiscard]] std::string phases_section(const fq::detail::RunRecord& record);

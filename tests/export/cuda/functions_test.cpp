@@ -29,10 +29,8 @@
 #include "fakequant/train/calibration/calibration_state.h"
 #include "fakequant/train/calibration/quantizer_findings.h"
 #include "fakequant/train/loop/average.h"
-#include "fakequant/train/loop/bit_schedule.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/evaluate.h"
-#include "fakequant/train/loop/oscillation.h"
 #include "fakequant/train/loop/reestimate.h"
 #include "fakequant/train/low_rank.h"
 #include "fakequant/train/memory_plan.h"
@@ -160,17 +158,6 @@ std::vector<Case> cases() {
          d.start_epoch(0);
          const Tensor x = d.next()->x.to(m.device());
          for (const auto& found : quantizer_findings(m, x)) out.words.push_back(found.quantizer);
-       }},
-      {"OscillationTracker", "w4a4",
-       [](Module& m, DataLoader&, Outcome& out) {
-         OscillationTracker tracker(m, {.mode = "track"});
-         tracker.update();
-         out.add(tracker.state_dict());
-       }},
-      {"BitSchedule", "w4a4",
-       [](Module& m, DataLoader&, Outcome& out) {
-         BitSchedule schedule(m, parse_bit_stages("8,4"), 10);
-         out.add("changed", double(schedule.advance(0)) + double(schedule.advance(9)));
        }},
       {"LowRankAdapters", "int8",
        [](Module& m, DataLoader&, Outcome& out) {

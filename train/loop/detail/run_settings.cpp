@@ -4,10 +4,16 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/detail/check.h"
+
 namespace fq::detail {
 namespace {
 
 using nlohmann::json;
+
+std::string value_text(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
 
 json settings_of(const OptimizerOptions& o) {
   json out{{"optimizer", o.kind},
@@ -42,14 +48,6 @@ json settings_of(const ScheduleOptions& o) {
   return out;
 }
 
-json settings_of(const OscillationOptions& o) {
-  if (o.mode == "off") return {{"oscillation", "off"}};
-  json out{{"oscillation", o.mode}, {"oscillation_momentum", o.momentum}};
-  if (o.mode == "freeze") out["oscillation_threshold"] = o.threshold;
-  if (o.mode == "dampen") out["oscillation_weight"] = o.weight;
-  return out;
-}
-
 json settings_of(const DistillationOptions& o) {
   if (o.teacher == nullptr) return {{"distillation", "none"}};
   json out{{"distillation", o.kind}, {"teacher_weight", o.weight}};
@@ -66,8 +64,7 @@ json settings_of(const LowRankOptions& o) {
 json ranges_of(const TrainerOptions& o) {
   if (o.amax == AmaxMode::learned)
     return {{"amax_mode", "learned"},
-            {"amax_gradient", o.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip"},
-            {"amax_decay", o.amax_decay}};
+            {"amax_gradient", o.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip"}};
   if (o.amax == AmaxMode::running)
     return {{"amax_mode", "running"},
             {"amax_momentum", o.amax_momentum},
@@ -98,11 +95,6 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
            {"freeze_bn_after", options.freeze_bn_after},
            {"reestimate_bn", options.reestimate_bn},
            {"quant_start", options.quant_start},
-           {"ewgs", options.ewgs},
-           {"soft_share", options.soft_share},
-           {"quant_noise", options.quant_noise},
-           {"stochastic_rounding", options.stochastic_rounding},
-           {"progressive", to_string(options.progressive)},
            {"learn_weight_ranges", options.learn_weight_ranges},
            {"amax_rate", options.amax_rate},
            {"backward", options.backward == BackwardType::bf16 ? "bf16" : "fp32"},
@@ -110,7 +102,6 @@ json run_settings(const TrainerOptions& options, const DataLoader& training, con
   out.update(settings_of(options.optimizer));
   out.update(settings_of(options.schedule));
   out.update(settings_of(options.distillation));
-  out.update(settings_of(options.oscillation));
   out.update(settings_of(options.low_rank));
   out.update(ranges_of(options));
   out.update(settings_of(training.options()));
@@ -123,24 +114,28 @@ json completed(json settings) {
   json out = settings_of(LoaderOptions{});
   for (const char* key : {"batch_size", "shuffle", "drop_last", "loader_seed"}) out.erase(key);
   out.update(settings_of(DistillationOptions{}));
-  out.update(settings_of(OscillationOptions{}));
   out.update(settings_of(LowRankOptions{}));
   out["reestimate_bn"] = 0;
-  for (const char* key : {"ewgs", "soft_share", "quant_noise"}) out[key] = 0.0;
-  out["stochastic_rounding"] = false;
   out["exact_sums"] = false;
-  out["progressive"] = "none";
-  out["amax_decay"] = 0.0;
   out["amax_rate"] = 1.0;
   out.update(settings);
   return out;
 }
 
+void check_removed_settings(const json& settings, const std::string& path) {
+  static const json removed{
+      {"ewgs", 0.0},       {"soft_share", 0.0},    {"quant_noise", 0.0},   {"stochastic_rounding", false},
+      {"amax_decay", 0.0}, {"oscillation", "off"}, {"progressive", "none"}};
+  for (const auto& [option, off] : removed.items())
+    FQ_CHECK(
+        !settings.contains(option) || settings.at(option) == off, "resume",
+        "{}: the run uses {} ({}), which this version has removed. Start a new run from its weights into "
+        "another file",
+        path, option, value_text(settings.at(option)));
+}
+
 std::vector<std::string> differences(const json& there, const json& here) {
   std::vector<std::string> out;
-  const auto shown = [](const json& value) {
-    return value.is_string() ? value.get<std::string>() : value.dump();
-  };
   const auto differs = [&](const std::string& key) {
     return there.contains(key) && here.contains(key) && there.at(key) != here.at(key);
   };
@@ -149,7 +144,8 @@ std::vector<std::string> differences(const json& there, const json& here) {
                         here.at("seed") == here.at("loader_seed");
   for (const auto& [key, value] : here.items())
     if (differs(key) && !(one_seed && key == "loader_seed"))
-      out.push_back(fmt::format("{} is {} there, {} here", key, shown(there.at(key)), shown(value)));
+      out.push_back(
+          fmt::format("{} is {} there, {} here", key, value_text(there.at(key)), value_text(value)));
   return out;
 }
 

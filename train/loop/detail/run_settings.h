@@ -20,6 +20,10 @@ namespace fq::detail {
 /// The same with what runs of before it could be set had: settings of files of earlier versions.
 [[nodiscard]] nlohmann::json completed(nlohmann::json settings);
 
+/// Throws ArgumentError if `settings`, read from the checkpoint `path`, use an option that this version does
+/// not have any more. Ignores removed options that were off.
+void check_removed_settings(const nlohmann::json& settings, const std::string& path);
+
 /// "learning_rate is 0.004 there, 0.01 here", one for each field of both objects that differs.
 [[nodiscard]] std::vector<std::string> differences(const nlohmann::json& there, const nlohmann::json& here);
 

@@ -7,12 +7,10 @@
 
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/loop/average.h"
-#include "fakequant/train/loop/detail/forward_weights.h"
 #include "fakequant/train/loop/detail/passes.h"
 #include "fakequant/train/loop/detail/range_guard.h"
 #include "fakequant/train/loop/detail/switches.h"
 #include "fakequant/train/loop/detail/teacher.h"
-#include "fakequant/train/loop/detail/weight_gradients.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/loop/trainer.h"
 #include "fakequant/train/ranks/detail/shared_step.h"
@@ -69,10 +67,6 @@ struct Trainer::Body {
   std::unique_ptr<LowRankAdapters> adapters;  // null without
   std::unique_ptr<Optimizer> optimizer;
   std::optional<WeightAverage> average;
-  std::optional<OscillationTracker> oscillation;
-  std::optional<detail::WeightGradients> gradients;
-  std::optional<detail::ForwardWeights> forward_weights;
-  std::optional<BitSchedule> bits;
   std::optional<detail::SharedStep> shared;
   std::vector<Variable> parameters;
   EarlyStopping early;
@@ -138,14 +132,9 @@ struct Trainer::Body {
   /// What all ranks have to say of a step's batches.
   void gather_step();
   detail::SharedStep::Told forward_backward(const Batch& batch);
-  /// Puts what the step computes with in place of its weights, where they are not on codes.
-  void replace_weights();
   /// Whether labels are shares of classes: the class of the largest share is taken for the right answer.
   [[nodiscard]] bool mixed_classes() const;
   [[nodiscard]] detail::Switches::Phase phase() const;
-  /// Before the first batch of a step.
-  void change_bits();
-  void adjust_gradients(double scale);
   /// Throws NumericError for NaN and infinity where the host can look at once.
   void check_gradients() const;
   void update_parameters();

@@ -32,20 +32,6 @@ void check_options(const TrainerOptions& o) {
            o.freeze_bn_after, o.freeze_amax_after);
   FQ_CHECK(o.amax_momentum > 0 && o.amax_momentum <= 1, kTrain,
            "amax_momentum is {}: use more than 0, at most 1", o.amax_momentum);
-  check(o.oscillation);
-  check(o.progressive);
-  FQ_CHECK(o.ewgs >= 0 && o.ewgs <= 2, kTrain, "ewgs is {}: use 0 (off) to 2", o.ewgs);
-  FQ_CHECK(o.soft_share >= 0 && o.soft_share <= 1, kTrain, "soft_share is {}: use 0 (off) to 1",
-           o.soft_share);
-  FQ_CHECK(o.quant_noise >= 0 && o.quant_noise < 1, kTrain, "quant_noise is {}: use 0 (off) to less than 1",
-           o.quant_noise);
-  FQ_CHECK((o.soft_share > 0) + (o.quant_noise > 0) + o.stochastic_rounding <= 1, kTrain,
-           "soft_share is {}, quant_noise {} and stochastic_rounding {}: give one of them", o.soft_share,
-           o.quant_noise, o.stochastic_rounding);
-  FQ_CHECK(o.amax_decay >= 0 && std::isfinite(o.amax_decay), kTrain, "amax_decay is {}: use 0 (off) or more",
-           o.amax_decay);
-  FQ_CHECK(o.amax_decay == 0 || o.amax == AmaxMode::learned, kTrain,
-           "amax_decay is {}, and ranges are not learned: learn them, or leave it out", o.amax_decay);
   FQ_CHECK(o.amax_rate > 0 && std::isfinite(o.amax_rate), kTrain, "amax_rate is {}: use more than 0",
            o.amax_rate);
   FQ_CHECK(o.amax_rate == 1 || o.amax == AmaxMode::learned || o.learn_weight_ranges, kTrain,
@@ -99,9 +85,6 @@ void check_low_rank(const TrainerOptions& o) {
       "low_rank adapters are merged on the grid that was calibrated, and ranges are learned: leave one out");
   FQ_CHECK(o.average_decay == 0, kTrain, "low_rank adapters and average_decay {}: give one of them",
            o.average_decay);
-  FQ_CHECK(o.oscillation.mode != "freeze", kTrain,
-           "low_rank adapters and weights that oscillation freezes: give one of them");
-  FQ_CHECK(o.progressive.empty(), kTrain, "low_rank adapters and stages of bits: give one of them");
 }
 
 }  // namespace fq::detail
