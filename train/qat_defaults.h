@@ -1,7 +1,7 @@
 #pragma once
 
 /// QatDefaults: how a network of a format is calibrated and fine-tuned where nobody asks for something else.
-/// What stands here is what did best in docs/low_bits.md's measurements.
+/// The values that had the best accuracy in docs/benchmarks/low_bits.md.
 
 #include <string>
 #include <vector>

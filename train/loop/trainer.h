@@ -200,8 +200,9 @@ class Trainer {
   ///
   /// Throws FileError when it is of another model, has no run in it or one that stands where none can;
   /// ArgumentError, naming what differs, when data (Dataset::fingerprint) or options are not those of the
-  /// run. Other epochs or steps, another patience, file, device and what changes no bits are taken. Files of
-  /// before the checkpoint held options and fingerprints are not asked for them.
+  /// run, or the run used an option that was removed. Other epochs or steps, another patience, file, device
+  /// and what changes no bits are taken. Files of before the checkpoint held options and fingerprints are not
+  /// asked for them.
   void resume(const StateDict& checkpoint, const std::string& path);
 
   /// Gradients that the model has from before are dropped, and those of a run that ends by an exception.
