@@ -4,7 +4,6 @@
 
 #include "fakequant/cli/flags/file_checks.h"
 #include "fakequant/cli/flags/removed.h"
-#include "fakequant/cli/runs/commands.h"
 #include "fakequant/cli/runs/dry_run.h"
 #include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/transcript.h"
@@ -38,7 +37,6 @@ const std::vector<Command>& commands() {
       {"compare", "put run directories beside each other", compare_flags, compare, nullptr},
       {"doctor", "what this machine and this build offer", doctor_flags, doctor, nullptr},
       {"run", "run the phases of a recipe", run_flags, run_recipe, nullptr},
-      {"sweep", "run a recipe for every point of a grid", sweep_flags, sweep, nullptr},
   };
   return table;
 }

@@ -86,6 +86,8 @@ nlohmann::ordered_json verify(const Flags& flags, Output& output);
 FlagSet inspect_flags();
 nlohmann::ordered_json inspect(const Flags& flags, Output& output);
 const std::vector<Command>& dataset_commands();
+FlagSet compare_flags();
+nlohmann::ordered_json compare(const Flags& flags, Output& output);
 FlagSet doctor_flags();
 nlohmann::ordered_json doctor(const Flags& flags, Output& output);
 FlagSet run_flags();

@@ -71,7 +71,7 @@ EngineHome engine_home(const Flags& flags, std::string_view name, const Temporar
 }
 
 void check_packages(const Flags& flags, const VerifyEngine& engine) {
-  static std::set<std::pair<std::string, std::string_view>> complete;  // a recipe verifies several times
+  static std::set<std::pair<std::string, std::string_view>> complete;  // several phases of a recipe may verify
   const std::pair key{python_of(flags), engine.module};
   if (!is_named(flags, engine.home) || complete.contains(key)) return;
   const TemporaryFolder folder;

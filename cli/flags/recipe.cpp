@@ -61,7 +61,9 @@ class Reader {
         at_(std::filesystem::path(path).parent_path()) {}
 
   Recipe read() {
-    root_.expect_keys(both(kShared, {"output", "phases", "grid", "comment"}), "of a recipe");
+    if (root_.has("grid"))
+      root_.at("grid").fail("the grid of a recipe belongs to " + removed_command("sweep"));
+    root_.expect_keys(both(kShared, {"output", "phases", "comment"}), "of a recipe");
     if (root_.has("output"))
       folder_ = path_below(root_.at("output"), "the current folder (run --output names any other)");
     if (flags_.given("output")) folder_ = flags_.text("output");

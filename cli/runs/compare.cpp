@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/command.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
-#include "fakequant/cli/runs/commands.h"
 #include "fakequant/cli/runs/latency.h"
 #include "fakequant/cli/runs/run_folder.h"
-#include "fakequant/cli/runs/sweep/point_summary.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/report/detail/runs/run_summary.h"
@@ -20,20 +19,18 @@ using fq::detail::RunSummary;
 using nlohmann::ordered_json;
 
 RunSummary read_run(const std::string& path, const Flags& flags) {
-  if (is_point(path)) return summary_of_point(path);
   std::error_code none;
   if (!fs::is_directory(path, none))
     throw FileError(
         path, "",
-        fmt::format(
-            "[compare] {} is no run directory: give folders that train or qat wrote (-o RUN/), or sweep",
-            path));
+        fmt::format("[compare] {} is no run directory: give folders that train or qat wrote (-o RUN/)",
+                    path));
   const RunFolder folder{path.ends_with('/') ? path : path + "/"};
   if (!fs::exists(folder.config(), none))
     throw FileError(
         path, "",
         fmt::format("[compare] {} is no run directory, it has no config.json: give folders that train "
-                    "or qat wrote (-o RUN/), or sweep",
+                    "or qat wrote (-o RUN/)",
                     path));
   const auto config = read_run_config(folder);
   RunSummary run = summary_of(fs::path(folder.path).parent_path().string(), config,
@@ -92,7 +89,7 @@ ordered_json run_json(const RunSummary& run) {
 FlagSet compare_flags() {
   FlagSet set("compare", "Puts run directories beside each other.", "RUN.. [flags]");
   set.group("Runs")
-      .argument("runs", "RUN ..", "run directories, as train and qat write them; sweeps, or points of them")
+      .argument("runs", "RUN ..", "run directories, as train and qat write them")
       .output("html", "FILE", "write a page with a table and a figure", kind::page)
       .toggle(
           "latency",
@@ -110,11 +107,10 @@ ordered_json compare(const Flags& flags, Output& output) {
     throw ArgumentError("[compare] no run is named: give run directories, as runs/float/ runs/int8/");
   std::vector<RunSummary> runs;
   std::size_t width = 3;
-  for (const auto& named : flags.list("runs"))
-    for (const auto& path : runs_at(named)) {
-      runs.push_back(read_run(path, flags));
-      width = std::max(width, runs.back().name.size());
-    }
+  for (const auto& path : flags.list("runs")) {
+    runs.push_back(read_run(path, flags));
+    width = std::max(width, runs.back().name.size());
+  }
   const auto differing = differing_flags(runs);
   output.line(fmt::format("{:<{}}  {:<12}  {:>8}   {:>7}  {:>5}  {:>11}  {:>8}", "run", width, "format",
                           "accuracy", "loss", "bits", "weight bytes", "step, ms") +

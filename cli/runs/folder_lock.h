@@ -1,6 +1,6 @@
 #pragma once
 
-/// One process at a time writes a folder of many files: a run directory, a sweep.
+/// One process at a time writes a run directory.
 
 #include <memory>
 #include <string>

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <optional>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -126,16 +125,11 @@ ProgramEnd run_program(const std::vector<std::string>& words, const ProgramLimit
   const GracefulStop stop;
   const pid_t child = start_child(words, limits);
   ProgramEnd end;
-  std::optional<Stopwatch> stopping;
   int status = 0;
   pid_t ended = 0;
   while ((ended = ::waitpid(child, &status, WNOHANG)) == 0) {
     end.timed_out = limits.seconds > 0 && watch.seconds() > limits.seconds;
-    if (!stopping && stop_requested()) {
-      stopping.emplace();
-      if (limits.stop_seconds > 0) ::kill(child, SIGTERM);
-    }
-    if (end.timed_out || (stopping && stopping->seconds() >= limits.stop_seconds)) ::kill(-child, SIGKILL);
+    if (end.timed_out || stop_requested()) ::kill(-child, SIGKILL);
     std::this_thread::sleep_for(kLookEvery);
   }
   if (ended < 0) throw SystemError(fmt::format("[run_program] '{}' is lost", words[0]));

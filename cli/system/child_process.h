@@ -10,8 +10,7 @@ namespace fq::cli {
 /// Where a program's output goes, and how long it may take.
 struct ProgramLimits {
   std::string output_file, error_file;
-  double seconds = 0;       ///< 0: as long as it takes
-  double stop_seconds = 0;  ///< when this process is stopped: so long it may end by itself, after a SIGTERM
+  double seconds = 0;  ///< 0: no limit
 };
 
 /// How a program ended.
@@ -22,8 +21,8 @@ struct ProgramEnd {
 };
 
 /// Runs a program, found in PATH, without a shell, and waits for it. It and what it starts are a process
-/// group of their own, so that Ctrl-C does not reach them; the group is killed after `limits.seconds`, and
-/// `limits.stop_seconds` after stop_requested() is set meanwhile. The program itself does not outlive this
+/// group of their own, so that Ctrl-C does not reach them; the group is killed after `limits.seconds`,
+/// and when stop_requested() is set. The program itself does not outlive this
 /// process: the system kills it when this process ends by whatever signal. A Python that runs a script
 /// imports nothing from the current folder. With -c or -m it does, before Python 3.11, unless it gets -I.
 /// Throws ArgumentError when it cannot be started, naming it.

@@ -1,4 +1,4 @@
-"""Every flag of run, sweep and compare changes something that can be seen, or is refused."""
+"""Every flag of run and compare changes something that can be seen, or is refused."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, SHORT, fails, fresh, result, run  # noqa: E402
+from command import DIGITS, SHORT, fails, fresh, run  # noqa: E402
 
 FLAG = re.compile(r"^ +(?:-\w \[ )?--([\w-]+)", re.MULTILINE)
 TIMES = re.compile(r"[\d.e+-]+ (?:s|ms|min|MB|images/s|fakequant)\b|(?<=_seconds\":)[\d.e+-]+|[\d.]+(?= +\n)")
@@ -22,7 +22,7 @@ def write(path, content, **more):
 
 
 fresh("inputs")
-write("inputs/one.json", {"data": "digits.h5", "model": "mlp", "output": "made", "phases": [TRAIN]}, grid={"train.lr": [0.001, 0.002]})
+write("inputs/one.json", {"data": "digits.h5", "model": "mlp", "output": "made", "phases": [TRAIN]})
 write("inputs/none.json", {"output": "made", "phases": [{"command": "inspect", "file": "digits.h5"}]})
 write("inputs/python", '#!/bin/sh\necho "1.0 an engine on $6"\n')
 os.chmod("inputs/python", 0o755)
@@ -65,29 +65,17 @@ def check(command, line, cases):
 
 
 COMMON = {"help": (["--help"],), "json": (["--json"],), "quiet": (["--quiet"],), "device": (["--device", "cuda:9"],)}
-OF_RECIPES = COMMON | {
+RUN, LATENCY = ["one.json"], ["before/", "--latency", "--python", "./python"]
+check("run", RUN, COMMON | {
     "recipe": (["one.json"], ["-o", "points"]), "data": (["-d", "same.h5"],), "model": (["-m", "cnn"],),
     "model-options": (["--model-options", '{"hidden": [7]}'],), "seed": (["--seed", "3"],), "dry-run": (["--dry-run"],),
-    "report": (["--report", "report.json"],), "output": (["-o", "points"], ["one.json"])}
-RUN, SWEEP, LATENCY = ["one.json"], ["one.json", "-o", "points"], ["before/", "--latency", "--python", "./python"]
-check("run", RUN, OF_RECIPES | {
+    "report": (["--report", "report.json"],), "output": (["-o", "points"], RUN),
     "set": (["--set", "train.epochs=2"],), "threads": (["--threads", "1"],), "verbose": (["--verbose"],),
     "resume": (["--resume"], RUN + ["-o", ".", "--set", "train.output=before/", "train.model=cnn"]),
     "force": (["--force"], RUN + ["--report", "taken.json"])})
-check("sweep", SWEEP, OF_RECIPES | {
-    "jobs": (["--jobs", "1"],), "threads": (["--threads", "3"], SWEEP + ["--jobs", "1"]),
-    "force": (["--force"], SWEEP + ["--report", "taken.json"])})
 
-# Points share threads.
 os.chdir(fresh("shares"))
 shutil.copytree("../inputs", ".", dirs_exist_ok=True)
-for number, (given, jobs, threads) in enumerate([([], 2, 1), (["--threads", "5"], 2, 2), (["--threads", "5", "--jobs", "1"], 1, 5),
-                                                 (["--threads", "1"], 1, 1), (["--threads", "1", "--jobs", "2"], 2, 1)]):
-    told = result("sweep", "one.json", "-o", f"points{number}", *given)
-    assert (told["jobs"], told["threads"]) == (jobs, threads), (given, told)
-    for point in ("001", "002"):
-        with open(f"points{number}/{point}/run/config.json") as file:
-            assert config(file)[1] == threads, given
 
 # What says nothing by itself, or to any phase, is refused.
 for flag in (["--threads", "2"], ["--python", "python3"], ["--device", "cpu"]):

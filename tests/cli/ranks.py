@@ -228,7 +228,6 @@ def test_run_directories():
     assert found[1] == found[2] and "last.h5" in found[1][1] and "epoch-0002.h5" in found[1][1], found
     refused(2, "holds a run already", *flags, "1", "-o", "run_2/")
     refused(2, "start one of this", "compare", "run_1", "run_2")
-    refused(2, "start one of this", "sweep", "train", "--help")
 
 
 def test_files_that_one_rank_has():

@@ -176,10 +176,9 @@ for name in ["../escaped.h5", "a/../../escaped.h5", os.path.abspath("escaped.h5"
 assert not os.path.exists("escaped.h5")
 run("run", "outside.json", "--output", "elsewhere", "--dry-run", status=2)  # also where the line names another folder
 
-# `compare` reads the folders of a sweep, and no others.
-os.makedirs("kept/001")
-for name in ["../other", "/tmp", "..", ".", "", "001/../../other"]:
-    with open("kept/sweep.json", "w") as file:
-        json.dump({"kind": "fakequant-sweep", "trials": [{"folder": name, "set": []}]}, file)
-    fails(2, ["kept/sweep.json:1", "a folder in the sweep"], "compare", "kept")
+# A grid belonged to `sweep`.
+with open("recipe.json", "w") as file:
+    json.dump({"data": DIGITS, "output": "out", "grid": {"train.lr": [0.001, 0.004]}, "phases": [TRAIN]}, file)
+fails(2, ["recipe.json:1", "grid", "examples/sweep.py"], "run", "recipe.json", "--dry-run")
+fails(2, "the command 'sweep' was removed. Use a loop in Python, as in examples/sweep.py.", "sweep", "recipe.json", "-o", "sweep")
 print("recipe checks: ok")

@@ -133,7 +133,7 @@ COMMANDS = [
 ELSEWHERE = {"evaluate": set(), "generate": {"checkpoint"}, "verify": {"model", "data", "checkpoint", "python", "engines"},
              "export": {"python", "engines"}, "run": {"output", "model"},
              "dataset from-parquet": {"file", "test-file", "like", "python", "output"}, "dataset from-images": {"folder"},
-             "dataset check": {"file"}, "compare": {"html"}, "sweep": {"recipe", "output", "data", "model", "report"}}
+             "dataset check": {"file"}, "compare": {"html"}}
 
 
 def files_in_help(command):
