@@ -1,6 +1,6 @@
 #pragma once
 
-/// Programs that are run by a Python: modules of the package `fakequant` beside the command, and scripts.
+/// Runs modules of the Python package `fakequant` that is installed with the command, and scripts.
 
 #include <string>
 #include <vector>

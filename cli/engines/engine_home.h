@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where engines are: made on demand by fakequant.engines.install, in a folder of their own.
+/// Folders of engines. fakequant.engines.install makes an engine on demand.
 
 #include <string>
 

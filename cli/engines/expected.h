@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a checkpoint computes, as files that a script of an engine compares with.
+/// What a checkpoint computes, as files that a module of fakequant.engines compares with.
 
 #include "fakequant/cli/engines/verify_engine.h"
 #include "fakequant/cli/system/temporary_folder.h"

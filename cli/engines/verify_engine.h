@@ -1,6 +1,6 @@
 #pragma once
 
-/// The engines in which `verify` runs a file: the table that its flags, its files and its modules follow.
+/// Table of the engines in which `verify` runs a file, with their flags, files and Python modules.
 
 #include <span>
 #include <string>

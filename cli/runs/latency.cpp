@@ -12,7 +12,6 @@
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/modules/detail/evaluation_mode.h"
 
@@ -23,35 +22,15 @@ constexpr int kLeastTimed = 20, kMostTimed = 2000;
 constexpr double kSecondsTimed = 0.5;
 constexpr double kSecondsOfEngine = 60;
 
-/// Prints the median time in milliseconds, and the engine. Given the file, the three numbers above, and
-/// threads.
-constexpr const char* kTimeOnnx = R"(
-import os, sys, time
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before it is loaded, as in fakequant.engines
-import numpy, onnxruntime
-least, most, seconds = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = int(sys.argv[5])
-session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
-given = session.get_inputs()[0]
-shape = [size if isinstance(size, int) else 1 for size in given.shape]
-feed = {given.name: numpy.zeros(shape, "int64" if "int64" in given.type else "float32")}
-times, end = [], time.perf_counter() + seconds
-while len(times) < least or (time.perf_counter() < end and len(times) < most):
-    begin = time.perf_counter()
-    session.run(None, feed)
-    times.append(time.perf_counter() - begin)
-print(1000 * sorted(times)[len(times) // 2], "ONNX Runtime", onnxruntime.__version__)
-)";
-
 std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flags, int threads) try {
   const TemporaryFolder folder;
   const Shape batch = network.input_shape();
   save_onnx(folder.file("net.onnx"), export_onnx(*network.module, {batch.begin() + 1, batch.end()}));
-  write_file(folder.file("time.py"), kTimeOnnx);
+  const std::vector<std::string> arguments{folder.file("net.onnx"), std::to_string(kLeastTimed),
+                                           std::to_string(kMostTimed), std::to_string(kSecondsTimed),
+                                           std::to_string(threads)};
   const ProgramEnd end = run_program(
-      {python_of(flags), folder.file("time.py"), folder.file("net.onnx"), std::to_string(kLeastTimed),
-       std::to_string(kMostTimed), std::to_string(kSecondsTimed), std::to_string(threads)},
+      module_words(flags.command(), python_of(flags), "fakequant.engines.onnx_session", arguments),
       {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
   std::ifstream words(folder.file("out"));
   Latency found;

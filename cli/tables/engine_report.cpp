@@ -19,10 +19,11 @@ constexpr std::uintmax_t kLongestReport = 32u << 20;
 constexpr std::size_t kShownOfValue = 60;
 
 [[noreturn]] void refuse_report(const std::string& what) {
-  throw BackendError(fmt::format(
-      "[verify] {}: nothing is known about the file; name a Python 3 that runs the scripts of verify as they "
-      "are by --python or FAKEQUANT_PYTHON",
-      what));
+  throw BackendError(
+      fmt::format("[verify] {}: nothing is known about the file; name a Python 3 that runs fakequant.engines "
+                  "by --python or "
+                  "FAKEQUANT_PYTHON",
+                  what));
 }
 
 /// One object of a report.

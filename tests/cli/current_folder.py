@@ -78,7 +78,7 @@ for name in tracked:
     with open(os.path.join(SOURCE, name), errors="replace") as file:
         for number, line in enumerate(file, 1):
             advice = "pip install" in line and ("print(" in line or "not found" in line or '"' == line.strip()[:1])
-            advice = advice or (name.endswith(".py") and "-m fakequant." in line)  # a list of words has quotes between these
+            advice = advice or (name.endswith(".py") and re.search(r"-m fakequant\.|prog=", line))  # no list of words
             safe = "(cd /" in line or "WORKING_DIRECTORY" in line or "kRunModule" in line  # which removes the folder
             assert not START.search(line) or advice or safe, f"{name}:{number} starts a Python without -I: {line.strip()}"
 

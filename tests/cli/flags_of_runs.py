@@ -24,7 +24,7 @@ def write(path, content, **more):
 fresh("inputs")
 write("inputs/one.json", {"data": "digits.h5", "model": "mlp", "output": "made", "phases": [TRAIN]})
 write("inputs/none.json", {"output": "made", "phases": [{"command": "inspect", "file": "digits.h5"}]})
-write("inputs/python", '#!/bin/sh\necho "1.0 an engine on $6"\n')
+write("inputs/python", '#!/bin/sh\necho "1.0 an engine on $9"\n')
 os.chmod("inputs/python", 0o755)
 for name in ("digits.h5", "same.h5", "taken.json", "taken.html"):
     shutil.copy(DIGITS, f"inputs/{name}")

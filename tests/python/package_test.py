@@ -57,11 +57,19 @@ def test_another_library_is_refused_at_import(tmp_path):
     ("import fakequant.loop", "ImportError: [fakequant] _fakequant: "),
 ])
 def test_without_compiled_module(code, message):
-    """The engines work in the source tree. What needs the compiled module says that it is missing."""
+    """The engines work in the source tree. A name of the compiled module is an error that says that it is missing."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
     assert (done.returncode != 0) == bool(message), done.stderr
     assert message in done.stderr and ("has no compiled module _fakequant" in done.stderr) == bool(message)
+
+
+@pytest.mark.parametrize("module", ["onnx", "openvino", "executorch", "gguf", "executorch_writer"])
+def test_engines_of_the_package(module):
+    """Each program runs beside the compiled module too. It names the packages that this Python lacks."""
+    done = subprocess.run([sys.executable, "-m", f"fakequant.engines.{module}", "--packages"], capture_output=True, text=True,
+                          cwd="/", env={**os.environ, "PYTHONPATH": os.path.abspath(os.path.dirname(os.path.dirname(fq.__file__)))})
+    assert done.returncode == 0 or (done.returncode == 3 and " -m pip install " in done.stderr), done.stderr
 
 
 def test_compiled_module_that_does_not_load(tmp_path):

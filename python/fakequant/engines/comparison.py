@@ -36,10 +36,16 @@ def required_packages(module, packages):
         raise SystemExit(0)
 
 
+def program_parser(doc):
+    """Returns the parser of a program that runs as `python3 -m MODULE`."""
+    spec = sys.modules["__main__"].__spec__  # None for a script that calls a program's main()
+    return argparse.ArgumentParser(prog=spec and f"python3 -m {spec.name}", description=doc,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
 def arguments(doc, tolerance, flip_tolerance, code_tolerance=0.0):
-    """The stated bounds are those that hold where the flags are left out."""
-    parser = argparse.ArgumentParser(prog=f"python3 -m {sys.modules['__main__'].__spec__.name}", description=doc,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Parses the command line. The bounds are the defaults of the flags."""
+    parser = program_parser(doc)
     parser.add_argument("model")
     parser.add_argument("predictions", nargs="+")
     parser.add_argument("--home", metavar="FOLDER", help="folder of the engine, made by fakequant.engines.install")
@@ -57,20 +63,20 @@ def arguments(doc, tolerance, flip_tolerance, code_tolerance=0.0):
 
 
 def version_warning(engine, version, measured):
-    """A list of one line where the version is another than the one whose figures are documented."""
+    """Returns a list of one line if the version is not the one that was measured."""
     known = re.match(r"[0-9.]*[0-9]", version)
     return [] if known and known.group() == measured else [
         f"{engine} {version} runs; what is documented was measured with {engine} {measured}"]
 
 
 def rounded_up(share):
-    """To two digits."""
+    """Rounds a share up to two digits."""
     step = 10.0 ** (math.floor(math.log10(share)) - 1) if share > 0 else 1.0
     return f"{math.ceil(share / step * (1 + 1e-9)) * step:.2g}"
 
 
 def accepting(args, sides):
-    """The tolerances that take what was found; nothing where they do already."""
+    """Returns the tolerances that accept the differences, an empty list if the present ones do."""
     if not all(math.isfinite(side.max_abs_diff) and side.largest > 0 for side in sides):
         return []
     needed = {"--tolerance": (max(side.max_abs_diff / side.largest for side in sides), args.tolerance),
@@ -81,8 +87,8 @@ def accepting(args, sides):
 
 
 def finish(args, engine, sides, samples, *, same, lines=(), warnings=(), reasons=(), ways=(), **more):
-    """Prints what was found, writes the report and gives the exit status. `sides` are the counts of the network as it was
-    trained and, where it has live batch norms, as it is folded; `same` what else has to hold."""
+    """Prints the counts, writes the report and returns the exit status. `sides` are the counts of the trained network and, if it
+    has live batch norms, of the folded network. `same` is whether the other conditions hold."""
     own, folded = sides[0], sides[1] if len(sides) > 1 else None
     within = all(side.within(args.tolerance, args.code_tolerance, args.flip_tolerance) for side in sides)
     same = bool(same and within and own.logits > 0)
@@ -110,7 +116,7 @@ def finish(args, engine, sides, samples, *, same, lines=(), warnings=(), reasons
 
 
 def ended(run, model):
-    """The exit status of `run`, a function; what it throws becomes a line on standard error."""
+    """Returns the exit status of the function `run`. Prints an exception as a line on standard error."""
     try:
         return run()
     except Missing as error:

@@ -33,11 +33,11 @@ class Predictions:
         return self.file["logits"][rows]
 
     def is_constant(self, name):
-        """Whether the codes do not depend on the samples: one copy is stored."""
+        """Returns whether the codes do not depend on the samples. The file then has one copy."""
         return self.axis(name) is None
 
     def axis(self, name):
-        """The axis of the samples, or of a multiple of them."""
+        """Returns the axis of the samples, or of a multiple of them."""
         return self.axes.get(name, 0)
 
     def size(self, name):
@@ -51,7 +51,7 @@ class Predictions:
 
 
 class Counts:
-    """What differs from one network's evaluation."""
+    """Counts of the differences from the evaluation of one network."""
 
     def __init__(self):
         self.logits = self.logit_bits_different = self.answers = self.flips = 0
@@ -59,7 +59,7 @@ class Counts:
         self.compared = collections.Counter()  # codes by quantizer
         self.different = collections.Counter()  # of them
         self.steps = {}  # by quantizer, the largest difference of two codes; of integers only
-        self.begun = {}  # by quantizer, [codes that differ, codes] of samples whose codes agree in front of it
+        self.begun = {}  # by quantizer, [codes that differ, codes] of samples whose earlier codes agree
 
     @property
     def codes(self):
@@ -94,7 +94,7 @@ class Counts:
             self.steps[name] = max(self.steps.get(name, 0), int(off.max()))
 
     def add_begun(self, name, expected, value, agree):
-        """Counts where differences begin; `agree` tells of each sample whether its codes agreed so far, and is brought forward."""
+        """Counts codes of samples whose earlier codes agree. Updates `agree`, one flag a sample."""
         if value.size != expected.size or expected.size % max(len(agree), 1):
             agree[:] = False
             return

@@ -16,8 +16,8 @@ with required_packages(__name__, "executorch torchao torch h5py"):
 
 MEASURED = "1.5.1"
 LOGITS, ANSWERS = 1e-3, 0.0  # of the largest logit; of all answers
-# Of the largest logit where what lies between layers of codes differs in its last bits, as inputs near a tie become other codes then:
-# operators that the engine computes in floats in its own way (0.0028 of a gpt in 8da8w was measured).
+# Share of the largest logit if the engine computes operators between layers of codes in floats: their last bits differ, and inputs
+# near a tie become other codes (0.0028 was measured, for a gpt in 8da8w).
 BETWEEN_LOGITS = 4e-3
 # Without AVX-512 VNNI kernels of 4-bit weights add up in another order: of the largest value of a layer, and of the largest logit.
 OTHER_LAYERS, OTHER_LOGITS = 1e-6, 0.01
@@ -40,7 +40,7 @@ def compare(program, files, counts):
 
 
 def layer_of(group):
-    """The layer, its input and what it gave here, rows below each other."""
+    """Returns the layer, its input and its output in the checkpoint, as matrices of rows."""
     codes, scale = torch.from_numpy(group["codes"][...]), torch.from_numpy(group["scale"][...])
     channels, columns = codes.shape
     scale = scale.reshape(channels, scale.numel() // channels)
@@ -53,7 +53,7 @@ def layer_of(group):
 
 
 def compare_layers(path):
-    """Each layer of codes on the input that it had here, all of them in one program."""
+    """Runs each layer of codes on its input in the checkpoint, all layers in one program."""
     with h5py.File(path) as file:
         coded = [name for name in sorted(file["layers"]) if "codes" in file["layers"][name]]
         layers, inputs, own = zip(*[layer_of(file["layers"][name]) for name in coded]) if coded else ((), (), ())
@@ -67,7 +67,7 @@ def compare_layers(path):
 
 
 def has_floats_between(path):
-    """Whether a linear layer reads anything but the output of the one before, or its ReLU."""
+    """Returns whether a linear layer reads something other than the output of the one before, or its ReLU."""
     with h5py.File(path) as file:
         layers = [file["layers"][name] for name in sorted(file["layers"])]
         for before, layer in zip(layers, layers[1:]):

@@ -32,7 +32,7 @@ PRODUCTS = {  # of an input, a weight, a bias or None, and attributes
     "conv2d": lambda x, w, b, a: functional.conv2d(x, w, b, a["stride"], a["padding"], a["dilation"], a["groups"]),
     "conv_transpose2d": lambda x, w, b, a: functional.conv_transpose2d(x, w, b, a["stride"], a["padding"], a["output_padding"],
                                                                       a["groups"], a["dilation"])}
-KEEPS_CHANNELS = {"dequantize", "to_float", "dropout", "relu", "max_pool2d"}  # and goes through scales, which are positive
+KEEPS_CHANNELS = {"dequantize", "to_float", "dropout", "relu", "max_pool2d"}  # and commutes with positive scales
 MOVES = {"dequantize", "to_float", "reshape", "flatten", "transpose", "slice", "max_pool2d", "dropout"}
 OPERATORS = {
     "dequantize": lambda i, a: i[0], "to_float": lambda i, a: i[0], "dropout": lambda i, a: i[0],
@@ -62,8 +62,8 @@ class Codes:
 
 
 class Sums:
-    """What products of codes add up to, biases included: whole numbers as floats, which no order of sums changes below 2^24, and
-    the scale of each channel."""
+    """Sums of products of codes with the bias, as whole numbers in floats, and the scale of each channel. Below 2^24 every order
+    of summation gives the same sum."""
 
     kept_by = KEEPS_CHANNELS
 
@@ -74,11 +74,11 @@ class Sums:
         return self.sums * self.scale
 
     def through(self, function):
-        """Of a function that `kept_by` names: it compares or moves values of one scale."""
+        """Applies a function of `kept_by`, which compares or moves values of one scale."""
         return type(self)(function(self.sums), self.scale)
 
     def rounded(self, factor, node):
-        """On the grid of a quantizer by one multiplication, as sums are rounded here; `factor` is scale over the grid's."""
+        """Rounds the sums to the grid of a quantizer by one multiplication. `factor` is the scale divided by that of the grid."""
         steps = torch.clamp(torch.round(self.sums * factor), node["low"], node["high"])
         return Codes(steps * node["scale"], node)
 

@@ -35,7 +35,7 @@ def dynamic_linear(codes, scales, bias, bits):
 
 
 class SideBySide(torch.nn.Module):
-    """Layers that have nothing to do with each other, each with an input of its own: one program is lowered faster than many."""
+    """Independent layers, each with its own input. Lowering one program is faster than lowering many."""
 
     def __init__(self, layers):
         super().__init__()
@@ -46,7 +46,7 @@ class SideBySide(torch.nn.Module):
 
 
 def lowered(module, *examples):
-    """(bytes of the program, what `delegated` tells of it)."""
+    """Returns the bytes of the program, and the result of `delegated`."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         edge = to_edge_transform_and_lower(torch.export.export(module.eval(), examples),
@@ -57,7 +57,7 @@ def lowered(module, *examples):
 
 
 def delegated(program):
-    """(the number of parts that XNNPACK computes, what is left to portable kernels by name)."""
+    """Returns the number of parts that XNNPACK computes, and the counts of portable kernels by name."""
     inside, outside = 0, collections.Counter()
     for node in program.graph.nodes:
         if node.op == "call_function" and "getitem" not in str(node.target):

@@ -1,10 +1,9 @@
 """Writes an ExecuTorch program for XNNPACK of a network as fakequant writes it down: an HDF5 file with its operators and
 constants. Codes and scales are copied as they are. The batch is the one of the file. --json FILE writes a report. Exit status:
 0 written, 2 a network that cannot be written, 3 a Python package is missing."""
-import argparse
 import json
 
-from .comparison import Unusable, ended, required_packages
+from .comparison import Unusable, ended, program_parser, required_packages
 
 with required_packages(__name__, "executorch torchao torch h5py"):
     import h5py
@@ -19,9 +18,9 @@ def attribute(file, name):
 
 
 class Network(torch.nn.Module):
-    """Its operators one after another. Linear layers of XNNPACK's dynamic int8 are torchao's, with codes and scales of the
-    file; a quantizer of an activation is a pair of quantize and dequantize, and constants that are codes are dequantized, which
-    XNNPACK takes together into products of integers. Where it has no such product, codes are multiplied as floats."""
+    """Runs the operators of the file in their order. Linear layers of XNNPACK's dynamic int8 are torchao's, with codes and scales
+    of the file. A quantizer of an activation is a pair of quantize and dequantize, and constant codes are dequantized: XNNPACK
+    fuses them into integer products. Without such a product, codes are multiplied as floats."""
 
     def __init__(self, file):
         super().__init__()
@@ -29,7 +28,7 @@ class Network(torch.nn.Module):
         self.nodes, self.input, self.output = graph["nodes"], graph["input"], graph["output"]
         self.shape, self.tokens = graph["shape"], graph["tokens"]
         self.coded, self.layers, self.grids, self.joined, self.quantized_layers = {}, torch.nn.ModuleDict(), {}, {}, 0
-        self.sums = {}  # by value: the scales of what is not rounded yet
+        self.sums = {}  # by value: scales of sums that are not rounded yet
         for name, value in file.get("values", {}).items():
             self.register_buffer(f"value{name}", torch.from_numpy(value[...]))
         for name, value in file.get("codes", {}).items():
@@ -66,7 +65,7 @@ class Network(torch.nn.Module):
             raise Unusable(f"'{node['path']}' has a weight that is no codes")
 
     def prepare_join(self, node):
-        """Codes of one grid, side by side, are codes of that grid."""
+        """Records the grid of a concatenation whose inputs have one grid."""
         grids = [self.grids.get(self.origin(value)) for value in node["inputs"]]
         if all(grid and all(grid[key] == grids[0][key] for key in ("scale", "zero_point", "low", "high")) for grid in grids):
             self.grids[node["output"]] = self.joined[node["output"]] = grids[0]
@@ -83,7 +82,7 @@ class Network(torch.nn.Module):
         if node["op"] == "conv_transpose2d":
             scales = scales.repeat(node["attributes"]["groups"])
         of_sums = torch.tensor(grid["scale"], dtype=torch.float32) * scales
-        steps = None if bias is None else torch.round(bias / of_sums)  # on the grid of the sums, as it was trained
+        steps = None if bias is None else torch.round(bias / of_sums)  # on the grid of the sums
         if integers:
             self.register_buffer(f"codes{at}", codes)
             self.register_buffer(f"scales{at}", scales)
@@ -97,14 +96,14 @@ class Network(torch.nn.Module):
             self.follow(node["output"], wide)
 
     def follow(self, value, scales):
-        """What keeps channels apart hands sums on."""
+        """Records the scales of sums for operators that keep channels separate."""
         self.sums[value] = scales
         for node in self.nodes:
             if node["op"] in KEEPS_CHANNELS and node["inputs"][0] == value:
                 self.follow(node["output"], scales)
 
     def rounded_at(self, value):
-        """Behind a product and its ReLU: (the value, the quantizer that it reaches through what moves codes), or (.., None)."""
+        """Returns (value, quantizer), the quantizer after a product, its ReLU and operators that move values, or (.., None)."""
         first = None
         while True:
             readers = [node for node in self.nodes if value in node["inputs"]]
@@ -121,7 +120,7 @@ class Network(torch.nn.Module):
                 return first, None
 
     def origin(self, value):
-        """The quantizer whose codes are read, behind what moves them."""
+        """Returns the output of the quantizer whose codes are read, before operators that move them."""
         made = {node["output"]: node for node in self.nodes}
         while value in made and made[value]["op"] in MOVES:
             value = made[value]["inputs"][0]
@@ -135,7 +134,7 @@ class Network(torch.nn.Module):
         return None if value < 0 else getattr(self, f"value{value}")
 
     def value_of(self, known, value):
-        """As floats: codes are dequantized once for each reader, as XNNPACK takes a reader and its pair together."""
+        """Returns the value as floats. Codes are dequantized for each reader, because XNNPACK fuses a reader with its pair."""
         if value < 0:
             return None
         made = known[value] if value in known else self.floats_of(value)
@@ -167,7 +166,7 @@ class Network(torch.nn.Module):
                 known[made] = OPERATORS[node["op"]]([self.value_of(known, i) for i in inputs], node["attributes"])
             if node["op"] == "add" and any(isinstance(known.get(value), Codes) for value in inputs):
                 known[made] = known[made] * 1.0  # XNNPACK would add codes by multipliers of its own, not values
-            if made in self.early:  # before what moves codes, where the engine rounds
+            if made in self.early:  # before operators that move codes, as the engine rounds
                 known[made] = Codes(self.value_of(known, made), self.early[made])
         return self.value_of(known, self.output)
 
@@ -177,7 +176,7 @@ class Network(torch.nn.Module):
         return x.rounded(getattr(self, f"factor{at}", None), node) if isinstance(x, Sums) else Codes(self.value_of(known, value), node)
 
     def steps(self, value, known):
-        """Codes without their zero point, as floats."""
+        """Returns the codes without their zero point, as floats."""
         return torch.round(self.value_of(known, value) * (1.0 / self.grids[self.origin(value)]["scale"]))
 
     def pooled(self, value, known):
@@ -214,8 +213,7 @@ def run(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog=f"python3 -m {__spec__.name}", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program_parser(__doc__)
     parser.add_argument("network")
     parser.add_argument("file")
     parser.add_argument("--json", metavar="FILE")

@@ -15,16 +15,16 @@ with required_packages(__name__, "numpy h5py"):
     from .llama_layers import compare_products, compare_stages, explain
 
 MEASURED = "0.25.3"  # of ggml, as llama-cpp-python 0.3.36 has it
-BITS = 1e-3  # a character: what the engine may differ by
+BITS = 1e-3  # allowed difference of bits a token
 LOGITS = 0.03  # of the largest logit
-# Of all answers, without codes, where GELU is no table of f16 here as it is in gpt2, and with: where floats between layers differ
-# in their last bits, inputs of layers near a tie become other codes.
+# Shares of all answers, without codes and with codes. Without codes, GELU is a table of f16 in gpt2 of llama.cpp and not in the
+# checkpoint. With codes, inputs near a tie become other codes if floats between layers differ in their last bits.
 ANSWERS, CODED_ANSWERS = 2e-3, 1e-3
 DEFAULT_WINDOWS = 32  # that are also run with keys and values in f16
 
 
 class Text:
-    """Bits that a token of the windows costs, of two sides."""
+    """Cross entropy of the windows in bits a token, for both sides."""
 
     def __init__(self):
         self.tokens, self.bits = 0, np.zeros(2)
@@ -52,7 +52,7 @@ def windows(path):
 
 
 def by_default(args, path):
-    """Counts and bits a token of some windows where llama.cpp rounds keys and values to f16."""
+    """Returns counts and bits a token of some windows with keys and values in f16, llama.cpp's default."""
     x, logits = windows(path)
     counts, text, engine = Counts(), Text(), Llama(args.home, args.model, x.shape[1], args.threads or 1)
     for row in range(min(len(x), DEFAULT_WINDOWS)):

@@ -2,7 +2,6 @@
 when its list of packages changes. It needs PyPI. xnnpack is ExecuTorch with PyTorch, 1.6 GB on disk, and needs gcc and binutils.
 llama.cpp is built from the source package of llama-cpp-python, which takes minutes and needs a compiler for C++. Exit status: 0, 77
 if the engine cannot be installed."""
-import argparse
 import fcntl
 import filecmp
 import glob
@@ -12,6 +11,7 @@ import subprocess
 import sys
 
 from . import stand_ins
+from .comparison import program_parser
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ENGINES = ("ort", "openvino", "xnnpack", "llama.cpp")
@@ -35,7 +35,7 @@ def make(folder, needs, steps):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as log:
 
-        def run(*words):  # in /: pip and venv start Pythons without -I, which import modules of the current folder
+        def run(*words):  # pip and venv start Pythons that import modules of the current folder
             subprocess.run(words, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
 
         try:
@@ -52,7 +52,7 @@ def make(folder, needs, steps):
 
 def make_environment(folder, requirements, torch_stand_ins=False):
     """Makes a virtual environment with the packages of a complete list, unless it has them already. With `torch_stand_ins`
-    libraries without code replace those of NVIDIA that torch is linked to."""
+    libraries without code replace NVIDIA's libraries."""
     part = f"{folder}.part"
 
     def steps(run):
@@ -92,7 +92,7 @@ def build_llama(folder, run):
 
 
 def install_llama(folder):
-    """Builds llama.cpp, and the functions of llama_calls.cpp beside it, unless they are there."""
+    """Builds llama.cpp and the library of llama_calls.cpp, unless both exist."""
     engine = f"{folder}/engine"
 
     def steps(run):
@@ -118,8 +118,7 @@ def install(name, home):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog=f"python3 -m {__spec__.name}", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program_parser(__doc__)
     parser.add_argument("name", choices=ENGINES)
     parser.add_argument("folder")
     args = parser.parse_args()

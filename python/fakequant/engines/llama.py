@@ -17,7 +17,7 @@ def floats(array):
 
 
 class Products:
-    """Products of the weights of a file, of whatever architecture."""
+    """Products of the weights of a file of any architecture."""
 
     def __init__(self, home, path):
         library = os.path.join(home or "", "engine", "libfakequant_llama.so")
@@ -52,7 +52,7 @@ class Products:
             raise Unusable(f"llama.cpp does not quantize it to {type}: status {status}")
 
     def product(self, weight, buffer, x, channels):
-        """x [rows, columns] times a weight of the file; None where that kind of buffer does not take it."""
+        """Returns x [rows, columns] times a weight of the file. None if that kind of buffer cannot hold the weight."""
         x = np.ascontiguousarray(x, dtype=np.float32)
         y = np.empty((len(x), channels), np.float32)
         status = self.calls.fakequant_product(self.path, weight.encode(), int(buffer == "repacked"), floats(x), len(x), floats(y))

@@ -1,5 +1,5 @@
-"""Linear layers of a network in ggml, and where llama.cpp's graph parts from ours: every product of the graph is shown with
-its input, so that what lies between two products is known by its result."""
+"""Linear layers of a network in ggml, and the first difference between llama.cpp's graph and the checkpoint. The graph reports
+every product with its input, which is the result of the operators between two products."""
 import h5py
 import numpy as np
 
@@ -7,12 +7,12 @@ from .comparison import Unusable
 from .llama import BUFFERS
 
 NORM = "sums of floats in the engine's own order"
-# By the end of the name of the weight that is multiplied next: what llama.cpp computes before it.
+# Operator that llama.cpp computes before a product, by the end of the name of the weight.
 BETWEEN = {"attn_qkv": "norm", "attn_q": "norm", "attn_k": "norm", "attn_v": "norm", "attn_output": "attention", "ffn_gate": "norm",
            "ffn_up": "norm", "ffn_down": "activation", "output": "norm", "token_embd": "norm"}
-# The end of a layer's name here, of weights that the engine multiplies in another order.
+# End of the layer's name in the checkpoint, for weights that the engine multiplies in another order.
 OURS = {"attn_q": "q_proj", "attn_k": "k_proj", "attn_v": "v_proj", "ffn_gate": "gate_proj", "ffn_up": "up_proj"}
-FLOATS = 2e-6  # of the largest: what sums of floats in another order make
+FLOATS = 2e-6  # relative to the largest value: difference by another order of float sums
 
 
 class Layer:
@@ -29,7 +29,7 @@ class Layer:
 
 
 def read_layers(path):
-    """The layers in the order in which they ran, and the samples that they saw."""
+    """Returns the layers in order of execution, and their samples."""
     with h5py.File(path) as file:
         return [Layer(name.split(" ", 1)[1], file["layers"][name]) for name in sorted(file["layers"])], file["x"][...]
 
@@ -39,7 +39,7 @@ def kind_of(weight):
 
 
 def turned(engine, weight, rows):
-    """The order of the outputs here: queries and keys of llama.cpp's `llama` have the two halves of a head interleaved."""
+    """Returns the order of the outputs in the checkpoint. llama.cpp's `llama` interleaves the halves of a head in queries and keys."""
     heads = {"attn_q": engine.heads, "attn_k": engine.kv_heads}.get(kind_of(weight))
     if engine.architecture != "llama" or heads is None:
         return np.arange(rows)
@@ -47,7 +47,7 @@ def turned(engine, weight, rows):
 
 
 def products_of(engine, layers, ids):
-    """(weight, its layers, x, y) of every product of one text, as the engine's graph computes it, y in the order here."""
+    """Returns (weight, its layers, x, y) of every product of one text in the engine's graph. y has the order of the checkpoint."""
     seen, left, found = [], list(layers), []
     engine.logits(ids, layers[-1].y.shape[-1], lambda *product: seen.append(product))
     for weight, x, y in seen:
@@ -71,8 +71,8 @@ def relative(own, made):
 
 
 def compare_products(engine, path):
-    """Each layer's weight multiplied alone with the inputs that it had here, in the buffers that llama.cpp keeps it in, as
-    what it multiplies with the graph's own inputs shows."""
+    """Multiplies each layer's weight alone with the inputs of the checkpoint, in the buffer that llama.cpp uses. A product with
+    the graph's own inputs finds the buffer."""
     layers, ids = read_layers(path)
     found = []
     for weight, of, x, y in products_of(engine, layers, ids[0]):
@@ -94,7 +94,7 @@ def compare_products(engine, path):
 
 
 def between(engine, weight, exact):
-    """(operator, how) of what llama.cpp computes before it multiplies a weight."""
+    """Returns (operator, how): the operator of llama.cpp before the product of a weight, and how it computes."""
     operator, gpt2 = BETWEEN.get(kind_of(weight), "floats"), engine.architecture == "gpt2"
     if operator == "attention":
         return operator, ("keys, values and probabilities are rounded to f16" if engine.cache == "f16" else
@@ -105,7 +105,7 @@ def between(engine, weight, exact):
 
 
 def compare_stages(engine, path):
-    """What each product reads, here and in the engine, of the first text."""
+    """Compares the input of each product in the checkpoint and in the engine, for the first text."""
     layers, ids = read_layers(path)
     found, exact = [], exact_gelu(layers)
     for weight, of, x, _ in products_of(engine, layers, ids[0]):
@@ -116,7 +116,7 @@ def compare_stages(engine, path):
 
 
 def exact_gelu(layers):
-    """Whether the first layer behind a GELU reads the exact one, where llama.cpp has the approximation by tanh."""
+    """Returns whether the checkpoint has the exact GELU. llama.cpp has the approximation by tanh."""
     for before, layer in zip(layers, layers[1:]):
         if layer.x.shape == before.y.shape and layer.x.shape != before.x.shape and (layer.x != before.y).any():
             v = before.y.astype(np.float64)
@@ -126,7 +126,7 @@ def exact_gelu(layers):
 
 
 def explain(engine, products, stages):
-    """(reasons, ways, lines) of what was found."""
+    """Returns (reasons, ways, lines) of the differences."""
     reasons, ways, lines = [], [], []
     wrong = next((product for product in products if product["bits_different"]), None)
     if wrong:

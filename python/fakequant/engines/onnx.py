@@ -1,19 +1,17 @@
 """Runs an ONNX file that fakequant exported in ONNX Runtime and counts what differs from fakequant's own evaluation.
 
-PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>, as `fakequant verify` writes them. Codes are read from
-the optimised graph: it is saved, the tensors of its quantizers are exposed, and it runs once more as it is; exposing
-them in the exported file would change what the optimiser fuses. Exit status: 0 the same, 1 different or not compared,
-2 a file that cannot be used, 3 a Python package is missing."""
-import argparse
+PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>. Codes are read from the optimised graph, which is saved and run
+again with the tensors of its quantizers as outputs. Outputs of the exported file would change the fusions. Exit status: 0 the
+same, 1 different or not compared, 2 a file that cannot be used, 3 a Python package is missing."""
 import collections
 import json
 import os
 import sys
 import tempfile
 
-from .comparison import required_packages
+from .comparison import program_parser, required_packages
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before the import: the package reports to its maker otherwise
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # set before the import
 with required_packages(__name__, "onnxruntime onnx h5py"):
     import numpy as np
     import onnxruntime
@@ -33,8 +31,8 @@ ALONE = 8  # samples that also run as a batch of one
 
 
 def expected_codes(source, name, kind, stored):
-    """The library's codes as the engine's tensor holds them: with the zero point, which the engine moves by 128 where it
-    makes a signed tensor unsigned."""
+    """Returns the library's codes as the engine's tensor holds them: with the zero point. The engine adds 128 to it if it makes a
+    signed tensor unsigned."""
     node = source.quantizer(name)
     if kind in FLOAT8:
         return stored.view(FLOAT8[kind]).astype(np.float32).view(np.int32)
@@ -44,8 +42,8 @@ def expected_codes(source, name, kind, stored):
 
 def logical(expected, value, order):
     """Returns the values with the channels first. `order` is a list of axes, or whether the kernel says that channels are last.
-    The shapes decide if they fit one way only: the optimiser also moves the network's own transpositions. If they fit both ways,
-    the order in which fewer codes differ is taken."""
+    The shapes decide if they fit one way only, because the optimiser also moves the network's own transpositions. If the shapes
+    fit both ways, the order with fewer different codes is used."""
     if isinstance(order, list):
         return np.ascontiguousarray(np.transpose(value, order))
     if value.ndim < 3:
@@ -69,8 +67,8 @@ def bits_different(expected, value):
 
 
 def count(engine, source, sides):
-    """Of each side, a list of its files, which hold the same samples. Also counts in `engine` where it disagrees with
-    itself: one by one, for the first few samples, and where codes are read."""
+    """Returns the counts of each side. A side is a list of files, and all sides hold the same samples. Also counts in `engine`
+    the logits that differ for the first samples alone, and when codes are read."""
     counts = [Counts() for _ in sides]
     for files in zip(*sides, strict=True):
         for rows in files[0].batches(source.batch(files[0].batch)):
@@ -130,8 +128,7 @@ def as_json(own, folded, engine, samples, kernels, not_compared):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog=f"python3 -m {__spec__.name}", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = program_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("predictions", nargs="+")
     parser.add_argument("--level", choices=LEVELS, help="of optimisation (all; basic for 8-bit floats and 4-bit activations)")
@@ -160,17 +157,17 @@ def session_options(entries):
 
 
 def of_processor(source):
-    """What a session of products of bytes needs on this one: pairs of products saturate at 16 bits where VNNI is missing."""
+    """Returns the entries that byte products need on this processor. Without VNNI pairs of products saturate at 16 bits."""
     return TWO_BYTES if source.bytes() and has_vnni() is False else {}
 
 
 def bounds(args, source, in_floats):
-    """Of logits, codes and answers: what was asked for, else the same bits of integers, and what is stated of floats."""
+    """Returns the bounds of logits, codes and answers: the flags, else 0 for integers and the stated bounds for floats."""
     usual = ((FLOAT_LOGITS, FLOAT_CODES, FLOAT_ANSWERS) if in_floats else (0.0, 0.0, 1.0) if source.integer()
              else (1e-6, 0.0, 1.0))
     given = [args.tolerance, args.code_tolerance, args.flip_tolerance]
     if given[:2] != [None, None] and given[2] is None:
-        given[2] = 1.0  # any that the bounds that were asked for allow
+        given[2] = 1.0  # the given bounds decide
     return [standard if value is None else value for value, standard in zip(given, usual)]
 
 

@@ -1,4 +1,4 @@
-"""An exported ONNX file in ONNX Runtime on the CPU, and the codes of the graph that the engine makes of it."""
+"""An exported ONNX file in ONNX Runtime on the CPU, and the codes of the graph that the engine optimises."""
 import os
 import re
 
@@ -12,11 +12,11 @@ from .onnx_source import DYNAMIC, FLOAT8, INT4, MOVES, ON_GRIDS
 CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorProto.UINT16, "int16": TensorProto.INT16,
          "int4": TensorProto.INT4, "uint4": TensorProto.UINT4, "float8e4m3fn": TensorProto.FLOAT8E4M3FN,
          "float8e5m2": TensorProto.FLOAT8E5M2}
-TOKEN = re.compile(r"_token_\d+$")  # behind a node's name where the engine made it anew
-FUSION = re.compile(r"/\w*Fusion\w*$")  # likewise, of several
-ABSORBED = {"Relu", "Clip", "Max", "Identity"}  # what an integer kernel takes into its rounding
+TOKEN = re.compile(r"_token_\d+$")  # suffix of the name of a node that the engine created
+FUSION = re.compile(r"/\w*Fusion\w*$")  # suffix of the name of a node that the engine fused
+ABSORBED = {"Relu", "Clip", "Max", "Identity"}  # operators that an integer kernel includes in its rounding
 EXACT = MOVES | ON_GRIDS | DYNAMIC | {"Relu", "Clip", "Max", "Min", "MaxPool", "Neg"}
-# What rounds sums and products only: powers of two make them exact.
+# Operators that round sums and products only. Scales of powers of two make them exact.
 SUMS = {"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul", "MatMulIntegerToFloat",
         "MatMulNBits", "Add", "Sub", "Mul", "AveragePool", "GlobalAveragePool"}
 ELEMENTWISE = ABSORBED | {"Slice", "Split", "QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearSigmoid", "QLinearLeakyRelu", "QuantizeLinear",
@@ -24,7 +24,7 @@ ELEMENTWISE = ABSORBED | {"Slice", "Split", "QLinearAdd", "QLinearMul", "QLinear
 
 
 class Optimised:
-    """The graph that the engine made of it."""
+    """The graph that the engine optimised."""
 
     def __init__(self, path, source):
         self.path = path
@@ -58,7 +58,7 @@ class Optimised:
         return None
 
     def output_of(self, source, node, value):
-        """The output of the engine's kernel that holds `value`, an output of a node of the file."""
+        """Returns the output of the engine's kernel that holds `value`, an output of a node of the file."""
         if node.op_type == "Slice" and (part := self.split_part(source, node)) is not None:
             return part
         kernel = next(iter(self.kernels_of([node])), None)
@@ -68,8 +68,8 @@ class Optimised:
         return kernel.output[place]
 
     def split_part(self, source, node):
-        """The output of the Split that the engine makes of several slices of one tensor; its outputs are in the order of the
-        slices, under names of their own. None if there is no such Split."""
+        """Returns the output of the Split that the engine makes of several slices of one tensor. Its outputs have new names and
+        the order of the slices. None if there is no such Split."""
         begin, end = (source.values(name) for name in node.input[1:3])
         if begin is None or end is None or begin.size != 1:
             return None
@@ -85,7 +85,7 @@ class Optimised:
         return None
 
     def moved(self, source, name):
-        """The output of the engine's copy of a node that only moves codes, which has a new name in the engine."""
+        """Returns the output of the engine's copy of a node that only moves codes. The copy has a new name."""
         node = source.producers.get(source.quantizer(name).input[0])
         floats = source.producers.get(node.input[0]) if node is not None and node.op_type in MOVES - {"Concat"} else None
         if floats is None or floats.op_type != "DequantizeLinear" or floats.input[1:] != source.quantizer(name).input[1:]:
@@ -100,19 +100,18 @@ class Optimised:
         return (found[0], False) if len(found) == 1 else None
 
     def values(self, name):
-        """A constant's values, None if `name` is no constant."""
+        """Returns the values of a constant, None if `name` is no constant."""
         return onnx.numpy_helper.to_array(self.constants[name]) if name in self.constants else None
 
     def kernels_of(self, nodes):
-        """What runs these nodes of the file: a kernel has the name of one that it took in, or of its output."""
+        """Returns the kernels of these nodes of the file. A kernel has the name of a node that it includes, or of its output."""
         names = {node.name for node in nodes} | {f"{name}_nchwc" for node in nodes for name in node.output}
         return [kernel for kernel in self.nodes
                 if {kernel.name, TOKEN.sub("", kernel.name), FUSION.sub("", kernel.name)} & names]
 
     def in_floats(self, kinds):
-        """The kernels that read floats and round what they compute of them otherwise than evaluation may. One rounding of a
-        sum of two floats is none of these, unless such a kernel made one of them or both are codes; nor is one of an
-        integer's product with a constant."""
+        """Returns the kernels whose float results may be rounded otherwise than in evaluation. The sum of two floats is excluded,
+        unless such a kernel made one of them or both are codes. The product of an integer and a constant is excluded."""
         found, rounded, codes = [], set(), set()
         constants = set(self.constants)
         for node in self.nodes:
@@ -131,7 +130,7 @@ class Optimised:
         return found
 
     def is_integer(self, name, kinds):
-        """Whether the floats are what a kernel of integers made."""
+        """Returns whether an integer kernel made the floats."""
         maker = self.producers.get(name)
         return maker is not None and maker.op_type == "Cast" and kinds.get(maker.input[0]) == "int32"
 
@@ -140,7 +139,7 @@ class Optimised:
         return next(after, name)
 
     def channels_last(self, name):
-        """As the kernel says that writes it; elementwise ones keep the order of their input."""
+        """Returns whether the kernel that writes the tensor has channels last. Elementwise kernels keep the order of their input."""
         node = self.producers.get(name)
         if node is None:
             return False
@@ -154,7 +153,7 @@ class Optimised:
         return node.op_type in ELEMENTWISE and self.channels_last(node.input[first])
 
     def exposed(self, tensors, casts):
-        """Writes the graph with these tensors as outputs too, some of them cast, and gives its path."""
+        """Writes the graph with these tensors as additional outputs, some of them cast. Returns its path."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
         for name in tensors:
@@ -171,10 +170,10 @@ def same_attributes(a, b):
 
 
 class Engine:
-    """The session as users have it, and one that shows the codes. `absent` names the quantizers that the file has not,
-    `missing` those whose codes the engine does not compute, `found` gives tensor, order and type of the others;
-    `float_kernels` are the nodes of the optimised graph that round floats. `alone_different` and `exposed_different` are
-    logits that came out otherwise for a sample alone and where codes were read."""
+    """The session as users have it, and a session with the codes as outputs. `absent` are the quantizers that the file lacks,
+    `missing` those whose codes the engine does not compute, `found` has tensor, order and type of the others.
+    `float_kernels` are the nodes of the optimised graph that round floats. `alone_different` and `exposed_different` count
+    logits that differ for a sample alone and when codes are read."""
 
     def __init__(self, source, model, predictions, level, options, threads, folder):
         self.level, self.options, self.threads = level, options, threads
@@ -198,7 +197,7 @@ class Engine:
         return open_session(path, level, self.options, self.threads, saved)
 
     def kinds(self):
-        """The type of every tensor, "float" or "uint8"; the saved graph does not tell."""
+        """Returns the type of every tensor, such as "float". The saved graph does not contain it."""
         known = {value.name for value in self.graph.model.graph.output}
         inside = self.open(self.graph.exposed([name for name in self.graph.producers if name and name not in known], {}),
                            "disabled")
@@ -208,7 +207,7 @@ class Engine:
         return self.session.run([self.session.get_outputs()[0].name], session_inputs(self.session, x))[0]
 
     def codes(self, x):
-        """By tensor, and the logits of that run."""
+        """Returns the codes by tensor, and the logits of the same run."""
         first, *names = [output.name for output in self.inside.get_outputs()]
         logits, *values = self.inside.run([first, *names], session_inputs(self.inside, x))
         return {name.removeprefix("verify."): value for name, value in zip(names, values)}, logits

@@ -10,17 +10,17 @@ from .processor import has_vnni
 
 BELOW_INTEGERS = ("disabled", "basic")
 KINDS = {"operator": "float operators", "fusion": "fusions that did not happen", "bias": "a bias rounded again"}
-# Of codes, of the largest logit and of answers: where the engine computes floats between codes, as its settings are meant to be.
+# Bounds where the engine computes floats between codes: shares of codes, of the largest logit, and of answers.
 FLOAT_CODES, FLOAT_LOGITS, FLOAT_ANSWERS = 1e-3, 0.02, 1e-3
-# What an integer kernel takes into its rounding, and what the definition rounds before: the sums become floats, are cut off, and
-# are divided by the next scale, where the kernel multiplies once.
+# An integer kernel includes these operators in its rounding, by one multiplication. The definition makes floats of the sums, clips
+# them, and divides by the next scale.
 CUT_OFF = {"Clip"}
 PASSES = {"Relu", "Identity", "Clip", "Max"} | MOVES
 PRODUCTS = {"Conv", "Gemm", "MatMul"}
 
 
 def cut_off(source):
-    """Nodes between codes that cut sums off (relu6, clip)."""
+    """Returns the nodes between codes that clip sums (relu6, clip)."""
     return [node for node in source.nodes if node.op_type in CUT_OFF
             and source.producers.get(node.input[0]) is not None
             and source.producers[node.input[0]].op_type not in ON_GRIDS | {"QuantizeLinear"}
@@ -28,7 +28,7 @@ def cut_off(source):
 
 
 def readers_behind(source, name):
-    """Who reads a value, behind what an integer kernel takes along."""
+    """Yields the nodes that read a value, after the operators that an integer kernel includes."""
     for reader in source.readers.get(name, []):
         if reader.op_type in PASSES:
             yield from readers_behind(source, reader.output[0])
@@ -37,13 +37,13 @@ def readers_behind(source, name):
 
 
 def float_bias(source, node):
-    """Whether the node adds a bias of floats, which the engine rounds to the grid of the sums once more."""
+    """Returns whether the node adds a float bias, which the engine rounds to the grid of the sums again."""
     bias = node.input[2] if len(node.input) > 2 else ""
     return bias in source.constants and source.constants[bias].data_type == TensorProto.FLOAT
 
 
 def cause_of(source, kernel):
-    """Why a kernel computes in floats, as (kind, a line): "operator", "fusion" or "bias"."""
+    """Returns (kind, line): why a kernel computes in floats. The kind is "operator", "fusion" or "bias"."""
     node = next((node for node in source.nodes if node.name and kernel.name.startswith(node.name)), None)
     told = f"{kernel.op_type} {kernel.name}".strip()
     if node is None or node.op_type not in PRODUCTS:
@@ -58,7 +58,7 @@ def cause_of(source, kernel):
 
 
 def float_causes(source, kernels):
-    """{kind: lines} of the kernels that compute in floats."""
+    """Returns {kind: lines} of the kernels that compute in floats."""
     found = {}
     for kernel in kernels:
         kind, line = cause_of(source, kernel)
@@ -67,8 +67,8 @@ def float_causes(source, kernels):
 
 
 def first_difference(source, engine, counts):
-    """In the order of execution: the first quantizer whose codes differ, or the logits, and the operators between it and
-    the codes before it. None where nothing differs."""
+    """Returns the first quantizer in order of execution whose codes differ, or the logits, with the operators between it and
+    the codes before it. None if nothing differs."""
     if not counts.different and not counts.logit_bits_different:
         return None
     order = {name: at for at, name in enumerate(source.producers)}
@@ -88,7 +88,7 @@ def listed(items, most=4):
 
 
 def describe(first):
-    """One line about the first difference."""
+    """Returns a line about the first difference."""
     nodes = listed([f"{node['node']} ({node['operator']})" for node in first["nodes"]]) or "the input"
     kernels = listed([f"{kernel['kernel']} {kernel['node']}" for kernel in first["kernels"]])
     ran = f", which ran as {kernels} in {'floats' if first['in_floats'] else 'integers'}" if kernels else ""
@@ -100,8 +100,8 @@ def describe(first):
 
 
 def beginnings(source, engine, counts):
-    """By whether floats are computed in front of the quantizer: {"in_floats", "codes_different", "codes", "quantizers"} of samples
-    whose codes agree up to there."""
+    """Counts codes of samples whose earlier codes agree, in two groups: quantizers with and without float kernels before them.
+    Returns a list of {"in_floats", "codes_different", "codes", "quantizers"}."""
     floats = {node.output[0] for node in engine.float_kernels}
     found = {False: [0, 0, {}], True: [0, 0, {}]}
     for name, (different, codes) in counts.begun.items():
@@ -116,14 +116,14 @@ def beginnings(source, engine, counts):
 
 
 def describe_beginnings(groups):
-    """One line: of which codes differences are that none in front of them explains."""
+    """Returns a line: how many codes differ although the codes before them agree."""
     parts = [f"{group['codes_different']:,} of {group['codes']:,} behind {'floats' if group['in_floats'] else 'integers'}"
              + (f" ({group['codes_different'] / group['codes']:.1e})" if group["codes_different"] else "") for group in groups]
     return f"begun, where a sample's codes agree up to there: {', '.join(parts)}"
 
 
 def of_floats(source, engine, chosen):
-    """(reason, ways) of kernels that round floats; `chosen` are level and options that the file asks for."""
+    """Returns (reason, ways) for kernels that round floats. `chosen` are the level and options that the file requires."""
     names = listed([f"{node.op_type} {node.name}" for node in engine.float_kernels])
     reason = (f"{len(engine.float_kernels)} kernels compute in floats at level {engine.level}: {names}; a sum that rounds "
               "to the other side of a tie is another code")
@@ -144,7 +144,7 @@ def of_floats(source, engine, chosen):
 
 
 def of_cut_off(source, nodes):
-    """Of sums that the engine cuts off in integers."""
+    """Returns (reason, ways) for sums that the engine clips as integers."""
     names = listed([node.name for node in nodes])
     ways = [] if source.powers_of_two() else [
         "calibrate with --scale pow2 and train that: both roundings give the same codes then"]
@@ -153,7 +153,7 @@ def of_cut_off(source, nodes):
 
 
 def rounds_floats(source, engine, chosen):
-    """Whether the engine, set as the file asks for, computes floats between integers: bounds are stated for that."""
+    """Returns whether the engine, with the options that the file requires, computes floats between integers."""
     return (source.integer() and (engine.level, engine.options) == chosen
             and bool(engine.float_kernels or (cut_off(source) and not source.powers_of_two())))
 
@@ -170,7 +170,7 @@ def of_integers(engine, counts):
 
 
 def saturating(engine):
-    """Products whose pairs of products saturate: only above these levels does the engine widen what they multiply."""
+    """Returns the matrix products whose pairs of products saturate. Only above these levels the engine widens the factors."""
     if has_vnni() is not False or engine.level not in BELOW_INTEGERS:
         return []
     return [node.name for node in engine.graph.nodes if node.op_type == "MatMulInteger"]
@@ -193,7 +193,7 @@ def of_folding(folded):
 
 
 def accepting(sides):
-    """The tolerances that take what was found, of every network that was compared."""
+    """Returns the tolerances that accept the differences, of every network that was compared."""
     if not all(math.isfinite(side.max_abs_diff) and side.largest > 0 for side in sides):
         return []
     codes = max(side.codes_different / max(side.codes, 1) for side in sides)
@@ -203,7 +203,7 @@ def accepting(sides):
 
 
 def explain(source, engine, own, folded, first, chosen, same):
-    """(reasons, ways) of a failure, or of differences that are within the bounds (`same`)."""
+    """Returns (reasons, ways) of a failure, or of differences within the bounds (`same`)."""
     reasons, ways = [], []
 
     def say(reason, *how):

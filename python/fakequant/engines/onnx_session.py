@@ -1,5 +1,7 @@
 """Sessions of ONNX Runtime that keep the numbers of an exported file. Requires numpy and onnxruntime only."""
 import os
+import sys
+import time
 
 import numpy as np
 
@@ -12,8 +14,8 @@ TWO_BYTES = {"session.x64quantprecision": "1"}  # pairs of products must not sat
 
 
 def keeping_numbers(float_codes, activations_of_4_bits, float_products):
-    """The level of optimisation, "basic" or "all", and the entries of a session's config, of a file that has codes of floats,
-    activations of 4-bit integers, and products that floats are added up in."""
+    """Returns the level of optimisation, "basic" or "all", and the entries of the session's config. The arguments are whether the
+    file has FP8 codes, 4-bit activations, and products that add up floats."""
     if float_codes:  # which "all" would put into integer kernels
         return "basic", {"session.disable_quant_qdq": "1"}
     if activations_of_4_bits:
@@ -23,7 +25,7 @@ def keeping_numbers(float_codes, activations_of_4_bits, float_products):
 
 def open_session(path, level, entries, threads=0, saved=None):
     """Opens a file on the CPU. `entries` are entries of the session's config. `saved` is a path for the optimised graph."""
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # before the import: the package reports to its maker otherwise
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # set before the import
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -39,7 +41,7 @@ def open_session(path, level, entries, threads=0, saved=None):
 
 
 def converted(declared, x):
-    """The samples in the type that the file declares: token ids are integers in one file and whole numbers in another."""
+    """Returns the samples in the type that the file declares: token ids are integers in one file and floats in another."""
     wanted = x.astype(INPUTS.get(declared.type, x.dtype))
     if wanted.dtype != x.dtype and not np.array_equal(wanted, x):
         raise ValueError(f"its input {declared.name} is {declared.type}, which the samples are not: "
@@ -49,7 +51,7 @@ def converted(declared, x):
 
 
 def session_inputs(session, x):
-    """The samples by input of the session. Several inputs lie side by side in a row, in their order."""
+    """Returns the samples by input of the session. A row of samples contains all inputs, in their order."""
     declared = session.get_inputs()
     if len(declared) == 1:
         return {declared[0].name: converted(declared[0], x)}
@@ -58,3 +60,22 @@ def session_inputs(session, x):
         raise ValueError(f"its inputs have {sum(sizes)} elements a sample, the samples are {list(x.shape[1:])}")
     parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
     return {part.name: converted(part, own.reshape(len(x), *part.shape[1:])) for part, own in zip(declared, parts)}
+
+
+def time_file(path, least, most, seconds, threads):
+    """Returns the median time of a run in milliseconds. It runs `least` times, and up to `most` times within `seconds`."""
+    session = open_session(path, "all", {}, threads)
+    samples = {part.name: np.zeros([size if isinstance(size, int) else 1 for size in part.shape], INPUTS[part.type])
+               for part in session.get_inputs()}
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < least or (time.perf_counter() < end and len(times) < most):
+        begin = time.perf_counter()
+        session.run(None, samples)
+        times.append(time.perf_counter() - begin)
+    return 1000 * sorted(times)[len(times) // 2]
+
+
+if __name__ == "__main__":
+    file, least_runs, most_runs, limit, count = sys.argv[1:]
+    median = time_file(file, int(least_runs), int(most_runs), float(limit), int(count))
+    print(median, "ONNX Runtime", sys.modules["onnxruntime"].__version__)

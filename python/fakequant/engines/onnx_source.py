@@ -1,4 +1,4 @@
-"""An exported ONNX file, and where codes of quantizers are in it."""
+"""An exported ONNX file, and the tensors of it that hold codes of quantizers."""
 import ml_dtypes
 import numpy as np
 import onnx
@@ -11,12 +11,12 @@ FLOAT8 = {TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E
 ON_GRIDS = {"QuantizeLinear", "DequantizeLinear"}
 MOVES = {"Transpose", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
          "ReorderInput", "ReorderOutput"}
-# What rounds no float, or only to codes; and what takes ranges from its input, whose arithmetic the library has.
+# Operators that take ranges from their input. The library has their arithmetic.
 DYNAMIC = {"DynamicQuantizeLSTM", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"}
 
 
 class Source:
-    """The exported file: who writes each tensor, and of what type its codes are."""
+    """The exported file: the node that writes each tensor, and the types of its codes."""
 
     def __init__(self, path):
         graph = onnx.load(path, load_external_data=False).graph
@@ -39,21 +39,21 @@ class Source:
         return onnx.numpy_helper.to_array(self.constants[name]) if name in self.constants else None
 
     def same_grid(self, a, b):
-        """Whether two QuantizeLinear or DequantizeLinear have the same constants as scale and zero point."""
+        """Returns whether two QuantizeLinear or DequantizeLinear have the same constants as scale and zero point."""
         pairs = [(self.values(one), self.values(other)) for one, other in zip(a.input[1:], b.input[1:])]
         return len(a.input) == len(b.input) and all(
             one is not None and other is not None and one.dtype == other.dtype and np.array_equal(one, other) for one, other in pairs)
 
     def sorted_quantizers(self, predictions):
-        """(absent, computed, constant): the quantizers of predictions that the file has not, that it computes, and whose codes
-        do not depend on the samples."""
+        """Returns (absent, computed, constant), the quantizers of predictions that the file lacks, that it computes, and whose
+        codes do not depend on the samples."""
         fixed = [name for name in predictions.names if predictions.is_constant(name) or name in self.constants]
         others = [name for name in predictions.names if name not in fixed]
         return ([name for name in others if name not in self.producers],
                 [name for name in others if name in self.producers], fixed)
 
     def quantizer(self, name):
-        """The node that makes those codes: behind it a Clip may cut off the lowest one."""
+        """Returns the QuantizeLinear that makes those codes. A Clip after it may remove the lowest code."""
         node = self.producers[name]
         return self.producers[node.input[0]] if node.op_type == "Clip" else node
 
@@ -61,18 +61,18 @@ class Source:
         return [node for node in self.readers.get(name, []) if node.op_type == op]
 
     def turned(self, name):
-        """Names of codes that are these with their axes in another order, and the order that brings them back: engines join
-        two orders behind each other, and the codes between are gone."""
+        """Yields (name, order): codes that are these with permuted axes, and the order that permutes them back. Engines merge
+        two permutations, which removes the codes between them."""
         for floats in self.read_by(name, "DequantizeLinear"):
             for turn in self.read_by(floats.output[0], "Transpose"):
                 back = [int(axis) for axis in np.argsort(turn.attribute[0].ints)]
-                yield turn.output[0] + "_q_to_dq", back  # as the engine calls what it moves in front of the floats
+                yield turn.output[0] + "_q_to_dq", back  # the engine's name of the codes that it permutes
                 for codes in self.read_by(turn.output[0], "QuantizeLinear"):
                     if codes.input[1:] == floats.input[1:]:
                         yield codes.output[0], back
 
     def behind(self, value, quantizers):
-        """The nodes that compute a value from the codes of these quantizers or the input, in order of execution."""
+        """Returns the nodes that compute a value from the codes of these quantizers or the input, in order of execution."""
         wanted, seen = [value], set(quantizers)
         while wanted:
             if (name := wanted.pop()) in self.producers and name not in seen:
@@ -82,7 +82,7 @@ class Source:
                 if node.op_type not in ON_GRIDS and node.output[0] in seen and node.output[0] not in quantizers]
 
     def powers_of_two(self):
-        """Whether every scale is one."""
+        """Returns whether every scale is a power of two."""
         names = {node.input[1] for node in self.producers.values() if node.op_type in ON_GRIDS}
         scales = [onnx.numpy_helper.to_array(self.constants[name]) for name in names if name in self.constants]
         return all((np.frexp(scale.astype(np.float64))[0] == 0.5).all() for scale in scales)
@@ -98,20 +98,20 @@ class Source:
         return 0 if zero is None or zero.data_type in FLOAT8 else int(onnx.numpy_helper.to_array(zero).ravel()[0])
 
     def batch(self, usual):
-        """Samples at once: ranges that are taken from each input are of one."""
+        """Returns the batch size: 1 if ranges are taken from each input."""
         return 1 if any(node.op_type in DYNAMIC for node in self.nodes) else usual
 
     def settings(self):
-        """The level and the options of a session that loads the file and keeps its numbers."""
+        """Returns the level and the options of a session that loads the file and keeps its numbers."""
         few_bits = any(self.code_type(node) in INT4 for node in self.activations)
         return keeping_numbers(bool(self.types & set(FLOAT8)), few_bits, not self.integer())
 
     def bytes(self):
-        """Whether some products are of 8-bit integers."""
+        """Returns whether some products are of 8-bit integers."""
         dynamic = any(node.op_type == "MatMulInteger" for node in self.nodes)
         return dynamic or bool(self.activations) and bool(self.types & {TensorProto.INT8, TensorProto.UINT8})
 
     def integer(self):
-        """Whether every product is one of 8-bit integers; others are added up as floats, in the engine's own order."""
+        """Returns whether every product is of 8-bit integers. Others are sums of floats in the engine's own order."""
         dynamic = any(node.op_type == "MatMulInteger" for node in self.nodes)
         return (bool(self.activations) or dynamic) and not self.blocks and not self.types & (INT4 | set(FLOAT8))

@@ -1,9 +1,8 @@
 """Runs an ONNX file that fakequant exported in OpenVINO on the CPU and compares it with fakequant's own evaluation.
 
-PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>, as `fakequant verify` writes them. Codes are read in a
-second run in which they are outputs, which may keep the engine from fusing: where its logits are others than those of the
-first run, their number is told. Exit status: 0 within the bounds, 1 not, 2 a file that cannot be used, 3 a Python package
-is missing."""
+PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>. Codes are read in a second run in which they are outputs. This
+may prevent fusions: the logits that differ from the first run are counted. Exit status: 0 within the bounds, 1 not, 2 a file
+that cannot be used, 3 a Python package is missing."""
 import collections
 
 from .comparison import arguments, ended, finish, required_packages, version_warning
@@ -34,8 +33,8 @@ def opened(path, outputs, threads):
 
 
 class OpenVino:
-    """The network as users have it, and one that shows codes; `missing` are quantizers that the file has not, `constant`
-    quantizers of constants, whose codes are not compared."""
+    """The network as users have it, and a network with the codes as outputs. `missing` are quantizers that the file lacks,
+    `constant` quantizers of constants, whose codes are not compared."""
 
     def __init__(self, path, source, predictions, threads):
         self.missing, self.names, self.constant = source.sorted_quantizers(predictions)
@@ -58,7 +57,7 @@ class OpenVino:
         return np.ascontiguousarray(self.network(fed(self.network, x))[self.network.output(0)])
 
     def codes(self, x):
-        """By quantizer, and the logits of that run."""
+        """Returns the codes by quantizer, and the logits of the same run."""
         found = self.inside(fed(self.inside, x))
         return ({name: found[self.inside.output(name)] for name in self.names},
                 np.ascontiguousarray(found[self.inside.output(0)]))
@@ -79,7 +78,7 @@ def fed(network, x):
 
 
 def explain(engine, source, counts):
-    """(reasons, ways, lines): the first quantizer whose codes differ, and what computes them."""
+    """Returns (reasons, ways, lines) about the first quantizer whose codes differ."""
     if not counts.different and not counts.logit_bits_different:
         return [], [], []
     order = {name: at for at, name in enumerate(source.producers)}

@@ -1,9 +1,9 @@
-"""What the processor has that decides what engines compute."""
+"""Instruction sets of the processor that change the results of engines."""
 import platform
 
 
 def instructions():
-    """Names of sets of instructions as Linux has them; none where they cannot be known."""
+    """Returns the names of instruction sets in /proc/cpuinfo, an empty set if it cannot be read."""
     try:
         with open("/proc/cpuinfo") as file:
             return set(next((line for line in file if line.startswith("flags")), "").split()[2:])
@@ -12,7 +12,7 @@ def instructions():
 
 
 def has_vnni():
-    """Whether products of bytes cannot saturate; None where that cannot be known."""
+    """Returns whether byte products cannot saturate, None if that is unknown."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return None
     found = instructions()
@@ -20,5 +20,5 @@ def has_vnni():
 
 
 def has_avx512_vnni():
-    """Whether the kernels are those of AVX-512 with VNNI."""
+    """Returns whether the processor has AVX-512 VNNI."""
     return platform.machine() in ("x86_64", "AMD64") and "avx512_vnni" in instructions()

@@ -1,5 +1,5 @@
-"""Libraries without code that replace those of NVIDIA that torch is linked to and a CPU never calls, so that `import torch` finds
-them. They need gcc, nm and readelf."""
+"""Makes libraries without code that replace NVIDIA's. torch is linked to them, and never calls them on a CPU. Requires gcc, nm and
+readelf."""
 
 import collections
 import pathlib
@@ -12,7 +12,7 @@ def output(*command):
 
 
 def wanted(libraries):
-    """({library: versions}, {version: names}) that those are linked to; names without a version under ''."""
+    """Returns ({library: versions}, {version: names}) of the linked symbols. Names without a version are under ''."""
     versions, names = collections.defaultdict(set), collections.defaultdict(set)
     for library in libraries:
         file = None
@@ -29,7 +29,7 @@ def wanted(libraries):
     return versions, names
 
 
-#: Where torch looks, and how names of libraries without versions begin.
+#: Folders that torch searches, and prefixes of the symbols of libraries without versions.
 FOLDERS = {"libcudnn": "cudnn", "libcusparseLt": "cusparselt", "libnccl": "nccl", "libnvshmem_host": "nvshmem"}
 PREFIXES = {"libnccl": "nccl", "libcusparseLt": "cusparseLt", "libcufile": "cuFile"}
 
@@ -45,7 +45,7 @@ def make(path, versions, names):
 
 
 def make_all(site_packages):
-    """Makes the libraries beside the packages of a folder."""
+    """Makes the libraries for the torch of a folder of packages."""
     site = pathlib.Path(site_packages)
     versions, names = wanted(sorted((site / "torch/lib").glob("lib*torch*.so")) + sorted((site / "torch/lib").glob("libc10*.so")))
     for library, own in sorted(versions.items()):
