@@ -10,23 +10,23 @@
 
 namespace fq::cli {
 
-/// --python, else FAKEQUANT_PYTHON, else "python3".
+/// Returns --python, else FAKEQUANT_PYTHON, else "python3".
 [[nodiscard]] std::string python_of(const Flags& flags);
-/// Beside the command as installed and as built: ../share/fakequant/scripts. Throws FileError where it is
-/// not.
+/// Returns the path of a script in ../share/fakequant/scripts of the command. Throws FileError if it is
+/// missing.
 [[nodiscard]] std::string script_path(const std::string& command, const std::string& name);
 
-/// Returns a command line that runs a module of the package, such as "fakequant.engines.onnx", with
-/// `arguments`. The package is the one beside the command: ../share/fakequant/python as installed and as
-/// built. The module imports nothing from the current folder. Throws FileError if there is no such folder.
+/// Returns a command line that runs a module of the package with `arguments`, for example
+/// "fakequant.engines.onnx". The package is in ../share/fakequant/python of the command. The module imports
+/// nothing from the current folder. Throws FileError if the package is missing.
 [[nodiscard]] std::vector<std::string> module_words(const std::string& command, const std::string& python,
                                                     const std::string& module,
                                                     const std::vector<std::string>& arguments);
 
-/// Runs `words`, the first of which is the Python. Throws ArgumentError where it cannot be started or lacks a
-/// package (status 3), FileError naming `file` for one that cannot be used (status 2), BackendError where it
-/// is ended by a signal, by `limits`, which --timeout sets, or with a status above 1, Interrupted after
-/// Ctrl-C; with the end of what it said.
+/// Runs `words`. The first of them is the Python. Errors contain the end of its messages. Throws
+/// ArgumentError if it cannot be started or lacks a package (status 3), FileError naming `file` if a file
+/// cannot be used (status 2), BackendError after a signal, the time of `limits` or another status above 1,
+/// and Interrupted after Ctrl-C.
 ProgramEnd run_python(const Flags& flags, const std::vector<std::string>& words, const ProgramLimits& limits,
                       const std::string& file);
 /// Runs a module of the package in `python_of(flags)`, with `arguments`. Throws as `run_python` does.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a checkpoint computes, as files that a module of fakequant.engines compares with.
+/// Predictions of a checkpoint, as files that a module of fakequant.engines compares.
 
 #include "fakequant/cli/engines/verify_engine.h"
 #include "fakequant/cli/system/temporary_folder.h"

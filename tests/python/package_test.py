@@ -66,7 +66,7 @@ def test_without_compiled_module(code, message):
 
 @pytest.mark.parametrize("module", ["onnx", "openvino", "executorch", "gguf", "executorch_writer"])
 def test_engines_of_the_package(module):
-    """Each program runs beside the compiled module too. It names the packages that this Python lacks."""
+    """Each program runs with the compiled module. It names a package that this Python lacks."""
     done = subprocess.run([sys.executable, "-m", f"fakequant.engines.{module}", "--packages"], capture_output=True, text=True,
                           cwd="/", env={**os.environ, "PYTHONPATH": os.path.abspath(os.path.dirname(os.path.dirname(fq.__file__)))})
     assert done.returncode == 0 or (done.returncode == 3 and " -m pip install " in done.stderr), done.stderr

@@ -39,7 +39,7 @@ def compare(program, files, counts):
                 side.add_logits(expected, np.ascontiguousarray(logits))
 
 
-def layer_of(group):
+def make_layer(group):
     """Returns the layer, its input and its output in the checkpoint, as matrices of rows."""
     codes, scale = torch.from_numpy(group["codes"][...]), torch.from_numpy(group["scale"][...])
     channels, columns = codes.shape
@@ -56,7 +56,7 @@ def compare_layers(path):
     """Runs each layer of codes on its input in the checkpoint, all layers in one program."""
     with h5py.File(path) as file:
         coded = [name for name in sorted(file["layers"]) if "codes" in file["layers"][name]]
-        layers, inputs, own = zip(*[layer_of(file["layers"][name]) for name in coded]) if coded else ((), (), ())
+        layers, inputs, own = zip(*[make_layer(file["layers"][name]) for name in coded]) if coded else ((), (), ())
     if not coded:
         return []
     program, _ = lowered(SideBySide(layers), *inputs)
@@ -66,7 +66,7 @@ def compare_layers(path):
             for name, layer, ours, made in zip(coded, layers, own, Program(program)(*inputs))]
 
 
-def has_floats_between(path):
+def has_float_operators(path):
     """Returns whether a linear layer reads something other than the output of the one before, or its ReLU."""
     with h5py.File(path) as file:
         layers = [file["layers"][name] for name in sorted(file["layers"])]
@@ -86,7 +86,7 @@ def run(args):
     layers = compare_layers(args.layers) if args.layers else []
     exact = has_avx512_vnni() or all(layer["bits"] > 4 for layer in layers)
     if args.tolerance is None:
-        between = layers and has_floats_between(args.layers)
+        between = layers and has_float_operators(args.layers)
         args.tolerance = OTHER_LOGITS if not exact else BETWEEN_LOGITS if between else LOGITS
     wrong = next((layer for layer in layers if (layer["bits_different"] > 0 if exact or layer["bits"] > 4
                                                 else layer["largest"] > OTHER_LAYERS)), None)

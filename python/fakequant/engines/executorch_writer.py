@@ -1,5 +1,5 @@
 """Writes an ExecuTorch program for XNNPACK of a network as fakequant writes it down: an HDF5 file with its operators and
-constants. Codes and scales are copied as they are. The batch is the one of the file. --json FILE writes a report. Exit status:
+constants. Codes and scales are copied. The batch is the one of the file. --json FILE writes a report. Exit status:
 0 written, 2 a network that cannot be written, 3 a Python package is missing."""
 import json
 
@@ -37,7 +37,7 @@ class Network(torch.nn.Module):
         for at, node in enumerate(self.nodes):
             self.prepare(at, node)
         self.early = self.joined | {value: grid for node in self.nodes if self.is_product(node) and node["output"] not in self.sums
-                      for value, grid in [self.rounded_at(node["output"])] if grid}
+                      for value, grid in [self.next_quantizer(node["output"])] if grid}
 
     def example(self):
         return torch.zeros(self.shape, dtype=torch.int64 if self.tokens else torch.float32)
@@ -72,7 +72,7 @@ class Network(torch.nn.Module):
 
     def prepare_static(self, at, node, codes, scales, bias):
         grid, channels = self.grids.get(self.origin(node["inputs"][0])), codes.shape[int(node["op"] == "conv_transpose2d")]
-        integers = self.rounded_at(node["output"])[1] is not None and node["op"] != "conv_transpose2d"
+        integers = self.next_quantizer(node["output"])[1] is not None and node["op"] != "conv_transpose2d"
         if grid is None:
             if integers:
                 raise Unusable(f"'{node['path']}' is quantized for {node['attributes'].get('engine', 'another engine')}, or its "
@@ -102,7 +102,7 @@ class Network(torch.nn.Module):
             if node["op"] in KEEPS_CHANNELS and node["inputs"][0] == value:
                 self.follow(node["output"], scales)
 
-    def rounded_at(self, value):
+    def next_quantizer(self, value):
         """Returns (value, quantizer), the quantizer after a product, its ReLU and operators that move values, or (.., None)."""
         first = None
         while True:
@@ -133,14 +133,14 @@ class Network(torch.nn.Module):
     def constant(self, value):
         return None if value < 0 else getattr(self, f"value{value}")
 
-    def value_of(self, known, value):
+    def float_value(self, known, value):
         """Returns the value as floats. Codes are dequantized for each reader, because XNNPACK fuses a reader with its pair."""
         if value < 0:
             return None
-        made = known[value] if value in known else self.floats_of(value)
+        made = known[value] if value in known else self.constant_floats(value)
         return made.floats() if isinstance(made, (Codes, Sums)) else made
 
-    def floats_of(self, value):
+    def constant_floats(self, value):
         if value not in self.coded:
             return self.constant(value)
         codes, scales, _ = self.coded[value]
@@ -155,7 +155,7 @@ class Network(torch.nn.Module):
             if node["op"] == "quantize":
                 known[made] = self.rounded(at, node, known)
             elif str(at) in self.layers:
-                known[made] = self.layers[str(at)](self.value_of(known, inputs[0]))
+                known[made] = self.layers[str(at)](self.float_value(known, inputs[0]))
             elif self.is_product(node):
                 known[made] = self.product(at, node, known)
             elif node["op"] == "global_avg_pool2d" and self.origin(inputs[0]) in self.grids:
@@ -163,21 +163,23 @@ class Network(torch.nn.Module):
             elif isinstance(known.get(inputs[0]), Sums) and node["op"] in known[inputs[0]].kept_by:
                 known[made] = known[inputs[0]].through(lambda sums, node=node: OPERATORS[node["op"]]([sums], node["attributes"]))
             else:
-                known[made] = OPERATORS[node["op"]]([self.value_of(known, i) for i in inputs], node["attributes"])
+                known[made] = OPERATORS[node["op"]]([self.float_value(known, i) for i in inputs], node["attributes"])
             if node["op"] == "add" and any(isinstance(known.get(value), Codes) for value in inputs):
                 known[made] = known[made] * 1.0  # XNNPACK would add codes by multipliers of its own, not values
             if made in self.early:  # before operators that move codes, as the engine rounds
-                known[made] = Codes(self.value_of(known, made), self.early[made])
-        return self.value_of(known, self.output)
+                known[made] = Codes(self.float_value(known, made), self.early[made])
+        return self.float_value(known, self.output)
 
     def rounded(self, at, node, known):
         value, = node["inputs"]
         x = known.get(value)
-        return x.rounded(getattr(self, f"factor{at}", None), node) if isinstance(x, Sums) else Codes(self.value_of(known, value), node)
+        if isinstance(x, Sums):
+            return x.rounded(getattr(self, f"factor{at}", None), node)
+        return Codes(self.float_value(known, value), node)
 
     def steps(self, value, known):
         """Returns the codes without their zero point, as floats."""
-        return torch.round(self.value_of(known, value) * (1.0 / self.grids[self.origin(value)]["scale"]))
+        return torch.round(self.float_value(known, value) * (1.0 / self.grids[self.origin(value)]["scale"]))
 
     def pooled(self, value, known):
         steps = self.steps(value, known)
@@ -195,8 +197,8 @@ class Network(torch.nn.Module):
             weight = torch.ops.quantized_decomposed.dequantize_per_channel(
                 getattr(self, f"codes{at}"), getattr(self, f"scales{at}"), getattr(self, f"zeros{at}"), 0, -127, 127, torch.int8)
         else:
-            weight = self.value_of(known, inputs[1])
-        return PRODUCTS[node["op"]](self.value_of(known, inputs[0]), weight, bias, told)
+            weight = self.float_value(known, inputs[1])
+        return PRODUCTS[node["op"]](self.float_value(known, inputs[0]), weight, bias, told)
 
 
 def run(args):

@@ -51,7 +51,7 @@ def windows(path):
     return x, logits
 
 
-def by_default(args, path):
+def compare_f16_cache(args, path):
     """Returns counts and bits a token of some windows with keys and values in f16, llama.cpp's default."""
     x, logits = windows(path)
     counts, text, engine = Counts(), Text(), Llama(args.home, args.model, x.shape[1], args.threads or 1)
@@ -85,7 +85,7 @@ def run(args):
     lines += [f"{kind} buffers: {sum(p['bits_different'] == 0 for p in of)} of {len(of)} linear layers with every bit of "
               f"{sum(p['values'] for p in of):,} values"
               for kind in BUFFERS if (of := [p for p in products if p["buffer"] == kind])]
-    default, default_bits = by_default(args, args.predictions[0])
+    default, default_bits = compare_f16_cache(args, args.predictions[0])
     lines.append(f"keys and values are f32 there as they are here (-ctk f32 -ctv f32); in f16, its default, {default.flips:,} of "
                  f"{default.answers:,} answers are others, logits by {default.max_abs_diff:.3g} at most")
     reasons, ways, told = explain(engine, products, stages)

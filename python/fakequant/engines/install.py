@@ -35,7 +35,7 @@ def make(folder, needs, steps):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as log:
 
-        def run(*words):  # pip and venv start Pythons that import modules of the current folder
+        def run(*words):  # pip and venv start Pythons that import from the current folder
             subprocess.run(words, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
 
         try:

@@ -34,24 +34,24 @@ def read_layers(path):
         return [Layer(name.split(" ", 1)[1], file["layers"][name]) for name in sorted(file["layers"])], file["x"][...]
 
 
-def kind_of(weight):
+def weight_kind(weight):
     return weight.removesuffix(".weight").split(".")[-1]
 
 
 def turned(engine, weight, rows):
     """Returns the order of the outputs in the checkpoint. llama.cpp's `llama` interleaves the halves of a head in queries and keys."""
-    heads = {"attn_q": engine.heads, "attn_k": engine.kv_heads}.get(kind_of(weight))
+    heads = {"attn_q": engine.heads, "attn_k": engine.kv_heads}.get(weight_kind(weight))
     if engine.architecture != "llama" or heads is None:
         return np.arange(rows)
     return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).ravel()
 
 
-def products_of(engine, layers, ids):
+def match_products(engine, layers, ids):
     """Returns (weight, its layers, x, y) of every product of one text in the engine's graph. y has the order of the checkpoint."""
     seen, left, found = [], list(layers), []
     engine.logits(ids, layers[-1].y.shape[-1], lambda *product: seen.append(product))
     for weight, x, y in seen:
-        of, end = [], OURS.get(kind_of(weight), "")
+        of, end = [], OURS.get(weight_kind(weight), "")
         while left and sum(layer.y.shape[-1] for layer in of) < y.shape[1]:
             of.append(left.pop(next((i for i, layer in enumerate(left[:3]) if layer.name.endswith(end)), 0)))
         if sum(layer.y.shape[-1] for layer in of) != y.shape[1] or of[0].x.shape[-1] != x.shape[1]:
@@ -75,7 +75,7 @@ def compare_products(engine, path):
     the graph's own inputs finds the buffer."""
     layers, ids = read_layers(path)
     found = []
-    for weight, of, x, y in products_of(engine, layers, ids[0]):
+    for weight, of, x, y in match_products(engine, layers, ids[0]):
         order = turned(engine, weight, y.shape[1])
         taken = {buffer: engine.product(weight, buffer, x, y.shape[1]) for buffer in BUFFERS}
         taken = {buffer: made[:, order] for buffer, made in taken.items() if made is not None}
@@ -95,7 +95,7 @@ def compare_products(engine, path):
 
 def between(engine, weight, exact):
     """Returns (operator, how): the operator of llama.cpp before the product of a weight, and how it computes."""
-    operator, gpt2 = BETWEEN.get(kind_of(weight), "floats"), engine.architecture == "gpt2"
+    operator, gpt2 = BETWEEN.get(weight_kind(weight), "floats"), engine.architecture == "gpt2"
     if operator == "attention":
         return operator, ("keys, values and probabilities are rounded to f16" if engine.cache == "f16" else
                           "softmax and sums of floats in the engine's own order")
@@ -108,7 +108,7 @@ def compare_stages(engine, path):
     """Compares the input of each product in the checkpoint and in the engine, for the first text."""
     layers, ids = read_layers(path)
     found, exact = [], exact_gelu(layers)
-    for weight, of, x, _ in products_of(engine, layers, ids[0]):
+    for weight, of, x, _ in match_products(engine, layers, ids[0]):
         operator, how = between(engine, weight, exact)
         found.append({"before": of[0].name, "weight": weight, "operator": operator, "how": how,
                       "largest": relative(of[0].x[0], x)})

@@ -156,7 +156,7 @@ def session_options(entries):
     return dict(entry.split("=", 1) for entry in entries)
 
 
-def of_processor(source):
+def processor_options(source):
     """Returns the entries that byte products need on this processor. Without VNNI pairs of products saturate at 16 bits."""
     return TWO_BYTES if source.bytes() and has_vnni() is False else {}
 
@@ -175,7 +175,7 @@ def run(args, sides, folder):
     files = sides[0]
     source = Source(args.model)
     level, options = source.settings()
-    chosen = level, options | of_processor(source)
+    chosen = level, options | processor_options(source)
     engine = Engine(source, args.model, files[0], args.level or chosen[0],
                     chosen[1] | session_options(args.session), args.threads, folder)
     counts = count(engine, source, sides)
@@ -192,7 +192,7 @@ def run(args, sides, folder):
     reasons, ways = explain(source, engine, own, folded, first, chosen, same) if not same or (floats and first) else ([], [])
     ways = [way for way in ways if not (same and way.startswith("accept it"))]
     print_counts(own, folded, engine, samples, kernels, not_compared)
-    if of_processor(source).items() & engine.options.items():
+    if processor_options(source).items() & engine.options.items():
         print("this processor has no VNNI: sessions here need session.x64quantprecision=1, as this one had")
     if floats:
         print(f"the engine computes floats between codes: logits are judged to {tolerance:g} of the largest, {code_tolerance:g} of "

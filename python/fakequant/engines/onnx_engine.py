@@ -34,7 +34,7 @@ class Optimised:
         self.producers = {name: node for node in self.nodes for name in node.output}
         self.constants = {tensor.name: tensor for tensor in self.model.graph.initializer}
 
-    def tensor_of(self, source, name):
+    def find_tensor(self, source, name):
         """The tensor with a quantizer's codes, and whether it is channels last, or the order that its axes are brought to.
         The tensor has the quantizer's name, or is the output of the kernel that took the quantizer in, or has the codes
         with permuted axes. None if the engine has no tensor with these codes."""
@@ -46,22 +46,22 @@ class Optimised:
         value = name
         while value in source.producers:
             node = source.producers[value]
-            output = self.output_of(source, node, value)
+            output = self.kernel_output(source, node, value)
             if output is not None:
                 found = self.quantized(output)
                 return found, self.channels_last(found)
             if node.op_type == "DequantizeLinear" and source.same_grid(node, source.quantizer(name)):
-                return self.tensor_of(source, node.input[0])
+                return self.find_tensor(source, node.input[0])
             if node.op_type not in ABSORBED | {"QuantizeLinear"}:
                 return self.moved(source, name)
             value = node.input[0]
         return None
 
-    def output_of(self, source, node, value):
+    def kernel_output(self, source, node, value):
         """Returns the output of the engine's kernel that holds `value`, an output of a node of the file."""
         if node.op_type == "Slice" and (part := self.split_part(source, node)) is not None:
             return part
-        kernel = next(iter(self.kernels_of([node])), None)
+        kernel = next(iter(self.find_kernels([node])), None)
         place = list(node.output).index(value)
         if kernel is None or place >= len(kernel.output) or (kernel.op_type == "Split" and node.op_type != "Split"):
             return None
@@ -73,7 +73,7 @@ class Optimised:
         begin, end = (source.values(name) for name in node.input[1:3])
         if begin is None or end is None or begin.size != 1:
             return None
-        for kernel in self.kernels_of(source.read_by(node.input[0], "Slice")):
+        for kernel in self.find_kernels(source.find_readers(node.input[0], "Slice")):
             sizes = self.values(kernel.input[1]) if kernel.op_type == "Split" and len(kernel.input) > 1 else None
             if sizes is None:
                 continue
@@ -90,7 +90,7 @@ class Optimised:
         floats = source.producers.get(node.input[0]) if node is not None and node.op_type in MOVES - {"Concat"} else None
         if floats is None or floats.op_type != "DequantizeLinear" or floats.input[1:] != source.quantizer(name).input[1:]:
             return None
-        place = self.tensor_of(source, floats.input[0])
+        place = self.find_tensor(source, floats.input[0])
         if place is None or place[1]:
             return None
         found = [copy.output[0] for copy in self.nodes if copy.op_type == node.op_type and copy.input[0] == place[0]
@@ -103,13 +103,13 @@ class Optimised:
         """Returns the values of a constant, None if `name` is no constant."""
         return onnx.numpy_helper.to_array(self.constants[name]) if name in self.constants else None
 
-    def kernels_of(self, nodes):
+    def find_kernels(self, nodes):
         """Returns the kernels of these nodes of the file. A kernel has the name of a node that it includes, or of its output."""
         names = {node.name for node in nodes} | {f"{name}_nchwc" for node in nodes for name in node.output}
         return [kernel for kernel in self.nodes
                 if {kernel.name, TOKEN.sub("", kernel.name), FUSION.sub("", kernel.name)} & names]
 
-    def in_floats(self, kinds):
+    def find_float_kernels(self, kinds):
         """Returns the kernels whose float results may be rounded otherwise than in evaluation. The sum of two floats is excluded,
         unless such a kernel made one of them or both are codes. The product of an integer and a constant is excluded."""
         found, rounded, codes = [], set(), set()
@@ -182,9 +182,9 @@ class Engine:
         self.session = self.open(model, level, saved)
         self.graph = Optimised(saved, source)
         kinds = self.kinds()
-        self.float_kernels = self.graph.in_floats(kinds)
+        self.float_kernels = self.graph.find_float_kernels(kinds)
         self.absent, computed, constants = source.sorted_quantizers(predictions)
-        places = {name: self.graph.tensor_of(source, name) for name in computed}
+        places = {name: self.graph.find_tensor(source, name) for name in computed}
         self.found = {name: (*place, CODES[kinds[place[0]]])
                       for name, place in places.items() if place and kinds.get(place[0]) in CODES}
         self.missing = constants + [name for name in places if name not in self.found]

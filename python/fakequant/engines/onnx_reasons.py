@@ -27,11 +27,11 @@ def cut_off(source):
             and any(reader.op_type == "QuantizeLinear" for reader in source.readers.get(node.output[0], []))]
 
 
-def readers_behind(source, name):
+def final_readers(source, name):
     """Yields the nodes that read a value, after the operators that an integer kernel includes."""
     for reader in source.readers.get(name, []):
         if reader.op_type in PASSES:
-            yield from readers_behind(source, reader.output[0])
+            yield from final_readers(source, reader.output[0])
         else:
             yield reader
 
@@ -42,13 +42,13 @@ def float_bias(source, node):
     return bias in source.constants and source.constants[bias].data_type == TensorProto.FLOAT
 
 
-def cause_of(source, kernel):
+def float_cause(source, kernel):
     """Returns (kind, line): why a kernel computes in floats. The kind is "operator", "fusion" or "bias"."""
     node = next((node for node in source.nodes if node.name and kernel.name.startswith(node.name)), None)
     told = f"{kernel.op_type} {kernel.name}".strip()
     if node is None or node.op_type not in PRODUCTS:
         return "operator", f"{told}: the engine has no integer kernel of it that rounds as the definition does"
-    others = [reader for reader in readers_behind(source, node.output[0]) if reader.op_type != "QuantizeLinear"]
+    others = [reader for reader in final_readers(source, node.output[0]) if reader.op_type != "QuantizeLinear"]
     if others:
         return "fusion", (f"{told}: not taken together with a quantizer, as {others[0].op_type} {others[0].name} reads its "
                           "result")
@@ -61,7 +61,7 @@ def float_causes(source, kernels):
     """Returns {kind: lines} of the kernels that compute in floats."""
     found = {}
     for kernel in kernels:
-        kind, line = cause_of(source, kernel)
+        kind, line = float_cause(source, kernel)
         found.setdefault(kind, []).append(line)
     return found
 
@@ -74,7 +74,7 @@ def first_difference(source, engine, counts):
     order = {name: at for at, name in enumerate(source.producers)}
     name = min(counts.different, key=order.get) if counts.different else None
     nodes = source.behind(source.quantizer(name).input[0] if name else source.output, counts.compared)
-    kernels = engine.graph.kernels_of(nodes)
+    kernels = engine.graph.find_kernels(nodes)
     floats = {node.output[0] for node in engine.float_kernels}
     return {"quantizer": name, "codes_different": counts.different.get(name, 0), "codes": counts.compared.get(name, 0),
             "largest_steps": counts.steps.get(name),
@@ -106,7 +106,7 @@ def beginnings(source, engine, counts):
     found = {False: [0, 0, {}], True: [0, 0, {}]}
     for name, (different, codes) in counts.begun.items():
         nodes = source.behind(source.quantizer(name).input[0], counts.compared)
-        group = found[any(node.output[0] in floats for node in engine.graph.kernels_of(nodes))]
+        group = found[any(node.output[0] in floats for node in engine.graph.find_kernels(nodes))]
         group[0] += different
         group[1] += codes
         if different:
@@ -122,7 +122,7 @@ def describe_beginnings(groups):
     return f"begun, where a sample's codes agree up to there: {', '.join(parts)}"
 
 
-def of_floats(source, engine, chosen):
+def explain_floats(source, engine, chosen):
     """Returns (reason, ways) for kernels that round floats. `chosen` are the level and options that the file requires."""
     names = listed([f"{node.op_type} {node.name}" for node in engine.float_kernels])
     reason = (f"{len(engine.float_kernels)} kernels compute in floats at level {engine.level}: {names}; a sum that rounds "
@@ -143,7 +143,7 @@ def of_floats(source, engine, chosen):
     return reason, ways
 
 
-def of_cut_off(source, nodes):
+def explain_clipping(source, nodes):
     """Returns (reason, ways) for sums that the engine clips as integers."""
     names = listed([node.name for node in nodes])
     ways = [] if source.powers_of_two() else [
@@ -158,7 +158,7 @@ def rounds_floats(source, engine, chosen):
             and bool(engine.float_kernels or (cut_off(source) and not source.powers_of_two())))
 
 
-def of_integers(engine, counts):
+def explain_integers(engine, counts):
     ways = ["export it again from this checkpoint"]
     if counts.codes_different and not counts.logit_bits_different:
         return ("no logit differs: these codes do not reach the logits of these samples, or verify reads them at another "
@@ -176,7 +176,7 @@ def saturating(engine):
     return [node.name for node in engine.graph.nodes if node.op_type == "MatMulInteger"]
 
 
-def of_saturation(engine, names):
+def explain_saturation(engine, names):
     return (f"this processor has no VNNI, and at level {engine.level} pairs of products of {listed(names)} saturate at 16 bits",
             ["--level all, where the engine multiplies wider numbers"])
 
@@ -185,7 +185,7 @@ def differences(counts):
     return counts.codes_different + counts.logit_bits_different
 
 
-def of_folding(folded):
+def explain_folding(folded):
     return (f"its batch norms are live, and a file has them folded, which rounds otherwise: with the folded network "
             f"{folded.codes_different:,} codes differ",
             ["fold the checkpoint by fakequant fold, whose --data tells what that changes, then qat, export and verify the "
@@ -213,7 +213,7 @@ def explain(source, engine, own, folded, first, chosen, same):
     if engine.absent:
         say(f"the file has no codes of {listed(engine.absent)}", "export it again from this checkpoint")
     if folded is not None and differences(own) > differences(folded):
-        reason, how = of_folding(folded)
+        reason, how = explain_folding(folded)
         say(reason, *how)
     network = folded or own
     if same and not engine.float_kernels:
@@ -222,9 +222,9 @@ def explain(source, engine, own, folded, first, chosen, same):
         in_floats = engine.float_kernels and (first is None or first["in_floats"] or not first["kernels"])
         cuts = cut_off(source) if source.integer() else []
         saturated = saturating(engine)
-        reason, how = (of_saturation(engine, saturated) if saturated
-                       else of_floats(source, engine, chosen) if in_floats else of_cut_off(source, cuts) if cuts
-                       else of_integers(engine, network))
+        reason, how = (explain_saturation(engine, saturated) if saturated
+                       else explain_floats(source, engine, chosen) if in_floats else explain_clipping(source, cuts) if cuts
+                       else explain_integers(engine, network))
         say(reason, *how)
         if (in_floats or cuts) and not saturated:
             ways.extend(accepting([own, folded] if folded else [own]))

@@ -57,17 +57,17 @@ class Source:
         node = self.producers[name]
         return self.producers[node.input[0]] if node.op_type == "Clip" else node
 
-    def read_by(self, name, op):
+    def find_readers(self, name, op):
         return [node for node in self.readers.get(name, []) if node.op_type == op]
 
     def turned(self, name):
         """Yields (name, order): codes that are these with permuted axes, and the order that permutes them back. Engines merge
         two permutations, which removes the codes between them."""
-        for floats in self.read_by(name, "DequantizeLinear"):
-            for turn in self.read_by(floats.output[0], "Transpose"):
+        for floats in self.find_readers(name, "DequantizeLinear"):
+            for turn in self.find_readers(floats.output[0], "Transpose"):
                 back = [int(axis) for axis in np.argsort(turn.attribute[0].ints)]
                 yield turn.output[0] + "_q_to_dq", back  # the engine's name of the codes that it permutes
-                for codes in self.read_by(turn.output[0], "QuantizeLinear"):
+                for codes in self.find_readers(turn.output[0], "QuantizeLinear"):
                     if codes.input[1:] == floats.input[1:]:
                         yield codes.output[0], back
 

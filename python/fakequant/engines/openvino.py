@@ -21,7 +21,7 @@ MEASURED = "2026.4.1"
 LOGITS, CODES, ANSWERS = 0.01, 1e-3, 0.0  # of the largest logit; of all codes; of all answers
 
 
-def opened(path, outputs, threads):
+def open_model(path, outputs, threads):
     core = ov.Core()
     model = core.read_model(path)
     if outputs:
@@ -38,8 +38,8 @@ class OpenVino:
 
     def __init__(self, path, source, predictions, threads):
         self.missing, self.names, self.constant = source.sorted_quantizers(predictions)
-        self.network = opened(path, [], threads)
-        self.inside = opened(path, self.names, threads)
+        self.network = open_model(path, [], threads)
+        self.inside = open_model(path, self.names, threads)
         self.exposed_different = 0
         operations = [op for op in self.network.get_runtime_model().get_ordered_ops()]
         kinds = [(op, self.told(op, "layerType"), self.told(op, "runtimePrecision")) for op in operations]
@@ -54,11 +54,11 @@ class OpenVino:
         return str(info[key].value if hasattr(info[key], "value") else info[key]) if key in info else ""
 
     def logits(self, x):
-        return np.ascontiguousarray(self.network(fed(self.network, x))[self.network.output(0)])
+        return np.ascontiguousarray(self.network(network_inputs(self.network, x))[self.network.output(0)])
 
     def codes(self, x):
         """Returns the codes by quantizer, and the logits of the same run."""
-        found = self.inside(fed(self.inside, x))
+        found = self.inside(network_inputs(self.inside, x))
         return ({name: found[self.inside.output(name)] for name in self.names},
                 np.ascontiguousarray(found[self.inside.output(0)]))
 
@@ -68,7 +68,7 @@ class OpenVino:
         return stored.astype(np.int32) + source.zero_point(node)
 
 
-def fed(network, x):
+def network_inputs(network, x):
     if len(network.inputs) == 1:
         return [x]
     sizes = [int(np.prod([d.get_length() for d in list(part.partial_shape)[1:]])) for part in network.inputs]
