@@ -5,12 +5,14 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/cli/flags/flag_words.h"
-#include "fakequant/cli/flags/named_values.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
+#include "fakequant/network/detail/named_values.h"
 
 namespace fq::cli {
 namespace {
+
+using fq::detail::parts_of;
 
 constexpr double kMostAmount = 1e9;
 
@@ -51,7 +53,7 @@ void read_item(AugmentOptions& options, const std::string& item, const std::stri
 
 /// Whether labels that are mixed are shares of the outputs' classes.
 bool mixes_classes(const Task& task, const Dataset& data) {
-  return data.classes() > 0 && (takes_classes(task.loss) || outputs_for(task, data) > 1);
+  return data.classes() > 0 && (takes_classes(task.loss) || task_outputs(task, data) > 1);
 }
 
 bool yes_or_no(const Task& task) { return task.loss.kind == "bce" || task.loss.kind == "focal"; }

@@ -2,8 +2,8 @@
 
 /// How training samples are drawn and changed: --augment, --sample and --sample-weights.
 
+#include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/train/data/loader.h"
 
 namespace fq::cli {

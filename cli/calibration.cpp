@@ -82,7 +82,7 @@ Collected take_states(Network& network, const Flags& flags, Output& output) {
   auto paths = flags.list("merge");
   if (paths.empty() && is_there(state)) paths.push_back(state);
   Collected out;
-  for (const auto& path : paths) out.add_state(*network.module, path, output);
+  for (const auto& path : paths) out.add_state(network.module(), path, output);
   if (out.samples() > 0) output.line(fmt::format("{} samples collected before", out.samples()));
   return out;
 }
@@ -96,7 +96,7 @@ void take_images(Network& network, DataLoader& loader, const CalibrateOptions& o
     return output.line(
         fmt::format("the {} samples are in it already, and are not counted again", share.images));
   DataLoader own = fq::detail::loader_beside(loader, share_of_rank(loader.options(), *run_ranks()));
-  const CalibrationReport report = collect_ranges(*network.module, own, options);
+  const CalibrationReport report = collect_ranges(network.module(), own, options);
   FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, "calibrate",
            "--mask: no tensor of the network has its positions: give the mask of the sequences");
   collected.add(report.samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
@@ -113,7 +113,7 @@ std::unique_ptr<DataLoader> loader_of(std::shared_ptr<const Dataset> data, const
 }
 
 void tell_errors(Network& network, DataLoader& loader, Output& output) {
-  for (const auto& error : compute_quantization_mse(*network.module, loader)) {
+  for (const auto& error : compute_quantization_mse(network.module(), loader)) {
     const double sqnr = error.sqnr_db();
     output.record(fmt::format("{:<40} mse {:.6g}, SQNR {:.2f} dB", error.name, error.mse, sqnr),
                   {{"event", "quantization_error"},
@@ -168,7 +168,7 @@ void add_mask_flag(FlagSet& set) {
 BatchMask read_mask(const Network& network, const Flags& flags) {
   if (!flags.knows("mask") || !flags.given("mask")) return {};
   return naming_flags(
-      [&] { return mask_of_input(*network.module, network.input_shape(), flags.text("mask")); });
+      [&] { return mask_of_input(network.module(), network.input_shape(), flags.text("mask")); });
 }
 
 void check_calibration_flags(const Flags& flags) {
@@ -190,7 +190,7 @@ CollectedSamples calibrate_network(Network& network, const Flags& flags, const Q
   options.ranks = run_ranks();
   options.mask = read_mask(network, flags);
   if (flags.given("percentile")) options.amax.percentile = flags.number("percentile", 0, 100);
-  network.module->to(device_of(flags));
+  network.module().to(device_of(flags));
   const auto loader = loader_of(std::move(data), flags, output);
   WeightAlgorithm algorithm(quantization.algorithm);
   if (loader) algorithm.before(network, *loader, output);
@@ -199,8 +199,8 @@ CollectedSamples calibrate_network(Network& network, const Flags& flags, const Q
   options.keep_collected = collected.samples() > 0;
   if (loader)
     naming_flags([&] { take_images(network, *loader, options, !state.empty(), collected, output); });
-  (void)choose_ranges(*network.module, options);
-  for (const auto& adjustment : config.postprocess) (void)postprocess_amax(*network.module, adjustment);
+  (void)choose_ranges(network.module(), options);
+  for (const auto& adjustment : config.postprocess) (void)postprocess_amax(network.module(), adjustment);
   if (loader) algorithm.after(network, *loader, output);
   if (loader && flags.on("errors")) tell_errors(network, *loader, output);
   if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
@@ -210,7 +210,7 @@ CollectedSamples calibrate_network(Network& network, const Flags& flags, const Q
 void save_collected(Network& network, const Flags& flags, const CollectedSamples& collected) {
   const std::string state = flags.text("state");
   if (!state.empty() && is_first_rank())
-    save_calibration(*network.module, state, collected.count, collected.shares);
+    save_calibration(network.module(), state, collected.count, collected.shares);
 }
 
 }  // namespace fq::cli

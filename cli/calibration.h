@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/network.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/core/io/detail/locks/file_lock.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/dataset.h"
 

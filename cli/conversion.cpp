@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/data/reader/label_values.h"
 #include "fakequant/train/data/writer/split.h"

@@ -1,16 +1,23 @@
 #pragma once
 
-/// Data sets as the flags name them.
+/// Tasks and data sets that flags name.
 
 #include <memory>
 #include <string>
 
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/network.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/data/dataset.h"
 #include "fakequant/train/data/some_samples.h"
 
 namespace fq::cli {
+
+/// --loss and --metrics.
+void add_task_flags(FlagSet& set);
+/// Reads --loss and --metrics; plain cross entropy for commands without these flags.
+[[nodiscard]] Task read_task(const Flags& flags);
+/// Copies the flags that are given to the network.
+void take_task(Network& network, const Flags& flags);
 
 /// One group of the file that --data names, and no other, with labels for --loss; of commands without it, of
 /// any kind. `classes` bounds labels of classes; 0: as the file says.

@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/data.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/sample_noun.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
@@ -41,8 +41,8 @@ class BatchProgress {
 }  // namespace
 
 Scoring::Scoring(const Network& network, const Dataset& data)
-    : sum_(loss_of(task_of(network), data), metrics_for(task_of(network), data), metric_options_of(network)),
-      accuracy_(one_class_each(task_of(network), data)) {}
+    : sum_(task_loss(network.task(), data), task_metrics(network.task(), data), metric_options_of(network)),
+      accuracy_(one_class_each(network.task(), data)) {}
 
 void for_each_output(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                      const std::function<void(const Tensor&, const Tensor&)>& visit, Output& output,
@@ -56,7 +56,7 @@ void for_each_output(Network& network, std::shared_ptr<const Dataset> data, std:
     progress.add(std::min(batch, data->size() - progress.done()));
     return true;
   };
-  if (!fq::detail::for_each_output(*network.module, loader, run_ranks().get(), next))
+  if (!fq::detail::for_each_output(network.module(), loader, run_ranks().get(), next))
     throw Interrupted(label);
 }
 
@@ -65,18 +65,18 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
                     const std::string& label) {
   const NoGrad no_grad;
   const GracefulStop stop;
-  network.module->eval();
+  network.module().eval();
   BatchProgress progress(output, label, *data);
   DataLoader loader(std::move(data), {.batch_size = batch, .shuffle = false});
   while (auto next = loader.next()) {
     if (stop_requested()) throw Interrupted(label);
-    visit(*next, (*network.module)(Variable(next->x.to(network.module->device()))));
+    visit(*next, (network.module())(Variable(next->x.to(network.module().device()))));
     progress.add(next->size());
   }
 }
 
 void check_calibrated(Network& network, const std::string& function) {
-  const auto missing = uncalibrated_quantizers(*network.module);
+  const auto missing = uncalibrated_quantizers(network.module());
   FQ_CHECK(missing.empty(), function, "{} not calibrated, {} in all: run fakequant calibrate first",
            missing.size() == 1 ? fmt::format("quantizer '{}' was", missing[0])
                                : fmt::format("quantizers '{}' were", fmt::join(missing, "', '")),
@@ -89,7 +89,7 @@ std::int64_t weight_bytes(Network& network) {
     std::int64_t readers = 0;
   };
   std::unordered_map<const void*, Codes> codes;
-  for (auto& [path, module] : network.module->named_modules()) {
+  for (auto& [path, module] : network.module().named_modules()) {
     auto* quant = dynamic_cast<QuantModule*>(module);
     auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
     if (quantizer == nullptr) continue;
@@ -100,9 +100,9 @@ std::int64_t weight_bytes(Network& network) {
     Codes& own = codes[quant->quantized_weight().node().get()];
     own = {std::min(own.bits, bits), own.readers + 1};
   }
-  const auto named = network.module->named_parameters();
+  const auto named = network.module().named_parameters();
   std::int64_t bytes = 0;
-  for (const auto& parameter : network.module->parameters()) {
+  for (const auto& parameter : network.module().parameters()) {
     const auto* node = parameter.node().get();
     const Codes own = codes.contains(node) ? codes.at(node) : Codes{};
     if (own.readers > 0) bytes += (parameter.numel() * own.bits + 7) / 8;

@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 
-#include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/core/variable.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 
 namespace fq::cli {

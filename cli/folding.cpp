@@ -6,8 +6,9 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/code_recorder.h"
-#include "fakequant/cli/task.h"
+#include "fakequant/cli/data.h"
 #include "fakequant/layers/modules/norm.h"
+#include "fakequant/network/data_checks.h"
 
 namespace fq::cli {
 namespace {
@@ -41,15 +42,15 @@ FoldChange compare(Network& before, Network& after, std::shared_ptr<const Datase
   check_task(before, *data, "fold");
   check_calibrated(before, "fold");
   FoldChange change;
-  CodeRecorder codes(*before.module), other_codes(*after.module);
+  CodeRecorder codes(before.module()), other_codes(after.module());
   Scoring score(before, *data), other_score(before, *data);
   change.accuracy = score.accuracy();
-  after.module->eval();
+  after.module().eval();
   const auto visit = [&](const Batch& samples, const Variable& logits) {
     score.add(logits.tensor(), samples.y);
     {
       const RecordScope scope(other_codes);
-      other_score.add((*after.module)(Variable(samples.x.to(after.module->device()))).tensor(), samples.y);
+      other_score.add((after.module())(Variable(samples.x.to(after.module().device()))).tensor(), samples.y);
     }
     count_codes(codes, other_codes, change);
     for (CodeRecorder* recorder : {&codes, &other_codes}) {
@@ -90,13 +91,13 @@ nlohmann::ordered_json to_json(const FoldChange& change) {
 
 std::size_t live_batch_norms(Network& network) {
   return static_cast<std::size_t>(std::ranges::count_if(
-      network.module->named_modules(),
+      network.module().named_modules(),
       [](const auto& entry) { return dynamic_cast<const BatchNorm*>(entry.second) != nullptr; }));
 }
 
 void fold_first(Network& network, Output& output) {
   if (live_batch_norms(network) == 0) return;
-  if (const auto count = fold_network(network); count > 0)
+  if (const auto count = network.fold(); count > 0)
     output.line(fmt::format("{} batch norms folded first: fakequant fold tells what that changes", count));
 }
 

@@ -23,7 +23,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 void import_ranges(Network& network, const Flags& flags, bool data_follows, Output& output) {
   const std::string path = flags.text("import");
-  const ImportedRanges found = fq::import_ranges(*network.module, path);
+  const ImportedRanges found = fq::import_ranges(network.module(), path);
   FQ_CHECK(found.missing.empty() || data_follows, flags.command(),
            "{} has no ranges of {}: give --data to calibrate them, or other rules", path,
            listed(found.missing));
@@ -32,7 +32,7 @@ void import_ranges(Network& network, const Flags& flags, bool data_follows, Outp
   if (!found.unused.empty()) text += fmt::format("; not used: {}", listed(found.unused));
   output.record(
       text, {{"event", "import"}, {"set", found.set}, {"missing", found.missing}, {"unused", found.unused}});
-  if (found.missing.empty()) floor_dead_channels(*network.module);
+  if (found.missing.empty()) floor_dead_channels(network.module());
 }
 
 }  // namespace fq::cli

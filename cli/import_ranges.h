@@ -2,8 +2,9 @@
 
 /// Ranges that were calibrated elsewhere, as the flags say.
 
-#include "fakequant/cli/network.h"
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/tables/output.h"
+#include "fakequant/network/network.h"
 
 namespace fq::cli {
 

@@ -1,14 +1,23 @@
 #pragma once
 
-/// Networks that begin with weights of a file: --model, --init and --map.
+/// Networks that commands start from: a checkpoint, or --model with the weights of --init.
 
 #include <optional>
 #include <string>
 
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/planned_files.h"
-#include "fakequant/cli/network.h"
+#include "fakequant/network/network.h"
 
 namespace fq::cli {
+
+/// Reads a checkpoint, or the last one of a run directory. Throws as `Network::load`.
+[[nodiscard]] Network load_network(const std::string& path);
+/// Throws ArgumentError if weights hold codes. The message names the command that restores floats.
+void check_not_compressed(const Network& network, const std::string& function, const std::string& checkpoint);
+/// Builds the model of --model and --model-options for the samples and labels of a data set, with weights by
+/// `seed` and the task of --loss and --metrics.
+[[nodiscard]] Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed);
 
 /// --init and --map; with `partial`, --init-partial too.
 void add_init_flags(FlagSet& set, bool partial);

@@ -4,11 +4,13 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/flags/named_values.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/network/detail/named_values.h"
 
 namespace fq::cli {
 namespace {
+
+using fq::detail::NamedValues;
 
 using Words = std::vector<std::string>;
 

@@ -38,7 +38,7 @@ std::optional<int> batch_axis(const std::vector<Tensor>& parts, const std::vecto
 class Part {
  public:
   Part(Network& network, const PredictionOptions& options)
-      : recorder_(*network.module), inputs_(options.inputs) {}
+      : recorder_(network.module()), inputs_(options.inputs) {}
 
   CodeRecorder& recorder() { return recorder_; }
 

@@ -179,8 +179,8 @@ bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles&
   const Quantization chosen = read_quantization(flags);
   check_percentile(flags, chosen.config);
   check_weight_algorithm(chosen.algorithm, flags, images && flags.text("method") != "none");
-  if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
-  with_place(flags, [&] { quantize_network(network, chosen.json, chosen.config); });
+  if (!flags.on("keep-bn") && !network.folded()) network.fold();
+  with_place(flags, [&] { network.quantize(chosen.json); });
   return true;
 }
 
@@ -193,15 +193,15 @@ std::optional<CollectedSamples> quantize_and_calibrate(Network& network, const F
   output.line(choice_text(flags, quantization));
   const bool ranges = flags.text("method") != "none" && (data != nullptr || takes_states(flags));
   if (calibrate) check_weight_algorithm(quantization.algorithm, flags, ranges && data != nullptr);
-  if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
-  with_place(flags, [&] { quantize_network(network, quantization.json, quantization.config); });
+  if (!flags.on("keep-bn") && !network.folded()) network.fold();
+  with_place(flags, [&] { network.quantize(quantization.json); });
   calibrate = calibrate && ranges;
   const bool imports = flags.knows("import") && flags.given("import");
   if (imports) import_ranges(network, flags, calibrate, output);
   if (!calibrate) return std::nullopt;
   auto collected = calibrate_network(network, flags, quantization, data, output, imports);
   warn_of_quantizers(network, data, "calibrate");
-  if (!uncalibrated_quantizers(*network.module).empty()) return collected;
+  if (!uncalibrated_quantizers(network.module()).empty()) return collected;
   if (const auto found = sample_accuracy(network, data)) {
     output.line(found->text());
     warn_near_chance(*found, network, flags.command());
@@ -210,7 +210,7 @@ std::optional<CollectedSamples> quantize_and_calibrate(Network& network, const F
 }
 
 void warn_unless_exportable(Network& network, const std::string& command) {
-  Module& model = *network.module;
+  Module& model = network.module();
   const Target target = target_of(model);
   if (!profile_of(target).onnx || !uncalibrated_quantizers(model).empty()) return;
   const Shape batch = network.input_shape();

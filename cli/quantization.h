@@ -5,10 +5,11 @@
 #include <optional>
 #include <span>
 
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/planned_files.h"
-#include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/calibration/calibration_state.h"
 #include "fakequant/train/ptq/algorithms.h"
 

@@ -13,6 +13,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/cli/optimization.h"
 #include "fakequant/cli/runs/resumption.h"
 #include "fakequant/cli/runs/run_config.h"
@@ -22,7 +23,6 @@
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/sample_noun.h"
 #include "fakequant/cli/tables/training_report.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/data/validation_split.h"
@@ -81,7 +81,7 @@ Loaders make_loaders(const Run& run, const Flags& flags, const Communicator* ran
   options.drop_last = !flags.on("keep-last");
   if (ranks != nullptr) options = share_of_rank(options, *ranks, turn);
   options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
-  take_augmentation(options, flags, task_of(run.network), *run.data);
+  take_augmentation(options, flags, run.network.task(), *run.data);
   options.device = device_of(flags);
   const double fraction = flags.number("val-fraction", 0, 0.9);
   if (fraction == 0)
@@ -104,10 +104,10 @@ Shape batch_shape(const Run& run, const Loaders& loaders) {
 Loaders complete(const Run& run, const Flags& flags, TrainerOptions& options) {
   Loaders loaders =
       naming_flags([&] { return make_loaders(run, flags, options.ranks.get(), options.accumulation); });
-  const Task task = task_of(run.network);
-  options.model = run.network.identity.dump();
-  options.loss = loss_of(task, *run.data, options.label_smoothing);
-  options.metrics = metrics_for(task, *run.data);
+  const Task task = run.network.task();
+  options.model = run.network.identity().to_json().dump();
+  options.loss = task_loss(task, *run.data, options.label_smoothing);
+  options.metrics = task_metrics(task, *run.data);
   options.metric_options = metric_options_of(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
   options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
@@ -146,10 +146,10 @@ bool resuming(const Flags& flags) {
   return flags.on("resume") && std::filesystem::exists(output_checkpoint(flags), error);
 }
 
-void check_same_network(const nlohmann::json& wanted, const StateDict& state, const std::string& path) {
-  const auto saved = identity_of(state, path);
+void check_same_network(const Identity& wanted, const StateDict& state, const std::string& path) {
+  const auto saved = load_identity(state, path).to_json(), own = wanted.to_json();
   for (const char* key : {"model", "sample_shape", "classes", "folded", "quantization", "task"})
-    if (saved.value(key, nlohmann::json()) != wanted.value(key, nlohmann::json()))
+    if (saved.value(key, nlohmann::json()) != own.value(key, nlohmann::json()))
       throw FileError(
           path, "model",
           fmt::format("[load_checkpoint] {} is a checkpoint of another model: its {} differs: give what it "
@@ -203,7 +203,7 @@ void check_batches(const Run& run, const Flags& flags) {
 void check_training(Run& run, const Flags& flags, TrainerOptions options) {
   stand_in_ranges(run.network);
   const Loaders loaders = complete(run, flags, options);
-  naming_flags([&] { Trainer(run.network.module, loaders.training, options, loaders.validation); });
+  naming_flags([&] { Trainer(run.network.shared_module(), loaders.training, options, loaders.validation); });
 }
 
 void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& planned) {
@@ -214,13 +214,13 @@ void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& plan
 }
 
 nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output) {
-  run.network.module->to(device_of(flags));
+  run.network.module().to(device_of(flags));
   ProfileReport profile(flags);
   const Loaders loaders = complete(run, flags, options);
   tell_small_data(*loaders.training, flags, output);
   TrainingReport report(output, flags.command(),
                         loaders.training->options().batch_size * options.accumulation, sample_noun(*run.data),
-                        one_class_each(task_of(run.network), *run.data));
+                        one_class_each(run.network.task(), *run.data));
   auto recorder = recorder_of(run, flags, report);
   const GracefulStop stop;
   const auto settings = fq::detail::run_settings(options, *loaders.training, loaders.validation.get());
@@ -230,11 +230,12 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Fla
     take_length(run, flags, saved, options);
   }
   const auto trainer = naming_flags([&] {
-    return std::make_unique<Trainer>(run.network.module, loaders.training, options, loaders.validation,
+    return std::make_unique<Trainer>(run.network.shared_module(), loaders.training, options,
+                                     loaders.validation,
                                      recorder ? recorder->callbacks() : report.callbacks());
   });
   if (!run.data->token_ids())
-    report.expect(plan_memory(*run.network.module, batch_shape(run, loaders), options.optimizer));
+    report.expect(plan_memory(run.network.module(), batch_shape(run, loaders), options.optimizer));
   nlohmann::ordered_json told;
   const TrainingResult result = naming_flags([&] {
     if (run.resume) {

@@ -4,9 +4,10 @@
 
 #include <string>
 
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/planned_files.h"
-#include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/loop/trainer.h"
 
 namespace fq::cli {
@@ -35,7 +36,7 @@ struct Run {
 /// Whether --resume was given and the output is there.
 [[nodiscard]] bool resuming(const Flags& flags);
 /// Throws FileError unless the checkpoint at `path` is of a network with that identity.
-void check_same_network(const nlohmann::json& wanted, const StateDict& state, const std::string& path);
+void check_same_network(const Identity& wanted, const StateDict& state, const std::string& path);
 
 /// The options of the flags that both commands have.
 [[nodiscard]] TrainerOptions read_training(const Flags& flags);

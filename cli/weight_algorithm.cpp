@@ -33,12 +33,12 @@ void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags,
 
 void WeightAlgorithm::before(Network& network, const DataLoader& data, Output& output) {
   DataLoader own = own_batches(data);
-  tell(algorithm_.before(*network.module, own, run_ranks()), output);
+  tell(algorithm_.before(network.module(), own, run_ranks()), output);
 }
 
 void WeightAlgorithm::after(Network& network, const DataLoader& data, Output& output) {
   DataLoader own = own_batches(data);
-  tell(algorithm_.after(*network.module, own, run_ranks()), output);
+  tell(algorithm_.after(network.module(), own, run_ranks()), output);
   FQ_CHECK(changed_ > 0 || algorithm_.name().empty(), "calibrate",
            "{} found no layer that it can change{}: use another algorithm or format, or none",
            algorithm_.name(), reason_);

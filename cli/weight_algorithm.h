@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/network.h"
 #include "fakequant/cli/tables/output.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/algorithms.h"
 

@@ -12,7 +12,6 @@
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/system/ranks.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
 
@@ -97,17 +96,17 @@ nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
   const Stopwatch watch;
   const auto collected = quantize_and_calibrate(network, flags, quantization, data, output);
   warn_unless_exportable(network, "calibrate");
-  if (!path.empty() && is_first_rank()) save_network(network, path);
+  if (!path.empty() && is_first_rank()) network.save(path);
   if (collected) save_collected(network, flags, *collected);
   std::ostringstream table;
   table.exceptions(std::ios::badbit);  // a text without memory is not cut
-  print_quant_summary(*network.module, table);
+  print_quant_summary(network.module(), table);
   output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()),
                                         path.empty() ? flags.text("state") : path));
-  const auto& config = network.identity.at("quantization");
+  const std::string preset = network.identity().preset();
   return {{"output", path},
-          {"preset", config.value("preset", nlohmann::json())},
-          {"quantizers", named_quantizers(*network.module).size()},
+          {"preset", preset.empty() ? nlohmann::json() : nlohmann::json(preset)},
+          {"quantizers", named_quantizers(network.module()).size()},
           {"seconds", watch.seconds()}};
 }
 

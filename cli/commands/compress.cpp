@@ -10,6 +10,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/folding.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cli {
@@ -69,7 +70,7 @@ ordered_json record(const std::string& name, const Sizes& sizes, Output& output)
 }
 
 ordered_json compressed(Network& network, Output& output) {
-  const auto formats = by_format(compress(*network.module));
+  const auto formats = by_format(compress(network.module()));
   auto out = ordered_json::object(), named = ordered_json::object();
   Sizes all;
   for (const auto& [name, sizes] : formats) {
@@ -77,7 +78,7 @@ ordered_json compressed(Network& network, Output& output) {
     all.add(sizes);
   }
   out["formats"] = std::move(named);
-  const Sizes floats = of_floats(*network.module);
+  const Sizes floats = of_floats(network.module());
   out["floats"] = record("floats", floats, output);
   all.add(floats);
   out["total"] = record("total", all, output);
@@ -91,7 +92,7 @@ ordered_json compressed(Network& network, Output& output) {
 void check_compresses(const Network& network, const Flags& flags) {
   const std::string from = flags.text("checkpoint");
   FQ_CHECK(network.quantized(), "compress", "{} has no quantizers: run fakequant calibrate first", from);
-  FQ_CHECK(is_compressed(*network.module) == flags.on("undo"), "compress", "{} is {}", from,
+  FQ_CHECK(is_compressed(network.module()) == flags.on("undo"), "compress", "{} is {}", from,
            flags.on("undo") ? "not compressed: leave out --undo" : "compressed already");
 }
 
@@ -117,10 +118,10 @@ ordered_json compress_weights(const Flags& flags, Output& output) {
   const std::int64_t before = file_bytes(from);
   ordered_json result{{"output", to}};
   if (flags.on("undo"))
-    decompress(*network.module);
+    decompress(network.module());
   else
     result.update(compressed(network, output));
-  save_network(network, to);
+  network.save(to);
   result["file_bytes_before"] = before;
   result["file_bytes_after"] = file_bytes(to);
   output.line(fmt::format("{}: {} bytes, {} before", to, file_bytes(to), before));

@@ -2,14 +2,15 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/initial_weights.h"
+#include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/tables/class_scores.h"
 #include "fakequant/cli/tables/sample_noun.h"
-#include "fakequant/cli/task.h"
+#include "fakequant/network/data_checks.h"
 
 namespace fq::cli {
 namespace {
@@ -62,9 +63,9 @@ nlohmann::ordered_json evaluate(const Flags& flags, Output& output) {
   const auto batch = flags.integer("batch", 1, 1 << 20);
   Network network = load_network(flags.required("checkpoint"));
   take_task(network, flags);
-  network.module->to(device_of(flags));
+  network.module().to(device_of(flags));
   const auto data = open_data_for(network, flags, flags.text("split"));
-  const auto names = class_names(network);
+  const auto names = network.identity().class_names;
   const Stopwatch watch;
   const Found found = evaluated(network, data, batch, output);
   if (found.accuracy && !names.empty()) output.line(class_table(found.classes, names));

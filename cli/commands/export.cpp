@@ -9,7 +9,9 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/cli/folding.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/loop/checkpoint.h"
 
@@ -47,7 +49,7 @@ void check_format(const ExportFormat& format, Network& network, const Flags& fla
   check_calibrated(network, "export");
   if (live_batch_norms(network) > 0) {
     check_not_compressed(network, "export", path);
-    (void)fold_network(network);
+    (void)network.fold();
   }
   format.check(network, flags);
 }

@@ -24,7 +24,7 @@ constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 
 /// Of a network for another engine the product of the same codes would be another number.
 void check_target(Network& network) {
-  const Target target = target_of(*network.module);
+  const Target target = target_of(network.module());
   FQ_CHECK(target == Target::xnnpack || target == Target::ort || target == Target::none, "export",
            "the checkpoint is quantized for {}, which XNNPACK does not compute: calibrate and train with "
            "--preset {}, or with --preset int8 for ranges that are fixed",
@@ -47,7 +47,7 @@ std::vector<WrittenFile> executorch_files(const Flags& flags) {
 void check_executorch(Network& network, const Flags& flags) {
   check_target(network);
   (void)flags.number("timeout", 0, kMostSeconds);
-  (void)fq::detail::executorch_network(*network.module, network.input_shape());
+  (void)fq::detail::executorch_network(network.module(), network.input_shape());
 }
 
 ordered_json export_executorch(Network& network, const Flags& flags, Output& output) {
@@ -56,7 +56,7 @@ ordered_json export_executorch(Network& network, const Flags& flags, Output& out
   const TemporaryFolder folder;
   const std::string described = folder.file("network.h5"), made = folder.file("model.pte"),
                     report = folder.file("written.json");
-  save_state(described, fq::detail::executorch_network(*network.module, network.input_shape()),
+  save_state(described, fq::detail::executorch_network(network.module(), network.input_shape()),
              "predictions");
   const EngineHome home = engine_home(flags, "xnnpack", folder, output);
   const ProgramLimits limits{folder.file("output"), folder.file("errors"),

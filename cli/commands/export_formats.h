@@ -7,8 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "fakequant/cli/network.h"
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/tables/output.h"
+#include "fakequant/network/network.h"
 
 namespace fq::cli {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/commands/export_formats.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
@@ -36,9 +36,9 @@ void take_pieces(const fq::detail::TokenizerFile& file, GgufOptions& options) {
     return log(LogLevel::warning,
                "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, give "
                "llama.cpp ids");
-  const auto json = nlohmann::json::parse(file.text());
-  options.pattern = pattern_of(json["pre_tokenizer"]);
-  for (const auto& token : json.value("added_tokens", nlohmann::json::array()))
+  const auto tokenizer = nlohmann::json::parse(file.text());
+  options.pattern = pattern_of(tokenizer["pre_tokenizer"]);
+  for (const auto& token : tokenizer.value("added_tokens", nlohmann::json::array()))
     if (token.value("special", false))
       options.control.push_back(fq::detail::whole_value<std::int32_t>(token.at("id")));
   for (const auto& token : file.tokens()) options.vocabulary.push_back(fq::detail::from_byte_alphabet(token));
@@ -46,7 +46,7 @@ void take_pieces(const fq::detail::TokenizerFile& file, GgufOptions& options) {
 
 /// Names of classes as data sets of texts write them: a byte that is not printed is "\x0a".
 std::vector<std::string> tokens_of(const Network& network) {
-  auto names = class_names(network);
+  auto names = network.identity().class_names;
   for (auto& name : names)
     if (name.size() == 4 && name.starts_with("\\x") &&
         std::isxdigit(static_cast<unsigned char>(name[2])) != 0 &&
@@ -63,7 +63,7 @@ GgufModel model_of(Network& network, const Flags& flags) {
   else
     options.vocabulary = tokens_of(network);
   options.f16 = flags.choice("float-type", {"f32", "f16"}) == "f16";
-  return gguf_model(*network.module, network.input_shape(), options);
+  return gguf_model(network.module(), network.input_shape(), options);
 }
 
 }  // namespace

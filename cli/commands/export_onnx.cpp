@@ -26,14 +26,14 @@ OnnxModel model_of(Network& network, const Flags& flags, Target target) {
   options.opset = static_cast<int>(flags.integer("opset", 0, 1000));
   options.emulate = flags.on("emulate");
   const Shape batch = network.input_shape();
-  return export_onnx(*network.module, {batch.begin() + 1, batch.end()}, options);
+  return export_onnx(network.module(), {batch.begin() + 1, batch.end()}, options);
 }
 
 /// Says which operators the engine computes in floats; of float networks nothing.
 nlohmann::ordered_json float_operators_of(Network& network, Target target, Output& output) {
   auto listed = nlohmann::ordered_json::array();
-  if (named_quantizers(*network.module).empty()) return listed;
-  const auto floats = float_operators(*network.module, network.input_shape(), target);
+  if (named_quantizers(network.module()).empty()) return listed;
+  const auto floats = float_operators(network.module(), network.input_shape(), target);
   for (const auto& [path, op, reason] : floats)
     listed.push_back({{"path", path}, {"operator", op}, {"reason", reason}});
   const std::string engine = target == Target::tensorrt ? "TensorRT" : "ONNX Runtime";
@@ -57,12 +57,12 @@ std::vector<WrittenFile> onnx_files(const Flags& flags) {
 }
 
 void check_onnx_file(Network& network, const Flags& flags) {
-  (void)model_of(network, flags, chosen_target(flags, *network.module));
+  (void)model_of(network, flags, chosen_target(flags, network.module()));
 }
 
 nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output) {
   const std::string path = flags.text("output");
-  const Target target = chosen_target(flags, *network.module);
+  const Target target = chosen_target(flags, network.module());
   const OnnxModel model = model_of(network, flags, target);
   save_onnx(path, model);
   output.line(fmt::format("{} nodes for {} in {}: opset {}, IR version {}", model.nodes.size(), name(target),

@@ -24,13 +24,13 @@ std::vector<WrittenFile> safetensors_files(const Flags& flags) {
   return {weights, {config_beside(weights.path), kind::modelopt_config, weights.make_folder}};
 }
 
-void check_safetensors(Network& network, const Flags&) { (void)modelopt_config(*network.module); }
+void check_safetensors(Network& network, const Flags&) { (void)modelopt_config(network.module()); }
 
 nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, Output& output) {
   const std::string path = file_for(flags, "model.safetensors");
-  save_modelopt(path, *network.module, FAKEQUANT_VERSION);
+  save_modelopt(path, network.module(), FAKEQUANT_VERSION);
   const std::string config = config_beside(path);
-  const std::string algorithm = modelopt_config(*network.module)["quantization"]["quant_algo"];
+  const std::string algorithm = modelopt_config(network.module())["quantization"]["quant_algo"];
   const auto count = SafetensorsFile(path).entries().size();
   output.line(fmt::format("{} tensors, {}, in {} and {}", count, algorithm, path, config));
   return {{"files", {path, config}}, {"quant_algo", algorithm}, {"tensors", count}};
@@ -43,13 +43,13 @@ std::vector<WrittenFile> compressed_tensors_files(const Flags& flags) {
 }
 
 void check_compressed_tensors(Network& network, const Flags&) {
-  (void)compressed_tensors_config(*network.module);
+  (void)compressed_tensors_config(network.module());
 }
 
 nlohmann::ordered_json export_compressed_tensors(Network& network, const Flags& flags, Output& output) {
   const std::string path = file_for(flags, "model.safetensors"), config = beside(path, "config.json");
-  save_compressed_tensors(path, *network.module, FAKEQUANT_VERSION);
-  const std::string format = compressed_tensors_config(*network.module)["quantization_config"]["format"];
+  save_compressed_tensors(path, network.module(), FAKEQUANT_VERSION);
+  const std::string format = compressed_tensors_config(network.module())["quantization_config"]["format"];
   const auto count = SafetensorsFile(path).entries().size();
   output.line(fmt::format("{} tensors, {}, in {} and {}", count, format, path, config));
   return {{"files", {path, config}}, {"format", format}, {"tensors", count}};

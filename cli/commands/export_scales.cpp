@@ -24,8 +24,8 @@ std::string prefix_of(const Flags& flags) {
 ClipCounts clip_counts(Network& network, const Flags& flags, Output& output) {
   if (!flags.given("data")) return {};
   const auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
-  network.module->to(device_of(flags));
-  ClipCounter counter(*network.module);
+  network.module().to(device_of(flags));
+  ClipCounter counter(network.module());
   const RecordScope scope(counter);
   for_each_batch(
       network, data, flags.integer("batch", 1, 1 << 20), [](const Batch&, const Variable&) {}, output,
@@ -49,8 +49,8 @@ void check_scales(Network& network, const Flags& flags) {
 nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output) {
   const ClipCounts clips = clip_counts(network, flags, output);
   const std::string prefix = prefix_of(flags);
-  save_scales(prefix, *network.module, clips);
-  const auto count = named_quantizers(*network.module).size();
+  save_scales(prefix, network.module(), clips);
+  const auto count = named_quantizers(network.module()).size();
   output.line(fmt::format("scales of {} quantizers in {}.json and {}.h5", count, prefix, prefix));
   return {{"files", {prefix + ".json", prefix + ".h5"}}, {"quantizers", count}};
 }

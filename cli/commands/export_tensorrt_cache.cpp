@@ -14,7 +14,7 @@ TensorrtCache cache_of(Network& network, const Flags& flags) {
                               ? TensorrtCalibrator::entropy2
                               : TensorrtCalibrator::min_max;
   const auto version = static_cast<int>(flags.integer("trt-version", 1, 99'999'999));
-  return tensorrt_cache(*network.module, tensorrt_cache_header(calibrator, version));
+  return tensorrt_cache(network.module(), tensorrt_cache_header(calibrator, version));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/folding.h"
+#include "fakequant/cli/initial_weights.h"
 
 namespace fq::cli {
 
@@ -30,17 +31,17 @@ nlohmann::ordered_json fold(const Flags& flags, Output& output) {
   const std::string path = flags.required("output"), checkpoint = flags.required("checkpoint");
   Network network = load_network(checkpoint);
   check_not_compressed(network, "fold", checkpoint);
-  const std::size_t count = fold_network(network);
+  const std::size_t count = network.fold();
   nlohmann::ordered_json result{{"output", path}, {"folded", count}};
   if (flags.given("data")) {
     Network before = load_network(checkpoint);
     const auto data = open_data_for(network, flags, flags.text("split"));
-    for (const Network* computing : {&before, &network}) computing->module->to(device_of(flags));
+    for (const Network* computing : {&before, &network}) computing->module().to(device_of(flags));
     const FoldChange change = compare(before, network, data, flags.integer("batch", 1, 1 << 20), output);
     print(change, output);
     result.update(to_json(change));
   }
-  save_network(network, path);
+  network.save(path);
   output.line(fmt::format("{} batch norms folded, {}", count, path));
   return result;
 }

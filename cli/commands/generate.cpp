@@ -8,6 +8,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 
@@ -72,9 +73,9 @@ nlohmann::ordered_json generate_text(const Flags& flags, Output& output) {
       .context = flags.given("context") ? flags.integer("context", 1, trained) : trained,
       .cache = !flags.on("no-cache")};
   const Tensor prompts = prompts_of(ids_of(tokenizer, prompt), count);
-  network.module->to(device_of(flags));
+  network.module().to(device_of(flags));
   const Stopwatch watch;
-  const Tensor ids = fq::generate(*network.module, prompts, options);
+  const Tensor ids = fq::generate(network.module(), prompts, options);
   const double seconds = watch.seconds();
   auto texts = nlohmann::ordered_json::array();
   for (std::int64_t i = 0; i < count; ++i) {

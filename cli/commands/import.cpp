@@ -12,7 +12,6 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/network.h"
 #include "fakequant/cli/text/gguf_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
@@ -20,6 +19,7 @@
 #include "fakequant/export/gguf/import.h"
 #include "fakequant/export/onnx/import_quantized.h"
 #include "fakequant/export/transformers/import.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/data/reader/array_file.h"
 
 namespace fq::cli {
@@ -179,7 +179,7 @@ std::pair<Network, std::string> read_weights(const std::string& path, const Flag
            "config.json of transformers beside it",
            path);
   const auto spec = ModelSpec::load(flags.text("network"), flags.text("network-options"));
-  Network network = make_network(spec, read_shape(flags), flags.integer("classes", 0, 1 << 30));
+  Network network = Network::create(spec, read_shape(flags), flags.integer("classes", 0, 1 << 30));
   std::string text = take_weights(network, path, flags);
   take_packed(network, path);
   return {std::move(network), std::move(text)};
@@ -188,7 +188,7 @@ std::pair<Network, std::string> read_weights(const std::string& path, const Flag
 nlohmann::ordered_json import_weights(const std::string& from, const Flags& flags, Output& output) {
   const std::string path = flags.required("output");
   const auto [network, text] = read_weights(from, flags);
-  save_network(network, path);
+  network.save(path);
   output.line(fmt::format("{}, {}", text, path));
   return {{"output", path}, {"sample_shape", read_shape(flags)}, {"classes", network.classes()}};
 }
@@ -252,7 +252,7 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   if (is_weights(from)) return import_weights(from, flags, output);
   const auto [read, network] = read_model(from, flags);
   const ImportedModel& model = read.floats;
-  save_network(network, path);
+  network.save(path);
   std::int64_t parameters = 0;
   for (const auto& [name, tensor] : model.state.tensors())
     if (name.starts_with("parameters/")) parameters += tensor.numel();

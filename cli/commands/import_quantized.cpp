@@ -16,9 +16,8 @@ namespace fq::cli {
 void take_quantization(Network& network, const FileQuantization& quantization, const std::string& file) {
   const QuietLog of_what_the_file_has;
   try {
-    const auto json = nlohmann::ordered_json::parse(quantization.config);
-    quantize_network(network, json, QuantConfig::from_json(json));
-    quantization.set_grids(*network.module);
+    network.quantize(nlohmann::ordered_json::parse(quantization.config));
+    quantization.set_grids(network.module());
   } catch (const ArgumentError& error) {
     throw FileError(file, {}, fmt::format("{} (in {})", error.what(), file));
   }
@@ -26,30 +25,30 @@ void take_quantization(Network& network, const FileQuantization& quantization, c
 
 void take_packed(Network& network, const std::string& weights) {
   StateDict floats;
-  for (const auto& [name, value] : network.module->named_parameters())
+  for (const auto& [name, value] : network.module().named_parameters())
     floats.set("parameters/" + name, value.tensor());
   const FileQuantization how = packed_quantization(weights, floats);
   if (!how.empty()) take_quantization(network, how, weights);
 }
 
 Network quantized_network(const QuantizedModel& model, const std::string& file) {
-  Network network = make_network(model.floats, file);
+  Network network = Network::from_model(model.floats, file);
   (void)take_token_classes(network, model.floats);
   if (!model.quantization.empty()) take_quantization(network, model.quantization, file);
   return network;
 }
 
 std::string describe_grids(const Network& network) {
-  const auto weights = weight_quantizers(*network.module);
+  const auto weights = weight_quantizers(network.module());
   std::map<std::string, int> counts;
-  for (const auto& [name, quantizer, aliases] : named_quantizers(*network.module))
+  for (const auto& [name, quantizer, aliases] : named_quantizers(network.module()))
     if (quantizer->enabled())
       ++counts[fmt::format("{} {}", weights.contains(quantizer) ? "weights of" : "activations of",
                            to_string(quantizer->descriptor().format()))];
   std::vector<std::string> parts;
   for (const auto& [what, count] : counts) parts.push_back(fmt::format("{} {}", count, what));
   return fmt::format("on the grids of the file: {}; target {}", fmt::join(parts, ", "),
-                     name(target_of(*network.module)));
+                     name(target_of(network.module())));
 }
 
 }  // namespace fq::cli

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fakequant/cli/network.h"
 #include "fakequant/export/quantized/quantized_model.h"
+#include "fakequant/network/network.h"
 
 namespace fq::cli {
 

@@ -23,12 +23,11 @@ void take_tokenizer_beside(Network& network, const std::string& from) {
   if (!fs::exists(file)) return;
   try {
     const auto tokenizer = fq::detail::TokenizerFile::load(file);
-    const auto own = std::ssize(tokenizer->tokens()),
-               classes = fq::detail::whole_value<std::ptrdiff_t>(network.identity.at("classes"));
+    const auto own = std::ssize(tokenizer->tokens()), classes = network.identity().classes;
     if (own > classes)
       return log(LogLevel::warning, fmt::format("[import] {} has {} tokens, the network {}: it is left out",
                                                 file, own, classes));
-    network.identity["tokenizer"] = tokenizer->text();
+    network.identity().tokenizer = tokenizer->text();
   } catch (const FileError& error) {
     log(LogLevel::warning, fmt::format("{}: it is left out", error.what()));
   }
@@ -36,7 +35,7 @@ void take_tokenizer_beside(Network& network, const std::string& from) {
 
 std::int64_t parameters_of(const Network& network) {
   std::int64_t count = 0;
-  for (const auto& parameter : network.module->parameters()) count += parameter.numel();
+  for (const auto& parameter : network.module().parameters()) count += parameter.numel();
   return count;
 }
 
@@ -44,8 +43,8 @@ std::int64_t parameters_of(const Network& network) {
 
 bool take_token_classes(Network& network, const ImportedModel& model) {
   if (model.spec.json().at("nodes").back().at("name") != "classes_first") return false;
-  network.identity["classes"] = model.output_shape.at(0);
-  network.identity["dense"] = true;
+  network.identity().classes = model.output_shape.at(0);
+  network.identity().dense = true;
   return true;
 }
 
@@ -53,7 +52,7 @@ Network transformer_network(const std::string& from, const ImportOptions& option
   std::vector<WeightRename> renames;
   if (flags.given("map")) renames = read_weight_renames(flags.text("map"));
   const ImportedModel model = import_transformers(from, options, renames);
-  Network network = make_network(model, from);
+  Network network = Network::from_model(model, from);
   take_packed(network, transformer_weights(from));
   if (take_token_classes(network, model)) take_tokenizer_beside(network, from);
   return network;
@@ -63,11 +62,11 @@ nlohmann::ordered_json import_transformer(const std::string& from, const ImportO
                                           const Flags& flags, Output& output) {
   const std::string path = flags.required("output");
   const Network network = transformer_network(from, options, flags);
-  save_network(network, path);
-  const auto sample = fq::detail::whole_values<std::int64_t>(network.identity.at("sample_shape"));
+  network.save(path);
+  const auto sample = network.identity().sample_shape;
   const std::int64_t parameters = parameters_of(network);
-  const bool tokens = network.identity.value("dense", false);
-  const std::int64_t classes = fq::detail::whole_value<std::int64_t>(network.identity.at("classes"));
+  const bool tokens = network.identity().dense;
+  const std::int64_t classes = network.identity().classes;
   output.line(fmt::format("{} parameters, samples of {}, {}, {}", parameters, to_string(sample),
                           tokens        ? fmt::format("one of {} tokens for each", classes)
                           : classes > 0 ? fmt::format("{} classes", classes)

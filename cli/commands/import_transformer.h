@@ -6,8 +6,9 @@
 #include <string>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/network.h"
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/export/onnx/import.h"
+#include "fakequant/network/network.h"
 
 namespace fq::cli {
 

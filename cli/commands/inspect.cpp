@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/runs/run_folder.h"
+#include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/tables/inspect_calibration.h"
 #include "fakequant/cli/tables/inspect_exported.h"
 #include "fakequant/core/error.h"
@@ -52,7 +52,7 @@ ordered_json inspect_memory(Network& network, const OptimizerOptions& optimizer,
                             Output& output) {
   Shape shape = network.input_shape();
   shape[0] = batch;
-  const MemoryPlan plan = plan_memory(*network.module, shape, optimizer);
+  const MemoryPlan plan = plan_memory(network.module(), shape, optimizer);
   output.line(
       fmt::format("training step of {} samples, {}: peak {}; saved activations {}, parameters "
                   "{}, gradients {}, "
@@ -72,26 +72,26 @@ ordered_json inspect_memory(Network& network, const OptimizerOptions& optimizer,
 
 ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Output& output) {
   const StateDict state = load_checkpoint(path);
-  Network network = load_network(state, path);
-  const Summary sizes = summary(*network.module, network.input_shape());
-  const bool compressed = is_compressed(*network.module);
+  Network network = Network::from_state(state, path);
+  const Summary sizes = summary(network.module(), network.input_shape());
+  const bool compressed = is_compressed(network.module());
   std::ostringstream text;
   text.exceptions(std::ios::badbit);  // a text without memory is not cut
   text << sizes;
-  if (network.quantized()) print_quant_summary(*network.module, text);
-  text << "model " << network.identity.at("model").value("name", std::string("unnamed")) << ", "
-       << classes_text(named_outputs(network), class_names(network)) << "; "
+  if (network.quantized()) print_quant_summary(network.module(), text);
+  text << "model " << network.identity().model.name() << ", "
+       << classes_text(network.identity().classes, network.identity().class_names) << "; "
        << (network.folded() ? "batch norm folded, " : "") << weight_bytes(network) << " bytes of weights"
        << (compressed ? ", compressed" : "");
   output.line(text.str());
   ordered_json result{{"kind", "checkpoint"}};
   if (!compressed) result["memory"] = inspect_memory(network, optimizer_of(state), batch, output);
   result.update({{"compressed", compressed},
-                 {"identity", network.identity},
+                 {"identity", network.identity().to_json()},
                  {"parameters", sizes.parameters},
                  {"multiply_adds", sizes.multiply_adds},
                  {"weight_bytes", weight_bytes(network)},
-                 {"quantizers", named_quantizers(*network.module).size()}});
+                 {"quantizers", named_quantizers(network.module()).size()}});
   return result;
 }
 

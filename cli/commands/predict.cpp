@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/predictions.h"
 #include "fakequant/cli/system/ranks.h"
+#include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/tables/sample_noun.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/core/log.h"
 #include "fakequant/train/ctc.h"
@@ -71,11 +71,11 @@ ordered_json predict(const Flags& flags, Output& output) {
   const auto batch = flags.integer("batch", 1, 1 << 20);
   const std::string path = flags.required("output");
   Network network = load_network(flags.required("checkpoint"));
-  network.module->to(device_of(flags));
+  network.module().to(device_of(flags));
   const auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
   check_calibrated(network, "predict");
-  const auto classes = class_names(network);
-  const Task task = task_of(network);
+  const auto classes = network.identity().class_names;
+  const Task task = network.task();
   const bool classifies = takes_classes(task.loss);
   std::vector<std::string> datasets;
   std::vector<std::int64_t> counts;

@@ -15,10 +15,10 @@
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/run_files.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/network/data_checks.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/qat_training.h"
 
@@ -69,11 +69,10 @@ void check_ranges(const TrainerOptions& options, const Flags& flags) {
 
 void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, bool self,
                         bool text) {
-  const auto& json = network.identity.at("quantization");
   TrainingChoices choices = read_choices(flags);
   if (flags.given("temperature")) choices.temperature = options.distillation.temperature;
   if (flags.given("distill-weight")) choices.teacher_share = options.distillation.weight;
-  complete_training(options, QuantConfig::from_json(nlohmann::ordered_json(json)), choices, self, text);
+  complete_training(options, network.identity().config(), choices, self, text);
   check_ranges(options, flags);
 }
 
@@ -104,20 +103,20 @@ TrainerOptions read_options(const Flags& flags) {
 std::optional<Run> prepare_qat(const Flags& flags, const TrainerOptions& options,
                                const PlannedFiles& planned) {
   auto [network, initialised] = starting_network(flags, "train", planned);
-  Run run;
-  run.initialised = std::move(initialised);
   if (network) check_not_compressed(*network, "qat", flags.text("checkpoint"));
   if (!network) {
     static_cast<void>(open_data(flags, "train"));
     return std::nullopt;
   }
-  run.network = std::move(*network);
+  Run run{.network = std::move(*network),
+          .data = nullptr,
+          .out = options.out,
+          .resume = resuming(flags),
+          .initialised = std::move(initialised)};
   take_task(run.network, flags);
   run.data = open_data_for(run.network, flags, "train");
   check_task(run.network, *run.data, "qat");
   check_asks(run, flags);
-  run.out = options.out;
-  run.resume = resuming(flags);
   return run;
 }
 
@@ -190,8 +189,8 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   if (!run.resume) warn_unless_exportable(run.network, "qat");
   if (run.resume) {
     const StateDict saved = load_checkpoint(run.out);
-    check_same_network(run.network.identity, saved, run.out);
-    load_model_state(*run.network.module, saved, run.out);  // learned ranges, before the optimizer
+    check_same_network(run.network.identity(), saved, run.out);
+    load_model_state(run.network.module(), saved, run.out);  // learned ranges, before the optimizer
   }
   if (!run.resume) check_calibrated(run.network, "qat");
   complete_by_format(options, run.network, flags, self, text);

@@ -11,6 +11,7 @@
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/listed_words.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/sensitivity_table.h"
@@ -18,6 +19,7 @@
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/network/data_checks.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"
 
 namespace fq::cli {
@@ -79,8 +81,8 @@ std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const Flags
 void check_plan(Network* network, const Flags& flags) {
   const AutoQuantizeOptions options = plan_options(flags);
   if (network == nullptr) return;
-  if (!flags.on("keep-bn") && !network->folded()) fold_network(*network);
-  naming_flags([&] { check_auto_quantize(*network->module, network->input_shape(), options); });
+  if (!flags.on("keep-bn") && !network->folded()) network->fold();
+  naming_flags([&] { check_auto_quantize(network->module(), network->input_shape(), options); });
 }
 
 void check_not_stopped() {
@@ -90,7 +92,7 @@ void check_not_stopped() {
 ordered_json measure(Network& network, DataLoader& data, const Flags& flags, Output& output) {
   check_calibrated(network, "sensitivity");
   const auto report =
-      sensitivity(*network.module, data, {.order = score_of(flags, "loss"), .ranks = run_ranks()});
+      sensitivity(network.module(), data, {.order = score_of(flags, "loss"), .ranks = run_ranks()});
   check_not_stopped();
   output.line(sensitivity_table(report));
   ordered_json result = report.to_json();
@@ -99,13 +101,13 @@ ordered_json measure(Network& network, DataLoader& data, const Flags& flags, Out
 }
 
 ordered_json make_plan(Network& network, DataLoader& data, const Flags& flags, Output& output) {
-  if (!flags.on("keep-bn") && !network.folded()) fold_network(network);
-  const auto plan = naming_flags([&] { return auto_quantize(*network.module, data, plan_options(flags)); });
+  if (!flags.on("keep-bn") && !network.folded()) network.fold();
+  const auto plan = naming_flags([&] { return auto_quantize(network.module(), data, plan_options(flags)); });
   check_not_stopped();
   output.line(plan_table(plan));
-  network.identity["quantization"] = fq::detail::parse_json<nlohmann::json>(plan.config);
+  network.identity().set_quantization(fq::detail::parse_json<ordered_json>(plan.config));
   if (flags.given("plan") && is_first_rank()) plan.save(flags.text("plan"));
-  if (flags.given("output") && is_first_rank()) save_network(network, flags.text("output"));
+  if (flags.given("output") && is_first_rank()) network.save(flags.text("output"));
   return plan.to_json();
 }
 
@@ -157,7 +159,7 @@ ordered_json measure_sensitivity(const Flags& flags, Output& output) {
   const auto samples = flags.integer("samples", 1, std::int64_t{1} << 40);
   Network network = load_network(flags.required("checkpoint"));
   const auto data = prepare_sensitivity(network, flags);
-  network.module->to(device_of(flags));
+  network.module().to(device_of(flags));
   DataLoader loader(some_samples(data, samples, 0), {.batch_size = batch, .shuffle = false});
   const Stopwatch watch;
   ordered_json result = asks_for_plan(flags) ? make_plan(network, loader, flags, output)

@@ -8,9 +8,9 @@
 #include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/run_files.h"
 #include "fakequant/cli/system/ranks.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/network/data_checks.h"
 #include "fakequant/train/loop/checkpoint.h"
 
 namespace fq::cli {
@@ -26,40 +26,32 @@ std::optional<Network> starting_checkpoint(const Flags& flags, const PlannedFile
   return network;
 }
 
-/// The network and data that the flags name; false where the network is not known yet.
-bool start(Run& run, const Flags& flags, std::uint64_t seed, const PlannedFiles& planned) {
-  if (!flags.given("checkpoint")) {
-    run.data = open_data(flags, "train");
-    run.network = make_network(flags, *run.data, seed);
-    run.initialised = init_weights(run.network, flags);
-    return true;
-  }
-  auto network = starting_checkpoint(flags, planned);
-  if (!network) return false;
-  run.network = std::move(*network);
-  take_task(run.network, flags);
-  run.data = open_data_for(run.network, flags, "train");
-  return true;
-}
-
-/// The run that the flags ask for; nothing where the network is not known yet.
+/// The run that the flags describe; empty if the network is not known yet.
 std::optional<Run> prepare(const Flags& flags, const TrainerOptions& options, const PlannedFiles& planned) {
-  Run run;
-  if (!start(run, flags, options.seed, planned)) return std::nullopt;
+  const bool initial = !flags.given("checkpoint");
+  auto data = initial ? open_data(flags, "train") : nullptr;
+  auto network =
+      initial ? std::optional(make_network(flags, *data, options.seed)) : starting_checkpoint(flags, planned);
+  if (!network) return std::nullopt;
+  Run run{
+      .network = std::move(*network), .data = std::move(data), .out = options.out, .resume = resuming(flags)};
+  if (initial) {
+    run.initialised = init_weights(run.network, flags);
+  } else {
+    take_task(run.network, flags);
+    run.data = open_data_for(run.network, flags, "train");
+  }
   check_task(run.network, *run.data, "train");
-  run.out = options.out;
-  run.resume = resuming(flags);
   return run;
 }
 
 /// Whether `out` is what a finished run with --fold-bn left; such a file has no training state to go on with.
 bool finished_and_folded(const Run& run) {
   const StateDict state = load_checkpoint(run.out);
-  auto wanted = run.network.identity;
-  const auto folded = identity_of(state, run.out).value("folded", nlohmann::json(false));
-  wanted["folded"] = folded;
+  Identity wanted = run.network.identity();
+  wanted.folded = load_identity(state, run.out).folded;
   check_same_network(wanted, state, run.out);
-  return folded == true && !has_training_state(state);
+  return wanted.folded && !has_training_state(state);
 }
 
 }  // namespace
@@ -89,8 +81,8 @@ void check_train(const Flags& flags, PlannedFiles& planned) {
   check_teacher(flags, run->network, planned);
   check_training(*run, flags, options);
   if (!flags.on("fold-bn")) return;
-  Network folded = rebuild(run->network.identity);
-  fold_network(folded);
+  Network folded = Network::create(run->network.identity());
+  folded.fold();
   planned.add(options.out, folded);
 }
 
@@ -110,9 +102,9 @@ nlohmann::ordered_json train(const Flags& flags, Output& output) {
   auto result = train_network(run, std::move(options), flags, output);
   if (flags.on("fold-bn") && is_first_rank()) {
     Network trained = load_network(run.out);
-    const auto folded = fold_network(trained);
+    const auto folded = trained.fold();
     result["folded"] = folded;
-    save_network(trained, run.out);
+    trained.save(run.out);
     output.line(fmt::format("{} batch norms folded", folded));
   }
   return result;

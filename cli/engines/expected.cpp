@@ -10,10 +10,12 @@
 #include "fakequant/cli/engines/layer_recorder.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/folding.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/predictions.h"
 #include "fakequant/cli/uniform_samples.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/network/data_checks.h"
 
 namespace fq::cli {
 namespace {
@@ -26,13 +28,13 @@ Network load_to_compare(const Flags& flags, const VerifyEngine& engine) {
   Network network = load_network(flags.required("checkpoint"));
   check_calibrated(network, "verify");
   check_target(engine, network);
-  network.module->to(device_of(flags));
+  network.module().to(device_of(flags));
   return network;
 }
 
 /// The first of several inputs that is of whole numbers; empty where none is.
 std::string whole_input(const Network& network) {
-  for (const auto& node : network.identity.at("model").value("nodes", nlohmann::json::array())) {
+  for (const auto& node : network.identity().model.json().at("nodes")) {
     if (node.value("type", std::string()) != "input_part") continue;
     const auto& options = node.at("options");
     if (!options.value("type", std::string("f32")).starts_with('f'))
@@ -114,7 +116,7 @@ Expected write_expected(const Flags& flags, const VerifyEngine& engine, const Te
       network, flags, engine, folder.file("part"),
       [&](const StateDict& state) { count_expected(state, expected); }, output);
   if (engine.layers) expected.layers = write_layers(network, flags, folder.file("layers.h5"), output);
-  if (live_batch_norms(network) == 0 || fold_network(network) == 0) return expected;
+  if (live_batch_norms(network) == 0 || network.fold() == 0) return expected;
   expected.folded = write_predictions(
       network, flags, engine, folder.file("folded"), [](const StateDict&) {}, output);
   return expected;

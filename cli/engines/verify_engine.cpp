@@ -56,7 +56,7 @@ std::vector<const VerifyEngine*> chosen_engines(const Flags& flags) {
 
 void check_target(const VerifyEngine& engine, const Network& network) {
   if (engine.target.empty()) return;
-  const Target found = target_of(*network.module);
+  const Target found = target_of(network.module());
   FQ_CHECK(name(found) == engine.target, "verify",
            "--engine {}: the checkpoint is quantized for {}: calibrate and train with --preset {}, or leave "
            "out --engine",

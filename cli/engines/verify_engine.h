@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/network.h"
+#include "fakequant/network/network.h"
 
 namespace fq::cli {
 

@@ -8,9 +8,9 @@
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/listed_words.h"
 #include "fakequant/cli/tables/sensitivity_table.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/network/data_checks.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"
 
@@ -41,9 +41,8 @@ AutoQuantizeOptions plan_options(const Flags& flags, ordered_json base) {
 
 /// With batch norm folded as it will be.
 Network float_copy(const Network& network, const Flags& flags) {
-  Network out = rebuild(network.identity);
-  load_model_state(*out.module, model_state(*network.module, network.identity), "the network");
-  if (!flags.on("keep-bn") && !out.folded()) fold_network(out);
+  Network out = network.clone();
+  if (!flags.on("keep-bn") && !out.folded()) out.fold();
   return out;
 }
 
@@ -74,7 +73,7 @@ void check_formats_for(const Network& network, const Flags& flags, const Quantiz
   check_classifies(network, flags.command());
   Network copy = float_copy(network, flags);
   naming_flags([&] {
-    check_auto_quantize(*copy.module, copy.input_shape(), plan_options(flags, ordered_json(base.json)));
+    check_auto_quantize(copy.module(), copy.input_shape(), plan_options(flags, ordered_json(base.json)));
   });
 }
 
@@ -83,10 +82,10 @@ Quantization choose_formats(const Network& network, const Flags& flags, const Qu
   check_classifies(network, flags.command());
   const auto samples = some_samples(data, flags.integer("samples", 1, kMostCalibrated), 0);
   Network copy = float_copy(network, flags);
-  copy.module->to(network.module->device());
+  copy.module().to(network.module().device());
   DataLoader loader(samples, {.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false});
   const auto plan = naming_flags(
-      [&] { return auto_quantize(*copy.module, loader, plan_options(flags, ordered_json(base.json))); });
+      [&] { return auto_quantize(copy.module(), loader, plan_options(flags, ordered_json(base.json))); });
   if (stop_requested()) throw Interrupted(flags.command(), ": nothing was written");
   output.line(plan_table(plan));
   return checked_quantization(flags, fq::detail::parse_json<ordered_json>(plan.config));

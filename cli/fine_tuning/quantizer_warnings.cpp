@@ -26,15 +26,15 @@ Tensor some_images(const Network& network, const std::shared_ptr<const Dataset>&
   if (data == nullptr) return {};
   DataLoader loader(some_samples(data, kWarned, 0), {.batch_size = kWarned, .shuffle = false});
   const auto batch = loader.next();
-  return batch ? batch->x.to(network.module->device()) : Tensor();
+  return batch ? batch->x.to(network.module().device()) : Tensor();
 }
 
 }  // namespace
 
 void warn_of_quantizers(const Network& network, const std::shared_ptr<const Dataset>& data,
                         const std::string& command) {
-  if (!uncalibrated_quantizers(*network.module).empty()) return;
-  auto all = quantizer_findings(*network.module, some_images(network, data));
+  if (!uncalibrated_quantizers(network.module()).empty()) return;
+  auto all = quantizer_findings(network.module(), some_images(network, data));
   if (command == "calibrate")  // which names them itself
     std::erase_if(all, [](const auto& each) { return each.kind == QuantizerFinding::Kind::zeros; });
   for (std::size_t i = 0; i < all.size() && i < kTold; ++i)

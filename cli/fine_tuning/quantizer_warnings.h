@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "fakequant/cli/network.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/core/log.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/evaluate.h"
@@ -41,9 +40,9 @@ std::string SampleAccuracy::text() const {
 std::optional<SampleAccuracy> sample_accuracy(const Network& network,
                                               const std::shared_ptr<const Dataset>& data) {
   if (data == nullptr || data->classes() < 2 || data->classes() > network.classes()) return std::nullopt;
-  if (!data->labels().defined() || !one_class_each(task_of(network), *data)) return std::nullopt;
+  if (!data->labels().defined() || !one_class_each(network.task(), *data)) return std::nullopt;
   const auto some = some_samples(data, kImages, 0);
-  Module& model = *network.module;
+  Module& model = network.module();
   DataLoader loader(some, {.batch_size = kBatch, .shuffle = false, .device = model.device()});
   SampleAccuracy out{.images = some->size()};
   out.chance = largest_class(*data, data->size());
@@ -65,8 +64,8 @@ void warn_of_loss(const SampleAccuracy& before, const SampleAccuracy& after, con
 
 void warn_near_chance(const SampleAccuracy& found, const Network& network, const std::string& command) {
   if (!found.near_chance()) return;
-  const auto preset =
-      network.identity.at("quantization").value("preset", std::string("the quantized network"));
+  const std::string named = network.identity().preset();
+  const std::string preset = named.empty() ? "the quantized network" : named;
   log(LogLevel::warning,
       fmt::format(
           "[{}] {}: {}, and chance is {:.1f} %: fine-tune it (fakequant qat), or give it more bits "

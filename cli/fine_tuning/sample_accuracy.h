@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "fakequant/cli/network.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {

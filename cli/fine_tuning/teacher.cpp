@@ -4,9 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/file_checks.h"
-#include "fakequant/cli/task.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
@@ -26,7 +27,7 @@ bool is_self(const Flags& flags) { return flags.text("teacher") == "self"; }
 
 /// Whether outputs are of classes along axis 1.
 bool of_classes(const Network& network) {
-  const Task task = task_of(network);
+  const Task task = network.task();
   return takes_classes(task.loss) || task.sequences();
 }
 
@@ -35,23 +36,6 @@ DistillationOptions read_numbers(const Flags& flags) {
   if (flags.given("distill")) out.kind = flags.choice("distill", distillation_kinds());
   out.temperature = flags.number("temperature", 1e-3, kMostTemperature);
   out.weight = flags.number("distill-weight", 0, 1);
-  return out;
-}
-
-QuantConfig config_of(const Network& network) {
-  return QuantConfig::from_json(nlohmann::ordered_json(network.identity.at("quantization")));
-}
-
-Shape outputs_of(const Network& network) {
-  const auto graph = trace(*network.module, network.input_shape());
-  return graph.values.at(static_cast<std::size_t>(graph.output)).shape;
-}
-
-/// Its own network, without quantizers.
-Network float_copy(const Network& network) {
-  Network out = rebuild(network.identity);
-  load_model_state(*out.module, model_state(*network.module, network.identity), "the teacher");
-  if (network.quantized()) static_cast<void>(disable_quantizer(*out.module, "*"));
   return out;
 }
 
@@ -70,7 +54,7 @@ void check_alike(const Network& teacher, const Network& network, const Flags& fl
   FQ_CHECK(teacher.input_shape() == network.input_shape(), flags.command(),
            "--teacher {} takes samples of {}, the network of {}: give a teacher of the same data", name,
            to_string(teacher.input_shape()), to_string(network.input_shape()));
-  const Shape theirs = outputs_of(teacher), own = outputs_of(network);
+  const Shape theirs = teacher.output_shape(), own = network.output_shape();
   FQ_CHECK(theirs == own, flags.command(),
            "--teacher {} gives {} for a sample, the network {}: give a teacher of the same classes", name,
            to_string(Shape(theirs.begin() + 1, theirs.end())), to_string(Shape(own.begin() + 1, own.end())));
@@ -109,8 +93,8 @@ bool learns_from_itself(const Flags& flags, const Network& network, double accur
   if (flags.given("teacher")) return is_self(flags);
   for (const char* flag : {"augment", "label-smoothing", "init", "loss"})
     if (flags.given(flag)) return false;
-  if (!task_of(network).standard()) return false;
-  return follows_itself(config_of(network), accuracy, text);
+  if (!network.task().standard()) return false;
+  return follows_itself(network.identity().config(), accuracy, text);
 }
 
 void check_teacher(const Flags& flags, const Network& network, const PlannedFiles& planned) {
@@ -123,10 +107,10 @@ DistillationOptions read_teacher(const Flags& flags, const Network& network, boo
   if (!self && !wanted(flags)) return {};
   DistillationOptions out = read_numbers(flags);
   const std::string name = self ? "self" : flags.text("teacher");
-  const Network teacher = self ? float_copy(network) : file_network(flags, {}).value();
+  const Network teacher = self ? network.float_clone() : file_network(flags, {}).value();
   check_alike(teacher, network, flags, name);
   if (!flags.given("distill") && !of_classes(network)) out.kind = "mse";
-  out.teacher = teacher.module;
+  out.teacher = teacher.shared_module();
   return out;
 }
 

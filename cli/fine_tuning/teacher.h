@@ -2,8 +2,9 @@
 
 /// Distillation as flags: whom a network learns from beside the labels.
 
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/planned_files.h"
-#include "fakequant/cli/network.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/distillation.h"
 
 namespace fq::cli {

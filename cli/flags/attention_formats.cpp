@@ -2,13 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "fakequant/cli/flags/named_values.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/layers/config/detail/rule_fields.h"
+#include "fakequant/network/detail/named_values.h"
 
 namespace fq::cli {
 namespace {
+
+using fq::detail::NamedValues;
 
 using nlohmann::ordered_json;
 

@@ -257,8 +257,4 @@ std::string Flags::choice(const std::string& name, const std::vector<std::string
   return value;
 }
 
-bool read_number(std::string_view text, double& value) {
-  return read_all(text, value) && std::isfinite(value);
-}
-
 }  // namespace fq::cli

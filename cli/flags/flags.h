@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fakequant/network/detail/named_values.h"
+
 namespace fq::cli {
 
 class Flags;
@@ -133,7 +135,6 @@ class Flags {
   boost::program_options::variables_map values_;
 };
 
-/// Reads all of `text` as a number; false for anything else, NaN and infinity included.
-[[nodiscard]] bool read_number(std::string_view text, double& value);
+using fq::detail::read_number;
 
 }  // namespace fq::cli

@@ -4,9 +4,10 @@
 #include "fakequant/cli/engine_run.h"
 #include "fakequant/cli/engines/engine_home.h"
 #include "fakequant/cli/evaluation.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/tables/inspect_calibration.h"
-#include "fakequant/cli/task.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/network/data_checks.h"
 
 namespace fq::cli {
 namespace {
@@ -35,7 +36,7 @@ void check_fold(const Flags& flags, PlannedFiles& planned) {
   auto network = flags.given("data") ? check_running(flags, planned, true) : planned.network(path);
   if (!network) return planned.add(out);
   check_not_compressed(*network, "fold", path);
-  fold_network(*network);
+  network->fold();
   planned.add(out, *network);
 }
 

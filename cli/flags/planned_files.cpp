@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/core/error.h"
+#include "fakequant/layers/quantize.h"
 
 namespace fq::cli {
 namespace {
@@ -18,18 +20,18 @@ std::string key_of(const std::string& path) {
 }  // namespace
 
 void PlannedFiles::add(const std::string& path, const Network& network) {
-  identities_[key_of(path)] = network.identity;
+  identities_[key_of(path)] = network.identity();
 }
 
-void PlannedFiles::add(const std::string& path) { identities_[key_of(path)] = nullptr; }
+void PlannedFiles::add(const std::string& path) { identities_[key_of(path)] = std::nullopt; }
 
 bool PlannedFiles::holds(const std::string& path) const { return identities_.contains(key_of(path)); }
 
 std::optional<Network> PlannedFiles::network(const std::string& path) const {
   const auto found = identities_.find(key_of(path));
   if (found == identities_.end()) return load_network(path);
-  if (found->second.is_null()) return std::nullopt;
-  return rebuild(found->second);
+  if (!found->second) return std::nullopt;
+  return Network::create(*found->second);
 }
 
 void PlannedFiles::check_there(const Flags& flags, const std::string& flag) const {
@@ -42,6 +44,14 @@ void PlannedFiles::check_there(const Flags& flags, const std::string& flag, cons
   throw FileError(path, {},
                   fmt::format("[{}] --{}: there is no file {}, and no phase before writes it",
                               flags.command(), flag, path));
+}
+
+void stand_in_ranges(Network& network) {
+  for (const auto& entry : named_quantizers(network.module())) {
+    auto& quantizer = *entry.quantizer;
+    if (quantizer.descriptor().needs_amax() && !quantizer.amax().defined())
+      quantizer.set_amax(Tensor::scalar(1));
+  }
 }
 
 }  // namespace fq::cli

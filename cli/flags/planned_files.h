@@ -6,7 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "fakequant/cli/network.h"
+#include "fakequant/cli/flags/flags.h"
+#include "fakequant/network/network.h"
 
 namespace fq::cli {
 
@@ -27,7 +28,10 @@ class PlannedFiles {
   void check_there(const Flags& flags, const std::string& flag, const std::string& path) const;
 
  private:
-  std::map<std::string, nlohmann::json> identities_;  // null where it is not known
+  std::map<std::string, std::optional<Identity>> identities_;  // empty if it is not known
 };
+
+/// Gives quantizers without a range the range 1, for checks alone: a phase before calibrates them.
+void stand_in_ranges(Network& network);
 
 }  // namespace fq::cli

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fakequant/cli/class_names.h"
+#include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/report/detail/picture.h"
 #include "fakequant/report/detail/text.h"
@@ -69,8 +69,8 @@ ordered_json told(const Mistake& of) {
 ClassExamples class_examples(const Network& network, const std::shared_ptr<const Dataset>& data,
                              const std::vector<std::int64_t>& rows, std::int64_t batch) {
   const auto some = std::make_shared<Subset>(data, rows);
-  DataLoader loader(some, {.batch_size = batch, .shuffle = false, .device = network.module->device()});
-  const Tensor logits = predict(*network.module, loader), answer = answers(logits), label = some->labels();
+  DataLoader loader(some, {.batch_size = batch, .shuffle = false, .device = network.module().device()});
+  const Tensor logits = predict(network.module(), loader), answer = answers(logits), label = some->labels();
   const std::int64_t classes = logits.shape()[1], samples = some->size();
   std::vector<std::vector<std::int64_t>> confusion;
   confusion.resize(std::size_t(classes), std::vector<std::int64_t>(std::size_t(classes), 0));
@@ -86,7 +86,7 @@ ClassExamples class_examples(const Network& network, const std::shared_ptr<const
   std::ranges::stable_sort(mistakes, {}, &Mistake::probability);
   if (mistakes.size() > kWorst) mistakes.resize(kWorst);
   ClassExamples out;
-  out.counts = {{"samples", samples}, {"names", class_names(network)}, {"confusion", confusion}};
+  out.counts = {{"samples", samples}, {"names", network.identity().class_names}, {"confusion", confusion}};
   out.counts["worst"] = ordered_json::array();
   for (const auto& mistake : mistakes) {
     out.counts["worst"].push_back(told(mistake));

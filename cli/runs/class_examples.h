@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "fakequant/cli/network.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {

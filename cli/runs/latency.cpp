@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fakequant/cli/flags/flag_groups.h"
-#include "fakequant/cli/network.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/python_script.h"
 #include "fakequant/cli/system/temporary_folder.h"
 #include "fakequant/cli/tables/output.h"
@@ -14,6 +14,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/network/network.h"
 
 namespace fq::cli {
 namespace {
@@ -25,7 +26,7 @@ constexpr double kSecondsOfEngine = 60;
 std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flags, int threads) try {
   const TemporaryFolder folder;
   const Shape batch = network.input_shape();
-  save_onnx(folder.file("net.onnx"), export_onnx(*network.module, {batch.begin() + 1, batch.end()}));
+  save_onnx(folder.file("net.onnx"), export_onnx(network.module(), {batch.begin() + 1, batch.end()}));
   const std::vector<std::string> arguments{folder.file("net.onnx"), std::to_string(kLeastTimed),
                                            std::to_string(kMostTimed), std::to_string(kSecondsTimed),
                                            std::to_string(threads)};
@@ -43,10 +44,10 @@ std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flag
 
 std::optional<Latency> in_this_library(const Network& network, Device device) try {
   const NoGrad no_grad;
-  const fq::detail::EvaluationMode evaluating(*network.module);
-  network.module->to(device);
+  const fq::detail::EvaluationMode evaluating(network.module());
+  network.module().to(device);
   const Tensor x = Tensor::zeros(network.input_shape()).to(device);
-  const auto answer = [&] { (void)(*network.module)(Variable(x)).tensor().to(Device::cpu()); };
+  const auto answer = [&] { (void)(network.module())(Variable(x)).tensor().to(Device::cpu()); };
   answer();  // codes of weights are made once
   std::vector<double> times;
   for (const Stopwatch all; std::ssize(times) < kLeastTimed ||

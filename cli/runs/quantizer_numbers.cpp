@@ -47,7 +47,7 @@ Tensor some_inputs(const Run& run) {
   if (!run.network.quantized()) return {};
   DataLoader loader(some_samples(run.data, kClipSamples, 0), {.batch_size = kClipSamples, .shuffle = false});
   const auto batch = loader.next();
-  return batch ? batch->x.to(run.network.module->device()) : Tensor();
+  return batch ? batch->x.to(run.network.module().device()) : Tensor();
 }
 
 ordered_json quantizers_of(Module& model, const Tensor& x) {

@@ -147,12 +147,12 @@ void check_is_run(const FlagSet& set, const std::string& path, const RunFolder& 
 ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions& options,
                         const nlohmann::json& settings) {
   const FlagSet set = find_command(flags.command()).flags();
-  const auto& model = run.network.identity.at("model");
+  const auto identity = run.network.identity().to_json();
   ordered_json out{
       {"fakequant", FAKEQUANT_VERSION},
       {"run_format", kRunFormat},
       {"command", flags.command()},
-      {"model", model.is_object() ? model.value("name", std::string("unnamed")) : "unnamed"},
+      {"model", run.network.identity().model.name()},
       {"preset", flags.knows("preset") ? flags.text("preset") : ""},
       {"started", began(flags)},
       {"resumed", run.resume ? time_now() : ""},
@@ -161,7 +161,7 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
       {"seed", options.seed},
       options.steps > 0 ? ordered_json{"steps", options.steps} : ordered_json{"epochs", options.epochs},
       {"samples", run.data->size()},
-      {"parameters", parameters_of(*run.network.module)}};
+      {"parameters", parameters_of(run.network.module())}};
   for (const char* key : {"preset", "resumed"})
     if (out[key] == "") out.erase(key);
   out["sample_shape"] = run.data->sample_shape();
@@ -176,7 +176,7 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
   out["defaults"] = std::move(defaults);
   out["settings"] = settings;
   out["machine"] = machine();
-  out["quantization"] = run.network.identity.at("quantization");
+  out["quantization"] = identity.at("quantization");
   return out;
 }
 

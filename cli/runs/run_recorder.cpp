@@ -45,7 +45,7 @@ struct RunRecorder::Body {
     profiling.emplace(*profiler);
   }
 
-  [[nodiscard]] Device device_of_run() const { return recorded.run->network.module->device(); }
+  [[nodiscard]] Device device_of_run() const { return recorded.run->network.module().device(); }
 
   void on_step(const StepReport& now) {
     step = now.step;
@@ -65,7 +65,7 @@ struct RunRecorder::Body {
   void on_epoch(const EpochReport& epoch) {
     ordered_json line = report.last();
     line["step"] = step;
-    if (const auto quantizers = quantizers_of(*recorded.run->network.module, inputs); !quantizers.empty())
+    if (const auto quantizers = quantizers_of(recorded.run->network.module(), inputs); !quantizers.empty())
       line["quantizers"] = quantizers;
     if (profiler) line["phases"] = phases_of(profiler->profile());
     files.add_numbers(std::move(line));

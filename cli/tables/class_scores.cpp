@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/class_names.h"
+#include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/tables/output.h"
 
 namespace fq::cli {

@@ -7,18 +7,19 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/calibration.h"
-#include "fakequant/cli/class_names.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
-#include "fakequant/cli/network.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/calibration_table.h"
+#include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/network/network.h"
 #include "fakequant/report/calibration_page.h"
 #include "fakequant/train/calibration/calibration_state.h"
 #include "fakequant/train/ranks/shares.h"
@@ -76,8 +77,8 @@ void take_data(Network& network, const Flags& flags, CalibrationPage& page) {
   const auto ranks = run_ranks();
   DataLoader loader(
       data, share_of_rank({.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false}, *ranks));
-  network.module->to(device_of(flags));
-  page.quantizers = calibration_report(*network.module, loader, 0, amax_options(flags), ranks);
+  network.module().to(device_of(flags));
+  page.quantizers = calibration_report(network.module(), loader, 0, amax_options(flags), ranks);
   page.facts.emplace_back("samples", std::to_string(data->size()));
   page.facts.emplace_back("data", fmt::format("{} ({})", file_name(flags.text("data")), flags.text("split")));
 }
@@ -85,19 +86,17 @@ void take_data(Network& network, const Flags& flags, CalibrationPage& page) {
 void take_checkpoint(const Flags& flags, Output& output, CalibrationPage& page) {
   FQ_CHECK(!flags.given("data") || !flags.given("state"), kInspect, "--data and --state: give one");
   Network network = quantized_network(flags, output);
-  const auto& model = network.identity.at("model");
-  page.facts = {{"checkpoint", file_name(flags.text("file"))},
-                {"model", model.is_object() ? model.value("name", std::string("unnamed")) : "unnamed"}};
+  page.facts = {{"checkpoint", file_name(flags.text("file"))}, {"model", network.identity().model.name()}};
   if (flags.given("data")) take_data(network, flags, page);
-  if (const auto names = class_names(network); !names.empty())
+  if (const auto names = network.identity().class_names; !names.empty())
     page.facts.emplace_back("classes", names_text(names));
   if (flags.given("data")) return;
   if (flags.given("state")) {
-    const auto samples = load_calibration(*network.module, flags.text("state"));
+    const auto samples = load_calibration(network.module(), flags.text("state"));
     page.facts.emplace_back("samples", std::to_string(samples));
     page.facts.emplace_back("state", file_name(flags.text("state")));
   }
-  page.quantizers = calibration_report(*network.module, amax_options(flags));
+  page.quantizers = calibration_report(network.module(), amax_options(flags));
 }
 
 bool lacks_histograms(const CalibrationPage& page) {

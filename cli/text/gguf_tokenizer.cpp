@@ -25,7 +25,7 @@ std::vector<std::string> names_of(const GgufTokenizer& given) {
 }
 
 void take(Network& network, const GgufTokenizer& given, const std::string& file) {
-  const auto classes = fq::detail::whole_value<std::ptrdiff_t>(network.identity.at("classes"));
+  const auto classes = network.identity().classes;
   const auto check = [&](std::ptrdiff_t tokens) {
     if (tokens > classes)
       throw FileError(file, {}, fmt::format("{} has {} tokens, the network {}", file, tokens, classes));
@@ -33,10 +33,10 @@ void take(Network& network, const GgufTokenizer& given, const std::string& file)
   if (!given.json.empty()) {
     const auto tokenizer = TokenizerFile::parse(given.json, file);
     check(std::ssize(tokenizer->tokens()));
-    network.identity["tokenizer"] = tokenizer->text();
+    network.identity().tokenizer = tokenizer->text();
   } else if (!given.tokens.empty()) {
     check(std::ssize(given.tokens));
-    network.identity["class_names"] = names_of(given);
+    network.identity().class_names = names_of(given);
   }
 }
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "fakequant/cli/network.h"
 #include "fakequant/export/gguf/file.h"
+#include "fakequant/network/network.h"
 
 namespace fq::cli {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fakequant/cli/class_names.h"
+#include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
@@ -15,9 +15,7 @@ using fq::detail::Tokenizer;
 using fq::detail::TokenizerFile;
 using Names = std::vector<std::string>;
 
-constexpr const char* kTokenizer = "tokenizer";
-
-bool tells_tokens(const Network& network) { return network.identity.value("dense", false); }
+bool tells_tokens(const Network& network) { return network.identity().dense; }
 
 void check_same(const Names& own, const Names& given, const std::string& function) {
   const auto [here, there] = std::ranges::mismatch(own, given);
@@ -34,7 +32,7 @@ void check_same(const Names& own, const Names& given, const std::string& functio
 }  // namespace
 
 std::shared_ptr<const TokenizerFile> tokenizer_file_of(const Network& network) {
-  const auto text = network.identity.value(kTokenizer, std::string());
+  const std::string& text = network.identity().tokenizer;
   return text.empty() ? nullptr : TokenizerFile::parse(text, "the network's tokenizer");
 }
 
@@ -43,14 +41,14 @@ void take_tokenizer(Network& network, const Dataset& data, const std::string& pa
   if (!data.token_ids()) return;
   const auto given = fq::detail::read_tokenizer_file(path), own = tokenizer_file_of(network);
   if (own != nullptr && given != nullptr) return check_same(own->tokens(), given->tokens(), function);
-  const Names names = class_names(network);
+  const Names names = network.identity().class_names;
   if (tells_tokens(network) && !names.empty() && !data.class_names().empty())
     check_same(names, data.class_names(), function);
   FQ_CHECK(
       own == nullptr, function,
       "the network reads tokens of a tokenizer.json, and {} has others: make it with that, by --tokenizer",
       path);
-  if (given != nullptr && names.empty()) network.identity[kTokenizer] = given->text();
+  if (given != nullptr && names.empty()) network.identity().tokenizer = given->text();
 }
 
 Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, const std::string& function) {
@@ -61,7 +59,7 @@ Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, co
            checkpoint, to_string(Shape(sample.begin() + 1, sample.end())));
   if (auto file = tokenizer_file_of(network)) return Tokenizer(std::move(file));
   try {
-    return Tokenizer::of_class_names(class_names(network));
+    return Tokenizer::of_class_names(network.identity().class_names);
   } catch (const ArgumentError& error) {
     throw ArgumentError(fmt::format("[{}] {}: {}", function, checkpoint,
                                     std::string(error.what()).substr(std::string_view("[tokens] ").size())));

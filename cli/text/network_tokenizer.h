@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "fakequant/cli/network.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/data/reader/tokens.h"
 #include "fakequant/train/metrics.h"
 

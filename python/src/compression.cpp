@@ -3,14 +3,14 @@
 
 #include "bindings.h"
 #include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/network/network.h"
 #include "graded.h"
-#include "identity.h"
 
 namespace fq::python {
 namespace {
 
 nb::list compress_weights(Network& self) {
-  const auto weights = unlocked([&] { return compress(*self.module); });
+  const auto weights = unlocked([&] { return compress(self.module()); });
   nb::list out;
   for (const auto& weight : weights) {
     nb::dict row;
@@ -38,13 +38,13 @@ void bind_compression(nb::module_& m) {
           "decompress",
           [](Network& self) {
             unlocked([&] {
-              decompress(*self.module);
+              decompress(self.module());
               return true;
             });
           },
           "Makes float weights of the codes' values, to train them again.")
       .def_prop_ro(
-          "is_compressed", [](const Network& self) { return is_compressed(*self.module); },
+          "is_compressed", [](const Network& self) { return is_compressed(self.module()); },
           "Whether some of its weights are codes.");
 }
 

@@ -6,10 +6,10 @@
 #include "bindings.h"
 #include "data.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/qat_preset.h"
 #include "fakequant/train/qat_training.h"
 #include "graded.h"
-#include "identity.h"
 #include "interrupts.h"
 
 namespace fq::python {
@@ -47,7 +47,7 @@ nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional
   TrainerOptions options;
   options.low_rank = {.rank = lora, .alpha = lora_alpha};
   const bool self = !teacher.is_none();
-  if (self) options.distillation.teacher = nb::cast<const Network&>(teacher).module;
+  if (self) options.distillation.teacher = nb::cast<const Network&>(teacher).shared_module();
   complete_training(options, QuantConfig::from_json(json_of(config)), {.learning_rate = learning_rate}, self,
                     is_text_data(data));
   nb::dict out;
@@ -62,11 +62,7 @@ nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional
 }
 
 /// The network itself without quantizers.
-Network in_float(const Network& self) {
-  Network out = copy_of(self);
-  if (self.quantized()) static_cast<void>(disable_quantizer(*out.module, "*"));
-  return out;
-}
+Network in_float(const Network& self) { return self.float_clone(); }
 
 bool model_follows_itself(const Network& self, nb::handle data) {
   const auto samples = data_of(data, "qat");
@@ -74,16 +70,16 @@ bool model_follows_itself(const Network& self, nb::handle data) {
   const bool classes =
       samples->classes() >= 2 && samples->labels().defined() && samples->labels().rank() == 1;
   if (!self.quantized() || (!text && !classes)) return false;
-  const auto config = QuantConfig::from_json(nlohmann::ordered_json(self.identity.at("quantization")));
+  const auto config = self.identity().config();
   return interruptible(
-      [&](auto&) { return follows_itself(config, text ? 0 : float_accuracy(*self.module, samples), text); });
+      [&](auto&) { return follows_itself(config, text ? 0 : float_accuracy(self.module(), samples), text); });
 }
 
 int learn(Network& self, bool activations, bool weights, const std::string& gradient, bool calibrated) {
   const auto kind = gradient == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
-  if (!calibrated) return learn_ranges_once_calibrated(*self.module, activations, weights, kind);
-  int count = activations ? learn_ranges(*self.module, kind) : 0;
-  if (weights) count += learn_weight_ranges(*self.module, kind);
+  if (!calibrated) return learn_ranges_once_calibrated(self.module(), activations, weights, kind);
+  int count = activations ? learn_ranges(self.module(), kind) : 0;
+  if (weights) count += learn_weight_ranges(self.module(), kind);
   return count;
 }
 
@@ -111,9 +107,9 @@ void bind_defaults(nb::module_& m) {
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def_prop_ro(
-          "config", [](const Network& self) { return dict_of(self.identity.at("quantization")); },
+          "config", [](const Network& self) { return dict_of(self.identity().to_json().at("quantization")); },
           "The quantization config, None of a float model.")
-      .def_prop_ro("folded", [](const Network& self) { return self.identity.at("folded").get<bool>(); })
+      .def_prop_ro("folded", [](const Network& self) { return self.folded(); })
       .def("in_float", &in_float, "A copy without quantizers.")
       .def("follows_itself", &model_follows_itself, arg("data"),
            "Whether the quantized model had better follow its own float outputs: on text with anything but "

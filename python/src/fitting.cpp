@@ -1,3 +1,4 @@
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include <nanobind/stl/optional.h>
@@ -6,11 +7,10 @@
 #include "bindings.h"
 #include "data.h"
 #include "fakequant/core/error.h"
-#include "fakequant/train/loop/detail/sample_notes.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/loop/trainer.h"
 #include "fakequant/train/ranks/shares.h"
 #include "graded.h"
-#include "identity.h"
 #include "interrupts.h"
 #include "ranks.h"
 
@@ -132,7 +132,7 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   options.learn_weight_ranges = learn_weight_ranges;
   options.amax_rate = amax_rate;
   if (!teacher.is_none())
-    options.distillation = {.teacher = nb::cast<const Network&>(teacher).module,
+    options.distillation = {.teacher = nb::cast<const Network&>(teacher).shared_module(),
                             .temperature = temperature,
                             .weight = teacher_share};
   options.low_rank = {.rank = lora, .alpha = lora_alpha, .layers = lora_layers};
@@ -153,20 +153,21 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   loader.drop_last = drop_last;
   if (options.ranks) loader = share_of_rank(loader, *options.ranks, options.accumulation);
   const auto samples = data_of(data, "fit");
-  warn(fq::detail::take_sample_notes(self.identity, *samples, "fit"));
-  options.model = self.identity.dump();
+  warn(take_sample_notes(self.identity().inputs, *samples, "fit"));
+  options.model = self.identity().to_json().dump();
   options.loss = loss_for(*samples, label_smoothing);
   options.metrics = metrics_for(*samples);
   auto batches = std::make_shared<DataLoader>(samples, loader);
   std::shared_ptr<DataLoader> held_out;
   if (!validation.is_none()) {
     held_out = in_order(validation, batch_size, "fit", ranks.get());
-    warn(fq::detail::check_sample_notes(self.identity, held_out->data(), "fit"));
+    warn(check_sample_notes(self.identity().inputs, held_out->data(), "fit"));
   }
   Interrupts interrupts;
   Listener listener(std::move(on_step), std::move(on_epoch), interrupts);
   options.stop = &interrupts.stop;
-  unlocked([&] { return Trainer(self.module, batches, options, held_out, listener.callbacks()).fit(); });
+  unlocked(
+      [&] { return Trainer(self.shared_module(), batches, options, held_out, listener.callbacks()).fit(); });
   if (interrupts.due()) interrupts.rethrow();
   return listener.history;
 }

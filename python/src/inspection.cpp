@@ -13,10 +13,10 @@
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/network/network.h"
 #include "fakequant/report/calibration_page.h"
 #include "fakequant/train/data/some_samples.h"
 #include "graded.h"
-#include "identity.h"
 #include "interrupts.h"
 
 namespace fq::python {
@@ -33,9 +33,9 @@ nb::object span_of(const Tensor& amax) {
 }
 
 nb::list quantizers(Network& self) {
-  const auto of_weights = weight_quantizers(*self.module);
+  const auto of_weights = weight_quantizers(self.module());
   nb::list out;
-  for (const auto& [name, quantizer, aliases] : named_quantizers(*self.module)) {
+  for (const auto& [name, quantizer, aliases] : named_quantizers(self.module())) {
     nb::dict row;
     row["name"] = name;
     row["aliases"] = nb::cast(aliases);
@@ -54,7 +54,7 @@ nb::list quantizers(Network& self) {
 /// All of them or, where a name or a shape does not fit, none.
 void set_amax(Network& self, const nb::dict& ranges) {
   std::map<std::string, TensorQuantizer*> known;
-  for (const auto& [name, quantizer, aliases] : named_quantizers(*self.module)) {
+  for (const auto& [name, quantizer, aliases] : named_quantizers(self.module())) {
     known[name] = quantizer;
     for (const auto& alias : aliases) known[alias] = quantizer;
   }
@@ -75,7 +75,7 @@ void set_amax(Network& self, const nb::dict& ranges) {
 nb::dict weights_on_grid(Network& self, const std::vector<std::string>& paths) {
   const NoGrad quiet;
   nb::dict out;
-  for (const auto& [path, module] : self.module->named_modules()) {
+  for (const auto& [path, module] : self.module().named_modules()) {
     if (std::ranges::find(paths, path) == paths.end()) continue;
     auto* quant = dynamic_cast<QuantModule*>(module);
     auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
@@ -88,7 +88,7 @@ nb::dict weights_on_grid(Network& self, const std::vector<std::string>& paths) {
 }
 
 nb::dict summary_of(Network& self, std::int64_t batch) {
-  const Summary found = summary(*self.module, self.input_shape(batch));
+  const Summary found = summary(self.module(), self.input_shape(batch));
   nb::list rows;
   for (const auto& row : found.rows) {
     nb::dict entry;
@@ -115,7 +115,7 @@ std::string calibration_text(Network& self, nb::object data, const std::string& 
   const std::string count = std::to_string(source->size());
   const auto batches = in_order(std::move(source), batch_size);
   return interruptible([&](auto&) {
-    CalibrationPage page{.title = title, .quantizers = calibration_report(*self.module, *batches)};
+    CalibrationPage page{.title = title, .quantizers = calibration_report(self.module(), *batches)};
     page.facts.emplace_back("samples", count);
     return calibration_html(page);
   });

@@ -12,14 +12,15 @@
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/random.h"
 #include "fakequant/export/onnx/exporter.h"
+#include "fakequant/export/onnx/import.h"
 #include "fakequant/layers/model/builtin_models.h"
-#include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/network/network.h"
+#include "fakequant/train/qat_preset.h"
 #include "graded.h"
-#include "identity.h"
 #include "interrupts.h"
 
 namespace fq::python {
@@ -33,7 +34,7 @@ nb::object forward(Network& self, nb::object x) {
   if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
   return call.give(unlocked([&] {
     const NoGrad quiet;
-    return (*self.module)(Variable(input)).tensor();
+    return self.module()(Variable(input)).tensor();
   }));
 }
 
@@ -41,9 +42,9 @@ nb::object forward(Network& self, nb::object x) {
 nb::dict state_dict(const Network& self) {
   nb::dict out;
   const Call call{"state_dict"};
-  for (const auto& [name, parameter] : self.module->named_parameters())
+  for (const auto& [name, parameter] : self.module().named_parameters())
     out[name.c_str()] = call.give(parameter.tensor().to(Device::cpu()).to(Layout::row_major).clone());
-  for (const auto& [name, buffer] : self.module->named_buffers())
+  for (const auto& [name, buffer] : self.module().named_buffers())
     out[name.c_str()] = call.give(buffer.to(Device::cpu()).to(Layout::row_major).clone());
   return out;
 }
@@ -64,11 +65,11 @@ Copy matched(const nb::dict& state, const std::string& name, const Tensor& targe
 }
 
 void load_state_dict(Network& self, const nb::dict& state) {
-  check_not_compressed(*self.module, "load_state_dict");
+  check_not_compressed(self.module(), "load_state_dict");
   std::vector<Copy> copies;
-  for (auto [name, parameter] : self.module->named_parameters())
+  for (auto [name, parameter] : self.module().named_parameters())
     copies.push_back(matched(state, name, parameter.mutable_tensor()));
-  for (const auto& [name, buffer] : self.module->named_buffers())
+  for (const auto& [name, buffer] : self.module().named_buffers())
     copies.push_back(matched(state, name, buffer));
   if (copies.size() != state.size()) {
     const nb::dict own = state_dict(self);
@@ -83,9 +84,9 @@ void load_state_dict(Network& self, const nb::dict& state) {
 std::string table(Network& self) {
   std::ostringstream out;
   if (self.quantized()) {
-    print_quant_summary(*self.module, out);
+    print_quant_summary(self.module(), out);
   } else {
-    out << summary(*self.module, self.input_shape());
+    out << summary(self.module(), self.input_shape());
   }
   return out.str();
 }
@@ -107,41 +108,42 @@ void export_model(Network& self, const std::string& path, const std::string& tar
   interruptible([&](InterruptWatch& watch) {
     const Shape shape = self.input_shape();
     Network folded =
-        copy_of(self);  // evaluation has the bits of the folded network, and engines fold otherwise
+        self.clone();  // evaluation has the bits of the folded network, and engines fold otherwise
     watch.look();
-    static_cast<void>(fold_batch_norm(*folded.module, shape));
+    folded.fold();
     watch.look();
-    const OnnxModel graph = export_onnx(*folded.module, {shape.begin() + 1, shape.end()}, options);
+    const OnnxModel graph = export_onnx(folded.module(), {shape.begin() + 1, shape.end()}, options);
     watch.look();
     save_onnx(path, graph);
     return true;
   });
 }
 
-std::string config_text(nb::handle config) {
-  return nb::isinstance<nb::str>(config)
-             ? nb::cast<std::string>(config)
-             : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config));
+/// The name of a preset, JSON text or a dict.
+nlohmann::ordered_json config_json(nb::handle config) {
+  const std::string text = nb::isinstance<nb::str>(config)
+                               ? nb::cast<std::string>(config)
+                               : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config));
+  return text.find('{') == std::string::npos ? preset_config(text) : nlohmann::ordered_json::parse(text);
 }
 
 Network& quantize_model(Network& self, nb::object config) {
-  const std::string text = config_text(config);
-  unlocked([&] { quantize_network(self, text); });
+  const auto json = config_json(config);
+  unlocked([&] { self.quantize(json); });
   return self;
 }
 
 /// (patterns that match nothing here, names of quantizers that rules could switch on).
 nb::tuple quantize_part(Network& self, nb::object config, bool has_first, bool has_last) {
-  const std::string text = config_text(config);
+  const auto json = config_json(config);
   NetworkPart part{.has_first = has_first, .has_last = has_last, .unmatched = {}, .names = {}};
-  unlocked([&] { quantize_network(self, text, &part); });
+  unlocked([&] { self.quantize(json, &part); });
   return nb::make_tuple(part.unmatched, part.names);
 }
 
-std::size_t fold(Network& self) {
-  const auto count = fold_batch_norm(*self.module, self.input_shape()).size();
-  self.identity["folded"] = true;
-  return count;
+Network load_network(const std::string& path) {
+  if (!path.ends_with(".onnx")) return Network::load(path);
+  return Network::from_model(import_onnx(load_onnx(path)), path);
 }
 
 void bind_class(nb::module_& m) {
@@ -154,27 +156,27 @@ void bind_class(nb::module_& m) {
           "quantize_part", &quantize_part, arg("config"), arg("has_first"), arg("has_last"),
           "The same for a part of a network that may have the network's first and last layer: (patterns that "
           "match nothing in this part, names of the quantizers that rules could switch on).")
-      .def("fold_batch_norm", &fold, "Folds batch norm into the layers before; returns how many.")
+      .def("fold_batch_norm", &Network::fold, "Folds batch norm into the layers before; returns how many.")
       .def(
-          "fold_weight", [](Network& self) { fold_weight(*self.module); },
+          "fold_weight", [](Network& self) { fold_weight(self.module()); },
           "Replaces weights by their dequantized codes; there is no way back.")
       .def(
           "enable_quantizer",
-          [](Network& self, const std::string& pattern) { return enable_quantizer(*self.module, pattern); },
+          [](Network& self, const std::string& pattern) { return enable_quantizer(self.module(), pattern); },
           arg("pattern"), "Switches quantizers on by pattern; returns how many.")
       .def(
           "disable_quantizer",
-          [](Network& self, const std::string& pattern) { return disable_quantizer(*self.module, pattern); },
+          [](Network& self, const std::string& pattern) { return disable_quantizer(self.module(), pattern); },
           arg("pattern"), "Switches quantizers off by pattern; returns how many.")
       .def(
-          "train", [](Network& self, bool on) { self.module->train(on); }, arg("mode") = true,
+          "train", [](Network& self, bool on) { self.module().train(on); }, arg("mode") = true,
           "Training mode.")
       .def(
-          "eval", [](Network& self) { self.module->eval(); }, "Evaluation mode.")
+          "eval", [](Network& self) { self.module().eval(); }, "Evaluation mode.")
       .def(
           "set_training",
           [](Network& self, const std::vector<std::string>& paths, bool on) {
-            for (const auto& path : paths) self.module->at(path).train(on);
+            for (const auto& path : paths) self.module().at(path).train(on);
           },
           arg("paths"), arg("mode"),
           "The mode of some modules alone, by their paths: a frozen batch norm in training, dropout in "
@@ -183,7 +185,7 @@ void bind_class(nb::module_& m) {
           "to",
           [](Network& self, const std::string& device) -> Network& {
             const Device where = Device::parse(device);
-            unlocked([&] { self.module->to(where); });
+            unlocked([&] { self.module().to(where); });
             return self;
           },
           arg("device"), nb::rv_policy::reference_internal,
@@ -193,13 +195,13 @@ void bind_class(nb::module_& m) {
           "training_modes",
           [](const Network& self) {
             nb::dict modes;
-            for (const auto& [path, module] : self.module->named_modules())
+            for (const auto& [path, module] : self.module().named_modules())
               modes[path.c_str()] = module->training();
             return modes;
           },
           "Whether each module is in training mode, by its path, parents first.")
       .def_prop_ro(
-          "device", [](const Network& self) { return to_string(self.module->device()); },
+          "device", [](const Network& self) { return to_string(self.module().device()); },
           "Where its parameters are.")
       .def("state_dict", &state_dict,
            "Parameters and buffers as numpy arrays, in torch's names and layouts; copies.")
@@ -210,15 +212,13 @@ void bind_class(nb::module_& m) {
           "amax",
           [](Network& self) {
             nb::dict out;
-            for (const auto& entry : named_quantizers(*self.module))
+            for (const auto& entry : named_quantizers(self.module()))
               out[entry.name.c_str()] = Call{"amax"}.give(
                   entry.quantizer->amax().defined() ? entry.quantizer->amax().clone() : Tensor());
             return out;
           },
           "The ranges of all quantizers by name; None where there is none.")
-      .def(
-          "save", [](const Network& self, const std::string& path) { save_network(self, path); }, arg("path"),
-          "A checkpoint, as the command writes and reads it.")
+      .def("save", &Network::save, arg("path"), "A checkpoint, as the command writes and reads it.")
       .def("export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
            arg("emulate") = false,
            "Writes an ONNX file, whose name ends in .onnx, of QuantizeLinear and DequantizeLinear nodes, "
@@ -227,14 +227,8 @@ void bind_class(nb::module_& m) {
            "the model stays as it is.")
       .def_prop_ro("quantized", &Network::quantized)
       .def_prop_ro("sample_shape",
-                   [](const Network& self) {
-                     return nb::tuple(
-                         nb::cast(fq::detail::whole_values<std::int64_t>(self.identity.at("sample_shape"))));
-                   })
-      .def_prop_ro("classes",
-                   [](const Network& self) {
-                     return fq::detail::whole_value<std::int64_t>(self.identity.at("classes"));
-                   })
+                   [](const Network& self) { return nb::tuple(nb::cast(self.identity().sample_shape)); })
+      .def_prop_ro("classes", [](const Network& self) { return self.identity().classes; })
       .def("__str__", &table)
       .def("__repr__", &table);
 }
@@ -250,7 +244,12 @@ void bind_model(nb::module_& m) {
         const std::string text =
             options.is_none() ? ""
                               : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(options));
-        return unlocked([&] { return make_network(model, Shape(sample_shape), classes, text, seed); });
+        return unlocked([&] {
+          return Network::create(Identity{.model = ModelSpec::load(model, text),
+                                          .sample_shape = Shape(sample_shape),
+                                          .classes = classes},
+                                 seed);
+        });
       },
       arg("name"), arg("sample_shape"), arg("classes") = 0, arg("options") = none(), arg("seed") = 0,
       "A built-in model (builtin_models() names them) or a model file, for samples of that shape.");

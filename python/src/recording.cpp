@@ -11,8 +11,8 @@
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
+#include "fakequant/network/network.h"
 #include "graded.h"
-#include "identity.h"
 
 namespace fq::python {
 namespace {
@@ -37,10 +37,10 @@ nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t
   const Call call{"model", x};
   const Tensor input = Call{"model"}.tensor(x, "x");  // kept for the way back
   if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
-  Recording out{self.module, {Variable(input, wants_gradient)}, {}};
+  Recording out{self.shared_module(), {Variable(input, wants_gradient)}, {}};
   const Tensor y = unlocked([&] {
     const RandomScope random(seed, step);
-    out.y = (*self.module)(out.inputs.front());
+    out.y = self.module()(out.inputs.front());
     return for_caller(out.y.tensor());
   });
   return nb::make_tuple(call.give(y), out);
@@ -65,9 +65,9 @@ nb::tuple record_layer(Network& self, const std::string& layer, const nb::list& 
                        const std::vector<bool>& wants_gradient) {
   if (inputs.size() == 0) throw ArgumentError("[record_layer] inputs is empty: give at least one array");
   const Call call{"record_layer", nb::borrow(inputs[0])};
-  Recording out{self.module, inputs_of(inputs, wants_gradient), {}, true};
+  Recording out{self.shared_module(), inputs_of(inputs, wants_gradient), {}, true};
   const Tensor y = unlocked([&] {
-    out.y = self.module->at(layer)(out.inputs);
+    out.y = self.module().at(layer)(out.inputs);
     return for_caller(out.y.tensor());
   });
   return nb::make_tuple(call.give(y), out);
@@ -78,19 +78,19 @@ nb::object run_layer(Network& self, const std::string& layer, const nb::list& in
   const auto given = inputs_of(inputs, std::vector<bool>(inputs.size(), false));
   return Call{"run_layer", nb::borrow(inputs[0])}.give(unlocked([&] {
     const NoGrad quiet;
-    return self.module->at(layer)(given).tensor();
+    return self.module().at(layer)(given).tensor();
   }));
 }
 
 std::vector<std::string> growing_quantizers(Network& self) {
   std::vector<std::string> out;
-  for (const auto& entry : named_quantizers(*self.module))
+  for (const auto& entry : named_quantizers(self.module()))
     if (entry.quantizer->settings().enabled && entry.quantizer->range().grows()) out.push_back(entry.name);
   return out;
 }
 
 TensorQuantizer& quantizer_of(Network& self, const std::string& name) {
-  return dynamic_cast<TensorQuantizer&>(self.module->at(name));
+  return dynamic_cast<TensorQuantizer&>(self.module().at(name));
 }
 
 /// Returns the ranges of each quantizer, and 1 for each range that no longer grows. Processes that train one
@@ -144,7 +144,7 @@ nb::tuple backward(Recording& self, nb::object grad_y) {
 /// `written` to since, codes are made anew.
 void share_parameters(Network& self, const nb::dict& arrays, bool written) {
   const Call call{"share_parameters"};
-  for (auto [name, parameter] : self.module->named_parameters()) {
+  for (auto [name, parameter] : self.module().named_parameters()) {
     if (!arrays.contains(name.c_str())) continue;
     const Tensor given = call.tensor(nb::borrow(arrays[name.c_str()]), name);
     if (!given.defined() || given.dtype() != parameter.tensor().dtype() ||
@@ -159,14 +159,14 @@ void share_parameters(Network& self, const nb::dict& arrays, bool written) {
 
 nb::dict buffers(const Network& self, nb::object like) {
   nb::dict out;
-  for (const auto& [name, buffer] : self.module->named_buffers())
+  for (const auto& [name, buffer] : self.module().named_buffers())
     out[name.c_str()] = Call{"buffers", like}.give(buffer.clone());
   return out;
 }
 
 /// Those that are the same already are not written to, for the passes that go back through them.
 void load_buffers(Network& self, const nb::dict& arrays) {
-  for (auto [name, buffer] : self.module->named_buffers()) {
+  for (auto [name, buffer] : self.module().named_buffers()) {
     const Tensor given = Call{"load_buffers"}.tensor(nb::borrow(arrays[name.c_str()]), name);
     if (!bitwise_equal(given, buffer)) buffer.copy_from(given.reshape(buffer.shape()));
   }
@@ -174,7 +174,7 @@ void load_buffers(Network& self, const nb::dict& arrays) {
 
 nb::tuple quantizer_state(Network& self) {
   StateDict state;
-  for (const auto& entry : named_quantizers(*self.module)) entry.quantizer->save(state, entry.name);
+  for (const auto& entry : named_quantizers(self.module())) entry.quantizer->save(state, entry.name);
   nb::dict tensors;
   for (const auto& [name, tensor] : state.tensors())
     tensors[name.c_str()] = Call{"quantizer_state"}.give(tensor.clone());
@@ -189,7 +189,7 @@ void load_quantizer_state(Network& self, const nb::dict& tensors, const std::str
   }
   const auto parsed = nlohmann::json::parse(attributes);
   for (const auto& [name, value] : parsed.items()) state.set_attribute(name, value);
-  for (const auto& entry : named_quantizers(*self.module))
+  for (const auto& entry : named_quantizers(self.module()))
     if (state.has_sub(entry.name)) entry.quantizer->load(state, entry.name);
 }
 
@@ -235,7 +235,7 @@ void bind_recording(nb::module_& m) {
       .def("parameter_names",
            [](const Network& self) {
              std::vector<std::string> names;
-             for (const auto& [name, parameter] : self.module->named_parameters()) names.push_back(name);
+             for (const auto& [name, parameter] : self.module().named_parameters()) names.push_back(name);
              return names;
            })
       .def("quantizer_state", &quantizer_state,
@@ -245,7 +245,10 @@ void bind_recording(nb::module_& m) {
   m.def(
       "model_of_nodes",
       [](const std::string& json, const std::vector<std::int64_t>& sample_shape, std::int64_t classes) {
-        return unlocked([&] { return network_of(ModelSpec::parse(json), Shape(sample_shape), classes); });
+        return unlocked([&] {
+          return Network::create(Identity{
+              .model = ModelSpec::parse(json), .sample_shape = Shape(sample_shape), .classes = classes});
+        });
       },
       arg("json"), arg("sample_shape"), arg("classes") = 0,
       "A model of the text of a model file, for samples of that shape.");

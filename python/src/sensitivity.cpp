@@ -8,9 +8,9 @@
 
 #include "bindings.h"
 #include "data.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"
 #include "graded.h"
-#include "identity.h"
 #include "interrupts.h"
 #include "ranks.h"
 
@@ -30,9 +30,9 @@ nb::object measure(Network& self, nb::object data, std::int64_t samples, std::in
   options.samples = samples;
   options.ranks = ranks_of(ranks);
   return dict_of(interruptible([&](auto&) {
-    check_same_call(options.ranks.get(), "sensitivity", *self.module,
+    check_same_call(options.ranks.get(), "sensitivity", self.module(),
                     {{"samples", samples}, {"batch_size", batch_size}});
-    return sensitivity(*self.module, *batches, options).to_json();
+    return sensitivity(self.module(), *batches, options).to_json();
   }));
 }
 
@@ -47,11 +47,11 @@ nb::object plan(Network& self, nb::object data, std::optional<double> effective_
   options.score_samples = samples;
   options.ranks = ranks_of(ranks);
   const QuantizationPlan found = interruptible([&](auto&) {
-    check_same_call(options.ranks.get(), "auto_quantize", *self.module,
+    check_same_call(options.ranks.get(), "auto_quantize", self.module(),
                     {{"samples", samples}, {"batch_size", batch_size}, {"formats", formats}});
-    return auto_quantize(*self.module, *batches, options);
+    return auto_quantize(self.module(), *batches, options);
   });
-  self.identity["quantization"] = nlohmann::json::parse(found.config);
+  self.identity().set_quantization(nlohmann::ordered_json::parse(found.config));
   return dict_of(found.to_json());
 }
 

@@ -8,11 +8,10 @@
 #include "bindings.h"
 #include "data.h"
 #include "fakequant/layers/config/quant_config.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/some_samples.h"
-#include "fakequant/train/loop/detail/sample_notes.h"
 #include "graded.h"
-#include "identity.h"
 #include "interrupts.h"
 #include "ranks.h"
 
@@ -57,8 +56,7 @@ CalibrateOptions calibrate_options(const Network& self, const std::string& metho
                                    std::optional<double> percentile) {
   CalibrateOptions options;
   if (self.quantized()) {
-    const QuantConfig config =
-        QuantConfig::from_json(nlohmann::ordered_json(self.identity.at("quantization")));
+    const QuantConfig config = self.identity().config();
     options.amax = config.amax;
     options.rules = config.calibration;
   }
@@ -90,7 +88,7 @@ std::pair<std::shared_ptr<const Dataset>, BatchMask> data_with_mask(Network& sel
   if (mask.is_none()) return {data_of(data, function), {}};
   if (nb::isinstance<nb::str>(mask))
     return {data_of(data, function),
-            mask_of_input(*self.module, self.input_shape(), nb::cast<std::string>(mask))};
+            mask_of_input(self.module(), self.input_shape(), nb::cast<std::string>(mask))};
   if (nb::isinstance<Dataset>(data))
     throw ArgumentError(fmt::format(
         "[{}] mask is an array and data a data set: give arrays as data, or the name of an input as mask",
@@ -109,13 +107,13 @@ nb::dict calibrate_model(Network& self, nb::object data, const std::string& meth
   options.ranks = ranks_of(ranks);
   std::shared_ptr<const Dataset> source;
   std::tie(source, options.mask) = data_with_mask(self, data, mask, "calibrate");
-  warn(fq::detail::take_sample_notes(self.identity, *source, "calibrate"));
+  warn(take_sample_notes(self.identity().inputs, *source, "calibrate"));
   if (samples > 0) source = some_samples(std::move(source), samples, 0);
   const auto batches = in_order(std::move(source), batch_size, options.ranks.get());
   return report_of(interruptible([&](auto&) {
-    check_same_call(options.ranks.get(), "calibrate", *self.module,
+    check_same_call(options.ranks.get(), "calibrate", self.module(),
                     {{"samples", batches->data().size()}, {"batch_size", batch_size}, {"method", method}});
-    return calibrate(*self.module, *batches, options);
+    return calibrate(self.module(), *batches, options);
   }));
 }
 
@@ -126,12 +124,12 @@ nb::dict collect(Network& self, nb::object data, const std::string& method, bool
   auto [source, own] = data_with_mask(self, data, mask, "collect_ranges");
   options.mask = std::move(own);
   const auto batches = in_order(std::move(source), batch_size);
-  return report_of(interruptible([&](auto&) { return collect_ranges(*self.module, *batches, options); }));
+  return report_of(interruptible([&](auto&) { return collect_ranges(self.module(), *batches, options); }));
 }
 
 nb::dict choose(Network& self, const std::string& method, std::optional<double> percentile) {
   const CalibrateOptions options = calibrate_options(self, method, percentile);
-  return report_of(interruptible([&](auto&) { return choose_ranges(*self.module, options); }));
+  return report_of(interruptible([&](auto&) { return choose_ranges(self.module(), options); }));
 }
 
 }  // namespace
@@ -156,12 +154,12 @@ void bind_training(nb::module_& m) {
           [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
             const auto ranks = ranks_of(given);
             const auto samples = data_of(data, "evaluate");
-            warn(fq::detail::check_sample_notes(self.identity, *samples, "evaluate"));
+            warn(check_sample_notes(self.identity().inputs, *samples, "evaluate"));
             const auto batches = in_order(samples, batch_size, ranks.get());
             return evaluation_of(interruptible([&](auto&) {
-              check_same_call(ranks.get(), "evaluate", *self.module,
+              check_same_call(ranks.get(), "evaluate", self.module(),
                               {{"samples", samples->size()}, {"batch_size", batch_size}});
-              return evaluate(*self.module, *batches, nullptr, loss_for(*samples), metrics_for(*samples), {},
+              return evaluate(self.module(), *batches, nullptr, loss_for(*samples), metrics_for(*samples), {},
                               ranks.get());
             }));
           },
@@ -173,12 +171,12 @@ void bind_training(nb::module_& m) {
           [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
             const auto ranks = ranks_of(given);
             const auto batches = in_order(data, batch_size, "predict", ranks.get());
-            warn(fq::detail::check_sample_notes(self.identity, batches->data(), "predict"));
+            warn(check_sample_notes(self.identity().inputs, batches->data(), "predict"));
             const nb::object x = PyTuple_Check(data.ptr()) != 0 ? nb::object(data[0]) : data;
             return Call{"predict", x}.give(interruptible([&](auto&) {
-              check_same_call(ranks.get(), "predict", *self.module,
+              check_same_call(ranks.get(), "predict", self.module(),
                               {{"samples", batches->data().size()}, {"batch_size", batch_size}});
-              return predict(*self.module, *batches, ranks.get());
+              return predict(self.module(), *batches, ranks.get());
             }));
           },
           arg("data"), arg("batch_size") = 256, arg("ranks") = none(),

@@ -3,7 +3,7 @@ import collections
 import pathlib
 import re
 
-FOLDERS = ["core", "calib", "reference", "layers", "train", "export", "report", "cli", "python"]
+FOLDERS = ["core", "calib", "reference", "layers", "train", "export", "network", "report", "cli", "python"]
 ERRORS = "ArgumentError|FileError|NumericError|BackendError|SystemError|FolderTaken"
 START = re.compile(rf"\bFQ_CHECK\(|\bthrow (?:::)?(?:fq::)?({ERRORS})\(|\b(?:throw )?(refuse\w*|fail\w*|bad\w*)\(")
 REASON = re.compile(r'\breturn (?:fmt::format\()?((?:"(?:[^"\\\n]|\\.)*"\s*)+)')

@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-HOUSE = ["core", "calib", "reference", "layers", "train", "export", "report", "cli", "python"]
+HOUSE = ["core", "calib", "reference", "layers", "train", "export", "network", "report", "cli", "python"]
 FLOORS = {"core/numerics": 0, "core/blocks": 1, "core": 2, "core/detail": 2, "core/io": 3, "core/backend": 4,
           "core/ops": 5}
 GROUND = {"core/error.h", "core/detail/check.h"}  # what every floor throws with

@@ -1,7 +1,8 @@
 #include <vector>
 
-#include "fakequant/cli/network.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/calibration/calibration_state.h"
 #include "fakequant/train/calibration/detail/calibration_undo.h"
 #include "reader.h"
@@ -11,8 +12,8 @@ void fq::fuzz::read_calibration(const std::string& path) {
   static const auto network =
       cli::load_network(std::string(FAKEQUANT_SOURCE_DIR "/tests/fuzz/corpus/checkpoint/int8.h5"));
   std::vector<TensorQuantizer*> quantizers;
-  for (const auto& entry : named_quantizers(*network.module)) quantizers.push_back(entry.quantizer);
+  for (const auto& entry : named_quantizers(network.module())) quantizers.push_back(entry.quantizer);
   const detail::CalibrationUndo undo(quantizers);
-  (void)load_calibration(*network.module, path);
-  (void)merge_calibration(*network.module, path);
+  (void)load_calibration(network.module(), path);
+  (void)merge_calibration(network.module(), path);
 }

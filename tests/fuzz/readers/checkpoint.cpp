@@ -1,12 +1,13 @@
-#include "fakequant/cli/network.h"
-#include "fakequant/cli/task.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/text/network_tokenizer.h"
+#include "fakequant/network/network.h"
 #include "reader.h"
 
 void fq::fuzz::read_checkpoint(const std::string& path) {
   const auto network = cli::load_network(path);
   (void)network.classes();
   (void)network.quantized();
-  (void)cli::task_of(network);
+  (void)cli::network.task();
   (void)cli::tokenizer_file_of(network);
 }

@@ -6,12 +6,16 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
-namespace fq::cli {
+namespace fq::detail {
 
 /// The parts of a text between that character, at least one.
 [[nodiscard]] std::vector<std::string> parts_of(const std::string& text, char between);
+
+/// Reads all of `text` as a number; false for anything else, NaN and infinity included.
+[[nodiscard]] bool read_number(std::string_view text, double& value);
 
 class NamedValues {
  public:
@@ -49,4 +53,4 @@ class NamedValues {
   std::map<std::string, std::string> values_;
 };
 
-}  // namespace fq::cli
+}  // namespace fq::detail

@@ -1,13 +1,13 @@
-#include "fakequant/cli/flags/named_values.h"
+#include "fakequant/network/detail/named_values.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
-#include "fakequant/cli/flags/flags.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 
-namespace fq::cli {
+namespace fq::detail {
 
 std::vector<std::string> parts_of(const std::string& text, char between) {
   std::vector<std::string> out;
@@ -17,6 +17,11 @@ std::vector<std::string> parts_of(const std::string& text, char between) {
     begin = end + 1;
   }
   return out;
+}
+
+bool read_number(std::string_view text, double& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
 }
 
 NamedValues::NamedValues(std::string command, std::string flag, const std::string& text,
@@ -91,4 +96,4 @@ std::vector<std::int64_t> NamedValues::step_list(const std::string& key, std::in
   return out;
 }
 
-}  // namespace fq::cli
+}  // namespace fq::detail

@@ -1,0 +1,66 @@
+#pragma once
+
+/// Identity: what a checkpoint says of its network in the attribute `model`.
+///
+///     {"model": {"name": "cnn", "nodes": [..]}, "sample_shape": [1, 28, 28], "classes": 10, "folded": false,
+///      "quantization": null}
+///
+/// Optional keys: "dense", "class_names", "tokenizer", "inputs" and "task". The JSON text of an identity is
+/// part of the file format: `to_json` writes every key as all earlier versions did.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fakequant/layers/config/quant_config.h"
+#include "fakequant/layers/model/model_file.h"
+#include "fakequant/train/data/dataset.h"
+
+namespace fq {
+
+/// Loss and metrics of a network as text, "huber,delta=2" and "mae,r2". network/task.h reads them.
+struct TaskText {
+  std::optional<std::string> loss = {};
+  std::optional<std::string> metrics = {};
+};
+
+/// What it takes to build a network again, without its values.
+struct Identity {
+  ModelSpec model;
+  Shape sample_shape;          ///< of one sample, without the batch
+  std::int64_t classes = 0;    ///< outputs of a sample, or of each position if `dense`; 0 if unknown
+  bool dense = false;          ///< whether outputs have axes after the classes
+  bool folded = false;         ///< whether batch norm is folded
+  std::string quantization{};  ///< the quantization config as JSON text; empty for a float network
+  std::vector<std::string> class_names = {};  ///< none, or `classes` names
+  std::string tokenizer = {};                 ///< text of a tokenizer.json; empty without
+  SampleNotes inputs = {};                    ///< how the samples of the training data were made
+  TaskText task = {};
+
+  /// Throws ArgumentError `[identity] key: ..` for a missing or unknown key, a value of another type, a model
+  /// that ModelSpec rejects, and a number of class names other than `classes`.
+  [[nodiscard]] static Identity from_json(const nlohmann::json& json);
+  [[nodiscard]] nlohmann::json to_json() const;
+
+  [[nodiscard]] bool quantized() const noexcept { return !quantization.empty(); }
+  /// Returns the quantization config. Throws ArgumentError for a float network.
+  [[nodiscard]] QuantConfig config() const;
+  /// Returns the preset that the quantization config names; empty without.
+  [[nodiscard]] std::string preset() const;
+  /// Sets the quantization config. Rules become lists: JSON text sorts the keys of objects, and the order of
+  /// rules counts.
+  void set_quantization(nlohmann::ordered_json config);
+};
+
+/// Compares how samples of `data` were made with the notes of the network. Returns a warning for other scale,
+/// mean or deviation, else an empty text. Notes that one side lacks are not compared. Throws ArgumentError
+/// for other columns.
+[[nodiscard]] std::string check_sample_notes(const SampleNotes& own, const Dataset& data,
+                                             std::string_view function);
+/// Calls `check_sample_notes`, then copies notes of the data that `own` lacks.
+[[nodiscard]] std::string take_sample_notes(SampleNotes& own, const Dataset& data, std::string_view function);
+
+}  // namespace fq
