@@ -39,12 +39,12 @@ assert done["phases"][0]["result"]["epochs"] == 2 and "folded" in done["phases"]
 assert os.path.exists("out/float.best.h5")
 assert result("inspect", "out/int8.h5")["identity"]["quantization"]["preset"] == "w4a4"
 
-# Runs of one recipe beside each other. Two of them have the same numbers.
+# `compare` of four runs of one recipe. Two of them have the same numbers.
 runs = recipe("runs.json", phases=[{"command": "train", "epochs": 1, "output": "run/"}])
 for n, lr in enumerate((0.001, 0.004, 0.016), 1):
     run("run", runs, "--set", f"train.lr={lr}", "train.val-fraction=0.2", "-o", f"runs/{n}")
 shutil.copytree("runs/1/run", "runs/4/run")
-# Names in the figure cover neither each other nor a point; those of points on each other are one text.
+# Names in the figure cover no other name and no point. Points at the same place share one text.
 MEASURE = """<script>
 const boxes = [...document.querySelectorAll("svg g.wide text, svg g.narrow text, svg circle")].map(part => [part, part.getBoundingClientRect()])
   .filter(([part, box]) => box.width > 0);

@@ -195,14 +195,14 @@ class Trainer {
   Trainer(const Trainer&) = delete;  // one run
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Goes on where the checkpoint was made, the next call of `fit` that is; `path` is for messages, which
-  /// name it.
+  /// Sets the state of the run from a checkpoint: the next call of `fit` continues there. Messages name
+  /// `path`.
   ///
-  /// Throws FileError when it is of another model, has no run in it or one that stands where none can;
-  /// ArgumentError, naming what differs, when data (Dataset::fingerprint) or options are not those of the
-  /// run, or the run used an option that was removed. Other epochs or steps, another patience, file, device
-  /// and what changes no bits are taken. Files of before the checkpoint held options and fingerprints are not
-  /// asked for them.
+  /// Throws FileError if the checkpoint holds another model, no run, or impossible progress. Throws
+  /// ArgumentError, naming the difference, if data (Dataset::fingerprint) or options differ from the run's,
+  /// or if the run used an option that was removed. Epochs, steps, patience, file, device and options without
+  /// effect on bits may differ. Files of versions without stored options and fingerprints are not checked for
+  /// them.
   void resume(const StateDict& checkpoint, const std::string& path);
 
   /// Gradients that the model has from before are dropped, and those of a run that ends by an exception.
