@@ -3,50 +3,85 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/removed.h"
-#include "fakequant/cli/runs/dry_run.h"
 #include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/transcript.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 
 namespace fq::cli {
+namespace {
+
+/// Prints the plan of a call. Throws what the call would throw before its first step.
+nlohmann::ordered_json dry_run(Invocation& call, const Flags& flags, Output& output) {
+  PlannedFiles planned;
+  check_general_flags(flags);
+  const Plan plan = call.plan(flags, planned);
+  const auto files = files_to_write(call.set(), flags);
+  auto steps = nlohmann::ordered_json::array();
+  for (const Step& step : plan.steps) {
+    output.line(fmt::format("would {}", step.text));
+    steps.push_back(step.text);
+  }
+  for (const auto& file : files) output.line(fmt::format("would write {}", file));
+  output.line(
+      fmt::format("{}: flags, data, network and files fit each other; nothing was written", flags.command()));
+  return {{"dry_run", true}, {"steps", steps}, {"writes", files}};
+}
+
+}  // namespace
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
-      {"train", "train a network in float", train_flags, train, check_train},
-      {"import", "make a checkpoint of an ONNX, GGUF or safetensors file", import_flags, import_model,
-       check_import},
-      {"fold", "fold batch normalisation into the layers before it", fold_flags, fold, check_fold},
-      {"calibrate", "put quantizers into a network and choose their ranges", calibrate_flags, calibrate,
-       check_calibrate},
-      {"sensitivity", "what quantizing each layer costs, and a format for each", sensitivity_flags,
-       measure_sensitivity, check_sensitivity},
-      {"qat", "fine-tune a quantized network", qat_flags, qat, check_qat},
-      {"evaluate", "accuracy and loss on a data set", evaluate_flags, evaluate, check_evaluate},
-      {"predict", "write the outputs, and the codes, for a data set", predict_flags, predict, check_predict},
-      {"generate", "print text that a network goes on with", generate_flags, generate_text, nullptr},
-      {"compress", "keep the weights as packed codes", compress_flags, compress_weights, check_compress},
-      {"export", "write scales, graphs or packed weights for an engine", export_flags, export_network,
-       check_export},
-      {"verify", "compare an exported network in its engine with its checkpoint", verify_flags, verify,
-       check_verify},
-      {"inspect", "show what a checkpoint, model or data file holds", inspect_flags, inspect, check_inspect},
-      {"dataset", "make a data set of images, arrays, tables or text, check it and show it", nullptr, nullptr,
-       nullptr, dataset_commands},
-      {"compare", "put run directories beside each other", compare_flags, compare, nullptr},
-      {"doctor", "what this machine and this build offer", doctor_flags, doctor, nullptr},
-      {"run", "run the phases of a recipe", run_flags, run_recipe, nullptr},
+      {"train", "train a network in float", by_flags(train_flags, train, check_train), true},
+      {"import", "make a checkpoint of an ONNX, GGUF or safetensors file",
+       by_flags(import_flags, import_model, check_import), true},
+      {"fold", "fold batch normalisation into the layers before it", by_flags(fold_flags, fold, check_fold),
+       true},
+      {"calibrate", "put quantizers into a network and choose their ranges",
+       by_flags(calibrate_flags, calibrate, check_calibrate), true},
+      {"sensitivity", "what quantizing each layer costs, and a format for each",
+       by_flags(sensitivity_flags, measure_sensitivity, check_sensitivity), true},
+      {"qat", "fine-tune a quantized network", by_flags(qat_flags, qat, check_qat), true},
+      evaluate_command(),
+      {"predict", "write the outputs, and the codes, for a data set",
+       by_flags(predict_flags, predict, check_predict), true},
+      {"generate", "print text that a network goes on with", by_flags(generate_flags, generate_text)},
+      {"compress", "keep the weights as packed codes",
+       by_flags(compress_flags, compress_weights, check_compress), true},
+      {"export", "write scales, graphs or packed weights for an engine",
+       by_flags(export_flags, export_network, check_export), true},
+      {"verify", "compare an exported network in its engine with its checkpoint",
+       by_flags(verify_flags, verify, check_verify), true},
+      {"inspect", "show what a checkpoint, model or data file holds",
+       by_flags(inspect_flags, inspect, check_inspect), true},
+      {"dataset", "make a data set of images, arrays, tables or text, check it and show it", nullptr, false,
+       dataset_commands},
+      {"compare", "put run directories beside each other", by_flags(compare_flags, compare)},
+      {"doctor", "what this machine and this build offer", by_flags(doctor_flags, doctor)},
+      {"run", "run the phases of a recipe", by_flags(run_flags, run_recipe)},
   };
   return table;
 }
 
-nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, const Flags& flags,
-                                   Output& output) {
-  if (flags.on("dry-run") && command.check != nullptr) return dry_run(command, set, flags, output);
-  const auto folders = check_files(set, flags);
+nlohmann::ordered_json Invocation::run(const Flags& flags, Output& output) {
+  apply_general_flags(flags);
+  PlannedFiles none;
+  return execute(plan(flags, none), output);
+}
+
+nlohmann::ordered_json execute(const Plan& plan, Output& output) {
+  auto result = nlohmann::ordered_json::object();
+  for (const Step& step : plan.steps) step.run(output, result);
+  return result;
+}
+
+nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output& output) {
+  if (flags.on("dry-run") && flags.command() != "run") return dry_run(call, flags, output);
+  const auto folders = check_files(call.set(), flags);
   try {
-    auto result = command.run(flags, output);
+    auto result = call.run(flags, output);
     end_transcript();
     return result;
   } catch (const std::exception& error) {

@@ -2,6 +2,7 @@
 
 /// The commands, and how one is run.
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
@@ -11,27 +12,90 @@
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/phase_checks.h"
+#include "fakequant/cli/plan.h"
 #include "fakequant/cli/system/signals.h"
 #include "fakequant/cli/tables/output.h"
 
 namespace fq::cli {
 
-/// One command: its flags, and what it does with them.
+/// One call of a command: its flags, and its plan once the flags are parsed.
+class Invocation {
+ public:
+  virtual ~Invocation() = default;
+  [[nodiscard]] virtual const FlagSet& set() const = 0;
+  /// Checks flags, files, networks and data, and returns what the command will do. `planned` holds the files
+  /// that earlier phases of a recipe will write, and takes those of this command. Writes and prints nothing.
+  [[nodiscard]] virtual Plan plan(const Flags& flags, PlannedFiles& planned) = 0;
+  /// Sets the number of threads, executes the plan and returns the result for machines.
+  virtual nlohmann::ordered_json run(const Flags& flags, Output& output);
+};
+
+/// A command that reads its flags by their names.
+class FlagsInvocation : public Invocation {
+ public:
+  using Run = nlohmann::ordered_json (*)(const Flags& flags, Output& output);
+  using Check = void (*)(const Flags& flags, PlannedFiles& planned);
+
+  FlagsInvocation(FlagSet flags, Run run_command, Check check)
+      : set_(std::move(flags)), run_(run_command), check_(check) {}
+  [[nodiscard]] const FlagSet& set() const override { return set_; }
+  [[nodiscard]] Plan plan(const Flags& flags, PlannedFiles& planned) override {
+    if (check_ != nullptr) check_(flags, planned);
+    return {};
+  }
+  nlohmann::ordered_json run(const Flags& flags, Output& output) override { return run_(flags, output); }
+
+ private:
+  FlagSet set_;
+  Run run_;
+  Check check_;
+};
+
+/// One command.
 struct Command {
   std::string_view name;
   std::string_view summary;
-  FlagSet (*flags)();
-  /// Prints what people read and returns what machines read; throws on failure.
-  nlohmann::ordered_json (*run)(const Flags& flags, Output& output);
-  /// See phase_checks.h; null for a command that is no phase.
-  void (*check)(const Flags& flags, PlannedFiles& planned);
-  /// The commands of two words that begin with this one, named by both: it has then nothing else.
+  /// Makes a call with the default options. Null for a command that has parts.
+  std::function<std::unique_ptr<Invocation>()> call;
+  bool is_phase = false;  ///< whether a recipe may contain it
+  /// The commands of two words that begin with this one, named by both words.
   const std::vector<Command>& (*parts)() = nullptr;
 };
 
-/// Runs it, when its files are in order (file_checks.h): no other way leads to `run`.
-nlohmann::ordered_json run_checked(const Command& command, const FlagSet& set, const Flags& flags,
-                                   Output& output);
+/// A command of an option struct: `flags` binds the members, `plan` reads them.
+template <class Options>
+class TypedInvocation : public Invocation {
+ public:
+  using MakePlan = Plan (*)(const Options& options, PlannedFiles& planned);
+
+  TypedInvocation(FlagSet (*flags)(Options& options), MakePlan make_plan)
+      : set_(flags(options_)), make_plan_(make_plan) {}
+  [[nodiscard]] const FlagSet& set() const override { return set_; }
+  [[nodiscard]] Plan plan(const Flags& flags, PlannedFiles& planned) override {
+    set_.assign(flags);
+    return make_plan_(options_, planned);
+  }
+
+ private:
+  Options options_ = {};
+  FlagSet set_;
+  MakePlan make_plan_;
+};
+
+template <class Options>
+[[nodiscard]] std::function<std::unique_ptr<Invocation>()> typed(
+    FlagSet (*flags)(Options& options), typename TypedInvocation<Options>::MakePlan plan) {
+  return [=] { return std::make_unique<TypedInvocation<Options>>(flags, plan); };
+}
+
+[[nodiscard]] inline std::function<std::unique_ptr<Invocation>()> by_flags(
+    FlagSet (*flags)(), FlagsInvocation::Run run, FlagsInvocation::Check check = nullptr) {
+  return [=] { return std::make_unique<FlagsInvocation>(flags(), run, check); };
+}
+
+/// Runs a call after a check of its files (file_checks.h), or with --dry-run prints its plan. All calls are
+/// run by this function.
+nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output& output);
 
 /// In the order of the help.
 [[nodiscard]] const std::vector<Command>& commands();
@@ -71,8 +135,7 @@ FlagSet sensitivity_flags();
 nlohmann::ordered_json measure_sensitivity(const Flags& flags, Output& output);
 FlagSet qat_flags();
 nlohmann::ordered_json qat(const Flags& flags, Output& output);
-FlagSet evaluate_flags();
-nlohmann::ordered_json evaluate(const Flags& flags, Output& output);
+Command evaluate_command();
 FlagSet predict_flags();
 nlohmann::ordered_json predict(const Flags& flags, Output& output);
 FlagSet generate_flags();

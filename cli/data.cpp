@@ -8,6 +8,33 @@
 
 namespace fq::cli {
 
+void add_task_flags(FlagSet& set, TaskText& options) {
+  set.group("Task")
+      .value(options.loss, "loss", "NAME",
+             "cross_entropy (with ,weights=balanced or W:W:.., ,ignore=LABEL), bce (,positive=WEIGHT), focal "
+             "(,alpha=A,gamma=G), dice (,smooth=S), ctc (,blank=CLASS,ignore=LABEL,zero_infinity=1), mse, l1 "
+             "or huber (,delta=D) (default: of the checkpoint, cross_entropy)")
+      .value(
+          options.metrics, "metrics", "LIST",
+          "accuracy, top5, f1, recall, iou, auc, bpc, perplexity, ler, exact, mae, rmse, r2; the first one "
+          "chooses the best epoch (default: those of the loss)");
+}
+
+void take_task(Network& network, const TaskText& options, const std::string& command) {
+  (void)parse_task(options, command);
+  TaskText& task = network.identity().task;
+  if (options.loss) task.loss = options.loss;
+  if (options.metrics) task.metrics = options.metrics;
+}
+
+void add_data_flags(FlagSet& set, DataOptions& options) {
+  set.group("Data")
+      .value(options.data, "data,d", "FILE", "HDF5 data set with groups of x and y")
+      .required()
+      .value(options.split, "split", "GROUP", "the group of the data set to read")
+      .value(options.batch, "batch,b", "SAMPLES", {1, 1 << 20}, "samples in a batch");
+}
+
 void add_task_flags(FlagSet& set) {
   set.group("Task")
       .value("loss", "NAME",
@@ -45,24 +72,40 @@ std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& 
   return std::make_shared<Hdf5Dataset>(flags.required("data"), options);
 }
 
-std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags, const std::string& group,
-                                             Labels labels) {
+std::shared_ptr<const Dataset> open_any_data(const std::string& path, const std::string& group, bool labels,
+                                             LabelType label_type) {
+  Hdf5DatasetOptions options;
+  options.by_rows = launched().ranks > 1;
+  options.split = group;
+  options.labels = labels;
+  options.label_type = label_type;
+  return std::make_shared<Hdf5Dataset>(path, options);
+}
+
+std::shared_ptr<const Dataset> open_data_for(Network& network, const std::string& path,
+                                             const std::string& group, Labels labels,
+                                             const std::string& command) {
   Hdf5DatasetOptions options;
   options.by_rows = launched().ranks > 1;
   options.split = group;
   const Task task = network.task();
   options.label_type = task.labels();
-  // One output is no list of classes: `check_task` tells which loss takes it.
+  // One output is no list of classes: `check_task` names the losses that take it.
   options.classes = takes_classes(task.loss) && network.classes() > 1 ? network.classes() : 0;
   options.labels = labels != Labels::none;
   options.may_lack_labels = labels == Labels::if_there;
   options.sample_shape = network.identity().sample_shape;
-  auto data = naming_flags([&] { return std::make_shared<Hdf5Dataset>(flags.required("data"), options); });
-  check_fits(network, *data, flags.command());
-  take_tokenizer(network, *data, flags.required("data"), flags.command());
-  if (takes_classes(task.loss)) take_class_names(network, *data, flags.command());
-  take_sample_notes(network, *data, flags.command());
+  auto data = naming_flags([&] { return std::make_shared<Hdf5Dataset>(path, options); });
+  check_fits(network, *data, command);
+  take_tokenizer(network, *data, path, command);
+  if (takes_classes(task.loss)) take_class_names(network, *data, command);
+  take_sample_notes(network, *data, command);
   return data;
+}
+
+std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags, const std::string& group,
+                                             Labels labels) {
+  return open_data_for(network, flags.required("data"), group, labels, flags.command());
 }
 
 }  // namespace fq::cli

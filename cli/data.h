@@ -12,6 +12,31 @@
 
 namespace fq::cli {
 
+/// --loss and --metrics. Without them, the task of the checkpoint.
+void add_task_flags(FlagSet& set, TaskText& options);
+/// Copies the options that are given to the network. Throws ArgumentError for an unknown loss or metric.
+void take_task(Network& network, const TaskText& options, const std::string& command);
+
+/// One group of a data set.
+struct DataOptions {
+  std::string data;            ///< HDF5 file
+  std::string split = "test";  ///< group
+  std::int64_t batch = 64;     ///< samples
+};
+void add_data_flags(FlagSet& set, DataOptions& options);
+
+enum class Labels { needed, if_there, none };
+
+/// Opens one group of a data set for a network and its task. Samples and labels must fit, which is checked in
+/// that order. Class names and sample notes of the data go to the network (`take_class_names`,
+/// `take_sample_notes`).
+[[nodiscard]] std::shared_ptr<const Dataset> open_data_for(Network& network, const std::string& path,
+                                                           const std::string& group, Labels labels,
+                                                           const std::string& command);
+/// Opens one group of a data set for a network that is not known yet.
+[[nodiscard]] std::shared_ptr<const Dataset> open_any_data(const std::string& path, const std::string& group,
+                                                           bool labels, LabelType label_type);
+
 /// --loss and --metrics.
 void add_task_flags(FlagSet& set);
 /// Reads --loss and --metrics; plain cross entropy for commands without these flags.
@@ -23,8 +48,6 @@ void take_task(Network& network, const Flags& flags);
 /// any kind. `classes` bounds labels of classes; 0: as the file says.
 [[nodiscard]] std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& group,
                                                        std::int64_t classes = 0, bool labels = true);
-enum class Labels { needed, if_there, none };
-
 /// As `open_data`, for a network and its task: its samples and labels must fit, which is checked in that
 /// order, and what its classes are called and how its samples were made becomes known to the network
 /// (`take_class_names`, `take_sample_notes`).

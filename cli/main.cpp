@@ -49,7 +49,8 @@ void print_help(const Command& command) {
 bool asks_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
 void run_command(const Command& command, const std::vector<std::string>& arguments) {
-  const FlagSet set = command.flags();
+  const auto call = command.call();
+  const FlagSet& set = call->set();
   if (std::any_of(arguments.begin(), arguments.end(),
                   [](const auto& a) { return a == "--help" || a == "-h"; }))
     return put(set.help());
@@ -66,7 +67,7 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
     output.flush();
   };
   try {
-    print(run_checked(command, set, flags, output));
+    print(run_checked(*call, flags, output));
   } catch (const FailedCheck& failed) {
     print(failed.result());
     throw;

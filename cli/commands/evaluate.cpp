@@ -6,7 +6,6 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
-#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/tables/class_scores.h"
 #include "fakequant/cli/tables/sample_noun.h"
@@ -14,6 +13,13 @@
 
 namespace fq::cli {
 namespace {
+
+struct EvaluateOptions {
+  std::string checkpoint;
+  TaskText task;
+  DataOptions data;
+  GeneralOptions general;
+};
 
 struct Found {
   Evaluation score;
@@ -43,35 +49,18 @@ std::string score_text(const Found& found) {
   return score.metrics.empty() ? text : text + ", " + metrics_text(score.metrics);
 }
 
-}  // namespace
-
-FlagSet evaluate_flags() {
-  FlagSet set(
-      "evaluate",
-      "Accuracy, loss and metrics of a checkpoint on one group of a data set, and the accuracy of each class "
-      "whose name is known.",
-      "CHECKPOINT --data FILE [flags]");
-  set.group("Network").argument("checkpoint", "FILE", "the checkpoint");
-  add_task_flags(set);
-  add_data_flags(set, "test");
-  add_general_flags(set);
-  return set;
-}
-
-nlohmann::ordered_json evaluate(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  const auto batch = flags.integer("batch", 1, 1 << 20);
-  Network network = load_network(flags.required("checkpoint"));
-  take_task(network, flags);
-  network.module().to(device_of(flags));
-  const auto data = open_data_for(network, flags, flags.text("split"));
+void evaluate(const EvaluateOptions& options, const RunningNetwork& running, Output& output,
+              nlohmann::ordered_json& result) {
+  Network network = *running.network;
+  network.module().to(chosen_device(options.general, "evaluate"));
   const auto names = network.identity().class_names;
   const Stopwatch watch;
-  const Found found = evaluated(network, data, batch, output);
+  const Found found = evaluated(network, running.data, options.data.batch, output);
   if (found.accuracy && !names.empty()) output.line(class_table(found.classes, names));
-  output.line(fmt::format("{}, {} {} in {}", score_text(found), found.score.count, sample_noun(*data),
+  output.line(fmt::format("{}, {} {} in {}", score_text(found), found.score.count, sample_noun(*running.data),
                           duration(watch.seconds())));
-  nlohmann::ordered_json result{{"checkpoint", flags.text("checkpoint")}, {"split", flags.text("split")}};
+  result["checkpoint"] = options.checkpoint;
+  result["split"] = options.data.split;
   if (found.accuracy) result["accuracy"] = 100 * found.score.accuracy;
   result["loss"] = found.score.loss;
   result["count"] = found.score.count;
@@ -79,7 +68,37 @@ nlohmann::ordered_json evaluate(const Flags& flags, Output& output) {
   result["metrics"] = nlohmann::ordered_json::object();
   for (const auto& [name, value] : found.score.metrics) result["metrics"][name] = value;
   if (found.accuracy) result["classes"] = class_json(found.classes, names);
-  return result;
+}
+
+FlagSet evaluate_flags(EvaluateOptions& options) {
+  FlagSet set(
+      "evaluate",
+      "Accuracy, loss and metrics of a checkpoint on one group of a data set, and the accuracy of each class "
+      "whose name is known.",
+      "CHECKPOINT --data FILE [flags]");
+  set.group("Network").argument(options.checkpoint, "checkpoint", "FILE", "the checkpoint").required();
+  add_task_flags(set, options.task);
+  add_data_flags(set, options.data);
+  add_general_flags(set, options.general);
+  return set;
+}
+
+Plan plan_evaluate(const EvaluateOptions& options, PlannedFiles& planned) {
+  const auto running =
+      check_running(options.checkpoint, options.data, &options.task, Labels::needed, planned, "evaluate");
+  Plan plan;
+  plan.add(fmt::format("evaluate {} on the group {} of {}", options.checkpoint, options.data.split,
+                       options.data.data),
+           [&options, running](Output& output, nlohmann::ordered_json& result) {
+             evaluate(options, running, output, result);
+           });
+  return plan;
+}
+
+}  // namespace
+
+Command evaluate_command() {
+  return {"evaluate", "accuracy and loss on a data set", typed(evaluate_flags, plan_evaluate), true};
 }
 
 }  // namespace fq::cli

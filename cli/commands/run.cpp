@@ -47,15 +47,15 @@ void announce(const Phase& phase, std::size_t index, std::size_t count, const Pa
 ordered_json run_phase(const Phase& phase, Output& output) {
   const Command& command = find_command(phase.command);
   const Stopwatch watch;
-  const FlagSet set = command.flags();
-  ordered_json result = run_checked(command, set, Flags(set, phase.arguments), output);
+  const auto call = command.call();
+  ordered_json result = run_checked(*call, Flags(call->set(), phase.arguments), output);
   const double seconds = watch.seconds();
   output.line(fmt::format("      {} done in {}", phase.name, duration(seconds)));
   return {
       {"name", phase.name}, {"command", phase.command}, {"seconds", seconds}, {"result", std::move(result)}};
 }
 
-/// Calls `check` with the command, flags and arguments of every phase; errors say whose they are.
+/// Calls `check` with the call and the flags of every phase. Errors name the phase.
 template <class Check>
 void for_each_phase(const Recipe& recipe, Check&& check) {
   for (const Phase& phase : recipe.phases) {
@@ -63,9 +63,8 @@ void for_each_phase(const Recipe& recipe, Check&& check) {
       return fmt::format("{} (phase '{}', before any ran)", error.what(), phase.name);
     };
     try {
-      const Command& command = find_command(phase.command);
-      const FlagSet set = command.flags();
-      check(command, set, Flags(set, phase.arguments));
+      const auto call = find_command(phase.command).call();
+      check(*call, Flags(call->set(), phase.arguments));
     } catch (const ArgumentError& error) {
       throw ArgumentError(where(error));
     } catch (const FileError& error) {
@@ -75,26 +74,26 @@ void for_each_phase(const Recipe& recipe, Check&& check) {
 }
 
 void check_programs(const Recipe& recipe) {
-  for_each_phase(recipe,
-                 [](const Command&, const FlagSet&, const Flags& arguments) { check_programs(arguments); });
+  for_each_phase(recipe, [](const Invocation&, const Flags& arguments) { check_programs(arguments); });
 }
 
 /// What one phase writes may be what a later one reads, but not what all of them come from.
 void check_outputs(const Recipe& recipe, const std::string& file) {
-  for_each_phase(recipe, [&](const Command&, const FlagSet& set, const Flags& arguments) {
-    check_files(set, arguments, {{"recipe", file}});
+  for_each_phase(recipe, [&](const Invocation& call, const Flags& arguments) {
+    check_files(call.set(), arguments, {{"recipe", file}});
   });
 }
 
 ordered_json dry_run_recipe(const Recipe& recipe, const std::string& file, Output& output) {
   ordered_json phases = ordered_json::array();
   std::size_t place = 0;
-  for_each_phase(recipe, [&](const Command& command, const FlagSet& set, const Flags& arguments) {
-    const auto files = files_to_write(set, arguments, {{"recipe", file}});
+  for_each_phase(recipe, [&](const Invocation& call, const Flags& arguments) {
+    const auto files = files_to_write(call.set(), arguments, {{"recipe", file}});
     output.line(fmt::format("[{}/{}] {}: would write {}", place + 1, recipe.phases.size(),
                             recipe.phases[place].name,
                             files.empty() ? "nothing" : fmt::format("{}", fmt::join(files, ", "))));
-    phases.push_back({{"name", recipe.phases[place].name}, {"command", command.name}, {"writes", files}});
+    phases.push_back(
+        {{"name", recipe.phases[place].name}, {"command", arguments.command()}, {"writes", files}});
     ++place;
   });
   output.line("all phases fit each other; nothing was written");
@@ -114,9 +113,9 @@ void make_folder(const std::string& folder) {
 void check_recipe(const Recipe& recipe) {
   const QuietLog later;
   PlannedFiles planned;
-  for_each_phase(recipe, [&](const Command& command, const FlagSet&, const Flags& arguments) {
+  for_each_phase(recipe, [&](Invocation& call, const Flags& arguments) {
     check_general_flags(arguments);
-    command.check(arguments, planned);
+    (void)call.plan(arguments, planned);
   });
 }
 

@@ -28,6 +28,30 @@ void add_general_flags(FlagSet& set) {
         .toggle("quiet", "nothing on standard output, with --json the result alone");
 }
 
+void add_general_flags(FlagSet& set, GeneralOptions& options) {
+  set.group("General")
+      .toggle(options.help, "help,h", "print this text")
+      .toggle(options.json, "json", "print one JSON object a line on standard output, for machines")
+      .value(options.device, "device", "NAME",
+             "where to compute: cpu, cuda, cuda:N, or auto for the first GPU that can be used")
+      .value(options.threads, "threads", "THREADS", {1, kMostThreads},
+             "threads to compute on (default: OMP_NUM_THREADS, or every core)");
+  if (set.writes())
+    set.toggle(options.force, "force", "replace files of another kind, and run directories")
+        .toggle(options.quiet, "quiet", "print nothing on standard output, with --json only the result");
+}
+
+Device chosen_device(const GeneralOptions& options, std::string_view command) {
+  const Device given = Device::parse(options.device);
+  const Launched here = launched();
+  if (here.ranks == 1 || !given.is_cuda()) return given;
+  FQ_CHECK(here.ranks_here <= cuda_device_count(), command,
+           "{} processes on this machine have {} GPUs. Start at most one for each, or leave out --device "
+           "cuda",
+           here.ranks_here, cuda_device_count());
+  return Device::cuda(here.rank_here);
+}
+
 void add_data_flags(FlagSet& set, const char* split) {
   set.group("Data").value("data,d", "FILE", "HDF5 data set with groups of x and y");
   if (split != nullptr) set.value("split", "GROUP", "the group of the data set to read", split);

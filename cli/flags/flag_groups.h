@@ -7,6 +7,19 @@
 
 namespace fq::cli {
 
+/// Flags of every command.
+struct GeneralOptions {
+  bool help = false, json = false, force = false, quiet = false;
+  std::string device = "cpu";                ///< cpu, cuda, cuda:N or auto
+  std::optional<std::int64_t> threads = {};  ///< 1 or more; without, OMP_NUM_THREADS or every core
+};
+
+/// Adds the group "General". It comes last, because --force and --quiet are for commands that write files.
+void add_general_flags(FlagSet& set, GeneralOptions& options);
+/// Returns the device of --device, or this process's own GPU if ranks share a machine. Throws ArgumentError
+/// for an unknown name.
+[[nodiscard]] Device chosen_device(const GeneralOptions& options, std::string_view command);
+
 void add_general_flags(FlagSet& set);                  ///< help, json, threads
 void add_data_flags(FlagSet& set, const char* split);  ///< data, split (unless null), batch
 void add_model_flags(FlagSet& set);                    ///< model, model-options

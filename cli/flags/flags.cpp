@@ -5,6 +5,8 @@
 #include <cmath>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/flags/removed.h"
 #include "fakequant/core/detail/check.h"
@@ -43,7 +45,7 @@ po::variables_map parse(const FlagSet& set, const po::options_description& all,
 std::vector<std::string> commands_with(const std::string& flag) {
   std::vector<std::string> found;
   const auto add = [&](const Command& command) {
-    if (command.flags == nullptr || std::ranges::count(command.flags().names(), flag) == 0) return;
+    if (!command.call || std::ranges::count(command.call()->set().names(), flag) == 0) return;
     found.emplace_back(command.name);
   };
   for (const Command& command : commands()) {
@@ -155,6 +157,115 @@ FlagSet& FlagSet::argument(const char* name, const char* unit, const char* help)
   const bool many = std::string_view(unit).ends_with("..");
   places_.add(name, many ? -1 : 1);
   return many ? list(name, unit, help) : value(name, unit, help);
+}
+
+FlagSet& FlagSet::bind(const char* names, const char* unit, const std::string& help,
+                       const std::string& standard, Assign assign) {
+  bindings_.push_back({long_name(names), false, std::move(assign)});
+  return standard.empty() ? value(names, unit, help.c_str()) : value(names, unit, help.c_str(), standard);
+}
+
+FlagSet& FlagSet::value(std::string& member, const char* names, const char* unit, const std::string& help) {
+  return bind(names, unit, help, member,
+              [&member](const Flags& flags, const std::string& name) { member = flags.text(name); });
+}
+
+FlagSet& FlagSet::value(std::optional<std::string>& member, const char* names, const char* unit,
+                        const std::string& help) {
+  return bind(names, unit, help, "", [&member](const Flags& flags, const std::string& name) {
+    member = flags.given(name) ? std::optional(flags.text(name)) : std::nullopt;
+  });
+}
+
+FlagSet& FlagSet::value(std::int64_t& member, const char* names, const char* unit, Range<std::int64_t> range,
+                        const std::string& help) {
+  return bind(names, unit, help, fmt::format("{}", member),
+              [&member, range](const Flags& flags, const std::string& name) {
+                member = flags.integer(name, range.low, range.high);
+              });
+}
+
+FlagSet& FlagSet::value(std::optional<std::int64_t>& member, const char* names, const char* unit,
+                        Range<std::int64_t> range, const std::string& help) {
+  return bind(names, unit, help, "", [&member, range](const Flags& flags, const std::string& name) {
+    member = flags.given(name) ? std::optional(flags.integer(name, range.low, range.high)) : std::nullopt;
+  });
+}
+
+FlagSet& FlagSet::value(double& member, const char* names, const char* unit, Range<double> range,
+                        const std::string& help) {
+  return bind(names, unit, help, fmt::format("{}", member),
+              [&member, range](const Flags& flags, const std::string& name) {
+                member = flags.number(name, range.low, range.high);
+              });
+}
+
+FlagSet& FlagSet::value(std::optional<double>& member, const char* names, const char* unit,
+                        Range<double> range, const std::string& help) {
+  return bind(names, unit, help, "", [&member, range](const Flags& flags, const std::string& name) {
+    member = flags.given(name) ? std::optional(flags.number(name, range.low, range.high)) : std::nullopt;
+  });
+}
+
+FlagSet& FlagSet::choice(std::string& member, const char* names, const char* unit,
+                         std::vector<std::string> allowed, const std::string& help) {
+  return bind(names, unit, help, member,
+              [&member, allowed = std::move(allowed)](const Flags& flags, const std::string& name) {
+                member = flags.choice(name, allowed);
+              });
+}
+
+FlagSet& FlagSet::choice(std::optional<std::string>& member, const char* names, const char* unit,
+                         std::vector<std::string> allowed, const std::string& help) {
+  return bind(names, unit, help, "",
+              [&member, allowed = std::move(allowed)](const Flags& flags, const std::string& name) {
+                member = flags.given(name) ? std::optional(flags.choice(name, allowed)) : std::nullopt;
+              });
+}
+
+FlagSet& FlagSet::toggle(bool& member, const char* names, const std::string& help) {
+  bindings_.push_back({long_name(names), false,
+                       [&member](const Flags& flags, const std::string& name) { member = flags.on(name); }});
+  return toggle(names, help.c_str());
+}
+
+FlagSet& FlagSet::list(std::vector<std::string>& member, const char* names, const char* unit,
+                       const std::string& help) {
+  bindings_.push_back({long_name(names), false, [&member](const Flags& flags, const std::string& name) {
+                         member = flags.list(name);
+                       }});
+  return list(names, unit, help.c_str());
+}
+
+FlagSet& FlagSet::argument(std::string& member, const char* name, const char* unit, const std::string& help) {
+  places_.add(name, 1);
+  return value(member, name, unit, help);
+}
+
+FlagSet& FlagSet::output(std::string& member, const char* names, const char* unit, const std::string& help,
+                         const std::string& kind) {
+  note_file(names, unit, [name = long_name(names), kind](const Flags& flags) {
+    return std::vector<WrittenFile>{{flags.text(name), kind}};
+  });
+  return value(member, names, unit, help);
+}
+
+FlagSet& FlagSet::output(std::string& member, const char* names, const char* unit, const std::string& help,
+                         WrittenFiles files) {
+  note_file(names, unit, std::move(files));
+  return value(member, names, unit, help);
+}
+
+FlagSet& FlagSet::required() {
+  bindings_.back().required = true;
+  return *this;
+}
+
+void FlagSet::assign(const Flags& flags) const {
+  for (const Binding& binding : bindings_) {
+    if (binding.required) (void)flags.required(binding.name);
+    binding.assign(flags, binding.name);
+  }
 }
 
 FlagSet& FlagSet::need(std::initializer_list<const char*> flags, const char* other,

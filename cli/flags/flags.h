@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fakequant/network/detail/named_values.h"
@@ -38,10 +40,66 @@ struct FlagNeed {
   std::vector<std::string> values;  ///< of `other`, up to a comma; none: it has to be given
 };
 
+/// Smallest and largest value of a flag, both allowed.
+template <class T>
+struct Range {
+  T low, high;
+};
+
+/// Names of an enumeration's values, in the order of the help.
+template <class E>
+using NamedChoices = std::vector<std::pair<std::string, E>>;
+
 /// The flags that a command takes: its help, and the rules by which its line is read.
+///
+///     struct EvaluateOptions {
+///       std::string checkpoint;
+///       std::int64_t batch = 64;
+///     };
+///     set.group("Data").value(options.batch, "batch,b", "SAMPLES", {1, 1 << 20}, "samples in a batch");
+///
+/// The first functions bind a flag to a member of the command's option struct, which has to outlive the set.
+/// The member's value is the default in the help; an empty text and an empty optional are none. `assign`
+/// writes the members. It throws ArgumentError `[command] --flag is .., give ..` for text that is no such
+/// value and for numbers outside of the range.
 class FlagSet {
  public:
   FlagSet(std::string command, std::string summary, std::string usage);
+
+  FlagSet& value(std::string& member, const char* names, const char* unit, const std::string& help);
+  FlagSet& value(std::optional<std::string>& member, const char* names, const char* unit,
+                 const std::string& help);
+  FlagSet& value(std::int64_t& member, const char* names, const char* unit, Range<std::int64_t> range,
+                 const std::string& help);
+  FlagSet& value(std::optional<std::int64_t>& member, const char* names, const char* unit,
+                 Range<std::int64_t> range, const std::string& help);
+  FlagSet& value(double& member, const char* names, const char* unit, Range<double> range,
+                 const std::string& help);
+  FlagSet& value(std::optional<double>& member, const char* names, const char* unit, Range<double> range,
+                 const std::string& help);
+  /// Binds a flag that takes one of several names.
+  FlagSet& choice(std::string& member, const char* names, const char* unit, std::vector<std::string> allowed,
+                  const std::string& help);
+  FlagSet& choice(std::optional<std::string>& member, const char* names, const char* unit,
+                  std::vector<std::string> allowed, const std::string& help);
+  template <class E>
+  FlagSet& choice(E& member, const char* names, const char* unit, NamedChoices<E> choices,
+                  const std::string& help);
+  template <class E>
+  FlagSet& choice(std::optional<E>& member, const char* names, const char* unit, NamedChoices<E> choices,
+                  const std::string& help);
+  FlagSet& toggle(bool& member, const char* names, const std::string& help);
+  FlagSet& list(std::vector<std::string>& member, const char* names, const char* unit,
+                const std::string& help);
+  /// Binds an argument without dashes, by its place; it is also a flag of that name.
+  FlagSet& argument(std::string& member, const char* name, const char* unit, const std::string& help);
+  /// Binds a flag that names a file to write, of that kind (output_kind.h).
+  FlagSet& output(std::string& member, const char* names, const char* unit, const std::string& help,
+                  const std::string& kind);
+  FlagSet& output(std::string& member, const char* names, const char* unit, const std::string& help,
+                  WrittenFiles files);
+  /// Requires a value for the flag that was added last.
+  FlagSet& required();
 
   /// Starts a group of flags; `title` heads it in the help.
   FlagSet& group(std::string title);
@@ -72,6 +130,10 @@ class FlagSet {
   FlagSet& need(std::initializer_list<const char*> flags, const char* other,
                 const std::vector<std::string>& values = {});
 
+  /// Writes the values to the bound members. Throws as described above, and for a required flag without a
+  /// value.
+  void assign(const Flags& flags) const;
+
   [[nodiscard]] const std::string& command() const noexcept { return command_; }
   [[nodiscard]] std::string help() const;
   [[nodiscard]] std::vector<std::string> names() const;
@@ -90,7 +152,19 @@ class FlagSet {
   }
 
  private:
+  using Assign = std::function<void(const Flags& flags, const std::string& name)>;
+  struct Binding {
+    std::string name;
+    bool required;
+    Assign assign;
+  };
+
   void note_file(const char* names, const std::string& unit, WrittenFiles files);
+  /// An empty `standard` is no default.
+  FlagSet& bind(const char* names, const char* unit, const std::string& help, const std::string& standard,
+                Assign assign);
+  template <class E>
+  static std::vector<std::string> choice_names(const NamedChoices<E>& choices);
 
   std::string command_, summary_, usage_;
   std::vector<boost::program_options::options_description> groups_;
@@ -98,6 +172,7 @@ class FlagSet {
   std::vector<std::string> toggles_, optional_, lists_;
   std::vector<FileFlag> files_;
   std::vector<FlagNeed> needs_;
+  std::vector<Binding> bindings_;
 };
 
 /// The values of a command's flags, checked when they are read.
@@ -136,5 +211,37 @@ class Flags {
 };
 
 using fq::detail::read_number;
+
+template <class E>
+std::vector<std::string> FlagSet::choice_names(const NamedChoices<E>& choices) {
+  std::vector<std::string> names;
+  for (const auto& choice : choices) names.push_back(choice.first);
+  return names;
+}
+
+template <class E>
+FlagSet& FlagSet::choice(E& member, const char* names, const char* unit, NamedChoices<E> choices,
+                         const std::string& help) {
+  std::string standard;
+  for (const auto& [name, value] : choices)
+    if (value == member) standard = name;
+  return bind(names, unit, help, standard, [&member, choices](const Flags& flags, const std::string& flag) {
+    const std::string text = flags.choice(flag, choice_names(choices));
+    for (const auto& [name, value] : choices)
+      if (name == text) member = value;
+  });
+}
+
+template <class E>
+FlagSet& FlagSet::choice(std::optional<E>& member, const char* names, const char* unit,
+                         NamedChoices<E> choices, const std::string& help) {
+  return bind(names, unit, help, "", [&member, choices](const Flags& flags, const std::string& flag) {
+    member.reset();
+    if (!flags.given(flag)) return;
+    const std::string text = flags.choice(flag, choice_names(choices));
+    for (const auto& [name, value] : choices)
+      if (name == text) member = value;
+  });
+}
 
 }  // namespace fq::cli

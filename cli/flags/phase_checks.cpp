@@ -31,6 +31,23 @@ std::optional<Network> check_running(const Flags& flags, const PlannedFiles& pla
 
 }  // namespace
 
+RunningNetwork check_running(const std::string& checkpoint, const DataOptions& data, const TaskText* task,
+                             Labels labels, const PlannedFiles& planned, const std::string& command) {
+  RunningNetwork out{planned.network(checkpoint), nullptr};
+  if (!out.network) {
+    const bool chosen = task != nullptr && task->loss;
+    const LabelType type = chosen ? parse_task(*task, command).labels() : LabelType::numbers;
+    out.data = open_any_data(data.data, data.split, labels == Labels::needed, type);
+    return out;
+  }
+  Network& network = *out.network;
+  if (task != nullptr) take_task(network, *task, command);
+  out.data = open_data_for(network, data.data, data.split, labels, command);
+  if (labels == Labels::needed) check_task(network, *out.data, command);
+  if (!planned.holds(checkpoint)) check_calibrated(network, command);
+  return out;
+}
+
 void check_fold(const Flags& flags, PlannedFiles& planned) {
   const std::string path = flags.required("checkpoint"), out = flags.required("output");
   auto network = flags.given("data") ? check_running(flags, planned, true) : planned.network(path);
@@ -39,8 +56,6 @@ void check_fold(const Flags& flags, PlannedFiles& planned) {
   network->fold();
   planned.add(out, *network);
 }
-
-void check_evaluate(const Flags& flags, PlannedFiles& planned) { (void)check_running(flags, planned, true); }
 
 void check_predict(const Flags& flags, PlannedFiles& planned) {
   (void)check_running(flags, planned, false);

@@ -2,10 +2,24 @@
 
 /// What each command asks of its flags and files, asked before it runs: phases of a recipe are checked so.
 
+#include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/planned_files.h"
 
 namespace fq::cli {
+
+/// A network that a command runs on data. `network` is empty if an earlier phase writes the checkpoint and
+/// what it will hold is not known yet.
+struct RunningNetwork {
+  std::optional<Network> network;
+  std::shared_ptr<const Dataset> data;
+};
+
+/// Opens the network and its data, and checks that they fit and, unless the checkpoint is planned, that the
+/// network is calibrated. `task`: replaces the network's own, unless null.
+[[nodiscard]] RunningNetwork check_running(const std::string& checkpoint, const DataOptions& data,
+                                           const TaskText* task, Labels labels, const PlannedFiles& planned,
+                                           const std::string& command);
 
 /// Each throws what the command would throw for flags, files that are not there, and networks and data that
 /// do not fit; and adds what the command will write to `planned`, whose networks stand in for the checkpoints
@@ -16,7 +30,6 @@ void check_fold(const Flags& flags, PlannedFiles& planned);
 void check_calibrate(const Flags& flags, PlannedFiles& planned);
 void check_sensitivity(const Flags& flags, PlannedFiles& planned);
 void check_qat(const Flags& flags, PlannedFiles& planned);
-void check_evaluate(const Flags& flags, PlannedFiles& planned);
 void check_predict(const Flags& flags, PlannedFiles& planned);
 void check_compress(const Flags& flags, PlannedFiles& planned);
 /// Throws ArgumentError for a network whose weights cannot become codes, or with --undo floats again.

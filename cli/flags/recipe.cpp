@@ -32,7 +32,7 @@ Names both(Names a, const Names& b) {
 Names phase_commands() {
   Names names;
   for (const Command& command : commands())
-    if (command.check != nullptr) names.emplace_back(command.name);
+    if (command.is_phase) names.emplace_back(command.name);
   return names;
 }
 
@@ -85,7 +85,8 @@ class Reader {
     phase.command = entry.at("command").choice(phase_commands());
     phase.name = entry.has("phase") ? entry.at("phase").string() : phase.command;
     if (entry.has("seconds")) phase.expected_seconds = entry.at("seconds").number(0, 1e9);
-    const FlagSet set = find_command(phase.command).flags();
+    const auto call = find_command(phase.command).call();
+    const FlagSet& set = call->set();
     const Names off = removed_flags(set, entry);
     entry.expect_keys(both(both(kOfPhase, off), set.names()), "of " + phase.command);
     const auto changes = changes_.of_phase(phase.name, set);

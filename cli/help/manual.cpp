@@ -57,7 +57,7 @@ void put_page(const std::string& folder, const std::string& name, const std::str
 std::vector<ManualEntry> manual_entries() {
   std::vector<ManualEntry> out;
   const auto add = [&out](const Command& command) {
-    out.push_back({std::string(command.name), std::string(command.summary), command.flags()});
+    out.push_back({std::string(command.name), std::string(command.summary), command.call()->set()});
   };
   for (const Command& command : commands())
     if (command.parts == nullptr)

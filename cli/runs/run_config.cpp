@@ -146,7 +146,8 @@ void check_is_run(const FlagSet& set, const std::string& path, const RunFolder& 
 
 ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions& options,
                         const nlohmann::json& settings) {
-  const FlagSet set = find_command(flags.command()).flags();
+  const auto call = find_command(flags.command()).call();
+  const FlagSet& set = call->set();
   const auto identity = run.network.identity().to_json();
   ordered_json out{
       {"fakequant", FAKEQUANT_VERSION},

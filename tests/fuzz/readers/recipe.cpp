@@ -4,6 +4,7 @@
 #include "reader.h"
 
 void fq::fuzz::read_recipe(const std::string& path) {
-  const cli::FlagSet flags = cli::find_command("run").flags();
+  const auto call = cli::find_command("run").call();
+  const cli::FlagSet& flags = call->set();
   (void)cli::read_recipe(path, cli::Flags(flags, {path}));
 }

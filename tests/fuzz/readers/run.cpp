@@ -37,12 +37,11 @@ std::vector<std::string> arguments(const std::string& path, bool adapters) {
 
 /// As `qat --resume` goes on with it: one epoch of three batches. What diverges was read.
 void fq::fuzz::read_run(const std::string& path) {
-  const auto& command = cli::find_command("qat");
-  const cli::FlagSet set = command.flags();
-  const cli::Flags flags(set, arguments(path, load_checkpoint(path).has_sub("adapters")));
+  const auto call = cli::find_command("qat").call();
+  const cli::Flags flags(call->set(), arguments(path, load_checkpoint(path).has_sub("adapters")));
   cli::Output output(false, cli::Telling::quiet);
   try {
-    (void)cli::run_checked(command, set, flags, output);
+    (void)cli::run_checked(*call, flags, output);
   } catch (const NumericError&) {
   }
 }
