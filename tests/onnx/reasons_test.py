@@ -71,8 +71,8 @@ assert "not of this checkpoint" in found["reasons"][0] and found["ways"][-1].sta
 # Another version than those that were measured: it runs, and the warning names both.
 with open("newer", "w") as program:
     program.write(f"""#!/bin/sh
-exec {sys.executable} -c 'import onnxruntime, runpy, sys; onnxruntime.__version__ = "9.9.9"; sys.argv = sys.argv[1:]
-sys.path.insert(0, sys.argv[0].rsplit("/", 1)[0]); runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
+exec {sys.executable} -c 'import onnxruntime, sys; onnxruntime.__version__ = "9.9.9"
+code = sys.argv.pop(2); sys.argv.pop(0); exec(code)' "$@"
 """)
 os.chmod("newer", 0o755)
 found = verified("digits_cnn.h5", "digits_cnn.onnx", "--python", os.path.abspath("newer"))
