@@ -1,0 +1,7 @@
+"""Runs `python -m fakequant.data`."""
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,358 @@
+"""Data sets of images, of every format that Pillow reads. Images are decoded by several threads, a few at a time."""
+import io
+import os
+import re
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from .common import DataError, file_kind, one_line_name, require
+from .folders import list_folder
+from .writer import Labels, Options, Part, Samples
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".tga",
+           ".avif", ".heic", ".jxl")
+_AHEAD = 64  # images that are decoded at once
+_WIDEST = 1 << 15
+_BEGINNING = 1 << 18  # bytes that hold most headers
+_MOST_PIXELS = 1 << 27
+_MOST_BYTES = 1 << 28
+_MOST_THREADS = 1024
+_GREY = ("1", "L", "LA", "La", "I;16", "I;16B", "I;16L")
+
+
+class BadImage(Exception):
+    """Why an image cannot be read, to continue its path: "is truncated"."""
+
+
+@dataclass
+class ImageFile:
+    """The bytes of an image: a file, or a part of one."""
+
+    place: str
+    path: str
+    offset: int = 0
+    size: int | None = None
+
+    def read(self, most=_MOST_BYTES + 1):
+        """At most `most` bytes of the image. Raises BadImage."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                data = file.read(most if self.size is None else min(most, self.size))
+        except OSError as error:
+            raise BadImage(f"is no file that can be read: {error.strerror}") from None
+        if len(data) > _MOST_BYTES:
+            raise BadImage(f"has more than {_MOST_BYTES} bytes")
+        if not data:
+            raise BadImage("is empty")
+        return data
+
+
+@dataclass
+class Form:
+    """The form that every image gets. A width or channels of 0 are taken from the images."""
+
+    width: int
+    height: int
+    fit: str
+    short_side: int
+    channels: int
+    bits: int
+
+    @classmethod
+    def of(cls, flags, like):
+        size = flags.text("size")
+        sides = re.fullmatch(r"([0-9]+)(?:x([0-9]+))?", size)
+        width, height = (int(sides[1]), int(sides[2] or sides[1])) if sides else (0, 0)
+        if size and not (1 <= width <= _WIDEST and 1 <= height <= _WIDEST):
+            raise DataError(f"--size is '{size}': give pixels from 1 to {_WIDEST}, as 32, or width and height, as 64x48")
+        form = cls(width, height, flags.choice("fit", ("crop", "pad", "stretch")), 0, 0, 8)
+        if flags.given("resize"):
+            form.short_side = flags.integer("resize", 1, _WIDEST)
+            if not width or form.fit != "crop":
+                raise DataError("--resize is of the shorter side, before the middle of --size is taken: give --size, and no other "
+                                "--fit")
+            if form.short_side < max(width, height):
+                raise DataError(f"--resize {form.short_side} is less than --size {size}: give that or more")
+        form.channels = {"auto": 0, "1": 1, "3": 3}[flags.choice("channels", ("auto", "1", "3"))]
+        if like and len(like.shape) == 3:
+            if not form.width:
+                form.height, form.width = like.shape[1:]
+            form.channels = form.channels or (1 if like.shape[0] == 1 else 3)
+        if flags.knows("bits"):
+            form.bits = int(flags.choice("bits", ("8", "16")))
+        return form
+
+
+def _open(data):
+    """The image with its header read. Raises BadImage."""
+    image_module = require("PIL.Image", "Pillow")
+    try:
+        return image_module.open(io.BytesIO(data))
+    except image_module.UnidentifiedImageError:
+        raise BadImage("is truncated, damaged, or of a format that Pillow does not read") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # what a plug-in of Pillow raises for foreign bytes has no common class
+        raise BadImage(f"is truncated or damaged: {_reason(error)}") from None
+
+
+def _reason(error):
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _is_wide(image):
+    """Whether samples have 16 bits, which Pillow shows in the mode, or in a raw mode of PNG."""
+    if image.mode.startswith("I;16"):
+        return True
+    tile = getattr(image, "tile", None)
+    return image.format == "PNG" and bool(tile) and isinstance(tile[0].args, str) and ";16" in tile[0].args
+
+
+def _size(image):
+    """Width and height as the image is seen, by EXIF."""
+    exif = image.info.get("exif")
+    if image.format == "TIFF" or not exif:
+        return image.size
+    try:
+        known = require("PIL.Image", "Pillow").Exif()
+        known.load(exif)
+        turned = known.get(0x0112) in (5, 6, 7, 8)
+    except Exception:  # damaged EXIF turns nothing
+        turned = False
+    return image.size[::-1] if turned else image.size
+
+
+def decode(data):
+    """Samples [height, width, channels] as the image is seen, u8 or u16, without transparency. Raises BadImage."""
+    np, operations = require("numpy"), require("PIL.ImageOps", "Pillow")
+    image = _open(data)
+    if image.width * image.height > _MOST_PIXELS:
+        raise BadImage(f"has {image.width} x {image.height} pixels, at most {_MOST_PIXELS}")
+    try:
+        if image.format == "PNG":
+            image.verify()  # checksums of all chunks
+            image = _open(data)
+        if image.mode in ("I", "F"):
+            raise BadImage("has samples of 32 bits: convert it to 8 or 16 bits")
+        wide, grey = _is_wide(image), image.mode in _GREY
+        raw = image.tile[0].args if wide and not image.mode.startswith("I;16") else ""
+        if raw:  # Pillow keeps the high byte of a sample: a second pass reads the low byte
+            grey = raw.startswith("LA")
+            turned = [_turned_bytes(data, raw, low) for low in (False, True)]
+            return turned[0].astype(np.uint16) * 256 + turned[1]
+        image.load()
+        try:
+            image = operations.exif_transpose(image)
+        except MemoryError:
+            raise
+        except Exception:  # damaged EXIF turns nothing
+            pass
+        if not wide:
+            image = image.convert("L" if grey else "RGB")
+        samples = np.asarray(image)
+        samples = samples.astype(np.uint16) if wide else samples
+        return samples.reshape(*samples.shape[:2], -1)
+    except BadImage:
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise BadImage(f"is truncated or damaged: {_reason(error)}") from None
+
+
+def _turned_bytes(data, raw, low):
+    """The high or low bytes of a PNG image of 16 bits, [height, width, channels]."""
+    np, operations = require("numpy"), require("PIL.ImageOps", "Pillow")
+    image = _open(data)
+    grey = raw.startswith("LA")
+    if grey:  # grey and transparency, read as four bytes: high and low of each
+        image._mode = "RGBA"
+    args = "RGBA" if grey else f"{raw[:-1]}{'L' if low else 'B'}"
+    image.tile = [image.tile[0]._replace(args=args)]
+    image.load()
+    samples = np.asarray(operations.exif_transpose(image))
+    return samples[..., int(low):int(low) + 1] if grey else samples[..., :3]
+
+
+def resized(samples, width, height):
+    """To another width and height by Pillow's bilinear filter, which is antialiased."""
+    np, image_module = require("numpy"), require("PIL.Image", "Pillow")
+    if samples.shape[:2] == (height, width):
+        return samples
+    filtered = image_module.Resampling.BILINEAR
+    if samples.dtype == np.uint8:
+        flat = samples[..., 0] if samples.shape[2] == 1 else samples
+        out = np.asarray(image_module.fromarray(flat).resize((width, height), filtered))
+        return out.reshape(height, width, -1)
+    planes = [image_module.fromarray(samples[..., c].astype(np.float32)).resize((width, height), filtered)
+              for c in range(samples.shape[2])]
+    return np.rint(np.stack([np.asarray(plane) for plane in planes], -1)).clip(0, 65535).astype(np.uint16)
+
+
+def middle(samples, width, height):
+    """The middle of the image; black where it is smaller."""
+    np = require("numpy")
+    y, x = round((samples.shape[0] - height) / 2), round((samples.shape[1] - width) / 2)
+    out = np.zeros((height, width, samples.shape[2]), samples.dtype)
+    part = samples[max(y, 0):y + height, max(x, 0):x + width]
+    out[max(-y, 0):max(-y, 0) + part.shape[0], max(-x, 0):max(-x, 0) + part.shape[1]] = part
+    return out
+
+
+def _sized(samples, form):
+    height, width = samples.shape[:2]
+    if form.short_side:
+        longer = form.short_side * max(width, height) // min(width, height)
+        sides = (form.short_side, longer) if width < height else (longer, form.short_side)
+        return middle(resized(samples, *sides), form.width, form.height)
+    if form.fit == "stretch":
+        return resized(samples, form.width, form.height)
+    x, y = form.width / width, form.height / height
+    ratio = max(x, y) if form.fit == "crop" else min(x, y)
+
+    def side(length, wanted, bounds):
+        return wanted if bounds else max(1, int(length * ratio + 0.5))
+    return middle(resized(samples, side(width, form.width, ratio == x), side(height, form.height, ratio == y)), form.width,
+                  form.height)
+
+
+def formed(samples, form):
+    """The samples in the form, [channels, height, width]. Grey is 0.299 red + 0.587 green + 0.114 blue."""
+    np = require("numpy")
+    if form.width:
+        samples = _sized(samples, form)
+    wide = samples.dtype == np.uint16
+    if form.channels == 1 and samples.shape[2] == 3:
+        red, green, blue = (samples[..., c].astype(np.uint64) for c in range(3))
+        samples = ((19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16)[..., None]
+    elif form.channels == 3 and samples.shape[2] == 1:
+        samples = samples.repeat(3, 2)
+    samples = samples.transpose(2, 0, 1)
+    if form.bits == 16:
+        return samples.astype(np.float32) * np.float32(1 if wide else 257)
+    return ((samples.astype(np.uint32) + 128) // 257 if wide else samples).astype(np.uint8)
+
+
+class ImageSamples(Samples):
+    """Images [channels, height, width], u8 or, of 16 bits, f32 with values up to 65535."""
+
+    def __init__(self, files, flags, like, progress):
+        np = require("numpy")
+        require("PIL.Image", "Pillow")
+        self.files, self.form, self.strict = files, Form.of(flags, like), flags.on("strict")
+        threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+        self.threads = int(threads) if threads.isdigit() and int(threads) else len(os.sched_getaffinity(0))
+        if flags.knows("threads") and flags.given("threads"):
+            self.threads = flags.integer("threads", 1, _MOST_THREADS)
+        self.skipped, self.narrowed = [], 0
+        self.own_size = not self.form.width
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if self.own_size or not self.form.channels:
+                self._survey(progress)
+        self.shape = (self.form.channels, self.form.height, self.form.width)
+        self.dtype = np.dtype("f4" if self.form.bits == 16 else "u1")
+        self.scale = 1 / (65535 if self.form.bits == 16 else 255)
+
+    def __len__(self):
+        return len(self.files)
+
+    def _survey(self, progress):
+        """Takes size and channels from the headers of the images."""
+        form, first, reason, channels = self.form, None, "", 1
+        for looked_at, file in enumerate(self.files, 1):
+            progress("looking at images", looked_at, len(self.files))
+            try:
+                image = self._header(file)
+            except BadImage as bad:
+                reason = reason or f"{file.place} {bad}"
+                continue
+            width, height = _size(image)
+            grey = image.mode in _GREY or _is_wide(image) and str(image.tile[0].args).startswith("LA")
+            channels = max(channels, 1 if grey else 3)
+            first = first or file
+            if not form.width:
+                form.width, form.height = width, height
+            if self.own_size and (width, height) != (form.width, form.height):
+                raise DataError(f"{file.place} has {width} x {height} pixels, {first.place} has {form.width} x {form.height}: give the "
+                                "size of all by --size, as --size 32 or --size 64x48")
+        if first is None:
+            raise DataError(f"none of the {len(self.files)} images can be read: {reason}")
+        form.channels = form.channels or channels
+
+    @staticmethod
+    def _header(file):
+        try:
+            return _open(file.read(_BEGINNING))
+        except BadImage:
+            return _open(file.read())
+
+    def _decode(self, file):
+        """(samples, reason, narrowed): the samples, or None and why not."""
+        np = require("numpy")
+        try:
+            samples = decode(file.read())
+            if self.own_size and samples.shape[:2] != (self.form.height, self.form.width):
+                raise BadImage(f"has {samples.shape[1]} x {samples.shape[0]} pixels, other than the rest: give --size")
+            return formed(samples, self.form), "", samples.dtype == np.uint16 and self.form.bits == 8
+        except BadImage as bad:
+            kind = file_kind(file.path) if file.size is None else ""
+            unread = kind and not kind.endswith("image") and "does not read" in str(bad)
+            return None, f"is {kind}, no image" if unread else str(bad), False
+
+    def batches(self, size):
+        np = require("numpy")
+        size = min(_AHEAD, max(size, self.threads))
+        with warnings.catch_warnings(), ThreadPoolExecutor(self.threads) as pool:
+            warnings.simplefilter("ignore")
+            for begin in range(0, len(self.files), size):
+                rows, images = [], []
+                for row, (samples, reason, narrowed) in enumerate(pool.map(self._decode, self.files[begin:begin + size]), begin):
+                    if samples is None:
+                        self._leave_out(self.files[row].place, reason)
+                        continue
+                    self.narrowed += bool(narrowed)
+                    rows.append(row)
+                    images.append(samples)
+                if rows:
+                    yield np.array(rows), np.stack(images)
+
+    def _leave_out(self, place, reason):
+        if self.strict:
+            raise DataError(f"{place} {reason}: without --strict it is left out")
+        self.skipped.append({"path": place, "reason": reason})
+        self.first_left_out = self.first_left_out or f"{place} {reason}"
+
+    def place(self, row):
+        return self.files[row].place
+
+    def report(self):
+        """(lines, fields of the report) on the images that were left out or narrowed."""
+        lines = [one_line_name(f"left out: {one['path']} {one['reason']}") for one in self.skipped[:10]]
+        if len(self.skipped) > 10:
+            lines.append(f"and {len(self.skipped) - 10} more: --json names them")
+        if self.narrowed:
+            lines.append(f"note: {self.narrowed} images have 16 bits a sample and are kept as 8: --bits 16 keeps all")
+        return lines, {"skipped": self.skipped[:1000], "narrowed": self.narrowed}
+
+
+def folder_parts(flags, names, notes, like, progress):
+    """(parts, options) of `from-images`."""
+    np = require("numpy")
+    Form.of(flags, like)
+    folder = flags.required("folder")
+    listing = list_folder(folder, ENDINGS, names)
+    if listing.empty_classes and flags.on("strict"):
+        raise DataError(f"{folder} has folders without an image: {', '.join(listing.empty_classes)}")
+    if listing.empty_classes:
+        notes.append(one_line_name(f"folders without an image are no classes: {', '.join(listing.empty_classes)}"))
+    if listing.others:
+        notes.append(f"{listing.others} files of other kinds are left alone")
+    part = Part(ImageSamples([ImageFile(path, path) for path in listing.paths], flags, like, progress))
+    if listing.classes:
+        part.labels = Labels("classes", np.array(listing.labels, np.int64), listing.classes)
+    if listing.groups:
+        part.groups = np.array(listing.groups, np.uint8)
+    return [part], Options()

@@ -1,0 +1,127 @@
+"""Numbers and class labels of table fields, lines of text and arrays."""
+import math
+import re
+
+from .common import DataError, did_you_mean, printable, require
+from .writer import Labels
+
+TASKS = ("none", "classes", "several", "real", "dense")
+MOST_CLASSES = 1 << 24
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
+_DATE = re.compile(r"[0-9]*[-/.][0-9]*[-/.][0-9]*(?=[ T]|$)")
+
+
+def is_missing(text):
+    """Whether a field has no value: it is empty, "?", or NA, N/A, NaN, null or none in any case."""
+    return len(text) <= 4 and text.lower() in _MISSING
+
+
+def field_number(text):
+    """The finite number that the whole text is; 1 and 0 for true and false; None for other text."""
+    if _NUMBER.fullmatch(text):
+        value = float(text)
+        return value if math.isfinite(value) else None
+    return {"true": 1.0, "false": 0.0}.get(text.lower())
+
+
+def field_hint(text):
+    """What a field that is not a number looks like, and the remedy; else empty."""
+    if "," in text and field_number(text.replace(",", ".")) is not None:
+        return "a number with a decimal comma, which --decimal comma reads: "
+    date = _DATE.match(text)
+    if date and 6 <= len(date[0]) <= 10:
+        return "a date, of which numbers such as the day of the week have to be made: "
+    if text.endswith("%") and field_number(text[:-1]) is not None:
+        return "a percentage: write its number alone; "
+    return ""
+
+
+class LabelCollector:
+    """Collects a text for each sample. `names` are the classes in their order; without names, the texts themselves."""
+
+    def __init__(self, names=()):
+        self.names = list(names)
+        self.ids = {name: i for i, name in enumerate(self.names)}
+        self.values = []
+
+    def add(self, text):
+        """False for a text that is none of the names, nor the number of one."""
+        found = self.ids.get(text)
+        if found is None and not self.names:
+            found = self.ids[text] = len(self.ids)
+        if found is None:
+            number = field_number(text)
+            if number is None or number != int(number) or not 0 <= number < len(self.names):
+                return False
+            found = int(number)
+        self.values.append(found)
+        return True
+
+    def take(self):
+        """The labels. Texts are sorted, numbers by value; the numbers 0 to K - 1 get no names."""
+        np = require("numpy")
+        values = np.array(self.values, np.int64)
+        if self.names:
+            return Labels("classes", values, self.names)
+
+        def order(text):
+            number = field_number(text)
+            return (number is None, number or 0.0, text)
+        texts = sorted(self.ids, key=order)
+        position = np.empty(len(texts), np.int64)
+        position[[self.ids[text] for text in texts]] = np.arange(len(texts))
+        return Labels("classes", position[values], [] if texts == [str(i) for i in range(len(texts))] else texts)
+
+
+def all_names(labels):
+    """The names of the classes; "0", "1", .. where they have none."""
+    if labels.names or labels.task != "classes":
+        return labels.names
+    return [str(i) for i in range(int(labels.values.max()) + 1)]
+
+
+def labels_from_array(array, task, samples, names):
+    """The labels of `samples` samples in an ArrayFile. Text becomes classes in the order of `names`, or sorted."""
+    np = require("numpy")
+    if task == "none":
+        return Labels()
+    if array.shape[0] != samples:
+        raise DataError(f"{array.place} has {array.shape[0]} labels, there are {samples} samples")
+    values = array.read_all()
+    if array.is_text:
+        if task != "classes" or values.size != samples:
+            raise DataError(f"{array.place} is an array of text: it can be the names of classes, [N]")
+        collector = LabelCollector(names)
+        for row, value in enumerate(values.ravel().tolist()):
+            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            if not collector.add(text):
+                raise DataError(f"{array.place} has the label '{printable(text)}' in row {row}{did_you_mean(text, names)}")
+        return collector.take()
+    if task == "several":
+        if values.ndim != 2:
+            raise DataError(f"{array.place} has the shape {list(values.shape)}: several labels are [N, classes]")
+        _check(array.place, values, (values == 0) | (values == 1), "has {} in row {}: several labels are 0 and 1")
+        return Labels(task, values.astype(np.uint8), names)
+    if task == "real":
+        if values.ndim > 2:
+            raise DataError(f"{array.place} has the shape {list(values.shape)}: real labels are [N] or [N, K]")
+        _check(array.place, values, np.isfinite(values), "has a NaN or infinity in row {1}")
+        return Labels(task, values.astype(np.float32), names)
+    if task == "classes" and (values.ndim > 2 or values.ndim == 2 and values.shape[1] != 1):
+        raise DataError(f"{array.place} has the shape {list(values.shape)}: classes are [N]. Of rows with a 1 for the class save "
+                        "y.argmax(1); where several labels apply, give --task several, for a class of each pixel --task dense")
+    way = "; --task real keeps numbers" if values.dtype.kind == "f" else ""
+    with np.errstate(invalid="ignore"):
+        valid = (values == np.floor(values)) & (values >= 0) & (values < MOST_CLASSES)
+    _check(array.place, values, valid, "has the label {} in row {}: classes are whole numbers from 0 on" + way)
+    values = values.astype(np.int64)
+    return Labels(task, values.reshape(samples) if task == "classes" else values, names)
+
+
+def _check(place, values, valid, problem):
+    np = require("numpy")
+    if not valid.all():
+        at = np.unravel_index(int(np.argmin(valid.ravel())), values.shape)
+        raise DataError(f"{place} {problem.format(f'{values[at]:g}', at[0])}")
