@@ -150,7 +150,8 @@ def _read_header(stream, size):
     version = begin[6]
     if not 1 <= version <= 3:
         stream.fail(f"is of version {version} of the format of NumPy arrays: 1, 2 and 3 are read")
-    length = struct.unpack("<H", stream.exactly(2))[0] if version == 1 else struct.unpack("<I", stream.exactly(4))[0]
+    width = 2 if version == 1 else 4
+    length = int.from_bytes(stream.exactly(width), "little")
     if length > _MOST_HEADER:
         stream.fail(f"claims a header of {length} bytes: it is damaged")
     text = re.sub(r"(\d)L\b", r"\1", stream.exactly(length).decode("utf-8" if version == 3 else "latin1", "replace"))
@@ -182,7 +183,7 @@ def _read_header(stream, size):
                     f"text are read: {_WAY}")
     if not isinstance(shape, tuple) or not all(isinstance(length, int) for length in shape):
         stream.fail("has a header with a damaged shape")
-    return ArrayFile(stream, dtype, shape, bool(fortran), size)
+    return ArrayFile(stream, dtype, shape, bool(fortran), size - 8 - width - length)
 
 
 def open_idx(path):
@@ -195,7 +196,7 @@ def open_idx(path):
         stream.fail(f"is an IDX file of type 0x{begin[2]:02x}, which there is not")
     shape = struct.unpack(f">{begin[3]}I", stream.exactly(4 * begin[3]))
     packed = not hasattr(stream.file, "raw")
-    return ArrayFile(stream, _IDX_TYPES[begin[2]], shape, size=None if packed else os.path.getsize(path))
+    return ArrayFile(stream, _IDX_TYPES[begin[2]], shape, size=None if packed else os.path.getsize(path) - 4 - 4 * begin[3])
 
 
 def _layout(array, layout, notes):

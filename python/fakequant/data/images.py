@@ -92,6 +92,8 @@ def _open(data):
         return image_module.open(io.BytesIO(data))
     except image_module.UnidentifiedImageError:
         raise BadImage("is truncated, damaged, or of a format that Pillow does not read") from None
+    except image_module.DecompressionBombError:
+        raise BadImage(f"has more than {_MOST_PIXELS} pixels") from None
     except MemoryError:
         raise
     except Exception as error:  # what a plug-in of Pillow raises for foreign bytes has no common class
