@@ -217,11 +217,11 @@ put("animals/dog/photo.webp", rgb)
 os.symlink("nowhere", "animals/dog/link.png")
 found = result(*from_images("animals", "--size", "8"))
 skipped = {os.path.basename(entry["path"]): entry["reason"] for entry in found["skipped"]}
-assert set(skipped) == set(bad) | {"anim.gif", "photo.webp", "link.png"} and found["left_out"] == len(skipped), skipped
-assert sum(found["groups"].values()) == 61 and "a GIF image" in skipped["anim.gif"] and "a WebP image" in skipped["photo.webp"] and skipped["empty.png"] == "is empty", skipped
+assert set(skipped) == set(bad) | {"link.png"} and found["left_out"] == len(skipped), skipped
+assert sum(found["groups"].values()) == 63 and skipped["empty.png"] == "is empty", skipped
 assert all("truncated" in skipped[name] for name in ("cut.png", "end.png", "cut.jpg", "end.jpg", "head.png", "head.jpg")), skipped
 text = run(*from_images("animals", "--size", "8")).stdout
-assert "left out: 13" in text and text.count("left out: animals/dog/") == 10 and "and 3 more" in text, text
+assert "left out: 11" in text and text.count("left out: animals/dog/") == 10 and "and 1 more" in text, text
 fails(2, ["animals/dog/", "--strict"], *from_images("animals", "--size", "8", "--strict"))
 for name, contents in bad.items():
     if name != "crc.png":
