@@ -5,7 +5,9 @@ import re
 import struct
 import zipfile
 
-from .common import DataError, Stream, did_you_mean, file_kind, one_line_name, printable, require
+import numpy as np
+
+from .common import DataError, Stream, did_you_mean, file_kind, one_line_name, printable
 from .labels import TASKS, labels_from_array
 from .splits import TEST
 from .writer import Part, Samples
@@ -24,7 +26,6 @@ class ArrayFile:
     """An array [N, ..], read once from its first row on. `size` is the number of bytes that its file can hold."""
 
     def __init__(self, stream, dtype, shape, fortran_order=False, size=None):
-        np = require("numpy")
         self.stream, self.place, self.shape = stream, stream.place, tuple(shape)
         self.stored = np.dtype(dtype)
         self.fortran_order = fortran_order and len(shape) > 1
@@ -46,7 +47,6 @@ class ArrayFile:
     @property
     def dtype(self):
         """The dtype of the rows: unsigned integers of 16 bits and more are read as the next wider integer."""
-        np = require("numpy")
         if self.stored.kind == "u" and self.stored.itemsize > 1:
             return np.dtype("i4" if self.stored.itemsize == 2 else "i8")
         return np.dtype("u1") if self.stored.kind == "b" else self.stored.newbyteorder("=")
@@ -57,7 +57,6 @@ class ArrayFile:
 
     def batches(self, rows):
         """Arrays of `rows` rows, the last one shorter."""
-        np = require("numpy")
         row_bytes = self.row_elements * self.stored.itemsize
         if self.fortran_order:
             if row_bytes * self.shape[0] > _MOST_IN_MEMORY:
@@ -75,7 +74,6 @@ class ArrayFile:
         self.stream.read(1)  # a gzip or zip stream checks its sum at the end
 
     def read_all(self):
-        np = require("numpy")
         if self.row_elements * self.dtype.itemsize * self.shape[0] > _MOST_IN_MEMORY:
             self.stream.fail(f"has the shape {list(self.shape)}: labels of at most {_MOST_IN_MEMORY} bytes are read")
         rows = max(1, (1 << 24) // (self.row_elements * self.stored.itemsize))
@@ -143,7 +141,6 @@ def open_npy(path, key=""):
 
 def _read_header(stream, size):
     """An ArrayFile by the header of a .npy file (versions 1 to 3). Objects are never unpickled."""
-    np = require("numpy")
     begin = stream.exactly(8)
     if begin[:6] != b"\x93NUMPY":
         stream.fail("is not a NumPy array (.npy)")
@@ -235,7 +232,6 @@ class ArraySamples(Samples):
     """Samples of one array, channels first."""
 
     def __init__(self, array, layout, notes):
-        np = require("numpy")
         self.array, self.layout = array, _layout(array, layout, notes)
         if len(array.shape) != _AXES[self.layout]:
             array.stream.fail(f"has the shape {list(array.shape)}: --layout {self.layout} is of {_AXES[self.layout]} axes")
@@ -259,7 +255,6 @@ class ArraySamples(Samples):
         return self.array.shape[0]
 
     def batches(self, size):
-        np = require("numpy")
         begin = 0
         for x in self.array.batches(size):
             if self.layout == "nhwc":
@@ -277,7 +272,6 @@ class JoinedSamples(Samples):
     """Flat rows of the elements of several arrays side by side, for networks with several inputs."""
 
     def __init__(self, arrays):
-        np = require("numpy")
         self.arrays = arrays
         for array in arrays:
             if array.is_text:
@@ -295,7 +289,6 @@ class JoinedSamples(Samples):
         return self.arrays[0].shape[0]
 
     def batches(self, size):
-        np = require("numpy")
         begin = 0
         for parts in zip(*(array.batches(size) for array in self.arrays)):
             with np.errstate(over="ignore"):
@@ -342,7 +335,6 @@ def _archive_parts(flags, path, keys):
 
 def npy_parts(flags, names, notes):
     """The parts of `from-npy`."""
-    np = require("numpy")
     task = flags.choice("task", TASKS)
     flags.choice("layout", LAYOUTS)
     path = flags.required("file")
@@ -380,7 +372,6 @@ def _idx_in(folder, name):
 
 def idx_parts(flags, names, notes):
     """The parts of `from-idx`."""
-    np = require("numpy")
     path = flags.required("file")
     if os.path.isdir(path):
         files = [(_idx_in(path, f"{part}-images-idx3-ubyte"), _idx_in(path, f"{part}-labels-idx1-ubyte"))

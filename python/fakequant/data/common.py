@@ -1,6 +1,6 @@
 """Errors, messages and byte streams that the parts of `fakequant.data` share."""
 import gzip
-import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -31,16 +31,12 @@ class MissingPackage(ImportError):
     """A Python package that the conversion needs is not installed."""
 
 
-def require(name, package=None):
-    """Imports the module `name` of the PyPI package `package`. Raises MissingPackage with the way to install it."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != name.split(".")[0]:
-            raise
-        package = package or name
-        raise MissingPackage(f"{sys.executable} has no {package}: run {sys.executable} -m pip install {package}, or name "
-                             "another Python by --python or FAKEQUANT_PYTHON") from None
+def check_packages(names):
+    """Raises MissingPackage, with the way to install them, unless the modules `names` are installed."""
+    missing = [{"PIL": "Pillow"}.get(name, name) for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingPackage(f"{sys.executable} has no {', '.join(missing)}: run {sys.executable} -m pip install {' '.join(missing)}, or "
+                             "name another Python by --python or FAKEQUANT_PYTHON")
 
 
 def printable(text):

@@ -6,7 +6,10 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from .common import DataError, file_kind, one_line_name, require
+import numpy as np
+from PIL import Image, ImageOps
+
+from .common import DataError, file_kind, one_line_name
 from .folders import list_folder
 from .writer import Labels, Options, Part, Samples
 
@@ -87,12 +90,11 @@ class Form:
 
 def _open(data):
     """The image with its header read. Raises BadImage."""
-    image_module = require("PIL.Image", "Pillow")
     try:
-        return image_module.open(io.BytesIO(data))
-    except image_module.UnidentifiedImageError:
+        return Image.open(io.BytesIO(data))
+    except Image.UnidentifiedImageError:
         raise BadImage("is truncated, damaged, or of a format that Pillow does not read") from None
-    except image_module.DecompressionBombError:
+    except Image.DecompressionBombError:
         raise BadImage(f"has more than {_MOST_PIXELS} pixels") from None
     except MemoryError:
         raise
@@ -118,7 +120,7 @@ def _size(image):
     if image.format == "TIFF" or not exif:
         return image.size
     try:
-        known = require("PIL.Image", "Pillow").Exif()
+        known = Image.Exif()
         known.load(exif)
         turned = known.get(0x0112) in (5, 6, 7, 8)
     except Exception:  # damaged EXIF turns nothing
@@ -128,7 +130,6 @@ def _size(image):
 
 def decode(data):
     """Samples [height, width, channels] as the image is seen, u8 or u16, without transparency. Raises BadImage."""
-    np, operations = require("numpy"), require("PIL.ImageOps", "Pillow")
     image = _open(data)
     if image.width * image.height > _MOST_PIXELS:
         raise BadImage(f"has {image.width} x {image.height} pixels, at most {_MOST_PIXELS}")
@@ -146,7 +147,7 @@ def decode(data):
             return turned[0].astype(np.uint16) * 256 + turned[1]
         image.load()
         try:
-            image = operations.exif_transpose(image)
+            image = ImageOps.exif_transpose(image)
         except MemoryError:
             raise
         except Exception:  # damaged EXIF turns nothing
@@ -166,7 +167,6 @@ def decode(data):
 
 def _turned_bytes(data, raw, low):
     """The high or low bytes of a PNG image of 16 bits, [height, width, channels]."""
-    np, operations = require("numpy"), require("PIL.ImageOps", "Pillow")
     image = _open(data)
     grey = raw.startswith("LA")
     if grey:  # grey and transparency, read as four bytes: high and low of each
@@ -174,28 +174,26 @@ def _turned_bytes(data, raw, low):
     args = "RGBA" if grey else f"{raw[:-1]}{'L' if low else 'B'}"
     image.tile = [image.tile[0]._replace(args=args)]
     image.load()
-    samples = np.asarray(operations.exif_transpose(image))
+    samples = np.asarray(ImageOps.exif_transpose(image))
     return samples[..., int(low):int(low) + 1] if grey else samples[..., :3]
 
 
 def resized(samples, width, height):
     """To another width and height by Pillow's bilinear filter, which is antialiased."""
-    np, image_module = require("numpy"), require("PIL.Image", "Pillow")
     if samples.shape[:2] == (height, width):
         return samples
-    filtered = image_module.Resampling.BILINEAR
+    filtered = Image.Resampling.BILINEAR
     if samples.dtype == np.uint8:
         flat = samples[..., 0] if samples.shape[2] == 1 else samples
-        out = np.asarray(image_module.fromarray(flat).resize((width, height), filtered))
+        out = np.asarray(Image.fromarray(flat).resize((width, height), filtered))
         return out.reshape(height, width, -1)
-    planes = [image_module.fromarray(samples[..., c].astype(np.float32)).resize((width, height), filtered)
+    planes = [Image.fromarray(samples[..., c].astype(np.float32)).resize((width, height), filtered)
               for c in range(samples.shape[2])]
     return np.rint(np.stack([np.asarray(plane) for plane in planes], -1)).clip(0, 65535).astype(np.uint16)
 
 
 def middle(samples, width, height):
     """The middle of the image; black where it is smaller."""
-    np = require("numpy")
     y, x = round((samples.shape[0] - height) / 2), round((samples.shape[1] - width) / 2)
     out = np.zeros((height, width, samples.shape[2]), samples.dtype)
     part = samples[max(y, 0):y + height, max(x, 0):x + width]
@@ -222,7 +220,6 @@ def _sized(samples, form):
 
 def formed(samples, form):
     """The samples in the form, [channels, height, width]. Grey is 0.299 red + 0.587 green + 0.114 blue."""
-    np = require("numpy")
     if form.width:
         samples = _sized(samples, form)
     wide = samples.dtype == np.uint16
@@ -241,8 +238,6 @@ class ImageSamples(Samples):
     """Images [channels, height, width], u8 or, of 16 bits, f32 with values up to 65535."""
 
     def __init__(self, files, flags, like, progress):
-        np = require("numpy")
-        require("PIL.Image", "Pillow")
         self.files, self.form, self.strict = files, Form.of(flags, like), flags.on("strict")
         threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         self.threads = int(threads) if threads.isdigit() and int(threads) else len(os.sched_getaffinity(0))
@@ -293,7 +288,6 @@ class ImageSamples(Samples):
 
     def _decode(self, file):
         """(samples, reason, narrowed): the samples, or None and why not."""
-        np = require("numpy")
         try:
             samples = decode(file.read())
             if self.own_size and samples.shape[:2] != (self.form.height, self.form.width):
@@ -305,7 +299,6 @@ class ImageSamples(Samples):
             return None, f"is {kind}, no image" if unread else str(bad), False
 
     def batches(self, size):
-        np = require("numpy")
         size = min(_AHEAD, max(size, self.threads))
         with warnings.catch_warnings(), ThreadPoolExecutor(self.threads) as pool:
             warnings.simplefilter("ignore")
@@ -342,7 +335,6 @@ class ImageSamples(Samples):
 
 def folder_parts(flags, names, notes, like, progress):
     """(parts, options) of `from-images`."""
-    np = require("numpy")
     Form.of(flags, like)
     folder = flags.required("folder")
     listing = list_folder(folder, ENDINGS, names)

@@ -2,7 +2,9 @@
 import math
 import re
 
-from .common import DataError, did_you_mean, printable, require
+import numpy as np
+
+from .common import DataError, did_you_mean, printable
 from .writer import Labels
 
 TASKS = ("none", "classes", "several", "real", "dense")
@@ -61,7 +63,6 @@ class LabelCollector:
 
     def take(self):
         """The labels. Texts are sorted, numbers by value; the numbers 0 to K - 1 get no names."""
-        np = require("numpy")
         values = np.array(self.values, np.int64)
         if self.names:
             return Labels("classes", values, self.names)
@@ -84,7 +85,6 @@ def all_names(labels):
 
 def labels_from_array(array, task, samples, names):
     """The labels of `samples` samples in an ArrayFile. Text becomes classes in the order of `names`, or sorted."""
-    np = require("numpy")
     if task == "none":
         return Labels()
     if array.shape[0] != samples:
@@ -121,7 +121,6 @@ def labels_from_array(array, task, samples, names):
 
 
 def _check(place, values, valid, problem):
-    np = require("numpy")
     if not valid.all():
         at = np.unravel_index(int(np.argmin(valid.ravel())), values.shape)
         raise DataError(f"{place} {problem.format(f'{values[at]:g}', at[0])}")

@@ -2,7 +2,10 @@
 import json
 from dataclasses import dataclass
 
-from .common import DataError, file_kind, one_line_name, require
+import h5py
+import numpy as np
+
+from .common import DataError, file_kind, one_line_name
 
 
 @dataclass
@@ -35,7 +38,6 @@ def split_names(text):
 
 def texts(h5_object, name):
     """The texts of an attribute; None where it has none."""
-    np = require("numpy")
     if name not in h5_object.attrs:
         return None
     values = np.atleast_1d(h5_object.attrs[name]).ravel().tolist()
@@ -46,7 +48,6 @@ def texts(h5_object, name):
 
 def open_data_set(path):
     """The file for reading. Raises DataError for what is not HDF5."""
-    h5py = require("h5py")
     try:
         return h5py.File(path, "r")
     except OSError as error:
@@ -70,7 +71,6 @@ def class_names(*h5_objects):
 
 def read_like(path):
     """The properties of the first group of a data set."""
-    np = require("numpy")
     with open_data_set(path) as file:
         names = ["", "train", "val", "test", *file]
         group = next((name for name in names if f"{name}/x".lstrip("/") in file), None)

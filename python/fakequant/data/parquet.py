@@ -3,8 +3,11 @@ import json
 import math
 import tempfile
 
-from .common import DataError, did_you_mean, file_kind, require
-from .images import ImageFile, ImageSamples
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+
+from .common import DataError, did_you_mean, file_kind
 from .labels import LabelCollector
 from .splits import TEST, TRAIN
 from .tables import table_parts
@@ -55,7 +58,7 @@ class Column:
     """A column as texts: numbers, texts and categories as they are, lists of one length as a column for each place."""
 
     def __init__(self, path, file, field, is_label):
-        types = require("pyarrow").types
+        types = pyarrow.types
         self.path, self.name, self.is_label, self.length = path, field.name, is_label, None
 
         def is_list(kind):
@@ -111,14 +114,13 @@ def _text(value):
 
 def open_parquet(path):
     """The file for reading. Raises DataError for a file of another kind."""
-    pyarrow, parquet = require("pyarrow"), require("pyarrow.parquet", "pyarrow")
     try:
         with open(path, "rb"):
             pass
         kind = file_kind(path)
         if kind != "a Parquet file":
             raise DataError(f"{path} is {kind or 'something else'}, not a Parquet file")
-        return parquet.ParquetFile(path, page_checksum_verification=True)
+        return pyarrow.parquet.ParquetFile(path, page_checksum_verification=True)
     except DataError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
@@ -131,7 +133,6 @@ def _damaged(path, error):
 
 def batches(path, file, names):
     """Lists of values by column."""
-    pyarrow = require("pyarrow")
     try:
         for batch in file.iter_batches(batch_size=_ROWS, columns=names):
             yield {name: batch.column(name).to_pylist() for name in names}
@@ -149,7 +150,7 @@ def check_columns(path, schema, names):
 
 def label_names(schema, label):
     """The names of the classes that the metadata of a Hugging Face data set has; else none."""
-    types = require("pyarrow").types
+    types = pyarrow.types
     if not label or label not in schema.names or not types.is_integer(schema.field(label).type):
         return []
     try:
@@ -167,6 +168,7 @@ def class_name(path, text, classes, row):
 
 def _spool(path, flags, spool, label):
     """Copies the images of a column to the file `spool`. Returns their ImageFiles, labels, and names of classes."""
+    from .images import ImageFile  # needs Pillow
     column = flags.text("image")
     files, texts, row = [], [], 0
     with open_parquet(path) as file:
@@ -212,6 +214,7 @@ def parquet_parts(flags, names, notes, like, progress):
                 names = label_names(file.schema_arrow, label)
         return table_parts(flags, names, notes, like, lambda path: lambda: ParquetReader(
             path, label, flags.text("columns"), flags.text("drop")), choose=False)
+    from .images import ImageSamples  # needs Pillow
     spool = tempfile.NamedTemporaryFile(prefix="fakequant-")  # noqa: SIM115: lives as long as the samples
     files, texts, groups = [], [], []
     for group, source in ((TRAIN, path), (TEST, flags.text("test-file"))):
@@ -234,5 +237,5 @@ def parquet_parts(flags, names, notes, like, progress):
     part = Part(ImageSamples(files, flags, like, progress), labels)
     part.samples.spool = spool
     if flags.given("test-file"):
-        part.groups = require("numpy").array(groups, "u1")
+        part.groups = np.array(groups, "u1")
     return [part], Options()

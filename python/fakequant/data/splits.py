@@ -1,7 +1,9 @@
 """Assigns samples to the groups train, val and test: by the seed alone, with the same share of every class."""
 import math
 
-from .common import DataError, require
+import numpy as np
+
+from .common import DataError
 
 GROUPS = ("train", "val", "test")
 TRAIN, VALIDATION, TEST = range(3)
@@ -12,7 +14,6 @@ _LOW = (1 << 32) - 1
 
 def philox(counters, first, second, key):
     """The first 64 bits of Philox4x32-10 for each of `counters` (uint64), as uint64."""
-    np = require("numpy")
     low, shift = np.uint64(_LOW), np.uint64(32)
     words = [counters & low, counters >> shift, np.full_like(counters, first), np.full_like(counters, second)]
     keys = [key & _LOW, key >> 32 & _LOW]
@@ -25,7 +26,6 @@ def philox(counters, first, second, key):
 
 def shuffle(rows, seed, stream):
     """Shuffles a list in place (Fisher and Yates), as the C++ class Draws does for (seed, stream, 0)."""
-    np = require("numpy")
     limits = range(len(rows), 1, -1)
     count, at = 0, 0  # draws that were taken, positions that were exchanged
     while at < len(limits):
@@ -61,7 +61,6 @@ def split(labels, count, validation, test, seed):
 
     `labels` are class numbers, or None to draw from all samples alike.
     """
-    np = require("numpy")
     if validation + test > 1:
         raise DataError(f"--val is {validation:g} and --test is {test:g}: give no more than 1 together")
     rest = 1 - validation - test

@@ -2,7 +2,9 @@
 from dataclasses import dataclass, field
 from itertools import islice
 
-from .common import DataError, did_you_mean, printable, require
+import numpy as np
+
+from .common import DataError, did_you_mean, printable
 from .csv_records import CsvReader, column_of, delimiter_of
 from .labels import LabelCollector, all_names, field_hint, field_number, is_missing
 from .like import split_names
@@ -112,7 +114,6 @@ class TableSamples(Samples):
     """
 
     def __init__(self, path, reader, options, before=None):
-        np = require("numpy")
         self.path, self.reader, self.options = path, reader, options
         first = next((fields for _, fields in reader()), None)
         if first is None:
@@ -140,7 +141,6 @@ class TableSamples(Samples):
 
     def _are_plain(self, batch):
         """Whether each record is complete and each field a finite number: nothing to report."""
-        np = require("numpy")
         width, label = len(self.schema.header), self.schema.label
         if self.options.decimal != "." or any(len(fields) != width for _, fields in batch):
             return False
@@ -188,7 +188,6 @@ class TableSamples(Samples):
 
     def _survey(self, known):
         """Reads the table once. Returns the labels; sets categories, means and classes of the schema."""
-        np = require("numpy")
         schema, task = self.schema, self.options.task
         width = len(schema.features)
         sums, counts, last, counting = np.zeros(width), np.zeros(width, np.int64), np.zeros(width), np.ones(width, bool)
@@ -241,7 +240,6 @@ class TableSamples(Samples):
                     source.fail(f"has the {_MOST_TEXTS + 1}th text in the column '{name}': at most {_MOST_TEXTS}", line)
 
     def _take_label(self, source, line, text, collector, reals):
-        np = require("numpy")
         if self.options.task == "classes":
             if not collector.add(text):
                 source.fail(f"has the label '{printable(text)}'{did_you_mean(text, collector.names)}", line)
@@ -262,7 +260,6 @@ class TableSamples(Samples):
                 feature.counts = bool(counting[i]) and counts[i] >= _FEW_COUNTS
 
     def batches(self, size):
-        np = require("numpy")
         begin = 0
         for _, self.lines, records in self._records():
             x = np.empty((len(records), *self.shape), np.float32)
@@ -289,7 +286,6 @@ class TableSamples(Samples):
 
 def _numbers(column):
     """The numbers of a column of texts; None where one is no number."""
-    np = require("numpy")
     try:
         return np.array(column, np.float64)
     except ValueError:
@@ -298,7 +294,6 @@ def _numbers(column):
 
 def _values(column):
     """The numbers of a column, NaN for missing ones."""
-    np = require("numpy")
     values = _numbers(column) if set("".join(column)) <= _PLAIN else None
     if values is None or not np.isfinite(values).all():
         found = map(field_number, column)
@@ -311,7 +306,6 @@ def table_parts(flags, names, notes, like, open_table, choose=True):
 
     `choose`: whether --columns and --drop choose among the fields of a record.
     """
-    np = require("numpy")
     options = TableOptions.of(flags, names, like, choose)
     path = flags.required("file")
     if not options.label and options.task != "none":

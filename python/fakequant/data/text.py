@@ -2,13 +2,15 @@
 import math
 import os
 
-from .common import MOST_LINE, DataError, Stream, did_you_mean, printable, require
+import numpy as np
+
+from .common import MOST_LINE, DataError, Stream, did_you_mean, printable
 from .csv_records import CsvReader, column_of, delimiter_of
 from .folders import list_folder
 from .labels import LabelCollector, all_names, is_missing
 from .splits import GROUPS, TEST, TRAIN, VALIDATION
 from .tokens import Bytes, Characters, chosen_unit, given_tokenizer, most_frequent
-from .writer import Labels, Part, Samples
+from .writer import Labels, Options, Part, Samples
 
 _MOST_WINDOWED = 1 << 28  # bytes of a text that is cut into windows
 _FILE_ENDINGS = (".txt", ".text", ".md")
@@ -106,7 +108,6 @@ class TextSamples(Samples):
     tokens = True
 
     def __init__(self, texts, length):
-        np = require("numpy")
         self.texts, self.tokenizer = texts, Bytes()
         self.shape, self.dtype = (length,), np.dtype("i4")
 
@@ -114,7 +115,6 @@ class TextSamples(Samples):
         return len(self.texts)
 
     def batches(self, size):
-        np = require("numpy")
         length, filling = self.shape[0], self.tokenizer.filling
         begin, rows = 0, []
 
@@ -142,14 +142,12 @@ class WindowSamples(Samples):
     tokens = True
 
     def __init__(self, path, ids, length):
-        np = require("numpy")
         self.path, self.ids = path, ids
         self.shape, self.dtype = (length,), np.dtype("i4")
         self.starts, self.groups = np.empty(0, np.int64), np.empty(0, np.uint8)
 
     def add(self, group, begin, end, stride):
         """Adds the windows of the tokens [begin, end) of a group. Returns their number."""
-        np = require("numpy")
         starts = np.arange(begin, max(begin, end - self.shape[0]), stride)
         self.starts = np.concatenate([self.starts, starts])
         self.groups = np.concatenate([self.groups, np.full(len(starts), group, np.uint8)])
@@ -157,18 +155,15 @@ class WindowSamples(Samples):
 
     def next_tokens(self):
         """For each position of each window the token behind it, i64 [N, length]."""
-        np = require("numpy")
         return self._windows(self.starts + 1).astype(np.int64)
 
     def _windows(self, starts):
-        np = require("numpy")
         return self.ids[starts[:, None] + np.arange(self.shape[0])]
 
     def __len__(self):
         return len(self.starts)
 
     def batches(self, size):
-        np = require("numpy")
         for begin in range(0, len(self), size):
             starts = self.starts[begin:begin + size]
             yield np.arange(begin, begin + len(starts)), self._windows(starts)
@@ -179,7 +174,6 @@ class WindowSamples(Samples):
 
 def _open_texts(flags, path, label_file, known):
     """(texts, labels, groups) of a file or folder."""
-    np = require("numpy")
     if os.path.isdir(path):
         listing = list_folder(path, _FILE_ENDINGS, known)
         if listing.groups and flags.given("test-file"):
@@ -211,7 +205,6 @@ def text_parts(flags, names, notes, like, draw):
     length = like.shape[0] if like and not flags.given("length") else flags.integer("length", 1, 1 << 20)
     if flags.given("label") and not flags.given("text"):
         raise DataError("--label names a column of a CSV file: give --text, its column of texts, too")
-    np = require("numpy")
     files = [(flags.required("file"), flags.text("labels"))]
     if flags.given("test-file"):
         files.append((flags.text("test-file"), flags.text("test-labels")))
@@ -229,7 +222,7 @@ def text_parts(flags, names, notes, like, draw):
     for part in parts:
         part.samples.tokenizer = tokenizer
     notes.append(f"tokens are {tokenizer.unit}: \"vocabulary\": {tokenizer.size} in a model")
-    return parts, tokenizer.options(), {"vocabulary": tokenizer.size}
+    return parts, Options(**tokenizer.options()), {"vocabulary": tokenizer.size}
 
 
 def _tokenizer(flags, texts, groups):
@@ -255,7 +248,6 @@ def _whole_text(path):
 
 
 def _window_parts(flags, notes):
-    np = require("numpy")
     for name in ("labels", "text", "label", "delimiter", "test-labels", "length", "classes", "seed"):
         if flags.given(name):
             raise DataError(f"--windows makes samples of one text, in its order, and labels of the tokens that follow: leave --{name} "
@@ -280,7 +272,7 @@ def _window_parts(flags, notes):
     count = len(windows.ids)
     notes.append(f"{count} tokens, a vocabulary of {tokenizer.size} {tokenizer.unit}")
     labels = Labels("dense", windows.next_tokens(), tokenizer.class_names())
-    return [Part(windows, labels, windows.groups)], tokenizer.options(), {"tokens": count, "vocabulary": tokenizer.size}
+    return [Part(windows, labels, windows.groups)], Options(**tokenizer.options()), {"tokens": count, "vocabulary": tokenizer.size}
 
 
 def _add_group(windows, path, group, begin, end, stride):

@@ -3,9 +3,9 @@ import json
 import re
 from collections import Counter
 
-from .common import DataError, Stream, printable, require
-from .like import open_data_set, texts
-from .writer import Options
+import numpy as np
+
+from .common import DataError, Stream, check_packages, printable
 
 UNITS = ("bytes", "words", "characters", "pieces")
 _MOST_WORDS = 1 << 24
@@ -40,11 +40,10 @@ class Bytes:
         return ["<pad>", *(escaped(bytes([byte])) for byte in range(256))]
 
     def ids(self, text, path):
-        np = require("numpy")
         return np.frombuffer(text, np.uint8).astype(np.int32) + 1
 
     def options(self):
-        return Options(tokens=self.unit)
+        return dict(tokens=self.unit)
 
 
 class Words:
@@ -66,11 +65,10 @@ class Words:
         return [escaped(word) for word in self.vocabulary]
 
     def ids(self, text, path):
-        np = require("numpy")
         return np.array([self.numbers.get(word, 1) for word in words_of(text)], np.int32)
 
     def options(self):
-        return Options(tokens=self.unit, vocabulary=b"".join(word + b"\n" for word in self.vocabulary))
+        return dict(tokens=self.unit, vocabulary=b"".join(word + b"\n" for word in self.vocabulary))
 
 
 class Characters:
@@ -89,7 +87,6 @@ class Characters:
         return [escaped(character.encode()) for character in self.vocabulary]
 
     def ids(self, text, path):
-        np = require("numpy")
         codes = np.frombuffer(decode_utf8(text, path, ", or give --tokens bytes").encode("utf-32-le"), np.uint32)
         known = np.array([ord(character) for character in self.vocabulary], np.uint32)
         numbers = np.full(max(int(known.max(initial=0)), int(codes.max(initial=0))) + 1, -1, np.int32)
@@ -103,7 +100,7 @@ class Characters:
         return ids
 
     def options(self):
-        return Options(tokens=self.unit, vocabulary=self.vocabulary.encode())
+        return dict(tokens=self.unit, vocabulary=self.vocabulary.encode())
 
 
 class Pieces:
@@ -112,7 +109,8 @@ class Pieces:
     unit = "pieces"
 
     def __init__(self, data, path):
-        tokenizers = require("tokenizers")
+        check_packages(["tokenizers"])
+        import tokenizers
         self.path = path
         try:
             content = json.loads(data)
@@ -142,7 +140,6 @@ class Pieces:
         return self.vocabulary
 
     def ids(self, text, path):
-        np = require("numpy")
         text = decode_utf8(text, path)
         if self.lacks_unknown:
             self._check_characters(text, path)
@@ -167,7 +164,7 @@ class Pieces:
                                     "for what is unknown")
 
     def options(self):
-        return Options(tokens=self.unit, tokenizer=self.text)
+        return dict(tokens=self.unit, tokenizer=self.text)
 
 
 def load_pieces(path):
@@ -177,6 +174,7 @@ def load_pieces(path):
 
 def read_tokenizer(path):
     """How the texts of a data set became tokens."""
+    from .like import open_data_set, texts
     with open_data_set(path) as file:
         kind = (texts(file, "tokens") or [""])[0]
         if kind not in UNITS:

@@ -5,7 +5,10 @@ import re
 import tempfile
 from dataclasses import dataclass, field
 
-from .common import DataError, SystemFailure, file_kind, require
+import h5py
+import numpy as np
+
+from .common import DataError, SystemFailure, file_kind
 from .splits import GROUPS, TRAIN
 
 WRITER = "fakequant dataset"
@@ -94,7 +97,6 @@ class Statistics:
 
     def add(self, x, training):
         """Adds a batch. Returns the first sample with a NaN or infinity, or None."""
-        np = require("numpy")
         if x.dtype.kind == "f":
             finite = np.isfinite(x).reshape(len(x), -1).all(1)
             if not finite.all():
@@ -117,7 +119,6 @@ class Statistics:
 
     def deviation(self):
         """1 for a channel with one value."""
-        np = require("numpy")
         mean, squares = self.sums[0] / self.count, self.sums[1] / self.count
         variance = squares - mean * mean
         return np.where((variance > 1e-12 * squares) & (variance > 0), np.sqrt(np.maximum(variance, 0)), 1.0)
@@ -140,7 +141,7 @@ class Target:
             if exists and not os.access(path, os.W_OK):
                 raise PermissionError(13, "Permission denied")
             self.mode = os.stat(path).st_mode & 0o7777 if exists else None
-            if len(os.path.basename(self.target).encode()) > 255:
+            if len(os.fsencode(os.path.basename(self.target))) > 255:
                 raise OSError(36, "File name too long")
             name = os.path.basename(self.target)[:50]
             self.file, self.name = tempfile.mkstemp(dir=os.path.dirname(self.target), prefix=f".{name}.fakequant-")
@@ -178,7 +179,6 @@ def check_output(path, read, force):
         return
     kind = file_kind(path) or "a file that fakequant does not write"
     if kind == "an HDF5 file":
-        h5py = require("h5py")
         try:
             with h5py.File(path, "r") as file:
                 writer = file.attrs.get("writer", b"")
@@ -192,7 +192,6 @@ def check_output(path, read, force):
 
 def set_attribute(h5_object, name, value):
     """Writes numbers, a text or a list of texts as fakequant's data sets keep them."""
-    np, h5py = require("numpy"), require("h5py")
     if isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
         texts = [text.encode("utf-8", "replace") for text in value]
         longest = max(1, *map(len, texts))
@@ -229,7 +228,6 @@ class Rows:
             self.flush(self.count // self.chunk * self.chunk)
 
     def flush(self, count=None):
-        np = require("numpy")
         if self.count == 0:
             return
         rows = np.concatenate(self.waiting)
@@ -243,7 +241,6 @@ class Rows:
 
 def write(path, parts, options, progress=lambda done: None):
     """Writes the data set. Returns its Summary. Nothing is written at `path` unless all of it is."""
-    h5py = require("h5py")
     target = Target(path)
     try:
         file = None
@@ -276,7 +273,6 @@ def check_labels(parts):
         return labels.values.shape[1]
     if labels.task not in ("classes", "dense"):
         return 0
-    np = require("numpy")
     named, classes = len(labels.names), len(labels.names)
     for part in parts:
         values = part.labels.values.reshape(len(part.samples), -1)
@@ -289,7 +285,6 @@ def check_labels(parts):
 
 
 def _write(file, path, parts, options, progress):
-    np = require("numpy")
     first = parts[0].samples
     summary = Summary(rows=[0] * len(GROUPS), classes=check_labels(parts))
     statistics = Statistics(first.shape, options.normalize and not options.like)
@@ -341,7 +336,6 @@ def _choose_scale(summary, path, samples, options, statistics):
 
 
 def _finish_group(file, group, x, kept, labels, samples, summary):
-    np = require("numpy")
     if summary.scale > 0:
         set_attribute(x, "scale", summary.scale)
     if summary.mean is not None:
@@ -356,7 +350,6 @@ def _finish_group(file, group, x, kept, labels, samples, summary):
 
 
 def _finish_file(file, labels, summary, options):
-    np = require("numpy")
     set_attribute(file, "writer", WRITER)
     if labels.names:
         set_attribute(file, "classes", list(labels.names))
