@@ -57,7 +57,8 @@ struct Command {
   std::string_view summary;
   /// Makes a call with the default options. Null for a command that has parts.
   std::function<std::unique_ptr<Invocation>()> call;
-  bool is_phase = false;  ///< whether a recipe may contain it
+  bool is_phase = false;   ///< whether a recipe may contain it
+  bool in_python = false;  ///< whether a module of Python runs it (convert_data)
   /// The commands of two words that begin with this one, named by both words.
   const std::vector<Command>& (*parts)() = nullptr;
 };

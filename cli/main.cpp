@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/commands/dataset.h"
 #include "fakequant/cli/commands/version.h"
 #include "fakequant/cli/flags/limits.h"
 #include "fakequant/cli/help/manual.h"
@@ -93,7 +94,9 @@ void dispatch(const std::vector<std::string>& arguments) {
   if (!command.parts) return run_command(command, {arguments.begin() + 1, arguments.end()});
   FQ_CHECK(arguments.size() > 1, command.name, "which one? See fakequant {} --help", command.name);
   if (asks_help(arguments[1])) return print_help(command);
-  run_command(find_part(command, arguments[1]), {arguments.begin() + 2, arguments.end()});
+  const Command& part = find_part(command, arguments[1]);
+  const std::vector<std::string> rest(arguments.begin() + 2, arguments.end());
+  part.in_python ? convert_data(part, rest) : run_command(part, rest);
 }
 
 /// end(status, message), with f's exception alive: without memory a message cannot be copied.

@@ -67,16 +67,31 @@ void check_end(const ProgramEnd& end, const Flags& flags, const std::string& pyt
         fmt::format("[{}] {} ended with status {}: {}", flags.command(), python, end.status, message));
 }
 
-}  // namespace
+/// Ends with status 1 if a module of the arguments cannot be found. Modules are not imported.
+constexpr const char* kFindModules =
+    "import sys; sys.path[:] = filter(None, sys.path); from importlib.util import find_spec; "
+    "sys.exit(None in map(find_spec, sys.argv[1:]))";
 
-std::string python_of(const Flags& flags) {
-  if (flags.given("python")) return flags.text("python");
-  const char* named = std::getenv("FAKEQUANT_PYTHON");
-  return named == nullptr || *named == '\0' ? "python3" : named;
+/// Whether a Python can be started and finds the modules.
+bool has_modules(const std::string& python, const std::vector<std::string>& modules) try {
+  std::vector<std::string> words{python, "-c", kFindModules};
+  words.insert(words.end(), modules.begin(), modules.end());
+  return run_program(words, {.output_file = "/dev/null", .error_file = "/dev/null"}).status == 0;
+} catch (const ArgumentError&) {
+  return false;
 }
 
-std::string script_path(const std::string& command_name, const std::string& name) {
-  return shared_path(command_name, "scripts/" + name);
+}  // namespace
+
+std::string python_of(const Flags& flags) { return python_with(flags.text("python"), {}); }
+
+std::string python_with(const std::string& named, const std::vector<std::string>& modules) {
+  if (!named.empty()) return named;
+  const char* of_environment = std::getenv("FAKEQUANT_PYTHON");
+  if (of_environment != nullptr && *of_environment != '\0') return of_environment;
+  for (const char* python : {"python3", "/usr/bin/python3"})
+    if (modules.empty() || has_modules(python, modules)) return python;
+  return "python3";
 }
 
 std::vector<std::string> module_words(const std::string& command, const std::string& python,

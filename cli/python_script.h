@@ -12,10 +12,9 @@ namespace fq::cli {
 
 /// Returns --python, else FAKEQUANT_PYTHON, else "python3".
 [[nodiscard]] std::string python_of(const Flags& flags);
-/// Returns the path of a script in ../share/fakequant/scripts of the command. Throws FileError if it is
-/// missing.
-[[nodiscard]] std::string script_path(const std::string& command, const std::string& name);
-
+/// Returns --python or FAKEQUANT_PYTHON if one is given, else the first of python3 and /usr/bin/python3 that
+/// has all `modules`, else "python3".
+[[nodiscard]] std::string python_with(const std::string& named, const std::vector<std::string>& modules);
 /// Returns a command line that runs a module of the package with `arguments`, for example
 /// "fakequant.engines.onnx". The package is in ../share/fakequant/python of the command. The module imports
 /// nothing from the current folder. Throws FileError if the package is missing.

@@ -46,8 +46,6 @@ foreach(folder IN ITEMS models recipes data)
     install(DIRECTORY "${PROJECT_SOURCE_DIR}/${folder}" DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant")
   endif()
 endforeach()
-install(PROGRAMS scripts/read_parquet.py DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts")
-install(FILES scripts/lib/parquet_columns.py DESTINATION "${CMAKE_INSTALL_DATADIR}/fakequant/scripts/lib")
 # The parts of the Python package that the command runs. They work without the compiled module.
 set(package "${CMAKE_INSTALL_DATADIR}/fakequant/python/fakequant")
 install(FILES python/fakequant/__init__.py python/fakequant/waiting.py DESTINATION "${package}")
@@ -71,9 +69,6 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/installed/fakequantConfig.cmake"
 # What the libraries link, as a linker takes it; static ones leave it to whoever links them.
 set(linked dnnl hwy fmt z)
 set(linked_files ${HDF5_C_LIBRARIES})
-if(FAKEQUANT_HAS_IMAGES)
-  list(APPEND linked png jpeg)
-endif()
 if(FAKEQUANT_HAS_MPI)
   list(APPEND linked dl)
 endif()

@@ -197,8 +197,8 @@ function(fakequant_add_onnx_tests)
   endforeach()
 endfunction()
 
-# tests/parquet: Parquet files by pyarrow; tests/gguf: GGUF files by gguf. Both from PyPI in a virtual environment that the
-# variable names to the test; skipped where that cannot be had.
+# tests/gguf: GGUF files by gguf, from PyPI in a virtual environment that the variable names to the test; skipped if that
+# cannot be installed.
 function(fakequant_add_file_tests name label variable)
   if(NOT TARGET fakequant_cli)
     return()

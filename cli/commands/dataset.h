@@ -6,21 +6,15 @@
 
 namespace fq::cli {
 
-FlagSet from_images_flags();
-nlohmann::ordered_json from_images(const Flags& flags, Output& output);
-FlagSet from_npy_flags();
-nlohmann::ordered_json from_npy(const Flags& flags, Output& output);
-FlagSet from_idx_flags();
-nlohmann::ordered_json from_idx(const Flags& flags, Output& output);
-FlagSet from_csv_flags();
-nlohmann::ordered_json from_csv(const Flags& flags, Output& output);
-FlagSet from_text_flags();
-nlohmann::ordered_json from_text(const Flags& flags, Output& output);
-FlagSet from_parquet_flags();
-nlohmann::ordered_json from_parquet(const Flags& flags, Output& output);
+/// Adds help, json and force: the flags of commands that compute nothing.
+void add_plain_flags(FlagSet& set);
 FlagSet check_data_flags();
 nlohmann::ordered_json check_data(const Flags& flags, Output& output);
 FlagSet show_data_flags();
 nlohmann::ordered_json show_data(const Flags& flags, Output& output);
+
+/// Runs a part of `in_python`, a conversion: replaces this process by the module fakequant.data of Python,
+/// with `arguments`. Throws ArgumentError if Python cannot be started.
+[[noreturn]] void convert_data(const Command& part, const std::vector<std::string>& arguments);
 
 }  // namespace fq::cli

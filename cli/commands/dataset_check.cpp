@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/commands/dataset.h"
-#include "fakequant/cli/flags/conversion_flags.h"
 #include "fakequant/train/data/detail/checks/data_checks.h"
 
 namespace fq::cli {

@@ -4,7 +4,6 @@
 
 #include "fakequant/cli/augmentation.h"
 #include "fakequant/cli/commands/dataset.h"
-#include "fakequant/cli/flags/conversion_flags.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/core/detail/check.h"
@@ -16,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string html_of(const Flags& flags, const fq::detail::ShownData& data) {
+std::string html_of(const Flags& flags, const ShownData& data) {
   std::vector<std::pair<std::string, std::string>> facts{
       {"group", flags.text("split")}, {"samples", std::to_string(data.rows)}, {"of", data.kind}};
   if (!data.classes.front().name.empty()) facts.emplace_back("classes", std::to_string(data.classes.size()));
@@ -46,12 +45,12 @@ ordered_json show_data(const Flags& flags, Output& output) {
   FQ_CHECK(!png.empty() || !html.empty(), flags.command(),
            "nothing is to be written: give -o sheet.png or --html page.html");
   const auto count = flags.integer("samples", 1, 1 << 16);
-  std::optional<fq::detail::ShownChange> change;
+  std::optional<ShownChange> change;
   if (flags.given("augment"))
     change = {.options = read_augment(flags),
               .seed = std::uint64_t(flags.integer("seed", 0, std::int64_t{1} << 40))};
   const auto data = naming_flags([&] {
-    return fq::detail::samples_to_show(flags.required("file"), flags.text("split"), count, change);
+    return samples_to_show(flags.required("file"), flags.text("split"), count, change);
   });
   const std::string picture = png.empty() ? std::string() : contact_sheet_png(data);
   const std::string page = html.empty() ? std::string() : html_of(flags, data);

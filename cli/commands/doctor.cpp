@@ -29,7 +29,8 @@ struct Finding {
   std::string name, found, advice;
 };
 
-constexpr const char* kPackages[] = {"numpy", "h5py", "onnx", "onnxruntime"};
+const std::vector<std::string> kEnginePackages{"numpy", "h5py", "onnx", "onnxruntime"},
+    kDataPackages{"numpy", "h5py", "pillow", "pyarrow", "tokenizers"};
 constexpr std::int64_t kLittleMemory = std::int64_t{2} << 30;
 
 bool has_part(const std::string& name) {
@@ -112,14 +113,14 @@ Finding gpu() {
 }
 
 /// Names and versions of packages, a line each; a name alone where there is none.
-std::string python_packages(const Flags& flags) {
+std::string package_versions(const Flags& flags, const std::vector<std::string>& names) {
   const TemporaryFolder folder;
   const std::string script = fmt::format(
       "from importlib.metadata import PackageNotFoundError, version\n"
       "for name in '{}'.split():\n"
       "    try: print(name, version(name))\n"
       "    except PackageNotFoundError: print(name)\n",
-      fmt::join(kPackages, " "));
+      fmt::join(names, " "));
   write_file(folder.file("packages.py"), script);
   const ProgramLimits limits{folder.file("out"), folder.file("errors"), 60};
   const ProgramEnd end = run_program({python_of(flags), folder.file("packages.py")}, limits);
@@ -129,23 +130,27 @@ std::string python_packages(const Flags& flags) {
   return text.str();
 }
 
-Finding engines(const Flags& flags) {
+/// `use` is the command that needs the packages.
+Finding packages(const Flags& flags, const char* name, const char* use,
+                 const std::vector<std::string>& names) {
+  const std::string python = python_of(flags);
   std::vector<std::string> found, missing;
   try {
-    std::istringstream lines(python_packages(flags));
+    std::istringstream lines(package_versions(flags, names));
     for (std::string line; std::getline(lines, line);)
       (line.find(' ') == std::string::npos ? missing : found).push_back(line);
   } catch (const ArgumentError&) {
-    return {"python", python_of(flags) + " cannot be started", "verify needs one: give --python"};
+    return {name, python + " cannot be started", fmt::format("{} needs one: give --python", use)};
   }
   if (found.empty() && missing.empty())
-    return {"python", python_of(flags) + " ends with an error", "verify needs one that works: give --python"};
-  const std::string packages =
-      found.empty() ? "no package that verify needs" : fmt::format("{}", fmt::join(found, ", "));
-  return {"python", fmt::format("{}: {}", python_of(flags), packages),
-          missing.empty() ? ""
-                          : fmt::format("verify needs more: {} -m pip install {}", python_of(flags),
-                                        fmt::join(missing, " "))};
+    return {name, python + " ends with an error", fmt::format("{} needs one that works: give --python", use)};
+  return {name,
+          fmt::format("{}: {}", python,
+                      found.empty() ? fmt::format("no package that {} needs", use)
+                                    : fmt::format("{}", fmt::join(found, ", "))),
+          missing.empty()
+              ? ""
+              : fmt::format("{} needs more: {} -m pip install {}", use, python, fmt::join(missing, " "))};
 }
 
 }  // namespace
@@ -153,8 +158,8 @@ Finding engines(const Flags& flags) {
 FlagSet doctor_flags() {
   FlagSet set("doctor", "What this machine and this build offer, and what would make more of them.",
               "[flags]");
-  set.group("Engine").value("python", "PROGRAM",
-                            "a Python for verify (default: FAKEQUANT_PYTHON, or python3)");
+  set.group("Engine").value(
+      "python", "PROGRAM", "a Python for verify and dataset from-.. (default: FAKEQUANT_PYTHON, or python3)");
   add_general_flags(set);
   return set;
 }
@@ -170,9 +175,9 @@ nlohmann::ordered_json doctor(const Flags& flags, Output& output) {
       pages(),
       gpu(),
       part("onnx", "libonnx-dev"),
-      part("images", "libpng-dev and libjpeg-dev"),
       ranks(),
-      engines(flags)};
+      packages(flags, "python", "verify", kEnginePackages),
+      packages(flags, "data", "dataset from-..", kDataPackages)};
   auto result = nlohmann::ordered_json{{"findings", nlohmann::ordered_json::array()}};
   for (const auto& [name, found, advice] : findings) {
     output.line(fmt::format("{:<11} {}", name, found));

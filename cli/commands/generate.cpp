@@ -8,27 +8,50 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
-#include "fakequant/cli/initial_weights.h"
+#include "fakequant/cli/python_script.h"
+#include "fakequant/cli/system/temporary_folder.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/json_text.h"
 
 namespace fq::cli {
 namespace {
 
 using fq::detail::Tokenizer;
+using fq::detail::TokenTable;
 
-std::vector<std::int64_t> ids_of(const Tokenizer& tokenizer, const std::string& prompt) {
+/// Encodes a text by the module fakequant.data of Python.
+std::vector<std::int64_t> encode_pieces(const TokenTable& table, const std::string& text,
+                                        const Flags& flags) {
+  const TemporaryFolder folder;
+  write_file(folder.file("tokenizer.json"), table.text());
+  write_file(folder.file("text"), text);
+  const ProgramLimits limits{.output_file = folder.file("ids"),
+                             .error_file = folder.file("errors"),
+                             .input_file = folder.file("text")};
+  const auto words = module_words(flags.command(), python_with(flags.text("python"), {"tokenizers"}),
+                                  "fakequant.data", {"encode", "--tokenizer", folder.file("tokenizer.json")});
+  (void)run_python(flags, words, limits, flags.text("checkpoint"));
+  return fq::detail::whole_values<std::int64_t>(
+      fq::detail::parse_json<nlohmann::json>(read_file(limits.output_file)));
+}
+
+std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, const std::string& prompt,
+                                        const Flags& flags) {
   FQ_CHECK(!prompt.empty(), "generate", "--prompt is empty: give a token or more to begin with");
-  std::vector<std::int32_t> ids;
+  std::vector<std::int64_t> ids;
   try {
-    ids = tokenizer.encode_all(prompt, "--prompt");
-  } catch (const FileError& error) {
-    const std::string what = error.what();
-    throw ArgumentError("[generate] " + what.substr(what.find("] ") + 2));
+    ids = tokenizer.table() != nullptr ? encode_pieces(*tokenizer.table(), prompt, flags)
+                                       : tokenizer.encode(prompt);
+  } catch (const ArgumentError& error) {
+    const std::string what = error.what(), text = "[tokens] the text";
+    if (!what.starts_with(text)) throw;
+    throw ArgumentError("[generate] --prompt" + what.substr(text.size()));
   }
   FQ_CHECK(!ids.empty(), "generate", "--prompt has no {}: give one or more to begin with",
            tokenizer.unit_name());
-  return {ids.begin(), ids.end()};
+  return ids;
 }
 
 Tensor prompts_of(const std::vector<std::int64_t>& ids, std::int64_t count) {
@@ -51,6 +74,9 @@ FlagSet generate_flags() {
       .value("seed", "NUMBER", "of the draws", "0")
       .value("count", "TEXTS", "of the same prompt, each with draws of its own", "1")
       .value("context", "TOKENS", "that the network sees at most (default: as it was trained)")
+      .value("python", "FILE",
+             "a Python 3 with the package tokenizers, for a network with a tokenizer.json (default: "
+             "FAKEQUANT_PYTHON, or python3)")
       .toggle("no-cache", "compute every token anew: the same text, slower");
   add_general_flags(set);
   return set;
@@ -72,7 +98,7 @@ nlohmann::ordered_json generate_text(const Flags& flags, Output& output) {
       .seed = static_cast<std::uint64_t>(flags.integer("seed", 0, std::numeric_limits<std::int64_t>::max())),
       .context = flags.given("context") ? flags.integer("context", 1, trained) : trained,
       .cache = !flags.on("no-cache")};
-  const Tensor prompts = prompts_of(ids_of(tokenizer, prompt), count);
+  const Tensor prompts = prompts_of(encode_prompt(tokenizer, prompt, flags), count);
   network.module().to(device_of(flags));
   const Stopwatch watch;
   const Tensor ids = fq::generate(network.module(), prompts, options);

@@ -20,7 +20,7 @@
 #include "fakequant/export/onnx/import_quantized.h"
 #include "fakequant/export/transformers/import.h"
 #include "fakequant/network/network.h"
-#include "fakequant/train/data/reader/array_file.h"
+#include "fakequant/train/data/npy.h"
 
 namespace fq::cli {
 namespace {
@@ -75,7 +75,7 @@ std::map<std::string, Tensor> read_fixed_inputs(const Flags& flags) {
     double number = 0;
     const bool is_new = fixed
                             .emplace(name, read_number(text, number) ? Tensor::scalar(number, DType::f64)
-                                                                     : fq::detail::open_npy(text).read_all())
+                                                                     : fq::detail::read_npy(text))
                             .second;
     FQ_CHECK(is_new, "import", "--fix-input gives '{}' twice", name);
   }

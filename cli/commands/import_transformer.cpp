@@ -9,7 +9,7 @@
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/transformers/import.h"
-#include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
+#include "fakequant/train/data/token_table.h"
 
 namespace fq::cli {
 namespace {
@@ -22,12 +22,12 @@ void take_tokenizer_beside(Network& network, const std::string& from) {
   const std::string file = (folder / "tokenizer.json").string();
   if (!fs::exists(file)) return;
   try {
-    const auto tokenizer = fq::detail::TokenizerFile::load(file);
-    const auto own = std::ssize(tokenizer->tokens()), classes = network.identity().classes;
+    const auto table = fq::detail::TokenTable::load(file);
+    const auto own = std::ssize(table->tokens()), classes = network.identity().classes;
     if (own > classes)
       return log(LogLevel::warning, fmt::format("[import] {} has {} tokens, the network {}: it is left out",
                                                 file, own, classes));
-    network.identity().tokenizer = tokenizer->text();
+    network.identity().tokenizer = table->text();
   } catch (const FileError& error) {
     log(LogLevel::warning, fmt::format("{}: it is left out", error.what()));
   }

@@ -14,8 +14,7 @@
 #include "fakequant/core/io/detail/hdf5_reader.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/export/safetensors/file.h"
-#include "fakequant/train/data/reader/images/image.h"
-#include "fakequant/train/data/writer/data_set_file.h"
+#include "fakequant/report/detail/picture.h"
 
 namespace fq::cli {
 namespace {
@@ -46,8 +45,8 @@ std::string state_kind(const std::string& path) try {
 }
 
 std::string data_set_kind(const std::string& path) try {
-  const auto writer = fq::detail::Hdf5Reader(path).texts("/", fq::detail::kWriterAttribute);
-  const bool ours = writer && writer->size() == 1 && writer->front() == fq::detail::kWriterName;
+  const auto writer = fq::detail::Hdf5Reader(path).texts("/", "writer");
+  const bool ours = writer == std::vector<std::string>{"fakequant dataset"};
   return ours ? kind::data_set : "an HDF5 file of another program, such as a data set";
 } catch (const Error&) {
   return "a damaged HDF5 file";
@@ -101,8 +100,7 @@ std::string output_kind(const std::string& path) {
     return data_set_kind(path);
   if (head.starts_with("TRT-")) return kind::tensorrt_cache;
   if (is_page(head)) return kind::page;
-  if (head.starts_with("\x89PNG") && head.find(fq::detail::kPngSoftware) != head.npos)
-    return kind::contact_sheet;
+  if (head.starts_with("\x89PNG") && head.find(kPngSoftware) != head.npos) return kind::contact_sheet;
   if (head.starts_with("GGUF"))
     return head.find("general.quantized_by") != head.npos && head.find("fakequant") != head.npos
                ? kind::gguf

@@ -13,7 +13,6 @@
 namespace fq::cli {
 namespace {
 
-using fq::detail::Image;
 using nlohmann::ordered_json;
 
 constexpr std::size_t kWorst = 16;
@@ -33,31 +32,15 @@ double probability_of(const float* logits, std::int64_t classes, std::int64_t la
 
 bool is_image(const Dataset& data) {
   const Shape& shape = data.sample_shape();
-  return fq::detail::has_images() && !data.token_ids() && shape.size() == 3;
-}
-
-/// Between what a stored zero and the brightest pixel become.
-Image picture_of_sample(const Tensor& x, const Dataset& data) {
-  const Shape& shape = data.sample_shape();
-  const std::int64_t channels = shape[0] == 3 ? 3 : 1, pixels = shape[1] * shape[2];
-  const auto black = data.background(), white = data.white();
-  Image out{{.width = shape[2], .height = shape[1], .channels = int(channels), .bits = 8},
-            std::vector<std::uint16_t>(std::size_t(channels * pixels))};
-  const auto* values = x.data<float>();
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t p = 0; p < pixels; ++p) {
-      const float low = black[std::size_t(c)], high = white[std::size_t(c)];
-      const float share = (values[c * pixels + p] - low) / (high == low ? 1 : high - low);
-      out.samples[std::size_t(p * channels + c)] =
-          std::uint16_t(std::clamp(std::nearbyint(255 * share), 0.0f, 255.0f));
-    }
-  return out;
+  return !data.token_ids() && shape.size() == 3;
 }
 
 std::string shown_sample(const Dataset& data, std::int64_t row) {
   const Batch batch = data.read(std::vector<std::int64_t>{row});
-  return fmt::format("<img alt=\"row {}\" src=\"{}\">", row,
-                     html::picture_uri(picture_of_sample(batch.x, data)));
+  const std::int64_t values = numel(data.sample_shape());
+  const Picture picture = make_picture({batch.x.data<float>(), std::size_t(values)}, data.sample_shape(),
+                                       data.background(), data.white());
+  return fmt::format("<img alt=\"row {}\" src=\"{}\">", row, html::picture_uri(picture));
 }
 
 ordered_json told(const Mistake& of) {

@@ -88,16 +88,25 @@ bool open_as(int number, const char* path, int flags) {
   return file >= 0 && ::dup2(file, number) >= 0;
 }
 
+void stop_ignoring_signals() {
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) std::signal(ignored, SIG_DFL);
+}
+
+void check_started(int error, const std::string& program) {
+  FQ_CHECK(error == 0, "run_program", "'{}' cannot be started: {}: install it, or name another", program,
+           std::strerror(error));
+}
+
 /// Only what is safe after the fork of a process with threads.
 [[noreturn]] void become(char* const* arguments, char* const* environment, const ProgramLimits& limits,
                          pid_t parent, const FailurePipe& failure) {
   constexpr int kWrite = O_WRONLY | O_CREAT | O_TRUNC;
   const bool ready = ::setpgid(0, 0) == 0 && ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
-                     open_as(STDIN_FILENO, "/dev/null", O_RDONLY) &&
+                     open_as(STDIN_FILENO, limits.input_file.c_str(), O_RDONLY) &&
                      open_as(STDOUT_FILENO, limits.output_file.c_str(), kWrite) &&
                      open_as(STDERR_FILENO, limits.error_file.c_str(), kWrite);
   if (::getppid() != parent) ::_exit(127);  // it ended before the system knew whom to kill
-  for (const int ignored : {SIGPIPE, SIGXFSZ}) std::signal(ignored, SIG_DFL);
+  stop_ignoring_signals();
   if (ready) ::execvpe(arguments[0], arguments, environment);
   failure.tell(errno);
   ::_exit(127);
@@ -113,8 +122,7 @@ pid_t start_child(const std::vector<std::string>& words, const ProgramLimits& li
   failure.close_writing();
   const int error = failure.told();
   if (error != 0) ::waitpid(child, nullptr, 0);
-  FQ_CHECK(error == 0, "run_program", "'{}' cannot be started: {}: install it, or name another", words[0],
-           std::strerror(error));
+  check_started(error, words[0]);
   return child;
 }
 
@@ -136,6 +144,17 @@ ProgramEnd run_program(const std::vector<std::string>& words, const ProgramLimit
   end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   end.status = end.signal != 0 ? 128 + end.signal : WEXITSTATUS(status);
   return end;
+}
+
+void replace_process(const std::vector<std::string>& words) {
+  const auto variables = child_environment();
+  const auto arguments = null_ended(words), environment = null_ended(variables);
+  stop_ignoring_signals();
+  ::execvpe(arguments[0], arguments.data(), environment.data());
+  const int error = errno;
+  catch_signals();
+  check_started(error, words[0]);
+  std::abort();
 }
 
 }  // namespace fq::cli

@@ -7,10 +7,11 @@
 
 namespace fq::cli {
 
-/// Where a program's output goes, and how long it may take.
+/// Files and time limits of a program.
 struct ProgramLimits {
   std::string output_file, error_file;
   double seconds = 0;  ///< 0: no limit
+  std::string input_file = "/dev/null";
 };
 
 /// How a program ended.
@@ -27,5 +28,9 @@ struct ProgramEnd {
 /// imports nothing from the current folder. With -c or -m it does, before Python 3.11, unless it gets -I.
 /// Throws ArgumentError when it cannot be started, naming it.
 [[nodiscard]] ProgramEnd run_program(const std::vector<std::string>& words, const ProgramLimits& limits);
+
+/// Replaces this process by a program found in PATH, in the environment of `run_program`. Standard input and
+/// output stay, signals have their default action. Throws ArgumentError if the program cannot be started.
+[[noreturn]] void replace_process(const std::vector<std::string>& words);
 
 }  // namespace fq::cli

@@ -8,19 +8,18 @@
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/gguf/tokenizer.h"
-#include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
-#include "fakequant/train/data/reader/tokens.h"
+#include "fakequant/train/data/tokens.h"
 
 namespace fq::cli {
 namespace {
 
 using fq::detail::Tokenizer;
-using fq::detail::TokenizerFile;
+using fq::detail::TokenTable;
 
 /// Tokens that a text data set of characters or words would have.
 std::vector<std::string> names_of(const GgufTokenizer& given) {
   std::vector<std::string> names = Tokenizer(given.tokens, fq::detail::TokenUnit::characters).class_names();
-  (void)Tokenizer::of_class_names(names);
+  (void)Tokenizer::from_class_names(names);
   return names;
 }
 
@@ -31,9 +30,9 @@ void take(Network& network, const GgufTokenizer& given, const std::string& file)
       throw FileError(file, {}, fmt::format("{} has {} tokens, the network {}", file, tokens, classes));
   };
   if (!given.json.empty()) {
-    const auto tokenizer = TokenizerFile::parse(given.json, file);
-    check(std::ssize(tokenizer->tokens()));
-    network.identity().tokenizer = tokenizer->text();
+    const auto table = TokenTable::parse(given.json, file);
+    check(std::ssize(table->tokens()));
+    network.identity().tokenizer = table->text();
   } else if (!given.tokens.empty()) {
     check(std::ssize(given.tokens));
     network.identity().class_names = names_of(given);

@@ -5,14 +5,12 @@
 #include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/utf8.h"
-#include "fakequant/train/data/reader/tokenizer/tokenizer_file.h"
-#include "fakequant/train/data/writer/vocabulary.h"
 
 namespace fq::cli {
 namespace {
 
 using fq::detail::Tokenizer;
-using fq::detail::TokenizerFile;
+using fq::detail::TokenTable;
 using Names = std::vector<std::string>;
 
 bool tells_tokens(const Network& network) { return network.identity().dense; }
@@ -31,15 +29,15 @@ void check_same(const Names& own, const Names& given, const std::string& functio
 
 }  // namespace
 
-std::shared_ptr<const TokenizerFile> tokenizer_file_of(const Network& network) {
+std::shared_ptr<const TokenTable> token_table(const Network& network) {
   const std::string& text = network.identity().tokenizer;
-  return text.empty() ? nullptr : TokenizerFile::parse(text, "the network's tokenizer");
+  return text.empty() ? nullptr : TokenTable::parse(text, "the network's tokenizer");
 }
 
 void take_tokenizer(Network& network, const Dataset& data, const std::string& path,
                     const std::string& function) {
   if (!data.token_ids()) return;
-  const auto given = fq::detail::read_tokenizer_file(path), own = tokenizer_file_of(network);
+  const auto given = fq::detail::read_token_table(path), own = token_table(network);
   if (own != nullptr && given != nullptr) return check_same(own->tokens(), given->tokens(), function);
   const Names names = network.identity().class_names;
   if (tells_tokens(network) && !names.empty() && !data.class_names().empty())
@@ -57,9 +55,9 @@ Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, co
            "{} takes {} and does not tell the next token of each: give a network of a data set by fakequant "
            "dataset from-text --windows",
            checkpoint, to_string(Shape(sample.begin() + 1, sample.end())));
-  if (auto file = tokenizer_file_of(network)) return Tokenizer(std::move(file));
+  if (auto table = token_table(network)) return Tokenizer(std::move(table));
   try {
-    return Tokenizer::of_class_names(network.identity().class_names);
+    return Tokenizer::from_class_names(network.identity().class_names);
   } catch (const ArgumentError& error) {
     throw ArgumentError(fmt::format("[{}] {}: {}", function, checkpoint,
                                     std::string(error.what()).substr(std::string_view("[tokens] ").size())));
@@ -68,10 +66,10 @@ Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, co
 
 MetricOptions metric_options_of(const Network& network) {
   MetricOptions out;
-  const auto file = tells_tokens(network) ? tokenizer_file_of(network) : nullptr;
-  if (file == nullptr) return out;
-  for (std::int32_t id = 0; id < std::ssize(file->tokens()); ++id)
-    out.characters.push_back(file->characters(id));
+  const auto table = tells_tokens(network) ? token_table(network) : nullptr;
+  if (table == nullptr) return out;
+  for (std::int32_t id = 0; id < std::ssize(table->tokens()); ++id)
+    out.characters.push_back(table->characters(id));
   return out;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fakequant/network/network.h"
-#include "fakequant/train/data/reader/tokens.h"
+#include "fakequant/train/data/tokens.h"
 #include "fakequant/train/metrics.h"
 
 namespace fq::cli {
@@ -14,8 +14,8 @@ namespace fq::cli {
 /// ArgumentError for data whose tokens are others than the network's.
 void take_tokenizer(Network& network, const Dataset& data, const std::string& path,
                     const std::string& function);
-/// The tokenizer.json that the network keeps; null without.
-[[nodiscard]] std::shared_ptr<const fq::detail::TokenizerFile> tokenizer_file_of(const Network& network);
+/// Returns the table of the tokenizer.json that the network keeps; null without.
+[[nodiscard]] std::shared_ptr<const fq::detail::TokenTable> token_table(const Network& network);
 /// Of the tokens that the network's classes are. Throws ArgumentError for a network that does not tell the
 /// next token of each; `checkpoint` names it.
 [[nodiscard]] fq::detail::Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint,

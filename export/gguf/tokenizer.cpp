@@ -5,8 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/train/data/reader/tokenizer/byte_alphabet.h"
-#include "fakequant/train/data/reader/tokenizer/words.h"
+#include "fakequant/export/gguf/detail/vocabulary.h"
 
 namespace fq {
 namespace {

@@ -11,34 +11,28 @@ namespace fq {
 namespace {
 
 using namespace html;
-using detail::Image;
-using detail::ShownClass;
-using detail::ShownData;
-
 constexpr std::int64_t kGap = 4, kClassGap = 12, kColumns = 16;
 /// A picture of red, green and blue that others are put on.
 class Sheet {
  public:
   Sheet(std::int64_t width, std::int64_t height)
-      : width_(width), height_(height), samples_(std::size_t(width * height * 3), 255) {}
+      : sheet_{width, height, 3, std::vector<std::uint8_t>(std::size_t(width * height * 3), 255)} {}
 
-  void put(const Image& picture, std::int64_t left, std::int64_t top) {
-    const std::int64_t channels = picture.info.channels;
-    for (std::int64_t y = 0; y < picture.info.height; ++y)
-      for (std::int64_t x = 0; x < picture.info.width; ++x)
+  void put(const Picture& picture, std::int64_t left, std::int64_t top) {
+    for (std::int64_t y = 0; y < picture.height; ++y)
+      for (std::int64_t x = 0; x < picture.width; ++x)
         for (std::int64_t c = 0; c < 3; ++c)
-          samples_[std::size_t(((top + y) * width_ + left + x) * 3 + c)] = std::uint8_t(
-              picture
-                  .samples[std::size_t((y * picture.info.width + x) * channels + std::min(c, channels - 1))]);
+          sheet_.pixels[std::size_t(((top + y) * sheet_.width + left + x) * 3 + c)] =
+              picture.pixels[std::size_t((y * picture.width + x) * picture.channels +
+                                         std::min(c, picture.channels - 1))];
   }
-  [[nodiscard]] std::string png() const { return detail::encode_png(samples_, width_, height_, 3); }
+  [[nodiscard]] std::string png() const { return encode_png(sheet_); }
 
  private:
-  std::int64_t width_, height_;
-  std::vector<std::uint8_t> samples_;
+  Picture sheet_;
 };
 
-std::string figure(const detail::ShownSample& sample, bool picture) {
+std::string figure(const ShownSample& sample, bool picture) {
   const std::string shown =
       picture ? fmt::format("<img alt=\"row {}\" src=\"{}\">", sample.row, picture_uri(sample.picture))
               : fmt::format("<code>{}</code>", escaped(sample.text));
@@ -58,8 +52,8 @@ std::string section(const ShownClass& of, bool pictures) {
 std::string contact_sheet_png(const ShownData& data) {
   FQ_CHECK(data.pictures, "dataset show", "samples are {}: only images make a picture; give --html",
            data.kind);
-  const Image first = shown_size(data.classes.at(0).samples.at(0).picture);
-  const std::int64_t across = first.info.width + kGap, down = first.info.height + kGap;
+  const Picture first = resize_for_page(data.classes.at(0).samples.at(0).picture);
+  const std::int64_t across = first.width + kGap, down = first.height + kGap;
   std::int64_t columns = 1, height = kGap;
   for (const ShownClass& of : data.classes) {
     columns = std::max(columns, std::min(std::int64_t(of.samples.size()), kColumns));
@@ -69,7 +63,7 @@ std::string contact_sheet_png(const ShownData& data) {
   std::int64_t top = kGap;
   for (const ShownClass& of : data.classes) {
     for (std::int64_t i = 0; i < std::ssize(of.samples); ++i)
-      sheet.put(shown_size(of.samples[std::size_t(i)].picture), kGap + i % kColumns * across,
+      sheet.put(resize_for_page(of.samples[std::size_t(i)].picture), kGap + i % kColumns * across,
                 top + i / kColumns * down);
     top += (std::ssize(of.samples) + kColumns - 1) / kColumns * down + kClassGap;
   }

@@ -1,14 +1,38 @@
 #pragma once
 
-/// Pictures that stand in a page.
+/// Pictures of samples: made of values, resized for a page, and written as PNG.
 
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "fakequant/train/data/reader/images/image.h"
+#include "fakequant/core/blocks/shape.h"
 
-namespace fq::html {
+namespace fq {
 
-/// What a browser may load of a page with pictures: nothing that is not in it.
+/// Pixels [height, width, channels]: 1 channel is grey, 3 are red, green and blue.
+struct Picture {
+  std::int64_t width = 0, height = 0, channels = 3;
+  std::vector<std::uint8_t> pixels = {};
+};
+
+/// Makes a picture of the values of a sample [C, H, W]: in channel c, low[c] is black and high[c] is white.
+/// Of samples with other than 1 and 3 channels, shows the first channel in grey.
+[[nodiscard]] Picture make_picture(std::span<const float> values, const Shape& sample,
+                                   std::span<const float> low, std::span<const float> high);
+/// Enlarges a picture by a whole number to about 64 pixels, or shrinks it to at most 160.
+[[nodiscard]] Picture resize_for_page(const Picture& picture);
+
+/// Text chunk of the files of `encode_png`, by which they are recognized.
+inline constexpr std::string_view kPngSoftware("tEXtSoftware\0fakequant", 22);
+/// Returns a PNG file.
+[[nodiscard]] std::string encode_png(const Picture& picture);
+
+namespace html {
+
+/// Content security policy of a page with pictures: the page loads no other file.
 inline constexpr const char* picture_policy =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 /// Styles of samples side by side, figures in a block of class `samples`.
@@ -20,10 +44,8 @@ inline constexpr const char* samples_style = R"css(
 .samples code { display: block; max-width: 60ch; overflow-wrap: anywhere; }
 )css";
 
-/// Enlarged by whole numbers to about 64 pixels, or made smaller to 160.
-[[nodiscard]] detail::Image shown_size(const detail::Image& picture);
+/// Returns "data:image/png;base64,..": the picture in the size of `resize_for_page`.
+[[nodiscard]] std::string picture_uri(const Picture& picture);
 
-/// "data:image/png;base64,..": the picture of 8 bits, as large as it is shown.
-[[nodiscard]] std::string picture_uri(const detail::Image& picture);
-
-}  // namespace fq::html
+}  // namespace html
+}  // namespace fq

@@ -2,7 +2,10 @@
 
 /// The keys of a tokenizer in GGUF.
 
+#include <string_view>
+
 #include "fakequant/export/gguf/model.h"
+#include "fakequant/train/data/token_table.h"
 
 namespace fq::detail {
 
@@ -10,5 +13,13 @@ namespace fq::detail {
 /// that GPT-2 writes for it (a space is U+0120), and the merges as they are. Throws ArgumentError unless
 /// there are `size` tokens, each another, and control tokens among them.
 void add_vocabulary(GgufModel& model, const GgufOptions& options, std::int64_t size);
+
+/// Sets vocabulary, merges, pattern and control tokens of `options` if the table is byte-level BPE; returns
+/// false for others, which llama.cpp's "gpt2" tokenizer cannot hold. Throws ArgumentError for a
+/// "pre_tokenizer" whose regular expression llama.cpp has no name for.
+[[nodiscard]] bool take_tokens(const TokenTable& table, GgufOptions& options);
+/// Returns the regular expression of a pattern by llama.cpp's name: "gpt-2", "llama-bpe" or "qwen2". Throws
+/// ArgumentError for other names.
+[[nodiscard]] std::string_view pattern_regex(std::string_view name);
 
 }  // namespace fq::detail

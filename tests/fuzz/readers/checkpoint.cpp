@@ -8,6 +8,6 @@ void fq::fuzz::read_checkpoint(const std::string& path) {
   const auto network = cli::load_network(path);
   (void)network.classes();
   (void)network.quantized();
-  (void)cli::network.task();
-  (void)cli::tokenizer_file_of(network);
+  (void)network.task();
+  (void)cli::token_table(network);
 }

@@ -41,11 +41,8 @@ struct Reader {
 void read_calibration(const std::string& path);
 void read_checkpoint(const std::string& path);
 void read_config(const std::string& path);
-void read_csv(const std::string& path);
 void read_dataset(const std::string& path);
 void read_gguf(const std::string& path);
-void read_idx(const std::string& path);
-void read_image(const std::string& path);
 void read_model(const std::string& path);
 void read_npy(const std::string& path);
 void read_onnx(const std::string& path);
