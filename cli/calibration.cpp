@@ -16,15 +16,11 @@
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/system/signals.h"
 #include "fakequant/cli/tables/sample_noun.h"
-#include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/state_file.h"
 #include "fakequant/core/log.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/calibration/calibration_report.h"
-#include "fakequant/train/calibration/calibration_state.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {
 namespace {
@@ -40,79 +36,37 @@ bool is_there(const std::string& path) {
   return !path.empty() && std::filesystem::exists(path, none);
 }
 
-/// The images that calibrators have seen.
-class Collected {
- public:
-  [[nodiscard]] std::int64_t samples() const { return samples_; }
-  [[nodiscard]] const std::vector<CalibrationShare>& shares() const { return shares_; }
-  [[nodiscard]] bool has(const CalibrationShare& share) const {
-    return std::ranges::binary_search(shares_, share);
+void print_report(const std::string& algorithm, const ptq::Report& report, Output& output) {
+  const auto object = [&](const std::string& path) {
+    return nlohmann::ordered_json{{"event", "weight_algorithm"}, {"algorithm", algorithm}, {"layer", path}};
+  };
+  for (const auto& [path, before, after] : report.layers) {
+    auto told = object(path);
+    told["before"] = before;
+    told["after"] = after;
+    output.record(fmt::format("{} {:<32} {:.6g} -> {:.6g}", algorithm, path, before, after), told);
   }
-
-  void add(std::int64_t samples, const std::vector<CalibrationShare>& shares) {
-    samples_ += samples;
-    shares_.insert(shares_.end(), shares.begin(), shares.end());
-    std::ranges::sort(shares_);
+  for (const auto& [path, reason] : report.skipped) {
+    auto told = object(path);
+    told["skipped"] = reason;
+    output.record(fmt::format("{} {:<32} left alone: it {}", algorithm, path, reason), told);
   }
+}
 
-  /// A state that is in it whole is not counted twice, so that a merge may be repeated.
-  void add_state(Module& model, const std::string& path, Output& output) {
-    const StateDict state = load_state(path, "calibration");
-    const auto shares = calibration_shares(state, path);
-    const auto known = std::ranges::count_if(shares, [this](const auto& share) { return has(share); });
-    FQ_CHECK(known == 0 || known == std::ssize(shares), "calibrate",
-             "{} and the states before it have samples in common: merge states of others", path);
-    if (known > 0) {
-      check_merges(model, state, path);
-      return output.line(fmt::format("{} is in it already, and is not counted again", path));
-    }
-    const auto take = states_++ == 0 ? load_calibration_state : merge_calibration_state;
-    add(take(model, state, path), shares);
-  }
-
- private:
-  std::int64_t samples_ = 0;
-  int states_ = 0;
-  std::vector<CalibrationShare> shares_;  // sorted
-};
-
-/// A state that exists is gone on with, unless --merge gives all that there is to begin with.
-Collected take_states(Network& network, const Flags& flags, Output& output) {
-  const std::string state = flags.text("state");
+/// A state that exists is continued, unless --merge has all that there is to begin with.
+std::vector<std::string> states_of(const Flags& flags) {
   auto paths = flags.list("merge");
-  if (paths.empty() && is_there(state)) paths.push_back(state);
-  Collected out;
-  for (const auto& path : paths) out.add_state(network.module(), path, output);
-  if (out.samples() > 0) output.line(fmt::format("{} samples collected before", out.samples()));
-  return out;
+  if (const std::string state = flags.text("state"); paths.empty() && is_there(state)) paths.push_back(state);
+  return paths;
 }
 
-/// A run that is repeated after it was killed behind writing --state finds its images there.
-void take_images(Network& network, DataLoader& loader, const CalibrateOptions& options, bool keeps_state,
-                 Collected& collected, Output& output) {
-  const bool shared = keeps_state || !collected.shares().empty();
-  const CalibrationShare share = shared ? calibration_share(loader) : CalibrationShare{};
-  if (shared && collected.has(share))
-    return output.line(
-        fmt::format("the {} samples are in it already, and are not counted again", share.images));
-  DataLoader own = fq::detail::loader_beside(loader, share_of_rank(loader.options(), *run_ranks()));
-  const CalibrationReport report = collect_ranges(network.module(), own, options);
-  FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, "calibrate",
-           "--mask: no tensor of the network has its positions: give the mask of the sequences");
-  collected.add(report.samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
+LoaderOptions batches_of(const Flags& flags) {
+  return {.batch_size = batch_of(flags), .shuffle = false, .device = device_of(flags)};
 }
 
-/// Null where there is no data.
-std::unique_ptr<DataLoader> loader_of(std::shared_ptr<const Dataset> data, const Flags& flags,
-                                      Output& output) {
-  if (data == nullptr) return nullptr;
-  data = samples_to_calibrate(std::move(data), flags);
-  output.line(fmt::format("calibrating on {} {}", data->size(), sample_noun(*data)));
-  return std::make_unique<DataLoader>(
-      data, LoaderOptions{.batch_size = batch_of(flags), .shuffle = false, .device = device_of(flags)});
-}
-
-void tell_errors(Network& network, DataLoader& loader, Output& output) {
+void print_errors(Network& network, const std::shared_ptr<const Dataset>& data, const Flags& flags,
+                  Output& output) {
+  DataLoader loader(data, batches_of(flags));
   for (const auto& error : compute_quantization_mse(network.module(), loader)) {
     const double sqnr = error.sqnr_db();
     output.record(fmt::format("{:<40} mse {:.6g}, SQNR {:.2f} dB", error.name, error.mse, sqnr),
@@ -183,28 +137,41 @@ void check_calibration_flags(const Flags& flags) {
       flags.command(), "--state {} is there already: give it to --merge too, or another file", state);
 }
 
-CollectedSamples calibrate_network(Network& network, const Flags& flags, const Quantization& quantization,
-                                   std::shared_ptr<const Dataset> data, Output& output, bool keep_known) {
-  const QuantConfig& config = quantization.config;
-  CalibrateOptions options{.amax = config.amax, .keep_known = keep_known, .rules = config.calibration};
-  options.ranks = run_ranks();
+void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags, bool images) {
+  const std::string& name = algorithm.name();
+  if (name.empty()) return;
+  FQ_CHECK(!flags.knows("state") || flags.text("state").empty(), flags.command(),
+           "--state keeps what the network collects as it is, and {} changes it: collect without an "
+           "algorithm, then give the states to --merge",
+           name);
+  FQ_CHECK(!algorithm.runs_before() || !flags.knows("merge") || flags.list("merge").empty(), flags.command(),
+           "{} changes the network that the states of --merge were collected with: calibrate in one go",
+           name);
+  FQ_CHECK(images, flags.command(), "{} looks at samples: give --data, and a --method that is not none",
+           name);
+}
+
+CollectedSamples calibrate_network(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
+                                   Output& output, bool keep_known) {
+  NetworkCalibrateOptions options{.samples = 0, .batches = batches_of(flags), .keep_known = keep_known};
+  if (flags.given("percentile")) options.percentile = flags.number("percentile", 0, 100);
   options.mask = read_mask(network, flags);
-  if (flags.given("percentile")) options.amax.percentile = flags.number("percentile", 0, 100);
+  options.states = states_of(flags);
+  options.keep_shares = !flags.text("state").empty();
+  options.ranks = run_ranks();
+  options.on_line = [&](const std::string& line) { output.line(line); };
+  options.on_weights = [&](const std::string& algorithm, const ptq::Report& report) {
+    print_report(algorithm, report, output);
+  };
   network.module().to(device_of(flags));
-  const auto loader = loader_of(std::move(data), flags, output);
-  WeightAlgorithm algorithm(quantization.algorithm);
-  if (loader) algorithm.before(network, *loader, output);
-  const std::string state = flags.text("state");
-  Collected collected = take_states(network, flags, output);
-  options.keep_collected = collected.samples() > 0;
-  if (loader)
-    naming_flags([&] { take_images(network, *loader, options, !state.empty(), collected, output); });
-  (void)choose_ranges(network.module(), options);
-  for (const auto& adjustment : config.postprocess) (void)postprocess_amax(network.module(), adjustment);
-  if (loader) algorithm.after(network, *loader, output);
-  if (loader && flags.on("errors")) tell_errors(network, *loader, output);
+  if (data != nullptr) {
+    data = samples_to_calibrate(std::move(data), flags);
+    output.line(fmt::format("calibrating on {} {}", data->size(), sample_noun(*data)));
+  }
+  auto collected = naming_flags([&] { return fq::calibrate(network, data, options); });
+  if (data != nullptr && flags.on("errors")) print_errors(network, data, flags, output);
   if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
-  return {collected.samples(), collected.shares()};
+  return collected;
 }
 
 void save_collected(Network& network, const Flags& flags, const CollectedSamples& collected) {

@@ -5,11 +5,9 @@
 #include <memory>
 
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/quantization.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/core/io/detail/locks/file_lock.h"
-#include "fakequant/network/network.h"
-#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/network/calibration.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {
@@ -31,11 +29,14 @@ void add_mask_flag(FlagSet& set);
 /// Throws ArgumentError for values out of range and flags that go against each other.
 void check_calibration_flags(const Flags& flags);
 
-/// Fills calibrators from --merge or --state, then from --samples of `data` (null: none) unless those images
-/// are in it already, chooses ranges, and adjusts them by the postprocess of the config; around that its
-/// algorithm on weights runs on the same images (weight_algorithm.h). Throws Interrupted after a signal.
-CollectedSamples calibrate_network(Network& network, const Flags& flags, const Quantization& quantization,
-                                   std::shared_ptr<const Dataset> data, Output& output, bool keep_known);
+/// Throws ArgumentError for an algorithm with --state, with --merge if it changes the network before it is
+/// calibrated, and where there are no `images` to look at.
+void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags, bool images);
+
+/// Calibrates (network/calibration.h) with the states of --merge or --state and --samples of `data`, which
+/// may be null. Throws Interrupted after a signal.
+CollectedSamples calibrate_network(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
+                                   Output& output, bool keep_known);
 
 /// Writes --state, if it is given. After the checkpoint: a command that is killed between the two files can
 /// be repeated, as --merge requires that --state is not there yet.

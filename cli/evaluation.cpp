@@ -1,16 +1,13 @@
 #include "fakequant/cli/evaluation.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/sample_noun.h"
-#include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/loop/detail/batch_outputs.h"
 #include "fakequant/train/ranks/shares.h"
@@ -39,10 +36,6 @@ class BatchProgress {
 };
 
 }  // namespace
-
-Scoring::Scoring(const Network& network, const Dataset& data)
-    : sum_(task_loss(network.task(), data), task_metrics(network.task(), data), metric_options_of(network)),
-      accuracy_(one_class_each(network.task(), data)) {}
 
 void for_each_output(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                      const std::function<void(const Tensor&, const Tensor&)>& visit, Output& output,
@@ -73,44 +66,6 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
     visit(*next, (network.module())(Variable(next->x.to(network.module().device()))));
     progress.add(next->size());
   }
-}
-
-void check_calibrated(Network& network, const std::string& function) {
-  const auto missing = uncalibrated_quantizers(network.module());
-  FQ_CHECK(missing.empty(), function, "{} not calibrated, {} in all: run fakequant calibrate first",
-           missing.size() == 1 ? fmt::format("quantizer '{}' was", missing[0])
-                               : fmt::format("quantizers '{}' were", fmt::join(missing, "', '")),
-           missing.size());
-}
-
-std::int64_t weight_bytes(Network& network) {
-  struct Codes {
-    int bits = 32;
-    std::int64_t readers = 0;
-  };
-  std::unordered_map<const void*, Codes> codes;
-  for (auto& [path, module] : network.module().named_modules()) {
-    auto* quant = dynamic_cast<QuantModule*>(module);
-    auto* quantizer = quant != nullptr ? quant->weight_quantizer() : nullptr;
-    if (quantizer == nullptr) continue;
-    int bits = 0;
-    for (const auto* part : quantizer_parts(*quantizer))
-      if (part->enabled()) bits = std::min(bits == 0 ? 32 : bits, part->descriptor().format().bits());
-    if (bits == 0) continue;
-    Codes& own = codes[quant->quantized_weight().node().get()];
-    own = {std::min(own.bits, bits), own.readers + 1};
-  }
-  const auto named = network.module().named_parameters();
-  std::int64_t bytes = 0;
-  for (const auto& parameter : network.module().parameters()) {
-    const auto* node = parameter.node().get();
-    const Codes own = codes.contains(node) ? codes.at(node) : Codes{};
-    if (own.readers > 0) bytes += (parameter.numel() * own.bits + 7) / 8;
-    if (std::ranges::count(named, node, [](const auto& entry) { return entry.second.node().get(); }) >
-        own.readers)
-      bytes += 4 * parameter.numel();  // read as floats too, as the table of a tied layer
-  }
-  return bytes;
 }
 
 }  // namespace fq::cli

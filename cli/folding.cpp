@@ -7,8 +7,10 @@
 
 #include "fakequant/cli/code_recorder.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/layers/modules/norm.h"
 #include "fakequant/network/data_checks.h"
+#include "fakequant/network/qat.h"
 
 namespace fq::cli {
 namespace {
@@ -43,7 +45,8 @@ FoldChange compare(Network& before, Network& after, std::shared_ptr<const Datase
   check_calibrated(before, "fold");
   FoldChange change;
   CodeRecorder codes(before.module()), other_codes(after.module());
-  Scoring score(before, *data), other_score(before, *data);
+  const MetricOptions options = metric_options_of(before);
+  Scoring score(before, *data, options), other_score(before, *data, options);
   change.accuracy = score.accuracy();
   after.module().eval();
   const auto visit = [&](const Batch& samples, const Variable& logits) {

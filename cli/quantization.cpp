@@ -7,17 +7,13 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/calibration.h"
-#include "fakequant/cli/fine_tuning/quantizer_warnings.h"
-#include "fakequant/cli/fine_tuning/sample_accuracy.h"
+#include "fakequant/cli/fine_tuning/warnings.h"
 #include "fakequant/cli/flags/attention_formats.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/import_ranges.h"
-#include "fakequant/cli/weight_algorithm.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/core/log.h"
-#include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantize.h"
@@ -51,20 +47,6 @@ void set_method(ordered_json& config, const std::string& method) {
     config["algorithm"]["method"] = method;
   else
     config["algorithm"] = method;
-}
-
-/// Rules as lists: checkpoints keep objects sorted by key, and the order of rules counts.
-void list_rules(ordered_json& config) {
-  for (const char* key : {"quant_cfg", "rules"}) {
-    if (!config.contains(key) || !config[key].is_object()) continue;
-    ordered_json list = ordered_json::array();
-    for (const auto& [pattern, fields] : config[key].items()) {
-      ordered_json entry = key == std::string("rules") ? fields : ordered_json{{pattern, fields}};
-      if (key == std::string("rules")) entry["pattern"] = pattern;
-      list.insert(pattern == "default" ? list.begin() : list.end(), std::move(entry));
-    }
-    config[key] = std::move(list);
-  }
 }
 
 std::vector<std::string> weight_methods() {
@@ -129,13 +111,23 @@ std::string choice_text(const Flags& flags, const Quantization& chosen) {
   return from + ", " + describe_choice(chosen.config);
 }
 
+/// `images`: whether there is data for an algorithm on weights; empty where nothing is calibrated.
+void place_quantizers(Network& network, const Flags& flags, const Quantization& chosen,
+                      std::optional<bool> images) {
+  check_calibration_flags(flags);
+  if (images) {
+    check_percentile(flags, chosen.config);
+    check_weight_algorithm(chosen.algorithm, flags, *images);
+  }
+  with_place(flags, [&] { fold_and_quantize(network, chosen.json, flags.on("keep-bn")); });
+}
+
 }  // namespace
 
 Quantization checked_quantization(const Flags& flags, ordered_json given) {
   return with_place(flags, [&]() -> Quantization {
     QuantConfig config = QuantConfig::from_json(given);
     ptq::Algorithm algorithm(config);
-    list_rules(given);
     return {std::move(given), std::move(config), std::move(algorithm)};
   });
 }
@@ -167,20 +159,18 @@ std::span<const char* const> quantizing_flags() {
   return kFlags;
 }
 
-nlohmann::json read_base_quantization(const Flags& flags) {
+ordered_json read_base_quantization(const Flags& flags) {
   ordered_json config = flags.given("config") ? config_file(flags) : ordered_json::object();
   if (flags.given("target")) config["target"] = flags.choice("target", target_names());
   return checked_quantization(flags, std::move(config)).json;
 }
 
 bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned, bool images) {
-  check_calibration_flags(flags);
-  if (flags.given("config") && planned.holds(flags.text("config"))) return false;
-  const Quantization chosen = read_quantization(flags);
-  check_percentile(flags, chosen.config);
-  check_weight_algorithm(chosen.algorithm, flags, images && flags.text("method") != "none");
-  if (!flags.on("keep-bn") && !network.folded()) network.fold();
-  with_place(flags, [&] { network.quantize(chosen.json); });
+  if (flags.given("config") && planned.holds(flags.text("config"))) {
+    check_calibration_flags(flags);
+    return false;
+  }
+  place_quantizers(network, flags, read_quantization(flags), images && flags.text("method") != "none");
   return true;
 }
 
@@ -188,18 +178,15 @@ std::optional<CollectedSamples> quantize_and_calibrate(Network& network, const F
                                                        const Quantization& quantization,
                                                        std::shared_ptr<const Dataset> data, Output& output,
                                                        bool calibrate) {
-  check_calibration_flags(flags);
-  if (calibrate) check_percentile(flags, quantization.config);
-  output.line(choice_text(flags, quantization));
   const bool ranges = flags.text("method") != "none" && (data != nullptr || takes_states(flags));
-  if (calibrate) check_weight_algorithm(quantization.algorithm, flags, ranges && data != nullptr);
-  if (!flags.on("keep-bn") && !network.folded()) network.fold();
-  with_place(flags, [&] { network.quantize(quantization.json); });
+  output.line(choice_text(flags, quantization));
+  place_quantizers(network, flags, quantization,
+                   calibrate ? std::optional(ranges && data != nullptr) : std::nullopt);
   calibrate = calibrate && ranges;
   const bool imports = flags.knows("import") && flags.given("import");
   if (imports) import_ranges(network, flags, calibrate, output);
   if (!calibrate) return std::nullopt;
-  auto collected = calibrate_network(network, flags, quantization, data, output, imports);
+  auto collected = calibrate_network(network, flags, data, output, imports);
   warn_of_quantizers(network, data, "calibrate");
   if (!uncalibrated_quantizers(network.module()).empty()) return collected;
   if (const auto found = sample_accuracy(network, data)) {
@@ -207,22 +194,6 @@ std::optional<CollectedSamples> quantize_and_calibrate(Network& network, const F
     warn_near_chance(*found, network, flags.command());
   }
   return collected;
-}
-
-void warn_unless_exportable(Network& network, const std::string& command) {
-  Module& model = network.module();
-  const Target target = target_of(model);
-  if (!profile_of(target).onnx || !uncalibrated_quantizers(model).empty()) return;
-  const Shape batch = network.input_shape();
-  try {
-    const Target rules = target == Target::tensorrt ? target : Target::ort;
-    static_cast<void>(export_onnx(model, {batch.begin() + 1, batch.end()}, {.target = rules}));
-  } catch (const ArgumentError& error) {
-    const std::string message = error.what();
-    log(LogLevel::warning,
-        fmt::format("[{}] this network cannot be exported to ONNX for {}: {}. --target none asks for no file",
-                    command, name(target), message.substr(message.find("] ") + 2)));
-  }
 }
 
 }  // namespace fq::cli

@@ -9,15 +9,14 @@
 #include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"
-#include "fakequant/network/network.h"
-#include "fakequant/train/calibration/calibration_state.h"
+#include "fakequant/network/calibration.h"
 #include "fakequant/train/ptq/algorithms.h"
 
 namespace fq::cli {
 
 /// A quantization config as checkpoints keep it, what it says, and its algorithm on weights.
 struct Quantization {
-  nlohmann::json json;
+  nlohmann::ordered_json json;
   QuantConfig config;
   ptq::Algorithm algorithm;
 };
@@ -30,32 +29,23 @@ struct Quantization {
 /// that is not one.
 [[nodiscard]] Quantization read_quantization(const Flags& flags);
 /// What --config has besides a preset, with --target over it; an empty object without. Throws likewise.
-[[nodiscard]] nlohmann::json read_base_quantization(const Flags& flags);
+[[nodiscard]] nlohmann::ordered_json read_base_quantization(const Flags& flags);
 
 /// The flags that say how, but for --preset and --config; those of calibration too.
 [[nodiscard]] std::span<const char* const> quantizing_flags();
 
-/// Puts the quantizers in that `quantize_and_calibrate` will, without ranges; false where --config will be
-/// written by an earlier phase. `images`: whether there is data. Throws for flags and files as that does.
+/// Folds batch norm (unless --keep-bn) and places quantizers without ranges; false where --config will be
+/// written by an earlier phase. `images`: whether there is data. Throws for flags and files as
+/// `quantize_and_calibrate`.
 [[nodiscard]] bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned,
                                      bool images);
 
-/// The samples that calibrators have seen.
-struct CollectedSamples {
-  std::int64_t count = 0;
-  std::vector<CalibrationShare> shares;
-};
-
-/// Folds batch norm (unless --keep-bn), puts quantizers in, gives them the ranges of --import, and calibrates
+/// Folds batch norm (unless --keep-bn), places quantizers, gives them the ranges of --import, and calibrates
 /// the others (calibration.h), unless there is nothing to calibrate on or `calibrate` is off because ranges
 /// will be loaded. Returns the samples that calibrators have seen, nothing where none were calibrated.
 std::optional<CollectedSamples> quantize_and_calibrate(Network& network, const Flags& flags,
                                                        const Quantization& quantization,
                                                        std::shared_ptr<const Dataset> data, Output& output,
                                                        bool calibrate = true);
-
-/// Warns of what keeps a calibrated network from being exported to ONNX for the engine that it was quantized
-/// for: whoever trains it should know before. Nothing for the target none.
-void warn_unless_exportable(Network& network, const std::string& command);
 
 }  // namespace fq::cli

@@ -385,7 +385,7 @@ function(fakequant_add_python_tests)
     endif()
     set_tests_properties(${tests} PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77
       FIXTURES_REQUIRED "python_venv;python_module;python_torch" ENVIRONMENT
-      "${fakequant_test_environment};FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};FAKEQUANT=$<TARGET_FILE:fakequant_cli>")
+      "${fakequant_test_environment};FAKEQUANT_SOURCE_DIR=${PROJECT_SOURCE_DIR};FAKEQUANT=$<TARGET_FILE:fakequant_cli>;FAKEQUANT_QAT_EXAMPLE=${PROJECT_BINARY_DIR}/examples/example_qat_network")
   endforeach()
 endfunction()
 

@@ -20,7 +20,8 @@ struct TrainingChoices {
   std::optional<AmaxGradient> amax_gradient = {};
   std::optional<bool> learn_weight_ranges = {};
   std::optional<double> amax_rate = {}, learning_rate = {};
-  /// Of DistillationOptions: `temperature`, and `weight`.
+  /// Kind, temperature and weight of DistillationOptions.
+  std::optional<std::string> distillation_kind = {};
   std::optional<double> temperature = {}, teacher_share = {};
 };
 

@@ -9,6 +9,7 @@
 #include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/tables/class_scores.h"
 #include "fakequant/cli/tables/sample_noun.h"
+#include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/network/data_checks.h"
 
 namespace fq::cli {
@@ -31,7 +32,7 @@ Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, st
                 Output& output) {
   check_task(network, *data, "evaluate");
   check_calibrated(network, "evaluate");
-  Scoring sum(network, *data);
+  Scoring sum(network, *data, metric_options_of(network));
   ClassScores classes(sum.accuracy() ? network.classes() : 0);
   const auto visit = [&](const Tensor& logits, const Tensor& labels) {
     sum.add(logits, labels);

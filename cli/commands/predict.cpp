@@ -15,6 +15,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/train/ctc.h"
 #include "fakequant/train/loop/detail/finite.h"
+#include "fakequant/network/qat.h"
 #include "fakequant/train/loop/evaluate.h"
 
 namespace fq::cli {

@@ -6,9 +6,8 @@
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/fine_tuning/layer_formats.h"
 #include "fakequant/cli/fine_tuning/low_rank.h"
-#include "fakequant/cli/fine_tuning/quantizer_warnings.h"
-#include "fakequant/cli/fine_tuning/sample_accuracy.h"
 #include "fakequant/cli/fine_tuning/teacher.h"
+#include "fakequant/cli/fine_tuning/warnings.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/initial_weights.h"
@@ -49,6 +48,7 @@ void read_ranges(TrainerOptions& options, const Flags& flags) {
 /// What flags choose in place of the defaults of the format.
 TrainingChoices read_choices(const Flags& flags) {
   TrainingChoices out;
+  read_distillation(flags, out);
   if (flags.given("amax")) out.amax = amax_mode(flags);
   if (flags.given("amax-gradient")) out.amax_gradient = amax_gradient(flags);
   if (flags.given("weight-amax"))
@@ -65,15 +65,6 @@ void check_ranges(const TrainerOptions& options, const Flags& flags) {
       "qat",
       "--amax-gradient is of learned ranges, and none is: give --amax learned or --weight-amax learned, or "
       "leave it out");
-}
-
-void complete_by_format(TrainerOptions& options, const Network& network, const Flags& flags, bool self,
-                        bool text) {
-  TrainingChoices choices = read_choices(flags);
-  if (flags.given("temperature")) choices.temperature = options.distillation.temperature;
-  if (flags.given("distill-weight")) choices.teacher_share = options.distillation.weight;
-  complete_training(options, network.identity().config(), choices, self, text);
-  check_ranges(options, flags);
 }
 
 void check_asks(const Run& run, const Flags& flags) {
@@ -97,6 +88,13 @@ TrainerOptions read_options(const Flags& flags) {
   read_ranges(options, flags);
   options.low_rank = read_low_rank(flags);
   return options;
+}
+
+/// Loads the ranges of the run to resume, before the optimizer is made.
+void restore(Network& network, const std::string& path) {
+  const StateDict saved = load_checkpoint(path);
+  check_same_network(network.identity(), saved, path);
+  load_model_state(network.module(), saved, path);
 }
 
 /// The run that the flags ask for, not quantized yet; nothing where the network is not known yet.
@@ -163,7 +161,9 @@ void check_qat(const Flags& flags, PlannedFiles& planned) {
   if (run) (void)read_mask(run->network, flags);
   if (!known || chooses) return;
   if (!run->resume && (from_file || flags.text("method") == "none")) check_calibrated(run->network, "qat");
-  complete_by_format(options, run->network, flags, false, is_text(*run->data));
+  complete_training(options, run->network.identity().config(), read_choices(flags), false,
+                    is_text(*run->data));
+  check_ranges(options, flags);
   check_training(*run, flags, std::move(options));
 }
 
@@ -182,30 +182,28 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
     quantization = choose_formats(run.network, flags, quantization, run.data, output);
   const bool calibrates = !run.network.quantized();
   if (calibrates) quantize_and_calibrate(run.network, flags, quantization, run.data, output, !run.resume);
-  const auto before = sample_accuracy(run.network, run.data);
-  const bool text = is_text(*run.data);
-  const bool self = learns_from_itself(flags, run.network, before ? before->in_float : 0, text);
-  options.distillation = read_teacher(flags, run.network, self);
+  options.distillation = read_teacher(flags, run.network);
   if (!run.resume) warn_unless_exportable(run.network, "qat");
-  if (run.resume) {
-    const StateDict saved = load_checkpoint(run.out);
-    check_same_network(run.network.identity(), saved, run.out);
-    load_model_state(run.network.module(), saved, run.out);  // learned ranges, before the optimizer
-  }
-  if (!run.resume) check_calibrated(run.network, "qat");
-  complete_by_format(options, run.network, flags, self, text);
+  QatOptions qat{.training = std::move(options),
+                 .choices = read_choices(flags),
+                 .self_distillation = self_distillation(flags),
+                 .measure = true};
+  if (run.resume) qat.restore = [&](Network& network) { restore(network, run.out); };
+  QatPlan plan = fq::prepare_qat(run.network, run.data, qat);
+  options = std::move(plan.training);
+  check_ranges(options, flags);
   options.mask = read_mask(run.network, flags);
   FQ_CHECK(!options.mask || calibrates || options.amax == AmaxMode::running, "qat",
            "--mask is for calibration and --amax running: leave it out for {}", flags.text("checkpoint"));
-  output.line(describe_training(options, self));
+  output.line(describe_training(options, plan.self_distillation));
   auto result = train_network(run, std::move(options), flags, output);
   warn_of_quantizers(run.network, run.data, "qat");
-  if (const auto after = sample_accuracy(run.network, run.data); before && after) {
+  if (const auto after = sample_accuracy(run.network, run.data); plan.before && after) {
     result["training_images"] = {{"count", after->images},
-                                 {"float", 100 * before->in_float},
-                                 {"before", 100 * before->quantized},
+                                 {"float", 100 * plan.before->in_float},
+                                 {"before", 100 * plan.before->quantized},
                                  {"after", 100 * after->quantized}};
-    if (!run.resume) warn_of_loss(*before, *after, "qat");
+    if (!run.resume) warn_of_loss(*plan.before, *after, "qat");
   }
   return result;
 }

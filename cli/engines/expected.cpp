@@ -15,6 +15,7 @@
 #include "fakequant/cli/uniform_samples.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/network/qat.h"
 #include "fakequant/network/data_checks.h"
 
 namespace fq::cli {

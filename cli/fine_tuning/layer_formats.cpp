@@ -72,9 +72,8 @@ void check_layer_formats(const Flags& flags) {
 void check_formats_for(const Network& network, const Flags& flags, const Quantization& base) {
   check_classifies(network, flags.command());
   Network copy = float_copy(network, flags);
-  naming_flags([&] {
-    check_auto_quantize(copy.module(), copy.input_shape(), plan_options(flags, ordered_json(base.json)));
-  });
+  naming_flags(
+      [&] { check_auto_quantize(copy.module(), copy.input_shape(), plan_options(flags, base.json)); });
 }
 
 Quantization choose_formats(const Network& network, const Flags& flags, const Quantization& base,
@@ -84,8 +83,8 @@ Quantization choose_formats(const Network& network, const Flags& flags, const Qu
   Network copy = float_copy(network, flags);
   copy.module().to(network.module().device());
   DataLoader loader(samples, {.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false});
-  const auto plan = naming_flags(
-      [&] { return auto_quantize(copy.module(), loader, plan_options(flags, ordered_json(base.json))); });
+  const auto plan =
+      naming_flags([&] { return auto_quantize(copy.module(), loader, plan_options(flags, base.json)); });
   if (stop_requested()) throw Interrupted(flags.command(), ": nothing was written");
   output.line(plan_table(plan));
   return checked_quantization(flags, fq::detail::parse_json<ordered_json>(plan.config));

@@ -1,18 +1,11 @@
 #include "fakequant/cli/fine_tuning/teacher.h"
 
-#include <nlohmann/json.hpp>
-
 #include <fmt/format.h>
 
-#include "fakequant/cli/data.h"
-#include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/file_checks.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/layers/model/trace.h"
-#include "fakequant/layers/quantize.h"
-#include "fakequant/train/loop/checkpoint.h"
-#include "fakequant/train/qat_training.h"
+#include "fakequant/network/qat.h"
 
 namespace fq::cli {
 namespace {
@@ -24,12 +17,6 @@ bool may_be_wanted(const Flags& flags) {
   return wanted(flags) || (!flags.given("teacher") && flags.command() == "qat");
 }
 bool is_self(const Flags& flags) { return flags.text("teacher") == "self"; }
-
-/// Whether outputs are of classes along axis 1.
-bool of_classes(const Network& network) {
-  const Task task = network.task();
-  return takes_classes(task.loss) || task.sequences();
-}
 
 DistillationOptions read_numbers(const Flags& flags) {
   DistillationOptions out;
@@ -89,12 +76,11 @@ void check_teacher_flags(const Flags& flags, const PlannedFiles& planned) {
              flags.command() == "qat" ? ", or self" : "");
 }
 
-bool learns_from_itself(const Flags& flags, const Network& network, double accuracy, bool text) {
+std::optional<bool> self_distillation(const Flags& flags) {
   if (flags.given("teacher")) return is_self(flags);
   for (const char* flag : {"augment", "label-smoothing", "init", "loss"})
     if (flags.given(flag)) return false;
-  if (!network.task().standard()) return false;
-  return follows_itself(network.identity().config(), accuracy, text);
+  return std::nullopt;
 }
 
 void check_teacher(const Flags& flags, const Network& network, const PlannedFiles& planned) {
@@ -103,15 +89,21 @@ void check_teacher(const Flags& flags, const Network& network, const PlannedFile
     check_alike(*teacher, network, flags, flags.text("teacher"));
 }
 
-DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self) {
-  if (!self && !wanted(flags)) return {};
+DistillationOptions read_teacher(const Flags& flags, const Network& network) {
+  if (!wanted(flags) || is_self(flags)) return {};
   DistillationOptions out = read_numbers(flags);
-  const std::string name = self ? "self" : flags.text("teacher");
-  const Network teacher = self ? network.float_clone() : file_network(flags, {}).value();
-  check_alike(teacher, network, flags, name);
-  if (!flags.given("distill") && !of_classes(network)) out.kind = "mse";
+  const Network teacher = file_network(flags, {}).value();
+  check_alike(teacher, network, flags, flags.text("teacher"));
+  if (!flags.given("distill")) out.kind = distillation_kind(network);
   out.teacher = teacher.shared_module();
   return out;
+}
+
+void read_distillation(const Flags& flags, TrainingChoices& choices) {
+  const DistillationOptions given = read_numbers(flags);
+  if (flags.given("distill")) choices.distillation_kind = given.kind;
+  if (flags.given("temperature")) choices.temperature = given.temperature;
+  if (flags.given("distill-weight")) choices.teacher_share = given.weight;
 }
 
 }  // namespace fq::cli

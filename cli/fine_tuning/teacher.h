@@ -1,11 +1,12 @@
 #pragma once
 
-/// Distillation as flags: whom a network learns from beside the labels.
+/// Flags of distillation.
+
+#include <optional>
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/planned_files.h"
-#include "fakequant/network/network.h"
-#include "fakequant/train/distillation.h"
+#include "fakequant/network/qat.h"
 
 namespace fq::cli {
 
@@ -13,16 +14,15 @@ namespace fq::cli {
 void add_teacher_flags(FlagSet& set, bool self);
 /// Throws ArgumentError for flags out of range, a --teacher that is no file, and flags without a teacher.
 void check_teacher_flags(const Flags& flags, const PlannedFiles& planned);
-/// Whether the network is to follow what it says in float: where --teacher says so and, without that flag,
-/// where it is right for at least 99 % of its training images (`accuracy`, 0 to 1), which nothing changes,
-/// and learns their classes by plain cross entropy: the labels then hold nothing new but noise. On `text` it
-/// does so by QatDefaults::text_teacher_share.
-[[nodiscard]] bool learns_from_itself(const Flags& flags, const Network& network, double accuracy, bool text);
+/// Whether the float network is its own teacher (QatOptions::self_distillation); empty if no flag decides.
+[[nodiscard]] std::optional<bool> self_distillation(const Flags& flags);
 /// Throws ArgumentError for a --teacher of other samples or outputs than the network's, where it is known
 /// yet.
 void check_teacher(const Flags& flags, const Network& network, const PlannedFiles& planned);
-/// The teacher that the flags ask for, ready to run: `self` for `network` as it stands, in float, else the
-/// file of --teacher, or none. Throws ArgumentError for a teacher of other samples or outputs, naming both.
-[[nodiscard]] DistillationOptions read_teacher(const Flags& flags, const Network& network, bool self = false);
+/// Loads the network of --teacher; empty options for self and none. Throws ArgumentError for a teacher of
+/// other samples or outputs, naming both.
+[[nodiscard]] DistillationOptions read_teacher(const Flags& flags, const Network& network);
+/// Copies --distill, --temperature and --distill-weight that are given.
+void read_distillation(const Flags& flags, TrainingChoices& choices);
 
 }  // namespace fq::cli

@@ -1,7 +1,6 @@
 """Methods of Model that are made of others: qat, fit with a progress bar, blocks of `with`, and what notebooks show."""
 import contextlib
 import functools
-import json
 
 from . import _fakequant
 from ._fakequant import Model
@@ -46,37 +45,13 @@ def qat(self, data, preset=None, *, epochs=None, batch_size=64, learning_rate=No
     low-rank adapters are trained in place of all parameters. Other options are those of `fit`; `ranks` share out calibration and,
     with `micro_batch`, the training. Returns a dict for each epoch.
     """
-    def tell(line):
-        if not quiet and not _is_another(ranks):
-            print(line)
-
-    if not self.quantized:
-        preset = "int8" if preset is None else preset
-        config = preset
-        if isinstance(preset, str) and "{" not in preset:
-            config = _fakequant.preset_config(preset, edge_bits=edge_bits, weight_method=weight_method)
-        elif edge_bits is not None or weight_method is not None:
-            raise _fakequant.ArgumentError("[qat] edge_bits and weight_method go with the name of a preset: write rules instead")
-        if target is not None or scale is not None:
-            config = config if isinstance(config, dict) else json.loads(config)
-            config = config | {key: value for key, value in (("target", target), ("scale", scale)) if value is not None}
-        if not keep_batch_norm and not self.folded:
-            self.fold_batch_norm()
-        self.quantize(config)
-        tell(f"{'preset ' + preset if isinstance(preset, str) and '{' not in preset else 'rules'}, "
-             f"{_fakequant.describe_choice(self.config)}")
-        self.calibrate(data, samples=samples, batch_size=batch_size, ranks=ranks)
-    elif preset is not None or edge_bits is not None or weight_method is not None:
-        raise _fakequant.ArgumentError("[qat] the model is quantized already: leave out preset, edge_bits and weight_method")
-    follows = self.follows_itself(data) if follow_itself is None else follow_itself
-    teacher = self.in_float() if follows else None
-    chosen, line = _fakequant.training_defaults(self.config, teacher, learning_rate, lora=lora, lora_alpha=lora_alpha, data=data)
-    tell(line)
-    if learning_rate is None and not lora:
-        options.setdefault("full_rate_steps", _fakequant.full_rate_steps(self.config))
+    chosen = self._qat_plan(data, preset, edge_bits=edge_bits, weight_method=weight_method, target=target, scale=scale,
+                            keep_batch_norm=keep_batch_norm, samples=samples, batch_size=batch_size, follow_itself=follow_itself,
+                            learning_rate=learning_rate, lora=lora, lora_alpha=lora_alpha, ranks=ranks,
+                            on_choice=None if quiet or _is_another(ranks) else print)
     return self.fit(data, epochs=epochs, batch_size=batch_size, optimizer=optimizer, weight_decay=weight_decay,
-                    schedule=schedule, validation=validation, seed=seed, out=out, drop_last=True, teacher=teacher,
-                    lora=lora, lora_alpha=lora_alpha, ranks=ranks, **{**chosen, **options})
+                    schedule=schedule, validation=validation, seed=seed, out=out, drop_last=True, lora=lora, lora_alpha=lora_alpha,
+                    ranks=ranks, **{**chosen, **options})
 
 
 def calibration_page(self, data, title="calibration", samples=512):

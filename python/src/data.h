@@ -14,6 +14,8 @@
 
 namespace fq::python {
 
+/// Returns a quantization config as text: JSON of a dict, and text as it is.
+[[nodiscard]] std::string config_text(nb::handle config);
 /// A data set, a pair of arrays (x, y), or x alone. Throws ArgumentError naming what does not fit.
 [[nodiscard]] std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function);
 /// Its batches, in order; with ranks this one's.

@@ -6,11 +6,10 @@
 #include "bindings.h"
 #include "data.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/network/network.h"
-#include "fakequant/train/qat_preset.h"
-#include "fakequant/train/qat_training.h"
+#include "fakequant/network/qat.h"
 #include "graded.h"
 #include "interrupts.h"
+#include "ranks.h"
 
 namespace fq::python {
 namespace {
@@ -41,6 +40,19 @@ bool is_text_data(nb::handle data) {
   return unlocked([&] { return is_text(*samples); });
 }
 
+/// The keyword arguments of `fit` that training options set.
+nb::dict chosen_arguments(const TrainerOptions& options, bool self_distillation) {
+  nb::dict out;
+  out["learning_rate"] = options.optimizer.learning_rate;
+  out["amax"] = text(options.amax);
+  out["amax_gradient"] = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
+  out["learn_weight_ranges"] = options.learn_weight_ranges;
+  out["amax_rate"] = options.amax_rate;
+  if (self_distillation) out["temperature"] = options.distillation.temperature;
+  if (self_distillation) out["teacher_share"] = options.distillation.weight;
+  return out;
+}
+
 /// As keyword arguments of `fit`, and the line that tells them.
 nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional<double> learning_rate,
                             std::int64_t lora, double lora_alpha, nb::handle data) {
@@ -50,29 +62,57 @@ nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional
   if (self) options.distillation.teacher = nb::cast<const Network&>(teacher).shared_module();
   complete_training(options, QuantConfig::from_json(json_of(config)), {.learning_rate = learning_rate}, self,
                     is_text_data(data));
-  nb::dict out;
-  out["learning_rate"] = options.optimizer.learning_rate;
-  out["amax"] = text(options.amax);
-  out["amax_gradient"] = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
-  out["learn_weight_ranges"] = options.learn_weight_ranges;
-  out["amax_rate"] = options.amax_rate;
-  if (self) out["temperature"] = options.distillation.temperature;
-  if (self) out["teacher_share"] = options.distillation.weight;
-  return nb::make_tuple(out, describe_training(options, self));
+  return nb::make_tuple(chosen_arguments(options, self), describe_training(options, self));
 }
 
-/// The network itself without quantizers.
-Network in_float(const Network& self) { return self.float_clone(); }
+/// The keyword arguments of `fit` that a plan sets.
+nb::dict fit_arguments(const QatPlan& plan, const Identity& identity) {
+  nb::dict out = chosen_arguments(plan.training, plan.self_distillation);
+  out["full_rate_steps"] = plan.training.full_rate_steps;
+  if (plan.self_distillation) out["teacher"] = Network(plan.training.distillation.teacher, identity);
+  return out;
+}
 
-bool model_follows_itself(const Network& self, nb::handle data) {
-  const auto samples = data_of(data, "qat");
-  const bool text = is_text_data(data);
-  const bool classes =
-      samples->classes() >= 2 && samples->labels().defined() && samples->labels().rank() == 1;
-  if (!self.quantized() || (!text && !classes)) return false;
-  const auto config = self.identity().config();
-  return interruptible(
-      [&](auto&) { return follows_itself(config, text ? 0 : float_accuracy(self.module(), samples), text); });
+/// Calls a Python function without the interpreter's lock held before.
+std::function<void(const std::string&)> python_function(const nb::object& function) {
+  if (function.is_none()) return {};
+  return [function](const std::string& text) {
+    const Locked gil;
+    function(text);
+  };
+}
+
+nb::dict qat_plan(Network& self, nb::object data, nb::object preset, std::optional<std::int64_t> edge_bits,
+                  std::optional<std::string> weight_method, std::optional<std::string> target,
+                  std::optional<std::string> scale, bool keep_batch_norm, std::int64_t samples,
+                  std::int64_t batch_size, std::optional<bool> follow_itself,
+                  std::optional<double> learning_rate, std::int64_t lora, double lora_alpha, nb::object ranks,
+                  nb::object on_choice) {
+  if (self.quantized() && (!preset.is_none() || edge_bits || weight_method))
+    throw ArgumentError(
+        "[qat] the model is quantized already: leave out preset, edge_bits and weight_method");
+  QatOptions options;
+  if (!preset.is_none()) options.config = config_text(preset);
+  options.preset = {std::move(weight_method), edge_bits};
+  options.target = std::move(target);
+  options.scale = std::move(scale);
+  options.keep_batch_norm = keep_batch_norm;
+  options.calibration.samples = samples;
+  options.calibration.batches.batch_size = batch_size;
+  options.calibration.batches.prefetch = 0;  // data sets of numpy's memory are read on the thread that asks
+  options.calibration.ranks = ranks_of(ranks);
+  options.training.low_rank = {.rank = lora, .alpha = lora_alpha};
+  options.choices.learning_rate = learning_rate;
+  options.self_distillation = follow_itself;
+  options.on_choice = python_function(on_choice);
+  const auto source = data_of(data, "qat");
+  if (!self.quantized()) warn(take_sample_notes(self.identity().inputs, *source, "calibrate"));
+  const QatPlan plan = interruptible([&](auto&) {
+    check_same_call(options.calibration.ranks.get(), "qat", self.module(),
+                    {{"samples", samples}, {"batch_size", batch_size}, {"config", options.config}});
+    return prepare_qat(self, source, options);
+  });
+  return fit_arguments(plan, self.identity());
 }
 
 int learn(Network& self, bool activations, bool weights, const std::string& gradient, bool calibrated) {
@@ -88,10 +128,6 @@ int learn(Network& self, bool activations, bool weights, const std::string& grad
 void bind_defaults(nb::module_& m) {
   m.def("preset_config", &preset, arg("preset"), arg("edge_bits") = none(), arg("weight_method") = none(),
         "The config of a preset with what few bits need beside it, as the command completes it: a dict.");
-  m.def(
-      "describe_choice",
-      [](nb::object config) { return describe_choice(QuantConfig::from_json(json_of(config))); },
-      arg("config"), "One line of what a config chooses.");
   m.def(
       "training_defaults", &training_defaults, arg("config"), arg("teacher") = none(),
       arg("learning_rate") = none(), arg("lora") = 0, arg("lora_alpha") = 0.0, arg("data") = none(),
@@ -110,10 +146,12 @@ void bind_defaults(nb::module_& m) {
           "config", [](const Network& self) { return dict_of(self.identity().to_json().at("quantization")); },
           "The quantization config, None of a float model.")
       .def_prop_ro("folded", [](const Network& self) { return self.folded(); })
-      .def("in_float", &in_float, "A copy without quantizers.")
-      .def("follows_itself", &model_follows_itself, arg("data"),
-           "Whether the quantized model had better follow its own float outputs: on text with anything but "
-           "integers of 8 bits, on other data where it knows 99 % of that by heart in float.")
+      .def("_qat_plan", &qat_plan, arg("data"), arg("preset") = none(), arg("edge_bits") = none(),
+           arg("weight_method") = none(), arg("target") = none(), arg("scale") = none(),
+           arg("keep_batch_norm") = false, arg("samples") = 512, arg("batch_size") = 64,
+           arg("follow_itself") = none(), arg("learning_rate") = none(), arg("lora") = 0,
+           arg("lora_alpha") = 0.0, arg("ranks") = none(), arg("on_choice") = none(),
+           "All of Model.qat but the training (prepare_qat): the keyword arguments of Model.fit.")
       .def("learn_ranges", &learn, arg("activations") = true, arg("weights") = true, arg("gradient") = "lsq",
            arg("calibrated") = true,
            "Makes calibrated ranges parameters, or with calibrated=False those of a calibration to come. "

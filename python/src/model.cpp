@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "data.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/random.h"
@@ -18,12 +19,18 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
-#include "fakequant/network/network.h"
-#include "fakequant/train/qat_preset.h"
+#include "fakequant/network/qat.h"
 #include "graded.h"
 #include "interrupts.h"
 
 namespace fq::python {
+
+std::string config_text(nb::handle config) {
+  return nb::isinstance<nb::str>(config)
+             ? nb::cast<std::string>(config)
+             : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config));
+}
+
 namespace {
 
 using nb::arg, nb::none;
@@ -119,23 +126,15 @@ void export_model(Network& self, const std::string& path, const std::string& tar
   });
 }
 
-/// The name of a preset, JSON text or a dict.
-nlohmann::ordered_json config_json(nb::handle config) {
-  const std::string text = nb::isinstance<nb::str>(config)
-                               ? nb::cast<std::string>(config)
-                               : nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config));
-  return text.find('{') == std::string::npos ? preset_config(text) : nlohmann::ordered_json::parse(text);
-}
-
 Network& quantize_model(Network& self, nb::object config) {
-  const auto json = config_json(config);
+  const auto json = quantization_config(config_text(config));
   unlocked([&] { self.quantize(json); });
   return self;
 }
 
 /// (patterns that match nothing here, names of quantizers that rules could switch on).
 nb::tuple quantize_part(Network& self, nb::object config, bool has_first, bool has_last) {
-  const auto json = config_json(config);
+  const auto json = quantization_config(config_text(config));
   NetworkPart part{.has_first = has_first, .has_last = has_last, .unmatched = {}, .names = {}};
   unlocked([&] { self.quantize(json, &part); });
   return nb::make_tuple(part.unmatched, part.names);

@@ -9,6 +9,7 @@ import pytest
 import fakequant as fq
 
 COMMAND = os.environ.get("FAKEQUANT", "")
+EXAMPLE = os.environ.get("FAKEQUANT_QAT_EXAMPLE", "")  # examples/qat_network.cpp
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,29 @@ def test_the_command_gives_the_same_bits(table, preset, capsys):
     assert len(compared) > 6
     for name in compared:
         assert np.array_equal(wanted[name], found[name]), name
+
+
+@pytest.mark.skipif(not COMMAND or not os.path.exists(EXAMPLE), reason="FAKEQUANT or FAKEQUANT_QAT_EXAMPLE names no program")
+@pytest.mark.parametrize("preset", ["int8", "w4a4"])
+def test_command_cpp_and_python_give_the_same_bits(tmp_path, preset):
+    """One workflow, three callers: all tensors of the three checkpoints are equal, byte for byte."""
+    digits = os.path.join(os.environ.get("FAKEQUANT_SOURCE_DIR", "."), "data", "digits.h5")
+    network, *files = (str(tmp_path / name) for name in ("float.h5", "command.h5", "cpp.h5", "python.h5"))
+    subprocess.run([COMMAND, "train", "--model", "cnn", "--data", digits, "--epochs", "3", "-o", network], check=True,
+                   capture_output=True)
+    subprocess.run([COMMAND, "qat", network, "--data", digits, "--preset", preset, "--epochs", "2", "-o", files[0]], check=True,
+                   capture_output=True)
+    subprocess.run([EXAMPLE, digits, network, files[1], preset, "2"], check=True, capture_output=True)
+    model = fq.load(network)
+    model.qat(fq.dataset(digits), preset, epochs=2, quiet=True)
+    model.save(files[2])
+    wanted, *found = ({name: value for name, value in datasets(file).items() if name.split("/")[0] in ("parameters", "buffers", "quantizers")}
+                      for file in files)
+    changed = datasets(network)
+    assert len(wanted) > 12 and any(not np.array_equal(value, changed[name]) for name, value in wanted.items() if name in changed)
+    for other in found:
+        assert other.keys() == wanted.keys()
+        assert all(other[name].dtype == value.dtype and other[name].tobytes() == value.tobytes() for name, value in wanted.items())
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,197 @@
+#include "fakequant/network/qat.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/export/onnx/exporter.h"
+#include "fakequant/layers/config/target_profile.h"
+#include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/loop/evaluate.h"
+
+namespace fq {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kImages = 512, kBatch = 64;
+constexpr double kLeft = 0.25;       // of the way from chance to float, below which a network is near chance
+constexpr double kNoise = 0.02;      // of training, that is no loss
+constexpr double kKnowledge = 0.1;   // a float network that is no more than that above chance knows nothing
+constexpr std::int64_t kFound = 64;  // samples that findings are about
+
+double largest_class(const Dataset& data, std::int64_t images) {
+  std::map<std::int64_t, std::int64_t> counts;
+  for (const auto label : data.labels().to_vector<std::int64_t>()) ++counts[label];
+  const auto most = std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
+  return double(most->second) / double(images);
+}
+
+bool has_accuracy(const Network& network, const std::shared_ptr<const Dataset>& data) {
+  return data != nullptr && data->classes() >= 2 && data->classes() <= network.classes() &&
+         data->labels().defined() && one_class_each(network.task(), *data);
+}
+
+void tell(const QatOptions& options, const std::string& line) {
+  if (options.on_choice) options.on_choice(line);
+}
+
+void quantize_float(Network& network, const std::shared_ptr<const Dataset>& data, const QatOptions& options) {
+  ordered_json config = quantization_config(options.config, options.preset);
+  if (options.target) config["target"] = *options.target;
+  if (options.scale) config["scale"] = *options.scale;
+  fold_and_quantize(network, config, options.keep_batch_norm);
+  const bool named = options.config.find('{') == std::string::npos;
+  tell(options, fmt::format("{}, {}", named ? "preset " + options.config : "rules",
+                            describe_choice(network.identity().config())));
+  if (!options.restore) (void)calibrate(network, data, options.calibration);
+}
+
+bool chooses_itself(const Network& network, const std::shared_ptr<const Dataset>& data,
+                    const QatOptions& options, const std::optional<SampleAccuracy>& before) {
+  if (options.self_distillation) return *options.self_distillation;
+  if (options.training.distillation.teacher != nullptr) return false;
+  return follows_itself(network, data, before ? std::optional(before->in_float) : std::nullopt);
+}
+
+}  // namespace
+
+ordered_json quantization_config(const std::string& name_or_json, const PresetChoices& choices) {
+  if (name_or_json.find('{') == std::string::npos) return preset_config(name_or_json, choices);
+  FQ_CHECK(!choices.edge_bits && !choices.weight_method, "qat",
+           "edge_bits and weight_method go with the name of a preset: write rules instead");
+  return detail::parse_json<ordered_json>(name_or_json);
+}
+
+TrainerOptions qat_training(std::int64_t epochs) {
+  TrainerOptions out;
+  out.epochs = epochs;
+  out.optimizer.weight_decay = 0.01;
+  out.schedule.kind = "one_cycle";
+  return out;
+}
+
+bool SampleAccuracy::near_chance() const {
+  return in_float > chance + kKnowledge && quantized < chance + kLeft * (in_float - chance);
+}
+
+bool SampleAccuracy::lost(const SampleAccuracy& before) const {
+  return quantized < before.quantized - kNoise;
+}
+
+std::string SampleAccuracy::text() const {
+  return fmt::format("{:.1f} % of {} training samples right, {:.1f} % in float", 100 * quantized, images,
+                     100 * in_float);
+}
+
+std::optional<SampleAccuracy> sample_accuracy(const Network& network,
+                                              const std::shared_ptr<const Dataset>& data) {
+  if (!has_accuracy(network, data)) return std::nullopt;
+  const auto some = some_samples(data, kImages, 0);
+  Module& model = network.module();
+  DataLoader loader(some, {.batch_size = kBatch, .shuffle = false, .device = model.device()});
+  SampleAccuracy out{.images = some->size()};
+  out.chance = largest_class(*data, data->size());
+  out.in_float = float_accuracy(model, data);
+  out.quantized = uncalibrated_quantizers(model).empty() ? evaluate(model, loader).accuracy : out.in_float;
+  return out;
+}
+
+bool follows_itself(const Network& network, const std::shared_ptr<const Dataset>& data,
+                    std::optional<double> accuracy) {
+  const bool text = is_text(*data);
+  if (!network.quantized() || !network.task().standard()) return false;
+  if (!accuracy) accuracy = !text && has_accuracy(network, data) ? float_accuracy(network.module(), data) : 0;
+  return follows_itself(network.identity().config(), *accuracy, text);
+}
+
+std::string distillation_kind(const Network& network) {
+  const Task task = network.task();
+  return takes_classes(task.loss) || task.sequences() ? "kl" : "mse";
+}
+
+QatPlan prepare_qat(Network& network, const std::shared_ptr<const Dataset>& data, const QatOptions& options) {
+  if (!network.quantized()) quantize_float(network, data, options);
+  QatPlan plan{.training = options.training};
+  if (options.measure) plan.before = sample_accuracy(network, data);
+  plan.self_distillation = chooses_itself(network, data, options, plan.before);
+  if (plan.self_distillation) {
+    auto& distillation = plan.training.distillation;
+    distillation.teacher = network.float_clone().shared_module();
+    distillation.kind = options.choices.distillation_kind.value_or(distillation_kind(network));
+  }
+  if (options.restore)
+    options.restore(network);
+  else
+    check_calibrated(network, "qat");
+  const std::int64_t full_rate_steps = plan.training.full_rate_steps;
+  complete_training(plan.training, network.identity().config(), options.choices, plan.self_distillation,
+                    is_text(*data));
+  if (full_rate_steps > 0) plan.training.full_rate_steps = full_rate_steps;
+  tell(options, describe_training(plan.training, plan.self_distillation));
+  return plan;
+}
+
+QatResult qat(Network& network, const std::shared_ptr<const Dataset>& data, const QatOptions& options) {
+  QatPlan plan = prepare_qat(network, data, options);
+  QatResult out{.self_distillation = plan.self_distillation, .before = plan.before};
+  out.training = fit(network, std::make_shared<DataLoader>(data, options.batches), std::move(plan.training),
+                     options.validation, options.callbacks);
+  if (options.measure) out.after = sample_accuracy(network, data);
+  return out;
+}
+
+void complete_training(TrainerOptions& options, const Network& network, const Dataset& data) {
+  const Task task = network.task();
+  options.model = network.identity().to_json().dump();
+  if (!options.loss) options.loss = task_loss(task, data, options.label_smoothing);
+  if (options.metrics.empty()) options.metrics = task_metrics(task, data);
+}
+
+TrainingResult fit(Network& network, const std::shared_ptr<DataLoader>& batches, TrainerOptions options,
+                   std::shared_ptr<DataLoader> validation, TrainerCallbacks callbacks) {
+  complete_training(options, network, batches->data());
+  return Trainer(network.shared_module(), batches, std::move(options), std::move(validation),
+                 std::move(callbacks))
+      .fit();
+}
+
+void check_calibrated(const Network& network, const std::string& function) {
+  const auto missing = uncalibrated_quantizers(network.module());
+  FQ_CHECK(missing.empty(), function, "{} not calibrated, {} in all: run fakequant calibrate first",
+           missing.size() == 1 ? fmt::format("quantizer '{}' was", missing[0])
+                               : fmt::format("quantizers '{}' were", fmt::join(missing, "', '")),
+           missing.size());
+}
+
+std::vector<QuantizerFinding> quantizer_findings(const Network& network,
+                                                 const std::shared_ptr<const Dataset>& data) {
+  if (!uncalibrated_quantizers(network.module()).empty()) return {};
+  Tensor x;
+  if (data != nullptr) {
+    DataLoader loader(some_samples(data, kFound, 0), {.batch_size = kFound, .shuffle = false});
+    if (const auto batch = loader.next()) x = batch->x.to(network.module().device());
+  }
+  return quantizer_findings(network.module(), x);
+}
+
+std::string export_problem(const Network& network) {
+  Module& model = network.module();
+  const Target target = target_of(model);
+  if (!profile_of(target).onnx || !uncalibrated_quantizers(model).empty()) return {};
+  try {
+    const Target rules = target == Target::tensorrt ? target : Target::ort;
+    static_cast<void>(export_onnx(model, network.identity().sample_shape, {.target = rules}));
+    return {};
+  } catch (const ArgumentError& error) {
+    const std::string message = error.what();
+    return message.substr(message.find("] ") + 2);
+  }
+}
+
+}  // namespace fq
