@@ -4,9 +4,8 @@
 
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/kernel_checks.h"
-#include "fakequant/core/backend/cpu/codes/codes.h"
-#include "fakequant/reference/kernels/cpu/fake_quant.h"
-#include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
+#include "fakequant/core/backend/kernel_columns.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::bench {
 namespace {
@@ -38,7 +37,7 @@ void run_nvfp4(Forward& k) {
 }
 
 void run_mxfp8(Forward& k) {
-  constexpr cpu::ElementGrid grid{448, 0x1p-6f, 0x1p-3f, std::numeric_limits<float>::quiet_NaN()};
+  constexpr detail::ElementGrid grid{448, 0x1p-6f, 0x1p-3f, std::numeric_limits<float>::quiet_NaN()};
   const float range = k.amax.data<float>()[0];
   const detail::BlockScales scales{detail::BlockScales::Rule::power_of_two, grid.max};
   cpu::fake_quant_blocks(k.x, 32, grid, scales, range, k.y, &k.mask);

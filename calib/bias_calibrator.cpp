@@ -7,7 +7,6 @@
 
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 
@@ -19,7 +18,7 @@ constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 std::string_view name_of(BiasMethod method) { return method == BiasMethod::mean ? "mean" : "max_min"; }
 
-void widen(const cpu::Rows& rows, std::vector<double>& largest, std::vector<double>& smallest) {
+void widen(const detail::RangeRows& rows, std::vector<double>& largest, std::vector<double>& smallest) {
 #pragma omp parallel for schedule(static) if (rows.values.numel() > 65536)
   for (std::int64_t r = 0; r < rows.count(); ++r) {
     const auto [low, high] = std::minmax_element(rows.row(r), rows.row(r) + rows.length());
@@ -44,8 +43,8 @@ void BiasCalibrator::collect(const Tensor& x) {
   if (x.numel() == 0 || x.device().is_meta()) return;
   const Device device = method_ == BiasMethod::mean ? x.device() : Device::cpu();
   const Tensor values = x.to(device).to(DType::f32);
-  cpu::check_finite(detail::range(values).largest, kBiasCalibrator);
-  const auto rows = cpu::rows(values, axis_, kBiasCalibrator);
+  detail::check_finite(detail::range(values).largest, kBiasCalibrator);
+  const auto rows = detail::range_rows(values, axis_, kBiasCalibrator);
   FQ_CHECK(empty() || rows.shape == shape_, kBiasCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(rows.shape), to_string(shape_));
@@ -58,7 +57,7 @@ void BiasCalibrator::collect(const Tensor& x) {
   }
   count_ += rows.length();
   if (method_ == BiasMethod::mean)
-    detail::run(x.device(), &detail::RangeKernels::add_values, rows, first_);
+    detail::run(x.device(), &detail::Kernels::add_values, rows, first_);
   else
     widen(rows, first_, second_);
 }

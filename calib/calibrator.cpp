@@ -21,8 +21,8 @@ void Calibrator::collect(const Tensor& x) {
            name(x.dtype()));
   if (x.numel() == 0 || x.device().is_meta()) return;
   const Tensor values = x.to(DType::f32);
-  const cpu::Range range = detail::range(values);
-  cpu::check_finite(range.largest, "calibrator");
+  const detail::ValueRange range = detail::range(values);
+  detail::check_finite(range.largest, "calibrator");
   do_collect(values, range.largest);
   if (empty()) dtype_ = x.dtype() == DType::f64 ? DType::f32 : x.dtype();
   minimum_ = std::min(minimum_.value_or(range.minimum), range.minimum);

@@ -42,7 +42,7 @@ Tensor MaxCalibrator::do_compute(const AmaxOptions&) const { return amax_.clone(
 void MaxCalibrator::do_save(StateDict& state) const { state.set("amax", amax_.clone()); }
 
 void MaxCalibrator::do_load(const StateDict& state) {
-  amax_ = cpu::loaded_amax(state.at("amax"), "max_calibrator");
+  amax_ = detail::loaded_amax(state.at("amax"), "max_calibrator");
 }
 
 }  // namespace fq

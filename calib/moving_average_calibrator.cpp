@@ -34,7 +34,7 @@ Tensor MovingAverageCalibrator::do_compute(const AmaxOptions&) const { return am
 void MovingAverageCalibrator::do_save(StateDict& state) const { state.set("amax", amax_.clone()); }
 
 void MovingAverageCalibrator::do_load(const StateDict& state) {
-  amax_ = cpu::loaded_amax(state.at("amax"), "moving_average_calibrator");
+  amax_ = detail::loaded_amax(state.at("amax"), "moving_average_calibrator");
 }
 
 }  // namespace fq

@@ -2,9 +2,8 @@
 #include <limits>
 
 #include "fakequant/calib/detail/histogram_methods.h"
+#include "fakequant/calib/detail/ranges.h"
 #include "fakequant/calib/histogram.h"
-#include "fakequant/core/backend/cpu/ranges/ranges.h"
-#include "fakequant/core/backend/cpu/ranges/rows.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
 
@@ -61,8 +60,8 @@ Tensor octav_amax(const Tensor& x, const Axes& axis, NumBits num_bits, bool is_u
   FQ_CHECK(x.defined() && x.numel() > 0 && is_floating(x.dtype()), "octav",
            "the tensor has no values of a float type: give f32, f16, bf16 or f64");
   const Tensor values = x.to(Device::cpu()).to(DType::f32);
-  cpu::check_finite(cpu::amax(values, {}, "octav"), "octav");
-  const auto rows = cpu::rows(values, axis, "octav");
+  detail::check_finite(detail::range(values).largest, "octav");
+  const auto rows = detail::range_rows(values, axis, "octav");
   Tensor out = Tensor::empty(rows.shape);
   auto* amax = out.mutable_data<float>();
 #pragma omp parallel for schedule(static)

@@ -3,7 +3,8 @@
 # COLD: what takes time at run time lies in other folders, so that building quickly counts.
 # KERNELS: sources *_kernels.cpp include themselves once an instruction set, and are compiled one by one, CMAKE_UNITY_BUILD
 # or not. Of Highway's sets one is left out that only processors from before 2008 have nothing better than, and those of SVE,
-# whose vectors cannot lie in arrays: 64-bit ARM gets NEON.
+# whose vectors cannot lie in arrays: 64-bit ARM gets NEON. In the other sources every function must be declared: so a
+# kernel whose signature differs from its list is an error.
 function(fakequant_add_library folder)
   cmake_parse_arguments(arg "COLD;KERNELS" "" "DEPENDS;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
@@ -15,8 +16,8 @@ function(fakequant_add_library folder)
   endif()
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "_kernels\\.cpp$")
-  set_source_files_properties(${kernels} PROPERTIES
-    SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON) # GCC 12 at -O0 takes the wrong form of intrinsics behind one
+  set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS -Wno-missing-declarations
+    SKIP_PRECOMPILE_HEADERS ON) # GCC 12 at -O0 takes the wrong form of intrinsics behind one
   add_library(fakequant_${folder} ${sources})
   add_library(fakequant::${folder} ALIAS fakequant_${folder})
   fakequant_group_units(fakequant_${folder} ${all_sources})
@@ -29,6 +30,8 @@ function(fakequant_add_library folder)
       set(left_out "(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
     endif()
     target_compile_definitions(fakequant_${folder} PRIVATE "HWY_DISABLED_TARGETS=${left_out}")
+    target_compile_options(fakequant_${folder} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-Wmissing-declarations>"
+      "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wmissing-declarations>")
   endif()
   target_include_directories(fakequant_${folder} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

@@ -98,7 +98,7 @@ void extension(const Tensor& x, const Request& r, float bound, Tensor& y, Tensor
   const Element e = element(r.num_bits);
   const Tensor globals = r.global.tensor().to(x.device());
   const auto scales = scales_of(x, r, e.grid.max, globals);
-  const cpu::ElementGrid grid{e.grid.max, e.grid.min_normal, e.grid.step, e.nan};
+  const detail::ElementGrid grid{e.grid.max, e.grid.min_normal, e.grid.step, e.nan};
   if (is_whole(x, r))
     return detail::run(x.device(), &ReferenceKernels::fake_quant_blocks, x, r.block, grid, scales, bound, y,
                        mask);

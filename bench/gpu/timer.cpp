@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "fakequant/core/backend/cuda/runtime/check.h"
-#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/storage.h"
 
 namespace fq::bench {
@@ -69,7 +69,7 @@ std::function<void()> device_copy(Device device, std::int64_t bytes) {
   auto from = Storage(bytes, device), to = Storage(bytes, device);
   cuda::fill_bytes(from.mutable_data(), 1, static_cast<std::size_t>(bytes), device);
   return [=]() mutable {
-    cuda::copy(to.mutable_data(), device, from.data(), device, static_cast<std::size_t>(bytes));
+    cuda::copy_bytes(to.mutable_data(), device, from.data(), device, static_cast<std::size_t>(bytes));
   };
 }
 

@@ -6,7 +6,6 @@
 
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/io/state_dict.h"
@@ -23,9 +22,9 @@ std::unique_ptr<Calibrator> detail::make_lsq(const CalibratorOptions& options) {
 }
 
 void LsqCalibrator::do_collect(const Tensor& x, float) {
-  const auto rows = cpu::rows(x, axis_, kLsqCalibrator);
+  const auto rows = detail::range_rows(x, axis_, kLsqCalibrator);
   std::vector<double> batch(static_cast<std::size_t>(2 * rows.count()));
-  detail::run(x.device(), &detail::RangeKernels::add_magnitudes, rows, skip_zeros_, batch);
+  detail::run(x.device(), &detail::Kernels::add_magnitudes, rows, skip_zeros_, batch);
   std::vector<double> sums;
   std::vector<std::int64_t> counts;
   for (std::size_t r = 0; r < batch.size(); r += 2) {

@@ -9,7 +9,6 @@
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/calib/detail/search.h"
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/numerics/detail/range_formulas.h"
@@ -33,11 +32,11 @@ std::vector<float> multiples_of(const CalibratorOptions& o) {
 
 Format unsigned_form(const Format& format) { return IntFormat{format.integer().bits, true, false}; }
 
-void add_errors(const cpu::Rows& rows, const Tensor& amax, const std::vector<float>& multiples,
+void add_errors(const detail::RangeRows& rows, const Tensor& amax, const std::vector<float>& multiples,
                 const Format& format, std::vector<double>& errors) {
   const auto width = static_cast<std::int64_t>(multiples.size());
   errors.resize(static_cast<std::size_t>(rows.count() * width));
-  detail::run(rows.values.device(), &detail::RangeKernels::add_errors, rows, amax, multiples, format, errors);
+  detail::run(rows.values.device(), &detail::Kernels::add_errors, rows, amax, multiples, format, errors);
 }
 
 std::vector<double> loaded_errors(const StateDict& state, const std::string& name, std::int64_t ranges,
@@ -64,7 +63,7 @@ void MseSearchCalibrator::do_collect(const Tensor& x, float) {
   FQ_CHECK(!first_.defined() || batch.shape() == first_.shape(), kMseSearchCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(batch.shape()), to_string(first_.shape()));
-  const auto rows = cpu::rows(x, axis_, kMseSearchCalibrator);
+  const auto rows = detail::range_rows(x, axis_, kMseSearchCalibrator);
   const bool both = format_.is_integer() && !format_.integer().is_unsigned && detail::range(x).minimum >= 0 &&
                     (!first_.defined() || !unsigned_errors_.empty());
   if (!first_.defined()) first_ = Tensor::zeros(batch.shape());
@@ -117,7 +116,7 @@ void MseSearchCalibrator::do_load(const StateDict& state) {
   FQ_CHECK(
       state.at("multiples").dtype() == DType::f32 && state.at("multiples").to_vector<float>() == multiples_,
       kMseSearchCalibrator, "the state is of a search among other multiples: use its start, stop and step");
-  Tensor first = cpu::loaded_amax(state.at("first"), kMseSearchCalibrator);
+  Tensor first = detail::loaded_amax(state.at("first"), kMseSearchCalibrator);
   auto errors = loaded_errors(state, "errors", first.numel(), multiples_.size());
   std::vector<double> unsigned_errors;
   if (state.contains("unsigned_errors"))

@@ -6,7 +6,7 @@
 
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
-#include "fakequant/core/backend/cpu/ranges/rows.h"
+#include "fakequant/core/backend/ranges.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 
@@ -70,7 +70,7 @@ PerAxisCalibrator::Ranges PerAxisCalibrator::make(std::int64_t count) const {
 }
 
 void PerAxisCalibrator::do_collect(const Tensor& x, float) {
-  const auto rows = cpu::rows(x.to(Device::cpu()), axis_, kPerAxisCalibrator);
+  const auto rows = detail::range_rows(x.to(Device::cpu()), axis_, kPerAxisCalibrator);
   FQ_CHECK(ranges_.empty() || rows.shape == shape_, kPerAxisCalibrator,
            "ranges of this batch have shape {}, of those before {}: collect batches of one shape, or reset()",
            to_string(rows.shape), to_string(shape_));

@@ -5,13 +5,11 @@
 #include <span>
 #include <string>
 
-#include "fakequant/core/backend/cpu/ranges/count_kernels.h"
-#include "fakequant/core/backend/cpu/ranges/ranges.h"
+#include "fakequant/core/backend/ranges.h"
 
 namespace fq::detail {
 
-/// The largest |x| for each index of the kept axes, as cpu::amax gives it, on the device of x. `x` f32, not
-/// empty, any layout.
+/// The largest |x| for each index of the kept axes, on the device of x. `x` f32, not empty, any layout.
 [[nodiscard]] Tensor amax(const Tensor& x, const Axes& kept, std::string_view function);
 /// The largest |x| of each block, of by.scale_shape(x.shape()), in the layout of x. `x` as above.
 [[nodiscard]] Tensor block_amax(const Tensor& x, const Granularity& by);
@@ -26,8 +24,8 @@ void move_ranges(Tensor& amax, const Tensor& batch, float momentum);
 /// amax = max(amax, batch) where `growing` is not 0, in place. All f32, on one device.
 void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing);
 /// The largest magnitude and the smallest element; on a GPU it waits for them.
-[[nodiscard]] cpu::Range range(const Tensor& x);
+[[nodiscard]] ValueRange range(const Tensor& x);
 /// Adds every |x| that the rule does not drop to its bin; on a GPU it waits for the counts.
-void count(const Tensor& x, const cpu::BinRule& rule, std::span<std::int64_t> counts);
+void count(const Tensor& x, const BinRule& rule, std::span<std::int64_t> counts);
 
 }  // namespace fq::detail

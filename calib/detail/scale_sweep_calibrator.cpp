@@ -7,7 +7,6 @@
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/calib/detail/search.h"
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
@@ -43,10 +42,10 @@ void ScaleSweepCalibrator::do_collect(const Tensor& x, float largest) {
   FQ_CHECK(!amax_.defined(), kScaleSweepCalibrator,
            "a tensor was swept before: this is for weights, use another method for inputs, or reset()");
   Tensor amax = detail::amax(x, axis_, kScaleSweepCalibrator);
-  const auto rows = cpu::rows(x, axis_, kScaleSweepCalibrator);
+  const auto rows = detail::range_rows(x, axis_, kScaleSweepCalibrator);
   const auto scales = candidates(format_, largest);
-  detail::run(x.device(), &detail::RangeKernels::sweep_ranges, rows,
-              std::vector(scales.begin(), scales.end()), largest, format_, amax);
+  detail::run(x.device(), &detail::Kernels::sweep_ranges, rows, std::vector(scales.begin(), scales.end()),
+              largest, format_, amax);
   amax_ = amax.to(Device::cpu());
 }
 
@@ -55,7 +54,7 @@ Tensor ScaleSweepCalibrator::do_compute(const AmaxOptions&) const { return amax_
 void ScaleSweepCalibrator::do_save(StateDict& state) const { state.set("amax", amax_.clone()); }
 
 void ScaleSweepCalibrator::do_load(const StateDict& state) {
-  amax_ = cpu::loaded_amax(state.at("amax"), kScaleSweepCalibrator);
+  amax_ = detail::loaded_amax(state.at("amax"), kScaleSweepCalibrator);
 }
 
 }  // namespace fq

@@ -9,7 +9,7 @@
 
 namespace fq::detail {
 
-/// Exact products of a device, of arrays on the host: backend/cpu/engine/exact.h says what of.
+/// Exact products of a device, of arrays on the host, with the types of exact products.
 struct ExactProducts {
   std::function<void(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
                      std::int32_t* sums)>

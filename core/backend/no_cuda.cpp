@@ -6,15 +6,13 @@
 #include "fakequant/core/backend/cuda/runtime/transfer.h"
 #include "fakequant/core/backend/cuda/runtime/trial.h"
 #include "fakequant/core/backend/foreign_stream.h"
-#include "fakequant/core/backend/tables.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 
 namespace fq {
 namespace cuda {
 
-const fq::detail::Kernels* const table = nullptr;
-const fq::detail::RangeKernels* const range_table = nullptr;
-const fq::detail::RankKernels* const rank_table = nullptr;
+const fq::detail::Kernels* const kernel_table = nullptr;
 
 Counts counts() noexcept { return {}; }
 Trial try_device(Device) { return {false, why_unusable()}; }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "fakequant/core/numerics/detail/formulas.h"
+#include "fakequant/core/numerics/detail/grid_numbers.h"
 
 namespace fq::detail {
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/products.h"
-#include "fakequant/core/backend/cpu/ranges/ranges.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/detail/moves.h"
 #include "fakequant/core/detail/quantizer_checks.h"

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "fakequant/core/backend/cpu/codes/codes.h"
 #include "fakequant/core/backend/cpu/codes/mask_kernels.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"

@@ -1,5 +1,3 @@
-#include "fakequant/core/backend/cpu/engine/engine.h"
-
 #include <algorithm>
 #include <atomic>
 
@@ -9,12 +7,12 @@
 #endif
 
 #include "core/products.h"
-#include "fakequant/core/backend/cpu/codes/code_products.h"
+#include "fakequant/core/backend/cpu/engine/engine.h"
 #include "fakequant/core/backend/cpu/engine/engine_tiles.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/cpu/engine/loops.h"
-#include "fakequant/core/backend/cpu/engine/products.h"
 #include "fakequant/core/backend/cpu/engine/threads.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 #include "vector_patterns.h"
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/backend/tables.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 
 namespace fq::kernels_test {
@@ -21,11 +21,9 @@ void expect_filled(const Table& table) {
 }
 
 TEST(Kernels, EveryTableIsWhole) {
-  expect_filled(cpu::table);
-  expect_filled(cpu::range_table);
-  if (cuda::table == nullptr) GTEST_SKIP() << "this build has no CUDA";
-  expect_filled(*cuda::table);
-  expect_filled(*cuda::range_table);
+  expect_filled(cpu::kernel_table);
+  if (cuda::kernel_table == nullptr) GTEST_SKIP() << "this build has no CUDA";
+  expect_filled(*cuda::kernel_table);
 }
 
 TEST(Kernels, NothingIsComputedOnMeta) {
@@ -36,7 +34,7 @@ TEST(Kernels, NothingIsComputedOnMeta) {
 }
 
 TEST(Kernels, ABuildWithoutCudaSaysSo) {
-  if (cuda::table != nullptr) GTEST_SKIP() << "this build has CUDA";
+  if (cuda::kernel_table != nullptr) GTEST_SKIP() << "this build has CUDA";
   EXPECT_THROW((void)detail::Kernels::of(Device::cuda()), BackendError);
   EXPECT_EQ(memory_stats(Device::cuda()).in_use, 0);
 }

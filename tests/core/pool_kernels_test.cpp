@@ -1,12 +1,12 @@
 #include <random>
 
-#include "fakequant/core/backend/cpu/pool/pool.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "vector_patterns.h"
 
 namespace fq::pool_kernels_test {
 namespace {
 
-using cpu::PoolSizes;
+using detail::PoolSizes;
 
 /// Windows side by side, overlapping, cut by the edge, with gaps between them, and of a whole image.
 constexpr PoolSizes windows[] = {{2, 1, 8, 6, 2, 2, 2, 2, 0, 0, 4, 3},
@@ -72,8 +72,8 @@ void compare_max(const PoolSizes& s, DType places) {
   const Tensor x = values<T>(input(s), std::is_floating_point_v<T>);
   Tensor y = empty<T>(output(s)), alone = empty<T>(output(s));
   Tensor argmax = Tensor::empty(output(s), places, Device::cpu(), Layout::channels_last);
-  cpu::max_pool(x, s, y, &argmax);
-  cpu::max_pool(x, s, alone, nullptr);
+  cpu::max_pool(x, s, y, &argmax, {});
+  cpu::max_pool(x, s, alone, nullptr, {});
   ASSERT_TRUE(bitwise_equal(y, alone));
   const auto* in = x.data<T>(Layout::channels_last);
   const auto* out = y.data<T>(Layout::channels_last);
@@ -140,7 +140,7 @@ void compare_max_backward(const PoolSizes& s, DType places) {
   const Tensor x = values<T>(input(s), false), dy = values<float>(output(s), false).to(dtype_of<T>);
   Tensor y = empty<T>(output(s)), dx = empty<T>(input(s));
   Tensor argmax = Tensor::empty(output(s), places, Device::cpu(), Layout::channels_last);
-  cpu::max_pool(x, s, y, &argmax);
+  cpu::max_pool(x, s, y, &argmax, {});
   cpu::max_pool_backward(dy, argmax, s, dx);
   const Tensor wide = argmax.to(DType::i32);
   std::vector<T> expected(static_cast<std::size_t>(dx.numel()));

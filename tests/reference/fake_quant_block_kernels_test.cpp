@@ -7,7 +7,7 @@
 
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/block_scales.h"
-#include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
+#include "fakequant/reference/kernels/kernels.h"
 #include "vector_patterns.h"
 
 namespace fq::fake_quant_block_kernels_test {
@@ -16,7 +16,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 using Rule = detail::BlockScales::Rule;
-constexpr cpu::ElementGrid kE4m3{448.0f, 0x1p-6f, 0x1p-3f, kNaN}, kE2m1{6.0f, 1.0f, 0.5f, 6.0f};
+constexpr detail::ElementGrid kE4m3{448.0f, 0x1p-6f, 0x1p-3f, kNaN}, kE2m1{6.0f, 1.0f, 0.5f, 6.0f};
 
 using Formula = std::function<float(float x, float amax, std::int64_t block)>;
 using Kernel = std::function<void(const Tensor& x, Tensor& y, Tensor* mask)>;
@@ -68,7 +68,7 @@ TEST(FakeQuantBlockKernels, PowersOfTwo) {
   for (const DType dtype : kTypes)
     for (const std::int64_t block : {8, 16, 32})
       for (const std::int64_t count : {1, 3, 700, 5000}) {
-        const cpu::ElementGrid grid = block == 32 ? kE4m3 : kE2m1;
+        const detail::ElementGrid grid = block == 32 ? kE4m3 : kE2m1;
         const auto formula = [&](float x, float amax, std::int64_t) {
           const auto s = detail::e8m0_scale(std::min(amax, 3.4028235e38f), grid.max);
           return scalar::block_fake_quant(x, s.scale, s.unscale, grid.max, grid.min_normal, grid.step,

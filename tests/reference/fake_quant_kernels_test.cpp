@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "fakequant/core/backend/cpu/codes/codes.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/reference/detail/broadcast.h"
-#include "fakequant/reference/kernels/cpu/fake_quant.h"
+#include "fakequant/reference/kernels/kernels.h"
 #include "vector_patterns.h"
 
 namespace fq::fake_quant_kernels_test {

@@ -5,15 +5,14 @@
 #include <cmath>
 #include <limits>
 
-#include "fakequant/core/backend/range_kernels.h"
-#include "fakequant/core/backend/rank_kernels.h"
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/join.h"
 
 namespace fq {
 namespace {
 
-using detail::RangeKernels, detail::RankKernels;
+using detail::Kernels;
 using Terms = std::vector<Tensor>;  // of one tensor
 
 /// The bits of a magnitude, which have its order: those of no terms, and of infinity and above.
@@ -26,8 +25,7 @@ std::vector<std::int64_t> largest_of(const std::vector<Terms>& terms) {
   std::vector<Tensor> found;
   for (const auto& of_tensor : terms)
     for (const auto& term : of_tensor)
-      found.push_back(
-          detail::run(term.device(), &RangeKernels::amax, term, Axes{}, "exact_sums").reshape({1}));
+      found.push_back(detail::run(term.device(), &Kernels::amax, term, Axes{}, "exact_sums").reshape({1}));
   std::vector<std::int64_t> out(terms.size(), kAbsent);
   if (found.empty()) return out;
   const auto magnitudes = detail::join(found, 0).to(Device::cpu()).to_vector<float>();
@@ -69,14 +67,14 @@ std::vector<Tensor> sums_of(Communicator& ranks, const std::vector<Terms>& terms
     }
   };
   for_each_number([&](std::size_t t, int shift, Tensor& part) {
-    detail::run(part.device(), &RankKernels::add_fixed, terms[t], shift, part);
+    detail::run(part.device(), &Kernels::add_fixed, terms[t], shift, part);
   });
   if (sums.defined()) ranks.sum_where_it_lies(sums);
   for (std::size_t t = 0; t < like.size(); ++t)
     out[t] = is_number(largest[t]) ? Tensor::empty(like[t].shape(), DType::f32, like[t].device())
                                    : special(largest[t], like[t]);
   for_each_number([&](std::size_t t, int shift, Tensor& part) {
-    detail::run(part.device(), &RankKernels::from_fixed, part, shift, out[t]);
+    detail::run(part.device(), &Kernels::from_fixed, part, shift, out[t]);
   });
   return out;
 }

@@ -13,6 +13,11 @@ struct GridRow {
   float scale, lower, upper, amax, mask_lower;
 };
 
+/// A grid of floats: its largest number, smallest normal number and step, and the rounded value of a NaN.
+struct ElementGrid {
+  float max, min_normal, step, nan;
+};
+
 /// How the scale of a quantizer comes from its range.
 struct ScaleRule {
   enum class Kind : unsigned char {

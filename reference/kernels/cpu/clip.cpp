@@ -1,11 +1,10 @@
-#include "fakequant/reference/kernels/cpu/clip.h"
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/clipped.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::cpu {
 namespace {

@@ -1,5 +1,3 @@
-#include "fakequant/reference/kernels/cpu/fake_quant.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -13,6 +11,7 @@
 #include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/kernels/cpu/range_table.h"
 #include "fakequant/reference/kernels/cpu/stretches.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::cpu {
 namespace {

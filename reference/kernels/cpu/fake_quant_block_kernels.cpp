@@ -14,8 +14,8 @@ namespace fq::HWY_NAMESPACE {
 namespace {
 
 using cpu::BlockRows;
-using cpu::ElementGrid;
 using cpu::Fp4Rows;
+using detail::ElementGrid;
 
 template <class P>
 struct Fp4Formula {

@@ -1,10 +1,9 @@
-#include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
-
 #include <algorithm>
 #include <array>
 
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/kernels/cpu/range_table.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::cpu {
 namespace {
@@ -84,7 +83,7 @@ void fp4_chunks(const Tensor& x, std::int64_t block, const float* scale, const f
 
 }  // namespace
 
-void fake_quant_blocks(const Tensor& x, std::int64_t block, const ElementGrid& grid,
+void fake_quant_blocks(const Tensor& x, std::int64_t block, const detail::ElementGrid& grid,
                        const detail::BlockScales& scales, float bound, Tensor& y, Tensor* mask) {
   dynamic(
       x, block, bound, y, mask,

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "fakequant/core/dtype.h"
+#include "fakequant/core/numerics/detail/grid_numbers.h"
 
 namespace fq::cpu {
 
@@ -75,14 +76,10 @@ void fake_quant(const Stretch& stretch, const Fp4Rows& rows);
 /// nvfp4_scale of every amax, of arrays padded to whole groups.
 void nvfp4_scales(const float* amax, std::int64_t count, float global, float* scale);
 
-/// A grid of floats: its largest number, smallest normal number and step, and what a NaN is rounded to.
-struct ElementGrid {
-  float max, min_normal, step, nan;
-};
 /// ModelOpt's formula of dynamic blocks: scale, inverse (which multiplies the rounded number) and bound.
 struct BlockRows {
   Columns columns;
-  ElementGrid grid;
+  detail::ElementGrid grid;
 };
 void fake_quant(const Stretch& stretch, const BlockRows& rows);
 /// The largest |x| of every `block` elements, 8, 16, 32 or a multiple, NaN left out; `count` is a multiple.

@@ -1,10 +1,10 @@
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/last_axis_blocks.h"
-#include "fakequant/reference/kernels/cpu/fake_quant_blocks.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::cpu {
 
-void fake_quant_rows(const Tensor& x, std::int64_t block, const ElementGrid& grid, bool half_away,
+void fake_quant_rows(const Tensor& x, std::int64_t block, const detail::ElementGrid& grid, bool half_away,
                      const detail::BlockScales& scales, Tensor& y) {
   detail::map_last_axis_blocks(x, block, y, [&](const float* in, float* out, auto count, auto j) {
     const auto s = scales(detail::largest_number(in, count), j);

@@ -2,8 +2,7 @@
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/numerics/detail/formulas.h"
-#include "fakequant/reference/kernels/cpu/clip.h"
-#include "fakequant/reference/kernels/cuda/clip.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
 #include "fakequant/core/numerics/detail/formulas.h"
-#include "fakequant/reference/kernels/cuda/fake_quant.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
 #include "fakequant/core/backend/cuda/loops/range_rows.cuh"
 #include "fakequant/core/numerics/detail/inverse_formulas.h"
-#include "fakequant/reference/kernels/cuda/fake_quant_blocks.h"
+#include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::cuda {
 namespace {
@@ -40,7 +40,7 @@ struct Nvfp4Formula : Fp4Formula {
 
 struct GridFormula {
   static constexpr int narrow_groups = 1;
-  cpu::ElementGrid grid;
+  fq::detail::ElementGrid grid;
   fq::detail::BlockScales scales;
   FQ_HD RangeRow row(float amax, std::int64_t block, float bound) const {
     const auto s = scales(amax, block);
@@ -99,8 +99,8 @@ struct DynamicBlocks {
     return formula.row(amax, first / (groups * group_size), bound);
   }
   FQ_HD void quantize(std::int64_t first, const RangeRow& of, float (&v)[group_size]) const {
-    if (mask != nullptr) mask[first / group_size] = detail::mask_byte(formula, of, group_size, v);
-    detail::apply(formula, of, v);
+    if (mask != nullptr) mask[first / group_size] = loops::mask_byte(formula, of, group_size, v);
+    loops::apply(formula, of, v);
     store_narrow(y + first, v);
   }
   /// All of a thread's loads are under way before one is used.
@@ -206,7 +206,7 @@ void fake_quant_fp4(const Tensor& x, const Tensor& scales, const Tensor& bounds,
   quantize_by_rows(x, Fp4Formula{}, WalkedRanges<Fp4Ranges>{ranges, walk}, y, mask);
 }
 
-void fake_quant_blocks(const Tensor& x, std::int64_t block, const cpu::ElementGrid& grid,
+void fake_quant_blocks(const Tensor& x, std::int64_t block, const fq::detail::ElementGrid& grid,
                        const fq::detail::BlockScales& scales, float bound, Tensor& y, Tensor* mask) {
   const GridFormula formula{grid, scales};
   if (block == group_size) return blocks_of_groups<1>(x, formula, bound, y, mask);
@@ -218,7 +218,7 @@ void fake_quant_nvfp4(const Tensor& x, float global, float bound, Tensor& y, Ten
   blocks_of_groups<2>(x, Nvfp4Formula{{}, global}, bound, y, mask);
 }
 
-void fake_quant_rows(const Tensor& x, std::int64_t block, const cpu::ElementGrid& grid, bool half_away,
+void fake_quant_rows(const Tensor& x, std::int64_t block, const fq::detail::ElementGrid& grid, bool half_away,
                      const fq::detail::BlockScales& scales, Tensor& y) {
   if (half_away) return rows(x, block, E3m0Formula{{grid, scales}}, y);
   rows(x, block, GridFormula{grid, scales}, y);

@@ -78,7 +78,7 @@ TEST_F(CudaRanges, GrowAsOnTheHost) {
 }
 
 /// Magnitudes beside the edges of a rule's bins, and what no bin has.
-Tensor beside_edges(const cpu::BinRule& rule, int bins) {
+Tensor beside_edges(const detail::BinRule& rule, int bins) {
   std::vector<float> v{0.0f,   -0.0f, kInfinity, std::nanf(""), rule.top, std::nextafter(rule.top, kInfinity),
                        1e-45f, 3e38f};
   for (int k = 0; k <= bins + 1; k += 1 + k / 200)
@@ -97,7 +97,7 @@ TEST_F(CudaRanges, CountsBesideTheEdgesOfBins) {
       for (const float factor : {static_cast<float>(bins), 0x1p-3f}) {
         for (const bool skip_zeros : {false, true}) {
           const float top = std::min(static_cast<float>(bins) / factor * divisor, 0x1.fffffep127f);
-          const cpu::BinRule rule{factor, divisor, top, skip_zeros};
+          const detail::BinRule rule{factor, divisor, top, skip_zeros};
           const Tensor x = beside_edges(rule, bins);
           std::vector<std::int64_t> right(static_cast<std::size_t>(bins), 3), got = right;
           for (const int first : {0, 1, 8991}) {

@@ -5,10 +5,8 @@
 
 #include "core/gradient_check.h"
 #include "cuda_device.h"
-#include "fakequant/core/backend/cpu/elementwise/permute.h"
-#include "fakequant/core/backend/cuda/elementwise/moves.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/backend/range_kernels.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/random.h"
@@ -171,7 +169,7 @@ TEST_F(CudaElementwise, AnswersAreTheLargestScores) {
       const Tensor own = scores.to(dtype);
       const auto answered = [&](Device device) {
         Tensor out = Tensor::empty({37}, DType::i64, device);
-        detail::run(device, &detail::RangeKernels::answers, own.to(device), out);
+        detail::run(device, &detail::Kernels::predictions, own.to(device), out);
         return out.to(Device::cpu());
       };
       EXPECT_TRUE(bitwise_equal(answered(Device::cuda()), answered(Device::cpu()))) << classes;

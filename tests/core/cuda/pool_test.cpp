@@ -1,5 +1,3 @@
-#include "fakequant/core/backend/cpu/pool/pool.h"
-
 #include <cmath>
 #include <limits>
 #include <random>
@@ -8,7 +6,7 @@
 
 #include "core/operator_run.h"
 #include "cuda_device.h"
-#include "fakequant/core/backend/cuda/pool/pool.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/ops/ops.h"
 
 namespace fq::cuda_pool_test {

@@ -86,8 +86,8 @@ void measure_weight(TensorQuantizer& q, const Tensor& weight, RangeReport& range
 void report_weight(TensorQuantizer& q, const Tensor& weight, const AmaxOptions& options,
                    const std::string& method, QuantizerReport& out) {
   const Tensor values = weight.to(DType::f32);
-  const cpu::Range range = detail::range(values);
-  cpu::check_finite(range.largest, "calibration_report");
+  const detail::ValueRange range = detail::range(values);
+  detail::check_finite(range.largest, "calibration_report");
   out.histogram.collect(values, range.largest, kWeightBins, false);
   out.count = values.numel();
   out.minimum = range.minimum;

@@ -4,14 +4,13 @@
 #include <numeric>
 
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/backend/range_kernels.h"
 
 namespace fq::detail {
 
 Tensor answers_there(const Tensor& logits) {
   const Tensor scores = logits.dtype() == DType::f64 ? logits : logits.to(DType::f32);
   Tensor out = Tensor::empty({scores.dim(0)}, DType::i64, scores.device());
-  run(scores.device(), &RangeKernels::answers, scores, out);
+  run(scores.device(), &Kernels::predictions, scores, out);
   return out;
 }
 

@@ -1,7 +1,8 @@
 #include "fakequant/core/backend/cpu/codes/accumulator_kernels.h"
 #include "fakequant/core/backend/cpu/codes/accumulator_parts.h"
-#include "fakequant/core/backend/cpu/codes/codes.h"
+#include "fakequant/core/backend/cpu/codes/grid.h"
 #include "fakequant/core/backend/cpu/codes/sum_kernels.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 
 namespace fq::cpu {

@@ -1,8 +1,8 @@
 #include "fakequant/core/backend/cpu/codes/accumulator_kernels.h"
 #include "fakequant/core/backend/cpu/codes/accumulator_parts.h"
-#include "fakequant/core/backend/cpu/codes/codes.h"
 #include "fakequant/core/backend/cpu/codes/stretch_values.h"
 #include "fakequant/core/backend/cpu/codes/sum_kernels.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cpu {
 namespace {

@@ -1,11 +1,9 @@
-#include "fakequant/core/backend/cpu/codes/code_products.h"
-
 #include <vector>
 
 #include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
 #include "fakequant/core/backend/cpu/engine/column_sums.h"
 #include "fakequant/core/backend/cpu/engine/engine_tiles.h"
-#include "fakequant/core/backend/cpu/engine/products.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/channel_runs.h"
 #include "fakequant/core/numerics/detail/sum_formulas.h"
 

@@ -1,10 +1,10 @@
-#include "fakequant/core/backend/cpu/codes/codes.h"
-
 #include <atomic>
 
 #include "fakequant/core/backend/cpu/codes/block_codes.h"
+#include "fakequant/core/backend/cpu/codes/grid.h"
 #include "fakequant/core/backend/cpu/codes/mask_kernels.h"
 #include "fakequant/core/backend/cpu/vector/cache.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cpu {

@@ -1,7 +1,7 @@
-#include "fakequant/core/backend/cpu/codes/packed.h"
-
 #include <cstdint>
 #include <type_traits>
+
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cpu {
 namespace {

@@ -1,11 +1,10 @@
-#include "fakequant/core/backend/cpu/codes/range_gradients.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "fakequant/core/backend/cpu/codes/grid.h"
 #include "fakequant/core/backend/cpu/codes/share_kernels.h"
 #include "fakequant/core/backend/cpu/codes/stretch_values.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 
 namespace fq::cpu {

@@ -1,8 +1,7 @@
-#include "fakequant/core/backend/cpu/codes/scales.h"
-
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/codes/scale_kernels.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 
 namespace fq::cpu {

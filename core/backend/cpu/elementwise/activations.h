@@ -1,6 +1,6 @@
 #pragma once
 
-/// Activations and their gradients.
+/// Activations of sums as they are read, without a tensor of their values.
 
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/numerics/detail/activations.h"
@@ -8,14 +8,11 @@
 
 namespace fq::cpu {
 
-/// y = f.value(x)
-void activate(const Tensor& x, const detail::Activation& f, Tensor& y);
-/// dx = dy * f.slope(saved)
-void activate_backward(const Tensor& dy, const Tensor& saved, const detail::Activation& f, Tensor& dx);
-
-/// Whether the two below take the values of sums as they are read, so that no tensor holds them.
+/// Whether the two functions below take the sums.
 [[nodiscard]] bool activates_sums(const Accumulator& x, const detail::Activation& f);
+/// y = f.value(x)
 void activate(const Accumulator& x, const detail::Activation& f, Tensor& y);
+/// dx = dy * f.slope(x)
 void activate_backward(const Tensor& dy, const Accumulator& x, const detail::Activation& f, Tensor& dx);
 
 }  // namespace fq::cpu

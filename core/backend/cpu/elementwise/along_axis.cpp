@@ -1,9 +1,8 @@
-#include "fakequant/core/backend/cpu/elementwise/along_axis.h"
-
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/fill_word.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/memory_view.h"
 #include "fakequant/core/detail/convert.h"
 

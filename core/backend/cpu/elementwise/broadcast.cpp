@@ -1,8 +1,7 @@
-#include "fakequant/core/backend/cpu/elementwise/broadcast.h"
-
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/walk.h"
 #include "fakequant/core/detail/convert.h"
 

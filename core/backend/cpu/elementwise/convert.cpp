@@ -1,10 +1,10 @@
-#include "fakequant/core/backend/cpu/elementwise/convert.h"
+#include "fakequant/core/detail/convert.h"
 
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/vector/half_kernels.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/parallel_for.h"
-#include "fakequant/core/detail/convert.h"
 
 namespace fq::cpu {
 namespace {
@@ -20,6 +20,9 @@ void narrow(const Tensor& in, Half* out) {
 }
 
 }  // namespace
+
+void fill(Tensor& out, double value) { detail::fill(out, value); }
+void relayout(const Tensor& in, Tensor& out) { detail::relayout(in, out); }
 
 void convert(const Tensor& in, Tensor& out) {
   if (in.dtype() == DType::f32 && out.dtype() == DType::bf16)

@@ -1,8 +1,7 @@
-#include "fakequant/core/backend/cpu/elementwise/dropout.h"
-
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/convert.h"
 
 namespace fq::cpu {

@@ -1,13 +1,21 @@
-#include "fakequant/core/backend/cpu/elementwise/rows.h"
-
 #include <algorithm>
 #include <cmath>
 
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/detail/text.h"
 
 namespace fq::cpu {
+namespace {
+
+template <class T>
+std::int64_t predicted_class(const T* scores, std::int64_t classes) {
+  if (std::any_of(scores, scores + classes, [](T value) { return std::isnan(value); })) return -1;
+  return std::max_element(scores, scores + classes) - scores;
+}
+
+}  // namespace
 
 void check_whole(const Tensor& values, std::string_view function, std::string_view what) {
   const auto* v = values.data<float>();
@@ -55,6 +63,15 @@ void one_hot(const Tensor& labels, const AxisView& view, Tensor& out) {
   for (std::int64_t o = 0; o < view.outer; ++o)
     for (std::int64_t i = 0; i < view.inner; ++i)
       to[(o * view.size + label[o * view.inner + i]) * view.inner + i] = 1.0f;
+}
+
+void predictions(const Tensor& scores, Tensor& out) {
+  const std::int64_t classes = scores.dim(1);
+  auto* found = out.mutable_data<std::int64_t>();
+  detail::visit_float(scores.dtype(), "predictions", [&]<class T>(T) {
+    const T* rows = scores.data<T>();
+    for (std::int64_t n = 0; n < out.numel(); ++n) found[n] = predicted_class(rows + n * classes, classes);
+  });
 }
 
 }  // namespace fq::cpu

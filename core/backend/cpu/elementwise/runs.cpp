@@ -1,9 +1,8 @@
-#include "fakequant/core/backend/cpu/elementwise/runs.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/parallel_for.h"
 
 namespace fq::cpu {

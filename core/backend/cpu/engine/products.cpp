@@ -1,10 +1,9 @@
-#include "fakequant/core/backend/cpu/engine/products.h"
-
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/engine/column_sums.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/cpu/engine/loops.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/convert.h"
 
 namespace fq::cpu {

@@ -11,7 +11,7 @@
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/cpu/engines/chain_kernels.h"
-#include "fakequant/core/backend/cpu/memory/arena_vector.h"
+#include "fakequant/core/backend/cpu/memory/host_memory.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {

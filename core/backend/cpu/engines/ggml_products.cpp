@@ -47,8 +47,8 @@ bool code_blocks(const float* x, std::int64_t blocks, const float* extreme_codes
   return nan;
 }
 
-void ggml_blocks(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, const float* bias,
-                 PaddedOutputs& y) {
+void ggml_repacked(const Tensor& x, const Tensor& x_steps, const PackedWeight& w, const float* bias,
+                   PaddedOutputs& y) {
   const std::int64_t tiled = tiled_rows(x.dim(0));
   const OffsetCodes<std::uint8_t> bytes(x, kOffset, tiled);
   const BlockChains chains{.x = bytes.data(),
@@ -132,8 +132,8 @@ void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w,
   PaddedOutputs outputs(y);
   std::vector<float> added;
   if (bias.defined()) added = padded_to(outputs.width(), bias.data<float>(), w.outputs);
-  (w.bytes.empty() ? ggml_lanes : ggml_blocks)(x, x_steps, w, bias.defined() ? added.data() : nullptr,
-                                               outputs);
+  (w.bytes.empty() ? ggml_lanes : ggml_repacked)(x, x_steps, w, bias.defined() ? added.data() : nullptr,
+                                                 outputs);
   outputs.finish();
 }
 

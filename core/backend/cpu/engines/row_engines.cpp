@@ -1,7 +1,8 @@
-#include "fakequant/core/backend/cpu/engines/row_engines.h"
-
 #include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/backend/cpu/engines/engine_products.h"
 #include "fakequant/core/backend/cpu/engines/row_code_kernels.h"
+#include "fakequant/core/backend/engine_operand.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/xnnpack_formulas.h"
 
@@ -37,10 +38,10 @@ bool xnnpack_rows(const Tensor& x, Tensor& codes, Tensor& grids) {
 }  // namespace
 
 void ggml_operand(const Tensor& codes, const Tensor& scales, bool in_lanes, detail::EngineOperand& out) {
-  out.packed = ggml_weight(codes, scales, !in_lanes);
+  out.packed = std::make_shared<const PackedWeight>(ggml_weight(codes, scales, !in_lanes));
 }
 void xnnpack_operand(const Tensor& codes, const Tensor& scales, detail::EngineOperand& out) {
-  out.packed = xnnpack_weight(codes, scales);
+  out.packed = std::make_shared<const PackedWeight>(xnnpack_weight(codes, scales));
 }
 
 void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, detail::GgmlRounding rounding,
@@ -53,11 +54,11 @@ void xnnpack_rows(const Tensor& x, const std::string& nan_text, Tensor& codes, T
 
 void ggml_product(const Tensor& x, const Tensor& steps, const detail::EngineOperand& w, const Tensor& bias,
                   Tensor& y) {
-  ggml_product(x, steps, w.packed, bias, y);
+  ggml_product(x, steps, *w.packed, bias, y);
 }
 void xnnpack_block_product(const Tensor& x, const Tensor& grids, const detail::EngineOperand& w,
                            const Tensor& bias, Tensor& y) {
-  xnnpack_block_product(x, grids, w.packed, bias, y);
+  xnnpack_block_product(x, grids, *w.packed, bias, y);
 }
 
 }  // namespace fq::cpu

@@ -4,21 +4,33 @@
 /// (core/detail/allocator.h).
 
 #include <cstddef>
+#include <vector>
 
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cpu {
 
-/// At least `bytes` bytes, 64-byte aligned, contents unspecified. Throws SystemError when memory is short.
-[[nodiscard]] void* allocate(std::size_t bytes, Device device);
-void deallocate(void* pointer, std::size_t bytes, Device device) noexcept;
-[[nodiscard]] MemoryStats memory_stats(Device device) noexcept;
-void reset_peak_memory(Device device) noexcept;
-void release_cached_memory() noexcept;
-void fill_bytes(void* pointer, int value, std::size_t bytes, Device device);
-void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
-
 /// Tests set it: every block handed out is filled with 0xff bytes, so that floats never written are NaN.
 void set_poison(bool on) noexcept;
+
+template <class T>
+struct ArenaAllocator {
+  using value_type = T;
+
+  ArenaAllocator() = default;
+  template <class Other>
+  ArenaAllocator(const ArenaAllocator<Other>&) {}
+  [[nodiscard]] T* allocate(std::size_t count) {
+    return static_cast<T*>(cpu::allocate(count * sizeof(T), Device::cpu()));
+  }
+  void deallocate(T* pointer, std::size_t count) noexcept {
+    cpu::deallocate(pointer, count * sizeof(T), Device::cpu());
+  }
+  friend bool operator==(const ArenaAllocator&, const ArenaAllocator&) { return true; }
+};
+
+/// A vector in the memory of tensors: aligned to a cache line, and reused without calls of the system.
+template <class T>
+using ArenaVector = std::vector<T, ArenaAllocator<T>>;
 
 }  // namespace fq::cpu

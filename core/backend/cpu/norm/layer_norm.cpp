@@ -1,11 +1,10 @@
-#include "fakequant/core/backend/cpu/norm/layer_norm.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "fakequant/core/backend/cpu/norm/row_gradient_kernels.h"
 #include "fakequant/core/backend/cpu/vector/cache.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"

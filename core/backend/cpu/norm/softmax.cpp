@@ -1,11 +1,10 @@
-#include "fakequant/core/backend/cpu/norm/softmax.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 

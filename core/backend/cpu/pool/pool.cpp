@@ -1,9 +1,8 @@
-#include "fakequant/core/backend/cpu/pool/pool.h"
-
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/cpu/pool/pool_kernels.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cpu {
 namespace {
@@ -31,7 +30,7 @@ std::vector<std::int32_t> falling(const Tensor& factor) {
 void max_pool(const Tensor& x, const PoolSizes& s, Tensor& y, Tensor* argmax, const Tensor& factor) {
   if (argmax != nullptr && argmax->dtype() == DType::i32 && bit_width(x.dtype()) < 32) {
     Tensor wide = Tensor::empty(y.shape(), DType::i32, y.device(), y.layout());
-    max_pool(x.to(DType::i32), s, wide, argmax);
+    max_pool(x.to(DType::i32), s, wide, argmax, {});
     return y.copy_from(wide.to(x.dtype()));
   }
   const auto flip = falling(factor);

@@ -5,11 +5,14 @@
 /// Rows of the output forward, of the input backward, counted over all images. Vectors of channels; results
 /// have the bits of plain loops over the pixels of each window in (h, w) order.
 
-#include "fakequant/core/backend/cpu/pool/pool.h"
+#include "fakequant/core/blocks/detail/pool_windows.h"
+#include "fakequant/core/dtype.h"
 
 namespace fq::cpu {
 
-/// As pool.h's max_pool. `argmax` may be null; i32 argmax only of elements of 4 and 8 bytes.
+using detail::PoolSizes;
+
+/// As the kernel max_pool. `argmax` may be null; i32 argmax only of elements of 4 and 8 bytes.
 struct MaxPoolRows {
   PoolSizes sizes;
   DType dtype, argmax_dtype;
@@ -19,7 +22,7 @@ struct MaxPoolRows {
 };
 void max_pool_row(const MaxPoolRows& pool, std::int64_t row);
 
-/// As pool.h's max_pool_backward; f32 or f64.
+/// As the kernel max_pool_backward; f32 or f64.
 struct MaxPoolGradient {
   PoolSizes sizes;
   DType dtype, argmax_dtype;
@@ -28,7 +31,7 @@ struct MaxPoolGradient {
 };
 void max_pool_row_backward(const MaxPoolGradient& pool, std::int64_t row);
 
-/// As pool.h's avg_pool: f32 or f64, and f32 of codes times a scale.
+/// As the kernel avg_pool: f32 or f64, and f32 of codes times a scale.
 struct AveragePool {
   PoolSizes sizes;
   bool include_padding;

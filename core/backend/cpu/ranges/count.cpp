@@ -1,8 +1,8 @@
-#include "fakequant/core/backend/cpu/ranges/count.h"
-
 #include <algorithm>
 #include <vector>
 
+#include "fakequant/core/backend/cpu/ranges/count_kernels.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/threads.h"
 
 namespace fq::cpu {
@@ -20,7 +20,8 @@ void flush(std::vector<std::uint16_t>& tables, std::span<std::int64_t> counts) {
 
 }  // namespace
 
-void count(std::span<const float> x, const BinRule& rule, std::span<std::int64_t> counts) {
+void count(const Tensor& t, const BinRule& rule, std::span<std::int64_t> counts) {
+  const std::span x(t.data<float>(t.layout()), static_cast<std::size_t>(t.numel()));
   const auto blocks = static_cast<std::int64_t>((x.size() + kCounted - 1) / kCounted);
   detail::FirstError error;
 #pragma omp parallel if (blocks > 8)
@@ -44,10 +45,6 @@ void count(std::span<const float> x, const BinRule& rule, std::span<std::int64_t
     if (made) flush(tables, counts);
   }
   error.rethrow();
-}
-
-void count(const Tensor& x, const BinRule& rule, std::span<std::int64_t> counts) {
-  count(std::span(x.data<float>(x.layout()), static_cast<std::size_t>(x.numel())), rule, counts);
 }
 
 }  // namespace fq::cpu

@@ -24,7 +24,7 @@ constexpr std::size_t kChunk = 512;
 static_assert(kChunk % (HWY_MAX_BYTES / sizeof(float)) == 0 && kChunk % cpu::kTables == 0);
 
 /// `count` whole vectors' elements.
-HWY_ATTR void find_bins(const float* x, std::size_t count, const cpu::BinRule& rule, std::size_t bins,
+HWY_ATTR void find_bins(const float* x, std::size_t count, const detail::BinRule& rule, std::size_t bins,
                         std::int32_t* out) {
   const FloatTag d;
   const auto factor = hn::Set(d, rule.factor), divisor = hn::Set(d, rule.divisor), top = hn::Set(d, rule.top),
@@ -42,7 +42,7 @@ HWY_ATTR void add(const std::int32_t* at, std::size_t count, std::uint16_t* tabl
       ++tables[static_cast<std::size_t>(at[i + k]) * cpu::kTables + k];
 }
 
-void CountInto(const float* x, std::size_t count, const cpu::BinRule& rule, std::size_t bins,
+void CountInto(const float* x, std::size_t count, const detail::BinRule& rule, std::size_t bins,
                std::uint16_t* tables) {
   HWY_ALIGN std::int32_t at[kChunk];
   std::size_t i = 0;

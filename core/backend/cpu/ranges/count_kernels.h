@@ -4,21 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
+
+#include "fakequant/core/backend/ranges.h"
 
 namespace fq::cpu {
 
-/// |x| belongs to bin min(int(fl(fl(|x| * factor) / divisor)), bins - 1), unless it is above `top`, or a zero
-/// that is skipped.
-struct BinRule {
-  float factor = 1;
-  float divisor = 1;
-  float top = 0;
-  bool skip_zeros = false;
-
-  /// The smallest magnitude that counts.
-  [[nodiscard]] float lowest() const { return skip_zeros ? std::numeric_limits<float>::denorm_min() : 0.0f; }
-};
+using detail::BinRule;
 
 /// Tables are interleaved, so that equal neighbours do not wait for each other: element i counts in
 /// tables[kTables * bin + i % kTables]. After the last bin comes one for what is dropped.

@@ -1,16 +1,15 @@
-#include "fakequant/core/backend/cpu/ranges/ranges.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <vector>
 
 #include "fakequant/core/backend/cpu/ranges/range_kernels.h"
-#include "fakequant/core/backend/cpu/ranges/rows.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/threads.h"
+#include "fakequant/core/numerics/detail/range_formulas.h"
 
 namespace fq::cpu {
 namespace {
@@ -91,8 +90,8 @@ Extremes wider(const Extremes& a, const Extremes& b) {
 }  // namespace
 
 Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
-  const auto axes = kept_axes(kept, x.rank(), function);
-  const Shape shape = range_shape(x.shape(), axes);
+  const auto axes = detail::kept_axes(kept, x.rank(), function);
+  const Shape shape = detail::range_shape(x.shape(), axes);
   Tensor out = Tensor::zeros(shape);
   auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
   if (axes.size() <= 1 || shape.empty()) {
@@ -118,7 +117,7 @@ void block_amax(const Tensor& x, const Granularity& by, Tensor& out) {
   }
 }
 
-Range range(const Tensor& x) {
+detail::ValueRange range(const Tensor& x) {
   const float* v = x.data<float>(x.layout());
   const std::int64_t count = x.numel(), blocks = (count + kBlock - 1) / kBlock;
   Extremes all{0, v[0]};
@@ -134,27 +133,31 @@ Range range(const Tensor& x) {
   return {std::bit_cast<float>(all.magnitude), all.minimum + 0.0f};
 }
 
-std::string not_finite_text(bool nan, std::string_view function) {
-  return fmt::format("[{}] the batch has {}: calibrate with finite values", function,
-                     nan ? "a NaN" : "an infinity");
+void check_finite(const Tensor& amax, const std::string& nan, const std::string& infinity) {
+  const auto* v = amax.data<float>(amax.layout());
+  if (amax.numel() > 0 && std::isfinite(std::bit_cast<float>(extremes(v, amax.numel()).magnitude))) return;
+  for (std::int64_t i = 0; i < amax.numel(); ++i)
+    if (!std::isfinite(v[i])) throw NumericError(std::isnan(v[i]) ? nan : infinity);
 }
 
-void check_finite(float amax, std::string_view function) {
-  if (!std::isfinite(amax)) throw NumericError(not_finite_text(std::isnan(amax), function));
+void use_ranges(const Tensor& amax, float least, float factor, Tensor& out) {
+  const auto* from = amax.data<float>(amax.layout());
+  auto* to = out.mutable_data<float>(out.layout());
+  for (std::int64_t i = 0; i < out.numel(); ++i) to[i] = detail::used_range(from[i], least, factor);
 }
 
-void check_finite(const Tensor& amax, std::string_view function) {
-  for (const float v : amax.to_vector<float>()) check_finite(v, function);
+void move_ranges(Tensor& amax, const Tensor& batch, float momentum) {
+  const auto* from = batch.data<float>();
+  auto* to = amax.mutable_data<float>();
+  for (std::int64_t i = 0; i < amax.numel(); ++i) to[i] = detail::moved_range(to[i], from[i], momentum);
 }
 
-Tensor loaded_amax(const Tensor& saved, std::string_view function) {
-  FQ_CHECK(saved.dtype() == DType::f32, function, "the saved amax is {}: it must be f32",
-           name(saved.dtype()));
-  const auto* v = saved.data<float>();
-  for (std::int64_t i = 0; i < saved.numel(); ++i)
-    FQ_CHECK(v[i] >= 0 && std::isfinite(v[i]), function,
-             "the saved amax has {}: it must be finite and not negative", v[i]);
-  return saved.clone();
+void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing) {
+  const auto* from = batch.data<float>();
+  auto* to = amax.mutable_data<float>();
+  const auto* grows = growing.data<float>();
+  for (std::int64_t i = 0; i < amax.numel(); ++i)
+    if (grows[i] != 0) to[i] = detail::grown_range(to[i], from[i]);
 }
 
 }  // namespace fq::cpu

@@ -1,8 +1,7 @@
-#include "fakequant/core/backend/cpu/ranks/fixed_sums.h"
-
 #include <cmath>
 #include <vector>
 
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/fixed_point.h"
 
 namespace fq::cpu {

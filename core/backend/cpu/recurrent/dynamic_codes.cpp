@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
-#include "fakequant/core/backend/cpu/recurrent/recurrent.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/recurrent_formulas.h"
 

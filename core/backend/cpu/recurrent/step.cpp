@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
-#include "fakequant/core/backend/cpu/recurrent/recurrent.h"
 #include "fakequant/core/backend/cpu/recurrent/step_kernels.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/recurrent_formulas.h"
 
 namespace fq::cpu {

@@ -3,9 +3,11 @@
 /// The optimizers' arithmetic on a part [begin, end) of an array, of f32 or f64, for every vector instruction
 /// set. Nothing is contracted: an element has the same bits wherever it lies.
 
-#include "fakequant/core/backend/cpu/update/updates.h"
+#include "fakequant/core/backend/updates.h"
 
 namespace fq::cpu {
+
+using detail::AdamArrays, detail::AdamFactors, detail::SgdArrays, detail::SgdFactors;
 
 /// g = gradient * scale + weight_decay * p; m = momentum * m + g; p -= learning_rate * m, of Nesterov
 /// learning_rate * (g + momentum * m), without m learning_rate * g.

@@ -1,14 +1,16 @@
-#include "fakequant/core/backend/cpu/update/updates.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/cpu/update/update_kernels.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq::cpu {
+
+using detail::PairArrays, detail::SwapArrays;
+
 namespace {
 
 constexpr std::int64_t block = 8192;

@@ -1,10 +1,10 @@
 #include <limits>
 
-#include "fakequant/core/backend/cuda/attention/attention.h"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
 namespace fq::cuda {

@@ -1,7 +1,7 @@
-#include "fakequant/core/backend/cuda/codes/accumulators.h"
 #include "fakequant/core/backend/cuda/codes/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
 namespace {

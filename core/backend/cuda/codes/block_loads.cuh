@@ -55,7 +55,7 @@ struct BlockMap : fq::detail::BlockMap {
   }
 };
 
-namespace detail {
+namespace loops {
 
 template <class T>
 FQ_HD void fill_group(T value, T (&out)[group_size]) {
@@ -108,7 +108,7 @@ FQ_HD void gather_blocks(const BlockMap& blocks, std::int64_t i, const T* values
   }
 }
 
-}  // namespace detail
+}  // namespace loops
 
 /// The block of all `count` elements from there on; -1 where they may be of several.
 FQ_HD std::int64_t shared_block(const AxisBlocks& blocks, AxisBlocks::Place from, int count) {
@@ -119,17 +119,17 @@ FQ_HD std::int64_t shared_block(const AxisBlocks& blocks, AxisBlocks::Place from
 template <class T>
 FQ_HD void load_blocks(const AxisBlocks& blocks, AxisBlocks::Place from, const T* values, int count,
                        T (&out)[group_size]) {
-  if (blocks.blocks == 1) return detail::fill_group(*values, out);
-  detail::load_row(blocks, from, values, values, count, out);
+  if (blocks.blocks == 1) return loops::fill_group(*values, out);
+  loops::load_row(blocks, from, values, values, count, out);
 }
 
 template <class T>
 FQ_HD void load_blocks(const BlockMap& blocks, const BlockMap::Place& from, const T* values, int count,
                        T (&out)[group_size]) {
   if (blocks.last.size >= group_size)
-    return detail::load_row(blocks.last, from.in_row, values + from.base,
-                            values + blocks.first_block(from.row + 1), count, out);
-  detail::gather_blocks(blocks, from.row * blocks.last.size + from.in_row.at, values, count, out);
+    return loops::load_row(blocks.last, from.in_row, values + from.base,
+                           values + blocks.first_block(from.row + 1), count, out);
+  loops::gather_blocks(blocks, from.row * blocks.last.size + from.in_row.at, values, count, out);
 }
 
 }  // namespace fq::cuda

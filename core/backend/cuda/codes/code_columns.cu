@@ -29,7 +29,7 @@ struct CodesOfColumns {
   FQ_HD void line(std::int64_t first, const Group& group, const Pair& pair) const {
     float v[group_size];
     group.to(v);
-    detail::Pack<std::uint8_t> bytes;
+    loops::Pack<std::uint8_t> bytes;
     unsigned bits = 0;
     bool nan = false;
     for (int j = 0; j < group_size; ++j) {
@@ -39,7 +39,7 @@ struct CodesOfColumns {
       bits |= static_cast<unsigned>(made.within) << j;
       nan = nan || bad;
     }
-    detail::store_pack(reinterpret_cast<detail::Pack<std::uint8_t>*>(codes + first), bytes);
+    loops::store_pack(reinterpret_cast<loops::Pack<std::uint8_t>*>(codes + first), bytes);
     if (mask != nullptr) mask[first / group_size] = static_cast<std::uint8_t>(bits);
     if (nan) raise(alarm);
   }
@@ -92,7 +92,7 @@ bool quantize_code_columns(const fq::detail::QuantizeCall& call) {
   if (columns == 0 || columns % group_size != 0 || !bytes || !packed(call.x) || !packed(out.codes))
     return false;
   const ColumnsOfLines shape(call.x.numel() / columns, columns, group_size,
-                             block_threads * detail::resident_blocks<CodesOfColumns>(call.x.device()));
+                             block_threads * loops::resident_blocks<CodesOfColumns>(call.x.device()));
   for_items(call.x.device(), shape.items(),
             CodesOfColumns{data_of<float>(call.x), data_of<float>(out.spec.scale),
                            data_of<float>(out.spec.amax), static_cast<std::uint8_t*>(out.codes.mutable_raw()),

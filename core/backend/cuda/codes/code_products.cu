@@ -1,6 +1,6 @@
 #include "fakequant/core/backend/cuda/codes/block_loads.cuh"
-#include "fakequant/core/backend/cuda/codes/code_products.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/sum_formulas.h"
 
 namespace fq::cuda {

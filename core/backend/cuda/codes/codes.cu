@@ -1,10 +1,10 @@
 #include "fakequant/core/backend/cuda/codes/block_loads.cuh"
 #include "fakequant/core/backend/cuda/codes/code_columns.h"
 #include "fakequant/core/backend/cuda/codes/codes.cuh"
-#include "fakequant/core/backend/cuda/codes/codes.h"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 
 namespace fq::cuda {
@@ -121,7 +121,7 @@ template <class Blocks>
 struct QuantizeMany {
   struct Item {
     std::int64_t first;  ///< group of all
-    detail::OfGroups<Quantize<Blocks>> groups;
+    loops::OfGroups<Quantize<Blocks>> groups;
   };
   const Item* items;
   int count;

@@ -61,7 +61,7 @@ struct RowCodes {
   }
 };
 
-namespace detail {
+namespace loops {
 
 /// Four bits an element, low ones first; `first` is a multiple of 8. Eight of them are one word.
 FQ_HD bool whole_word(const std::uint8_t* p, int count) {
@@ -98,7 +98,7 @@ FQ_HD void store_integers(void* p, std::int64_t first, int count, const float (&
   store_as(static_cast<Code*>(p) + first, count, v);
 }
 
-}  // namespace detail
+}  // namespace loops
 
 /// The value of one code.
 FQ_HD float load_code(const void* codes, const CodeFormat& format, std::int64_t i) {
@@ -128,7 +128,7 @@ FQ_HD void load_codes(const void* codes, const CodeFormat& format, std::int64_t 
     const auto* bytes = static_cast<const std::uint8_t*>(codes);
     std::uint8_t own[group_size];
     if (format.dtype == DType::f4_e2m1)
-      detail::load_nibbles(bytes, first, count, own);
+      loops::load_nibbles(bytes, first, count, own);
     else
       load_group(bytes + first, count, own);
     for (int j = 0; j < group_size; ++j) v[j] = format.floating.decode(own[j]);
@@ -136,13 +136,13 @@ FQ_HD void load_codes(const void* codes, const CodeFormat& format, std::int64_t 
   }
   switch (format.dtype) {
     case DType::i8:
-      return detail::load_integers<std::int8_t>(codes, first, count, v);
+      return loops::load_integers<std::int8_t>(codes, first, count, v);
     case DType::u8:
-      return detail::load_integers<std::uint8_t>(codes, first, count, v);
+      return loops::load_integers<std::uint8_t>(codes, first, count, v);
     case DType::i16:
-      return detail::load_integers<std::int16_t>(codes, first, count, v);
+      return loops::load_integers<std::int16_t>(codes, first, count, v);
     default:
-      return detail::load_integers<std::int32_t>(codes, first, count, v);
+      return loops::load_integers<std::int32_t>(codes, first, count, v);
   }
 }
 
@@ -151,13 +151,13 @@ FQ_HD void store_integer_codes(void* codes, DType dtype, std::int64_t first, int
                                const float (&v)[group_size]) {
   switch (dtype) {
     case DType::i8:
-      return detail::store_integers<std::int8_t>(codes, first, count, v);
+      return loops::store_integers<std::int8_t>(codes, first, count, v);
     case DType::u8:
-      return detail::store_integers<std::uint8_t>(codes, first, count, v);
+      return loops::store_integers<std::uint8_t>(codes, first, count, v);
     case DType::i16:
-      return detail::store_integers<std::int16_t>(codes, first, count, v);
+      return loops::store_integers<std::int16_t>(codes, first, count, v);
     default:
-      return detail::store_integers<std::int32_t>(codes, first, count, v);
+      return loops::store_integers<std::int32_t>(codes, first, count, v);
   }
 }
 
@@ -168,7 +168,7 @@ FQ_HD void store_codes(void* codes, const CodeFormat& format, std::int64_t first
   auto* bytes = static_cast<std::uint8_t*>(codes);
   std::uint8_t own[group_size];
   for (int j = 0; j < group_size; ++j) own[j] = format.floating.encode(v[j]);
-  if (format.dtype == DType::f4_e2m1) return detail::store_nibbles(bytes, first, count, own);
+  if (format.dtype == DType::f4_e2m1) return loops::store_nibbles(bytes, first, count, own);
   store_group(bytes + first, count, own);
 }
 

@@ -1,6 +1,6 @@
-#include "fakequant/core/backend/cuda/codes/packed.h"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
 namespace {

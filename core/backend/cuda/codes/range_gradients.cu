@@ -1,8 +1,8 @@
 #include "fakequant/core/backend/cuda/codes/codes.cuh"
-#include "fakequant/core/backend/cuda/codes/range_gradients.h"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 
 namespace fq::cuda {

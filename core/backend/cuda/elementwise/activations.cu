@@ -1,7 +1,8 @@
-#include "fakequant/core/backend/cuda/elementwise/activations.h"
 #include "fakequant/core/backend/cuda/loops/map.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
+#include "fakequant/core/backend/kernel_columns.h"
+#include "fakequant/core/numerics/detail/activations.h"
 
 namespace fq::cuda {
 namespace {

@@ -1,9 +1,9 @@
-#include "fakequant/core/backend/cuda/elementwise/along_axis.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/loops/words.cuh"
 #include "fakequant/core/backend/fill_word.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/blocks/detail/memory_view.h"
 

@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "fakequant/core/backend/cuda/elementwise/broadcast.h"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/map.cuh"
 #include "fakequant/core/backend/cuda/loops/strides.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
 namespace {

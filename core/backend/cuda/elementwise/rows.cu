@@ -2,12 +2,12 @@
 #include <cmath>
 #include <string>
 
-#include "fakequant/core/backend/cuda/elementwise/rows.h"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/row_shapes.h"
 #include "fakequant/core/backend/cuda/loops/sort.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include <cstring>
 
-#include "fakequant/core/backend/cuda/elementwise/tensors.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/words.cuh"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/cast.h"
 
 namespace fq::cuda {

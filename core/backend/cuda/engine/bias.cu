@@ -1,7 +1,7 @@
-#include "fakequant/core/backend/cuda/engine/bias.h"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
 namespace {

@@ -158,9 +158,9 @@ FQ_HD void add_to(T& sum, const T* v) {
   sum += *v;
 }
 template <class T>
-FQ_HD void add_to(detail::Pack<T>& sum, const detail::Pack<T>* v) {
-  const auto own = detail::load_pack(v);
-  for (int j = 0; j < detail::Pack<T>::count; ++j) sum.v[j] += own.v[j];
+FQ_HD void add_to(loops::Pack<T>& sum, const loops::Pack<T>* v) {
+  const auto own = loops::load_pack(v);
+  for (int j = 0; j < loops::Pack<T>::count; ++j) sum.v[j] += own.v[j];
 }
 
 template <class Word>
@@ -223,7 +223,7 @@ void take_windows(const ColumnShape& s, const void* x, int bytes, bool shifted, 
 
 void add_windows(const ColumnShape& s, const void* columns, DType dtype, void* dx, Device device) {
   const auto run = [&]<class T>(T) {
-    using Pack = detail::Pack<T>;
+    using Pack = loops::Pack<T>;
     in_sixteens(columns, s.row, sizeof(T)) && in_sixteens(dx, s.group_channels(), sizeof(T))
         ? add<Pack>(s, Pack::count, columns, dx, device)
         : add<T>(s, 1, columns, dx, device);

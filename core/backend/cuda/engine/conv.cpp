@@ -6,7 +6,7 @@
 
 #include "fakequant/core/backend/cuda/engine/depthwise.h"
 #include "fakequant/core/backend/cuda/engine/matmul.h"
-#include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/storage.h"
 
 namespace fq::cuda {

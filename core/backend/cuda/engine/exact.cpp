@@ -5,7 +5,7 @@
 #include "fakequant/core/backend/cuda/engine/conv.h"
 #include "fakequant/core/backend/cuda/engine/depthwise.h"
 #include "fakequant/core/backend/cuda/engine/exact_products.h"
-#include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
 namespace {

@@ -8,8 +8,8 @@
 #include "fakequant/core/backend/cuda/engine/blas_lt.h"
 #include "fakequant/core/backend/cuda/engine/exact.h"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
-#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/exact_check.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/storage.h"
 
@@ -21,7 +21,7 @@ struct OnDevice {
 
   [[nodiscard]] Storage copied(const Codes& codes, std::int64_t count) const {
     Storage out(count, device);
-    copy(out.mutable_data(), device, codes.data, Device::cpu(), static_cast<std::size_t>(count));
+    copy_bytes(out.mutable_data(), device, codes.data, Device::cpu(), static_cast<std::size_t>(count));
     return out;
   }
   /// Runs product(x, w, sums) on the device, of so many codes and sums on the host.
@@ -32,7 +32,7 @@ struct OnDevice {
     Storage out(count * 4, device);
     product(Codes{a.data(), x.dtype, x.largest}, Codes{b.data(), w.dtype, w.largest},
             reinterpret_cast<std::int32_t*>(out.mutable_data()));
-    copy(sums, Device::cpu(), out.data(), device, static_cast<std::size_t>(count) * 4);
+    copy_bytes(sums, Device::cpu(), out.data(), device, static_cast<std::size_t>(count) * 4);
   }
 };
 

@@ -8,8 +8,8 @@
 #include "fakequant/core/backend/cuda/engine/algorithms.h"
 #include "fakequant/core/backend/cuda/engine/matmul_call.h"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
-#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/storage.h"
 

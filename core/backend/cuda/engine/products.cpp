@@ -1,8 +1,7 @@
-#include "fakequant/core/backend/cuda/engine/products.h"
-
 #include "fakequant/core/backend/cuda/engine/conv.h"
 #include "fakequant/core/backend/cuda/engine/exact.h"
 #include "fakequant/core/backend/cuda/engine/matmul.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
 
@@ -12,6 +11,15 @@ void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch,
   gemm({a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
        {b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed}, {out.mutable_raw(), out.dtype()},
        batch, out.device());
+}
+
+void multiply_scaled(const Factor& a, const Factor& b, const Tensor& scale, const Tensor& bias, Tensor& y) {
+  multiply(a, b, y, 1, Sharing::by_shape);
+  scale_products(y, scale, bias);
+}
+void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+  scale_to_bf16(x, scales, db.numel(), out);
+  bias_gradient(x, db);
 }
 
 void conv_forward(const ConvShape& shape, const Tensor& x, const Tensor& w, Tensor& y, Sharing) {

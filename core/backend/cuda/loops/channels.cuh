@@ -9,7 +9,7 @@
 
 namespace fq::cuda {
 
-namespace detail {
+namespace loops {
 
 /// The elements of a view that are `step` of a channel apart, without a division between two.
 struct ChannelElements {
@@ -130,7 +130,7 @@ void reduce_parts(Device device, const ChannelView& view, const ReductionShape& 
                                           Divisor(shape.tiles), Divisor(shape.width), shape.warp_lanes()});
 }
 
-}  // namespace detail
+}  // namespace loops
 
 /// put(channel, sum of reduction.add over its elements) for every channel, also of no elements. `Reduction`
 /// has a trivial type Sum and, FQ_HD and const: Sum zero(), void add(Sum&, element, channel), void join(Sum&,
@@ -140,13 +140,13 @@ void reduce_channels(Device device, const ChannelView& view, Reduction reduction
   using Sum = typename Reduction::Sum;
   const auto shape = ReductionShape::of(view);
   if (shape.parts == 1)
-    return detail::reduce_parts(device, view, shape, reduction, detail::PutChannel<Put>{put});
+    return loops::reduce_parts(device, view, shape, reduction, loops::PutChannel<Put>{put});
   Storage scratch(shape.parts * view.channels * static_cast<std::int64_t>(sizeof(Sum)), device);
   auto* partial = reinterpret_cast<Sum*>(scratch.mutable_data());
-  detail::reduce_parts(device, view, shape, reduction, detail::PutPart<Sum>{partial, shape.parts});
+  loops::reduce_parts(device, view, shape, reduction, loops::PutPart<Sum>{partial, shape.parts});
   const ChannelView rows{view.channels, shape.parts, shape.parts * view.channels};
-  detail::reduce_parts(device, rows, ReductionShape::of_parts(rows),
-                       detail::OfParts<Reduction>{reduction, partial}, detail::PutChannel<Put>{put});
+  loops::reduce_parts(device, rows, ReductionShape::of_parts(rows),
+                      loops::OfParts<Reduction>{reduction, partial}, loops::PutChannel<Put>{put});
 }
 
 /// The ends of the values of rows and 0.

@@ -17,7 +17,7 @@ inline constexpr int group_size = 8;
 template <class T>
 inline constexpr int pack_size = sizeof(T) >= 2 ? 16 / sizeof(T) : group_size;
 
-namespace detail {
+namespace loops {
 
 template <class T>
 struct alignas(sizeof(T) >= 2 ? 16 : 8) Pack {
@@ -43,13 +43,13 @@ FQ_HD void store_pack(Pack<T>* p, const Pack<T>& pack) {
   FQ_BY_TARGET(__stwb(reinterpret_cast<PackWords<T>*>(p), std::bit_cast<PackWords<T>>(pack)), *p = pack);
 }
 
-}  // namespace detail
+}  // namespace loops
 
 /// v[j] = p[j], j < count <= size; the others are 0.
 template <int size, class T>
 FQ_HD void load_group(const T* p, int count, T (&v)[size]) {
-  using Pack = detail::Pack<T>;
-  if (count == size && detail::packed(p)) {
+  using Pack = loops::Pack<T>;
+  if (count == size && loops::packed(p)) {
     for (int i = 0; i < size / Pack::count; ++i) {
       const Pack pack = reinterpret_cast<const Pack*>(p)[i];
       for (int j = 0; j < Pack::count; ++j) v[i * Pack::count + j] = pack.v[j];
@@ -62,12 +62,12 @@ FQ_HD void load_group(const T* p, int count, T (&v)[size]) {
 /// p[j] = v[j], j < count <= size.
 template <int size, class T>
 FQ_HD void store_group(T* p, int count, const T (&v)[size]) {
-  using Pack = detail::Pack<T>;
-  if (count == size && detail::packed(p)) {
+  using Pack = loops::Pack<T>;
+  if (count == size && loops::packed(p)) {
     for (int i = 0; i < size / Pack::count; ++i) {
       Pack pack;
       for (int j = 0; j < Pack::count; ++j) pack.v[j] = v[i * Pack::count + j];
-      detail::store_pack(reinterpret_cast<Pack*>(p) + i, pack);
+      loops::store_pack(reinterpret_cast<Pack*>(p) + i, pack);
     }
     return;
   }
@@ -89,7 +89,7 @@ FQ_HD void store_as(T* p, int count, const From (&v)[size]) {
   store_group(p, count, own);
 }
 
-namespace detail {
+namespace loops {
 
 template <class Body, int size = group_size>
 struct OfGroups {
@@ -101,13 +101,13 @@ struct OfGroups {
   }
 };
 
-}  // namespace detail
+}  // namespace loops
 
 /// body(first, count) for the groups of `elements` elements: count is `size`, but of the last group.
 template <int size = group_size, class Body>
 void for_groups(Device device, std::int64_t elements, Body body) {
   const std::int64_t groups = elements / size + (elements % size != 0 ? 1 : 0);
-  for_items(device, groups, detail::OfGroups<Body, size>{body, elements});
+  for_items(device, groups, loops::OfGroups<Body, size>{body, elements});
 }
 
 }  // namespace fq::cuda

@@ -12,7 +12,7 @@
 #include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 
-namespace fq::cuda::detail {
+namespace fq::cuda::loops {
 
 template <class Body>
 __global__ void __launch_bounds__(block_threads) items_kernel(const Body body, std::int64_t items) {
@@ -76,4 +76,4 @@ void launch_keeping(Device device, std::int64_t blocks, const Body& body,
   launch_kernel(&keeping_kernel<Body, Phase...>, device, blocks, body, phases);
 }
 
-}  // namespace fq::cuda::detail
+}  // namespace fq::cuda::loops

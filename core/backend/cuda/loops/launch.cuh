@@ -16,8 +16,8 @@ inline constexpr std::int64_t launch_waves = 8;
 template <class Body>
 void for_items(Device device, std::int64_t items, Body body) {
   if (items <= 0) return;
-  detail::launch_items(device, grid_blocks(items, launch_waves * detail::resident_blocks<Body>(device)), body,
-                       items);
+  loops::launch_items(device, grid_blocks(items, launch_waves * loops::resident_blocks<Body>(device)), body,
+                      items);
 }
 
 /// Work of whole blocks: body.phase<p>(thread, shared) for p = 0 .. Body::phases - 1 by every thread of every
@@ -28,7 +28,7 @@ void for_blocks(Device device, std::int64_t blocks, Body body) {
   static_assert(sizeof(typename Body::Shared) <= 48 * 1024, "more than every GPU gives a block");
   if (blocks <= 0) return;
   if (blocks > most_blocks) throw ArgumentError("[cuda] more blocks than a launch may have");
-  detail::launch_phases(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});
+  loops::launch_phases(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});
 }
 
 /// The same of body.phase<p>(thread, shared, kept): `Body::Kept`, of trivial type, is the thread's own from
@@ -37,7 +37,7 @@ template <class Body>
 void for_blocks_keeping(Device device, std::int64_t blocks, Body body) {
   if (blocks <= 0) return;
   if (blocks > most_blocks) throw ArgumentError("[cuda] more blocks than a launch may have");
-  detail::launch_keeping(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});
+  loops::launch_keeping(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});
 }
 
 }  // namespace fq::cuda

@@ -6,7 +6,7 @@
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
 namespace fq::cuda {
-namespace detail {
+namespace loops {
 
 template <class T, class F>
 struct MapOne {
@@ -37,20 +37,20 @@ struct MapTwo {
   }
 };
 
-}  // namespace detail
+}  // namespace loops
 
 /// y[i] = f(x[i]) of T; y may be x.
 template <class T, class F>
 void map(const Tensor& x, Tensor& y, F f) {
   for_groups<pack_size<T>>(x.device(), x.numel(),
-                           detail::MapOne<T, F>{data_of<T>(x), mutable_data_of<T>(y), f});
+                           loops::MapOne<T, F>{data_of<T>(x), mutable_data_of<T>(y), f});
 }
 
 /// y[i] = f(a[i], b[i]) of T; y may be one of them.
 template <class T, class F>
 void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   for_groups<pack_size<T>>(a.device(), a.numel(),
-                           detail::MapTwo<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), f});
+                           loops::MapTwo<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), f});
 }
 
 }  // namespace fq::cuda

@@ -7,7 +7,7 @@
 #include "fakequant/core/tensor.h"
 
 namespace fq::cuda {
-namespace detail {
+namespace loops {
 
 template <class T>
 FQ_HD std::uint32_t two_of(float low, float high) {
@@ -23,19 +23,19 @@ FQ_HD std::uint32_t two_of(float low, float high) {
 #endif
 }
 
-}  // namespace detail
+}  // namespace loops
 
 /// Elements as they lie in memory: `size` of them are whole times 16 bytes, at a multiple of those, as all of
 /// these are.
 template <class T, int size>
 struct NarrowGroup {
-  using Pack = detail::Pack<T>;
+  using Pack = loops::Pack<T>;
   static constexpr int count = size / Pack::count;
   Pack packs[count];
 
   [[nodiscard]] static FQ_HD NarrowGroup of(const T* p) {
     NarrowGroup out;
-    for (int i = 0; i < count; ++i) out.packs[i] = detail::load_pack(reinterpret_cast<const Pack*>(p) + i);
+    for (int i = 0; i < count; ++i) out.packs[i] = loops::load_pack(reinterpret_cast<const Pack*>(p) + i);
     return out;
   }
   FQ_HD void to(float (&v)[size]) const {
@@ -52,19 +52,19 @@ FQ_HD void load_narrow(const T* p, float (&v)[size]) {
 /// p[j] = v[j], rounded to nearest even.
 template <int size, class T>
 FQ_HD void store_narrow(T* p, const float (&v)[size]) {
-  using Pack = detail::Pack<std::conditional_t<sizeof(T) == 2, std::uint32_t, T>>;
+  using Pack = loops::Pack<std::conditional_t<sizeof(T) == 2, std::uint32_t, T>>;
   for (int i = 0; i < size * static_cast<int>(sizeof(T)) / 16; ++i) {
     Pack pack;
     for (int j = 0; j < 4; ++j)
       if constexpr (sizeof(T) == 2)
-        pack.v[j] = detail::two_of<T>(v[8 * i + 2 * j], v[8 * i + 2 * j + 1]);
+        pack.v[j] = loops::two_of<T>(v[8 * i + 2 * j], v[8 * i + 2 * j + 1]);
       else
         pack.v[j] = v[4 * i + j];
-    detail::store_pack(reinterpret_cast<Pack*>(p) + i, pack);
+    loops::store_pack(reinterpret_cast<Pack*>(p) + i, pack);
   }
 }
 
 /// Whether a tensor's memory begins at such an address.
-inline bool packed(const Tensor& x) { return detail::packed(static_cast<const float*>(x.raw())); }
+inline bool packed(const Tensor& x) { return loops::packed(static_cast<const float*>(x.raw())); }
 
 }  // namespace fq::cuda

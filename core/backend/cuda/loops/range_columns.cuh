@@ -85,7 +85,7 @@ template <int size, class T, class Formula>
 void quantize_columns(const Tensor& x, Formula formula, RangeTable ranges, Tensor& y, std::uint8_t* mask) {
   using Body = QuantizeColumns<T, Formula, size>;
   const ColumnsOfLines shape(x.numel() / ranges.count, ranges.count, size,
-                             block_threads * detail::resident_blocks<Body>(x.device()));
+                             block_threads * loops::resident_blocks<Body>(x.device()));
   for_items(
       x.device(), shape.items(),
       Body{formula, ranges, static_cast<const T*>(x.raw()), static_cast<T*>(y.mutable_raw()), mask, shape});

@@ -71,7 +71,7 @@ inline Strides range_walk(const Tensor& x, const Shape& range) {
                        cpu::broadcast_strides(range, Layout::row_major, x.shape())}});
 }
 
-namespace detail {
+namespace loops {
 
 FQ_HD const RangeRow& row_at(const RangeRow& row, int) { return row; }
 template <int size>
@@ -95,7 +95,7 @@ FQ_HD std::uint8_t mask_byte(const Formula& formula, const Of& of, int count, co
   return static_cast<std::uint8_t>(bits & ((1u << count) - 1));
 }
 
-}  // namespace detail
+}  // namespace loops
 
 /// y = formula.value(x, row), of groups formula.values(row or rows, group) where it has that; its bit of the
 /// mask, where there is one, formula.mask(x, row): of groups of eight then.
@@ -112,8 +112,8 @@ struct QuantizeRanges {
     load_as(x + first, count, v);
     rows.template visit<size>(first, count, [&](const auto& of) {
       if constexpr (size == group_size)
-        if (mask != nullptr) mask[first / group_size] = detail::mask_byte(formula, of, count, v);
-      detail::apply(formula, of, v);
+        if (mask != nullptr) mask[first / group_size] = loops::mask_byte(formula, of, count, v);
+      loops::apply(formula, of, v);
     });
     store_as(y + first, count, v);
   }
@@ -143,7 +143,7 @@ struct MaskRanges {
     float v[group_size];
     load_as(x + first, count, v);
     rows.template visit<group_size>(first, count, [&](const auto& of) {
-      mask[first / group_size] = detail::mask_byte(formula, of, count, v);
+      mask[first / group_size] = loops::mask_byte(formula, of, count, v);
     });
   }
 };

@@ -16,7 +16,7 @@
 #include "fakequant/core/storage.h"
 
 namespace fq::cuda {
-namespace detail {
+namespace loops {
 
 /// call(memory, bytes, stream), first asked for the bytes, then to work.
 template <class Call>
@@ -29,13 +29,13 @@ void with_scratch(Device device, const Call& call) {
   FQ_CUDA(call(scratch.mutable_data(), bytes, stream));
 }
 
-}  // namespace detail
+}  // namespace loops
 
 /// *out = what join(a, b) makes of `zero` and term(items[i]), 0 <= i < count, joined in an order that depends
 /// on `count` and the GPU's model alone. `items` and `out` are pointers, or iterators of Thrust.
 template <class Items, class Term, class Join, class Sum, class Out>
 void reduce_all(Device device, Items items, std::int64_t count, Term term, Join join, Sum zero, Out out) {
-  detail::with_scratch(device, [=](void* scratch, std::size_t& bytes, cudaStream_t stream) {
+  loops::with_scratch(device, [=](void* scratch, std::size_t& bytes, cudaStream_t stream) {
     return cub::DeviceReduce::TransformReduce(scratch, bytes, items, out, count, join, term, zero, stream);
   });
 }

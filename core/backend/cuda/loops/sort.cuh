@@ -13,7 +13,7 @@ namespace fq::cuda {
 
 /// The pairs in the order of their keys, of which the lowest `bits` count; pairs of one key stay in order.
 inline void sort_pairs(Device device, const KeyedPairs& pairs, std::int64_t count, int bits) {
-  detail::with_scratch(device, [=](void* scratch, std::size_t& bytes, cudaStream_t stream) {
+  loops::with_scratch(device, [=](void* scratch, std::size_t& bytes, cudaStream_t stream) {
     return cub::DeviceRadixSort::SortPairs(scratch, bytes, pairs.keys, pairs.sorted_keys, pairs.values,
                                            pairs.sorted_values, count, 0, bits, stream);
   });

@@ -3,7 +3,7 @@
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/norm/batch_norm.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq::cuda {

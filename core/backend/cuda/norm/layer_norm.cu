@@ -2,7 +2,7 @@
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/norm/layer_norm.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 
 namespace fq::cuda {

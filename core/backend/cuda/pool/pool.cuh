@@ -6,9 +6,11 @@
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/row_shapes.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/pool/pool.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
+
+using fq::detail::PoolSizes;
 
 /// Some channels of one pixel of images of `rows` * `columns` pixels.
 struct PixelPart {

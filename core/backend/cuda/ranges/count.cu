@@ -2,7 +2,7 @@
 
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
-#include "fakequant/core/backend/cuda/ranges/count.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/histogram_formulas.h"
 #include "fakequant/core/numerics/detail/inverse_formulas.h"
 
@@ -11,10 +11,10 @@ namespace {
 
 /// A rule with what does not change from element to element.
 struct Bins {
-  cpu::BinRule rule;
+  fq::detail::BinRule rule;
   float lowest, last, dropped, inverse, most;
 
-  Bins(const cpu::BinRule& own, int bins)
+  Bins(const fq::detail::BinRule& own, int bins)
       : rule(own),
         lowest(own.lowest()),
         last(static_cast<float>(bins - 1)),
@@ -106,7 +106,7 @@ void count_bins(const Tensor& x, const Bins& rule, int bins, Tensor& sums) {
 
 }  // namespace
 
-void count(const Tensor& x, const cpu::BinRule& rule, std::span<std::int64_t> counts) {
+void count(const Tensor& x, const fq::detail::BinRule& rule, std::span<std::int64_t> counts) {
   Tensor sums = Tensor::zeros({static_cast<std::int64_t>(counts.size())}, DType::i64, x.device());
   const auto bins = static_cast<int>(counts.size());
   const Bins own(rule, bins);

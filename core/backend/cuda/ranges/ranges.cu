@@ -1,6 +1,5 @@
 #include <limits>
 
-#include "fakequant/core/backend/cpu/ranges/rows.h"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/map.cuh"
@@ -8,7 +7,7 @@
 #include "fakequant/core/backend/cuda/loops/reduce.cuh"
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/ranges/ranges.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/numerics/detail/range_formulas.h"
 
@@ -192,8 +191,8 @@ struct GrowRange {
 }  // namespace
 
 Tensor amax(const Tensor& x, const Axes& kept, std::string_view function) {
-  const auto axes = cpu::kept_axes(kept, x.rank(), function);
-  const Shape shape = cpu::range_shape(x.shape(), axes);
+  const auto axes = fq::detail::kept_axes(kept, x.rank(), function);
+  const Shape shape = fq::detail::range_shape(x.shape(), axes);
   Tensor out = Tensor::zeros(shape, DType::f32, x.device());
   auto* bits = static_cast<std::int32_t*>(out.mutable_raw());
   const Strides walk = range_walk(x, shape);
@@ -211,7 +210,7 @@ void block_amax(const Tensor& x, const Granularity& by, Tensor& out) {
   for_items(x.device(), out.numel(), BlockMagnitudes{data_of<float>(x), bits, map});
 }
 
-cpu::Range range(const Tensor& x) {
+fq::detail::ValueRange range(const Tensor& x) {
   Tensor found = Tensor::empty({2}, DType::f32, x.device());
   reduce_all(x.device(), data_of<float>(x), x.numel(), EndsOf{}, JoinEnds{},
              Ends{0, std::numeric_limits<float>::infinity()}, reinterpret_cast<Ends*>(found.mutable_raw()));

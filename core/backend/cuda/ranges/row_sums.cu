@@ -4,7 +4,7 @@
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/ranges/row_sums.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/histogram_formulas.h"
 #include "fakequant/core/numerics/detail/range_formulas.h"
 
@@ -17,7 +17,7 @@ struct RowParts {
   const float* x;
   std::int64_t rows, length, per_row;
 
-  explicit RowParts(const cpu::Rows& of)
+  explicit RowParts(const fq::detail::RangeRows& of)
       : x(static_cast<const float*>(of.values.raw())),
         rows(of.count()),
         length(of.length()),
@@ -53,7 +53,8 @@ struct AddParts {
 
 /// Adds to sums[r * width ..] what fill(first, count, out) writes: out[p * width + k] of the parts first + p.
 template <class Fill>
-void add_parts(const cpu::Rows& rows, std::int64_t width, std::vector<double>& sums, Fill&& fill) {
+void add_parts(const fq::detail::RangeRows& rows, std::int64_t width, std::vector<double>& sums,
+               Fill&& fill) {
   constexpr std::int64_t most_bytes = std::int64_t{1} << 26;
   const Device device = rows.values.device();
   const RowParts parts(rows);
@@ -119,7 +120,7 @@ struct SumPart {
 };
 
 template <int lanes, bool magnitudes>
-void add(const cpu::Rows& rows, bool skip_zeros, std::vector<double>& sums) {
+void add(const fq::detail::RangeRows& rows, bool skip_zeros, std::vector<double>& sums) {
   using Sum = SumPart<lanes, magnitudes>;
   add_parts(rows, Sum::width, sums, [&](std::int64_t first, std::int64_t count, double* out) {
     for_blocks(rows.values.device(), count, Sum{RowParts(rows), skip_zeros, first, out});
@@ -222,13 +223,15 @@ Tensor list(const std::vector<float>& values, Device device) {
 
 }  // namespace
 
-void add_magnitudes(const cpu::Rows& rows, bool skip_zeros, std::vector<double>& sums) {
+void add_magnitudes(const fq::detail::RangeRows& rows, bool skip_zeros, std::vector<double>& sums) {
   add<8, true>(rows, skip_zeros, sums);
 }
 
-void add_values(const cpu::Rows& rows, std::vector<double>& sums) { add<1, false>(rows, false, sums); }
+void add_values(const fq::detail::RangeRows& rows, std::vector<double>& sums) {
+  add<1, false>(rows, false, sums);
+}
 
-void add_errors(const cpu::Rows& rows, const Tensor& amax, const std::vector<float>& multiples,
+void add_errors(const fq::detail::RangeRows& rows, const Tensor& amax, const std::vector<float>& multiples,
                 const Format& format, std::vector<double>& sums) {
   const Device device = rows.values.device();
   const Tensor largest = amax.to(device), factors = list(multiples, device);
@@ -240,7 +243,7 @@ void add_errors(const cpu::Rows& rows, const Tensor& amax, const std::vector<flo
   });
 }
 
-void sweep_ranges(const cpu::Rows& rows, const std::vector<float>& ranges, float largest,
+void sweep_ranges(const fq::detail::RangeRows& rows, const std::vector<float>& ranges, float largest,
                   const Format& format, Tensor& amax) {
   const Device device = rows.values.device();
   const Tensor candidates = list(ranges, device);

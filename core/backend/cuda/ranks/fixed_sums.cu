@@ -3,7 +3,7 @@
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/ranks/fixed_sums.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/fixed_point.h"
 
 namespace fq::cuda {

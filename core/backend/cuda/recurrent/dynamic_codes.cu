@@ -2,7 +2,7 @@
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/recurrent/recurrent.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/recurrent_formulas.h"
 
 namespace fq::cuda {

@@ -1,6 +1,6 @@
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/recurrent/recurrent.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/numerics/detail/recurrent_formulas.h"
 

@@ -9,8 +9,8 @@
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
 #include "fakequant/core/backend/cuda/runtime/counts.h"
-#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/transfer.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/storage.h"
 
@@ -62,7 +62,7 @@ void without_capture(const std::function<void()>& work) {
 Storage constant(const void* from, std::size_t bytes, Device device) {
   const ScopedValue uncaptured(in_force, InForce{});
   Storage out(static_cast<std::int64_t>(bytes), device);
-  copy(out.mutable_data(), device, from, Device::cpu(), bytes);
+  copy_bytes(out.mutable_data(), device, from, Device::cpu(), bytes);
   return out;
 }
 
@@ -156,7 +156,8 @@ void Capture::launch(std::size_t index) {
   for (auto& [address, each] : own.touched)
     if (each.written) each.storage.mark_written();
   const std::uint64_t step = random_stream().step;
-  if (part.reads_step) cuda::copy(own.step.mutable_data(), own.device, &step, Device::cpu(), sizeof step);
+  if (part.reads_step)
+    cuda::copy_bytes(own.step.mutable_data(), own.device, &step, Device::cpu(), sizeof step);
   cuda::count_graph();
   FQ_CUDA(cudaGraphLaunch(part.graph.get(), cuda::stream_of(own.device)));
 }

@@ -7,6 +7,7 @@
 #include "fakequant/core/backend/cuda/runtime/check.h"
 #include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/device_state.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
 namespace {
@@ -109,7 +110,7 @@ void fill_bytes(void* pointer, int value, std::size_t bytes, Device device) {
   FQ_CUDA(cudaMemsetAsync(pointer, value, bytes, stream_of(device)));
 }
 
-void copy(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (to_device.is_cpu()) {
     refuse_capture("a copy to the host");
     FQ_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(from_device)));

@@ -5,7 +5,7 @@
 #include "fakequant/core/backend/cuda/loops/reduce.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
-#include "fakequant/core/backend/cuda/update/updates.h"
+#include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/update_formulas.h"
 

@@ -14,7 +14,7 @@
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 #include "simulated/launch.h"
 
-namespace fq::cuda::detail {
+namespace fq::cuda::loops {
 
 template <class Body>
 std::int64_t resident_blocks(Device device) {
@@ -78,4 +78,4 @@ void launch_keeping(Device device, std::int64_t blocks, const Body& body,
   }));
 }
 
-}  // namespace fq::cuda::detail
+}  // namespace fq::cuda::loops

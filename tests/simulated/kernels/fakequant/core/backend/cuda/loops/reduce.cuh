@@ -19,7 +19,7 @@
 #include "simulated/launch.h"
 
 namespace fq::cuda {
-namespace detail {
+namespace loops {
 
 /// work(policy) in the stream.
 template <class Work>
@@ -31,11 +31,11 @@ void in_stream(Device device, Work work) {
   }));
 }
 
-}  // namespace detail
+}  // namespace loops
 
 template <class Items, class Term, class Join, class Sum, class Out>
 void reduce_all(Device device, Items items, std::int64_t count, Term term, Join join, Sum zero, Out out) {
-  detail::in_stream(device, [=](const auto& policy) {
+  loops::in_stream(device, [=](const auto& policy) {
     Out place = out;
     *place = thrust::transform_reduce(policy, items, items + count, term, zero, join);
   });

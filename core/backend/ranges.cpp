@@ -1,15 +1,13 @@
-#include "fakequant/core/backend/cpu/ranges/rows.h"
+#include "fakequant/core/backend/ranges.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/threads.h"
 
-namespace fq::cpu {
+namespace fq::detail {
 namespace {
-
-constexpr std::int64_t kPart = 4096, kParts = 4096;
 
 /// The kept axes, then the others in their order.
 std::vector<int> kept_first(const std::vector<int>& kept, int rank) {
@@ -37,7 +35,7 @@ Shape range_shape(const Shape& shape, const std::vector<int>& axes) {
   return numel(out) == 1 ? Shape{} : out;
 }
 
-Rows rows(const Tensor& x, const Axes& kept, std::string_view function) {
+RangeRows range_rows(const Tensor& x, const Axes& kept, std::string_view function) {
   const auto axes = kept_axes(kept, x.rank(), function);
   const auto order = kept_first(axes, x.rank());
   const Shape shape = range_shape(x.shape(), axes), grid{numel(shape), x.numel() / numel(shape)};
@@ -45,29 +43,27 @@ Rows rows(const Tensor& x, const Axes& kept, std::string_view function) {
   Shape moved;
   for (const int axis : order) moved.push_back(x.dim(axis));
   Tensor out = Tensor::empty(moved, DType::f32, x.device());
-  detail::run(x.device(), &detail::Kernels::permute, x, order, out);
+  run(x.device(), &Kernels::permute, x, order, out);
   return {out.reshape(grid), shape};
 }
 
-void add_row_sums(const Rows& rows, std::int64_t width, double* sums, const RowPart& part) {
-  const std::int64_t length = rows.length(), per_row = (length + kPart - 1) / kPart;
-  const std::int64_t parts = rows.count() * per_row;
-  std::vector<double> own(static_cast<std::size_t>(std::min(parts, kParts) * width));
-  detail::FirstError error;
-  for (std::int64_t first = 0; first < parts; first += kParts) {
-    const std::int64_t count = std::min(kParts, parts - first);
-    std::ranges::fill(own, 0.0);
-#pragma omp parallel for schedule(static) if (rows.values.numel() > kPart)
-    for (std::int64_t k = 0; k < count; ++k) {
-      const std::int64_t r = (first + k) / per_row, begin = (first + k) % per_row * kPart;
-      error.keep(
-          [&] { part(r, rows.row(r) + begin, std::min(kPart, length - begin), own.data() + k * width); });
-    }
-    error.rethrow();
-    for (std::int64_t k = 0; k < count; ++k)
-      for (std::int64_t i = 0; i < width; ++i)
-        sums[(first + k) / per_row * width + i] += own[static_cast<std::size_t>(k * width + i)];
-  }
+std::string not_finite_text(bool nan, std::string_view function) {
+  return fmt::format("[{}] the batch has {}: calibrate with finite values", function,
+                     nan ? "a NaN" : "an infinity");
 }
 
-}  // namespace fq::cpu
+void check_finite(float amax, std::string_view function) {
+  if (!std::isfinite(amax)) throw NumericError(not_finite_text(std::isnan(amax), function));
+}
+
+Tensor loaded_amax(const Tensor& saved, std::string_view function) {
+  FQ_CHECK(saved.dtype() == DType::f32, function, "the saved amax is {}: it must be f32",
+           name(saved.dtype()));
+  const auto* v = saved.data<float>();
+  for (std::int64_t i = 0; i < saved.numel(); ++i)
+    FQ_CHECK(v[i] >= 0 && std::isfinite(v[i]), function,
+             "the saved amax has {}: it must be finite and not negative", v[i]);
+  return saved.clone();
+}
+
+}  // namespace fq::detail

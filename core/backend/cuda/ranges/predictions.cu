@@ -2,43 +2,43 @@
 
 #include "fakequant/core/backend/cuda/loops/row_blocks.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/ranges/answers.h"
+#include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {
 namespace {
 
 /// Where it is the largest so far; a NaN is larger than everything.
 template <class T>
-struct Answer {
+struct Prediction {
   T score;
   std::int64_t at;
 };
 
-struct JoinAnswers {
+struct JoinPredictions {
   template <class T>
-  FQ_HD void operator()(Answer<T>& a, const Answer<T>& b) const {
+  FQ_HD void operator()(Prediction<T>& a, const Prediction<T>& b) const {
     const bool takes = b.score > a.score || (b.score == a.score && b.at < a.at) || b.score != b.score;
     if (a.score == a.score && takes) a = b;
   }
 };
 
 template <class T>
-struct FindAnswers {
+struct FindPredictions {
   static constexpr int phases = 1 + join_phases;
   struct Shared {
-    Answer<T> found[block_threads];
+    Prediction<T> found[block_threads];
   };
   RowBlocks shape;
   const T* scores;
   std::int64_t* out;
 
-  FQ_HD Answer<T> of_lane(std::int64_t row, int lane) const {
-    Answer<T> found{-std::numeric_limits<T>::infinity(), shape.length};
+  FQ_HD Prediction<T> of_lane(std::int64_t row, int lane) const {
+    Prediction<T> found{-std::numeric_limits<T>::infinity(), shape.length};
     for_lane(shape, lane, [&](std::int64_t first, int count) {
       T v[group_size];
       load_group(scores + row * shape.length + first, count, v);
       for (int j = 0; j < group_size; ++j)
-        if (j < count) JoinAnswers{}(found, {v[j], first + j});
+        if (j < count) JoinPredictions{}(found, {v[j], first + j});
     });
     return found;
   }
@@ -48,9 +48,9 @@ struct FindAnswers {
     const auto p = shape.place(t);
     if (p.row >= shape.rows) return;
     if (Phase == 0) shared.found[t.thread] = of_lane(p.row, p.lane);
-    if constexpr (Phase > 0) join_lanes<Phase - 1>(shape, p, shared.found, JoinAnswers{});
+    if constexpr (Phase > 0) join_lanes<Phase - 1>(shape, p, shared.found, JoinPredictions{});
     if (Phase == join_phases && p.lane == 0) {
-      const Answer<T>& best = shared.found[p.first];
+      const Prediction<T>& best = shared.found[p.first];
       out[p.row] = best.score == best.score ? best.at : -1;
     }
   }
@@ -58,12 +58,12 @@ struct FindAnswers {
 
 }  // namespace
 
-void answers(const Tensor& scores, Tensor& out) {
+void predictions(const Tensor& scores, Tensor& out) {
   if (scores.numel() == 0) return;
   const auto shape = RowBlocks::of(scores.dim(0), scores.dim(1));
   visit_float(scores.dtype(), [&]<class T>(T) {
     for_blocks(scores.device(), shape.blocks(),
-               FindAnswers<T>{shape, data_of<T>(scores), mutable_data_of<std::int64_t>(out)});
+               FindPredictions<T>{shape, data_of<T>(scores), mutable_data_of<std::int64_t>(out)});
   });
 }
 
