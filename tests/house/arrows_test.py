@@ -1,6 +1,6 @@
 """arrows_test.py SOURCE_DIR: includes point down the house (docs/developing.md), no folder is too full, and numbers of JSON become
 whole ones by whole_value alone (core/io/detail/json_text.h), as those of files may be of any size. Loops are shared by
-`omp for`: OpenMP may give fewer threads than were asked for.
+`omp for`: OpenMP may give fewer threads than were asked for. Headers between backends and their callers name no backend.
 
 A folder may include those that stand before it. Inside of core each room has a floor: headers include their own floor
 and those below, sources of the nouns may call the backend's table too.
@@ -23,6 +23,8 @@ WHOLE = r"(int|long|unsigned|Shape|std::(vector<std::)?(u?int\d+|size|ptrdiff)_t
 CUT_OFF = re.compile(rf"\.(template )?get<{WHOLE}>\(\)|\bget_to\(|\.value\(\"\w+\", *(-?\d+\)|{WHOLE}\{{)")
 THREADS = "core/backend/cpu/engine/threads.cpp"
 BY_NUMBER = re.compile(r"\bomp_get_(thread_num|num_threads)\b")
+NEUTRAL = re.compile(r"(core/backend|reference/kernels)/\w+\.h$")
+BACKEND = re.compile(r"\b(cpu|cuda)::|(backend|kernels)/(cpu|cuda)/")
 SOURCES = {".h", ".cuh", ".cpp", ".cu"}
 
 
@@ -64,6 +66,8 @@ def faults(root):
                 yield f"{path}: {cut[0]} cuts off a number that is too large or no whole one: use whole_value"
             if path != THREADS and (own := BY_NUMBER.search(text)):
                 yield f"{path}: {own[0]} divides a loop by hand: use `omp for`, which any size of a team completes"
+            if NEUTRAL.match(path) and (named := BACKEND.search(text)):
+                yield f"{path}: names a backend ({named[0]}): use a type of fq::detail"
             for included in INCLUDE.findall(text):
                 if not (root / included).is_file():
                     yield f"{path}: there is no {included}"
