@@ -1,5 +1,14 @@
+#include "fakequant/core/ops/dropout.h"
+
+#include <cmath>
+
 #include "fakequant/core/ops/activation.h"
-#include "fakequant/core/ops/detail/operator.h"
+#include "fakequant/core/ops/detail/composite.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/pool.h"
+#include "fakequant/core/ops/reduce.h"
+#include "fakequant/core/ops/shape.h"
+#include "fakequant/core/random.h"
 
 namespace fq::ops {
 namespace {
@@ -19,6 +28,47 @@ Tensor kept(const Tensor& x, const Tensor& mask, double scale) {
   return y;
 }
 
+/// SELU's scale times its alpha.
+constexpr double kSeluFloor = 1.7580993408473766;
+
+/// `value` where something is kept, else 0: a constant of that shape, of the type of x.
+Variable kept_mask(const Tensor& x, const Shape& shape, double p, double value) {
+  Tensor mask = Tensor::empty(shape, DType::u8, x.device()),
+         out = Tensor::empty(shape, x.dtype(), x.device());
+  detail::run(x.device(), &detail::Kernels::keep_mask, detail::DropoutBlocks(p, random_stream()), mask);
+  if (!x.device().is_meta()) ++random_stream().op;
+  detail::run(x.device(), &detail::Kernels::keep, Tensor::full(shape, 1.0, x.dtype(), x.device()), mask,
+              value, out);
+  return out;
+}
+
+/// The first `axes` of x, 1 for the others.
+Shape leading(const Shape& x, std::size_t axes) {
+  Shape out(x.size(), 1);
+  std::copy_n(x.begin(), axes, out.begin());
+  return out;
+}
+
+/// `make` of x read as floats, as one operator; x itself where nothing is dropped.
+template <class Make>
+Variable dropped(std::string_view op, const Variable& x, double p, bool training, int rank,
+                 const Make& make) {
+  FQ_CHECK(p >= 0 && p <= 1, op, "p is {}: use 0 to 1", p);
+  FQ_CHECK(x.defined(), op, "the input is undefined");
+  FQ_CHECK(x.rank() >= rank, op, "the input is {}: it needs {} axes or more", to_string(x.shape()), rank);
+  if (!training || p == 0) return x;
+  const auto floats = detail::floats(x, op);
+  auto attributes = detail::traced([&] { return Attributes{{"p", p}}; });
+  return detail::composite(op, {floats.variable}, std::move(attributes),
+                           [&] { return make(floats.variable, floats.tensor); });
+}
+
+Variable by_leading_axes(std::string_view op, const Variable& x, double p, bool training, std::size_t axes) {
+  return dropped(op, x, p, training, static_cast<int>(axes), [&](const Variable& in, const Tensor& values) {
+    return multiply(in, kept_mask(values, leading(values.shape(), axes), p, p < 1 ? 1.0 / (1.0 - p) : 0.0));
+  });
+}
+
 }  // namespace
 
 Variable dropout(const Variable& input, double p, bool training) {
@@ -35,6 +85,47 @@ Variable dropout(const Variable& input, double p, bool training) {
   return detail::record(kDropout, kept(x.tensor, mask, scale), {x.variable}, backward, detail::traced([&] {
                           return Attributes{{"p", p}};
                         }));
+}
+
+Variable channel_dropout(const Variable& x, double p, bool training) {
+  return by_leading_axes("channel_dropout", x, p, training, 2);
+}
+
+Variable drop_path(const Variable& x, double p, bool training) {
+  return by_leading_axes("drop_path", x, p, training, 1);
+}
+
+Variable alpha_dropout(const Variable& x, double p, bool training, bool channels) {
+  return dropped("alpha_dropout", x, p, training, channels ? 2 : 0, [&](const Variable& in, const Tensor& t) {
+    if (p == 1) return scale(in, 0.0);
+    const Shape shape = channels ? leading(t.shape(), 2) : t.shape();
+    const double factor = 1.0 / std::sqrt((kSeluFloor * kSeluFloor * p + 1.0) * (1.0 - p)),
+                 floor = -kSeluFloor * factor;
+    const Variable mask =
+        kept_mask(t, shape, p, 1.0);  // kept: x * factor - p * floor; dropped: (1 - p) * floor
+    return add(multiply(in, scale(mask, factor)), shift(scale(mask, -floor), (1.0 - p) * floor));
+  });
+}
+
+Variable drop_block2d(const Variable& x, double p, std::int64_t block, bool training) {
+  constexpr std::string_view op = "drop_block2d";
+  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is no image: give [N, C, H, W]");
+  const Shape shape = x.shape();
+  FQ_CHECK(block > 0 && block % 2 == 1 && block <= shape[2] && block <= shape[3], op,
+           "a block of {} in {}: use an odd number up to the image's size", block, to_string(shape));
+  return dropped(op, x, p, training, 4, [&](const Variable& in, const Tensor& t) {
+    const std::int64_t h = shape[2] - block + 1, w = shape[3] - block + 1, side = block / 2;
+    const double share = p * double(shape[2] * shape[3]) / double(block * block * h * w);
+    const Variable seeds =
+        shift(scale(kept_mask(t, {shape[0], shape[1], h, w}, std::min(share, 1.0), 1.0), -1.0), 1.0);
+    const Variable wide = pad(seeds, {{0, 0}, {0, 0}, {side, side}, {side, side}});
+    const Variable hit =
+        max_pool2d(wide, {.kernel = {block, block}, .stride = {1, 1}, .padding = {side, side}});
+    const Variable left = shift(scale(hit, -1.0), 1.0);
+    const Variable all = shift(sum(left), 1e-6);
+    return multiply(
+        in, multiply(left, div(Variable(Tensor::full({}, double(t.numel()), t.dtype(), t.device())), all)));
+  });
 }
 
 }  // namespace fq::ops

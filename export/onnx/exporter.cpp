@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/export/onnx/writer/exporting.h"
 #include "fakequant/export/onnx/writer/integer_convolutions.h"
 #include "fakequant/export/onnx/writer/separate_weights.h"

@@ -4,7 +4,7 @@
 
 #include "fakequant/export/onnx/reader/graph/graph_import.h"
 #include "fakequant/export/onnx/reader/live_nodes.h"
-#include "fakequant/export/onnx/reader/operator_schema.h"
+#include "fakequant/export/onnx/reader/onnx_schema.h"
 #include "fakequant/export/onnx/reader/quantized/convolution_pairs.h"
 #include "fakequant/export/onnx/reader/quantized/placed_grids.h"
 

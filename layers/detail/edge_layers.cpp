@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 
 namespace fq::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/modules/attention.h"
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/dot_product_attention.h"

@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/model/float_operators.h"
 
 namespace fq::detail {
 namespace {
 
 bool is_always_in_floats(const std::string& op) {
-  const auto& forms = engine_forms();
-  const auto form = std::ranges::find(forms, std::string_view(op), &EngineForm::op);
-  return form != forms.end() && form->exact.empty() && !form->reason.empty();
+  const EngineForm* form = engine_form(op);
+  return form != nullptr && form->exact.empty() && !form->reason.empty();
 }
 
 bool is_addition(const TraceNode& node) { return node.op == "add" && !node.path.empty(); }

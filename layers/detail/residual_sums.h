@@ -10,7 +10,7 @@
 namespace fq::detail {
 
 /// Paths of additions whose sums nothing reads but operators that engines compute in floats whatever they
-/// read (`engine_forms`: layer norm, RMS norm, GELU, ..) and other such additions, also through what only
+/// read (`engine_form`: layer norm, RMS norm, GELU, ..) and other such additions, also through what only
 /// moves values. Rounding what they add costs accuracy and makes no operator run on codes. An addition that
 /// makes the network's output, or is called elsewhere too where its sum is read otherwise, is none; nor is
 /// one that adds what a convolution computed: engines multiply its codes only where its sums are rounded

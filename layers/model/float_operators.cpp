@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
 #include <fmt/ranges.h>
 
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/quantizer/detail/early_grids.h"
 
 namespace fq {
@@ -17,11 +18,6 @@ using detail::Call;
 using Reason = std::optional<std::string>;
 
 constexpr double kExactSum = 1 << 23;  // as much is left for the bias
-
-const EngineForm* form_of(const std::string& op) {
-  const auto found = std::ranges::find(engine_forms(), std::string_view(op), &EngineForm::op);
-  return found == engine_forms().end() ? nullptr : &*found;
-}
 
 bool is_power_of_two(float scale) {
   int exponent = 0;
@@ -75,7 +71,7 @@ class Reading {
 
   Reason why_floats(const Call& call) const {
     if (traits(call.op).is_conversion || call.op == "dropout") return {};
-    const EngineForm* form = form_of(call.op);
+    const EngineForm* form = engine_form(call.op);
     if (form == nullptr) return "the engine computes it in floats";
     if (form->reason.empty()) return {};
     if (traits(call.op).is_product) return why_product(call, *form);
@@ -194,6 +190,34 @@ class Reading {
 };
 
 }  // namespace
+
+const EngineForm* engine_form(std::string_view op) {
+  constexpr std::string_view kSums = "the engine adds up dequantized floats",
+                             kOrder = "the engine adds up floats in its own order";
+  static const std::map<EngineRule, EngineForm> forms{
+      {EngineRule::moves_codes, {"moves or compares codes", ""}},
+      {EngineRule::product, {"codes of bytes in, read by quantizers or as floats", kSums}},
+      {EngineRule::factors, {"codes of bytes on both sides, read by quantizers or as floats", kOrder}},
+      {EngineRule::no_kernel, {"", "the engine has no integer kernel of it"}},
+      {EngineRule::addition,
+       {"two code tensors of one shape, read by quantizers alone; or floats that no inexact operator made",
+        kSums}},
+      {EngineRule::average,
+       {"codes of bytes in, read by quantizers alone", "the engine averages dequantized floats"}},
+      {EngineRule::folded,
+       {"behind one linear or convolution layer, into which it is folded",
+        "no layer before it takes it in, and the engine multiplies and adds floats"}},
+      {EngineRule::lstm,
+       {"integer weights, its input in codes with ranges of their own, one sample at a time", kOrder}},
+      {EngineRule::clips, {"", "the engine rounds before or after it, as its kernels happen to fuse"}},
+      {EngineRule::multiplies, {"", "the engine multiplies floats, or codes by another formula"}},
+      {EngineRule::own_function, {"", "the engine has its own exp, tanh or erf"}},
+      {EngineRule::own_order, {"", kOrder}},
+  };
+  const OperatorSchema* row = operator_schema(op);
+  const auto found = row == nullptr ? forms.end() : forms.find(row->engine);
+  return found == forms.end() ? nullptr : &found->second;
+}
 
 std::vector<FloatOperator> float_operators(Module& model, const Shape& input_shape, Target target) {
   return Reading(model, input_shape, target).run();

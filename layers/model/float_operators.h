@@ -45,13 +45,12 @@ struct FloatOperator {
 /// empty for none.
 [[nodiscard]] std::string describe(const std::vector<FloatOperator>& operators, std::size_t most = 5);
 
-/// What ONNX Runtime makes of an operator.
+/// How ONNX Runtime computes an operator (docs/deploy.md).
 struct EngineForm {
-  std::string_view op;
-  std::string_view exact;   ///< when its codes and bits are those of evaluation; empty for never
-  std::string_view reason;  ///< why it is computed in floats otherwise; empty for operators that never are
+  std::string_view exact;   ///< When its codes and bits are those of evaluation. Empty: never.
+  std::string_view reason;  ///< Why it is computed in floats otherwise. Empty: it never is.
 };
-/// Every operator that an export knows; others are computed in floats too.
-[[nodiscard]] const std::vector<EngineForm>& engine_forms();
+/// The form that the operator table gives. Null for operators that no exported file has.
+[[nodiscard]] const EngineForm* engine_form(std::string_view op);
 
 }  // namespace fq

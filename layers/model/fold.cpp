@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/conv.h"
 #include "fakequant/layers/modules/detail/on_host.h"

@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "fakequant/core/ops/ops.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
 #include "fakequant/layers/model/merge.h"
 #include "fakequant/layers/modules/activation.h"
@@ -7,18 +10,150 @@ namespace fq::detail {
 namespace {
 
 using Made = std::shared_ptr<Module>;
+using Sizes = std::vector<std::int64_t>;
+using Reduce = Variable (*)(const Variable&, const std::vector<int>&, bool);
 
-int axis(const LayerOptions& o, const char* name, int fallback) {
+constexpr std::int64_t kLongest = LayerOptions::largest;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // made of an axis, or added to it
+constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kMostIndices = std::size_t{1} << 20;
+
+/// A type whose `read` makes of the options the function that it is.
+template <class Read>
+std::pair<const std::string, LayerType> function(const char* type, std::vector<std::string> options,
+                                                 Read read) {
+  return {type, {std::move(options), [type, read](const LayerOptions& o) -> std::shared_ptr<Module> {
+                   return std::make_shared<Function>(type, "",
+                                                     [f = read(o)](const Variable& x, bool) { return f(x); });
+                 }}};
+}
+
+std::pair<const std::string, LayerType> reduction(const char* type, Reduce f) {
+  return function(type, {"axes", "keep_axes"}, [f](const LayerOptions& o) {
+    const Sizes given = o.sizes("axes", -8, 8);
+    if (given.empty()) o.fail("the option 'axes' is missing: give those that go, not the batch");
+    return [f, axes = std::vector<int>(given.begin(), given.end()),
+            keep = o.flag_or("keep_axes", false)](const Variable& x) { return f(x, axes, keep); };
+  });
+}
+
+int axis(const LayerOptions& o, int fallback, const char* name = "axis") {
   return static_cast<int>(o.integer_or(name, fallback, -8, 8));
 }
 
-Made make_gelu_of(const LayerOptions& o) {
-  return make_gelu(o.choice_or("approximate", "none", {"none", "tanh"}) == "tanh");
+auto slice(const LayerOptions& o) {
+  const int at = axis(o, 1);
+  const auto begin = o.integer_or("begin", 0, -kLongest, kLongest),
+             end = o.integer_or("end", kLongest, -kLongest, kLongest), step = o.integer_or("step", 1);
+  return [=](const Variable& x) {
+    const std::int64_t size = x.dim(at);
+    return ops::slice(x, at, std::max(begin, -size), std::min(end, size), step);
+  };
 }
 
-Made make_clip_of(const LayerOptions& o) {
-  return make_clip(o.number("low", -kLargestOption, kLargestOption),
-                   o.number("high", -kLargestOption, kLargestOption));
+auto index_select(const LayerOptions& o) {
+  const auto indices = o.sizes("indices", -kLongest, kLongest, kMostIndices);
+  if (indices.empty()) o.fail("the option 'indices' is missing: give those to take along 'axis'");
+  return [=, at = axis(o, 1)](const Variable& x) { return ops::index_select(x, at, indices); };
+}
+
+auto expand(const LayerOptions& o) {
+  const Sizes shape = o.sizes("shape", -1, kMostElements);
+  if (shape.empty()) o.fail("the option 'shape' is missing: give the sizes after the batch, -1 keeps one");
+  return [=](const Variable& x) {
+    Shape full{x.dim(0)};
+    full.insert(full.end(), shape.begin(), shape.end());
+    return ops::expand(x, full);
+  };
+}
+
+auto pad(const LayerOptions& o) {
+  const Sizes before = o.sizes("before", -kLongest, kMostElements),
+              after = o.sizes("after", -kLongest, kMostElements);
+  if (before.size() != after.size() || before.empty())
+    o.fail("'before' and 'after' are the elements added to each of the last axes: give as many of both");
+  std::vector<std::array<std::int64_t, 2>> sizes;
+  for (std::size_t i = 0; i < before.size(); ++i) sizes.push_back({before[i], after[i]});
+  const auto mode = o.choice_or("mode", "constant", {"constant", "reflect", "replicate", "circular"});
+  const auto kind = mode == "reflect"     ? ops::PadMode::reflect
+                    : mode == "replicate" ? ops::PadMode::replicate
+                    : mode == "circular"  ? ops::PadMode::circular
+                                          : ops::PadMode::constant;
+  const double value = o.number_or("value", 0, -kLargestOption, kLargestOption);
+  return [=](const Variable& x) { return ops::pad(x, sizes, kind, value); };
+}
+
+/// One of the names of an enumeration whose values begin with 0.
+template <class Choice>
+Choice choice(const LayerOptions& o, const char* name, const std::vector<std::string>& names,
+              Choice fallback) {
+  const auto given = o.choice_or(name, names[static_cast<std::size_t>(fallback)], names);
+  return static_cast<Choice>(std::ranges::find(names, given) - names.begin());
+}
+
+auto resize(const LayerOptions& o) {
+  ops::Resize options;
+  options.sizes = o.sizes("sizes", 1, kMostElements);
+  if (options.sizes.empty()) o.fail("the option 'sizes' is missing: give those of the last axes");
+  options.mode = choice(o, "mode", {"nearest", "linear", "cubic"}, ops::ResizeMode::nearest);
+  const auto usual = options.mode == ops::ResizeMode::nearest ? ops::ResizeCoordinates::asymmetric
+                                                              : ops::ResizeCoordinates::half_pixel;
+  options.coordinates =
+      choice(o, "coordinates", {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}, usual);
+  options.rounding =
+      choice(o, "rounding", {"prefer_floor", "prefer_ceil", "floor", "ceil"}, ops::ResizeRounding::floor);
+  options.cubic = o.number_or("cubic", -0.75, -8, 8);
+  if (o.has("scales")) options.scales = o.numbers("scales", 1e-6, 1e6);
+  return [options](const Variable& x) { return ops::resize(x, options); };
+}
+
+auto input_part(const LayerOptions& o) {
+  ops::InputPart part{.begin = o.integer_or("begin", 0, 0, kLongest),
+                      .shape = o.sizes("shape", 1, kLongest),
+                      .name = o.text("name"),
+                      .type = o.choice_or("type", "f32", ops::input_part_types())};
+  if (part.name.empty() || part.name.size() > kLongestName)
+    o.fail(fmt::format("'name' is what the input is called in exported files: 1 to {} bytes", kLongestName));
+  return [part](const Variable& x) { return ops::input_part(x, part); };
+}
+
+auto local_response_norm(const LayerOptions& o) {
+  return [size = o.integer("size"), alpha = o.number_or("alpha", 1e-4, -kLargestOption, kLargestOption),
+          beta = o.number_or("beta", 0.75, -kLargestOption, kLargestOption),
+          k = o.number_or("k", 1, -kLargestOption, kLargestOption)](const Variable& x) {
+    return ops::local_response_norm(x, size, alpha, beta, k);
+  };
+}
+
+/// Reads the value of an option of a plain function.
+double plain_option(const LayerOptions& o, const OperatorOption& option) {
+  const std::string name(option.name);
+  if (option.is_choice()) {
+    const std::vector<std::string> allowed(option.choices.begin(), option.choices.end());
+    return option.index(o.choice_or(name, allowed[0], allowed), name);
+  }
+  if (option.is_integer)
+    return static_cast<double>(o.integer_or(name, static_cast<std::int64_t>(option.fallback),
+                                            static_cast<std::int64_t>(option.low),
+                                            static_cast<std::int64_t>(option.high)));
+  return option.is_required() ? o.number(name, option.low, option.high)
+                              : o.number_or(name, option.fallback, option.low, option.high);
+}
+
+/// The layer types of the plain functions of the operator table.
+LayerRegistry plain_types() {
+  LayerRegistry all;
+  for (const OperatorSchema& row : operator_table()) {
+    if (row.run == nullptr) continue;
+    LayerType& type = all[std::string(row.name)];
+    for (const auto& option : row.options()) type.options.emplace_back(option.name);
+    type.make = [&row](const LayerOptions& o) {
+      std::vector<double> values;
+      for (const auto& option : row.options()) values.push_back(plain_option(o, option));
+      return make_function(row, std::move(values));
+    };
+  }
+  return all;
 }
 
 Made make_reshape_of(const LayerOptions& o) {
@@ -44,10 +179,6 @@ Made without_options(const LayerOptions&) {
   return std::make_shared<M>();
 }
 
-LayerFactory function(Made (*make)()) {
-  return [make](const LayerOptions&) { return make(); };
-}
-
 /// Of what a dropout drops.
 double share(const LayerOptions& o) { return o.number_or("p", 0.5, 0, 0.999); }
 
@@ -57,28 +188,15 @@ Made make_drop_block_of(const LayerOptions& o) {
   return make_drop_block(share(o), block);
 }
 
-}  // namespace
-
-LayerRegistry standard_layer_types() {
-  LayerRegistry all{
-      {"identity", {{}, function(make_identity)}},
-      {"relu", {{}, function(make_relu)}},
-      {"relu6", {{}, function(make_relu6)}},
-      {"gelu", {{"approximate"}, make_gelu_of}},
-      {"silu", {{}, function(make_silu)}},
-      {"sigmoid", {{}, function(make_sigmoid)}},
-      {"tanh", {{}, function(make_tanh)}},
-      {"hard_sigmoid", {{}, function(make_hard_sigmoid)}},
-      {"hard_swish", {{}, function(make_hard_swish)}},
-      {"clip", {{"low", "high"}, make_clip_of}},
-      {"leaky_relu",
-       {{"slope"},
-        [](const LayerOptions& o) {
-          return make_leaky_relu(o.number_or("slope", 0.01, 0, kLargestOption));
-        }}},
-      {"softmax", {{"axis"}, [](const LayerOptions& o) { return make_softmax(axis(o, "axis", -1)); }}},
-      {"log_softmax",
-       {{"axis"}, [](const LayerOptions& o) { return make_log_softmax(axis(o, "axis", -1)); }}},
+/// Layers that are one operator without parameters, but no plain function.
+LayerRegistry other_types() {
+  const auto factor = [](auto f) {
+    return [f](const LayerOptions& o) {
+      return [f, by = o.integer("factor")](const Variable& x) { return f(x, by); };
+    };
+  };
+  return {
+      {"identity", {{}, [](const LayerOptions&) { return make_identity(); }}},
       {"dropout", {{"p"}, [](const LayerOptions& o) { return make_dropout(share(o)); }}},
       {"channel_dropout", {{"p"}, [](const LayerOptions& o) { return make_channel_dropout(share(o)); }}},
       {"drop_path", {{"p"}, [](const LayerOptions& o) { return make_drop_path(share(o)); }}},
@@ -87,18 +205,36 @@ LayerRegistry standard_layer_types() {
         [](const LayerOptions& o) { return make_alpha_dropout(share(o), o.flag_or("channels", false)); }}},
       {"drop_block", {{"p", "block"}, make_drop_block_of}},
       {"flatten",
-       {{"start_axis"}, [](const LayerOptions& o) { return make_flatten(axis(o, "start_axis", 1)); }}},
+       {{"start_axis"}, [](const LayerOptions& o) { return make_flatten(axis(o, 1, "start_axis")); }}},
       {"reshape", {{"shape", "whole"}, make_reshape_of}},
       {"transpose", {{"axes"}, make_transpose_of}},
       {"scaled_dot_product_attention", {{"causal", "scale"}, make_dot_product_attention}},
       {"add", {{}, without_options<Add>}},
       {"multiply", {{}, without_options<Multiply>}},
-      {"concat",
-       {{"axis"}, [](const LayerOptions& o) { return std::make_shared<Concat>(axis(o, "axis", 1)); }}},
+      {"concat", {{"axis"}, [](const LayerOptions& o) { return std::make_shared<Concat>(axis(o, 1)); }}},
+      reduction("sum", ops::sum),
+      reduction("mean", ops::mean),
+      reduction("max", ops::max),
+      reduction("min", ops::min),
+      function("slice", {"axis", "begin", "end", "step"}, slice),
+      function("input_part", {"begin", "shape", "name", "type"}, input_part),
+      function("index_select", {"axis", "indices"}, index_select),
+      function("expand", {"shape"}, expand),
+      function("pad", {"before", "after", "mode", "value"}, pad),
+      function("resize", {"sizes", "scales", "mode", "coordinates", "rounding", "cubic"}, resize),
+      function("pixel_shuffle", {"factor"}, factor(ops::pixel_shuffle)),
+      function("pixel_unshuffle", {"factor"}, factor(ops::pixel_unshuffle)),
+      function("local_response_norm", {"size", "alpha", "beta", "k"}, local_response_norm),
   };
+}
+
+}  // namespace
+
+LayerRegistry standard_layer_types() {
+  LayerRegistry all = other_types();
+  all.merge(plain_types());
   all.merge(weighted_layer_types());
   all.merge(window_layer_types());
-  all.merge(operator_layer_types());
   return all;
 }
 

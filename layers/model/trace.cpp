@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/model/detail/meta_scope.h"
 
 namespace fq {

@@ -1,11 +1,14 @@
 #include "fakequant/layers/modules/activation.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/dropout.h"
-#include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/layers/modules/detail/on_image.h"
 
@@ -24,6 +27,48 @@ std::shared_ptr<Module> dropping(std::string type, double p, const std::string& 
   FQ_CHECK(p >= 0 && p < 1, type, "p = {}: use 0 <= p < 1", p);
   return std::make_shared<Function>(std::move(type), fmt::format("p {}{}", p, more),
                                     [=](const Variable& x, bool training) { return op(x, p, training); });
+}
+
+std::vector<std::string> plain_functions() {
+  std::vector<std::string> names;
+  for (const auto& row : operator_table())
+    if (row.run != nullptr) names.emplace_back(row.name);
+  return names;
+}
+
+std::string option_names(const OperatorSchema& row) {
+  std::vector<std::string_view> names;
+  for (const auto& option : row.options()) names.push_back(option.name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// The value of an option as rows have it.
+double number_of(const Attribute& given, const OperatorOption& option, std::string_view op) {
+  if (const auto* text = std::get_if<std::string>(&given); text != nullptr && option.is_choice())
+    return option.index(*text, op);
+  const auto* integer = std::get_if<std::int64_t>(&given);
+  const auto* number = std::get_if<double>(&given);
+  FQ_CHECK(!option.is_choice() && (integer != nullptr || (number != nullptr && !option.is_integer)), op,
+           "the option '{}' has another type: give {}", option.name,
+           option.is_choice()  ? "a text"
+           : option.is_integer ? "an integer"
+                               : "a number");
+  const double value = integer != nullptr ? static_cast<double>(*integer) : *number;
+  FQ_CHECK(value >= option.low && value <= option.high, op, "the option '{}' is {}: use {} to {}",
+           option.name, value, option.low, option.high);
+  return value;
+}
+
+/// "slope 0.1", "low -1, high 1".
+std::string describe(const OperatorSchema& row, const std::vector<double>& values) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const OperatorOption& option = row.options()[i];
+    parts.push_back(option.is_choice() ? fmt::format("{} {}", option.name,
+                                                     option.choices[static_cast<std::size_t>(values[i])])
+                                       : fmt::format("{} {}", option.name, values[i]));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace
@@ -57,37 +102,38 @@ Variable Parameter::forward(const Variable& x) {
 std::shared_ptr<Module> make_identity() {
   return function("identity", [](const Variable& x) { return x; });
 }
-std::shared_ptr<Module> make_relu() { return function("relu", ops::relu); }
-std::shared_ptr<Module> make_relu6() { return function("relu6", ops::relu6); }
-std::shared_ptr<Module> make_clip(double low, double high) {
-  FQ_CHECK(low <= high, "clip", "the range {} to {} is empty", low, high);
-  return function(
-      "clip", [=](const Variable& x) { return ops::clip(x, low, high); }, fmt::format("{} .. {}", low, high));
+std::shared_ptr<Module> make_function(std::string_view op, const Attributes& options) {
+  const OperatorSchema* row = operator_schema(op);
+  FQ_CHECK(row != nullptr && row->run != nullptr, "make_function", "op: '{}' is not a plain function{}", op,
+           detail::did_you_mean(op, plain_functions()));
+  std::vector<double> values;
+  for (const auto& option : row->options()) values.push_back(option.fallback);
+  for (const auto& [name, value] : options) {
+    const auto found = std::ranges::find(row->options(), name, &OperatorOption::name);
+    FQ_CHECK(found != row->options().end(), op, "the option '{}' is unknown, it has {}", name,
+             option_names(*row));
+    values[static_cast<std::size_t>(found - row->options().begin())] = number_of(value, *found, op);
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    FQ_CHECK(!std::isnan(values[i]), op, "the option '{}' is missing", row->options()[i].name);
+  return make_function(*row, std::move(values));
 }
-std::shared_ptr<Module> make_leaky_relu(double slope) {
-  return function(
-      "leaky_relu", [=](const Variable& x) { return ops::leaky_relu(x, slope); },
-      fmt::format("slope {}", slope));
+
+std::shared_ptr<Module> make_function(const OperatorSchema& row, std::vector<double> options) {
+  std::string type(row.name), text = describe(row, options);
+  if (row.inputs == 1)
+    return std::make_shared<Function>(std::move(type), std::move(text),
+                                      [&row, options = std::move(options)](const Variable& x, bool) {
+                                        return row.run(row, {&x, 1}, options);
+                                      });
+  return std::make_shared<FunctionOfSeveral>(
+      std::move(type), std::move(text), [&row, options = std::move(options)](const std::vector<Variable>& x) {
+        FQ_CHECK(std::ssize(x) == row.inputs, row.name, "{} inputs: it takes {}", x.size(), row.inputs);
+        return row.run(row, x, options);
+      });
 }
-std::shared_ptr<Module> make_gelu(bool approximate_tanh) {
-  return function(
-      "gelu", [=](const Variable& x) { return ops::gelu(x, approximate_tanh); },
-      approximate_tanh ? "by tanh" : "");
-}
-std::shared_ptr<Module> make_silu() { return function("silu", ops::silu); }
-std::shared_ptr<Module> make_sigmoid() { return function("sigmoid", ops::sigmoid); }
-std::shared_ptr<Module> make_tanh() { return function("tanh", ops::tanh); }
-std::shared_ptr<Module> make_hard_sigmoid() { return function("hard_sigmoid", ops::hard_sigmoid); }
-std::shared_ptr<Module> make_hard_swish() { return function("hard_swish", ops::hard_swish); }
-std::shared_ptr<Module> make_softmax(int axis) {
-  return function(
-      "softmax", [=](const Variable& x) { return ops::softmax(x, axis); }, fmt::format("axis {}", axis));
-}
-std::shared_ptr<Module> make_log_softmax(int axis) {
-  return function(
-      "log_softmax", [=](const Variable& x) { return ops::log_softmax(x, axis); },
-      fmt::format("axis {}", axis));
-}
+
+std::shared_ptr<Module> make_relu() { return make_function("relu"); }
 std::shared_ptr<Module> make_dropout(double p) { return dropping("dropout", p, "", ops::dropout); }
 std::shared_ptr<Module> make_channel_dropout(double p) {
   return dropping("channel_dropout", p, "", ops::channel_dropout);

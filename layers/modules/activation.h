@@ -3,7 +3,7 @@
 /// Activations and other layers without parameters: one operator each, made by a function.
 ///
 ///     Sequential model;
-///     model.add(make_relu()).add(make_dropout(0.5)).add(make_flatten());
+///     model.add(make_relu()).add(make_function("softplus", {{"beta", 2.0}})).add(make_flatten());
 ///     const auto twice = std::make_shared<Function>("twice", "", [](const Variable& x, bool) {
 ///       return ops::scale(x, 2.0);
 ///     });
@@ -15,7 +15,9 @@
 
 #include <functional>
 
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/core/ops/pool.h"
+#include "fakequant/core/trace.h"
 #include "fakequant/layers/modules/module.h"
 
 namespace fq {
@@ -97,27 +99,18 @@ class Parameter : public Module {
 
 /// Gives its input back; batch norms become this when they are folded.
 [[nodiscard]] std::shared_ptr<Module> make_identity();
-/// max(x, 0), which behind a quantized layer is a flag on its sums and costs nothing.
+/// A layer of a plain function of the operator table (core/ops/operators.h): an activation, a comparison, ..
+/// Options that are not given have their defaults.
+///
+///     model.add(make_function("tanh")).add(make_function("leaky_relu", {{"slope", 0.1}}));
+///
+/// Throws ArgumentError for an operator that is no plain function, an unknown or missing option, and a value
+/// that is not allowed.
+[[nodiscard]] std::shared_ptr<Module> make_function(std::string_view op, const Attributes& options = {});
+/// A layer of a plain function with one value for each option of its row.
+[[nodiscard]] std::shared_ptr<Module> make_function(const OperatorSchema& row, std::vector<double> options);
+/// max(x, 0). After a quantized layer it is a flag on the layer's sums and costs nothing.
 [[nodiscard]] std::shared_ptr<Module> make_relu();
-/// min(max(x, 0), 6).
-[[nodiscard]] std::shared_ptr<Module> make_relu6();
-/// min(max(x, low), high). Throws ArgumentError unless low <= high.
-[[nodiscard]] std::shared_ptr<Module> make_clip(double low, double high);
-/// x where x > 0, else slope * x.
-[[nodiscard]] std::shared_ptr<Module> make_leaky_relu(double slope = 0.01);
-/// ops::gelu, by erf or by its approximation with tanh.
-[[nodiscard]] std::shared_ptr<Module> make_gelu(bool approximate_tanh = false);
-/// x * sigmoid(x), the logistic function, and the hyperbolic tangent.
-[[nodiscard]] std::shared_ptr<Module> make_silu();
-[[nodiscard]] std::shared_ptr<Module> make_sigmoid();
-[[nodiscard]] std::shared_ptr<Module> make_tanh();
-/// The piecewise linear forms of sigmoid and silu, as MobileNetV3 has them.
-[[nodiscard]] std::shared_ptr<Module> make_hard_sigmoid();
-[[nodiscard]] std::shared_ptr<Module> make_hard_swish();
-/// The softmax along `axis`, and its logarithm. A network that is trained by cross entropy ends before it:
-/// the loss has its own.
-[[nodiscard]] std::shared_ptr<Module> make_softmax(int axis = -1);
-[[nodiscard]] std::shared_ptr<Module> make_log_softmax(int axis = -1);
 /// Zeroes elements with probability p in training and scales the rest by 1/(1-p); in evaluation it does
 /// nothing. Throws ArgumentError unless 0 <= p < 1.
 [[nodiscard]] std::shared_ptr<Module> make_dropout(double p);

@@ -10,7 +10,7 @@
 
 #include "core/operator_run.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/trace.h"
 

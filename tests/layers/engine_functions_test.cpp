@@ -71,7 +71,7 @@ TEST(GgmlGelu, HasTheGradientOfTheFunctionThatIsMeant) {
 
 std::shared_ptr<Graph> with_gelu() {
   return std::make_shared<Graph>(std::vector<GraphNode>{{"up", std::make_shared<Linear>(32, 64), {"input"}},
-                                                        {"act", make_gelu(), {"up"}},
+                                                        {"act", make_function("gelu"), {"up"}},
                                                         {"down", std::make_shared<Linear>(64, 8), {"act"}}});
 }
 

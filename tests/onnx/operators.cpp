@@ -2,7 +2,7 @@
 /// `onnx_operators FOLDER` makes FOLDER/<case>.onnx and FOLDER/cases.h5 with <case>/x, <case>/y; likewise
 /// FOLDER/sums.h5 for integer layers whose sums are moved before they are rounded.
 
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 
 #include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/pytorch_quantization.h"

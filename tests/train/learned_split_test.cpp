@@ -24,7 +24,7 @@ std::shared_ptr<Module> calibrated(const std::string& preset, AmaxGradient gradi
       .add("pool", make_max_pool({}))
       .add("flat", make_flatten())
       .add("fc", std::make_shared<Linear>(96, 32))
-      .add("tanh", make_tanh())
+      .add("tanh", make_function("tanh"))
       .add("last", std::make_shared<Linear>(32, 4));
   (void)quantize(*model, QuantConfig::preset(preset), {1, 1, 8, 8});
   DataLoader data(test::quadrants(64, 1), test::in_order());

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/modules/detail/evaluation_mode.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/ptq/algorithms.h"

@@ -2,7 +2,7 @@
 #include <map>
 #include <set>
 
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/train/ptq/detail/channel_scaling.h"
 
 namespace fq::ptq {

@@ -80,7 +80,47 @@ struct WithNumber {
   }
 };
 
+/// Reads the options of a plain function that differ from the defaults.
+ordered_json plain_options(const OpImport& op, const OperatorSchema& row) {
+  ordered_json options;
+  for (const OperatorOption& option : row.options()) {
+    if (option.onnx.empty()) continue;
+    const std::string attribute(option.onnx), name(option.name);
+    if (option.is_choice()) {
+      const std::string text = op.text(attribute, std::string(option.choices[0]));
+      op.check(std::ranges::find(option.choices, text) != option.choices.end(), "its attribute '{}' is '{}'",
+               attribute, text);
+      if (text != option.choices[0]) options[name] = text;
+    } else if (option.is_integer) {
+      const auto fallback = static_cast<std::int64_t>(option.fallback);
+      const auto value = op.integer(attribute, fallback, static_cast<std::int64_t>(option.low),
+                                    static_cast<std::int64_t>(option.high));
+      if (value != fallback) options[name] = value;
+    } else if (const double value = op.number(attribute, option.fallback); value != option.fallback) {
+      options[name] = value;
+    }
+  }
+  return options;
+}
+
+ImportValue plain(const OpImport& op, const OperatorSchema& row) {
+  const auto inputs = row.inputs == 1 ? std::vector{op.value()} : operands(op, 2);
+  return op.layer(std::string(row.name), plain_options(op, row), inputs);
+}
+
 }  // namespace
+
+ImportValue plain_function(const OpImport& op) { return plain(op, *plain_row(op.node().op)); }
+
+ImportValue wrapped_function(const OpImport& op) { return wrapped(op, plain_function(op)); }
+
+ImportValue recognised_function(const OpImport& op) {
+  const OperatorSchema& row = *operator_schema(op.node().op);
+  std::string words(row.name);
+  std::ranges::replace(words, '_', ' ');
+  op.recognise(words);
+  return plain(op, row);
+}
 
 ImportValue add(const OpImport& op) {
   if (const WithNumber with(op); with.x != nullptr) return wrapped(op, shifted(op, *with.x, with.number));
@@ -142,12 +182,6 @@ ImportValue maximum(const OpImport& op) {
 }
 
 ImportValue sum_of_all(const OpImport& op) { return all_of(op, "add"); }
-
-ImportValue less(const OpImport& op) { return both(op, "less"); }
-ImportValue less_equal(const OpImport& op) { return both(op, "less_equal"); }
-ImportValue greater(const OpImport& op) { return both(op, "greater"); }
-ImportValue greater_equal(const OpImport& op) { return both(op, "greater_equal"); }
-ImportValue equal(const OpImport& op) { return both(op, "equal"); }
 
 /// Truth is 1 and 0.
 ImportValue negation(const OpImport& op) { return shifted(op, one(op, "neg", op.value(), {}, "neg"), 1); }

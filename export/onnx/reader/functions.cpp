@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/conversions.h"
@@ -37,26 +36,7 @@ ordered_json axis_option(const OpImport& op) {
   return {{"axis", axis}};
 }
 
-/// A number of the node's, left out where it is the layer's own.
-ordered_json option(const OpImport& op, const char* attribute, double ours, const char* name) {
-  const double value = op.number(attribute, ours);
-  return value == ours ? ordered_json::object() : ordered_json{{name, value}};
-}
-
 }  // namespace
-
-ImportValue silu(const OpImport& op) {
-  op.recognise("silu");
-  return op.layer("silu");
-}
-
-ImportValue gelu(const OpImport& op) {
-  if (op.node().domain == kPatternDomain) op.recognise("gelu");
-  const auto kind = op.text("approximate", "none");
-  op.check(kind == "none" || kind == "tanh", "its attribute 'approximate' is '{}'", kind);
-  if (kind == "none") return op.layer("gelu");
-  return op.layer("gelu", {{"approximate", "tanh"}}, {op.value()});
-}
 
 /// Of another slope than ours: the steps that it is made of.
 ImportValue hard_sigmoid(const OpImport& op) {
@@ -65,17 +45,6 @@ ImportValue hard_sigmoid(const OpImport& op) {
   const auto steep = op.layer("scale", {{"factor", slope}}, {op.value()}, {}, "scale");
   const auto moved = op.layer("shift", {{"by", middle}}, {steep}, {}, "shift");
   return op.layer("clip", {{"low", 0}, {"high", 1}}, {moved});
-}
-
-ImportValue hard_swish(const OpImport& op) {
-  if (op.node().domain == kPatternDomain) op.recognise("hard swish");
-  return op.layer("hard_swish");
-}
-
-ImportValue leaky_relu(const OpImport& op) {
-  const double slope = op.number("alpha", 0.01);
-  return op.layer("leaky_relu", slope == 0.01 ? ordered_json::object() : ordered_json{{"slope", slope}},
-                  {op.value()});
 }
 
 /// A slope, or one for each channel, is a layer's own; others lie beside the axes of the input.
@@ -96,11 +65,6 @@ ImportValue prelu(const OpImport& op) {
   return op.layer("add", {}, {above, product});
 }
 
-ImportValue elu(const OpImport& op) { return op.layer("elu", option(op, "alpha", 1, "alpha"), {op.value()}); }
-ImportValue celu(const OpImport& op) {
-  return op.layer("celu", option(op, "alpha", 1, "alpha"), {op.value()});
-}
-
 /// ONNX has other constants of its own than the paper's in their last digits.
 ImportValue selu(const OpImport& op) {
   const double alpha = op.number("alpha", 1.67326319217681884765625),
@@ -108,22 +72,6 @@ ImportValue selu(const OpImport& op) {
   if (is_near(alpha, 1.6732632) && is_near(gamma, 1.050701)) return op.layer("selu");
   const auto y = op.layer("elu", {{"alpha", alpha}}, {op.value()}, {}, "elu");
   return op.layer("scale", {{"factor", gamma}}, {y});
-}
-
-ImportValue function_of_one(const OpImport& op) {
-  static const std::map<std::string, const char*, std::less<>> types{
-      {"Abs", "abs"},           {"Ceil", "ceil"},
-      {"Cos", "cos"},           {"Erf", "erf"},
-      {"Exp", "exp"},           {"Floor", "floor"},
-      {"Log", "log"},           {"Mish", "mish"},
-      {"Neg", "neg"},           {"Reciprocal", "reciprocal"},
-      {"Relu", "relu"},         {"Round", "round"},
-      {"Sigmoid", "sigmoid"},   {"Sign", "sign"},
-      {"Sin", "sin"},           {"Softplus", "softplus"},
-      {"Softsign", "softsign"}, {"Sqrt", "sqrt"},
-      {"Tanh", "tanh"}};
-  const ImportValue y = op.layer(types.at(op.node().op));
-  return op.node().op == "Neg" || op.node().op == "Abs" ? wrapped(op, y) : y;
 }
 
 ImportValue clip(const OpImport& op) {

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+
+#include <fmt/format.h>
 
 namespace fq::detail {
+namespace {
 
 /// Attributes and inputs as in ONNX's own table up to `kLastOpset`, which the test onnx.schema compares.
 /// Values that a builder does not read are limited here: "stash_type:i=1". Rows without a builder are
 /// folded, or read by patterns, pairs of quantizers or GraphImport.
-const std::vector<OperatorRow>& operator_table() {
+std::vector<OperatorRow> other_rows() {
   using namespace onnx_ops;  // NOLINT: the builders
-  static const std::vector<OperatorRow> table = {
-      {"", "Abs", function_of_one, "X", ""},
+  return {
+      {"", "Abs", wrapped_function, "X", ""},
       {"", "Add", add, "A B", "axis:i~@-6 broadcast:i@-6"},
       {"", "And", conjunction, "A B", "axis:i~@-6 broadcast:i@-6"},
       {"", "Attention", attention, "Q K V attn_mask? past_key? past_value? nonpad_kv_seqlen?@24-",
@@ -25,8 +29,6 @@ const std::vector<OperatorRow>& operator_table() {
        "epsilon:f is_test:i!=1@-6 momentum:f spatial:i=1@-8 training_mode:i@14-"},
       {"", "Cast", cast, "input", "round_mode:s=up@24- saturate:i=1@19- to:i!"},
       {"", "CastLike", nullptr, "input target_type", "round_mode:s=up@24- saturate:i=1@19-", 15},
-      {"", "Ceil", function_of_one, "X", ""},
-      {"", "Celu", celu, "X", "alpha:f", 12},
       {"", "Clip", clip, "input min?@11- max?@11-", "max:f@-10 min:f@-10"},
       {"", "Concat", concat, "inputs*", "axis:i!"},
       {"", "Constant", nullptr, "",
@@ -40,7 +42,6 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "ConvTranspose", conv_transpose, "X W B?",
        "auto_pad:s dilations:is group:i kernel_shape:is output_padding:is output_shape:is pads:is "
        "strides:is"},
-      {"", "Cos", function_of_one, "input", "", 7},
       {"", "Cosh", hyperbolic, "input", "", 9},
       {"", "CumSum", cumulative_sum, "x axis", "exclusive:i reverse:i", 11},
       {"", "DepthToSpace", depth_to_space, "input", "blocksize:i! mode:s@11-"},
@@ -49,29 +50,20 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "Div", divide, "A B", "axis:i~@-6 broadcast:i@-6"},
       {"", "Dropout", dropout, "data ratio?@12- training_mode?@12-", "is_test:i@-6 ratio:f@-11 seed:i@12-"},
       {"", "Einsum", einsum, "Inputs*", "equation:s!", 12},
-      {"", "Elu", elu, "X", "alpha:f"},
-      {"", "Equal", equal, "A B", "axis:i~@-6 broadcast:i@-6"},
-      {"", "Erf", function_of_one, "input", "", 9},
-      {"", "Exp", function_of_one, "input", ""},
       {"", "Expand", expand, "input shape", "", 8},
       {"", "Flatten", flatten, "input", "axis:i"},
-      {"", "Floor", function_of_one, "X", ""},
       {"", "GRU", recurrent, "X W R B? sequence_lens? initial_h?",
        "activation_alpha:fs~ activation_beta:fs~ activations:ss clip:f direction:s hidden_size:i "
        "layout:i@14- linear_before_reset:i",
        7},
       {"", "Gather", gather, "data indices", "axis:i"},
       {"", "GatherND", gather_nd, "data indices", "batch_dims:i@12-", 11},
-      {"", "Gelu", gelu, "X", "approximate:s", 20},
       {"", "Gemm", gemm, "A B C?", "alpha:f beta:f broadcast:i@-6 transA:i transB:i"},
       {"", "GlobalAveragePool", global_average_pool, "X", ""},
       {"", "GlobalMaxPool", global_max_pool, "X", ""},
-      {"", "Greater", greater, "A B", "axis:i~@-6 broadcast:i@-6"},
-      {"", "GreaterOrEqual", greater_equal, "A B", "", 12},
       {"", "GroupNormalization", group_norm, "X scale bias", "epsilon:f num_groups:i! stash_type:i=1@21-",
        18},
       {"", "HardSigmoid", hard_sigmoid, "X", "alpha:f beta:f"},
-      {"", "HardSwish", hard_swish, "X", "", 14},
       {"", "Identity", same, "input", ""},
       {"", "If", nullptr, "cond", "else_branch:g! then_branch:g!"},
       {"", "InstanceNormalization", instance_norm, "input scale B", "epsilon:f"},
@@ -82,10 +74,6 @@ const std::vector<OperatorRow>& operator_table() {
        "input_forget:i layout:i@14-",
        7},
       {"", "LayerNormalization", layer_norm, "X Scale B?", "axis:i epsilon:f stash_type:i=1", 17},
-      {"", "LeakyRelu", leaky_relu, "X", "alpha:f"},
-      {"", "Less", less, "A B", "axis:i~@-6 broadcast:i@-6"},
-      {"", "LessOrEqual", less_equal, "A B", "", 12},
-      {"", "Log", function_of_one, "input", ""},
       {"", "LogSoftmax", log_softmax, "input", "axis:i"},
       {"", "MatMul", matmul, "A B", ""},
       {"", "Max", maximum, "data_0*", ""},
@@ -93,10 +81,9 @@ const std::vector<OperatorRow>& operator_table() {
        "auto_pad:s ceil_mode:i@10- dilations:is@10- kernel_shape:is! pads:is storage_order:i=0@8- "
        "strides:is"},
       {"", "Min", minimum, "data_0*", ""},
-      {"", "Mish", function_of_one, "X", "", 18},
       {"", "Mod", remainder, "A B", "fmod:i", 10},
       {"", "Mul", multiply, "A B", "axis:i~@-6 broadcast:i@-6"},
-      {"", "Neg", function_of_one, "X", ""},
+      {"", "Neg", wrapped_function, "X", ""},
       {"", "Not", negation, "X", ""},
       {"", "Or", disjunction, "A B", "axis:i~@-6 broadcast:i@-6"},
       {"", "PRelu", prelu, "X slope", ""},
@@ -110,7 +97,6 @@ const std::vector<OperatorRow>& operator_table() {
        "layout:i@14-",
        7},
       {"", "Range", nullptr, "start limit delta", "stash_type:i=1@27-", 11},
-      {"", "Reciprocal", function_of_one, "X", ""},
       {"", "ReduceL1", reduce_l1, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
       {"", "ReduceL2", reduce_l2, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
       {"", "ReduceLogSum", reduce_log_sum, "data axes?@18-",
@@ -125,35 +111,26 @@ const std::vector<OperatorRow>& operator_table() {
       {"", "ReduceSum", reduce_sum, "data axes?@13-", "axes:is@-12 keepdims:i noop_with_empty_axes:i@13-"},
       {"", "ReduceSumSquare", reduce_sum_square, "data axes?@18-",
        "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
-      {"", "Relu", function_of_one, "X", ""},
       {"", "Reshape", reshape, "data shape", "allowzero:i@14-"},
       {"", "Resize", resize, "X roi?@11- scales? sizes?@11-",
        "antialias:i@18- axes:is@18- coordinate_transformation_mode:s@11- cubic_coeff_a:f@11- "
        "exclude_outside:i@11- extrapolation_value:f@11- keep_aspect_ratio_policy:s@18- mode:s "
        "nearest_mode:s@11-",
        10},
-      {"", "Round", function_of_one, "X", "", 11},
       {"", "ScatterND", nullptr, "data indices updates", "reduction:s@16-", 11},
       {"", "Selu", selu, "X", "alpha:f gamma:f"},
       {"", "Shape", shape, "data", "end:i@15- start:i@15-"},
-      {"", "Sigmoid", function_of_one, "X", ""},
-      {"", "Sign", function_of_one, "input", "", 9},
-      {"", "Sin", function_of_one, "input", "", 7},
       {"", "Sinh", hyperbolic, "input", "", 9},
       {"", "Size", nullptr, "data", ""},
       {"", "Slice", slice, "data starts@10- ends@10- axes?@10- steps?@10-",
        "axes:is@-9 ends:is!@-9 starts:is!@-9"},
       {"", "Softmax", softmax, "input", "axis:i"},
-      {"", "Softplus", function_of_one, "X", ""},
-      {"", "Softsign", function_of_one, "input", ""},
       {"", "SpaceToDepth", space_to_depth, "input", "blocksize:i! mode:s@28-"},
-      {"", "Split", split, "input split?@13-", "axis:i num_outputs:i@18- split:is@-12"},
-      {"", "Sqrt", function_of_one, "X", ""},
+      {"", "Split", onnx_ops::split, "input split?@13-", "axis:i num_outputs:i@18- split:is@-12"},
       {"", "Squeeze", squeeze, "data axes?@13-", "axes:is@-12"},
       {"", "Sub", subtract, "A B", "axis:i~@-6 broadcast:i@-6"},
       {"", "Sum", sum_of_all, "data_0*", ""},
       {"", "Tan", tangent, "input", "", 7},
-      {"", "Tanh", function_of_one, "input", ""},
       {"", "Tile", tile, "input repeats", ""},
       {"", "Transpose", transpose, "data", "perm:is"},
       {"", "Trilu", triangle, "input k?", "upper:i", 14},
@@ -169,16 +146,54 @@ const std::vector<OperatorRow>& operator_table() {
       {"trt", "TRT_FP8QuantizeLinear", nullptr, "x y_scale y_zero_point?", "axis:i"},
 
       // Put in the place of others by the reader itself.
-      {kPatternDomain, "Gelu", gelu, "X", "approximate:s"},
-      {kPatternDomain, "HardSwish", hard_swish, "X", ""},
       {kPatternDomain, "Identity", same, "input", ""},
       {kPatternDomain, "LayerNormalization", layer_norm, "X Scale? B?", "axes:is epsilon:f"},
       {kPatternDomain, "MatMul", matmul, "A B C?", ""},
       {kPatternDomain, "OnGrid", on_grid, "X", "axis:i index:i! origin:s scales:i"},
-      {kPatternDomain, "Silu", silu, "X", ""},
       {kPatternDomain, "Strided", strided, "X", "shape:is!"},
   };
+}
+
+/// Attributes of a plain function. Comparisons had their own rule of broadcasting up to opset 6.
+std::string plain_attributes(const OperatorSchema& row) {
+  if (row.inputs == 2) return row.onnx_opset == kFirstOpset ? "axis:i~@-6 broadcast:i@-6" : "";
+  std::string out;
+  for (const auto& option : row.options())
+    if (!option.onnx.empty())
+      out += fmt::format("{}{}:{}", out.empty() ? "" : " ", option.onnx,
+                         option.is_choice()  ? 's'
+                         : option.is_integer ? 'i'
+                                             : 'f');
+  return out;
+}
+
+}  // namespace
+
+const std::vector<OperatorRow>& operator_table() {
+  static const std::vector<OperatorRow> table = [] {
+    std::vector<OperatorRow> rows = other_rows();
+    std::set<std::string_view> known;
+    for (const auto& row : rows)
+      if (row.domain.empty()) known.insert(row.name);
+    for (const OperatorSchema& row : fq::operator_table()) {
+      if (row.run == nullptr) continue;
+      if (row.inputs == 1)
+        rows.push_back({kPatternDomain, row.name, onnx_ops::recognised_function, "X", plain_attributes(row)});
+      if (row.onnx.empty() || !known.insert(row.onnx).second) continue;
+      rows.push_back({"", row.onnx, onnx_ops::plain_function,
+                      row.inputs == 1 ? std::string(row.onnx_input) : "A B", plain_attributes(row),
+                      row.onnx_opset});
+    }
+    return rows;
+  }();
   return table;
+}
+
+const OperatorSchema* plain_row(std::string_view onnx) {
+  const auto rows = fq::operator_table();
+  const auto found = std::ranges::find_if(
+      rows, [&](const OperatorSchema& row) { return row.onnx == onnx && row.run != nullptr; });
+  return found == rows.end() ? nullptr : &*found;
 }
 
 const Operator* find_operator(const OnnxNode& node) {
@@ -186,7 +201,7 @@ const Operator* find_operator(const OnnxNode& node) {
   static const auto all = [] {
     std::map<Key, Operator> out;
     for (const auto& row : operator_table())
-      out.emplace(Key(row.domain, row.name), Operator{row, OperatorSchema(row.inputs, row.attributes)});
+      out.emplace(Key(row.domain, row.name), Operator{row, OnnxSchema(row.inputs, row.attributes)});
     return out;
   }();
   const auto found = all.find(Key(node.domain, node.op));

@@ -3,29 +3,34 @@
 /// The operators of ONNX and what builds them.
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "fakequant/core/ops/operators.h"
+#include "fakequant/export/onnx/reader/onnx_schema.h"
 #include "fakequant/export/onnx/reader/op_import.h"
-#include "fakequant/export/onnx/reader/operator_schema.h"
 
 namespace fq::detail {
 
-/// One operator, with inputs and attributes in the notation of OperatorSchema.
+/// One operator, with inputs and attributes in the notation of OnnxSchema.
 struct OperatorRow {
   std::string_view domain, name;
   OpBuilder build;  ///< null: the operator is folded, or part of a pattern
-  std::string_view inputs, attributes;
+  std::string inputs, attributes;
   int first = kFirstOpset, last = kLastOpset;  ///< supported opsets of ONNX
 };
 
 struct Operator {
   const OperatorRow& row;
-  OperatorSchema schema;
+  OnnxSchema schema;
 };
 
+/// Rows of the plain functions of the operator table (core/ops/operators.h), and those of other operators.
 [[nodiscard]] const std::vector<OperatorRow>& operator_table();
+/// The plain function of the operator table that an ONNX operator is. Null if there is none.
+[[nodiscard]] const OperatorSchema* plain_row(std::string_view onnx);
 /// Null for operators that are not in the table.
 [[nodiscard]] const Operator* find_operator(const OnnxNode& node);
 
@@ -74,16 +79,14 @@ ImportValue unsqueeze(const OpImport& op);
 ImportValue transpose(const OpImport& op);
 ImportValue concat(const OpImport& op);
 
-/// A layer of one input without options, by the operator's name.
-ImportValue function_of_one(const OpImport& op);
-ImportValue elu(const OpImport& op);
-ImportValue celu(const OpImport& op);
+/// A plain function of the operator table.
+ImportValue plain_function(const OpImport& op);
+/// A plain function whose integers may overflow.
+ImportValue wrapped_function(const OpImport& op);
+/// A plain function that a pattern stands for. The node has the name of the row.
+ImportValue recognised_function(const OpImport& op);
 ImportValue selu(const OpImport& op);
-ImportValue gelu(const OpImport& op);
-ImportValue silu(const OpImport& op);
 ImportValue hard_sigmoid(const OpImport& op);
-ImportValue hard_swish(const OpImport& op);
-ImportValue leaky_relu(const OpImport& op);
 ImportValue prelu(const OpImport& op);
 ImportValue clip(const OpImport& op);
 ImportValue softmax(const OpImport& op);
@@ -98,11 +101,6 @@ ImportValue power(const OpImport& op);
 ImportValue minimum(const OpImport& op);
 ImportValue maximum(const OpImport& op);
 ImportValue sum_of_all(const OpImport& op);
-ImportValue less(const OpImport& op);
-ImportValue less_equal(const OpImport& op);
-ImportValue greater(const OpImport& op);
-ImportValue greater_equal(const OpImport& op);
-ImportValue equal(const OpImport& op);
 ImportValue negation(const OpImport& op);
 ImportValue conjunction(const OpImport& op);
 ImportValue disjunction(const OpImport& op);

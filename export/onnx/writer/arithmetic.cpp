@@ -4,18 +4,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kFloat = 1, kBool = 9;  // ONNX's numbers of element types
-
-/// A comparison gives booleans; what is computed with it are numbers.
-void give_numbers(Exporting& out, const Call& call, const std::string& truth) {
-  out.node(call, "Cast", {truth}, {{"to", kFloat}});
-}
-
-template <const char* op>
-void compare(Exporting& out, const Call& call) {
-  const std::string name = Exporting::node_name(call);
-  give_numbers(out, call, out.graph().add(op, name + ".truth", all_inputs(out, call)));
-}
+constexpr std::int64_t kBool = 9;  // ONNX's number of the element type
 
 void not_equal(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call);
@@ -44,9 +33,7 @@ void reduce(Exporting& out, const Call& call) {
   out.node(call, op, {out.input(call, 0), axes}, {{"keepdims", std::int64_t{call.get<bool>("keep_axes")}}});
 }
 
-constexpr char kAdd[] = "Add", kSub[] = "Sub", kMul[] = "Mul", kDiv[] = "Div", kPow[] = "Pow", kMin[] = "Min",
-               kMax[] = "Max", kLess[] = "Less", kLessOrEqual[] = "LessOrEqual", kGreater[] = "Greater",
-               kGreaterOrEqual[] = "GreaterOrEqual", kEqual[] = "Equal", kFactor[] = "factor", kBy[] = "by",
+constexpr char kMul[] = "Mul", kAdd[] = "Add", kPow[] = "Pow", kFactor[] = "factor", kBy[] = "by",
                kExponent[] = "exponent", kReduceSum[] = "ReduceSum", kReduceMean[] = "ReduceMean",
                kReduceMax[] = "ReduceMax", kReduceMin[] = "ReduceMin";
 
@@ -54,18 +41,6 @@ constexpr char kAdd[] = "Add", kSub[] = "Sub", kMul[] = "Mul", kDiv[] = "Div", k
 
 Forms arithmetic_forms() {
   return {
-      {"add", same<kAdd>},
-      {"sub", same<kSub>},
-      {"multiply", same<kMul>},
-      {"div", same<kDiv>},
-      {"pow", same<kPow>},
-      {"minimum", same<kMin>},
-      {"maximum", same<kMax>},
-      {"less", compare<kLess>},
-      {"less_equal", compare<kLessOrEqual>},
-      {"greater", compare<kGreater>},
-      {"greater_equal", compare<kGreaterOrEqual>},
-      {"equal", compare<kEqual>},
       {"not_equal", not_equal},
       {"where", where},
       {"scale", with_number<kMul, kFactor>},

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/writer/exporting.h"
 

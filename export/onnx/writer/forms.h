@@ -22,16 +22,8 @@ std::string integers(Exporting& out, const std::string& name, const Numbers& val
 /// The shape that a call gives, as an input of Reshape: 0 copies the input's batch, -1 follows it.
 std::string open_shape(Exporting& out, const Call& call);
 
-/// An operator of the same inputs and no attributes.
-template <const char* op>
-void same(Exporting& out, const Call& call) {
-  out.node(call, op, all_inputs(out, call));
-}
-/// The same with the call's axis.
-template <const char* op>
-void along_axis(Exporting& out, const Call& call) {
-  out.node(call, op, all_inputs(out, call), {{"axis", call.get<std::int64_t>("axis")}});
-}
+/// Gives the booleans of a comparison as 1 and 0.
+void give_numbers(Exporting& out, const Call& call, const std::string& truth);
 
 [[nodiscard]] Forms arithmetic_forms();
 [[nodiscard]] Forms attention_forms();

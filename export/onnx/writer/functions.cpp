@@ -24,24 +24,8 @@ void clip(Exporting& out, const Call& call) {
   clip_between(out, call, call.get<double>("low"), call.get<double>("high"));
 }
 
-/// An operator with one number of the call as an attribute.
-template <const char* op, const char* of>
-void with_alpha(Exporting& out, const Call& call) {
-  out.node(call, op, {out.input(call, 0)}, {{"alpha", static_cast<float>(call.get<double>(of))}});
-}
-
-void gelu(Exporting& out, const Call& call) {
-  out.graph().needs_opset(20);
-  out.node(call, "Gelu", {out.input(call, 0)}, {{"approximate", call.get<std::string>("approximate")}});
-}
-
 void hard_sigmoid(Exporting& out, const Call& call) {
   out.node(call, "HardSigmoid", {out.input(call, 0)}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}});
-}
-
-void hard_swish(Exporting& out, const Call& call) {
-  out.graph().needs_opset(14);
-  out.node(call, "HardSwish", {out.input(call, 0)});
 }
 
 void silu(Exporting& out, const Call& call) {
@@ -60,11 +44,6 @@ void softplus(Exporting& out, const Call& call) {
   const std::string by = number(out, name + ".beta", beta);
   const std::string inner = out.graph().add("Mul", name + ".inner", {x, by});
   out.node(call, "Div", {out.graph().add("Softplus", name + ".softplus", {inner}), by});
-}
-
-void mish(Exporting& out, const Call& call) {
-  out.graph().needs_opset(18);
-  out.node(call, "Mish", {out.input(call, 0)});
 }
 
 /// -softplus(-x), which overflows nowhere.
@@ -116,13 +95,6 @@ void glu(Exporting& out, const Call& call) {
   out.node(call, "Mul", {part(".values", 0), gate});
 }
 
-constexpr char kNeg[] = "Neg", kTanh[] = "Tanh", kSigmoid[] = "Sigmoid", kExp[] = "Exp", kLog[] = "Log",
-               kSqrt[] = "Sqrt", kAbs[] = "Abs", kErf[] = "Erf", kSin[] = "Sin", kCos[] = "Cos",
-               kFloor[] = "Floor", kCeil[] = "Ceil", kRound[] = "Round", kSign[] = "Sign",
-               kReciprocal[] = "Reciprocal", kSelu[] = "Selu", kSoftsign[] = "Softsign", kElu[] = "Elu",
-               kCelu[] = "Celu", kLeakyRelu[] = "LeakyRelu", kSlope[] = "slope", kAlpha[] = "alpha",
-               kSoftmax[] = "Softmax", kLogSoftmax[] = "LogSoftmax";
-
 }  // namespace
 
 Forms function_forms() {
@@ -130,39 +102,14 @@ Forms function_forms() {
       {"relu", relu},
       {"relu6", relu6},
       {"clip", clip},
-      {"leaky_relu", with_alpha<kLeakyRelu, kSlope>},
-      {"elu", with_alpha<kElu, kAlpha>},
-      {"celu", with_alpha<kCelu, kAlpha>},
-      {"selu", same<kSelu>},
-      {"gelu", gelu},
       {"silu", silu},
-      {"sigmoid", same<kSigmoid>},
       {"hard_sigmoid", hard_sigmoid},
-      {"hard_swish", hard_swish},
       {"softplus", softplus},
-      {"mish", mish},
       {"log_sigmoid", log_sigmoid},
-      {"softsign", same<kSoftsign>},
       {"prelu", prelu},
       {"glu", glu},
-      {"tanh", same<kTanh>},
-      {"neg", same<kNeg>},
-      {"reciprocal", same<kReciprocal>},
-      {"exp", same<kExp>},
-      {"log", same<kLog>},
-      {"sqrt", same<kSqrt>},
-      {"abs", same<kAbs>},
-      {"erf", same<kErf>},
-      {"sin", same<kSin>},
-      {"cos", same<kCos>},
-      {"floor", same<kFloor>},
-      {"ceil", same<kCeil>},
-      {"round", same<kRound>},
-      {"sign", same<kSign>},
       {"trunc", trunc},
       {"round_to", round_to},
-      {"softmax", along_axis<kSoftmax>},
-      {"log_softmax", along_axis<kLogSoftmax>},
   };
 }
 

@@ -132,7 +132,7 @@ void resize(Exporting& out, const Call& call) {
             {"cubic_coeff_a", static_cast<float>(call.get<double>("cubic"))}});
 }
 
-constexpr char kConcat[] = "Concat", kNearest[] = "nearest", kLinear[] = "linear", kCubic[] = "cubic";
+constexpr char kNearest[] = "nearest", kLinear[] = "linear", kCubic[] = "cubic";
 
 }  // namespace
 
@@ -141,7 +141,6 @@ Forms move_forms() {
       {"reshape", reshape},
       {"flatten", flatten},
       {"transpose", transpose},
-      {"concat", along_axis<kConcat>},
       {"slice", slice},
       {"index_select", index_select},
       {"expand", expand},

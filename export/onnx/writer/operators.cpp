@@ -1,3 +1,5 @@
+#include "fakequant/core/ops/operators.h"
+
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
@@ -94,8 +96,6 @@ void adaptive_avg_pool(Exporting& out, const Call& call) {
   out.node(call, "Transpose", {y}, {{"perm", turn}});
 }
 
-constexpr char kGlobal[] = "GlobalAveragePool";
-
 Forms other_forms() {
   return {
       {"linear", emit_product},
@@ -108,10 +108,8 @@ Forms other_forms() {
       {"pre_quant_scale", pre_quant_scale},
       {"max_pool2d", max_pool},
       {"avg_pool2d", avg_pool},
-      {"global_avg_pool2d", same<kGlobal>},
       {"max_pool3d", max_pool},
       {"avg_pool3d", avg_pool},
-      {"global_avg_pool3d", same<kGlobal>},
       {"adaptive_avg_pool2d", adaptive_avg_pool},
       {"adaptive_avg_pool3d", adaptive_avg_pool},
       {"embedding", embedding},
@@ -121,6 +119,27 @@ Forms other_forms() {
       {"tensor_quant", emit_tensor_quant},
       {"tensor_quant_scale", emit_tensor_quant_scale},
   };
+}
+
+/// The attribute that an option of a call is.
+OnnxAttribute plain_attribute(const Call& call, const OperatorOption& option) {
+  const std::string name(option.name);
+  if (option.is_choice()) return call.get<std::string>(name);
+  if (option.is_integer) return call.get<std::int64_t>(name);
+  return static_cast<float>(call.get<double>(name));
+}
+
+/// Writes an operator that ONNX has with the same inputs and options.
+void emit_plain(Exporting& out, const Call& call, const OperatorSchema& row) {
+  GraphBuilder::Attributes attributes;
+  for (const OperatorOption& option : row.options())
+    attributes.emplace_back(option.onnx, plain_attribute(call, option));
+  out.graph().needs_opset(row.onnx_opset);
+  std::string op(row.onnx);
+  if (!row.gives_truth) return out.node(call, std::move(op), all_inputs(out, call), std::move(attributes));
+  const std::string truth =
+      out.graph().add(std::move(op), Exporting::node_name(call) + ".truth", all_inputs(out, call));
+  give_numbers(out, call, truth);
 }
 
 const Forms& forms() {
@@ -136,10 +155,19 @@ const Forms& forms() {
 
 }  // namespace
 
+void give_numbers(Exporting& out, const Call& call, const std::string& truth) {
+  constexpr std::int64_t kFloat = 1;  // ONNX's number of the element type
+  out.node(call, "Cast", {truth}, {{"to", kFloat}});
+}
+
 bool emit_operator(Exporting& out, const Call& call) {
-  const auto form = forms().find(call.op);
-  if (form == forms().end()) return false;
-  form->second(out, call);
+  if (const auto form = forms().find(call.op); form != forms().end()) {
+    form->second(out, call);
+    return true;
+  }
+  const OperatorSchema* row = operator_schema(call.op);
+  if (row == nullptr || row->onnx.empty()) return false;
+  emit_plain(out, call, *row);
   return true;
 }
 

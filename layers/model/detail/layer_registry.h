@@ -31,7 +31,5 @@ inline constexpr double kLargestOption = 1e30;
 [[nodiscard]] LayerRegistry weighted_layer_types();
 /// Those of them that move a window: convolutions and pools.
 [[nodiscard]] LayerRegistry window_layer_types();
-/// Those of them that are one operator each, without parameters, named as it is.
-[[nodiscard]] LayerRegistry operator_layer_types();
 
 }  // namespace fq::detail

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/modules/tied_linear.h"
 
 namespace fq::ptq {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/export/onnx/reader/operator_schema.h"
+#include "fakequant/export/onnx/reader/onnx_schema.h"
 
 namespace fq::detail {
 namespace {

@@ -112,7 +112,7 @@ std::optional<OnnxNode> find_gelu(const GraphView& graph, const OnnxNode& last) 
   find_gates(graph, last, kDeepest, gates);
   for (const Gate& gate : gates) {
     if (!is_half_of_both(graph, last, gate)) continue;
-    auto node = in_place_of(last, "Gelu", {gate.x});
+    auto node = in_place_of(last, "gelu", {gate.x});
     if (gate.by_tanh) node.attributes.emplace_back("approximate", std::string("tanh"));
     return node;
   }
@@ -124,7 +124,7 @@ std::optional<OnnxNode> find_gated(const GraphView& graph, const OnnxNode& last)
   for (const std::size_t i : {0, 1}) {
     const std::string &x = last.inputs[i], &gate = last.inputs[1 - i];
     const auto* sigmoid = graph.maker(gate, "Sigmoid", 1);
-    if (sigmoid != nullptr && sigmoid->inputs[0] == x) return in_place_of(last, "Silu", {x});
+    if (sigmoid != nullptr && sigmoid->inputs[0] == x) return in_place_of(last, "silu", {x});
     const auto* hard = graph.maker(gate, "HardSigmoid", 1);
     if (hard == nullptr || hard->inputs[0] != x) continue;
     const auto* alpha = hard->attribute("alpha");
@@ -133,7 +133,7 @@ std::optional<OnnxNode> find_gated(const GraphView& graph, const OnnxNode& last)
     const auto* offset = beta != nullptr ? std::get_if<float>(beta) : nullptr;
     if (slope != nullptr && std::abs(*slope * 6 - 1) < 1e-5F &&
         (beta == nullptr || (offset != nullptr && *offset == 0.5F)))
-      return in_place_of(last, "HardSwish", {x});
+      return in_place_of(last, "hard_swish", {x});
   }
   return std::nullopt;
 }

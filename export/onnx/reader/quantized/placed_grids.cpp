@@ -5,7 +5,7 @@
 #include <set>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/operators.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/export/quantized/detail/grid_rule.h"
 #include "fakequant/layers/detail/quant_factories.h"

@@ -32,7 +32,7 @@ struct SchemaAttribute : SchemaEntry {
   std::vector<std::string> allowed;  ///< Supported values; empty: any.
 };
 
-class OperatorSchema {
+class OnnxSchema {
  public:
   /// Parses the notation of the operator table, entries separated by spaces:
   ///
@@ -40,7 +40,7 @@ class OperatorSchema {
   ///     attributes  "to:i! seed:i stash_type:i=1 clip:f~"  ! required, ~ unsupported, = supported values
   ///
   /// "@11-17" limits an entry to these opsets.
-  OperatorSchema(std::string_view inputs, std::string_view attributes);
+  OnnxSchema(std::string_view inputs, std::string_view attributes);
 
   [[nodiscard]] const std::vector<SchemaInput>& inputs() const noexcept { return inputs_; }
   [[nodiscard]] const std::vector<SchemaAttribute>& attributes() const noexcept { return attributes_; }

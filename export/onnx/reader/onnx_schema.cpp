@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/reader/operator_schema.h"
+#include "fakequant/export/onnx/reader/onnx_schema.h"
 
 #include <algorithm>
 #include <charconv>
@@ -112,7 +112,7 @@ void check_opsets(const OnnxModel& model) {
 
 }  // namespace
 
-OperatorSchema::OperatorSchema(std::string_view inputs, std::string_view attributes) {
+OnnxSchema::OnnxSchema(std::string_view inputs, std::string_view attributes) {
   for (std::string_view text : split(inputs, ' ')) {
     SchemaInput input;
     read_opsets(text, input);
@@ -133,7 +133,7 @@ OperatorSchema::OperatorSchema(std::string_view inputs, std::string_view attribu
   }
 }
 
-void OperatorSchema::check(const OnnxNode& node, int opset) const {
+void OnnxSchema::check(const OnnxNode& node, int opset) const {
   const NodeReader reader(node);
   check_inputs(node, opset);
   std::set<std::string_view> given;
@@ -148,7 +148,7 @@ void OperatorSchema::check(const OnnxNode& node, int opset) const {
                  "attribute '{}' is missing", attribute.name);
 }
 
-void OperatorSchema::check_inputs(const OnnxNode& node, int opset) const {
+void OnnxSchema::check_inputs(const OnnxNode& node, int opset) const {
   const NodeReader reader(node);
   std::size_t count = node.inputs.size(), next = 0;
   while (count > 0 && node.inputs[count - 1].empty()) --count;
@@ -162,7 +162,7 @@ void OperatorSchema::check_inputs(const OnnxNode& node, int opset) const {
                names_text(inputs_, opset));
 }
 
-const SchemaAttribute& OperatorSchema::known(const OnnxNode& node, const std::string& name, int opset) const {
+const SchemaAttribute& OnnxSchema::known(const OnnxNode& node, const std::string& name, int opset) const {
   const SchemaAttribute* other = nullptr;
   for (const auto& attribute : attributes_) {
     if (attribute.name != name) continue;
