@@ -70,6 +70,11 @@ struct Row : OperatorSchema {
     ((row.*facts = true), ...);
     return row;
   }
+  constexpr Row of(int count) const {
+    Row row = *this;
+    row.inputs = count;
+    return row;
+  }
   constexpr Row option(OperatorOption given) const {
     Row row = *this;
     row.option_list[option_list[0].name.empty() ? 0 : 1] = given;
@@ -174,7 +179,7 @@ constexpr OperatorSchema kTable[] = {
     transposed("conv_transpose1d"),
     transposed("conv_transpose2d"),
     transposed("conv_transpose3d"),
-    Row("add", addition).is(kKeepsSign).to_onnx("Add").to_torch("add iadd add_"),
+    Row("add", addition).of(2).is(kKeepsSign).to_onnx("Add").to_torch("add iadd add_"),
     avg_pool("avg_pool2d"),
     avg_pool("global_avg_pool2d").to_onnx("GlobalAveragePool"),
     avg_pool("avg_pool3d"),
@@ -205,14 +210,14 @@ constexpr OperatorSchema kTable[] = {
         .is(kHomogeneous)
         .option(number("slope", 0.01, 0, "alpha", "negative_slope"))
         .to_onnx("LeakyRelu")
-        .to_torch("leaky_relu leaky_relu_", "LeakyReLU"),
+        .to_torch("leaky_relu", "LeakyReLU"),
     unary<ops::hard_sigmoid>("hard_sigmoid", multiplies)
         .is(kNonNegative, kKeepsSign)
         .to_torch("hardsigmoid", "Hardsigmoid"),
     unary<ops::hard_swish>("hard_swish", multiplies)
         .to_onnx("HardSwish", 14)
         .to_torch("hardswish", "Hardswish"),
-    Row("multiply", multiplies).is(kKeepsSign).to_onnx("Mul").to_torch("mul imul"),
+    Row("multiply", multiplies).of(2).is(kKeepsSign).to_onnx("Mul").to_torch("mul imul"),
     unary<ops::scale>("scale", multiplies).option(number("factor", 1)),
     Row("pre_quant_scale", multiplies),
     function<ops::sub>("sub", multiplies).to_onnx("Sub").to_torch("sub"),

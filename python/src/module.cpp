@@ -33,6 +33,7 @@ NB_MODULE(_fakequant, module) {
   fq::python::bind_torchao_float(module);
   fq::python::bind_engines(module);
   fq::python::bind_quantizer(module);
+  fq::python::bind_operators(module);
   fq::python::bind_ranks(module);
   fq::python::bind_interrupts(module);
   fq::python::bind_datasets(module);

@@ -1,4 +1,5 @@
 """How models are written and called: arguments of forwards, attributes of layers, forms of configs and of calibration data."""
+import functools
 import os
 import sys
 
@@ -13,6 +14,7 @@ from torch.nn.utils import parametrizations  # noqa: E402
 
 import fakequant as fq  # noqa: E402
 import fakequant.torch as fqt  # noqa: E402
+from fakequant import _fakequant  # noqa: E402
 
 torch.manual_seed(0)
 X = torch.randn(32, 8)
@@ -39,6 +41,33 @@ def made(net, config="int8", x=X):
 
 def learned(model):
     return {name: value.detach() for name, value in model.named_parameters() if name.endswith("_quantizer.amax")}
+
+
+def function_named(name):
+    return next(f for space in (F, torch) for f in vars(space).values() if callable(f) and getattr(f, "__name__", "") == name)
+
+
+@pytest.mark.parametrize("row", [row for row in _fakequant.operators() if row["inputs"] == 1 and (row["torch"] or row["torch_module"])],
+                         ids=lambda row: row["name"])
+def test_plain_functions_of_torch_are_layers(row):
+    """As functions and as modules, with other numbers than the defaults. The model stays one part."""
+    options = {option["torch"]: option["default"] + 0.7 if isinstance(option["default"], float) else option["default"]
+               for option in row["options"]}
+    forms = [functools.partial(function_named(name), **options) for name in row["torch"]]
+    forms += [getattr(nn, row["torch_module"])(**options)] if row["torch_module"] else []
+    for form in forms:
+        net = Net(lambda m, x: m.b(form(torch.sigmoid(m.a(x)) + 0.1)), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
+        if isinstance(form, nn.Module):
+            net.form = form
+        model = made(net)
+        assert len(model.codes()) == 1, form
+        with fqt.quantizers_off(model):
+            torch.testing.assert_close(model(X), net(X))
+
+
+def test_arguments_that_a_plain_function_does_not_have_stay_with_torch():
+    net = Net(lambda m, x: m.b(torch.exp(m.a(x), out=None)), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
+    assert len(made(net).codes()) == 2
 
 
 def plain():

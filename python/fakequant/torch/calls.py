@@ -5,28 +5,23 @@ import torch
 from torch import nn
 
 from .attention_layers import dot_product, multihead
-from .layers import (Layer, NoLayer, Place, adaptive_avg_pool, avg_pool, constant, flatten, layer_of, max_pool, pair, places_of,
-                     plain, require)
+from .layers import (ROWS, Layer, NoLayer, Place, adaptive_avg_pool, avg_pool, constant, flatten, layer_of, max_pool, pair,
+                     places_of, plain_function, require)
 from .nodes import argument, has_hooks, is_own, is_tensor, name_of, shape_of, tensor_inputs, turned
 from .reshapes import SHAPES
 
 #: Of one tensor and constants: (type, options) by what is given behind the tensor.
 FUNCTIONS = {
-    **{name: plain(kind) for name, kind in [
-        ("relu", "relu"), ("relu_", "relu"), ("relu6", "relu6"), ("silu", "silu"), ("tanh", "tanh"), ("sigmoid", "sigmoid"),
-        ("hardswish", "hard_swish"), ("hardsigmoid", "hard_sigmoid"), ("mish", "mish"), ("exp", "exp"), ("sqrt", "sqrt"),
-        ("abs", "abs"), ("neg", "neg"), ("contiguous", "identity"), ("clone", "identity")]},
-    "gelu": lambda approximate="none": ("gelu", {"approximate": approximate}),
+    **{name: plain_function(row) for row in ROWS.values() if row["inputs"] == 1 for name in row["torch"]},
+    **dict.fromkeys(("contiguous", "clone"), lambda *_, **__: ("identity", {})),
     "softmax": lambda dim, *_, **__: ("softmax", {"axis": dim}),
-    "leaky_relu": lambda negative_slope=0.01, inplace=False: ("leaky_relu", {"slope": negative_slope}),
     "dropout": lambda p=0.5, training=True, inplace=False: ("dropout", {"p": p}) if training else ("identity", {}),
     "stochastic_depth": lambda p, mode="row", training=True: (require(mode == "row", "a depth that is not of rows"),
                                                              ("drop_path", {"p": p}))[1],
     "max_pool1d": max_pool, "max_pool2d": max_pool, "avg_pool1d": avg_pool, "avg_pool2d": avg_pool,
     "adaptive_avg_pool1d": adaptive_avg_pool, "adaptive_avg_pool2d": adaptive_avg_pool, "flatten": flatten,
 }
-PAIRS = {"add": "add", "iadd": "add", "add_": "add", "mul": "multiply", "imul": "multiply", "sub": "sub", "truediv": "div",
-         "matmul": "matmul"}
+PAIRS = {name: row["name"] for row in ROWS.values() if row["inputs"] == 2 for name in row["torch"]}
 
 
 def _with_number(name, first, second):

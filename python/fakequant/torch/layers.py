@@ -4,6 +4,8 @@ import dataclasses
 import torch
 from torch import nn
 
+from .. import _fakequant as _fq
+
 
 class NoLayer(Exception):
     """The library has no such layer; the text says why."""
@@ -181,8 +183,23 @@ def flatten(start_dim=0, end_dim=-1):
     return "flatten", {"start_axis": start_dim}
 
 
-def plain(kind):
-    return lambda *_, **__: (kind, {})
+#: Rows of the operator table by the name of the operator.
+ROWS = {row["name"]: row for row in _fq.operators()}
+
+
+def plain_function(row):
+    """What a call of a plain function of one tensor is: (type, options) by the arguments after the tensor."""
+    names = [option["torch"] for option in row["options"]] + ["inplace"]
+
+    def kind(*values, **named):
+        given = dict(zip(names, values)) | named
+        require(len(values) <= len(names) and given.keys() <= set(names), f"{row['name']} with such arguments")
+        return row["name"], {option["name"]: given.get(option["torch"], option["default"]) for option in row["options"]}
+    return kind
+
+
+def _plain_module(row):
+    return lambda m: (row["name"], {option["name"]: getattr(m, option["torch"]) for option in row["options"]})
 
 
 def _pool_module(function, *names):
@@ -205,11 +222,6 @@ MODULES = {
     nn.AdaptiveAvgPool2d: _pool_module(adaptive_avg_pool, "output_size"),
     nn.Flatten: lambda m: flatten(m.start_dim, m.end_dim),
     nn.Dropout: lambda m: ("dropout", {"p": m.p}), nn.Dropout2d: lambda m: ("channel_dropout", {"p": m.p}),
-    nn.GELU: lambda m: ("gelu", {"approximate": m.approximate}),
-    nn.LeakyReLU: lambda m: ("leaky_relu", {"slope": m.negative_slope}),
-    nn.ELU: lambda m: ("elu", {"alpha": m.alpha}), nn.Softmax: lambda m: ("softmax", {"axis": m.dim}),
-    **{kind: plain(name) for kind, name in [
-        (nn.Identity, "identity"), (nn.ReLU, "relu"), (nn.ReLU6, "relu6"), (nn.SiLU, "silu"), (nn.Mish, "mish"),
-        (nn.Tanh, "tanh"), (nn.Sigmoid, "sigmoid"), (nn.Hardswish, "hard_swish"), (nn.Hardsigmoid, "hard_sigmoid"),
-        (nn.SELU, "selu")]},
+    nn.Identity: lambda m: ("identity", {}),
+    **{getattr(nn, row["torch_module"]): _plain_module(row) for row in ROWS.values() if row["torch_module"]},
 }
