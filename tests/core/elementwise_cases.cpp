@@ -1,4 +1,5 @@
 #include "core/operator_registry.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/core/ops/ops.h"
 
 namespace fq::test {
@@ -6,31 +7,17 @@ namespace fq::test {
 std::vector<OperatorCase> activation_cases() {
   const Input x{image, -3, 3, {0.0}};
   return {
-      {"relu", "", {x}, [](const Vars& v) { return ops::relu(v[0]); }},
       {"relu6", "", {{image, -3, 9, {0.0, 6.0}}}, [](const Vars& v) { return ops::relu6(v[0]); }},
       {"clip", "", {{image, -3, 3, {-1.0, 0.5}}}, [](const Vars& v) { return ops::clip(v[0], -1.0, 0.5); }},
-      {"leaky_relu", "", {x}, [](const Vars& v) { return ops::leaky_relu(v[0], 0.1); }},
-      {"gelu", "", {x}, [](const Vars& v) { return ops::gelu(v[0]); }},
-      {"gelu", "tanh", {x}, [](const Vars& v) { return ops::gelu(v[0], true); }},
-      {"silu", "", {x}, [](const Vars& v) { return ops::silu(v[0]); }},
-      {"sigmoid", "", {x}, [](const Vars& v) { return ops::sigmoid(v[0]); }},
-      {"tanh", "", {x}, [](const Vars& v) { return ops::tanh(v[0]); }},
       {"hard_sigmoid",
        "",
        {{image, -5, 5, {-3.0, 3.0}}},
        [](const Vars& v) { return ops::hard_sigmoid(v[0]); }},
       {"hard_swish", "", {{image, -5, 5, {-3.0, 3.0}}}, [](const Vars& v) { return ops::hard_swish(v[0]); }},
-      {"elu", "", {x}, [](const Vars& v) { return ops::elu(v[0], 0.7); }},
-      {"celu", "", {x}, [](const Vars& v) { return ops::celu(v[0], 0.7); }},
-      {"selu", "", {x}, [](const Vars& v) { return ops::selu(v[0]); }},
-      {"softplus", "", {x}, [](const Vars& v) { return ops::softplus(v[0]); }},
       {"softplus",
        "beta",
        {{image, -3, 3, {1.5}}},
        [](const Vars& v) { return ops::softplus(v[0], 2.0, 3.0); }},
-      {"mish", "", {x}, [](const Vars& v) { return ops::mish(v[0]); }},
-      {"log_sigmoid", "", {x}, [](const Vars& v) { return ops::log_sigmoid(v[0]); }},
-      {"softsign", "", {x}, [](const Vars& v) { return ops::softsign(v[0]); }},
       {"prelu", "", {x, fixed({3})}, [](const Vars& v) { return ops::prelu(v[0], v[1]); }},
       {"prelu", "one", {x, fixed({1})}, [](const Vars& v) { return ops::prelu(v[0], v[1]); }},
       {"prelu", "pixels", {x, fixed({4, 5})}, [](const Vars& v) { return ops::prelu(v[0], v[1]); }},
@@ -55,8 +42,6 @@ std::vector<OperatorCase> elementwise_cases() {
       {"multiply", "", {{image}, {image}}, multiply},
       {"multiply", "pixels", {{image}, {{2, 3, 1, 1}}}, multiply},
       {"multiply", "outer", {{{4, 1}}, row}, multiply},
-      {"scale", "", {{image}}, [](const Vars& v) { return ops::scale(v[0], -1.5); }},
-      {"neg", "", {{image}}, [](const Vars& v) { return ops::neg(v[0]); }},
   };
 }
 
@@ -99,15 +84,9 @@ std::vector<OperatorCase> function_cases() {
       {"maximum", "", {x, fixed({3, 1, 1})}, [](const Vars& v) { return ops::maximum(v[0], v[1]); }},
       {"where", "", {off, x}, where},
       {"where", "channels", {off, fixed({3, 1, 1})}, where},
-      {"shift", "", {x}, [](const Vars& v) { return ops::shift(v[0], 1.5); }},
       {"reciprocal", "", {above(0.5, 2)}, [](const Vars& v) { return ops::reciprocal(v[0]); }},
-      {"exp", "", {x}, [](const Vars& v) { return ops::exp(v[0]); }},
       {"log", "", {above(0.5, 3)}, [](const Vars& v) { return ops::log(v[0]); }},
       {"sqrt", "", {above(0.5, 3)}, [](const Vars& v) { return ops::sqrt(v[0]); }},
-      {"abs", "", {off}, [](const Vars& v) { return ops::abs(v[0]); }},
-      {"erf", "", {x}, [](const Vars& v) { return ops::erf(v[0]); }},
-      {"sin", "", {x}, [](const Vars& v) { return ops::sin(v[0]); }},
-      {"cos", "", {x}, [](const Vars& v) { return ops::cos(v[0]); }},
       {"floor", "", {steps}, [](const Vars& v) { return ops::floor(v[0]); }},
       {"ceil", "", {steps}, [](const Vars& v) { return ops::ceil(v[0]); }},
       {"round", "", {steps}, [](const Vars& v) { return ops::round(v[0]); }},
@@ -127,6 +106,26 @@ std::vector<OperatorCase> function_cases() {
     power.variant = "constant" + std::to_string(cases.size());
     power.trace_name = "power";
     cases.push_back(std::move(power));
+  }
+  return cases;
+}
+
+std::vector<OperatorCase> plain_cases() {
+  std::vector<OperatorCase> cases;
+  for (const OperatorSchema& row : operator_table()) {
+    if (row.run == nullptr) continue;
+    std::vector<double> options;
+    for (const auto& option : row.options())
+      options.push_back(option.is_choice() || option.is_integer ? option.fallback : option.fallback + 0.7);
+    const auto add = [&](const std::string& variant) {
+      const std::vector<Input> inputs(static_cast<std::size_t>(row.inputs), Input{image, -3, 3, {0.0}});
+      cases.push_back({std::string(row.name), variant, inputs,
+                       [&row, options](const Vars& v) { return row.run(row, v, options); }});
+    };
+    add("");
+    if (row.options().size() != 1 || !row.options()[0].is_choice()) continue;
+    options[0] = 1;
+    add(std::string(row.options()[0].choices[1]));
   }
   return cases;
 }

@@ -1,5 +1,7 @@
 #include "core/operator_registry.h"
 
+#include <set>
+
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/ops/ops.h"
@@ -607,6 +609,10 @@ const std::vector<OperatorCase>& operator_cases() {
           resize_cases(), norm_cases(), pool_cases(), shape_cases(), loss_cases(), product_cases(),
           attention_cases(), other_cases(), quantize_cases()})
       cases.insert(cases.end(), list.begin(), list.end());
+    std::set<std::string> known;
+    for (const auto& entry : cases) known.insert({entry.op, entry.trace_name});
+    for (auto& entry : plain_cases())
+      if (!known.contains(entry.op)) cases.push_back(std::move(entry));
     return cases;
   }();
   return all;

@@ -106,7 +106,7 @@ def main(source, build):
     assert len(diffs) >= 5 and len(commands) >= 5, (len(diffs), len(commands))
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
-        for folder in FOLDERS:
+        for folder in (*FOLDERS, "tests/layers"):
             shutil.copytree(source / folder, work / "tree" / folder)
         for diff in diffs:
             apply(diff, work / "tree")

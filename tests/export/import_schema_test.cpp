@@ -1,3 +1,7 @@
+#include <fstream>
+#include <regex>
+#include <sstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,6 +87,16 @@ std::string named(const OperatorRow& row, const std::string& what) {
 TEST(OnnxSchema, WhatEveryRowRequiresIsEnough) {
   for (const auto& [row, opset] : rows())
     EXPECT_NO_THROW(detail::check_operator(smallest(row, opset).nodes[0], opset)) << row.name << ' ' << opset;
+}
+
+TEST(OnnxSchema, EveryOperatorWithALayerIsInTheManual) {
+  std::stringstream text;
+  text << std::ifstream(FAKEQUANT_SOURCE_DIR "/docs/import.md").rdbuf();
+  const std::string page = text.str();
+  for (const auto& row : detail::operator_table())
+    if (row.build != nullptr && row.domain.empty()) {
+      EXPECT_TRUE(std::regex_search(page, std::regex("\\b" + std::string(row.name) + "\\b"))) << row.name;
+    }
 }
 
 TEST(OnnxSchema, EveryOperatorRejectsAnotherAttribute) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
 #include "fakequant/layers/model/trace.h"
 #include "model_text.h"
@@ -170,6 +171,11 @@ TEST(ShippedModels, TheirPageNamesEveryTypeAndOption) {
     EXPECT_THAT(page, HasSubstr("`" + type + "`"));
     for (const auto& option : entry.options) EXPECT_THAT(page, HasSubstr("`" + option + "`")) << type;
   }
+  for (const auto& row : operator_table())
+    for (const auto& option : row.options())
+      if (row.run != nullptr && !option.is_choice() && !option.is_required()) {
+        EXPECT_THAT(page, HasSubstr(fmt::format("`{}` ({})", option.name, option.fallback))) << row.name;
+      }
   for (const auto& name : builtin_models()) EXPECT_THAT(page, HasSubstr("| `" + name + "` |"));
 }
 
