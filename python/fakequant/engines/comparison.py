@@ -37,7 +37,7 @@ def required_packages(module, packages):
 
 
 def program_parser(doc):
-    """Returns the parser of a program that runs as `python3 -m MODULE`."""
+    """Returns the argument parser of a program, which runs as a module."""
     spec = sys.modules["__main__"].__spec__  # None for a script that calls a program's main()
     return argparse.ArgumentParser(prog=spec and f"python3 -m {spec.name}", description=doc,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
