@@ -1,4 +1,6 @@
 """Writes samples and labels to a data set file (docs/formats.md), a batch at a time."""
+import errno
+import fcntl
 import json
 import os
 import re
@@ -110,8 +112,11 @@ class Statistics:
             self.sums = np.zeros((2, self.channels))
         moved = (values[training] - self.shift).transpose(1, 0, 2).reshape(self.channels, -1)
         self.count += moved.shape[1]
-        for i, terms in enumerate((moved, moved * moved)):  # sums in sequence: their bits do not depend on the batches
-            self.sums[i] = np.add.accumulate(np.concatenate([self.sums[i][:, None], terms], 1), axis=1)[:, -1]
+        for i, terms in enumerate((moved, moved * moved)):
+            if x.dtype.kind == "f":  # in sequence: the bits of the sums do not depend on the batches
+                self.sums[i] = np.add.accumulate(np.concatenate([self.sums[i][:, None], terms], 1), axis=1)[:, -1]
+            else:
+                self.sums[i] += terms.sum(1)  # exact
         return None
 
     def mean(self):
@@ -122,6 +127,18 @@ class Statistics:
         mean, squares = self.sums[0] / self.count, self.sums[1] / self.count
         variance = squares - mean * mean
         return np.where((variance > 1e-12 * squares) & (variance > 0), np.sqrt(np.maximum(variance, 0)), 1.0)
+
+
+def _remove_unfinished(folder, prefix):
+    """Removes the temporary files of writers that were killed: nobody holds their lock."""
+    for name in os.listdir(folder):
+        if name.startswith(prefix):
+            try:
+                with open(os.path.join(folder, name), "rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(file.name)
+            except OSError:
+                pass  # another process writes or has removed it
 
 
 class Target:
@@ -143,9 +160,14 @@ class Target:
             self.mode = os.stat(path).st_mode & 0o7777 if exists else None
             if len(os.fsencode(os.path.basename(self.target))) > 255:
                 raise OSError(36, "File name too long")
-            name = os.path.basename(self.target)[:50]
-            self.file, self.name = tempfile.mkstemp(dir=os.path.dirname(self.target), prefix=f".{name}.fakequant-")
+            folder, name = os.path.split(self.target)
+            prefix = f".{name[:50]}.fakequant-"
+            _remove_unfinished(folder, prefix)
+            self.file, self.name = tempfile.mkstemp(dir=folder, prefix=prefix)
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):
+                raise SystemFailure(f"{path} cannot be written: {error.strerror}") from None
             raise DataError(f"--output: {path} cannot be written: {error.strerror}") from None
 
     def commit(self):
@@ -245,7 +267,7 @@ def write(path, parts, options, progress=lambda done: None):
     try:
         file = None
         try:
-            file = h5py.File(target.name, "w", rdcc_nbytes=0)
+            file = h5py.File(target.name, "w", rdcc_nbytes=0, locking=False)
             summary = _write(file, path, parts, options, progress)
             file.close()
         except OSError as error:
