@@ -131,6 +131,13 @@ function(fakequant_add_e2e_tests)
     get_filename_component(name "${script}" NAME_WE)
     fakequant_add_script_test(e2e.${name} "${script}" fakequant_cli LABELS e2e)
   endforeach()
+  set(venv "${PROJECT_BINARY_DIR}/data-venv") # of the tests whose packages the system does not have
+  add_test(NAME e2e.data_venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+    data_requirements.txt)
+  set_tests_properties(e2e.data_venv PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP data_venv)
+  set_tests_properties(e2e.tokenizers e2e.convert_parquet PROPERTIES FIXTURES_REQUIRED data_venv)
+  set_property(TEST e2e.tokenizers e2e.convert_parquet APPEND PROPERTY ENVIRONMENT "PYTHON=${venv}/bin/python"
+    "FAKEQUANT_PYTHON=${venv}/bin/python")
   set_property(TEST e2e.failing_calls e2e.several_writers APPEND PROPERTY ENVIRONMENT "FAIL_CALLS=$<TARGET_FILE:fail_calls>")
   set_property(TEST e2e.failing_places APPEND PROPERTY ENVIRONMENT "FAIL_CALLS=$<TARGET_FILE:fail_calls>"
     "FORK_ALLOCATIONS=$<TARGET_FILE:fork_allocations>")

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "fakequant/cli/python_script.h"
+#include "fakequant/cli/system/child_process.h"
+#include "fakequant/core/error.h"
 
 namespace fq::cli {
 namespace {
@@ -75,8 +79,12 @@ void convert_data(const Command& part, const std::vector<std::string>& arguments
   auto words = arguments;
   const std::string named = take_python(words), command(part.name);
   words.insert(words.begin(), command.substr(command.find(' ') + 1));
-  replace_process(module_words(command, python_with(named, needed_modules(part.name, arguments)),
-                               "fakequant.data", words));
+  const std::string python = python_with(named, needed_modules(part.name, arguments));
+  try {
+    replace_process(module_words(command, python, "fakequant.data", words));
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(fmt::format("{} by --python or FAKEQUANT_PYTHON", error.what()));
+  }
 }
 
 }  // namespace fq::cli

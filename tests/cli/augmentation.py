@@ -6,9 +6,10 @@ import sys
 
 import h5py
 import numpy as np
+from PIL import Image
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, TINY, fails, has_images, result, run, same_bytes  # noqa: E402
+from command import DIGITS, TINY, fails, result, run, same_bytes  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
 N = 96
@@ -101,20 +102,19 @@ fails(2, "--sample-weights has 'x'", *train(uneven, "--sample-weights", "1:x"))
 fails(2, "give one of them", *train(uneven, "--sample-weights", "1:2", "--sample", "balanced"))
 fails(2, "'balanced'", *train(uneven, "--sample", "balancd"))
 
+
 # Sheets of what the network sees.
-if has_images():
-    from PIL import Image
+def sheet(name, *more, file=DIGITS):
+    run("dataset", "show", file, "-o", name, "--samples", "40", *more)
+    return np.asarray(Image.open(name)).copy()
 
-    def sheet(name, *more, file=DIGITS):
-        run("dataset", "show", file, "-o", name, "--samples", "40", *more)
-        return np.asarray(Image.open(name)).copy()
 
-    plain, shown = sheet("plain.png"), sheet("shown.png", "--augment", "rotate=30,noise=0.1,mixup=1")
-    assert plain.shape == shown.shape and np.abs(plain.astype(int) - shown).mean() > 5
-    assert np.array_equal(shown, sheet("again.png", "--augment", "rotate=30,noise=0.1,mixup=1"))
-    assert not np.array_equal(shown, sheet("other.png", "--augment", "rotate=30,noise=0.1,mixup=1", "--seed", "1"))
-    assert np.array_equal(plain, sheet("same.png", "--augment", "hflip=0"))
-    sheet("colour.png", "--augment", EVERYTHING, file=colour)
-    fails(2, "which have no gain", "dataset", "show", DIGITS, "-o", "no.png", "--augment", "gain=0.1")
+plain, shown = sheet("plain.png"), sheet("shown.png", "--augment", "rotate=30,noise=0.1,mixup=1")
+assert plain.shape == shown.shape and np.abs(plain.astype(int) - shown).mean() > 5
+assert np.array_equal(shown, sheet("again.png", "--augment", "rotate=30,noise=0.1,mixup=1"))
+assert not np.array_equal(shown, sheet("other.png", "--augment", "rotate=30,noise=0.1,mixup=1", "--seed", "1"))
+assert np.array_equal(plain, sheet("same.png", "--augment", "hflip=0"))
+sheet("colour.png", "--augment", EVERYTHING, file=colour)
+fails(2, "which have no gain", "dataset", "show", DIGITS, "-o", "no.png", "--augment", "gain=0.1")
 run("dataset", "show", rows, "--html", "rows.html", "--augment", "noise=0.1,mixup=0.2")
 print("augmentation: ok")

@@ -1,4 +1,4 @@
-"""fakequant dataset from-csv, from-text and from-parquet: values, classes and words as they are in the files, records that
+"""fakequant dataset from-csv and from-text: values, classes and words as they are in the files, records that
 cannot be taken named by their line."""
 
 import csv
@@ -248,16 +248,4 @@ assert "note: no sample is left for the group test" in said and "y\\x0anew, z" i
 assert "group test" not in run(*from_csv("unique.csv", "--label", "y", "--test", "0")).stdout
 assert "no sample is left" not in run(*from_csv("same.csv", "--label", "y")).stdout
 
-# Parquet is read by a Python with pyarrow (tests/parquet); one without is told what to install.
-write("data.parquet", b"PAR1" + bytes(64) + b"PAR1")
-with open("bare_python", "w", encoding="utf-8") as script:
-    script.write(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
-os.chmod("bare_python", 0o755)
-PARQUET = ["dataset", "from-parquet", "data.parquet", "--label", "y", "-o", "d.h5"]
-fails(2, ["-m pip install pyarrow", "--python or FAKEQUANT_PYTHON"], *PARQUET, "--python", "./bare_python")
-fails(2, ["./no_python", "by --python or FAKEQUANT_PYTHON"], *PARQUET, "--python", "./no_python")
-fails(2, "a text file, not a Parquet file", "dataset", "from-parquet", "good.csv", "--label", "y", "-o", "d.h5")
-fails(2, "--output is missing", "dataset", "from-parquet", "data.parquet", "--label", "y")
-fails(2, "--size is of images: give --image", *PARQUET, "--size", "8")
-fails(2, "--drop is of a table", *PARQUET, "--image", "x", "--drop", "z")
 print("convert tables: ok")

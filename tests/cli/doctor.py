@@ -6,14 +6,13 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import fails, result, run  # noqa: E402
 
-NAMES = ["version", "processor", "engine", "threads", "memory", "huge pages", "gpu", "onnx", "images", "ranks",
-         "python"]
+NAMES = ["version", "processor", "engine", "threads", "memory", "huge pages", "gpu", "onnx", "ranks", "python", "data"]
 
 
-def python(program):
+def python(program, name="python"):
     found = {finding["name"]: finding for finding in result("doctor", "--python", program)["findings"]}
     assert list(found) == NAMES, found
-    return found["python"]
+    return found[name]
 
 
 text = run("doctor").stdout
@@ -26,6 +25,8 @@ with open("bare", "w") as file:
 os.chmod("bare", 0o755)
 bare = python(os.path.abspath("bare"))
 assert bare["found"].endswith(": no package that verify needs") and "pip install numpy h5py onnx" in bare["advice"], bare
+bare = python(os.path.abspath("bare"), "data")
+assert "pip install numpy h5py pillow pyarrow tokenizers" in bare["advice"], bare
 own = python(sys.executable)
 for package in ("numpy", "h5py", "onnx", "onnxruntime"):
     assert package in own["found"] + own["advice"], own

@@ -55,5 +55,5 @@ with open("config.json", "w") as file:
 run(*CALIBRATE, "--percentile", "99", "--config", "config.json")
 
 fails(2, ["--preset", "calibrate", "qat"], *TRAIN, "--preset", "int8")
-fails(2, ["--columns", "dataset from-csv"], *TRAIN, "--columns", "a")
+fails(2, ["--strict", "dataset check"], *TRAIN, "--strict")
 print("idle flags: ok")

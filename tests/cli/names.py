@@ -8,7 +8,7 @@ import sys
 import zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, SHORT, TINY, has_images, run  # noqa: E402
+from command import DIGITS, SHORT, TINY, run  # noqa: E402
 
 NAMES = [b"\x1b[31mred", b"caf\xe9", "\u009b2Jclear".encode(), "txt.\u202eh5".encode(), b"bell\x07\r\x7f", b"\xff\xfe\xc0\x80",
          "caf\u00e9 \u4e2d".encode()]
@@ -39,7 +39,6 @@ def chunk(kind, contents):
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)) + chunk(
     b"IDAT", zlib.compress(b"\0\7")) + chunk(b"IEND", b"")
-WITH_IMAGES = has_images()
 run("train", *SHORT, "-o", "float.h5")
 run("calibrate", "float.h5", "--data", DIGITS, "-o", "int8.h5")
 run("export", "float.h5", "--format", "onnx", "-o", "float.onnx")
@@ -75,11 +74,10 @@ for index, name in enumerate(NAMES):
         file.write(PICTURE)
     with open(at + b".pictures/" + name + b"/cut.png", "wb") as file:
         file.write(PICTURE[:-20])
-    if WITH_IMAGES:
-        result = call("dataset", "from-images", at + b".pictures", "-o", at + b"_p.h5", "--test", "0", "--force")[-1]
-        assert result["groups"] == {"train": 1} and result["left_out"] == 1, result
-        clean(call("dataset", "from-images", at + b".pictures", "-o", at + b"_p.h5", run_it=run))
-        clean(call("dataset", "show", at + b"_p.h5", "-o", at + b"_p.png", "--html", at + b"_p.html", run_it=run))
+    result = call("dataset", "from-images", at + b".pictures", "-o", at + b"_p.h5", "--test", "0", "--force")[-1]
+    assert result["groups"] == {"train": 1} and result["left_out"] == 1, result
+    clean(call("dataset", "from-images", at + b".pictures", "-o", at + b"_p.h5", run_it=run))
+    clean(call("dataset", "show", at + b"_p.h5", "-o", at + b"_p.png", "--html", at + b"_p.html", run_it=run))
     call("dataset", "check", data)
     error = clean(call("evaluate", at + b"_none.h5", "--data", data, run_it=run, status=2)).stderr
     assert error.startswith("fakequant: [") and error.count("\n") == 1, error

@@ -13,6 +13,7 @@ PYTHON = os.environ["FAKEQUANT_GGUF_PYTHON"]
 if not os.path.exists(PYTHON):
     print("SKIPPED: no gguf")
     raise SystemExit(77)
+os.environ["FAKEQUANT_PYTHON"] = PYTHON  # which has the package tokenizers
 sys.path.insert(0, os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "tests", "cli", "lib"))
 from command import fails, result, run  # noqa: E402
 from llama_folder import HEADS, KV, LAYERS, WIDTH, folder  # noqa: E402
@@ -146,7 +147,7 @@ for kind, architecture, file in (("llama", "LlamaForCausalLM", "llama3.json"), (
     assert 3 in there["tokenizer.ggml.token_type"], name
 with open("llama3_pieces.gguf", "rb") as file:
     whole = file.read()
-for was, becomes, says in ((b"llama-bpe", b"other-bpe", "the words of 'other-bpe' are not read"),
+for was, becomes, says in ((b"llama-bpe", b"other-bpe", "the words of 'other-bpe' are unsupported"),
                            (b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0bert", "its tokenizer is 'bert'"),
                            (b"\4\0\0\0\0\0\0\0gpt2", b"\5\0\0\0\0\0\0\0llama", "sentencepiece, pieces with scores")):
     assert was in whole
