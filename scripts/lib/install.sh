@@ -1,7 +1,7 @@
 # Sourced by scripts/test and scripts/demo: what the project needs, and how a system gets it.
 
 packages=(g++ cmake ninja-build libdnnl-dev ocl-icd-opencl-dev libhwy-dev libhdf5-dev zlib1g-dev libboost-program-options-dev
-  nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev libonnx-dev libprotobuf-dev libpng-dev libjpeg-dev libopenmpi-dev openmpi-bin
+  nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev libonnx-dev libprotobuf-dev libopenmpi-dev openmpi-bin
   python3 python3-venv python3-dev python3-numpy python3-h5py python3-pil)
 
 # What tests open pages with. Ubuntu has it as a snap only.
@@ -27,9 +27,9 @@ Elsewhere, install these and run again with --no-install:
   a C++20 compiler, CMake 3.24 or newer, Ninja
   oneDNN 2.6 or newer (with OpenMP), Highway 1.0, HDF5 (C), zlib, Boost.Program_options, nlohmann-json 3.10, fmt 9
   libonnx and protobuf (optional: without them no ONNX files are read or written)
-  libpng 1.6 and libjpeg-turbo (optional: without them no images are read or written)
   Open MPI or another MPI with its mpiexec (optional: without it a run is one process)
   GoogleTest and GoogleMock 1.12, Google Benchmark, Python 3 with venv, its headers, numpy, h5py and Pillow
+  pyarrow and tokenizers from PyPI (optional: for Parquet and tokenizer.json)
 END
 }
 
