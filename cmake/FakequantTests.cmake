@@ -132,7 +132,7 @@ function(fakequant_add_e2e_tests)
     fakequant_add_script_test(e2e.${name} "${script}" fakequant_cli LABELS e2e)
   endforeach()
   set(venv "${PROJECT_BINARY_DIR}/data-venv") # of the tests whose packages the system does not have
-  add_test(NAME e2e.data_venv COMMAND bash "${PROJECT_SOURCE_DIR}/scripts/lib/onnx_venv.sh" "${venv}" "${FAKEQUANT_PYTHON}"
+  add_test(NAME e2e.data_venv COMMAND "${FAKEQUANT_PYTHON}" "${PROJECT_SOURCE_DIR}/scripts/lib/venv.py" "${venv}"
     data_requirements.txt)
   set_tests_properties(e2e.data_venv PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP data_venv)
   set_tests_properties(e2e.tokenizers e2e.convert_parquet PROPERTIES FIXTURES_REQUIRED data_venv)
