@@ -197,7 +197,7 @@ def open_idx(path):
 
 
 def _layout(array, layout, notes):
-    """The layout of an array. Adds what was chosen in doubt to `notes`."""
+    """The layout of an array. Adds a note where more than one is possible."""
     if array.is_text:
         array.stream.fail("is an array of text: write it to a file of lines for fakequant dataset from-text")
     if layout != "auto":

@@ -24,7 +24,7 @@ class DataError(ValueError):
 
 
 class SystemFailure(RuntimeError):
-    """The system cannot do what is needed: a full disk, a file that another process writes."""
+    """A failure of the system, such as a full disk."""
 
 
 class MissingPackage(ImportError):
@@ -81,7 +81,7 @@ def did_you_mean(name, names):
 
 
 def folder_kind(path):
-    """What most files below a folder are: "a directory of 3 .png files"."""
+    """The kind of most files below a folder: "a directory of 3 .png files"."""
     counts = {}
     for _, _, names in os.walk(path):
         for name in names:
@@ -96,7 +96,7 @@ def folder_kind(path):
 
 
 def file_kind(path):
-    """What a file is by its first bytes, "a PNG image"; empty where nothing is known of it."""
+    """The kind of a file by its first bytes, "a PNG image"; empty for an unknown kind."""
     try:
         if os.path.isdir(path):
             return folder_kind(path)

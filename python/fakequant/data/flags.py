@@ -51,101 +51,99 @@ class Part:
         return text
 
 
-_TASK = Flag("task", "NAME", "what labels are: classes (numbers or text), real (numbers), none", "classes")
+_TASK = Flag("task", "NAME", "kind of the labels: classes (numbers or text), real (numbers), none", "classes")
 _MISSING = ("is an error, is left out (skip), or gets the column's mean (mean)", "error")
-_KEEP = Flag("keep-values", None, "the network sees the numbers as they are, not less the mean, by the deviation, of their column "
-             "over the training records")
+_KEEP = Flag("keep-values", None, "keep the numbers. By default the network sees (number - mean) / deviation, with the mean and deviation "
+             "of the column over the training records")
 _COLUMNS = [Flag("columns", "LIST", "the only columns to take (default: all but the label)"),
             Flag("drop", "LIST", "columns to leave out"),
-            Flag("one-hot", "LIST", "columns of text: a number, 0 or 1, for each text in them")]
+            Flag("one-hot", "LIST", "columns of text: one number, 0 or 1, for each different text")]
 _IMAGES = [
-    Flag("size", "PIXELS", "of all images: 32, or width and height, 64x48 (default: of --like, or as they are, all alike)"),
-    Flag("fit", "NAME", "images of another shape: crop (the middle), pad (black around) or stretch (both sides for themselves)",
+    Flag("size", "PIXELS", "size of every image: 32, or width and height, 64x48 (default: the size of --like, or of the images if all have one size)"),
+    Flag("fit", "NAME", "images of another shape: crop (the middle), pad (black around) or stretch (both sides independently)",
          "crop"),
-    Flag("resize", "PIXELS", "of the shorter side, before the middle of --size is taken (default: what covers it)"),
-    Flag("channels", "NUMBER", "1: grey, 3: colour, auto: as --like, or 1 if all images are grey", "auto")]
-_STRICT = Flag("strict", None, "an image that cannot be read, or a folder without one, is an error, not left out")
+    Flag("resize", "PIXELS", "length of the shorter side before the crop to --size (default: the smallest that covers --size)"),
+    Flag("channels", "NUMBER", "1: grey, 3: colour, auto: those of --like, or 1 if all images are grey", "auto")]
+_STRICT = Flag("strict", None, "report an unreadable image, or a folder without images, as an error (default: leave it out)")
 
 
 def _data_set(numbers):
     flags = [Flag("output", "FILE", "the data set to write (HDF5)", short="o"),
-             Flag("test", "SHARE", "of the samples, drawn for the group test; of classes as large a share of each", "0.2"),
-             Flag("val", "SHARE", "of the samples, drawn for the group val", "0"),
-             Flag("seed", "NUMBER", "of the draw", "0"),
-             Flag("classes", "LIST", "what classes are called, in the order of their labels, with commas"),
-             Flag("like", "FILE", "another data set that this one is to be like: its classes in their order, size, scale, mean and "
-                  "deviation, columns, words")]
+             Flag("test", "SHARE", "share of the samples for the group test, the same in every class", "0.2"),
+             Flag("val", "SHARE", "share of the samples for the group val", "0"),
+             Flag("seed", "NUMBER", "seed of the draw of the groups", "0"),
+             Flag("classes", "LIST", "names of the classes in the order of their labels, with commas"),
+             Flag("like", "FILE", "a data set whose classes, size, scale, mean, deviation, columns and words this one takes")]
     if numbers:
-        flags += [Flag("scale", "NUMBER", "what the network sees is the stored value times this (default: of images 1/255 for bytes "
-                       "and 1/65535 for 16 bits)"),
-                  Flag("normalize", None, "the network sees values less the mean, by the deviation, of their channel over the "
-                       "training samples")]
-    general = [Flag("help", None, "this text", short="h"), Flag("json", None, "one JSON object a line on standard output, for machines"),
-               Flag("force", None, "replace files of another kind than those that are written")]
+        flags += [Flag("scale", "NUMBER", "factor of stored values (default: images 1/255 for 8 bits, 1/65535 for 16 bits)"),
+                  Flag("normalize", None, "the network sees (value - mean) / deviation, with the mean and deviation of the channel "
+                       "over the training samples")]
+    general = [Flag("help", None, "this text", short="h"), Flag("json", None, "print the report as one JSON object"),
+               Flag("force", None, "replace an output that is not a data set")]
     python = Flag("python", "FILE", "a Python 3 with the packages of this part (default: FAKEQUANT_PYTHON, or python3)")
     return [("Data set", flags), ("Python", [python]), ("General", general)]
 
 
 PARTS = {part.name: part for part in (
-    Part("from-images", "Makes a data set of a folder of images, in a folder for each class, and that below train, val and test, if "
-         "they are there.", "FOLDER -o FILE [flags]",
+    Part("from-images", "Makes a data set of a folder of images. It has a folder for each class, or folders train, val and test with "
+         "folders of classes.", "FOLDER -o FILE [flags]",
          [("Images", [Flag("folder", "FOLDER", "FOLDER/CLASS/..; images right in FOLDER have no labels", argument=True), *_IMAGES,
-                      Flag("bits", "NUMBER", "of a sample: 8, or 16, kept as floats", "8"), _STRICT,
-                      Flag("threads", "THREADS", "that decode (default: OMP_NUM_THREADS, or every core)")]), *_data_set(True)]),
-    Part("from-csv", "Makes a data set of a table: a row of numbers for each record, and a column of labels.",
+                      Flag("bits", "NUMBER", "bits of a sample: 8, or 16, stored as floats", "8"), _STRICT,
+                      Flag("threads", "THREADS", "threads that decode images (default: OMP_NUM_THREADS, or every core)")]), *_data_set(True)]),
+    Part("from-csv", "Makes a data set of a CSV table: a row of numbers and a label for each record.",
          "FILE --label COLUMN -o FILE [flags]",
-         [("Table", [Flag("file", "FILE", "a CSV file in UTF-8, also in gzip; fields in quotes may hold anything", argument=True),
-                     Flag("label", "COLUMN", "the column of labels, by its name, or its place from 0"), _TASK,
-                     Flag("test-file", "FILE", "a table of the same columns for the group test, in place of a share"), *_COLUMNS,
+         [("Table", [Flag("file", "FILE", "a CSV file in UTF-8, plain or gzip", argument=True),
+                     Flag("label", "COLUMN", "column of labels: its name, or its position from 0"), _TASK,
+                     Flag("test-file", "FILE", "a table with the same columns for the group test, instead of a share"), *_COLUMNS,
                      Flag("missing", "NAME", "a record without a value " + _MISSING[0], _MISSING[1]),
-                     Flag("decimal", "NAME", "what stands before the fraction of a number: point or comma", "point"),
-                     Flag("header", "NAME", "yes, no, or auto: the first record is one if no field of it is a number", "auto"),
-                     Flag("delimiter", "MARK", "between fields: a character, tab, or auto: the one of , ; | and tab that the first "
-                          "line has most of", "auto"), _KEEP]), *_data_set(False)]),
-    Part("from-parquet", "Makes a data set of a Parquet file: of its columns of numbers and texts, or of a column of images.",
+                     Flag("decimal", "NAME", "decimal mark of numbers: point or comma", "point"),
+                     Flag("header", "NAME", "whether the first record is a header: yes, no, or auto (yes if it has no number)", "auto"),
+                     Flag("delimiter", "MARK", "mark between fields: a character, tab, or auto (the most frequent of , ; | and tab in the "
+                          "first line)", "auto"), _KEEP]), *_data_set(False)]),
+    Part("from-parquet", "Makes a data set of a Parquet file: its columns of numbers and texts, or a column of images.",
          "FILE --label COLUMN -o FILE [flags]",
          [("Table", [Flag("file", "FILE", "a Parquet file", argument=True),
-                     Flag("label", "COLUMN", "the column of labels, by its name"), _TASK,
-                     Flag("test-file", "FILE", "a file of the same columns for the group test, in place of a share"), *_COLUMNS,
+                     Flag("label", "COLUMN", "name of the column of labels"), _TASK,
+                     Flag("test-file", "FILE", "a file with the same columns for the group test, instead of a share"), *_COLUMNS,
                      Flag("missing", "NAME", "a row without a value " + _MISSING[0], _MISSING[1]), _KEEP]),
-          ("Images", [Flag("image", "COLUMN", "a column of images in place of a table: bytes, or {bytes, path}"), *_IMAGES, _STRICT]),
+          ("Images", [Flag("image", "COLUMN", "a column of images instead of a table: bytes, or {bytes, path}"), *_IMAGES, _STRICT]),
           *_data_set(False)]),
     Part("from-npy", "Makes a data set of NumPy arrays: samples [N, ..] and their labels.", "FILE [--labels FILE] -o FILE [flags]",
          [("Arrays", [Flag("file", "FILE", "samples: .npy, or .npz with x and y, or x_train, y_train, x_test and y_test",
                            argument=True),
-                      Flag("labels", "FILE", "labels: .npy, numbers or text (without it of a .npz its y, and else none)"),
-                      Flag("test-file", "FILE", "samples for the group test, in place of a share"),
-                      Flag("test-labels", "FILE", "their labels"),
-                      Flag("x-key", "NAME,..", "the array of samples in a .npz; several are put side by side in rows, for networks of "
-                           "several inputs: ids,mask"),
-                      Flag("y-key", "NAME", "the array of labels in a .npz"),
-                      Flag("layout", "NAME", "what the axes of samples are: auto, nchw, nhwc, nhw (images of one channel), ncl "
-                           "(signals), flat, or tokens", "auto"),
-                      Flag("task", "NAME", "what labels are: classes, several (0 and 1 for each), real (numbers), dense (a class for "
-                           "each place), none", "classes")]), *_data_set(True)]),
-    Part("from-idx", "Makes a data set of IDX files, as MNIST and those after it come; gzip is read as it is.",
+                      Flag("labels", "FILE", "labels: .npy, numbers or text (default: y of a .npz, else none)"),
+                      Flag("test-file", "FILE", "samples for the group test, instead of a share"),
+                      Flag("test-labels", "FILE", "labels of the samples"),
+                      Flag("x-key", "NAME,..", "array of samples in a .npz. Several, as ids,mask, form one row: for networks with several "
+                           "inputs"),
+                      Flag("y-key", "NAME", "array of labels in a .npz"),
+                      Flag("layout", "NAME", "order of the axes: auto, nchw, nhwc, nhw (images with one channel), ncl (signals), flat, "
+                           "or tokens", "auto"),
+                      Flag("task", "NAME", "kind of the labels: classes, several (0 or 1 for each class), real (numbers), dense (a "
+                           "class for each position), none", "classes")]), *_data_set(True)]),
+    Part("from-idx", "Makes a data set of IDX files, the format of MNIST, plain or gzip.",
          "FILE|FOLDER [--labels FILE] -o FILE [flags]",
-         [("Files", [Flag("file", "FILE|FOLDER", "images, or a folder with the four files of MNIST under their names", argument=True),
-                     Flag("labels", "FILE", "their labels"), Flag("test-file", "FILE", "images for the group test, in place of a share"),
-                     Flag("test-labels", "FILE", "their labels")]), *_data_set(True)]),
-    Part("from-text", "Makes a data set of texts: the first tokens of each, and the rest filled with 0.", "FILE|FOLDER -o FILE [flags]",
-         [("Texts", [Flag("file", "FILE|FOLDER", "a text on each line, in gzip too; a CSV file with --text; or a folder of .txt files "
-                          "in a folder for each class", argument=True),
+         [("Files", [Flag("file", "FILE|FOLDER", "images, or a folder with the four files of MNIST", argument=True),
+                     Flag("labels", "FILE", "labels of the samples"), Flag("test-file", "FILE", "images for the group test, instead of a share"),
+                     Flag("test-labels", "FILE", "labels of the samples")]), *_data_set(True)]),
+    Part("from-text", "Makes a data set of texts: the first tokens of each text, padded with 0.", "FILE|FOLDER -o FILE [flags]",
+         [("Texts", [Flag("file", "FILE|FOLDER", "a text on each line, plain or gzip; a CSV file with --text; or a folder with a folder of "
+                          ".txt files for each class", argument=True),
                      Flag("labels", "FILE", "a label, number or text, on each line"),
-                     Flag("text", "COLUMN", "of a CSV file: the column of texts"),
-                     Flag("label", "COLUMN", "of a CSV file: the column of labels"),
-                     Flag("delimiter", "MARK", "of a CSV file: a character, tab or auto", "auto"),
-                     Flag("test-file", "FILE", "texts for the group test, in place of a share"),
-                     Flag("test-labels", "FILE", "their labels"),
-                     Flag("length", "TOKENS", "of a sample: longer texts are cut (with --like: as there)", "128"),
-                     Flag("tokens", "NAME", "bytes (257 ids: 0 for nothing, byte + 1), words (0 for nothing, 1 for others) or, with "
-                          "--windows, characters (default: bytes, with --windows characters)"),
-                     Flag("vocabulary", "WORDS", "ids of words, the most frequent of the training texts", "20000"),
-                     Flag("tokenizer", "FILE", "a tokenizer.json, as the package tokenizers writes it")]),
-          ("One text, for networks that tell the next token",
-           [Flag("windows", "TOKENS", "of a sample: FILE is one text, cut into windows, and y is the token behind each; the last "
-                 "tenth, or --test of it, is the group test"),
-            Flag("stride", "TOKENS", "from a window of the training to the next (default: as --windows)")]), *_data_set(False)]),
+                     Flag("text", "COLUMN", "column of texts in a CSV file"),
+                     Flag("label", "COLUMN", "column of labels in a CSV file"),
+                     Flag("delimiter", "MARK", "mark between fields of a CSV file: a character, tab or auto", "auto"),
+                     Flag("test-file", "FILE", "texts for the group test, instead of a share"),
+                     Flag("test-labels", "FILE", "labels of the samples"),
+                     Flag("length", "TOKENS", "tokens of a sample. Longer texts are cut (default with --like: that of the data set)", "128"),
+                     Flag("tokens", "NAME", "bytes (ids: byte + 1, 0 pads), words (0 pads, 1 is an unknown word), or characters with "
+                          "--windows (default: bytes, or characters with --windows)"),
+                     Flag("vocabulary", "WORDS", "number of words in the vocabulary: the most frequent of the training texts", "20000"),
+                     Flag("tokenizer", "FILE", "a tokenizer.json of the package tokenizers")]),
+          ("One text, for networks that predict the next token",
+           [Flag("windows", "TOKENS", "tokens of a window. FILE is one text that is cut into windows. y is the next token of each "
+                 "token. The last tenth, or --test of it, is the group test"),
+            Flag("stride", "TOKENS", "distance between training windows (default: --windows)")]), *_data_set(False)]),
 )}
 
 _NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

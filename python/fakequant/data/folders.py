@@ -18,7 +18,7 @@ class Listing:
     labels: list = field(default_factory=list)  # class numbers; empty without classes
     groups: list = field(default_factory=list)  # empty unless folders name the groups
     classes: list = field(default_factory=list)
-    empty_classes: list = field(default_factory=list)  # folders without such a file, which are no classes
+    empty_classes: list = field(default_factory=list)  # folders without such a file
     others: int = 0  # files with other endings
 
 

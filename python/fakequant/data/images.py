@@ -54,7 +54,7 @@ class ImageFile:
 
 @dataclass
 class Form:
-    """The form that every image gets. A width or channels of 0 are taken from the images."""
+    """Size and channels of the samples. 0 stands for those of the images."""
 
     width: int
     height: int
@@ -74,8 +74,7 @@ class Form:
         if flags.given("resize"):
             form.short_side = flags.integer("resize", 1, _WIDEST)
             if not width or form.fit != "crop":
-                raise DataError("--resize is of the shorter side, before the middle of --size is taken: give --size, and no other "
-                                "--fit")
+                raise DataError("--resize needs --size and --fit crop: give --size, and no other --fit")
             if form.short_side < max(width, height):
                 raise DataError(f"--resize {form.short_side} is less than --size {size}: give that or more")
         form.channels = {"auto": 0, "1": 1, "3": 3}[flags.choice("channels", ("auto", "1", "3"))]
@@ -98,7 +97,7 @@ def _open(data):
         raise BadImage(f"has more than {_MOST_PIXELS} pixels") from None
     except MemoryError:
         raise
-    except Exception as error:  # what a plug-in of Pillow raises for foreign bytes has no common class
+    except Exception as error:  # plug-ins of Pillow raise many classes for damaged files
         raise BadImage(f"is truncated or damaged: {_reason(error)}") from None
 
 

@@ -29,7 +29,7 @@ def field_number(text):
 
 
 def field_hint(text):
-    """What a field that is not a number looks like, and the remedy; else empty."""
+    """The remedy for a field that looks like a number, a date or a percentage; else empty."""
     if "," in text and field_number(text.replace(",", ".")) is not None:
         return "a number with a decimal comma, which --decimal comma reads: "
     date = _DATE.match(text)
@@ -49,7 +49,7 @@ class LabelCollector:
         self.values = []
 
     def add(self, text):
-        """False for a text that is none of the names, nor the number of one."""
+        """Adds a label. Returns False for a text that is neither a name nor the number of a name."""
         found = self.ids.get(text)
         if found is None and not self.names:
             found = self.ids[text] = len(self.ids)

@@ -1,4 +1,4 @@
-"""Reads what a new data set takes from another one by --like: classes, shape, normalisation, columns."""
+"""Reads the properties that --like takes from a data set: classes, shape, normalisation, columns."""
 import json
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ def texts(h5_object, name):
 
 
 def open_data_set(path):
-    """The file for reading. Raises DataError for what is not HDF5."""
+    """Opens an HDF5 file for reading. Raises DataError for a file of another kind."""
     try:
         return h5py.File(path, "r")
     except OSError as error:

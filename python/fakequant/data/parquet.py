@@ -55,7 +55,7 @@ class ParquetReader:
 
 
 class Column:
-    """A column as texts: numbers, texts and categories as they are, lists of one length as a column for each place."""
+    """A column as texts. A list of length L becomes L columns."""
 
     def __init__(self, path, file, field, is_label):
         types = pyarrow.types

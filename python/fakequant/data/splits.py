@@ -8,7 +8,7 @@ from .common import DataError
 GROUPS = ("train", "val", "test")
 TRAIN, VALIDATION, TEST = range(3)
 
-_SPLIT_SEED = 0x73706C6974  # separates these draws from those that shuffle and augment in training
+_SPLIT_SEED = 0x73706C6974  # differs from the seeds of shuffling and augmentation
 _LOW = (1 << 32) - 1
 
 

@@ -1,4 +1,4 @@
-"""Data sets of texts: the first tokens of each text, or windows of one long text for networks that tell the next token."""
+"""Data sets of texts: the first tokens of each text, or windows of one long text."""
 import math
 import os
 
@@ -154,7 +154,7 @@ class WindowSamples(Samples):
         return len(starts)
 
     def next_tokens(self):
-        """For each position of each window the token behind it, i64 [N, length]."""
+        """The next token of each token of each window, i64 [N, length]."""
         return self._windows(self.starts + 1).astype(np.int64)
 
     def _windows(self, starts):
@@ -283,7 +283,7 @@ def _add_group(windows, path, group, begin, end, stride):
 
 
 def _add_groups(flags, windows, path, count):
-    """The first tokens for training, then those for validation and, where no file has it, the test."""
+    """Adds the windows of the training, then of the validation, then of the test unless it has a file."""
     validation = flags.number("val", 0, 1)
     test = 0.0 if flags.given("test-file") else flags.number("test", 0, 1) if flags.given("test") else 0.1
     if validation + test > 1:

@@ -15,7 +15,7 @@ from .splits import GROUPS, TRAIN
 
 WRITER = "fakequant dataset"
 CHUNK_BYTES = 1 << 20
-_ATTRIBUTE_BYTES = 48 << 10  # HDF5 keeps at most 64 KiB beside an object
+_ATTRIBUTE_BYTES = 48 << 10  # the limit of HDF5 is 64 KiB
 
 
 class Samples:
@@ -64,7 +64,7 @@ class Options:
 
     scale: float | None = None  # instead of the scale of the samples
     normalize: bool = False  # write mean and deviation of the training samples
-    like: object = None  # a `Like`, whose scale, mean and deviation are taken
+    like: object = None  # a `Like` with the scale, mean and deviation
     columns: list = field(default_factory=list)
     tokens: str = ""
     tokenizer: bytes = b""
@@ -73,7 +73,7 @@ class Options:
 
 @dataclass
 class Summary:
-    """What was written."""
+    """Properties of the written data set."""
 
     rows: list
     left_out: int = 0
@@ -130,7 +130,7 @@ class Statistics:
 
 
 def _remove_unfinished(folder, prefix):
-    """Removes the temporary files of writers that were killed: nobody holds their lock."""
+    """Removes temporary files without a lock: their writers were killed."""
     for name in os.listdir(folder):
         if name.startswith(prefix):
             try:
@@ -281,7 +281,7 @@ def write(path, parts, options, progress=lambda done: None):
                 if file:
                     file.close()
             except (OSError, RuntimeError, ValueError):
-                pass  # what could not be written is reported already
+                pass  # the first error is reported
         target.commit()
         return summary
     finally:
