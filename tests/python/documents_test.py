@@ -29,11 +29,16 @@ def test_the_library(folder, capsys):
     assert (folder / "int8.h5").exists() and (folder / "int8.onnx").exists()
 
 
+def test_data_sets(folder, capsys):
+    run(EXAMPLES[1])
+    assert capsys.readouterr().out.strip() == re.search(r"# (\{.*\})", EXAMPLES[1]).group(1)
+
+
 def test_torch(folder, capsys):
     if os.environ.get("FAKEQUANT_TORCH_SITE"):
         sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
     for package in ("torch", "onnxruntime"):
         pytest.importorskip(package, reason=f"there is no {package}: FAKEQUANT_TORCH_SITE can name a folder that has it")
-    run(EXAMPLES[1])
-    assert capsys.readouterr().out.strip() == re.search(r"# (\{'outputs.*\})", EXAMPLES[1]).group(1)
-    assert len(EXAMPLES) == 2
+    run(EXAMPLES[2])
+    assert capsys.readouterr().out.strip() == re.search(r"# (\{'outputs.*\})", EXAMPLES[2]).group(1)
+    assert len(EXAMPLES) == 3
