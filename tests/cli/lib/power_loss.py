@@ -4,26 +4,19 @@ import os
 import shutil
 import sys
 
-import numpy
-
 from command import DIGITS, TINY, run
 from power import PowerTrial
 
 
 def trials():
     shutil.rmtree("start", ignore_errors=True)
-    for folder in ("none", "float", "int8", "arrays"):
+    for folder in ("none", "float", "int8"):
         os.makedirs(f"start/{folder}")
     short = ["--data", DIGITS, "--batch", "720", "--threads", "1", "--seed", "3"]
     train = ["train", *TINY, *short, "--epochs", "3", "--keep", "2", "--val-fraction", "0.2", "--log", "csv,tensorboard"]
     run("train", *TINY, *short, "--epochs", "1", "-o", "start/float/float.h5", threads=1)
     run("calibrate", "start/float/float.h5", "--data", DIGITS, "--samples", "64", "-o", "start/int8/int8.h5", threads=1)
     run("export", "start/int8/int8.h5", "-o", "start/int8/out", threads=1)
-    numpy.save("start/arrays/x.npy", numpy.arange(40 * 16, dtype=numpy.float32).reshape(40, 16))
-    numpy.save("start/arrays/y.npy", numpy.arange(40) % 4)
-    shutil.copytree("start/arrays", "start/data")
-    arrays = ["dataset", "from-npy", "x.npy", "--labels", "y.npy", "-o", "data.h5"]
-    run("dataset", "from-npy", "start/arrays/x.npy", "--labels", "start/arrays/y.npy", "--test", "0.5", "-o", "start/data/data.h5")
     growing = ("run/log.txt", "run/metrics.jsonl", "run/events.out.tfevents.")
     yield PowerTrial("train", "start/none", [*train, "-o", "run/"], [*train, "--resume", "-o", "run/"],
                      ("run/checkpoints/last.h5", "run/checkpoints/best.h5"), growing)
@@ -31,7 +24,6 @@ def trials():
                      ["qat", "int8.h5", *short, "--epochs", "2", "--resume", "-o", "qat.h5"], ("qat.h5",))
     yield PowerTrial("export", "start/int8", ["export", "int8.h5", "-o", "out"], ["export", "int8.h5", "-o", "out"],
                      ("out_scales.json", "out_scales.h5"))
-    yield PowerTrial("dataset", "start/data", arrays, arrays, ("data.h5",))
 
 
 def power_loss(most, names=None, log=lambda text: None):
