@@ -19,142 +19,110 @@ using enum EngineRule;
 
 constexpr double kRequired = std::numeric_limits<double>::quiet_NaN(), kMost = 1e30;
 
-/// Argument i of a function of `count` Variables and then options.
-template <class A>
-decltype(auto) argument(Inputs inputs, Options options, std::size_t i) {
-  if constexpr (std::is_same_v<A, const Variable&>)
-    return inputs[i];
-  else
-    return static_cast<A>(options[i - inputs.size()]);
-}
-
+/// A function of Variables and numbers as the function of a row.
 template <auto f>
 struct Call;
-/// A function of Variables and numbers as a function of a row.
 template <class... A, Variable (*f)(A...)>
 struct Call<f> {
   static constexpr int inputs = (int{std::is_same_v<A, const Variable&>} + ...);
+
+  template <class Argument>
+  static decltype(auto) argument(Inputs x, Options options, std::size_t i) {
+    if constexpr (std::is_same_v<Argument, const Variable&>)
+      return x[i];
+    else
+      return static_cast<Argument>(options[i - x.size()]);
+  }
   static Variable run(const OperatorSchema&, Inputs x, Options options) {
     return [&]<std::size_t... i>(std::index_sequence<i...>) { return f(argument<A>(x, options, i)...); }
     (std::index_sequence_for<A...>());
   }
 };
 
-/// Attributes of a trace: options that are numbers.
-Attributes traced_options(const OperatorSchema& row, Options values) {
-  return detail::traced([&] {
-    Attributes out;
-    for (std::size_t i = 0; i < values.size(); ++i) out.emplace_back(row.options()[i].name, values[i]);
-    return out;
-  });
-}
-
-/// A formula of core/numerics/detail/activations.h, whose fields are the options of the row.
+/// Applies a formula of core/numerics/detail/activations.h, whose fields are the options of the row.
 template <class Formula>
 Variable run_formula(const OperatorSchema& row, Inputs x, Options options) {
   constexpr std::size_t fields = std::is_empty_v<Formula> ? 0 : sizeof(Formula) / sizeof(double);
   const Formula f = [&]<std::size_t... i>(std::index_sequence<i...>) { return Formula{options[i]...}; }
   (std::make_index_sequence<fields>());
-  return detail::apply_function(row.name, x[0], f, traced_options(row, options));
+  auto attributes = detail::traced([&] {
+    Attributes out;
+    for (std::size_t i = 0; i < fields; ++i) out.emplace_back(row.option_list[i].name, options[i]);
+    return out;
+  });
+  return detail::apply_function(row.name, x[0], f, std::move(attributes));
 }
 
 /// A row in the making.
 struct Row : OperatorSchema {
-  constexpr Row(std::string_view op, EngineRule rule) {
+  template <class... Fact>
+  constexpr Row(std::string_view op, EngineRule rule, Fact... facts) {
     name = op;
     engine = rule;
+    ((this->*facts = true), ...);
+    keeps_sign = keeps_sign || is_non_negative;
   }
-  template <class... Fact>
-  constexpr Row is(Fact... facts) const {
-    Row row = *this;
-    ((row.*facts = true), ...);
-    return row;
+  constexpr Row of(int count) {
+    inputs = count;
+    return *this;
   }
-  constexpr Row of(int count) const {
-    Row row = *this;
-    row.inputs = count;
-    return row;
+  constexpr Row option(OperatorOption given) {
+    option_list[option_list[0].name.empty() ? 0 : 1] = given;
+    return *this;
   }
-  constexpr Row option(OperatorOption given) const {
-    Row row = *this;
-    row.option_list[option_list[0].name.empty() ? 0 : 1] = given;
-    return row;
+  constexpr Row to_onnx(std::string_view op, int opset = 6, std::string_view input = "X") {
+    onnx = op;
+    onnx_opset = opset;
+    onnx_input = input;
+    return *this;
   }
-  constexpr Row to_onnx(std::string_view op, int opset = 6, std::string_view input = "X") const {
-    Row row = *this;
-    row.onnx = op;
-    row.onnx_opset = opset;
-    row.onnx_input = inputs == 1 ? input : "A";
-    return row;
-  }
-  constexpr Row to_torch(std::string_view functions, std::string_view module = {}) const {
-    Row row = *this;
-    row.torch = functions;
-    row.torch_module = module;
-    return row;
-  }
-  constexpr Row to_truth() const {
-    Row row = *this;
-    row.gives_truth = true;
-    return row;
+  constexpr Row to_torch(std::string_view functions, std::string_view module = {}) {
+    torch = functions;
+    torch_module = module;
+    return *this;
   }
 };
 
 constexpr auto kNonNegative = &Traits::is_non_negative, kKeepsSign = &Traits::keeps_sign,
                kHomogeneous = &Traits::is_homogeneous, kPerElement = &Traits::per_element,
-               kKeepsCodes = &Traits::keeps_codes, kMovesValues = &Traits::moves_values;
+               kKeepsCodes = &Traits::keeps_codes, kMovesValues = &Traits::moves_values,
+               kProduct = &Traits::is_product, kWeight = &Traits::has_weight,
+               kTransposed = &Traits::transposed, kRecurrent = &Traits::is_recurrent,
+               kNorm = &Traits::is_norm, kConversion = &Traits::is_conversion;
 
 /// A plain function.
-template <auto f>
-constexpr Row function(std::string_view op, EngineRule rule) {
-  Row row(op, rule);
+template <auto f, class... Fact>
+constexpr Row function(std::string_view op, EngineRule rule, Fact... facts) {
+  Row row(op, rule, facts...);
   row.inputs = Call<f>::inputs;
   row.run = Call<f>::run;
   return row;
 }
-/// A function of each element.
-template <auto f>
-constexpr Row unary(std::string_view op, EngineRule rule) {
-  return function<f>(op, rule).is(kPerElement);
+/// A plain function of each element.
+template <auto f, class... Fact>
+constexpr Row unary(std::string_view op, EngineRule rule, Fact... facts) {
+  return function<f>(op, rule, kPerElement, facts...);
 }
-/// A function of each element that is a formula alone.
-template <class Formula>
-constexpr Row formula(std::string_view op, EngineRule rule) {
-  Row row = Row(op, rule).is(kPerElement);
+/// A plain function of each element that is a formula alone.
+template <class Formula, class... Fact>
+constexpr Row formula(std::string_view op, EngineRule rule, Fact... facts) {
+  Row row(op, rule, kPerElement, facts...);
   row.inputs = 1;
   row.run = run_formula<Formula>;
   return row;
 }
 template <auto f>
-constexpr Row comparison(std::string_view op, std::string_view onnx = {}, int opset = 6) {
-  return function<f>(op, multiplies).is(kNonNegative, kKeepsSign).to_onnx(onnx, opset).to_truth();
+constexpr Row comparison(std::string_view op) {
+  Row row = function<f>(op, multiplies, kNonNegative);
+  row.gives_truth = true;
+  return row;
 }
-/// A product by a weight.
-constexpr Row weighted(std::string_view op, EngineRule rule = product) {
-  return Row(op, rule).is(&Traits::is_product, &Traits::has_weight);
-}
-/// A transposed convolution.
-constexpr Row transposed(std::string_view op) { return weighted(op, no_kernel).is(&Traits::transposed); }
-constexpr Row recurrent(std::string_view op, EngineRule rule) {
-  return Row(op, rule).is(&Traits::is_recurrent);
-}
-constexpr Row conversion(std::string_view op) { return Row(op, none).is(&Traits::is_conversion); }
-/// An operator that moves elements.
-constexpr Row move(std::string_view op) {
-  return Row(op, moves_codes).is(kKeepsCodes, kMovesValues, kKeepsSign);
-}
-constexpr Row max_pool(std::string_view op) { return move(op).is(kHomogeneous); }
-constexpr Row avg_pool(std::string_view op) { return Row(op, average).is(kKeepsSign, kHomogeneous); }
-constexpr Row dropout(std::string_view op) { return Row(op, none).is(kKeepsSign, kHomogeneous, kPerElement); }
-constexpr Row reduction(std::string_view op) { return Row(op, own_order).is(kKeepsSign); }
+constexpr Row move(std::string_view op) { return {op, moves_codes, kKeepsCodes, kMovesValues, kKeepsSign}; }
+constexpr Row avg_pool(std::string_view op) { return {op, average, kKeepsSign, kHomogeneous}; }
+constexpr Row dropout(std::string_view op) { return {op, none, kKeepsSign, kHomogeneous, kPerElement}; }
 
 constexpr OperatorOption number(std::string_view name, double fallback, double low = -kMost,
-                                double high = kMost) {
-  return {.name = name, .fallback = fallback, .low = low, .high = high};
-}
-/// A number that ONNX and torch have under other names.
-constexpr OperatorOption number(std::string_view name, double fallback, double low, std::string_view onnx,
-                                std::string_view torch) {
+                                std::string_view onnx = {}, std::string_view torch = {}) {
   return {.name = name, .fallback = fallback, .low = low, .high = kMost, .onnx = onnx, .torch = torch};
 }
 constexpr OperatorOption choice(std::string_view name, std::string_view first, std::string_view second,
@@ -172,77 +140,70 @@ Variable round_to_half(const Variable& x, bool bfloat) {
 Variable raise_to(const Variable& a, const Variable& b) { return ops::pow(a, b); }
 
 constexpr OperatorSchema kTable[] = {
-    weighted("linear"),
-    weighted("conv1d"),
-    weighted("conv2d"),
-    weighted("conv3d"),
-    transposed("conv_transpose1d"),
-    transposed("conv_transpose2d"),
-    transposed("conv_transpose3d"),
-    Row("add", addition).of(2).is(kKeepsSign).to_onnx("Add").to_torch("add iadd add_"),
+    Row("linear", product, kProduct, kWeight),
+    Row("conv1d", product, kProduct, kWeight),
+    Row("conv2d", product, kProduct, kWeight),
+    Row("conv3d", product, kProduct, kWeight),
+    Row("conv_transpose1d", no_kernel, kProduct, kWeight, kTransposed),
+    Row("conv_transpose2d", no_kernel, kProduct, kWeight, kTransposed),
+    Row("conv_transpose3d", no_kernel, kProduct, kWeight, kTransposed),
+    Row("add", addition, kKeepsSign).of(2).to_onnx("Add").to_torch("add iadd add_"),
     avg_pool("avg_pool2d"),
     avg_pool("global_avg_pool2d").to_onnx("GlobalAveragePool"),
     avg_pool("avg_pool3d"),
     avg_pool("global_avg_pool3d").to_onnx("GlobalAveragePool"),
-    max_pool("max_pool2d"),
-    max_pool("max_pool3d"),
-    unary<ops::relu>("relu", moves_codes)
-        .is(kNonNegative, kKeepsSign, kHomogeneous)
+    Row("max_pool2d", moves_codes, kKeepsCodes, kMovesValues, kKeepsSign, kHomogeneous),
+    Row("max_pool3d", moves_codes, kKeepsCodes, kMovesValues, kKeepsSign, kHomogeneous),
+    unary<ops::relu>("relu", moves_codes, kNonNegative, kHomogeneous)
         .to_onnx("Relu")
         .to_torch("relu relu_", "ReLU"),
-    Row("concat", moves_codes).is(kMovesValues, kKeepsSign).option(kAxis).to_onnx("Concat"),
-    move("flatten").is(kHomogeneous),
+    Row("concat", moves_codes, kMovesValues, kKeepsSign).option(kAxis).to_onnx("Concat"),
+    Row("flatten", moves_codes, kKeepsCodes, kMovesValues, kKeepsSign, kHomogeneous),
     move("reshape"),
     move("transpose"),
     move("slice"),
     move("index_select"),
     move("expand"),
-    Row("pad", moves_codes).is(kKeepsCodes, kKeepsSign, kHomogeneous),
+    Row("pad", moves_codes, kKeepsCodes, kKeepsSign, kHomogeneous),
     move("pixel_shuffle"),
     move("pixel_unshuffle"),
     move("resize_nearest"),
     Row("embedding", moves_codes),
     Row("input_part", moves_codes),
-    Row("batch_norm", folded).is(&Traits::is_norm),
-    unary<ops::relu6>("relu6", clips).is(kNonNegative, kKeepsSign).to_torch("relu6", "ReLU6"),
+    Row("batch_norm", folded, kNorm),
+    unary<ops::relu6>("relu6", clips, kNonNegative).to_torch("relu6", "ReLU6"),
     unary<ops::clip>("clip", clips).option(number("low", kRequired)).option(number("high", kRequired)),
-    unary<ops::leaky_relu>("leaky_relu", multiplies)
-        .is(kHomogeneous)
+    unary<ops::leaky_relu>("leaky_relu", multiplies, kHomogeneous)
         .option(number("slope", 0.01, 0, "alpha", "negative_slope"))
         .to_onnx("LeakyRelu")
         .to_torch("leaky_relu", "LeakyReLU"),
-    unary<ops::hard_sigmoid>("hard_sigmoid", multiplies)
-        .is(kNonNegative, kKeepsSign)
-        .to_torch("hardsigmoid", "Hardsigmoid"),
+    unary<ops::hard_sigmoid>("hard_sigmoid", multiplies, kNonNegative).to_torch("hardsigmoid", "Hardsigmoid"),
     unary<ops::hard_swish>("hard_swish", multiplies)
         .to_onnx("HardSwish", 14)
         .to_torch("hardswish", "Hardswish"),
-    Row("multiply", multiplies).of(2).is(kKeepsSign).to_onnx("Mul").to_torch("mul imul"),
+    Row("multiply", multiplies, kKeepsSign).of(2).to_onnx("Mul").to_torch("mul imul"),
     unary<ops::scale>("scale", multiplies).option(number("factor", 1)),
     Row("pre_quant_scale", multiplies),
     function<ops::sub>("sub", multiplies).to_onnx("Sub").to_torch("sub"),
     unary<ops::neg>("neg", multiplies).to_onnx("Neg").to_torch("neg"),
-    function<ops::div>("div", multiplies).is(kKeepsSign).to_onnx("Div").to_torch("truediv"),
+    function<ops::div>("div", multiplies, kKeepsSign).to_onnx("Div").to_torch("truediv"),
     unary<ops::shift>("shift", multiplies).option(number("by", 0)),
-    unary<ops::abs>("abs", multiplies)
-        .is(kNonNegative, kKeepsSign, kHomogeneous)
-        .to_onnx("Abs")
-        .to_torch("abs"),
-    function<ops::minimum>("minimum", multiplies).is(kKeepsSign).to_onnx("Min"),
-    function<ops::maximum>("maximum", multiplies).is(kKeepsSign).to_onnx("Max"),
-    function<ops::where>("where", multiplies).is(kKeepsSign),
-    comparison<ops::less>("less", "Less"),
-    comparison<ops::less_equal>("less_equal", "LessOrEqual", 12),
-    comparison<ops::greater>("greater", "Greater"),
-    comparison<ops::greater_equal>("greater_equal", "GreaterOrEqual", 12),
-    comparison<ops::equal>("equal", "Equal"),
+    unary<ops::abs>("abs", multiplies, kNonNegative, kHomogeneous).to_onnx("Abs").to_torch("abs"),
+    function<ops::minimum>("minimum", multiplies, kKeepsSign).to_onnx("Min"),
+    function<ops::maximum>("maximum", multiplies, kKeepsSign).to_onnx("Max"),
+    function<ops::where>("where", multiplies, kKeepsSign),
+    comparison<ops::less>("less").to_onnx("Less"),
+    comparison<ops::less_equal>("less_equal").to_onnx("LessOrEqual", 12),
+    comparison<ops::greater>("greater").to_onnx("Greater"),
+    comparison<ops::greater_equal>("greater_equal").to_onnx("GreaterOrEqual", 12),
+    comparison<ops::equal>("equal").to_onnx("Equal"),
     comparison<ops::not_equal>("not_equal"),
-    Row("prelu", multiplies).is(kPerElement),
+    Row("prelu", multiplies, kPerElement),
     Row("pad_constant", multiplies),
     unary<ops::floor>("floor", multiplies).to_onnx("Floor"),
     unary<ops::ceil>("ceil", multiplies).to_onnx("Ceil"),
-    unary<ops::trunc>("trunc", multiplies).is(kKeepsSign),
-    unary<round_to_half>("round_to", multiplies).is(kKeepsSign).option(choice("type", "f16", "bf16")),
+    unary<ops::trunc>("trunc", multiplies, kKeepsSign),
+    unary<round_to_half>("round_to", multiplies, kKeepsSign).option(choice("type", "f16", "bf16")),
     unary<ops::round>("round", multiplies).to_onnx("Round", 11),
     unary<ops::sign>("sign", multiplies).to_onnx("Sign", 9, "input"),
     unary<ops::reciprocal>("reciprocal", multiplies).to_onnx("Reciprocal"),
@@ -252,13 +213,11 @@ constexpr OperatorSchema kTable[] = {
         .to_onnx("Gelu", 20)
         .to_torch("gelu", "GELU"),
     unary<ops::silu>("silu", own_function).to_torch("silu", "SiLU"),
-    unary<ops::sigmoid>("sigmoid", own_function)
-        .is(kNonNegative, kKeepsSign)
+    unary<ops::sigmoid>("sigmoid", own_function, kNonNegative)
         .to_onnx("Sigmoid")
         .to_torch("sigmoid", "Sigmoid"),
     unary<ops::tanh>("tanh", own_function).to_onnx("Tanh", 6, "input").to_torch("tanh", "Tanh"),
-    function<ops::softmax>("softmax", own_function)
-        .is(kNonNegative, kKeepsSign)
+    function<ops::softmax>("softmax", own_function, kNonNegative)
         .option(kAxis)
         .to_onnx("Softmax")
         .to_torch("", "Softmax"),
@@ -266,12 +225,11 @@ constexpr OperatorSchema kTable[] = {
         .option(kAxis)
         .to_onnx("LogSoftmax")
         .to_torch("", "LogSoftmax"),
-    Row("attention_weights", own_function).is(kNonNegative),
+    Row("attention_weights", own_function, kNonNegative),
     unary<ops::elu>("elu", own_function).option(kAlpha).to_onnx("Elu").to_torch("elu", "ELU"),
     unary<ops::celu>("celu", own_function).option(kAlpha).to_onnx("Celu", 12).to_torch("celu", "CELU"),
     unary<ops::selu>("selu", own_function).to_onnx("Selu").to_torch("selu", "SELU"),
-    unary<ops::softplus>("softplus", own_function)
-        .is(kNonNegative, kKeepsSign)
+    unary<ops::softplus>("softplus", own_function, kNonNegative)
         .option(number("beta", 1, 1e-6, {}, "beta"))
         .option(number("threshold", 20, -kMost, {}, "threshold"))
         .to_onnx("Softplus")
@@ -282,44 +240,41 @@ constexpr OperatorSchema kTable[] = {
         .to_onnx("Softsign", 6, "input")
         .to_torch("softsign", "Softsign"),
     function<ops::glu>("glu", own_function).option(kAxis),
-    function<raise_to>("pow", own_function).is(kKeepsSign).to_onnx("Pow"),
+    function<raise_to>("pow", own_function, kKeepsSign).to_onnx("Pow"),
     formula<detail::PowerOf>("power", own_function).option(number("exponent", 1)),
-    unary<ops::exp>("exp", own_function)
-        .is(kNonNegative, kKeepsSign)
-        .to_onnx("Exp", 6, "input")
-        .to_torch("exp"),
+    unary<ops::exp>("exp", own_function, kNonNegative).to_onnx("Exp", 6, "input").to_torch("exp"),
     unary<ops::log>("log", own_function).to_onnx("Log", 6, "input"),
-    unary<ops::sqrt>("sqrt", own_function).is(kNonNegative, kKeepsSign).to_onnx("Sqrt").to_torch("sqrt"),
+    unary<ops::sqrt>("sqrt", own_function, kNonNegative).to_onnx("Sqrt").to_torch("sqrt"),
     unary<ops::erf>("erf", own_function).to_onnx("Erf", 9, "input"),
     unary<ops::sin>("sin", own_function).to_onnx("Sin", 7, "input"),
     unary<ops::cos>("cos", own_function).to_onnx("Cos", 7, "input"),
-    recurrent("lstm", lstm),
-    Row("layer_norm", own_order).is(&Traits::is_norm),
-    function<multiply_matrices>("matmul", factors).is(&Traits::is_product).to_torch("matmul"),
+    Row("lstm", lstm, kRecurrent),
+    Row("layer_norm", own_order, kNorm),
+    function<multiply_matrices>("matmul", factors, kProduct).to_torch("matmul"),
     Row("scaled_dot_product_attention", own_order),
-    recurrent("gru", own_order),
-    recurrent("rnn", own_order),
-    reduction("sum"),
-    reduction("mean"),
-    reduction("max"),
-    reduction("min"),
+    Row("gru", own_order, kRecurrent),
+    Row("rnn", own_order, kRecurrent),
+    Row("sum", own_order, kKeepsSign),
+    Row("mean", own_order, kKeepsSign),
+    Row("max", own_order, kKeepsSign),
+    Row("min", own_order, kKeepsSign),
     Row("group_norm", own_order),
     Row("instance_norm", own_order),
     Row("rms_norm", own_order),
-    reduction("local_response_norm"),
-    reduction("adaptive_avg_pool2d"),
-    reduction("adaptive_avg_pool3d"),
-    reduction("resize_linear"),
+    Row("local_response_norm", own_order, kKeepsSign),
+    Row("adaptive_avg_pool2d", own_order, kKeepsSign),
+    Row("adaptive_avg_pool3d", own_order, kKeepsSign),
+    Row("resize_linear", own_order, kKeepsSign),
     Row("resize_cubic", own_order),
-    conversion("quantize"),
-    conversion("dequantize"),
-    conversion("to_float"),
-    conversion("to_f32"),
+    Row("quantize", none, kConversion),
+    Row("dequantize", none, kConversion),
+    Row("to_float", none, kConversion),
+    Row("to_f32", none, kConversion),
     dropout("dropout"),
     dropout("channel_dropout"),
     dropout("drop_path"),
     dropout("drop_block2d"),
-    Row("alpha_dropout", none).is(kPerElement),
+    Row("alpha_dropout", none, kPerElement),
     Row("cross_entropy", none),
     Row("mse_loss", none),
 };

@@ -47,7 +47,7 @@ struct FloatOperator {
 
 /// How ONNX Runtime computes an operator (docs/deploy.md).
 struct EngineForm {
-  std::string_view exact;   ///< When its codes and bits are those of evaluation. Empty: never.
+  std::string_view exact;   ///< When the engine gives the codes and bits of evaluation. Empty: never.
   std::string_view reason;  ///< Why it is computed in floats otherwise. Empty: it never is.
 };
 /// The form that the operator table gives. Null for operators that no exported file has.

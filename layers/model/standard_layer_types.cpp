@@ -31,7 +31,7 @@ std::pair<const std::string, LayerType> function(const char* type, std::vector<s
 std::pair<const std::string, LayerType> reduction(const char* type, Reduce f) {
   return function(type, {"axes", "keep_axes"}, [f](const LayerOptions& o) {
     const Sizes given = o.sizes("axes", -8, 8);
-    if (given.empty()) o.fail("the option 'axes' is missing: give those that go, not the batch");
+    if (given.empty()) o.fail("the option 'axes' is missing: give the axes to reduce, not the batch");
     return [f, axes = std::vector<int>(given.begin(), given.end()),
             keep = o.flag_or("keep_axes", false)](const Variable& x) { return f(x, axes, keep); };
   });
@@ -71,7 +71,7 @@ auto pad(const LayerOptions& o) {
   const Sizes before = o.sizes("before", -kLongest, kMostElements),
               after = o.sizes("after", -kLongest, kMostElements);
   if (before.size() != after.size() || before.empty())
-    o.fail("'before' and 'after' are the elements added to each of the last axes: give as many of both");
+    o.fail("'before' and 'after' are the elements added to each of the last axes: give lists of one length");
   std::vector<std::array<std::int64_t, 2>> sizes;
   for (std::size_t i = 0; i < before.size(); ++i) sizes.push_back({before[i], after[i]});
   const auto mode = o.choice_or("mode", "constant", {"constant", "reflect", "replicate", "circular"});
@@ -94,7 +94,7 @@ Choice choice(const LayerOptions& o, const char* name, const std::vector<std::st
 auto resize(const LayerOptions& o) {
   ops::Resize options;
   options.sizes = o.sizes("sizes", 1, kMostElements);
-  if (options.sizes.empty()) o.fail("the option 'sizes' is missing: give those of the last axes");
+  if (options.sizes.empty()) o.fail("the option 'sizes' is missing: give the sizes of the last axes");
   options.mode = choice(o, "mode", {"nearest", "linear", "cubic"}, ops::ResizeMode::nearest);
   const auto usual = options.mode == ops::ResizeMode::nearest ? ops::ResizeCoordinates::asymmetric
                                                               : ops::ResizeCoordinates::half_pixel;
@@ -113,7 +113,7 @@ auto input_part(const LayerOptions& o) {
                       .name = o.text("name"),
                       .type = o.choice_or("type", "f32", ops::input_part_types())};
   if (part.name.empty() || part.name.size() > kLongestName)
-    o.fail(fmt::format("'name' is what the input is called in exported files: 1 to {} bytes", kLongestName));
+    o.fail(fmt::format("'name' is the name of the input in exported files: 1 to {} bytes", kLongestName));
   return [part](const Variable& x) { return ops::input_part(x, part); };
 }
 

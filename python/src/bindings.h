@@ -25,7 +25,6 @@ void bind_training(nb::module_& module);
 void bind_fitting(nb::module_& m);
 void bind_defaults(nb::module_& m);
 void bind_inspection(nb::module_& m);
-void bind_operators(nb::module_& module);
 void bind_ranks(nb::module_& module);
 void bind_recording(nb::module_& module);
 void bind_sensitivity(nb::module_& module);

@@ -1,15 +1,51 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 
 #include "bindings.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/device.h"
+#include "fakequant/core/ops/operators.h"
 
 namespace {
 
 /// What the command prints for --version, behind its name.
 std::string build_info() {
   return fmt::format("cpu, codes multiplied as {}", fq::cpu::name(fq::cpu::best_exact_type()));
+}
+
+namespace nb = nanobind;
+using fq::OperatorOption, fq::OperatorSchema;
+
+/// The default of an option. None: it is required.
+nb::object default_of(const OperatorOption& option) {
+  if (option.is_required()) return nb::none();
+  if (option.is_choice()) return nb::cast(option.choices[0]);
+  return option.is_integer ? nb::cast(static_cast<int>(option.fallback)) : nb::cast(option.fallback);
+}
+
+nb::dict row_of(const OperatorSchema& row) {
+  nb::list options;
+  for (const OperatorOption& option : row.options()) {
+    nb::dict out;
+    out["name"] = option.name;
+    out["default"] = default_of(option);
+    out["torch"] = option.torch;
+    options.append(out);
+  }
+  nb::dict out;
+  out["name"] = row.name;
+  out["inputs"] = row.inputs;
+  out["options"] = options;
+  out["torch"] = nb::cast(row.torch).attr("split")();
+  out["torch_module"] = row.torch_module;
+  return out;
+}
+
+nb::list operators() {
+  nb::list rows;
+  for (const OperatorSchema& row : fq::operator_table()) rows.append(row_of(row));
+  return rows;
 }
 
 }  // namespace
@@ -26,6 +62,10 @@ NB_MODULE(_fakequant, module) {
              "What this build and machine multiply codes with: \"cpu, codes multiplied as s8\".");
   module.def("cuda_device_count", &fq::cuda_device_count,
              "GPUs that this build and machine can use: 0 in builds without CUDA.");
+  module.def(
+      "operators", &operators,
+      "The operator table: a dict for each operator with its name, number of inputs, options, and names in "
+      "torch. `inputs` is 0 where the number varies or the operator has weights.");
   fq::python::bind_modelopt(module);
   fq::python::bind_pytorch_quantization(module);
   fq::python::bind_torch_ref(module);
@@ -33,7 +73,6 @@ NB_MODULE(_fakequant, module) {
   fq::python::bind_torchao_float(module);
   fq::python::bind_engines(module);
   fq::python::bind_quantizer(module);
-  fq::python::bind_operators(module);
   fq::python::bind_ranks(module);
   fq::python::bind_interrupts(module);
   fq::python::bind_datasets(module);

@@ -44,7 +44,7 @@ struct OperatorCase {
 
 void PrintTo(const OperatorCase& tested, std::ostream* out);
 
-/// The cases below, and those of plain functions that have none there.
+/// The cases below, and a case for each plain function that has none there.
 [[nodiscard]] const std::vector<OperatorCase>& operator_cases();
 /// A case for each plain function of the operator table, of inputs from -3 to 3, and for each of its choices.
 [[nodiscard]] std::vector<OperatorCase> plain_cases();

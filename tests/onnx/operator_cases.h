@@ -60,6 +60,7 @@ class Cases {
   }
   void finish(const std::string& file) const { save_state(folder_ + "/" + file, state_, "cases"); }
 
+  [[nodiscard]] bool has(const std::string& name) const { return state_.contains(name + "/x"); }
   /// All that were written so far.
   [[nodiscard]] const std::set<std::string>& operators() const noexcept { return operators_; }
 

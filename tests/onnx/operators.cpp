@@ -296,9 +296,7 @@ void add_moved_sums(Cases& cases) {
 /// Plain functions of the operator table that no case has, with other numbers than their defaults.
 void add_plain_functions(Cases& cases) {
   for (const auto& row : operator_table()) {
-    if (row.run == nullptr || row.engine == EngineRule::none ||
-        cases.operators().contains(std::string(row.name)))
-      continue;
+    if (row.run == nullptr || row.engine == EngineRule::none || cases.has(std::string(row.name))) continue;
     std::vector<double> options;
     for (const auto& option : row.options())
       options.push_back(option.is_choice() || option.is_integer ? option.fallback : option.fallback + 0.7);

@@ -27,7 +27,7 @@ struct Operator {
   OnnxSchema schema;
 };
 
-/// Rows of the plain functions of the operator table (core/ops/operators.h), and those of other operators.
+/// Rows of the plain functions of the operator table (core/ops/operators.h), and of other ONNX operators.
 [[nodiscard]] const std::vector<OperatorRow>& operator_table();
 /// The plain function of the operator table that an ONNX operator is. Null if there is none.
 [[nodiscard]] const OperatorSchema* plain_row(std::string_view onnx);
@@ -83,7 +83,7 @@ ImportValue concat(const OpImport& op);
 ImportValue plain_function(const OpImport& op);
 /// A plain function whose integers may overflow.
 ImportValue wrapped_function(const OpImport& op);
-/// A plain function that a pattern stands for. The node has the name of the row.
+/// A plain function found by a pattern. The node has the name of the row.
 ImportValue recognised_function(const OpImport& op);
 ImportValue selu(const OpImport& op);
 ImportValue hard_sigmoid(const OpImport& op);

@@ -188,7 +188,7 @@ ROWS = {row["name"]: row for row in _fq.operators()}
 
 
 def plain_function(row):
-    """What a call of a plain function of one tensor is: (type, options) by the arguments after the tensor."""
+    """Returns a function from the arguments after the tensor to the type and the options of a layer."""
     names = [option["torch"] for option in row["options"]] + ["inplace"]
 
     def kind(*values, **named):
