@@ -105,7 +105,6 @@
 #include "fakequant/layers/quantizer/settings.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/network/calibration.h"
-#include "fakequant/network/data_checks.h"
 #include "fakequant/network/evaluation.h"
 #include "fakequant/network/identity.h"
 #include "fakequant/network/network.h"

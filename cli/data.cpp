@@ -2,7 +2,7 @@
 
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/text/network_tokenizer.h"
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/data_checks.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/ranks/communicator.h"
 

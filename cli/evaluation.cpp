@@ -37,7 +37,7 @@ class BatchProgress {
 
 }  // namespace
 
-void for_each_output(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+void for_each_output(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                      const std::function<void(const Tensor&, const Tensor&)>& visit, Output& output,
                      const std::string& label) {
   const GracefulStop stop;
@@ -53,7 +53,7 @@ void for_each_output(Network& network, std::shared_ptr<const Dataset> data, std:
     throw Interrupted(label);
 }
 
-void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
+void for_each_batch(const Network& network, std::shared_ptr<const Dataset> data, std::int64_t batch,
                     const std::function<void(const Batch&, const Variable&)>& visit, Output& output,
                     const std::string& label) {
   const NoGrad no_grad;
@@ -66,6 +66,20 @@ void for_each_batch(Network& network, std::shared_ptr<const Dataset> data, std::
     visit(*next, (network.module())(Variable(next->x.to(network.module().device()))));
     progress.add(next->size());
   }
+}
+
+void predict_parts(const Network& network, const std::shared_ptr<const Dataset>& data, std::int64_t batch,
+                   const PredictionOptions& options, const std::function<void(const StateDict&)>& use,
+                   Output& output, const std::string& label) {
+  PredictionParts parts(network, options, use);
+  if (options.inputs || options.codes)
+    for_each_batch(
+        network, data, batch,
+        [&](const Batch& samples, const Variable& y) { parts.add(samples.x, y.tensor()); }, output, label);
+  else
+    for_each_output(
+        network, data, batch, [&](const Tensor& y, const Tensor&) { parts.add({}, y); }, output, label);
+  parts.finish();
 }
 
 }  // namespace fq::cli

@@ -11,7 +11,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/export/safetensors/weights.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/data_checks.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 
 namespace fq::cli {

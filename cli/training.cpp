@@ -104,10 +104,7 @@ Shape batch_shape(const Run& run, const Loaders& loaders) {
 Loaders complete(const Run& run, const Flags& flags, TrainerOptions& options) {
   Loaders loaders =
       naming_flags([&] { return make_loaders(run, flags, options.ranks.get(), options.accumulation); });
-  const Task task = run.network.task();
-  options.model = run.network.identity().to_json().dump();
-  options.loss = task_loss(task, *run.data, options.label_smoothing);
-  options.metrics = task_metrics(task, *run.data);
+  complete_training(options, run.network, *run.data);
   options.metric_options = metric_options_of(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
   options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);

@@ -22,7 +22,7 @@
 
 namespace fq {
 
-/// Data and settings of `calibrate`. Methods, rules and algorithms are those of the network's config.
+/// Samples and settings of `calibrate`. The config of the network has methods, rules and algorithms.
 struct NetworkCalibrateOptions {
   std::int64_t samples = 512;  ///< number of samples, drawn by seed 0; 0 for all
   LoaderOptions batches = {.batch_size = 64, .shuffle = false};

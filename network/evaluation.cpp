@@ -1,15 +1,69 @@
 #include "fakequant/network/evaluation.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
 
+#include "fakequant/core/detail/join.h"
+#include "fakequant/core/trace.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/code_recorder.h"
+#include "fakequant/network/detail/data_checks.h"
 #include "fakequant/network/qat.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 
 namespace fq {
+namespace {
+
+std::int64_t bytes_of(const std::vector<Tensor>& parts) {
+  std::int64_t bytes = 0;
+  for (const Tensor& part : parts) bytes += part.nbytes();
+  return bytes;
+}
+
+/// The axis of codes that holds the samples, or a multiple of them: axis 0, unless the network computes
+/// sequence first. Nothing where the codes do not depend on the samples.
+std::optional<int> batch_axis(const std::vector<Tensor>& parts, const std::vector<std::int64_t>& samples) {
+  const Shape& first = parts.front().shape();
+  for (int axis = 0; axis < std::ssize(first); ++axis) {
+    const auto at = static_cast<std::size_t>(axis);
+    const std::int64_t each = first[at] / samples.front();
+    bool fits = each > 0;
+    for (std::size_t i = 0; i < parts.size() && fits; ++i) {
+      Shape expected = first;
+      expected[at] = each * samples[i];
+      fits = parts[i].shape() == expected;
+    }
+    if (fits) return axis;
+  }
+  return std::nullopt;
+}
+
+std::int64_t different_bytes(const Tensor& a, const Tensor& b) {
+  const auto bytes = static_cast<std::size_t>(bit_width(a.dtype()) / 8);
+  const auto *x = static_cast<const std::byte*>(a.raw()), *y = static_cast<const std::byte*>(b.raw());
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    const auto at = static_cast<std::size_t>(i) * bytes;
+    count += std::equal(x + at, x + at + bytes, y + at) ? 0 : 1;
+  }
+  return count;
+}
+
+void count_codes(const detail::CodeRecorder& before, const detail::CodeRecorder& after, FoldChange& change) {
+  for (const auto& [name, parts] : before.codes()) {
+    const auto found = after.codes().find(name);
+    if (found == after.codes().end()) continue;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      change.codes += parts[i].numel();
+      change.different += different_bytes(parts[i], found->second.at(i));
+    }
+  }
+}
+
+}  // namespace
 
 Evaluation evaluate(const Network& network, const std::shared_ptr<const Dataset>& data,
                     std::int64_t batch_size, const MetricOptions& options) {
@@ -63,6 +117,111 @@ std::int64_t weight_bytes(const Network& network) {
       bytes += 4 * parameter.numel();  // read as floats too, as the table of a tied layer
   }
   return bytes;
+}
+
+struct PredictionParts::Body {
+  Body(const Network& network, const PredictionOptions& given, std::function<void(const StateDict&)> called)
+      : recorder(network.module()), options(given), use(std::move(called)) {
+    if (options.codes) scope.emplace(recorder);
+  }
+
+  [[nodiscard]] std::int64_t bytes() const {
+    std::int64_t sum = bytes_of(x) + bytes_of(logits);
+    for (const auto& [name, parts] : recorder.codes()) sum += bytes_of(parts);
+    return sum;
+  }
+
+  void set_codes(StateDict& state) {
+    nlohmann::json axes = nlohmann::json::object();
+    for (const auto& [name, parts] : recorder.codes()) {
+      const auto axis = batch_axis(parts, sizes);
+      state.set("codes/" + name, axis ? detail::join(parts, *axis) : parts.front());
+      if (axis != 0) axes[name] = axis ? nlohmann::json(*axis) : nlohmann::json(nullptr);
+    }
+    state.set_attribute("batch", sizes.front());
+    if (!axes.empty()) state.set_attribute("batch_axes", axes);
+  }
+
+  detail::CodeRecorder recorder;
+  PredictionOptions options;
+  std::function<void(const StateDict&)> use;
+  std::optional<RecordScope> scope;
+  std::vector<Tensor> x, logits;
+  std::vector<std::int64_t> sizes;  // of the batches
+};
+
+PredictionParts::PredictionParts(const Network& network, const PredictionOptions& options,
+                                 std::function<void(const StateDict&)> use)
+    : body_(std::make_unique<Body>(network, options, std::move(use))) {}
+PredictionParts::~PredictionParts() = default;
+
+void PredictionParts::add(const Tensor& x, const Tensor& logits) {
+  if (body_->options.inputs) body_->x.push_back(x);
+  body_->logits.push_back(logits.to(Device::cpu()).to(Layout::row_major));
+  if (x.defined()) body_->sizes.push_back(x.dim(0));
+  body_->recorder.next_batch();
+  if (body_->bytes() >= body_->options.part_bytes) finish();
+}
+
+void PredictionParts::finish() {
+  if (body_->logits.empty()) return;
+  StateDict state;
+  if (body_->options.inputs) state.set("x", detail::join(body_->x, 0));
+  state.set("logits", detail::join(body_->logits, 0));
+  if (!body_->recorder.codes().empty()) body_->set_codes(state);
+  body_->x.clear();
+  body_->logits.clear();
+  body_->sizes.clear();
+  body_->recorder.forget();
+  body_->use(state);
+}
+
+struct FoldComparison::Body {
+  Body(const Network& one, const Network& other, const Dataset& data, const MetricOptions& options)
+      : after(other),
+        codes(one.module()),
+        other_codes(other.module()),
+        score(one, data, options),
+        other_score(one, data, options),
+        scope(codes) {
+    after.module().eval();
+  }
+
+  Network after;
+  FoldChange change;
+  detail::CodeRecorder codes, other_codes;
+  Scoring score, other_score;
+  RecordScope scope;
+};
+
+FoldComparison::FoldComparison(const Network& before, const Network& after, const Dataset& data,
+                               const MetricOptions& options) {
+  check_task(before, data, "fold");
+  check_calibrated(before, "fold");
+  body_ = std::make_unique<Body>(before, after, data, options);
+}
+FoldComparison::~FoldComparison() = default;
+
+void FoldComparison::add(const Batch& samples, const Tensor& logits) {
+  Module& after = body_->after.module();
+  body_->score.add(logits, samples.y);
+  {
+    const RecordScope scope(body_->other_codes);
+    body_->other_score.add(after(Variable(samples.x.to(after.device()))).tensor(), samples.y);
+  }
+  count_codes(body_->codes, body_->other_codes, body_->change);
+  for (detail::CodeRecorder* recorder : {&body_->codes, &body_->other_codes}) {
+    recorder->forget();
+    recorder->next_batch();
+  }
+}
+
+FoldChange FoldComparison::change() const {
+  FoldChange out = body_->change;
+  out.accuracy = body_->score.accuracy();
+  out.before = body_->score.score();
+  out.after = body_->other_score.score();
+  return out;
 }
 
 }  // namespace fq

@@ -44,7 +44,7 @@ const json& required(const json& object, const char* key) {
   return object.at(key);
 }
 
-/// One number stands for a list of one.
+/// Reads a list of numbers, or one number as a list of one.
 std::vector<double> numbers(const json& object, const char* key) {
   if (object.contains(key) && object.at(key).is_number()) return {object.at(key).get<double>()};
   return member(object, key, std::vector<double>{});
@@ -109,7 +109,7 @@ bool has_scale(const SampleNotes& notes) {
   return notes.scale > 0 || !notes.mean.empty() || !notes.deviation.empty();
 }
 
-/// One value stands for all channels.
+/// A list of one number counts for all channels.
 bool same_numbers(const std::vector<double>& x, const std::vector<double>& y) {
   if (x.size() != y.size() && x.size() != 1 && y.size() != 1) return false;
   for (std::size_t i = 0; i < std::max(x.size(), y.size()); ++i) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Identity: what a checkpoint says of its network in the attribute `model`.
+/// Identity: the description of a network in its checkpoint, attribute `model`.
 ///
 ///     {"model": {"name": "cnn", "nodes": [..]}, "sample_shape": [1, 28, 28], "classes": 10, "folded": false,
 ///      "quantization": null}
@@ -27,7 +27,7 @@ struct TaskText {
   std::optional<std::string> metrics = {};
 };
 
-/// What it takes to build a network again, without its values.
+/// The architecture of a network, its data and its quantization config, without values.
 struct Identity {
   ModelSpec model;
   Shape sample_shape;          ///< of one sample, without the batch

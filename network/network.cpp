@@ -1,5 +1,6 @@
 #include "fakequant/network/network.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/norm.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"
 
@@ -130,6 +132,12 @@ Network Network::float_clone() const {
 std::size_t Network::fold() {
   identity_.folded = true;
   return fold_batch_norm(*module_, input_shape()).size();
+}
+
+std::size_t Network::live_batch_norms() const {
+  return static_cast<std::size_t>(std::ranges::count_if(module_->named_modules(), [](const auto& entry) {
+    return dynamic_cast<const BatchNorm*>(entry.second) != nullptr;
+  }));
 }
 
 void Network::quantize(const nlohmann::ordered_json& config, NetworkPart* part) {

@@ -32,8 +32,8 @@ class Network {
   /// Builds the model of `identity`, folded and quantized as it says, with first values by `seed`. Throws
   /// ArgumentError.
   [[nodiscard]] static Network create(Identity identity, std::uint64_t seed = 0);
-  /// Builds a float model for samples of that shape. Without `classes` the number is that of the outputs, if
-  /// the model gives a list of numbers for each sample.
+  /// Builds a float model. Without `classes` the model is traced: if it gives a list of numbers for each
+  /// sample, their number is `classes`.
   [[nodiscard]] static Network create(const ModelSpec& model, const Shape& sample_shape,
                                       std::int64_t classes = 0, std::uint64_t seed = 0);
   /// Builds a model that was read from `file`, with its weights. Throws FileError naming the file.
@@ -69,6 +69,8 @@ class Network {
 
   /// Folds batch norm into the layers before; returns how many batch norms.
   std::size_t fold();
+  /// Returns the number of batch norms that are not folded.
+  [[nodiscard]] std::size_t live_batch_norms() const;
   /// Places quantizers by a config (QuantConfig::from_json), which the identity keeps. Rules become lists:
   /// files sort the keys of objects, and the order of rules counts. `part`: the network is a part of another
   /// one. Throws ArgumentError as `fq::quantize`.

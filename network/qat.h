@@ -39,7 +39,7 @@ struct QatOptions {
   /// How a float network is quantized: name of a preset or JSON text. Not used for a quantized network.
   std::string config = "int8";
   PresetChoices preset = {};
-  std::optional<std::string> target = {}, scale = {};  ///< replace those of the config
+  std::optional<std::string> target = {}, scale = {};  ///< replace target and scale of the config
   bool keep_batch_norm = false;
   NetworkCalibrateOptions calibration = {};
   LoaderOptions batches = {.drop_last = true};  ///< batches of training
@@ -60,7 +60,7 @@ struct QatOptions {
 /// Accuracies on up to 512 training samples, 0 to 1.
 struct SampleAccuracy {
   double in_float = 0;   ///< with quantizers switched off
-  double quantized = 0;  ///< of the network as it is; equals `in_float` if quantizers have no ranges
+  double quantized = 0;  ///< with quantizers on; equal to `in_float` if quantizers have no ranges
   double chance = 0;     ///< of the most frequent class
   std::int64_t images = 0;
 
@@ -71,11 +71,11 @@ struct SampleAccuracy {
   /// "87.1 % of 512 training samples right, 99.8 % in float".
   [[nodiscard]] std::string text() const;
 };
-/// Returns nothing if samples do not have one class each. The network stays as it was.
+/// Measures a network, which stays unchanged. Returns nothing unless each sample has one class.
 [[nodiscard]] std::optional<SampleAccuracy> sample_accuracy(const Network& network,
                                                             const std::shared_ptr<const Dataset>& data);
 
-/// What `prepare_qat` chose, for the run.
+/// Training options of a run and choices of `prepare_qat`.
 struct QatPlan {
   TrainerOptions training;
   bool self_distillation = false;

@@ -3,8 +3,9 @@
 /// Task: loss and metrics of a network.
 ///
 ///     const Task task = parse_task({.loss = "huber,delta=2", .metrics = "mae,r2"}, "train");
-///     options.loss = task_loss(task, data);
-///     options.metrics = task_metrics(task, data);
+///     TrainerOptions options;
+///     options.loss = task_loss(task, *data);
+///     options.metrics = task_metrics(task, *data);
 
 #include <cstdint>
 #include <string>
@@ -24,7 +25,7 @@ struct Task {
 
   /// Whether the loss is plain cross entropy.
   [[nodiscard]] bool standard() const;
-  /// Whether the labels of a sample are a sequence without positions: those of ctc.
+  /// Whether the loss is ctc. Labels are then sequences without positions.
   [[nodiscard]] bool sequences() const;
   /// The type of y in a data set.
   [[nodiscard]] LabelType labels() const;

@@ -82,7 +82,7 @@ ordered_json compressed(Network& network, Output& output) {
   out["floats"] = record("floats", floats, output);
   all.add(floats);
   out["total"] = record("total", all, output);
-  if (const auto norms = live_batch_norms(network); norms > 0)
+  if (const auto norms = network.live_batch_norms(); norms > 0)
     output.line(fmt::format("{} batch norms are not folded: to export this network, fold it before", norms));
   return out;
 }

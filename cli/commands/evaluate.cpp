@@ -10,7 +10,7 @@
 #include "fakequant/cli/tables/class_scores.h"
 #include "fakequant/cli/tables/sample_noun.h"
 #include "fakequant/cli/text/network_tokenizer.h"
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/data_checks.h"
 
 namespace fq::cli {
 namespace {

@@ -47,7 +47,7 @@ void check_format(const ExportFormat& format, Network& network, const Flags& fla
   check_exports(format, network, flags);
   if (planned.holds(path)) stand_in_ranges(network);
   check_calibrated(network, "export");
-  if (live_batch_norms(network) > 0) {
+  if (network.live_batch_norms() > 0) {
     check_not_compressed(network, "export", path);
     (void)network.fold();
   }
@@ -58,7 +58,7 @@ Network load_for(const ExportFormat& format, const Flags& flags, Output& output)
   Network network = load_network(flags.required("checkpoint"));
   check_exports(format, network, flags);
   check_calibrated(network, "export");
-  if (live_batch_norms(network) > 0) check_not_compressed(network, "export", flags.text("checkpoint"));
+  if (network.live_batch_norms() > 0) check_not_compressed(network, "export", flags.text("checkpoint"));
   fold_first(network, output);
   return network;
 }

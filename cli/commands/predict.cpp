@@ -4,18 +4,18 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/predictions.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/tables/sample_noun.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/core/log.h"
+#include "fakequant/network/qat.h"
 #include "fakequant/train/ctc.h"
 #include "fakequant/train/loop/detail/finite.h"
-#include "fakequant/network/qat.h"
 #include "fakequant/train/loop/evaluate.h"
 
 namespace fq::cli {
@@ -91,7 +91,7 @@ ordered_json predict(const Flags& flags, Output& output) {
     datasets = state.names();
     if (classifies) counts = count_answers(state.at("logits"));
   };
-  predict_parts(network, data, {.batch = batch, .codes = flags.on("codes")}, save, output, "predict");
+  predict_parts(network, data, batch, {.codes = flags.on("codes")}, save, output, "predict");
   if (!classes.empty() && !counts.empty()) output.line(answers_text(counts, classes));
   output.line(
       fmt::format("{} {}, {} datasets in {}", data->size(), sample_noun(*data), datasets.size(), path));

@@ -17,7 +17,7 @@
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/data_checks.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/qat_training.h"
 

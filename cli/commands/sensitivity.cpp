@@ -19,7 +19,7 @@
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/data_checks.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"
 
 namespace fq::cli {

@@ -10,7 +10,7 @@
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/data_checks.h"
 #include "fakequant/train/loop/checkpoint.h"
 
 namespace fq::cli {

@@ -11,12 +11,11 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/folding.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/predictions.h"
 #include "fakequant/cli/uniform_samples.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_file.h"
+#include "fakequant/network/detail/data_checks.h"
 #include "fakequant/network/qat.h"
-#include "fakequant/network/data_checks.h"
 
 namespace fq::cli {
 namespace {
@@ -72,10 +71,8 @@ void count_expected(const StateDict& state, Expected& expected) {
 std::vector<std::string> write_predictions(Network& network, const Flags& flags, const VerifyEngine& engine,
                                            const std::string& prefix,
                                            const std::function<void(const StateDict&)>& use, Output& output) {
-  const PredictionOptions options{.batch = flags.integer("batch", 1, 1 << 20),
-                                  .inputs = true,
-                                  .codes = engine.codes,
-                                  .part_bytes = kPartBytes};
+  const PredictionOptions options{.inputs = true, .codes = engine.codes, .part_bytes = kPartBytes};
+  const auto batch = flags.integer("batch", 1, 1 << 20);
   std::vector<std::string> files;
   const auto save = [&](const StateDict& state) {
     files.push_back(fmt::format("{}{}.h5", prefix, files.size()));
@@ -83,7 +80,7 @@ std::vector<std::string> write_predictions(Network& network, const Flags& flags,
     use(state);
   };
   for (const auto& samples : samples_of(network, flags))
-    predict_parts(network, samples, options, save, output, "verify");
+    predict_parts(network, samples, batch, options, save, output, "verify");
   return files;
 }
 
@@ -117,7 +114,7 @@ Expected write_expected(const Flags& flags, const VerifyEngine& engine, const Te
       network, flags, engine, folder.file("part"),
       [&](const StateDict& state) { count_expected(state, expected); }, output);
   if (engine.layers) expected.layers = write_layers(network, flags, folder.file("layers.h5"), output);
-  if (live_batch_norms(network) == 0 || network.fold() == 0) return expected;
+  if (network.live_batch_norms() == 0 || network.fold() == 0) return expected;
   expected.folded = write_predictions(
       network, flags, engine, folder.file("folded"), [](const StateDict&) {}, output);
   return expected;

@@ -10,7 +10,7 @@
 #include "fakequant/cli/tables/sensitivity_table.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/data_checks.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"
 

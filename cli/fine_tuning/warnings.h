@@ -13,7 +13,7 @@ namespace fq::cli {
 /// number of others.
 void warn_of_quantizers(const Network& network, const std::shared_ptr<const Dataset>& data,
                         const std::string& command);
-/// Warns if a network ends below what it began with, or near chance.
+/// Warns if fine-tuning lowered the accuracy, or if the accuracy is near chance.
 void warn_of_loss(const SampleAccuracy& before, const SampleAccuracy& after, const std::string& command);
 /// Warns if a calibrated network is near chance.
 void warn_near_chance(const SampleAccuracy& found, const Network& network, const std::string& command);

@@ -7,7 +7,7 @@
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/tables/inspect_calibration.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/data_checks.h"
 
 namespace fq::cli {
 namespace {

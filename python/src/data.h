@@ -14,7 +14,7 @@
 
 namespace fq::python {
 
-/// Returns a quantization config as text: JSON of a dict, and text as it is.
+/// Returns a quantization config as text. A dict becomes JSON text; a string is unchanged.
 [[nodiscard]] std::string config_text(nb::handle config);
 /// A data set, a pair of arrays (x, y), or x alone. Throws ArgumentError naming what does not fit.
 [[nodiscard]] std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function);

@@ -1,4 +1,3 @@
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include <nanobind/stl/optional.h>
@@ -7,8 +6,7 @@
 #include "bindings.h"
 #include "data.h"
 #include "fakequant/core/error.h"
-#include "fakequant/network/network.h"
-#include "fakequant/train/loop/trainer.h"
+#include "fakequant/network/qat.h"
 #include "fakequant/train/ranks/shares.h"
 #include "graded.h"
 #include "interrupts.h"
@@ -154,7 +152,6 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   if (options.ranks) loader = share_of_rank(loader, *options.ranks, options.accumulation);
   const auto samples = data_of(data, "fit");
   warn(take_sample_notes(self.identity().inputs, *samples, "fit"));
-  options.model = self.identity().to_json().dump();
   options.loss = loss_for(*samples, label_smoothing);
   options.metrics = metrics_for(*samples);
   auto batches = std::make_shared<DataLoader>(samples, loader);

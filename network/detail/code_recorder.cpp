@@ -1,10 +1,10 @@
-#include "fakequant/cli/code_recorder.h"
+#include "fakequant/network/detail/code_recorder.h"
 
 #include "fakequant/core/variable.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
-namespace fq::cli {
+namespace fq::detail {
 
 CodeRecorder::CodeRecorder(Module& model) {
   for (const auto& parameter : model.parameters()) parameters_.insert(parameter.node().get());
@@ -24,4 +24,4 @@ void CodeRecorder::on_op(std::string_view op, const std::vector<Variable>& input
       value->codes.to(Device::cpu()).to(Layout::row_major));
 }
 
-}  // namespace fq::cli
+}  // namespace fq::detail

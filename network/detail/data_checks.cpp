@@ -1,4 +1,4 @@
-#include "fakequant/network/data_checks.h"
+#include "fakequant/network/detail/data_checks.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

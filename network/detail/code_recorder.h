@@ -1,6 +1,6 @@
 #pragma once
 
-/// The codes of activations while a network runs.
+/// Records the codes of activations.
 
 #include <map>
 #include <set>
@@ -12,9 +12,9 @@
 #include "fakequant/export/detail/code_names.h"
 #include "fakequant/layers/modules/module.h"
 
-namespace fq::cli {
+namespace fq::detail {
 
-/// Keeps them in logical order, by their names (CodeNames).
+/// Keeps codes in logical order by name (CodeNames).
 class CodeRecorder : public Recorder {
  public:
   explicit CodeRecorder(Module& model);
@@ -28,9 +28,9 @@ class CodeRecorder : public Recorder {
 
  private:
   std::set<std::string> weights_;
-  std::set<const fq::detail::Node*> parameters_;  // whose codes do not follow the samples
-  fq::detail::CodeNames names_;
+  std::set<const Node*> parameters_;  // whose codes do not follow the samples
+  CodeNames names_;
   std::map<std::string, std::vector<Tensor>> codes_;
 };
 
-}  // namespace fq::cli
+}  // namespace fq::detail
