@@ -88,6 +88,19 @@ ENCODER = ["--model", "encoder", "--model-options", '{"layers": 1, "width": 16, 
 run("train", *ENCODER, "--data", "classes.h5", "--epochs", "1", "--batch", "8", "-o", "encoder.h5")
 fails(2, ["no token that fills", "--length"], *CSV, "--tokenizer", own("llama"), "-o", "none.h5")
 
+# Any tokenizer of the package: words of pieces, as BERT has them.
+letters = [chr(code) for code in range(33, 127)]
+pieces = ["[UNK]", *letters, *("##" + letter for letter in letters)]
+with open("wordpiece.json", "w", encoding="utf-8") as file:
+    json.dump({"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "post_processor": None,
+               "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+               "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                         "vocab": {piece: number for number, piece in enumerate(pieces)}}}, file)
+run(*windows("wordpiece.json", "wordpiece.h5"))
+run("train", *GPT, "--data", "wordpiece.h5", "-o", "wordpiece_float.h5")
+said = result("generate", "wordpiece_float.h5", "--prompt", "The text, here", "--tokens", 0)["texts"][0]
+assert said == "The text, here", said
+
 # What is refused.
 shutil.copy("byte_level.h5", "other.h5")
 fails(2, ["another vocabulary", "--tokenizer"], "evaluate", "byte_level_float.h5", "--data", "llama.h5")
@@ -111,4 +124,20 @@ with h5py.File("other.h5", "r+") as file:
 fails(2, "tokenizer", "dataset", "from-text", "text.txt", "--windows", "8", "--like", "other.h5", "-o", "none.h5")
 assert not os.path.exists("none.h5")
 
+# Steps that multiply a text end before they take memory.
+tree = json.loads(whole)
+REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}
+with open("a.txt", "w") as file:
+    file.write("a" * 1000)
+for key, steps in [
+        ("normalizer", {"type": "Sequence", "normalizers": [REPLACE] * 12}),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": [REPLACE] * 2}] * 9}),
+        ("normalizer", {**REPLACE, "content": "a" * 10**6}),
+        ("normalizer", {**REPLACE, "pattern": {"Regex": "a"}, "content": "a" * 10**6}),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a" * 10**5}] * 90}),
+        ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}] * 60})]:
+    with open("bomb.json", "w") as file:
+        json.dump({**tree, key: steps, "added_tokens": []}, file)
+    line = fails(2, ["bomb.json", key, "64 times"], *windows("bomb.json", "none.h5", text="a.txt"), limits="ulimit -v 4000000")
+    assert "memory" not in line, line
 print("tokenizers: ok")

@@ -103,6 +103,33 @@ class Characters:
         return dict(tokens=self.unit, vocabulary=self.vocabulary.encode())
 
 
+def _growth(step):
+    """Returns (factor, bytes): a step makes at most factor times the bytes of a text, plus these bytes."""
+    kind = step.get("type") if isinstance(step, dict) else None
+    factor, more = 1.0, 0
+    if kind == "Sequence":
+        for part in step.get("normalizers") or step.get("pretokenizers") or []:
+            times, added = _growth(part)
+            factor, more = factor * times, more * times + added
+    elif kind == "Replace":
+        content, pattern = len(step["content"].encode()), step["pattern"].get("String")
+        factor = max(1.0, content / len(pattern.encode()) if pattern else content + 1)  # a regular expression may match one byte
+    elif kind == "Prepend":
+        more = len(step["prepend"].encode())
+    elif kind in ("ByteLevel", "Metaspace"):
+        factor = 3.0
+    return factor, more
+
+
+def _check_growth(content, path):
+    """Raises DataError if the steps of a hostile file could multiply a text until memory is exhausted."""
+    for name in ("normalizer", "pre_tokenizer"):
+        factor, more = _growth(content.get(name))
+        if factor > 64 or more > 64 << 10:
+            raise DataError(f"{path}: the {name} may make more than 64 times the bytes of a text, or 64 KiB more. Use the tokenizer.json "
+                            "that the network was trained with.")
+
+
 class Pieces:
     """Tokens of a tokenizer.json, by the package tokenizers, without special tokens around a text."""
 
@@ -119,6 +146,7 @@ class Pieces:
             self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content))
         except Exception as error:  # the package raises Exception itself
             raise DataError(f"{path} is no tokenizer.json: {printable(' '.join(str(error).split()))}") from None
+        _check_growth(content, path)
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         self.text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8", "replace")
