@@ -26,7 +26,7 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-/// Returns a picture of another size, whose pixels are means of those that they cover.
+/// Returns a picture of another size. A pixel is the mean of the pixels that it covers.
 Picture resize(const Picture& from, std::int64_t width, std::int64_t height) {
   Picture out{width, height, from.channels, {}};
   const auto end = [](std::int64_t at, std::int64_t all, std::int64_t count) {

@@ -18,14 +18,14 @@ struct Picture {
   std::vector<std::uint8_t> pixels = {};
 };
 
-/// Makes a picture of the values of a sample [C, H, W]: in channel c, low[c] is black and high[c] is white.
-/// Of samples with other than 1 and 3 channels, shows the first channel in grey.
+/// Makes a picture of the values of a sample [C, H, W]. In channel c, low[c] is black and high[c] is white.
+/// Shows the first channel in grey if the sample has neither 1 nor 3 channels.
 [[nodiscard]] Picture make_picture(std::span<const float> values, const Shape& sample,
                                    std::span<const float> low, std::span<const float> high);
 /// Enlarges a picture by a whole number to about 64 pixels, or shrinks it to at most 160.
 [[nodiscard]] Picture resize_for_page(const Picture& picture);
 
-/// Text chunk of the files of `encode_png`, by which they are recognized.
+/// Text chunk that marks the files of `encode_png`.
 inline constexpr std::string_view kPngSoftware("tEXtSoftware\0fakequant", 22);
 /// Returns a PNG file.
 [[nodiscard]] std::string encode_png(const Picture& picture);

@@ -111,7 +111,7 @@ fails(2, ["gaps.parquet", "line 3", "--missing"], *convert("gaps.parquet", "--la
 run(*convert("gaps.parquet", "--label", "y", "--missing", "skip", "--test", "0", "--keep-values"))
 assert list(read("x").ravel()) == [1, 3, 5]
 
-# What cannot be used is named.
+# Errors name columns, rows and files.
 fails(2, ["[dataset from-parquet]", "no column 'tre': it has id, size"], *convert("trees.parquet", "--label", "tre"))
 fails(2, "--label is missing: name the column of labels, which is one of a, y", *convert("gaps.parquet"))
 fails(2, "column 'more' is struct<b: int64>, which is neither numbers nor text nor lists of numbers: leave it out by --drop",

@@ -1,5 +1,5 @@
-"""fakequant dataset from-csv and from-text: values, classes and words as they are in the files, records that
-cannot be taken named by their line."""
+"""fakequant dataset from-csv and from-text: the values, classes and words of the files; errors name the line
+of a record."""
 
 import csv
 import gzip

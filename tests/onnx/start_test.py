@@ -63,7 +63,7 @@ def texts():
 
 
 def run_section(commands):
-    """What the command said, line by line of the section. Conversion finds the system's Python, which has Pillow."""
+    """Returns the output of each line of a section. Conversion finds the system's Python, which has Pillow."""
     said = []
     others = {name: value for name, value in os.environ.items() if name != "FAKEQUANT_PYTHON"}
     for line in commands:

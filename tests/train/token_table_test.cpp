@@ -69,7 +69,7 @@ std::string decoded(const json& decoder, const std::vector<std::string>& tokens)
   return TokenTable::parse(file.dump(), "some.json")->decode(ids);
 }
 
-/// The texts are those of the package tokenizers.
+/// The package tokenizers gave the texts.
 TEST(TokenTable, DecodesEachKind) {
   EXPECT_EQ(decoded(nullptr, {"a", "b", "a"}), "a b a");
   EXPECT_EQ(decoded({{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}},
@@ -118,7 +118,7 @@ TEST(TokenTable, NamesTheSupportedKinds) {
 }
 
 TEST(TokenTable, RejectsAVocabularyWithHoles) {
-  EXPECT_THAT(changed("/model/vocab/ab", 3), HasSubstr("no token has the id 2, and there are ids up to 3"));
+  EXPECT_THAT(changed("/model/vocab/ab", 3), HasSubstr("no token has the id 2, allowed are vocabularies without holes"));
   EXPECT_THAT(changed("/model/vocab/ab", 1), HasSubstr("the id 1 stands for"));
   EXPECT_THAT(changed("/model/vocab/ab", -1), HasSubstr("is no whole number from 0"));
   EXPECT_THAT(changed("/model/vocab/ab", 2e9), HasSubstr("is no whole number from 0"));

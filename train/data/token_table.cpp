@@ -23,7 +23,7 @@ using Step = TokenTable::DecoderStep;
 
 constexpr std::int32_t kMostIds = 1 << 24;
 
-// --- members of the file; each function throws ArgumentError naming the member
+// --- members of the file: each function throws ArgumentError and names the member
 
 json optional_member(const json& object, const char* name) {
   return object.is_object() && object.contains(name) ? object[name] : json();
@@ -82,7 +82,7 @@ class Vocabulary {
              tokens_.size());
     const auto hole = std::ranges::find(taken_, false) - taken_.begin();
     FQ_CHECK(hole == std::ssize(taken_), "tokenizer",
-             "the vocabulary has a hole: no token has the id {}, and there are ids up to {}", hole,
+             "no token has the id {}, allowed are vocabularies without holes (ids up to {})", hole,
              taken_.size() - 1);
     return std::move(tokens_);
   }

@@ -58,7 +58,7 @@ std::string token_name(const std::string& token) {
   return printable(token);
 }
 
-/// Returns the token of a name: a byte for "\x0a", other names as they are.
+/// Returns the token of a name: a byte for "\x0a", the name itself for others.
 std::string token_from_name(const std::string& name) {
   unsigned byte = 0;
   const bool one = name.size() == 4 && name.starts_with("\\x") &&
@@ -149,7 +149,7 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text) const {
   if (unit_ == TokenUnit::characters)
     for_each_character(text, [&](std::string_view character, std::size_t at) {
       FQ_CHECK(find(character) >= 0, "tokens",
-               "the text has '{}' at offset {}, which is none of the {} characters of the vocabulary",
+               "the text has '{}' at offset {}, which is not in the vocabulary of {} characters",
                token_name(std::string(character)), at, vocabulary_.size());
       ids.push_back(find(character));
     });

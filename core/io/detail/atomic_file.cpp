@@ -155,11 +155,6 @@ AtomicFile::~AtomicFile() {
 
 int AtomicFile::file() const noexcept { return unfinished_ ? unfinished_->descriptor() : direct_; }
 
-int AtomicFile::descriptor() const {
-  if (!unfinished_) fail(path_, ESPIPE);
-  return unfinished_->descriptor();
-}
-
 void AtomicFile::write(const void* data, std::size_t bytes) {
   write_all(file(), {static_cast<const char*>(data), bytes}, path_);
 }

@@ -33,8 +33,6 @@ class AtomicFile {
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// For those that write and read by position, before `commit`. Throws FileError for a device or pipe.
-  [[nodiscard]] int descriptor() const;
   /// Syncs and renames. Once. Throws SystemError, too, when the file is in its place but its directory could
   /// not be synced: it may then be lost with the power.
   void commit();

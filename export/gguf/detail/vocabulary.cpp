@@ -36,10 +36,10 @@ std::string_view pattern_name(const nlohmann::json& step) {
   if (type != "Split") return "gpt-2";
   const auto regex = step.at("pattern").at("Regex").get<std::string>();
   const auto* found = std::ranges::find(kPatterns, regex, &Pattern::regex);
-  FQ_CHECK(
-      found != std::end(kPatterns), "export_gguf",
-      "the pre-tokenizer Split has the regular expression {}, allowed are those of GPT-2, Llama 3 and Qwen 2",
-      printable(regex.substr(0, 200)));
+  FQ_CHECK(found != std::end(kPatterns), "export_gguf",
+           "the pre-tokenizer Split has the regular expression {}, allowed are the expressions of GPT-2, "
+           "Llama 3 and Qwen 2",
+           printable(regex.substr(0, 200)));
   return found->name;
 }
 
