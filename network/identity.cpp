@@ -179,8 +179,8 @@ Identity Identity::from_json(const nlohmann::json& json) {
                .tokenizer = member(json, "tokenizer", std::string()),
                .inputs = notes_from_json(json.value("inputs", none)),
                .task = task_from_json(json.value("task", none))};
-  FQ_CHECK(out.class_names.empty() || std::ssize(out.class_names) == out.classes, "class_names",
-           "{} names are given for {} classes", out.class_names.size(), out.classes);
+  FQ_CHECK(out.class_names.empty() || std::ssize(out.class_names) == out.classes, kIdentity,
+           "class_names: {} names are given for {} classes", out.class_names.size(), out.classes);
   return out;
 }
 

@@ -36,7 +36,7 @@ struct Identity {
   bool folded = false;         ///< whether batch norm is folded
   std::string quantization{};  ///< the quantization config as JSON text; empty for a float network
   std::vector<std::string> class_names = {};  ///< none, or `classes` names
-  std::string tokenizer = {};                 ///< text of a tokenizer.json; empty without
+  std::string tokenizer = {};                 ///< text of a tokenizer.json; empty if there is none
   SampleNotes inputs = {};                    ///< how the samples of the training data were made
   TaskText task = {};
 

@@ -163,8 +163,7 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   Interrupts interrupts;
   Listener listener(std::move(on_step), std::move(on_epoch), interrupts);
   options.stop = &interrupts.stop;
-  unlocked(
-      [&] { return Trainer(self.shared_module(), batches, options, held_out, listener.callbacks()).fit(); });
+  unlocked([&] { return fq::fit(self, batches, options, held_out, listener.callbacks()); });
   if (interrupts.due()) interrupts.rethrow();
   return listener.history;
 }

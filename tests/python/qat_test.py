@@ -38,6 +38,12 @@ def datasets(path):
     return found
 
 
+def identity(path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path) as file:
+        return json.loads(bytes(file["attributes"][()]))["model"]
+
+
 @pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
 @pytest.mark.parametrize("preset", ["int8", "w4a8", "w2a2", "nvfp4"])
 def test_the_command_gives_the_same_bits(table, preset, capsys):
@@ -73,11 +79,34 @@ def test_command_cpp_and_python_give_the_same_bits(tmp_path, preset):
     model.save(files[2])
     wanted, *found = ({name: value for name, value in datasets(file).items() if name.split("/")[0] in ("parameters", "buffers", "quantizers")}
                       for file in files)
+    assert identity(files[0]) == identity(files[1]) == identity(files[2])
     changed = datasets(network)
     assert len(wanted) > 12 and any(not np.array_equal(value, changed[name]) for name, value in wanted.items() if name in changed)
     for other in found:
         assert other.keys() == wanted.keys()
         assert all(other[name].dtype == value.dtype and other[name].tobytes() == value.tobytes() for name, value in wanted.items())
+
+
+@pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
+def test_algorithms_and_rules_of_a_config_are_those_of_the_command(table):
+    """The algorithm on weights runs, and rules of an object keep their order in the checkpoint."""
+    folder, path, data = table
+    config = {"preset": "w4a8", "target": "none", "weight_algorithm": "gptq",
+              "rules": {"fc*.weight_quantizer": {"num_bits": 8}, "fc1.*": {"num_bits": 4}}}
+    file, theirs, own = (str(folder / name) for name in ("gptq.json", "gptq_command.h5", "gptq_own.h5"))
+    with open(file, "w") as out:
+        json.dump(config, out)
+    subprocess.run([COMMAND, "qat", str(folder / "float.h5"), "--data", path, "--config", file, "--epochs", "1", "-o", theirs],
+                   check=True, capture_output=True)
+    model, plain = fq.load(str(folder / "float.h5")), fq.load(str(folder / "float.h5"))
+    model.qat(data, config, epochs=1, out=own, quiet=True)
+    plain.qat(data, {key: value for key, value in config.items() if key != "weight_algorithm"}, epochs=1, quiet=True)
+    wanted, found = datasets(theirs), datasets(own)
+    compared = [name for name in wanted if name.split("/")[0] in ("parameters", "buffers", "quantizers")]
+    assert len(compared) > 6 and all(np.array_equal(wanted[name], found[name]) for name in compared)
+    assert any(not np.array_equal(wanted[f"parameters/{name}"], value) for name, value in plain.state_dict().items()
+               if f"parameters/{name}" in wanted)
+    assert [rule["pattern"] for rule in fq.load(own).config["rules"]] == list(config["rules"])
 
 
 @pytest.fixture(scope="module")
