@@ -146,12 +146,14 @@ void bind_defaults(nb::module_& m) {
           "config", [](const Network& self) { return dict_of(self.identity().to_json().at("quantization")); },
           "The quantization config, None of a float model.")
       .def_prop_ro("folded", [](const Network& self) { return self.folded(); })
-      .def("_qat_plan", &qat_plan, arg("data"), arg("preset") = none(), arg("edge_bits") = none(),
+      .def("prepare_qat", &qat_plan, arg("data"), arg("preset") = none(), arg("edge_bits") = none(),
            arg("weight_method") = none(), arg("target") = none(), arg("scale") = none(),
            arg("keep_batch_norm") = false, arg("samples") = 512, arg("batch_size") = 64,
            arg("follow_itself") = none(), arg("learning_rate") = none(), arg("lora") = 0,
            arg("lora_alpha") = 0.0, arg("ranks") = none(), arg("on_choice") = none(),
-           "All of Model.qat but the training (prepare_qat): the keyword arguments of Model.fit.")
+           "All of qat but the training: folds, quantizes, calibrates, copies the teacher. Returns the "
+           "keyword "
+           "arguments of fit.")
       .def("learn_ranges", &learn, arg("activations") = true, arg("weights") = true, arg("gradient") = "lsq",
            arg("calibrated") = true,
            "Makes calibrated ranges parameters, or with calibrated=False those of a calibration to come. "
