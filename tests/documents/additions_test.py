@@ -42,15 +42,15 @@ def apply(diff, tree):
 
 def touched(diffs, tree):
     """Sources that the diffs change or add, and those that include a file that they change, directly or below. Device
-    code is as it was: these commands run on the host."""
+    code is as it was: these commands run on the host. Hunks of tests are applied only."""
     files = {str(path.relative_to(tree)): path.read_text() for folder in FOLDERS for path in (tree / folder).rglob("*.*")
              if path.suffix in (".h", ".def", ".cpp")}
     included = {path: set(re.findall(r'^#include "fakequant/([^"]+)"', text, re.M)) for path, text in files.items()}
     changed = set(re.findall(r"^\+\+\+ b/(\S+)$", "".join(diffs), re.M))
     while more := {path for path, below in included.items() if path not in changed and below & changed}:
         changed |= more
-    device = ("core/backend/cuda/", "reference/kernels/cuda/")
-    return sorted(path for path in changed if path.endswith(".cpp") and not path.startswith(device))
+    elsewhere = ("core/backend/cuda/", "reference/kernels/cuda/", "tests/")
+    return sorted(path for path in changed if path.endswith(".cpp") and not path.startswith(elsewhere))
 
 
 class Build:

@@ -38,7 +38,7 @@ bool is_boolean(const OpImport& op, const std::string& node) {
     return std::ranges::find(types, type) != types.end();
   };
   const auto reads_boolean = [&](std::size_t i) { return is_boolean(op, layer->inputs.at(i)); };
-  if (is({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})) return true;
+  if (const auto* row = operator_schema(type); row != nullptr && row->gives_truth) return true;
   if (type == "input_part") return layer->option("type", std::string()) == "bool";
   if (type == "sign") {
     const ModelBuilder::Layer* size = op.made(layer->inputs.at(0));

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "fakequant/export/onnx/detail/element_type.h"
+#include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail {
 namespace {
@@ -17,10 +18,10 @@ bool is_one_of(const std::array<std::string_view, N>& names, std::string_view na
 }
 
 bool gives_truth(const OnnxNode& node, std::size_t output) {
-  constexpr std::array<std::string_view, 11> operators{"And",  "Equal",       "Greater", "GreaterOrEqual",
-                                                       "Less", "LessOrEqual", "IsInf",   "IsNaN",
-                                                       "Not",  "Or",          "Xor"};
-  return is_one_of(operators, node.op) || (node.op == "Dropout" && output == 1);
+  constexpr std::array<std::string_view, 6> operators{"And", "IsInf", "IsNaN", "Not", "Or", "Xor"};
+  const OperatorSchema* row = plain_row(node.op);
+  return is_one_of(operators, node.op) || (row != nullptr && row->gives_truth) ||
+         (node.op == "Dropout" && output == 1);
 }
 
 bool gives_counts(const OnnxNode& node, std::size_t output) {

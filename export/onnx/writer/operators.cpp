@@ -132,8 +132,11 @@ OnnxAttribute plain_attribute(const Call& call, const OperatorOption& option) {
 /// Writes an operator that ONNX has with the same inputs and options.
 void emit_plain(Exporting& out, const Call& call, const OperatorSchema& row) {
   GraphBuilder::Attributes attributes;
-  for (const OperatorOption& option : row.options())
+  for (const OperatorOption& option : row.options()) {
+    FQ_CHECK(!option.onnx.empty(), "export_onnx", "'{}': ONNX's {} has no attribute for the option '{}'",
+             call.path, row.onnx, option.name);
     attributes.emplace_back(option.onnx, plain_attribute(call, option));
+  }
   out.graph().needs_opset(row.onnx_opset);
   std::string op(row.onnx);
   if (!row.gives_truth) return out.node(call, std::move(op), all_inputs(out, call), std::move(attributes));
