@@ -3,8 +3,8 @@
 # COLD: what takes time at run time lies in other folders, so that building quickly counts.
 # KERNELS: sources *_kernels.cpp include themselves once an instruction set, and are compiled one by one, CMAKE_UNITY_BUILD
 # or not. Of Highway's sets one is left out that only processors from before 2008 have nothing better than, and those of SVE,
-# whose vectors cannot lie in arrays: 64-bit ARM gets NEON. In the other sources every function must be declared: so a
-# kernel whose signature differs from its list is an error.
+# whose vectors cannot lie in arrays: 64-bit ARM gets NEON. In the other sources an undeclared function is an
+# error, for example a kernel whose signature differs from its list.
 function(fakequant_add_library folder)
   cmake_parse_arguments(arg "COLD;KERNELS" "" "DEPENDS;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")

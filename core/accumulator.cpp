@@ -5,7 +5,6 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/join.h"
 #include "fakequant/core/detail/moves.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/detail/text.h"

@@ -4,7 +4,7 @@
 #include "fakequant/bench/gpu/rows.h"
 #include "fakequant/bench/gpu/timer.h"
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/ops/detail/products.h"
+#include "fakequant/core/ops/detail/product.h"
 
 namespace fq::bench {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "fakequant/calib/detail/histogram_methods.h"
-#include "fakequant/core/backend/cpu/ranges/entropy_kernels.h"
+#include "fakequant/core/backend/cpu/ranges/search_kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
 

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "fakequant/calib/detail/histogram_methods.h"
-#include "fakequant/core/backend/cpu/ranges/error_kernels.h"
+#include "fakequant/core/backend/cpu/ranges/search_kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/numerics/detail/formulas.h"
@@ -103,6 +103,19 @@ float amax_by_mse(const Histogram& h, NumBits num_bits, bool is_unsigned, int st
   const auto found = errors != nullptr ? search.all_errors() : search.near_errors();
   if (errors != nullptr) *errors = found;
   return search.candidates()[static_cast<std::size_t>(std::ranges::min_element(found) - found.begin())];
+}
+
+float amax_by_percentile(const Histogram& h, double percentile) {
+  FQ_CHECK(percentile >= 0 && percentile <= 100, "percentile", "{} is not a percentage: use 0 to 100",
+           percentile);
+  if (detail::is_empty(h, "percentile")) return 0;
+  const auto total = static_cast<double>(h.total());
+  double reached = 0;
+  for (std::size_t i = 0; i < h.counts.size(); ++i) {
+    reached += static_cast<double>(h.counts[i]) / total;
+    if (reached >= percentile / 100) return h.edges[i];
+  }
+  return h.edges.back();
 }
 
 }  // namespace fq

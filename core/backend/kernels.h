@@ -14,17 +14,12 @@
 
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/backend/attention_rows.h"
-#include "fakequant/core/backend/axis_mix.h"
 #include "fakequant/core/backend/batch_norm_numbers.h"
-#include "fakequant/core/backend/dropout_blocks.h"
-#include "fakequant/core/backend/label_rule.h"
+#include "fakequant/core/backend/kernel_arguments.h"
 #include "fakequant/core/backend/product_shapes.h"
-#include "fakequant/core/backend/ranged_values.h"
 #include "fakequant/core/backend/ranges.h"
-#include "fakequant/core/backend/recurrent_call.h"
 #include "fakequant/core/backend/updates.h"
 #include "fakequant/core/blocks/detail/pool_windows.h"
-#include "fakequant/core/blocks/detail/strided_bits.h"
 #include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/numerics/detail/arithmetic.h"
@@ -35,7 +30,6 @@
 namespace fq::detail {
 
 struct Activation;
-struct EngineOperand;
 enum class GgmlRounding : unsigned char;
 
 /// A tensor to be quantized to out.codes and, if defined, out.mask. A NaN throws NumericError with

@@ -1,8 +1,11 @@
 #pragma once
 
-/// What a Move (core/accumulator.h) makes of shapes, layouts, tensors and gradients.
+/// Tensors whose elements are moved: gathered, mixed and joined along axes.
+
+#include <vector>
 
 #include "fakequant/core/accumulator.h"
+#include "fakequant/core/tensor.h"
 
 namespace fq {
 
@@ -17,3 +20,14 @@ namespace fq {
 [[nodiscard]] Tensor moved_back(const Tensor& dy, const Move& move, const Shape& shape);
 
 }  // namespace fq
+
+namespace fq::detail {
+
+/// Concatenation along a logical axis; the layout is that of the first part. Types of 8 bits and more, and
+/// u1.
+[[nodiscard]] Tensor join(const std::vector<Tensor>& parts, int axis);
+/// Elements [begin, end) along a logical axis, as a new tensor in the same layout. Types of 8 bits and more,
+/// u1.
+[[nodiscard]] Tensor cut(const Tensor& x, int axis, std::int64_t begin, std::int64_t end);
+
+}  // namespace fq::detail

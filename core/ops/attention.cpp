@@ -2,20 +2,65 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <list>
+#include <mutex>
+#include <utility>
 
+#include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/detail/attention_blocks.h"
 #include "fakequant/core/ops/detail/attention_samples.h"
-#include "fakequant/core/ops/detail/code_gradients.h"
+#include "fakequant/core/ops/detail/code_products.h"
 #include "fakequant/core/ops/detail/composite.h"
-#include "fakequant/core/ops/detail/constant_cache.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/reduce.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/profile.h"
+
+namespace fq::detail {
+namespace {
+
+/// Tensors by key (a struct with ==) and device; safe to use from several threads. Keeps the most recently
+/// used ones, at most 64 MiB of them, or the last one if it is larger.
+template <class Key>
+class ConstantCache {
+ public:
+  /// The tensor of the key on the device: from the cache, or what `make()` returns (on the CPU), copied
+  /// there.
+  template <class Make>
+  [[nodiscard]] Tensor get(const Key& key, Device device, const Make& make) {
+    const std::scoped_lock lock(mutex_);
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (!(entry->key == key) || entry->tensor.device() != device) continue;
+      entries_.splice(entries_.begin(), entries_, entry);
+      return entry->tensor;
+    }
+    entries_.push_front({key, constant(make(), device)});
+    bytes_ += entries_.front().tensor.nbytes();
+    while (bytes_ > kMostBytes && entries_.size() > 1) {
+      bytes_ -= entries_.back().tensor.nbytes();
+      entries_.pop_back();
+    }
+    return entries_.front().tensor;
+  }
+
+ private:
+  static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
+  struct Entry {
+    Key key;
+    Tensor tensor;
+  };
+  std::mutex mutex_;
+  std::list<Entry> entries_;  // the most recently used first
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace
+}  // namespace fq::detail
 
 namespace fq::ops {
 namespace {

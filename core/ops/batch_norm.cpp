@@ -1,9 +1,148 @@
-
 #include <algorithm>
 
-#include "fakequant/core/ops/detail/batch_norm_rows.h"
+#include "fakequant/core/backend/batch_norm_numbers.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/norm.h"
+#include "fakequant/core/variable.h"
+
+namespace fq::detail {
+namespace {
+
+/// x = (values + bias[c]) * scale[c], or the values themselves where scale is undefined. Kernels take them
+/// with the channels innermost; numbers of known statistics need no order.
+struct NormRows {
+  Tensor values;
+  Tensor bias, scale;
+
+  /// Of floats [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W].
+  [[nodiscard]] static NormRows of(const Tensor& floats);
+  [[nodiscard]] static NormRows of(const ProductSums& sums);
+
+  [[nodiscard]] bool are_sums() const { return scale.defined(); }
+  [[nodiscard]] std::int64_t channels() const { return values.dim(1); }
+  [[nodiscard]] std::int64_t count() const { return channels() == 0 ? 0 : values.numel() / channels(); }
+  /// What is computed in.
+  [[nodiscard]] DType dtype() const { return are_sums() ? DType::f32 : values.dtype(); }
+  [[nodiscard]] Device device() const { return values.device(); }
+  [[nodiscard]] NormGrid grid() const { return {{bias, 0.0}, {scale, 1.0}}; }
+};
+
+/// Whether `channels_inner` leaves a value of that shape in it.
+[[nodiscard]] inline bool is_channels_inner(const Shape& shape) {
+  return shape.size() == 2 || shape.size() == 4;
+}
+
+/// Where the moments come from. `mean` and `variance` are the running ones of x: training moves them,
+/// running = (1 - momentum) * running + momentum * batch.
+struct NormStatistics {
+  Tensor mean, variance;
+  bool training;
+  double momentum, eps;
+  const ProductOrigin* origin;  ///< of sums that the layer with the norm folded into it would give, or null
+};
+
+/// The numbers of a pass, of x's dtype but `inverse`.
+struct NormNumbers {
+  Tensor coefficients;  ///< [3, C]: center, factor and shift of y = (x - center) * factor + shift; of sums y
+                        ///< = sum * factor + shift
+  Tensor inverse;       ///< f64 [C], 1 / sqrt(var + eps)
+  bool of_batch;        ///< the moments are x's own
+  Tensor folded;        ///< f32 [2, C]: factor and shift of sums as the folded layer has them, or undefined
+  Tensor bias_codes;    ///< i32 [C], with them
+
+  /// Throws ArgumentError when training on one row.
+  [[nodiscard]] static NormNumbers of(const NormRows& x, const Tensor& gamma, const Tensor& beta,
+                                      NormStatistics statistics);
+  [[nodiscard]] Tensor center() const { return coefficients.slice(0, 1); }
+};
+
+/// [N, C] as it is, all else as an image channels_last: [N, C, L] of height 1, [N, C, D, H, W] of D * H rows.
+Tensor channels_inner(const Tensor& x) {
+  if (x.rank() == 2) return x;
+  if (x.rank() == 4) return x.to(Layout::channels_last);
+  const std::int64_t rows = x.rank() == 3 ? 1 : x.dim(2) * x.dim(3);
+  return x.reshape({x.dim(0), x.dim(1), rows, x.dim(-1)}).to(Layout::channels_last);
+}
+
+/// The sums of products that a whole layer gives, axis 1; null for any other value.
+const ProductSums* product_sums_of(const Variable& x) {
+  const Accumulator* accumulator = x.accumulator();
+  if (accumulator == nullptr || accumulator->relu) return nullptr;
+  const auto* sums = std::get_if<ProductSums>(&accumulator->value);
+  return sums != nullptr && sums->axis == 1 ? sums : nullptr;
+}
+
+/// The same where their channels are innermost.
+const ProductSums* normalizable_sums(const Variable& x) {
+  const ProductSums* sums = product_sums_of(x);
+  if (sums == nullptr) return nullptr;
+  const bool inner = sums->sums.layout() == Layout::channels_last || sums->sums.rank() == 2;
+  return inner ? sums : nullptr;
+}
+
+/// The same where they say what they were made of, wherever their channels are.
+const ProductSums* foldable_sums(const Variable& x) {
+  const ProductSums* sums = product_sums_of(x);
+  return sums != nullptr && sums->origin != nullptr ? sums : nullptr;
+}
+
+NormRows NormRows::of(const Tensor& floats) { return {channels_inner(floats), {}, {}}; }
+NormRows NormRows::of(const ProductSums& x) { return {x.sums, x.bias, x.scale}; }
+
+NormFolding folding_of(const ProductOrigin* origin, std::int64_t channels, NormNumbers& out) {
+  const Tensor none;
+  if (origin == nullptr) return {{none, 0.0}, {none, 0.0}, {none, 0.0}, 1.0f, 0, {}, nullptr};
+  const Device device = out.coefficients.device();
+  out.folded = Tensor::empty({2, channels}, DType::f32, device);
+  out.bias_codes = Tensor::empty({channels}, DType::i32, device);
+  return {{origin->x_scale, 0.0},
+          {origin->amax, 0.0},
+          {origin->bias, 0.0},
+          origin->bound,
+          bias_room(origin->largest_sum),
+          {out.folded, channels},
+          static_cast<std::int32_t*>(out.bias_codes.mutable_raw())};
+}
+
+NormNumbers NormNumbers::of(const NormRows& x, const Tensor& gamma, const Tensor& beta, NormStatistics s) {
+  const std::int64_t channels = x.channels(), rows = x.count();
+  FQ_CHECK(!s.training || rows != 1 || x.device().is_meta(), "batch_norm",
+           "training on {} has one value a channel: give a larger batch", to_string(x.values.shape()));
+  const Device device = x.device();
+  Tensor moments;
+  if (s.training) {
+    moments = Tensor::empty({2, channels}, DType::f64, device);
+    run(device, &Kernels::moments, x.values, moments);
+  }
+  NormNumbers out{Tensor::empty({3, channels}, x.dtype(), device),
+                  Tensor::empty({channels}, DType::f64, device),
+                  s.training,
+                  {},
+                  {}};
+  const bool moves = s.training && rows > 1 && !device.is_meta();
+  const Tensor none;
+  const BatchNormForward numbers{
+      .grid = x.grid(),
+      .gamma = {gamma, 1.0},
+      .beta = {beta, 0.0},
+      .moments = {moments, channels},
+      .mean = {s.training ? none : s.mean, 0.0},
+      .variance = {s.training ? none : s.variance, 1.0},
+      .running_mean = {moves ? s.mean : none, channels},
+      .running_variance = {moves ? s.variance : none, channels},
+      .momentum = s.momentum,
+      .unbiased = moves ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 0.0,
+      .eps = s.eps,
+      .are_sums = x.are_sums(),
+      .coefficients = {out.coefficients, channels},
+      .inverse = {out.inverse, channels},
+      .folding = folding_of(s.origin, channels, out)};
+  run(device, &Kernels::forward_numbers, numbers, channels, device);
+  return out;
+}
+
+}  // namespace
+}  // namespace fq::detail
 
 namespace fq::ops {
 namespace {

@@ -3,7 +3,6 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/detail/product.h"
-#include "fakequant/core/ops/detail/products.h"
 #include "fakequant/core/profile.h"
 
 namespace fq::ops {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "fakequant/core/detail/join.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/ops/detail/composite.h"
 #include "fakequant/core/ops/detail/pool_sizes.h"
 #include "fakequant/core/ops/elementwise.h"

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/backend/cpu/engines/chain_operands.h"
 #include "fakequant/core/backend/cpu/engines/row_code_kernels.h"
-#include "fakequant/core/backend/cpu/engines/tiles.h"
 #include "fakequant/core/backend/cpu/memory/host_memory.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
 #include "vector_patterns.h"

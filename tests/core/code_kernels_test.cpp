@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "fakequant/core/backend/cpu/codes/mask_kernels.h"
+#include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/formulas.h"

@@ -11,7 +11,6 @@
 #include "fakequant/core/numerics/detail/sum_formulas.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/conv.h"
-#include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/ops/engines/engine_gelu.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/tape.h"

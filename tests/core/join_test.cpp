@@ -1,9 +1,8 @@
-#include "fakequant/core/detail/join.h"
-
 #include <random>
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq::join_test {

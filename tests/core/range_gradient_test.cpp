@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/products.h"
-#include "fakequant/core/backend/cpu/codes/share_kernels.h"
+#include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/ops/conv.h"

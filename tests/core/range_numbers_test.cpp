@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "core/products.h"
-#include "fakequant/core/backend/cpu/codes/scale_kernels.h"
-#include "fakequant/core/backend/cpu/codes/share_kernels.h"
+#include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
+#include "fakequant/core/backend/cpu/codes/quantize_kernels.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "vector_patterns.h"
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fakequant/core/detail/join.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/ops/elementwise.h"

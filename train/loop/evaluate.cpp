@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/join.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/loop/detail/answers.h"
 #include "fakequant/train/loop/detail/batch_outputs.h"

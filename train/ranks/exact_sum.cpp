@@ -7,7 +7,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/join.h"
+#include "fakequant/core/detail/moves.h"
 
 namespace fq {
 namespace {

@@ -123,4 +123,158 @@ Tensor Hdf5Rows::read_all() const {
   return all;
 }
 
+namespace {
+
+constexpr std::int64_t kLargestPiece = std::int64_t{1} << 30;  // a row, a chunk
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56;  // whose bits can be counted
+constexpr std::int64_t kMostUnwritten = std::int64_t{64} << 30;
+constexpr std::int64_t kMostUnwrittenRows = std::int64_t{1} << 25;
+
+bool is_half(hid_t type) {
+  std::size_t sign = 0, exponent = 0, exponent_bits = 0, mantissa = 0, mantissa_bits = 0;
+  return H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) >= 0 &&
+         sign == 15 && exponent == 10 && exponent_bits == 5 && mantissa == 0 && mantissa_bits == 10 &&
+         H5Tget_ebias(type) == 15;
+}
+
+std::optional<DType> integer_type(std::size_t bytes, bool is_signed) {
+  if (bytes == 1) return is_signed ? DType::i8 : DType::u8;
+  if (bytes == 2) return is_signed ? DType::i16 : DType::i32;
+  if (bytes == 4) return is_signed ? DType::i32 : DType::i64;
+  if (bytes == 8) return DType::i64;
+  return std::nullopt;
+}
+
+std::optional<DType> element_type(hid_t type) {
+  const std::size_t bytes = H5Tget_size(type);
+  if (H5Tget_class(type) == H5T_ENUM) {  // as h5py stores truth values
+    const h5::Type base(H5Tget_super(type));
+    return integer_type(bytes, H5Tget_sign(base.get()) == H5T_SGN_2);
+  }
+  if (H5Tget_class(type) == H5T_INTEGER) return integer_type(bytes, H5Tget_sign(type) == H5T_SGN_2);
+  if (H5Tget_class(type) != H5T_FLOAT) return std::nullopt;
+  if (bytes == 8) return DType::f64;
+  if (bytes == 4) return DType::f32;
+  return bytes == 2 && is_half(type) ? std::optional(DType::f16) : std::nullopt;
+}
+
+}  // namespace
+
+Hdf5Rows::Body::Body(const std::string& file, const std::string& dataset_name, h5::Dataset open,
+                     std::int64_t file_bytes)
+    : path(file), name(dataset_name), dataset(std::move(open)), file_bytes_(file_bytes) {
+  const h5::Properties creation(H5Dget_create_plist(dataset.get()));
+  h5::check(creation.get(), path, name, "has unreadable properties");
+  check_layout(creation.get());
+  take_type();
+  take_shape();
+  if (H5Pget_layout(creation.get()) == H5D_CHUNKED)
+    take_chunks(creation.get());
+  else
+    check_whole(creation.get());
+  check_rows();
+}
+
+void Hdf5Rows::Body::refuse(const std::string& why) const {
+  throw FileError(path, name, fmt::format("[hdf5] {}:{} {}", path, name, why));
+}
+
+void Hdf5Rows::Body::refuse_claim(std::int64_t count, std::int64_t bytes) const {
+  refuse(fmt::format("claims {} times {} bytes, {} are stored of it: write it out", count, bytes,
+                     stored_bytes()));
+}
+
+bool Hdf5Rows::Body::is_stored() const {
+  constexpr std::int64_t kLargestCompression = 1100;  // deflate reaches 1032
+  const std::int64_t stored = std::min(stored_bytes(), file_bytes_);
+  return row_bytes > 0 && shape[0] / kLargestCompression <= stored / row_bytes;
+}
+
+std::int64_t Hdf5Rows::Body::stored_bytes() const {
+  const h5::Lock lock;
+  return static_cast<std::int64_t>(std::min<hsize_t>(H5Dget_storage_size(dataset.get()), hsize_t{1} << 62));
+}
+
+// Before anything asks for the shape: HDF5 opens the files of a virtual dataset for that.
+void Hdf5Rows::Body::check_layout(hid_t creation) const {
+  const auto layout = H5Pget_layout(creation);
+  const bool own = layout == H5D_CHUNKED || layout == H5D_COMPACT || layout == H5D_CONTIGUOUS;
+  if (!own || H5Pget_external_count(creation) != 0)
+    refuse("keeps its values in other files: copy it with h5repack");
+}
+
+void Hdf5Rows::Body::take_type() {
+  file_type = h5::Type(H5Dget_type(dataset.get()));
+  const auto found = element_type(file_type.get());
+  if (!found) refuse("is not of integers or IEEE floats of 16, 32 or 64 bits: convert it");
+  dtype = *found;
+  file_element_bytes_ = static_cast<std::int64_t>(H5Tget_size(file_type.get()));
+  memory_type = dtype == DType::f16 ? h5::half_type() : h5::Type(H5Tcopy(h5::storage_type(dtype)));
+}
+
+void Hdf5Rows::Body::take_shape() {
+  const h5::Space space(H5Dget_space(dataset.get()));
+  shape = h5::shape_of(space.get(), path, name);
+  if (shape.empty()) refuse("is a single value: rows are along its first axis");
+  const std::int64_t elements = numel(Shape(shape.begin() + 1, shape.end()));
+  row_bytes = byte_size(dtype, std::min(elements, kMostElements));
+  if (row_bytes > kLargestPiece) refuse(fmt::format("has rows of {} bytes: at most 1 GiB", row_bytes));
+}
+
+// Of contiguous and compact datasets HDF5 reads as much as the shape says, wherever that lies.
+void Hdf5Rows::Body::check_whole(hid_t creation) const {
+  const std::int64_t elements = numel(shape);
+  const std::int64_t stored = stored_bytes();
+  if (elements > stored / file_element_bytes_) refuse_claim(elements, file_element_bytes_);
+  std::int64_t room = file_bytes_;
+  if (H5Pget_layout(creation) == H5D_COMPACT) {
+    H5O_info_t info{};
+    h5::check(H5Oget_info2(dataset.get(), &info, H5O_INFO_HDR), path, name, "is unreadable");
+    room = static_cast<std::int64_t>(std::min<hsize_t>(info.hdr.space.mesg, hsize_t{1} << 62));
+  } else if (stored > 0) {
+    const haddr_t begin = H5Dget_offset(dataset.get());
+    room -= static_cast<std::int64_t>(std::min<haddr_t>(begin, static_cast<haddr_t>(file_bytes_)));
+  }
+  if (stored > room)
+    refuse(fmt::format("claims {} bytes, the file has {} for it: it is truncated", stored, room));
+}
+
+void Hdf5Rows::Body::take_chunks(hid_t creation) {
+  std::array<hsize_t, H5S_MAX_RANK> sizes{};
+  const int rank = H5Pget_chunk(creation, H5S_MAX_RANK, sizes.data());
+  if (rank != static_cast<int>(shape.size())) refuse("has chunks of another rank: it is damaged");
+  std::int64_t bytes = std::max(byte_size(dtype, 1), file_element_bytes_);
+  Shape chunk;
+  for (int axis = 0; axis < rank; ++axis) {
+    const auto size =
+        static_cast<std::int64_t>(std::min<hsize_t>(sizes[static_cast<std::size_t>(axis)], hsize_t{1} << 31));
+    if (size == 0 || size > kLargestPiece / bytes)
+      refuse("has chunks of more than 1 GiB: rewrite it with smaller ones");
+    bytes *= size;
+    chunk.push_back(size);
+  }
+  chunk_rows = chunk[0];
+  unsigned options = 0;
+  h5::check(H5Pget_chunk_opts(creation, &options), path, name, "has unreadable chunk options");
+  plain_edges_ = (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
+  grid_.emplace(shape, std::move(chunk), byte_size(dtype, 1));
+  try {
+    filters_.emplace(creation);
+  } catch (const h5::BadChunk& error) {
+    refuse(error.what());
+  }
+  fill_value_.resize(static_cast<std::size_t>(byte_size(dtype, 1)));
+  H5D_fill_value_t defined = H5D_FILL_VALUE_UNDEFINED;
+  h5::check(H5Pfill_value_defined(creation, &defined), path, name, "has an unreadable fill value");
+  if (defined == H5D_FILL_VALUE_USER_DEFINED)
+    h5::check(H5Pget_fill_value(creation, memory_type.get(), fill_value_.data()), path, name,
+              "has an unreadable fill value");
+}
+
+// Chunks that were never written take no room, so that a small file may claim any number of rows.
+void Hdf5Rows::Body::check_rows() const {
+  const std::int64_t most = kMostUnwritten / std::max<std::int64_t>(row_bytes, 1);
+  if (shape[0] > std::min(most, kMostUnwrittenRows) && !is_stored()) refuse_claim(shape[0], row_bytes);
+}
+
 }  // namespace fq::detail

@@ -4,8 +4,8 @@
 
 #include "fakequant/core/backend/cpu/engine/threads.h"
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/detail/join.h"
-#include "fakequant/core/ops/detail/products.h"
+#include "fakequant/core/detail/moves.h"
+#include "fakequant/core/ops/detail/product.h"
 
 namespace fq::detail {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/ops/detail/conv_geometry.h"
-#include "fakequant/core/ops/detail/products.h"
+#include "fakequant/core/ops/detail/product.h"
 
 namespace fq::detail {
 

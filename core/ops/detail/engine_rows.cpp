@@ -3,7 +3,7 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
 #include "fakequant/core/ops/detail/code_products.h"
-#include "fakequant/core/ops/detail/products.h"
+#include "fakequant/core/ops/detail/product.h"
 
 namespace fq::detail {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "fakequant/core/backend/engine_operand.h"
+#include "fakequant/core/backend/kernel_arguments.h"
 #include "fakequant/core/ops/engines/engine_linear.h"
 #include "fakequant/core/quantized.h"
 

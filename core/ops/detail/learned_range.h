@@ -2,7 +2,7 @@
 
 /// The gradient of a range that is trained.
 
-#include "fakequant/core/backend/ranged_values.h"
+#include "fakequant/core/backend/kernel_arguments.h"
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/trace.h"
 

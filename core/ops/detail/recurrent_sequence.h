@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "fakequant/core/backend/recurrent_call.h"
+#include "fakequant/core/backend/kernel_arguments.h"
 #include "fakequant/core/ops/detail/row_product.h"
 
 namespace fq::detail {

@@ -8,7 +8,7 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/detail/code_products.h"
-#include "fakequant/core/ops/detail/products.h"
+#include "fakequant/core/ops/detail/product.h"
 
 namespace fq::detail {
 namespace {

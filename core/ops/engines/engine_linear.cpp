@@ -4,10 +4,9 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
-#include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/ops/detail/code_products.h"
 #include "fakequant/core/ops/detail/engine_rows.h"
-#include "fakequant/core/ops/detail/products.h"
+#include "fakequant/core/ops/detail/product.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/tape.h"
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "fakequant/core/detail/join.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/export/onnx/writer/forms.h"
 #include "fakequant/export/onnx/writer/weights.h"

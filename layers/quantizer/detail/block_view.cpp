@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fakequant/core/detail/join.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::detail {

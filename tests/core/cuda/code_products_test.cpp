@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
-#include "fakequant/core/ops/detail/code_gradients.h"
 #include "fakequant/core/ops/detail/learned_range.h"
 #include "fakequant/core/tape.h"
 

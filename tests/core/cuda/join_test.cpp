@@ -1,9 +1,8 @@
-#include "fakequant/core/detail/join.h"
-
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
 #include "fakequant/core/accumulator.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/quantized.h"
 

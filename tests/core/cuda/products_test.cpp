@@ -5,7 +5,7 @@
 #include "cuda_device.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/ops/detail/products.h"
+#include "fakequant/core/ops/detail/product.h"
 
 namespace fq::cuda_products_test {
 namespace {

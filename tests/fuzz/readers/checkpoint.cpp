@@ -9,9 +9,5 @@ void fq::fuzz::read_checkpoint(const std::string& path) {
   (void)network.classes();
   (void)network.quantized();
   (void)network.task();
-<<<<<<< ours
   (void)cli::token_table(network);
-=======
-  (void)cli::tokenizer_file_of(network);
->>>>>>> theirs
 }

@@ -1,11 +1,12 @@
 #include <atomic>
 
 #include "fakequant/core/backend/cpu/codes/block_codes.h"
+#include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
 #include "fakequant/core/backend/cpu/codes/grid.h"
-#include "fakequant/core/backend/cpu/codes/mask_kernels.h"
 #include "fakequant/core/backend/cpu/vector/cache.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/quantizer_checks.h"
 
 namespace fq::cpu {
 

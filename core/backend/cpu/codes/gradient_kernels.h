@@ -1,9 +1,11 @@
 #pragma once
 
-/// Floats on their way into products of codes and out of them, for every vector instruction set.
+/// Gradients of codes for every vector instruction set: scaled for products, through a packed mask, and
+/// shares of ranges.
 
 #include <cstdint>
 
+#include "fakequant/core/numerics/detail/grid_numbers.h"
 #include "fakequant/core/numerics/half.h"
 
 namespace fq::cpu {
@@ -19,5 +21,32 @@ void scale_and_sum(const float* dy, std::int64_t count, const float* scale, floa
 
 /// y[i] = fl(fl(y[i] * scale[i % width]) + bias[i % width]); width as above.
 void scale_and_add(float* y, std::int64_t count, std::int64_t width, const float* scale, const float* bias);
+
+/// dx[i] = mask bit i set ? dy[i] : +0, for elements of 2, 4 or 8 bytes. `mask` starts on a byte; dx may be
+/// dy. `beyond_cache`: dx is written past the caches.
+void apply_mask(const void* dy, const std::uint8_t* mask, std::int64_t count, int bytes, void* dx,
+                bool beyond_cache);
+
+/// Lanes of a sum on every target: element i of a run is added to lane i % share_lanes, the lanes are added
+/// in their order.
+inline constexpr std::int64_t share_lanes = 16;
+/// Codes that are looked at together, a multiple of share_lanes.
+inline constexpr std::int64_t end_group = 64;
+
+/// Returns the sum of dy * clip_share.
+[[nodiscard]] double clip_sum(const float* x, const float* dy, std::int64_t count,
+                              const detail::GridRow& row);
+/// Returns the sum of dy * lsq_share; `q` are the values of the codes.
+[[nodiscard]] double lsq_sum(const float* x, const float* q, const float* dy, std::int64_t count,
+                             const detail::GridRow& row);
+/// clip_sum of a part of a run, added to the lanes; the part begins at a multiple of share_lanes.
+void add_clip_shares(const float* x, const float* dy, std::int64_t count, const detail::GridRow& row,
+                     double* lanes);
+
+/// Returns the start of the first group of end_group codes with a code at an end of the range: at least
+/// `upper` or at most -upper. Returns `count` if no group has one.
+[[nodiscard]] std::int64_t find_end(const std::int8_t* codes, std::int64_t count, std::int8_t upper);
+/// Searches unsigned codes, which have only an upper end.
+[[nodiscard]] std::int64_t find_end(const std::uint8_t* codes, std::int64_t count, std::uint8_t upper);
 
 }  // namespace fq::cpu

@@ -28,4 +28,9 @@ std::int64_t quantize(const float* x, std::int64_t count, const GridRow& row, E4
 [[nodiscard]] std::vector<std::int64_t> vector_targets();
 void use_vector_target(std::int64_t target);
 
+/// Ranges and scales with the bits of range_and_scale. Whether all were ranges, finite and not negative:
+/// others stay, their scales are any numbers.
+[[nodiscard]] bool range_scales(const detail::ScaleRule& rule, float* ranges, std::int64_t count,
+                                float* scales);
+
 }  // namespace fq::cpu

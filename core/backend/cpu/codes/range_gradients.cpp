@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
 #include "fakequant/core/backend/cpu/codes/grid.h"
-#include "fakequant/core/backend/cpu/codes/share_kernels.h"
 #include "fakequant/core/backend/cpu/codes/stretch_values.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/block_map.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "fakequant/core/backend/cpu/codes/scale_kernels.h"
+#include "fakequant/core/backend/cpu/codes/quantize_kernels.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 

@@ -1,17 +1,35 @@
 #include "fakequant/core/backend/cpu/elementwise/activations.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "fakequant/core/backend/cpu/codes/stretch_values.h"
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
-#include "fakequant/core/backend/cpu/elementwise/gelu_table.h"
+#include "fakequant/core/backend/cpu/elementwise/gelu_table_kernels.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/blocks/detail/parallel_for.h"
 #include "fakequant/core/detail/convert.h"
+#include "fakequant/core/numerics/detail/ggml_gelu.h"
 
 namespace fq::cpu {
 namespace {
+
+std::vector<float> gelu_entries() {
+  std::vector<float> out(1 << 16);
+  for (std::uint32_t bits = 0; bits < out.size(); ++bits)
+    out[bits] = detail::ggml_gelu_entry(detail::f16_value(static_cast<std::uint16_t>(bits)));
+  return out;
+}
+
+/// y[i] = ggml_gelu(x[i]), with the bits of the formula. The table is made at the first call.
+void ggml_gelu_values(const float* x, std::int64_t n, float* y) {
+  static const std::vector<float> entries = gelu_entries();
+  for (std::int64_t i = gelu_entries_of(x, n, entries.data(), y); i < n; ++i) {
+    const float v = x[i];
+    y[i] = v <= -10.0f ? 0.0f : (v >= 10.0f ? v : entries[detail::f16_bits(v)]);
+  }
+}
 
 /// f(first, count) of parts of n elements, shared among threads.
 template <class F>
@@ -99,6 +117,28 @@ void activate_backward(const Tensor& dy, const Accumulator& x, const detail::Act
   auto* out = dx.mutable_data<float>(dy.layout());
   for_values(x, dy.numel(),
              [&](std::int64_t i, std::int64_t n, const float* sums) { gradients(g + i, sums, n, out + i); });
+}
+
+void keep_mask(const detail::DropoutBlocks& blocks, Tensor& mask) {
+  auto* keep = mask.mutable_data<std::uint8_t>();
+  const std::int64_t count = mask.numel();
+#pragma omp parallel for schedule(static) if (count > 16384)
+  for (std::int64_t block = 0; block < (count + 3) / 4; ++block) {
+    std::uint8_t four[4];
+    blocks.keep(block, four);
+    std::copy_n(four, std::min<std::int64_t>(count - 4 * block, 4), keep + 4 * block);
+  }
+}
+
+void keep(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {
+  const auto* keep = mask.data<std::uint8_t>(mask.layout());
+  detail::visit_float(x.dtype(), "dropout", [&]<class T>(T) {
+    const T* in = x.data<T>(x.layout());
+    T* out = y.mutable_data<T>(y.layout());
+    const detail::Kept<T> kept{static_cast<T>(scale)};
+#pragma omp parallel for simd schedule(static) if (x.numel() > parallel_elements)
+    for (std::int64_t i = 0; i < x.numel(); ++i) out[i] = kept(in[i], keep[i]);
+  });
 }
 
 }  // namespace fq::cpu

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Activations of sums as they are read, without a tensor of their values.
+/// Activations that read sums directly, without a tensor of the values of the sums.
 
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/numerics/detail/activations.h"

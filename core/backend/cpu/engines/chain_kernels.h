@@ -34,8 +34,8 @@ struct BlockChains {
 void chain_blocks(const BlockChains& all, std::int64_t begin, std::int64_t end, std::int64_t n,
                   std::int64_t last);
 
-/// Rows that tiles take at a time (AMX), 0 where the instruction set in use has none; `tiled_rows` (tiles.h)
-/// says whether this process may use them.
+/// Rows that tiles take at a time (AMX), 0 where the instruction set in use has none; `tiled_rows`
+/// (chain_operands.h) says whether this process may use them.
 [[nodiscard]] std::int64_t rows_of_tiles();
 
 /// Columns that share a scale in `chain_lanes`.

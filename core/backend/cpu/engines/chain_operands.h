@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
+#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
 #include "fakequant/core/backend/cpu/engines/chain_kernels.h"
 #include "fakequant/core/backend/cpu/memory/host_memory.h"
 #include "fakequant/core/tensor.h"
@@ -85,6 +86,13 @@ class PaddedOutputs {
   std::int64_t width_;
   ArenaVector<float> room_;
 };
+
+/// The number of rows, at most `rows`, that `chain_blocks` may multiply by tiles: 0 where the processor has
+/// no AMX or the system does not let this process use it (`tiles_allowed`).
+inline std::int64_t tiled_rows(std::int64_t rows) {
+  const std::int64_t high = tiles_allowed() ? rows_of_tiles() : 0;
+  return high == 0 ? 0 : rows / high * high;
+}
 
 /// The numbers, or zeros, and zeros behind them.
 inline std::vector<float> padded_to(std::int64_t width, const float* numbers, std::int64_t count) {

@@ -18,8 +18,8 @@ struct PackedWeight {
   cpu::ArenaVector<std::int8_t> bytes;     ///< codes for `chain_blocks`; empty: they are words
   cpu::ArenaVector<std::int16_t> words;    ///< codes for `chain_lanes`
   cpu::ArenaVector<float> scales;          ///< of each block
-  cpu::ArenaVector<std::int32_t> offsets;  ///< ggml: what the offset of x adds to the sum of a block
-  std::vector<float> zero_terms;           ///< XNNPACK: what a zero point of x adds to an output
+  cpu::ArenaVector<std::int32_t> offsets;  ///< ggml: added to the sum of a block by the offset of x
+  std::vector<float> zero_terms;           ///< XNNPACK: added to an output per unit of the zero point of x
 };
 
 }  // namespace fq::detail

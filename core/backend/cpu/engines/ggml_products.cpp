@@ -3,7 +3,8 @@
 #include "fakequant/core/backend/cpu/engines/chain_operands.h"
 #include "fakequant/core/backend/cpu/engines/engine_products.h"
 #include "fakequant/core/backend/cpu/engines/row_code_kernels.h"
-#include "fakequant/core/backend/cpu/engines/tiles.h"
+#include "fakequant/core/backend/kernel_columns.h"
+#include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
 
 namespace fq::cpu {
@@ -135,6 +136,20 @@ void ggml_product(const Tensor& x, const Tensor& x_steps, const PackedWeight& w,
   (w.bytes.empty() ? ggml_lanes : ggml_repacked)(x, x_steps, w, bias.defined() ? added.data() : nullptr,
                                                  outputs);
   outputs.finish();
+}
+
+void ggml_operand(const Tensor& codes, const Tensor& scales, bool in_lanes, detail::EngineOperand& out) {
+  out.packed = std::make_shared<const PackedWeight>(ggml_weight(codes, scales, !in_lanes));
+}
+
+void ggml_blocks(const Tensor& x, const Tensor& extreme_codes, detail::GgmlRounding rounding,
+                 const std::string& nan_text, Tensor& codes, Tensor& steps) {
+  if (ggml_codes(x, extreme_codes, rounding, codes, steps) && !nan_text.empty()) throw NumericError(nan_text);
+}
+
+void ggml_product(const Tensor& x, const Tensor& steps, const detail::EngineOperand& w, const Tensor& bias,
+                  Tensor& y) {
+  ggml_product(x, steps, *w.packed, bias, y);
 }
 
 }  // namespace fq::cpu

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "fakequant/core/backend/cpu/ranges/count_kernels.h"
+#include "fakequant/core/backend/cpu/ranges/range_kernels.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/threads.h"
 

@@ -1,7 +1,7 @@
-#include "fakequant/core/backend/cpu/ranges/count_kernels.h"
-
 #include <algorithm>
 #include <limits>
+
+#include "fakequant/core/backend/cpu/ranges/range_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/ranges/count_kernels.cpp"

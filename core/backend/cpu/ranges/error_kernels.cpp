@@ -1,6 +1,6 @@
-#include "fakequant/core/backend/cpu/ranges/error_kernels.h"
-
 #include <algorithm>
+
+#include "fakequant/core/backend/cpu/ranges/search_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fakequant/core/backend/cpu/ranges/error_kernels.cpp"

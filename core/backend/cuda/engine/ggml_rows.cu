@@ -1,6 +1,6 @@
 #include "fakequant/core/backend/cuda/engine/block_products.cuh"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
-#include "fakequant/core/backend/engine_operand.h"
+#include "fakequant/core/backend/kernel_arguments.h"
 #include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {

@@ -1,7 +1,7 @@
 #include "fakequant/core/backend/cuda/engine/block_products.cuh"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
-#include "fakequant/core/backend/engine_operand.h"
+#include "fakequant/core/backend/kernel_arguments.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/xnnpack_formulas.h"
 

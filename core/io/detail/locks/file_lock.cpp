@@ -4,20 +4,91 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/detail/locks/lock_owner.h"
 #include "fakequant/core/io/detail/unfinished_file.h"
 #include "fakequant/core/log.h"
+
+namespace fq::detail {
+namespace {
+
+/// The process that has a lock.
+struct LockOwner {
+  std::string host = {};
+  pid_t process = 0;
+  std::string started = {};  ///< of the process, in ticks since the host was started; empty where not known
+
+  [[nodiscard]] static LockOwner self();
+  /// Of what `text` gave; nothing for anything else.
+  [[nodiscard]] static std::optional<LockOwner> parse(std::string_view text);
+  /// "HOST PROCESS STARTED", one line without its end.
+  [[nodiscard]] std::string text() const;
+  /// "process 12 on host".
+  [[nodiscard]] std::string words() const;
+  /// Whether it is a process of this host that has ended. Of other hosts nothing is known: false.
+  [[nodiscard]] bool is_gone() const;
+};
+
+constexpr int kStartOfProcess = 20;  // fields of /proc/PID/stat between ") " and the time of its start - 1
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+std::string start_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line, field;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(')');  // names may hold spaces
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(line.substr(name_end + 1));
+  for (int i = 0; i < kStartOfProcess; ++i) fields >> field;
+  return fields ? field : std::string();
+}
+
+LockOwner LockOwner::self() { return {host_name(), ::getpid(), start_of(::getpid())}; }
+
+std::optional<LockOwner> LockOwner::parse(std::string_view text) {
+  std::istringstream words{std::string(text)};
+  LockOwner owner;
+  if (!(words >> owner.host >> owner.process) || owner.process <= 0) return std::nullopt;
+  words >> owner.started;
+  return owner;
+}
+
+std::string LockOwner::text() const { return fmt::format("{} {} {}", host, process, started); }
+
+std::string LockOwner::words() const { return fmt::format("process {} on {}", process, host); }
+
+bool LockOwner::is_gone() const {
+  if (host != host_name()) return false;
+  if (::kill(process, 0) != 0 && errno == ESRCH) return true;
+  const std::string now = start_of(process);
+  return !started.empty() && !now.empty() && now != started;
+}
+
+}  // namespace
+}  // namespace fq::detail
 
 namespace fq {
 namespace {

@@ -1,3 +1,7 @@
+#include "fakequant/core/backend/cpu/engine/dot_products.h"
+
+#if defined(__aarch64__)
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -6,8 +10,6 @@
 
 #include <arm_neon.h>
 #include <sys/auxv.h>
-
-#include "fakequant/core/backend/cpu/engine/dot_products.h"
 
 namespace fq::cpu {
 namespace {
@@ -147,3 +149,16 @@ void dot_products(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x
 }
 
 }  // namespace fq::cpu
+
+#else
+
+namespace fq::cpu {
+
+bool has_dot_products() noexcept { return false; }
+
+void dot_products(std::int64_t, std::int64_t, std::int64_t, const detail::Codes&, const detail::Codes&,
+                  std::int32_t*) {}
+
+}  // namespace fq::cpu
+
+#endif

@@ -1,0 +1,180 @@
+#pragma once
+
+/// Structures that kernels take as arguments, for host and device.
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "fakequant/core/accumulator.h"
+#include "fakequant/core/numerics/detail/philox.h"
+#include "fakequant/core/numerics/detail/recurrent_arrays.h"
+#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/random.h"
+#include "fakequant/core/tensor.h"
+
+namespace fq::detail {
+
+/// `runs` times `count` bits: run r from bit source + r * step_x to bit target + r * step_y.
+struct StridedBits {
+  std::int64_t runs, count, source, step_x, target, step_y;
+
+  [[nodiscard]] bool whole_bytes() const { return (source | target | step_x | step_y | count) % 8 == 0; }
+};
+
+/// Weighted sums along one axis: a sparse matrix that multiplies each fibre of a tensor along the axis.
+/// Row j of the result is the sum over k in [begin[j], begin[j + 1]) of weight[k] * element from[k], in that
+/// order and in f64; an empty row is 0.
+struct AxisMix {
+  std::vector<std::int64_t> begin{0};
+  std::vector<std::int64_t> from;
+  std::vector<double> weight;
+
+  [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(begin.size()) - 1; }
+  void add(std::int64_t element, double by) {
+    from.push_back(element);
+    weight.push_back(by);
+  }
+  void end_row() { begin.push_back(static_cast<std::int64_t>(from.size())); }
+
+  /// Row j is element from[j], or nothing where that is negative.
+  [[nodiscard]] static AxisMix of(const std::vector<std::int64_t>& elements) {
+    AxisMix mix;
+    for (const std::int64_t element : elements) {
+      if (element >= 0) mix.add(element, 1.0);
+      mix.end_row();
+    }
+    return mix;
+  }
+  /// The matrix turned over, of an axis of `size` elements: what gradients go back by.
+  [[nodiscard]] AxisMix transposed(std::int64_t size) const {
+    AxisMix out;
+    out.begin.assign(static_cast<std::size_t>(size) + 1, 0);
+    for (const std::int64_t element : from) ++out.begin[static_cast<std::size_t>(element) + 1];
+    for (std::size_t i = 1; i < out.begin.size(); ++i) out.begin[i] += out.begin[i - 1];
+    out.from.resize(from.size());
+    out.weight.resize(from.size());
+    std::vector<std::int64_t> next(out.begin.begin(), out.begin.end() - 1);
+    for (std::int64_t row = 0; row < rows(); ++row)
+      for (auto k = begin[static_cast<std::size_t>(row)]; k < begin[static_cast<std::size_t>(row) + 1]; ++k) {
+        const auto at = static_cast<std::size_t>(next[static_cast<std::size_t>(from[std::size_t(k)])]++);
+        out.from[at] = row;
+        out.weight[at] = weight[std::size_t(k)];
+      }
+    return out;
+  }
+};
+
+/// The elements that a dropout keeps. Blocks of four elements share a counter; bits of a block's number past
+/// 32 go above the count of operators, which stays below 2^24.
+struct DropoutBlocks {
+  std::uint64_t threshold, seed, step;
+  std::uint32_t op;
+
+  DropoutBlocks(double p, const RandomStream& s)
+      : threshold(static_cast<std::uint64_t>(std::nearbyint(p * 0x1p32))),
+        seed(s.seed),
+        step(s.step),
+        op(s.op) {}
+
+  /// 1 where the element is kept; elements count in logical row-major order.
+  FQ_HD void keep(std::int64_t block, std::uint8_t* four) const {
+    const auto words =
+        philox_words({static_cast<std::uint32_t>(block), op ^ (static_cast<std::uint32_t>(block >> 32) << 24),
+                      static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32)},
+                     {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+    for (std::size_t i = 0; i < 4; ++i) four[i] = words[i] >= threshold ? 1 : 0;
+  }
+};
+
+template <class T>
+struct Kept {
+  T scale;
+  FQ_HD T operator()(T x, std::uint8_t keep) const { return keep != 0 ? x * scale : T{0}; }
+};
+
+}  // namespace fq::detail
+
+namespace fq {
+
+/// How cross entropy reads labels of classes.
+struct LabelRule {
+  double smoothing = 0;
+  std::optional<std::int64_t> ignored = {};  ///< rows with this label do not count
+  /// f64 [C + 1] on the device of the labels: the weight of each class, then their sum; undefined for 1.
+  Tensor weights = {};
+};
+
+namespace detail {
+
+/// Computes in kernels whether a row counts.
+struct IgnoredLabel {
+  bool any;
+  std::int64_t label;
+
+  explicit IgnoredLabel(const LabelRule& rule)
+      : any(rule.ignored.has_value()), label(rule.ignored.value_or(0)) {}
+  [[nodiscard]] FQ_HD bool counts(std::int64_t each) const { return !any || each != label; }
+};
+
+}  // namespace detail
+}  // namespace fq
+
+namespace fq::detail {
+
+/// The values that codes were made of: f32 numbers, or the sums that were rounded.
+using RangedValues = std::variant<Tensor, Accumulator>;
+
+/// Returns the values as floats of that layout.
+[[nodiscard]] inline Tensor floats_of(const RangedValues& x, Layout layout) {
+  const auto* sums = std::get_if<Accumulator>(&x);
+  return (sums != nullptr ? to_float(*sums) : std::get<Tensor>(x)).to(layout);
+}
+
+/// The tensors of one step of a recurrent layer, all f32 or all f64, row-major. recurrent_arrays.h describes
+/// shapes and meaning.
+struct RecurrentStep {
+  RecurrentCell kind;
+  Tensor gates, of_state;
+  Tensor bias, state_bias;
+  Tensor before, cell, state;
+
+  template <class T>
+  [[nodiscard]] RecurrentArrays<T> arrays() {
+    const auto in = [](const Tensor& x) { return x.defined() ? static_cast<const T*>(x.raw()) : nullptr; };
+    const auto out = [](Tensor& x) { return x.defined() ? static_cast<T*>(x.mutable_raw()) : nullptr; };
+    return {state.dim(1),   out(gates), out(of_state), in(bias),
+            in(state_bias), in(before), out(cell),     out(state)};
+  }
+};
+
+struct RecurrentStepBackward {
+  RecurrentCell kind;
+  Tensor gates, of_state, before, cell;
+  Tensor dy, dstate;
+  Tensor carried, dgates, dof_state;
+
+  template <class T>
+  [[nodiscard]] RecurrentGradients<T> arrays() {
+    const auto in = [](const Tensor& x) { return x.defined() ? static_cast<const T*>(x.raw()) : nullptr; };
+    const auto out = [](Tensor& x) { return x.defined() ? static_cast<T*>(x.mutable_raw()) : nullptr; };
+    return {dy.dim(1), in(gates),  in(of_state), in(before),  in(cell),
+            in(dy),    in(dstate), out(carried), out(dgates), out(dof_state)};
+  }
+};
+
+struct PackedWeight;
+
+/// A weight as the kernels of a device multiply it, for engines that quantize the rows of x at run time.
+struct EngineOperand {
+  std::shared_ptr<const PackedWeight> packed;  ///< of the host; on CUDA null, with these instead:
+  Tensor codes;                                ///< i8 [outputs, columns]
+  Tensor scales;                               ///< f32 [outputs, blocks]
+  Tensor zero_terms;      ///< XNNPACK: f32 [outputs], added per unit of the zero point of x
+  bool in_lanes = false;  ///< ggml: eight lanes a block, the order of plain buffers
+};
+
+}  // namespace fq::detail
