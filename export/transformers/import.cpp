@@ -1,15 +1,151 @@
 #include "fakequant/export/transformers/import.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/ops/shape.h"
+#include "fakequant/export/safetensors/detail/weight_names.h"
+#include "fakequant/export/safetensors/detail/weight_source.h"
+#include "fakequant/export/safetensors/weights.h"
 #include "fakequant/export/transformers/detail/plan.h"
-#include "fakequant/export/transformers/detail/planned_weights.h"
+#include "fakequant/train/loop/detail/finite.h"
+
+namespace fq::detail {
+namespace {
+
+using Names = std::vector<std::string>;
+
+constexpr std::size_t kMostTold = 20;
+
+/// Of the tensor in the file.
+Shape shape_there(const WeightPlace& place) {
+  Shape shape = place.shape;
+  if (place.outputs > 0) shape[0] = place.outputs;
+  if (place.transposed) std::ranges::reverse(shape);
+  return shape;
+}
+
+/// Reads the tensors of a file into the places of a plan.
+class PlannedWeights {
+ public:
+  PlannedWeights(const TransformerPlan& plan, const std::string& path,
+                 const std::vector<WeightRename>& renames)
+      : plan_(plan), path_(path), source_(path) {
+    for (const auto& entry : source_.entries()) {
+      std::string name = entry.name;
+      const auto rename = std::ranges::find_if(
+          renames, [&](const auto& each) { return rename_weight(each, entry.name, name); });
+      if (rename == renames.end()) name = entry.name;
+      if (!name.empty()) entries_.emplace(name, &entry);
+    }
+  }
+
+  StateDict run() {
+    std::vector<const SafetensorsEntry*> found;
+    for (const auto& place : plan_.places) found.push_back(checked(place));
+    for (const auto& [name, entry] : entries_)
+      if (!used_.contains(entry->name) && !is_passed_over(name)) left_.push_back(name);
+    fail_unless_all_fit();
+    StateDict state;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      state.set("parameters/" + plan_.places[i].parameter, value(plan_.places[i], found[i]->name));
+    return state;
+  }
+
+ private:
+  /// By its name, or without what stands in front of all names of a network without its head.
+  [[nodiscard]] const SafetensorsEntry* entry(const std::string& name) const {
+    auto at = entries_.find(name);
+    if (at == entries_.end() && !plan_.prefix.empty() && name.starts_with(plan_.prefix))
+      at = entries_.find(name.substr(plan_.prefix.size()));
+    return at == entries_.end() ? nullptr : at->second;
+  }
+
+  const SafetensorsEntry* checked(const WeightPlace& place) {
+    const SafetensorsEntry* found = nullptr;
+    for (const auto& name : place.names)
+      if (found = entry(name); found != nullptr) break;
+    if (found == nullptr) {
+      missing_.push_back(place.names.front());
+      return nullptr;
+    }
+    used_.insert(found->name);
+    if (!is_float(found->dtype))
+      misshaped_.push_back(fmt::format("{} is {}: give F32, F16, BF16 or F64", found->name, found->dtype));
+    else if (found->shape != shape_there(place))
+      misshaped_.push_back(fmt::format("{} is {}, config.json makes it {}", found->name,
+                                       to_string(found->shape), to_string(shape_there(place))));
+    return found;
+  }
+
+  static bool is_float(const std::string& dtype) {
+    return dtype == "F32" || dtype == "F16" || dtype == "BF16" || dtype == "F64";
+  }
+  [[nodiscard]] bool is_passed_over(const std::string& name) const {
+    return std::ranges::any_of(plan_.passed_over, [&](const auto& pattern) {
+      return wildcard_match(pattern, name) || wildcard_match(pattern, plan_.prefix + name);
+    });
+  }
+
+  void fail_unless_all_fit() const {
+    Names parts;
+    const auto part = [&](const char* what, Names names) {
+      if (names.empty()) return;
+      const std::size_t count = names.size();
+      names.resize(std::min(count, kMostTold));
+      parts.push_back(
+          fmt::format("{} {}: {}{}", count, what, fmt::join(names, ", "), count > kMostTold ? ", .." : ""));
+    };
+    part("missing", missing_);
+    part("of other shapes or types", misshaped_);
+    part("without a place, which --map may leave out", left_);
+    if (!parts.empty())
+      throw FileError(path_, {},
+                      fmt::format("[import] the tensors of {} are not those that config.json asks "
+                                  "for: {}",
+                                  path_, fmt::join(parts, "; ")));
+  }
+
+  [[nodiscard]] Tensor value(const WeightPlace& place, const std::string& name) const {
+    Tensor x = source_.read(name).to(DType::f32);
+    if (place.transposed) x = ops::transpose(Variable(x), {1, 0}).tensor();
+    if (place.outputs > 0) x = x.slice(place.first, place.first + place.shape[0]).clone();
+    if (const auto bad = find_not_finite({{place.parameter, x}}))
+      throw FileError(
+          path_, name,
+          fmt::format("[import] {}: {} is {} at element {}", path_, name, bad->value, bad->index));
+    return x;
+  }
+
+  const TransformerPlan& plan_;
+  std::string path_;
+  WeightSource source_;
+  std::map<std::string, const SafetensorsEntry*> entries_;  // by the names that are looked for
+  std::set<std::string> used_;
+  Names missing_, misshaped_, left_;
+};
+
+/// `parameters/<path>`, f32. `path` is a safetensors file or an index. Throws FileError: one that names all
+/// tensors that are missing, of other shapes or types or left over; for values that are NaN or infinite; and
+/// as WeightSource.
+StateDict planned_weights(const TransformerPlan& plan, const std::string& path,
+                          const std::vector<WeightRename>& renames) {
+  return PlannedWeights(plan, path, renames).run();
+}
+
+}  // namespace
+}  // namespace fq::detail
 
 namespace fq {
 namespace {
