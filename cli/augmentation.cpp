@@ -108,17 +108,16 @@ void add_sampling_flags(FlagSet& set) {
              "the same with so many draws of each class, as 1:2:0.5, in proportion");
 }
 
-AugmentOptions read_augment(const Flags& flags) {
+AugmentOptions read_augment(const std::string& list, const std::string& command) {
   AugmentOptions options;
-  const std::string list = flags.text("augment");
   if (!list.empty())
-    for (const auto& item : parts_of(list, ',')) read_item(options, item, flags.command());
+    for (const auto& item : parts_of(list, ',')) read_item(options, item, command);
   naming_flags([&] { check(options); });
   return options;
 }
 
 void take_augmentation(LoaderOptions& options, const Flags& flags, const Task& task, const Dataset& data) {
-  options.augment = read_augment(flags);
+  options.augment = read_augment(flags.text("augment"), flags.command());
   check_mixing(options.augment, task, data, flags.command());
   options.number_labels = options.augment.mixes() && !mixes_classes(task, data);
   take_sampling(options, flags, task, data);

@@ -35,32 +35,26 @@ nlohmann::ordered_json dry_run(Invocation& call, const Flags& flags, Output& out
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
       {"train", "train a network in float", by_flags(train_flags, train, check_train), true},
-      {"import", "make a checkpoint of an ONNX, GGUF or safetensors file",
-       by_flags(import_flags, import_model, check_import), true},
-      {"fold", "fold batch normalisation into the layers before it", by_flags(fold_flags, fold, check_fold),
-       true},
+      import_command(),
+      fold_command(),
       {"calibrate", "put quantizers into a network and choose their ranges",
        by_flags(calibrate_flags, calibrate, check_calibrate), true},
       {"sensitivity", "what quantizing each layer costs, and a format for each",
        by_flags(sensitivity_flags, measure_sensitivity, check_sensitivity), true},
       {"qat", "fine-tune a quantized network", by_flags(qat_flags, qat, check_qat), true},
       evaluate_command(),
-      {"predict", "write the outputs, and the codes, for a data set",
-       by_flags(predict_flags, predict, check_predict), true},
-      {"generate", "print text that a network goes on with", by_flags(generate_flags, generate_text)},
-      {"compress", "keep the weights as packed codes",
-       by_flags(compress_flags, compress_weights, check_compress), true},
-      {"export", "write scales, graphs or packed weights for an engine",
-       by_flags(export_flags, export_network, check_export), true},
-      {"verify", "compare an exported network in its engine with its checkpoint",
-       by_flags(verify_flags, verify, check_verify), true},
+      predict_command(),
+      generate_command(),
+      compress_command(),
+      export_command(),
+      verify_command(),
       {"inspect", "show what a checkpoint, model or data file holds",
        by_flags(inspect_flags, inspect, check_inspect), true},
       {"dataset", "make a data set of images, arrays, tables or text, check it and show it", nullptr, false,
-       dataset_commands},
-      {"compare", "put run directories beside each other", by_flags(compare_flags, compare)},
-      {"doctor", "what this machine and this build offer", by_flags(doctor_flags, doctor)},
-      {"run", "run the phases of a recipe", by_flags(run_flags, run_recipe)},
+       false, dataset_commands},
+      compare_command(),
+      doctor_command(),
+      run_command(),
   };
   return table;
 }
@@ -78,6 +72,7 @@ nlohmann::ordered_json execute(const Plan& plan, Output& output) {
 }
 
 nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output& output) {
+  call.set().assign(flags);
   if (flags.on("dry-run") && flags.command() != "run") return dry_run(call, flags, output);
   const auto folders = check_files(call.set(), flags);
   try {

@@ -23,8 +23,9 @@ class Invocation {
  public:
   virtual ~Invocation() = default;
   [[nodiscard]] virtual const FlagSet& set() const = 0;
-  /// Checks flags, files, networks and data, and returns what the command will do. `planned` holds the files
-  /// that earlier phases of a recipe will write, and takes those of this command. Writes and prints nothing.
+  /// Checks files, networks and data, and returns what the command will do. `set().assign(flags)` has to be
+  /// called before. `planned` holds the files that earlier phases of a recipe will write, and takes those of
+  /// this command. Writes and prints nothing.
   [[nodiscard]] virtual Plan plan(const Flags& flags, PlannedFiles& planned) = 0;
   /// Sets the number of threads, executes the plan and returns the result for machines.
   virtual nlohmann::ordered_json run(const Flags& flags, Output& output);
@@ -72,8 +73,7 @@ class TypedInvocation : public Invocation {
   TypedInvocation(FlagSet (*flags)(Options& options), MakePlan make_plan)
       : set_(flags(options_)), make_plan_(make_plan) {}
   [[nodiscard]] const FlagSet& set() const override { return set_; }
-  [[nodiscard]] Plan plan(const Flags& flags, PlannedFiles& planned) override {
-    set_.assign(flags);
+  [[nodiscard]] Plan plan(const Flags&, PlannedFiles& planned) override {
     return make_plan_(options_, planned);
   }
 
@@ -126,10 +126,8 @@ class FailedCheck : public std::runtime_error {
 
 FlagSet train_flags();
 nlohmann::ordered_json train(const Flags& flags, Output& output);
-FlagSet import_flags();
-nlohmann::ordered_json import_model(const Flags& flags, Output& output);
-FlagSet fold_flags();
-nlohmann::ordered_json fold(const Flags& flags, Output& output);
+Command import_command();
+Command fold_command();
 FlagSet calibrate_flags();
 nlohmann::ordered_json calibrate(const Flags& flags, Output& output);
 FlagSet sensitivity_flags();
@@ -137,24 +135,16 @@ nlohmann::ordered_json measure_sensitivity(const Flags& flags, Output& output);
 FlagSet qat_flags();
 nlohmann::ordered_json qat(const Flags& flags, Output& output);
 Command evaluate_command();
-FlagSet predict_flags();
-nlohmann::ordered_json predict(const Flags& flags, Output& output);
-FlagSet generate_flags();
-nlohmann::ordered_json generate_text(const Flags& flags, Output& output);
-FlagSet compress_flags();
-nlohmann::ordered_json compress_weights(const Flags& flags, Output& output);
-FlagSet export_flags();
-nlohmann::ordered_json export_network(const Flags& flags, Output& output);
-FlagSet verify_flags();
-nlohmann::ordered_json verify(const Flags& flags, Output& output);
+Command predict_command();
+Command generate_command();
+Command compress_command();
+Command export_command();
+Command verify_command();
 FlagSet inspect_flags();
 nlohmann::ordered_json inspect(const Flags& flags, Output& output);
 const std::vector<Command>& dataset_commands();
-FlagSet compare_flags();
-nlohmann::ordered_json compare(const Flags& flags, Output& output);
-FlagSet doctor_flags();
-nlohmann::ordered_json doctor(const Flags& flags, Output& output);
-FlagSet run_flags();
-nlohmann::ordered_json run_recipe(const Flags& flags, Output& output);
+Command compare_command();
+Command doctor_command();
+Command run_command();
 
 }  // namespace fq::cli

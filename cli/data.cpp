@@ -27,11 +27,10 @@ void take_task(Network& network, const TaskText& options, const std::string& com
   if (options.metrics) task.metrics = options.metrics;
 }
 
-void add_data_flags(FlagSet& set, DataOptions& options) {
-  set.group("Data")
-      .value(options.data, "data,d", "FILE", "HDF5 data set with groups of x and y")
-      .required()
-      .value(options.split, "split", "GROUP", "the group of the data set to read")
+void add_data_flags(FlagSet& set, DataOptions& options, bool required) {
+  set.group("Data").value(options.data, "data,d", "FILE", "HDF5 data set with groups of x and y");
+  if (required) set.required();
+  set.value(options.split, "split", "GROUP", "the group of the data set to read")
       .value(options.batch, "batch,b", "SAMPLES", {1, 1 << 20}, "samples in a batch");
 }
 

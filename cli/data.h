@@ -19,11 +19,12 @@ void take_task(Network& network, const TaskText& options, const std::string& com
 
 /// One group of a data set.
 struct DataOptions {
-  std::string data;            ///< HDF5 file
+  std::string data = {};       ///< HDF5 file
   std::string split = "test";  ///< group
   std::int64_t batch = 64;     ///< samples
 };
-void add_data_flags(FlagSet& set, DataOptions& options);
+/// Adds the group "Data". `required`: whether --data has to be given.
+void add_data_flags(FlagSet& set, DataOptions& options, bool required = true);
 
 enum class Labels { needed, if_there, none };
 

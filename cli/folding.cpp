@@ -42,10 +42,4 @@ nlohmann::ordered_json to_json(const FoldChange& change) {
   return out;
 }
 
-void fold_first(Network& network, Output& output) {
-  if (network.live_batch_norms() == 0) return;
-  if (const auto count = network.fold(); count > 0)
-    output.line(fmt::format("{} batch norms folded first: fakequant fold tells what that changes", count));
-}
-
 }  // namespace fq::cli

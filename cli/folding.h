@@ -18,7 +18,4 @@ namespace fq::cli {
 void print(const FoldChange& change, Output& output);
 [[nodiscard]] nlohmann::ordered_json to_json(const FoldChange& change);
 
-/// Folds live batch norms, as an engine does, and prints their number.
-void fold_first(Network& network, Output& output);
-
 }  // namespace fq::cli

@@ -90,10 +90,11 @@ void add_init_flags(FlagSet& set, bool partial) {
         .toggle("init-partial", "take the weights that fit, and begin at random where there are none");
 }
 
-std::string take_weights(Network& network, const std::string& file, const Flags& flags) {
+std::string take_weights(Network& network, const std::string& file, const std::optional<std::string>& map,
+                         bool partial) {
   WeightOptions options;
-  options.partial = flags.knows("init-partial") && flags.on("init-partial");
-  if (flags.given("map")) options.renames = read_weight_renames(flags.text("map"));
+  options.partial = partial;
+  if (map) options.renames = read_weight_renames(*map);
   const LoadedWeights found = load_weights(network.module(), file, options);
   std::string text = fmt::format("{} tensors of {}", found.set.size(), file);
   if (!found.kept.empty()) text += fmt::format("; at random: {}", told(found.kept));
@@ -103,7 +104,9 @@ std::string take_weights(Network& network, const std::string& file, const Flags&
 
 std::string init_weights(Network& network, const Flags& flags) {
   if (!flags.given("init")) return {};
-  return take_weights(network, flags.text("init"), flags);
+  const bool partial = flags.knows("init-partial") && flags.on("init-partial");
+  const auto map = flags.given("map") ? std::optional(flags.text("map")) : std::nullopt;
+  return take_weights(network, flags.text("init"), map, partial);
 }
 
 Start starting_network(const Flags& flags, const std::string& group, const PlannedFiles& planned) {

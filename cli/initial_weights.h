@@ -21,9 +21,10 @@ void check_not_compressed(const Network& network, const std::string& function, c
 
 /// --init and --map; with `partial`, --init-partial too.
 void add_init_flags(FlagSet& set, bool partial);
-/// Puts the tensors of `file`, renamed by --map, into a network, and says what became of them. Throws as
-/// `load_weights`.
-std::string take_weights(Network& network, const std::string& file, const Flags& flags);
+/// Copies the tensors of `file`, renamed by the file `map`, to a network. Returns a text on the tensors.
+/// Throws as `load_weights`.
+std::string take_weights(Network& network, const std::string& file, const std::optional<std::string>& map,
+                         bool partial);
 /// Puts the tensors of --init into a network of --model, and says what became of them; an empty text without
 /// the flag. Throws ArgumentError for --map without --init, and as `load_weights`.
 std::string init_weights(Network& network, const Flags& flags);

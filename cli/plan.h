@@ -28,6 +28,9 @@ struct Plan {
   std::vector<std::string> inputs = {};   ///< files that are read
   std::vector<std::string> outputs = {};  ///< files that are written
   std::vector<Step> steps = {};
+  /// Starts programs that steps will need, and throws if one is missing. A recipe calls them before its first
+  /// phase. Not part of a dry run.
+  std::vector<std::function<void()>> program_checks = {};
 
   void add(std::string text, decltype(Step::run) run) { steps.push_back({std::move(text), std::move(run)}); }
 };

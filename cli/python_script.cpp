@@ -47,24 +47,22 @@ std::string shared_path(const std::string& command_name, const std::string& name
   return found.string();
 }
 
-void check_end(const ProgramEnd& end, const Flags& flags, const std::string& python, const std::string& file,
-               const std::string& errors) {
-  const std::string message = last_words(errors);
-  if (stop_requested()) throw Interrupted(flags.command());
+void check_end(const ProgramEnd& end, const std::string& command, const std::string& python,
+               const ProgramLimits& limits, const std::string& file) {
+  const std::string message = last_words(limits.error_file);
+  if (stop_requested()) throw Interrupted(command);
   if (end.timed_out)
     throw BackendError(
         fmt::format("[{}] {} was still running after {} s and was ended: give it longer by "
                     "--timeout (0: any time), or fewer samples",
-                    flags.command(), python, flags.text("timeout")));
+                    command, python, limits.seconds));
   if (end.signal != 0)
-    throw BackendError(fmt::format("[{}] {} was ended by signal {} ({}){}{}", flags.command(), python,
-                                   end.signal, ::strsignal(end.signal), message.empty() ? "" : ": ",
-                                   message));
-  FQ_CHECK(end.status != 3, flags.command(), "{}", message);
-  if (end.status == 2) throw FileError(file, "", fmt::format("[{}] {}", flags.command(), message));
+    throw BackendError(fmt::format("[{}] {} was ended by signal {} ({}){}{}", command, python, end.signal,
+                                   ::strsignal(end.signal), message.empty() ? "" : ": ", message));
+  FQ_CHECK(end.status != 3, command, "{}", message);
+  if (end.status == 2) throw FileError(file, "", fmt::format("[{}] {}", command, message));
   if (end.status > 1)
-    throw BackendError(
-        fmt::format("[{}] {} ended with status {}: {}", flags.command(), python, end.status, message));
+    throw BackendError(fmt::format("[{}] {} ended with status {}: {}", command, python, end.status, message));
 }
 
 /// Ends with status 1 if a module of the arguments cannot be found. Modules are not imported.
@@ -83,9 +81,7 @@ bool has_modules(const std::string& python, const std::vector<std::string>& modu
 
 }  // namespace
 
-std::string python_of(const Flags& flags) { return python_with(flags.text("python"), {}); }
-
-std::string python_with(const std::string& named, const std::vector<std::string>& modules) {
+std::string find_python(const std::string& named, const std::vector<std::string>& modules) {
   if (!named.empty()) return named;
   const char* of_environment = std::getenv("FAKEQUANT_PYTHON");
   if (of_environment != nullptr && *of_environment != '\0') return of_environment;
@@ -101,22 +97,16 @@ std::vector<std::string> module_words(const std::string& command, const std::str
   return words;
 }
 
-ProgramEnd run_python(const Flags& flags, const std::vector<std::string>& words, const ProgramLimits& limits,
-                      const std::string& file) {
+ProgramEnd run_python(const std::string& command, const std::vector<std::string>& words,
+                      const ProgramLimits& limits, const std::string& file) {
   ProgramEnd end;
   try {
     end = run_program(words, limits);
   } catch (const ArgumentError& error) {
     throw ArgumentError(fmt::format("{} by --python or FAKEQUANT_PYTHON", error.what()));
   }
-  check_end(end, flags, words[0], file, limits.error_file);
+  check_end(end, command, words[0], limits, file);
   return end;
-}
-
-ProgramEnd run_python_module(const Flags& flags, const std::string& module,
-                             const std::vector<std::string>& arguments, const ProgramLimits& limits,
-                             const std::string& file) {
-  return run_python(flags, module_words(flags.command(), python_of(flags), module, arguments), limits, file);
 }
 
 }  // namespace fq::cli

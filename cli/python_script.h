@@ -5,16 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/system/child_process.h"
 
 namespace fq::cli {
 
-/// Returns --python, else FAKEQUANT_PYTHON, else "python3".
-[[nodiscard]] std::string python_of(const Flags& flags);
-/// Returns --python or FAKEQUANT_PYTHON if one is given, else the first of python3 and /usr/bin/python3 that
-/// has all `modules`, else "python3".
-[[nodiscard]] std::string python_with(const std::string& named, const std::vector<std::string>& modules);
+/// Returns `named` (--python) or FAKEQUANT_PYTHON if one is given, else the first of python3 and
+/// /usr/bin/python3 that has all `modules`, else "python3".
+[[nodiscard]] std::string find_python(const std::string& named, const std::vector<std::string>& modules = {});
 /// Returns a command line that runs a module of the package with `arguments`, for example
 /// "fakequant.engines.onnx". The package is in ../share/fakequant/python of the command. The module imports
 /// nothing from the current folder. Throws FileError if the package is missing.
@@ -26,11 +23,7 @@ namespace fq::cli {
 /// ArgumentError if it cannot be started or lacks a package (status 3), FileError naming `file` if a file
 /// cannot be used (status 2), BackendError after a signal, the time of `limits` or another status above 1,
 /// and Interrupted after Ctrl-C.
-ProgramEnd run_python(const Flags& flags, const std::vector<std::string>& words, const ProgramLimits& limits,
-                      const std::string& file);
-/// Runs a module of the package in `python_of(flags)`, with `arguments`. Throws as `run_python` does.
-ProgramEnd run_python_module(const Flags& flags, const std::string& module,
-                             const std::vector<std::string>& arguments, const ProgramLimits& limits,
-                             const std::string& file);
+ProgramEnd run_python(const std::string& command, const std::vector<std::string>& words,
+                      const ProgramLimits& limits, const std::string& file);
 
 }  // namespace fq::cli

@@ -10,13 +10,18 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/folding.h"
-#include "fakequant/cli/initial_weights.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cli {
 namespace {
 
 using nlohmann::ordered_json;
+
+struct CompressOptions {
+  std::string checkpoint, output;
+  bool undo = false;
+  GeneralOptions general;
+};
 
 /// Weights of one format.
 struct Sizes {
@@ -87,45 +92,66 @@ ordered_json compressed(Network& network, Output& output) {
   return out;
 }
 
-}  // namespace
-
-void check_compresses(const Network& network, const Flags& flags) {
-  const std::string from = flags.text("checkpoint");
-  FQ_CHECK(network.quantized(), "compress", "{} has no quantizers: run fakequant calibrate first", from);
-  FQ_CHECK(is_compressed(network.module()) == flags.on("undo"), "compress", "{} is {}", from,
-           flags.on("undo") ? "not compressed: leave out --undo" : "compressed already");
-}
-
-FlagSet compress_flags() {
+FlagSet compress_flags(CompressOptions& options) {
   FlagSet set(
       "compress",
-      "Keeps the weights of a quantized checkpoint as packed codes, INT4 in an eighth of the room; what it "
-      "computes stays the same to the bit.",
+      "Keeps the weights of a quantized checkpoint as packed codes, INT4 in an eighth of the size. The "
+      "network computes the same bits.",
       "CHECKPOINT -o FILE [flags]");
   set.group("Files")
-      .argument("checkpoint", "FILE", "a calibrated checkpoint")
-      .output("output,o", "FILE", "the compressed checkpoint", kind::checkpoint)
-      .toggle("undo", "make float weights of the codes again, to train them");
-  add_general_flags(set);
+      .argument(options.checkpoint, "checkpoint", "FILE", "a calibrated checkpoint")
+      .required()
+      .output(options.output, "output,o", "FILE", "the compressed checkpoint", kind::checkpoint)
+      .required()
+      .toggle(options.undo, "undo", "make float weights of the codes again, to train them");
+  add_general_flags(set, options.general);
   return set;
 }
 
-ordered_json compress_weights(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  const std::string from = flags.required("checkpoint"), to = flags.required("output");
-  Network network = load_network(from);
-  check_compresses(network, flags);
-  const std::int64_t before = file_bytes(from);
-  ordered_json result{{"output", to}};
-  if (flags.on("undo"))
-    decompress(network.module());
-  else
-    result.update(compressed(network, output));
-  network.save(to);
+/// Throws ArgumentError if the weights cannot become codes, or with --undo floats.
+void check_weights(const Network& network, const CompressOptions& options) {
+  FQ_CHECK(network.quantized(), "compress", "{} has no quantizers: run fakequant calibrate first",
+           options.checkpoint);
+  FQ_CHECK(is_compressed(network.module()) == options.undo, "compress", "{} is {}", options.checkpoint,
+           options.undo ? "not compressed: leave out --undo" : "compressed already");
+}
+
+void write_compressed(const CompressOptions& options, const Network& network, Output& output,
+                      ordered_json& result) {
+  const std::int64_t before = file_bytes(options.checkpoint);
+  network.save(options.output);
+  const std::int64_t after = file_bytes(options.output);
   result["file_bytes_before"] = before;
-  result["file_bytes_after"] = file_bytes(to);
-  output.line(fmt::format("{}: {} bytes, {} before", to, file_bytes(to), before));
-  return result;
+  result["file_bytes_after"] = after;
+  output.line(fmt::format("{}: {} bytes, {} before", options.output, after, before));
+}
+
+Plan plan_compress(const CompressOptions& options, PlannedFiles& planned) {
+  const auto network = planned.network(options.checkpoint);
+  planned.add(options.output);
+  Plan plan;
+  if (!network) return plan;
+  check_weights(*network, options);
+  plan.add(fmt::format("{} {}", options.undo ? "make float weights of the codes of" : "pack the weights of",
+                       options.checkpoint),
+           [&options, network = *network](Output& output, ordered_json& result) mutable {
+             result["output"] = options.output;
+             if (options.undo)
+               decompress(network.module());
+             else
+               result.update(compressed(network, output));
+           });
+  plan.add(fmt::format("write {}", options.output),
+           [&options, network = *network](Output& output, ordered_json& result) {
+             write_compressed(options, network, output, result);
+           });
+  return plan;
+}
+
+}  // namespace
+
+Command compress_command() {
+  return {"compress", "keep the weights as packed codes", typed(compress_flags, plan_compress), true};
 }
 
 }  // namespace fq::cli

@@ -11,18 +11,28 @@
 namespace fq::cli {
 namespace {
 
-/// The flags that the command itself reads. fakequant.data checks all arguments and prints the help.
+struct ConversionOptions {
+  std::string python;
+  bool help = false;
+};
+
+/// The flags that completions and manual pages list. fakequant.data checks all arguments and prints the help.
 template <const char* Name>
-FlagSet conversion_flags() {
+FlagSet conversion_flags(ConversionOptions& options) {
   FlagSet set(Name,
               "Makes a data set, in Python. fakequant " + std::string(Name) + " --help lists every flag.",
               "FILE -o FILE [flags]");
   set.group("General")
-      .value("python", "FILE",
+      .value(options.python, "python", "FILE",
              "a Python 3 with numpy, h5py and the package of this format (default: FAKEQUANT_PYTHON, or "
              "python3)")
-      .toggle("help,h", "every flag with default and unit");
+      .toggle(options.help, "help,h", "every flag with default and unit");
   return set;
+}
+
+template <const char* Name>
+Command conversion(std::string_view summary) {
+  return {Name, summary, typed(conversion_flags<Name>, nullptr), false, true};
 }
 
 constexpr char kImages[] = "dataset from-images", kNpy[] = "dataset from-npy", kIdx[] = "dataset from-idx",
@@ -56,30 +66,30 @@ std::string take_python(std::vector<std::string>& arguments) {
 
 const std::vector<Command>& dataset_commands() {
   static const std::vector<Command> table = {
-      {kImages, "make a data set of a folder of images, a folder for each class", by_flags(conversion_flags<kImages>, nullptr), false, true},
-      {kNpy, "make a data set of NumPy arrays, .npy or .npz", by_flags(conversion_flags<kNpy>, nullptr), false, true},
-      {kIdx, "make a data set of IDX files, the format of MNIST", by_flags(conversion_flags<kIdx>, nullptr), false, true},
-      {kCsv, "make a data set of a table of numbers", by_flags(conversion_flags<kCsv>, nullptr), false, true},
-      {kText, "make a data set of texts, as tokens", by_flags(conversion_flags<kText>, nullptr), false, true},
-      {kParquet, "make a data set of a Parquet file: a table, or images", by_flags(conversion_flags<kParquet>, nullptr), false, true},
-      {"dataset check", "what a data set holds, and what may be wrong with it", by_flags(check_data_flags, check_data)},
-      {"dataset show", "a page or a picture of samples of each class", by_flags(show_data_flags, show_data)},
+      conversion<kImages>("make a data set of a folder of images, a folder for each class"),
+      conversion<kNpy>("make a data set of NumPy arrays, .npy or .npz"),
+      conversion<kIdx>("make a data set of IDX files, the format of MNIST"),
+      conversion<kCsv>("make a data set of a table of numbers"),
+      conversion<kText>("make a data set of texts, as tokens"),
+      conversion<kParquet>("make a data set of a Parquet file: a table, or images"),
+      dataset_check_command(),
+      dataset_show_command(),
   };
   return table;
 }
 
-void add_plain_flags(FlagSet& set) {
+void add_plain_flags(FlagSet& set, GeneralOptions& options) {
   set.group("General")
-      .toggle("help,h", "this text")
-      .toggle("json", "one JSON object a line on standard output, for machines");
-  if (set.writes()) set.toggle("force", "replace files of another kind than those that are written");
+      .toggle(options.help, "help,h", "print this text")
+      .toggle(options.json, "json", "print one JSON object a line on standard output, for machines");
+  if (set.writes()) set.toggle(options.force, "force", "replace files of another kind");
 }
 
 void convert_data(const Command& part, const std::vector<std::string>& arguments) {
   auto words = arguments;
   const std::string named = take_python(words), command(part.name);
   words.insert(words.begin(), command.substr(command.find(' ') + 1));
-  const std::string python = python_with(named, needed_modules(part.name, arguments));
+  const std::string python = find_python(named, needed_modules(part.name, arguments));
   try {
     replace_process(module_words(command, python, "fakequant.data", words));
   } catch (const ArgumentError& error) {

@@ -17,29 +17,32 @@ void print(const Finding& finding, Output& output) {
                           finding.text));
 }
 
-}  // namespace
+struct CheckDataOptions {
+  std::string file;
+  bool strict = false;
+  GeneralOptions general;
+};
 
-FlagSet check_data_flags() {
-  FlagSet set(
-      "dataset check",
-      "Reads a data set and says, a line each, what it holds and what may be wrong with it: shapes, values, "
-      "labels, balance and duplicates. Exit status 1 where something is wrong.",
-      "FILE [flags]");
+FlagSet check_data_flags(CheckDataOptions& options) {
+  FlagSet set("dataset check",
+              "Reads a data set and prints its content and possible errors: shapes, values, labels, "
+              "balance and duplicates. Exit status 1 if something is wrong.",
+              "FILE [flags]");
   set.group("Data set")
-      .argument("file", "FILE", "the data set")
-      .toggle("strict", "what is doubted is wrong, too");
-  add_plain_flags(set);
+      .argument(options.file, "file", "FILE", "the data set")
+      .required()
+      .toggle(options.strict, "strict", "a doubt is an error, too");
+  add_plain_flags(set, options.general);
   return set;
 }
 
-ordered_json check_data(const Flags& flags, Output& output) {
-  const std::string path = flags.required("file");
+void check_data(const CheckDataOptions& options, Output& output, ordered_json& result) {
   const auto stop = [](std::int64_t) {
     if (stop_requested()) throw Interrupted("dataset check");
   };
   ordered_json list = ordered_json::array();
   std::int64_t wrong = 0, doubts = 0;
-  for (const Finding& finding : fq::detail::check_data_set(path, stop)) {
+  for (const Finding& finding : fq::detail::check_data_set(options.file, stop)) {
     print(finding, output);
     wrong += finding.verdict == Verdict::wrong ? 1 : 0;
     doubts += finding.verdict == Verdict::doubt ? 1 : 0;
@@ -48,12 +51,24 @@ ordered_json check_data(const Flags& flags, Output& output) {
                     {"about", finding.about},
                     {"text", finding.text}});
   }
-  output.line(fmt::format("{}: {} wrong, {} doubted", path, wrong, doubts));
-  ordered_json result{{"file", path}, {"wrong", wrong}, {"doubted", doubts}, {"findings", std::move(list)}};
-  if (wrong > 0 || (flags.on("strict") && doubts > 0))
-    throw FailedCheck(fmt::format("[dataset check] {}: {} wrong, {} doubted", path, wrong, doubts),
-                      std::move(result));
-  return result;
+  const std::string counts = fmt::format("{}: {} wrong, {} doubted", options.file, wrong, doubts);
+  output.line(counts);
+  result = {{"file", options.file}, {"wrong", wrong}, {"doubted", doubts}, {"findings", std::move(list)}};
+  if (wrong > 0 || (options.strict && doubts > 0)) throw FailedCheck("[dataset check] " + counts, result);
+}
+
+Plan plan_check_data(const CheckDataOptions& options, PlannedFiles&) {
+  Plan plan;
+  plan.add("check " + options.file,
+           [&options](Output& output, ordered_json& result) { check_data(options, output, result); });
+  return plan;
+}
+
+}  // namespace
+
+Command dataset_check_command() {
+  return {"dataset check", "print the content of a data set, and possible errors",
+          typed(check_data_flags, plan_check_data)};
 }
 
 }  // namespace fq::cli

@@ -15,59 +15,86 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string html_of(const Flags& flags, const ShownData& data) {
-  std::vector<std::pair<std::string, std::string>> facts{
-      {"group", flags.text("split")}, {"samples", std::to_string(data.rows)}, {"of", data.kind}};
-  if (!data.classes.front().name.empty()) facts.emplace_back("classes", std::to_string(data.classes.size()));
-  return contact_sheet_html("Samples of " + flags.text("file"), facts, data);
-}
+struct ShowDataOptions {
+  std::string file, split = "train", output, html;
+  std::int64_t samples = 100, seed = 0;
+  std::optional<std::string> augment;
+  GeneralOptions general;
+};
 
-}  // namespace
-
-FlagSet show_data_flags() {
+FlagSet show_data_flags(ShowDataOptions& options) {
   FlagSet set("dataset show", "Shows samples of each class: images as one picture, any data as a page.",
               "FILE [-o FILE] [--html FILE] [flags]");
   set.group("Data set")
-      .argument("file", "FILE", "the data set")
-      .value("split", "GROUP", "the group to look at", "train")
-      .value("samples", "SAMPLES", "to show, as many of each class", "100")
-      .value("augment", "LIST", "show them as training with this --augment would see them")
-      .value("seed", "NUMBER", "of that", "0")
+      .argument(options.file, "file", "FILE", "the data set")
+      .required()
+      .value(options.split, "split", "GROUP", "the group to look at")
+      .value(options.samples, "samples", "SAMPLES", {1, 1 << 16},
+             "number of samples, divided equally between the classes")
+      .value(options.augment, "augment", "LIST",
+             "show the samples as training with this --augment would see them")
+      .value(options.seed, "seed", "NUMBER", {0, std::int64_t{1} << 40}, "seed of the augmentation")
       .need({"seed"}, "augment")
-      .output("output,o", "FILE", "a picture (PNG) of images", kind::contact_sheet)
-      .output("html", "FILE", "a page", kind::page);
-  add_plain_flags(set);
+      .output(options.output, "output,o", "FILE", "a picture (PNG) of images", kind::contact_sheet)
+      .output(options.html, "html", "FILE", "a page", kind::page);
+  add_plain_flags(set, options.general);
   return set;
 }
 
-ordered_json show_data(const Flags& flags, Output& output) {
-  const std::string png = flags.text("output"), html = flags.text("html");
-  FQ_CHECK(!png.empty() || !html.empty(), flags.command(),
-           "nothing is to be written: give -o sheet.png or --html page.html");
-  const auto count = flags.integer("samples", 1, 1 << 16);
-  std::optional<ShownChange> change;
-  if (flags.given("augment"))
-    change = {.options = read_augment(flags),
-              .seed = std::uint64_t(flags.integer("seed", 0, std::int64_t{1} << 40))};
-  const auto data = naming_flags([&] {
-    return samples_to_show(flags.required("file"), flags.text("split"), count, change);
-  });
-  const std::string picture = png.empty() ? std::string() : contact_sheet_png(data);
-  const std::string page = html.empty() ? std::string() : html_of(flags, data);
-  if (!png.empty()) write_file(png, picture);
-  if (!html.empty()) write_file(html, page);
+std::string contact_page(const ShowDataOptions& options, const ShownData& data) {
+  std::vector<std::pair<std::string, std::string>> facts{
+      {"group", options.split}, {"samples", std::to_string(data.rows)}, {"of", data.kind}};
+  if (!data.classes.front().name.empty()) facts.emplace_back("classes", std::to_string(data.classes.size()));
+  return contact_sheet_html("Samples of " + options.file, facts, data);
+}
+
+ordered_json shown_classes(const ShownData& data) {
   ordered_json classes = ordered_json::array();
   for (const auto& of : data.classes) {
     std::vector<std::int64_t> rows;
     for (const auto& sample : of.samples) rows.push_back(sample.row);
     classes.push_back({{"name", of.name}, {"count", of.count}, {"rows", rows}});
   }
-  for (const auto& path : {png, html})
-    if (!path.empty()) output.line("written to " + path);
-  return {{"file", flags.text("file")},
-          {"output", png.empty() ? ordered_json(nullptr) : ordered_json(png)},
-          {"html", html.empty() ? ordered_json(nullptr) : ordered_json(html)},
-          {"classes", std::move(classes)}};
+  return classes;
+}
+
+void show_data(const ShowDataOptions& options, const std::optional<ShownChange>& change, Output& output,
+               ordered_json& result) {
+  const auto data =
+      naming_flags([&] { return samples_to_show(options.file, options.split, options.samples, change); });
+  const std::string picture = options.output.empty() ? std::string() : contact_sheet_png(data);
+  const std::string page = options.html.empty() ? std::string() : contact_page(options, data);
+  result["file"] = options.file;
+  const auto write = [&](const char* key, const std::string& path, const std::string& content) {
+    result[key] = path.empty() ? ordered_json(nullptr) : ordered_json(path);
+    if (path.empty()) return;
+    write_file(path, content);
+    output.line("written to " + path);
+  };
+  write("output", options.output, picture);
+  write("html", options.html, page);
+  result["classes"] = shown_classes(data);
+}
+
+Plan plan_show_data(const ShowDataOptions& options, PlannedFiles&) {
+  FQ_CHECK(!options.output.empty() || !options.html.empty(), "dataset show",
+           "nothing is to be written: give -o sheet.png or --html page.html");
+  std::optional<ShownChange> change;
+  if (options.augment)
+    change = {.options = read_augment(*options.augment, "dataset show"), .seed = std::uint64_t(options.seed)};
+  Plan plan;
+  plan.add(fmt::format("show {} samples of the group {} of {}", options.samples, options.split, options.file),
+           [&options, change](Output& output, ordered_json& result) {
+             show_data(options, change, output, result);
+           });
+  return plan;
+}
+
+}  // namespace
+
+Command dataset_show_command() {
+  return {"dataset show", "a page or a picture of samples of each class",
+          typed(show_data_flags, plan_show_data)};
 }
 
 }  // namespace fq::cli

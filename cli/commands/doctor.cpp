@@ -113,7 +113,7 @@ Finding gpu() {
 }
 
 /// Names and versions of packages, a line each; a name alone where there is none.
-std::string package_versions(const Flags& flags, const std::vector<std::string>& names) {
+std::string package_versions(const std::string& python, const std::vector<std::string>& names) {
   const TemporaryFolder folder;
   const std::string script = fmt::format(
       "from importlib.metadata import PackageNotFoundError, version\n"
@@ -123,7 +123,7 @@ std::string package_versions(const Flags& flags, const std::vector<std::string>&
       fmt::join(names, " "));
   write_file(folder.file("packages.py"), script);
   const ProgramLimits limits{folder.file("out"), folder.file("errors"), 60};
-  const ProgramEnd end = run_program({python_of(flags), folder.file("packages.py")}, limits);
+  const ProgramEnd end = run_program({python, folder.file("packages.py")}, limits);
   std::ostringstream text;
   text.exceptions(std::ios::badbit);  // a text without memory is not cut
   if (end.status == 0) text << std::ifstream(folder.file("out")).rdbuf();
@@ -131,12 +131,11 @@ std::string package_versions(const Flags& flags, const std::vector<std::string>&
 }
 
 /// `use` is the command that needs the packages.
-Finding packages(const Flags& flags, const char* name, const char* use,
+Finding packages(const std::string& python, const char* name, const char* use,
                  const std::vector<std::string>& names) {
-  const std::string python = python_of(flags);
   std::vector<std::string> found, missing;
   try {
-    std::istringstream lines(package_versions(flags, names));
+    std::istringstream lines(package_versions(python, names));
     for (std::string line; std::getline(lines, line);)
       (line.find(' ') == std::string::npos ? missing : found).push_back(line);
   } catch (const ArgumentError&) {
@@ -153,19 +152,22 @@ Finding packages(const Flags& flags, const char* name, const char* use,
               : fmt::format("{} needs more: {} -m pip install {}", use, python, fmt::join(missing, " "))};
 }
 
-}  // namespace
+struct DoctorOptions {
+  std::string python;
+  GeneralOptions general;
+};
 
-FlagSet doctor_flags() {
-  FlagSet set("doctor", "What this machine and this build offer, and what would make more of them.",
+FlagSet doctor_flags(DoctorOptions& options) {
+  FlagSet set("doctor", "Prints what this machine and this build offer, and what to install for more.",
               "[flags]");
   set.group("Engine").value(
-      "python", "PROGRAM", "a Python for verify and dataset from-.. (default: FAKEQUANT_PYTHON, or python3)");
-  add_general_flags(set);
+      options.python, "python", "PROGRAM",
+      "a Python for verify and dataset from-.. (default: FAKEQUANT_PYTHON, or python3)");
+  add_general_flags(set, options.general);
   return set;
 }
 
-nlohmann::ordered_json doctor(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
+void diagnose(const std::string& python, Output& output, nlohmann::ordered_json& result) {
   const std::vector<Finding> findings = {
       {"version", version_line(), ""},
       {"processor", fmt::format("{}: {}", processor_name(), fmt::join(instruction_sets(), " ")), ""},
@@ -176,15 +178,29 @@ nlohmann::ordered_json doctor(const Flags& flags, Output& output) {
       gpu(),
       part("onnx", "libonnx-dev"),
       ranks(),
-      packages(flags, "python", "verify", kEnginePackages),
-      packages(flags, "data", "dataset from-..", kDataPackages)};
-  auto result = nlohmann::ordered_json{{"findings", nlohmann::ordered_json::array()}};
+      packages(python, "python", "verify", kEnginePackages),
+      packages(python, "data", "dataset from-..", kDataPackages)};
+  result["findings"] = nlohmann::ordered_json::array();
   for (const auto& [name, found, advice] : findings) {
     output.line(fmt::format("{:<11} {}", name, found));
     if (!advice.empty()) output.line(fmt::format("{:<11} -> {}", "", advice));
     result["findings"].push_back({{"name", name}, {"found", found}, {"advice", advice}});
   }
-  return result;
+}
+
+Plan plan_doctor(const DoctorOptions& options, PlannedFiles&) {
+  Plan plan;
+  plan.add("describe this machine and this build",
+           [python = find_python(options.python)](Output& output, nlohmann::ordered_json& result) {
+             diagnose(python, output, result);
+           });
+  return plan;
+}
+
+}  // namespace
+
+Command doctor_command() {
+  return {"doctor", "what this machine and this build offer", typed(doctor_flags, plan_doctor)};
 }
 
 }  // namespace fq::cli

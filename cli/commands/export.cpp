@@ -18,14 +18,10 @@
 namespace fq::cli {
 namespace {
 
-std::vector<std::string> format_names() {
-  std::vector<std::string> names;
-  for (const ExportFormat& format : export_formats()) names.emplace_back(format.name);
-  return names;
-}
-
-const ExportFormat& chosen_format(const Flags& flags) {
-  return *std::ranges::find(export_formats(), flags.choice("format", format_names()), &ExportFormat::name);
+NamedChoices<const ExportFormat*> format_choices() {
+  NamedChoices<const ExportFormat*> choices;
+  for (const ExportFormat& format : export_formats()) choices.emplace_back(format.name, &format);
+  return choices;
 }
 
 std::string format_help() {
@@ -35,32 +31,84 @@ std::string format_help() {
   return text;
 }
 
-void check_exports(const ExportFormat& format, const Network& network, const Flags& flags) {
-  FQ_CHECK(network.quantized() || format.takes_float, "export",
-           "{} has no quantizers: run fakequant calibrate first", flags.text("checkpoint"));
+void add_format_flags(FlagSet& set, ExportOptions& options) {
+  set.group("ONNX")
+      .choice(options.target, "target", "NAME", {{"ort", Target::ort}, {"tensorrt", Target::tensorrt}},
+              "ort or tensorrt: the engine whose rules the graph follows (default: of the model)")
+      .value(
+          options.opset, "opset", "N", {0, 1000},
+          "operator set, up to 24; 0: the smallest that the graph needs: 13 for 8-bit integers, 19 for FP8, "
+          "21 for 4 bits and blocks, 23 for FP4, 24 for E8M0 scales")
+      .toggle(options.emulate, "emulate",
+              "write types without kernels in ONNX Runtime as other types of equal values");
+  set.group("GGUF").choice(options.f16, "float-type", "NAME", {{"f32", false}, {"f16", true}},
+                           "f32 or f16: type of matrices that are not quantized");
+  set.group("ExecuTorch")
+      .value(options.home.engines, "engines", "FOLDER",
+             "folder of ExecuTorch, which is installed on demand (default: FAKEQUANT_ENGINES, or "
+             "fakequant/engines in the user's folder for caches)")
+      .value(options.home.python, "python", "FILE",
+             "a Python 3 with executorch, torchao, torch and h5py, in place of that (default: "
+             "FAKEQUANT_PYTHON)")
+      .value(options.timeout, "timeout", "SECONDS", {0, 1e9}, "time limit of that Python; 0: none");
+  set.group("TensorRT cache")
+      .choice(options.minmax, "calibrator", "NAME", {{"entropy", false}, {"minmax", true}},
+              "calibrator in the header line: entropy (what trtexec takes) or minmax")
+      .value(options.trt_version, "trt-version", "NUMBER", {1, 99'999'999},
+             "version in the header line: 8601 is TensorRT 8.6.1");
 }
 
-/// What comes before it is written: batch norms are folded, and quantizers calibrated.
-void check_format(const ExportFormat& format, Network& network, const Flags& flags,
-                  const PlannedFiles& planned) {
-  const std::string path = flags.text("checkpoint");
-  check_exports(format, network, flags);
-  if (planned.holds(path)) stand_in_ranges(network);
-  check_calibrated(network, "export");
-  if (network.live_batch_norms() > 0) {
-    check_not_compressed(network, "export", path);
-    (void)network.fold();
+FlagSet export_flags(ExportOptions& options) {
+  options.format = &export_formats().front();
+  FlagSet set("export", "Writes a checkpoint in a form for engines: scales, graphs, packed weights.",
+              "CHECKPOINT -o OUTPUT [flags]");
+  set.group("Files")
+      .argument(options.checkpoint, "checkpoint", "FILE", "a calibrated checkpoint")
+      .required()
+      .output(options.output, "output,o", "OUTPUT",
+              "a file, a folder, or the beginning of names, by the format",
+              [&options](const Flags&) { return options.format->files(options); })
+      .choice(options.format, "format,f", "NAME", format_choices(), format_help())
+      .need({"target", "opset", "emulate"}, "format", {"onnx"})
+      .need({"float-type"}, "format", {"gguf"})
+      .need({"engines", "python", "timeout"}, "format", {"executorch"})
+      .need({"calibrator", "trt-version"}, "format", {"trt-cache"})
+      .need({"split", "batch"}, "data");
+  add_data_flags(set, options.data, false);
+  add_format_flags(set, options);
+  add_general_flags(set, options.general);
+  return set;
+}
+
+/// Folds batch norms, as an engine does.
+void plan_folding(Network& network, const std::string& checkpoint, Plan& plan) {
+  if (network.live_batch_norms() == 0) return;
+  check_not_compressed(network, "export", checkpoint);
+  const std::size_t count = network.fold();
+  if (count == 0) return;
+  plan.add("fold batch normalisation", [count](Output& output, nlohmann::ordered_json&) {
+    output.line(fmt::format("{} batch norms folded first: fakequant fold tells what that changes", count));
+  });
+}
+
+Plan plan_export(const ExportOptions& options, PlannedFiles& planned) {
+  const ExportFormat& format = *options.format;
+  auto network = planned.network(options.checkpoint);
+  Plan plan;
+  if (network) {
+    FQ_CHECK(network->quantized() || format.takes_float, "export",
+             "{} has no quantizers: run fakequant calibrate first", options.checkpoint);
+    if (planned.holds(options.checkpoint)) stand_in_ranges(*network);
+    check_calibrated(*network, "export");
+    plan_folding(*network, options.checkpoint, plan);
+    plan.add(fmt::format("write {} as {} to {}", options.checkpoint, format.name, options.output),
+             [&format, write = format.convert(*network, options)](Output& output, auto& result) {
+               result["format"] = format.name;
+               result.update(write(output));
+             });
   }
-  format.check(network, flags);
-}
-
-Network load_for(const ExportFormat& format, const Flags& flags, Output& output) {
-  Network network = load_network(flags.required("checkpoint"));
-  check_exports(format, network, flags);
-  check_calibrated(network, "export");
-  if (network.live_batch_norms() > 0) check_not_compressed(network, "export", flags.text("checkpoint"));
-  fold_first(network, output);
-  return network;
+  planned.add(options.output);
+  return plan;
 }
 
 }  // namespace
@@ -68,104 +116,47 @@ Network load_for(const ExportFormat& format, const Flags& flags, Output& output)
 const std::vector<ExportFormat>& export_formats() {
   static const std::vector<ExportFormat> table = {
       {"scales", "FOLDER/scales.json and .h5, or PREFIX_scales.json and .h5", scales_files, false,
-       export_scales, check_scales},
+       convert_to_scales},
       {"onnx", "FILE.onnx, a graph of QuantizeLinear and DequantizeLinear nodes", onnx_files, true,
-       export_onnx_file, check_onnx_file},
-      {"trt-cache", "FILE, or FOLDER/calibration.cache", tensorrt_cache_files, false, export_tensorrt_cache,
-       check_tensorrt_cache},
+       convert_to_onnx},
+      {"trt-cache", "FILE, or FOLDER/calibration.cache", tensorrt_cache_files, false,
+       convert_to_tensorrt_cache},
       {"safetensors", "FILE, or FOLDER/model.safetensors; hf_quant_config.json beside it", safetensors_files,
-       false, export_safetensors, check_safetensors},
+       false, convert_to_safetensors},
       {"compressed-tensors",
        "FILE, or FOLDER/model.safetensors, of the names that vLLM reads; config.json beside it",
-       compressed_tensors_files, false, export_compressed_tensors, check_compressed_tensors},
+       compressed_tensors_files, false, convert_to_compressed_tensors},
       {"gguf",
        "FILE, or FOLDER/model.gguf, for llama.cpp: the codes of --target ggml, everything else in floats",
-       gguf_files, true, export_gguf, check_gguf},
+       gguf_files, true, convert_to_gguf},
       {"executorch",
        "FILE, or FOLDER/model.pte, for XNNPACK: a program for a batch of one, by a Python with ExecuTorch",
-       executorch_files, true, export_executorch, check_executorch},
+       executorch_files, true, convert_to_executorch},
   };
   return table;
 }
 
-std::string file_for(const Flags& flags, const std::string& name) {
+std::string output_file(const ExportOptions& options, const std::string& name) {
   namespace fs = std::filesystem;
-  const std::string output = flags.text("output");
   std::error_code error;
-  const bool folder = output.ends_with('/') || fs::is_directory(output, error);
-  return folder ? (fs::path(output) / name).lexically_normal().string() : output;
+  const bool folder = options.output.ends_with('/') || fs::is_directory(options.output, error);
+  return folder ? (fs::path(options.output) / name).lexically_normal().string() : options.output;
 }
 
-void check_several(const Flags& flags) {
-  const std::string output = flags.text("output");
+void check_several(const ExportOptions& options) {
   std::error_code none;
-  FQ_CHECK(has_files_beside(output) || std::filesystem::is_directory(output, none), "export",
+  FQ_CHECK(has_files_beside(options.output) || std::filesystem::is_directory(options.output, none), "export",
            "--output {} is no file, and --format {} writes two: name a folder, or the beginning of names",
-           output, flags.text("format"));
+           options.output, options.format->name);
 }
 
-WrittenFile written_for(const Flags& flags, const std::string& name, const char* kind) {
-  return {file_for(flags, name), kind, flags.text("output").ends_with('/')};
+WrittenFile written_file(const ExportOptions& options, const std::string& name, const char* kind) {
+  return {output_file(options, name), kind, options.output.ends_with('/')};
 }
 
-FlagSet export_flags() {
-  static const std::string formats = format_help();
-  FlagSet set("export", "Writes a checkpoint in a form for engines: scales, graphs, packed weights.",
-              "CHECKPOINT -o OUTPUT [flags]");
-  set.group("Files")
-      .argument("checkpoint", "FILE", "a calibrated checkpoint")
-      .output("output,o", "OUTPUT", "a file, a folder, or the beginning of names, by the format", ".",
-              [](const Flags& flags) { return chosen_format(flags).files(flags); })
-      .value("format,f", "NAME", formats.c_str(), std::string(export_formats().front().name));
-  set.need({"target", "opset", "emulate"}, "format", {"onnx"})
-      .need({"float-type"}, "format", {"gguf"})
-      .need({"engines", "python", "timeout"}, "format", {"executorch"})
-      .need({"calibrator", "trt-version"}, "format", {"trt-cache"});
-  set.need({"split", "batch"}, "data");
-  add_data_flags(set, "test");
-  set.group("ONNX")
-      .value("target", "NAME",
-             "ort or tensorrt: the engine whose rules the graph follows; the model's own where left out", "")
-      .value("opset", "N",
-             "operator set, up to 24, from what the graph needs: 13 for 8-bit integers, 19 for FP8, 21 for 4 "
-             "bits and "
-             "blocks, 23 for FP4, 24 for E8M0 scales; 0: that",
-             "0")
-      .toggle("emulate", "write types that ONNX Runtime has no kernels for as others of equal values");
-  set.group("GGUF").value("float-type", "NAME",
-                          "f32 or f16: what matrices that are not quantized are kept as", "f32");
-  set.group("ExecuTorch")
-      .value("engines", "FOLDER",
-             "where ExecuTorch is, and is installed on demand (default: FAKEQUANT_ENGINES, or "
-             "fakequant/engines in the user's folder for caches)")
-      .value("python", "FILE",
-             "a Python 3 with executorch, torchao, torch and h5py, in place of that (default: "
-             "FAKEQUANT_PYTHON)")
-      .value("timeout", "SECONDS", "after which that Python is ended; 0: never", "3600");
-  set.group("TensorRT cache")
-      .value("calibrator", "NAME", "whose cache it passes for: entropy (what trtexec takes) or minmax",
-             "entropy")
-      .value("trt-version", "NUMBER", "of the header line: 8601 is TensorRT 8.6.1", "8601");
-  add_general_flags(set);
-  return set;
-}
-
-void check_export(const Flags& flags, PlannedFiles& planned) {
-  const ExportFormat& format = chosen_format(flags);
-  auto network = planned.network(flags.required("checkpoint"));
-  if (network) check_format(format, *network, flags, planned);
-  if (flags.given("data"))
-    (void)open_data(flags, flags.text("split"), network ? network->classes() : 0, false);
-  planned.add(flags.text("output"));
-}
-
-nlohmann::ordered_json export_network(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  const ExportFormat& format = chosen_format(flags);
-  Network network = load_for(format, flags, output);
-  nlohmann::ordered_json result{{"format", format.name}};
-  result.update(format.write(network, flags, output));
-  return result;
+Command export_command() {
+  return {"export", "write scales, graphs or packed weights for an engine", typed(export_flags, plan_export),
+          true};
 }
 
 }  // namespace fq::cli

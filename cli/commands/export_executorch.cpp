@@ -19,11 +19,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kMostSeconds = 1e9;
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 
 /// Of a network for another engine the product of the same codes would be another number.
-void check_target(Network& network) {
+void check_xnnpack_target(const Network& network) {
   const Target target = target_of(network.module());
   FQ_CHECK(target == Target::xnnpack || target == Target::ort || target == Target::none, "export",
            "the checkpoint is quantized for {}, which XNNPACK does not compute: calibrate and train with "
@@ -38,45 +37,46 @@ ordered_json told_of(const std::string& path, const std::string& python) try {
   throw BackendError(fmt::format("[export] {} wrote no program: name another Python by --python", python));
 }
 
-}  // namespace
-
-std::vector<WrittenFile> executorch_files(const Flags& flags) {
-  return {written_for(flags, "model.pte", kind::executorch)};
-}
-
-void check_executorch(Network& network, const Flags& flags) {
-  check_target(network);
-  (void)flags.number("timeout", 0, kMostSeconds);
-  (void)fq::detail::executorch_network(network.module(), network.input_shape());
-}
-
-ordered_json export_executorch(Network& network, const Flags& flags, Output& output) {
-  check_target(network);
-  const std::string path = file_for(flags, "model.pte");
+/// Runs the Python that writes the program of a network. Returns its report.
+ordered_json write_program(const StateDict& network, const ExportOptions& options, const std::string& path,
+                           Output& output) {
   const TemporaryFolder folder;
   const std::string described = folder.file("network.h5"), made = folder.file("model.pte"),
                     report = folder.file("written.json");
-  save_state(described, fq::detail::executorch_network(network.module(), network.input_shape()),
-             "predictions");
-  const EngineHome home = engine_home(flags, "xnnpack", folder, output);
-  const ProgramLimits limits{folder.file("output"), folder.file("errors"),
-                             flags.number("timeout", 0, kMostSeconds)};
-  run_python(flags,
-             module_words(flags.command(), home.python, "fakequant.engines.executorch_writer",
-                          {"--json=" + report, "--", described, made}),
-             limits, path);
+  save_state(described, network, "predictions");
+  const EngineHome home = engine_home(options.home, "export", "xnnpack", folder, output);
+  (void)run_python("export",
+                   module_words("export", home.python, "fakequant.engines.executorch_writer",
+                                {"--json=" + report, "--", described, made}),
+                   {folder.file("output"), folder.file("errors"), options.timeout}, path);
   ordered_json told = told_of(report, home.python);
   AtomicFile file(path);
   file.write(read_file(made, kMostBytes));
   file.commit();
-  const auto count = [&](const char* key) { return fq::detail::whole_or<std::int64_t>(told, key, 0); };
-  output.line(fmt::format("{} bytes, {} quantized layers, {} parts for XNNPACK, in {}", count("bytes"),
-                          count("quantized_layers"), count("delegates"), path));
-  if (told.contains("portable") && !told["portable"].empty())
-    output.line(fmt::format("portable kernels compute: {}", told["portable"].dump()));
-  ordered_json result{{"files", {path}}};
-  result.update(told);
-  return result;
+  return told;
+}
+
+}  // namespace
+
+std::vector<WrittenFile> executorch_files(const ExportOptions& options) {
+  return {written_file(options, "model.pte", kind::executorch)};
+}
+
+ExportWriter convert_to_executorch(Network& network, const ExportOptions& options) {
+  check_xnnpack_target(network);
+  const auto described = fq::detail::executorch_network(network.module(), network.input_shape());
+  return [described, &options](Output& output) {
+    const std::string path = output_file(options, "model.pte");
+    const ordered_json told = write_program(described, options, path, output);
+    const auto count = [&](const char* key) { return fq::detail::whole_or<std::int64_t>(told, key, 0); };
+    output.line(fmt::format("{} bytes, {} quantized layers, {} parts for XNNPACK, in {}", count("bytes"),
+                            count("quantized_layers"), count("delegates"), path));
+    if (told.contains("portable") && !told["portable"].empty())
+      output.line(fmt::format("portable kernels compute: {}", told["portable"].dump()));
+    ordered_json result{{"files", {path}}};
+    result.update(told);
+    return result;
+  };
 }
 
 }  // namespace fq::cli

@@ -1,63 +1,83 @@
 #pragma once
 
-/// The forms in which `export` writes a network.
+/// The formats in which `export` writes a network.
 
-#include <nlohmann/json_fwd.hpp>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "fakequant/cli/flags/flags.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/engines/engine_home.h"
+#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/tables/output.h"
+#include "fakequant/layers/config/quant_config.h"
 #include "fakequant/network/network.h"
 
 namespace fq::cli {
 
+struct ExportFormat;
+
+struct ExportOptions {
+  std::string checkpoint;
+  std::string output = ".";  ///< a file, a folder, or the beginning of names
+  const ExportFormat* format = nullptr;
+  DataOptions data;  ///< of `scales`, which counts clipped values
+
+  std::optional<Target> target = {};  ///< onnx; empty: of the model
+  std::int64_t opset = 0;             ///< onnx; 0: the smallest that has the operators
+  bool emulate = false;               ///< onnx
+  bool f16 = false;                   ///< gguf: matrices that are not quantized
+  EngineHomeOptions home;             ///< executorch
+  double timeout = 3600;              ///< executorch, seconds; 0: none
+  bool minmax = false;                ///< trt-cache: pass for a minmax calibrator, not an entropy calibrator
+  std::int64_t trt_version = 8601;    ///< trt-cache, of the header line
+
+  GeneralOptions general;
+};
+
+/// Writes a converted network. Prints for people and returns the result for machines.
+using ExportWriter = std::function<nlohmann::ordered_json(Output& output)>;
+
 /// One value of `export --format`.
 struct ExportFormat {
   std::string_view name;
-  std::string_view help;                                  ///< what --output is for it
-  std::vector<WrittenFile> (*files)(const Flags& flags);  ///< what is written by --output
+  std::string_view help;                                            ///< what --output is for it
+  std::vector<WrittenFile> (*files)(const ExportOptions& options);  ///< the files that it writes
   bool takes_float;  ///< whether a network without quantizers may be written so
-  /// Writes the network, whose batch norms are folded and quantizers calibrated, to --output; prints what
-  /// people read and returns what machines read.
-  nlohmann::ordered_json (*write)(Network& network, const Flags& flags, Output& output);
-  /// Throws what `write` would throw for such a network and flags, in memory.
-  void (*check)(Network& network, const Flags& flags);
+  /// Converts the network, whose batch norms are folded and quantizers calibrated, and returns what writes
+  /// it. Throws ArgumentError for a network that the format cannot hold.
+  ExportWriter (*convert)(Network& network, const ExportOptions& options);
 };
 
 /// The first is the default.
 [[nodiscard]] const std::vector<ExportFormat>& export_formats();
 
-/// --output as a file: a folder, or "out/", gives out/name.
-[[nodiscard]] std::string file_for(const Flags& flags, const std::string& name);
-/// For formats of two files: throws ArgumentError when --output is a device or pipe.
-void check_several(const Flags& flags);
-/// That file, which becomes one of `kind`; the folder "out/" is made.
-[[nodiscard]] WrittenFile written_for(const Flags& flags, const std::string& name, const char* kind);
+/// Returns --output as a file: a folder, or "out/", gives out/name.
+[[nodiscard]] std::string output_file(const ExportOptions& options, const std::string& name);
+/// For formats of two files: throws ArgumentError if --output is a device or pipe.
+void check_several(const ExportOptions& options);
+/// Returns that file, which becomes one of `kind`. The folder "out/" is made.
+[[nodiscard]] WrittenFile written_file(const ExportOptions& options, const std::string& name,
+                                       const char* kind);
 
-std::vector<WrittenFile> scales_files(const Flags& flags);
-std::vector<WrittenFile> onnx_files(const Flags& flags);
-std::vector<WrittenFile> tensorrt_cache_files(const Flags& flags);
-std::vector<WrittenFile> safetensors_files(const Flags& flags);
-std::vector<WrittenFile> compressed_tensors_files(const Flags& flags);
-std::vector<WrittenFile> gguf_files(const Flags& flags);
-std::vector<WrittenFile> executorch_files(const Flags& flags);
+std::vector<WrittenFile> scales_files(const ExportOptions& options);
+std::vector<WrittenFile> onnx_files(const ExportOptions& options);
+std::vector<WrittenFile> tensorrt_cache_files(const ExportOptions& options);
+std::vector<WrittenFile> safetensors_files(const ExportOptions& options);
+std::vector<WrittenFile> compressed_tensors_files(const ExportOptions& options);
+std::vector<WrittenFile> gguf_files(const ExportOptions& options);
+std::vector<WrittenFile> executorch_files(const ExportOptions& options);
 
-nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output);
-nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output);
-nlohmann::ordered_json export_tensorrt_cache(Network& network, const Flags& flags, Output& output);
-nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, Output& output);
-nlohmann::ordered_json export_compressed_tensors(Network& network, const Flags& flags, Output& output);
-nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output& output);
-nlohmann::ordered_json export_executorch(Network& network, const Flags& flags, Output& output);
-
-void check_scales(Network& network, const Flags& flags);
-void check_onnx_file(Network& network, const Flags& flags);
-void check_tensorrt_cache(Network& network, const Flags& flags);
-void check_safetensors(Network& network, const Flags& flags);
-void check_compressed_tensors(Network& network, const Flags& flags);
-void check_gguf(Network& network, const Flags& flags);
-void check_executorch(Network& network, const Flags& flags);
+ExportWriter convert_to_scales(Network& network, const ExportOptions& options);
+ExportWriter convert_to_onnx(Network& network, const ExportOptions& options);
+ExportWriter convert_to_tensorrt_cache(Network& network, const ExportOptions& options);
+ExportWriter convert_to_safetensors(Network& network, const ExportOptions& options);
+ExportWriter convert_to_compressed_tensors(Network& network, const ExportOptions& options);
+ExportWriter convert_to_gguf(Network& network, const ExportOptions& options);
+ExportWriter convert_to_executorch(Network& network, const ExportOptions& options);
 
 }  // namespace fq::cli

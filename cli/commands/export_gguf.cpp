@@ -26,9 +26,9 @@ std::vector<std::string> tokens_of(const Network& network) {
   return names;
 }
 
-GgufModel model_of(Network& network, const Flags& flags) {
+GgufModel gguf_file(Network& network, const ExportOptions& given) {
   GgufOptions options;
-  options.name = std::filesystem::path(flags.text("checkpoint")).stem().string();
+  options.name = std::filesystem::path(given.checkpoint).stem().string();
   const auto table = token_table(network);
   if (!table)
     options.vocabulary = tokens_of(network);
@@ -36,35 +36,34 @@ GgufModel model_of(Network& network, const Flags& flags) {
     log(LogLevel::warning,
         "[export] the network's tokenizer is no byte-level BPE: the file has no tokenizer, give llama.cpp "
         "ids");
-  options.f16 = flags.choice("float-type", {"f32", "f16"}) == "f16";
+  options.f16 = given.f16;
   return gguf_model(network.module(), network.input_shape(), options);
 }
 
 }  // namespace
 
-std::vector<WrittenFile> gguf_files(const Flags& flags) {
-  return {written_for(flags, "model.gguf", kind::gguf)};
+std::vector<WrittenFile> gguf_files(const ExportOptions& options) {
+  return {written_file(options, "model.gguf", kind::gguf)};
 }
 
-void check_gguf(Network& network, const Flags& flags) { (void)model_of(network, flags); }
-
-nlohmann::ordered_json export_gguf(Network& network, const Flags& flags, Output& output) {
-  const std::string path = file_for(flags, "model.gguf");
-  const GgufModel model = model_of(network, flags);
-  save_gguf(path, model);
-  std::int64_t blocks = 0, bytes = 0;
-  for (const auto& tensor : model.tensors) {
-    blocks += tensor.type == GgufType::q4_0 || tensor.type == GgufType::q8_0 ? 1 : 0;
-    bytes += tensor.data.nbytes();
-  }
-  const auto architecture = std::get<std::string>(*model.value("general.architecture"));
-  output.line(fmt::format("{} tensors, {} of them blocks of codes, {} bytes, architecture {}, in {}",
-                          model.tensors.size(), blocks, bytes, architecture, path));
-  return {{"files", {path}},
-          {"architecture", architecture},
-          {"tensors", model.tensors.size()},
-          {"quantized_tensors", blocks},
-          {"bytes", bytes}};
+ExportWriter convert_to_gguf(Network& network, const ExportOptions& options) {
+  return [path = output_file(options, "model.gguf"),
+          model = gguf_file(network, options)](Output& output) -> nlohmann::ordered_json {
+    save_gguf(path, model);
+    std::int64_t blocks = 0, bytes = 0;
+    for (const auto& tensor : model.tensors) {
+      blocks += tensor.type == GgufType::q4_0 || tensor.type == GgufType::q8_0 ? 1 : 0;
+      bytes += tensor.data.nbytes();
+    }
+    const auto architecture = std::get<std::string>(*model.value("general.architecture"));
+    output.line(fmt::format("{} tensors, {} of them blocks of codes, {} bytes, architecture {}, in {}",
+                            model.tensors.size(), blocks, bytes, architecture, path));
+    return {{"files", {path}},
+            {"architecture", architecture},
+            {"tensors", model.tensors.size()},
+            {"quantized_tensors", blocks},
+            {"bytes", bytes}};
+  };
 }
 
 }  // namespace fq::cli

@@ -14,17 +14,17 @@
 namespace fq::cli {
 namespace {
 
-Target chosen_target(const Flags& flags, Module& model) {
-  if (flags.given("target"))
-    return flags.choice("target", {"ort", "tensorrt"}) == "ort" ? Target::ort : Target::tensorrt;
+/// The target of the flag, or of the model.
+Target chosen_target(const ExportOptions& options, Module& model) {
+  if (options.target) return *options.target;
   return target_of(model) == Target::tensorrt ? Target::tensorrt : Target::ort;
 }
 
-OnnxModel model_of(Network& network, const Flags& flags, Target target) {
+OnnxModel onnx_model(Network& network, const ExportOptions& given, Target target) {
   OnnxExportOptions options;
   options.target = target;
-  options.opset = static_cast<int>(flags.integer("opset", 0, 1000));
-  options.emulate = flags.on("emulate");
+  options.opset = static_cast<int>(given.opset);
+  options.emulate = given.emulate;
   const Shape batch = network.input_shape();
   return export_onnx(network.module(), {batch.begin() + 1, batch.end()}, options);
 }
@@ -45,34 +45,31 @@ nlohmann::ordered_json float_operators_of(Network& network, Target target, Outpu
 
 /// With the data beside it, where the checkpoint may be too large for one file: codes of 2 bits become bytes,
 /// and floats stay.
-std::vector<WrittenFile> onnx_files(const Flags& flags) {
-  const std::string path = flags.text("output");
+std::vector<WrittenFile> onnx_files(const ExportOptions& options) {
+  const std::string& path = options.output;
   std::error_code none;
   FQ_CHECK(!std::filesystem::is_directory(path, none), "export", "--output {} is a folder: name the file",
            path);
   std::vector<WrittenFile> files{{path, kind::onnx}};
-  const auto bytes = std::filesystem::file_size(flags.text("checkpoint"), none);
+  const auto bytes = std::filesystem::file_size(options.checkpoint, none);
   if (!none && bytes > onnx_inline_limit / 16) files.push_back({path + ".data", kind::onnx_data});
   return files;
 }
 
-void check_onnx_file(Network& network, const Flags& flags) {
-  (void)model_of(network, flags, chosen_target(flags, network.module()));
-}
-
-nlohmann::ordered_json export_onnx_file(Network& network, const Flags& flags, Output& output) {
-  const std::string path = flags.text("output");
-  const Target target = chosen_target(flags, network.module());
-  const OnnxModel model = model_of(network, flags, target);
-  save_onnx(path, model);
-  output.line(fmt::format("{} nodes for {} in {}: opset {}, IR version {}", model.nodes.size(), name(target),
-                          path, model.opset, model.ir_version));
-  return {{"files", {path}},
-          {"target", name(target)},
-          {"nodes", model.nodes.size()},
-          {"opset", model.opset},
-          {"ir_version", model.ir_version},
-          {"float_operators", float_operators_of(network, target, output)}};
+ExportWriter convert_to_onnx(Network& network, const ExportOptions& options) {
+  const Target target = chosen_target(options, network.module());
+  return [network, target, path = options.output,
+          model = onnx_model(network, options, target)](Output& output) mutable -> nlohmann::ordered_json {
+    save_onnx(path, model);
+    output.line(fmt::format("{} nodes for {} in {}: opset {}, IR version {}", model.nodes.size(),
+                            name(target), path, model.opset, model.ir_version));
+    return {{"files", {path}},
+            {"target", name(target)},
+            {"nodes", model.nodes.size()},
+            {"opset", model.opset},
+            {"ir_version", model.ir_version},
+            {"float_operators", float_operators_of(network, target, output)}};
+  };
 }
 
 }  // namespace fq::cli

@@ -18,41 +18,38 @@ std::string config_beside(const std::string& path) { return beside(path, "hf_qua
 
 }  // namespace
 
-std::vector<WrittenFile> safetensors_files(const Flags& flags) {
-  check_several(flags);
-  const WrittenFile weights = written_for(flags, "model.safetensors", kind::safetensors);
+std::vector<WrittenFile> safetensors_files(const ExportOptions& options) {
+  check_several(options);
+  const WrittenFile weights = written_file(options, "model.safetensors", kind::safetensors);
   return {weights, {config_beside(weights.path), kind::modelopt_config, weights.make_folder}};
 }
 
-void check_safetensors(Network& network, const Flags&) { (void)modelopt_config(network.module()); }
-
-nlohmann::ordered_json export_safetensors(Network& network, const Flags& flags, Output& output) {
-  const std::string path = file_for(flags, "model.safetensors");
-  save_modelopt(path, network.module(), FAKEQUANT_VERSION);
-  const std::string config = config_beside(path);
+ExportWriter convert_to_safetensors(Network& network, const ExportOptions& options) {
+  const std::string path = output_file(options, "model.safetensors"), config = config_beside(path);
   const std::string algorithm = modelopt_config(network.module())["quantization"]["quant_algo"];
-  const auto count = SafetensorsFile(path).entries().size();
-  output.line(fmt::format("{} tensors, {}, in {} and {}", count, algorithm, path, config));
-  return {{"files", {path, config}}, {"quant_algo", algorithm}, {"tensors", count}};
+  return [network, path, config, algorithm](Output& output) -> nlohmann::ordered_json {
+    save_modelopt(path, network.module(), FAKEQUANT_VERSION);
+    const auto count = SafetensorsFile(path).entries().size();
+    output.line(fmt::format("{} tensors, {}, in {} and {}", count, algorithm, path, config));
+    return {{"files", {path, config}}, {"quant_algo", algorithm}, {"tensors", count}};
+  };
 }
 
-std::vector<WrittenFile> compressed_tensors_files(const Flags& flags) {
-  check_several(flags);
-  const WrittenFile weights = written_for(flags, "model.safetensors", kind::safetensors);
+std::vector<WrittenFile> compressed_tensors_files(const ExportOptions& options) {
+  check_several(options);
+  const WrittenFile weights = written_file(options, "model.safetensors", kind::safetensors);
   return {weights, {beside(weights.path, "config.json"), kind::compressed_config, weights.make_folder}};
 }
 
-void check_compressed_tensors(Network& network, const Flags&) {
-  (void)compressed_tensors_config(network.module());
-}
-
-nlohmann::ordered_json export_compressed_tensors(Network& network, const Flags& flags, Output& output) {
-  const std::string path = file_for(flags, "model.safetensors"), config = beside(path, "config.json");
-  save_compressed_tensors(path, network.module(), FAKEQUANT_VERSION);
+ExportWriter convert_to_compressed_tensors(Network& network, const ExportOptions& options) {
+  const std::string path = output_file(options, "model.safetensors"), config = beside(path, "config.json");
   const std::string format = compressed_tensors_config(network.module())["quantization_config"]["format"];
-  const auto count = SafetensorsFile(path).entries().size();
-  output.line(fmt::format("{} tensors, {}, in {} and {}", count, format, path, config));
-  return {{"files", {path, config}}, {"format", format}, {"tensors", count}};
+  return [network, path, config, format](Output& output) -> nlohmann::ordered_json {
+    save_compressed_tensors(path, network.module(), FAKEQUANT_VERSION);
+    const auto count = SafetensorsFile(path).entries().size();
+    output.line(fmt::format("{} tensors, {}, in {} and {}", count, format, path, config));
+    return {{"files", {path, config}}, {"format", format}, {"tensors", count}};
+  };
 }
 
 }  // namespace fq::cli

@@ -14,45 +14,45 @@
 namespace fq::cli {
 namespace {
 
-/// Anything but a folder is the beginning of the names: "a/int8" gives a/int8_scales.
-std::string prefix_of(const Flags& flags) {
-  const std::string file = file_for(flags, "scales");
-  return file == flags.text("output") ? file + "_scales" : file;
+/// Returns the beginning of the names. Anything but a folder is one: "a/int8" gives a/int8_scales.
+std::string scales_prefix(const ExportOptions& options) {
+  const std::string file = output_file(options, "scales");
+  return file == options.output ? file + "_scales" : file;
 }
 
-/// Of the samples of --data; none without it.
-ClipCounts clip_counts(Network& network, const Flags& flags, Output& output) {
-  if (!flags.given("data")) return {};
-  const auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
-  network.module().to(device_of(flags));
+/// Counts the clipped values of the samples. Without data, there are no counts.
+ClipCounts clip_counts(Network& network, const std::shared_ptr<const Dataset>& data,
+                       const ExportOptions& options, Output& output) {
+  if (data == nullptr) return {};
+  network.module().to(chosen_device(options.general, "export"));
   ClipCounter counter(network.module());
   const RecordScope scope(counter);
   for_each_batch(
-      network, data, flags.integer("batch", 1, 1 << 20), [](const Batch&, const Variable&) {}, output,
-      "export");
+      network, data, options.data.batch, [](const Batch&, const Variable&) {}, output, "export");
   return counter.counts();
 }
 
 }  // namespace
 
-std::vector<WrittenFile> scales_files(const Flags& flags) {
-  check_several(flags);
-  const std::string prefix = prefix_of(flags);
-  const bool make_folder = flags.text("output").ends_with('/');
+std::vector<WrittenFile> scales_files(const ExportOptions& options) {
+  check_several(options);
+  const std::string prefix = scales_prefix(options);
+  const bool make_folder = options.output.ends_with('/');
   return {{prefix + ".json", kind::scales_json, make_folder}, {prefix + ".h5", kind::scales, make_folder}};
 }
 
-void check_scales(Network& network, const Flags& flags) {
-  if (flags.given("data")) (void)open_data_for(network, flags, flags.text("split"), Labels::none);
-}
-
-nlohmann::ordered_json export_scales(Network& network, const Flags& flags, Output& output) {
-  const ClipCounts clips = clip_counts(network, flags, output);
-  const std::string prefix = prefix_of(flags);
-  save_scales(prefix, network.module(), clips);
-  const auto count = named_quantizers(network.module()).size();
-  output.line(fmt::format("scales of {} quantizers in {}.json and {}.h5", count, prefix, prefix));
-  return {{"files", {prefix + ".json", prefix + ".h5"}}, {"quantizers", count}};
+ExportWriter convert_to_scales(Network& network, const ExportOptions& options) {
+  std::shared_ptr<const Dataset> data;
+  if (!options.data.data.empty())
+    data = open_data_for(network, options.data.data, options.data.split, Labels::none, "export");
+  return [network, data, &options](Output& output) mutable -> nlohmann::ordered_json {
+    const ClipCounts clips = clip_counts(network, data, options, output);
+    const std::string prefix = scales_prefix(options);
+    save_scales(prefix, network.module(), clips);
+    const auto count = named_quantizers(network.module()).size();
+    output.line(fmt::format("scales of {} quantizers in {}.json and {}.h5", count, prefix, prefix));
+    return {{"files", {prefix + ".json", prefix + ".h5"}}, {"quantizers", count}};
+  };
 }
 
 }  // namespace fq::cli

@@ -7,30 +7,20 @@
 #include "fakequant/export/tensorrt_cache.h"
 
 namespace fq::cli {
-namespace {
 
-TensorrtCache cache_of(Network& network, const Flags& flags) {
-  const auto calibrator = flags.choice("calibrator", {"entropy", "minmax"}) == "entropy"
-                              ? TensorrtCalibrator::entropy2
-                              : TensorrtCalibrator::min_max;
-  const auto version = static_cast<int>(flags.integer("trt-version", 1, 99'999'999));
-  return tensorrt_cache(network.module(), tensorrt_cache_header(calibrator, version));
+std::vector<WrittenFile> tensorrt_cache_files(const ExportOptions& options) {
+  return {written_file(options, "calibration.cache", kind::tensorrt_cache)};
 }
 
-}  // namespace
-
-std::vector<WrittenFile> tensorrt_cache_files(const Flags& flags) {
-  return {written_for(flags, "calibration.cache", kind::tensorrt_cache)};
-}
-
-void check_tensorrt_cache(Network& network, const Flags& flags) { (void)cache_of(network, flags); }
-
-nlohmann::ordered_json export_tensorrt_cache(Network& network, const Flags& flags, Output& output) {
-  const std::string path = file_for(flags, "calibration.cache");
-  const TensorrtCache cache = cache_of(network, flags);
-  save_tensorrt_cache(path, cache);
-  output.line(fmt::format("{} scales in {}", cache.scales.size(), path));
-  return {{"files", {path}}, {"header", cache.header}, {"scales", cache.scales.size()}};
+ExportWriter convert_to_tensorrt_cache(Network& network, const ExportOptions& options) {
+  const auto calibrator = options.minmax ? TensorrtCalibrator::min_max : TensorrtCalibrator::entropy2;
+  const auto header = tensorrt_cache_header(calibrator, static_cast<int>(options.trt_version));
+  return [path = output_file(options, "calibration.cache"),
+          cache = tensorrt_cache(network.module(), header)](Output& output) -> nlohmann::ordered_json {
+    save_tensorrt_cache(path, cache);
+    output.line(fmt::format("{} scales in {}", cache.scales.size(), path));
+    return {{"files", {path}}, {"header", cache.header}, {"scales", cache.scales.size()}};
+  };
 }
 
 }  // namespace fq::cli

@@ -11,39 +11,76 @@
 
 namespace fq::cli {
 
-FlagSet fold_flags() {
+namespace {
+
+struct FoldOptions {
+  std::string checkpoint, output;
+  DataOptions data;
+  GeneralOptions general;
+};
+
+FlagSet fold_flags(FoldOptions& options) {
   FlagSet set(
       "fold",
-      "Folds batch normalisation into the linear and convolution layers before it. With --data it tells "
-      "how much accuracy and, of a quantized network, how many codes that changes.",
+      "Folds batch normalisation into the linear and convolution layers before it. With --data, prints "
+      "how the accuracy changes and, for a quantized network, how many codes change.",
       "CHECKPOINT -o FILE [flags]");
   set.group("Files")
-      .argument("checkpoint", "FILE", "a float or quantized checkpoint")
-      .output("output,o", "FILE", "the folded checkpoint", kind::checkpoint);
-  set.need({"split", "batch"}, "data");
-  add_data_flags(set, "test");
-  add_general_flags(set);
+      .argument(options.checkpoint, "checkpoint", "FILE", "a float or quantized checkpoint")
+      .required()
+      .output(options.output, "output,o", "FILE", "the folded checkpoint", kind::checkpoint)
+      .required()
+      .need({"split", "batch"}, "data");
+  add_data_flags(set, options.data, false);
+  add_general_flags(set, options.general);
   return set;
 }
 
-nlohmann::ordered_json fold(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  const std::string path = flags.required("output"), checkpoint = flags.required("checkpoint");
-  Network network = load_network(checkpoint);
-  check_not_compressed(network, "fold", checkpoint);
-  const std::size_t count = network.fold();
-  nlohmann::ordered_json result{{"output", path}, {"folded", count}};
-  if (flags.given("data")) {
-    Network before = load_network(checkpoint);
-    const auto data = open_data_for(network, flags, flags.text("split"));
-    for (const Network* computing : {&before, &network}) computing->module().to(device_of(flags));
-    const FoldChange change = compare(before, network, data, flags.integer("batch", 1, 1 << 20), output);
-    print(change, output);
-    result.update(to_json(change));
+void compare_folded(const FoldOptions& options, Network before, RunningNetwork after, Output& output,
+                    nlohmann::ordered_json& result) {
+  for (const Network* computing : {&before, &*after.network})
+    computing->module().to(chosen_device(options.general, "fold"));
+  const FoldChange change = compare(before, *after.network, after.data, options.data.batch, output);
+  print(change, output);
+  result.update(to_json(change));
+}
+
+Plan plan_fold(const FoldOptions& options, PlannedFiles& planned) {
+  const bool compares = !options.data.data.empty();
+  const auto running =
+      compares ? check_running(options.checkpoint, options.data, nullptr, Labels::needed, planned, "fold")
+               : RunningNetwork{planned.network(options.checkpoint), nullptr};
+  if (!running.network) {
+    planned.add(options.output);
+    return {};
   }
-  network.save(path);
-  output.line(fmt::format("{} batch norms folded, {}", count, path));
-  return result;
+  Network network = *running.network;
+  check_not_compressed(network, "fold", options.checkpoint);
+  const std::size_t count = network.fold();
+  planned.add(options.output, network);
+  Plan plan;
+  plan.add(fmt::format("fold batch normalisation of {}", options.checkpoint),
+           [&options, count](Output&, auto& result) {
+             result["output"] = options.output;
+             result["folded"] = count;
+           });
+  if (compares)
+    plan.add(
+        fmt::format("compare before and after on the group {} of {}", options.data.split, options.data.data),
+        [&options, before = *planned.network(options.checkpoint), running](Output& output, auto& result) {
+          compare_folded(options, before, running, output, result);
+        });
+  plan.add(fmt::format("write {}", options.output), [&options, network, count](Output& output, auto&) {
+    network.save(options.output);
+    output.line(fmt::format("{} batch norms folded, {}", count, options.output));
+  });
+  return plan;
+}
+
+}  // namespace
+
+Command fold_command() {
+  return {"fold", "fold batch normalisation into the layers before it", typed(fold_flags, plan_fold), true};
 }
 
 }  // namespace fq::cli

@@ -8,6 +8,7 @@
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/python_script.h"
 #include "fakequant/cli/system/temporary_folder.h"
 #include "fakequant/cli/text/network_tokenizer.h"
@@ -21,28 +22,39 @@ namespace {
 using fq::detail::Tokenizer;
 using fq::detail::TokenTable;
 
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+
+struct TextOptions {
+  std::string checkpoint, python;
+  std::optional<std::string> prompt;
+  std::int64_t tokens = 200, top_k = 0, seed = 0, count = 1;
+  std::optional<std::int64_t> context;
+  double temperature = 1;
+  bool no_cache = false;
+  GeneralOptions general;
+};
+
 /// Encodes a text by the module fakequant.data of Python.
 std::vector<std::int64_t> encode_pieces(const TokenTable& table, const std::string& text,
-                                        const Flags& flags) {
+                                        const TextOptions& options) {
   const TemporaryFolder folder;
   write_file(folder.file("tokenizer.json"), table.text());
   write_file(folder.file("text"), text);
   const ProgramLimits limits{.output_file = folder.file("ids"),
                              .error_file = folder.file("errors"),
                              .input_file = folder.file("text")};
-  const auto words = module_words(flags.command(), python_with(flags.text("python"), {"tokenizers"}),
-                                  "fakequant.data", {"encode", "--tokenizer", folder.file("tokenizer.json")});
-  (void)run_python(flags, words, limits, flags.text("checkpoint"));
+  const auto words = module_words("generate", find_python(options.python, {"tokenizers"}), "fakequant.data",
+                                  {"encode", "--tokenizer", folder.file("tokenizer.json")});
+  (void)run_python("generate", words, limits, options.checkpoint);
   return fq::detail::whole_values<std::int64_t>(
       fq::detail::parse_json<nlohmann::json>(read_file(limits.output_file)));
 }
 
-std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, const std::string& prompt,
-                                        const Flags& flags) {
-  FQ_CHECK(!prompt.empty(), "generate", "--prompt is empty: give a token or more to begin with");
+std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, const TextOptions& options) {
+  const std::string& prompt = *options.prompt;
   std::vector<std::int64_t> ids;
   try {
-    ids = tokenizer.table() != nullptr ? encode_pieces(*tokenizer.table(), prompt, flags)
+    ids = tokenizer.table() != nullptr ? encode_pieces(*tokenizer.table(), prompt, options)
                                        : tokenizer.encode(prompt);
   } catch (const ArgumentError& error) {
     const std::string what = error.what(), text = "[tokens] the text";
@@ -60,60 +72,83 @@ Tensor prompts_of(const std::vector<std::int64_t>& ids, std::int64_t count) {
   return Tensor::from(all, {count, std::ssize(ids)});
 }
 
-}  // namespace
-
-FlagSet generate_flags() {
-  FlagSet set("generate", "Prints text that a network goes on with, one token after another.",
+FlagSet generate_flags(TextOptions& options) {
+  FlagSet set("generate", "Prints text that a network continues, one token after another.",
               "CHECKPOINT --prompt TEXT [flags]");
   set.group("Text")
-      .argument("checkpoint", "FILE", "of a network that tells the next token, as the model gpt does")
-      .value("prompt", "TEXT", "what the text begins with")
-      .value("tokens", "TOKENS", "that follow", "200")
-      .value("temperature", "NUMBER", "what logits are divided by; 0: always the likeliest token", "1")
-      .value("top-k", "TOKENS", "the likeliest, which are drawn from; 0: all", "0")
-      .value("seed", "NUMBER", "of the draws", "0")
-      .value("count", "TEXTS", "of the same prompt, each with draws of its own", "1")
-      .value("context", "TOKENS", "that the network sees at most (default: as it was trained)")
-      .value("python", "FILE",
+      .argument(options.checkpoint, "checkpoint", "FILE",
+                "a network that predicts the next token, such as the model gpt")
+      .required()
+      .value(options.prompt, "prompt", "TEXT", "the beginning of the text")
+      .value(options.tokens, "tokens", "TOKENS", {0, kMostTokens}, "number of new tokens")
+      .value(options.temperature, "temperature", "NUMBER", {0, std::numeric_limits<float>::max()},
+             "divisor of the logits; 0: always the most likely token")
+      .value(options.top_k, "top-k", "TOKENS", {0, kMostTokens},
+             "number of most likely tokens to draw from; 0: all")
+      .value(options.seed, "seed", "NUMBER", {0, std::numeric_limits<std::int64_t>::max()},
+             "seed of the draws")
+      .value(options.count, "count", "TEXTS", {1, 1 << 16}, "number of texts, each with its own draws")
+      .value(options.context, "context", "TOKENS", {1, kMostTokens},
+             "largest number of tokens that the network reads (default: as it was trained)")
+      .value(options.python, "python", "FILE",
              "a Python 3 with the package tokenizers, for a network with a tokenizer.json (default: "
              "FAKEQUANT_PYTHON, or python3)")
-      .toggle("no-cache", "compute every token anew: the same text, slower");
-  add_general_flags(set);
+      .toggle(options.no_cache, "no-cache", "compute every token again: the same text, slower");
+  add_general_flags(set, options.general);
   return set;
 }
 
-nlohmann::ordered_json generate_text(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  constexpr std::int64_t most = std::int64_t{1} << 24;
-  const std::string checkpoint = flags.required("checkpoint"),
-                    prompt = flags.given("prompt") ? flags.text("prompt") : flags.required("prompt");
-  Network network = load_network(checkpoint);
-  const Tokenizer tokenizer = tokenizer_of(network, checkpoint, "generate");
-  check_calibrated(network, "generate");
-  const std::int64_t trained = network.input_shape()[1], count = flags.integer("count", 1, 1 << 16);
-  const GenerateOptions options{
-      .tokens = flags.integer("tokens", 0, most),
-      .temperature = flags.number("temperature", 0, std::numeric_limits<float>::max()),
-      .top_k = flags.integer("top-k", 0, most),
-      .seed = static_cast<std::uint64_t>(flags.integer("seed", 0, std::numeric_limits<std::int64_t>::max())),
-      .context = flags.given("context") ? flags.integer("context", 1, trained) : trained,
-      .cache = !flags.on("no-cache")};
-  const Tensor prompts = prompts_of(encode_prompt(tokenizer, prompt, flags), count);
-  network.module().to(device_of(flags));
-  const Stopwatch watch;
-  const Tensor ids = fq::generate(network.module(), prompts, options);
-  const double seconds = watch.seconds();
-  auto texts = nlohmann::ordered_json::array();
-  for (std::int64_t i = 0; i < count; ++i) {
+GenerateOptions generate_options(const TextOptions& options, std::int64_t trained) {
+  const std::int64_t context = options.context.value_or(trained);
+  FQ_CHECK(context <= trained, "generate", "--context is '{}': give a whole number from 1 to {}", context,
+           trained);
+  return {.tokens = options.tokens,
+          .temperature = options.temperature,
+          .top_k = options.top_k,
+          .seed = static_cast<std::uint64_t>(options.seed),
+          .context = context,
+          .cache = !options.no_cache};
+}
+
+void print_texts(const Tokenizer& tokenizer, const Tensor& ids, Output& output,
+                 nlohmann::ordered_json& result) {
+  result["texts"] = nlohmann::ordered_json::array();
+  for (std::int64_t i = 0; i < ids.dim(0); ++i) {
     const std::string text =
         tokenizer.decode({ids.data<std::int64_t>() + i * ids.dim(1), std::size_t(ids.dim(1))});
     output.line(text);
-    texts.push_back(text);
+    result["texts"].push_back(text);
   }
-  return {{"texts", texts},
-          {"tokens", count * options.tokens},
-          {"seconds", seconds},
-          {"tokens_per_second", double(count * options.tokens) / seconds}};
+}
+
+Plan plan_generate(const TextOptions& options, PlannedFiles&) {
+  if (!options.prompt) check_given({}, "prompt", "generate");
+  FQ_CHECK(!options.prompt->empty(), "generate", "--prompt is empty: give a token or more to begin with");
+  const Network network = load_network(options.checkpoint);
+  const Tokenizer tokenizer = tokenizer_of(network, options.checkpoint, "generate");
+  check_calibrated(network, "generate");
+  const GenerateOptions how = generate_options(options, network.input_shape()[1]);
+  Plan plan;
+  plan.add(fmt::format("generate {} tokens with {}", options.tokens, options.checkpoint),
+           [&options, network, tokenizer, how](Output& output, nlohmann::ordered_json& result) {
+             const Tensor prompts = prompts_of(encode_prompt(tokenizer, options), options.count);
+             network.module().to(chosen_device(options.general, "generate"));
+             const Stopwatch watch;
+             const Tensor ids = fq::generate(network.module(), prompts, how);
+             const double seconds = watch.seconds();
+             print_texts(tokenizer, ids, output, result);
+             const std::int64_t tokens = options.count * options.tokens;
+             result["tokens"] = tokens;
+             result["seconds"] = seconds;
+             result["tokens_per_second"] = double(tokens) / seconds;
+           });
+  return plan;
+}
+
+}  // namespace
+
+Command generate_command() {
+  return {"generate", "print text that a network goes on with", typed(generate_flags, plan_generate)};
 }
 
 }  // namespace fq::cli

@@ -25,6 +25,17 @@
 namespace fq::cli {
 namespace {
 
+using nlohmann::ordered_json;
+
+struct ImportFlags {
+  std::string model, output, output_name;
+  std::vector<std::string> input_shape, fix_input;
+  std::optional<std::string> network, map;
+  std::string network_options;
+  std::int64_t classes = 0;
+  GeneralOptions general;
+};
+
 /// "3,32,32".
 Shape read_sizes(const std::string& text) {
   Shape shape;
@@ -41,9 +52,9 @@ Shape read_sizes(const std::string& text) {
 }
 
 /// "3,32,32" has the name "", "ids=128" the name "ids".
-std::map<std::string, Shape> read_shapes(const Flags& flags) {
+std::map<std::string, Shape> read_shapes(const ImportFlags& flags) {
   std::map<std::string, Shape> shapes;
-  for (const auto& given : flags.list("input-shape")) {
+  for (const auto& given : flags.input_shape) {
     const auto equals = given.rfind('=');
     const std::string name = equals == std::string::npos ? "" : given.substr(0, equals);
     FQ_CHECK(equals != 0, "import", "--input-shape is '{}': give SIZES or NAME=SIZES", given);
@@ -57,7 +68,7 @@ std::map<std::string, Shape> read_shapes(const Flags& flags) {
 }
 
 /// The shape of a network of one input.
-Shape read_shape(const Flags& flags) {
+Shape read_shape(const ImportFlags& flags) {
   const auto shapes = read_shapes(flags);
   FQ_CHECK(shapes.empty() || (shapes.size() == 1 && shapes.contains("")), "import",
            "--input-shape NAME=SIZES is for inputs of ONNX files: give SIZES alone");
@@ -65,9 +76,9 @@ Shape read_shape(const Flags& flags) {
 }
 
 /// "name=1", or "name=mask.npy".
-std::map<std::string, Tensor> read_fixed_inputs(const Flags& flags) {
+std::map<std::string, Tensor> read_fixed_inputs(const ImportFlags& flags) {
   std::map<std::string, Tensor> fixed;
-  for (const auto& given : flags.list("fix-input")) {
+  for (const auto& given : flags.fix_input) {
     const auto equals = given.rfind('=');
     FQ_CHECK(equals != std::string::npos && equals > 0 && equals + 1 < given.size(), "import",
              "--fix-input is '{}': give NAME=NUMBER or NAME=FILE.npy", given);
@@ -82,29 +93,30 @@ std::map<std::string, Tensor> read_fixed_inputs(const Flags& flags) {
   return fixed;
 }
 
-ImportOptions read_options(const std::string& path, const Flags& flags) {
-  const std::filesystem::path file(path);
+ImportOptions read_options(const ImportFlags& flags) {
+  const std::filesystem::path file(flags.model);
   const auto name = file.has_filename() ? file.stem() : file.parent_path().filename();
   auto shapes = read_shapes(flags);
   Shape shape = shapes[""];
   shapes.erase("");
   return {.sample_shape = std::move(shape),
           .name = fq::detail::valid_utf8(name.string()),
-          .output = flags.text("output-name"),
+          .output = flags.output_name,
           .fixed_inputs = read_fixed_inputs(flags),
           .input_shapes = std::move(shapes)};
 }
 
 /// Reads the options of a network with one input, which needs no name.
-ImportOptions read_unnamed_options(const std::string& path, const Flags& flags) {
+ImportOptions read_unnamed_options(const ImportFlags& flags) {
   (void)read_shape(flags);
-  return read_options(path, flags);
+  return read_options(flags);
 }
 
-QuantizedModel read_onnx(const std::string& path, const Flags& flags) {
+QuantizedModel read_onnx(const ImportFlags& flags) {
+  const std::string& path = flags.model;
   const OnnxModel file = load_onnx(path);
   try {
-    const ImportOptions options = read_options(path, flags);
+    const ImportOptions options = read_options(flags);
     if (is_quantized(file)) return import_quantized_onnx(file, options);
     return {import_onnx(file, options), {}};
   } catch (const ArgumentError& error) {
@@ -113,14 +125,15 @@ QuantizedModel read_onnx(const std::string& path, const Flags& flags) {
 }
 
 /// A file that says which network it is.
-std::pair<QuantizedModel, Network> read_model(const std::string& path, const Flags& flags) {
+std::pair<QuantizedModel, Network> read_model(const ImportFlags& flags) {
+  const std::string& path = flags.model;
   if (!path.ends_with(".gguf")) {
-    QuantizedModel model = read_onnx(path, flags);
+    QuantizedModel model = read_onnx(flags);
     Network network = quantized_network(model, path);
     return {std::move(model), std::move(network)};
   }
   const GgufModel file = load_gguf(path);
-  QuantizedModel model = import_gguf(file, read_unnamed_options(path, flags), path);
+  QuantizedModel model = import_gguf(file, read_unnamed_options(flags), path);
   Network network = quantized_network(model, path);
   take_gguf_tokenizer(network, file, path);
   return {std::move(model), std::move(network)};
@@ -133,8 +146,8 @@ std::map<std::string, std::int64_t> layer_counts(const ImportedModel& model) {
 }
 
 /// Of several inputs, which are parts of the rows of a data set: each with its first and last element.
-nlohmann::ordered_json input_parts(const ImportedModel& model) {
-  auto parts = nlohmann::ordered_json::array();
+ordered_json input_parts(const ImportedModel& model) {
+  auto parts = ordered_json::array();
   for (const auto& node : model.spec.json().at("nodes")) {
     if (node.at("type") != "input_part") continue;
     const auto& options = node.at("options");
@@ -150,7 +163,7 @@ nlohmann::ordered_json input_parts(const ImportedModel& model) {
   return parts;
 }
 
-std::string layout_text(const nlohmann::ordered_json& parts) {
+std::string layout_text(const ordered_json& parts) {
   std::string text;
   for (const auto& part : parts)
     text += fmt::format("{}{} {} {} {}..{}", text.empty() ? "" : ", ",
@@ -162,10 +175,8 @@ std::string layout_text(const nlohmann::ordered_json& parts) {
   return text;
 }
 
-/// Whether `path` has a config.json that says which network it is, and nobody says so here.
-bool describes_itself(const std::string& path, const Flags& flags) {
-  return !flags.given("network") && is_transformer(path);
-}
+/// Returns true if the model has a config.json of its network, and no flag names another.
+bool describes_itself(const ImportFlags& flags) { return !flags.network && is_transformer(flags.model); }
 
 /// Whether `path` holds weights without a network.
 bool is_weights(const std::string& path) {
@@ -173,24 +184,17 @@ bool is_weights(const std::string& path) {
 }
 
 /// The network of --network with the weights of the file, and what became of them.
-std::pair<Network, std::string> read_weights(const std::string& path, const Flags& flags) {
-  FQ_CHECK(flags.given("network") && flags.given("input-shape"), "import",
+std::pair<Network, std::string> read_weights(const ImportFlags& flags) {
+  const std::string& path = flags.model;
+  FQ_CHECK(flags.network && !flags.input_shape.empty(), "import",
            "{} has weights and no network: give --network FILE|NAME and --input-shape SIZES too, or a "
            "config.json of transformers beside it",
            path);
-  const auto spec = ModelSpec::load(flags.text("network"), flags.text("network-options"));
-  Network network = Network::create(spec, read_shape(flags), flags.integer("classes", 0, 1 << 30));
-  std::string text = take_weights(network, path, flags);
+  const auto spec = ModelSpec::load(*flags.network, flags.network_options);
+  Network network = Network::create(spec, read_shape(flags), flags.classes);
+  std::string text = take_weights(network, path, flags.map, false);
   take_packed(network, path);
   return {std::move(network), std::move(text)};
-}
-
-nlohmann::ordered_json import_weights(const std::string& from, const Flags& flags, Output& output) {
-  const std::string path = flags.required("output");
-  const auto [network, text] = read_weights(from, flags);
-  network.save(path);
-  output.line(fmt::format("{}, {}", text, path));
-  return {{"output", path}, {"sample_shape", read_shape(flags)}, {"classes", network.classes()}};
 }
 
 template <class Counts>
@@ -201,64 +205,77 @@ std::string list(const Counts& counts) {
   return out;
 }
 
-}  // namespace
-
-FlagSet import_flags() {
-  FlagSet set("import",
-              "Makes a checkpoint of an ONNX file, such as PyTorch's exporters write: to calibrate, "
-              "fine-tune and export it; one with QuantizeLinear and DequantizeLinear keeps its codes and "
-              "scales; of a folder that save_pretrained of Hugging Face's transformers wrote; "
-              "of a GGUF file of llama.cpp, with its codes and scales; or of weights as safetensors, for a "
-              "network that is described here.",
-              "MODEL.onnx|MODEL.gguf|FOLDER|WEIGHTS.safetensors --network FILE|NAME -o FILE [flags]");
+FlagSet import_flags(ImportFlags& flags) {
+  FlagSet set(
+      "import",
+      "Makes a checkpoint of an ONNX file, such as PyTorch's exporters write, to calibrate, fine-tune "
+      "and export it. A file with QuantizeLinear and DequantizeLinear keeps its codes and scales. Also "
+      "reads a folder that save_pretrained of Hugging Face's transformers wrote, a GGUF file of "
+      "llama.cpp with its codes and scales, and weights as safetensors for a network that --network "
+      "describes.",
+      "MODEL.onnx|MODEL.gguf|FOLDER|WEIGHTS.safetensors --network FILE|NAME -o FILE [flags]");
   set.group("Files")
-      .argument("model", "FILE",
+      .argument(flags.model, "model", "FILE",
                 "a network (.onnx, .gguf); a folder of config.json and model.safetensors; or weights with "
-                "PyTorch's "
-                "names")
-      .output("output,o", "FILE", "the checkpoint", kind::checkpoint)
-      .list("input-shape", "[NAME=]SIZES",
-            "shape of one sample where the file leaves it open: 3,32,32, or one for each input: "
-            "image=3,32,32 ids=128; of texts the number of tokens")
-      .value("output-name", "NAME", "the output to train, of a file that has several")
-      .list("fix-input", "NAME=VALUE",
+                "PyTorch's names")
+      .required()
+      .output(flags.output, "output,o", "FILE", "the checkpoint", kind::checkpoint)
+      .required()
+      .list(flags.input_shape, "input-shape", "[NAME=]SIZES",
+            "shape of one sample, if the file does not fix it: 3,32,32, or one for each input: "
+            "image=3,32,32 ids=128; for texts the number of tokens")
+      .value(flags.output_name, "output-name", "NAME", "the output to train, of a file that has several")
+      .list(flags.fix_input, "fix-input", "NAME=VALUE",
             "inputs that are the same for every sample, as a mask of ones: a number for all elements, or "
             "FILE.npy")
       .need({"network-options", "classes"}, "network")
       .group("Weights")
-      .value("network", "FILE|NAME", network_help().c_str())
-      .value("network-options", "JSON", "options of a built-in model, as {\"widths\": [16, 32, 32]}")
-      .value("classes", "COUNT", "what \"classes\" is in the model; 0: it does not say so", "0")
-      .value("map", "FILE",
+      .value(flags.network, "network", "FILE|NAME", network_help())
+      .value(flags.network_options, "network-options", "JSON",
+             "options of a built-in model, as {\"widths\": [16, 32, 32]}")
+      .value(flags.classes, "classes", "COUNT", {0, 1 << 30},
+             "value of \"classes\" in the model; 0: the model has none")
+      .value(flags.map, "map", "FILE",
              "JSON of names in that file and names in the model, \"backbone.*\": \"*\"; null leaves one out");
-  add_general_flags(set);
+  add_general_flags(set, flags.general);
   return set;
 }
 
-void check_import(const Flags& flags, PlannedFiles& planned) {
-  const std::string from = flags.required("model"), path = flags.required("output");
-  if (planned.holds(from)) return planned.add(path);
-  if (describes_itself(from, flags))
-    return planned.add(path, transformer_network(from, read_unnamed_options(from, flags), flags));
-  if (is_weights(from)) return planned.add(path, read_weights(from, flags).first);
-  planned.add(path, read_model(from, flags).second);
+std::int64_t parameter_count(const Network& network) {
+  std::int64_t count = 0;
+  for (const auto& parameter : network.module().parameters()) count += parameter.numel();
+  return count;
 }
 
-nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  const std::string from = flags.required("model"), path = flags.required("output");
-  if (describes_itself(from, flags))
-    return import_transformer(from, read_unnamed_options(from, flags), flags, output);
-  if (is_weights(from)) return import_weights(from, flags, output);
-  const auto [read, network] = read_model(from, flags);
-  const ImportedModel& model = read.floats;
+ordered_json write_transformer(const Network& network, const std::string& path, Output& output) {
   network.save(path);
-  std::int64_t parameters = 0;
+  const auto sample = network.identity().sample_shape;
+  const std::int64_t parameters = parameter_count(network);
+  const bool tokens = network.identity().dense;
+  const std::int64_t classes = network.identity().classes;
+  output.line(fmt::format("{} parameters, samples of {}, {}, {}", parameters, to_string(sample),
+                          tokens        ? fmt::format("one of {} tokens for each", classes)
+                          : classes > 0 ? fmt::format("{} classes", classes)
+                                        : "a row for each token",
+                          path));
+  return {{"output", path},
+          {"parameters", parameters},
+          {"sample_shape", sample},
+          {"classes", network.classes()},
+          {"tokens", tokens ? classes : 0}};
+}
+
+std::int64_t parameter_count(const ImportedModel& model) {
+  std::int64_t count = 0;
   for (const auto& [name, tensor] : model.state.tensors())
-    if (name.starts_with("parameters/")) parameters += tensor.numel();
-  const auto layers = layer_counts(model);
-  output.line(fmt::format("{} layers, {} parameters: {}", model.spec.json().at("nodes").size(), parameters,
-                          list(layers)));
+    if (name.starts_with("parameters/")) count += tensor.numel();
+  return count;
+}
+
+void print_model(const ImportedModel& model, const Network& network, const std::string& path,
+                 Output& output) {
+  output.line(fmt::format("{} layers, {} parameters: {}", model.spec.json().at("nodes").size(),
+                          parameter_count(model), list(layer_counts(model))));
   if (!model.recognised.empty()) output.line("recognised: " + list(model.recognised));
   if (network.quantized()) output.line(describe_grids(network));
   const auto parts = input_parts(model);
@@ -270,12 +287,73 @@ nlohmann::ordered_json import_model(const Flags& flags, Output& output) {
   const std::string gives = network.classes() > 1 ? fmt::format("{} classes", network.classes())
                                                   : "outputs of " + to_string(model.output_shape);
   output.line(fmt::format("samples of {}, {}, {}", to_string(model.sample_shape), gives, path));
-  nlohmann::ordered_json recognised = nlohmann::ordered_json::object();
+}
+
+ordered_json write_model(const ImportedModel& model, const Network& network, const std::string& path,
+                         Output& output) {
+  network.save(path);
+  print_model(model, network, path, output);
+  ordered_json recognised = ordered_json::object();
   for (const auto& [what, count] : model.recognised) recognised[what] = count;
-  return {
-      {"output", path},           {"parameters", parameters},           {"layers", layers},
-      {"recognised", recognised}, {"quantized", network.quantized()},   {"sample_shape", model.sample_shape},
-      {"inputs", parts},          {"output_shape", model.output_shape}, {"classes", network.classes()}};
+  return {{"output", path},
+          {"parameters", parameter_count(model)},
+          {"layers", layer_counts(model)},
+          {"recognised", recognised},
+          {"quantized", network.quantized()},
+          {"sample_shape", model.sample_shape},
+          {"inputs", input_parts(model)},
+          {"output_shape", model.output_shape},
+          {"classes", network.classes()}};
+}
+
+/// A network in memory, and what writes and describes it.
+struct Imported {
+  Network network;
+  std::function<ordered_json(Output& output)> write;
+};
+
+Imported import_weights(const ImportFlags& flags) {
+  const auto [network, text] = read_weights(flags);
+  return {network,
+          [network = network, text = text, shape = read_shape(flags),
+           path = flags.output](Output& output) -> ordered_json {
+            network.save(path);
+            output.line(fmt::format("{}, {}", text, path));
+            return {{"output", path}, {"sample_shape", shape}, {"classes", network.classes()}};
+          }};
+}
+
+Imported import_model(const ImportFlags& flags) {
+  const std::string path = flags.output;
+  if (describes_itself(flags)) {
+    const Network network = transformer_network(flags.model, read_unnamed_options(flags), flags.map);
+    return {network, [=](Output& output) { return write_transformer(network, path, output); }};
+  }
+  if (is_weights(flags.model)) return import_weights(flags);
+  const auto [read, network] = read_model(flags);
+  return {network, [model = read.floats, network = network, path](Output& output) {
+            return write_model(model, network, path, output);
+          }};
+}
+
+Plan plan_import(const ImportFlags& flags, PlannedFiles& planned) {
+  Plan plan;
+  if (planned.holds(flags.model)) {
+    planned.add(flags.output);
+    return plan;
+  }
+  const Imported imported = import_model(flags);
+  planned.add(flags.output, imported.network);
+  plan.add(fmt::format("import {} and write {}", flags.model, flags.output),
+           [write = imported.write](Output& output, ordered_json& result) { result = write(output); });
+  return plan;
+}
+
+}  // namespace
+
+Command import_command() {
+  return {"import", "make a checkpoint of an ONNX, GGUF or safetensors file",
+          typed(import_flags, plan_import), true};
 }
 
 }  // namespace fq::cli

@@ -33,12 +33,6 @@ void take_tokenizer_beside(Network& network, const std::string& from) {
   }
 }
 
-std::int64_t parameters_of(const Network& network) {
-  std::int64_t count = 0;
-  for (const auto& parameter : network.module().parameters()) count += parameter.numel();
-  return count;
-}
-
 }  // namespace
 
 bool take_token_classes(Network& network, const ImportedModel& model) {
@@ -48,35 +42,15 @@ bool take_token_classes(Network& network, const ImportedModel& model) {
   return true;
 }
 
-Network transformer_network(const std::string& from, const ImportOptions& options, const Flags& flags) {
+Network transformer_network(const std::string& from, const ImportOptions& options,
+                            const std::optional<std::string>& map) {
   std::vector<WeightRename> renames;
-  if (flags.given("map")) renames = read_weight_renames(flags.text("map"));
+  if (map) renames = read_weight_renames(*map);
   const ImportedModel model = import_transformers(from, options, renames);
   Network network = Network::from_model(model, from);
   take_packed(network, transformer_weights(from));
   if (take_token_classes(network, model)) take_tokenizer_beside(network, from);
   return network;
-}
-
-nlohmann::ordered_json import_transformer(const std::string& from, const ImportOptions& options,
-                                          const Flags& flags, Output& output) {
-  const std::string path = flags.required("output");
-  const Network network = transformer_network(from, options, flags);
-  network.save(path);
-  const auto sample = network.identity().sample_shape;
-  const std::int64_t parameters = parameters_of(network);
-  const bool tokens = network.identity().dense;
-  const std::int64_t classes = network.identity().classes;
-  output.line(fmt::format("{} parameters, samples of {}, {}, {}", parameters, to_string(sample),
-                          tokens        ? fmt::format("one of {} tokens for each", classes)
-                          : classes > 0 ? fmt::format("{} classes", classes)
-                                        : "a row for each token",
-                          path));
-  return {{"output", path},
-          {"parameters", parameters},
-          {"sample_shape", sample},
-          {"classes", network.classes()},
-          {"tokens", tokens ? classes : 0}};
 }
 
 }  // namespace fq::cli

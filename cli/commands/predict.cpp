@@ -7,7 +7,6 @@
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
-#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/tables/sample_noun.h"
@@ -22,6 +21,13 @@ namespace fq::cli {
 namespace {
 
 using nlohmann::ordered_json;
+
+struct PredictOptions {
+  std::string checkpoint, output;
+  bool codes = false;
+  DataOptions data;
+  GeneralOptions general;
+};
 
 /// How often each class is the answer.
 std::vector<std::int64_t> count_answers(const Tensor& logits) {
@@ -50,55 +56,74 @@ ordered_json answers_json(const std::vector<std::int64_t>& counts, const std::ve
   return list;
 }
 
-}  // namespace
-
-FlagSet predict_flags() {
+FlagSet predict_flags(PredictOptions& options) {
   FlagSet set("predict", "Writes the outputs of a network, and the codes of its quantizers, to an HDF5 file.",
               "CHECKPOINT --data FILE -o FILE [flags]");
   set.group("Network")
-      .argument("checkpoint", "FILE", "the checkpoint")
-      .output("output,o", "FILE",
+      .argument(options.checkpoint, "checkpoint", "FILE", "the checkpoint")
+      .required()
+      .output(options.output, "output,o", "FILE",
               "dataset logits [N, classes], sequences of --loss ctc, and codes/<quantizer> in logical order; "
               "attribute class_names",
               kind::predictions)
-      .toggle("codes", "write the codes of every activation quantizer too");
-  add_data_flags(set, "test");
-  add_general_flags(set);
+      .required()
+      .toggle(options.codes, "codes", "write the codes of every activation quantizer too");
+  add_data_flags(set, options.data);
+  add_general_flags(set, options.general);
   return set;
 }
 
-ordered_json predict(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  const auto batch = flags.integer("batch", 1, 1 << 20);
-  const std::string path = flags.required("output");
-  Network network = load_network(flags.required("checkpoint"));
-  network.module().to(device_of(flags));
-  const auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
-  check_calibrated(network, "predict");
+void warn_not_finite(const Tensor& logits, std::int64_t samples) {
+  if (const auto found = fq::detail::find_not_finite({{"outputs", logits}}))
+    log(LogLevel::warning, fmt::format("[predict] the outputs for sample {} have {}",
+                                       found->index / (logits.numel() / samples), found->value));
+}
+
+void predict(const PredictOptions& options, const RunningNetwork& running, Output& output,
+             ordered_json& result) {
+  Network network = *running.network;
+  const auto& data = running.data;
+  network.module().to(chosen_device(options.general, "predict"));
   const auto classes = network.identity().class_names;
   const Task task = network.task();
-  const bool classifies = takes_classes(task.loss);
   std::vector<std::string> datasets;
   std::vector<std::int64_t> counts;
   const auto save = [&](StateDict state) {
     if (!classes.empty()) state.set_attribute("class_names", classes);
     if (task.sequences()) state.set("sequences", ctc_decode(state.at("logits"), task.loss.blank));
-    if (is_first_rank()) save_state(path, state, "predictions");
-    if (const auto found = fq::detail::find_not_finite({{"outputs", state.at("logits")}}))
-      log(LogLevel::warning,
-          fmt::format("[predict] the outputs for sample {} have {}",
-                      found->index / (state.at("logits").numel() / data->size()), found->value));
+    if (is_first_rank()) save_state(options.output, state, "predictions");
+    warn_not_finite(state.at("logits"), data->size());
     datasets = state.names();
-    if (classifies) counts = count_answers(state.at("logits"));
+    if (takes_classes(task.loss)) counts = count_answers(state.at("logits"));
   };
-  predict_parts(network, data, batch, {.codes = flags.on("codes")}, save, output, "predict");
+  predict_parts(network, data, options.data.batch, {.codes = options.codes}, save, output, "predict");
   if (!classes.empty() && !counts.empty()) output.line(answers_text(counts, classes));
-  output.line(
-      fmt::format("{} {}, {} datasets in {}", data->size(), sample_noun(*data), datasets.size(), path));
-  return {{"output", path},
-          {"count", data->size()},
-          {"datasets", datasets},
-          {"answers", answers_json(counts, classes)}};
+  output.line(fmt::format("{} {}, {} datasets in {}", data->size(), sample_noun(*data), datasets.size(),
+                          options.output));
+  result = {{"output", options.output},
+            {"count", data->size()},
+            {"datasets", datasets},
+            {"answers", answers_json(counts, classes)}};
+}
+
+Plan plan_predict(const PredictOptions& options, PlannedFiles& planned) {
+  const auto running =
+      check_running(options.checkpoint, options.data, nullptr, Labels::none, planned, "predict");
+  planned.add(options.output);
+  Plan plan;
+  plan.add(fmt::format("write the predictions of {} on the group {} of {} to {}", options.checkpoint,
+                       options.data.split, options.data.data, options.output),
+           [&options, running](Output& output, ordered_json& result) {
+             predict(options, running, output, result);
+           });
+  return plan;
+}
+
+}  // namespace
+
+Command predict_command() {
+  return {"predict", "write the outputs, and the codes, for a data set", typed(predict_flags, plan_predict),
+          true};
 }
 
 }  // namespace fq::cli

@@ -7,7 +7,6 @@
 #include "fakequant/cli/flags/file_checks.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
-#include "fakequant/cli/flags/phase_checks.h"
 #include "fakequant/cli/flags/recipe.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
@@ -44,37 +43,56 @@ void announce(const Phase& phase, std::size_t index, std::size_t count, const Pa
   output.record(text, {{"event", "phase"}, {"name", phase.name}, {"expected_seconds", expected}});
 }
 
-ordered_json run_phase(const Phase& phase, Output& output) {
-  const Command& command = find_command(phase.command);
-  const Stopwatch watch;
-  const auto call = command.call();
-  ordered_json result = run_checked(*call, Flags(call->set(), phase.arguments), output);
-  const double seconds = watch.seconds();
-  output.line(fmt::format("      {} done in {}", phase.name, duration(seconds)));
-  return {
-      {"name", phase.name}, {"command", phase.command}, {"seconds", seconds}, {"result", std::move(result)}};
+/// Runs phases, and measures the pace of this machine.
+class PhaseRunner {
+ public:
+  explicit PhaseRunner(Recipe recipe) : recipe_(std::move(recipe)) {}
+
+  ordered_json run(std::size_t index, Output& output) {
+    const Phase& phase = recipe_.phases[index];
+    announce(phase, index, recipe_.phases.size(), pace_, output);
+    const auto call = find_command(phase.command).call();
+    const Stopwatch watch;
+    ordered_json result = run_checked(*call, Flags(call->set(), phase.arguments), output);
+    const double seconds = watch.seconds();
+    output.line(fmt::format("      {} done in {}", phase.name, duration(seconds)));
+    pace_.done(phase.expected_seconds, seconds);
+    return {{"name", phase.name},
+            {"command", phase.command},
+            {"seconds", seconds},
+            {"result", std::move(result)}};
+  }
+
+ private:
+  Recipe recipe_;
+  Pace pace_;
+};
+
+/// Calls `check`. Its errors name the phase.
+template <class Check>
+void naming_phase(const Phase& phase, Check&& check) {
+  const auto where = [&](const std::exception& error) {
+    return fmt::format("{} (phase '{}', before any ran)", error.what(), phase.name);
+  };
+  try {
+    check();
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(where(error));
+  } catch (const FileError& error) {
+    throw FileError(error.path(), error.dataset(), where(error));
+  }
 }
 
 /// Calls `check` with the call and the flags of every phase. Errors name the phase.
 template <class Check>
 void for_each_phase(const Recipe& recipe, Check&& check) {
-  for (const Phase& phase : recipe.phases) {
-    const auto where = [&](const std::exception& error) {
-      return fmt::format("{} (phase '{}', before any ran)", error.what(), phase.name);
-    };
-    try {
+  for (const Phase& phase : recipe.phases)
+    naming_phase(phase, [&] {
       const auto call = find_command(phase.command).call();
-      check(*call, Flags(call->set(), phase.arguments));
-    } catch (const ArgumentError& error) {
-      throw ArgumentError(where(error));
-    } catch (const FileError& error) {
-      throw FileError(error.path(), error.dataset(), where(error));
-    }
-  }
-}
-
-void check_programs(const Recipe& recipe) {
-  for_each_phase(recipe, [](const Invocation&, const Flags& arguments) { check_programs(arguments); });
+      const Flags flags(call->set(), phase.arguments);
+      call->set().assign(flags);
+      check(*call, flags);
+    });
 }
 
 /// What one phase writes may be what a later one reads, but not what all of them come from.
@@ -108,58 +126,101 @@ void make_folder(const std::string& folder) {
                     fmt::format("[run] {}: {}: give a folder that can be made", folder, error.message()));
 }
 
-}  // namespace
-
-void check_recipe(const Recipe& recipe) {
+/// Plans every phase with the files that earlier phases will write. Returns the checks of programs. Warnings
+/// are left to the run.
+std::vector<std::function<void()>> plan_phases(const Recipe& recipe) {
   const QuietLog later;
   PlannedFiles planned;
+  std::vector<std::function<void()>> programs;
+  auto phase = recipe.phases.begin();
   for_each_phase(recipe, [&](Invocation& call, const Flags& arguments) {
     check_general_flags(arguments);
-    (void)call.plan(arguments, planned);
+    for (const auto& check : call.plan(arguments, planned).program_checks)
+      programs.emplace_back([phase = *phase, check] { naming_phase(phase, check); });
+    ++phase;
   });
+  return programs;
 }
 
-FlagSet run_flags() {
+struct RunOptions {
+  std::string recipe, output, data, model, model_options, seed, report;
+  std::vector<std::string> changes;
+  bool resume = false, dry_run = false, verbose = false;
+  GeneralOptions general;
+};
+
+FlagSet run_flags(RunOptions& options) {
   FlagSet set("run", "Runs the phases of a recipe, one JSON file of model, data and phases.",
               "RECIPE [flags]");
   set.group("Recipe")
-      .argument("recipe", "FILE", "the recipe")
-      .value("output,o", "FOLDER", "where the files of its phases go (default: the recipe's own)")
-      .value("data,d", "FILE", "HDF5 data set (default: the recipe's own)")
-      .value("model,m", "FILE|NAME", "model (default: the recipe's own)")
-      .value("model-options", "JSON", "options of a built-in model (default: the recipe's own)")
-      .value("seed", "NUMBER", "of every phase (default: the recipe's own)")
-      .list("set", "PHASE.FLAG=VALUE",
+      .argument(options.recipe, "recipe", "FILE", "the recipe")
+      .required()
+      .value(options.output, "output,o", "FOLDER", "folder of the phases' files (default: the recipe's own)")
+      .value(options.data, "data,d", "FILE", "HDF5 data set (default: the recipe's own)")
+      .value(options.model, "model,m", "FILE|NAME", "model (default: the recipe's own)")
+      .value(options.model_options, "model-options", "JSON",
+             "options of a built-in model (default: the recipe's own)")
+      .value(options.seed, "seed", "NUMBER", "seed of every phase (default: the recipe's own)")
+      .list(options.changes, "set", "PHASE.FLAG=VALUE",
             "flags of phases, in place of the recipe's: train.lr=0.01 of every phase train, or of one by its "
             "name")
-      .toggle("resume", "phases that train go on from their output, if it is there")
-      .toggle("dry-run", "check all phases, tell what they would write, and write nothing")
-      .toggle("verbose", "a line of progress every second where there is no bar")
-      .output("report", "FILE", "write the results of all phases there, as JSON", kind::report);
-  add_general_flags(set);
+      .toggle(options.resume, "resume", "phases that train continue from their output, if it is there")
+      .toggle(options.dry_run, "dry-run", "check all phases, print what they would write, and write nothing")
+      .toggle(options.verbose, "verbose", "a line of progress every second where there is no bar")
+      .output(options.report, "report", "FILE", "write the results of all phases there, as JSON",
+              kind::report);
+  add_general_flags(set, options.general);
   return set;
 }
 
-ordered_json run_recipe(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  const Stopwatch watch;
-  const Recipe recipe = read_recipe(flags.required("recipe"), flags);
-  check_recipe(recipe);
-  if (flags.on("dry-run")) return dry_run_recipe(recipe, flags.text("recipe"), output);
-  check_programs(recipe);
-  make_folder(recipe.folder);
-  check_outputs(recipe, flags.text("recipe"));
-  ordered_json results = ordered_json::array();
-  Pace pace;
-  for (std::size_t i = 0; i < recipe.phases.size(); ++i) {
-    announce(recipe.phases[i], i, recipe.phases.size(), pace, output);
-    results.push_back(run_phase(recipe.phases[i], output));
-    pace.done(recipe.phases[i].expected_seconds, results.back().at("seconds"));
+void finish(const std::string& report, double seconds, Output& output, ordered_json& result) {
+  result["seconds"] = seconds;
+  if (!report.empty()) write_file(report, json_text(result));
+  output.line(fmt::format("all phases done in {}", duration(seconds)));
+}
+
+/// Reads its recipe by the names of flags, which the recipe has as keys.
+class RecipeInvocation : public Invocation {
+ public:
+  [[nodiscard]] const FlagSet& set() const override { return set_; }
+
+  [[nodiscard]] Plan plan(const Flags& flags, PlannedFiles&) override {
+    const Stopwatch watch;
+    recipe_ = read_recipe(options_.recipe, flags);
+    Plan plan;
+    plan.program_checks = plan_phases(recipe_);
+    const auto runner = std::make_shared<PhaseRunner>(recipe_);
+    for (std::size_t i = 0; i < recipe_.phases.size(); ++i)
+      plan.add(recipe_.phases[i].name, [runner, i](Output& output, ordered_json& result) {
+        result["phases"].push_back(runner->run(i, output));
+      });
+    plan.add("report", [watch, report = options_.report](Output& output, ordered_json& result) {
+      finish(report, watch.seconds(), output, result);
+    });
+    return plan;
   }
-  ordered_json report{{"phases", std::move(results)}, {"seconds", watch.seconds()}};
-  if (flags.given("report")) write_file(flags.text("report"), json_text(report));
-  output.line(fmt::format("all phases done in {}", duration(watch.seconds())));
-  return report;
+
+  ordered_json run(const Flags& flags, Output& output) override {
+    apply_general_flags(flags);
+    PlannedFiles none;
+    const Plan planned = plan(flags, none);
+    if (options_.dry_run) return dry_run_recipe(recipe_, options_.recipe, output);
+    for (const auto& check : planned.program_checks) check();
+    make_folder(recipe_.folder);
+    check_outputs(recipe_, options_.recipe);
+    return execute(planned, output);
+  }
+
+ private:
+  RunOptions options_ = {};
+  FlagSet set_ = run_flags(options_);
+  Recipe recipe_ = {};
+};
+
+}  // namespace
+
+Command run_command() {
+  return {"run", "run the phases of a recipe", [] { return std::make_unique<RecipeInvocation>(); }};
 }
 
 }  // namespace fq::cli

@@ -9,6 +9,7 @@
 #include "fakequant/cli/engines/expected.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/export/onnx/tensorrt_rules.h"
@@ -18,6 +19,18 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;
+
+struct VerifyOptions {
+  std::string model, checkpoint;
+  std::string target = "ort";       ///< ort: run an engine; tensorrt: check the rules
+  std::string engine_name = "ort";  ///< of verify_engine_names()
+  DataOptions data;
+  std::int64_t random = 0, seed = 0;
+  EngineOptions engine;
+  GeneralOptions general;
+};
+
 /// "why: what to do", as far as the engine's report tells.
 std::string explanation(const ordered_json& report) {
   const auto first = [&](const char* key, const char* before) {
@@ -25,14 +38,6 @@ std::string explanation(const ordered_json& report) {
     return texts.empty() ? std::string() : before + texts.front().get<std::string>();
   };
   return first("reasons", ": ") + first("ways", ": ");
-}
-
-/// The report, whose "same" says whether the engine computes what the checkpoint does.
-ordered_json verify_in(const VerifyEngine& engine, const Flags& flags, Output& output) {
-  const TemporaryFolder folder;
-  const Expected expected = write_expected(flags, engine, folder, output);
-  const EngineHome home = engine_home(flags, engine.home, folder, output);
-  return run_engine(flags, engine, home, expected, folder, output);
 }
 
 void check_model(const std::string& model, const VerifyEngine& engine) {
@@ -49,34 +54,49 @@ void check_model(const std::string& model, const VerifyEngine& engine) {
                     model, engine.format));
 }
 
-ordered_json verify_in_engines(const Flags& flags, Output& output) {
-  const std::string model = flags.required("model"), checkpoint = flags.required("checkpoint");
-  const auto engines = chosen_engines(flags);
-  ordered_json result{{"model", model}, {"checkpoint", checkpoint}}, reports = ordered_json::array();
+/// An engine and the network to compare with it, which is folded when the engine has run.
+struct Comparison {
+  const VerifyEngine* engine;
+  std::optional<Network> network;
+};
+
+/// Returns the report. Its "same" is true if the engine computes what the network does.
+ordered_json compare_in(const Comparison& comparison, const std::shared_ptr<const Dataset>& data,
+                        const VerifyOptions& options, Output& output) {
+  const TemporaryFolder folder;
+  Network network = *comparison.network;
+  network.module().to(chosen_device(options.general, "verify"));
+  const ExpectedOptions how{options.data.batch, options.random, options.seed};
+  const Expected expected = write_expected(network, data, how, *comparison.engine, folder, output);
+  return run_engine({*comparison.engine, options.engine, options.model, options.general.threads}, expected,
+                    folder, output);
+}
+
+void verify_in_engines(const std::vector<Comparison>& comparisons, const std::shared_ptr<const Dataset>& data,
+                       const VerifyOptions& options, Output& output, ordered_json& result) {
+  result = {{"model", options.model}, {"checkpoint", options.checkpoint}};
+  ordered_json reports = ordered_json::array();
   std::string failures;
-  for (const VerifyEngine* engine : engines) {
-    check_model(model, *engine);
-    if (engines.size() > 1) output.line(fmt::format("-- {}", engine->name));
-    const auto report = verify_in(*engine, flags, output);
-    reports.push_back(ordered_json{{"name", engine->name}});
+  for (const Comparison& comparison : comparisons) {
+    const auto name = comparison.engine->name;
+    if (comparisons.size() > 1) output.line(fmt::format("-- {}", name));
+    const auto report = compare_in(comparison, data, options, output);
+    reports.push_back(ordered_json{{"name", name}});
     reports.back().update(report);
     if (report.at("same").get<bool>()) continue;
-    const std::string where = engines.size() > 1 ? fmt::format(" in {}", engine->name) : "";
-    failures += fmt::format("{}{} does not compute what {} does{}{}", failures.empty() ? "" : "; ", model,
-                            checkpoint, where, explanation(report));
+    const std::string where = comparisons.size() > 1 ? fmt::format(" in {}", name) : "";
+    failures += fmt::format("{}{} does not compute what {} does{}{}", failures.empty() ? "" : "; ",
+                            options.model, options.checkpoint, where, explanation(report));
   }
-  if (flags.text("engine") == "all")
+  if (options.engine_name == "all")
     result["engines"] = reports;
   else
     result.update(reports.front());
   result.erase("name");
   if (!failures.empty()) throw FailedCheck(fmt::format("[verify] {}", failures), result);
-  return result;
 }
 
-ordered_json verify_for_tensorrt(const Flags& flags, Output& output) {
-  const std::string path = flags.required("model");
-  check_model(path, *std::ranges::find(verify_engines(), "ort", &VerifyEngine::name));
+void verify_rules(const std::string& path, Output& output, ordered_json& result) {
   const OnnxModel model = load_onnx(path);
   const auto breaks = tensorrt_rule_breaks(model);
   ordered_json listed = ordered_json::array();
@@ -86,50 +106,85 @@ ordered_json verify_for_tensorrt(const Flags& flags, Output& output) {
   }
   output.line(fmt::format("tensorrt: rules checked, engine not run: {} breaks in {} nodes", breaks.size(),
                           model.nodes.size()));
-  ordered_json result{{"model", path},
-                      {"target", "tensorrt"},
-                      {"engine_run", false},
-                      {"nodes", model.nodes.size()},
-                      {"breaks", listed}};
+  result = {{"model", path},
+            {"target", "tensorrt"},
+            {"engine_run", false},
+            {"nodes", model.nodes.size()},
+            {"breaks", listed}};
   if (!breaks.empty())
     throw FailedCheck(fmt::format("[verify] TensorRT does not take {}: {} breaks of its rules, first at {}",
                                   path, breaks.size(), breaks.front().node),
                       result);
-  return result;
 }
 
-}  // namespace
-
-FlagSet verify_flags() {
-  FlagSet set(
-      "verify",
-      "Runs an exported file in the engine that it is for and counts codes and logits that are not those of "
-      "the checkpoint; or checks it against TensorRT's rules. Exit status 1 when it fails.",
-      "MODEL --checkpoint FILE --data FILE [flags]");
+FlagSet verify_flags(VerifyOptions& options) {
+  FlagSet set("verify",
+              "Runs an exported file in its engine and counts the codes and logits that differ from the "
+              "checkpoint; or checks it against TensorRT's rules. Exit status 1 if the comparison fails.",
+              "MODEL --checkpoint FILE --data FILE [flags]");
   set.group("Files")
-      .argument("model", "FILE", "the exported network")
-      .value("checkpoint,c", "FILE", "the checkpoint that it was exported from");
-  add_data_flags(set, "test");
-  set.value("random", "SAMPLES", "uniform random samples too, in the range of the data", "0")
-      .value("seed", "NUMBER", "of random samples", "0")
+      .argument(options.model, "model", "FILE", "the exported network")
+      .required()
+      .value(options.checkpoint, "checkpoint,c", "FILE", "the checkpoint of the export");
+  add_data_flags(set, options.data, false);
+  set.value(options.random, "random", "SAMPLES", {0, kMostSamples},
+            "uniform random samples in the range of the data, in addition to the data")
+      .value(options.seed, "seed", "NUMBER", {0, std::int64_t{1} << 62}, "seed of random samples")
       .need({"level", "session"}, "engine", {"ort", "ort_dynamic", "all"})
       .need({"engine", "random", "tolerance", "code-tolerance", "flip-tolerance", "level", "session",
              "engines", "python", "timeout"},
             "target", {"ort"});
-  static const std::string engines = verify_engine_names() + ", which is every one that reads the file";
+  const auto names = verify_engine_names();
   set.group("Engine")
-      .value("engine", "NAME", engines.c_str(), "ort")
-      .value("target", "NAME", "ort: run it; tensorrt: check the rules, without checkpoint and data", "ort");
-  add_engine_flags(set);
-  add_general_flags(set);
+      .choice(options.engine_name, "engine", "NAME", names,
+              fq::detail::alternatives(names) + ": every engine that reads the file")
+      .choice(options.target, "target", "NAME", {"ort", "tensorrt"},
+              "ort: run it; tensorrt: check the rules, without checkpoint and data");
+  add_engine_flags(set, options.engine);
+  add_general_flags(set, options.general);
   return set;
 }
 
-ordered_json verify(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  if (flags.choice("target", {"ort", "tensorrt"}) == "tensorrt") return verify_for_tensorrt(flags, output);
-  check_engine_flags(flags);
-  return verify_in_engines(flags, output);
+Plan plan_rules(const VerifyOptions& options, const PlannedFiles& planned) {
+  if (!planned.holds(options.model))
+    check_model(options.model, *std::ranges::find(verify_engines(), "ort", &VerifyEngine::name));
+  Plan plan;
+  plan.add(fmt::format("check {} against the rules of TensorRT", options.model),
+           [&options](Output& output, ordered_json& result) { verify_rules(options.model, output, result); });
+  return plan;
+}
+
+Plan plan_verify(const VerifyOptions& options, PlannedFiles& planned) {
+  if (options.target == "tensorrt") return plan_rules(options, planned);
+  check_given(options.checkpoint, "checkpoint", "verify");
+  check_given(options.data.data, "data", "verify");
+  (void)session_options(options.engine.session);
+  const auto engines = find_engines(options.engine_name, options.model);
+  if (!planned.holds(options.model))
+    for (const VerifyEngine* engine : engines) check_model(options.model, *engine);
+  auto [network, data] =
+      check_running(options.checkpoint, options.data, nullptr, Labels::none, planned, "verify");
+  std::vector<Comparison> comparisons;
+  Plan plan;
+  for (const VerifyEngine* engine : engines) {
+    if (network) check_target(*engine, *network);
+    comparisons.push_back({engine, comparisons.empty() ? network : planned.network(options.checkpoint)});
+    plan.program_checks.emplace_back([home = options.engine.home, engine] { check_packages(home, *engine); });
+  }
+  if (network) check_random(*network, options.random);
+  plan.add(fmt::format("compare {} with {} on the group {} of {}", options.model, options.checkpoint,
+                       options.data.split, options.data.data),
+           [&options, comparisons, data = data](Output& output, ordered_json& result) {
+             verify_in_engines(comparisons, data, options, output, result);
+           });
+  return plan;
+}
+
+}  // namespace
+
+Command verify_command() {
+  return {"verify", "compare an exported network in its engine with its checkpoint",
+          typed(verify_flags, plan_verify), true};
 }
 
 }  // namespace fq::cli

@@ -10,24 +10,27 @@
 
 namespace fq::cli {
 
+/// Where an engine is looked for.
+struct EngineHomeOptions {
+  std::string engines = {};  ///< folder; empty: FAKEQUANT_ENGINES, or a folder of the user
+  std::string python = {};   ///< program; empty: FAKEQUANT_PYTHON, or one that is installed
+};
+
 /// A Python that runs an engine, and the folder of what belongs to it.
 struct EngineHome {
   std::string python;
   std::string folder;
 };
 
-/// --engines, else FAKEQUANT_ENGINES, else fakequant/engines in the user's folder for caches.
-[[nodiscard]] std::string engines_folder(const Flags& flags);
+/// Installs an engine that is missing, and prints so. A Python that --python or FAKEQUANT_PYTHON names is
+/// used as it is; so is python3 for ONNX Runtime without --engines and FAKEQUANT_ENGINES. `command` is for
+/// messages. Throws BackendError with the reason if the engine cannot be installed, and Interrupted after
+/// Ctrl-C.
+[[nodiscard]] EngineHome engine_home(const EngineHomeOptions& options, const std::string& command,
+                                     std::string_view name, const TemporaryFolder& folder, Output& output);
 
-/// Makes the engine where it is not there yet, which `output` is told of. A Python that --python or
-/// FAKEQUANT_PYTHON names is taken as it is, and nothing is made; so is python3 for ONNX Runtime where
-/// neither --engines nor FAKEQUANT_ENGINES is given. Throws BackendError when the engine cannot be had, with
-/// the reason and the file that tells more; Interrupted after Ctrl-C.
-[[nodiscard]] EngineHome engine_home(const Flags& flags, std::string_view name, const TemporaryFolder& folder,
-                                     Output& output);
-
-/// Before there is anything to verify: of a Python that `engine_home` takes as it is. Throws ArgumentError
-/// where it cannot be started or lacks a package of the engine's module.
-void check_packages(const Flags& flags, const VerifyEngine& engine);
+/// Checks a Python that `engine_home` uses as it is. Throws ArgumentError if it cannot be started or lacks a
+/// package of the engine's module.
+void check_packages(const EngineHomeOptions& options, const VerifyEngine& engine);
 
 }  // namespace fq::cli

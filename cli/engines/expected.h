@@ -2,18 +2,30 @@
 
 /// Predictions of a checkpoint, as files that a module of fakequant.engines compares.
 
+#include <memory>
+
 #include "fakequant/cli/engines/verify_engine.h"
 #include "fakequant/cli/system/temporary_folder.h"
 #include "fakequant/cli/tables/engine_report.h"
 #include "fakequant/cli/tables/output.h"
+#include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {
 
-/// Evaluates --checkpoint on the samples of --data and --random, as it was trained and, where it has live
-/// batch norms, as it is folded; of engines that are compared layer by layer also what the linear layers did
-/// with the first samples. The files lie in `folder`. Throws ArgumentError for a checkpoint of another target
-/// or without calibration and for samples that do not fit, Interrupted after a signal.
-[[nodiscard]] Expected write_expected(const Flags& flags, const VerifyEngine& engine,
+struct ExpectedOptions {
+  std::int64_t batch = 64;
+  std::int64_t random = 0;  ///< uniform samples in addition to the data
+  std::int64_t seed = 0;    ///< of those
+};
+
+/// Throws ArgumentError if random samples cannot be made for an input of whole numbers.
+void check_random(const Network& network, std::int64_t random);
+
+/// Evaluates a network on the data and on random samples. If it has live batch norms, evaluates it after
+/// folding too, and leaves it folded. For engines that are compared layer by layer, records the linear
+/// layers on the first samples. The files are written to `folder`. Throws Interrupted after a signal.
+[[nodiscard]] Expected write_expected(Network& network, const std::shared_ptr<const Dataset>& data,
+                                      const ExpectedOptions& options, const VerifyEngine& engine,
                                       const TemporaryFolder& folder, Output& output);
 
 }  // namespace fq::cli

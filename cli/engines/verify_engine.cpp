@@ -4,7 +4,6 @@
 #include <array>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/config/target_profile.h"
@@ -21,26 +20,18 @@ constexpr std::array<VerifyEngine, 5> kEngines{{
     {"openvino", ".onnx", "onnx", "fakequant.engines.openvino", "openvino", "", true, false},
 }};
 
-std::vector<std::string> names_of_engines() {
+}  // namespace
+
+std::span<const VerifyEngine> verify_engines() { return kEngines; }
+
+std::vector<std::string> verify_engine_names() {
   std::vector<std::string> names;
   for (const VerifyEngine& engine : kEngines) names.emplace_back(engine.name);
   names.emplace_back("all");
   return names;
 }
 
-}  // namespace
-
-std::span<const VerifyEngine> verify_engines() { return kEngines; }
-
-std::string verify_engine_names() {
-  auto names = names_of_engines();
-  const std::string last = names.back();
-  names.pop_back();
-  return fmt::format("{} or {}", fmt::join(names, ", "), last);
-}
-
-std::vector<const VerifyEngine*> chosen_engines(const Flags& flags) {
-  const std::string name = flags.choice("engine", names_of_engines()), model = flags.required("model");
+std::vector<const VerifyEngine*> find_engines(const std::string& name, const std::string& model) {
   std::vector<const VerifyEngine*> found;
   for (const VerifyEngine& engine : kEngines) {
     const bool reads =

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "fakequant/cli/flags/flags.h"
 #include "fakequant/network/network.h"
 
 namespace fq::cli {
@@ -25,11 +24,12 @@ struct VerifyEngine {
 };
 
 [[nodiscard]] std::span<const VerifyEngine> verify_engines();
-/// "ort, ort_dynamic, .. or all".
-[[nodiscard]] std::string verify_engine_names();
-/// What --engine names; of `all` those that run the file by its suffix. Throws ArgumentError for another name
-/// and for a file that none of all runs.
-[[nodiscard]] std::vector<const VerifyEngine*> chosen_engines(const Flags& flags);
+/// Returns the names of the engines, then "all".
+[[nodiscard]] std::vector<std::string> verify_engine_names();
+/// Returns the engine of that name; of "all" those that run files of the suffix of `model`. Throws
+/// ArgumentError if there is no such engine.
+[[nodiscard]] std::vector<const VerifyEngine*> find_engines(const std::string& name,
+                                                            const std::string& model);
 /// Throws ArgumentError naming the target to train for.
 void check_target(const VerifyEngine& engine, const Network& network);
 

@@ -206,6 +206,7 @@ Device device_of(const Flags& flags) {
 }
 
 void check_general_flags(const Flags& flags) {
+  if (!flags.knows("device")) return;
   static_cast<void>(describe(device_of(flags)));  // throws for a GPU that cannot be used
   if (flags.given("threads")) static_cast<void>(flags.integer("threads", 1, kMostThreads));
 }

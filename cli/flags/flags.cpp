@@ -242,6 +242,12 @@ FlagSet& FlagSet::argument(std::string& member, const char* name, const char* un
   return value(member, name, unit, help);
 }
 
+FlagSet& FlagSet::argument(std::vector<std::string>& member, const char* name, const char* unit,
+                           const std::string& help) {
+  places_.add(name, -1);
+  return list(member, name, unit, help);
+}
+
 FlagSet& FlagSet::output(std::string& member, const char* names, const char* unit, const std::string& help,
                          const std::string& kind) {
   note_file(names, unit, [name = long_name(names), kind](const Flags& flags) {
@@ -341,8 +347,12 @@ std::vector<std::string> Flags::list(const std::string& name) const {
 }
 
 std::string Flags::required(const std::string& name) const {
-  FQ_CHECK(!text(name).empty(), command_, "--{} is missing: see fakequant {} --help", name, command_);
+  check_given(text(name), name, command_);
   return text(name);
+}
+
+void check_given(const std::string& value, const std::string& name, const std::string& command) {
+  FQ_CHECK(!value.empty(), command, "--{} is missing: see fakequant {} --help", name, command);
 }
 
 std::int64_t Flags::integer(const std::string& name, std::int64_t low, std::int64_t high) const {

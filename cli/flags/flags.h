@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -83,16 +84,19 @@ class FlagSet {
   FlagSet& choice(std::optional<std::string>& member, const char* names, const char* unit,
                   std::vector<std::string> allowed, const std::string& help);
   template <class E>
-  FlagSet& choice(E& member, const char* names, const char* unit, NamedChoices<E> choices,
-                  const std::string& help);
+  FlagSet& choice(E& member, const char* names, const char* unit,
+                  NamedChoices<std::type_identity_t<E>> choices, const std::string& help);
   template <class E>
-  FlagSet& choice(std::optional<E>& member, const char* names, const char* unit, NamedChoices<E> choices,
-                  const std::string& help);
+  FlagSet& choice(std::optional<E>& member, const char* names, const char* unit,
+                  NamedChoices<std::type_identity_t<E>> choices, const std::string& help);
   FlagSet& toggle(bool& member, const char* names, const std::string& help);
   FlagSet& list(std::vector<std::string>& member, const char* names, const char* unit,
                 const std::string& help);
   /// Binds an argument without dashes, by its place; it is also a flag of that name.
   FlagSet& argument(std::string& member, const char* name, const char* unit, const std::string& help);
+  /// Binds all arguments without dashes that follow; one or more.
+  FlagSet& argument(std::vector<std::string>& member, const char* name, const char* unit,
+                    const std::string& help);
   /// Binds a flag that names a file to write, of that kind (output_kind.h).
   FlagSet& output(std::string& member, const char* names, const char* unit, const std::string& help,
                   const std::string& kind);
@@ -210,6 +214,9 @@ class Flags {
   boost::program_options::variables_map values_;
 };
 
+/// Throws ArgumentError if `value`, of the flag `name`, is empty.
+void check_given(const std::string& value, const std::string& name, const std::string& command);
+
 using fq::detail::read_number;
 
 template <class E>
@@ -220,8 +227,8 @@ std::vector<std::string> FlagSet::choice_names(const NamedChoices<E>& choices) {
 }
 
 template <class E>
-FlagSet& FlagSet::choice(E& member, const char* names, const char* unit, NamedChoices<E> choices,
-                         const std::string& help) {
+FlagSet& FlagSet::choice(E& member, const char* names, const char* unit,
+                         NamedChoices<std::type_identity_t<E>> choices, const std::string& help) {
   std::string standard;
   for (const auto& [name, value] : choices)
     if (value == member) standard = name;
@@ -234,7 +241,7 @@ FlagSet& FlagSet::choice(E& member, const char* names, const char* unit, NamedCh
 
 template <class E>
 FlagSet& FlagSet::choice(std::optional<E>& member, const char* names, const char* unit,
-                         NamedChoices<E> choices, const std::string& help) {
+                         NamedChoices<std::type_identity_t<E>> choices, const std::string& help) {
   return bind(names, unit, help, "", [&member, choices](const Flags& flags, const std::string& flag) {
     member.reset();
     if (!flags.given(flag)) return;

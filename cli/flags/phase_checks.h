@@ -25,20 +25,9 @@ struct RunningNetwork {
 /// do not fit; and adds what the command will write to `planned`, whose networks stand in for the checkpoints
 /// of earlier phases. Nothing is written, computed or printed.
 void check_train(const Flags& flags, PlannedFiles& planned);
-void check_import(const Flags& flags, PlannedFiles& planned);
-void check_fold(const Flags& flags, PlannedFiles& planned);
 void check_calibrate(const Flags& flags, PlannedFiles& planned);
 void check_sensitivity(const Flags& flags, PlannedFiles& planned);
 void check_qat(const Flags& flags, PlannedFiles& planned);
-void check_predict(const Flags& flags, PlannedFiles& planned);
-void check_compress(const Flags& flags, PlannedFiles& planned);
-/// Throws ArgumentError for a network whose weights cannot become codes, or with --undo floats again.
-void check_compresses(const Network& network, const Flags& flags);
-void check_export(const Flags& flags, PlannedFiles& planned);
-void check_verify(const Flags& flags, PlannedFiles& planned);
-/// Starts the Python that `verify` will use, and throws what `verify` would throw for one that cannot be
-/// started or lacks packages. Does nothing for other commands. Not part of a dry run.
-void check_programs(const Flags& flags);
 void check_inspect(const Flags& flags, PlannedFiles& planned);
 
 }  // namespace fq::cli

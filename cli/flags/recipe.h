@@ -28,8 +28,4 @@ struct Recipe {
 /// the line of a syntax error, of an unknown key with the nearest one, and of a name that leaves the folder.
 [[nodiscard]] Recipe read_recipe(const std::string& path, const Flags& flags);
 
-/// Checks every phase, with what those before it will have written; says nothing of what is for when it runs.
-/// Starts no program. Throws the error of a phase, naming the phase.
-void check_recipe(const Recipe& recipe);
-
 }  // namespace fq::cli

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/python_script.h"
 #include "fakequant/cli/runs/latency.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/core/error.h"
@@ -18,7 +18,14 @@ namespace fs = std::filesystem;
 using fq::detail::RunSummary;
 using nlohmann::ordered_json;
 
-RunSummary read_run(const std::string& path, const Flags& flags) {
+struct CompareOptions {
+  std::vector<std::string> runs;
+  std::string html, python;
+  bool latency = false;
+  GeneralOptions general;
+};
+
+RunSummary read_run(const std::string& path) {
   std::error_code none;
   if (!fs::is_directory(path, none))
     throw FileError(
@@ -33,15 +40,19 @@ RunSummary read_run(const std::string& path, const Flags& flags) {
                     "or qat wrote (-o RUN/)",
                     path));
   const auto config = read_run_config(folder);
-  RunSummary run = summary_of(fs::path(folder.path).parent_path().string(), config,
-                              fq::detail::RunRecord::load(folder.metrics()));
-  const std::string checkpoint = read_checkpoint_path(folder.path);
-  if (!flags.on("latency") || !fs::is_regular_file(checkpoint, none)) return run;
-  if (auto latency = latency_of(checkpoint, flags)) {
-    run.latency_ms = latency->milliseconds;
-    run.engine = std::move(latency->engine);
-  }
-  return run;
+  return summary_of(fs::path(folder.path).parent_path().string(), config,
+                    fq::detail::RunRecord::load(folder.metrics()));
+}
+
+/// Measures the latency of the network of a run, if the run has one.
+void add_latency(RunSummary& run, const std::string& path, const CompareOptions& options) {
+  std::error_code none;
+  const std::string checkpoint = read_checkpoint_path(path);
+  if (!fs::is_regular_file(checkpoint, none)) return;
+  auto latency = measure_latency(checkpoint, find_python(options.python), options.general);
+  if (!latency) return;
+  run.latency_ms = latency->milliseconds;
+  run.engine = std::move(latency->engine);
 }
 
 template <class T>
@@ -84,48 +95,71 @@ ordered_json run_json(const RunSummary& run) {
           {"flags", run.given}};
 }
 
-}  // namespace
-
-FlagSet compare_flags() {
-  FlagSet set("compare", "Puts run directories beside each other.", "RUN.. [flags]");
+FlagSet compare_flags(CompareOptions& options) {
+  FlagSet set("compare", "Prints run directories as one table.", "RUN.. [flags]");
   set.group("Runs")
-      .argument("runs", "RUN ..", "run directories, as train and qat write them")
-      .output("html", "FILE", "write a page with a table and a figure", kind::page)
+      .argument(options.runs, "runs", "RUN ..", "run directories, as train and qat write them")
+      .output(options.html, "html", "FILE", "write a page with a table and a figure", kind::page)
       .toggle(
-          "latency",
-          "time one sample through the network of each run: as ONNX in ONNX Runtime where the Python has it "
-          "and --device is cpu, else here; on one thread, or --threads")
-      .value("python", "PROGRAM", "a Python with onnxruntime (default: FAKEQUANT_PYTHON, or python3)");
-  add_general_flags(set);
+          options.latency, "latency",
+          "time one sample through the network of each run, on one thread or --threads; on the CPU in ONNX "
+          "Runtime if the Python has it")
+      .value(options.python, "python", "PROGRAM",
+             "a Python with onnxruntime (default: FAKEQUANT_PYTHON, or python3)");
+  add_general_flags(set, options.general);
   set.need({"python", "device", "threads"}, "latency");
   return set;
 }
 
-ordered_json compare(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  if (flags.list("runs").empty())
-    throw ArgumentError("[compare] no run is named: give run directories, as runs/float/ runs/int8/");
-  std::vector<RunSummary> runs;
+std::size_t name_width(const std::vector<RunSummary>& runs) {
   std::size_t width = 3;
-  for (const auto& path : flags.list("runs")) {
-    runs.push_back(read_run(path, flags));
-    width = std::max(width, runs.back().name.size());
-  }
+  for (const auto& run : runs) width = std::max(width, run.name.size());
+  return width;
+}
+
+void print_runs(const std::vector<RunSummary>& runs, bool latency, Output& output, ordered_json& result) {
   const auto differing = differing_flags(runs);
+  const std::size_t width = name_width(runs);
   output.line(fmt::format("{:<{}}  {:<12}  {:>8}   {:>7}  {:>5}  {:>11}  {:>8}", "run", width, "format",
                           "accuracy", "loss", "bits", "weight bytes", "step, ms") +
-              (flags.on("latency") ? "  sample, ms" : ""));
-  ordered_json list = ordered_json::array();
+              (latency ? "  sample, ms" : ""));
+  result["runs"] = ordered_json::array();
   bool of_training = false;
   for (const auto& run : runs) {
     output.line(run_line(run, width, differing));
-    list.push_back(run_json(run));
+    result["runs"].push_back(run_json(run));
     of_training = of_training || (run.accuracy && !run.validated);
   }
   if (of_training) output.line("* of training: --val-fraction keeps samples to validate on");
-  if (!flags.text("html").empty()) write_file(flags.text("html"), html::compare_html(runs));
-  return {{"runs", list},
-          {"html", flags.text("html").empty() ? ordered_json(nullptr) : ordered_json(flags.text("html"))}};
+}
+
+Plan plan_compare(const CompareOptions& options, PlannedFiles&) {
+  if (options.runs.empty())
+    throw ArgumentError("[compare] no run is named: give run directories, as runs/float/ runs/int8/");
+  const auto runs = std::make_shared<std::vector<RunSummary>>();
+  for (const auto& path : options.runs) runs->push_back(read_run(path));
+  Plan plan;
+  if (options.latency)
+    plan.add("time one sample through each network", [&options, runs](Output&, ordered_json&) {
+      for (std::size_t i = 0; i < runs->size(); ++i) add_latency(runs->at(i), options.runs[i], options);
+    });
+  plan.add(fmt::format("print a table of {} runs", runs->size()),
+           [&options, runs](Output& output, ordered_json& result) {
+             print_runs(*runs, options.latency, output, result);
+             result["html"] = nullptr;
+           });
+  if (!options.html.empty())
+    plan.add("write " + options.html, [&options, runs](Output&, ordered_json& result) {
+      write_file(options.html, html::compare_html(*runs));
+      result["html"] = options.html;
+    });
+  return plan;
+}
+
+}  // namespace
+
+Command compare_command() {
+  return {"compare", "print run directories as one table", typed(compare_flags, plan_compare)};
 }
 
 }  // namespace fq::cli

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/python_script.h"
 #include "fakequant/cli/system/temporary_folder.h"
@@ -23,16 +22,16 @@ constexpr int kLeastTimed = 20, kMostTimed = 2000;
 constexpr double kSecondsTimed = 0.5;
 constexpr double kSecondsOfEngine = 60;
 
-std::optional<Latency> in_onnx_runtime(const Network& network, const Flags& flags, int threads) try {
+std::optional<Latency> in_onnx_runtime(const Network& network, const std::string& python, int threads) try {
   const TemporaryFolder folder;
   const Shape batch = network.input_shape();
   save_onnx(folder.file("net.onnx"), export_onnx(network.module(), {batch.begin() + 1, batch.end()}));
   const std::vector<std::string> arguments{folder.file("net.onnx"), std::to_string(kLeastTimed),
                                            std::to_string(kMostTimed), std::to_string(kSecondsTimed),
                                            std::to_string(threads)};
-  const ProgramEnd end = run_program(
-      module_words(flags.command(), python_of(flags), "fakequant.engines.onnx_session", arguments),
-      {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
+  const ProgramEnd end =
+      run_program(module_words("compare", python, "fakequant.engines.onnx_session", arguments),
+                  {folder.file("out"), folder.file("errors"), kSecondsOfEngine});
   std::ifstream words(folder.file("out"));
   Latency found;
   if (end.status != 0 || !(words >> found.milliseconds >> std::ws)) return std::nullopt;
@@ -64,12 +63,13 @@ std::optional<Latency> in_this_library(const Network& network, Device device) tr
 
 }  // namespace
 
-std::optional<Latency> latency_of(const std::string& checkpoint, const Flags& flags) {
-  const int threads = flags.given("threads") ? fq::detail::threads() : 1;
+std::optional<Latency> measure_latency(const std::string& checkpoint, const std::string& python,
+                                       const GeneralOptions& options) {
+  const int threads = options.threads ? fq::detail::threads() : 1;
   fq::detail::set_threads(threads);
   const Network network = load_network(checkpoint);
-  const Device device = device_of(flags);
-  auto found = device.is_cuda() ? std::nullopt : in_onnx_runtime(network, flags, threads);
+  const Device device = chosen_device(options, "compare");
+  auto found = device.is_cuda() ? std::nullopt : in_onnx_runtime(network, python, threads);
   return found ? found : in_this_library(network, device);
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "fakequant/cli/flags/flags.h"
+#include "fakequant/cli/flags/flag_groups.h"
 
 namespace fq::cli {
 
@@ -14,10 +14,10 @@ struct Latency {
   std::string engine;       ///< "ONNX Runtime 1.19.2", or "fakequant"
 };
 
-/// Of the network of a checkpoint, on zeros, on this machine: as an ONNX file in ONNX Runtime where --device
-/// is the CPU, the Python of --python has it and the network can be exported, else as this library evaluates
-/// it. From here on this thread computes on --threads, or one. Nothing for a network that takes no zeros.
-/// Throws what load_network throws.
-[[nodiscard]] std::optional<Latency> latency_of(const std::string& checkpoint, const Flags& flags);
+/// Times the network of a checkpoint on zeros on this machine. On the CPU ONNX Runtime runs it, if the Python
+/// has it and the network can be exported. Otherwise this library evaluates it. From then on this thread
+/// computes on --threads, or one. Returns nothing for a network that takes no zeros. Throws as load_network.
+[[nodiscard]] std::optional<Latency> measure_latency(const std::string& checkpoint, const std::string& python,
+                                                     const GeneralOptions& options);
 
 }  // namespace fq::cli
