@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/state_file.h"
 #include "fakequant/train/data/some_samples.h"
 #include "fakequant/train/ranks/shares.h"
@@ -134,6 +135,12 @@ CollectedSamples calibrate(Network& network, std::shared_ptr<const Dataset> data
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(model, adjustment);
   if (loader) algorithm.after(model, *loader);
   return collected;
+}
+
+QuantizationPlan auto_quantize(Network& network, DataLoader& data, const AutoQuantizeOptions& options) {
+  QuantizationPlan plan = auto_quantize(network.module(), data, options);
+  network.identity().set_quantization(detail::parse_json<nlohmann::ordered_json>(plan.config));
+  return plan;
 }
 
 }  // namespace fq

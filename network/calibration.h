@@ -19,6 +19,7 @@
 #include "fakequant/train/calibration/calibration_state.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/algorithms.h"
+#include "fakequant/train/sensitivity/auto_quantize.h"
 
 namespace fq {
 
@@ -56,5 +57,9 @@ void fold_and_quantize(Network& network, const nlohmann::ordered_json& config, b
 /// for an algorithm that changes no layer.
 CollectedSamples calibrate(Network& network, std::shared_ptr<const Dataset> data,
                            const NetworkCalibrateOptions& options = {});
+
+/// Gives each layer of a float network a format (train/sensitivity/auto_quantize.h). The network is then
+/// quantized and calibrated by the plan, which its identity keeps.
+QuantizationPlan auto_quantize(Network& network, DataLoader& data, const AutoQuantizeOptions& options);
 
 }  // namespace fq

@@ -17,10 +17,9 @@
 #include "fakequant/cli/tables/sensitivity_table.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/network/calibration.h"
 #include "fakequant/network/detail/data_checks.h"
-#include "fakequant/train/sensitivity/auto_quantize.h"
 
 namespace fq::cli {
 namespace {
@@ -102,10 +101,9 @@ ordered_json measure(Network& network, DataLoader& data, const Flags& flags, Out
 
 ordered_json make_plan(Network& network, DataLoader& data, const Flags& flags, Output& output) {
   if (!flags.on("keep-bn") && !network.folded()) network.fold();
-  const auto plan = naming_flags([&] { return auto_quantize(network.module(), data, plan_options(flags)); });
+  const auto plan = naming_flags([&] { return auto_quantize(network, data, plan_options(flags)); });
   check_not_stopped();
   output.line(plan_table(plan));
-  network.identity().set_quantization(fq::detail::parse_json<ordered_json>(plan.config));
   if (flags.given("plan") && is_first_rank()) plan.save(flags.text("plan"));
   if (flags.given("output") && is_first_rank()) network.save(flags.text("output"));
   return plan.to_json();

@@ -83,8 +83,7 @@ Quantization choose_formats(const Network& network, const Flags& flags, const Qu
   Network copy = float_copy(network, flags);
   copy.module().to(network.module().device());
   DataLoader loader(samples, {.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false});
-  const auto plan =
-      naming_flags([&] { return auto_quantize(copy.module(), loader, plan_options(flags, base.json)); });
+  const auto plan = naming_flags([&] { return auto_quantize(copy, loader, plan_options(flags, base.json)); });
   if (stop_requested()) throw Interrupted(flags.command(), ": nothing was written");
   output.line(plan_table(plan));
   return checked_quantization(flags, fq::detail::parse_json<ordered_json>(plan.config));

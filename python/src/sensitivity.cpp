@@ -8,8 +8,7 @@
 
 #include "bindings.h"
 #include "data.h"
-#include "fakequant/network/network.h"
-#include "fakequant/train/sensitivity/auto_quantize.h"
+#include "fakequant/network/calibration.h"
 #include "graded.h"
 #include "interrupts.h"
 #include "ranks.h"
@@ -49,9 +48,8 @@ nb::object plan(Network& self, nb::object data, std::optional<double> effective_
   const QuantizationPlan found = interruptible([&](auto&) {
     check_same_call(options.ranks.get(), "auto_quantize", self.module(),
                     {{"samples", samples}, {"batch_size", batch_size}, {"formats", formats}});
-    return auto_quantize(self.module(), *batches, options);
+    return auto_quantize(self, *batches, options);
   });
-  self.identity().set_quantization(nlohmann::ordered_json::parse(found.config));
   return dict_of(found.to_json());
 }
 

@@ -188,6 +188,17 @@ TEST(CalibrateNetwork, TheAlgorithmOfTheConfigRuns) {
   EXPECT_THAT(layers, ::testing::SizeIs(2));
 }
 
+TEST(AutoQuantizeNetwork, TheIdentityKeepsThePlan) {
+  Network network = trained();
+  DataLoader loader(points(), {.batch_size = 32, .shuffle = false});
+  AutoQuantizeOptions options;
+  options.constraint.effective_bits = 6;
+  const QuantizationPlan plan = auto_quantize(network, loader, options);
+  EXPECT_EQ(nlohmann::json::parse(network.identity().quantization), nlohmann::json::parse(plan.config));
+  EXPECT_TRUE(uncalibrated_quantizers(network.module()).empty());
+  EXPECT_EQ(evaluate(network.clone(), points()).loss, evaluate(network, points()).loss);
+}
+
 TEST(CalibrateNetwork, AFloatNetworkIsRejected) {
   Network network = float_network();
   EXPECT_THAT(message_of([&] { return calibrate(network, points()); }), HasSubstr("[identity] quantization"));
