@@ -29,6 +29,8 @@ function(fakequant_add_simulated_device)
     POSITION_INDEPENDENT_CODE ON) # the Python module is linked to it too
   target_include_directories(simulated_device PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/simulated/kernels"
     "${CMAKE_CURRENT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include" ${CUDAToolkit_INCLUDE_DIRS})
+  target_compile_options(simulated_device PRIVATE -Wmissing-declarations) # kernels are declared by their lists
+  set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -Wno-missing-declarations) # what replaces CUDA's own
   target_link_libraries(simulated_device PRIVATE fmt::fmt)
   fakequant_test_rules(simulated_device)
   file(GLOB tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/device_errors/*.cpp")

@@ -127,7 +127,8 @@ void put(StateDict& state, const FileReader& file, const ListedDataset& entry) {
   }
 }
 
-/// In the order of their bytes, those that have any. A small file cannot stand for many large parts.
+/// Returns the parts that have bytes, in the order of their offsets. A small file cannot stand for many large
+/// parts.
 std::vector<const ListedDataset*> parts_apart(const FileReader& file,
                                               const std::vector<ListedDataset>& listing) {
   std::vector<const ListedDataset*> parts;
@@ -140,7 +141,8 @@ std::vector<const ListedDataset*> parts_apart(const FileReader& file,
   return parts;
 }
 
-/// The checksum of the body, of parts and a listing whose own ones hold, and of what lies between them.
+/// Returns the checksum of the body. The checksums of the parts and of the listing are verified already;
+/// bytes between the parts are read here.
 std::uint32_t body_checksum(const FileReader& file, const StateHeader& header,
                             const std::vector<const ListedDataset*>& parts) {
   std::uint32_t crc = 0;
@@ -155,10 +157,10 @@ std::uint32_t body_checksum(const FileReader& file, const StateHeader& header,
   return crc;
 }
 
-/// The state in a file, by its listing: HDF5 is not asked. Each byte is read once, and is in the checksums
-/// that are compared: of each part, and of the body. They say that a file is whole, not who made it: what it
-/// claims is compared with what it has. Throws FileError, ArgumentError for names that no state has, and
-/// json::exception for a listing that is none; of a file whose body is damaged (`verify_body`) any of these.
+/// Reads the state of a file by its listing, without HDF5. Each byte is read once, and the checksums of each
+/// part and of the body cover it. Checksums do not protect from forged files: so every size that the file
+/// claims is compared with the size of the file. Throws FileError, ArgumentError for invalid names, and
+/// json::exception for an invalid listing. A damaged body (`verify_body`) can cause any of these errors.
 StateDict read_state(const FileReader& file, const StateHeader& header) {
   auto listing = read_listing(file, header);
   const bool told = std::ranges::none_of(listing, [](const auto& entry) { return entry.dtype.empty(); });

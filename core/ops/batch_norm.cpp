@@ -21,7 +21,7 @@ struct NormRows {
   [[nodiscard]] bool are_sums() const { return scale.defined(); }
   [[nodiscard]] std::int64_t channels() const { return values.dim(1); }
   [[nodiscard]] std::int64_t count() const { return channels() == 0 ? 0 : values.numel() / channels(); }
-  /// What is computed in.
+  /// The dtype of the computation.
   [[nodiscard]] DType dtype() const { return are_sums() ? DType::f32 : values.dtype(); }
   [[nodiscard]] Device device() const { return values.device(); }
   [[nodiscard]] NormGrid grid() const { return {{bias, 0.0}, {scale, 1.0}}; }
@@ -80,7 +80,7 @@ const ProductSums* normalizable_sums(const Variable& x) {
   return inner ? sums : nullptr;
 }
 
-/// The same where they say what they were made of, wherever their channels are.
+/// Returns the sums if their origin is known, for any place of the channels.
 const ProductSums* foldable_sums(const Variable& x) {
   const ProductSums* sums = product_sums_of(x);
   return sums != nullptr && sums->origin != nullptr ? sums : nullptr;

@@ -21,7 +21,7 @@ namespace {
 struct Gpt2Block {
   std::string attention_norm, attention, feed_norm, up, down;
 };
-/// Those of a network, and its sizes.
+/// Names of the modules of a network, and its sizes.
 struct Gpt2 {
   std::string tokens, positions, norm, head;
   std::vector<Gpt2Block> blocks;

@@ -28,7 +28,7 @@ using Names = std::vector<std::string>;
 
 constexpr std::size_t kMostTold = 20;
 
-/// Of the tensor in the file.
+/// Returns the shape of the tensor in the file.
 Shape shape_there(const WeightPlace& place) {
   Shape shape = place.shape;
   if (place.outputs > 0) shape[0] = place.outputs;
@@ -64,7 +64,7 @@ class PlannedWeights {
   }
 
  private:
-  /// By its name, or without what stands in front of all names of a network without its head.
+  /// Finds a tensor by its name. Networks without a head have names without `prefix`.
   [[nodiscard]] const SafetensorsEntry* entry(const std::string& name) const {
     auto at = entries_.find(name);
     if (at == entries_.end() && !plan_.prefix.empty() && name.starts_with(plan_.prefix))

@@ -14,7 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 using Strings = std::vector<std::string>;
 
-/// What every block of a transformer has.
+/// The nodes of every block of a transformer.
 class Blocks {
  public:
   Blocks(BuiltinOptions options, std::int64_t width, std::int64_t heads, ordered_json more)
@@ -46,7 +46,7 @@ class Blocks {
   std::string norm(BuiltinNodes& nodes, const std::string& name, const Strings& inputs = {}) const {
     return nodes.add(name, norm_.c_str(), {}, inputs);
   }
-  /// The last node with dropout behind it, where there is one.
+  /// Adds dropout after the last node, if the model has dropout.
   std::string dropped(BuiltinNodes& nodes, const std::string& last, const std::string& name) const {
     return dropout_ > 0 ? nodes.add(name, "dropout", {{"p", dropout_}}) : last;
   }
@@ -162,7 +162,7 @@ BuiltinNodes vit_nodes(BuiltinOptions options) {
   return nodes;
 }
 
-/// Token ids to the class of the text: a norm behind each half of a block.
+/// Token ids to the class of the text: a norm after each half of a block.
 BuiltinNodes encoder_nodes(BuiltinOptions options) {
   const Blocks blocks(options, 64, 4, ordered_json::object());
   const bool first = options.choice("pool", {"mean", "first"}) == "first";

@@ -144,7 +144,7 @@ class ObjectHeader {
   const std::string& name_;
 };
 
-/// What the header at `at` says; `name` is for errors. Throws FileError for headers of other versions, in too
+/// Reads the header at `at`; errors name `name`. Throws FileError for headers of other versions, in too
 /// many pieces, with links, and for datasets that are not stored in one piece.
 TreeObject read_object_header(StructureReader& from, std::int64_t at, const std::string& name) {
   return ObjectHeader(from, name).read(at);

@@ -18,8 +18,7 @@
 namespace fq::detail {
 namespace {
 
-/// Causal attention of some queries, which see as many keys as they are in front of the last one, and all
-/// before those: of {q, k, v}.
+/// Causal attention of {q, k, v}. The last query sees all keys, each query before it one key less.
 using AttendHeads = std::function<Variable(const std::vector<Variable>& heads)>;
 
 /// Queries [N, H, L, D] of one block.
@@ -82,7 +81,7 @@ std::vector<Tensor> block_gradients(const Heads& given, const AttendHeads& atten
 /// many keys as queries, or more.
 ///
 /// Backward keeps q, k and v alone and runs a block again when its gradients are made. `attend` must not
-/// change anything, nor read what may change until then.
+/// change state, and must not read state that changes before the backward pass.
 Variable attend_by_rows(const Variable& q, const Variable& k, const Variable& v, const AttendHeads& attend) {
   const Heads inputs{q, k, v}, constants{q.detach(), k.detach(), v.detach()};
   const auto blocks = row_blocks(q.dim(2), k.dim(2));

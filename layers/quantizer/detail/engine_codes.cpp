@@ -18,7 +18,7 @@ namespace {
 
 constexpr float kLeastMean = 0x1p-24f;  // QuantSpec::from_amax
 
-/// Which channel an element of a row-major tensor belongs to.
+/// Maps the elements of a row-major tensor to channels.
 struct Channels {
   std::int64_t count = 1, inner;
 

@@ -37,7 +37,7 @@ struct LockOwner {
   std::string started = {};  ///< of the process, in ticks since the host was started; empty where not known
 
   [[nodiscard]] static LockOwner self();
-  /// Of what `text` gave; nothing for anything else.
+  /// Parses the result of `text`; returns no owner for other text.
   [[nodiscard]] static std::optional<LockOwner> parse(std::string_view text);
   /// "HOST PROCESS STARTED", one line without its end.
   [[nodiscard]] std::string text() const;
