@@ -9,6 +9,9 @@
 namespace fq::detail {
 namespace {
 
+constexpr char kLegacyBroadcast[] = "axis:i~@-6 broadcast:i@-6", kReduced[] = "data axes?@18-",
+               kReduction[] = "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-";
+
 /// Attributes and inputs as in ONNX's own table up to `kLastOpset`, which the test onnx.schema compares.
 /// Values that a builder does not read are limited here: "stash_type:i=1". Rows without a builder are
 /// folded, or read by patterns, pairs of quantizers or GraphImport.
@@ -16,8 +19,8 @@ std::vector<OperatorRow> other_rows() {
   using namespace onnx_ops;  // NOLINT: the builders
   return {
       {"", "Abs", wrapped_function, "X", ""},
-      {"", "Add", add, "A B", "axis:i~@-6 broadcast:i@-6"},
-      {"", "And", conjunction, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Add", add, "A B", kLegacyBroadcast},
+      {"", "And", conjunction, "A B", kLegacyBroadcast},
       {"", "Attention", attention, "Q K V attn_mask? past_key? past_value? nonpad_kv_seqlen?@24-",
        "is_causal:i kv_num_heads:i left_window_size:i@25- q_num_heads:i qk_matmul_output_mode:i "
        "right_window_size:i@25- scale:f softcap:f softmax_precision:i=1,11",
@@ -47,7 +50,7 @@ std::vector<OperatorRow> other_rows() {
       {"", "DepthToSpace", depth_to_space, "input", "blocksize:i! mode:s@11-"},
       {"", "DequantizeLinear", nullptr, "x x_scale x_zero_point?",
        "axis:i@13- block_size:i@21- output_dtype:i=0,1@23-", 10},
-      {"", "Div", divide, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Div", divide, "A B", kLegacyBroadcast},
       {"", "Dropout", dropout, "data ratio?@12- training_mode?@12-", "is_test:i@-6 ratio:f@-11 seed:i@12-"},
       {"", "Einsum", einsum, "Inputs*", "equation:s!", 12},
       {"", "Expand", expand, "input shape", "", 8},
@@ -82,13 +85,13 @@ std::vector<OperatorRow> other_rows() {
        "strides:is"},
       {"", "Min", minimum, "data_0*", ""},
       {"", "Mod", remainder, "A B", "fmod:i", 10},
-      {"", "Mul", multiply, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Mul", multiply, "A B", kLegacyBroadcast},
       {"", "Neg", wrapped_function, "X", ""},
       {"", "Not", negation, "X", ""},
-      {"", "Or", disjunction, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Or", disjunction, "A B", kLegacyBroadcast},
       {"", "PRelu", prelu, "X slope", ""},
       {"", "Pad", pad, "data pads@11- constant_value?@11- axes?@18-", "mode:s pads:is!@-10 value:f@-10"},
-      {"", "Pow", power, "X Y", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Pow", power, "X Y", kLegacyBroadcast},
       {"", "QuantizeLinear", nullptr, "x y_scale y_zero_point?",
        "axis:i@13- block_size:i@21- output_dtype:i@21- precision:i=0,1@23- saturate:i=1@19-", 10},
       {"", "RMSNormalization", rms_norm, "X scale", "axis:i epsilon:f stash_type:i=1", 23},
@@ -97,20 +100,16 @@ std::vector<OperatorRow> other_rows() {
        "layout:i@14-",
        7},
       {"", "Range", nullptr, "start limit delta", "stash_type:i=1@27-", 11},
-      {"", "ReduceL1", reduce_l1, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
-      {"", "ReduceL2", reduce_l2, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
-      {"", "ReduceLogSum", reduce_log_sum, "data axes?@18-",
-       "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
-      {"", "ReduceLogSumExp", reduce_log_sum_exp, "data axes?@18-",
-       "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
-      {"", "ReduceMax", reduce_max, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
-      {"", "ReduceMean", reduce_mean, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
-      {"", "ReduceMin", reduce_min, "data axes?@18-", "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
-      {"", "ReduceProd", reduce_product, "data axes?@18-",
-       "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceL1", reduce_l1, kReduced, kReduction},
+      {"", "ReduceL2", reduce_l2, kReduced, kReduction},
+      {"", "ReduceLogSum", reduce_log_sum, kReduced, kReduction},
+      {"", "ReduceLogSumExp", reduce_log_sum_exp, kReduced, kReduction},
+      {"", "ReduceMax", reduce_max, kReduced, kReduction},
+      {"", "ReduceMean", reduce_mean, kReduced, kReduction},
+      {"", "ReduceMin", reduce_min, kReduced, kReduction},
+      {"", "ReduceProd", reduce_product, kReduced, kReduction},
       {"", "ReduceSum", reduce_sum, "data axes?@13-", "axes:is@-12 keepdims:i noop_with_empty_axes:i@13-"},
-      {"", "ReduceSumSquare", reduce_sum_square, "data axes?@18-",
-       "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-"},
+      {"", "ReduceSumSquare", reduce_sum_square, kReduced, kReduction},
       {"", "Reshape", reshape, "data shape", "allowzero:i@14-"},
       {"", "Resize", resize, "X roi?@11- scales? sizes?@11-",
        "antialias:i@18- axes:is@18- coordinate_transformation_mode:s@11- cubic_coeff_a:f@11- "
@@ -128,7 +127,7 @@ std::vector<OperatorRow> other_rows() {
       {"", "SpaceToDepth", space_to_depth, "input", "blocksize:i! mode:s@28-"},
       {"", "Split", onnx_ops::split, "input split?@13-", "axis:i num_outputs:i@18- split:is@-12"},
       {"", "Squeeze", squeeze, "data axes?@13-", "axes:is@-12"},
-      {"", "Sub", subtract, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Sub", subtract, "A B", kLegacyBroadcast},
       {"", "Sum", sum_of_all, "data_0*", ""},
       {"", "Tan", tangent, "input", "", 7},
       {"", "Tile", tile, "input repeats", ""},
@@ -137,7 +136,7 @@ std::vector<OperatorRow> other_rows() {
       {"", "Unsqueeze", unsqueeze, "data axes@13-", "axes:is!@-12"},
       {"", "Upsample", upsample, "X scales", "mode:s", 9, 9},
       {"", "Where", where, "condition X Y", "", 9},
-      {"", "Xor", exclusive_or, "A B", "axis:i~@-6 broadcast:i@-6"},
+      {"", "Xor", exclusive_or, "A B", kLegacyBroadcast},
 
       // Read in pairs, as an optimiser or ModelOpt writes them for codes of 16 bits and of E4M3.
       {"com.microsoft", "DequantizeLinear", nullptr, "x x_scale x_zero_point?", "axis:i"},
@@ -156,7 +155,7 @@ std::vector<OperatorRow> other_rows() {
 
 /// Attributes of a plain function. Comparisons had their own rule of broadcasting up to opset 6.
 std::string plain_attributes(const OperatorSchema& row) {
-  if (row.inputs == 2) return row.onnx_opset == kFirstOpset ? "axis:i~@-6 broadcast:i@-6" : "";
+  if (row.inputs == 2) return row.onnx_opset == kFirstOpset ? kLegacyBroadcast : "";
   std::string out;
   for (const auto& option : row.options())
     if (!option.onnx.empty())
