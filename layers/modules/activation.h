@@ -102,7 +102,7 @@ class Parameter : public Module {
 /// A layer of a plain function of the operator table (core/ops/operators.h): an activation, a comparison, ..
 /// Options that are not given have their defaults.
 ///
-///     model.add(make_function("tanh")).add(make_function("leaky_relu", {{"slope", 0.1}}));
+///     const std::shared_ptr<Module> activation = make_function("leaky_relu", {{"slope", 0.1}});
 ///
 /// Throws ArgumentError for an operator that is no plain function, an unknown or missing option, and a value
 /// that is not allowed.
