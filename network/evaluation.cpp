@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "fakequant/core/detail/join.h"
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/network/detail/code_recorder.h"

@@ -24,8 +24,8 @@
 namespace fq::cli {
 namespace {
 
-/// One thing that was looked at, what was found, and what would mend it.
-struct Finding {
+/// One property of the machine or the build, and advice to fix a problem.
+struct MachineFinding {
   std::string name, found, advice;
 };
 
@@ -37,12 +37,12 @@ bool has_part(const std::string& name) {
   return (std::string(",") + FAKEQUANT_PARTS + ",").find("," + name + ",") != std::string::npos;
 }
 
-Finding part(const std::string& name, const std::string& library) {
+MachineFinding part(const std::string& name, const std::string& library) {
   if (has_part(name)) return {name, "built with " + library, ""};
   return {name, "left out", fmt::format("install {} and build again", library)};
 }
 
-Finding products() {
+MachineFinding products() {
   const auto type = cpu::best_exact_type();
   std::string found = fmt::format("codes multiplied as {}, sums of the largest codes right", cpu::name(type));
   const bool is_narrow = type == cpu::ExactType::s8;
@@ -57,7 +57,7 @@ std::string waiting() {
   return name == nullptr ? "of the system" : fmt::format("{}={}", name, std::getenv(name));
 }
 
-Finding threads() {
+MachineFinding threads() {
   const int cores = processors();
   const double busy = load();
   std::string found = fmt::format("{} of {} processors, waiting {}, load {:.1f}", fq::detail::threads(),
@@ -72,13 +72,13 @@ Finding threads() {
   return {"threads", std::move(found), std::move(advice)};
 }
 
-Finding memory() {
+MachineFinding memory() {
   const std::int64_t bytes = available_memory();
   return {"memory", fmt::format("{} available", megabytes(bytes)),
           bytes < kLittleMemory ? "little: use a small --batch, or set_checkpointing in C++" : ""};
 }
 
-Finding pages() {
+MachineFinding pages() {
   const std::string found = huge_pages();
   return {"huge pages", found.empty() ? "not told by the system" : found,
           found == "never" ? "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, as root, makes "
@@ -86,7 +86,7 @@ Finding pages() {
                            : ""};
 }
 
-Finding ranks() {
+MachineFinding ranks() {
   if (!has_mpi()) return {"ranks", "left out", "install libopenmpi-dev and openmpi-bin and build again"};
   std::string found;
   try {
@@ -99,7 +99,7 @@ Finding ranks() {
   return {"ranks", found + (lacks.empty() ? ", GPUs sum by NCCL" : ", GPUs sum by way of the host"), lacks};
 }
 
-Finding gpu() {
+MachineFinding gpu() {
   const int count = cuda_device_count();
   if (!has_part("cuda")) return {"gpu", "left out", "build where nvcc is found, for NVIDIA GPUs"};
   if (count == 0) return {"gpu", "none that can be used", ""};
@@ -131,8 +131,8 @@ std::string package_versions(const std::string& python, const std::vector<std::s
 }
 
 /// `use` is the command that needs the packages.
-Finding packages(const std::string& python, const char* name, const char* use,
-                 const std::vector<std::string>& names) {
+MachineFinding packages(const std::string& python, const char* name, const char* use,
+                        const std::vector<std::string>& names) {
   std::vector<std::string> found, missing;
   try {
     std::istringstream lines(package_versions(python, names));
@@ -168,7 +168,7 @@ FlagSet doctor_flags(DoctorOptions& options) {
 }
 
 void diagnose(const std::string& python, Output& output, nlohmann::ordered_json& result) {
-  const std::vector<Finding> findings = {
+  const std::vector<MachineFinding> findings = {
       {"version", version_line(), ""},
       {"processor", fmt::format("{}: {}", processor_name(), fmt::join(instruction_sets(), " ")), ""},
       products(),
