@@ -148,7 +148,7 @@ Plan plan_generate(const TextOptions& options, PlannedFiles&) {
 }  // namespace
 
 Command generate_command() {
-  return {"generate", "print text that a network goes on with", typed(generate_flags, plan_generate)};
+  return {"generate", "print text that a network continues", typed(generate_flags, plan_generate)};
 }
 
 }  // namespace fq::cli

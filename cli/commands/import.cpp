@@ -306,7 +306,7 @@ ordered_json write_model(const ImportedModel& model, const Network& network, con
           {"classes", network.classes()}};
 }
 
-/// A network in memory, and what writes and describes it.
+/// A network in memory, and the function that writes and describes it.
 struct Imported {
   Network network;
   std::function<ordered_json(Output& output)> write;

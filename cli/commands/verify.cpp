@@ -60,7 +60,7 @@ struct Comparison {
   std::optional<Network> network;
 };
 
-/// Returns the report. Its "same" is true if the engine computes what the network does.
+/// Returns the report. Its "same" is true if the engine and the network compute the same.
 ordered_json compare_in(const Comparison& comparison, const std::shared_ptr<const Dataset>& data,
                         const VerifyOptions& options, Output& output) {
   const TemporaryFolder folder;

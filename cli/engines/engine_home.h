@@ -10,7 +10,7 @@
 
 namespace fq::cli {
 
-/// Where an engine is looked for.
+/// Places of an engine.
 struct EngineHomeOptions {
   std::string engines = {};  ///< folder; empty: FAKEQUANT_ENGINES, or a folder of the user
   std::string python = {};   ///< program; empty: FAKEQUANT_PYTHON, or one that is installed

@@ -53,7 +53,7 @@ void count_expected(const StateDict& state, Expected& expected) {
   for (const auto& name : codes.names()) expected.codes[name] += codes.at(name).numel();
 }
 
-/// Writes what a network computes to files; `use` is called with the content of each.
+/// Writes the predictions of a network to files; `use` is called with the content of each.
 std::vector<std::string> write_predictions(Network& network, const std::vector<Data>& samples,
                                            std::int64_t batch, const PredictionOptions& options,
                                            const std::string& prefix,
@@ -68,7 +68,8 @@ std::vector<std::string> write_predictions(Network& network, const std::vector<D
   return files;
 }
 
-/// Writes what the linear layers do with the first samples. Returns an empty path without such layers.
+/// Writes inputs and outputs of the linear layers for the first samples. Returns an empty path without such
+/// layers.
 std::string write_layers(Network& network, const Data& data, const std::string& path, Output& output) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(kLayerSamples, data->size())));
   std::iota(rows.begin(), rows.end(), 0);

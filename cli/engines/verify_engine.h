@@ -26,7 +26,7 @@ struct VerifyEngine {
 [[nodiscard]] std::span<const VerifyEngine> verify_engines();
 /// Returns the names of the engines, then "all".
 [[nodiscard]] std::vector<std::string> verify_engine_names();
-/// Returns the engine of that name; of "all" those that run files of the suffix of `model`. Throws
+/// Returns the engine of that name. "all" means the engines that read the suffix of `model`. Throws
 /// ArgumentError if there is no such engine.
 [[nodiscard]] std::vector<const VerifyEngine*> find_engines(const std::string& name,
                                                             const std::string& model);
