@@ -74,24 +74,24 @@ void check_mixing(const AugmentOptions& options, const Task& task, const Dataset
            "--augment cutmix is of classes, and --loss {} is of numbers: use mixup", task.loss.kind);
 }
 
-void take_sampling(LoaderOptions& options, const Flags& flags, const Task& task, const Dataset& data) {
-  options.balanced = flags.choice("sample", {"every", "balanced"}) == "balanced";
-  for (const auto& part : flags.given("sample-weights") ? parts_of(flags.text("sample-weights"), ':')
-                                                        : std::vector<std::string>()) {
+void take_sampling(LoaderOptions& loader, const SamplingOptions& options, const Task& task,
+                   const Dataset& data, const std::string& command) {
+  loader.balanced = options.balanced;
+  for (const auto& part :
+       options.class_weights ? parts_of(*options.class_weights, ':') : std::vector<std::string>()) {
     double weight = 0;
-    FQ_CHECK(read_number(part, weight) && weight >= 0, flags.command(),
-             "--sample-weights has '{}': give a number of 0 or more for each class, as 1:2:0.5", part);
-    options.class_weights.push_back(weight);
+    FQ_CHECK(read_number(part, weight) && weight >= 0, command,
+             "--set loader.class_weights has '{}': give a number of 0 or more for each class, as 1:2:0.5",
+             part);
+    loader.class_weights.push_back(weight);
   }
-  if (!options.balanced && options.class_weights.empty()) return;
+  if (!loader.balanced && loader.class_weights.empty()) return;
   const bool classes = one_class_each(task, data) || (yes_or_no(task) && data.classes() > 0);
-  FQ_CHECK(classes, flags.command(),
-           "--sample {} is of one class for each sample, and y of --data with --loss "
-           "{} is not that: leave it out",
-           options.balanced ? "balanced" : "weights", task.loss.kind);
+  FQ_CHECK(classes, command,
+           "--set loader.{} requires one class for each sample, and y of --data with --loss {} has no such "
+           "classes: leave it out",
+           loader.balanced ? "balanced" : "class_weights", task.loss.kind);
 }
-
-}  // namespace
 
 std::string augment_help() {
   std::vector<std::string> words;
@@ -100,12 +100,16 @@ std::string augment_help() {
   return fmt::format("changes of training samples: {}", fmt::join(words, ", "));
 }
 
-void add_sampling_flags(FlagSet& set) {
-  set.value("sample", "NAME",
-            "what an epoch has: every sample once, or balanced: as many draws, of each class as many",
-            "every")
-      .value("sample-weights", "LIST",
-             "the same with so many draws of each class, as 1:2:0.5, in proportion");
+}  // namespace
+
+void add_augment_flag(FlagSet& set, SamplingOptions& options) {
+  set.value(options.augment, "augment", "LIST", augment_help());
+}
+
+void add_sampling_settings(FlagSet& set, SamplingOptions& options) {
+  set.toggle(options.balanced, "loader.balanced", "an epoch draws as many samples of each class")
+      .value(options.class_weights, "loader.class_weights", "LIST",
+             "an epoch draws samples of each class in proportion, as 1:2:0.5");
 }
 
 AugmentOptions read_augment(const std::string& list, const std::string& command) {
@@ -116,11 +120,12 @@ AugmentOptions read_augment(const std::string& list, const std::string& command)
   return options;
 }
 
-void take_augmentation(LoaderOptions& options, const Flags& flags, const Task& task, const Dataset& data) {
-  options.augment = read_augment(flags.text("augment"), flags.command());
-  check_mixing(options.augment, task, data, flags.command());
-  options.number_labels = options.augment.mixes() && !mixes_classes(task, data);
-  take_sampling(options, flags, task, data);
+void take_augmentation(LoaderOptions& loader, const SamplingOptions& options, const Task& task,
+                       const Dataset& data, const std::string& command) {
+  loader.augment = read_augment(options.augment, command);
+  check_mixing(loader.augment, task, data, command);
+  loader.number_labels = loader.augment.mixes() && !mixes_classes(task, data);
+  take_sampling(loader, options, task, data, command);
 }
 
 }  // namespace fq::cli

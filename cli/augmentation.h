@@ -1,6 +1,9 @@
 #pragma once
 
-/// How training samples are drawn and changed: --augment, --sample and --sample-weights.
+/// How training samples are drawn and changed.
+
+#include <optional>
+#include <string>
 
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flags.h"
@@ -8,16 +11,23 @@
 
 namespace fq::cli {
 
-/// "shift=PIXELS,rotate=DEGREES,..": all that --augment takes.
-[[nodiscard]] std::string augment_help();
-/// --sample and --sample-weights.
-void add_sampling_flags(FlagSet& set);
+struct SamplingOptions {
+  std::string augment = {};                       ///< "shift=0.6,rotate=7.5"
+  bool balanced = false;                          ///< as many draws of each class
+  std::optional<std::string> class_weights = {};  ///< "1:2:0.5", draws of each class in proportion
+};
 
-/// "shift=0.6,resizedcrop=0.08:1,randaugment=2:9"; flip=1 is hflip=0.5. Throws ArgumentError naming the
-/// nearest key.
+/// Adds --augment.
+void add_augment_flag(FlagSet& set, SamplingOptions& options);
+/// Adds the settings loader.balanced and loader.class_weights.
+void add_sampling_settings(FlagSet& set, SamplingOptions& options);
+
+/// Parses "shift=0.6,resizedcrop=0.08:1,randaugment=2:9"; flip=1 is hflip=0.5. Throws ArgumentError naming
+/// the nearest key.
 [[nodiscard]] AugmentOptions read_augment(const std::string& list, const std::string& command);
-/// What the flags ask for, of a run of that task: labels that are mixed become what its loss takes. Throws
-/// ArgumentError for what the task has no use for.
-void take_augmentation(LoaderOptions& options, const Flags& flags, const Task& task, const Dataset& data);
+/// Copies the options to a loader for data of that task. Mixed labels become what the loss takes. Throws
+/// ArgumentError for an unknown change, naming the nearest, and for changes that do not fit the task.
+void take_augmentation(LoaderOptions& loader, const SamplingOptions& options, const Task& task,
+                       const Dataset& data, const std::string& command);
 
 }  // namespace fq::cli

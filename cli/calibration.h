@@ -1,8 +1,12 @@
 #pragma once
 
-/// Calibration as the flags say: on images, on what was collected before, or both.
+/// Calibration on images, on states that were collected before, or both.
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/tables/output.h"
@@ -12,34 +16,52 @@
 
 namespace fq::cli {
 
-/// --skip, --state, --merge and --errors, which only `calibrate` has.
-void add_state_flags(FlagSet& set);
-/// --state for this run alone, from reading to writing; null without it. Waits for another run that has it,
-/// which is told as a warning. Throws Interrupted after Ctrl-C.
-[[nodiscard]] std::unique_ptr<FileLock> lock_state(const Flags& flags);
-/// Whether there is something collected before to calibrate on.
-[[nodiscard]] bool takes_states(const Flags& flags);
-/// Those that --samples and --skip take. Throws ArgumentError where they leave none.
+struct CalibrationOptions {
+  std::optional<double> percentile = {};  ///< of the values that lie in the range, in percent
+  std::optional<std::int64_t> samples = {};
+  std::optional<std::string> mask = {};  ///< input of the network that is 0 for padding
+  std::int64_t skip = 0;                 ///< samples before the first one
+  std::string state = {};                ///< file of collected statistics, read if it is there, and written
+  std::vector<std::string> merge = {};   ///< states
+  bool errors = false;                   ///< prints the error of each quantizer
+
+  [[nodiscard]] std::int64_t sample_count() const { return samples.value_or(512); }
+  [[nodiscard]] bool takes_states() const { return !merge.empty() || !state.empty(); }
+};
+
+/// Adds --samples.
+void add_samples_flag(FlagSet& set, CalibrationOptions& options);
+/// Adds --percentile.
+void add_percentile_flag(FlagSet& set, CalibrationOptions& options);
+/// Adds --mask.
+void add_mask_flag(FlagSet& set, CalibrationOptions& options);
+/// Adds --skip, --state, --merge and --errors, which only `calibrate` has.
+void add_state_flags(FlagSet& set, CalibrationOptions& options);
+
+/// Locks --state for this run, from reading to writing; null without it. Waits for another run that has it,
+/// with a warning. Throws Interrupted after Ctrl-C.
+[[nodiscard]] std::unique_ptr<FileLock> lock_state(const CalibrationOptions& options);
+/// Returns the samples of --samples and --skip. Throws ArgumentError if there are none.
 [[nodiscard]] std::shared_ptr<const Dataset> samples_to_calibrate(std::shared_ptr<const Dataset> data,
-                                                                  const Flags& flags);
-/// --mask, for commands that calibrate.
-void add_mask_flag(FlagSet& set);
-/// Returns the mask of --mask, or none without the flag. Throws ArgumentError for names that no input has.
-[[nodiscard]] BatchMask read_mask(const Network& network, const Flags& flags);
-/// Throws ArgumentError for values out of range and flags that go against each other.
-void check_calibration_flags(const Flags& flags);
+                                                                  const CalibrationOptions& options);
+/// Returns the mask of --mask, or none without it. Throws ArgumentError for an unknown input.
+[[nodiscard]] BatchMask read_mask(const Network& network, const CalibrationOptions& options);
+/// Throws ArgumentError for options that do not fit each other.
+void check_calibration_options(const CalibrationOptions& options, const std::string& command);
 
 /// Throws ArgumentError for an algorithm with --state, with --merge if it changes the network before it is
-/// calibrated, and where there are no `images` to look at.
-void check_weight_algorithm(const ptq::Algorithm& algorithm, const Flags& flags, bool images);
+/// calibrated, and without `images`.
+void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOptions& options, bool images,
+                            const std::string& command);
 
 /// Calibrates (network/calibration.h) with the states of --merge or --state and --samples of `data`, which
 /// may be null. Throws Interrupted after a signal.
-CollectedSamples calibrate_network(Network& network, const Flags& flags, std::shared_ptr<const Dataset> data,
+CollectedSamples calibrate_network(Network& network, const CalibrationOptions& options,
+                                   const LoaderOptions& batches, std::shared_ptr<const Dataset> data,
                                    Output& output, bool keep_known);
 
 /// Writes --state, if it is given. After the checkpoint: a command that is killed between the two files can
 /// be repeated, as --merge requires that --state is not there yet.
-void save_collected(Network& network, const Flags& flags, const CollectedSamples& collected);
+void save_collected(Network& network, const CalibrationOptions& options, const CollectedSamples& collected);
 
 }  // namespace fq::cli

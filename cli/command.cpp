@@ -34,14 +34,12 @@ nlohmann::ordered_json dry_run(Invocation& call, const Flags& flags, Output& out
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
-      {"train", "train a network in float", by_flags(train_flags, train, check_train), true},
+      train_command(),
       import_command(),
       fold_command(),
-      {"calibrate", "put quantizers into a network and choose their ranges",
-       by_flags(calibrate_flags, calibrate, check_calibrate), true},
-      {"sensitivity", "what quantizing each layer costs, and a format for each",
-       by_flags(sensitivity_flags, measure_sensitivity, check_sensitivity), true},
-      {"qat", "fine-tune a quantized network", by_flags(qat_flags, qat, check_qat), true},
+      calibrate_command(),
+      sensitivity_command(),
+      qat_command(),
       evaluate_command(),
       predict_command(),
       generate_command(),

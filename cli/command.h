@@ -124,16 +124,12 @@ class FailedCheck : public std::runtime_error {
   std::shared_ptr<const nlohmann::ordered_json> result_;
 };
 
-FlagSet train_flags();
-nlohmann::ordered_json train(const Flags& flags, Output& output);
+Command train_command();
 Command import_command();
 Command fold_command();
-FlagSet calibrate_flags();
-nlohmann::ordered_json calibrate(const Flags& flags, Output& output);
-FlagSet sensitivity_flags();
-nlohmann::ordered_json measure_sensitivity(const Flags& flags, Output& output);
-FlagSet qat_flags();
-nlohmann::ordered_json qat(const Flags& flags, Output& output);
+Command calibrate_command();
+Command sensitivity_command();
+Command qat_command();
 Command evaluate_command();
 Command predict_command();
 Command generate_command();

@@ -21,10 +21,10 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void import_ranges(Network& network, const Flags& flags, bool data_follows, Output& output) {
-  const std::string path = flags.text("import");
+void import_ranges(Network& network, const std::string& path, bool data_follows, const std::string& command,
+                   Output& output) {
   const ImportedRanges found = fq::import_ranges(network.module(), path);
-  FQ_CHECK(found.missing.empty() || data_follows, flags.command(),
+  FQ_CHECK(found.missing.empty() || data_follows, command,
            "{} has no ranges of {}: give --data to calibrate them, or other rules", path,
            listed(found.missing));
   std::string text = fmt::format("{} ranges from {}", found.set.size(), path);

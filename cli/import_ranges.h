@@ -1,15 +1,17 @@
 #pragma once
 
-/// Ranges that were calibrated elsewhere, as the flags say.
+/// Ranges that were calibrated elsewhere.
 
-#include "fakequant/cli/flags/flags.h"
+#include <string>
+
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/network/network.h"
 
 namespace fq::cli {
 
-/// Gives a quantized network the ranges of --import. Throws ArgumentError listing quantizers that have none
-/// then, unless data will calibrate them.
-void import_ranges(Network& network, const Flags& flags, bool data_follows, Output& output);
+/// Copies the ranges of the file `path` to a quantized network. Throws ArgumentError listing quantizers
+/// without a range, unless data will calibrate them.
+void import_ranges(Network& network, const std::string& path, bool data_follows, const std::string& command,
+                   Output& output);
 
 }  // namespace fq::cli

@@ -10,6 +10,7 @@
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/export/safetensors/weights.h"
+#include "fakequant/layers/model/builtin_models.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/network/detail/data_checks.h"
 #include "fakequant/train/data/hdf5_dataset.h"
@@ -23,12 +24,13 @@ bool takes_ids(const ModelSpec& spec) {
   return !nodes.empty() && nodes.front().value("type", std::string()) == "embedding";
 }
 
-void check_ids(const ModelSpec& spec, const Flags& flags, const Dataset& data) {
+void check_ids(const ModelSpec& spec, const std::string& model, const std::string& path, const Dataset& data,
+               const std::string& command) {
   FQ_CHECK(
-      !takes_ids(spec) || data.sample_shape().size() == 1, flags.command(),
+      !takes_ids(spec) || data.sample_shape().size() == 1, command,
       "the model {} takes token ids, and samples of {} are {}: give a data set of texts, which fakequant "
       "dataset from-text makes, or another model",
-      flags.text("model"), flags.text("data"), to_string(data.sample_shape()));
+      model, path, to_string(data.sample_shape()));
 }
 
 constexpr std::size_t kMostTold = 8;
@@ -39,15 +41,19 @@ std::string told(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMostTold ? ", .." : "");
 }
 
-Network new_network(const Flags& flags, const std::string& group) {
-  Hdf5DatasetOptions options;
-  options.split = group;
-  options.may_lack_labels = true;
-  options.label_type = read_task(flags).labels();
-  const Hdf5Dataset data(flags.required("data"), options);
-  if (data.labels().defined()) return make_network(flags, data, 0);
-  const auto spec = ModelSpec::load(flags.text("model"), flags.text("model-options"));
-  return Network::create(spec, data.sample_shape(), data.stated_classes());
+ModelSpec model_spec(const ModelOptions& options) {
+  return ModelSpec::load(*options.model, options.model_options.value_or(""));
+}
+
+Network new_network(const ModelOptions& options, const TaskText& task, const std::string& path,
+                    const std::string& group, const std::string& command) {
+  Hdf5DatasetOptions reading;
+  reading.split = group;
+  reading.may_lack_labels = true;
+  reading.label_type = parse_task(task, command).labels();
+  const Hdf5Dataset data(path, reading);
+  if (data.labels().defined()) return make_network(options, task, data, path, 0, command);
+  return Network::create(model_spec(options), data.sample_shape(), data.stated_classes());
 }
 
 }  // namespace
@@ -62,32 +68,44 @@ void check_not_compressed(const Network& network, const std::string& function,
            checkpoint, checkpoint);
 }
 
-Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed) {
-  const auto spec = ModelSpec::load(flags.required("model"), flags.text("model-options"));
-  check_ids(spec, flags, data);
-  const Task task = read_task(flags);
+std::string network_help() {
+  return fmt::format("a model file (models/*.json), or built in: {}", fmt::join(builtin_models(), ", "));
+}
+
+void add_model_flag(FlagSet& set, ModelOptions& options) {
+  set.value(options.model, "model,m", "FILE|NAME", network_help());
+}
+
+void add_init_flags(FlagSet& set, ModelOptions& options, bool partial) {
+  set.need({"model-options"}, "model").need({"map"}, "init");
+  set.value(options.model_options, "model-options", "JSON",
+            "options of a built-in model, as {\"widths\": [16, 32, 32]}, or {\"signals\": true} for [C, L]")
+      .value(
+          options.init, "init", "FILE",
+          "weights for --model: a safetensors file with PyTorch's names, or its model.safetensors.index.json")
+      .value(options.map, "map", "FILE",
+             "JSON of names in that file and names in the model, \"backbone.*\": \"*\"; null leaves one out");
+  if (partial)
+    set.need({"init-partial"}, "init")
+        .toggle(options.init_partial, "init-partial",
+                "copy the weights that fit, start the others at random");
+}
+
+Network make_network(const ModelOptions& options, const TaskText& task_text, const Dataset& data,
+                     const std::string& path, std::uint64_t seed, const std::string& command) {
+  const auto spec = model_spec(options);
+  check_ids(spec, *options.model, path, data, command);
+  const Task task = parse_task(task_text, command);
   Network network = Network::create(Identity{.model = spec,
                                              .sample_shape = data.sample_shape(),
                                              .classes = task_outputs(task, data),
                                              .dense = dense_labels(task, data)},
                                     seed);
-  take_task(network, flags);
-  take_tokenizer(network, data, flags.required("data"), "train");
+  take_task(network, task_text, command);
+  take_tokenizer(network, data, path, "train");
   if (takes_classes(task.loss)) take_class_names(network, data, "train");
   take_sample_notes(network, data, "train");
   return network;
-}
-
-void add_init_flags(FlagSet& set, bool partial) {
-  set.value(
-         "init", "FILE",
-         "weights for --model: a safetensors file with PyTorch's names, or its model.safetensors.index.json")
-      .value("map", "FILE",
-             "JSON of names in that file and names in the model, \"backbone.*\": \"*\"; null leaves one out");
-  set.need({"map"}, "init");
-  if (partial)
-    set.need({"init-partial"}, "init")
-        .toggle("init-partial", "take the weights that fit, and begin at random where there are none");
 }
 
 std::string take_weights(Network& network, const std::string& file, const std::optional<std::string>& map,
@@ -102,29 +120,28 @@ std::string take_weights(Network& network, const std::string& file, const std::o
   return text;
 }
 
-std::string init_weights(Network& network, const Flags& flags) {
-  if (!flags.given("init")) return {};
-  const bool partial = flags.knows("init-partial") && flags.on("init-partial");
-  const auto map = flags.given("map") ? std::optional(flags.text("map")) : std::nullopt;
-  return take_weights(network, flags.text("init"), map, partial);
+std::string init_weights(Network& network, const ModelOptions& options) {
+  return options.init ? take_weights(network, *options.init, options.map, options.init_partial) : "";
 }
 
-Start starting_network(const Flags& flags, const std::string& group, const PlannedFiles& planned) {
-  const bool checkpoint = flags.given("checkpoint"), model = flags.given("model");
-  FQ_CHECK(!checkpoint || !(model || flags.given("init")), flags.command(),
+Start starting_network(const std::string& checkpoint, const ModelOptions& options, const TaskText& task,
+                       const std::string& data, const std::string& group, const PlannedFiles& planned,
+                       const std::string& command) {
+  FQ_CHECK(checkpoint.empty() || !(options.model || options.init), command,
            "a checkpoint was given, which has its model and weights: leave out --model and --init, or the "
            "checkpoint");
   Start start;
-  if (!model) {
-    FQ_CHECK(!flags.given("init"), flags.command(),
-             "--init has weights and no network: give --model FILE|NAME too");
-    start.network = planned.network(flags.required("checkpoint"));
+  if (!options.model) {
+    FQ_CHECK(!options.init, command, "--init has weights and no network: give --model FILE|NAME too");
+    check_given(checkpoint, "checkpoint", command);
+    start.network = planned.network(checkpoint);
     return start;
   }
-  FQ_CHECK(flags.given("init"), flags.command(),
+  FQ_CHECK(options.init, command,
            "--model alone is a network without weights: give --init FILE too, or a checkpoint");
-  start.network = new_network(flags, group);
-  start.initialised = init_weights(*start.network, flags);
+  check_given(data, "data", command);
+  start.network = new_network(options, task, data, group, command);
+  start.initialised = init_weights(*start.network, options);
   return start;
 }
 

@@ -2,12 +2,14 @@
 
 /// Networks that commands start from: a checkpoint, or --model with the weights of --init.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/network/network.h"
+#include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {
 
@@ -15,28 +17,41 @@ namespace fq::cli {
 [[nodiscard]] Network load_network(const std::string& path);
 /// Throws ArgumentError if weights hold codes. The message names the command that restores floats.
 void check_not_compressed(const Network& network, const std::string& function, const std::string& checkpoint);
-/// Builds the model of --model and --model-options for the samples and labels of a data set, with weights by
-/// `seed` and the task of --loss and --metrics.
-[[nodiscard]] Network make_network(const Flags& flags, const Dataset& data, std::uint64_t seed);
+/// A network that is described here: a model, and weights from a file.
+struct ModelOptions {
+  std::optional<std::string> model = {};          ///< a file, or the name of a built-in model
+  std::optional<std::string> model_options = {};  ///< JSON, of a built-in model
+  std::optional<std::string> init = {};           ///< safetensors file of weights
+  std::optional<std::string> map = {};            ///< JSON file of names
+  bool init_partial = false;                      ///< weights without a tensor start at random
+};
 
-/// --init and --map; with `partial`, --init-partial too.
-void add_init_flags(FlagSet& set, bool partial);
-/// Copies the tensors of `file`, renamed by the file `map`, to a network. Returns a text on the tensors.
-/// Throws as `load_weights`.
+/// Returns "a model file (models/*.json), or built in: cnn, .." with all names.
+[[nodiscard]] std::string network_help();
+/// Adds --model.
+void add_model_flag(FlagSet& set, ModelOptions& options);
+/// Adds --model-options, --init and --map; with `partial`, --init-partial too.
+void add_init_flags(FlagSet& set, ModelOptions& options, bool partial);
+
+/// Builds the model for the samples and labels of a data set, with weights by `seed` and that task.
+[[nodiscard]] Network make_network(const ModelOptions& options, const TaskText& task, const Dataset& data,
+                                   const std::string& path, std::uint64_t seed, const std::string& command);
+
+/// Copies the tensors of `file`, renamed by the file `map`, to a network. Returns what became of them. Throws
+/// as `load_weights`.
 std::string take_weights(Network& network, const std::string& file, const std::optional<std::string>& map,
                          bool partial);
-/// Puts the tensors of --init into a network of --model, and says what became of them; an empty text without
-/// the flag. Throws ArgumentError for --map without --init, and as `load_weights`.
-std::string init_weights(Network& network, const Flags& flags);
+/// Copies the tensors of --init. Returns what became of them; an empty text without the flag.
+std::string init_weights(Network& network, const ModelOptions& options);
 
-/// The network that a command of a checkpoint starts from: that of the argument, or of --model with the
-/// weights of --init, with samples and labels as the group of --data has them; nullopt where the checkpoint
-/// depends on what an earlier phase finds. Throws ArgumentError unless one of both was given.
+/// The network that a command starts from: a checkpoint, or a model with the weights of --init. `network` is
+/// empty if the checkpoint depends on an earlier phase. Throws ArgumentError unless one of both is given.
 struct Start {
   std::optional<Network> network;
   std::string initialised;  ///< as `init_weights`
 };
-[[nodiscard]] Start starting_network(const Flags& flags, const std::string& group,
-                                     const PlannedFiles& planned);
+[[nodiscard]] Start starting_network(const std::string& checkpoint, const ModelOptions& options,
+                                     const TaskText& task, const std::string& data, const std::string& group,
+                                     const PlannedFiles& planned, const std::string& command);
 
 }  // namespace fq::cli

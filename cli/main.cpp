@@ -34,6 +34,7 @@ void print_help() {
   put("fakequant <command> [flags]: quantization-aware training on the numbers you deploy\n\n" +
       listed(commands()) +
       "\n  fakequant <command> --help   every flag with default and unit\n"
+      "  fakequant help settings      settings of train and qat for --set and --config\n"
       "  fakequant --version          version, engine\n"
       "  fakequant --manual FOLDER    write manual pages and completions of shells there\n\n"
       "exit status: 0 done, 2 arguments or files, 1 anything else, 128 + its number after a signal (130: "
@@ -45,6 +46,21 @@ void print_help(const Command& command) {
       "fakequant {} <command> [flags]: {}\n\n{}\n  fakequant {} <command> --help   every flag with "
       "default and unit\n",
       command.name, command.summary, listed(command.parts()), command.name));
+}
+
+void print_settings() {
+  const auto call = find_command("qat").call();
+  const auto of_train = find_command("train").call();
+  std::string text =
+      "Settings of training: --set KEY=VALUE .., or the object \"training\" of a --config file.\n"
+      "Settings with (qat) are for qat alone.\n\n";
+  for (const Setting& setting : call->set().settings_table()) {
+    text += fmt::format("  {} {}", setting.key, setting.unit);
+    if (!setting.standard.empty()) text += fmt::format(" (={})", setting.standard);
+    if (of_train->set().find_setting(setting.key) == nullptr) text += " (qat)";
+    text += fmt::format("\n      {}\n", setting.help);
+  }
+  put(text);
 }
 
 bool asks_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
@@ -78,6 +94,7 @@ void run_command(const Command& command, const std::vector<std::string>& argumen
 void dispatch(const std::vector<std::string>& arguments) {
   if (arguments.empty()) throw ArgumentError("[fakequant] no command: see fakequant --help");
   const std::string& first = arguments.front();
+  if (first == "help" && arguments.size() == 2 && arguments[1] == "settings") return print_settings();
   if (first == "help" && arguments.size() > 1) {
     std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
     asked.emplace_back("--help");

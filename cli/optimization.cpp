@@ -49,80 +49,112 @@ std::string kind_of(const std::string& word) {
   return schedule_kinds()[static_cast<std::size_t>(std::ranges::find(words, word) - words.begin())];
 }
 
+/// A number of an optimizer or a schedule: its setting, its word in the flag.
+struct Detail {
+  const char *key, *word, *unit, *help;
+};
+
+constexpr Detail kOfOptimizer[]{
+    {"optimizer.beta1", "beta1", "SHARE", "of adam, adamw, nadam, lamb, lion: decay of the mean gradient"},
+    {"optimizer.beta2", "beta2", "SHARE", "of the same: decay of the mean square"},
+    {"optimizer.eps", "eps", "NUMBER", "of all but sgd and lion: added to the denominator"},
+    {"optimizer.amsgrad", "amsgrad", "0|1", "of adam and adamw: use the largest mean square so far"},
+    {"optimizer.dampening", "dampening", "SHARE", "of sgd: of gradients in the momentum"},
+    {"optimizer.alpha", "alpha", "SHARE", "of rmsprop: decay of the mean square"},
+    {"optimizer.centered", "centered", "0|1", "of rmsprop: subtract the mean gradient"},
+    {"optimizer.rate_decay", "decay", "RATE", "of adagrad: decay of the learning rate"},
+};
+constexpr Detail kOfSchedule[]{
+    {"schedule.step_every", "every", "STEPS", "of step: steps between two changes (3e: epochs)"},
+    {"schedule.milestones", "at", "STEPS:..", "of multistep: steps of the changes (3e: epochs)"},
+    {"schedule.step_factor", "factor", "FACTOR", "of step, multistep, plateau: factor of a change"},
+    {"schedule.patience", "patience", "EPOCHS", "of plateau: epochs without improvement before a change"},
+    {"schedule.last", "last", "FACTOR", "of cosine, restarts, polynomial: factor at the end"},
+    {"schedule.period", "period", "STEPS", "of restarts: steps of the first period (3e: epochs)"},
+    {"schedule.grow", "grow", "TIMES", "of restarts: length of a period over the one before"},
+    {"schedule.power", "power", "NUMBER", "of polynomial: exponent"},
+    {"schedule.rise", "rise", "SHARE", "of onecycle: share of the run in which the rate rises"},
+    {"schedule.div", "div", "FACTOR", "of onecycle: highest rate over the first one"},
+    {"schedule.final_div", "final", "FACTOR", "of onecycle: first rate over the last one"},
+};
+
+/// The value of a flag, with the numbers that are given as settings.
+std::string with_details(std::string text, const std::map<std::string, std::optional<std::string>>& details) {
+  for (const auto& [word, value] : details)
+    if (value) text += fmt::format(",{}={}", word, *value);
+  return text;
+}
+
 }  // namespace
 
-void add_optimization_flags(FlagSet& set, const char* rate) {
-  set.value("optimizer", "NAME",
+void add_optimization_flags(FlagSet& set, OptimizationOptions& options) {
+  set.value(options.optimizer, "optimizer", "NAME",
             "sgd (,dampening=D), adam or adamw (,beta1=B,beta2=B,eps=E,amsgrad=1), rmsprop "
             "(,alpha=A,eps=E,centered=1), adagrad (,decay=D,eps=E), nadam or lamb (,beta1=B,beta2=B,eps=E), "
-            "lion "
-            "(,beta1=B,beta2=B)",
-            "adamw");
-  constexpr const char* kLr = "learning rate; the highest one of a schedule";
-  if (rate != nullptr)
-    set.value("lr", "RATE", kLr, rate);
-  else
-    set.value("lr", "RATE",
-              fmt::format("{} (default: 0.0001; 0.0005 with 4 bits and fewer, 0.001 with such floats and "
-                          "0.004 with such integers of activations; on text 0.0003 to 0.004)",
-                          kLr)
-                  .c_str());
-  set.need({"momentum", "nesterov"}, "optimizer", {"sgd", "rmsprop"});
-  set.value("momentum", "SHARE", "of sgd; of rmsprop where it is given", "0.9")
-      .toggle("nesterov", "sgd looks ahead")
-      .value("weight-decay", "RATE", "of weights, not of biases and norms", "0.01")
-      .value(
-          "schedule", "NAME",
-          "constant, step (,every=STEPS,factor=F), multistep (,at=STEPS:STEPS..,factor=F), cosine (,last=F), "
-          "restarts (,period=STEPS,grow=N,last=F), polynomial (,power=P,last=F), onecycle "
-          "(,rise=SHARE,div=D,final=D), over the whole run, or plateau (,patience=EPOCHS,factor=F); STEPS as "
-          "3e "
-          "are epochs",
-          "onecycle")
-      .value("warmup", "STEPS", "the learning rate grows for so many steps first", "0");
+            "lion (,beta1=B,beta2=B)")
+      .value(options.weight_decay, "weight-decay", "RATE", {0, kMany}, "of weights, not of biases and norms")
+      .value(options.schedule, "schedule", "NAME",
+             "constant, step (,every=STEPS,factor=F), multistep (,at=STEPS:STEPS..,factor=F), cosine "
+             "(,last=F), restarts (,period=STEPS,grow=N,last=F), polynomial (,power=P,last=F), onecycle "
+             "(,rise=SHARE,div=D,final=D), over the whole run, or plateau (,patience=EPOCHS,factor=F); STEPS "
+             "as 3e are epochs");
 }
 
-OptimizerOptions read_optimizer(const Flags& flags) {
-  const NamedValues given(flags.command(), "optimizer", flags.text("optimizer"), optimizer_kinds(),
-                          optimizer_keys);
-  OptimizerOptions options;
-  options.kind = given.name();
-  if (flags.has("lr")) options.learning_rate = flags.number("lr", 0, 1e38);
-  options.weight_decay = flags.number("weight-decay", 0, kMany);
-  const double momentum = flags.number("momentum", 0, 0.9999999);
-  if (options.kind == "sgd" || flags.given("momentum")) options.momentum = momentum;
-  options.nesterov = flags.on("nesterov");
-  FQ_CHECK(!options.nesterov || (options.kind == "sgd" && momentum > 0), flags.command(),
-           "--nesterov is for --optimizer sgd with a --momentum above 0");
-  options.dampening = given.number("dampening", options.dampening);
-  options.beta1 = given.number("beta1", options.beta1);
-  if (given.has("beta2")) options.beta2 = given.number("beta2", 0);
-  if (given.has("eps")) options.eps = given.number("eps", 0);
-  options.amsgrad = given.on("amsgrad");
-  options.alpha = given.number("alpha", options.alpha);
-  options.centered = given.on("centered");
-  options.rate_decay = given.number("decay", options.rate_decay);
-  return options;
+void add_optimization_settings(FlagSet& set, OptimizationOptions& options) {
+  set.need({"optimizer.momentum", "optimizer.nesterov"}, "optimizer", {"sgd", "rmsprop"});
+  set.value(options.momentum, "optimizer.momentum", "SHARE", {0, 0.9999999},
+            "of sgd (default: 0.9) and rmsprop (default: 0)")
+      .toggle(options.nesterov, "optimizer.nesterov", "of sgd: Nesterov's form of the momentum");
+  for (const auto& detail : kOfOptimizer)
+    set.value(options.of_optimizer[detail.word], detail.key, detail.unit, detail.help);
+  set.value(options.warm_up, "schedule.warm_up", "STEPS", {0, kMostWarmUp},
+            "steps in which the learning rate grows to its first value");
+  for (const auto& detail : kOfSchedule)
+    set.value(options.of_schedule[detail.word], detail.key, detail.unit, detail.help);
 }
 
-ScheduleOptions read_schedule(const Flags& flags, std::int64_t steps_per_epoch) {
-  const NamedValues given(flags.command(), "schedule", flags.text("schedule"), schedule_words(),
-                          schedule_keys);
-  ScheduleOptions options;
-  options.kind = kind_of(given.name());
-  options.warm_up = flags.integer("warmup", 0, kMostWarmUp);
-  options.step_every = given.steps("every", options.step_every, steps_per_epoch);
-  options.milestones = given.step_list("at", steps_per_epoch);
-  options.step_factor = given.number("factor", options.step_factor);
-  options.patience = given.whole("patience", options.patience);
-  options.last = given.number("last", options.last);
-  options.period = given.steps("period", options.period, steps_per_epoch);
-  options.grow = given.whole("grow", options.grow);
-  options.power = given.number("power", options.power);
-  options.rise = given.number("rise", options.rise);
-  options.div = given.number("div", options.div);
-  options.final_div = given.number("final", options.final_div);
-  return options;
+OptimizerOptions optimizer_options(const OptimizationOptions& options, const std::string& command) {
+  const NamedValues given(command, "optimizer", with_details(options.optimizer, options.of_optimizer),
+                          optimizer_kinds(), optimizer_keys);
+  OptimizerOptions out;
+  out.kind = given.name();
+  if (options.lr) out.learning_rate = *options.lr;
+  out.weight_decay = options.weight_decay;
+  const double momentum = options.momentum.value_or(0.9);
+  if (out.kind == "sgd" || options.momentum) out.momentum = momentum;
+  out.nesterov = options.nesterov;
+  FQ_CHECK(!out.nesterov || (out.kind == "sgd" && momentum > 0), command,
+           "--set optimizer.nesterov is for --optimizer sgd with an optimizer.momentum above 0");
+  out.dampening = given.number("dampening", out.dampening);
+  out.beta1 = given.number("beta1", out.beta1);
+  if (given.has("beta2")) out.beta2 = given.number("beta2", 0);
+  if (given.has("eps")) out.eps = given.number("eps", 0);
+  out.amsgrad = given.on("amsgrad");
+  out.alpha = given.number("alpha", out.alpha);
+  out.centered = given.on("centered");
+  out.rate_decay = given.number("decay", out.rate_decay);
+  return out;
+}
+
+ScheduleOptions schedule_options(const OptimizationOptions& options, std::int64_t steps_per_epoch,
+                                 const std::string& command) {
+  const NamedValues given(command, "schedule", with_details(options.schedule, options.of_schedule),
+                          schedule_words(), schedule_keys);
+  ScheduleOptions out;
+  out.kind = kind_of(given.name());
+  out.warm_up = options.warm_up;
+  out.step_every = given.steps("every", out.step_every, steps_per_epoch);
+  out.milestones = given.step_list("at", steps_per_epoch);
+  out.step_factor = given.number("factor", out.step_factor);
+  out.patience = given.whole("patience", out.patience);
+  out.last = given.number("last", out.last);
+  out.period = given.steps("period", out.period, steps_per_epoch);
+  out.grow = given.whole("grow", out.grow);
+  out.power = given.number("power", out.power);
+  out.rise = given.number("rise", out.rise);
+  out.div = given.number("div", out.div);
+  out.final_div = given.number("final", out.final_div);
+  return out;
 }
 
 }  // namespace fq::cli

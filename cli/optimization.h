@@ -1,8 +1,11 @@
 #pragma once
 
-/// How a run goes down: --optimizer, --schedule and the numbers of both.
+/// Optimizer and schedule of a training run.
 
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/train/optimizer.h"
@@ -10,10 +13,27 @@
 
 namespace fq::cli {
 
-void add_optimization_flags(FlagSet& set, const char* rate);
+struct OptimizationOptions {
+  std::string optimizer = "adamw";  ///< a kind and its numbers: "adamw,beta1=0.8"
+  std::optional<double> lr = {};    ///< the highest learning rate of the schedule
+  double weight_decay = 0.01;
+  std::string schedule = "onecycle";  ///< a kind and its numbers
+  std::int64_t warm_up = 0;           ///< steps
+  std::optional<double> momentum = {};
+  bool nesterov = false;
+  /// Numbers of the optimizer and of the schedule that are given as settings, by their words in the flag.
+  std::map<std::string, std::optional<std::string>> of_optimizer = {}, of_schedule = {};
+};
+
+/// Adds --optimizer, --weight-decay and --schedule.
+void add_optimization_flags(FlagSet& set, OptimizationOptions& options);
+/// Adds the settings optimizer.* and schedule.*.
+void add_optimization_settings(FlagSet& set, OptimizationOptions& options);
 /// Throws ArgumentError naming the nearest word.
-[[nodiscard]] OptimizerOptions read_optimizer(const Flags& flags);
-/// Epochs that are given become steps.
-[[nodiscard]] ScheduleOptions read_schedule(const Flags& flags, std::int64_t steps_per_epoch);
+[[nodiscard]] OptimizerOptions optimizer_options(const OptimizationOptions& options,
+                                                 const std::string& command);
+/// Converts epochs to steps.
+[[nodiscard]] ScheduleOptions schedule_options(const OptimizationOptions& options,
+                                               std::int64_t steps_per_epoch, const std::string& command);
 
 }  // namespace fq::cli

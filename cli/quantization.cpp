@@ -1,18 +1,17 @@
 #include "fakequant/cli/quantization.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/calibration.h"
 #include "fakequant/cli/fine_tuning/warnings.h"
-#include "fakequant/cli/flags/attention_formats.h"
 #include "fakequant/cli/flags/flag_words.h"
+#include "fakequant/cli/flags/removed.h"
 #include "fakequant/cli/import_ranges.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/config/target_profile.h"
@@ -29,11 +28,11 @@ bool is_plan(const ordered_json& config) { return config.is_object() && config.c
 
 /// Calls `use`, and gives its errors the line of --config that they are about.
 template <class Use>
-decltype(auto) with_place(const Flags& flags, Use&& use) try {
+decltype(auto) with_place(const QuantizationOptions& options, Use&& use) try {
   return use();
 } catch (const fq::detail::PlacedError& error) {
-  if (!flags.given("config")) throw;
-  const auto text = fq::detail::JsonText::load(flags.text("config"), "quantize");
+  if (!options.config) throw;
+  const auto text = fq::detail::JsonText::load(*options.config, "quantize");
   const std::string pointer = (is_plan(text->value()) ? "/quantization" : "") + error.pointer();
   const ordered_json::json_pointer key(pointer.substr(0, pointer.find('/', 1)));
   if (!text->value().contains(key)) throw;  // it is of a flag
@@ -70,128 +69,180 @@ void keep_weight_algorithm(ordered_json& config) {
   config["weight_algorithm"]["method"] = parsed.weight_algorithm;
 }
 
-/// What --config holds: a config, or a plan, which has one.
-ordered_json config_file(const Flags& flags) {
-  ordered_json config = fq::detail::JsonText::load(flags.text("config"), "quantize")->value();
-  FQ_CHECK(config.is_object(), "quantize", "{}: a quantization config is a JSON object",
-           flags.text("config"));
+/// The config of a file, or of the plan that it holds, without the settings of training.
+ordered_json config_file(const std::string& path, bool trains) {
+  ordered_json config = fq::detail::JsonText::load(path, "quantize")->value();
+  FQ_CHECK(config.is_object(), "quantize", "{}: a quantization config is a JSON object", path);
+  if (trains) config.erase("training");
   if (!is_plan(config)) return config;
   FQ_CHECK(config["kind"] == "fakequant-plan", "quantize",
-           "{} is of kind {}: give a quantization config or a plan", flags.text("config"),
-           config["kind"].dump());
-  return fq::detail::parse_json<ordered_json>(QuantizationPlan::load(flags.text("config")).config);
+           "{} is of kind {}: give a quantization config or a plan", path, config["kind"].dump());
+  return fq::detail::parse_json<ordered_json>(QuantizationPlan::load(path).config);
 }
 
-/// The config of --preset, with the choices that flags make beside it.
-ordered_json preset_of(const Flags& flags) {
+ordered_json preset_of(const QuantizationOptions& options, bool choose_edges) {
   PresetChoices choices;
-  if (flags.given("weight-method")) choices.weight_method = flags.choice("weight-method", weight_methods());
-  const bool chosen = flags.knows("effective-bits") && flags.given("effective-bits");  // edges too
-  if (chosen) choices.edge_bits = 0;
-  if (flags.given("edge-bits")) choices.edge_bits = flags.integer("edge-bits", 0, 16);
-  return naming_flags(
-      [&] { return preset_config(flags.given("preset") ? flags.text("preset") : "int8", choices); });
+  choices.weight_method = options.weight_method;
+  if (choose_edges) choices.edge_bits = 0;
+  if (options.edge_bits) choices.edge_bits = options.edge_bits;
+  return naming_flags([&] { return preset_config(options.preset.value_or("int8"), choices); });
 }
 
-void check_percentile(const Flags& flags, const QuantConfig& config) {
-  if (!flags.given("percentile")) return;
+void check_percentile(const QuantizationOptions& options, const CalibrationOptions& calibration,
+                      const QuantConfig& config) {
+  if (!calibration.percentile) return;
   const auto rules = [](const auto& rule) { return rule.method == "percentile"; };
   const auto fields = [](const auto& rule) { return rule.fields.calib_method == "percentile"; };
-  FQ_CHECK(flags.text("method") != "none" &&
+  FQ_CHECK(!options.without_ranges() &&
                (config.algorithm == "percentile" || std::ranges::any_of(config.calibration, rules) ||
                 std::ranges::any_of(config.rules, fields)),
-           flags.command(), "--percentile is for --method percentile: give that too, or leave it out");
+           options.command, "{} is for --method percentile: give that too, or leave it out",
+           flag_text(options.command, "percentile"));
 }
 
-/// What was chosen, also by leaving flags out.
-std::string choice_text(const Flags& flags, const Quantization& chosen) {
-  std::string from = flags.given("config") ? flags.text("config") : "rules";
-  if (chosen.json.contains("preset")) from = "preset " + chosen.json["preset"].get<std::string>();
-  if (!flags.given("preset") && !flags.given("config")) from += " (by default: --preset takes others)";
-  return from + ", " + describe_choice(chosen.config);
-}
-
-/// `images`: whether there is data for an algorithm on weights; empty where nothing is calibrated.
-void place_quantizers(Network& network, const Flags& flags, const Quantization& chosen,
-                      std::optional<bool> images) {
-  check_calibration_flags(flags);
-  if (images) {
-    check_percentile(flags, chosen.config);
-    check_weight_algorithm(chosen.algorithm, flags, *images);
-  }
-  with_place(flags, [&] { fold_and_quantize(network, chosen.json, flags.on("keep-bn")); });
+void check_presets_own(bool given, const char* flag, const char* remedy, const QuantizationOptions& options) {
+  FQ_CHECK(!options.config || !given, options.command, "{} goes with --preset: write {} into {} instead",
+           flag_text(options.command, flag), remedy, options.config.value_or(""));
 }
 
 }  // namespace
 
-Quantization checked_quantization(const Flags& flags, ordered_json given) {
-  return with_place(flags, [&]() -> Quantization {
+std::string QuantizationOptions::first_detail() const {
+  const std::pair<const char*, bool> details[]{{"target", target.has_value()},
+                                               {"scale", scale.has_value()},
+                                               {"edge-bits", edge_bits.has_value()},
+                                               {"attention", attention.attention.has_value()},
+                                               {"kv", attention.kv.has_value()},
+                                               {"strict", strict},
+                                               {"keep-bn", keep_bn},
+                                               {"method", method.has_value()},
+                                               {"weight-method", weight_method.has_value()},
+                                               {"algorithm", algorithm.has_value()}};
+  const auto found = std::ranges::find_if(details, [](const auto& detail) { return detail.second; });
+  return found == std::end(details) ? std::string() : flag_text(command, found->first);
+}
+
+void add_preset_flag(FlagSet& set, QuantizationOptions& options) {
+  set.value(options.preset, "preset", "NAME",
+            "int8, int8_weight_only, ternary, binary, w4a8, w3a8, w2a8, w4a4, w3a3, w2a2, int4_blockwise, "
+            "int2_blockwise, fp8, fp8_per_channel_per_token, fp8_2d_blockwise, nvfp4, mxfp8, mxfp6, mxfp4, "
+            "mxint8, or a ModelOpt constant (calibrate without --config: int8); for one engine alone: "
+            "int8_dynamic (ort_dynamic), 8da8w and 8da4w (xnnpack), q4_0 and q8_0 (ggml)");
+}
+
+void add_config_flags(FlagSet& set, QuantizationOptions& options) {
+  set.config_file(
+         options.config,
+         options.command == "qat"
+             ? "a quantization config (JSON) in place of a preset; its object \"training\" has settings"
+             : "a quantization config (JSON) in place of a preset")
+      .choice(options.target, "target", "NAME", target_names(),
+              "ort, tensorrt, ort_dynamic, xnnpack, ggml, openvino (as ort) or none: the engine the numbers "
+              "are for (default: of the config or the preset, ort)");
+}
+
+void add_format_flags(FlagSet& set, QuantizationOptions& options) {
+  set.choice(options.scale, "scale", "NAME", {"free", "pow2"},
+             "free or pow2: scales raised to powers of two (default: of the config, free)")
+      .value(options.edge_bits, "edge-bits", "BITS", {0, 16},
+             "bits of integers in the first and the last layer, 8 (E4M3) with nvfp4 and mxfp4; 0: as the "
+             "preset (default: 8 with presets of 4 bits and fewer, else 0)");
+  add_attention_flags(set, options.attention);
+  set.toggle(options.strict, "strict",
+             "a layer that no engine can multiply codes of is an error, not a warning")
+      .toggle(options.keep_bn, "keep-bn",
+              "do not fold batch normalisation first: an export folds it, which rounds otherwise than what "
+              "was trained, except for integers with free scales");
+}
+
+void add_method_flag(FlagSet& set, QuantizationOptions& options) {
+  set.choice(options.method, "method", "NAME", methods(),
+             "max, moving_average, percentile, entropy, mse, octav, lsq, mse_search, or none for no ranges "
+             "(default: of the config; one_pass_mse with presets of 4 bits and fewer, else max)");
+}
+
+void add_weight_flags(FlagSet& set, QuantizationOptions& options) {
+  set.choice(options.weight_method, "weight-method", "NAME", weight_methods(),
+             "the same for weights, which have no passes over data (default: of the config; mse with presets "
+             "of 4 bits and fewer, else max)")
+      .choice(options.algorithm, "algorithm", "NAME", QuantConfig::weight_algorithm_names(),
+              "on weights and scales, around calibration: " +
+                  fq::detail::alternatives(QuantConfig::weight_algorithm_names()) +
+                  " (default: of the config, none)");
+}
+
+Quantization checked_quantization(const QuantizationOptions& options, ordered_json given) {
+  return with_place(options, [&]() -> Quantization {
     QuantConfig config = QuantConfig::from_json(given);
     ptq::Algorithm algorithm(config);
     return {std::move(given), std::move(config), std::move(algorithm)};
   });
 }
 
-Quantization read_quantization(const Flags& flags) {
-  FQ_CHECK(!flags.given("preset") || !flags.given("config"), flags.command(),
-           "--preset and --config: give one");
-  ordered_json config = flags.given("config") ? config_file(flags) : preset_of(flags);
-  for (const char* flag : {"edge-bits", "weight-method"})
-    FQ_CHECK(!flags.given("config") || !flags.given(flag), flags.command(),
-             "--{} goes with --preset: write a rule into {} instead", flag, flags.text("config"));
-  add_attention_rules(flags, config);
-  if (flags.given("target")) config["target"] = flags.choice("target", target_names());
-  if (flags.given("scale")) config["scale"] = flags.choice("scale", {"free", "pow2"});
-  if (flags.on("strict")) config["strict"] = true;
-  if (flags.given("algorithm"))
-    config["weight_algorithm"] = flags.choice("algorithm", QuantConfig::weight_algorithm_names());
-  if (flags.given("method") && flags.text("method") != "none") {
-    with_place(flags, [&] { keep_weight_algorithm(config); });
-    set_method(config, flags.choice("method", methods()));
+Quantization read_quantization(const QuantizationOptions& options, bool choose_edges) {
+  FQ_CHECK(!options.preset || !options.config, options.command, "--preset and --config: give one");
+  ordered_json config = options.config ? config_file(*options.config, options.command == "qat")
+                                       : preset_of(options, choose_edges);
+  check_presets_own(options.edge_bits.has_value(), "edge-bits", "a rule", options);
+  check_presets_own(options.weight_method.has_value(), "weight-method", "a rule", options);
+  check_presets_own(options.attention.attention.has_value(), "attention", "rules for '*bmm_quantizer'",
+                    options);
+  check_presets_own(options.attention.kv.has_value(), "kv", "rules for '*bmm_quantizer'", options);
+  add_attention_rules(options.attention, config, options.command);
+  if (options.target) config["target"] = *options.target;
+  if (options.scale) config["scale"] = *options.scale;
+  if (options.strict) config["strict"] = true;
+  if (options.algorithm) config["weight_algorithm"] = *options.algorithm;
+  if (options.method && !options.without_ranges()) {
+    with_place(options, [&] { keep_weight_algorithm(config); });
+    set_method(config, *options.method);
   }
-  return checked_quantization(flags, std::move(config));
+  return checked_quantization(options, std::move(config));
 }
 
-std::span<const char* const> quantizing_flags() {
-  static constexpr std::array kFlags{"target",     "scale",   "edge-bits", "attention",     "kv",
-                                     "strict",     "keep-bn", "method",    "weight-method", "algorithm",
-                                     "percentile", "samples"};
-  return kFlags;
+ordered_json read_base_quantization(const QuantizationOptions& options) {
+  ordered_json config = options.config ? config_file(*options.config, false) : ordered_json::object();
+  if (options.target) config["target"] = *options.target;
+  return checked_quantization(options, std::move(config)).json;
 }
 
-ordered_json read_base_quantization(const Flags& flags) {
-  ordered_json config = flags.given("config") ? config_file(flags) : ordered_json::object();
-  if (flags.given("target")) config["target"] = flags.choice("target", target_names());
-  return checked_quantization(flags, std::move(config)).json;
+std::string quantization_text(const QuantizationOptions& options, const Quantization& chosen) {
+  std::string from = options.config.value_or("rules");
+  if (chosen.json.contains("preset")) from = "preset " + chosen.json["preset"].get<std::string>();
+  if (!options.preset && !options.config) from += " (by default: --preset takes others)";
+  return from + ", " + describe_choice(chosen.config);
 }
 
-bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned, bool images) {
-  if (flags.given("config") && planned.holds(flags.text("config"))) {
-    check_calibration_flags(flags);
-    return false;
+std::string quantization_step(const QuantizationOptions& options) {
+  const std::string by = options.config ? *options.config : "preset " + options.preset.value_or("int8");
+  return fmt::format("quantize by {}{}", by, options.target ? " for " + *options.target : "");
+}
+
+void place_quantizers(Network& network, const QuantizationOptions& options,
+                      const CalibrationOptions& calibration, const Quantization& chosen,
+                      std::optional<bool> images) {
+  check_calibration_options(calibration, options.command);
+  if (images) {
+    check_percentile(options, calibration, chosen.config);
+    check_weight_algorithm(chosen.algorithm, calibration, *images, options.command);
   }
-  place_quantizers(network, flags, read_quantization(flags), images && flags.text("method") != "none");
-  return true;
+  with_place(options, [&] { fold_and_quantize(network, chosen.json, options.keep_bn); });
 }
 
-std::optional<CollectedSamples> quantize_and_calibrate(Network& network, const Flags& flags,
-                                                       const Quantization& quantization,
-                                                       std::shared_ptr<const Dataset> data, Output& output,
-                                                       bool calibrate) {
-  const bool ranges = flags.text("method") != "none" && (data != nullptr || takes_states(flags));
-  output.line(choice_text(flags, quantization));
-  place_quantizers(network, flags, quantization,
-                   calibrate ? std::optional(ranges && data != nullptr) : std::nullopt);
-  calibrate = calibrate && ranges;
-  const bool imports = flags.knows("import") && flags.given("import");
-  if (imports) import_ranges(network, flags, calibrate, output);
-  if (!calibrate) return std::nullopt;
-  auto collected = calibrate_network(network, flags, data, output, imports);
+std::optional<CollectedSamples> choose_ranges(Network& network, const QuantizationOptions& options,
+                                              const CalibrationOptions& calibration,
+                                              const LoaderOptions& batches,
+                                              const std::optional<std::string>& import,
+                                              std::shared_ptr<const Dataset> data, Output& output) {
+  const bool calibrates = !options.without_ranges() && (data != nullptr || calibration.takes_states());
+  if (import) import_ranges(network, *import, calibrates, options.command, output);
+  if (!calibrates) return std::nullopt;
+  auto collected = calibrate_network(network, calibration, batches, data, output, import.has_value());
   warn_of_quantizers(network, data, "calibrate");
   if (!uncalibrated_quantizers(network.module()).empty()) return collected;
   if (const auto found = sample_accuracy(network, data)) {
     output.line(found->text());
-    warn_near_chance(*found, network, flags.command());
+    warn_near_chance(*found, network, options.command);
   }
   return collected;
 }

@@ -1,12 +1,16 @@
 #pragma once
 
-/// From a float network to a calibrated one, as the flags say.
+/// From a float network to a calibrated one.
 
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
+#include <string>
 
+#include "fakequant/cli/calibration.h"
+#include "fakequant/cli/flags/attention_formats.h"
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/network/calibration.h"
@@ -14,38 +18,67 @@
 
 namespace fq::cli {
 
-/// A quantization config as checkpoints keep it, what it says, and its algorithm on weights.
+struct QuantizationOptions {
+  std::string command = {};
+  std::optional<std::string> preset = {}, config = {};  ///< a name, or a file (JSON); int8 without both
+  std::optional<std::string> target = {}, scale = {};
+  std::optional<std::int64_t> edge_bits = {};
+  AttentionFormats attention = {};
+  bool strict = false, keep_bn = false;
+  std::optional<std::string> method = {}, weight_method = {}, algorithm = {};
+
+  [[nodiscard]] bool without_ranges() const { return method == "none"; }
+  /// Returns the first option besides preset and config that is given, as a flag; empty if none is.
+  [[nodiscard]] std::string first_detail() const;
+};
+
+/// Adds --preset.
+void add_preset_flag(FlagSet& set, QuantizationOptions& options);
+/// Adds --config and --target.
+void add_config_flags(FlagSet& set, QuantizationOptions& options);
+/// Adds --scale, --edge-bits, --attention, --kv, --strict and --keep-bn.
+void add_format_flags(FlagSet& set, QuantizationOptions& options);
+/// Adds --method.
+void add_method_flag(FlagSet& set, QuantizationOptions& options);
+/// Adds --weight-method and --algorithm.
+void add_weight_flags(FlagSet& set, QuantizationOptions& options);
+
+/// A quantization config as checkpoints keep it, its meaning, and its algorithm on weights.
 struct Quantization {
   nlohmann::ordered_json json;
   QuantConfig config;
   ptq::Algorithm algorithm;
 };
 
-/// What a config says. Throws ArgumentError for keys that are none, with their line in --config where it is
-/// from there.
-[[nodiscard]] Quantization checked_quantization(const Flags& flags, nlohmann::ordered_json json);
-/// The quantization config of --preset or --config, with --target, --scale and --method over it.
-/// A plan of `sensitivity` is the config that it holds. Throws ArgumentError naming file and line of a key
-/// that is not one.
-[[nodiscard]] Quantization read_quantization(const Flags& flags);
-/// What --config has besides a preset, with --target over it; an empty object without. Throws likewise.
-[[nodiscard]] nlohmann::ordered_json read_base_quantization(const Flags& flags);
+/// Parses a config. Throws ArgumentError for unknown keys, with their line if they are from --config.
+[[nodiscard]] Quantization checked_quantization(const QuantizationOptions& options,
+                                                nlohmann::ordered_json json);
+/// Returns the config of --preset or --config with the other options over it. A plan of `sensitivity` is the
+/// config that it holds. `choose_edges`: the first and the last layer keep the bits of the preset. Throws
+/// ArgumentError naming file and line of an unknown key.
+[[nodiscard]] Quantization read_quantization(const QuantizationOptions& options, bool choose_edges = false);
+/// Returns the config of --config with --target over it; an empty object without both.
+[[nodiscard]] nlohmann::ordered_json read_base_quantization(const QuantizationOptions& options);
 
-/// The flags that say how, but for --preset and --config; those of calibration too.
-[[nodiscard]] std::span<const char* const> quantizing_flags();
+/// Returns "preset int8, target ort, ..", for a person.
+[[nodiscard]] std::string quantization_text(const QuantizationOptions& options, const Quantization& chosen);
+/// Returns "quantize by preset int8 for ort", for a plan.
+[[nodiscard]] std::string quantization_step(const QuantizationOptions& options);
 
-/// Folds batch norm (unless --keep-bn) and places quantizers without ranges; false where --config will be
-/// written by an earlier phase. `images`: whether there is data. Throws for flags and files as
-/// `quantize_and_calibrate`.
-[[nodiscard]] bool plan_quantization(Network& network, const Flags& flags, const PlannedFiles& planned,
-                                     bool images);
+/// Folds batch norm (unless --keep-bn) and places quantizers without ranges. `images`: whether there is data
+/// for an algorithm on weights; empty if nothing is calibrated. Throws ArgumentError for options that do not
+/// fit each other.
+void place_quantizers(Network& network, const QuantizationOptions& options,
+                      const CalibrationOptions& calibration, const Quantization& chosen,
+                      std::optional<bool> images);
 
-/// Folds batch norm (unless --keep-bn), places quantizers, gives them the ranges of --import, and calibrates
-/// the others (calibration.h), unless there is nothing to calibrate on or `calibrate` is off because ranges
-/// will be loaded. Returns the samples that calibrators have seen, nothing where none were calibrated.
-std::optional<CollectedSamples> quantize_and_calibrate(Network& network, const Flags& flags,
-                                                       const Quantization& quantization,
-                                                       std::shared_ptr<const Dataset> data, Output& output,
-                                                       bool calibrate = true);
+/// Copies ranges of the file `import` to placed quantizers, and calibrates the others (calibration.h) unless
+/// there are neither data nor states, or the method is none. Returns the samples that calibrators have seen;
+/// empty if none were calibrated.
+std::optional<CollectedSamples> choose_ranges(Network& network, const QuantizationOptions& options,
+                                              const CalibrationOptions& calibration,
+                                              const LoaderOptions& batches,
+                                              const std::optional<std::string>& import,
+                                              std::shared_ptr<const Dataset> data, Output& output);
 
 }  // namespace fq::cli

@@ -33,64 +33,55 @@
 namespace fq::cli {
 namespace {
 
-constexpr double kMany = 1e9;
+constexpr double kMostNumber = 1e9;
 constexpr std::uint64_t kSplitSeed = 0;  // the same images are held out for every --seed
 
 struct Loaders {
   std::shared_ptr<DataLoader> training, validation;
 };
 
-std::int64_t batch_of_step(const Flags& flags) { return flags.integer("batch", 1, 1 << 20); }
-std::int64_t micro_batch(const Flags& flags) { return flags.integer("micro-batch", 0, 1 << 20); }
-
-/// Of one gradient.
-std::int64_t images_at_once(const Flags& flags) {
-  return micro_batch(flags) == 0 ? batch_of_step(flags) : micro_batch(flags);
+/// Samples of one gradient.
+std::int64_t images_at_once(const TrainingOptions& options) {
+  return options.micro_batch == 0 ? options.batch : options.micro_batch;
 }
 
 /// Gradients of a step.
-std::int64_t batches_a_step(const Flags& flags) {
-  const std::int64_t given = flags.integer("accumulate", 1, 1 << 20);
-  FQ_CHECK(given == 1 || micro_batch(flags) == 0, flags.command(),
-           "--accumulate and --micro-batch: give one, a larger --batch with --micro-batch");
-  return given * naming_flags([&] {
-           return micro_batches(batch_of_step(flags), micro_batch(flags), launched().ranks, flags.command());
+std::int64_t batches_a_step(const TrainingOptions& options) {
+  FQ_CHECK(options.accumulation == 1 || options.micro_batch == 0, options.command,
+           "--set accumulation and --micro-batch: give one, a larger --batch with --micro-batch");
+  return options.accumulation * naming_flags([&] {
+           return micro_batches(options.batch, options.micro_batch, launched().ranks, options.command);
          });
 }
 
-/// Null without --micro-batch.
-std::shared_ptr<Communicator> ranks_of(const Flags& flags) {
-  return micro_batch(flags) == 0 ? nullptr : started_ranks(flags.number("rank-timeout", 1, kMany));
-}
-
 /// Of data that is less than a batch, all of it; parts of --micro-batch stay as they are.
-LoaderOptions within(LoaderOptions options, const Dataset& data, const Flags& flags) {
-  if (micro_batch(flags) == 0) options.batch_size = std::min(options.batch_size, data.size());
-  return options;
+LoaderOptions within(LoaderOptions loader, const Dataset& data, const TrainingOptions& options) {
+  if (options.micro_batch == 0) loader.batch_size = std::min(loader.batch_size, data.size());
+  return loader;
 }
 
-void tell_small_data(const DataLoader& training, const Flags& flags, Output& output) {
-  if (const std::int64_t batch = training.options().batch_size; batch < images_at_once(flags))
+void tell_small_data(const DataLoader& training, const TrainingOptions& options, Output& output) {
+  if (const std::int64_t batch = training.options().batch_size; batch < images_at_once(options))
     output.line(fmt::format("{} {} to train on, fewer than --batch {}: a batch is all of them", batch,
-                            sample_noun(training.data()), images_at_once(flags)));
+                            sample_noun(training.data()), images_at_once(options)));
 }
 
-Loaders make_loaders(const Run& run, const Flags& flags, const Communicator* ranks, std::int64_t turn) {
-  LoaderOptions options;
-  options.batch_size = images_at_once(flags);
-  options.drop_last = !flags.on("keep-last");
-  if (ranks != nullptr) options = share_of_rank(options, *ranks, turn);
-  options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
-  take_augmentation(options, flags, run.network.task(), *run.data);
-  options.device = device_of(flags);
-  const double fraction = flags.number("val-fraction", 0, 0.9);
-  if (fraction == 0)
-    return {std::make_shared<DataLoader>(run.data, within(options, *run.data, flags)), nullptr};
-  const auto [rest, validation] = hold_out(run.data, fraction, kSplitSeed);
-  return {std::make_shared<DataLoader>(rest, within(options, *rest, flags)),
+Loaders make_loaders(const Run& run, const TrainingOptions& options, const Communicator* ranks,
+                     std::int64_t turn) {
+  LoaderOptions loader;
+  loader.batch_size = images_at_once(options);
+  loader.drop_last = options.drop_last;
+  if (ranks != nullptr) loader = share_of_rank(loader, *ranks, turn);
+  loader.seed = std::uint64_t(options.seed);
+  take_augmentation(loader, options.sampling, run.network.task(), *run.data, options.command);
+  loader.device = chosen_device(options.general, options.command);
+  if (options.val_fraction == 0)
+    return {std::make_shared<DataLoader>(run.data, within(loader, *run.data, options)), nullptr};
+  const auto [rest, validation] = hold_out(run.data, options.val_fraction, kSplitSeed);
+  return {std::make_shared<DataLoader>(rest, within(loader, *rest, options)),
           std::make_shared<DataLoader>(
               validation,
-              share_of_rank({.batch_size = options.batch_size, .shuffle = false, .device = options.device},
+              share_of_rank({.batch_size = loader.batch_size, .shuffle = false, .device = loader.device},
                             *run_ranks()))};
 }
 
@@ -100,31 +91,150 @@ Shape batch_shape(const Run& run, const Loaders& loaders) {
   return shape;
 }
 
-/// What the data is read by; the options get what goes by the network and the data.
-Loaders complete(const Run& run, const Flags& flags, TrainerOptions& options) {
+/// Makes the loaders, and completes the options of the Trainer by the network and the data.
+Loaders complete(const Run& run, const TrainingOptions& options, TrainerOptions& trainer) {
   Loaders loaders =
-      naming_flags([&] { return make_loaders(run, flags, options.ranks.get(), options.accumulation); });
-  complete_training(options, run.network, *run.data);
-  options.metric_options = metric_options_of(run.network);
+      naming_flags([&] { return make_loaders(run, options, trainer.ranks.get(), trainer.accumulation); });
+  complete_training(trainer, run.network, *run.data);
+  trainer.metric_options = metric_options_of(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
-  options.schedule = read_schedule(flags, (batches + options.accumulation - 1) / options.accumulation);
+  trainer.schedule = schedule_options(
+      options.optimization, (batches + trainer.accumulation - 1) / trainer.accumulation, options.command);
   return loaders;
 }
 
 /// Null without a run directory, and on other ranks than the first.
-std::unique_ptr<RunRecorder> recorder_of(const Run& run, const Flags& flags, TrainingReport& report) {
-  const auto folder = run_folder(flags);
+std::unique_ptr<RunRecorder> recorder_of(const Run& run, const TrainingOptions& options,
+                                         TrainingReport& report) {
+  const auto folder = run_folder(*options.line);
   if (!folder || !is_first_rank()) return nullptr;
-  RecordedRun recorded{.run = &run, .batch = images_at_once(flags)};
-  const double fraction = flags.number("val-fraction", 0, 0.9);
+  RecordedRun recorded{.run = &run, .batch = images_at_once(options)};
+  const double fraction = options.val_fraction;
   if (report.has_accuracy() && run.data->size() > 1) {
     recorded.of = fraction > 0 ? "validation" : "training";
     recorded.rows = some_held_out(run.data->size(), fraction > 0 ? fraction : 0.5, kSplitSeed, kMostExamined);
   }
-  return std::make_unique<RunRecorder>(*folder, flags, std::move(recorded), report);
+  return std::make_unique<RunRecorder>(*folder, *options.line, std::move(recorded), report);
+}
+
+void check_validation(const TrainingOptions& options, const TrainerOptions& trainer) {
+  FQ_CHECK(trainer.schedule.kind != "plateau" || options.val_fraction > 0, options.command,
+           "--schedule plateau needs samples to validate on: give --val-fraction too, such as 0.1");
+  FQ_CHECK(trainer.patience == 0 || options.val_fraction > 0, options.command,
+           "--set patience={} needs samples to validate on: give --val-fraction too, such as 0.1",
+           trainer.patience);
+}
+
+/// Options for several processes.
+void take_ranks(TrainerOptions& trainer, const TrainingOptions& options) {
+  trainer.ranks = options.micro_batch == 0 ? nullptr : started_ranks(options.rank_timeout);
+  trainer.reduction = options.reduction;
+  trainer.shard_optimizer = options.shard_optimizer;
+  FQ_CHECK(trainer.reduction == Reduction::exact || trainer.ranks, options.command,
+           "--set reduction={} is for several processes: give --micro-batch too",
+           trainer.reduction == Reduction::fp32 ? "fp32" : "bf16");
+  FQ_CHECK(!trainer.shard_optimizer || trainer.ranks, options.command,
+           "--set shard_optimizer is for several processes: give --micro-batch too");
 }
 
 }  // namespace
+
+void add_training_output(FlagSet& set, TrainingOptions& options) {
+  set.output(options.output, "output,o", "FILE|RUN/",
+             "checkpoint, written whole after every epoch; of a folder, RUN/, a run directory: checkpoints, "
+             "log, numbers and a page to look at",
+             training_files);
+}
+
+void add_main_training_flags(FlagSet& set, TrainingOptions& options) {
+  set.value(options.data, "data,d", "FILE", "HDF5 data set; its group train is read")
+      .required()
+      .value(options.epochs, "epochs,e", "EPOCHS", {1, kManyEpochs},
+             fmt::format("passes over the training data (default: {})", options.usual_epochs));
+  const std::string rate = "highest learning rate of the schedule";
+  if (options.usual_rate)
+    set.value(*options.usual_rate, "lr", "RATE", {0, 1e38}, rate);
+  else
+    set.value(options.optimization.lr, "lr", "RATE", {0, 1e38},
+              rate +
+                  " (default: 0.0001; 0.0005 with 4 bits and fewer, 0.001 with such floats and 0.004 with "
+                  "such integers of activations; on text 0.0003 to 0.004)");
+  set.value(options.batch, "batch,b", "SAMPLES", {1, 1 << 20}, "samples in a batch")
+      .value(options.seed, "seed", "NUMBER", {0, kManySteps}, "of weights, order, augmentation and dropout");
+  add_device_flag(set, options.general);
+  add_teacher_flag(set, options.teacher);
+}
+
+void add_training_flags(FlagSet& set, TrainingOptions& options) {
+  add_task_flags(set, options.task);
+  set.group("Training");
+  set.value(options.steps, "steps", "STEPS", {0, kManySteps}, "steps of the run, in place of --epochs");
+  add_optimization_flags(set, options.optimization);
+  set.value(options.label_smoothing, "label-smoothing", "SHARE", {0, 0.99},
+            "of a target spread over all classes (default: 0)")
+      .value(options.average_decay, "ema", "DECAY", {0, 0.9999999},
+             "average the weights with this decay a step, and save the average; 0: off")
+      .value(options.val_fraction, "val-fraction", "SHARE", {0, 0.9},
+             "of the training data held out to choose the best epoch");
+  add_augment_flag(set, options.sampling);
+  add_distill_flag(set, options.teacher);
+  set.value(options.micro_batch, "micro-batch", "SAMPLES", {0, 1 << 20},
+            "a step sums the gradients of parts of its batch of so many samples, exactly: the result is the "
+            "same for any number of processes, started by mpiexec or Slurm, that share the parts; 0: off");
+}
+
+void add_run_flags(FlagSet& set, TrainingOptions& options) {
+  set.need({"allow-changes"}, "resume");
+  set.group("Run")
+      .optional_output(options.profile, "profile", "FILE",
+                       "measure where the time of a step goes, and write a trace for Perfetto there; with =, "
+                       "by default <output>.profile.json",
+                       profile_files)
+      .toggle(options.resume, "resume",
+              "continue from the output, if it is there; --resume RUN of a run directory: with the flags "
+              "that it began with, except for those that are given")
+      .toggle(options.allow_changes, "allow-changes",
+              "with --resume: continue although rate, schedule, seed or another setting changed")
+      .toggle(options.dry_run, "dry-run",
+              "check flags, data, network and files, print the plan, write nothing")
+      .toggle(options.verbose, "verbose", "a line of progress every second where there is no bar")
+      .add_set_flag()
+      .keep_line(options.line);
+}
+
+void add_training_settings(FlagSet& set, TrainingOptions& options) {
+  set.need({"rank_timeout"}, "micro-batch");
+  set.settings()
+      .value(options.clip_norm, "clip_norm", "NORM", {0, kMostNumber},
+             "largest norm of all gradients together; 0 does not clip")
+      .value(options.accumulation, "accumulation", "BATCHES", {1, 1 << 20},
+             "batches whose gradients make one step")
+      .value(options.patience, "patience", "EPOCHS", {0, kManyEpochs},
+             "epochs without a better validation before the run stops; 0: never")
+      .value(options.save_every, "save_every", "STEPS", {0, kManySteps},
+             "steps between checkpoints within an epoch; 0: each epoch only")
+      .value(options.checkpoint_blocks, "checkpoint_blocks", "PATTERN",
+             "gradient checkpointing: modules, or runs of nodes, that are computed again for backward, such "
+             "as stage?_block?")
+      .toggle(options.capture, "capture", "on a GPU: the step becomes CUDA graphs")
+      .toggle(options.drop_last, "loader.drop_last",
+              "leaves out the rest of an epoch that is less than a batch");
+  add_sampling_settings(set, options.sampling);
+  add_optimization_settings(set, options.optimization);
+  add_distillation_settings(set, options.teacher);
+  set.value(options.rank_timeout, "rank_timeout", "SECONDS", {1, kMostNumber},
+            "one process waits so long for another")
+      .choice(options.reduction, "reduction", "NAME",
+              {{"exact", Reduction::exact}, {"fp32", Reduction::fp32}, {"bf16", Reduction::bf16}},
+              "sums of gradients over processes: exact, or with fewer bytes fp32 or bf16, whose result "
+              "depends on the number of processes")
+      .toggle(options.shard_optimizer, "shard_optimizer",
+              "each process keeps the optimizer's state of its part of the parameters only")
+      .value(options.keep_epochs, "keep_epochs", "EPOCHS", {0, kManyEpochs},
+             "checkpoints of epochs that a run directory keeps, besides the last and the best")
+      .value(options.log, "log", "LIST",
+             "csv, tensorboard or csv,tensorboard: further files of a run directory");
+}
 
 std::vector<WrittenFile> training_files(const Flags& flags) {
   if (flags.text("output").empty()) return {};
@@ -138,9 +248,9 @@ std::vector<WrittenFile> training_files(const Flags& flags) {
   return files;
 }
 
-bool resuming(const Flags& flags) {
+bool resuming(const TrainingOptions& options) {
   std::error_code error;
-  return flags.on("resume") && std::filesystem::exists(output_checkpoint(flags), error);
+  return options.resume && std::filesystem::exists(output_checkpoint(*options.line), error);
 }
 
 void check_same_network(const Identity& wanted, const StateDict& state, const std::string& path) {
@@ -154,109 +264,106 @@ void check_same_network(const Identity& wanted, const StateDict& state, const st
                       path, key));
 }
 
-TrainerOptions read_training(const Flags& flags) {
-  FQ_CHECK(!flags.on("allow-changes") || flags.on("resume"), flags.command(),
-           "--allow-changes is for --resume: give that too, or leave it out");
-  TrainerOptions options;
-  options.epochs = flags.integer("epochs", 1, kManyEpochs);
-  options.steps = flags.integer("steps", 0, kManySteps);
-  FQ_CHECK(options.steps == 0 || !flags.given("epochs"), flags.command(),
-           "--steps {} and --epochs {}: give one of them", options.steps, options.epochs);
-  options.accumulation = batches_a_step(flags);
-  options.ranks = ranks_of(flags);
-  const std::string reduction = flags.choice("reduce", {"exact", "fp32", "bf16"});
-  options.reduction = reduction == "fp32"   ? Reduction::fp32
-                      : reduction == "bf16" ? Reduction::bf16
-                                            : Reduction::exact;
-  FQ_CHECK(reduction == "exact" || options.ranks, flags.command(),
-           "--reduce {} is for several processes: give --micro-batch too", reduction);
-  options.shard_optimizer = flags.on("shard-optimizer");
-  FQ_CHECK(!options.shard_optimizer || options.ranks, flags.command(),
-           "--shard-optimizer is for several processes: give --micro-batch too");
-  options.clip_norm = flags.number("clip", 0, kMany);
-  options.label_smoothing = flags.number("label-smoothing", 0, 0.99);
-  options.optimizer = read_optimizer(flags);
-  options.schedule = read_schedule(flags, 1);
-  options.average_decay = flags.number("ema", 0, 0.9999999);
-  options.patience = flags.integer("early-stopping", 0, kManyEpochs);
-  FQ_CHECK(options.schedule.kind != "plateau" || flags.number("val-fraction", 0, 0.9) > 0, flags.command(),
-           "--schedule plateau needs samples to validate on: give --val-fraction too, such as 0.1");
-  FQ_CHECK(options.patience == 0 || flags.number("val-fraction", 0, 0.9) > 0, flags.command(),
-           "--early-stopping {} needs samples to validate on: give --val-fraction too, such as 0.1",
-           options.patience);
-  options.seed = std::uint64_t(flags.integer("seed", 0, kManySteps));
-  options.out = output_checkpoint(flags);
-  options.save_every = flags.integer("save-every", 0, kManySteps);
-  options.checkpoint_blocks = flags.text("checkpoint-blocks");
-  options.capture = !flags.on("no-capture");
-  options.stop = &stop_requested();
-  return options;
+TrainerOptions trainer_options(const TrainingOptions& options) {
+  TrainerOptions out;
+  out.epochs = options.epochs.value_or(options.usual_epochs);
+  out.steps = options.steps.value_or(0);
+  FQ_CHECK(out.steps == 0 || !options.epochs, options.command, "--steps {} and --epochs {}: give one of them",
+           out.steps, out.epochs);
+  out.accumulation = batches_a_step(options);
+  take_ranks(out, options);
+  out.clip_norm = options.clip_norm;
+  out.label_smoothing = options.label_smoothing.value_or(0);
+  out.optimizer = optimizer_options(options.optimization, options.command);
+  if (options.usual_rate) out.optimizer.learning_rate = *options.usual_rate;
+  out.schedule = schedule_options(options.optimization, 1, options.command);
+  out.average_decay = options.average_decay;
+  out.patience = options.patience;
+  check_validation(options, out);
+  out.seed = std::uint64_t(options.seed);
+  out.out = output_checkpoint(*options.line);
+  out.save_every = options.save_every;
+  out.checkpoint_blocks = options.checkpoint_blocks;
+  out.capture = options.capture;
+  out.stop = &stop_requested();
+  return out;
 }
 
-void check_batches(const Run& run, const Flags& flags) {
-  (void)naming_flags([&] { return make_loaders(run, flags, nullptr, 1); });
+void check_batches(const Run& run, const TrainingOptions& options) {
+  (void)naming_flags([&] { return make_loaders(run, options, nullptr, 1); });
 }
 
-void check_training(Run& run, const Flags& flags, TrainerOptions options) {
-  stand_in_ranges(run.network);
-  const Loaders loaders = complete(run, flags, options);
-  naming_flags([&] { Trainer(run.network.shared_module(), loaders.training, options, loaders.validation); });
+void check_training(const Run& run, const TrainingOptions& options, TrainerOptions trainer) {
+  Run copy = run;
+  copy.network = run.network.clone();
+  stand_in_ranges(copy.network);
+  const Loaders loaders = complete(copy, options, trainer);
+  naming_flags([&] { Trainer(copy.network.shared_module(), loaders.training, trainer, loaders.validation); });
 }
 
-void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& planned) {
-  std::vector<std::string> files{output_checkpoint(flags)};
-  if (flags.number("val-fraction", 0, 0.9) > 0) files.push_back(best_checkpoint_path(files.front()));
-  if (run_folder(flags)) files.push_back(flags.text("output"));
+void plan_outputs(const Network* network, const TrainingOptions& options, PlannedFiles& planned) {
+  std::vector<std::string> files{output_checkpoint(*options.line)};
+  if (options.val_fraction > 0) files.push_back(best_checkpoint_path(files.front()));
+  if (run_folder(*options.line)) files.push_back(options.output);
   for (const auto& file : files) network != nullptr ? planned.add(file, *network) : planned.add(file);
 }
 
-nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output) {
-  run.network.module().to(device_of(flags));
+std::string training_step(const TrainingOptions& options) {
+  const std::int64_t steps = options.steps.value_or(0);
+  const std::int64_t count = steps > 0 ? steps : options.epochs.value_or(options.usual_epochs);
+  return fmt::format("{} for {} {}{} on {}", options.resume ? "continue training" : "train", count,
+                     steps > 0 ? "step" : "epoch", count == 1 ? "" : "s", options.data);
+}
+
+nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const TrainingOptions& options,
+                                     Output& output) {
+  const Flags& flags = *options.line;
+  run.network.module().to(chosen_device(options.general, options.command));
   ProfileReport profile(flags);
-  const Loaders loaders = complete(run, flags, options);
-  tell_small_data(*loaders.training, flags, output);
-  TrainingReport report(output, flags.command(),
-                        loaders.training->options().batch_size * options.accumulation, sample_noun(*run.data),
+  const Loaders loaders = complete(run, options, trainer);
+  tell_small_data(*loaders.training, options, output);
+  TrainingReport report(output, options.command,
+                        loaders.training->options().batch_size * trainer.accumulation, sample_noun(*run.data),
                         one_class_each(run.network.task(), *run.data));
-  auto recorder = recorder_of(run, flags, report);
+  auto recorder = recorder_of(run, options, report);
   const GracefulStop stop;
-  const auto settings = fq::detail::run_settings(options, *loaders.training, loaders.validation.get());
+  const auto settings = fq::detail::run_settings(trainer, *loaders.training, loaders.validation.get());
   StateDict saved;
   if (run.resume) {
-    saved = checkpoint_to_resume(run, flags, options, settings);
-    take_length(run, flags, saved, options);
+    saved = checkpoint_to_resume(run, flags, trainer, settings);
+    take_length(run, flags, saved, trainer);
   }
-  const auto trainer = naming_flags([&] {
-    return std::make_unique<Trainer>(run.network.shared_module(), loaders.training, options,
+  const auto training = naming_flags([&] {
+    return std::make_unique<Trainer>(run.network.shared_module(), loaders.training, trainer,
                                      loaders.validation,
                                      recorder ? recorder->callbacks() : report.callbacks());
   });
   if (!run.data->token_ids())
-    report.expect(plan_memory(run.network.module(), batch_shape(run, loaders), options.optimizer));
+    report.expect(plan_memory(run.network.module(), batch_shape(run, loaders), trainer.optimizer));
   nlohmann::ordered_json told;
   const TrainingResult result = naming_flags([&] {
     if (run.resume) {
-      trainer->resume(saved, run.out);
-      check_length(run, flags, options, saved);
-      if (trainer->done() && is_first_rank()) told = told_result(run, flags, saved);
+      training->resume(saved, run.out);
+      check_length(run, flags, trainer, saved);
+      if (training->done() && is_first_rank()) told = told_result(run, flags, saved);
     }
     if (recorder && told.is_null())
-      recorder->begin(run_config(flags, run, options, settings), step_of(saved));
-    return trainer->fit();
+      recorder->begin(run_config(flags, run, trainer, settings), step_of(saved));
+    return training->fit();
   });
   if (!told.is_null()) {
     output.line(fmt::format("nothing is left to do: {} is of a run that is done, {} steps; more --{} go on",
-                            run.out, step_of(saved), options.steps > 0 ? "steps" : "epochs"));
+                            run.out, step_of(saved), trainer.steps > 0 ? "steps" : "epochs"));
     return told;
   }
   const nlohmann::ordered_json profiled = profile.finish(output);
   if (result.stopped) {
     if (recorder) recorder->finish("stopped by " + stop_name(), nlohmann::ordered_json::object());
-    throw Interrupted(flags.command(), fmt::format(" in epoch {}: go on with --resume", result.epochs + 1));
+    throw Interrupted(options.command, fmt::format(" in epoch {}: go on with --resume", result.epochs + 1));
   }
   auto found = report.finish(result, step_of(saved), run.out);
   found.update(profiled);
-  if (options.ranks) found.update({{"ranks", options.ranks->size()}, {"rank_bytes", options.ranks->bytes()}});
+  if (trainer.ranks) found.update({{"ranks", trainer.ranks->size()}, {"rank_bytes", trainer.ranks->bytes()}});
   found["weight_bytes"] = weight_bytes(run.network);
   if (const auto folder = run_folder(flags)) found["run"] = folder->path;
   if (recorder) recorder->finish("done", found);

@@ -1,11 +1,20 @@
 #pragma once
 
-/// What `train` and `qat` share: options from flags, the run, and what is told of it.
+/// What `train` and `qat` share: options, the run, and what is printed about it.
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "fakequant/cli/augmentation.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/fine_tuning/teacher.h"
+#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/planned_files.h"
+#include "fakequant/cli/initial_weights.h"
+#include "fakequant/cli/optimization.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/network/network.h"
 #include "fakequant/train/loop/trainer.h"
@@ -16,40 +25,80 @@ namespace fq::cli {
 inline constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
 inline constexpr std::int64_t kManyEpochs = std::int64_t{1} << 20;
 
-inline constexpr const char* output_help =
-    "checkpoint, written whole after every epoch; of a folder, RUN/, a run directory: checkpoints, log, "
-    "numbers and a "
-    "page to look at";
+/// Options of both commands. Fields without a comment are those of TrainerOptions and LoaderOptions.
+struct TrainingOptions {
+  std::string command;                    ///< "train" or "qat"
+  std::int64_t usual_epochs;              ///< default of `epochs`
+  std::optional<double> usual_rate = {};  ///< learning rate, for `train`; `qat` has optimization.lr
+
+  std::string checkpoint = {}, output = {}, data = {};
+  ModelOptions model = {};
+  TaskText task = {};
+  std::optional<std::int64_t> epochs = {}, steps = {};
+  std::int64_t batch = 64;       ///< samples of a step
+  std::int64_t micro_batch = 0;  ///< samples of a part of a batch; 0 for whole batches
+  OptimizationOptions optimization = {};
+  SamplingOptions sampling = {};
+  TeacherOptions teacher = {};
+  std::optional<double> label_smoothing = {};
+  double clip_norm = 0, average_decay = 0;
+  double val_fraction = 0;  ///< share of the data that is held out for validation
+  std::int64_t seed = 0, accumulation = 1, patience = 0, save_every = 0;
+  bool drop_last = true, capture = true, shard_optimizer = false;
+  double rank_timeout = 600;  ///< seconds
+  Reduction reduction = Reduction::exact;
+  std::string checkpoint_blocks = {};
+  std::optional<std::string> profile = {};  ///< file of the trace; empty for the default one
+  bool resume = false, allow_changes = false, dry_run = false, verbose = false;
+  std::int64_t keep_epochs = 0;  ///< checkpoints of a run directory
+  std::string log = {};          ///< further files of a run directory
+  GeneralOptions general = {};
+  std::optional<Flags> line = {};  ///< for the run directory, which records all flags
+};
+
+/// Adds --output.
+void add_training_output(FlagSet& set, TrainingOptions& options);
+/// Adds --data, --epochs, --lr, --batch, --seed and --device, which most runs give.
+void add_main_training_flags(FlagSet& set, TrainingOptions& options);
+/// Adds the other flags of training, in groups.
+void add_training_flags(FlagSet& set, TrainingOptions& options);
+/// Adds --profile, --resume and others of one call.
+void add_run_flags(FlagSet& set, TrainingOptions& options);
+/// Adds the settings of both commands.
+void add_training_settings(FlagSet& set, TrainingOptions& options);
 
 /// A run about to begin.
 struct Run {
   Network network;
-  std::shared_ptr<const Dataset> data;  ///< the group train, --val-fraction of it included
-  std::string out;                      ///< checkpoint, of a run directory the last one
-  bool resume = false;                  ///< from `out`
-  std::string initialised = {};         ///< what became of --init (initial_weights.h)
+  std::shared_ptr<const Dataset> data = {};  ///< the group train, --val-fraction of it included
+  std::string out = {};                      ///< checkpoint, of a run directory the last one
+  bool resume = false;                       ///< from `out`
+  std::string initialised = {};              ///< what became of --init (initial_weights.h)
 };
 
 /// What --output leads to: the checkpoint and, with --val-fraction, that of the best epoch. Of a device, such
 /// as /dev/null, only the former.
 [[nodiscard]] std::vector<WrittenFile> training_files(const Flags& flags);
 /// Whether --resume was given and the output is there.
-[[nodiscard]] bool resuming(const Flags& flags);
+[[nodiscard]] bool resuming(const TrainingOptions& options);
 /// Throws FileError unless the checkpoint at `path` is of a network with that identity.
 void check_same_network(const Identity& wanted, const StateDict& state, const std::string& path);
 
-/// The options of the flags that both commands have.
-[[nodiscard]] TrainerOptions read_training(const Flags& flags);
+/// Returns the options of the Trainer. Throws ArgumentError for options that do not fit each other.
+[[nodiscard]] TrainerOptions trainer_options(const TrainingOptions& options);
 
-/// Throws for flags of batches that the data cannot give.
-void check_batches(const Run& run, const Flags& flags);
-/// Throws what a run would throw before its first step, but for --resume. The network is no longer what it
-/// was: it is as the first step would find it, and has ranges that stand in for those that are not known yet.
-void check_training(Run& run, const Flags& flags, TrainerOptions options);
-/// Adds the checkpoints that a run will write; `network` is null where it is not known yet.
-void plan_outputs(const Network* network, const Flags& flags, PlannedFiles& planned);
+/// Throws for batches that the data cannot give.
+void check_batches(const Run& run, const TrainingOptions& options);
+/// Throws what a run would throw before its first step, except for --resume. Works on a copy of the network,
+/// with stand-ins for the ranges that are not known yet.
+void check_training(const Run& run, const TrainingOptions& options, TrainerOptions trainer);
+/// Adds the checkpoints that a run will write; `network` is null if it is not known yet.
+void plan_outputs(const Network* network, const TrainingOptions& options, PlannedFiles& planned);
+/// Returns "train for 10 epochs on data.h5", for a plan.
+[[nodiscard]] std::string training_step(const TrainingOptions& options);
 
 /// Trains, prints, and returns what machines read. Throws Interrupted after a signal.
-nlohmann::ordered_json train_network(Run& run, TrainerOptions options, const Flags& flags, Output& output);
+nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const TrainingOptions& options,
+                                     Output& output);
 
 }  // namespace fq::cli

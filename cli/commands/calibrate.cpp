@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/calibration.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/fine_tuning/warnings.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
@@ -19,96 +17,160 @@
 namespace fq::cli {
 namespace {
 
-std::string output_of(const Flags& flags) {
-  return flags.text("state").empty() ? flags.required("output") : flags.text("output");
+struct CalibrateOptions {
+  std::string checkpoint, output;
+  std::optional<std::string> import = {};  ///< file of ranges
+  ModelOptions model;
+  DataOptions data = {.split = "train"};
+  TaskText task;
+  QuantizationOptions quantization = {.command = "calibrate"};
+  CalibrationOptions calibration;
+  GeneralOptions general;
+};
+
+/// A network to calibrate.
+struct Calibration {
+  Network network;
+  std::string initialised;
+  std::shared_ptr<const Dataset> data;
+  Quantization quantization;
+};
+
+void check_float(const Network& network, const std::string& checkpoint) {
+  check_not_compressed(network, "calibrate", checkpoint);
+  FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint", checkpoint);
 }
 
-void check_float(const Network& network, const Flags& flags) {
-  check_not_compressed(network, "calibrate", flags.text("checkpoint"));
-  FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint",
-           flags.text("checkpoint"));
-}
-
-/// Null where ranges come from elsewhere. `network` is null where it is not known yet.
-std::shared_ptr<const Dataset> open_images(const Flags& flags, Network* network) {
-  if (!flags.given("data") && (flags.given("import") || flags.given("merge"))) return nullptr;
-  const std::string split = flags.text("split");
-  if (network == nullptr) return open_data(flags, split, 0, false);
+/// Null if ranges come from elsewhere. `network` is null if it is not known yet.
+std::shared_ptr<const Dataset> open_images(const CalibrateOptions& options, Network* network) {
+  const auto& [path, split, batch] = options.data;
+  if (path.empty() && (options.import || !options.calibration.merge.empty())) return nullptr;
+  check_given(path, "data", "calibrate");
+  if (network == nullptr) return open_any_data(path, split, false, LabelType::numbers);
   try {
-    return open_data_for(*network, flags, split);
+    return open_data_for(*network, path, split, Labels::needed, "calibrate");
   } catch (const Error&) {  // labels are welcome, and not asked for
-    return open_data_for(*network, flags, split, Labels::none);
+    return open_data_for(*network, path, split, Labels::none, "calibrate");
   }
+}
+
+std::string calibrated_text(const Network& network, double seconds, const std::string& file) {
+  std::ostringstream table;
+  table.exceptions(std::ios::badbit);  // a text without memory is not cut
+  print_quant_summary(network.module(), table);
+  return table.str() + fmt::format("calibrated in {}, {}", duration(seconds), file);
+}
+
+void calibrate(const CalibrateOptions& options, const Calibration& state, Output& output,
+               nlohmann::ordered_json& result) {
+  const auto lock = lock_state(options.calibration);
+  check_calibration_options(options.calibration, "calibrate");
+  Network network = state.network;
+  if (!state.initialised.empty()) output.line(state.initialised);
+  const Stopwatch watch;
+  output.line(quantization_text(options.quantization, state.quantization));
+  const LoaderOptions batches{.batch_size = options.data.batch,
+                              .shuffle = false,
+                              .device = chosen_device(options.general, "calibrate")};
+  const auto collected = choose_ranges(network, options.quantization, options.calibration, batches,
+                                       options.import, state.data, output);
+  warn_unless_exportable(network, "calibrate");
+  const std::string& path = options.output;
+  if (!path.empty() && is_first_rank()) network.save(path);
+  if (collected) save_collected(network, options.calibration, *collected);
+  output.line(calibrated_text(network, watch.seconds(), path.empty() ? options.calibration.state : path));
+  const std::string preset = network.identity().preset();
+  result = {{"output", path},
+            {"preset", preset.empty() ? nlohmann::json() : nlohmann::json(preset)},
+            {"quantizers", named_quantizers(network.module()).size()},
+            {"seconds", watch.seconds()}};
+}
+
+FlagSet calibrate_flags(CalibrateOptions& options) {
+  FlagSet set(
+      "calibrate", "Puts quantizers into a float network and chooses their ranges on training samples.",
+      "CHECKPOINT|--model FILE|NAME --init FILE --data FILE|--import FILE|--merge FILE.. -o FILE [flags]");
+  set.need({"split", "batch", "mask"}, "data");
+  set.group("Main flags")
+      .argument(options.checkpoint, "checkpoint", "FILE", "a float checkpoint")
+      .value(options.data.data, "data,d", "FILE", "HDF5 data set with groups of x and y");
+  add_preset_flag(set, options.quantization);
+  set.output(options.output, "output,o", "FILE", "the quantized checkpoint", kind::checkpoint);
+  set.group("Network");
+  add_model_flag(set, options.model);
+  add_init_flags(set, options.model, false);
+  set.group("Data")
+      .value(options.data.split, "split", "GROUP", "the group of the data set to read")
+      .value(options.data.batch, "batch,b", "SAMPLES", {1, 1 << 20}, "samples in a batch");
+  add_task_flags(set, options.task);
+  set.group("Quantization");
+  add_config_flags(set, options.quantization);
+  add_format_flags(set, options.quantization);
+  set.group("Calibration");
+  add_method_flag(set, options.quantization);
+  add_weight_flags(set, options.quantization);
+  add_percentile_flag(set, options.calibration);
+  add_samples_flag(set, options.calibration);
+  add_mask_flag(set, options.calibration);
+  set.value(options.import, "import", "FILE",
+            "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data is then for "
+            "quantizers that it has none of");
+  add_state_flags(set, options.calibration);
+  add_general_flags(set, options.general);
+  return set;
+}
+
+std::string calibration_step(const CalibrateOptions& options, const Dataset* data) {
+  std::string text = quantization_step(options.quantization);
+  if (options.import) text += fmt::format(", with ranges of {}", *options.import);
+  for (const auto& state : options.calibration.merge) text += fmt::format(", with the state {}", state);
+  if (data == nullptr || options.quantization.without_ranges()) return text;
+  return text + fmt::format(", calibrate on {} samples of {}", data->size(), options.data.data);
+}
+
+/// Places quantizers if the config is known.
+std::optional<Calibration> place(const CalibrateOptions& options, Start start,
+                                 std::shared_ptr<const Dataset> data, const PlannedFiles& planned) {
+  check_calibration_options(options.calibration, "calibrate");
+  if (!start.network || (options.quantization.config && planned.holds(*options.quantization.config)))
+    return std::nullopt;
+  Calibration state{*start.network, start.initialised, std::move(data),
+                    read_quantization(options.quantization)};
+  (void)read_mask(state.network, options.calibration);
+  place_quantizers(state.network, options.quantization, options.calibration, state.quantization,
+                   state.data != nullptr && !options.quantization.without_ranges());
+  return state;
+}
+
+Plan plan_calibrate(const CalibrateOptions& options, PlannedFiles& planned) {
+  const std::string& path = options.output;
+  if (options.calibration.state.empty()) check_given(path, "output", "calibrate");
+  for (const auto& [flag, file] :
+       {std::pair("import", options.import), {"config", options.quantization.config}})
+    if (file) planned.check_there("calibrate", flag, *file);
+  for (const auto& state : options.calibration.merge) planned.check_there("calibrate", "merge", state);
+  Start start = starting_network(options.checkpoint, options.model, options.task, options.data.data,
+                                 options.data.split, planned, "calibrate");
+  if (start.network) check_float(*start.network, options.checkpoint);
+  if (start.network) take_task(*start.network, options.task, "calibrate");
+  auto data = open_images(options, start.network ? &*start.network : nullptr);
+  const auto samples = data ? samples_to_calibrate(data, options.calibration) : nullptr;
+  const auto state = place(options, std::move(start), data, planned);
+  if (!options.calibration.state.empty()) planned.add(options.calibration.state);
+  if (!path.empty()) state ? planned.add(path, state->network) : planned.add(path);
+  Plan plan;
+  plan.add(calibration_step(options, samples.get()),
+           [&options, state](Output& output, nlohmann::ordered_json& result) {
+             calibrate(options, state.value(), output, result);
+           });
+  return plan;
 }
 
 }  // namespace
 
-FlagSet calibrate_flags() {
-  FlagSet set(
-      "calibrate", "Puts quantizers into a float network and chooses their ranges on training samples.",
-      "CHECKPOINT|--model FILE|NAME --init FILE --data FILE|--import FILE|--merge FILE.. -o FILE [flags]");
-  set.group("Files")
-      .argument("checkpoint", "FILE", "a float checkpoint")
-      .output("output,o", "FILE", "the quantized checkpoint", kind::checkpoint)
-      .value("import", "FILE",
-             "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data is then for "
-             "quantizers that it has none of");
-  add_model_flags(set);
-  add_init_flags(set, false);
-  set.need({"split", "batch"}, "data");
-  add_data_flags(set, "train");
-  add_task_flags(set);
-  add_quantization_flags(set);
-  set.need({"mask"}, "data");
-  add_calibration_flags(set);
-  add_mask_flag(set);
-  add_state_flags(set);
-  add_general_flags(set);
-  return set;
-}
-
-void check_calibrate(const Flags& flags, PlannedFiles& planned) {
-  const std::string path = output_of(flags);
-  for (const char* flag : {"import", "config"}) planned.check_there(flags, flag);
-  auto network = starting_network(flags, flags.text("split"), planned).network;
-  if (network) check_float(*network, flags);
-  for (const auto& state : flags.list("merge")) planned.check_there(flags, "merge", state);
-  const auto data = open_images(flags, network ? &*network : nullptr);
-  if (data) (void)samples_to_calibrate(data, flags);
-  if (network) (void)read_mask(*network, flags);
-  const bool known = network && plan_quantization(*network, flags, planned, data != nullptr);
-  if (flags.given("state")) planned.add(flags.text("state"));
-  if (path.empty()) return;
-  known ? planned.add(path, *network) : planned.add(path);
-}
-
-nlohmann::ordered_json calibrate(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  const std::string path = output_of(flags);
-  const auto quantization = read_quantization(flags);
-  const auto lock = lock_state(flags);
-  auto [start, initialised] = starting_network(flags, flags.text("split"), {});
-  Network network = std::move(start).value();
-  if (!initialised.empty()) output.line(initialised);
-  check_float(network, flags);
-  take_task(network, flags);
-  (void)read_mask(network, flags);
-  const auto data = open_images(flags, &network);
-  const Stopwatch watch;
-  const auto collected = quantize_and_calibrate(network, flags, quantization, data, output);
-  warn_unless_exportable(network, "calibrate");
-  if (!path.empty() && is_first_rank()) network.save(path);
-  if (collected) save_collected(network, flags, *collected);
-  std::ostringstream table;
-  table.exceptions(std::ios::badbit);  // a text without memory is not cut
-  print_quant_summary(network.module(), table);
-  output.line(table.str() + fmt::format("calibrated in {}, {}", duration(watch.seconds()),
-                                        path.empty() ? flags.text("state") : path));
-  const std::string preset = network.identity().preset();
-  return {{"output", path},
-          {"preset", preset.empty() ? nlohmann::json() : nlohmann::json(preset)},
-          {"quantizers", named_quantizers(network.module()).size()},
-          {"seconds", watch.seconds()}};
+Command calibrate_command() {
+  return {"calibrate", "put quantizers into a network and choose their ranges",
+          typed(calibrate_flags, plan_calibrate), true};
 }
 
 }  // namespace fq::cli

@@ -8,11 +8,10 @@
 namespace fq::cli {
 namespace {
 
-using fq::detail::Finding;
 using fq::detail::Verdict;
 using nlohmann::ordered_json;
 
-void print(const Finding& finding, Output& output) {
+void print(const fq::detail::Finding& finding, Output& output) {
   output.line(fmt::format("{:<5} {:<6} {:<10} {}", name(finding.verdict), finding.group, finding.about,
                           finding.text));
 }
@@ -42,7 +41,7 @@ void check_data(const CheckDataOptions& options, Output& output, ordered_json& r
   };
   ordered_json list = ordered_json::array();
   std::int64_t wrong = 0, doubts = 0;
-  for (const Finding& finding : fq::detail::check_data_set(options.file, stop)) {
+  for (const auto& finding : fq::detail::check_data_set(options.file, stop)) {
     print(finding, output);
     wrong += finding.verdict == Verdict::wrong ? 1 : 0;
     doubts += finding.verdict == Verdict::doubt ? 1 : 0;

@@ -3,17 +3,14 @@
 #include "fakequant/cli/calibration.h"
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/fine_tuning/layer_formats.h"
-#include "fakequant/cli/fine_tuning/low_rank.h"
-#include "fakequant/cli/fine_tuning/teacher.h"
 #include "fakequant/cli/fine_tuning/warnings.h"
-#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/flag_words.h"
-#include "fakequant/cli/initial_weights.h"
+#include "fakequant/cli/flags/removed.h"
 #include "fakequant/cli/quantization.h"
 #include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/run_files.h"
+#include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/layers/quantize.h"
@@ -24,70 +21,106 @@
 namespace fq::cli {
 namespace {
 
-constexpr double kMost = 1e9;
+constexpr double kMostRate = 1e9;
+constexpr std::int64_t kMostRank = 1 << 20;
+constexpr double kLeastAlpha = 1e-9, kMostAlpha = 1e9;
 
-AmaxMode amax_mode(const Flags& flags) {
-  const std::string name = flags.choice("amax", {"frozen", "running", "learned"});
-  return name == "running" ? AmaxMode::running : name == "learned" ? AmaxMode::learned : AmaxMode::frozen;
+struct AdapterOptions {
+  std::optional<std::int64_t> rank = {};
+  std::optional<double> alpha = {};
+  std::optional<std::string> layers = {};
+};
+
+struct QatFlags {
+  TrainingOptions training = {.command = "qat", .usual_epochs = 10, .teacher = {.command = "qat"}};
+  QuantizationOptions quantization = {.command = "qat"};
+  CalibrationOptions calibration;
+  LayerFormatOptions formats;
+  /// Values that replace the defaults of the format.
+  std::optional<AmaxMode> amax = {};
+  std::optional<AmaxGradient> amax_gradient = {};
+  std::optional<bool> learn_weight_ranges = {};
+  std::optional<double> amax_rate = {};
+  /// As in TrainerOptions.
+  double amax_momentum = 0.01;
+  std::int64_t freeze_amax_after = -1, quant_start = 0, freeze_bn_after = -1, reestimate_bn = 0;
+  BackwardType backward = BackwardType::bf16;
+  AdapterOptions adapters;
+};
+
+/// A run, and how its network becomes a quantized one.
+struct QatRun {
+  Run run;
+  std::optional<Quantization> quantization = {};  ///< of a float network
+  bool places_later = false;                      ///< whether formats are chosen before quantizers are placed
+  QatOptions options = {};
+};
+
+/// The network's own teacher (QatOptions::self_distillation); empty if no option decides.
+std::optional<bool> self_distillation(const TrainingOptions& training) {
+  if (training.teacher.teacher) return training.teacher.is_self();
+  const bool decides = !training.sampling.augment.empty() || training.label_smoothing ||
+                       training.model.init || training.task.loss;
+  return decides ? std::optional(false) : std::nullopt;
 }
 
-AmaxGradient amax_gradient(const Flags& flags) {
-  return flags.choice("amax-gradient", {"clip", "lsq"}) == "lsq" ? AmaxGradient::lsq : AmaxGradient::clip;
-}
-
-void read_ranges(TrainerOptions& options, const Flags& flags) {
-  options.backward =
-      flags.choice("backward", {"bf16", "fp32"}) == "fp32" ? BackwardType::fp32 : BackwardType::bf16;
-  options.amax_momentum = flags.number("amax-momentum", 1e-9, 1);
-  options.freeze_amax_after = flags.integer("freeze-amax-after", -1, kManySteps);
-  options.quant_start = flags.integer("quant-start", 0, kManySteps);
-  options.freeze_bn_after = flags.integer("freeze-bn-after", -1, kManySteps);
-  options.reestimate_bn = flags.integer("reestimate-bn", 0, kManySteps);
-}
-
-/// What flags choose in place of the defaults of the format.
-TrainingChoices read_choices(const Flags& flags) {
+TrainingChoices choices(const QatFlags& flags) {
   TrainingChoices out;
-  read_distillation(flags, out);
-  if (flags.given("amax")) out.amax = amax_mode(flags);
-  if (flags.given("amax-gradient")) out.amax_gradient = amax_gradient(flags);
-  if (flags.given("weight-amax"))
-    out.learn_weight_ranges = flags.choice("weight-amax", {"frozen", "learned"}) == "learned";
-  if (flags.given("amax-lr")) out.amax_rate = flags.number("amax-lr", 1e-9, kMost);
-  if (flags.given("lr")) out.learning_rate = flags.number("lr", 0, 1e38);
+  take_distillation(out, flags.training.teacher);
+  out.amax = flags.amax;
+  out.amax_gradient = flags.amax_gradient;
+  out.learn_weight_ranges = flags.learn_weight_ranges;
+  out.amax_rate = flags.amax_rate;
+  out.learning_rate = flags.training.optimization.lr;
   return out;
 }
 
-/// Flags of ranges that are none of those that the run has.
-void check_ranges(const TrainerOptions& options, const Flags& flags) {
-  FQ_CHECK(
-      !flags.given("amax-gradient") || options.amax == AmaxMode::learned || options.learn_weight_ranges,
-      "qat",
-      "--amax-gradient is of learned ranges, and none is: give --amax learned or --weight-amax learned, or "
-      "leave it out");
+LowRankOptions low_rank_options(const AdapterOptions& adapters) {
+  LowRankOptions out{.rank = adapters.rank.value_or(0)};
+  if (adapters.alpha) out.alpha = *adapters.alpha;
+  if (adapters.layers) out.layers = *adapters.layers;
+  return out;
 }
 
-void check_asks(const Run& run, const Flags& flags) {
-  const bool asked = flags.given("preset") || flags.given("config") || chooses_formats(flags);
-  FQ_CHECK(!run.network.quantized() || !asked, "qat", "{} is quantized already: leave out {}",
-           flags.text("checkpoint"),
-           chooses_formats(flags) ? "--preset and --effective-bits" : "--preset and --config");
-  for (const char* flag : quantizing_flags())
-    FQ_CHECK(!run.network.quantized() || !flags.given(flag), "qat",
-             "{} is quantized already, and --{} is for when that is done: leave it out",
-             flags.text("checkpoint"), flag);
-  FQ_CHECK(run.network.quantized() || asked, "qat",
+TrainerOptions qat_trainer_options(const QatFlags& flags) {
+  TrainerOptions out = trainer_options(flags.training);
+  out.validate_start = flags.training.val_fraction > 0;
+  out.backward = flags.backward;
+  out.amax_momentum = flags.amax_momentum;
+  out.freeze_amax_after = flags.freeze_amax_after;
+  out.quant_start = flags.quant_start;
+  out.freeze_bn_after = flags.freeze_bn_after;
+  out.reestimate_bn = flags.reestimate_bn;
+  out.low_rank = low_rank_options(flags.adapters);
+  return out;
+}
+
+/// Throws for options of ranges that the run does not have.
+void check_ranges(const TrainerOptions& trainer, const QatFlags& flags) {
+  FQ_CHECK(!flags.amax_gradient || trainer.amax == AmaxMode::learned || trainer.learn_weight_ranges, "qat",
+           "--set amax_gradient is of learned ranges, and none is: give --amax learned or --set "
+           "learn_weight_ranges=true, or leave it out");
+}
+
+/// Throws for options of quantization that a quantized network has behind it, and for a float network without
+/// a format.
+void check_formats(const QatRun& qat, const QatFlags& flags) {
+  const QuantizationOptions& options = flags.quantization;
+  const bool chooses = flags.formats.effective_bits.has_value();
+  const bool asked = options.preset || options.config || chooses;
+  const bool quantized = qat.run.network.quantized();
+  const std::string& checkpoint = flags.training.checkpoint;
+  FQ_CHECK(quantized || asked, "qat",
            "{} is not quantized: give --preset or --config, or run fakequant calibrate first",
-           flags.text(flags.given("init") ? "init" : "checkpoint"));
-}
-
-TrainerOptions read_options(const Flags& flags) {
-  TrainerOptions options = read_training(flags);
-  options.validate_start = flags.number("val-fraction", 0, 0.9) > 0;
-  (void)read_choices(flags);
-  read_ranges(options, flags);
-  options.low_rank = read_low_rank(flags);
-  return options;
+           flags.training.model.init.value_or(checkpoint));
+  if (!quantized) return;
+  FQ_CHECK(!options.preset && !options.config && !chooses, "qat", "{} is quantized already: leave out {}",
+           checkpoint, chooses ? "--preset and --effective-bits" : "--preset and --config");
+  std::string detail = options.first_detail();
+  if (flags.calibration.percentile) detail = flag_text("qat", "percentile");
+  if (flags.calibration.samples) detail = "--samples";
+  FQ_CHECK(detail.empty(), "qat", "{} is quantized already, and {} is for when that is done: leave it out",
+           checkpoint, detail);
 }
 
 /// Loads the ranges of the run to resume, before the optimizer is made.
@@ -97,106 +130,100 @@ void restore(Network& network, const std::string& path) {
   load_model_state(network.module(), saved, path);
 }
 
-/// The run that the flags ask for, not quantized yet; nothing where the network is not known yet.
-std::optional<Run> prepare_qat(const Flags& flags, const TrainerOptions& options,
-                               const PlannedFiles& planned) {
-  auto [network, initialised] = starting_network(flags, "train", planned);
-  if (network) check_not_compressed(*network, "qat", flags.text("checkpoint"));
+/// Loads the network and its data; empty if the network is not known yet.
+std::optional<QatRun> load_run(const QatFlags& flags, const PlannedFiles& planned) {
+  const TrainingOptions& training = flags.training;
+  auto [network, initialised] = starting_network(training.checkpoint, training.model, training.task,
+                                                 training.data, "train", planned, "qat");
   if (!network) {
-    static_cast<void>(open_data(flags, "train"));
+    static_cast<void>(open_any_data(training.data, "train", true, parse_task(training.task, "qat").labels()));
     return std::nullopt;
   }
-  Run run{.network = std::move(*network),
-          .data = nullptr,
-          .out = options.out,
-          .resume = resuming(flags),
-          .initialised = std::move(initialised)};
-  take_task(run.network, flags);
-  run.data = open_data_for(run.network, flags, "train");
+  check_not_compressed(*network, "qat", training.checkpoint);
+  QatRun out{.run = {.network = std::move(*network),
+                     .data = nullptr,
+                     .out = output_checkpoint(*training.line),
+                     .resume = resuming(training),
+                     .initialised = std::move(initialised)}};
+  Run& run = out.run;
+  take_task(run.network, training.task, "qat");
+  run.data = open_data_for(run.network, training.data, "train", Labels::needed, "qat");
   check_task(run.network, *run.data, "qat");
-  check_asks(run, flags);
-  return run;
+  check_formats(out, flags);
+  return out;
 }
 
-}  // namespace
-
-FlagSet qat_flags() {
-  FlagSet set(
-      "qat",
-      "Fine-tunes a network with its quantizers on. A float checkpoint is quantized and calibrated first.",
-      "CHECKPOINT|--model FILE|NAME --init FILE --data FILE -o FILE [--preset NAME] [flags]");
-  set.need({"amax-momentum", "freeze-amax-after"}, "amax", {"running"});
-  set.group("Files")
-      .argument("checkpoint", "FILE", "a calibrated checkpoint, or a float one and --preset")
-      .output("output,o", "FILE|RUN/", output_help, "", training_files);
-  add_model_flags(set);
-  add_init_flags(set, false);
-  add_data_flags(set, nullptr);
-  add_task_flags(set);
-  add_training_flags(set, "10", nullptr);
-  add_range_flags(set);
-  add_low_rank_flags(set);
-  add_teacher_flags(set, true);
-  add_quantization_flags(set);
-  add_layer_format_flags(set);
-  add_calibration_flags(set);
-  add_mask_flag(set);
-  add_general_flags(set);
-  return set;
+/// Places quantizers, unless --config is not there yet or formats are to be chosen first.
+void place_planned(QatRun& qat, const QatFlags& flags, const PlannedFiles& planned) {
+  const QuantizationOptions& options = flags.quantization;
+  qat.places_later = flags.formats.effective_bits || (options.config && planned.holds(*options.config));
+  if (qat.run.network.quantized()) return;
+  if (options.config && planned.holds(*options.config)) return;
+  qat.quantization = read_quantization(options, flags.formats.effective_bits.has_value());
+  if (flags.formats.effective_bits)
+    return check_formats_for(qat.run.network, flags.formats, options, *qat.quantization);
+  const std::optional<bool> images = !options.without_ranges();
+  place_quantizers(qat.run.network, options, flags.calibration, *qat.quantization,
+                   qat.run.resume ? std::nullopt : images);
 }
 
-void check_qat(const Flags& flags, PlannedFiles& planned) {
-  check_teacher_flags(flags, planned);
-  check_layer_formats(flags);
-  TrainerOptions options = read_options(flags);
-  auto run = prepare_qat(flags, options, planned);
-  const bool chooses = run && chooses_formats(flags);
-  if (chooses) check_formats_for(run->network, flags, read_quantization(flags));
-  const bool from_file = run && run->network.quantized() && !planned.holds(flags.text("checkpoint"));
-  const bool known =
-      run && (run->network.quantized() || plan_quantization(run->network, flags, planned, true));
-  plan_outputs(known && !chooses ? &run->network : nullptr, flags, planned);
-  if (run) check_teacher(flags, run->network, planned);
-  if (run) check_batches(*run, flags);
-  if (run) (void)read_mask(run->network, flags);
-  if (!known || chooses) return;
-  if (!run->resume && (from_file || flags.text("method") == "none")) check_calibrated(run->network, "qat");
-  complete_training(options, run->network.identity().config(), read_choices(flags), false,
-                    is_text(*run->data));
-  check_ranges(options, flags);
-  check_training(*run, flags, std::move(options));
+void check_mask(const QatRun& qat, const QatFlags& flags, const TrainerOptions& trainer) {
+  FQ_CHECK(!trainer.mask || qat.quantization || trainer.amax == AmaxMode::running, "qat",
+           "--set mask is for calibration and --amax running: leave it out for {}",
+           flags.training.checkpoint);
 }
 
-nlohmann::ordered_json qat(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  check_teacher_flags(flags, {});
-  TrainerOptions options = read_options(flags);
-  check_layer_formats(flags);
-  Quantization quantization = read_quantization(flags);
-  const auto lock = lock_run(flags);
-  Run run = prepare_qat(flags, options, {}).value();
-  (void)read_mask(run.network, flags);
-  open_run_folder(flags);
-  if (!run.initialised.empty()) output.line(run.initialised);
-  if (chooses_formats(flags))
-    quantization = choose_formats(run.network, flags, quantization, run.data, output);
-  const bool calibrates = !run.network.quantized();
-  if (calibrates) quantize_and_calibrate(run.network, flags, quantization, run.data, output, !run.resume);
-  options.distillation = read_teacher(flags, run.network);
+/// Throws what the run would throw before its first step.
+void check_run(const QatRun& qat, const QatFlags& flags, bool from_file) {
+  const Run& run = qat.run;
+  if (!run.resume && (from_file || flags.quantization.without_ranges())) check_calibrated(run.network, "qat");
+  TrainerOptions trainer = qat.options.training;
+  complete_training(trainer, run.network.identity().config(), choices(flags), false, is_text(*run.data));
+  check_ranges(trainer, flags);
+  trainer.mask = read_mask(run.network, flags.calibration);
+  check_mask(qat, flags, trainer);
+  check_training(run, flags.training, std::move(trainer));
+}
+
+void begin(QatRun& qat, const QatFlags& flags, Output& output) {
+  qat.run.resume = resuming(flags.training);
+  open_run_folder(*flags.training.line);
+  if (!qat.run.initialised.empty()) output.line(qat.run.initialised);
+}
+
+/// Chooses the formats if that is asked for, and calibrates a float network.
+void quantize_run(QatRun& qat, const QatFlags& flags, Output& output) {
+  Run& run = qat.run;
+  const QuantizationOptions& options = flags.quantization;
+  if (!qat.quantization) return;
+  if (qat.places_later) {
+    const auto samples = some_samples(run.data, flags.calibration.sample_count(), 0);
+    qat.quantization = choose_formats(run.network, flags.formats, options, *qat.quantization, samples,
+                                      flags.training.batch, output);
+  }
+  output.line(quantization_text(options, *qat.quantization));
+  const std::optional<bool> images = !options.without_ranges();
+  if (qat.places_later)
+    place_quantizers(run.network, options, flags.calibration, *qat.quantization,
+                     run.resume ? std::nullopt : images);
+  if (run.resume) return;
+  const LoaderOptions batches{.batch_size = flags.training.batch,
+                              .shuffle = false,
+                              .device = chosen_device(flags.training.general, "qat")};
+  (void)choose_ranges(run.network, options, flags.calibration, batches, std::nullopt, run.data, output);
+}
+
+nlohmann::ordered_json train_quantized(QatRun& qat, const QatFlags& flags, Output& output) {
+  Run& run = qat.run;
   if (!run.resume) warn_unless_exportable(run.network, "qat");
-  QatOptions qat{.training = std::move(options),
-                 .choices = read_choices(flags),
-                 .self_distillation = self_distillation(flags),
-                 .measure = true};
-  if (run.resume) qat.restore = [&](Network& network) { restore(network, run.out); };
-  QatPlan plan = fq::prepare_qat(run.network, run.data, qat);
-  options = std::move(plan.training);
-  check_ranges(options, flags);
-  options.mask = read_mask(run.network, flags);
-  FQ_CHECK(!options.mask || calibrates || options.amax == AmaxMode::running, "qat",
-           "--mask is for calibration and --amax running: leave it out for {}", flags.text("checkpoint"));
-  output.line(describe_training(options, plan.self_distillation));
-  auto result = train_network(run, std::move(options), flags, output);
+  if (run.resume) qat.options.restore = [&](Network& network) { restore(network, run.out); };
+  QatPlan plan = fq::prepare_qat(run.network, run.data, qat.options);
+  TrainerOptions trainer = std::move(plan.training);
+  check_ranges(trainer, flags);
+  trainer.mask = read_mask(run.network, flags.calibration);
+  check_mask(qat, flags, trainer);
+  output.line(describe_training(trainer, plan.self_distillation));
+  auto result = train_network(run, std::move(trainer), flags.training, output);
   warn_of_quantizers(run.network, run.data, "qat");
   if (const auto after = sample_accuracy(run.network, run.data); plan.before && after) {
     result["training_images"] = {{"count", after->images},
@@ -207,5 +234,142 @@ nlohmann::ordered_json qat(const Flags& flags, Output& output) {
   }
   return result;
 }
+
+void add_range_settings(FlagSet& set, QatFlags& flags) {
+  set.need({"amax_momentum", "freeze_amax_after"}, "amax", {"running"})
+      .need({"low_rank.alpha", "low_rank.layers"}, "lora");
+  set.choice(flags.learn_weight_ranges, "learn_weight_ranges", "true|false",
+             NamedChoices<bool>{{"true", true}, {"false", false}},
+             "ranges of weights are trained (default: as --amax)")
+      .choice(flags.amax_gradient, "amax_gradient", "NAME",
+              NamedChoices<AmaxGradient>{{"clip", AmaxGradient::clip}, {"lsq", AmaxGradient::lsq}},
+              "of learned ranges: clip (of their bounds) or lsq (of the step) (default: lsq with 4 bits and "
+              "fewer, else clip)")
+      .value(flags.amax_rate, "amax_rate", "FACTOR", {1e-9, kMostRate},
+             "learning rate of learned ranges over that of the weights (default: 3 with activations of 2 "
+             "bits, 0.1 with w3a8, w2a8 and int2_blockwise, else 1)")
+      .value(flags.amax_momentum, "amax_momentum", "SHARE", {1e-9, 1},
+             "share of the range of a batch in a running range")
+      .value(flags.freeze_amax_after, "freeze_amax_after", "STEPS", {-1, kManySteps},
+             "steps after which running ranges are fixed; -1: never")
+      .choice(flags.backward, "backward", "NAME",
+              NamedChoices<BackwardType>{{"bf16", BackwardType::bf16}, {"fp32", BackwardType::fp32}},
+              "numbers that gradients of quantized layers are multiplied in: bf16 (rounded once) or fp32")
+      .value(flags.quant_start, "quant_start", "STEPS", {0, kManySteps},
+             "steps in float before quantizers start")
+      .value(flags.freeze_bn_after, "freeze_bn_after", "STEPS", {-1, kManySteps},
+             "steps after which batch norm uses its running statistics; -1: never")
+      .value(flags.reestimate_bn, "reestimate_bn", "BATCHES", {0, kManySteps},
+             "after each epoch the statistics of live batch norms are those of so many training batches; 0: "
+             "the running ones")
+      .value(flags.adapters.alpha, "low_rank.alpha", "NUMBER", {kLeastAlpha, kMostAlpha},
+             "the product of the adapters counts NUMBER / RANK times (default: twice the rank)")
+      .value(flags.adapters.layers, "low_rank.layers", "PATTERN",
+             "layers with adapters, such as block?_fc* (default: all quantized)");
+}
+
+void add_quantization_options(FlagSet& set, QatFlags& flags) {
+  set.group("Quantization");
+  add_config_flags(set, flags.quantization);
+  add_layer_format_flags(set, flags.formats);
+  add_method_flag(set, flags.quantization);
+  add_samples_flag(set, flags.calibration);
+  set.choice(
+         flags.amax, "amax", "NAME",
+         NamedChoices<AmaxMode>{
+             {"frozen", AmaxMode::frozen}, {"running", AmaxMode::running}, {"learned", AmaxMode::learned}},
+         "ranges of activations; frozen: as calibrated; running: they follow; learned: they are trained "
+         "(default: learned with 4 bits and fewer, else frozen)")
+      .value(flags.adapters.rank, "lora", "RANK", {1, kMostRank},
+             "train low-rank adapters of that rank beside each weight and nothing else (default: train all "
+             "parameters)");
+}
+
+FlagSet qat_flags(QatFlags& flags) {
+  TrainingOptions& training = flags.training;
+  FlagSet set(
+      "qat",
+      "Fine-tunes a network with its quantizers on. A float checkpoint is quantized and calibrated first.",
+      "CHECKPOINT|--model FILE|NAME --init FILE --data FILE -o FILE [--preset NAME] [flags]");
+  set.group("Main flags")
+      .argument(training.checkpoint, "checkpoint", "FILE",
+                "a calibrated checkpoint, or a float one and --preset");
+  add_preset_flag(set, flags.quantization);
+  add_training_output(set, training);
+  add_main_training_flags(set, training);
+  add_quantization_options(set, flags);
+  set.group("Network");
+  add_model_flag(set, training.model);
+  add_init_flags(set, training.model, false);
+  add_training_flags(set, training);
+  add_run_flags(set, training);
+  add_general_flags(set, training.general);
+  add_training_settings(set, training);
+  add_range_settings(set, flags);
+  add_format_flags(set, flags.quantization);
+  add_weight_flags(set, flags.quantization);
+  add_percentile_flag(set, flags.calibration);
+  add_mask_flag(set, flags.calibration);
+  return set;
+}
+
+/// A run of a plan, shared by its steps. Until the last one its run directory is locked.
+struct SharedRun {
+  std::optional<QatRun> qat;
+  std::unique_ptr<FolderLock> lock;
+};
+
+void add_steps(Plan& plan, const QatFlags& flags, const std::shared_ptr<SharedRun>& shared) {
+  const TrainingOptions& training = flags.training;
+  const std::string start = training.model.model.value_or(training.checkpoint);
+  plan.add(fmt::format("start from {}", start), [&flags, shared](Output& output, auto&) {
+    shared->lock = lock_run(*flags.training.line);
+    begin(shared->qat.value(), flags, output);
+  });
+  const bool quantizes = flags.quantization.preset || flags.quantization.config;
+  if (quantizes && !(shared->qat && shared->qat->run.network.quantized() && !shared->qat->quantization)) {
+    std::string text = quantization_step(flags.quantization);
+    if (flags.formats.effective_bits)
+      text = fmt::format("choose a format for each layer, {} bits a weight", *flags.formats.effective_bits);
+    if (!flags.quantization.without_ranges())
+      text += fmt::format(", calibrate on {} samples", flags.calibration.sample_count());
+    plan.add(text, [&flags, shared](Output& output, auto&) { quantize_run(*shared->qat, flags, output); });
+  }
+  plan.add(training_step(training), [&flags, shared](Output& output, nlohmann::ordered_json& result) {
+    result = train_quantized(*shared->qat, flags, output);
+    shared->lock.reset();
+  });
+}
+
+Plan plan_qat(const QatFlags& flags, PlannedFiles& planned) {
+  const TrainingOptions& training = flags.training;
+  if (flags.quantization.config) planned.check_there("qat", "config", *flags.quantization.config);
+  check_teacher_options(training.teacher, planned);
+  check_layer_formats(flags.formats, flags.quantization);
+  TrainerOptions trainer = qat_trainer_options(flags);
+  const auto shared = std::make_shared<SharedRun>();
+  auto& qat = shared->qat = load_run(flags, planned);
+  if (qat) {
+    const bool from_file = qat->run.network.quantized() && !planned.holds(training.checkpoint);
+    qat->options = {.training = std::move(trainer),
+                    .choices = choices(flags),
+                    .self_distillation = self_distillation(training),
+                    .measure = true};
+    qat->options.training.distillation = load_teacher(training.teacher, qat->run.network, planned);
+    check_batches(qat->run, training);
+    (void)read_mask(qat->run.network, flags.calibration);
+    place_planned(*qat, flags, planned);
+    if (qat->run.network.quantized()) check_run(*qat, flags, from_file);
+  }
+  const bool known = qat && qat->run.network.quantized();
+  plan_outputs(known ? &qat->run.network : nullptr, training, planned);
+  Plan plan;
+  add_steps(plan, flags, shared);
+  return plan;
+}
+
+}  // namespace
+
+Command qat_command() { return {"qat", "fine-tune a quantized network", typed(qat_flags, plan_qat), true}; }
 
 }  // namespace fq::cli

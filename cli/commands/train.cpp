@@ -1,12 +1,9 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/data.h"
-#include "fakequant/cli/fine_tuning/teacher.h"
-#include "fakequant/cli/flags/flag_groups.h"
-#include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/run_files.h"
+#include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/training.h"
 #include "fakequant/core/detail/check.h"
@@ -16,32 +13,49 @@
 namespace fq::cli {
 namespace {
 
-std::optional<Network> starting_checkpoint(const Flags& flags, const PlannedFiles& planned) {
-  FQ_CHECK(!flags.given("model"), "train", "--model and --checkpoint: give one");
-  FQ_CHECK(!flags.given("init"), "train", "--init and --checkpoint: give one, --init with --model");
-  auto network = planned.network(flags.text("checkpoint"));
+struct TrainOptions {
+  TrainingOptions training = {
+      .command = "train", .usual_epochs = 40, .usual_rate = 0.004, .teacher = {.command = "train"}};
+  std::optional<std::string> config = {};  ///< file of settings
+  bool fold_bn = false;
+};
+
+std::optional<Network> starting_checkpoint(const TrainingOptions& options, const PlannedFiles& planned) {
+  FQ_CHECK(!options.model.model, "train", "--model and --checkpoint: give one");
+  FQ_CHECK(!options.model.init, "train", "--init and --checkpoint: give one, --init with --model");
+  auto network = planned.network(options.checkpoint);
   if (!network) return network;
-  check_not_compressed(*network, "train", flags.text("checkpoint"));
-  FQ_CHECK(!network->quantized(), "train", "{} is quantized: use fakequant qat", flags.text("checkpoint"));
+  check_not_compressed(*network, "train", options.checkpoint);
+  FQ_CHECK(!network->quantized(), "train", "{} is quantized: use fakequant qat", options.checkpoint);
   return network;
 }
 
-/// The run that the flags describe; empty if the network is not known yet.
-std::optional<Run> prepare(const Flags& flags, const TrainerOptions& options, const PlannedFiles& planned) {
-  const bool initial = !flags.given("checkpoint");
-  auto data = initial ? open_data(flags, "train") : nullptr;
-  auto network =
-      initial ? std::optional(make_network(flags, *data, options.seed)) : starting_checkpoint(flags, planned);
-  if (!network) return std::nullopt;
-  Run run{
-      .network = std::move(*network), .data = std::move(data), .out = options.out, .resume = resuming(flags)};
-  if (initial) {
-    run.initialised = init_weights(run.network, flags);
+/// A network of --model for the data, with its weights.
+Run new_run(const TrainingOptions& options) {
+  check_given(options.model.model.value_or(""), "model", "train");
+  auto data = open_any_data(options.data, "train", true, parse_task(options.task, "train").labels());
+  Run run{.network = make_network(options.model, options.task, *data, options.data,
+                                  std::uint64_t(options.seed), "train"),
+          .data = std::move(data)};
+  run.initialised = init_weights(run.network, options.model);
+  return run;
+}
+
+/// The run that the options describe; empty if the network is not known yet.
+std::optional<Run> prepare(const TrainingOptions& options, const PlannedFiles& planned) {
+  std::optional<Run> run;
+  if (options.checkpoint.empty()) {
+    run = new_run(options);
   } else {
-    take_task(run.network, flags);
-    run.data = open_data_for(run.network, flags, "train");
+    auto network = starting_checkpoint(options, planned);
+    if (!network) return std::nullopt;
+    run = Run{.network = std::move(*network)};
+    take_task(run->network, options.task, "train");
+    run->data = open_data_for(run->network, options.data, "train", Labels::needed, "train");
   }
-  check_task(run.network, *run.data, "train");
+  run->out = output_checkpoint(*options.line);
+  run->resume = resuming(options);
+  check_task(run->network, *run->data, "train");
   return run;
 }
 
@@ -54,60 +68,82 @@ bool finished_and_folded(const Run& run) {
   return wanted.folded && !has_training_state(state);
 }
 
-}  // namespace
+void fold_trained(const std::string& path, Output& output, nlohmann::ordered_json& result) {
+  Network trained = load_network(path);
+  const auto folded = trained.fold();
+  result["folded"] = folded;
+  trained.save(path);
+  output.line(fmt::format("{} batch norms folded", folded));
+}
 
-FlagSet train_flags() {
+void train(const TrainOptions& options, Run run, TrainerOptions trainer, Output& output,
+           nlohmann::ordered_json& result) {
+  const TrainingOptions& training = options.training;
+  const auto lock = lock_run(*training.line);
+  run.resume = resuming(training);
+  if (run.resume && finished_and_folded(run)) {
+    output.line(run.out + " is finished");
+    result = {{"output", run.out}};
+    return;
+  }
+  open_run_folder(*training.line);
+  if (!run.initialised.empty()) output.line(run.initialised);
+  result = train_network(run, std::move(trainer), training, output);
+  if (options.fold_bn && is_first_rank()) fold_trained(run.out, output, result);
+}
+
+FlagSet train_flags(TrainOptions& options) {
+  TrainingOptions& training = options.training;
   FlagSet set("train", "Trains a network in float on the group train of a data set.",
               "--model FILE|NAME --data FILE -o FILE [flags]");
-  add_model_flags(set);
-  add_init_flags(set, true);
-  set.value("checkpoint", "FILE", "start from this network and its weights in place of --model")
-      .output("output,o", "FILE|RUN/", output_help, "", training_files)
-      .toggle("fold-bn", "fold batch normalisation at the end");
-  add_data_flags(set, nullptr);
-  add_task_flags(set);
-  add_training_flags(set, "40", "0.004");
-  add_teacher_flags(set, false);
-  add_general_flags(set);
+  set.group("Main flags");
+  add_model_flag(set, training.model);
+  add_training_output(set, training);
+  add_main_training_flags(set, training);
+  set.group("Network").value(training.checkpoint, "checkpoint", "FILE",
+                             "start from this network and its weights in place of --model");
+  add_init_flags(set, training.model, true);
+  set.toggle(options.fold_bn, "fold-bn", "fold batch normalisation at the end");
+  add_training_flags(set, training);
+  add_run_flags(set, training);
+  set.config_file(options.config, "settings as JSON: {\"training\": {\"clip_norm\": 1}}");
+  add_general_flags(set, training.general);
+  add_training_settings(set, training);
   return set;
 }
 
-void check_train(const Flags& flags, PlannedFiles& planned) {
-  const TrainerOptions options = read_training(flags);
-  check_teacher_flags(flags, planned);
-  auto run = prepare(flags, options, planned);
-  plan_outputs(run ? &run->network : nullptr, flags, planned);
-  if (!run) return;
-  check_teacher(flags, run->network, planned);
-  check_training(*run, flags, options);
-  if (!flags.on("fold-bn")) return;
+/// Adds what the run writes. A run that folds batch norm writes another network.
+void plan_files(const Run* run, const TrainOptions& options, PlannedFiles& planned) {
+  plan_outputs(run != nullptr ? &run->network : nullptr, options.training, planned);
+  if (run == nullptr || !options.fold_bn) return;
   Network folded = Network::create(run->network.identity());
   folded.fold();
-  planned.add(options.out, folded);
+  planned.add(run->out, folded);
 }
 
-nlohmann::ordered_json train(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  check_teacher_flags(flags, {});
-  TrainerOptions options = read_training(flags);
-  const auto lock = lock_run(flags);
-  Run run = prepare(flags, options, {}).value();
-  if (run.resume && finished_and_folded(run)) {
-    output.line(run.out + " is finished");
-    return {{"output", run.out}};
+Plan plan_train(const TrainOptions& options, PlannedFiles& planned) {
+  const TrainingOptions& training = options.training;
+  if (options.config) planned.check_there("train", "config", *options.config);
+  TrainerOptions trainer = trainer_options(training);
+  check_teacher_options(training.teacher, planned);
+  const auto run = prepare(training, planned);
+  if (run) {
+    trainer.distillation = load_teacher(training.teacher, run->network, planned);
+    check_training(*run, training, trainer);
   }
-  open_run_folder(flags);
-  if (!run.initialised.empty()) output.line(run.initialised);
-  options.distillation = read_teacher(flags, run.network);
-  auto result = train_network(run, std::move(options), flags, output);
-  if (flags.on("fold-bn") && is_first_rank()) {
-    Network trained = load_network(run.out);
-    const auto folded = trained.fold();
-    result["folded"] = folded;
-    trained.save(run.out);
-    output.line(fmt::format("{} batch norms folded", folded));
-  }
-  return result;
+  plan_files(run ? &*run : nullptr, options, planned);
+  Plan plan;
+  plan.add(training_step(training) + (options.fold_bn ? ", then fold batch normalisation" : ""),
+           [&options, run, trainer](Output& output, nlohmann::ordered_json& result) {
+             train(options, run.value(), trainer, output, result);
+           });
+  return plan;
+}
+
+}  // namespace
+
+Command train_command() {
+  return {"train", "train a network in float", typed(train_flags, plan_train), true};
 }
 
 }  // namespace fq::cli

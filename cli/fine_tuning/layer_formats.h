@@ -2,29 +2,37 @@
 
 /// A format for each layer of a network that is to be fine-tuned, within a number of bits.
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/quantization.h"
 
 namespace fq::cli {
 
-/// --effective-bits and --formats.
-void add_layer_format_flags(FlagSet& set);
-/// Whether they ask for a format for each layer.
-[[nodiscard]] bool chooses_formats(const Flags& flags);
-/// Throws ArgumentError for numbers out of range, formats that there are none of, and --formats alone.
-void check_layer_formats(const Flags& flags);
+struct LayerFormatOptions {
+  std::optional<double> effective_bits = {};  ///< bits of a weight on average
+  std::optional<std::string> formats = {};    ///< presets to choose from, besides --preset
+};
 
-/// Throws ArgumentError where they cannot be chosen for that network: fewer bits than the formats reach, or
-/// no classes. The network stays as it is.
-void check_formats_for(const Network& network, const Flags& flags, const Quantization& base);
+/// Adds --effective-bits and --formats.
+void add_layer_format_flags(FlagSet& set, LayerFormatOptions& options);
+/// Throws ArgumentError for unknown formats, and for --formats alone.
+void check_layer_formats(const LayerFormatOptions& options, const QuantizationOptions& quantization);
 
-/// Of the formats of --preset and --formats those whose sum of damages is least with no more than
-/// --effective-bits a weight (train/sensitivity/auto_quantize.h), measured on the images of --samples;
-/// target, scale and methods are those of `base`. The network stays as it is. Tells the plan.
-[[nodiscard]] Quantization choose_formats(const Network& network, const Flags& flags,
-                                          const Quantization& base,
-                                          const std::shared_ptr<const Dataset>& data, Output& output);
+/// Throws ArgumentError if formats cannot be chosen for the network: fewer bits than the formats reach, or no
+/// classes.
+void check_formats_for(const Network& network, const LayerFormatOptions& options,
+                       const QuantizationOptions& quantization, const Quantization& base);
+
+/// Chooses the format of each layer: the sum of damages (train/sensitivity/auto_quantize.h) on `samples` is
+/// the smallest one with no more than --effective-bits a weight. Target, scale and methods are those of
+/// `base`. Does not change the network. Prints the plan.
+[[nodiscard]] Quantization choose_formats(const Network& network, const LayerFormatOptions& options,
+                                          const QuantizationOptions& quantization, const Quantization& base,
+                                          const std::shared_ptr<const Dataset>& samples, std::int64_t batch,
+                                          Output& output);
 
 }  // namespace fq::cli

@@ -1,8 +1,9 @@
 #pragma once
 
-/// Flags of distillation.
+/// Options of distillation.
 
 #include <optional>
+#include <string>
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/flags/planned_files.h"
@@ -10,19 +11,29 @@
 
 namespace fq::cli {
 
-/// --teacher, --distill, --temperature and --distill-weight; `self`: whether the network may be its own.
-void add_teacher_flags(FlagSet& set, bool self);
-/// Throws ArgumentError for flags out of range, a --teacher that is no file, and flags without a teacher.
-void check_teacher_flags(const Flags& flags, const PlannedFiles& planned);
-/// Whether the float network is its own teacher (QatOptions::self_distillation); empty if no flag decides.
-[[nodiscard]] std::optional<bool> self_distillation(const Flags& flags);
-/// Throws ArgumentError for a --teacher of other samples or outputs than the network's, where it is known
-/// yet.
-void check_teacher(const Flags& flags, const Network& network, const PlannedFiles& planned);
-/// Loads the network of --teacher; empty options for self and none. Throws ArgumentError for a teacher of
-/// other samples or outputs, naming both.
-[[nodiscard]] DistillationOptions read_teacher(const Flags& flags, const Network& network);
-/// Copies --distill, --temperature and --distill-weight that are given.
-void read_distillation(const Flags& flags, TrainingChoices& choices);
+struct TeacherOptions {
+  std::string command = {};                 ///< "qat" allows the network to be its own teacher
+  std::optional<std::string> teacher = {};  ///< checkpoint, "self" or "none"
+  std::optional<std::string> kind = {};     ///< of distillation_kinds
+  std::optional<double> temperature = {}, weight = {};
+
+  [[nodiscard]] bool is_self() const { return teacher == "self"; }
+  [[nodiscard]] bool is_file() const { return teacher && !is_self() && teacher != "none"; }
+};
+
+/// Adds --teacher.
+void add_teacher_flag(FlagSet& set, TeacherOptions& options);
+/// Adds --distill.
+void add_distill_flag(FlagSet& set, TeacherOptions& options);
+/// Adds the settings distillation.*.
+void add_distillation_settings(FlagSet& set, TeacherOptions& options);
+/// Throws ArgumentError for a teacher that is not there, and for options without a teacher.
+void check_teacher_options(const TeacherOptions& options, const PlannedFiles& planned);
+/// Loads the teacher's network; empty options for self, none, and a checkpoint that an earlier phase writes.
+/// Throws ArgumentError for a teacher of other samples or outputs, naming both.
+[[nodiscard]] DistillationOptions load_teacher(const TeacherOptions& options, const Network& network,
+                                               const PlannedFiles& planned);
+/// Copies the options that are given.
+void take_distillation(TrainingChoices& choices, const TeacherOptions& options);
 
 }  // namespace fq::cli

@@ -35,10 +35,10 @@ std::vector<std::string> format_names() {
 std::string default_ranges(const std::string& format) { return format == "int4" ? "token" : "tensor"; }
 
 /// The fields of the keys' and values' ranges, [N, heads, tokens, head size].
-ordered_json with_ranges(const Flags& flags, ordered_json fields, const NamedValues& given) {
+ordered_json with_ranges(const std::string& command, ordered_json fields, const NamedValues& given) {
   const std::string per = given.has("per") ? given.text("per") : default_ranges(given.name());
   const std::vector<std::string> names{"tensor", "head", "channel", "token"};
-  FQ_CHECK(std::ranges::find(names, per) != names.end(), flags.command(), "--kv has no per={}{}", per,
+  FQ_CHECK(std::ranges::find(names, per) != names.end(), command, "--kv has no per={}{}", per,
            fq::detail::did_you_mean(per, names));
   if (per == "head") fields["axis"] = 1;
   if (per == "channel") fields["axis"] = {1, 3};
@@ -56,31 +56,26 @@ void add_rule(ordered_json& config, const char* pattern, ordered_json fields) {
 
 }  // namespace
 
-void add_attention_flags(FlagSet& set) {
-  set.value("attention", "FORMAT",
-            "of the queries, keys, values and probabilities that attention multiplies: int8, int4, fp8 or "
-            "nvfp4 (default: floats)")
-      .value(
-          "kv", "FORMAT",
-          "of keys and values, as a cache keeps them, over --attention: int8, int4, fp8 or nvfp4; with "
-          "int8,per=head (or tensor, channel, token) a range for each; int4 has one for each token (default: "
-          "as --attention)");
+void add_attention_flags(FlagSet& set, AttentionFormats& options) {
+  set.choice(options.attention, "attention", "FORMAT", format_names(),
+             "of the queries, keys, values and probabilities that attention multiplies: int8, int4, fp8 or "
+             "nvfp4 (default: floats)")
+      .value(options.kv, "kv", "FORMAT",
+             "of keys and values, as a cache keeps them, over --attention: int8, int4, fp8 or nvfp4; with "
+             "int8,per=head (or tensor, channel, token) a range for each; int4 has one for each token "
+             "(default: as --attention)");
 }
 
-void add_attention_rules(const Flags& flags, ordered_json& config) {
-  for (const char* flag : {"attention", "kv"})
-    FQ_CHECK(!flags.given("config") || !flags.given(flag), flags.command(),
-             "--{} goes with --preset: write rules for '*bmm_quantizer' into {} instead", flag,
-             flags.text("config"));
-  if (flags.given("attention")) {
-    const ordered_json& fields = formats().at(flags.choice("attention", format_names()));
+void add_attention_rules(const AttentionFormats& options, ordered_json& config, const std::string& command) {
+  if (options.attention) {
+    const ordered_json& fields = formats().at(*options.attention);
     for (const char* pattern : {"*bmm_quantizer", "*softmax_quantizer"}) add_rule(config, pattern, fields);
   }
-  if (!flags.given("kv")) return;
-  const NamedValues given(flags.command(), "kv", flags.text("kv"), format_names(), [](const auto& name) {
+  if (!options.kv) return;
+  const NamedValues given(command, "kv", *options.kv, format_names(), [](const auto& name) {
     return name == "nvfp4" ? std::vector<std::string>{} : std::vector<std::string>{"per"};
   });
-  const ordered_json fields = with_ranges(flags, formats().at(given.name()), given);
+  const ordered_json fields = with_ranges(command, formats().at(given.name()), given);
   for (const char* pattern : {"*k_bmm_quantizer", "*v_bmm_quantizer"}) add_rule(config, pattern, fields);
 }
 

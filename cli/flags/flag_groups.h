@@ -14,6 +14,8 @@ struct GeneralOptions {
   std::optional<std::int64_t> threads = {};  ///< 1 or more; without, OMP_NUM_THREADS or every core
 };
 
+/// Adds --device to the current group. `add_general_flags` then leaves it out.
+void add_device_flag(FlagSet& set, GeneralOptions& options);
 /// Adds the group "General". It comes last, because --force and --quiet are for commands that write files.
 void add_general_flags(FlagSet& set, GeneralOptions& options);
 /// Returns the device of --device, or this process's own GPU if ranks share a machine. Throws ArgumentError
@@ -22,14 +24,6 @@ void add_general_flags(FlagSet& set, GeneralOptions& options);
 
 void add_general_flags(FlagSet& set);                  ///< help, json, threads
 void add_data_flags(FlagSet& set, const char* split);  ///< data, split (unless null), batch
-void add_model_flags(FlagSet& set);                    ///< model, model-options
-void add_training_flags(FlagSet& set, const char* epochs, const char* rate);
-void add_quantization_flags(FlagSet& set);  ///< preset, config, target, scale
-void add_calibration_flags(FlagSet& set);   ///< method, percentile, samples
-void add_range_flags(FlagSet& set);         ///< amax, freeze-amax-after, quant-start, freeze-bn-after
-
-/// "a model file (models/*.json), or built in: cnn, .." with all their names.
-[[nodiscard]] std::string network_help();
 
 /// Of --device. Throws ArgumentError for a name that is none.
 [[nodiscard]] Device device_of(const Flags& flags);

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,6 +14,7 @@
 #include "fakequant/cli/flags/removed.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
+#include "fakequant/core/io/detail/json_text.h"
 
 namespace po = boost::program_options;
 
@@ -24,7 +28,9 @@ std::string long_name(const char* names) {
   return text.substr(0, text.find(','));
 }
 
-std::string shown(const std::string& name) { return name.empty() || name[0] == '-' ? name : "--" + name; }
+std::string with_dashes(const std::string& name) {
+  return name.empty() || name[0] == '-' ? name : "--" + name;
+}
 
 template <class T>
 bool read_all(std::string_view text, T& value) {
@@ -65,6 +71,7 @@ po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::st
     std::string name = error.get_option_name();
     name.erase(0, name.find_first_not_of('-'));
     name = name.substr(0, name.find('='));
+    if (const auto* moved = find_moved_flag(command, name)) FQ_CHECK(false, command, "{}", moved->message());
     if (const auto* removed = find_removed_flag(name)) FQ_CHECK(false, command, "{}", removed->message());
     auto names = set.names();
     for (auto& known : names) known = "--" + known;
@@ -76,11 +83,46 @@ po::variables_map parse_or_explain(const FlagSet& set, const std::vector<std::st
   } catch (const po::too_many_positional_options_error&) {
     FQ_CHECK(false, command, "too many arguments: see fakequant {} --help", command);
   } catch (const po::multiple_occurrences& error) {
-    FQ_CHECK(false, command, "{} is given more than once: give it once", shown(error.get_option_name()));
+    FQ_CHECK(false, command, "{} is given more than once: give it once",
+             with_dashes(error.get_option_name()));
   } catch (const po::error& error) {
     FQ_CHECK(false, command, "{}: see fakequant {} --help", error.what(), command);
   }
   return {};
+}
+
+std::string nearest_setting(const FlagSet& set, const std::string& key) {
+  std::vector<std::string> keys;
+  for (const Setting& setting : set.settings_table()) keys.push_back(setting.key);
+  return detail::did_you_mean(key, keys);
+}
+
+struct FileSetting {
+  std::string key, text, pointer;
+};
+
+/// Lists are written as --set takes them: [1, 2] is "1:2".
+std::string setting_text(const nlohmann::ordered_json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.dump();
+  std::string out;
+  for (const auto& item : value) out += (out.empty() ? "" : ":") + setting_text(item);
+  return out;
+}
+
+/// Returns the settings of an object. A member that is an object holds the settings of a part:
+/// {"optimizer": {"beta1": 0.8}} is optimizer.beta1.
+std::vector<FileSetting> training_settings(const nlohmann::ordered_json& object, const std::string& prefix,
+                                           const std::string& pointer) {
+  std::vector<FileSetting> out;
+  for (const auto& [name, value] : object.items()) {
+    const std::string key = prefix + name, place = pointer + "/" + detail::json_pointer_token(name);
+    if (value.is_object())
+      for (auto& part : training_settings(value, key + ".", place)) out.push_back(std::move(part));
+    else
+      out.push_back({key, setting_text(value), place});
+  }
+  return out;
 }
 
 }  // namespace
@@ -89,6 +131,7 @@ FlagSet::FlagSet(std::string command, std::string summary, std::string usage)
     : command_(std::move(command)), summary_(std::move(summary)), usage_(std::move(usage)) {}
 
 FlagSet& FlagSet::group(std::string title) {
+  makes_settings_ = false;
   groups_.emplace_back(title, width, width / 2);
   return *this;
 }
@@ -159,8 +202,47 @@ FlagSet& FlagSet::argument(const char* name, const char* unit, const char* help)
   return many ? list(name, unit, help) : value(name, unit, help);
 }
 
+FlagSet& FlagSet::settings() {
+  makes_settings_ = true;
+  return *this;
+}
+
+FlagSet& FlagSet::config_file(std::optional<std::string>& member, const std::string& help) {
+  return bind("config", "FILE", help, "", [&member](const Flags& flags, const std::string& name) {
+    const bool read = flags.given(name) && !flags.gives_only_settings();
+    member = read ? std::optional(flags.text(name)) : std::nullopt;
+  });
+}
+
+FlagSet& FlagSet::add_set_flag() {
+  return list("set", "KEY=VALUE",
+              "settings that have no flag, one or more: clip_norm=1 patience=5; the list is at the end");
+}
+
+FlagSet& FlagSet::keep_line(std::optional<Flags>& member) {
+  bindings_.push_back({"", false, [&member](const Flags& flags, const std::string&) { member = flags; }});
+  return *this;
+}
+
+std::string FlagSet::add_setting(const char* names, const char* unit, const std::string& help,
+                                 const std::string& standard) {
+  std::string key = long_name(names);
+  std::ranges::replace(key, '-', '_');
+  settings_.push_back({key, unit, help, standard});
+  return key;
+}
+
+const Setting* FlagSet::find_setting(std::string_view key) const {
+  const auto found = std::ranges::find(settings_, key, &Setting::key);
+  return found == settings_.end() ? nullptr : &*found;
+}
+
 FlagSet& FlagSet::bind(const char* names, const char* unit, const std::string& help,
                        const std::string& standard, Assign assign) {
+  if (makes_settings_) {
+    bindings_.push_back({add_setting(names, unit, help, standard), false, std::move(assign)});
+    return *this;
+  }
   bindings_.push_back({long_name(names), false, std::move(assign)});
   return standard.empty() ? value(names, unit, help.c_str()) : value(names, unit, help.c_str(), standard);
 }
@@ -224,8 +306,11 @@ FlagSet& FlagSet::choice(std::optional<std::string>& member, const char* names, 
 }
 
 FlagSet& FlagSet::toggle(bool& member, const char* names, const std::string& help) {
-  bindings_.push_back({long_name(names), false,
-                       [&member](const Flags& flags, const std::string& name) { member = flags.on(name); }});
+  const Assign assign = [&member](const Flags& flags, const std::string& name) {
+    member = flags.truth(name);
+  };
+  if (makes_settings_) return bind(names, "true|false", help, member ? "true" : "false", assign);
+  bindings_.push_back({long_name(names), false, assign});
   return toggle(names, help.c_str());
 }
 
@@ -256,10 +341,26 @@ FlagSet& FlagSet::output(std::string& member, const char* names, const char* uni
   return value(member, names, unit, help);
 }
 
+FlagSet& FlagSet::output(std::optional<std::string>& member, const char* names, const char* unit,
+                         const std::string& help, const std::string& kind) {
+  note_file(names, unit, [name = long_name(names), kind](const Flags& flags) {
+    return std::vector<WrittenFile>{{flags.text(name), kind}};
+  });
+  return value(member, names, unit, help);
+}
+
 FlagSet& FlagSet::output(std::string& member, const char* names, const char* unit, const std::string& help,
                          WrittenFiles files) {
   note_file(names, unit, std::move(files));
   return value(member, names, unit, help);
+}
+
+FlagSet& FlagSet::optional_output(std::optional<std::string>& member, const char* names, const char* unit,
+                                  const std::string& help, WrittenFiles files) {
+  bindings_.push_back({long_name(names), false, [&member](const Flags& flags, const std::string& name) {
+                         member = flags.given(name) ? std::optional(flags.text(name)) : std::nullopt;
+                       }});
+  return optional_output(names, unit, help.c_str(), std::move(files));
 }
 
 FlagSet& FlagSet::required() {
@@ -285,6 +386,16 @@ std::string FlagSet::help() const {
   out.exceptions(std::ios::badbit);  // a text without memory is not cut
   out << "fakequant " << command_ << ' ' << usage_ << '\n' << summary_ << '\n';
   for (const auto& group : groups_) out << '\n' << group;
+  if (settings_.empty()) return out.str();
+  out << "\nSettings for --set and --config, with their defaults (fakequant help settings explains them):\n";
+  std::string line = " ";
+  for (const Setting& setting : settings_) {
+    const std::string word =
+        setting.standard.empty() ? " " + setting.key : fmt::format(" {}={}", setting.key, setting.standard);
+    if (line.size() + word.size() > width) out << std::exchange(line, " ") << '\n';
+    line += word;
+  }
+  out << line << '\n';
   return out.str();
 }
 
@@ -313,32 +424,89 @@ bool FlagSet::is_list(std::string_view name) const {
 
 Flags::Flags(const FlagSet& set, const std::vector<std::string>& arguments)
     : command_(set.command()), names_(set.names()), values_(parse_or_explain(set, arguments)) {
+  for (const Setting& setting : set.settings_table()) standards_[setting.key] = setting.standard;
+  if (!standards_.empty()) {
+    read_pairs(set);
+    read_file(set);
+  }
   for (const FlagNeed& need : set.needs())
     if (given(need.name)) check(need);
 }
 
+void Flags::read_pairs(const FlagSet& set) {
+  for (const std::string& pair : list("set")) {
+    const std::size_t equals = pair.find('=');
+    FQ_CHECK(equals != std::string::npos && equals > 0, command_,
+             "--set is '{}': give KEY=VALUE, such as clip_norm=1", pair);
+    const std::string key = pair.substr(0, equals);
+    FQ_CHECK(set.find_setting(key) != nullptr, command_, "--set has no '{}'{}", key,
+             nearest_setting(set, key));
+    FQ_CHECK(settings_.emplace(key, Given{pair.substr(equals + 1), {}}).second, command_,
+             "--set {} is given more than once: give it once", key);
+  }
+}
+
+/// A file that an earlier phase of a recipe writes is not there yet. It holds no settings.
+void Flags::read_file(const FlagSet& set) {
+  std::error_code none;
+  const std::string path = text("config");
+  if (path.empty() || !std::filesystem::is_regular_file(path, none)) return;
+  const auto file = detail::JsonText::load(path, "quantize");
+  const bool quantizes = knows("preset");
+  for (const auto& [key, value] : file->value().items())
+    if (!quantizes && key != "training")
+      file->fail("/" + detail::json_pointer_token(key),
+                 fmt::format("unknown key '{}': {} reads \"training\" alone", key, command_));
+  if (!file->value().is_object() || !file->value().contains("training")) return;
+  gives_only_settings_ = file->value().size() == 1;
+  const auto& training = file->value()["training"];
+  if (!training.is_object()) file->fail("/training", "\"training\" is an object of settings");
+  for (const auto& [key, value, pointer] : training_settings(training, "", "/training")) {
+    if (set.find_setting(key) == nullptr)
+      file->fail(pointer, fmt::format("\"training\" has no '{}'{}", key, nearest_setting(set, key)));
+    settings_.emplace(key, Given{value, fmt::format("{}:{}", path, file->line(pointer))});
+  }
+}
+
 void Flags::check(const FlagNeed& need) const {
   if (need.values.empty())
-    FQ_CHECK(given(need.other), command_, "--{} is for --{}: give that too, or leave it out", need.name,
-             need.other);
+    FQ_CHECK(given(need.other), command_, "{} is for {}: give that too, or leave it out", shown(need.name),
+             shown(need.other));
   if (need.values.empty()) return;
   const std::string value = text(need.other);
-  auto shown = need.values;
-  std::erase(shown, "");
+  auto allowed = need.values;
+  std::erase(allowed, "");
   FQ_CHECK(std::ranges::count(need.values, value.substr(0, value.find(','))) > 0, command_,
-           "--{} is for --{} {}: give that too, or leave it out", need.name, need.other,
-           detail::alternatives(shown));
+           "{} is for {} {}: give that too, or leave it out", shown(need.name), shown(need.other),
+           detail::alternatives(allowed));
 }
 
 bool Flags::given(const std::string& name) const {
-  return values_.count(name) > 0 && !values_[name].defaulted();
+  return settings_.contains(name) || (values_.count(name) > 0 && !values_[name].defaulted());
 }
 
-bool Flags::knows(const std::string& name) const { return std::ranges::find(names_, name) != names_.end(); }
+bool Flags::knows(const std::string& name) const {
+  return standards_.contains(name) || std::ranges::find(names_, name) != names_.end();
+}
+
+bool Flags::has(const std::string& name) const {
+  const auto standard = standards_.find(name);
+  return given(name) || values_.count(name) > 0 ||
+         (standard != standards_.end() && !standard->second.empty());
+}
+
+std::string Flags::shown(const std::string& name) const {
+  const auto setting = settings_.find(name);
+  if (setting != settings_.end() && !setting->second.place.empty())
+    return fmt::format("{}: {}", setting->second.place, name);
+  return (standards_.contains(name) ? "--set " : "--") + name;
+}
 
 bool Flags::on(const std::string& name) const { return values_.count(name) > 0 && values_[name].as<bool>(); }
 
 std::string Flags::text(const std::string& name) const {
+  if (const auto setting = settings_.find(name); setting != settings_.end()) return setting->second.text;
+  if (const auto standard = standards_.find(name); standard != standards_.end()) return standard->second;
   return values_.count(name) > 0 ? values_[name].as<std::string>() : std::string();
 }
 
@@ -358,24 +526,28 @@ void check_given(const std::string& value, const std::string& name, const std::s
 std::int64_t Flags::integer(const std::string& name, std::int64_t low, std::int64_t high) const {
   std::int64_t value = 0;
   const bool whole = read_all(text(name), value);
-  FQ_CHECK(whole && value >= low && value <= high, command_,
-           "--{} is '{}': give a whole number from {} to {}", name, text(name), low, high);
+  FQ_CHECK(whole && value >= low && value <= high, command_, "{} is '{}': give a whole number from {} to {}",
+           shown(name), text(name), low, high);
   return value;
 }
 
 double Flags::number(const std::string& name, double low, double high) const {
   double value = 0;
   const bool read = read_number(text(name), value);
-  FQ_CHECK(read && value >= low && value <= high, command_, "--{} is '{}': give a number from {} to {}", name,
-           text(name), low, high);
+  FQ_CHECK(read && value >= low && value <= high, command_, "{} is '{}': give a number from {} to {}",
+           shown(name), text(name), low, high);
   return value;
 }
 
 std::string Flags::choice(const std::string& name, const std::vector<std::string>& allowed) const {
   const std::string value = text(name);
-  FQ_CHECK(std::find(allowed.begin(), allowed.end(), value) != allowed.end(), command_, "--{} is '{}'{}",
-           name, value, detail::did_you_mean(value, allowed));
+  FQ_CHECK(std::find(allowed.begin(), allowed.end(), value) != allowed.end(), command_, "{} is '{}'{}",
+           shown(name), value, detail::did_you_mean(value, allowed));
   return value;
+}
+
+bool Flags::truth(const std::string& name) const {
+  return standards_.contains(name) ? choice(name, {"true", "false"}) == "true" : on(name);
 }
 
 }  // namespace fq::cli

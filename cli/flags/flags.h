@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,6 +40,12 @@ struct FileFlag {
 struct FlagNeed {
   std::string name, other;
   std::vector<std::string> values;  ///< of `other`, up to a comma; none: it has to be given
+};
+
+/// A value that `--set KEY=VALUE` and the object "training" of a `--config` file set (FlagSet::settings).
+struct Setting {
+  std::string key, unit, help;
+  std::string standard;  ///< default as text; empty for none
 };
 
 /// Smallest and largest value of a flag, both allowed.
@@ -100,10 +107,24 @@ class FlagSet {
   /// Binds a flag that names a file to write, of that kind (output_kind.h).
   FlagSet& output(std::string& member, const char* names, const char* unit, const std::string& help,
                   const std::string& kind);
+  FlagSet& output(std::optional<std::string>& member, const char* names, const char* unit,
+                  const std::string& help, const std::string& kind);
   FlagSet& output(std::string& member, const char* names, const char* unit, const std::string& help,
                   WrittenFiles files);
+  /// Binds a flag whose value, after "=", may be left out; the member is then an empty text.
+  FlagSet& optional_output(std::optional<std::string>& member, const char* names, const char* unit,
+                           const std::string& help, WrittenFiles files);
   /// Requires a value for the flag that was added last.
   FlagSet& required();
+  /// Makes what is bound after this call a setting, not a flag, until the next `group`. Its key is the name
+  /// with underscores: "edge-bits" becomes `--set edge_bits=8`. A toggle takes true or false.
+  FlagSet& settings();
+  /// Binds --config. The member stays empty for a file of settings alone.
+  FlagSet& config_file(std::optional<std::string>& member, const std::string& help);
+  /// Adds --set, for a command with settings.
+  FlagSet& add_set_flag();
+  /// Stores all values, for run directories, which record the flags.
+  FlagSet& keep_line(std::optional<Flags>& member);
 
   /// Starts a group of flags; `title` heads it in the help.
   FlagSet& group(std::string title);
@@ -148,6 +169,9 @@ class FlagSet {
   [[nodiscard]] const std::vector<FileFlag>& file_flags() const noexcept { return files_; }
   [[nodiscard]] const std::vector<FlagNeed>& needs() const noexcept { return needs_; }
   [[nodiscard]] bool writes() const;
+  [[nodiscard]] const std::vector<Setting>& settings_table() const noexcept { return settings_; }
+  /// Returns the setting of that key, or null.
+  [[nodiscard]] const Setting* find_setting(std::string_view key) const;
   [[nodiscard]] const std::vector<boost::program_options::options_description>& groups() const noexcept {
     return groups_;
   }
@@ -163,6 +187,9 @@ class FlagSet {
     Assign assign;
   };
 
+  /// Adds a setting. Returns its key.
+  std::string add_setting(const char* names, const char* unit, const std::string& help,
+                          const std::string& standard);
   void note_file(const char* names, const std::string& unit, WrittenFiles files);
   /// An empty `standard` is no default.
   FlagSet& bind(const char* names, const char* unit, const std::string& help, const std::string& standard,
@@ -177,14 +204,18 @@ class FlagSet {
   std::vector<FileFlag> files_;
   std::vector<FlagNeed> needs_;
   std::vector<Binding> bindings_;
+  std::vector<Setting> settings_;
+  bool makes_settings_ = false;
 };
 
 /// The values of a command's flags, checked when they are read.
 /// Every error is an ArgumentError `[command] --flag is .., give ..`.
 class Flags {
  public:
-  /// Throws ArgumentError for an unknown flag, naming the nearest or the commands that have it, for a value
-  /// too many or missing, and for a flag without the one that it needs.
+  /// Reads the settings of --set and of the file of --config, if it is there. Throws ArgumentError for an
+  /// unknown flag or setting, naming the nearest or the commands that have it, for a value too many or
+  /// missing, and for a flag without the one that it needs. Throws FileError for an unknown setting of the
+  /// file.
   Flags(const FlagSet& set, const std::vector<std::string>& arguments);
 
   [[nodiscard]] const std::string& command() const noexcept { return command_; }
@@ -193,7 +224,7 @@ class Flags {
   /// Whether the command takes a flag of that name.
   [[nodiscard]] bool knows(const std::string& name) const;
   /// Whether there is a value: one that was given, or a default.
-  [[nodiscard]] bool has(const std::string& name) const { return values_.count(name) > 0; }
+  [[nodiscard]] bool has(const std::string& name) const;
   [[nodiscard]] bool on(const std::string& name) const;
   /// Empty when not given and without a default.
   [[nodiscard]] std::string text(const std::string& name) const;
@@ -205,11 +236,26 @@ class Flags {
   [[nodiscard]] double number(const std::string& name, double low, double high) const;
   /// One of `allowed`; the error names the nearest.
   [[nodiscard]] std::string choice(const std::string& name, const std::vector<std::string>& allowed) const;
+  /// True or false, of a toggle or a setting.
+  [[nodiscard]] bool truth(const std::string& name) const;
+  /// Returns true if the file of --config has settings and no other keys.
+  [[nodiscard]] bool gives_only_settings() const noexcept { return gives_only_settings_; }
+  /// Returns how a message names a value: "--epochs", "--set clip_norm", "run.json:3: clip_norm".
+  [[nodiscard]] std::string shown(const std::string& name) const;
 
  private:
+  struct Given {
+    std::string text, place;  // place: file and line; empty for --set
+  };
+
   void check(const FlagNeed& need) const;
+  void read_pairs(const FlagSet& set);
+  void read_file(const FlagSet& set);
 
   std::string command_;
+  std::map<std::string, Given> settings_;
+  std::map<std::string, std::string> standards_;  // defaults of all settings
+  bool gives_only_settings_ = false;
   std::vector<std::string> names_;
   boost::program_options::variables_map values_;
 };

@@ -24,10 +24,6 @@ struct RunningNetwork {
 /// Each throws what the command would throw for flags, files that are not there, and networks and data that
 /// do not fit; and adds what the command will write to `planned`, whose networks stand in for the checkpoints
 /// of earlier phases. Nothing is written, computed or printed.
-void check_train(const Flags& flags, PlannedFiles& planned);
-void check_calibrate(const Flags& flags, PlannedFiles& planned);
-void check_sensitivity(const Flags& flags, PlannedFiles& planned);
-void check_qat(const Flags& flags, PlannedFiles& planned);
 void check_inspect(const Flags& flags, PlannedFiles& planned);
 
 }  // namespace fq::cli

@@ -35,15 +35,16 @@ std::optional<Network> PlannedFiles::network(const std::string& path) const {
 }
 
 void PlannedFiles::check_there(const Flags& flags, const std::string& flag) const {
-  if (!flags.text(flag).empty()) check_there(flags, flag, flags.text(flag));
+  if (!flags.text(flag).empty()) check_there(flags.command(), flag, flags.text(flag));
 }
 
-void PlannedFiles::check_there(const Flags& flags, const std::string& flag, const std::string& path) const {
+void PlannedFiles::check_there(const std::string& command, const std::string& flag,
+                               const std::string& path) const {
   std::error_code error;
   if (holds(path) || std::filesystem::exists(path, error)) return;
-  throw FileError(path, {},
-                  fmt::format("[{}] --{}: there is no file {}, and no phase before writes it",
-                              flags.command(), flag, path));
+  throw FileError(
+      path, {},
+      fmt::format("[{}] --{}: there is no file {}, and no phase before writes it", command, flag, path));
 }
 
 void stand_in_ranges(Network& network) {

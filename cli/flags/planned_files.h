@@ -25,7 +25,7 @@ class PlannedFiles {
   /// Throws FileError unless the file of that flag is planned, or there, or the flag was not given.
   void check_there(const Flags& flags, const std::string& flag) const;
   /// Throws FileError unless the file is planned, or there.
-  void check_there(const Flags& flags, const std::string& flag, const std::string& path) const;
+  void check_there(const std::string& command, const std::string& flag, const std::string& path) const;
 
  private:
   std::map<std::string, std::optional<Identity>> identities_;  // empty if it is not known

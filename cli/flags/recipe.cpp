@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "fakequant/cli/command.h"
@@ -88,13 +89,22 @@ class Reader {
     const auto call = find_command(phase.command).call();
     const FlagSet& set = call->set();
     const Names off = removed_flags(set, entry);
-    entry.expect_keys(both(both(kOfPhase, off), set.names()), "of " + phase.command);
+    std::map<std::string, std::string> settings = moved_flags(set, entry);
+    Names known = both(both(kOfPhase, off), set.names());
+    for (const auto& [key, value] : entry.json().items())
+      if (is_moved(set, key)) known.push_back(key);
+    entry.expect_keys(known, "of " + phase.command);
     const auto changes = changes_.of_phase(phase.name, set);
     for (const auto& [key, value] : entry.json().items())
-      if (!among(kOfPhase, key) && !among(off, key) && !(takes(set, entry, key) && flags_.given(key)) &&
-          !changes.contains(key))
+      if (!among(kOfPhase, key) && !among(off, key) && !is_moved(set, key) && !takes_settings(set, key) &&
+          !(takes(set, entry, key) && flags_.given(key)) && !changes.contains(key))
         add(phase, set, key, entry.at(key));
-    for (const auto& [key, text] : changes) add(phase, set, key, JsonValue(*text).at(key));
+    for (const auto& [key, text] : changes)
+      if (set.find_setting(key) != nullptr)
+        settings[key] = argument_text(JsonValue(*text).at(key));
+      else
+        add(phase, set, key, JsonValue(*text).at(key));
+    for (const auto& [key, text] : settings) push(phase, "set", fmt::format("{}={}", key, text));
     add_shared(phase, set, entry, changes);
     if (flags_.on("resume") && among(set.names(), "resume") && !entry.has("resume"))
       phase.arguments.push_back("--resume");
@@ -110,6 +120,33 @@ class Reader {
       if (removed == nullptr) continue;
       if (!removed->is_off(value)) entry.at(key).fail(removed->message());
       out.push_back(key);
+    }
+    return out;
+  }
+
+  static bool is_moved(const FlagSet& set, const std::string& key) {
+    return !among(set.names(), key) && find_moved_flag(set.command(), key) != nullptr;
+  }
+
+  static bool takes_settings(const FlagSet& set, const std::string& key) {
+    return key == "set" && !set.settings_table().empty();
+  }
+
+  /// Returns the settings of a phase: those of "set", a list of "KEY=VALUE", and flags of earlier versions.
+  static std::map<std::string, std::string> moved_flags(const FlagSet& set, const JsonValue& entry) {
+    std::map<std::string, std::string> out;
+    for (const auto& [key, value] : entry.json().items()) {
+      if (is_moved(set, key)) {
+        const MovedFlag& moved = *find_moved_flag(set.command(), key);
+        out[std::string(moved.key)] = moved.setting_text(value);
+      }
+      if (!takes_settings(set, key)) continue;
+      for (const auto& item : entry.at(key).elements()) {
+        const std::string text = item.string();
+        const std::size_t equals = text.find('=');
+        if (equals == std::string::npos) item.fail("give KEY=VALUE, such as clip_norm=1");
+        out[text.substr(0, equals)] = text.substr(equals + 1);
+      }
     }
     return out;
   }

@@ -22,18 +22,24 @@ ordered_json value_in(const std::string& text) {
 
 RecipeChanges::RecipeChanges(const std::vector<std::string>& texts) {
   for (const auto& text : texts) {
-    const std::size_t equals = text.find('='), dot = text.substr(0, equals).rfind('.');
-    FQ_CHECK(equals != std::string::npos && dot != std::string::npos && dot > 0 && dot + 1 < equals, "run",
+    const std::size_t equals = text.find('='), dot = text.find('.');
+    FQ_CHECK(equals != std::string::npos && dot > 0 && dot < equals && text[equals - 1] != '.', "run",
              "--set is '{}': give PHASE.FLAG=VALUE, such as train.lr=0.01", text);
-    Change change{text, text.substr(0, dot), text.substr(dot + 1, equals - dot - 1), nullptr};
+    Change change{text, text.substr(0, equals), value_in(text.substr(equals + 1))};
     for (const auto& other : changes_)
-      FQ_CHECK(other.phase != change.phase || other.key != change.key, "run",
-               "--set: '{}' and '{}': give one", other.text, text);
-    const ordered_json object{{change.key, value_in(text.substr(equals + 1))}};
-    change.value = std::make_shared<const fq::detail::JsonText>(
-        fq::detail::JsonText::of_value(object, object.dump(), "run --set " + text));
+      FQ_CHECK(other.name != change.name, "run", "--set: '{}' and '{}': give one", other.text, text);
     changes_.push_back(std::move(change));
   }
+}
+
+std::string RecipeChanges::key_in(const Change& change, const std::string& phase, const FlagSet& set) {
+  for (const auto& name : {phase, set.command()}) {
+    if (!change.name.starts_with(name + ".")) continue;
+    const std::string key = change.name.substr(name.size() + 1);
+    // The key of a setting may hold a dot, and so may the name of another phase.
+    if (key.find('.') == std::string::npos || set.find_setting(key) != nullptr) return key;
+  }
+  return {};
 }
 
 std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> RecipeChanges::of_phase(
@@ -41,26 +47,35 @@ std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> RecipeChanges
   std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> out;
   std::map<std::string, std::string> texts;
   for (auto& change : changes_) {
-    if (change.phase != name && change.phase != set.command()) continue;
-    const auto names = set.names();
-    const bool known = std::ranges::find(names, change.key) != names.end();
-    if (const auto* removed = known ? nullptr : find_removed_flag(change.key))
+    const std::string key = key_in(change, name, set);
+    if (key.empty()) continue;
+    auto names = set.names();
+    for (const Setting& setting : set.settings_table()) names.push_back(setting.key);
+    const bool known = std::ranges::find(names, key) != names.end();
+    if (const auto* moved = known ? nullptr : find_moved_flag(set.command(), key))
+      FQ_CHECK(false, "run", "--set {}: {}", change.text, moved->message());
+    if (const auto* removed = known ? nullptr : find_removed_flag(key))
       FQ_CHECK(false, "run", "--set {}: {}", change.text, removed->message());
-    FQ_CHECK(known, "run", "--set {}: {} has no flag '{}'{}", change.text, set.command(), change.key,
-             fq::detail::did_you_mean(change.key, names));
+    FQ_CHECK(known, "run", "--set {}: {} has no flag '{}'{}", change.text, set.command(), key,
+             fq::detail::did_you_mean(key, names));
     change.used = true;
-    const auto [same, is_first] = texts.emplace(change.key, change.text);
+    const auto [same, is_first] = texts.emplace(key, change.text);
     FQ_CHECK(is_first, "run", "--set: '{}' and '{}' are of one phase, {}: give one", same->second,
              change.text, name);
-    out[change.key] = change.value;
+    const ordered_json object{{key, change.value}};
+    out[key] = std::make_shared<const fq::detail::JsonText>(
+        fq::detail::JsonText::of_value(object, object.dump(), "run --set " + change.text));
   }
   return out;
 }
 
 void RecipeChanges::check_used(const std::vector<std::string>& phases) const {
   for (const auto& change : changes_)
-    FQ_CHECK(change.used, "run", "--set {}: the recipe has no phase '{}'{}", change.text, change.phase,
-             fq::detail::did_you_mean(change.phase, phases));
+    if (!change.used) {
+      const std::string phase = change.name.substr(0, change.name.rfind('.'));
+      FQ_CHECK(false, "run", "--set {}: the recipe has no phase '{}'{}", change.text, phase,
+               fq::detail::did_you_mean(phase, phases));
+    }
 }
 
 }  // namespace fq::cli

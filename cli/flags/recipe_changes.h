@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,15 @@ class RecipeChanges {
 
  private:
   struct Change {
-    std::string text, phase, key;
-    std::shared_ptr<const fq::detail::JsonText> value;
+    std::string text;  ///< "train.lr=0.01"
+    std::string name;  ///< "train.lr"
+    nlohmann::ordered_json value;
     bool used = false;
   };
+
+  /// Returns the flag or setting that a change is about in a phase; empty if it is about other phases.
+  static std::string key_in(const Change& change, const std::string& phase, const FlagSet& set);
+
   std::vector<Change> changes_;
 };
 

@@ -26,6 +26,51 @@ constexpr std::array kFlags{
     RemovedFlag{"stochastic-rounding", "false", kLearnedRanges},
 };
 
+using Value = MovedFlag::Value;
+
+constexpr auto kMoved = std::to_array<MovedFlag>({
+    {"momentum", "optimizer.momentum"},
+    {"nesterov", "optimizer.nesterov"},
+    {"warmup", "schedule.warm_up"},
+    {"clip", "clip_norm"},
+    {"keep-last", "loader.drop_last", true, Value::inverted},
+    {"accumulate", "accumulation"},
+    {"rank-timeout", "rank_timeout"},
+    {"reduce", "reduction"},
+    {"shard-optimizer", "shard_optimizer"},
+    {"early-stopping", "patience"},
+    {"sample", "loader.balanced", true, Value::balanced},
+    {"sample-weights", "loader.class_weights"},
+    {"save-every", "save_every"},
+    {"checkpoint-blocks", "checkpoint_blocks"},
+    {"no-capture", "capture", true, Value::inverted},
+    {"keep", "keep_epochs"},
+    {"log", "log"},
+    {"temperature", "distillation.temperature"},
+    {"distill-weight", "distillation.weight"},
+    {"weight-amax", "learn_weight_ranges", false, Value::learned},
+    {"amax-gradient", "amax_gradient", false},
+    {"amax-lr", "amax_rate", false},
+    {"amax-momentum", "amax_momentum", false},
+    {"freeze-amax-after", "freeze_amax_after", false},
+    {"backward", "backward", false},
+    {"quant-start", "quant_start", false},
+    {"freeze-bn-after", "freeze_bn_after", false},
+    {"reestimate-bn", "reestimate_bn", false},
+    {"lora-alpha", "low_rank.alpha", false},
+    {"lora-layers", "low_rank.layers", false},
+    {"scale", "scale", false},
+    {"edge-bits", "edge_bits", false},
+    {"attention", "attention", false},
+    {"kv", "kv", false},
+    {"strict", "strict", false},
+    {"keep-bn", "keep_bn", false},
+    {"weight-method", "weight_method", false},
+    {"algorithm", "algorithm", false},
+    {"percentile", "percentile", false},
+    {"mask", "mask", false},
+});
+
 struct RemovedCommand {
   std::string_view name, replacement;
 };
@@ -46,6 +91,30 @@ bool RemovedFlag::is_off(const nlohmann::ordered_json& value) const {
 const RemovedFlag* find_removed_flag(std::string_view name) {
   const auto* found = std::ranges::find(kFlags, name, &RemovedFlag::name);
   return found == kFlags.end() ? nullptr : found;
+}
+
+std::string MovedFlag::message() const {
+  const std::string_view given = value == Value::same ? "VALUE" : "true or false";
+  return fmt::format("--{} became a setting. Use --set {}={}.", name, key, given);
+}
+
+std::string MovedFlag::setting_text(const nlohmann::ordered_json& json) const {
+  std::string text = json.is_string() ? json.get<std::string>() : json.dump();
+  const auto truth = [](bool is_true) -> std::string { return is_true ? "true" : "false"; };
+  if (value == Value::inverted) return truth(text == "false");
+  if (value == Value::balanced) return truth(text == "balanced");
+  return value == Value::learned ? truth(text == "learned") : text;
+}
+
+const MovedFlag* find_moved_flag(std::string_view command, std::string_view name) {
+  const auto* found = std::ranges::find(kMoved, name, &MovedFlag::name);
+  const bool had = command == "qat" || command == "train";
+  return found == kMoved.end() || !had || (command == "train" && !found->of_train) ? nullptr : found;
+}
+
+std::string flag_text(std::string_view command, std::string_view name) {
+  const auto* moved = find_moved_flag(command, name);
+  return moved == nullptr ? fmt::format("--{}", name) : fmt::format("--set {}", moved->key);
 }
 
 std::string removed_command(std::string_view name) {

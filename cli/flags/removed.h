@@ -4,7 +4,7 @@
 ///
 /// One table serves the command line, recipes and run directories. A removed flag on a command line is an
 /// error that names the replacement. Recipes and run directories of earlier versions may hold the value that
-/// switched the flag off.
+/// switched the flag off. A flag that became a setting (FlagSet::settings) is read from them as that setting.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -25,6 +25,25 @@ struct RemovedFlag {
 
 /// Returns the entry of a removed flag, or null.
 [[nodiscard]] const RemovedFlag* find_removed_flag(std::string_view name);
+
+/// A flag of `train` or `qat` that became a setting.
+struct MovedFlag {
+  enum class Value { same, inverted, balanced, learned };
+
+  std::string_view name, key;
+  bool of_train = true;       ///< whether `train` had the flag too
+  Value value = Value::same;  ///< how a value of the flag becomes one of the setting
+
+  /// Returns "--clip became a setting. Use --set clip_norm=VALUE.".
+  [[nodiscard]] std::string message() const;
+  /// Returns the setting's text for a value of a recipe or a run directory.
+  [[nodiscard]] std::string setting_text(const nlohmann::ordered_json& value) const;
+};
+
+/// Returns the entry of a flag that `command` does not have any more, or null.
+[[nodiscard]] const MovedFlag* find_moved_flag(std::string_view command, std::string_view name);
+/// Returns how messages of `command` name a flag that other commands have: "--mask", or "--set mask" in qat.
+[[nodiscard]] std::string flag_text(std::string_view command, std::string_view name);
 
 /// Returns "the command 'sweep' was removed. Use ...", or an empty text for any other name.
 [[nodiscard]] std::string removed_command(std::string_view name);

@@ -79,6 +79,10 @@ std::string manual_page(const ManualEntry& entry) {
     out += fmt::format(".TP\n.B {}\n{}\n", roff(option.format_name() + (value.empty() ? "" : " " + value)),
                        roff(option.description()));
   });
+  if (!entry.set.settings_table().empty()) out += ".SH SETTINGS\n";
+  for (const Setting& setting : entry.set.settings_table())
+    out += fmt::format(".TP\n.B {}\n{}\n", roff(fmt::format("{}={}", setting.key, setting.unit)),
+                       roff(setting.help));
   return out + ".SH SEE ALSO\n.BR fakequant (1)\n";
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/flags/removed.h"
@@ -74,6 +75,43 @@ void append_flag(std::vector<std::string>& line, const std::string& name, const 
     const auto text = value.get<std::string>();
     line.push_back("--" + name + (text.empty() ? "" : "=" + text));
   }
+}
+
+/// Pairs of --set, by key.
+using Pairs = std::map<std::string, std::string>;
+
+void add_pairs(Pairs& pairs, const ordered_json& values) {
+  for (const auto& value : values) {
+    const std::string text = value.get<std::string>();
+    pairs.emplace(text.substr(0, text.find('=')), text.substr(std::min(text.find('=') + 1, text.size())));
+  }
+}
+
+/// Adds a flag of an earlier version that is a setting now. Returns false for any other flag.
+bool take_moved(Pairs& pairs, const FlagSet& set, const std::string& name, const ordered_json& value) {
+  const MovedFlag* moved = find_moved_flag(set.command(), name);
+  if (moved != nullptr) pairs.emplace(std::string(moved->key), moved->setting_text(value));
+  return moved != nullptr;
+}
+
+/// Adds the settings that began the run, except for those on the line. Defaults of then are added if they
+/// differ from a default of now; the checkpoint checks those that have none.
+void append_settings(std::vector<std::string>& arguments, const Flags& line, const Pairs& given,
+                     const Pairs& defaults) {
+  for (const auto& [key, text] : given)
+    if (!line.given(key)) arguments.push_back(fmt::format("--set={}={}", key, text));
+  for (const auto& [key, text] : defaults)
+    if (!line.given(key) && !given.contains(key) && !line.text(key).empty() && line.text(key) != text)
+      arguments.push_back(fmt::format("--set={}={}", key, text));
+}
+
+/// Returns the text of a setting's default in config.json. Throws FileError for another kind of value.
+std::string setting_of_run(const RunFolder& folder, const std::string& key, const ordered_json& value) {
+  if (!value.is_string())
+    throw FileError(
+        folder.config(), "",
+        fmt::format("[run] {}: the setting {} is no text: the file is damaged", folder.config(), key));
+  return value.get<std::string>();
 }
 
 /// Returns true if the flag was removed and had no effect. Throws FileError if it had one.
@@ -173,6 +211,8 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
     const bool is_given = set.is_toggle(name) ? flags.on(name) : flags.given(name);
     (is_given ? given : defaults)[name] = value_of(set, flags, name);
   }
+  for (const Setting& setting : set.settings_table())
+    if (!flags.given(setting.key) && !setting.standard.empty()) defaults[setting.key] = setting.standard;
   out["given"] = std::move(given);
   out["defaults"] = std::move(defaults);
   out["settings"] = settings;
@@ -195,18 +235,28 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
   const Flags line(set, arguments);
   const Flags plain(set, {});
   const bool has_length = line.given("epochs") || line.given("steps");
+  Pairs given, defaults;
   for (const auto& [name, value] : config["given"].items()) {
-    if (is_removed(set, folder, name, value)) continue;
+    if (is_removed(set, folder, name, value) || take_moved(given, set, name, value)) continue;
     check_flag_of_run(set, folder, name, value);
     if (has_length && (name == "epochs" || name == "steps")) continue;
-    if (!line.given(name) && !(set.is_toggle(name) && line.on(name))) append_flag(arguments, name, value);
-  }
-  for (const auto& [name, value] : config["defaults"].items()) {
-    if (is_removed(set, folder, name, value)) continue;
-    check_flag_of_run(set, folder, name, value);
-    if (!line.given(name) && value_of(set, plain, name) != value && !set.is_toggle(name))
+    if (name == "set")
+      add_pairs(given, value);
+    else if (!line.given(name) && !(set.is_toggle(name) && line.on(name)))
       append_flag(arguments, name, value);
   }
+  for (const auto& [name, value] : config["defaults"].items()) {
+    if (is_removed(set, folder, name, value) || take_moved(defaults, set, name, value)) continue;
+    if (set.find_setting(name) != nullptr) {
+      defaults.emplace(name, setting_of_run(folder, name, value));
+      continue;
+    }
+    check_flag_of_run(set, folder, name, value);
+    const ordered_json standard = value_of(set, plain, name);
+    if (!line.given(name) && !set.is_toggle(name) && standard != "" && standard != value)
+      append_flag(arguments, name, value);
+  }
+  append_settings(arguments, line, given, defaults);
   if (!line.given("output")) arguments.push_back("--output=" + folder.path);
   return arguments;
 }

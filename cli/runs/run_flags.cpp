@@ -28,26 +28,19 @@ std::vector<std::string> logs_of(const Flags& flags) {
 
 }  // namespace
 
-void add_run_folder_flags(FlagSet& set) {
-  set.value("keep", "EPOCHS",
-            "in a run directory, keep the checkpoints of so many epochs beside the last and the best", "0")
-      .value("log", "LIST",
-             "in a run directory, write the numbers as csv, tensorboard or both too: csv,tensorboard");
-}
-
 void check_run_flags(const Flags& flags) {
   (void)kept_epochs(flags);
   const std::vector<std::string> known{"csv", "tensorboard"};
   for (const auto& name : logs_of(flags))
-    FQ_CHECK(std::ranges::find(known, name) != known.end(), flags.command(), "--log is '{}'{}", name,
-             fq::detail::did_you_mean(name, known));
-  for (const char* name : {"keep", "log"})
+    FQ_CHECK(std::ranges::find(known, name) != known.end(), flags.command(), "{} is '{}'{}",
+             flags.shown("log"), name, fq::detail::did_you_mean(name, known));
+  for (const char* name : {"keep_epochs", "log"})
     FQ_CHECK(!flags.given(name) || run_folder(flags), flags.command(),
-             "--{} is for a run directory, and --output names a file: name a folder, such as {}/", name,
-             fs::path(flags.text("output")).replace_extension().string());
+             "{} is for a run directory, and --output names a file: name a folder, such as {}/",
+             flags.shown(name), fs::path(flags.text("output")).replace_extension().string());
 }
 
-std::int64_t kept_epochs(const Flags& flags) { return flags.integer("keep", 0, kMostKept); }
+std::int64_t kept_epochs(const Flags& flags) { return flags.integer("keep_epochs", 0, kMostKept); }
 
 bool logs(const Flags& flags, const std::string& name) {
   const auto all = logs_of(flags);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Flags of run directories.
+/// The settings keep_epochs and log of run directories.
 
 #include <string>
 
@@ -8,13 +8,11 @@
 
 namespace fq::cli {
 
-/// --keep, --log: for commands that train.
-void add_run_folder_flags(FlagSet& set);
-/// Throws ArgumentError for those flags without a run directory, and for words of --log that are none.
+/// Throws ArgumentError for those settings without a run directory, and for unknown words of `log`.
 void check_run_flags(const Flags& flags);
-/// Epochs whose checkpoints are kept, of --keep.
+/// Returns the number of epochs whose checkpoints are kept.
 [[nodiscard]] std::int64_t kept_epochs(const Flags& flags);
-/// Whether --log names it: "csv", "tensorboard".
+/// Returns true if `log` names it: "csv", "tensorboard".
 [[nodiscard]] bool logs(const Flags& flags, const std::string& name);
 
 }  // namespace fq::cli

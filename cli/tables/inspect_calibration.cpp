@@ -37,9 +37,34 @@ void refuse(const Flags& flags, std::initializer_list<const char*> names, const 
   for (const char* name : names) FQ_CHECK(!flags.given(name), kInspect, "--{}: {}", name, why);
 }
 
+struct InspectOptions {
+  QuantizationOptions quantization = {.command = kInspect};
+  CalibrationOptions calibration;
+};
+
+void add_options(FlagSet& set, InspectOptions& options) {
+  set.group("Quantization");
+  add_preset_flag(set, options.quantization);
+  add_config_flags(set, options.quantization);
+  add_format_flags(set, options.quantization);
+  set.group("Calibration");
+  add_method_flag(set, options.quantization);
+  add_weight_flags(set, options.quantization);
+  add_percentile_flag(set, options.calibration);
+  add_samples_flag(set, options.calibration);
+}
+
+InspectOptions inspect_options(const Flags& flags) {
+  InspectOptions options;
+  FlagSet set(kInspect, "", "");
+  add_options(set, options);
+  set.assign(flags);
+  return options;
+}
+
 AmaxOptions amax_options(const Flags& flags) {
   AmaxOptions out;
-  out.percentile = flags.number("percentile", 0, 100);
+  if (flags.given("percentile")) out.percentile = flags.number("percentile", 0, 100);
   return out;
 }
 
@@ -67,13 +92,16 @@ Network quantized_network(const Flags& flags, Output& output) {
   }
   FQ_CHECK(flags.given("data") || flags.given("state"), kInspect,
            "{} is a float checkpoint: give --data or --state, or a quantized checkpoint", path);
-  quantize_and_calibrate(network, flags, read_quantization(flags), nullptr, output, false);
+  const InspectOptions options = inspect_options(flags);
+  const Quantization chosen = read_quantization(options.quantization);
+  output.line(quantization_text(options.quantization, chosen));
+  place_quantizers(network, options.quantization, options.calibration, chosen, std::nullopt);
   return network;
 }
 
 void take_data(Network& network, const Flags& flags, CalibrationPage& page) {
   auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
-  data = some_samples(std::move(data), flags.integer("samples", 1, std::int64_t{1} << 40), 0);
+  data = some_samples(std::move(data), inspect_options(flags).calibration.sample_count(), 0);
   const auto ranks = run_ranks();
   DataLoader loader(
       data, share_of_rank({.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false}, *ranks));
@@ -134,8 +162,8 @@ void add_inspect_calibration_flags(FlagSet& set) {
       .output("html", "FILE", "write a page with histograms and a table to look at", kind::page)
       .value("plan", "FILE", "a plan of fakequant sensitivity, to show on the page");
   add_data_flags(set, "train");
-  add_quantization_flags(set);
-  add_calibration_flags(set);
+  static InspectOptions bound;  // takes no values: `inspect_options` reads them
+  add_options(set, bound);
 }
 
 void check_no_calibration_flags(const Flags& flags) {

@@ -94,7 +94,7 @@ whole_loops() {
     "$fakequant" train -m cnn -d "$data" -o float.h5 -e 2 --device cuda &&
     "$fakequant" calibrate --checkpoint float.h5 -d "$data" --preset int8 -o int8.h5 --device cuda &&
     "$fakequant" qat int8.h5 -d "$data" -o qat.h5 -e 1 --device cuda &&
-    "$fakequant" qat int8.h5 -d "$data" -o called.h5 -e 1 --device cuda --no-capture &&
+    "$fakequant" qat int8.h5 -d "$data" -o called.h5 -e 1 --device cuda --set capture=false &&
     cmp qat.h5 called.h5 &&
     "$fakequant" evaluate qat.h5 -d "$data" --device cuda &&
     "$fakequant" predict qat.h5 -d "$data" --codes -o gpu.h5 --device cuda &&

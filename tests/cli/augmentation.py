@@ -1,4 +1,4 @@
-"""--augment, --sample and --sample-weights: the same bits from the same flags (resume.py stops and goes on), labels that are
+"""--augment and the settings loader.balanced and loader.class_weights: the same bits from the same flags (resume.py stops and goes on), labels that are
 mixed for each loss, what samples do not have refused by name, and sheets of what the network sees."""
 
 import os
@@ -42,23 +42,21 @@ dense = data("dense.h5", RANDOM.normal(size=(N, 2, 6, 6)).astype(np.float32), RA
 # Everything at once, and class weights: a function of the seed.
 EVERYTHING = ("resizedcrop=0.5:1:0.8:1.2,crop=1,shift=1,rotate=10,scale=0.1,shear=0.1,hflip=0.5,vflip=0.2,randaugment=2:9,"
               "brightness=0.2,contrast=0.2,saturation=0.2,hue=0.1,greyscale=0.2,blur=0.8,noise=0.02,cutout=2,mixup=0.4,cutmix=1")
-CHANGED = ["--augment", EVERYTHING, "--sample", "balanced", "--label-smoothing", "0.1"]
+CHANGED = ["--augment", EVERYTHING, "--set", "loader.balanced=true", "--label-smoothing", "0.1"]
 run(*train(colour, *CHANGED, model="cnn", out="one.h5"))
 run(*train(colour, *CHANGED, model="cnn", out="two.h5"))
 assert same_bytes("one.h5", "two.h5")
 for flag, value, says in (("--augment", EVERYTHING.replace("mixup=0.4", "mixup=0.5"), "--augment mixup is 0.4 there, 0.5 here"),
                           ("--augment", EVERYTHING.replace("2:9", "2:5"), "--augment randaugment (randaugment_magnitude) is 9.0 there, 5.0 here"),
-                          ("--sample", "every", "--sample balanced is true there, false here"),
-                          ("--sample-weights", "1:1:2", "--sample-weights is [] there, [1.0,1.0,2.0] here")):
+                          ("--set", "loader.balanced=false", "--set loader.balanced is true there, false here"),
+                          ("--set", "loader.class_weights=1:1:2", "--set loader.class_weights is [] there, [1.0,1.0,2.0] here")):
     flags = dict(zip(CHANGED[::2], CHANGED[1::2]), **{flag: value})
-    if flag == "--sample-weights":
-        flags["--sample"] = "every"
     fails(2, ["[resume] one.h5", says],
           *train(colour, *[word for pair in flags.items() for word in pair], model="cnn", out="one.h5"), "--resume")
 
 # A network learns from shares of classes: digits, by mixing, to what they are known to reach.
 learned = result("train", *TINY, "--data", DIGITS, "--epochs", "15", "--batch", "32", "--seed", "1", "--augment",
-                 "shift=0.6,mixup=0.2", "--sample", "balanced", "-o", "mixed.h5")
+                 "shift=0.6,mixup=0.2", "--set", "loader.balanced=true", "-o", "mixed.h5")
 assert result("evaluate", "mixed.h5", "--data", DIGITS)["accuracy"] > 90
 assert 20 < learned["accuracy"] < 100, learned  # of the larger share
 
@@ -94,13 +92,13 @@ run(*train(signals, "--augment", "shift=2,gain=0.2,reverse=0.5,timemask=4,noise=
 
 # Drawing classes.
 uneven = data("uneven.h5", RANDOM.normal(size=(N, 8)).astype(np.float32), np.where(np.arange(N) < 6, 1, 0))
-run(*train(uneven, "--sample", "balanced"))
-run(*train(uneven, "--sample-weights", "1:3", "--loss", "bce"))
-fails(2, "--sample balanced is of one class for each sample", *train(real, "--loss", "mse", "--sample", "balanced"))
-fails(2, "3 --sample-weights, and 2 classes", *train(uneven, "--sample-weights", "1:2:3"))
-fails(2, "--sample-weights has 'x'", *train(uneven, "--sample-weights", "1:x"))
-fails(2, "give one of them", *train(uneven, "--sample-weights", "1:2", "--sample", "balanced"))
-fails(2, "'balanced'", *train(uneven, "--sample", "balancd"))
+run(*train(uneven, "--set", "loader.balanced=true"))
+run(*train(uneven, "--set", "loader.class_weights=1:3", "--loss", "bce"))
+fails(2, "--set loader.balanced requires one class for each sample", *train(real, "--loss", "mse", "--set", "loader.balanced=true"))
+fails(2, "3 --set loader.class_weights, and 2 classes", *train(uneven, "--set", "loader.class_weights=1:2:3"))
+fails(2, "--set loader.class_weights has 'x'", *train(uneven, "--set", "loader.class_weights=1:x"))
+fails(2, "give one of them", *train(uneven, "--set", "loader.class_weights=1:2", "--set", "loader.balanced=true"))
+fails(2, "--set loader.balanced is 'yes'", *train(uneven, "--set", "loader.balanced=yes"))
 
 
 # Sheets of what the network sees.

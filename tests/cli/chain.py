@@ -54,9 +54,9 @@ for method in ["moving_average", "percentile", "entropy", "mse", "octav", "lsq",
 qat = ["--data", DIGITS, "--epochs", "2", "--lr", "0.001", "--seed", "3"]
 result("qat", "ptq.h5", *qat, "-o", "int8.h5")
 assert result("evaluate", "int8.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - FEW
-result("qat", "folded.h5", "--preset", "w4a4", "--amax", "running", "--freeze-amax-after", "30", *qat, "-o", "w4a4.h5")
+result("qat", "folded.h5", "--preset", "w4a4", "--amax", "running", "--set", "freeze_amax_after=30", *qat, "-o", "w4a4.h5")
 assert result("evaluate", "w4a4.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - FEW
-result("qat", "float.h5", "--preset", "fp8", "--keep-bn", "--quant-start", "20", "--freeze-bn-after", "40", *qat, "-o",
+result("qat", "float.h5", "--preset", "fp8", "--set", "keep_bn=true", "--set", "quant_start=20", "--set", "freeze_bn_after=40", *qat, "-o",
        "e4m3.h5")
 assert result("evaluate", "e4m3.h5", "--data", DIGITS)["accuracy"] > floating["accuracy"] - FEW
 
@@ -75,10 +75,10 @@ for preset in ["nvfp4", "mxfp4", "int4_blockwise", "fp8_per_channel_per_token"]:
     result("predict", f"{preset}.h5", "--data", DIGITS, "-o", f"{preset}_predictions.h5", "--codes", "--batch", "7")
     result("export", f"{preset}.h5", "-o", preset + "_")
 frozen = {}
-for ranges in [["frozen"], ["learned"], ["learned", "--amax-gradient", "lsq"]]:
+for ranges in [["frozen"], ["learned"], ["learned", "--set", "amax_gradient=lsq"]]:
     result("qat", "folded.h5", "--preset", "w4a4", "--amax", *ranges, *qat, "-o", "ranges.h5")
     frozen[ranges[-1]] = result("evaluate", "ranges.h5", "--data", DIGITS)["accuracy"]
-assert min(frozen["learned"], frozen["lsq"]) > frozen["frozen"] - FEW, frozen
+assert min(frozen["learned"], frozen["amax_gradient=lsq"]) > frozen["frozen"] - FEW, frozen
 result("export", "ranges.h5", "-o", "ranges_")
 
 named = result("predict", "int8.h5", "--data", DIGITS, "-o", "predictions.h5", "--codes")

@@ -58,7 +58,7 @@ def tried(file, text, key, *commands):
             assert named and said.count("\n") == 0, (file, key, words, said)
 
 
-run("train", *TINY, "--data", DIGITS, "--epochs", 1, "--batch", 64, "--val-fraction", 0.2, "--log", "tensorboard,csv", "-o", "run/")
+run("train", *TINY, "--data", DIGITS, "--epochs", 1, "--batch", 64, "--val-fraction", 0.2, "--set", "log=tensorboard,csv", "-o", "run/")
 shutil.copytree("run", "kept")
 rejected = []
 with open("run/config.json") as file:

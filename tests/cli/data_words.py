@@ -162,7 +162,7 @@ assert result("calibrate", "float.h5", "--data", DIGITS, "-o", "d.h5")["preset"]
 assert result("inspect", "float.h5")["memory"]["optimizer"] == "adamw"
 run(*train(DIGITS, "--optimizer", "sgd"))
 assert "sgd with momentum:" in run("inspect", "out.h5").stdout
-plain, momentum = train(DIGITS, "--optimizer", "sgd", "--momentum", "0"), result("inspect", "out.h5")["memory"]
+plain, momentum = train(DIGITS, "--optimizer", "sgd", "--set", "optimizer.momentum=0"), result("inspect", "out.h5")["memory"]
 run(*plain)
 none = result("inspect", "out.h5")["memory"]
 assert none["optimizer"] == "sgd" and none["optimizer_state"] == 0 < momentum["optimizer_state"]

@@ -47,7 +47,7 @@ told = run("qat", "noise_ptq.h5", "--data", "noise.h5", "--epochs", "1", "-o", "
 assert "towards" not in told, told  # labels that the network does not know
 
 # A larger network, half of the loss.
-told = run(*QAT, "--teacher", "large.h5", "--temperature", "3", "--distill-weight", "0.5", "-o", "large_qat.h5").stdout
+told = run(*QAT, "--teacher", "large.h5", "--set", "distillation.temperature=3", "--set", "distillation.weight=0.5", "-o", "large_qat.h5").stdout
 assert "towards the teacher (kl, temperature 3), a share of 0.5" in told, told
 assert result("evaluate", "large_qat.h5", *DATA)["accuracy"] > 95
 told = run("train", *HIDDEN, '{"hidden": [16]}', *DATA, "--epochs", "4", "--teacher", "large.h5", "-o", "student.h5").stdout
@@ -83,8 +83,8 @@ assert "training samples right" not in run("calibrate", "float.h5", "--data", "b
 fails(2, "--teacher six_classes.h5 gives [6] for a sample, the network [5]", *QAT, "--teacher", "six_classes.h5", "-o", "no.h5")
 fails(2, "nowhere.h5", *QAT, "--teacher", "nowhere.h5", "-o", "no.h5")
 fails(2, "--distill", *QAT, "--teacher", "large.h5", "--distill", "kll", "-o", "no.h5")
-fails(2, "--temperature", *QAT, "--teacher", "large.h5", "--temperature", "0", "-o", "no.h5")
-fails(2, "--temperature is for a --teacher", *QAT, "--teacher", "none", "--temperature", "2", "-o", "no.h5")
-fails(2, "longer than the run of 36 steps", *QAT, "--freeze-bn-after", "1000", "-o", "no.h5")
-fails(2, "--warmup", *QAT, "--warmup", "1000", "-o", "no.h5")
+fails(2, "--set distillation.temperature", *QAT, "--teacher", "large.h5", "--set", "distillation.temperature=0", "-o", "no.h5")
+fails(2, "--set distillation.temperature is for a --teacher", *QAT, "--teacher", "none", "--set", "distillation.temperature=2", "-o", "no.h5")
+fails(2, "longer than the run of 36 steps", *QAT, "--set", "freeze_bn_after=1000", "-o", "no.h5")
+fails(2, "--set schedule.warm_up", *QAT, "--set", "schedule.warm_up=1000", "-o", "no.h5")
 print("distillation: ok")

@@ -11,13 +11,13 @@ from forge import StateFile  # noqa: E402
 # One step an epoch; the first has a rate of 0, the second leaves infinite weights behind it, with a loss that is finite.
 SUDDEN = ["--optimizer", "sgd", "--lr", "1e38", "--weight-decay", "1e9", "--schedule", "constant", "--batch", "1100",
           "--data", DIGITS]
-BURST = SUDDEN + ["--warmup", "2"]
+BURST = SUDDEN + ["--set", "schedule.warm_up=2"]
 
 
 def diverges(*arguments, says, epoch):
     line = run(*arguments, *BURST, "--epochs", "2", status=1).stderr
     assert line.count("\n") == 1 and line.startswith("fakequant: [train] "), line
-    for text in ["--lr", "--clip", "epoch 2", *says]:
+    for text in ["--lr", "--set clip_norm", "epoch 2", *says]:
         assert text in line, f"'{text}' is not in: {line}"
     assert StateFile(epoch[0]).attributes["progress/epoch"] == epoch[1], epoch
 
@@ -29,7 +29,7 @@ diverges("train", *TINY, "-o", "ema.h5", "--ema", "0.9", says=["ema.h5 is of the
 diverges("train", *TINY, "-o", "best.h5", "--val-fraction", "0.2", says=["best.h5 is of the end of epoch 1"],
          epoch=("best.best.h5", 1))
 assert result("evaluate", "best.best.h5", "--data", DIGITS)["loss"] < 10
-diverges("train", *TINY, "-o", "often.h5", "--save-every", "1", says=["often.h5 is of the end of epoch 1"],
+diverges("train", *TINY, "-o", "often.h5", "--set", "save_every=1", says=["often.h5 is of the end of epoch 1"],
          epoch=("often.h5", 1))
 line = run("train", *TINY, "-o", "never.h5", *SUDDEN, "--epochs", "1", status=1).stderr
 assert "this run has not written never.h5" in line and not os.path.exists("never.h5"), line

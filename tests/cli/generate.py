@@ -57,7 +57,7 @@ assert re.search(r"accuracy \d+\.\d\d %", run("evaluate", "codes.h5", *DATA).std
 run("qat", "codes.h5", *DATA, "--epochs", "2", "--batch", "8", "--lr", "0.001", "-o", "qat.h5")
 assert result("evaluate", "qat.h5", *DATA)["loss"] < losses["codes.h5"] + 0.05
 assert texts("qat.h5") == texts("qat.h5", "--no-cache")
-run("qat", "float.h5", *DATA, "--preset", "int8", "--attention", "int8", "--epochs", "1", "--batch", "8", "-o", "at_once.h5")
+run("qat", "float.h5", *DATA, "--preset", "int8", "--set", "attention=int8", "--epochs", "1", "--batch", "8", "-o", "at_once.h5")
 
 # Tokens of other kinds.
 for unit, prompt in [("bytes", "The"), ("words", "the")]:

@@ -16,21 +16,21 @@ EXPORT = ["export", "int8.h5", "-o", "x"]
 VERIFY = ["verify", "x.onnx", "--checkpoint", "int8.h5", *DATA]
 PLAN = ["sensitivity", "int8.h5", *DATA]
 IDLE = [
-    (TRAIN, ["--momentum", "0.5"], "--optimizer"), (TRAIN + ["--optimizer", "lion"], ["--momentum", "0.5"], "--optimizer"),
-    (TRAIN, ["--nesterov"], "--optimizer"), (TRAIN, ["--rank-timeout", "5"], "--micro-batch"),
+    (TRAIN, ["--set", "optimizer.momentum=0.5"], "--optimizer"), (TRAIN + ["--optimizer", "lion"], ["--set", "optimizer.momentum=0.5"], "--optimizer"),
+    (TRAIN, ["--set", "optimizer.nesterov=true"], "--optimizer"), (TRAIN, ["--set", "rank_timeout=5"], "--micro-batch"),
     (TRAIN, ["--allow-changes"], "--resume"), (TRAIN, ["--map", "m.json"], "--init"), (TRAIN, ["--init-partial"], "--init"),
     (["train", "--checkpoint", "float.h5", *DATA, "-o", "x.h5"], ["--model-options", "{}"], "--model"),
-    (TRAIN + ["--teacher", "float.h5", "--distill", "mse"], ["--temperature", "3"], "--distill"),
+    (TRAIN + ["--teacher", "float.h5", "--distill", "mse"], ["--set", "distillation.temperature=3"], "--distill"),
     (CALIBRATE, ["--percentile", "50"], "--method percentile"),
     (CALIBRATE + ["--method", "max"], ["--percentile", "99"], "--method percentile"),
     (["calibrate", "float.h5", "--merge", "a.h5", "-o", "x.h5"], ["--samples", "9"], "--data"),
     (["calibrate", "float.h5", "--merge", "a.h5", "-o", "x.h5"], ["--split", "test"], "--data"),
     (["calibrate", "float.h5", "--merge", "a.h5", "-o", "x.h5"], ["--skip", "9"], "--data"),
     (["calibrate", "float.h5", "--merge", "a.h5", "-o", "x.h5"], ["--errors"], "--data"),
-    (QAT + ["--amax", "frozen"], ["--amax-gradient", "lsq"], "--amax learned"), (QAT, ["--amax-momentum", "0.5"], "--amax running"),
-    (QAT + ["--amax", "learned"], ["--freeze-amax-after", "3"], "--amax running"),
+    (QAT + ["--amax", "frozen"], ["--set", "amax_gradient=lsq"], "--amax learned"), (QAT, ["--set", "amax_momentum=0.5"], "--amax running"),
+    (QAT + ["--amax", "learned"], ["--set", "freeze_amax_after=3"], "--amax running"),
     (QAT, ["--method", "max"], "quantized already"), (QAT, ["--samples", "9"], "quantized already"),
-    (QAT, ["--target", "none"], "quantized already"), (QAT, ["--keep-bn"], "quantized already"),
+    (QAT, ["--target", "none"], "quantized already"), (QAT, ["--set", "keep_bn=true"], "quantized already"),
     (EXPORT, ["--opset", "17"], "--format onnx"), (EXPORT, ["--emulate"], "--format onnx"), (EXPORT, ["--target", "ort"], "--format onnx"),
     (EXPORT, ["--float-type", "f16"], "--format gguf"), (EXPORT, ["--trt-version", "8601"], "--format trt-cache"),
     (EXPORT, ["--calibrator", "minmax"], "--format trt-cache"), (EXPORT, ["--timeout", "3"], "--format executorch"),
@@ -44,10 +44,10 @@ for line, flags, other in IDLE:
     fails(2, [flags[0], other], *line, *flags)
 
 # With what they are for they pass.
-for line, flags, other in [(TRAIN, ["--momentum", "0.5"], ["--optimizer", "sgd,dampening=0.1"]),
-                           (TRAIN, ["--temperature", "3"], ["--teacher", "int8.h5"]),
-                           (QAT, ["--amax-momentum", "0.5"], ["--amax", "running"]),
-                           (QAT, ["--amax-gradient", "clip"], ["--weight-amax", "learned"])]:
+for line, flags, other in [(TRAIN, ["--set", "optimizer.momentum=0.5"], ["--optimizer", "sgd,dampening=0.1"]),
+                           (TRAIN, ["--set", "distillation.temperature=3"], ["--teacher", "int8.h5"]),
+                           (QAT, ["--set", "amax_momentum=0.5"], ["--amax", "running"]),
+                           (QAT, ["--set", "amax_gradient=clip"], ["--set", "learn_weight_ranges=true"])]:
     run(*line, *flags, *other, "--dry-run")
 run(*CALIBRATE, "--percentile", "99", "--method", "percentile")
 with open("config.json", "w") as file:

@@ -78,14 +78,14 @@ for whatever in (3, [1.5, 2], h5py.Empty("f"), "x", b"a,b", np.array((1, 2.5), d
     run("evaluate", "images.h5", "--data", "attribute.h5")
 
 # The rest of an epoch, and data of less than a batch.
-for flags, steps in (([], 2), (["--keep-last"], 3)):
+for flags, steps in (([], 2), (["--set", "loader.drop_last=false"], 3)):
     found = result("train", *SMALL, "--data", data, "--epochs", "1", "--batch", "50", *flags, "-o", "rest.h5")
     assert StateFile("rest.h5").attributes["progress/step"] == steps, (flags, found)
-assert "--keep-last" in run("train", "--help").stdout and "--keep-last" in run("qat", "--help").stdout
+assert all("loader.drop_last=true" in run(command, "--help").stdout for command in ("train", "qat"))
 few = written("few", "abc", 12)
 done = run("train", *SMALL, "--data", few, "--epochs", "2", "-o", "few_float.h5").stdout
 assert done.count("fewer than --batch 64: a batch is all of them") == 1, done
 assert StateFile("few_float.h5").attributes["progress/step"] == 2
 run("train", *SMALL, "--data", few, "--epochs", "3", "-o", "few_float.h5", "--resume", "--allow-changes")
-fails(2, ["--keep-last"], "train", *SMALL, "--data", data, "--epochs", "2", "--batch", "50", "--resume", "-o", "rest.h5")
+fails(2, ["--set loader.drop_last"], "train", *SMALL, "--data", data, "--epochs", "2", "--batch", "50", "--resume", "-o", "rest.h5")
 print("inputs: ok")

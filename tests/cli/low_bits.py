@@ -45,7 +45,7 @@ same = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "w2a2", "-
 assert "last layer" not in same and "int8" not in same and "ranges by" not in same, same
 told = run("qat", "same.h5", "--data", "table.h5", "--epochs", "1", "--amax", "frozen", "--lr", "0.0005", "-o", "frozen.h5").stdout
 assert "ranges frozen; learning rate 0.0005" in told, told
-told = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "1", "--weight-amax", "frozen", "-o", "half.h5").stdout
+told = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "1", "--set", "learn_weight_ranges=false", "-o", "half.h5").stdout
 assert "ranges learned (lsq) at 3 times the rate; learning rate" in told, told
 
 # Binary weights: signs, and the mean magnitude as their scale, in files too.

@@ -28,7 +28,7 @@ def tensors(path):
     return found
 
 
-QAT = ("qat", "ptq.h5", *DATA, "--teacher", "none", "--schedule", "constant", "--lora", "4", "--lora-alpha", "2")
+QAT = ("qat", "ptq.h5", *DATA, "--teacher", "none", "--schedule", "constant", "--lora", "4", "--set", "low_rank.alpha=2")
 told = run(*QAT, "--epochs", "4", "-o", "whole.h5").stdout
 assert "ranges frozen; learning rate 0.001; adapters of rank 4 alone, times 0.5" in told, told
 before, after = tensors("ptq.h5"), tensors("whole.h5")
@@ -55,15 +55,15 @@ run(*QAT, "--epochs", "4", "-o", "parts.h5", "--resume")
 parts = tensors("parts.h5")
 assert all((parts[name] == value).all() for name, value in after.items() if name.startswith(("parameters/", "adapters/")))
 fails(2, "--lora is 4 there, 0 here", "qat", "ptq.h5", *DATA, "--teacher", "none", "--schedule", "constant", "--lr", "0.001", "--epochs", "5",
-      "--amax", "frozen", "--weight-amax", "frozen", "-o", "parts.h5", "--resume")
+      "--amax", "frozen", "--set", "learn_weight_ranges=false", "-o", "parts.h5", "--resume")
 
-run(*QAT, "--epochs", "1", "--lora-layers", layers[1], "-o", "one.h5")
+run(*QAT, "--epochs", "1", "--set", f"low_rank.layers={layers[1]}", "-o", "one.h5")
 one = tensors("one.h5")
 assert (one[f"parameters/{layers[1]}.weight"] != before[f"parameters/{layers[1]}.weight"]).any()
 assert all((one[f"parameters/{layer}.weight"] == before[f"parameters/{layer}.weight"]).all() for layer in (layers[0], layers[2]))
 
-for flags, says in ((("--lora", "0"), "--lora"), (("--lora", "6"), "use at most 5"), (("--lora", "2", "--lora-layers", "fcx"), "did you mean"),
-                    (("--lora-alpha", "2"), "--lora-alpha is for --lora"), (("--lora", "2", "--lora-alpha", "0"), "--lora-alpha"),
+for flags, says in ((("--lora", "0"), "--lora"), (("--lora", "6"), "use at most 5"), (("--lora", "2", "--set", "low_rank.layers=fcx"), "did you mean"),
+                    (("--set", "low_rank.alpha=2"), "--set low_rank.alpha is for --lora"), (("--lora", "2", "--set", "low_rank.alpha=0"), "--set low_rank.alpha"),
                     (("--lora", "2", "--amax", "learned"), "ranges are learned"), (("--lora", "2", "--ema", "0.9"), "--ema")):
     fails(2, says, "qat", "ptq.h5", *DATA, *flags, "-o", "no.h5")
 print("low_rank: ok")

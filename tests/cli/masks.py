@@ -68,18 +68,19 @@ for method in ("max", "entropy", "one_pass_mse"):
     assert ranges("padded.h5")[name] > 8 > ranges("masked.h5")[name], (method, ranges("masked.h5"))
     assert same(ranges("masked.h5"), ranges("wanted.h5")), method
 
+set_mask = ["--set", "mask=mask"]
 training = ["--epochs", "1", "--batch", "32", "--amax", "running"]
 run("qat", "masked.h5", *large, *training, "-o", "followed.h5")
-run("qat", "masked.h5", *large, *training, *mask, "-o", "running.h5")
-run("qat", "wanted.h5", *small, *training, *mask, "-o", "trained.h5")
+run("qat", "masked.h5", *large, *training, *set_mask, "-o", "running.h5")
+run("qat", "wanted.h5", *small, *training, *set_mask, "-o", "trained.h5")
 assert ranges("followed.h5")[name] > ranges("running.h5")[name] and same(ranges("running.h5"), ranges("trained.h5"))
-run("qat", "float.h5", "--preset", "int8", *large, "--epochs", "1", "--batch", "32", *mask, "-o", "qat.h5")
+run("qat", "float.h5", "--preset", "int8", *large, "--epochs", "1", "--batch", "32", *set_mask, "-o", "qat.h5")
 assert ranges("qat.h5")[name] < 8
 
 out = ["-o", "out.h5"]
 fails(2, ["--mask", "'mosk'", "values, mask"], "calibrate", "float.h5", *large, "--mask", "mosk", *out)
 fails(2, ["--mask", "'values'", "[6, 4]"], "calibrate", "float.h5", *large, "--mask", "values", *out)
-fails(2, ["--mask", "--amax running"], "qat", "masked.h5", *large, "--epochs", "1", *mask, *out)
+fails(2, ["--set mask", "--amax running"], "qat", "masked.h5", *large, "--epochs", "1", *set_mask, *out)
 fails(2, ["--mask", "--data"], "calibrate", "float.h5", *mask, "--merge", "x.h5", *out)
 run("train", "--model", "mlp", *small, "--epochs", "1", "--batch", "32", "-o", "mlp.h5")
 fails(2, ["--mask", "one input"], "calibrate", "mlp.h5", *small, *mask, *out)

@@ -15,7 +15,7 @@ plain = told[0]["memory"]
 assert 0 < plain["saved_activations"] < plain["planned_peak"]
 assert 0.5 < plain["measured_peak"] / plain["planned_peak"] < 2, plain  # batches ahead and scratch memory are not planned
 
-blocks = result("train", *DEEP, "--checkpoint-blocks", "stage?_block?", "-o", "blocks.h5")["memory"]
+blocks = result("train", *DEEP, "--set", "checkpoint_blocks=stage?_block?", "-o", "blocks.h5")["memory"]
 assert same_bytes("plain.h5", "blocks.h5")
 assert blocks["saved_activations"] < plain["saved_activations"] / 2, (blocks, plain)
 assert blocks["measured_peak"] < plain["measured_peak"], (blocks, plain)
@@ -25,5 +25,5 @@ assert found["batch"] == 128 and found["peak"] > found["saved_activations"] > pl
 assert "training step of 64 samples" in run("inspect", "plain.h5").stdout
 
 fails(2, ["--batch"], "inspect", "plain.h5", "--batch", "0")
-fails(2, ["set_checkpointing", "nonsense"], "train", *DEEP, "--checkpoint-blocks", "nonsense", "-o", "never.h5")
+fails(2, ["set_checkpointing", "nonsense"], "train", *DEEP, "--set", "checkpoint_blocks=nonsense", "-o", "never.h5")
 print("memory: ok")

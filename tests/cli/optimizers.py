@@ -7,7 +7,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from command import SHORT, events, fails, run  # noqa: E402
 
 for words in (["sgd,dampening=0.5", "--lr", "0.05"], ["adam,amsgrad=1,beta2=0.99"],
-              ["rmsprop,alpha=0.9,centered=1", "--momentum", "0.5"], ["adagrad,decay=0.001", "--lr", "0.05"],
+              ["rmsprop,alpha=0.9,centered=1", "--set", "optimizer.momentum=0.5"], ["adagrad,decay=0.001", "--lr", "0.05"],
               ["nadam,eps=1e-7"], ["lion", "--lr", "0.003"], ["lamb", "--lr", "0.02"]):
     told = events("train", *SHORT, "--optimizer", *words, "-o", "model.h5")
     assert told[-1]["accuracy"] > 60, (words, told[-1])
@@ -15,7 +15,7 @@ for words in (["sgd,dampening=0.5", "--lr", "0.05"], ["adam,amsgrad=1,beta2=0.99
 
 def rates(schedule, *more):
     told = events("train", *SHORT[:-6], "--epochs", "5", "--batch", "512", "--seed", "1", "--lr", "1", "--optimizer", "sgd",
-                  "--clip", "1e-9", "--schedule", schedule, *more, "-o", "rates.h5")
+                  "--set", "clip_norm=1e-9", "--schedule", schedule, *more, "-o", "rates.h5")
     return [round(event["lr"], 6) for event in told if event["event"] == "epoch"]
 
 
@@ -38,7 +38,7 @@ fails(2, "give 0 or 1", "train", *out, "--optimizer", "adam,amsgrad=2")
 fails(2, "give a number", "train", *out, "--optimizer", "adam,beta1=x")
 fails(2, "beta1 is 1.5", "train", *out, "--optimizer", "adam,beta1=1.5")
 fails(2, "twice", "train", *out, "--optimizer", "adam,beta1=0.5,beta1=0.6")
-fails(2, "dampening", "train", *out, "--optimizer", "sgd,dampening=0.1", "--momentum", "0")
+fails(2, "dampening", "train", *out, "--optimizer", "sgd,dampening=0.1", "--set", "optimizer.momentum=0")
 fails(2, "did you mean 'cosine'", "train", *out, "--schedule", "cosin")
 fails(2, "step has no 'at'", "train", *out, "--schedule", "step,at=3")
 fails(2, "ascending", "train", *out, "--schedule", "multistep,at=5:3")

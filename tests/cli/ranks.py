@@ -33,7 +33,7 @@ def test_same_bytes():
     network = same_bytes("float", *FLOAT, "--val-fraction", "0.1", "--ema", "0.9", "--augment", "shift=1")
     fine_tuned = ["qat", network, *DATA, "--epochs", "1", "--preset"]
     same_bytes("learned", *fine_tuned, "int8", counts=(1, 3))
-    same_bytes("running", *fine_tuned, "int8", "--keep-bn", "--amax", "running", counts=(1, 2, 4))
+    same_bytes("running", *fine_tuned, "int8", "--set", "keep_bn=true", "--amax", "running", counts=(1, 2, 4))
     same_bytes("nvfp4", *fine_tuned, "nvfp4", counts=(1, 2))
 
 
@@ -42,10 +42,10 @@ def test_shared_optimizer():
     flags = ["train", *TINY, *DATA, "--schedule", "constant", "--epochs", "2"]
     on(1, *flags, "-o", "kept.h5")
     for ranks in (2, 3):
-        on(ranks, *flags, "--shard-optimizer", "-o", f"sharded_{ranks}.h5")
+        on(ranks, *flags, "--set", "shard_optimizer=true", "-o", f"sharded_{ranks}.h5")
         assert digest(f"sharded_{ranks}.h5") == digest("kept.h5"), ranks
-    on(3, *flags[:-1], "1", "--shard-optimizer", "-o", "goes_on.h5")
-    on(2, *flags, "--shard-optimizer", "-o", "goes_on.h5", "--resume")
+    on(3, *flags[:-1], "1", "--set", "shard_optimizer=true", "-o", "goes_on.h5")
+    on(2, *flags, "--set", "shard_optimizer=true", "-o", "goes_on.h5", "--resume")
     assert digest("goes_on.h5") == digest("kept.h5")
 
 
@@ -53,7 +53,7 @@ def test_sums_of_floats():
     """Fewer bytes go between ranks, the loss is nearly the same, and the log says what is given up."""
     told = {}
     for reduce in ("exact", "fp32", "bf16"):
-        done = on(2, *FLOAT, "--reduce", reduce, "-o", f"{reduce}.h5", "--json")
+        done = on(2, *FLOAT, "--set", f"reduction={reduce}", "-o", f"{reduce}.h5", "--json")
         assert ("has other bits for another number" in done.stderr + done.stdout) == (reduce != "exact"), done.stderr
         told[reduce] = json.loads(next(line for line in done.stdout.splitlines() if '"result"' in line))
     sent = [told[reduce]["rank_bytes"] for reduce in ("exact", "fp32", "bf16")]
@@ -165,7 +165,7 @@ def rank_processes(process):
 
 
 def test_killed_and_resumed_elsewhere():
-    flags = ["train", *TINY, *DATA, "--epochs", "8", "--save-every", "3"]
+    flags = ["train", *TINY, *DATA, "--epochs", "8", "--set", "save_every=3"]
     on(1, *flags, "-o", "whole.h5")
     process = launched(3, *flags, "-o", "killed.h5")
     deadline = time.monotonic() + 60
@@ -199,7 +199,7 @@ def test_sums_during_the_backward_pass():
 
 
 def test_a_rank_that_hangs_is_named():
-    process = launched(3, *FLOAT[:-1], "5000", "--save-every", "2", "--rank-timeout", "2", "-o", "hangs.h5")
+    process = launched(3, *FLOAT[:-1], "5000", "--set", "save_every=2", "--set", "rank_timeout=2", "-o", "hangs.h5")
     deadline = time.monotonic() + 60
     while not os.path.exists("hangs.h5"):
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()
@@ -213,7 +213,7 @@ def test_a_rank_that_hangs_is_named():
 
 def test_run_directories():
     """Rank 0 alone writes: the directory has what one process leaves in it, and is gone on with by another number of them."""
-    flags = ["train", *TINY, *DATA, "--val-fraction", "0.1", "--keep", "2", "--epochs"]
+    flags = ["train", *TINY, *DATA, "--val-fraction", "0.1", "--set", "keep_epochs=2", "--epochs"]
     times = ("seconds", "images_per_second", "phases", "time")
     found = {}
     for ranks in (1, 2):
@@ -262,8 +262,8 @@ def test_bad_input():
     refused(2, "unknown command 'quat'", "quat", "float_1.h5")
     refused(2, "no command: see fakequant --help")
     assert on(2, "--version").stdout == run("--version").stdout
-    refused(1, "--shard-optimizer is for several processes", "train", *TINY, "--data", DIGITS, "--shard-optimizer", "-o", "no.h5")
-    refused(1, "--reduce fp32 is for several processes", "train", *TINY, "--data", DIGITS, "--reduce", "fp32", "-o", "no.h5")
+    refused(1, "--set shard_optimizer is for several processes", "train", *TINY, "--data", DIGITS, "--set", "shard_optimizer=true", "-o", "no.h5")
+    refused(1, "--set reduction=fp32 is for several processes", "train", *TINY, "--data", DIGITS, "--set", "reduction=fp32", "-o", "no.h5")
     refused(2, "missing.h5", "qat", "missing.h5", *DATA, "--preset", "int8", "-o", "x.h5")
     assert not os.path.exists("no.h5") and not os.path.exists("x.h5")
 

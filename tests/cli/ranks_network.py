@@ -50,7 +50,7 @@ def wait_for(what, done, seconds):
 def test_cut_network():
     """Both sides end soon, the one that is seen says who did not come, and the last checkpoint is whole."""
     with Hosts("1gbit") as hosts:
-        start(hosts, *TRAIN, "--epochs", "5000", "--save-every", "5", "--rank-timeout", "3", "-o", "cut.h5")
+        start(hosts, *TRAIN, "--epochs", "5000", "--set", "save_every=5", "--set", "rank_timeout=3", "-o", "cut.h5")
         wait_for("a checkpoint", lambda: os.path.exists("cut.h5"), 60)
         hosts.cut()
         wait_for("the end of both ranks", lambda: not ranks_of("cut.h5"), 40)

@@ -44,14 +44,14 @@ def goes_on(start, *flags):
 
 # Statistics: other numbers than the running ones, the parameters the same, and what is saved is what is validated.
 plain = result("qat", "live.h5", *DATA, "--epochs", "2", *PARTS, "-o", "plain.h5")
-goes_on("live.h5", "--reestimate-bn", "10")
+goes_on("live.h5", "--set", "reestimate_bn=10")
 with h5py.File("plain.h5") as running, h5py.File("whole.h5") as anew:
     for name in running["parameters"]:
         assert np.array_equal(running["parameters"][name], anew["parameters"][name]), name
     means = [name for name in running["buffers"] if name.endswith("running_mean")]
     assert means and all(not np.array_equal(running["buffers"][n], anew["buffers"][n]) for n in means), means
 assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 90
-goes_on("live.h5", "--reestimate-bn", "10", "--ema", "0.9", "--val-fraction", "0.1")
+goes_on("live.h5", "--set", "reestimate_bn=10", "--ema", "0.9", "--val-fraction", "0.1")
 
 QAT = ("qat", "folded.h5", *DATA, "--epochs", "3", *PARTS)
 
@@ -74,9 +74,9 @@ fails(2, "the fewest that these formats reach", *CHOOSES, "--preset", "w2a2", "-
 fails(2, ["int9", "int8"], *CHOOSES, *CHOSEN, "--formats", "int9")
 fails(2, "is quantized already: leave out --preset and --effective-bits", "qat", "folded.h5", *DATA, *CHOSEN, "-o", "no.h5")
 
-fails(2, "no live batch norm: calibrate it with --keep-bn", *QAT, "--reestimate-bn", "4", "-o", "no.h5")
-fails(2, "--reestimate-bn is 1000, an epoch has", "qat", "live.h5", *DATA, "--reestimate-bn", "1000", "-o", "no.h5")
-fails(2, "give one of the two", "qat", "live.h5", *DATA, "--reestimate-bn", "4", "--freeze-bn-after", "4", "-o", "no.h5")
+fails(2, "no live batch norm: calibrate it with --keep-bn", *QAT, "--set", "reestimate_bn=4", "-o", "no.h5")
+fails(2, "--set reestimate_bn is 1000, an epoch has", "qat", "live.h5", *DATA, "--set", "reestimate_bn=1000", "-o", "no.h5")
+fails(2, "give one of the two", "qat", "live.h5", *DATA, "--set", "reestimate_bn=4", "--set", "freeze_bn_after=4", "-o", "no.h5")
 
 # A removed option on the line, in a recipe or in a checkpoint is an error. A recipe may hold the value that switched it off.
 REMOVED = {"ewgs": (0, 0.5), "oscillation": ("off", "freeze"), "oscillation-threshold": (0.02, 0.1), "oscillation-weight": (0.001, 0.1),
@@ -102,7 +102,7 @@ PLAIN = os.path.join(CORPUS, "dataset", "plain.h5")
 shutil.copy(os.path.join(CORPUS, "run", "refused_oscillation.h5"), "old.h5")
 result("evaluate", "old.h5", "--data", PLAIN, "--split", "train")
 BEGUN = ("qat", os.path.join(CORPUS, "checkpoint", "int8.h5"), "--data", PLAIN, "--batch", "4", "--val-fraction", "0.25", "--epochs", "2",
-         "--ema", "0.9", "--early-stopping", "3", "--schedule", "plateau", "--amax", "learned", "-o", "old.h5", "--resume")
+         "--ema", "0.9", "--set", "patience=3", "--schedule", "plateau", "--amax", "learned", "-o", "old.h5", "--resume")
 fails(2, ["old.h5", "oscillation (freeze)", "removed"], *BEGUN)
 fails(2, ["old.h5", "oscillation (freeze)", "removed"], *BEGUN, "--allow-changes")
 

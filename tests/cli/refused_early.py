@@ -31,7 +31,10 @@ def in_recipe(*phases):
         while flags:
             name = {"-o": "output"}.get(flags[0], flags[0].lstrip("-"))
             takes = len(flags) > 1 and not flags[1].startswith("-")
-            phase[name] = flags[1] if takes else True
+            if name == "set":
+                phase.setdefault("set", []).append(flags[1])
+            else:
+                phase[name] = flags[1] if takes else True
             del flags[: 2 if takes else 1]
         listed.append(phase)
     with open("recipe.json", "w") as file:
@@ -46,13 +49,13 @@ def advice(said):
 
 
 # What fine-tuning takes, by format, and what it takes with ranges that are frozen, running and learned.
-RANGES = [["--amax", "frozen"], ["--amax", "running"], ["--amax", "learned"], ["--lora", "2"], ["--amax-lr", "2"],
-          ["--amax-gradient", "lsq"], ["--weight-amax", "learned"]]
-ALONE = [["--lora", "400"], ["--freeze-bn-after", "5"], ["--quant-start", "5"], ["--warmup", "5"],
-         ["--reestimate-bn", "1"], ["--reestimate-bn", "99"], ["--lora", "2", "--ema", "0.9"],
-         ["--method", "none"], ["--lora", "2", "--lora-layers", "none*"],
-         ["--checkpoint-blocks", "none*"], ["--effective-bits", "3"], ["--teacher", "other.h5"], ["--device", "gpu"],
-         ["--schedule", "step,every=0"], ["--optimizer", "adam,beta1=2"], ["--accumulate", "2", "--micro-batch", "16"]]
+RANGES = [["--amax", "frozen"], ["--amax", "running"], ["--amax", "learned"], ["--lora", "2"], ["--set", "amax_rate=2"],
+          ["--set", "amax_gradient=lsq"], ["--set", "learn_weight_ranges=true"]]
+ALONE = [["--lora", "400"], ["--set", "freeze_bn_after=5"], ["--set", "quant_start=5"], ["--set", "schedule.warm_up=5"],
+         ["--set", "reestimate_bn=1"], ["--set", "reestimate_bn=99"], ["--lora", "2", "--ema", "0.9"],
+         ["--method", "none"], ["--lora", "2", "--set", "low_rank.layers=none*"],
+         ["--set", "checkpoint_blocks=none*"], ["--effective-bits", "3"], ["--teacher", "other.h5"], ["--device", "gpu"],
+         ["--schedule", "step,every=0"], ["--optimizer", "adam,beta1=2"], ["--set", "accumulation=2", "--micro-batch", "16"]]
 run("train", "--model", "mlp", "--model-options", '{"hidden": [4]}', *DATA, "--epochs", "1", "-o", "any.h5")
 with h5py.File("wide.h5", "w") as file:
     for group in ("train", "test"):
@@ -87,7 +90,7 @@ run("calibrate", "float.h5", *DATA, "-o", "int8.h5")
 for line in (["sensitivity", "float.h5", "--effective-bits", "1"], ["sensitivity", "float.h5", "--effective-bits", "5",
               "--accuracy-budget", "1"], ["sensitivity", "int8.h5", "--formats", "int8"], ["compress", "int8.h5", "--undo", "-o", "c.h5"],
              ["sensitivity", "float.h5", "--effective-bits", "5", "--formats", "int8,int8"],
-             ["train", "--model", "cnn", "--freeze-bn", "-o", "t.h5"], ["train", "--model", "cnn", "--warmup", "99999", "-o", "t.h5"],
+             ["train", "--model", "cnn", "--freeze-bn", "-o", "t.h5"], ["train", "--model", "cnn", "--set", "schedule.warm_up=99999", "-o", "t.h5"],
              ["train", "--model", "cnn", "--teacher", "other.h5", "-o", "t.h5"], ["evaluate", "int8.h5", "--threads", "0"],
              ["train", "--model", "gpt", "-o", "t.h5"], ["export", "int8.h5", "--format", "onnx", "--opset", "99", "-o", "x.onnx"]):
     own = refusal(*line, *([] if line[0] in ("compress", "export") else DATA))

@@ -8,14 +8,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from command import DIGITS, SHORT, TINY, fails, patient, result, run, same_bytes, start  # noqa: E402
 from crash import kill_and_resume  # noqa: E402
 
-RUN = TINY + ["--data", DIGITS, "--batch", "64", "--seed", "1", "--save-every", "5", "--augment",
-              "shift=0.6,randaugment=1:5,noise=0.05,cutout=2,mixup=0.3,cutmix=1", "--sample", "balanced"]
+RUN = TINY + ["--data", DIGITS, "--batch", "64", "--seed", "1", "--set", "save_every=5", "--augment",
+              "shift=0.6,randaugment=1:5,noise=0.05,cutout=2,mixup=0.3,cutmix=1", "--set", "loader.balanced=true"]
 kill_and_resume(["train", *RUN, "--epochs", "8", "--ema", "0.99", "--val-fraction", "0.2"], 3)
 run("train", *SHORT, "-o", "float.h5")
-kill_and_resume(["qat", "float.h5", "--preset", "int8", "--amax", "running", "--freeze-amax-after", "40", "--data", DIGITS,
-                 "--epochs", "3", "--save-every", "5", "--lr", "0.001"], 2)
+kill_and_resume(["qat", "float.h5", "--preset", "int8", "--amax", "running", "--set", "freeze_amax_after=40", "--data", DIGITS,
+                 "--epochs", "3", "--set", "save_every=5", "--lr", "0.001"], 2)
 kill_and_resume(["qat", "float.h5", "--preset", "w4a4", "--amax", "learned", "--data", DIGITS, "--epochs", "3",
-                 "--save-every", "5", "--lr", "0.001", "--ema", "0.9"], 1)
+                 "--set", "save_every=5", "--lr", "0.001", "--ema", "0.9"], 1)
 
 process = start("train", *TINY, "--data", DIGITS, "--epochs", "2000", "-o", "stopped.h5", "--json")
 assert '"epoch"' in process.stdout.readline() and '"epoch"' in process.stdout.readline()

@@ -14,9 +14,13 @@ BASE = {"--model": "cnn", "--model-options": '{"widths": [8, 8, 8], "features": 
         "--batch": "64", "--seed": "1", "--schedule": "cosine"}
 
 
+SETTINGS = {"clip": "clip_norm", "accumulate": "accumulation", "warmup": "schedule.warm_up", "save_every": "save_every"}
+
+
 def line(command="train", base=BASE, **changes):
-    flags = dict(base, **{"--" + name.replace("_", "-"): value for name, value in changes.items()})
-    return command.split() + [word for pair in flags.items() for word in pair if word is not None]
+    settings = [word for name in changes if name in SETTINGS for word in ("--set", f"{SETTINGS[name]}={changes[name]}")]
+    flags = dict(base, **{"--" + name.replace("_", "-"): value for name, value in changes.items() if name not in SETTINGS})
+    return command.split() + settings + [word for pair in flags.items() for word in pair if word is not None]
 
 
 def other(name, **attributes):
@@ -29,8 +33,8 @@ for flag, value, says in (
         ("lr", "0.01", ["--lr is 0.004 there, 0.01 here"]), ("schedule", "onecycle", ["--schedule is cosine there, onecycle here"]),
         ("augment", "shift=1", ["--augment shift is 0.0 there, 1.0 here"]), ("batch", "32", ["--batch is 64 there, 32 here"]),
         ("optimizer", "sgd", ["--optimizer is adamw there, sgd here"]), ("weight_decay", "0", ["--weight-decay"]),
-        ("seed", "2", ["--seed is 1 there, 2 here"]), ("clip", "1", ["--clip"]), ("accumulate", "2", ["--accumulate"]),
-        ("ema", "0.9", ["--ema"]), ("warmup", "3", ["--warmup"]), ("label_smoothing", "0.1", ["--label-smoothing"]),
+        ("seed", "2", ["--seed is 1 there, 2 here"]), ("clip", "1", ["--set clip_norm"]), ("accumulate", "2", ["--set accumulation"]),
+        ("ema", "0.9", ["--ema"]), ("warmup", "3", ["--set schedule.warm_up"]), ("label_smoothing", "0.1", ["--label-smoothing"]),
         ("val_fraction", "0.2", ["--val-fraction"])):
     fails(2, ["[resume] run.h5", *says], *line(**{flag: value}), "--resume", "-o", "run.h5")
 assert fails(2, "--seed is 1 there", *line(seed="2"), "--resume", "-o", "run.h5").count("--seed is") == 1
@@ -38,7 +42,7 @@ fails(2, ["--allow-changes is for --resume"], *line(lr="0.01"), "--allow-changes
 fails(2, ["--epochs is 1", "2 of them behind it"], *line(epochs="1"), "--resume", "-o", "run.h5")
 fails(2, ["--epochs is 1", "2 of them"], *line(epochs="1"), "--resume", "--allow-changes", "-o", "run.h5")
 assert "nothing is left to do" in run(*line(), "--resume", "-o", "run.h5").stdout
-several = fails(2, ["--lr", "--clip"], *line(lr="0.01", clip="1"), "--resume", "-o", "run.h5")
+several = fails(2, ["--lr", "--set clip_norm"], *line(lr="0.01", clip="1"), "--resume", "-o", "run.h5")
 
 # Data of the same size.
 with other("labels.h5") as file:
@@ -60,11 +64,10 @@ run(*line(epochs="3", save_every="7", threads="1"), "--resume", "-o", "same.h5")
 assert StateFile("same.h5").attributes["progress/epoch"] == 3
 run("calibrate", "run.h5", "--data", DIGITS, "-o", "int8.h5")
 run("qat", "int8.h5", "--data", DIGITS, "--epochs", "1", "--amax", "running", "-o", "qat.h5")
-for flag, value in (("--amax", "frozen"), ("--amax-momentum", "0.5"), ("--backward", "fp32"), ("--quant-start", "3"),
-                    ("--freeze-bn-after", "3"), ("--freeze-amax-after", "3")):
-    flags = dict({"--amax": "running"}, **{flag: value})
-    fails(2, ["qat.h5", flag + " is "], "qat", "int8.h5", "--data", DIGITS, "--epochs", "2", "--resume", "-o", "qat.h5",
-          *[word for pair in flags.items() for word in pair])
+QAT = ["qat", "int8.h5", "--data", DIGITS, "--epochs", "2", "--resume", "-o", "qat.h5"]
+fails(2, ["qat.h5", "--amax is "], *QAT, "--amax", "frozen")
+for key, value in (("amax_momentum", "0.5"), ("backward", "fp32"), ("quant_start", "3"), ("freeze_bn_after", "3"), ("freeze_amax_after", "3")):
+    fails(2, ["qat.h5", f"--set {key} is "], *QAT, "--amax", "running", "--set", f"{key}={value}")
 
 # Without a length it goes on to the end that the run was to have; fewer have to be meant.
 ENDLESS = {name: value for name, value in BASE.items() if name != "--epochs"}

@@ -33,7 +33,7 @@ def read(path):
 
 # A run, and the same as a file: the same bytes.
 run("train", *TRAIN, "--epochs", "3", "-o", "plain.h5")
-done = run("train", *TRAIN, "--epochs", "3", "--keep", "2", "--log", "csv,tensorboard", "--profile", "-o", "runs/float/")
+done = run("train", *TRAIN, "--epochs", "3", "--set", "keep_epochs=2", "--set", "log=csv,tensorboard", "--profile", "-o", "runs/float/")
 assert same_bytes("runs/float/checkpoints/last.h5", "plain.h5")
 assert same_bytes("runs/float/checkpoints/best.h5", "plain.best.h5")
 assert not any("fakequant-" in path for path in snapshot()), snapshot()
@@ -122,14 +122,14 @@ fails(2, ["holds other things", "--force"], "train", *TRAIN, "-o", "other")
 fails(2, ["holds no run"], "train", *TRAIN, "--resume", "-o", "other")
 fails(2, ["runs/float/", "--checkpoint", "another folder"], "train", "--checkpoint", "runs/float/checkpoints/last.h5", *DATA,
       "--force", "-o", "runs/float/")
-fails(2, ["--keep", "plain/"], "train", *TRAIN, "--keep", "2", "-o", "plain.h5")
-fails(2, ["--log", "'tensorboard'"], "train", *TRAIN, "--log", "tensorbord", "-o", "new/")
+fails(2, ["--set keep_epochs", "plain/"], "train", *TRAIN, "--set", "keep_epochs=2", "-o", "plain.h5")
+fails(2, ["--set log", "'tensorboard'"], "train", *TRAIN, "--set", "log=tensorbord", "-o", "new/")
 fails(2, ["--quiet and --verbose"], "train", *TRAIN, "--quiet", "--verbose", "-o", "new/")
 assert not os.path.exists("new")
 run("train", *TRAIN, "--epochs", "1", "--force", "-o", "other/")
 assert os.path.exists("other/notes.txt") and len(lines("other/metrics.jsonl")) > 18
 open("other/checkpoints/mine.h5", "w").close()
-run("train", *TRAIN, "--epochs", "1", "--keep", "1", "--force", "-o", "other/")
+run("train", *TRAIN, "--epochs", "1", "--set", "keep_epochs=1", "--force", "-o", "other/")
 assert set(os.listdir("other/checkpoints")) == {"mine.h5", "last.h5", "best.h5", "epoch-0001.h5"}
 
 # Nothing at all with --dry-run; no words with --quiet.
@@ -151,7 +151,7 @@ assert done.returncode == 0, done.stderr
 record = lines("runs/float/metrics.jsonl")
 assert [line["step"] for line in record if line["event"] == "step"] == list(range(1, 86))
 assert [line["event"] for line in record].count("start") == 2
-assert config("runs/float")["epochs"] == 5 and config("runs/float")["given"]["keep"] == "2"
+assert config("runs/float")["epochs"] == 5 and config("runs/float")["given"]["set"] == ["keep_epochs=2", "log=csv,tensorboard"]
 # The schedule is of the longer run from there on: compared with a file that was gone on with.
 run("train", *TRAIN, "--epochs", "5", "--resume", "-o", "plain.h5")
 assert same_bytes("runs/float/checkpoints/last.h5", "plain.h5")
@@ -218,12 +218,12 @@ fails(2, ["metrics.jsonl:4"], "compare", "runs/int8/")
 
 # Killed at any moment it goes on, with the bits of a run that was not.
 for moment in (0.3, 0.6):
-    process = subprocess.Popen([COMMAND, "train", *TRAIN, "--epochs", "5", "--save-every", "5", "--resume", "-o", "killed/"],
+    process = subprocess.Popen([COMMAND, "train", *TRAIN, "--epochs", "5", "--set", "save_every=5", "--resume", "-o", "killed/"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(2))
     time.sleep(moment)
     process.send_signal(signal.SIGKILL)
     process.wait()
-run("train", *TRAIN, "--epochs", "5", "--save-every", "5", "--resume", "-o", "killed/")
+run("train", *TRAIN, "--epochs", "5", "--set", "save_every=5", "--resume", "-o", "killed/")
 assert same_bytes("killed/checkpoints/last.h5", "longer.h5")
 record = lines("killed/metrics.jsonl")
 assert [line["step"] for line in record if line["event"] == "step"] == list(range(1, 86))

@@ -47,7 +47,7 @@ for name in ("smoothquant", "gptq"):
     run("qat", f"{name}.h5", "--data", DIGITS, "--epochs", "1", "-o", f"{name}_qat.h5")
     run("calibrate", "float.h5", "--data", DIGITS, "--preset", "w4a8", *PLAIN, "--algorithm", name, "-o", "again.h5")
     assert same_bytes(f"{name}.h5", "again.h5"), name
-whole = ["qat", "float.h5", "--data", DIGITS, "--preset", "w4a8", "--algorithm", "smoothquant", "--seed", "1"]
+whole = ["qat", "float.h5", "--data", DIGITS, "--preset", "w4a8", "--set", "algorithm=smoothquant", "--seed", "1"]
 run(*whole, "--epochs", "2", "-o", "whole.h5")
 assert result("evaluate", "whole.h5", "--data", DIGITS)["accuracy"] > floating - 15
 print("weight algorithms: ok")

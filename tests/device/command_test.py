@@ -46,7 +46,7 @@ run("export", "qat.h5", "--format", "scales", "--device", "cuda", "-o", "scales.
 
 # Other numbers and ranges: they run, and learn something.
 for flags in (["--preset", "fp8"], ["--preset", "int8", "--amax", "running"], ["--preset", "int8", "--amax", "learned"],
-              ["--preset", "nvfp4"], ["--preset", "w4a4", "--backward", "fp32"]):
+              ["--preset", "nvfp4"], ["--preset", "w4a4", "--set", "backward=fp32"]):
     run("qat", "float.h5", *flags, *DATA, "--epochs", "1", "--lr", "0.001", "--device", "cuda", "-o", "other.h5")
     assert result("evaluate", "other.h5", *DATA, "--device", "cuda")["accuracy"] > 50, flags
 
@@ -58,7 +58,7 @@ for first, second in (("cuda", "cpu"), ("cpu", "cuda")):
     assert result("evaluate", "moved.h5", *DATA)["accuracy"] > 50
 
 # The same run there gives the same bits, in graphs and kernel by kernel.
-for name, flags in (("a.h5", []), ("b.h5", []), ("c.h5", ["--no-capture"])):
+for name, flags in (("a.h5", []), ("b.h5", []), ("c.h5", ["--set", "capture=false"])):
     run("qat", "int8.h5", *DATA, "--epochs", "1", "--device", "cuda", *flags, "-o", name)
 files = [open(name, "rb").read() for name in ("a.h5", "b.h5", "c.h5")]
 assert files[0] == files[1] == files[2], "runs on the device differ"

@@ -77,9 +77,9 @@ with tempfile.TemporaryDirectory() as folder:
     run("calibrate", "float.h5", *common, "--preset", "int8", "--state", place("calibration", "max.h5"), "-o", "out.h5")
     int8 = place("checkpoint", "int8.h5")
     resumed = ["--data", place("dataset", "plain.h5"), "--batch", "4", "--val-fraction", "0.25", "--epochs", "1"]
-    average = ["--ema", "0.9", "--early-stopping", "3", "--schedule", "plateau", "--amax", "learned"]
+    average = ["--ema", "0.9", "--set", "patience=3", "--schedule", "plateau", "--amax", "learned"]
     run("qat", int8, *resumed, *average, "-o", place("run", "average.h5"))
-    run("qat", int8, *resumed, "--lora", "1", "--optimizer", "sgd", "--momentum", "0.9", "-o", place("run", "adapters.h5"))
+    run("qat", int8, *resumed, "--lora", "1", "--optimizer", "sgd", "--set", "optimizer.momentum=0.9", "-o", place("run", "adapters.h5"))
     run("export", int8, "-o", "scales")
     shutil.copy("scales_scales.h5", place("scales", "int8.h5"))
     for best in glob.glob(place("run", "*.best.h5")):

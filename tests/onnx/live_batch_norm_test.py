@@ -34,7 +34,7 @@ result("train", "--model", "mlp", "--model-options", '{"hidden": [64, 64], "batc
 
 for network in ["normed_mlp.h5", trained("cnn"), trained("digits_cnn"), trained("resnet20")]:
     for preset in ["int8", "w4a4", "w2a2"]:
-        result("qat", network, "--preset", preset, "--keep-bn", *QAT, "-o", "live.h5")
+        result("qat", network, "--preset", preset, "--set", "keep_bn=true", *QAT, "-o", "live.h5")
         change = result("fold", "live.h5", "-o", "folded.h5", "--data", DIGITS)
         assert change["folded"] > 0 and change["codes"] > 0 and change["different_codes"] == 0, (network, preset, change)
         assert change["accuracy_before"] == change["accuracy_after"], (network, preset, change)
@@ -51,12 +51,12 @@ for network in ["normed_mlp.h5", trained("cnn"), trained("digits_cnn"), trained(
         assert lines[1].startswith("batch norms folded: 0 of "), lines
 
 # Statistics that stand still in training are the running ones: the last steps trained the folded layer's numbers.
-result("qat", trained("digits_cnn"), "--preset", "int8", "--keep-bn", "--freeze-bn-after", "5", *QAT, "-o", "live.h5")
+result("qat", trained("digits_cnn"), "--preset", "int8", "--set", "keep_bn=true", "--set", "freeze_bn_after=5", *QAT, "-o", "live.h5")
 assert_identical(verified(*exported("live")))
 
 # A scale that is a power of two is none times the factor of a batch norm: other codes, which verify counts and explains.
 for network in ["digits_cnn", "resnet20"]:
-    result("qat", trained(network), "--preset", "int8", "--scale", "pow2", "--keep-bn", *QAT, "-o", "live.h5")
+    result("qat", trained(network), "--preset", "int8", "--set", "scale=pow2", "--set", "keep_bn=true", *QAT, "-o", "live.h5")
     found = verified(*exported("live"), status=1)
     result("fold", "live.h5", "-o", "folded.h5")
     assert found["folded"]["codes_different"] == found["folded"]["logit_bits_different"] == 0, found

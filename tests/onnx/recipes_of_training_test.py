@@ -2,7 +2,7 @@
 
 from lib import DIGITS, assert_identical, result, trained, verified
 
-for name, flags, recipe in (("anew", ("--keep-bn",), ("--reestimate-bn", "10")),
+for name, flags, recipe in (("anew", ("--keep-bn",), ("--set", "reestimate_bn=10")),
                             ("adapters", (), ("--lora", "4"))):
     result("calibrate", trained("resnet20"), "--data", DIGITS, "--preset", "w2a2", *flags, "-o", f"{name}_ptq.h5")
     result("qat", f"{name}_ptq.h5", "--data", DIGITS, "--epochs", "2", *recipe, "-o", f"{name}.h5")

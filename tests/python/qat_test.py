@@ -150,7 +150,7 @@ def test_adapters_have_the_bits_of_the_command_too(table, capsys):
     folder, path, data = table
     theirs, own = str(folder / "lora_command.h5"), str(folder / "lora_own.h5")
     told = subprocess.run([COMMAND, "qat", str(folder / "float.h5"), "--data", path, "--preset", "w4a8", "--steps", "7", "--lora", "2",
-                           "--lora-alpha", "3", "-o", theirs], check=True, capture_output=True, text=True).stdout
+                           "--set", "low_rank.alpha=3", "-o", theirs], check=True, capture_output=True, text=True).stdout
     model = fq.load(str(folder / "float.h5"))
     model.qat(data, "w4a8", steps=7, out=own, lora=2, lora_alpha=3.0)
     assert capsys.readouterr().out.splitlines()[1] in told.splitlines() and "adapters of rank 2 alone, times 1.5" in told, told

@@ -13,7 +13,7 @@ def trials():
     for folder in ("none", "float", "int8"):
         os.makedirs(f"start/{folder}")
     short = ["--data", DIGITS, "--batch", "720", "--threads", "1", "--seed", "3"]
-    train = ["train", *TINY, *short, "--epochs", "3", "--keep", "2", "--val-fraction", "0.2", "--log", "csv,tensorboard"]
+    train = ["train", *TINY, *short, "--epochs", "3", "--set", "keep_epochs=2", "--val-fraction", "0.2", "--set", "log=csv,tensorboard"]
     run("train", *TINY, *short, "--epochs", "1", "-o", "start/float/float.h5", threads=1)
     run("calibrate", "start/float/float.h5", "--data", DIGITS, "--samples", "64", "-o", "start/int8/int8.h5", threads=1)
     run("export", "start/int8/int8.h5", "-o", "start/int8/out", threads=1)

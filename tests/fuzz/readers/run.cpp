@@ -12,8 +12,8 @@ namespace {
 /// As generate.py began the runs of the corpus, to one epoch more.
 std::vector<std::string> arguments(const std::string& path, bool adapters) {
   const std::string corpus = FAKEQUANT_SOURCE_DIR "/tests/fuzz/corpus/";
-  std::istringstream words(adapters ? "--lora 1 --optimizer sgd --momentum 0.9"
-                                    : "--ema 0.9 --early-stopping 3 --schedule plateau --amax learned");
+  std::istringstream words(adapters ? "--lora 1 --optimizer sgd --set optimizer.momentum=0.9"
+                                    : "--ema 0.9 --set patience=3 --schedule plateau --amax learned");
   std::vector<std::string> out{corpus + "checkpoint/int8.h5",
                                "-o",
                                path,
