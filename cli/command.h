@@ -31,27 +31,6 @@ class Invocation {
   virtual nlohmann::ordered_json run(const Flags& flags, Output& output);
 };
 
-/// A command that reads its flags by their names.
-class FlagsInvocation : public Invocation {
- public:
-  using Run = nlohmann::ordered_json (*)(const Flags& flags, Output& output);
-  using Check = void (*)(const Flags& flags, PlannedFiles& planned);
-
-  FlagsInvocation(FlagSet flags, Run run_command, Check check)
-      : set_(std::move(flags)), run_(run_command), check_(check) {}
-  [[nodiscard]] const FlagSet& set() const override { return set_; }
-  [[nodiscard]] Plan plan(const Flags& flags, PlannedFiles& planned) override {
-    if (check_ != nullptr) check_(flags, planned);
-    return {};
-  }
-  nlohmann::ordered_json run(const Flags& flags, Output& output) override { return run_(flags, output); }
-
- private:
-  FlagSet set_;
-  Run run_;
-  Check check_;
-};
-
 /// One command.
 struct Command {
   std::string_view name;
@@ -87,11 +66,6 @@ template <class Options>
 [[nodiscard]] std::function<std::unique_ptr<Invocation>()> typed(
     FlagSet (*flags)(Options& options), typename TypedInvocation<Options>::MakePlan plan) {
   return [=] { return std::make_unique<TypedInvocation<Options>>(flags, plan); };
-}
-
-[[nodiscard]] inline std::function<std::unique_ptr<Invocation>()> by_flags(
-    FlagSet (*flags)(), FlagsInvocation::Run run, FlagsInvocation::Check check = nullptr) {
-  return [=] { return std::make_unique<FlagsInvocation>(flags(), run, check); };
 }
 
 /// Runs a call after a check of its files (file_checks.h), or with --dry-run prints its plan. All calls are
@@ -136,8 +110,7 @@ Command generate_command();
 Command compress_command();
 Command export_command();
 Command verify_command();
-FlagSet inspect_flags();
-nlohmann::ordered_json inspect(const Flags& flags, Output& output);
+Command inspect_command();
 const std::vector<Command>& dataset_commands();
 Command compare_command();
 Command doctor_command();

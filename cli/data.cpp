@@ -34,43 +34,6 @@ void add_data_flags(FlagSet& set, DataOptions& options, bool required) {
       .value(options.batch, "batch,b", "SAMPLES", {1, 1 << 20}, "samples in a batch");
 }
 
-void add_task_flags(FlagSet& set) {
-  set.group("Task")
-      .value("loss", "NAME",
-             "cross_entropy (with ,weights=balanced or W:W:.., ,ignore=LABEL), bce (,positive=WEIGHT), focal "
-             "(,alpha=A,gamma=G), dice (,smooth=S), ctc (,blank=CLASS,ignore=LABEL,zero_infinity=1), mse, l1 "
-             "or huber (,delta=D) (default: of the checkpoint, "
-             "cross_entropy)")
-      .value("metrics", "LIST",
-             "accuracy, top5, f1, recall, iou, auc, bpc, perplexity, ler, exact, mae, rmse, r2; the best "
-             "epoch is by the "
-             "first (default: "
-             "what goes with the loss)");
-}
-
-Task read_task(const Flags& flags) {
-  if (!flags.knows("loss")) return {};
-  return parse_task({flags.text("loss"), flags.text("metrics")}, flags.command());
-}
-
-void take_task(Network& network, const Flags& flags) {
-  (void)read_task(flags);
-  TaskText& task = network.identity().task;
-  if (flags.given("loss")) task.loss = flags.text("loss");
-  if (flags.given("metrics")) task.metrics = flags.text("metrics");
-}
-
-std::shared_ptr<const Dataset> open_data(const Flags& flags, const std::string& group, std::int64_t classes,
-                                         bool labels) {
-  Hdf5DatasetOptions options;
-  options.by_rows = launched().ranks > 1;
-  options.split = group;
-  options.classes = classes;
-  options.labels = labels;
-  options.label_type = flags.knows("loss") ? read_task(flags).labels() : LabelType::numbers;
-  return std::make_shared<Hdf5Dataset>(flags.required("data"), options);
-}
-
 std::shared_ptr<const Dataset> open_any_data(const std::string& path, const std::string& group, bool labels,
                                              LabelType label_type) {
   Hdf5DatasetOptions options;
@@ -100,11 +63,6 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const std::string
   if (takes_classes(task.loss)) take_class_names(network, *data, command);
   take_sample_notes(network, *data, command);
   return data;
-}
-
-std::shared_ptr<const Dataset> open_data_for(Network& network, const Flags& flags, const std::string& group,
-                                             Labels labels) {
-  return open_data_for(network, flags.required("data"), group, labels, flags.command());
 }
 
 }  // namespace fq::cli

@@ -142,30 +142,48 @@ void check_inspectable(const std::string& path) {
                               path));
 }
 
-}  // namespace
-
-FlagSet inspect_flags() {
-  FlagSet set("inspect", "Shows what a checkpoint, data set, exported or other file of ours holds.",
+FlagSet inspect_flags(InspectOptions& options) {
+  FlagSet set("inspect", "Prints what a checkpoint, a data set, an exported file or another file holds.",
               "FILE [flags]");
-  set.group("Files").argument(
-      "file", "FILE",
-      "a checkpoint, scales or predictions file, a calibration state, a data set, or an "
-      "exported .onnx, .gguf or .safetensors file");
-  add_inspect_calibration_flags(set);
-  add_general_flags(set);
+  set.group("Files")
+      .argument(options.file, "file", "FILE",
+                "a checkpoint, scales or predictions file, a calibration state, a data set, or an exported "
+                ".onnx, .gguf or .safetensors file")
+      .required();
+  add_inspect_calibration_flags(set, options);
+  add_general_flags(set, options.general);
   return set;
 }
 
-ordered_json inspect(const Flags& flags, Output& output) {
-  apply_general_flags(flags);
-  if (flags.on("calibration")) return inspect_calibration(flags, output);
-  check_no_calibration_flags(flags);
-  const std::string path = read_checkpoint_path(flags.required("file"));
-  const std::int64_t batch = flags.integer("batch", 1, 1 << 20);
-  if (is_state_file(path)) return inspect_state(path, batch, output);
+ordered_json inspect(const InspectOptions& options, Output& output) {
+  if (options.reports_calibration) return inspect_calibration(options, output);
+  const std::string path = read_checkpoint_path(options.file);
+  if (is_state_file(path)) return inspect_state(path, options.data.batch, output);
   if (auto found = inspect_exported(path, output)) return *std::move(found);
   check_inspectable(path);
   return inspect_data(path, output);
+}
+
+Plan plan_inspect(const InspectOptions& options, PlannedFiles& planned) {
+  const std::pair<const char*, std::string> files[]{{"file", options.file},
+                                                    {"data", options.data.data},
+                                                    {"state", options.state},
+                                                    {"plan", options.plan},
+                                                    {"config", options.quantization.config.value_or("")}};
+  for (const auto& [flag, path] : files)
+    if (!path.empty()) planned.check_there("inspect", flag, path);
+  Plan plan;
+  plan.add(
+      fmt::format("inspect {}{}", options.reports_calibration ? "the calibration of " : "", options.file),
+      [&options](Output& output, ordered_json& result) { result = inspect(options, output); });
+  return plan;
+}
+
+}  // namespace
+
+Command inspect_command() {
+  return {"inspect", "show what a checkpoint, model or data file holds", typed(inspect_flags, plan_inspect),
+          true};
 }
 
 }  // namespace fq::cli

@@ -8,18 +8,6 @@
 
 namespace fq::cli {
 
-void add_general_flags(FlagSet& set) {
-  set.group("General")
-      .toggle("help,h", "this text")
-      .toggle("json", "one JSON object a line on standard output, for machines")
-      .value("device", "NAME",
-             "where to compute: cpu, cuda, cuda:N, or auto for the first GPU that can be used", "cpu")
-      .value("threads", "THREADS", "threads to compute on (default: OMP_NUM_THREADS, or every core)");
-  if (set.writes())
-    set.toggle("force", "replace files of another kind than those that are written, and run directories")
-        .toggle("quiet", "nothing on standard output, with --json the result alone");
-}
-
 void add_device_flag(FlagSet& set, GeneralOptions& options) {
   set.value(options.device, "device", "NAME",
             "where to compute: cpu, cuda, cuda:N, or auto for the first GPU that can be used");
@@ -49,26 +37,10 @@ Device chosen_device(const GeneralOptions& options, std::string_view command) {
   return Device::cuda(here.rank_here);
 }
 
-void add_data_flags(FlagSet& set, const char* split) {
-  set.group("Data").value("data,d", "FILE", "HDF5 data set with groups of x and y");
-  if (split != nullptr) set.value("split", "GROUP", "the group of the data set to read", split);
-  set.value("batch,b", "SAMPLES", "samples in a batch", "64");
-}
-
-Device device_of(const Flags& flags) {
-  const Device given = Device::parse(flags.text("device"));
-  const Launched here = launched();
-  if (here.ranks == 1 || !given.is_cuda()) return given;
-  FQ_CHECK(
-      here.ranks_here <= cuda_device_count(), flags.command(),
-      "{} processes on this machine have {} GPUs: start at most one for each, or leave --device cuda out",
-      here.ranks_here, cuda_device_count());
-  return Device::cuda(here.rank_here);
-}
-
 void check_general_flags(const Flags& flags) {
   if (!flags.knows("device")) return;
-  static_cast<void>(describe(device_of(flags)));  // throws for a GPU that cannot be used
+  static_cast<void>(describe(chosen_device({.device = flags.text("device")},
+                                           flags.command())));  // throws for a GPU that cannot be used
   if (flags.given("threads")) static_cast<void>(flags.integer("threads", 1, kMostThreads));
 }
 

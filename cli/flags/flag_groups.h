@@ -1,6 +1,6 @@
 #pragma once
 
-/// Groups of flags that several commands share, and what they say.
+/// The flags of every command.
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/core/device.h"
@@ -22,14 +22,9 @@ void add_general_flags(FlagSet& set, GeneralOptions& options);
 /// for an unknown name.
 [[nodiscard]] Device chosen_device(const GeneralOptions& options, std::string_view command);
 
-void add_general_flags(FlagSet& set);                  ///< help, json, threads
-void add_data_flags(FlagSet& set, const char* split);  ///< data, split (unless null), batch
-
-/// Of --device. Throws ArgumentError for a name that is none.
-[[nodiscard]] Device device_of(const Flags& flags);
 /// Throws what `apply_general_flags` would throw.
 void check_general_flags(const Flags& flags);
-/// Sets the number of threads by --threads; throws BackendError when the device of --device cannot be used.
+/// Sets the number of threads by --threads. Throws BackendError if the device of --device cannot be used.
 void apply_general_flags(const Flags& flags);
 
 }  // namespace fq::cli

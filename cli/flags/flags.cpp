@@ -156,19 +156,6 @@ FlagSet& FlagSet::value(const char* names, const char* unit, const char* help, c
   return *this;
 }
 
-FlagSet& FlagSet::output(const char* names, const char* unit, const char* help, const std::string& kind) {
-  note_file(names, unit, [name = long_name(names), kind](const Flags& flags) {
-    return std::vector<WrittenFile>{{flags.text(name), kind}};
-  });
-  return value(names, unit, help);
-}
-
-FlagSet& FlagSet::output(const char* names, const char* unit, const char* help, const std::string& standard,
-                         WrittenFiles files) {
-  note_file(names, unit, std::move(files));
-  return standard.empty() ? value(names, unit, help) : value(names, unit, help, standard);
-}
-
 FlagSet& FlagSet::optional_output(const char* names, const char* unit, const char* help, WrittenFiles files) {
   note_file(names, unit, std::move(files));
   return optional_value(names, unit, help);
@@ -194,12 +181,6 @@ FlagSet& FlagSet::toggle(const char* names, const char* help) {
   groups_.back().add_options()(names, po::bool_switch(), help);
   toggles_.push_back(long_name(names));
   return *this;
-}
-
-FlagSet& FlagSet::argument(const char* name, const char* unit, const char* help) {
-  const bool many = std::string_view(unit).ends_with("..");
-  places_.add(name, many ? -1 : 1);
-  return many ? list(name, unit, help) : value(name, unit, help);
 }
 
 FlagSet& FlagSet::settings() {

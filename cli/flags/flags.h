@@ -128,27 +128,6 @@ class FlagSet {
 
   /// Starts a group of flags; `title` heads it in the help.
   FlagSet& group(std::string title);
-  /// A flag with a value. `names` is "epochs" or "output,o"; `unit` names the value in the help ("EPOCHS").
-  /// One that begins with FILE names a file that is read: what is written is told by `output`.
-  FlagSet& value(const char* names, const char* unit, const char* help);
-  FlagSet& value(const char* names, const char* unit, const char* help, const std::string& standard);
-  /// A flag whose value, behind "=", may be left out; it is then empty.
-  FlagSet& optional_value(const char* names, const char* unit, const char* help);
-  /// A flag that names what is written: one file of that kind, or several. They are checked before the
-  /// command starts (file_checks.h), and the command has --force.
-  FlagSet& output(const char* names, const char* unit, const char* help, const std::string& kind);
-  FlagSet& output(const char* names, const char* unit, const char* help, const std::string& standard,
-                  WrittenFiles files);
-  /// The same, with a value that may be left out.
-  FlagSet& optional_output(const char* names, const char* unit, const char* help, WrittenFiles files);
-  /// A flag with one value or more behind it: "--merge a.h5 b.h5".
-  FlagSet& list(const char* names, const char* unit, const char* help);
-  /// A flag that is on or off.
-  FlagSet& toggle(const char* names, const char* help);
-  /// An argument without dashes, by its place; also a flag of that name. A unit that ends in ".." takes all
-  /// that follow, one or more.
-  FlagSet& argument(const char* name, const char* unit, const char* help);
-
   /// `flags` are for another one of this command: without `values` that has to be given, else have one of
   /// them, which a default may be; an empty one allows to leave it out. Whoever gives one of `flags`
   /// otherwise is told both.
@@ -190,6 +169,13 @@ class FlagSet {
   /// Adds a setting. Returns its key.
   std::string add_setting(const char* names, const char* unit, const std::string& help,
                           const std::string& standard);
+  /// Add a flag without a member, with or without a default.
+  FlagSet& value(const char* names, const char* unit, const char* help);
+  FlagSet& value(const char* names, const char* unit, const char* help, const std::string& standard);
+  FlagSet& optional_value(const char* names, const char* unit, const char* help);
+  FlagSet& optional_output(const char* names, const char* unit, const char* help, WrittenFiles files);
+  FlagSet& list(const char* names, const char* unit, const char* help);
+  FlagSet& toggle(const char* names, const char* help);
   void note_file(const char* names, const std::string& unit, WrittenFiles files);
   /// An empty `standard` is no default.
   FlagSet& bind(const char* names, const char* unit, const std::string& help, const std::string& standard,

@@ -2,7 +2,6 @@
 
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/tables/inspect_calibration.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/network/detail/data_checks.h"
 
@@ -22,12 +21,6 @@ RunningNetwork check_running(const std::string& checkpoint, const DataOptions& d
   if (labels == Labels::needed) check_task(network, *out.data, command);
   if (!planned.holds(checkpoint)) check_calibrated(network, command);
   return out;
-}
-
-void check_inspect(const Flags& flags, PlannedFiles& planned) {
-  (void)flags.required("file");
-  if (!flags.on("calibration")) check_no_calibration_flags(flags);
-  for (const char* flag : {"file", "data", "state", "plan", "config"}) planned.check_there(flags, flag);
 }
 
 }  // namespace fq::cli

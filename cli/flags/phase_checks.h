@@ -1,6 +1,6 @@
 #pragma once
 
-/// What each command asks of its flags and files, asked before it runs: phases of a recipe are checked so.
+/// Checks that plans share.
 
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flags.h"
@@ -20,10 +20,5 @@ struct RunningNetwork {
 [[nodiscard]] RunningNetwork check_running(const std::string& checkpoint, const DataOptions& data,
                                            const TaskText* task, Labels labels, const PlannedFiles& planned,
                                            const std::string& command);
-
-/// Each throws what the command would throw for flags, files that are not there, and networks and data that
-/// do not fit; and adds what the command will write to `planned`, whose networks stand in for the checkpoints
-/// of earlier phases. Nothing is written, computed or printed.
-void check_inspect(const Flags& flags, PlannedFiles& planned);
 
 }  // namespace fq::cli

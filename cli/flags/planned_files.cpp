@@ -34,10 +34,6 @@ std::optional<Network> PlannedFiles::network(const std::string& path) const {
   return Network::create(*found->second);
 }
 
-void PlannedFiles::check_there(const Flags& flags, const std::string& flag) const {
-  if (!flags.text(flag).empty()) check_there(flags.command(), flag, flags.text(flag));
-}
-
 void PlannedFiles::check_there(const std::string& command, const std::string& flag,
                                const std::string& path) const {
   std::error_code error;

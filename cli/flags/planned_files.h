@@ -22,9 +22,7 @@ class PlannedFiles {
   /// The network of a checkpoint, planned or there, the caller's own; nullopt where it depends on what a
   /// phase finds. Throws as load_network.
   [[nodiscard]] std::optional<Network> network(const std::string& path) const;
-  /// Throws FileError unless the file of that flag is planned, or there, or the flag was not given.
-  void check_there(const Flags& flags, const std::string& flag) const;
-  /// Throws FileError unless the file is planned, or there.
+  /// Throws FileError naming the flag unless the file is planned or exists.
   void check_there(const std::string& command, const std::string& flag, const std::string& path) const;
 
  private:

@@ -6,12 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/calibration.h"
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/quantization.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/calibration_table.h"
@@ -30,101 +27,81 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kInspect = "inspect";
-constexpr std::initializer_list<const char*> kQuantizing{"preset", "config",  "target", "scale",
-                                                         "strict", "keep-bn", "method"};
-
-void refuse(const Flags& flags, std::initializer_list<const char*> names, const std::string& why) {
-  for (const char* name : names) FQ_CHECK(!flags.given(name), kInspect, "--{}: {}", name, why);
-}
-
-struct InspectOptions {
-  QuantizationOptions quantization = {.command = kInspect};
-  CalibrationOptions calibration;
-};
-
-void add_options(FlagSet& set, InspectOptions& options) {
-  set.group("Quantization");
-  add_preset_flag(set, options.quantization);
-  add_config_flags(set, options.quantization);
-  add_format_flags(set, options.quantization);
-  set.group("Calibration");
-  add_method_flag(set, options.quantization);
-  add_weight_flags(set, options.quantization);
-  add_percentile_flag(set, options.calibration);
-  add_samples_flag(set, options.calibration);
-}
-
-InspectOptions inspect_options(const Flags& flags) {
-  InspectOptions options;
-  FlagSet set(kInspect, "", "");
-  add_options(set, options);
-  set.assign(flags);
-  return options;
-}
-
-AmaxOptions amax_options(const Flags& flags) {
+AmaxOptions amax_options(const InspectOptions& options) {
   AmaxOptions out;
-  if (flags.given("percentile")) out.percentile = flags.number("percentile", 0, 100);
+  if (options.calibration.percentile) out.percentile = *options.calibration.percentile;
   return out;
+}
+
+/// Returns the first given flag of a quantization; empty if none is given.
+std::string quantization_flag(const QuantizationOptions& options) {
+  if (options.preset) return "--preset";
+  return options.config ? "--config" : options.first_detail();
+}
+
+void check_not_quantizing(const InspectOptions& options, const std::string& why) {
+  const std::string flag = quantization_flag(options.quantization);
+  FQ_CHECK(flag.empty(), kInspect, "{}: {}", flag, why);
 }
 
 std::string file_name(const std::string& path) {
   return fq::detail::valid_utf8(std::filesystem::path(path).filename().string());
 }
 
-void take_state_file(const Flags& flags, CalibrationPage& page) {
-  const std::string path = flags.text("file");
-  refuse(flags, {"data", "state"}, path + " is a calibration state: give the checkpoint in its place");
-  refuse(flags, kQuantizing, path + " is a calibration state, collected with its own settings");
+void take_state_file(const InspectOptions& options, CalibrationPage& page) {
+  const std::string& path = options.file;
+  FQ_CHECK(options.data.data.empty() && options.state.empty(), kInspect,
+           "{}: {} is a calibration state: give the checkpoint in its place",
+           options.data.data.empty() ? "--state" : "--data", path);
+  check_not_quantizing(options, path + " is a calibration state, collected with its own settings");
   const StateDict state = load_state(path, "calibration");
-  page.quantizers = calibration_report(state, path, amax_options(flags));
+  page.quantizers = calibration_report(state, path, amax_options(options));
   page.facts = {{"calibration state", file_name(path)}};
   if (state.has_attribute("samples")) page.facts.emplace_back("samples", state.attribute("samples").dump());
 }
 
-Network quantized_network(const Flags& flags, Output& output) {
-  const std::string path = flags.text("file");
-  Network network = load_network(path);
-  check_not_compressed(network, kInspect, path);
+Network quantized_network(const InspectOptions& options, Output& output) {
+  Network network = load_network(options.file);
+  check_not_compressed(network, kInspect, options.file);
   if (network.quantized()) {
-    refuse(flags, kQuantizing, path + " is quantized already");
+    check_not_quantizing(options, options.file + " is quantized already");
     return network;
   }
-  FQ_CHECK(flags.given("data") || flags.given("state"), kInspect,
-           "{} is a float checkpoint: give --data or --state, or a quantized checkpoint", path);
-  const InspectOptions options = inspect_options(flags);
+  FQ_CHECK(!options.data.data.empty() || !options.state.empty(), kInspect,
+           "{} is a float checkpoint: give --data or --state, or a quantized checkpoint", options.file);
   const Quantization chosen = read_quantization(options.quantization);
   output.line(quantization_text(options.quantization, chosen));
   place_quantizers(network, options.quantization, options.calibration, chosen, std::nullopt);
   return network;
 }
 
-void take_data(Network& network, const Flags& flags, CalibrationPage& page) {
-  auto data = open_data_for(network, flags, flags.text("split"), Labels::none);
-  data = some_samples(std::move(data), inspect_options(flags).calibration.sample_count(), 0);
+void take_data(Network& network, const InspectOptions& options, CalibrationPage& page) {
+  const DataOptions& given = options.data;
+  auto data = open_data_for(network, given.data, given.split, Labels::none, kInspect);
+  data = some_samples(std::move(data), options.calibration.samples, 0);
   const auto ranks = run_ranks();
-  DataLoader loader(
-      data, share_of_rank({.batch_size = flags.integer("batch", 1, 1 << 20), .shuffle = false}, *ranks));
-  network.module().to(device_of(flags));
-  page.quantizers = calibration_report(network.module(), loader, 0, amax_options(flags), ranks);
+  DataLoader loader(data, share_of_rank({.batch_size = given.batch, .shuffle = false}, *ranks));
+  network.module().to(chosen_device(options.general, kInspect));
+  page.quantizers = calibration_report(network.module(), loader, 0, amax_options(options), ranks);
   page.facts.emplace_back("samples", std::to_string(data->size()));
-  page.facts.emplace_back("data", fmt::format("{} ({})", file_name(flags.text("data")), flags.text("split")));
+  page.facts.emplace_back("data", fmt::format("{} ({})", file_name(given.data), given.split));
 }
 
-void take_checkpoint(const Flags& flags, Output& output, CalibrationPage& page) {
-  FQ_CHECK(!flags.given("data") || !flags.given("state"), kInspect, "--data and --state: give one");
-  Network network = quantized_network(flags, output);
-  page.facts = {{"checkpoint", file_name(flags.text("file"))}, {"model", network.identity().model.name()}};
-  if (flags.given("data")) take_data(network, flags, page);
+void take_checkpoint(const InspectOptions& options, Output& output, CalibrationPage& page) {
+  const bool has_data = !options.data.data.empty();
+  FQ_CHECK(!has_data || options.state.empty(), kInspect, "--data and --state: give one");
+  Network network = quantized_network(options, output);
+  page.facts = {{"checkpoint", file_name(options.file)}, {"model", network.identity().model.name()}};
+  if (has_data) take_data(network, options, page);
   if (const auto names = network.identity().class_names; !names.empty())
     page.facts.emplace_back("classes", names_text(names));
-  if (flags.given("data")) return;
-  if (flags.given("state")) {
-    const auto samples = load_calibration(network.module(), flags.text("state"));
+  if (has_data) return;
+  if (!options.state.empty()) {
+    const auto samples = load_calibration(network.module(), options.state);
     page.facts.emplace_back("samples", std::to_string(samples));
-    page.facts.emplace_back("state", file_name(flags.text("state")));
+    page.facts.emplace_back("state", file_name(options.state));
   }
-  page.quantizers = calibration_report(network.module(), amax_options(flags));
+  page.quantizers = calibration_report(network.module(), amax_options(options));
 }
 
 bool lacks_histograms(const CalibrationPage& page) {
@@ -135,10 +112,7 @@ bool lacks_histograms(const CalibrationPage& page) {
 /// The path of what a quantizer belongs to.
 std::string owner(const std::string& quantizer) { return quantizer.substr(0, quantizer.rfind('.')); }
 
-void take_plan(const Flags& flags, CalibrationPage& page) {
-  const std::string path = flags.text("plan");
-  if (path.empty()) return;
-  FQ_CHECK(flags.given("html"), kInspect, "--plan is shown on the page: give --html");
+void take_plan(const std::string& path, CalibrationPage& page) {
   page.plan = QuantizationPlan::load(path);
   const auto planned = [&page](const std::string& quantizer) {
     return std::ranges::find(page.plan->layers, owner(quantizer), &PlannedLayer::layer) !=
@@ -154,46 +128,52 @@ void take_plan(const Flags& flags, CalibrationPage& page) {
 
 }  // namespace
 
-void add_inspect_calibration_flags(FlagSet& set) {
+void add_inspect_calibration_flags(FlagSet& set, InspectOptions& options) {
   set.group("Calibration report")
-      .toggle("calibration", "ranges of each quantizer, by each method, and what they clip and cost")
-      .value("state", "FILE",
-             "what calibrate --state collected for this checkpoint, in place of what it holds")
-      .output("html", "FILE", "write a page with histograms and a table to look at", kind::page)
-      .value("plan", "FILE", "a plan of fakequant sensitivity, to show on the page");
-  add_data_flags(set, "train");
-  static InspectOptions bound;  // takes no values: `inspect_options` reads them
-  add_options(set, bound);
+      .toggle(options.reports_calibration, "calibration",
+              "ranges of each quantizer by each method, the clipped values and the error")
+      .value(options.state, "state", "FILE", "a state that calibrate --state wrote for this checkpoint")
+      .output(options.html, "html", "FILE", "write a page with histograms and a table", kind::page)
+      .value(options.plan, "plan", "FILE", "a plan of fakequant sensitivity, to show on the page")
+      .need({"plan"}, "html")
+      .need(
+          {"data", "split", "state", "html", "preset", "config", "target", "scale", "edge-bits", "attention",
+           "kv", "strict", "keep-bn", "method", "weight-method", "algorithm", "percentile", "samples"},
+          "calibration");
+  add_data_flags(set, options.data, false);
+  set.group("Quantization");
+  add_preset_flag(set, options.quantization);
+  add_config_flags(set, options.quantization);
+  add_format_flags(set, options.quantization);
+  set.group("Calibration");
+  add_method_flag(set, options.quantization);
+  add_weight_flags(set, options.quantization);
+  add_percentile_flag(set, options.calibration);
+  add_samples_flag(set, options.calibration);
 }
 
-void check_no_calibration_flags(const Flags& flags) {
-  refuse(flags, {"state", "html", "plan", "data", "split", "samples", "percentile"},
-         "it is for --calibration");
-  refuse(flags, kQuantizing, "it is for --calibration");
-}
-
-ordered_json inspect_calibration(const Flags& flags, Output& output) {
-  const std::string path = read_checkpoint_path(flags.required("file"));
-  CalibrationPage page{.title = "Calibration of " + file_name(path), .quantizers = {}};
-  if (state_file_info(path).kind == "calibration")
-    take_state_file(flags, page);
+ordered_json inspect_calibration(const InspectOptions& given, Output& output) {
+  InspectOptions options = given;
+  options.file = read_checkpoint_path(given.file);
+  CalibrationPage page{.title = "Calibration of " + file_name(options.file), .quantizers = {}};
+  if (state_file_info(options.file).kind == "calibration")
+    take_state_file(options, page);
   else
-    take_checkpoint(flags, output, page);
-  take_plan(flags, page);
+    take_checkpoint(options, output, page);
+  if (!options.plan.empty()) take_plan(options.plan, page);
   output.line(calibration_table(page.quantizers));
-  if (!flags.given("data") && lacks_histograms(page))
+  if (options.data.data.empty() && lacks_histograms(page))
     output.line(
         "histograms of activations: calibrate --method one_pass keeps them, --data collects them now");
-  const std::string html = flags.text("html");
-  if (!html.empty()) {
-    if (is_first_rank()) save_calibration_html(html, page);
-    output.line(html);
+  if (!options.html.empty()) {
+    if (is_first_rank()) save_calibration_html(options.html, page);
+    output.line(options.html);
   }
   ordered_json facts = ordered_json::object();
   for (const auto& [name, value] : page.facts) facts[name] = value;
   return {{"kind", "calibration"},
           {"facts", facts},
-          {"html", html.empty() ? ordered_json(nullptr) : ordered_json(html)},
+          {"html", options.html.empty() ? ordered_json(nullptr) : ordered_json(options.html)},
           {"quantizers", calibration_json(page.quantizers)}};
 }
 

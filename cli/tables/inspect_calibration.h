@@ -3,19 +3,32 @@
 /// `inspect --calibration`: ranges, methods and histograms of a calibration.
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
-#include "fakequant/cli/flags/flags.h"
+#include "fakequant/cli/calibration.h"
+#include "fakequant/cli/data.h"
+#include "fakequant/cli/flags/flag_groups.h"
+#include "fakequant/cli/quantization.h"
 #include "fakequant/cli/tables/output.h"
 
 namespace fq::cli {
 
-/// --calibration and what it takes.
-void add_inspect_calibration_flags(FlagSet& set);
-/// Throws ArgumentError naming a flag that only --calibration takes.
-void check_no_calibration_flags(const Flags& flags);
+struct InspectOptions {
+  std::string file;  ///< any file that fakequant reads or writes
+  bool reports_calibration = false;
+  std::string state;       ///< of calibrate --state, for a checkpoint
+  std::string html, plan;  ///< a page to write, and a plan to show on it
+  DataOptions data = {.split = "train"};
+  QuantizationOptions quantization = {.command = "inspect"};  ///< of a float checkpoint
+  CalibrationOptions calibration;
+  GeneralOptions general;
+};
 
-/// Of a calibration state, or a checkpoint with what it holds, --state or --data: prints a table, writes
-/// --html.
-nlohmann::ordered_json inspect_calibration(const Flags& flags, Output& output);
+/// Adds --calibration and the flags that need it.
+void add_inspect_calibration_flags(FlagSet& set, InspectOptions& options);
+
+/// Reports the calibration of a state, or of a checkpoint with its own ranges, --state or --data. Prints a
+/// table and writes --html.
+nlohmann::ordered_json inspect_calibration(const InspectOptions& options, Output& output);
 
 }  // namespace fq::cli
