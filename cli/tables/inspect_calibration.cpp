@@ -78,7 +78,7 @@ Network quantized_network(const InspectOptions& options, Output& output) {
 void take_data(Network& network, const InspectOptions& options, CalibrationPage& page) {
   const DataOptions& given = options.data;
   auto data = open_data_for(network, given.data, given.split, Labels::none, kInspect);
-  data = some_samples(std::move(data), options.calibration.samples, 0);
+  data = some_samples(std::move(data), options.calibration.sample_count(), 0);
   const auto ranks = run_ranks();
   DataLoader loader(data, share_of_rank({.batch_size = given.batch, .shuffle = false}, *ranks));
   network.module().to(chosen_device(options.general, kInspect));
