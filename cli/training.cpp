@@ -25,6 +25,7 @@
 #include "fakequant/cli/tables/training_report.h"
 #include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/log.h"
 #include "fakequant/train/data/validation_split.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/run_settings.h"
@@ -294,6 +295,8 @@ void check_batches(const Run& run, const TrainingOptions& options) {
 }
 
 void check_training(const Run& run, const TrainingOptions& options, TrainerOptions trainer) {
+  std::optional<QuietLog> later;  // the run logs the same warnings
+  if (!options.dry_run) later.emplace();
   Run copy = run;
   copy.network = run.network.clone();
   stand_in_ranges(copy.network);

@@ -148,7 +148,6 @@ Plan plan_calibrate(const CalibrateOptions& options, PlannedFiles& planned) {
   for (const auto& [flag, file] :
        {std::pair("import", options.import), {"config", options.quantization.config}})
     if (file) planned.check_there("calibrate", flag, *file);
-  for (const auto& state : options.calibration.merge) planned.check_there("calibrate", "merge", state);
   Start start = starting_network(options.checkpoint, options.model, options.task, options.data.data,
                                  options.data.split, planned, "calibrate");
   if (start.network) check_float(*start.network, options.checkpoint);
@@ -156,6 +155,7 @@ Plan plan_calibrate(const CalibrateOptions& options, PlannedFiles& planned) {
   auto data = open_images(options, start.network ? &*start.network : nullptr);
   const auto samples = data ? samples_to_calibrate(data, options.calibration) : nullptr;
   const auto state = place(options, std::move(start), data, planned);
+  for (const auto& file : options.calibration.merge) planned.check_there("calibrate", "merge", file);
   if (!options.calibration.state.empty()) planned.add(options.calibration.state);
   if (!path.empty()) state ? planned.add(path, state->network) : planned.add(path);
   Plan plan;
