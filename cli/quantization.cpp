@@ -163,7 +163,7 @@ void add_method_flag(FlagSet& set, QuantizationOptions& options) {
 
 void add_weight_flags(FlagSet& set, QuantizationOptions& options) {
   set.choice(options.weight_method, "weight-method", "NAME", weight_methods(),
-             "the same for weights, which have no passes over data (default: of the config; mse with presets "
+             "calibration of weights, by a method without passes over data (default: of the config; mse with presets "
              "of 4 bits and fewer, else max)")
       .choice(options.algorithm, "algorithm", "NAME", QuantConfig::weight_algorithm_names(),
               "on weights and scales, around calibration: " +

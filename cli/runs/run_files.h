@@ -32,9 +32,9 @@ class RunFiles {
   void add_numbers(nlohmann::ordered_json line);
   /// What was added is safe from a loss of power.
   void sync();
-  /// --keep: the last checkpoint as that of an epoch, from 1; one of so many epochs before is removed.
+  /// keep_epochs: the last checkpoint as that of an epoch, from 1; one of so many epochs before is removed.
   void keep_epoch(std::int64_t epoch) const;
-  /// report.html and, with --log csv, metrics.csv.
+  /// report.html and, with log=csv, metrics.csv.
   void write_page(const std::string& html) const;
 
  private:

@@ -25,7 +25,7 @@ struct RunFolder {
   [[nodiscard]] std::string table() const { return file("metrics.csv"); }
   [[nodiscard]] std::string last() const { return file("checkpoints/last.h5"); }
   [[nodiscard]] std::string best() const { return file("checkpoints/best.h5"); }
-  /// "RUN/checkpoints/epoch-0003.h5": what --keep keeps of an epoch, from 1.
+  /// "RUN/checkpoints/epoch-0003.h5": the checkpoint of an epoch (keep_epochs), from 1.
   [[nodiscard]] std::string kept(std::int64_t epoch) const;
 };
 

@@ -66,7 +66,7 @@ found = {"commands": 0, "flags": 0, "links": 0, "paths": 0}
 for name, text in documents().items():
     for line in code(text):
         for command, rest in re.findall(r"(?:^|[\s/$])fakequant ([a-z]+)\b([^#`;]*)", line):
-            if re.match(r"fakequant [a-z]+:|import fakequant as", line) or command not in commands and not rest.strip():
+            if re.match(r"fakequant [a-z]+:|import fakequant as", line) or command == "help" or command not in commands and not rest.strip():
                 continue
             if command in groups:
                 word = re.match(r" *([a-z-]*)", rest).group(1)

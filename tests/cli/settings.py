@@ -7,7 +7,7 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, SHORT, TINY, fails, run, same_bytes  # noqa: E402
+from command import DIGITS, SHORT, SOURCE, TINY, fails, run, same_bytes  # noqa: E402
 from forge import StateFile  # noqa: E402
 
 TRAIN = ["train", *SHORT]
@@ -102,4 +102,8 @@ keys = re.findall(r"^  (\S+) \S+.*$", text, re.M)
 assert len(keys) == len(set(keys)) > 40 and "clip_norm" in keys and "quant_start STEPS (=0) (qat)" in text, keys
 listed = run("qat", "--help").stdout.split("Settings for --set")[1].split(":", 1)[1].split()
 assert [word.partition("=")[0] for word in listed] == keys, (listed, keys)
+with open(os.path.join(SOURCE, "docs", "command-line.md")) as file:
+    page = file.read()
+missing = [key for key in keys if f"\n| `{key}` | " not in page]
+assert not missing, missing
 print("settings: ok")

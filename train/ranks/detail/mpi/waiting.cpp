@@ -37,7 +37,7 @@ void Waiting::until_done(Request& request, int own) const {
 void Waiting::throw_for_absent(int own) const {
   const auto absent = roll_call_->absent(kRollCall);
   throw BackendError(fmt::format(
-      "[ranks] {} waited {} s for {}: {} hangs or is much slower; --rank-timeout gives them longer",
+      "[ranks] {} waited {} s for {}: {} hangs or is much slower; rank_timeout gives them longer",
       roll_call_->names({own}), seconds_, absent.empty() ? "the others" : roll_call_->names(absent),
       absent.size() == 1 ? "it" : "one of them"));
 }
