@@ -15,8 +15,8 @@ namespace fq::cli {
 
 class RecipeChanges {
  public:
-  /// Of texts as "train.lr=0.01": a phase, by its command or its own name, a flag of it without dashes, and
-  /// its value. Throws ArgumentError for other texts, and for one that is given twice.
+  /// Parses texts as "train.lr=0.01": a phase, by its command or its own name, a flag without dashes or a
+  /// setting, and its value. Throws ArgumentError for other texts, and for one that is given twice.
   explicit RecipeChanges(const std::vector<std::string>& texts);
 
   /// Those of a phase by flag, each an object of that one key. Throws ArgumentError for a flag that the

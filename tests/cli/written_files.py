@@ -27,6 +27,8 @@ has_onnx = run("export", "float.h5", "--format", "onnx", "-o", "float.onnx").ret
 shutil.copy("float.h5", "teacher.h5")
 shutil.copy(DIGITS, "digits.h5")
 shutil.copy(os.path.join(SOURCE, "models", "digits_cnn.json"), "model.json")
+with open("training.json", "w") as file:
+    json.dump({"training": {"clip_norm": 1}}, file)
 with open("config.json", "w") as file:
     json.dump({"preset": "int8"}, file)
 with open("base.json", "w") as file:
@@ -77,7 +79,7 @@ WEIGHTS = {"model": "small.json", "init": "weights.safetensors", "map": "names.j
 TRAIN = ["--epochs", "1", "--val-fraction", "0.2", "--samples", "64"]
 # Command: arguments, flags that name what is read, and what is written: by flag, its value and the files of it.
 COMMANDS = [
-    ("train", TRAIN[:4], {"model": "model.json", "data": "digits.h5"},
+    ("train", TRAIN[:4], {"model": "model.json", "data": "digits.h5", "config": "training.json"},
      {"output": ("t.h5", ["t.h5", "t.best.h5"]), "profile": ("t.json", ["t.json"])}),
     ("train", TRAIN[:4], {"checkpoint": "float.h5", "data": "digits.h5", "teacher": "teacher.h5"},
      {"output": ("run.1", ["run.1", "run.1.best.h5"]), "profile": (None, ["run.1.profile.json"])}),
