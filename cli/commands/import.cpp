@@ -20,7 +20,7 @@
 #include "fakequant/export/onnx/import_quantized.h"
 #include "fakequant/export/transformers/import.h"
 #include "fakequant/network/network.h"
-#include "fakequant/train/data/npy.h"
+#include "fakequant/train/data/detail/npy.h"
 
 namespace fq::cli {
 namespace {

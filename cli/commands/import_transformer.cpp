@@ -9,7 +9,7 @@
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/transformers/import.h"
-#include "fakequant/train/data/token_table.h"
+#include "fakequant/train/data/detail/token_table.h"
 
 namespace fq::cli {
 namespace {

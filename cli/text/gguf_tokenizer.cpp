@@ -8,7 +8,7 @@
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/gguf/tokenizer.h"
-#include "fakequant/train/data/tokens.h"
+#include "fakequant/train/data/detail/tokens.h"
 
 namespace fq::cli {
 namespace {

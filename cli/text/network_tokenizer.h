@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fakequant/network/network.h"
-#include "fakequant/train/data/tokens.h"
+#include "fakequant/train/data/detail/tokens.h"
 #include "fakequant/train/metrics.h"
 
 namespace fq::cli {

@@ -8,8 +8,8 @@
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/detail/utf8.h"
 #include "fakequant/train/data/detail/data_file.h"
+#include "fakequant/train/data/detail/tokens.h"
 #include "fakequant/train/data/hdf5_dataset.h"
-#include "fakequant/train/data/tokens.h"
 
 namespace fq {
 namespace {

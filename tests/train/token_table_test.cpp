@@ -1,4 +1,4 @@
-#include "fakequant/train/data/token_table.h"
+#include "fakequant/train/data/detail/token_table.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -118,7 +118,8 @@ TEST(TokenTable, NamesTheSupportedKinds) {
 }
 
 TEST(TokenTable, RejectsAVocabularyWithHoles) {
-  EXPECT_THAT(changed("/model/vocab/ab", 3), HasSubstr("no token has the id 2, allowed are vocabularies without holes"));
+  EXPECT_THAT(changed("/model/vocab/ab", 3),
+              HasSubstr("no token has the id 2, allowed are vocabularies without holes"));
   EXPECT_THAT(changed("/model/vocab/ab", 1), HasSubstr("the id 1 stands for"));
   EXPECT_THAT(changed("/model/vocab/ab", -1), HasSubstr("is no whole number from 0"));
   EXPECT_THAT(changed("/model/vocab/ab", 2e9), HasSubstr("is no whole number from 0"));

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "fakequant/export/gguf/model.h"
-#include "fakequant/train/data/token_table.h"
+#include "fakequant/train/data/detail/token_table.h"
 
 namespace fq::detail {
 

@@ -1,7 +1,7 @@
 #include <numeric>
 #include <vector>
 
-#include "fakequant/train/data/token_table.h"
+#include "fakequant/train/data/detail/token_table.h"
 #include "reader.h"
 
 void fq::fuzz::read_tokenizer(const std::string& path) {

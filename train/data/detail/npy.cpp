@@ -1,4 +1,4 @@
-#include "fakequant/train/data/npy.h"
+#include "fakequant/train/data/detail/npy.h"
 
 #include <algorithm>
 #include <array>

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fakequant/train/data/token_table.h"
+#include "fakequant/train/data/detail/token_table.h"
 
 namespace fq::detail {
 

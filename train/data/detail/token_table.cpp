@@ -1,4 +1,4 @@
-#include "fakequant/train/data/token_table.h"
+#include "fakequant/train/data/detail/token_table.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "fakequant/train/data/tokens.h"
+#include "fakequant/train/data/detail/tokens.h"
 
 #include <algorithm>
 #include <array>
