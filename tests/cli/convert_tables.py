@@ -138,7 +138,7 @@ good = "a,b,t\n1,2,x\n3,4,y\n"
 for text, says in (
         ("a,b,t\n1,2,x\n3,4\n", ["line 3 has 2 fields, the first has 3"]), ("a,b,t\n1,2,x\n3,4,y,5\n", ["line 3 has 4 fields"]),
         ("a,b,t\n1,2,x\n3,four,y\n", ["line 3", "'four'", "'b'", "--drop b", "--one-hot b"]), ("a,b,t\n1,\"2,x\n", ["line 2", "nothing closes"]),
-        ("a,b,t\n1,\"2\"3,x\n", ["line 2", "behind the quoted '2'"]), ("", "no records"), ("a,b,t\n", "no records"),
+        ("a,b,t\n1,\"2\"3,x\n", ["line 2", "quotes in a field are doubled"]), ("", "no records"), ("a,b,t\n", "no records"),
         ("\n\n\n", "no records"), (b"a,b,t\n1,2,\xe4\xff\n", ["line 2 is not UTF-8", "iconv"]), (good.encode("utf-16"), "is UTF-16"),
         (b"a,b\x00,t\n1,2,x\n", "bytes of 0"), ("a,a,t\n1,2,x\n", None), ("a,b,t\n1,1e999,x\n", ["'1e999'"]),
         ("a,b,t\n1,\"1,5\",x\n", ["'1,5'"]), ("a,b,t\n1,nan,x\n", ["no value", "'b'"]), ("a,b,t\n1,inf,x\n", ["'inf'"]),

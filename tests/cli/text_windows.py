@@ -92,6 +92,6 @@ for flag in ("--labels", "--length", "--seed", "--classes"):
     fails(2, ["--windows", f"leave {flag} out"], *windows("text.txt", flag, "1"))
 fails(2, "--stride is '9'", *windows("text.txt", "--stride", "9"))
 fails(2, "--windows", "dataset", "from-text", "text.txt", "--stride", "4", "-o", "none.h5")
-fails(2, "--tokens characters goes with --windows", "dataset", "from-text", "text.txt", "--tokens", "characters", "-o", "none.h5")
+fails(2, "--tokens characters requires --windows", "dataset", "from-text", "text.txt", "--tokens", "characters", "-o", "none.h5")
 fails(2, "is a folder", *windows("."))
 print("text windows: ok")

@@ -90,7 +90,7 @@ def test_bad_arrays_are_errors(tmp_path):
     good = io.BytesIO()
     np.save(good, np.zeros((4, 3), np.float32))
     good = good.getvalue()
-    for contents, says in ((good[:-1], "too short"), (good[:9], "too early"), (good.replace(b"(4, 3)", b"(-4, 3)"), "damaged"),
+    for contents, says in ((good[:-1], "too short"), (good[:9], "damaged header"), (good.replace(b"(4, 3)", b"(-4, 3)"), "damaged"),
                            (b"1,2\n", "a text file, not a NumPy array"), (b"", "not a NumPy array"),
                            (good.replace(b"'<f4'", b"'|O' "), "unpickled")):
         (tmp_path / "bad.npy").write_bytes(contents)
@@ -169,7 +169,7 @@ def test_the_command_line(tmp_path):
 
 
 def test_a_missing_package_is_named(tmp_path):
-    done = subprocess.run([sys.executable, "-S", "-c", "import sys; sys.path[:0] = [sys.argv.pop()]; from fakequant.data.cli import main; "
+    done = subprocess.run([sys.executable, "-S", "-c", "import sys; sys.path[:0] = [sys.argv.pop()]; from fakequant.data.__main__ import main; "
                            "sys.exit(main(['from-images', 'x', '-o', 'y']))", str(PACKAGE)], capture_output=True, text=True)
     assert done.returncode == 3 and "-m pip install Pillow numpy h5py" in done.stderr, done
 

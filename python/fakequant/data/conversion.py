@@ -1,8 +1,6 @@
 """Converts a source to a data set file: reads the samples, draws the groups, writes, and reports."""
-from .common import DataError, one_line_name
-from .like import read_like, split_names
-from .splits import GROUPS, TEST, TRAIN, VALIDATION, split
-from .writer import Options, check_output, dtype_name, write
+from .common import DataError, check_packages
+from .flags import PARTS, Flags
 
 
 def _check_same(parts):
@@ -20,109 +18,117 @@ def _check_same(parts):
                             f"{list(part.labels.values.shape)}: they must be alike")
 
 
-def _draw_groups(flags, part, test_elsewhere):
-    validation = flags.number("val", 0, 1)
-    test = 0.0 if test_elsewhere and not flags.given("test") else flags.number("test", 0, 1)
-    seed = flags.integer("seed", 0, 1 << 53)
-    return split(part.labels.values if part.labels.task == "classes" else None, len(part.samples), validation, test, seed)
+def draw_groups(flags, part, test_elsewhere):
+    """Returns the group of each sample of a part, by --val, --test and --seed."""
+    from .splits import split
+    test = 0.0 if test_elsewhere and not flags.given("test") else flags["test"]
+    labels = part.labels.values if part.labels.task == "classes" else None
+    return split(labels, len(part.samples), flags["val"], test, flags["seed"])
 
 
 def _class_names(flags, like):
-    if flags.text("classes") and like:
+    from .reader import split_names
+    if flags["classes"] and like:
         raise DataError("--classes and --like both name classes: give one of them")
-    names = like.classes if like else split_names(flags.text("classes"))
+    names = like.classes if like else split_names(flags["classes"])
     for name in names:
         if not like and names.count(name) > 1:
             raise DataError(f"--classes names '{name}' more than once")
     return names
 
 
-def _take_like(flags, parts, options, like):
-    samples = parts[0].samples
-    if like:
-        if tuple(like.shape) != tuple(samples.shape) or not samples.tokens and like.dtype != samples.dtype:
-            raise DataError(f"samples are {list(samples.shape)} {samples.dtype_name}, those of --like {like.path} are "
-                            f"{list(like.shape)} {dtype_name(like.dtype)}: they must be alike")
-        if flags.given("scale") and like.mean is not None:
-            raise DataError(f"--like {like.path} has a mean and a deviation of its own: leave --scale out")
-        options.like = like
-    if flags.given("scale"):
-        options.scale = flags.number("scale", 1e-30, 1e30)
-    options.normalize |= flags.on("normalize")
+def _check_like(flags, data):
+    from .writer import dtype_name
+    samples, like = data.parts[0].samples, data.like
+    if tuple(like.shape) != tuple(samples.shape) or not samples.tokens and like.dtype != samples.dtype:
+        raise DataError(f"samples are {list(samples.shape)} {samples.dtype_name}, those of --like {like.path} are {list(like.shape)} "
+                        f"{dtype_name(like.dtype)}: they must be alike")
+    if flags.given("scale") and like.mean is not None:
+        raise DataError(f"--like {like.path} has a mean and a deviation of its own: leave --scale out")
 
 
-def _doubts(flags, parts, found):
-    """Notes on what should be doubted."""
-    samples, labels = parts[0].samples, parts[0].labels
-    if not samples.tokens and found.mean is None:
-        if found.scale == 0 and found.smallest >= 0 and 128 <= found.largest <= 255:
-            yield (f"values go up to {found.largest:g}, and the network sees them so: --scale {1 / 255:.9g} makes them 0 to 1; --scale 1 "
-                   "says that they are right")
-        if samples.dtype == "u1" and len(samples.shape) == 3 and found.scale == 1 / 255 and 0 < found.largest < 128:
+def _doubts(flags, data, writer):
+    """Yields notes on what may be wrong."""
+    samples, labels, found = data.parts[0].samples, data.parts[0].labels, writer.statistics
+    if not samples.tokens and writer.mean is None:
+        if writer.scale == 0 and found.smallest >= 0 and 128 <= found.largest <= 255:
+            yield (f"values go up to {found.largest:g}: --scale {1 / 255:.9g} makes them 0 to 1; --scale 1 keeps them and removes this "
+                   "note")
+        if samples.dtype == "u1" and len(samples.shape) == 3 and writer.scale == 1 / 255 and 0 < found.largest < 128:
             yield f"the largest value is {found.largest:g}, and 255 becomes 1: --scale {1 / found.largest:.9g} makes it 1"
-    if labels.task == "classes" and found.classes == 1:
-        yield "all samples are of one class: a network has nothing to tell apart"
-    for name, group in (("test", TEST), ("val", VALIDATION)):
-        if flags.number(name, 0, 1) > 0 and not found.rows[group]:
-            yield (f"no sample is left for the group {name}: of one of a kind the only one is for training; evaluate and others that "
-                   "read it take --split train, or make it of another file")
+    if labels.task == "classes" and writer.classes == 1:
+        yield "all samples are of one class: a network has nothing to learn"
+    for group, name in ((2, "test"), (1, "val")):
+        if flags[name] > 0 and not writer.rows[group]:
+            yield (f"no sample is left for the group {name}: the only sample of a class is for training. Evaluate by --split train, or "
+                   "make a data set of another file")
 
 
 def _labels_text(labels, classes):
     if labels.task == "classes":
-        names = ", ".join(map(one_line_name, labels.names[:12])) + (", .." if len(labels.names) > 12 else "")
+        names = ", ".join(labels.names[:12]) + (", .." if len(labels.names) > 12 else "")
         return f"{classes} class{'' if classes == 1 else 'es'}{names and ': ' + names}"
     several = labels.values is not None and labels.values.ndim > 1
-    return {"none": "no labels", "several": f"several of {classes} labels", "dense": f"a label of {classes} classes for each place",
+    return {"none": "no labels", "several": f"several of {classes} labels", "dense": f"a label of {classes} classes for each position",
             "real": f"{labels.values.shape[1]} real labels" if several else "real labels"}[labels.task]
 
 
-def convert(flags, progress):
-    """Writes the data set that the flags describe. Returns (lines, report)."""
-    part, output = flags.part.name, flags.required("output")
-    check_output(output, flags.files(), flags.on("force"))
-    label = f"dataset {part}"
-    like = read_like(flags.text("like")) if flags.text("like") else None
-    names, notes, options, fields = _class_names(flags, like), [], Options(), {}
-    if part == "from-npy":
-        from .arrays import npy_parts
-        parts = npy_parts(flags, names, notes)
-    elif part == "from-idx":
-        from .arrays import idx_parts
-        parts = idx_parts(flags, names, notes)
-    elif part == "from-csv":
-        from .tables import csv_parts
-        parts, options = csv_parts(flags, names, notes, like)
-    elif part == "from-parquet":
-        from .parquet import parquet_parts
-        parts, options = parquet_parts(flags, names, notes, like, progress)
-    elif part == "from-images":
-        from .images import folder_parts
-        parts, options = folder_parts(flags, names, notes, like, progress)
+def _read(flags, names, data):
+    """Adds the parts of the source to the data set."""
+    if flags.part.name == "from-npy":
+        from .arrays import read_npy as read
+    elif flags.part.name == "from-idx":
+        from .arrays import read_idx as read
+    elif flags.part.name == "from-csv":
+        from .tables import read_csv as read
+    elif flags.part.name == "from-parquet":
+        from .parquet import read_parquet as read
+    elif flags.part.name == "from-images":
+        from .images import read_images as read
     else:
-        from .text import text_parts
-        parts, options, fields = text_parts(flags, names, notes, like, lambda part, elsewhere: _draw_groups(flags, part, elsewhere))
+        from .text import read_texts as read
+    read(flags, names, data)
+
+
+def convert(part, values, progress=lambda done, total: None):
+    """Writes the data set that the flags describe. Returns (lines, report): the text for people, and the result for programs."""
+    flags = Flags(PARTS[part], values)
+    extra = {"from-images": ["PIL"], "from-parquet": ["pyarrow"]}.get(part, []) + ["PIL"] * flags.given("image")
+    check_packages([*extra, "numpy", "h5py"])
+    from .reader import check_output, read_like
+    from .splits import GROUPS
+    from .writer import DataSet, Writer
+    output = flags.required("output")
+    check_output(output, flags.files(), flags.given("force"))
+    data = DataSet(read_like(flags["like"]) if flags["like"] else None, normalize=flags.given("normalize"), scale=flags["scale"])
+    _read(flags, _class_names(flags, data.like), data)
+    parts = data.parts
     _check_same(parts)
-    _take_like(flags, parts, options, like)
+    if data.like:
+        _check_like(flags, data)
     for one in parts:
         if one.groups is None:
-            one.groups = _draw_groups(flags, one, len(parts) > 1)
-    total = sum(len(one.samples) for one in parts)
-    found = write(output, parts, options, lambda done: progress(label, done, total))
-    notes += _doubts(flags, parts, found)
+            one.groups = draw_groups(flags, one, len(parts) > 1)
+    writer = Writer(data, progress)
+    writer.write(output)
+    data.notes += _doubts(flags, data, writer)
     samples, labels = parts[0].samples, parts[0].labels
-    lines = [f"{GROUPS[group]:<6} {found.rows[group]} samples of {list(samples.shape)} "
-             f"{'token ids' if samples.tokens else samples.dtype_name}, {_labels_text(labels, found.classes)}"
-             for group in (TRAIN, VALIDATION, TEST) if found.rows[group]]
-    lines += [f"left out: {found.left_out}"] * bool(found.left_out)
-    lines += [f"note: {note}" for note in notes] + [f"written to {output}"]
-    report = {"output": output, "groups": {GROUPS[group]: count for group, count in enumerate(found.rows) if count},
-              "shape": list(samples.shape), "dtype": samples.dtype_name, "scale": found.scale or None, "task": labels.task,
-              "classes": found.classes, "class_names": list(labels.names), "left_out": found.left_out, "notes": notes, **fields}
-    if hasattr(samples, "report"):
-        more, images = samples.report()
-        lines += more
-        report |= images
-    if options.columns:
-        report["columns"] = options.columns
+    kind = "token ids" if samples.tokens else samples.dtype_name
+    lines = [f"{name:<6} {count} samples of {list(samples.shape)} {kind}, {_labels_text(labels, writer.classes)}"
+             for name, count in zip(GROUPS, writer.rows) if count]
+    lines += [f"left out: {writer.left_out}"] * bool(writer.left_out)
+    lines += [f"note: {note}" for note in data.notes] + [f"written to {output}"]
+    lines += [f"left out: {one['path']} {one['reason']}" for one in samples.left_out[:10]]
+    if len(samples.left_out) > 10:
+        lines.append(f"and {len(samples.left_out) - 10} more: --json names them")
+    report = {"output": output, "groups": {name: count for name, count in zip(GROUPS, writer.rows) if count},
+              "shape": list(samples.shape), "dtype": samples.dtype_name, "scale": writer.scale or None, "task": labels.task,
+              "classes": writer.classes, "class_names": list(labels.names), "left_out": writer.left_out, "notes": data.notes,
+              **data.report}
+    if data.columns:
+        report["columns"] = data.columns
+    if hasattr(samples, "narrowed"):
+        report |= {"skipped": samples.left_out[:1000], "narrowed": samples.narrowed}
+        if samples.narrowed:
+            lines.append(f"note: {samples.narrowed} images have 16 bits a sample and are kept as 8: --bits 16 keeps all")
     return lines, report

@@ -7,7 +7,6 @@ from .splits import TEST, TRAIN, VALIDATION
 
 _GROUPS = {"train": TRAIN, "training": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "test": TEST,
            "testing": TEST}
-_DEEPEST = 32  # links may lead in a circle
 
 
 @dataclass
@@ -23,7 +22,7 @@ class Listing:
 
 
 def _entries(folder):
-    """The paths in a folder, without hidden files."""
+    """Returns the paths in a folder, without hidden files."""
     try:
         names = os.listdir(folder)
     except OSError as error:
@@ -36,59 +35,52 @@ def _group(path):
     return _GROUPS.get(os.path.basename(path).lower())
 
 
-def _names_groups(entries):
-    """Whether folders name the groups: all are named so, or one that is has folders in it. A class may be called train."""
-    folders = [path for path in entries if os.path.isdir(path)]
+def _names_groups(folders):
+    """Returns whether folders name the groups: all are named so, or one that is has folders in it. A class may be called train."""
     named = [path for path in folders if _group(path) is not None]
     return bool(named) and (len(named) == len(folders) or any(os.path.isdir(path) for folder in named for path in _entries(folder)))
 
 
 def list_folder(root, endings, known):
-    """The files below `root` with one of `endings`: ROOT/CLASS/../file, files in ROOT, or both below ROOT/train, ROOT/val, ..
+    """Lists the files below `root` with one of `endings`: ROOT/CLASS/../file, files in ROOT, or both below ROOT/train, ROOT/val, ..
 
-    `known` are the classes where they are given.
+    `known` are the classes if they are given.
     """
     if not os.path.isdir(root):
-        kind = file_kind(root)
-        raise DataError(f"{root} is {f'{kind}, no folder' if kind else 'no folder'}: give a folder with a folder for each class"
-                        f"{', as it is when unpacked' if 'archive' in kind else ''}")
+        kind = f"{file_kind(root)}, " if os.path.isfile(root) else ""
+        raise DataError(f"{root} is {kind}no folder: give a folder, unpacked, with a folder for each class")
     listing, loose, classed, empty = Listing(), [], [], set()
 
-    def takes(path):
-        found = os.path.splitext(path)[1].lower() in endings
-        listing.others += not found
-        return found
-
-    def below(folder, depth=0):
+    def below(folder):
+        """Yields the files below a folder. Does not follow links to folders, which may form a circle."""
         for path in _entries(folder):
             if not os.path.isdir(path):
-                if takes(path):
+                if os.path.splitext(path)[1].lower() in endings:
                     yield path
-            elif depth < _DEEPEST and not os.path.islink(path):
-                yield from below(path, depth + 1)
+                else:
+                    listing.others += 1
+            elif not os.path.islink(path):
+                yield from below(path)
 
-    def take_classes(folder, group):
+    folders = [path for path in _entries(root) if os.path.isdir(path)]
+    groups = {root: TRAIN}
+    if _names_groups(folders):
+        groups = {path: _group(path) for path in folders}
+        if None in groups.values():
+            other = next(os.path.basename(path) for path, group in groups.items() if group is None)
+            raise DataError(f"{root} has folders of groups, such as train and test, beside '{other}': move classes into train")
+    for folder, group in groups.items():
         for path in _entries(folder):
             if os.path.isdir(path):
                 name = os.fsencode(os.path.basename(path)).decode("utf-8", "replace")
                 found = [(name, one, group) for one in below(path)]
-                classed.extend(found)
+                classed += found
                 if not found:
                     empty.add(name)
-            elif takes(path):
+            elif os.path.splitext(path)[1].lower() in endings:
                 loose.append(("", path, group))
-
-    entries = _entries(root)
-    split = _names_groups(entries)
-    if split:
-        for path in entries:
-            if os.path.isdir(path):
-                if _group(path) is None:
-                    raise DataError(f"{root} has folders of groups, such as train and test, beside '{os.path.basename(path)}': move "
-                                    "classes into train")
-                take_classes(path, _group(path))
-    else:
-        take_classes(root, TRAIN)
+            else:
+                listing.others += 1
     if classed and loose:
         raise DataError(f"{root} has {len(loose)} files beside folders of classes, such as {loose[0][1]}: move them into one, or away")
     names = {name for name, _, _ in classed}
@@ -96,16 +88,13 @@ def list_folder(root, endings, known):
     if classed:
         listing.classes = list(known) or sorted(names)
         numbers = {name: i for i, name in enumerate(listing.classes)}
-        for name, _, _ in classed:
-            if name not in numbers:
-                raise DataError(f"{root} has the folder '{name}', which is none of the classes given"
-                                f"{did_you_mean(name, listing.classes)}")
+        for name in sorted(names - numbers.keys()):
+            raise DataError(f"{root} has the folder '{name}', which is none of the classes given{did_you_mean(name, listing.classes)}")
         listing.labels = [numbers[name] for name, _, _ in classed]
     files = classed or loose
     if not files:
-        raise DataError(f"{root} has no file that ends in {', '.join(endings)}"
-                        f"{f', but {listing.others} others' if listing.others else ''}"
+        raise DataError(f"{root} has no file that ends in {', '.join(endings)}{f', but {listing.others} others' if listing.others else ''}"
                         + (f"; its folders {', '.join(listing.empty_classes[:8])} have none" if listing.empty_classes else ""))
     listing.paths = [path for _, path, _ in files]
-    listing.groups = [group for _, _, group in files] if split else []
+    listing.groups = [group for _, _, group in files] if root not in groups else []
     return listing

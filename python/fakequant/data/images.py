@@ -1,17 +1,18 @@
 """Data sets of images, of every format that Pillow reads. Images are decoded by several threads, a few at a time."""
+import contextlib
 import io
 import os
 import re
+import struct
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from .common import DataError, file_kind, one_line_name
+from .common import DataError
 from .folders import list_folder
-from .writer import Labels, Options, Part, Samples
+from .writer import Labels, Part, Samples
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".tga",
            ".avif", ".heic", ".jxl")
@@ -20,93 +21,65 @@ _WIDEST = 1 << 15
 _BEGINNING = 1 << 18  # bytes that hold most headers
 _MOST_PIXELS = 1 << 27
 _MOST_BYTES = 1 << 28
-_MOST_THREADS = 1024
 _GREY = ("1", "L", "LA", "La", "I;16", "I;16B", "I;16L")
 
 
 class BadImage(Exception):
-    """Why an image cannot be read, to continue its path: "is truncated"."""
+    """The reason why an image cannot be read, to continue its path: "is truncated"."""
 
 
-@dataclass
-class ImageFile:
-    """The bytes of an image: a file, or a part of one."""
-
-    place: str
-    path: str
-    offset: int = 0
-    size: int | None = None
-
-    def read(self, most=_MOST_BYTES + 1):
-        """At most `most` bytes of the image. Raises BadImage."""
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(self.offset)
-                data = file.read(most if self.size is None else min(most, self.size))
-        except OSError as error:
-            raise BadImage(f"is no file that can be read: {error.strerror}") from None
-        if len(data) > _MOST_BYTES:
-            raise BadImage(f"has more than {_MOST_BYTES} bytes")
-        if not data:
-            raise BadImage("is empty")
-        return data
+def _read(path, most):
+    """Returns at most `most` bytes of a file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(most)
+    except OSError as error:
+        raise BadImage(f"is no file that can be read: {error.strerror}") from None
 
 
-@dataclass
 class Form:
     """Size and channels of the samples. 0 stands for those of the images."""
 
-    width: int
-    height: int
-    fit: str
-    short_side: int
-    channels: int
-    bits: int
-
-    @classmethod
-    def of(cls, flags, like):
-        size = flags.text("size")
-        sides = re.fullmatch(r"([0-9]+)(?:x([0-9]+))?", size)
-        width, height = (int(sides[1]), int(sides[2] or sides[1])) if sides else (0, 0)
-        if size and not (1 <= width <= _WIDEST and 1 <= height <= _WIDEST):
+    def __init__(self, flags, like):
+        size = flags["size"]
+        sides = re.fullmatch(r"([0-9]+)(?:x([0-9]+))?", size or "")
+        self.width, self.height = (int(sides[1]), int(sides[2] or sides[1])) if sides else (0, 0)
+        if size and not (1 <= self.width <= _WIDEST and 1 <= self.height <= _WIDEST):
             raise DataError(f"--size is '{size}': give pixels from 1 to {_WIDEST}, as 32, or width and height, as 64x48")
-        form = cls(width, height, flags.choice("fit", ("crop", "pad", "stretch")), 0, 0, 8)
-        if flags.given("resize"):
-            form.short_side = flags.integer("resize", 1, _WIDEST)
-            if not width or form.fit != "crop":
-                raise DataError("--resize needs --size and --fit crop: give --size, and no other --fit")
-            if form.short_side < max(width, height):
-                raise DataError(f"--resize {form.short_side} is less than --size {size}: give that or more")
-        form.channels = {"auto": 0, "1": 1, "3": 3}[flags.choice("channels", ("auto", "1", "3"))]
+        self.fit, self.short_side = flags["fit"], flags["resize"] or 0
+        if self.short_side and (not self.width or self.fit != "crop"):
+            raise DataError("--resize needs --size and --fit crop: give --size, and no other --fit")
+        if self.short_side and self.short_side < max(self.width, self.height):
+            raise DataError(f"--resize {self.short_side} is less than --size {size}: give that or more")
+        self.channels = {"auto": 0, "1": 1, "3": 3}[flags["channels"]]
         if like and len(like.shape) == 3:
-            if not form.width:
-                form.height, form.width = like.shape[1:]
-            form.channels = form.channels or (1 if like.shape[0] == 1 else 3)
-        if flags.knows("bits"):
-            form.bits = int(flags.choice("bits", ("8", "16")))
-        return form
+            if not self.width:
+                self.height, self.width = like.shape[1:]
+            self.channels = self.channels or (1 if like.shape[0] == 1 else 3)
+        self.bits = int(flags["bits"] or 8)
 
 
 def _open(data):
-    """The image with its header read. Raises BadImage."""
+    """Returns the image with its header read. Raises BadImage."""
+    if not data:
+        raise BadImage("is empty")
     try:
         return Image.open(io.BytesIO(data))
     except Image.UnidentifiedImageError:
         raise BadImage("is truncated, damaged, or of a format that Pillow does not read") from None
-    except Image.DecompressionBombError:
-        raise BadImage(f"has more than {_MOST_PIXELS} pixels") from None
     except MemoryError:
         raise
-    except Exception as error:  # plug-ins of Pillow raise many classes for damaged files
-        raise BadImage(f"is truncated or damaged: {_reason(error)}") from None
+    except Exception as error:
+        raise _damaged(error) from None
 
 
-def _reason(error):
-    return " ".join(str(error).split()) or type(error).__name__
+def _damaged(error):
+    """Returns the BadImage of an error of Pillow, whose plug-ins raise many classes for damaged files."""
+    return BadImage(f"is truncated or damaged: {' '.join(str(error).split()) or type(error).__name__}")
 
 
 def _is_wide(image):
-    """Whether samples have 16 bits, which Pillow shows in the mode, or in a raw mode of PNG."""
+    """Returns whether samples have 16 bits, which Pillow shows in the mode, or in a raw mode of PNG."""
     if image.mode.startswith("I;16"):
         return True
     tile = getattr(image, "tile", None)
@@ -114,21 +87,18 @@ def _is_wide(image):
 
 
 def _size(image):
-    """Width and height as the image is seen, by EXIF."""
+    """Returns width and height after the rotation of EXIF."""
     exif = image.info.get("exif")
     if image.format == "TIFF" or not exif:
         return image.size
-    try:
-        known = Image.Exif()
+    known = Image.Exif()
+    with contextlib.suppress(KeyError, TypeError, ValueError, OSError, SyntaxError, struct.error):  # damaged EXIF is ignored
         known.load(exif)
-        turned = known.get(0x0112) in (5, 6, 7, 8)
-    except Exception:  # damaged EXIF turns nothing
-        turned = False
-    return image.size[::-1] if turned else image.size
+    return image.size[::-1] if known.get(0x0112) in (5, 6, 7, 8) else image.size
 
 
 def decode(data):
-    """Samples [height, width, channels] as the image is seen, u8 or u16, without transparency. Raises BadImage."""
+    """Returns samples [height, width, channels], u8 or u16, rotated by EXIF and without transparency. Raises BadImage."""
     image = _open(data)
     if image.width * image.height > _MOST_PIXELS:
         raise BadImage(f"has {image.width} x {image.height} pixels, at most {_MOST_PIXELS}")
@@ -142,30 +112,24 @@ def decode(data):
         raw = image.tile[0].args if wide and not image.mode.startswith("I;16") else ""
         if raw:  # Pillow keeps the high byte of a sample: a second pass reads the low byte
             grey = raw.startswith("LA")
-            turned = [_turned_bytes(data, raw, low) for low in (False, True)]
-            return turned[0].astype(np.uint16) * 256 + turned[1]
+            planes = [_half_samples(data, raw, low) for low in (False, True)]
+            return planes[0].astype(np.uint16) * 256 + planes[1]
         image.load()
-        try:
+        with contextlib.suppress(KeyError, TypeError, ValueError, OSError, SyntaxError, struct.error):  # damaged EXIF is ignored
             image = ImageOps.exif_transpose(image)
-        except MemoryError:
-            raise
-        except Exception:  # damaged EXIF turns nothing
-            pass
         if not wide:
             image = image.convert("L" if grey else "RGB")
         samples = np.asarray(image)
         samples = samples.astype(np.uint16) if wide else samples
         return samples.reshape(*samples.shape[:2], -1)
-    except BadImage:
-        raise
-    except MemoryError:
+    except (BadImage, MemoryError):
         raise
     except Exception as error:
-        raise BadImage(f"is truncated or damaged: {_reason(error)}") from None
+        raise _damaged(error) from None
 
 
-def _turned_bytes(data, raw, low):
-    """The high or low bytes of a PNG image of 16 bits, [height, width, channels]."""
+def _half_samples(data, raw, low):
+    """Returns the high or low bytes of a PNG image of 16 bits, [height, width, channels]."""
     image = _open(data)
     grey = raw.startswith("LA")
     if grey:  # grey and transparency, read as four bytes: high and low of each
@@ -177,8 +141,8 @@ def _turned_bytes(data, raw, low):
     return samples[..., int(low):int(low) + 1] if grey else samples[..., :3]
 
 
-def resized(samples, width, height):
-    """To another width and height by Pillow's bilinear filter, which is antialiased."""
+def resize(samples, width, height):
+    """Resizes samples by Pillow's bilinear filter, which is antialiased."""
     if samples.shape[:2] == (height, width):
         return samples
     filtered = Image.Resampling.BILINEAR
@@ -191,8 +155,8 @@ def resized(samples, width, height):
     return np.rint(np.stack([np.asarray(plane) for plane in planes], -1)).clip(0, 65535).astype(np.uint16)
 
 
-def middle(samples, width, height):
-    """The middle of the image; black where it is smaller."""
+def crop_middle(samples, width, height):
+    """Returns the middle of the image, on black if it is smaller."""
     y, x = round((samples.shape[0] - height) / 2), round((samples.shape[1] - width) / 2)
     out = np.zeros((height, width, samples.shape[2]), samples.dtype)
     part = samples[max(y, 0):y + height, max(x, 0):x + width]
@@ -205,20 +169,20 @@ def _sized(samples, form):
     if form.short_side:
         longer = form.short_side * max(width, height) // min(width, height)
         sides = (form.short_side, longer) if width < height else (longer, form.short_side)
-        return middle(resized(samples, *sides), form.width, form.height)
+        return crop_middle(resize(samples, *sides), form.width, form.height)
     if form.fit == "stretch":
-        return resized(samples, form.width, form.height)
+        return resize(samples, form.width, form.height)
     x, y = form.width / width, form.height / height
     ratio = max(x, y) if form.fit == "crop" else min(x, y)
 
     def side(length, wanted, bounds):
         return wanted if bounds else max(1, int(length * ratio + 0.5))
-    return middle(resized(samples, side(width, form.width, ratio == x), side(height, form.height, ratio == y)), form.width,
+    return crop_middle(resize(samples, side(width, form.width, ratio == x), side(height, form.height, ratio == y)), form.width,
                   form.height)
 
 
 def formed(samples, form):
-    """The samples in the form, [channels, height, width]. Grey is 0.299 red + 0.587 green + 0.114 blue."""
+    """Returns the samples in the form, [channels, height, width]. Grey is 0.299 red + 0.587 green + 0.114 blue."""
     if form.width:
         samples = _sized(samples, form)
     wide = samples.dtype == np.uint16
@@ -234,20 +198,22 @@ def formed(samples, form):
 
 
 class ImageSamples(Samples):
-    """Images [channels, height, width], u8 or, of 16 bits, f32 with values up to 65535."""
+    """Images [channels, height, width], u8 or, of 16 bits, f32 with values up to 65535.
 
-    def __init__(self, files, flags, like, progress):
-        self.files, self.form, self.strict = files, Form.of(flags, like), flags.on("strict")
+    `read(file, most)` returns at most `most` bytes of an image; `places` names each image.
+    """
+
+    def __init__(self, files, places, flags, like, read=_read):
+        self.files, self.places, self.read = files, places, read
+        self.form, self.strict = Form(flags, like), flags.given("strict")
         threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        self.threads = int(threads) if threads.isdigit() and int(threads) else len(os.sched_getaffinity(0))
-        if flags.knows("threads") and flags.given("threads"):
-            self.threads = flags.integer("threads", 1, _MOST_THREADS)
-        self.skipped, self.narrowed = [], 0
+        self.threads = flags["threads"] or (int(threads) if threads.isdigit() else 0) or len(os.sched_getaffinity(0))
+        self.left_out, self.narrowed = [], 0
         self.own_size = not self.form.width
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if self.own_size or not self.form.channels:
-                self._survey(progress)
+                self._survey()
         self.shape = (self.form.channels, self.form.height, self.form.width)
         self.dtype = np.dtype("f4" if self.form.bits == 16 else "u1")
         self.scale = 1 / (65535 if self.form.bits == 16 else 255)
@@ -255,47 +221,49 @@ class ImageSamples(Samples):
     def __len__(self):
         return len(self.files)
 
-    def _survey(self, progress):
+    def place(self, row):
+        return self.places[row]
+
+    def _survey(self):
         """Takes size and channels from the headers of the images."""
         form, first, reason, channels = self.form, None, "", 1
-        for looked_at, file in enumerate(self.files, 1):
-            progress("looking at images", looked_at, len(self.files))
+        for place, file in zip(self.places, self.files):
             try:
                 image = self._header(file)
             except BadImage as bad:
-                reason = reason or f"{file.place} {bad}"
+                reason = reason or f"{place} {bad}"
                 continue
             width, height = _size(image)
             grey = image.mode in _GREY or _is_wide(image) and str(image.tile[0].args).startswith("LA")
             channels = max(channels, 1 if grey else 3)
-            first = first or file
+            first = first or place
             if not form.width:
                 form.width, form.height = width, height
             if self.own_size and (width, height) != (form.width, form.height):
-                raise DataError(f"{file.place} has {width} x {height} pixels, {first.place} has {form.width} x {form.height}: give the "
-                                "size of all by --size, as --size 32 or --size 64x48")
+                raise DataError(f"{place} has {width} x {height} pixels, {first} has {form.width} x {form.height}: give the size of all by "
+                                "--size, as --size 32 or --size 64x48")
         if first is None:
             raise DataError(f"none of the {len(self.files)} images can be read: {reason}")
         form.channels = form.channels or channels
 
-    @staticmethod
-    def _header(file):
+    def _header(self, file):
         try:
-            return _open(file.read(_BEGINNING))
+            return _open(self.read(file, _BEGINNING))
         except BadImage:
-            return _open(file.read())
+            return _open(self.read(file, _MOST_BYTES))
 
     def _decode(self, file):
-        """(samples, reason, narrowed): the samples, or None and why not."""
+        """Returns (samples, reason, narrowed): the samples, or None and the reason."""
         try:
-            samples = decode(file.read())
+            data = self.read(file, _MOST_BYTES + 1)
+            if len(data) > _MOST_BYTES:
+                raise BadImage(f"has more than {_MOST_BYTES} bytes")
+            samples = decode(data)
             if self.own_size and samples.shape[:2] != (self.form.height, self.form.width):
                 raise BadImage(f"has {samples.shape[1]} x {samples.shape[0]} pixels, other than the rest: give --size")
             return formed(samples, self.form), "", samples.dtype == np.uint16 and self.form.bits == 8
         except BadImage as bad:
-            kind = file_kind(file.path) if file.size is None else ""
-            unread = kind and not kind.endswith("image") and "does not read" in str(bad)
-            return None, f"is {kind}, no image" if unread else str(bad), False
+            return None, str(bad), False
 
     def batches(self, size):
         size = min(_AHEAD, max(size, self.threads))
@@ -304,48 +272,32 @@ class ImageSamples(Samples):
             for begin in range(0, len(self.files), size):
                 rows, images = [], []
                 for row, (samples, reason, narrowed) in enumerate(pool.map(self._decode, self.files[begin:begin + size]), begin):
-                    if samples is None:
-                        self._leave_out(self.files[row].place, reason)
-                        continue
-                    self.narrowed += bool(narrowed)
-                    rows.append(row)
-                    images.append(samples)
+                    if samples is not None:
+                        self.narrowed += bool(narrowed)
+                        rows.append(row)
+                        images.append(samples)
+                    elif self.strict:
+                        raise DataError(f"{self.places[row]} {reason}: without --strict it is left out")
+                    else:
+                        self.left_out.append({"path": self.places[row], "reason": reason})
                 if rows:
                     yield np.array(rows), np.stack(images)
 
-    def _leave_out(self, place, reason):
-        if self.strict:
-            raise DataError(f"{place} {reason}: without --strict it is left out")
-        self.skipped.append({"path": place, "reason": reason})
-        self.first_left_out = self.first_left_out or f"{place} {reason}"
 
-    def place(self, row):
-        return self.files[row].place
-
-    def report(self):
-        """(lines, fields of the report) on the images that were left out or narrowed."""
-        lines = [one_line_name(f"left out: {one['path']} {one['reason']}") for one in self.skipped[:10]]
-        if len(self.skipped) > 10:
-            lines.append(f"and {len(self.skipped) - 10} more: --json names them")
-        if self.narrowed:
-            lines.append(f"note: {self.narrowed} images have 16 bits a sample and are kept as 8: --bits 16 keeps all")
-        return lines, {"skipped": self.skipped[:1000], "narrowed": self.narrowed}
-
-
-def folder_parts(flags, names, notes, like, progress):
-    """(parts, options) of `from-images`."""
-    Form.of(flags, like)
+def read_images(flags, names, data):
+    """Adds the part of `from-images`."""
+    Form(flags, data.like)
     folder = flags.required("folder")
     listing = list_folder(folder, ENDINGS, names)
-    if listing.empty_classes and flags.on("strict"):
+    if listing.empty_classes and flags.given("strict"):
         raise DataError(f"{folder} has folders without an image: {', '.join(listing.empty_classes)}")
     if listing.empty_classes:
-        notes.append(one_line_name(f"folders without an image are no classes: {', '.join(listing.empty_classes)}"))
+        data.notes.append(f"folders without an image are no classes: {', '.join(listing.empty_classes)}")
     if listing.others:
-        notes.append(f"{listing.others} files of other kinds are left alone")
-    part = Part(ImageSamples([ImageFile(path, path) for path in listing.paths], flags, like, progress))
+        data.notes.append(f"{listing.others} files of other kinds are ignored")
+    part = Part(ImageSamples(listing.paths, listing.paths, flags, data.like))
     if listing.classes:
         part.labels = Labels("classes", np.array(listing.labels, np.int64), listing.classes)
     if listing.groups:
         part.groups = np.array(listing.groups, np.uint8)
-    return [part], Options()
+    data.parts.append(part)

@@ -4,36 +4,33 @@ import re
 
 import numpy as np
 
-from .common import DataError, did_you_mean, printable
+from .common import DataError, did_you_mean
 from .writer import Labels
 
-TASKS = ("none", "classes", "several", "real", "dense")
 MOST_CLASSES = 1 << 24
-
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
-_DATE = re.compile(r"[0-9]*[-/.][0-9]*[-/.][0-9]*(?=[ T]|$)")
+_DATE = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}(?=[ T]|$)")
 
 
 def is_missing(text):
-    """Whether a field has no value: it is empty, "?", or NA, N/A, NaN, null or none in any case."""
+    """Returns whether a field has no value: it is empty, "?", or NA, N/A, NaN, null or none in any case."""
     return len(text) <= 4 and text.lower() in _MISSING
 
 
 def field_number(text):
-    """The finite number that the whole text is; 1 and 0 for true and false; None for other text."""
-    if _NUMBER.fullmatch(text):
-        value = float(text)
-        return value if math.isfinite(value) else None
-    return {"true": 1.0, "false": 0.0}.get(text.lower())
+    """Returns the finite number that the whole text is; 1 and 0 for true and false; None for other text."""
+    try:
+        value = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        return {"true": 1.0, "false": 0.0}.get(text.lower())
+    return value if math.isfinite(value) else None
 
 
 def field_hint(text):
-    """The remedy for a field that looks like a number, a date or a percentage; else empty."""
+    """Returns the remedy for a field that looks like a number, a date or a percentage; else nothing."""
     if "," in text and field_number(text.replace(",", ".")) is not None:
         return "a number with a decimal comma, which --decimal comma reads: "
-    date = _DATE.match(text)
-    if date and 6 <= len(date[0]) <= 10:
+    if _DATE.match(text):
         return "a date, of which numbers such as the day of the week have to be made: "
     if text.endswith("%") and field_number(text[:-1]) is not None:
         return "a percentage: write its number alone; "
@@ -48,21 +45,19 @@ class LabelCollector:
         self.ids = {name: i for i, name in enumerate(self.names)}
         self.values = []
 
-    def add(self, text):
-        """Adds a label. Returns False for a text that is neither a name nor the number of a name."""
+    def add(self, text, fail):
+        """Adds a label. Calls `fail` with the problem for a text that is neither a name nor the number of a name."""
         found = self.ids.get(text)
         if found is None and not self.names:
             found = self.ids[text] = len(self.ids)
         if found is None:
-            number = field_number(text)
-            if number is None or number != int(number) or not 0 <= number < len(self.names):
-                return False
-            found = int(number)
-        self.values.append(found)
-        return True
+            found = field_number(text)
+            if found not in range(len(self.names)):
+                fail(f"has the label '{text}'{did_you_mean(text, self.names)}")
+        self.values.append(int(found))
 
     def take(self):
-        """The labels. Texts are sorted, numbers by value; the numbers 0 to K - 1 get no names."""
+        """Returns the labels. Texts are sorted, numbers by value; the numbers 0 to K - 1 get no names."""
         values = np.array(self.values, np.int64)
         if self.names:
             return Labels("classes", values, self.names)
@@ -77,50 +72,49 @@ class LabelCollector:
 
 
 def all_names(labels):
-    """The names of the classes; "0", "1", .. where they have none."""
+    """Returns the names of the classes; "0", "1", .. if they have none."""
     if labels.names or labels.task != "classes":
         return labels.names
     return [str(i) for i in range(int(labels.values.max()) + 1)]
 
 
 def labels_from_array(array, task, samples, names):
-    """The labels of `samples` samples in an ArrayFile. Text becomes classes in the order of `names`, or sorted."""
+    """Returns the labels of `samples` samples in an ArrayFile. Text becomes classes in the order of `names`, or sorted."""
     if task == "none":
         return Labels()
     if array.shape[0] != samples:
         raise DataError(f"{array.place} has {array.shape[0]} labels, there are {samples} samples")
     values = array.read_all()
+
+    def check(valid, problem):
+        if not valid.all():
+            at = np.unravel_index(int(np.argmin(valid.ravel())), values.shape)
+            array.stream.fail(problem.format(f"{values[at]:g}", at[0]))
     if array.is_text:
         if task != "classes" or values.size != samples:
-            raise DataError(f"{array.place} is an array of text: it can be the names of classes, [N]")
+            array.stream.fail("is an array of text: it can be the names of classes, [N]")
         collector = LabelCollector(names)
         for row, value in enumerate(values.ravel().tolist()):
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            if not collector.add(text):
-                raise DataError(f"{array.place} has the label '{printable(text)}' in row {row}{did_you_mean(text, names)}")
+            collector.add(text, lambda problem, row=row: array.stream.fail(f"row {row} {problem}"))
         return collector.take()
+    shape = list(values.shape)
     if task == "several":
-        if values.ndim != 2:
-            raise DataError(f"{array.place} has the shape {list(values.shape)}: several labels are [N, classes]")
-        _check(array.place, values, (values == 0) | (values == 1), "has {} in row {}: several labels are 0 and 1")
+        if len(shape) != 2:
+            array.stream.fail(f"has the shape {shape}: several labels are [N, classes]")
+        check((values == 0) | (values == 1), "has {} in row {}: several labels are 0 and 1")
         return Labels(task, values.astype(np.uint8), names)
     if task == "real":
-        if values.ndim > 2:
-            raise DataError(f"{array.place} has the shape {list(values.shape)}: real labels are [N] or [N, K]")
-        _check(array.place, values, np.isfinite(values), "has a NaN or infinity in row {1}")
+        if len(shape) > 2:
+            array.stream.fail(f"has the shape {shape}: real labels are [N] or [N, K]")
+        check(np.isfinite(values), "has a NaN or infinity in row {1}")
         return Labels(task, values.astype(np.float32), names)
-    if task == "classes" and (values.ndim > 2 or values.ndim == 2 and values.shape[1] != 1):
-        raise DataError(f"{array.place} has the shape {list(values.shape)}: classes are [N]. Of rows with a 1 for the class save "
-                        "y.argmax(1); where several labels apply, give --task several, for a class of each pixel --task dense")
+    if task == "classes" and (len(shape) > 2 or len(shape) == 2 and shape[1] != 1):
+        array.stream.fail(f"has the shape {shape}: classes are [N]. Of rows with a 1 for the class save y.argmax(1); for several labels of "
+                          "a sample give --task several, for a class of each pixel --task dense")
     way = "; --task real keeps numbers" if values.dtype.kind == "f" else ""
     with np.errstate(invalid="ignore"):
         valid = (values == np.floor(values)) & (values >= 0) & (values < MOST_CLASSES)
-    _check(array.place, values, valid, "has the label {} in row {}: classes are whole numbers from 0 on" + way)
+    check(valid, "has the label {} in row {}: classes are whole numbers from 0 on" + way)
     values = values.astype(np.int64)
     return Labels(task, values.reshape(samples) if task == "classes" else values, names)
-
-
-def _check(place, values, valid, problem):
-    if not valid.all():
-        at = np.unravel_index(int(np.argmin(valid.ravel())), values.shape)
-        raise DataError(f"{place} {problem.format(f'{values[at]:g}', at[0])}")

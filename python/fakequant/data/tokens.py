@@ -6,21 +6,21 @@ from collections import Counter
 import numpy as np
 
 from .common import DataError, Stream, check_packages, printable
+from .reader import open_data_set, texts
 
-UNITS = ("bytes", "words", "characters", "pieces")
 _MOST_WORDS = 1 << 24
 _MOST_TOKENIZER = 64 << 20  # bytes of a tokenizer.json
 _WORD = re.compile(rb"[A-Za-z0-9'\x80-\xff]+|[!-~]")
 
 
 def words_of(text):
-    """Letters, digits and apostrophes together, ASCII letters in lower case; any other character but blanks alone."""
+    """Returns letters, digits and apostrophes together, ASCII letters in lower case; any other character but blanks alone."""
     return _WORD.findall(text.lower())
 
 
 def escaped(token):
-    """A token as the name of a class: blanks and control characters as "\\x0a"."""
-    return f"\\x{token[0]:02x}" if len(token) == 1 and token[0] <= 0x20 else printable(token)
+    """Returns a token as the name of a class: blanks and control characters as "\\x0a"."""
+    return "\\x20" if token == b" " else printable(token)
 
 
 def decode_utf8(text, path, way=""):
@@ -31,76 +31,62 @@ def decode_utf8(text, path, way=""):
                         f"{way}") from None
 
 
-class Bytes:
-    """Each byte is a token: byte + 1."""
+class Tokens:
+    """Tokens of a fixed list: bytes, words or characters. The id is the position in the list, and 0 fills."""
 
-    unit, size, filling = "bytes", 257, 0
+    filling = 0
 
-    def class_names(self):
-        return ["<pad>", *(escaped(bytes([byte])) for byte in range(256))]
-
-    def ids(self, text, path):
-        return np.frombuffer(text, np.uint8).astype(np.int32) + 1
-
-    def options(self):
-        return dict(tokens=self.unit)
-
-
-class Words:
-    """Words of a vocabulary (bytes): 0 fills, 1 is any other word."""
-
-    unit, filling = "words", 0
-
-    def __init__(self, vocabulary):
-        self.vocabulary, self.size = vocabulary, len(vocabulary)
-        self.numbers = {word: i for i, word in enumerate(vocabulary)}
-
-    @classmethod
-    def of(cls, counts, most):
-        """The most frequent words of a Counter; of equally frequent ones the first in the alphabet."""
-        words = sorted(counts, key=lambda word: (-counts[word], word))
-        return cls([b"<pad>", b"<unk>", *words][:most])
+    def __init__(self, unit, tokens, stored=None):
+        self.unit, self.tokens, self.size, self.vocabulary = unit, tokens, len(tokens), stored
+        self.numbers = {token: i for i, token in enumerate(tokens)}
 
     def class_names(self):
-        return [escaped(word) for word in self.vocabulary]
+        return [token if self.unit == "bytes" else escaped(token) for token in self.tokens]
+
+    def stored(self):
+        """Returns what the data set keeps."""
+        return {"tokens": self.unit, "vocabulary": self.vocabulary}
 
     def ids(self, text, path):
-        return np.array([self.numbers.get(word, 1) for word in words_of(text)], np.int32)
-
-    def options(self):
-        return dict(tokens=self.unit, vocabulary=b"".join(word + b"\n" for word in self.vocabulary))
-
-
-class Characters:
-    """Characters of a vocabulary (a sorted text), for windows."""
-
-    unit, filling = "characters", 0
-
-    def __init__(self, vocabulary):
-        self.vocabulary, self.size = vocabulary, len(vocabulary)
-
-    @classmethod
-    def of(cls, text, path):
-        return cls("".join(sorted(set(decode_utf8(text, path, ", or give --tokens bytes")))))
-
-    def class_names(self):
-        return [escaped(character.encode()) for character in self.vocabulary]
-
-    def ids(self, text, path):
+        """Returns the ids of a text (bytes), i32."""
+        if self.unit == "bytes":
+            return np.frombuffer(text, np.uint8).astype(np.int32) + 1
+        if self.unit == "words":
+            return np.array([self.numbers.get(word, 1) for word in words_of(text)], np.int32)
         codes = np.frombuffer(decode_utf8(text, path, ", or give --tokens bytes").encode("utf-32-le"), np.uint32)
-        known = np.array([ord(character) for character in self.vocabulary], np.uint32)
-        numbers = np.full(max(int(known.max(initial=0)), int(codes.max(initial=0))) + 1, -1, np.int32)
-        numbers[known] = np.arange(len(known), dtype=np.int32)
-        ids = numbers[codes]
-        if (ids < 0).any():
-            at = int(np.argmax(ids < 0))
-            offset = len(text.decode()[:at].encode())
-            raise DataError(f"{path} has '{escaped(chr(codes[at]).encode())}' at offset {offset}, which is none of the {self.size} "
+        known = np.frombuffer(self.vocabulary.decode().encode("utf-32-le"), np.uint32)  # sorted
+        ids = np.searchsorted(known, codes).clip(0, max(len(known) - 1, 0))
+        unknown = np.flatnonzero(known[ids] != codes) if len(known) else np.arange(len(codes))
+        if len(unknown):
+            offset = len(text.decode()[:unknown[0]].encode())
+            raise DataError(f"{path} has '{escaped(chr(codes[unknown[0]]).encode())}' at offset {offset}, which is none of the {self.size} "
                             "characters of the vocabulary")
-        return ids
+        return ids.astype(np.int32)
 
-    def options(self):
-        return dict(tokens=self.unit, vocabulary=self.vocabulary.encode())
+
+BYTES = Tokens("bytes", ["<pad>", *(escaped(bytes([byte])) for byte in range(256))])
+
+
+def characters_of(text, path):
+    """Returns the tokens of a text: its characters, sorted."""
+    characters = sorted(set(decode_utf8(text, path, ", or give --tokens bytes")))
+    return Tokens("characters", [one.encode() for one in characters], "".join(characters).encode())
+
+
+def words_in(words):
+    """Returns the tokens of a vocabulary of words (bytes)."""
+    return Tokens("words", words, b"".join(word + b"\n" for word in words))
+
+
+def most_frequent(all_texts, size):
+    """Returns the most frequent words of texts; of equally frequent ones the first in the alphabet. 0 fills, 1 is any other word."""
+    counts = Counter()
+    for text in all_texts:
+        counts.update(words_of(text))
+        if len(counts) > _MOST_WORDS:
+            raise DataError(f"the text has more than {_MOST_WORDS} different words: give --tokens bytes")
+    words = sorted(counts, key=lambda word: (-counts[word], word))
+    return words_in([b"<pad>", b"<unk>", *words][:size])
 
 
 def _growth(step):
@@ -191,74 +177,51 @@ class Pieces:
                     raise DataError(f"{path} has '{printable(character)}', which is none of the tokens of {self.path}, and there is none "
                                     "for what is unknown")
 
-    def options(self):
-        return dict(tokens=self.unit, tokenizer=self.text)
+    def stored(self):
+        return {"tokens": self.unit, "tokenizer": self.text}
 
 
 def load_pieces(path):
-    """The tokenizer of a tokenizer.json, plain or in gzip."""
-    return Pieces(Stream.open(path).rest(_MOST_TOKENIZER), path)
+    """Returns the tokenizer of a tokenizer.json, plain or gzip."""
+    return Pieces(Stream.open(path).read_rest(_MOST_TOKENIZER), path)
 
 
 def read_tokenizer(path):
-    """How the texts of a data set became tokens."""
-    from .like import open_data_set, texts
+    """Returns the tokenizer that a data set was made with."""
     with open_data_set(path) as file:
-        kind = (texts(file, "tokens") or [""])[0]
-        if kind not in UNITS:
+        unit = (texts(file, "tokens") or [""])[0]
+        if unit == "bytes":
+            return BYTES
+        if unit not in ("words", "characters", "pieces"):
             raise DataError(f"{path} is no data set of text, by fakequant dataset from-text")
-        if kind == "bytes":
-            return Bytes()
-        name = "tokenizer" if kind == "pieces" else "vocabulary"
+        name = "tokenizer" if unit == "pieces" else "vocabulary"
         data = file[name][...] if name in file else None
         if data is None or data.ndim != 1 or data.dtype != "u1" or not data.size:
             raise DataError(f"{path} has a damaged {name}")
     data = data.tobytes()
-    if kind == "pieces":
+    if unit == "pieces":
         return Pieces(data, path)
-    if kind == "characters":
-        return Characters.of(data, path)
+    if unit == "characters":
+        return characters_of(data, path)
     words = data.split(b"\n")[:-1]
     if len(words) < 2:
         raise DataError(f"{path} has a vocabulary of fewer than 2 words")
-    return Words(words)
+    return words_in(words)
 
 
 def given_tokenizer(flags):
-    """The tokenizer of --tokenizer or --like; None without both."""
-    like = None
-    if flags.given("like"):
-        path = flags.text("like")
+    """Returns the tokenizer of --tokenizer or --like; None without both."""
+    path, like = flags["like"], None
+    if path:
         like = read_tokenizer(path)
-        if flags.given("tokens") and flags.text("tokens") != like.unit:
+        if flags["tokens"] not in (None, like.unit):
             raise DataError(f"--like {path} has {like.unit} as tokens: leave --tokens out")
-    if not flags.given("tokenizer"):
+    if not flags["tokenizer"]:
         return like
     for other in ("tokens", "vocabulary"):
         if flags.given(other):
-            raise DataError(f"--tokenizer says what tokens are: leave --{other} out")
-    own = load_pieces(flags.text("tokenizer"))
+            raise DataError(f"--tokenizer defines the tokens: leave --{other} out")
+    own = load_pieces(flags["tokenizer"])
     if like and (like.unit != "pieces" or like.vocabulary != own.vocabulary):
-        raise DataError(f"--like {flags.text('like')} has {like.size} {like.unit}, --tokenizer {flags.text('tokenizer')} {own.size} "
-                        "others: leave one out")
+        raise DataError(f"--like {path} has {like.size} {like.unit}, --tokenizer {flags['tokenizer']} {own.size} others: leave one out")
     return own
-
-
-def chosen_unit(flags, fallback):
-    """The value of --tokens, or `fallback`."""
-    return flags.choice("tokens", UNITS[:3]) if flags.given("tokens") else fallback
-
-
-def count_words(counts, text):
-    """Adds the words of a text to a Counter."""
-    counts.update(words_of(text))
-    if len(counts) > _MOST_WORDS:
-        raise DataError(f"the text has more than {_MOST_WORDS} different words: give --tokens bytes")
-
-
-def most_frequent(flags, all_texts):
-    """The vocabulary of words of texts, by --vocabulary."""
-    counts = Counter()
-    for text in all_texts:
-        count_words(counts, text)
-    return Words.of(counts, flags.integer("vocabulary", 3, 1 << 24))
