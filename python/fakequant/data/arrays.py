@@ -181,7 +181,8 @@ class ArraySamples(Samples):
     def __init__(self, array, layout, notes):
         if array.is_text:
             array.stream.fail("is an array of text: write it to a file of lines for fakequant dataset from-text")
-        self.array, self.layout = array, _layout(array, notes) if layout == "auto" else layout
+        self.array, self.path, self.count = array, array.place, array.shape[0]
+        self.layout = _layout(array, notes) if layout == "auto" else layout
         if len(array.shape) != _AXES[self.layout]:
             array.stream.fail(f"has the shape {list(array.shape)}: --layout {self.layout} is of {_AXES[self.layout]} axes")
         self.tokens = self.layout == "tokens"
@@ -200,52 +201,35 @@ class ArraySamples(Samples):
         if len(self.shape) == 3 and array.stored.kind == "u" and array.stored.itemsize <= 2:
             self.scale = 1 / (255 if array.stored.itemsize == 1 else 65535)
 
-    def __len__(self):
-        return self.array.shape[0]
-
-    def batches(self, size):
-        begin = 0
+    def arrays(self, size):
         for x in self.array.batches(size):
             if self.layout == "nhwc":
                 x = x.transpose(0, 3, 1, 2)
             with np.errstate(over="ignore"):
-                x = np.ascontiguousarray(x.reshape(len(x), *self.shape), self.dtype)
-            yield np.arange(begin, begin + len(x)), x
-            begin += len(x)
-
-    def place(self, row):
-        return f"{self.array.place}: row {row}"
+                yield np.ascontiguousarray(x.reshape(len(x), *self.shape), self.dtype)
 
 
 class JoinedSamples(Samples):
     """Flat rows of the elements of several arrays side by side, for networks with several inputs."""
 
-    def __init__(self, arrays):
-        self.arrays = arrays
-        for array in arrays:
+    def __init__(self, sources):
+        first = sources[0]
+        self.sources, self.path, self.count = sources, first.place, first.shape[0]
+        for array in sources:
             if array.is_text:
                 array.stream.fail("is an array of text: only numbers can be put side by side")
-            if array.shape[0] != arrays[0].shape[0]:
-                array.stream.fail(f"has {array.shape[0]} samples, {arrays[0].place} has {arrays[0].shape[0]}: give as many of each")
-        whole = all(array.dtype.kind != "f" for array in arrays)
-        one_byte = all(array.dtype == np.uint8 for array in arrays)
-        self.shape = (sum(array.row_elements for array in arrays),)
+            if array.shape[0] != self.count:
+                array.stream.fail(f"has {array.shape[0]} samples, {self.path} has {self.count}: give as many of each")
+        whole = all(array.dtype.kind != "f" for array in sources)
+        one_byte = all(array.dtype == np.uint8 for array in sources)
+        self.shape = (sum(array.row_elements for array in sources),)
         self.tokens = whole and not one_byte
         self.dtype = np.dtype("u1" if one_byte else "i8" if whole else "f4")
 
-    def __len__(self):
-        return self.arrays[0].shape[0]
-
-    def batches(self, size):
-        begin = 0
-        for parts in zip(*(array.batches(size) for array in self.arrays)):
+    def arrays(self, size):
+        for parts in zip(*(array.batches(size) for array in self.sources)):
             with np.errstate(over="ignore"):
-                x = np.concatenate([part.reshape(len(part), -1).astype(self.dtype) for part in parts], 1)
-            yield np.arange(begin, begin + len(x)), x
-            begin += len(x)
-
-    def place(self, row):
-        return f"{self.arrays[0].place}: row {row}"
+                yield np.concatenate([part.reshape(len(part), -1).astype(self.dtype) for part in parts], 1)
 
 
 def _samples(name, flags, notes):

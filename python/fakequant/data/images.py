@@ -204,7 +204,7 @@ class ImageSamples(Samples):
     """
 
     def __init__(self, files, places, flags, like, read=_read):
-        self.files, self.places, self.read = files, places, read
+        self.files, self.places, self.read, self.count = files, places, read, len(files)
         self.form, self.strict = Form(flags, like), flags.given("strict")
         threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         self.threads = flags["threads"] or (int(threads) if threads.isdigit() else 0) or len(os.sched_getaffinity(0))
@@ -217,9 +217,6 @@ class ImageSamples(Samples):
         self.shape = (self.form.channels, self.form.height, self.form.width)
         self.dtype = np.dtype("f4" if self.form.bits == 16 else "u1")
         self.scale = 1 / (65535 if self.form.bits == 16 else 255)
-
-    def __len__(self):
-        return len(self.files)
 
     def place(self, row):
         return self.places[row]

@@ -13,7 +13,7 @@ _LOW = (1 << 32) - 1
 
 
 def philox(counters, first, second, key):
-    """The first 64 bits of Philox4x32-10 for each of `counters` (uint64), as uint64."""
+    """Returns the first 64 bits of Philox4x32-10 for each of `counters` (uint64), as uint64."""
     low, shift = np.uint64(_LOW), np.uint64(32)
     words = [counters & low, counters >> shift, np.full_like(counters, first), np.full_like(counters, second)]
     keys = [key & _LOW, key >> 32 & _LOW]
@@ -40,43 +40,28 @@ def shuffle(rows, seed, stream):
             at += 1
 
 
-class EvenRounding:
-    """Whole numbers whose running sum stays nearest to the sum of the shares."""
-
-    def __init__(self):
-        self.sum = 0.0
-        self.given = 0
-
-    def next(self, wanted, most):
-        self.sum += wanted
-        whole = math.floor(self.sum)
-        rounded = whole + (self.sum - whole >= 0.5)
-        given = min(max(rounded - self.given, 0), most)
-        self.given += given
-        return given
-
-
 def split(labels, count, validation, test, seed):
-    """The group of each of `count` samples. A class keeps a sample for training, unless there is no training.
+    """Returns the group of each of `count` samples. A class keeps a sample for training, unless there is no training.
 
-    `labels` are class numbers, or None to draw from all samples alike.
+    `labels` are class numbers, or None to draw from all samples alike. The running counts of the groups stay nearest to the sums of
+    the shares.
     """
     if validation + test > 1:
         raise DataError(f"--val is {validation:g} and --test is {test:g}: give no more than 1 together")
-    rest = 1 - validation - test
-    groups = np.full(count, TRAIN, np.uint8)
-    tests, validations = EvenRounding(), EvenRounding()
-    if labels is None:
-        classes = [(0, list(range(count)))]
-    else:
-        order = np.argsort(labels, kind="stable")
-        values, begins = np.unique(labels[order], return_index=True)
-        classes = [(int(value), rows.tolist()) for value, rows in zip(values, np.split(order, begins[1:]))]
-    for label, rows in classes:
+    groups, wanted, given = np.full(count, TRAIN, np.uint8), {TEST: 0.0, VALIDATION: 0.0}, {TEST: 0, VALIDATION: 0}
+    labels = np.zeros(count, np.int64) if labels is None else labels
+    order = np.argsort(labels, kind="stable")
+    values, begins = np.unique(labels[order], return_index=True)
+    for label, rows in zip(values.tolist(), np.split(order, begins[1:])):
+        rows, size = rows.tolist(), len(rows)
         shuffle(rows, seed ^ _SPLIT_SEED, label)
-        most = len(rows) - 1 if rest > 1e-9 else len(rows)
-        tested = tests.next(len(rows) * test, most)
-        held = validations.next(len(rows) * validation, most - tested)
-        groups[rows[:tested]] = TEST
-        groups[rows[tested:tested + held]] = VALIDATION
+        left = size - 1 if validation + test < 1 - 1e-9 else size
+        for group, share in ((TEST, test), (VALIDATION, validation)):
+            wanted[group] += size * share
+            whole = math.floor(wanted[group])
+            taken = min(max(whole + (wanted[group] - whole >= 0.5) - given[group], 0), left)
+            given[group] += taken
+            left -= taken
+            groups[rows[:taken]] = group
+            rows = rows[taken:]
     return groups

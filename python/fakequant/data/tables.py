@@ -63,12 +63,8 @@ class TableSamples(Samples):
             self._choose_columns(first, known_columns)
         self.skipped, self.lines, self.first = 0, [], 0
         self.labels = self._survey(before, names)
-        self.count = self.rows
         self.shape = (sum(feature.width for feature in self.features),)
         self.dtype = np.dtype("f4")
-
-    def __len__(self):
-        return self.count
 
     def place(self, row):
         at = row - self.first
@@ -176,9 +172,9 @@ class TableSamples(Samples):
         sums, counts, last, counting = np.zeros(width), np.zeros(width, np.int64), np.zeros(width), np.ones(width, bool)
         texts = [dict() for _ in self.features]
         collector, reals = LabelCollector(all_names(before.labels) if before else names), []
-        self.rows = 0
+        self.count = 0
         for lines, columns, labels in self._blocks():
-            self.rows += len(lines)
+            self.count += len(lines)
             for i, (feature, values) in enumerate(zip(self.features, columns)):
                 if feature.is_text:
                     self._take_texts(feature, texts[i], values, lines)
@@ -191,7 +187,7 @@ class TableSamples(Samples):
                     last[i], counts[i] = values[-1], counts[i] + len(values)
             for line, text in zip(lines, labels or []):
                 self._take_label(line, text, collector, reals)
-        if self.rows == 0:
+        if self.count == 0:
             raise DataError(f"{self.path} has no records that are complete")
         for i, feature in enumerate(self.features if not before else []):
             if feature.is_text:
@@ -232,7 +228,7 @@ class TableSamples(Samples):
                                 "not whole: give --task real")
         return collector.take()
 
-    def batches(self, size):
+    def arrays(self, size):
         for self.lines, columns, _ in self._blocks():
             parts = []
             for feature, values in zip(self.features, columns):
@@ -242,7 +238,7 @@ class TableSamples(Samples):
                     parts.append(np.where(np.isnan(values), feature.mean, values))
             with np.errstate(over="ignore"):
                 x = np.stack([np.asarray(part, np.float32) for part in parts], 1)
-            yield np.arange(self.first, self.first + len(x)), x
+            yield x
             self.first += len(x)
 
 

@@ -54,24 +54,23 @@ class TextSamples(Samples):
             raise DataError(empty)
         self.shape, self.dtype = (length,), np.dtype("i4")
 
-    def __len__(self):
-        return self.count
-
     def place(self, row):
         return next(islice(self.texts(), row, None))[0]
 
-    def batches(self, size):
+    def arrays(self, size):
         length, filling = self.shape[0], self.tokenizer.filling
-        begin, rows = 0, []
+        rows = []
         for place, text in self.texts():
             ids = self.tokenizer.ids(text, place)[:length]
             if filling is None and len(ids) < length:
                 raise DataError(f"a text has {len(ids)} tokens, a sample {length}, and the tokenizer has no token that fills, \"pad_id\" "
                                 "or <pad>: give --windows, or a smaller --length")
             rows.append(np.pad(ids, (0, length - len(ids)), constant_values=filling or 0))
-            if len(rows) == size or begin + len(rows) == len(self):
-                yield np.arange(begin, begin + len(rows)), np.stack(rows)
-                begin, rows = begin + len(rows), []
+            if len(rows) == size:
+                yield np.stack(rows)
+                rows = []
+        if rows:
+            yield np.stack(rows)
 
 
 class WindowSamples(Samples):
@@ -103,10 +102,9 @@ class WindowSamples(Samples):
     def __len__(self):
         return len(self.starts)
 
-    def batches(self, size):
+    def arrays(self, size):
         for begin in range(0, len(self), size):
-            starts = self.starts[begin:begin + size]
-            yield np.arange(begin, begin + len(starts)), self._windows(starts)
+            yield self._windows(self.starts[begin:begin + size])
 
     def place(self, row):
         return f"{self.path}: token {self.starts[row]}"

@@ -20,21 +20,28 @@ _ATTRIBUTE_BYTES = 48 << 10  # the limit of HDF5 is 64 KiB
 
 
 class Samples:
-    """Samples of one shape and dtype, read once and in order."""
+    """`count` samples of one shape and dtype, read once and in order."""
 
-    shape, dtype, scale, tokens = (), None, 0.0, False
+    path, count, shape, dtype, scale, tokens = "", 0, (), None, 0.0, False
     left_out = ()  # [{"path": place, "reason": text}]
 
     def __len__(self):
+        return self.count
+
+    def arrays(self, size):
+        """Yields arrays of about `size` samples."""
         raise NotImplementedError
 
     def batches(self, size):
-        """Yields (row numbers, samples), about `size` at once. Rows that cannot be read are left out."""
-        raise NotImplementedError
+        """Yields (row numbers, samples). Overridden by samples that leave out rows that cannot be read."""
+        begin = 0
+        for x in self.arrays(size):
+            yield np.arange(begin, begin + len(x)), x
+            begin += len(x)
 
     def place(self, row):
         """Returns the sample in words, for messages: "x.npy: row 7"."""
-        raise NotImplementedError
+        return f"{self.path}: row {row}"
 
     @property
     def dtype_name(self):
