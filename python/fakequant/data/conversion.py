@@ -18,14 +18,6 @@ def _check_same(parts):
                             f"{list(part.labels.values.shape)}: they must be alike")
 
 
-def draw_groups(flags, part, test_elsewhere):
-    """Returns the group of each sample of a part, by --val, --test and --seed."""
-    from .splits import split
-    test = 0.0 if test_elsewhere and not flags.given("test") else flags["test"]
-    labels = part.labels.values if part.labels.task == "classes" else None
-    return split(labels, len(part.samples), flags["val"], test, flags["seed"])
-
-
 def _class_names(flags, like):
     from .reader import split_names
     if flags["classes"] and like:
@@ -48,7 +40,7 @@ def _check_like(flags, data):
 
 
 def _doubts(flags, data, writer):
-    """Yields notes on what may be wrong."""
+    """Yields notes on values, classes and groups that may be wrong."""
     samples, labels, found = data.parts[0].samples, data.parts[0].labels, writer.statistics
     if not samples.tokens and writer.mean is None:
         if writer.scale == 0 and found.smallest >= 0 and 128 <= found.largest <= 255:
@@ -96,7 +88,7 @@ def convert(part, values, progress=lambda done, total: None):
     extra = {"from-images": ["PIL"], "from-parquet": ["pyarrow"]}.get(part, []) + ["PIL"] * flags.given("image")
     check_packages([*extra, "numpy", "h5py"])
     from .reader import check_output, read_like
-    from .splits import GROUPS
+    from .splits import GROUPS, draw_groups
     from .writer import DataSet, Writer
     output = flags.required("output")
     check_output(output, flags.files(), flags.given("force"))

@@ -53,7 +53,7 @@ def read_records(path, delimiter=""):
                 records, count = [next(reader)], reader.line_num
             except csv.Error as error:
                 fail("opens a quote that nothing closes" if "end of data" in str(error) else
-                     f"has a field with a wrong quote or a wrong length ({error}): quotes in a field are doubled")
+                     f"is no CSV record ({str(error).split(' - ')[0]}): quotes in a field are doubled")
         for fields in records:
             if len(fields) > _MOST_FIELDS:
                 fail(f"has more than {_MOST_FIELDS} fields")

@@ -38,7 +38,7 @@ def _read(path, most):
 
 
 class Form:
-    """Size and channels of the samples. 0 stands for those of the images."""
+    """Size and channels of the samples. 0: the size or channels of the images."""
 
     def __init__(self, flags, like):
         size = flags["size"]
@@ -240,7 +240,7 @@ class ImageSamples(Samples):
                 raise DataError(f"{place} has {width} x {height} pixels, {first} has {form.width} x {form.height}: give the size of all by "
                                 "--size, as --size 32 or --size 64x48")
         if first is None:
-            raise DataError(f"none of the {len(self.files)} images can be read: {reason}")
+            raise DataError(f"no image of {len(self.files)} can be read: {reason}")
         form.channels = form.channels or channels
 
     def _header(self, file):

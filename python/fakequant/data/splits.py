@@ -65,3 +65,10 @@ def split(labels, count, validation, test, seed):
             groups[rows[:taken]] = group
             rows = rows[taken:]
     return groups
+
+
+def draw_groups(flags, part, test_elsewhere):
+    """Returns the group of each sample of a part, by --val, --test and --seed."""
+    test = 0.0 if test_elsewhere and not flags.given("test") else flags["test"]
+    labels = part.labels.values if part.labels.task == "classes" else None
+    return split(labels, len(part.samples), flags["val"], test, flags["seed"])

@@ -6,11 +6,10 @@ from itertools import islice
 import numpy as np
 
 from .common import MOST_LINE, DataError, Stream
-from .conversion import draw_groups
 from .csv_records import check_width, column_of, delimiter_of, read_records
 from .folders import list_folder
 from .labels import LabelCollector, all_names, is_missing
-from .splits import GROUPS, TEST, TRAIN, VALIDATION
+from .splits import GROUPS, TEST, TRAIN, VALIDATION, draw_groups
 from .tokens import BYTES, characters_of, given_tokenizer, most_frequent
 from .writer import Labels, Part, Samples
 

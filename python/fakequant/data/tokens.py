@@ -44,7 +44,7 @@ class Tokens:
         return [token if self.unit == "bytes" else escaped(token) for token in self.tokens]
 
     def stored(self):
-        """Returns what the data set keeps."""
+        """Returns the attributes and arrays of the data set for the tokens."""
         return {"tokens": self.unit, "vocabulary": self.vocabulary}
 
     def ids(self, text, path):
@@ -128,7 +128,7 @@ class Pieces:
         try:
             content = json.loads(data)
             if not isinstance(content, dict):
-                raise ValueError("it is no object with a \"model\"")
+                raise ValueError("it is no JSON object")
             self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content))
         except Exception as error:  # the package raises Exception itself
             raise DataError(f"{path} is no tokenizer.json: {printable(' '.join(str(error).split()))}") from None

@@ -225,7 +225,7 @@ def count_classes(parts):
 
 
 class Writer:
-    """Writes a DataSet to an HDF5 file, and keeps what the report needs."""
+    """Writes a DataSet to an HDF5 file. Keeps counts, scale and statistics for the report."""
 
     def __init__(self, data, progress):
         self.data, self.samples, self.progress = data, data.parts[0].samples, progress
