@@ -1,6 +1,11 @@
 """Converts a source to a data set file: reads the samples, draws the groups, writes, and reports."""
+import importlib
+
 from .common import DataError, check_packages
 from .flags import PARTS, Flags
+
+_READERS = {"from-images": ("images", "read_images"), "from-npy": ("arrays", "read_npy"), "from-idx": ("arrays", "read_idx"),
+            "from-csv": ("tables", "read_csv"), "from-parquet": ("parquet", "read_parquet"), "from-text": ("text", "read_texts")}
 
 
 def _check_same(parts):
@@ -65,21 +70,29 @@ def _labels_text(labels, classes):
             "real": f"{labels.values.shape[1]} real labels" if several else "real labels"}[labels.task]
 
 
-def _read(flags, names, data):
-    """Adds the parts of the source to the data set."""
-    if flags.part.name == "from-npy":
-        from .arrays import read_npy as read
-    elif flags.part.name == "from-idx":
-        from .arrays import read_idx as read
-    elif flags.part.name == "from-csv":
-        from .tables import read_csv as read
-    elif flags.part.name == "from-parquet":
-        from .parquet import read_parquet as read
-    elif flags.part.name == "from-images":
-        from .images import read_images as read
-    else:
-        from .text import read_texts as read
-    read(flags, names, data)
+def _report(flags, data, writer):
+    """Returns (lines, report): the text for people, and the result for programs."""
+    from .splits import GROUPS
+    samples, labels, output = data.parts[0].samples, data.parts[0].labels, flags["output"]
+    groups = {name: count for name, count in zip(GROUPS, writer.rows) if count}
+    kind = "token ids" if samples.tokens else samples.dtype_name
+    lines = [f"{name:<6} {count} samples of {list(samples.shape)} {kind}, {_labels_text(labels, writer.classes)}"
+             for name, count in groups.items()]
+    lines += [f"left out: {writer.left_out}"] * bool(writer.left_out)
+    lines += [f"note: {note}" for note in data.notes] + [f"written to {output}"]
+    lines += [f"left out: {one['path']} {one['reason']}" for one in samples.left_out[:10]]
+    if len(samples.left_out) > 10:
+        lines.append(f"and {len(samples.left_out) - 10} more: --json names them")
+    report = {"output": output, "groups": groups, "shape": list(samples.shape), "dtype": samples.dtype_name, "scale": writer.scale or None,
+              "task": labels.task, "classes": writer.classes, "class_names": list(labels.names), "left_out": writer.left_out,
+              "notes": data.notes, **data.report}
+    if data.columns:
+        report["columns"] = data.columns
+    if hasattr(samples, "narrowed"):
+        report |= {"skipped": samples.left_out[:1000], "narrowed": samples.narrowed}
+        if samples.narrowed:
+            lines.append(f"note: {samples.narrowed} images have 16 bits a sample and are kept as 8: --bits 16 keeps all")
+    return lines, report
 
 
 def convert(part, values, progress=lambda done, total: None):
@@ -88,39 +101,20 @@ def convert(part, values, progress=lambda done, total: None):
     extra = {"from-images": ["PIL"], "from-parquet": ["pyarrow"]}.get(part, []) + ["PIL"] * flags.given("image")
     check_packages([*extra, "numpy", "h5py"])
     from .reader import check_output, read_like
-    from .splits import GROUPS, draw_groups
+    from .splits import draw_groups
     from .writer import DataSet, Writer
-    output = flags.required("output")
-    check_output(output, flags.files(), flags.given("force"))
+    check_output(flags.required("output"), flags.files(), flags.given("force"))
     data = DataSet(read_like(flags["like"]) if flags["like"] else None, normalize=flags.given("normalize"), scale=flags["scale"])
-    _read(flags, _class_names(flags, data.like), data)
-    parts = data.parts
-    _check_same(parts)
+    module, function = _READERS[part]
+    read = getattr(importlib.import_module(f".{module}", __package__), function)  # imports only the packages of this part
+    read(flags, _class_names(flags, data.like), data)
+    _check_same(data.parts)
     if data.like:
         _check_like(flags, data)
-    for one in parts:
+    for one in data.parts:
         if one.groups is None:
-            one.groups = draw_groups(flags, one, len(parts) > 1)
+            one.groups = draw_groups(flags, one, len(data.parts) > 1)
     writer = Writer(data, progress)
-    writer.write(output)
+    writer.write(flags["output"])
     data.notes += _doubts(flags, data, writer)
-    samples, labels = parts[0].samples, parts[0].labels
-    kind = "token ids" if samples.tokens else samples.dtype_name
-    lines = [f"{name:<6} {count} samples of {list(samples.shape)} {kind}, {_labels_text(labels, writer.classes)}"
-             for name, count in zip(GROUPS, writer.rows) if count]
-    lines += [f"left out: {writer.left_out}"] * bool(writer.left_out)
-    lines += [f"note: {note}" for note in data.notes] + [f"written to {output}"]
-    lines += [f"left out: {one['path']} {one['reason']}" for one in samples.left_out[:10]]
-    if len(samples.left_out) > 10:
-        lines.append(f"and {len(samples.left_out) - 10} more: --json names them")
-    report = {"output": output, "groups": {name: count for name, count in zip(GROUPS, writer.rows) if count},
-              "shape": list(samples.shape), "dtype": samples.dtype_name, "scale": writer.scale or None, "task": labels.task,
-              "classes": writer.classes, "class_names": list(labels.names), "left_out": writer.left_out, "notes": data.notes,
-              **data.report}
-    if data.columns:
-        report["columns"] = data.columns
-    if hasattr(samples, "narrowed"):
-        report |= {"skipped": samples.left_out[:1000], "narrowed": samples.narrowed}
-        if samples.narrowed:
-            lines.append(f"note: {samples.narrowed} images have 16 bits a sample and are kept as 8: --bits 16 keeps all")
-    return lines, report
+    return _report(flags, data, writer)

@@ -165,8 +165,7 @@ class Pieces:
 
     def _check_characters(self, text, path):
         """Raises DataError for a character that the model BPE would leave out without notice."""
-        added = set(self.tokenizer.get_added_tokens_decoder()) and {
-            token.content for token in self.tokenizer.get_added_tokens_decoder().values()}
+        added = {token.content for token in self.tokenizer.get_added_tokens_decoder().values()}
         known = set(self.vocabulary) - added
         normalizer, splitter = self.tokenizer.normalizer, self.tokenizer.pre_tokenizer
         for character in sorted(set(text)):
@@ -174,8 +173,8 @@ class Pieces:
             pieces = [piece for piece, _ in splitter.pre_tokenize_str(normal)] if splitter and normal else [normal]
             for one in "".join(pieces):
                 if one not in known and not any(character in token for token in added):
-                    raise DataError(f"{path} has '{printable(character)}', which is none of the tokens of {self.path}, and there is none "
-                                    "for what is unknown")
+                    raise DataError(f"{path} has '{printable(character)}', which is none of the tokens of {self.path}, and the file has no "
+                                    "token for unknown characters")
 
     def stored(self):
         return {"tokens": self.unit, "tokenizer": self.text}
