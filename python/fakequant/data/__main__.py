@@ -2,6 +2,7 @@
 
 Exit status: 0 done, 1 a failure of the system, 2 bad arguments or files, 3 a Python package is missing, 128 + N after signal N.
 """
+import contextlib
 import json
 import os
 import signal
@@ -74,7 +75,8 @@ def main(words=None):
     def stop(number, _frame):
         # Does not raise an exception: Python ignores exceptions in destructors and callbacks.
         for path in unfinished:
-            os.unlink(path)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
         fail(name, f"stopped by {signal.Signals(number).name}: nothing was written")
         os._exit(128 + number)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

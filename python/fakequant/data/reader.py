@@ -83,7 +83,7 @@ def check_output(path, read, force):
     """Raises DataError for an output that is one of the input files `read` ({flag: path}), or a file of another kind."""
     for flag, source in read.items():
         if os.path.isfile(path) and os.path.exists(source) and os.path.samefile(path, source):
-            raise DataError(f"--output would overwrite {source}, which --{flag} reads: name another file")
+            raise DataError(f"--output would write over {source}, which --{flag} reads: name another file")
     if force or not os.path.isfile(path) or os.path.getsize(path) == 0:
         return
     kind = file_kind(path)
