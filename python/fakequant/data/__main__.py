@@ -1,6 +1,6 @@
 """`python -m fakequant.data PART ..`: the command line, the report and exit statuses.
 
-Exit status: 0 done, 1 a failure of the system, 2 bad arguments or files, 3 a Python package is missing, 128 + N after signal N.
+Exit status: 0 done, 1 a failure of the system, 2 bad arguments or files, or a missing package, 128 + N after signal N.
 """
 import contextlib
 import json
@@ -89,7 +89,7 @@ def main(words=None):
     except DataError as error:
         status, message = 2, str(error)
     except MissingPackage as error:
-        status, name, message = 3, "dataset", str(error)
+        status, name, message = 2, "dataset", str(error)
     except MemoryError:
         status, message = 1, "out of memory"
     except BrokenPipeError:
