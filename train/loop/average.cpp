@@ -8,7 +8,7 @@
 #include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/detail/whole_number.h"
-#include "fakequant/train/loop/detail/saved_parameters.h"
+#include "fakequant/train/loop/detail/saved_values.h"
 
 namespace fq {
 

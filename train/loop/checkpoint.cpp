@@ -11,7 +11,7 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/train/loop/detail/finite.h"
-#include "fakequant/train/loop/detail/saved_parameters.h"
+#include "fakequant/train/loop/detail/saved_values.h"
 
 namespace fq {
 namespace {

@@ -12,7 +12,6 @@
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/train/loop/detail/answers.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 #include "fakequant/train/losses.h"
 
@@ -66,12 +65,12 @@ Passes::Outputs Passes::run(const Input& batch) {
            loss_.defined() ? to_string(loss_.shape()) : "undefined");
   const bool shares = is_floating(batch.y.dtype()) && !options_.loss && logits.tensor().rank() == 2;
   const bool classes = shares || is_classes(logits.tensor(), batch.y);
-  return {loss_.tensor(), logits.tensor(), classes ? answers_there(logits.tensor()) : Tensor()};
+  return {loss_.tensor(), logits.tensor(), classes ? predicted_classes(logits.tensor()) : Tensor()};
 }
 
 /// Whether the passes over this batch are those that were captured; captures them when they are the same as
 /// the last ones, whose first run has made all that is made once.
-bool Passes::repeats(const Input& batch, const Switches::Phase& phase) {
+bool Passes::repeats(const Input& batch, const RangePolicy::Phase& phase) {
   if (!options_.capture || !traits_of(batch.x.device()).captures || profiler() != nullptr) return false;
   if (waits_for_range()) return last_.reset(), false;
   Key key{batch.x.shape(), batch.y.shape(), phase};
@@ -111,7 +110,7 @@ void Passes::capture(const Input& batch) {
   }
 }
 
-Passes::Outputs Passes::forward(const Batch& batch, const Switches::Phase& phase, const Tensor& followed) {
+Passes::Outputs Passes::forward(const Batch& batch, const RangePolicy::Phase& phase, const Tensor& followed) {
   const Device device = model_->device();
   const Input own{batch.x.to(device), batch.y.to(device), followed};
   if (!repeats(own, phase)) return run(own);

@@ -10,7 +10,7 @@
 #include "fakequant/core/variable.h"
 #include "fakequant/train/data/dataset.h"
 #include "fakequant/train/distillation.h"
-#include "fakequant/train/loop/detail/switches.h"
+#include "fakequant/train/loop/detail/range_policy.h"
 #include "fakequant/train/loop/evaluate.h"
 
 namespace fq {
@@ -37,11 +37,11 @@ class Passes {
 
   struct Outputs {
     Tensor loss, logits;
-    Tensor answers;  ///< of classes: i64 [N] where the logits are
+    Tensor predictions;  ///< i64 [N] on the device of the logits; undefined unless labels are classes
   };
   /// Of a batch on any device. `phase` is what the model is switched to, `followed` the outputs of a teacher,
   /// undefined without one.
-  Outputs forward(const Batch& batch, const Switches::Phase& phase, const Tensor& followed = {});
+  Outputs forward(const Batch& batch, const RangePolicy::Phase& phase, const Tensor& followed = {});
   /// Of the last `forward`: gradients of the parameters, times `seed` (1 when undefined; captured passes take
   /// no other one).
   void backward(const Tensor& seed = {});
@@ -51,7 +51,7 @@ class Passes {
  private:
   struct Key {
     Shape x, y;
-    Switches::Phase phase;
+    RangePolicy::Phase phase;
     bool operator==(const Key&) const = default;
   };
 
@@ -62,7 +62,7 @@ class Passes {
 
   /// Whether a quantizer has seen only zeros: the host decides in each step whether it quantizes.
   [[nodiscard]] bool waits_for_range() const;
-  [[nodiscard]] bool repeats(const Input& batch, const Switches::Phase& phase);
+  [[nodiscard]] bool repeats(const Input& batch, const RangePolicy::Phase& phase);
   [[nodiscard]] Variable label_loss(const Variable& logits, const Tensor& labels) const;
   [[nodiscard]] Variable loss_of(const Variable& logits, const Input& batch) const;
   Outputs run(const Input& batch);

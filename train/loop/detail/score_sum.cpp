@@ -1,9 +1,12 @@
 #include "fakequant/train/loop/detail/score_sum.h"
 
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include <fmt/format.h>
 
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/train/loop/detail/finite.h"
@@ -12,6 +15,20 @@ namespace fq::detail {
 
 bool is_classes(const Tensor& outputs, const Tensor& labels) {
   return labels.dtype() == DType::i64 && labels.rank() == 1 && outputs.rank() == 2;
+}
+
+Tensor predicted_classes(const Tensor& logits) {
+  const Tensor scores = logits.dtype() == DType::f64 ? logits : logits.to(DType::f32);
+  Tensor out = Tensor::empty({scores.dim(0)}, DType::i64, scores.device());
+  run(scores.device(), &Kernels::predictions, scores, out);
+  return out;
+}
+
+std::int64_t count_equal(const Tensor& predicted, const Tensor& labels) {
+  const Tensor host = labels.to(Device::cpu());
+  const auto* label = host.data<std::int64_t>();
+  return std::inner_product(label, label + host.numel(), predicted.data<std::int64_t>(), std::int64_t{0},
+                            std::plus<>(), std::equal_to<>());
 }
 
 ScoreSum::ScoreSum(Loss loss, const std::vector<std::string>& metrics, const MetricOptions& options)

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Loss, accuracy and metrics while batches come in.
+/// Predictions, loss, accuracy and metrics of batches.
 
 #include <cstdint>
 #include <memory>
@@ -16,6 +16,12 @@ namespace fq::detail {
 
 /// Whether outputs are [N, C] and labels classes [N]: then there are right answers.
 [[nodiscard]] bool is_classes(const Tensor& outputs, const Tensor& labels);
+
+/// Returns the predicted class of each row of `logits` [N, C]: i64 [N] on the device of the logits. Does not
+/// wait for a GPU.
+[[nodiscard]] Tensor predicted_classes(const Tensor& logits);
+/// Returns how many of the classes `predicted`, i64 [N] on the host, are the label.
+[[nodiscard]] std::int64_t count_equal(const Tensor& predicted, const Tensor& labels);
 
 /// The one way in which scores are summed: batches in their order, in double.
 class ScoreSum {

@@ -1,10 +1,11 @@
-#include "fakequant/train/loop/detail/trainer_options.h"
+#include "fakequant/train/loop/detail/run_inputs.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/log.h"
+#include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/train/loop/reestimate.h"
 #include "fakequant/train/metrics.h"
 #include "fakequant/train/ranks/shares.h"
@@ -13,8 +14,6 @@ namespace fq::detail {
 namespace {
 
 constexpr std::string_view kTrain = "train";
-
-}  // namespace
 
 void check_options(const TrainerOptions& o) {
   FQ_CHECK(o.epochs >= 0, kTrain, "epochs is {}: use 0 or more", o.epochs);
@@ -80,11 +79,60 @@ void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
 }
 
 void check_low_rank(const TrainerOptions& o) {
+  if (o.low_rank.rank == 0) return;
   FQ_CHECK(
       o.amax != AmaxMode::learned && !o.learn_weight_ranges, kTrain,
       "low_rank adapters are merged on the grid that was calibrated, and ranges are learned: leave one out");
   FQ_CHECK(o.average_decay == 0, kTrain, "low_rank adapters and average_decay {}: give one of them",
            o.average_decay);
+}
+
+void check_validation(const TrainerOptions& o, const DataLoader* validation) {
+  FQ_CHECK(o.patience == 0 || validation, kTrain, "patience needs validation data: give some, or 0");
+  FQ_CHECK(!o.validate_start || validation, kTrain,
+           "validate_start needs validation data: give some, or leave it out");
+  FQ_CHECK(o.schedule.kind != "plateau" || validation, kTrain,
+           "the schedule plateau needs validation data: give some, or another schedule");
+}
+
+void warn_of_one_class(const Dataset& data) {
+  const Tensor labels = data.labels();
+  if (!labels.defined() || labels.dtype() != DType::i64 || labels.rank() != 1) return;
+  const auto* begin = labels.data<std::int64_t>();
+  if (std::all_of(begin, begin + labels.numel(), [&](auto label) { return label == *begin; }))
+    log(LogLevel::warning,
+        fmt::format("[train] all {} labels of the training data are {}: whatever is trained learns to say {}",
+                    labels.numel(), *begin, *begin));
+}
+
+}  // namespace
+
+RunInputs checked(RunInputs inputs) {
+  const auto& [model, training, validation, options, callbacks] = inputs;
+  FQ_CHECK(model != nullptr, kTrain, "the model is null");
+  check_not_compressed(*model, kTrain);
+  check_options(options);
+  check_low_rank(options);
+  FQ_CHECK(!options.shard_optimizer || options.ranks, kTrain,
+           "shard_optimizer is for several processes: give ranks, or leave it out");
+  FQ_CHECK(training != nullptr && (training->data().classes() > 0 || options.loss), kTrain,
+           "the training data has no labels of classes: give some, or a loss of your own for others");
+  if (options.ranks) check_ranks(options, training->options());
+  check_validation(options, validation.get());
+  check_reestimation(*model, *training, options.reestimate_bn);
+  check_steps(options, total_steps(inputs));
+  warn_of_one_class(training->data());
+  return inputs;
+}
+
+std::int64_t steps_per_epoch(const RunInputs& inputs) {
+  const std::int64_t accumulation = inputs.options.accumulation;
+  return (inputs.training->batches_per_epoch() + accumulation - 1) / accumulation;
+}
+
+std::int64_t total_steps(const RunInputs& inputs) {
+  const std::int64_t steps = inputs.options.steps;
+  return steps > 0 ? steps : inputs.options.epochs * steps_per_epoch(inputs);
 }
 
 }  // namespace fq::detail

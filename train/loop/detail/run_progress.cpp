@@ -1,0 +1,181 @@
+#include "fakequant/train/loop/detail/run_progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/detail/whole_number.h"
+#include "fakequant/train/qat_defaults.h"
+
+namespace fq::detail {
+namespace {
+
+std::int64_t count_in(const StateDict& state, const char* name) {
+  return whole_number(state, name, "resume");
+}
+
+RunPosition position_in(const StateDict& state) {
+  RunPosition p;
+  p.epoch = count_in(state, "epoch");
+  p.step = count_in(state, "step");
+  p.batch = count_in(state, "batch");
+  p.seed = seed_number(state, "resume");
+  p.loss_sum = state.attribute("loss_sum").get<double>();
+  p.correct = count_in(state, "correct");
+  p.count = count_in(state, "count");
+  return p;
+}
+
+/// A run is at the position of its loader, or its validation is missing at the end of the loader's last
+/// epoch.
+void check_position(const RunPosition& p, const StateDict& loader, const DataLoader& data) {
+  const std::int64_t epoch = count_in(loader, "epoch"), position = count_in(loader, "position");
+  FQ_CHECK(epoch == p.epoch || (epoch == p.epoch + 1 && position == 0), "resume",
+           "the progress is damaged: {} epochs are done, and the data is at sample {} of epoch {}", p.epoch,
+           position, epoch + 1);
+  const std::int64_t batch = data.options().batch_size, size = data.data().size();
+  if (count_in(loader, "size") != size || count_in(loader, "batch_size") != batch)
+    return;                                                              // the loader reports the difference
+  const std::int64_t before = p.batch - (position + batch - 1) / batch;  // batches of the epochs before
+  FQ_CHECK(position <= size && before % data.batches_per_epoch() == 0 &&
+               before / data.batches_per_epoch() == epoch && p.step <= p.batch,
+           "resume",
+           "the progress is damaged: {} batches in {} steps, and the data is at sample {} of epoch {}",
+           p.batch, p.step, position, epoch + 1);
+  FQ_CHECK(p.correct <= p.count && p.count <= size && std::isfinite(p.loss_sum), "resume",
+           "the progress is damaged: {} of {} samples were right, with a sum of losses of {}", p.correct,
+           p.count, p.loss_sum);
+}
+
+template <class TimePoint>
+double seconds_since(TimePoint start) {
+  return std::chrono::duration<double>(TimePoint::clock::now() - start).count();
+}
+
+}  // namespace
+
+RunProgress::RunProgress(const RunInputs& inputs)
+    : inputs_(inputs), schedule_(make_schedule(inputs.options.schedule, total_steps(inputs))) {
+  const ScheduleOptions& schedule = inputs.options.schedule;
+  if (schedule.kind == "plateau") plateau_.emplace(schedule.step_factor, schedule.patience);
+  position_.seed = inputs.options.seed;
+}
+
+std::int64_t RunProgress::epochs() const {
+  const std::int64_t each = steps_per_epoch(inputs_), steps = inputs_.options.steps;
+  return steps > 0 ? (steps + each - 1) / each : inputs_.options.epochs;
+}
+
+bool RunProgress::finished() const {
+  const std::int64_t steps = inputs_.options.steps;
+  if (steps == 0) return position_.epoch >= inputs_.options.epochs;
+  if (position_.step != steps) return position_.step > steps;
+  return ends_within_epoch() || position_.epoch == epochs();
+}
+
+bool RunProgress::ends_within_epoch() const {
+  const std::int64_t steps = inputs_.options.steps;
+  return steps > 0 && position_.step == steps && steps % steps_per_epoch(inputs_) != 0;
+}
+
+double RunProgress::base_rate() const {
+  const TrainerOptions& options = inputs_.options;
+  return short_run_rate(options.optimizer.learning_rate, total_steps(inputs_), options.full_rate_steps);
+}
+
+double RunProgress::learning_rate() const {
+  return base_rate() * schedule_(position_.step) * (plateau_ ? plateau_->factor() : 1);
+}
+
+void RunProgress::add_batch(std::int64_t samples) {
+  position_.count += samples;
+  ++position_.batch;
+  timed_samples_ += samples;
+}
+
+void RunProgress::add_result(const SharedStep::Told& result) {
+  position_.loss_sum += result.loss * static_cast<double>(result.samples);
+  position_.correct += result.correct;
+}
+
+void RunProgress::end_step() {
+  ++position_.step;
+  ++timed_steps_;
+}
+
+void RunProgress::end_epoch() {
+  if (inputs_.training->epoch() <= position_.epoch) return;
+  ++position_.epoch;
+  position_.loss_sum = 0;
+  position_.correct = position_.count = 0;
+}
+
+void RunProgress::add_score(double score) {
+  if (plateau_) plateau_->update(score);
+}
+
+void RunProgress::start_clock() {
+  start_ = Clock::now();
+  timed_steps_ = 0;
+  start_epoch_clock();
+}
+
+void RunProgress::start_epoch_clock() {
+  epoch_start_ = Clock::now();
+  timed_samples_ = 0;
+  loading_ = 0;
+}
+
+double RunProgress::seconds() const { return seconds_since(start_); }
+
+StepReport RunProgress::report(double learning_rate) const {
+  const double seconds = std::max(seconds_since(epoch_start_), 1e-9);
+  const double per_step = seconds_since(start_) / static_cast<double>(timed_steps_);
+  const std::int64_t steps = total_steps(inputs_);
+  return {.epoch = position_.epoch,
+          .epochs = epochs(),
+          .step = position_.step,
+          .steps = steps,
+          .loss = position_.mean_loss(),
+          .accuracy = position_.accuracy(),
+          .learning_rate = learning_rate,
+          .images_per_second = static_cast<double>(timed_samples_) / seconds,
+          .seconds_left = per_step * static_cast<double>(steps - position_.step),
+          .loader_share = loading_ / seconds};
+}
+
+std::string RunProgress::place() const {
+  return fmt::format(" (step {}, epoch {})", position_.step, position_.epoch + 1);
+}
+
+void RunProgress::save(StateDict& checkpoint) const {
+  const TrainerOptions& options = inputs_.options;
+  StateDict out;
+  out.set_attribute("epoch", position_.epoch);
+  out.set_attribute("step", position_.step);
+  out.set_attribute("batch", position_.batch);
+  out.set_attribute("seed", position_.seed);
+  out.set_attribute("loss_sum", position_.loss_sum);
+  out.set_attribute("correct", position_.correct);
+  out.set_attribute("count", position_.count);
+  out.set_attribute("length", options.steps > 0 ? nlohmann::json{{"steps", options.steps}}
+                                                : nlohmann::json{{"epochs", options.epochs}});
+  if (plateau_) out.merge(plateau_->state_dict(), "plateau");
+  checkpoint.merge(out, "progress");
+}
+
+RunPosition RunProgress::read(const StateDict& progress, const std::string& path) const try {
+  const RunPosition position = position_in(progress);
+  check_position(position, progress.sub("loader"), *inputs_.training);
+  return position;
+} catch (const ArgumentError& error) {
+  throw FileError(path, "progress", fmt::format("{} (in {})", error.what(), path));
+}
+
+void RunProgress::load(const RunPosition& position, const StateDict& progress) {
+  if (plateau_) plateau_->load_state(progress.sub("plateau"));
+  position_ = position;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,134 @@
+#include "fakequant/train/loop/detail/step_gradients.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fakequant/core/backend/transfer.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/leaf_scope.h"
+#include "fakequant/core/random.h"
+#include "fakequant/layers/quantizer/detail/position_mask.h"
+#include "fakequant/train/loop/detail/finite.h"
+#include "fakequant/train/loop/detail/score_sum.h"
+
+namespace fq::detail {
+namespace {
+
+Passes::Options pass_options(const TrainerOptions& options) {
+  return {.label_smoothing = options.label_smoothing,
+          .loss = options.loss,
+          .distillation = options.distillation,
+          .capture = options.capture && options.accumulation == 1 && !options.ranks &&
+                     options.low_rank.rank == 0 && !options.mask};
+}
+
+/// Returns the mask of a step with running ranges.
+std::optional<PositionMask> padding_mask(const BatchMask& mask, const Batch& batch,
+                                         const RangePolicy::Phase& phase) {
+  if (!mask || !phase.running) return std::nullopt;
+  return PositionMask(mask(batch));
+}
+
+}  // namespace
+
+StepGradients::StepGradients(const RunInputs& inputs, RunProgress& progress, const RangePolicy& ranges)
+    : inputs_(inputs),
+      progress_(progress),
+      ranges_(ranges),
+      passes_(inputs.model, pass_options(inputs.options)) {
+  const auto& [model, training, validation, options, callbacks] = inputs;
+  if (options.ranks)
+    shared_.emplace(options.ranks, *model, options.amax == AmaxMode::running, options.reduction);
+  if (options.distillation.teacher && options.distillation.weight > 0)
+    teacher_.emplace(options.distillation.teacher, *training, model->device());
+}
+
+bool StepGradients::has_mixed_classes() const {
+  const LoaderOptions& how = inputs_.training->options();
+  return how.augment.mixes() && !how.number_labels && inputs_.training->data().classes() > 0;
+}
+
+SharedStep::Told StepGradients::run(const Batch& batch) {
+  if (batch.x.device().is_cpu())  // before the batch changes running statistics
+    if (const std::string found = not_finite_sample(batch); !found.empty())
+      throw NumericError("[train] " + found);
+  const RunPosition& at = progress_.position();
+  const auto phase = ranges_.phase(at.step);
+  const RangePolicy::Scope scope(ranges_, phase);
+  const BackwardScope numbers(inputs_.options.backward);
+  const RandomScope random(at.seed, static_cast<std::uint64_t>(at.batch));
+  const auto padding = padding_mask(inputs_.options.mask, batch, phase);
+  const ScopedValue<const PositionMask*> mask(position_mask(), padding ? &*padding : nullptr);
+  const auto [loss, logits, predictions] =
+      passes_.forward(batch, phase, teacher_ ? teacher_->outputs(batch) : Tensor());
+  FQ_CHECK(!padding || padding->matches() > 0, "train",
+           "mask: no tensor of the network has its positions: give the mask of the sequences");
+  const bool mixed = has_mixed_classes();
+  const bool counted = mixed ? logits.rank() == 2 : is_classes(logits, batch.y);
+  Readback read_loss(loss);
+  std::optional<Readback> read_predictions;
+  if (counted) read_predictions.emplace(predictions.defined() ? predictions : predicted_classes(logits));
+  passes_.backward(has_mean_loss()
+                       ? Tensor()
+                       : Tensor::full({}, static_cast<double>(batch.size()), loss.dtype(), loss.device()));
+  const double value = read_loss.get().item();
+  if (!std::isfinite(value))
+    throw NumericError(
+        fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
+  if (!counted) return {value, 0, batch.size()};
+  return {value, count_equal(read_predictions->get(), mixed ? answers(batch.y) : batch.y), batch.size()};
+}
+
+std::int64_t StepGradients::batches_of_step() const {
+  const DataLoader& training = *inputs_.training;
+  const std::int64_t size = training.options().batch_size;
+  const std::int64_t begun = (training.position() + size - 1) / size;
+  return std::min(inputs_.options.accumulation, batches_ + 1 + training.batches_per_epoch() - begun);
+}
+
+NumericError StepGradients::explained(const NumericError& error, const Batch& batch) const {
+  const std::string found = not_finite_sample(batch);
+  return NumericError((found.empty() ? error.what() : "[train] " + found) + progress_.place());
+}
+
+void StepGradients::run_shared(const Batch& batch) {
+  if (batch.passed_over > 0) return shared_->pass_over();
+  try {
+    shared_->begin_batch(batches_of_step());
+    const LeafScope leaves([this](const Gradient& leaf) { shared_->ready(leaf); });
+    shared_->end_batch(run(batch));
+  } catch (const NumericError& error) {
+    shared_->fail(std::make_exception_ptr(explained(error, batch)));
+  }
+}
+
+void StepGradients::add(const Batch& batch) {
+  FQ_CHECK(batch.passed_over > 0 || batch.y.defined(), "train", "the training data has no labels");
+  if (shared_) {
+    run_shared(batch);
+  } else {
+    try {
+      progress_.add_result(run(batch));
+    } catch (const NumericError& error) {
+      throw explained(error, batch);
+    }
+  }
+  progress_.add_batch(batch.size());
+  ++batches_;
+  samples_ += batch.size();
+}
+
+double StepGradients::finish() {
+  if (shared_) {
+    bool stop = inputs_.options.stop != nullptr && *inputs_.options.stop;
+    for (const auto& result : shared_->finish(stop)) progress_.add_result(result);
+    stopped_ = stop;
+  }
+  return has_mean_loss() ? 1 : 1 / static_cast<double>(samples_);
+}
+
+bool StepGradients::stop_requested() const {
+  return shared_ ? stopped_ : inputs_.options.stop != nullptr && *inputs_.options.stop;
+}
+
+}  // namespace fq::detail

@@ -1,0 +1,65 @@
+#pragma once
+
+/// Gradients of an optimizer step.
+
+#include <cstdint>
+#include <optional>
+
+#include "fakequant/train/loop/detail/passes.h"
+#include "fakequant/train/loop/detail/range_policy.h"
+#include "fakequant/train/loop/detail/run_progress.h"
+#include "fakequant/train/loop/detail/teacher.h"
+
+namespace fq::detail {
+
+/// Runs the forward and backward passes of the batches of a step, by one process or several ranks, and adds
+/// their results to the progress of the run.
+class StepGradients {
+ public:
+  StepGradients(const RunInputs& inputs, RunProgress& progress, const RangePolicy& ranges);
+
+  /// Adds the gradients of a batch. Throws NumericError naming the sample, the step and the epoch, if the
+  /// batch, an activation or the loss is not finite. With ranks, `finish` throws it on all of them.
+  void add(const Batch& batch);
+  [[nodiscard]] bool empty() const { return batches_ == 0; }
+  /// Returns whether all batches of the step are there.
+  [[nodiscard]] bool complete() const { return batches_ == inputs_.options.accumulation; }
+  /// Ends the step, together with all ranks. Returns the factor of the gradients that makes their sum over
+  /// the step a mean.
+  [[nodiscard]] double finish();
+  /// Drops the batches of an unfinished step. Their gradients stay in the parameters.
+  void drop() { batches_ = samples_ = 0; }
+
+  /// Forgets captured passes. Call it if anything but the passes and the update may have changed the model.
+  void forget_capture() { passes_.forget(); }
+  /// Clears the stop request of an earlier call of `fit`.
+  void clear_stop() { stopped_ = false; }
+  /// Returns whether to stop: at any batch for one process, at the end of a step for several ranks.
+  [[nodiscard]] bool stop_requested() const;
+  /// Returns null without ranks.
+  [[nodiscard]] Communicator* ranks() const { return shared_ ? &shared_->ranks() : nullptr; }
+
+ private:
+  SharedStep::Told run(const Batch& batch);
+  void run_shared(const Batch& batch);
+  /// Returns whether labels are shares of classes. The class with the largest share counts as the label.
+  [[nodiscard]] bool has_mixed_classes() const;
+  /// Returns the number of batches in the step of the batch that was read last.
+  [[nodiscard]] std::int64_t batches_of_step() const;
+  /// Returns the error with the sample of the batch that caused it, and the place in the run.
+  [[nodiscard]] NumericError explained(const NumericError& error, const Batch& batch) const;
+  /// Returns whether the backward pass begins at the mean loss of its batch. Otherwise it begins at the sum
+  /// of the losses of the samples.
+  [[nodiscard]] bool has_mean_loss() const { return inputs_.options.accumulation == 1 && !shared_; }
+
+  const RunInputs& inputs_;
+  RunProgress& progress_;
+  const RangePolicy& ranges_;
+  Passes passes_;
+  std::optional<SharedStep> shared_;  // with ranks
+  std::optional<Teacher> teacher_;
+  std::int64_t batches_ = 0, samples_ = 0;  // since the last step
+  bool stopped_ = false;                    // by any rank, known at the end of a step
+};
+
+}  // namespace fq::detail
