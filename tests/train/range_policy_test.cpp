@@ -1,11 +1,11 @@
-// Learned ranges under a rate that would take them to zero or infinity.
+// Learned ranges: the limits of a step, and a Trainer that rejects its options.
 
 #include <gtest/gtest.h>
 
 #include "fakequant/core/log.h"
 #include "train/loop_run.h"
 
-namespace fq::range_guard_test {
+namespace fq::range_policy_test {
 namespace {
 
 using test::Plan;
@@ -30,7 +30,7 @@ std::vector<float> ranges_of(const StateDict& state) {
   return out;
 }
 
-TEST(RangeGuard, StepsOfAnyRateHalveOrDoubleARangeAtMost) {
+TEST(RangePolicy, StepsOfAnyRateHalveOrDoubleARangeAtMost) {
   std::string told;
   set_log_callback([&](LogLevel, std::string_view message) { told += message; });
   const Plan run = learning(30);
@@ -49,10 +49,25 @@ TEST(RangeGuard, StepsOfAnyRateHalveOrDoubleARangeAtMost) {
   EXPECT_NE(told.find("they were held there"), std::string::npos) << told;
 }
 
-TEST(RangeGuard, OrdinaryStepsAreLeftAlone) {
+TEST(RangePolicy, OrdinaryStepsAreLeftAlone) {
   const auto trainer = learning(1e-3).make();
   EXPECT_EQ(trainer->fit().ranges_held, 0);
 }
 
+TEST(RangePolicy, RejectedOptionsChangeNoModel) {
+  const auto model = test::small_network(true);
+  for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
+  const auto parameters = model->named_parameters().size();
+  const auto make = [&](std::int64_t quant_start) {
+    TrainerOptions options = learning(1).options;
+    options.quant_start = quant_start;
+    return Trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled()), options);
+  };
+  EXPECT_THROW(make(-1), ArgumentError);
+  EXPECT_EQ(model->named_parameters().size(), parameters);
+  (void)make(0);
+  EXPECT_GT(model->named_parameters().size(), parameters);
+}
+
 }  // namespace
-}  // namespace fq::range_guard_test
+}  // namespace fq::range_policy_test
