@@ -80,7 +80,7 @@ tracked = subprocess.run(["git", "-C", SOURCE, "ls-files", "scripts", "cli", "cm
 for name in tracked:
     with open(os.path.join(SOURCE, name), errors="replace") as file:
         for number, line in enumerate(file, 1):
-            advice = "pip install" in line and ("print(" in line or "not found" in line or '"' == line.strip()[:1])
+            advice = "pip install" in line and (re.search(r"print\(|raise |not found", line) or '"' == line.strip()[:1])
             advice = advice or (name.endswith(".py") and re.search(r"-m fakequant\.|prog=", line))  # no list of words
             safe = "(cd /" in line or "WORKING_DIRECTORY" in line or re.search("kRunModule|kFindModules", line)  # remove the folder
             assert not START.search(line) or advice or safe, f"{name}:{number} starts a Python without -I: {line.strip()}"

@@ -83,7 +83,7 @@ def _is_wide(image):
     if image.mode.startswith("I;16"):
         return True
     tile = getattr(image, "tile", None)
-    return image.format == "PNG" and bool(tile) and isinstance(tile[0].args, str) and ";16" in tile[0].args
+    return image.format == "PNG" and bool(tile) and isinstance(tile[0][3], str) and ";16" in tile[0][3]
 
 
 def _size(image):
@@ -106,10 +106,10 @@ def decode(data):
         if image.format == "PNG":
             image.verify()  # checksums of all chunks
             image = _open(data)
-        if image.mode in ("I", "F"):
+        if image.mode in ("I", "F") and not _is_wide(image):  # Pillow 9 reads grey PNG of 16 bits as "I"
             raise BadImage("has samples of 32 bits: convert it to 8 or 16 bits")
         wide, grey = _is_wide(image), image.mode in _GREY
-        raw = image.tile[0].args if wide and not image.mode.startswith("I;16") else ""
+        raw = image.tile[0][3] if wide and not image.mode.startswith("I") else ""
         if raw:  # Pillow keeps the high byte of a sample: a second pass reads the low byte
             grey = raw.startswith("LA")
             planes = [_half_samples(data, raw, low) for low in (False, True)]
@@ -133,9 +133,10 @@ def _half_samples(data, raw, low):
     image = _open(data)
     grey = raw.startswith("LA")
     if grey:  # grey and transparency, read as four bytes: high and low of each
-        image._mode = "RGBA"
+        setattr(image, "_mode" if hasattr(image, "_mode") else "mode", "RGBA")  # "mode" before Pillow 10.1
     args = "RGBA" if grey else f"{raw[:-1]}{'L' if low else 'B'}"
-    image.tile = [image.tile[0]._replace(args=args)]
+    tile = image.tile[0]  # a plain tuple before Pillow 10
+    image.tile = [tile._replace(args=args) if hasattr(tile, "_replace") else (*tile[:3], args)]
     image.load()
     samples = np.asarray(ImageOps.exif_transpose(image))
     return samples[..., int(low):int(low) + 1] if grey else samples[..., :3]
@@ -231,7 +232,7 @@ class ImageSamples(Samples):
                 reason = reason or f"{place} {bad}"
                 continue
             width, height = _size(image)
-            grey = image.mode in _GREY or _is_wide(image) and str(image.tile[0].args).startswith("LA")
+            grey = image.mode in _GREY or _is_wide(image) and str(image.tile[0][3]).startswith(("LA", "I;"))
             channels = max(channels, 1 if grey else 3)
             first = first or place
             if not form.width:
