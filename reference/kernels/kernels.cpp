@@ -15,9 +15,9 @@ constinit const detail::ReferenceKernels reference_table{
 namespace detail {
 
 const ReferenceKernels& ReferenceKernels::of(Device device) {
-  if (!device.is_cuda()) return cpu::reference_table;
-  if (cuda::reference_table == nullptr) throw_no_cuda();
-  return *cuda::reference_table;
+  const ReferenceKernels* table = device.is_cuda() ? cuda::reference_table : &cpu::reference_table;
+  if (table == nullptr) throw_no_cuda();
+  return *table;
 }
 
 }  // namespace detail

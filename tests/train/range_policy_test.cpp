@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/error.h"
 #include "fakequant/core/log.h"
 #include "train/loop_run.h"
 

@@ -62,6 +62,9 @@ def run(words):
     sys.stdout.flush()
 
 
+_failures = []  # keeps files open: HDF5 1.10 crashes when it closes a file that it could not write
+
+
 def fail(name, message):
     line = printable(f"fakequant: [{name}] {message}")
     os.write(2, (line + "\n").encode(errors="replace"))
@@ -96,10 +99,14 @@ def main(words=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         status, message = 1, "standard output cannot be written"
     except (SystemFailure, OSError) as error:
+        _failures.append(error)
         status, message = 1, str(error)
     fail(name, message)
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ended = main()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(ended)  # without destructors: see _failures
