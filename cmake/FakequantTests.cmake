@@ -137,8 +137,8 @@ function(fakequant_add_e2e_tests)
   add_test(NAME e2e.data_venv COMMAND "${FAKEQUANT_PYTHON}" "${PROJECT_SOURCE_DIR}/scripts/lib/venv.py" "${venv}"
     data_requirements.txt)
   set_tests_properties(e2e.data_venv PROPERTIES LABELS e2e TIMEOUT 600 SKIP_RETURN_CODE 77 FIXTURES_SETUP data_venv)
-  set_tests_properties(e2e.tokenizers e2e.convert_parquet e2e.written_files PROPERTIES FIXTURES_REQUIRED data_venv)
-  set_property(TEST e2e.tokenizers e2e.convert_parquet e2e.written_files APPEND PROPERTY ENVIRONMENT "PYTHON=${venv}/bin/python"
+  set_tests_properties(e2e.tokenizers e2e.convert_parquet e2e.transformers e2e.written_files PROPERTIES FIXTURES_REQUIRED data_venv)
+  set_property(TEST e2e.tokenizers e2e.convert_parquet e2e.transformers e2e.written_files APPEND PROPERTY ENVIRONMENT "PYTHON=${venv}/bin/python"
     "FAKEQUANT_PYTHON=${venv}/bin/python")
   set_property(TEST e2e.failing_calls e2e.several_writers APPEND PROPERTY ENVIRONMENT "FAIL_CALLS=$<TARGET_FILE:fail_calls>")
   set_property(TEST e2e.failing_places APPEND PROPERTY ENVIRONMENT "FAIL_CALLS=$<TARGET_FILE:fail_calls>"

@@ -52,7 +52,8 @@ helps = {command: run(*command.split(), "--help").stdout for command in commands
 flags = {command: set(flags_in(text)) for command, text in helps.items()}
 for command, text in helps.items():
     for line in re.findall(r"^  (-.*)$", text, re.M):
-        assert re.match(r"(-\w \[ )?--[a-z-]+( \])?( \[?=?\S+)?( \(=.*?\))? *\S", line), f"{command}: {line}"
+        layout = r"(-\w( \[|( \S+)?,) )?--[a-z-]+( \])?( \[?=?\S+)?( \(=.*?\))? *\S"  # "-o [ --output ] FILE" or "-o FILE, --output FILE"
+        assert re.match(layout, line), f"{command}: {line}"
         assert "ARG" not in line and " arg " not in line, f"{command}: {line}"
 
 others = "\n".join(text_of(os.path.join("scripts", name)) for name in os.listdir(os.path.join(SOURCE, "scripts"))

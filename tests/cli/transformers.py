@@ -59,8 +59,8 @@ for name in ("gpt2", "llama", "qwen3"):
 
 # A tokenizer.json in the folder comes along; one that is not read is left out.
 shutil.copytree(folder("gpt2"), "with_tokenizer")
-letters = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
-           "decoder": {"type": "ByteLevel"}, "post_processor": None, "truncation": None, "padding": None,
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+letters = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": BYTES, "decoder": BYTES, "post_processor": None, "truncation": None, "padding": None,
            "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate("abcdefghijklmnopqrst")}, "merges": []}}
 for model, told in ((letters["model"], None), ({"type": "WordPiece"}, "it is left out")):
     with open("with_tokenizer/tokenizer.json", "w", encoding="utf-8") as file:
