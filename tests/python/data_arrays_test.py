@@ -169,9 +169,10 @@ def test_the_command_line(tmp_path):
 
 
 def test_a_missing_package_is_named(tmp_path):
+    source = os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "python")  # without the compiled module, which needs numpy
     done = subprocess.run([sys.executable, "-S", "-c", "import sys; sys.path[:0] = [sys.argv.pop()]; from fakequant.data.__main__ import main; "
-                           "sys.exit(main(['from-images', 'x', '-o', 'y']))", str(PACKAGE)], capture_output=True, text=True)
-    assert done.returncode == 3 and "-m pip install Pillow numpy h5py" in done.stderr, done
+                           "sys.exit(main(['from-images', 'x', '-o', 'y']))", source], capture_output=True, text=True)
+    assert done.returncode == 2 and "-m pip install Pillow numpy h5py" in done.stderr, done
 
 
 def test_encode_prints_ids():
