@@ -109,10 +109,12 @@ class Stream:
         return found
 
     def read_rest(self, limit):
-        found = self.read(limit + 1)
-        if len(found) > limit:
-            self.fail(f"has more than {limit} bytes")
-        return found
+        found = bytearray()
+        while part := self.read(1 << 20):  # read() reserves all bytes that it is asked for
+            found += part
+            if len(found) > limit:
+                self.fail(f"has more than {limit} bytes")
+        return bytes(found)
 
     def lines(self):
         """Yields the lines with their ends."""

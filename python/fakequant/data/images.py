@@ -32,7 +32,8 @@ def _read(path, most):
     """Returns at most `most` bytes of a file."""
     try:
         with open(path, "rb") as file:
-            return file.read(most)
+            size = os.fstat(file.fileno()).st_size  # read() reserves all bytes that it is asked for
+            return file.read(min(most, max(size, 4096)))
     except OSError as error:
         raise BadImage(f"is no file that can be read: {error.strerror}") from None
 
