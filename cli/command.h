@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fakequant/cli/data.h"
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/flags/phase_checks.h"
 #include "fakequant/cli/plan.h"
 #include "fakequant/cli/system/signals.h"
 #include "fakequant/cli/tables/output.h"

@@ -1,11 +1,12 @@
 #pragma once
 
-/// Tasks and data sets that flags name.
+/// Tasks, data sets, and networks with the data that they run on, by the flags of a command.
 
 #include <memory>
 #include <string>
 
 #include "fakequant/cli/flags/flags.h"
+#include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/network/network.h"
 #include "fakequant/train/data/dataset.h"
 #include "fakequant/train/data/some_samples.h"
@@ -37,5 +38,18 @@ enum class Labels { needed, if_there, none };
 /// Opens one group of a data set for a network that is not known yet.
 [[nodiscard]] std::shared_ptr<const Dataset> open_any_data(const std::string& path, const std::string& group,
                                                            bool labels, LabelType label_type);
+
+/// A network that a command runs on data. `network` is empty if an earlier phase writes the checkpoint and
+/// what it will hold is not known yet.
+struct RunningNetwork {
+  std::optional<Network> network;
+  std::shared_ptr<const Dataset> data;
+};
+
+/// Opens the network and its data, and checks that they fit and, unless the checkpoint is planned, that the
+/// network is calibrated. `task`: replaces the network's own, unless null.
+[[nodiscard]] RunningNetwork check_running(const std::string& checkpoint, const DataOptions& data,
+                                           const TaskText* task, Labels labels, const PlannedFiles& planned,
+                                           const std::string& command);
 
 }  // namespace fq::cli

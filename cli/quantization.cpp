@@ -163,12 +163,23 @@ void add_method_flag(FlagSet& set, QuantizationOptions& options) {
 
 void add_weight_flags(FlagSet& set, QuantizationOptions& options) {
   set.choice(options.weight_method, "weight-method", "NAME", weight_methods(),
-             "calibration of weights, by a method without passes over data (default: of the config; mse with presets "
+             "calibration of weights, by a method without passes over data (default: of the config; mse with "
+             "presets "
              "of 4 bits and fewer, else max)")
       .choice(options.algorithm, "algorithm", "NAME", QuantConfig::weight_algorithm_names(),
               "on weights and scales, around calibration: " +
                   fq::detail::alternatives(QuantConfig::weight_algorithm_names()) +
                   " (default: of the config, none)");
+}
+
+void add_calibrating_flags(FlagSet& set, QuantizationOptions& quantization, CalibrationOptions& calibration) {
+  add_config_flags(set, quantization);
+  add_format_flags(set, quantization);
+  set.group("Calibration");
+  add_method_flag(set, quantization);
+  add_weight_flags(set, quantization);
+  add_percentile_flag(set, calibration);
+  add_samples_flag(set, calibration);
 }
 
 Quantization checked_quantization(const QuantizationOptions& options, ordered_json given) {

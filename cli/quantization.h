@@ -43,6 +43,10 @@ void add_method_flag(FlagSet& set, QuantizationOptions& options);
 /// Adds --weight-method and --algorithm.
 void add_weight_flags(FlagSet& set, QuantizationOptions& options);
 
+/// Adds the flags of a config and a format to the current group, then the group "Calibration": the flags that
+/// `calibrate` and `inspect` share.
+void add_calibrating_flags(FlagSet& set, QuantizationOptions& quantization, CalibrationOptions& calibration);
+
 /// A quantization config as checkpoints keep it, its meaning, and its algorithm on weights.
 struct Quantization {
   nlohmann::ordered_json json;

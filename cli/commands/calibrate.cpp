@@ -104,13 +104,7 @@ FlagSet calibrate_flags(CalibrateOptions& options) {
       .value(options.data.batch, "batch,b", "SAMPLES", {1, 1 << 20}, "samples in a batch");
   add_task_flags(set, options.task);
   set.group("Quantization");
-  add_config_flags(set, options.quantization);
-  add_format_flags(set, options.quantization);
-  set.group("Calibration");
-  add_method_flag(set, options.quantization);
-  add_weight_flags(set, options.quantization);
-  add_percentile_flag(set, options.calibration);
-  add_samples_flag(set, options.calibration);
+  add_calibrating_flags(set, options.quantization, options.calibration);
   add_mask_flag(set, options.calibration);
   set.value(options.import, "import", "FILE",
             "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data is then for "

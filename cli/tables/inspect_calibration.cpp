@@ -143,13 +143,7 @@ void add_inspect_calibration_flags(FlagSet& set, InspectOptions& options) {
   add_data_flags(set, options.data, false);
   set.group("Quantization");
   add_preset_flag(set, options.quantization);
-  add_config_flags(set, options.quantization);
-  add_format_flags(set, options.quantization);
-  set.group("Calibration");
-  add_method_flag(set, options.quantization);
-  add_weight_flags(set, options.quantization);
-  add_percentile_flag(set, options.calibration);
-  add_samples_flag(set, options.calibration);
+  add_calibrating_flags(set, options.quantization, options.calibration);
 }
 
 ordered_json inspect_calibration(const InspectOptions& given, Output& output) {

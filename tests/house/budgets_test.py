@@ -1,6 +1,6 @@
 """budgets_test.py SOURCE_DIR [COMMAND]: the size of the project stays within its budgets.
 
-Each budget is a limit that a change must not exceed. A clean-up lowers the constant to what it reached; the aim is the
+A change that exceeds a limit fails. A clean-up lowers the limit to the size that it reached. The aim is the
 long-term target. Lines are lines of text files, blank lines included. COMMAND is the built `fakequant`, whose help is
 counted; without it the budgets of flags are skipped, with a message.
 """
