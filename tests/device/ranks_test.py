@@ -22,5 +22,5 @@ assert len(set(digests.values())) == 1, digests
 lost = on(2, "train", *TINY, *STEPS, "-o", "lost.h5", status=None, variables={**GPUS, "FAKEQUANT_SIMULATED_NCCL_ERROR": "1"})
 assert lost.returncode != 0 and "ncclAllReduce failed: system" in lost.stderr, lost.stderr
 
-refused(3, "3 processes on this machine have 2 GPUs: start at most one for each", "train", *TINY, *STEPS, "-o", "no.h5",
+refused(3, "3 processes on this machine have 2 GPUs. Start at most one for each", "train", *TINY, *STEPS, "-o", "no.h5",
         variables={"FAKEQUANT_SIMULATED_GPUS": "2"})

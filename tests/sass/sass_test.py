@@ -81,7 +81,7 @@ def kernels(text):
         elif name and (found_here := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", line)):
             found[name].append(found_here[1])
     names = subprocess.run(["c++filt"], input="\n".join(found), capture_output=True, text=True, check=True).stdout
-    readable = [re.sub(r"fq::|cuda::|detail::|\(anonymous namespace\)::", "", name) for name in names.splitlines()]
+    readable = [re.sub(r"fq::|cuda::|detail::|loops::|\(anonymous namespace\)::", "", name) for name in names.splitlines()]
     return {name: [i for i in own if i != "NOP"] for name, own in zip(readable, found.values(), strict=True)}
 
 
