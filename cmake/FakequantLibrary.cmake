@@ -1,14 +1,12 @@
 # One folder of the house: a library of all its sources, by the rules of every folder.
 # fakequant_add_library(<folder> [COLD] [KERNELS] [DEPENDS <folders>...] [PRECOMPILE <headers>...])
 # COLD: what takes time at run time lies in other folders, so that building quickly counts.
-# KERNELS: sources *_kernels.cpp include themselves once an instruction set, and are compiled one by one, CMAKE_UNITY_BUILD
-# or not. Of Highway's sets one is left out that only processors from before 2008 have nothing better than, and those of SVE,
-# whose vectors cannot lie in arrays: 64-bit ARM gets NEON. In the other sources an undeclared function is an
-# error, for example a kernel whose signature differs from its list.
+# KERNELS: sources *_kernels.cpp include themselves once per instruction set. Two kinds of Highway targets are disabled: SSSE3,
+# which only processors from before 2008 need, and SVE, whose vectors cannot be array elements (64-bit ARM uses NEON). In the
+# other sources an undeclared function is an error, for example a kernel whose signature differs from its list.
 function(fakequant_add_library folder)
   cmake_parse_arguments(arg "COLD;KERNELS" "" "DEPENDS;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
-  set(all_sources ${sources})
   if(FAKEQUANT_HAS_CUDA)
     list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
   else()
@@ -16,13 +14,12 @@ function(fakequant_add_library folder)
   endif()
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "_kernels\\.cpp$")
-  set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS -Wno-missing-declarations
+  set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS -Wno-missing-declarations
     SKIP_PRECOMPILE_HEADERS ON) # GCC 12 at -O0 takes the wrong form of intrinsics behind one
   add_library(fakequant_${folder} ${sources})
   add_library(fakequant::${folder} ALIAS fakequant_${folder})
-  fakequant_group_units(fakequant_${folder} ${all_sources})
   set_target_properties(fakequant_${folder} PROPERTIES
-    EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
+    EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON UNITY_BUILD OFF LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   if(arg_KERNELS)
     set(left_out HWY_SSSE3)
@@ -55,20 +52,6 @@ endfunction()
 function(fakequant_one_rpath target)
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "${ARGN}" INSTALL_RPATH_USE_LINK_PATH ON
     BUILD_WITH_INSTALL_RPATH ON)
-endfunction()
-
-# What CMAKE_UNITY_BUILD compiles as one: ten of `sources` in their order, of which a build may leave some out, so that every
-# build has the same units.
-function(fakequant_group_units target)
-  set(sources ${ARGN})
-  list(FILTER sources EXCLUDE REGEX "(_kernels\\.cpp|\\.cu)$")
-  set(place 0)
-  foreach(source IN LISTS sources)
-    math(EXPR group "${place} / 10")
-    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "units${group}")
-    math(EXPR place "${place} + 1")
-  endforeach()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
 endfunction()
 
 # What most sources of a target include, parsed once: headers of others. None of ours, so that an edit of ours rebuilds what
