@@ -102,7 +102,7 @@
 #include "fakequant/layers/quantizer/observer.h"
 #include "fakequant/layers/quantizer/range.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
-#include "fakequant/layers/quantizer/settings.h"
+#include "fakequant/layers/quantizer/quant_params.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/network/calibration.h"
 #include "fakequant/network/evaluation.h"

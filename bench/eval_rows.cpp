@@ -22,7 +22,7 @@ void write_layer(const Settings& settings, Module& model, const std::string& nam
   for (const auto& [parameter, value] : layer.named_parameters()) write(parameter.c_str(), value.tensor());
   write("weight_scale", quant.weight_quantizer()->scale());
   write("scale", input->scale());
-  write("zero_point", Tensor::scalar(input->settings().zero_point));
+  write("zero_point", Tensor::scalar(input->params().zero_point));
 }
 
 Tensor logits(const Network& network) {

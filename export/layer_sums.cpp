@@ -9,7 +9,7 @@ namespace fq {
 namespace {
 
 bool gives_codes(const TensorQuantizer& q) {
-  return q.enabled() && q.quantizing() && q.settings().arithmetic == Arithmetic::deployed &&
+  return q.enabled() && q.quantizing() && q.params().arithmetic == Arithmetic::deployed &&
          q.descriptor().needs_amax() && !q.descriptor().has_dynamic_blocks();
 }
 

@@ -45,11 +45,11 @@ using Weights = std::map<const TensorQuantizer*, const QuantModule*>;
 /// Not where each input has its own.
 bool has_scales(const TensorQuantizer& q) {
   const QuantDescriptor& d = q.descriptor();
-  return q.enabled() && (q.settings().binary || (d.needs_amax() && !d.has_dynamic_blocks()));
+  return q.enabled() && (q.params().binary || (d.needs_amax() && !d.has_dynamic_blocks()));
 }
 
 QuantSpec spec_of(const TensorQuantizer& q, const Weights& weights) {
-  return q.settings().binary ? weight_codes(*weights.at(&q)).spec : q.spec();
+  return q.params().binary ? weight_codes(*weights.at(&q)).spec : q.spec();
 }
 
 json quantizer_json(const NamedQuantizer& entry, const Weights& weights) {
@@ -61,7 +61,7 @@ json quantizer_json(const NamedQuantizer& entry, const Weights& weights) {
            {"format", format_json(q.descriptor().format())},
            {"granularity", granularity_json(q.descriptor())},
            {"dynamic", each_input && !has_scales(q)},
-           {"zero_point", q.settings().zero_point}};
+           {"zero_point", q.params().zero_point}};
   if (has_scales(q)) {
     const QuantSpec spec = spec_of(q, weights);
     out["amax"] = values_json(spec.amax);
@@ -126,7 +126,7 @@ StateDict scales_state(Module& model, const ClipCounts& clips) {
     const QuantSpec spec = spec_of(q, weights);
     state.set(below(entry.name, "amax"), spec.amax);
     state.set(below(entry.name, "scale"), spec.scale);
-    state.set(below(entry.name, "zero_point"), Tensor::scalar(q.settings().zero_point, DType::i32));
+    state.set(below(entry.name, "zero_point"), Tensor::scalar(q.params().zero_point, DType::i32));
   });
   for (const auto& [name, sums] : layers_of(model)) {
     state.set(below(name, "sum_scale"), sums.scale);

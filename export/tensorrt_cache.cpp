@@ -37,7 +37,7 @@ float activation_scale(const TensorQuantizer& q) {
     refuse(q, "has the format " + to_string(format));
   if (!q.descriptor().needs_amax() || !q.descriptor().block_sizes().empty())
     refuse(q, "takes its ranges from each input or block");
-  if (q.settings().pre_quant_scale.defined()) refuse(q, "multiplies its input by a pre_quant_scale");
+  if (q.params().pre_quant_scale.defined()) refuse(q, "multiplies its input by a pre_quant_scale");
   const QuantSpec spec = q.spec();
   if (!spec.granularity.is_per_tensor()) refuse(q, "has a range for each index of an axis");
   return static_cast<float>(spec.scale.item());

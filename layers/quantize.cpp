@@ -123,8 +123,8 @@ class Quantizing {
     }
     auto made = detail::engine_counterpart(old, engine_, input);
     model_.replace(use.path, made);
-    quantizer->update([&](QuantizerSettings& settings) {
-      settings.engine_grid = detail::engine_grid_of(engine_, descriptor);
+    quantizer->update([&](QuantParams& params) {
+      params.engine_grid = detail::engine_grid_of(engine_, descriptor);
     });
     made->replace("weight_quantizer", quantizer);
     for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, input);
@@ -195,7 +195,7 @@ class Quantizing {
     fields.is_unsigned = true;
     fields.dynamic = true;
     fields.learn_amax = std::nullopt;
-    quantizer.update([&](QuantizerSettings& settings) { detail::apply(fields, settings); });
+    quantizer.update([&](QuantParams& params) { detail::apply(fields, params); });
     return true;
   }
 

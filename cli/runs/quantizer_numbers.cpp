@@ -57,7 +57,7 @@ ordered_json quantizers_of(Module& model, const Tensor& x) {
   for (const auto& entry : named_quantizers(model)) {
     if (of_weights.contains(entry.quantizer)) weights.insert(entry.name);
     const Tensor amax = entry.quantizer->amax();
-    if (!entry.quantizer->settings().enabled || !amax.defined()) continue;
+    if (!entry.quantizer->params().enabled || !amax.defined()) continue;
     const auto values = amax.to_vector<float>();
     if (!values.empty()) out[entry.name] = {{"amax", *std::ranges::max_element(values)}};
   }

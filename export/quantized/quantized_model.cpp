@@ -31,7 +31,7 @@ Quantizers quantizers_by_path(Module& model) {
 
 /// Whether the grid is made of what is rounded: it has no scales to set.
 bool follows_values(const TensorQuantizer& quantizer) {
-  return detail::has_own_codes(quantizer.settings().engine_grid) ||
+  return detail::has_own_codes(quantizer.params().engine_grid) ||
          quantizer.descriptor().has_dynamic_blocks();
 }
 
@@ -41,7 +41,7 @@ void set_ggml_steps(Module& model, const FileGrid& grid, TensorQuantizer& quanti
   const Variable weight = dynamic_cast<const QuantModule&>(model.at(path)).quantized_weight();
   quantizer.weight_codes().set_extreme_codes(detail::file_extreme_codes(weight.tensor().to(Layout::row_major),
                                                                         grid.codes.to(Layout::row_major),
-                                                                        quantizer.settings().engine_grid));
+                                                                        quantizer.params().engine_grid));
 }
 
 void check_scales(const QuantizedTensor& own, const FileGrid& grid) {
@@ -99,7 +99,7 @@ void FileQuantization::set_grids(Module& model) const {
     FQ_CHECK(found != quantizers.end() && found->second->enabled(), kImportQuantized,
              "{} has a grid for '{}', which is not quantized: no such layer is multiplied by codes",
              grid.origin, grid.quantizer);
-    if (detail::has_own_codes(found->second->settings().engine_grid) && grid.codes.defined())
+    if (detail::has_own_codes(found->second->params().engine_grid) && grid.codes.defined())
       set_ggml_steps(model, grid, *found->second);
     if (follows_values(*found->second) && grid.unit == 0) continue;
     const auto [known, first] = set.emplace(found->second, &grid);

@@ -54,7 +54,7 @@ std::vector<ModeloptLayer> quantized_layers(Module& model) {
       no_name(layer.path, fmt::format("is {}", detail::name(layer.algorithm)));
     if (dynamic_cast<const Linear*>(&model.at(layer.path)) == nullptr)
       no_name(layer.path, "is no linear layer");
-    if (layer.input().settings().pre_quant_scale.defined()) no_name(layer.path, "has factors of its inputs");
+    if (layer.input().params().pre_quant_scale.defined()) no_name(layer.path, "has factors of its inputs");
     out.push_back(layer);
   }
   check_others(model);

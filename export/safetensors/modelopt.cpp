@@ -111,8 +111,8 @@ class Collecting {
     } else if (layer.input().enabled() && detail::has_input_scale(layer.input())) {
       add(layer.path, "input_scale", layer.input().scale().reshape({}));
     }
-    if (layer.input().settings().pre_quant_scale.defined())
-      add(layer.path, "pre_quant_scale", layer.input().settings().pre_quant_scale);
+    if (layer.input().params().pre_quant_scale.defined())
+      add(layer.path, "pre_quant_scale", layer.input().params().pre_quant_scale);
     const auto sums = layer_sums(model_.at(layer.path));
     if (sums && sums->bias.defined()) add(layer.path, "bias_code", sums->bias);
   }
@@ -151,7 +151,7 @@ json layer_config(const ModeloptLayer& layer) {
   if (layer.group > 0) out["group_size"] = layer.group;
   if (layer.algorithm == ModeloptAlgorithm::w4a16_awq) {
     out["has_zero_point"] = false;
-    out["pre_quant_scale"] = layer.input().settings().pre_quant_scale.defined();
+    out["pre_quant_scale"] = layer.input().params().pre_quant_scale.defined();
   }
   return out;
 }

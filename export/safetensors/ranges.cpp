@@ -42,7 +42,7 @@ struct Change {
 };
 
 bool wants_range(const TensorQuantizer& q) {
-  return q.settings().enabled && q.descriptor().needs_amax() && !q.descriptor().amax().defined();
+  return q.params().enabled && q.descriptor().needs_amax() && !q.descriptor().amax().defined();
 }
 
 class Importing {
@@ -68,7 +68,7 @@ class Importing {
     for (const auto& [q, amax, factor] : changes) {
       if (amax.defined()) q->set_amax(amax);
       if (factor.defined())
-        q->update([&factor = factor](QuantizerSettings& settings) { settings.pre_quant_scale = factor; });
+        q->update([&factor = factor](QuantParams& params) { params.pre_quant_scale = factor; });
     }
     for (const Keys* keys : {&ranges_, &factors_})
       for (const auto& [quantizer, key] : *keys)
@@ -155,7 +155,7 @@ class Importing {
   Tensor factor_for(const NamedQuantizer& entry) {
     const auto found = values(entry, factors_, std::numeric_limits<float>::min());
     if (found.empty()) return {};
-    if (!entry.quantizer->settings().enabled)
+    if (!entry.quantizer->params().enabled)
       fail(found[0].first,
            fmt::format("is for '{}', which is off: nothing would multiply its input", entry.name));
     for (const auto& [key, value] : found)

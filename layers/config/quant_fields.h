@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "fakequant/core/descriptor.h"
-#include "fakequant/layers/quantizer/settings.h"
+#include "fakequant/layers/quantizer/quant_params.h"
 
 namespace fq {
 
@@ -43,7 +43,7 @@ struct QuantFields {
   std::optional<bool> enable = {};
   /// Whether the gradient passes outside of the range too.
   Field<bool> pass_through_bwd = {};
-  /// Weights of -a and +a (QuantizerSettings::binary), which makes the descriptor dynamic and narrow; a later
+  /// Weights of -a and +a (QuantParams::binary), which makes the descriptor dynamic and narrow; a later
   /// rule with num_bits takes it back.
   Field<bool> binary = {};
   /// How a learned range is trained.

@@ -13,7 +13,7 @@
 
 #include "fakequant/core/ops/engines/engine_linear.h"
 #include "fakequant/layers/config/quant_config.h"
-#include "fakequant/layers/quantizer/settings.h"
+#include "fakequant/layers/quantizer/quant_params.h"
 
 namespace fq {
 

@@ -21,12 +21,12 @@ bool keeps_one_axis(const QuantFields& fields) {
 
 std::shared_ptr<TensorQuantizer> QuantizerMaker::make_one(const QuantFields& fields,
                                                           const std::string& name) const {
-  QuantizerSettings settings;
-  settings.name = name;
-  settings.arithmetic = config_.arithmetic;
-  settings.pow2 = config_.pow2;
-  apply(fields, settings);
-  return std::make_shared<TensorQuantizer>(std::move(settings));
+  QuantParams params;
+  params.name = name;
+  params.arithmetic = config_.arithmetic;
+  params.pow2 = config_.pow2;
+  apply(fields, params);
+  return std::make_shared<TensorQuantizer>(std::move(params));
 }
 
 std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedFields& fields,
@@ -37,7 +37,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedFields& fields
     for (const auto& part : fields.all.sequence)
       parts.push_back(make_one(part, fmt::format("{}.{}", name, parts.size())));
     for (const auto& part : parts)
-      FQ_CHECK(!part->settings().binary, "quantize",
+      FQ_CHECK(!part->params().binary, "quantize",
                "'{}' is binary within a sequence: give its fields alone, or leave binary out", name);
     auto out = std::make_shared<SequentialQuantizer>(std::move(parts));
     out->set_name(name);
@@ -64,9 +64,9 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedFields& field
   const QuantDescriptor& made_of = quantizer->descriptor();
   const bool plain = config_.target == Target::ort && fields.all.sequence.empty() && !fields.has_blocks();
   const bool offset = plain && made_of.format().is_integer() && !made_of.is_unsigned();
-  quantizer->update([&](QuantizerSettings& settings) {
-    settings.zero_point = offset ? 128 : 0;
-    settings.may_become_unsigned = plain && !fields.by_user.is_unsigned;
+  quantizer->update([&](QuantParams& params) {
+    params.zero_point = offset ? 128 : 0;
+    params.may_become_unsigned = plain && !fields.by_user.is_unsigned;
   });
   return quantizer;
 }

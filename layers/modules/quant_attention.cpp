@@ -24,7 +24,7 @@ Attention::Heads QuantAttention::on_grids(Heads heads) const {
 
 bool QuantAttention::is_plain() const {
   for (const Child<TensorQuantizer>* quantizer : {&q_, &k_, &v_, &softmax_})
-    if ((*quantizer)->settings().enabled || (*quantizer)->settings().pre_quant_scale.defined()) return false;
+    if ((*quantizer)->params().enabled || (*quantizer)->params().pre_quant_scale.defined()) return false;
   return true;
 }
 

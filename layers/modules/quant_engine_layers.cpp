@@ -14,7 +14,7 @@ Variable QuantEngineLinear::forward(const Variable& x) {
   const Variable w = weight_quantizer()->weight(weight_);
   const bool rounds = input->enabled() && input->quantizing() && w.quantized() != nullptr;
   if (!rounds) return finished(apply(input->enabled() && input->quantizing() ? x : input(x), w));
-  const Tensor& factor = input->settings().pre_quant_scale;
+  const Tensor& factor = input->params().pre_quant_scale;
   const Variable scaled = factor.defined() ? detail::pre_quant_scaled(x, factor) : x;
   return finished(detail::engine_linear(scaled, w, bias_, engine_, *kept_weight_));
 }

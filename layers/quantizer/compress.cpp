@@ -59,10 +59,10 @@ struct Packed {
 
 Packed pack(const Coded& coded) {
   const TensorQuantizer& q = *coded.quantizer;
-  FQ_CHECK(!q.settings().pre_quant_scale.defined(), kCompress,
+  FQ_CHECK(!q.params().pre_quant_scale.defined(), kCompress,
            "{} scales the weight before it quantizes it: multiply the weight by it first",
            detail::quantizer_label(q.name()));
-  FQ_CHECK(!detail::has_own_codes(q.settings().engine_grid), kCompress,
+  FQ_CHECK(!detail::has_own_codes(q.params().engine_grid), kCompress,
            "{} has ggml's blocks, whose steps have a sign: fakequant export --format gguf writes them packed",
            detail::quantizer_label(q.name()));
   const QuantizedTensor codes = weight_codes(*coded.layer);

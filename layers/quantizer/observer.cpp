@@ -68,20 +68,20 @@ void check_sweep(const QuantDescriptor& d, const std::string& name) {
 }  // namespace
 
 Calibrator& RangeObserver::calibrator() {
-  if (!calibrator_) make_own(settings_.descriptor.axis());
+  if (!calibrator_) make_own(params_.descriptor.axis());
   return *calibrator_;
 }
 
 void RangeObserver::make_own(const Axes& axes) {
-  check_sweep(settings_.descriptor, settings_.name);
-  const CalibratorOptions options = options_of(settings_.descriptor, axes);
-  calibrator_ = make_calibrator(settings_.descriptor.calib_method(), options);
+  check_sweep(params_.descriptor, params_.name);
+  const CalibratorOptions options = options_of(params_.descriptor, axes);
+  calibrator_ = make_calibrator(params_.descriptor.calib_method(), options);
   own_options_ = options;
 }
 
 void RangeObserver::set_calibrator(std::unique_ptr<Calibrator> calibrator) {
   FQ_CHECK(calibrator != nullptr, "quantizer", "the calibrator for {} is null: make one",
-           detail::quantizer_label(settings_.name));
+           detail::quantizer_label(params_.name));
   calibrator_ = std::move(calibrator);
   own_options_.reset();
 }
@@ -89,15 +89,15 @@ void RangeObserver::set_calibrator(std::unique_ptr<Calibrator> calibrator) {
 void RangeObserver::observe(const Variable& x) { watcher_ ? watcher_(x) : collect(x.tensor()); }
 
 void RangeObserver::collect(const Tensor& whole) {
-  const Tensor x = detail::seen_by_ranges(whole, settings_.descriptor);
+  const Tensor x = detail::seen_by_ranges(whole, params_.descriptor);
   if (x.numel() == 0) return;
-  const auto view = detail::BlockView::of(settings_.descriptor, x.shape());
-  const bool blocks = !settings_.descriptor.block_sizes().empty(), own = !calibrator_ || own_options_;
+  const auto view = detail::BlockView::of(params_.descriptor, x.shape());
+  const bool blocks = !params_.descriptor.block_sizes().empty(), own = !calibrator_ || own_options_;
   if (blocks && own && (!calibrator_ || calibrator_->empty())) make_own(view.kept());
   try {
     calibrator().collect(view.apply(x));
   } catch (const NumericError& error) {
-    detail::rethrow_named(error, settings_.name);
+    detail::rethrow_named(error, params_.name);
   }
 }
 
@@ -107,13 +107,13 @@ std::optional<float> RangeObserver::minimum() const {
 
 CalibratedRange RangeObserver::range(AmaxOptions options) const {
   FQ_CHECK(calibrator_ && !calibrator_->empty(), "calibrate", "{} has seen no data: run at least one batch",
-           detail::quantizer_label(settings_.name));
-  const QuantDescriptor& d = settings_.descriptor;
+           detail::quantizer_label(params_.name));
+  const QuantDescriptor& d = params_.descriptor;
   const bool becomes_unsigned =
-      settings_.may_become_unsigned && d.format().is_integer() && *calibrator_->minimum() >= 0;
+      params_.may_become_unsigned && d.format().is_integer() && *calibrator_->minimum() >= 0;
   options.num_bits = d.num_bits();
   options.is_unsigned = d.is_unsigned() || becomes_unsigned;
-  options.limits_clipping = settings_.arithmetic == Arithmetic::deployed;
+  options.limits_clipping = params_.arithmetic == Arithmetic::deployed;
   const Tensor amax = calibrator_->compute_amax(options);
   const auto values = amax.to(DType::f32).to_vector<float>();
   const bool zeros = std::ranges::all_of(values, [](float v) { return v <= detail::least_amax; });
@@ -121,7 +121,7 @@ CalibratedRange RangeObserver::range(AmaxOptions options) const {
 }
 
 void RangeObserver::save(StateDict& state, const std::string& prefix) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   if (!calibrator_ || calibrator_->empty() || calibrator_->method() != d.calib_method()) return;
   state.merge(calibrator_->state_dict(), prefix + "/calibrator");
   state.set_attribute(prefix + "/calibrator_options",
@@ -132,15 +132,15 @@ std::unique_ptr<Calibrator> RangeObserver::saved(const StateDict& state, const s
                                                  CalibratorOptions& options) const {
   try {
     options = from_json(state.attribute(prefix + "/calibrator_options"));
-    auto out = make_calibrator(settings_.descriptor.calib_method(), options);
+    auto out = make_calibrator(params_.descriptor.calib_method(), options);
     out->load_state(state.sub(prefix + "/calibrator"));
     return out;
   } catch (const json::exception& error) {
     throw ArgumentError(fmt::format("[quantizer] the saved calibrator of {} is damaged: {}",
-                                    detail::quantizer_label(settings_.name), error.what()));
+                                    detail::quantizer_label(params_.name), error.what()));
   } catch (const ArgumentError& error) {
-    throw ArgumentError(fmt::format("{} (the saved calibrator of {})", error.what(),
-                                    detail::quantizer_label(settings_.name)));
+    throw ArgumentError(
+        fmt::format("{} (the saved calibrator of {})", error.what(), detail::quantizer_label(params_.name)));
   }
 }
 
@@ -165,7 +165,7 @@ void RangeObserver::merge(const StateDict& state, const std::string& prefix) {
   try {
     calibrator_->merge(*other);
   } catch (const ArgumentError& error) {
-    throw ArgumentError(fmt::format("{}, at {}", error.what(), detail::quantizer_label(settings_.name)));
+    throw ArgumentError(fmt::format("{}, at {}", error.what(), detail::quantizer_label(params_.name)));
   }
 }
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "fakequant/calib/calibrator.h"
-#include "fakequant/layers/quantizer/settings.h"
+#include "fakequant/layers/quantizer/quant_params.h"
 
 namespace fq {
 
@@ -29,7 +29,7 @@ struct CalibratedRange {
 class RangeObserver {
  public:
   /// `settings` are those of the quantizer that owns it, and outlive it.
-  explicit RangeObserver(const QuantizerSettings& settings) : settings_(settings) {}
+  explicit RangeObserver(const QuantParams& params) : params_(params) {}
 
   /// The calibrator, which is made by the descriptor's calib_method until one is set.
   [[nodiscard]] Calibrator& calibrator();
@@ -67,7 +67,7 @@ class RangeObserver {
   [[nodiscard]] std::unique_ptr<Calibrator> saved(const StateDict& state, const std::string& prefix,
                                                   CalibratorOptions& options) const;
 
-  const QuantizerSettings& settings_;
+  const QuantParams& params_;
   std::unique_ptr<Calibrator> calibrator_;
   std::optional<CalibratorOptions> own_options_;  // of one that was made here
   std::function<void(const Variable&)> watcher_;

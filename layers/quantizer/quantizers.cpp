@@ -89,11 +89,11 @@ int set_quantizer_attributes(Module& model, std::string_view pattern, const nloh
   const auto given = QuantFields::from_dict(fields);
   const auto weights = weight_quantizers(model);
   return for_each_quantizer(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
-    QuantizerSettings settings = entry.quantizer->settings();
-    detail::apply(given, settings);
-    FQ_CHECK(!settings.binary || weights.contains(entry.quantizer), "set_quantizer_attributes",
+    QuantParams params = entry.quantizer->params();
+    detail::apply(given, params);
+    FQ_CHECK(!params.binary || weights.contains(entry.quantizer), "set_quantizer_attributes",
              "'{}' is binary: that is for weights, use num_bits 2 or leave binary out", entry.name);
-    entry.quantizer->set_settings(std::move(settings));
+    entry.quantizer->set_params(std::move(params));
   });
 }
 
@@ -116,7 +116,7 @@ void print_quant_summary(Module& model, std::ostream& out) {
   }
   out << fmt::format(
       "{} quantizers, {} enabled\n", entries.size(),
-      std::ranges::count_if(entries, [](const auto& e) { return e.quantizer->settings().enabled; }));
+      std::ranges::count_if(entries, [](const auto& e) { return e.quantizer->params().enabled; }));
 }
 
 void fold_weight(Module& model) {
@@ -150,16 +150,16 @@ int learn_ranges_of(Module& model, bool of_weights, AmaxGradient gradient, const
   int count = 0;
   const auto weights = weight_quantizers(model);
   for (auto& [name, q, aliases] : named_quantizers(model)) {
-    if (weights.contains(q) != of_weights || !q->settings().enabled || !q->descriptor().needs_amax() ||
+    if (weights.contains(q) != of_weights || !q->params().enabled || !q->descriptor().needs_amax() ||
         !q->descriptor().block_sizes().empty())
       continue;
     if (function != nullptr)
       FQ_CHECK(q->amax().defined(), function, "'{}' has no amax to begin with: calibrate it first", name);
     auto options = q->descriptor().options();
     options.learn_amax = true;
-    q->update([&](QuantizerSettings& settings) {
-      settings.amax_gradient = gradient;
-      settings.descriptor = QuantDescriptor(options);
+    q->update([&](QuantParams& params) {
+      params.amax_gradient = gradient;
+      params.descriptor = QuantDescriptor(options);
     });
     ++count;
   }

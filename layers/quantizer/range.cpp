@@ -43,8 +43,8 @@ bool all_zero(const Tensor& amax) {
 }  // namespace
 
 bool QuantizerRange::grows() const {
-  return growing_.defined() && settings_.arithmetic == Arithmetic::deployed &&
-         settings_.descriptor.needs_amax() && !detail::has_own_codes(settings_);
+  return growing_.defined() && params_.arithmetic == Arithmetic::deployed &&
+         params_.descriptor.needs_amax() && !detail::has_own_codes(params_);
 }
 
 /// A parameter may have been written to.
@@ -54,7 +54,7 @@ bool QuantizerRange::is_zero() const {
 
 Tensor QuantizerRange::used() const {
   constexpr float least = 0x1p-23f;  // of a learned range: a step below 0 must not end it
-  const auto factor = static_cast<float>(settings_.descriptor.scale_amax().value_or(1));
+  const auto factor = static_cast<float>(params_.descriptor.scale_amax().value_or(1));
   return detail::listed(
       detail::used_ranges(amax().to(DType::f32), learned_.defined() ? least : 0.0f, factor));
 }
@@ -62,13 +62,13 @@ Tensor QuantizerRange::used() const {
 void QuantizerRange::check_known() const {
   FQ_CHECK(amax().defined(), "quantizer",
            "{} has no amax: calibrate it, set amax, or make its descriptor dynamic",
-           detail::quantizer_label(settings_.name));
+           detail::quantizer_label(params_.name));
 }
 
 void QuantizerRange::set_scale(const Tensor& scale) {
-  const QuantDescriptor& d = settings_.descriptor;
-  const std::string& name = settings_.name;
-  FQ_CHECK(settings_.arithmetic == Arithmetic::deployed && !settings_.pow2 && !d.scale_amax() &&
+  const QuantDescriptor& d = params_.descriptor;
+  const std::string& name = params_.name;
+  FQ_CHECK(params_.arithmetic == Arithmetic::deployed && !params_.pow2 && !d.scale_amax() &&
                !d.block_sizes().scale_bits && !d.learn_amax(),
            "quantizer", "{} takes no scales: its own follow from amax by other rules, set that",
            detail::quantizer_label(name));
@@ -93,9 +93,9 @@ void QuantizerRange::set_scale(const Tensor& scale) {
 
 void QuantizerRange::keep(const Tensor& amax) {
   scale_ = {};
-  const bool reference = settings_.arithmetic == Arithmetic::reference;
+  const bool reference = params_.arithmetic == Arithmetic::reference;
   const Tensor kept = reference ? amax.to(Device::cpu()).clone() : detail::flat_ranges(amax);
-  if (!settings_.descriptor.learn_amax()) {
+  if (!params_.descriptor.learn_amax()) {
     learned_ = {};
     amax_ = kept;
     return mark_zeros();
@@ -129,7 +129,7 @@ void QuantizerRange::raise(const Tensor& amax) {
 }
 
 void QuantizerRange::follow(const QuantDescriptor& before) {
-  const QuantDescriptor& now = settings_.descriptor;
+  const QuantDescriptor& now = params_.descriptor;
   const Tensor known = amax();
   if (now.amax().defined())
     keep(now.amax().tensor());
@@ -143,8 +143,8 @@ void QuantizerRange::follow(const QuantDescriptor& before) {
 }
 
 void QuantizerRange::set(const Tensor& amax) {
-  const QuantDescriptor& d = settings_.descriptor;
-  const std::string& name = settings_.name;
+  const QuantDescriptor& d = params_.descriptor;
+  const std::string& name = params_.name;
   const bool single = d.axis().empty() && d.block_sizes().empty() && d.amax().values().size() <= 1;
   FQ_CHECK(amax.defined() && amax.numel() > 0, "quantizer",
            "amax of {} is empty: give one value, or one per channel", detail::quantizer_label(name));
@@ -166,7 +166,7 @@ void QuantizerRange::set(const Tensor& amax) {
 
 void QuantizerRange::load(const Tensor& amax, const Tensor& growing) {
   if (!amax.defined()) return clear();
-  if (!settings_.descriptor.learn_amax()) {
+  if (!params_.descriptor.learn_amax()) {
     clear();
     set(amax);
   } else {
@@ -175,20 +175,20 @@ void QuantizerRange::load(const Tensor& amax, const Tensor& growing) {
   }
   if (!growing.defined()) return;
   FQ_CHECK(growing.numel() == amax.numel(), "quantizer", "{} has {} ranges, {} of them are marked as growing",
-           detail::quantizer_label(settings_.name), amax.numel(), growing.numel());
+           detail::quantizer_label(params_.name), amax.numel(), growing.numel());
   growing_ = detail::flat_ranges(growing);
 }
 
 Tensor QuantizerRange::ranges_of(const Tensor& x) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   const bool one = amax().defined() && amax().numel() == 1;
   const auto view = one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(d, x.shape());
-  const Tensor out = detail::ranges_of(x, view, settings_.name);
+  const Tensor out = detail::ranges_of(x, view, params_.name);
   return d.has_dynamic_blocks() ? out.to(Device::cpu()) : out;  // what scales are made of
 }
 
 void QuantizerRange::move_towards(const Variable& whole) {
-  const Tensor x = detail::seen_by_ranges(whole.tensor(), settings_.descriptor);
+  const Tensor x = detail::seen_by_ranges(whole.tensor(), params_.descriptor);
   if (x.numel() == 0) return;
   scale_ = {};
   const bool first = !amax_.defined();
@@ -196,10 +196,10 @@ void QuantizerRange::move_towards(const Variable& whole) {
   if (first) amax_ = Tensor::zeros(batch.shape(), DType::f32, batch.device());
   FQ_CHECK(batch.numel() == amax_.numel(), "quantizer",
            "{} has {} ranges, its input {} gives {}: running ranges want inputs of one shape",
-           detail::quantizer_label(settings_.name), amax_.numel(), to_string(x.shape()), batch.numel());
+           detail::quantizer_label(params_.name), amax_.numel(), to_string(x.shape()), batch.numel());
   amax_ = amax_.to(batch.device());
   Tensor moved = amax_.to(DType::f32);
-  detail::move_ranges(moved, batch, first ? 1.0f : static_cast<float>(settings_.momentum));
+  detail::move_ranges(moved, batch, first ? 1.0f : static_cast<float>(params_.momentum));
   if (amax_.dtype() != DType::f32) amax_.copy_from(moved.to(amax_.dtype()));
   if (first) mark_zeros();
   if (grows()) grow_to(batch);
@@ -209,7 +209,7 @@ void QuantizerRange::grow(const Variable& x) {
   const Tensor batch = ranges_of(x.tensor());
   FQ_CHECK(batch.numel() == amax().numel(), "quantizer",
            "{} has {} ranges, its input {} gives {}: calibrate it with inputs of this shape",
-           detail::quantizer_label(settings_.name), amax().numel(), to_string(x.shape()), batch.numel());
+           detail::quantizer_label(params_.name), amax().numel(), to_string(x.shape()), batch.numel());
   grow_to(batch);
 }
 
@@ -236,7 +236,7 @@ void QuantizerRange::grow_to(const Tensor& batch) {
   if (!learned) amax_ = amax_.to(batch.device());
   Tensor amax = learned ? learned_.mutable_tensor() : amax_;
   growing_ = growing_.to(batch.device());
-  const float share = learned && !first ? trained_share(settings_.descriptor) : 1;
+  const float share = learned && !first ? trained_share(params_.descriptor) : 1;
   detail::grow_ranges(amax, share < 1 ? detail::used_ranges(batch, 0, share) : batch, growing_);
 }
 

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "fakequant/layers/quantizer/settings.h"
+#include "fakequant/layers/quantizer/quant_params.h"
 
 namespace fq {
 
@@ -31,7 +31,7 @@ struct RangeGrowth {
 class QuantizerRange {
  public:
   /// `settings` are those of the quantizer that owns it, and outlive it.
-  explicit QuantizerRange(const QuantizerSettings& settings) : settings_(settings) {}
+  explicit QuantizerRange(const QuantParams& params) : params_(params) {}
 
   /// The range, without `scale_amax`; undefined before calibration. For dynamic blocks it is the range of the
   /// whole tensor.
@@ -94,7 +94,7 @@ class QuantizerRange {
   /// Ranges that are zero grow from now on.
   void mark_zeros();
 
-  const QuantizerSettings& settings_;
+  const QuantParams& params_;
   Tensor amax_, scale_, growing_;
   bool zero_ = false;  // whether all of amax was zero when the host last knew it
   Variable learned_;

@@ -5,12 +5,12 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/rerun.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
 #include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
-#include "fakequant/layers/quantizer/detail/settings_state.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 
 namespace fq {
@@ -18,8 +18,8 @@ namespace {
 
 thread_local bool quantizes_weight = false;
 
-QuantizerSettings settings_of(QuantDescriptor descriptor, Arithmetic arithmetic) {
-  QuantizerSettings out;
+QuantParams params_of(QuantDescriptor descriptor, Arithmetic arithmetic) {
+  QuantParams out;
   out.descriptor = std::move(descriptor);
   out.arithmetic = arithmetic;
   return out;
@@ -28,18 +28,18 @@ QuantizerSettings settings_of(QuantDescriptor descriptor, Arithmetic arithmetic)
 }  // namespace
 
 TensorQuantizer::TensorQuantizer(QuantDescriptor descriptor, Arithmetic arithmetic)
-    : TensorQuantizer(settings_of(std::move(descriptor), arithmetic)) {}
+    : TensorQuantizer(params_of(std::move(descriptor), arithmetic)) {}
 
-TensorQuantizer::TensorQuantizer(QuantizerSettings settings)
-    : grid_(std::make_unique<detail::QuantizerGrid>(settings_, range_)),
-      weight_codes_(std::make_unique<WeightCodes>(settings_, range_, *grid_)) {
-  set_settings(std::move(settings));
+TensorQuantizer::TensorQuantizer(QuantParams params)
+    : grid_(std::make_unique<detail::QuantizerGrid>(params_, range_)),
+      weight_codes_(std::make_unique<WeightCodes>(params_, range_, *grid_)) {
+  set_params(std::move(params));
 }
 
 TensorQuantizer::~TensorQuantizer() = default;
 
 std::string TensorQuantizer::describe() const {
-  if (!settings_.enabled) return "disabled";
+  if (!params_.enabled) return "disabled";
   const QuantDescriptor& d = descriptor();
   auto text = to_string(d.format());
   if (!d.axis().empty()) text += fmt::format(", axis {}", fmt::join(d.axis().values(), ", "));
@@ -56,36 +56,36 @@ std::string TensorQuantizer::describe() const {
          (quantizing() ? "" : ", not quantizing");
 }
 
-void TensorQuantizer::update(const std::function<void(QuantizerSettings&)>& change) {
-  QuantizerSettings settings = settings_;
-  change(settings);
-  set_settings(std::move(settings));
+void TensorQuantizer::update(const std::function<void(QuantParams&)>& change) {
+  QuantParams params = params_;
+  change(params);
+  set_params(std::move(params));
 }
 
 void TensorQuantizer::set_name(std::string name) {
-  settings_.name = std::move(name);
+  params_.name = std::move(name);
   forget();
 }
 
 void TensorQuantizer::set_descriptor(QuantDescriptor descriptor) {
-  QuantizerSettings settings = settings_;
-  settings.descriptor = std::move(descriptor);
-  set_settings(std::move(settings));
+  QuantParams params = params_;
+  params.descriptor = std::move(descriptor);
+  set_params(std::move(params));
 }
 
-void TensorQuantizer::set_settings(QuantizerSettings settings) {
-  check(settings);
-  settings.running = settings.running && settings.has_fixed_range();
-  settings.pre_quant_scale = settings.pre_quant_scale.to(device_);
-  const QuantizerSettings before = std::exchange(settings_, std::move(settings));
-  arithmetic_ = detail::make_arithmetic(settings_, range_, *grid_, *weight_codes_);
+void TensorQuantizer::set_params(QuantParams params) {
+  check(params);
+  params.running = params.running && params.has_fixed_range();
+  params.pre_quant_scale = params.pre_quant_scale.to(device_);
+  const QuantParams before = std::exchange(params_, std::move(params));
+  arithmetic_ = detail::make_arithmetic(params_, range_, *grid_, *weight_codes_);
   if (!(before.descriptor == descriptor())) {
     observer_.reset();
     range_.follow(before.descriptor);
-  } else if (before.arithmetic != settings_.arithmetic && amax().defined()) {
+  } else if (before.arithmetic != params_.arithmetic && amax().defined()) {
     range_.keep(amax());
   }
-  if (before.engine_grid != settings_.engine_grid) weight_codes_->set_extreme_codes({});
+  if (before.engine_grid != params_.engine_grid) weight_codes_->set_extreme_codes({});
   range_changed();
 }
 
@@ -114,11 +114,11 @@ void TensorQuantizer::load_calibrated_amax(const AmaxOptions& options) {
 }
 
 void TensorQuantizer::set_calibrated_range(const CalibratedRange& range) {
-  if (range.is_unsigned && settings_.may_become_unsigned && descriptor().format().is_integer()) {
+  if (range.is_unsigned && params_.may_become_unsigned && descriptor().format().is_integer()) {
     auto changed = descriptor().options();
     changed.is_unsigned = true;
-    settings_.descriptor = QuantDescriptor(changed);
-    settings_.zero_point = 0;
+    params_.descriptor = QuantDescriptor(changed);
+    params_.zero_point = 0;
   }
   range_.keep(range.amax);
   range_changed();
@@ -137,7 +137,7 @@ void TensorQuantizer::forget() {
 
 void TensorQuantizer::on_device_change(Device device) {
   device_ = device;
-  settings_.pre_quant_scale = settings_.pre_quant_scale.to(device);
+  params_.pre_quant_scale = params_.pre_quant_scale.to(device);
   range_.to(device);
   weight_codes_->to(device);
   forget();
@@ -145,9 +145,9 @@ void TensorQuantizer::on_device_change(Device device) {
 
 Variable TensorQuantizer::forward(const Variable& input) {
   if (input.numel() == 0) return input;
-  const Tensor& factor = settings_.pre_quant_scale;
+  const Tensor& factor = params_.pre_quant_scale;
   const Variable x = factor.defined() ? detail::pre_quant_scaled(input, factor) : input;
-  if (!settings_.enabled) return x;
+  if (!params_.enabled) return x;
   const bool computes = !x.device().is_meta();
   if (observing() && computes && !detail::runs_again()) observer_.observe(x);
   if (computes && moves_range()) return quantize_moving(x);
@@ -156,7 +156,7 @@ Variable TensorQuantizer::forward(const Variable& input) {
 
 bool TensorQuantizer::moves_range() const {
   const bool recorded = grad_enabled() || detail::rerun() != nullptr;
-  return training() && recorded && (settings_.running || range_.grows());
+  return training() && recorded && (params_.running || range_.grows());
 }
 
 /// A block that is run again uses the ranges of its first run; a learned range is the same in both.
@@ -164,7 +164,7 @@ Variable TensorQuantizer::quantize_moving(const Variable& x) {
   detail::Rerun* block = detail::rerun();
   const bool kept = block != nullptr && !range_.learned().defined();
   if (!detail::runs_again()) {
-    settings_.running ? range_.move_towards(x) : range_.grow(x);
+    params_.running ? range_.move_towards(x) : range_.grow(x);
     forget();
     if (kept) block->keep(range_.is_zero() ? Tensor() : amax().clone());
   }
@@ -205,7 +205,7 @@ Variable TensorQuantizer::packed_weight(const Variable& w) const {
 }
 
 void TensorQuantizer::save(StateDict& state, const std::string& prefix) const {
-  detail::save_settings(settings_, state, prefix);
+  detail::save_params(params_, state, prefix);
   if (amax().defined()) state.set(prefix + "/amax", amax().clone());
   if (range_.grows()) state.set(prefix + "/growing", range_.growing().clone());
   if (range_.scale().defined()) state.set(prefix + "/scale", range_.scale().clone());
@@ -214,7 +214,7 @@ void TensorQuantizer::save(StateDict& state, const std::string& prefix) const {
 }
 
 void TensorQuantizer::load(const StateDict& state, const std::string& prefix) {
-  set_settings(detail::load_settings(name(), state, prefix));
+  set_params(detail::load_params(name(), state, prefix));
   observer_.reset();
   const auto saved = [&](const char* name) {
     return state.contains(prefix + name) ? state.at(prefix + name) : Tensor();

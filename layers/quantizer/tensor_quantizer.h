@@ -43,38 +43,38 @@ class TensorQuantizer : public Module {
  public:
   /// A quantizer of that descriptor, which is enabled, quantizes and observes nothing.
   explicit TensorQuantizer(QuantDescriptor descriptor = {}, Arithmetic arithmetic = Arithmetic::deployed);
-  /// By all of its settings. Throws ArgumentError as `check` (layers/quantizer/settings.h).
-  explicit TensorQuantizer(QuantizerSettings settings);
+  /// By all of its settings. Throws ArgumentError as `check` (layers/quantizer/quant_params.h).
+  explicit TensorQuantizer(QuantParams params);
   ~TensorQuantizer() override;
 
   [[nodiscard]] std::string type() const override { return "tensor_quantizer"; }
   [[nodiscard]] std::string describe() const override;
 
   /// What it is told; another value is given by the functions below, which check it.
-  [[nodiscard]] const QuantizerSettings& settings() const noexcept { return settings_; }
+  [[nodiscard]] const QuantParams& params() const noexcept { return params_; }
   /// Gives other settings. Another descriptor sets amax if it has one, else amax stays while axes and blocks
   /// stay the same; and what was collected is forgotten. Throws ArgumentError as `check`; then nothing
   /// changed.
-  void set_settings(QuantizerSettings settings);
+  void set_params(QuantParams params);
   /// The same for some of the settings:
   ///
-  ///     quantizer.update([](QuantizerSettings& s) { s.running = true; });
-  void update(const std::function<void(QuantizerSettings&)>& change);
+  ///     quantizer.update([](QuantParams& s) { s.running = true; });
+  void update(const std::function<void(QuantParams&)>& change);
 
   /// The path under which messages and files know it; `quantize` sets it.
-  [[nodiscard]] const std::string& name() const noexcept { return settings_.name; }
+  [[nodiscard]] const std::string& name() const noexcept { return params_.name; }
   void set_name(std::string name);
-  [[nodiscard]] const QuantDescriptor& descriptor() const noexcept { return settings_.descriptor; }
+  [[nodiscard]] const QuantDescriptor& descriptor() const noexcept { return params_.descriptor; }
   void set_descriptor(QuantDescriptor descriptor);
 
   /// The three switches. `enabled` is false, too, while the range is zero: a quantizer that has seen only
   /// zeros passes its input. Training gives it a range (QuantizerRange).
-  [[nodiscard]] bool enabled() const { return settings_.enabled && !range_.is_zero(); }
-  [[nodiscard]] bool observing() const noexcept { return settings_.observing; }
-  [[nodiscard]] bool quantizing() const noexcept { return settings_.quantizing; }
-  void set_enabled(bool on) noexcept { settings_.enabled = on; }
-  void set_observing(bool on) noexcept { settings_.observing = on; }
-  void set_quantizing(bool on) noexcept { settings_.quantizing = on; }
+  [[nodiscard]] bool enabled() const { return params_.enabled && !range_.is_zero(); }
+  [[nodiscard]] bool observing() const noexcept { return params_.observing; }
+  [[nodiscard]] bool quantizing() const noexcept { return params_.quantizing; }
+  void set_enabled(bool on) noexcept { params_.enabled = on; }
+  void set_observing(bool on) noexcept { params_.observing = on; }
+  void set_quantizing(bool on) noexcept { params_.quantizing = on; }
 
   /// The range in force; `amax` is its value.
   [[nodiscard]] const QuantizerRange& range() const noexcept { return range_; }
@@ -144,10 +144,10 @@ class TensorQuantizer : public Module {
   [[nodiscard]] Variable packed_weight(const Variable& w) const;
   void range_changed();
 
-  QuantizerSettings settings_;
+  QuantParams params_;
   Device device_;  // of the module, which has no parameter but a learned range
-  QuantizerRange range_{settings_};
-  RangeObserver observer_{settings_};
+  QuantizerRange range_{params_};
+  RangeObserver observer_{params_};
   std::unique_ptr<detail::QuantizerGrid> grid_;
   std::unique_ptr<WeightCodes> weight_codes_;
   std::unique_ptr<detail::QuantizerArithmetic> arithmetic_;

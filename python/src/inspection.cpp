@@ -40,7 +40,7 @@ nb::list quantizers(Network& self) {
     row["name"] = name;
     row["aliases"] = nb::cast(aliases);
     row["weight"] = of_weights.contains(quantizer);
-    row["enabled"] = quantizer->settings().enabled;
+    row["enabled"] = quantizer->params().enabled;
     row["needs_amax"] = quantizer->descriptor().needs_amax();
     row["amax"] = span_of(quantizer->amax());
     row["format"] = to_string(quantizer->descriptor().format());

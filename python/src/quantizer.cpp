@@ -139,7 +139,7 @@ void bind_tensor_quantizer(nb::module_& m) {
       .def_prop_ro("scale",
                    [](const TensorQuantizer& self) { return Call{"scale"}.give(self.scale().clone()); })
       .def_prop_rw(
-          "enabled", [](const TensorQuantizer& self) { return self.settings().enabled; },
+          "enabled", [](const TensorQuantizer& self) { return self.params().enabled; },
           &TensorQuantizer::set_enabled)
       .def_prop_ro("descriptor", &TensorQuantizer::descriptor)
       .def("__repr__",

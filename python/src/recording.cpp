@@ -85,7 +85,7 @@ nb::object run_layer(Network& self, const std::string& layer, const nb::list& in
 std::vector<std::string> growing_quantizers(Network& self) {
   std::vector<std::string> out;
   for (const auto& entry : named_quantizers(self.module()))
-    if (entry.quantizer->settings().enabled && entry.quantizer->range().grows()) out.push_back(entry.name);
+    if (entry.quantizer->params().enabled && entry.quantizer->range().grows()) out.push_back(entry.name);
   return out;
 }
 

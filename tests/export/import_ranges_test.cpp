@@ -111,7 +111,7 @@ TEST(ImportRanges, FactorsOfInputs) {
   auto model = quantized();
   (void)import(*model, {{"fc.input_quantizer._pre_quant_scale", Tensor::full({8}, 0.5).to(DType::bf16)}});
   EXPECT_EQ(dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer"))
-                .settings()
+                .params()
                 .pre_quant_scale.to_vector<float>(),
             std::vector<float>(8, 0.5f));
   auto weights = quantized(R"({"preset": "int8_weight_only"})");

@@ -134,7 +134,7 @@ TEST(Modelopt, KeysAndShapesOfEachFormat) {
 TEST(Modelopt, InputScalesAreThoseInForce) {
   auto int8 = calibrated(configs().at("W8A8_SQ_PER_CHANNEL"));
   auto& q = dynamic_cast<TensorQuantizer&>(int8->at("fc1.input_quantizer"));
-  q.update([](QuantizerSettings& s) { s.pre_quant_scale = Tensor::full({128}, 0.5); });
+  q.update([](QuantParams& s) { s.pre_quant_scale = Tensor::full({128}, 0.5); });
   const auto tensors = by_name(modelopt_tensors(*int8));
   EXPECT_EQ(tensors.at("fc1.input_scale").item(), q.scale().item());
   EXPECT_EQ(tensors.at("fc1.pre_quant_scale").shape(), (Shape{128}));

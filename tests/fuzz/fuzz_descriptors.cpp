@@ -102,7 +102,7 @@ bool try_text(Random& random) {
 }
 
 void make(Random& random, const QuantDescriptor& d, TensorQuantizer& q, const Tensor& x) {
-  q.update([&](QuantizerSettings& s) {
+  q.update([&](QuantParams& s) {
     if (random.one_in(2)) s.pass_through_bwd = random.one_in(2);
     if (random.one_in(4)) s.pre_quant_scale = random.tensor(random.shape(), DType::f32);
   });

@@ -41,7 +41,7 @@ Outputs tensor_quantizer(const Case& c) {
   const bool calibrate = c.flag("calibrate", false), given = c.tensor("amax").defined();
   TensorQuantizer quantizer = quantizer_of(c, !calibrate && !given);
   quantizer.to(c.tensor("x").device());
-  quantizer.update([&](QuantizerSettings& s) {
+  quantizer.update([&](QuantParams& s) {
     s.pass_through_bwd = c.flag("pass_through_bwd", true);
     s.pre_quant_scale = c.tensor("pre_quant_scale");
   });

@@ -19,8 +19,8 @@ namespace {
 using namespace test;
 using ::testing::HasSubstr;
 
-QuantizerSettings settings(int axis = 0) {
-  QuantizerSettings out;
+QuantParams params(int axis = 0) {
+  QuantParams out;
   out.name = "fc.weight_quantizer";
   out.descriptor = QuantDescriptor({.num_bits = 2, .axis = axis, .narrow_range = true, .dynamic = true});
   out.binary = true;
@@ -40,7 +40,7 @@ const TensorQuantizer& quantizer(Module& model, const std::string& path) {
 }
 
 TEST(Binary, AreSignsTimesTheMeanOfTheirChannel) {
-  TensorQuantizer q(settings());
+  TensorQuantizer q(params());
   const Variable w(Tensor::from({1.0f, -2.0f, 0.0f, 3.0f, -0.5f, -0.25f, 0.5f, 0.75f}, {2, 4}), true);
   const Variable out = q.weight(w);
   ASSERT_NE(out.quantized(), nullptr);
@@ -53,36 +53,36 @@ TEST(Binary, AreSignsTimesTheMeanOfTheirChannel) {
 }
 
 TEST(Binary, ChannelsMayLieOnAnotherAxis) {
-  TensorQuantizer q(settings(1));
+  TensorQuantizer q(params(1));
   const Variable w(Tensor::from({1.0f, -2.0f, 3.0f, 4.0f}, {2, 2}));
   EXPECT_EQ(q(w).tensor().to_vector<float>(), (std::vector<float>{2, -3, 2, 3}));
 }
 
 TEST(Binary, PassEveryGradient) {
-  TensorQuantizer q(settings());
+  TensorQuantizer q(params());
   Variable w(Tensor::from({0.1f, -9.0f, 0.0f, 3.0f}, {1, 4}), true);
   q.weight(w).backward(Tensor::from({1.0f, 2.0f, 3.0f, 4.0f}, {1, 4}));
   EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
 }
 
 TEST(Binary, AChannelOfZerosStaysZero) {
-  TensorQuantizer q(settings());
+  TensorQuantizer q(params());
   const Variable w(Tensor::from({0.0f, 0.0f, 1.0f, -1.0f}, {2, 2}));
   EXPECT_EQ(q(w).tensor().to_vector<float>(), (std::vector<float>{0, 0, 1, -1}));
 }
 
 TEST(Binary, RefuseWhatIsNotFinite) {
-  TensorQuantizer q(settings());
+  TensorQuantizer q(params());
   const Variable w(Tensor::from({std::nanf(""), 1.0f}, {1, 2}));
   EXPECT_THROW((void)q(w).tensor(), NumericError);
 }
 
 TEST(Binary, AreSaved) {
-  TensorQuantizer q(settings()), other;
+  TensorQuantizer q(params()), other;
   StateDict state;
   q.save(state, "q");
   other.load(state, "q");
-  EXPECT_TRUE(other.settings().binary);
+  EXPECT_TRUE(other.params().binary);
   EXPECT_EQ(other.descriptor(), q.descriptor());
 }
 
@@ -91,13 +91,13 @@ TEST(Binary, ALaterRuleOfBitsTakesThemBack) {
   const auto config = QuantConfig::parse(R"({"preset": "binary", "rules": [
       {"pattern": "@first.weight_quantizer", "num_bits": 8}]})");
   quantize(*model, config, {1, 1, 8, 8});
-  EXPECT_FALSE(quantizer(*model, "conv1.weight_quantizer").settings().binary);
+  EXPECT_FALSE(quantizer(*model, "conv1.weight_quantizer").params().binary);
   EXPECT_EQ(quantizer(*model, "conv1.weight_quantizer").descriptor().to_json(),
             R"({"axis":0,"narrow_range":true})");
-  EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").settings().binary);
+  EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").params().binary);
   EXPECT_FALSE(quantizer(*model, "conv2.input_quantizer").enabled());
   set_quantizer_attributes(*model, "conv2.weight_quantizer", {{"num_bits", 4}});
-  EXPECT_FALSE(quantizer(*model, "conv2.weight_quantizer").settings().binary);
+  EXPECT_FALSE(quantizer(*model, "conv2.weight_quantizer").params().binary);
   EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").descriptor().needs_amax());
 }
 
@@ -119,7 +119,7 @@ TEST(Binary, FieldsAreReadAndRefused) {
                                                 {{"num_bits", 2}, {"binary", true}, {"unsigned", false}});
               }),
               HasSubstr("that is for weights"));
-  QuantizerSettings reference = settings();
+  QuantParams reference = params();
   reference.arithmetic = Arithmetic::reference;
   EXPECT_THAT(test::message_of([&] { return TensorQuantizer(reference).name(); }),
               HasSubstr("use arithmetic deployed"));
@@ -132,7 +132,7 @@ TEST(Binary, KeepTheirCodesWhenFoldedAndWhenPacked) {
   const auto& conv = dynamic_cast<const QuantModule&>(model->at("conv2"));
   const QuantizedTensor before = weight_codes(conv);
   (void)fold_batch_norm(*model, {1, 1, 8, 8});
-  EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").settings().binary);
+  EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").params().binary);
   const QuantizedTensor folded = weight_codes(conv);
   EXPECT_TRUE(bitwise_equal(folded.codes, before.codes));
   compress(*model);

@@ -152,7 +152,7 @@ TEST(Blocks, CodesOfAnotherRangeOrValueAreMadeAnew) {
   const Variable written = (*q)(input);
   EXPECT_NE(written.node(), other.node());
   EXPECT_TRUE(bitwise_equal(written.tensor(), (*q)(Variable(input.tensor().clone())).tensor()));
-  q->update([](QuantizerSettings& settings) { settings.pass_through_bwd = true; });
+  q->update([](QuantParams& params) { params.pass_through_bwd = true; });
   EXPECT_NE((*q)(input).node(), written.node());
 }
 
@@ -215,7 +215,7 @@ TEST(Blocks, RangesHaveTheShapeOfTheirArithmetic) {
   EXPECT_EQ(reference->amax().shape(), (Shape{2, 1, 2, 1}));
   EXPECT_EQ(export_amax(*reference, x.shape()).shape(), (Shape{2, 1, 2, 1}));
   EXPECT_THROW((void)export_amax(*reference), ArgumentError);
-  reference->update([](QuantizerSettings& s) { s.arithmetic = Arithmetic::deployed; });
+  reference->update([](QuantParams& s) { s.arithmetic = Arithmetic::deployed; });
   EXPECT_EQ(reference->amax().shape(), (Shape{4}));
   EXPECT_EQ(export_amax(*quantizer_for(static_blocks(8, {{-1, 4}}), x), x.shape()).shape(), (Shape{4, 2}));
   TensorQuantizer given(static_blocks(8, {{-1, 4}}), Arithmetic::reference);
@@ -274,7 +274,7 @@ TEST(Blocks, PassThroughBwd) {
   for (const bool pass : {false, true}) {
     TensorQuantizer q;
     q.set_amax(Tensor::scalar(1));
-    q.update([&](QuantizerSettings& s) { s.pass_through_bwd = pass; });
+    q.update([&](QuantParams& s) { s.pass_through_bwd = pass; });
     Variable input(x, true);
     q(input).backward(Tensor::full({2}, 1.0));
     EXPECT_EQ(input.grad().to_vector<float>(), (std::vector<float>{pass ? 1.0f : 0.0f, 1}));

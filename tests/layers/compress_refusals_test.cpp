@@ -69,7 +69,7 @@ TEST(Compress, RefusesWhatHasNoCodes) {
   expect_refused(
       *model, [&] { compress(*model); }, "gives floats, not codes");
   model = quantized("int8");
-  layer(*model, "fc2").weight_quantizer()->update([](QuantizerSettings& s) {
+  layer(*model, "fc2").weight_quantizer()->update([](QuantParams& s) {
     s.pre_quant_scale = Tensor::scalar(2);
   });
   expect_refused(

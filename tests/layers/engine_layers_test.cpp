@@ -253,7 +253,7 @@ TEST(EngineLayers, AStateBringsTheGridBack) {
     StateDict state;
     save_quantizers(*model, state);
     const Tensor x = inputs({5, 64}), y = evaluated(*model, x);
-    weights(*model).update([](QuantizerSettings& s) { s.engine_grid = EngineGrid::none; });
+    weights(*model).update([](QuantParams& s) { s.engine_grid = EngineGrid::none; });
     EXPECT_FALSE(bitwise_equal(evaluated(*model, x), y)) << preset;
     load_quantizers(*model, state);
     EXPECT_TRUE(bitwise_equal(evaluated(*model, x), y)) << preset;

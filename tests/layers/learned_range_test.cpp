@@ -20,7 +20,7 @@ std::unique_ptr<TensorQuantizer> learned(QuantDescriptorOptions options, const T
                                          Arithmetic arithmetic = Arithmetic::deployed) {
   options.learn_amax = true;
   auto q = std::make_unique<TensorQuantizer>(QuantDescriptor(options), arithmetic);
-  q->update([&](QuantizerSettings& s) { s.amax_gradient = gradient; });
+  q->update([&](QuantParams& s) { s.amax_gradient = gradient; });
   q->set_amax(amax);
   return q;
 }
@@ -116,15 +116,15 @@ TEST(LearnedRange, ReferenceClipsAndQuantizes) {
 
 TEST(LearnedRange, IsSavedWithItsGradient) {
   auto q = learned({.axis = 0}, Tensor::from({1.0f, 2.0f}), AmaxGradient::lsq);
-  q->update([](QuantizerSettings& s) { s.pass_through_bwd = true; });
+  q->update([](QuantParams& s) { s.pass_through_bwd = true; });
   StateDict state;
   q->save(state, "q");
   TensorQuantizer other;
   other.load(state, "q");
   EXPECT_EQ(other.amax().to_vector<float>(), (std::vector<float>{1, 2}));
   EXPECT_EQ(other.parameters().size(), 1u);
-  EXPECT_EQ(other.settings().amax_gradient, AmaxGradient::lsq);
-  EXPECT_TRUE(other.settings().passes_through());
+  EXPECT_EQ(other.params().amax_gradient, AmaxGradient::lsq);
+  EXPECT_TRUE(other.params().passes_through());
   const auto* node = other.range().learned().node().get();
   other.load(state, "q");
   EXPECT_EQ(other.range().learned().node().get(), node);
@@ -143,12 +143,12 @@ TEST(LearnedRange, RefusesAxesInReference) {
   EXPECT_THAT(refused([&] { TensorQuantizer q(per_axis, Arithmetic::reference); }),
               HasSubstr("leave axis out"));
   TensorQuantizer q(per_axis);
-  EXPECT_THAT(refused([&] { q.update([](QuantizerSettings& s) { s.arithmetic = Arithmetic::reference; }); }),
+  EXPECT_THAT(refused([&] { q.update([](QuantParams& s) { s.arithmetic = Arithmetic::reference; }); }),
               HasSubstr("leave axis out"));
-  EXPECT_EQ(q.settings().arithmetic, Arithmetic::deployed);
+  EXPECT_EQ(q.params().arithmetic, Arithmetic::deployed);
   TensorQuantizer reference(QuantDescriptor({.learn_amax = true}), Arithmetic::reference);
   EXPECT_THAT(
-      refused([&] { reference.update([](QuantizerSettings& s) { s.amax_gradient = AmaxGradient::lsq; }); }),
+      refused([&] { reference.update([](QuantParams& s) { s.amax_gradient = AmaxGradient::lsq; }); }),
       HasSubstr("learns by clip"));
   auto model = residual_net();
   EXPECT_THAT(refused([&] { learn_ranges(*model); }), HasSubstr("no quantizer of an activation"));

@@ -129,7 +129,7 @@ TEST(PositionMask, KeepsPaddingOutOfWhatEveryMethodCollects) {
 
 TEST(PositionMask, RunningRangesDoNotFollowPadding) {
   TensorQuantizer quantizer;
-  quantizer.update([](QuantizerSettings& s) {
+  quantizer.update([](QuantParams& s) {
     s.running = true;
     s.momentum = 0.5;
   });

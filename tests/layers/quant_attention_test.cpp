@@ -117,7 +117,7 @@ TEST(QuantAttention, ScalesWhatAQuantizerThatIsOffScales) {
   const Tensor plain = (*made.net)(input()).tensor();
   const auto scaled = [&](const std::string& name) {
     const auto scale_by = [&](const Tensor& factor) {
-      made.quantizer(name).update([&](QuantizerSettings& s) { s.pre_quant_scale = factor; });
+      made.quantizer(name).update([&](QuantParams& s) { s.pre_quant_scale = factor; });
     };
     scale_by(Tensor::full({kWidth / kGrouped.heads}, 2.0));
     const Tensor y = (*made.net)(input()).tensor();

@@ -98,8 +98,8 @@ TEST(QuantConfig, RulesTakeBackWhatTheyContradict) {
       {"pattern": "fc.input_quantizer", "pass_through_bwd": true, "amax_gradient": "lsq"}]})"),
            {1, 1, 8, 8});
   const auto& q = dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer"));
-  EXPECT_TRUE(q.settings().passes_through());
-  EXPECT_EQ(q.settings().amax_gradient, AmaxGradient::lsq);
+  EXPECT_TRUE(q.params().passes_through());
+  EXPECT_EQ(q.params().amax_gradient, AmaxGradient::lsq);
 }
 
 TEST(QuantConfig, ARuleMayBeAPresetForAPart) {

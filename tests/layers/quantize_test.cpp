@@ -123,10 +123,10 @@ TEST(Quantize, GivesOneQuantizerToAllReadersOfATensor) {
   const auto shared = std::ranges::find(all, "conv2.input_quantizer", &NamedQuantizer::name);
   EXPECT_EQ(shared->aliases, (std::vector<std::string>{"add.input_quantizer_1"}));
   EXPECT_TRUE(shared->quantizer->descriptor().is_unsigned());
-  EXPECT_EQ(shared->quantizer->settings().zero_point, 0);
+  EXPECT_EQ(shared->quantizer->params().zero_point, 0);
   const auto sum = std::ranges::find(all, "add.input_quantizer", &NamedQuantizer::name);
   EXPECT_FALSE(sum->quantizer->descriptor().is_unsigned());
-  EXPECT_EQ(sum->quantizer->settings().zero_point, 128);
+  EXPECT_EQ(sum->quantizer->params().zero_point, 128);
   EXPECT_THROW((void)quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8}), ArgumentError);
 }
 
@@ -137,7 +137,7 @@ TEST(Quantize, TargetsDecideSignsAndWhatIsQuantized) {
   quantize(*model, config, {1, 1, 8, 8});
   for (const auto& q : named_quantizers(*model)) {
     EXPECT_FALSE(q.quantizer->descriptor().is_unsigned());
-    EXPECT_EQ(q.quantizer->settings().zero_point, 0);
+    EXPECT_EQ(q.quantizer->params().zero_point, 0);
   }
   auto bare = residual_net();
   config.target = Target::none;
@@ -227,7 +227,7 @@ TEST(Quantize, ReferenceArithmeticGivesModelOptsFloats) {
 TEST(Quantize, RunningRangesFollowTheInputInTrainingOnly) {
   TensorQuantizer quantizer;
   quantizer.set_amax(Tensor::scalar(1.0));
-  quantizer.update([](QuantizerSettings& s) {
+  quantizer.update([](QuantParams& s) {
     s.running = true;
     s.momentum = 0.5;
   });

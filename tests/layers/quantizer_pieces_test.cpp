@@ -17,16 +17,16 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-QuantizerSettings named(QuantDescriptorOptions options) {
-  QuantizerSettings out;
+QuantParams named(QuantDescriptorOptions options) {
+  QuantParams out;
   out.name = "fc.input_quantizer";
   out.descriptor = QuantDescriptor(std::move(options));
   return out;
 }
 
 TEST(RangeObserver, AWatcherStandsInForTheCalibrator) {
-  const QuantizerSettings settings = named({});
-  RangeObserver observer(settings);
+  const QuantParams params = named({});
+  RangeObserver observer(params);
   EXPECT_THROW((void)observer.range(), ArgumentError);
   int seen = 0;
   observer.set_watcher([&](const Variable&) { ++seen; });
@@ -40,19 +40,19 @@ TEST(RangeObserver, AWatcherStandsInForTheCalibrator) {
 }
 
 TEST(RangeObserver, BecomesUnsignedOnlyWhereItMay) {
-  QuantizerSettings settings = named({});
-  RangeObserver observer(settings);
+  QuantParams params = named({});
+  RangeObserver observer(params);
   observer.collect(Tensor::from({0.0f, 2.0f}));
   EXPECT_FALSE(observer.range().is_unsigned);
-  settings.may_become_unsigned = true;
+  params.may_become_unsigned = true;
   EXPECT_TRUE(observer.range().is_unsigned);
   observer.collect(Tensor::from({-1.0f}));
   EXPECT_FALSE(observer.range().is_unsigned);
 }
 
 TEST(RangeObserver, ARefusedStateChangesNothing) {
-  const QuantizerSettings settings = named({});
-  RangeObserver observer(settings);
+  const QuantParams params = named({});
+  RangeObserver observer(params);
   observer.collect(Tensor::from({3.0f}));
   StateDict state;
   observer.save(state, "q");
@@ -63,11 +63,11 @@ TEST(RangeObserver, ARefusedStateChangesNothing) {
 }
 
 TEST(WeightCodes, AreKeptUntilTheWeightChanges) {
-  QuantizerSettings settings = named({});
-  QuantizerRange range(settings);
+  QuantParams params = named({});
+  QuantizerRange range(params);
   range.set(Tensor::scalar(127));
-  const detail::QuantizerGrid grid(settings, range);
-  WeightCodes codes(settings, range, grid);
+  const detail::QuantizerGrid grid(params, range);
+  WeightCodes codes(params, range, grid);
   Variable w(Tensor::from({1.0f, -2.0f}), true);
   ASSERT_TRUE(codes.request(w).has_value());
   const Variable first = codes.of(w);
@@ -76,16 +76,16 @@ TEST(WeightCodes, AreKeptUntilTheWeightChanges) {
   w.mutable_tensor().mutable_data<float>()[0] = 3;
   EXPECT_TRUE(codes.request(w).has_value());
   EXPECT_EQ(codes.of(w).quantized()->codes.to_vector<std::int8_t>(), (std::vector<std::int8_t>{3, -2}));
-  settings.observing = true;  // what looks on wants floats
+  params.observing = true;  // what looks on wants floats
   EXPECT_FALSE(codes.keeps(w));
 }
 
 TEST(WeightCodes, ArePackedInTheTypeOfTheirFormatOnly) {
-  const QuantizerSettings settings = named({.num_bits = 4});
-  QuantizerRange range(settings);
+  const QuantParams params = named({.num_bits = 4});
+  QuantizerRange range(params);
   range.set(Tensor::scalar(7));
-  const detail::QuantizerGrid grid(settings, range);
-  const WeightCodes codes(settings, range, grid);
+  const detail::QuantizerGrid grid(params, range);
+  const WeightCodes codes(params, range, grid);
   const Tensor bytes = Tensor::from(std::vector<std::int8_t>{-7, 3}, {2});
   EXPECT_EQ(codes.unpack(pack_codes(bytes, DType::i4)).codes.to_vector<std::int8_t>(),
             bytes.to_vector<std::int8_t>());
@@ -93,16 +93,16 @@ TEST(WeightCodes, ArePackedInTheTypeOfTheirFormatOnly) {
 }
 
 TEST(Arithmetic, BothPutValuesOnOneGridAndDifferInTheGradientOutsideOfIt) {
-  QuantizerSettings settings = named({});
-  QuantizerRange range(settings);
+  QuantParams params = named({});
+  QuantizerRange range(params);
   range.set(Tensor::scalar(127));
-  const detail::QuantizerGrid grid(settings, range);
+  const detail::QuantizerGrid grid(params, range);
   const Tensor values = Tensor::from({1.25f, -3.5f, 500.0f});
   std::vector<std::vector<float>> gradients;
   for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference}) {
-    settings.arithmetic = arithmetic;
-    const WeightCodes codes(settings, range, grid);
-    const auto made = detail::make_arithmetic(settings, range, grid, codes);
+    params.arithmetic = arithmetic;
+    const WeightCodes codes(params, range, grid);
+    const auto made = detail::make_arithmetic(params, range, grid, codes);
     EXPECT_EQ(made->values(values).to_vector<float>(), (std::vector<float>{1, -4, 127}));
     const Variable x(values, true);
     made->quantize(x).backward(Tensor::full({3}, 1));
@@ -114,24 +114,24 @@ TEST(Arithmetic, BothPutValuesOnOneGridAndDifferInTheGradientOutsideOfIt) {
 TEST(TensorQuantizer, ARefusedChangeChangesNothing) {
   TensorQuantizer q(QuantDescriptor({.axis = 0, .learn_amax = true}));
   q.set_amax(Tensor::from({1.0f, 2.0f}));
-  const auto change = [](QuantizerSettings& s) {
+  const auto change = [](QuantParams& s) {
     s.name = "other";
     s.arithmetic = Arithmetic::reference;
   };
   EXPECT_THROW(q.update(change), ArgumentError);
   EXPECT_EQ(q.name(), "");
-  EXPECT_EQ(q.settings().arithmetic, Arithmetic::deployed);
+  EXPECT_EQ(q.params().arithmetic, Arithmetic::deployed);
   EXPECT_EQ(q.amax().numel(), 2);
 }
 
 TEST(TensorQuantizer, OnlyAnotherDescriptorForgetsWhatWasCollected) {
   TensorQuantizer q;
   q.observer().collect(Tensor::from({2.0f}));
-  q.update([](QuantizerSettings& s) { s.pow2 = true; });
+  q.update([](QuantParams& s) { s.pow2 = true; });
   q.set_name("q");
   q.set_descriptor(q.descriptor());
   EXPECT_EQ(q.observer().range().amax.item(), 2);
-  q.update([](QuantizerSettings& s) { s.descriptor = QuantDescriptor({.num_bits = 4}); });
+  q.update([](QuantParams& s) { s.descriptor = QuantDescriptor({.num_bits = 4}); });
   EXPECT_THROW((void)q.observer().range(), ArgumentError);
 }
 

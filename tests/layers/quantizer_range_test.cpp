@@ -20,28 +20,28 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-QuantizerSettings named(QuantDescriptorOptions options) {
-  QuantizerSettings out;
+QuantParams named(QuantDescriptorOptions options) {
+  QuantParams out;
   out.name = "fc.input_quantizer";
   out.descriptor = QuantDescriptor(std::move(options));
   return out;
 }
 
-TEST(QuantizerSettings, ARefusalNamesTheQuantizer) {
+TEST(QuantParams, ARefusalNamesTheQuantizer) {
   check(named({}));
   for (const double momentum : {0.0, -1.0, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
-    QuantizerSettings s = named({});
+    QuantParams s = named({});
     s.momentum = momentum;
     EXPECT_THAT([&] { check(s); }, ThrowsMessage<ArgumentError>(HasSubstr("'fc.input_quantizer'")));
   }
-  QuantizerSettings s = named({.axis = 0, .learn_amax = true});
+  QuantParams s = named({.axis = 0, .learn_amax = true});
   check(s);
   s.arithmetic = Arithmetic::reference;
   EXPECT_THAT([&] { check(s); }, ThrowsMessage<ArgumentError>(HasSubstr("leave axis out")));
 }
 
-TEST(QuantizerSettings, GradientsPassAsTheArithmeticHasIt) {
-  QuantizerSettings s;
+TEST(QuantParams, GradientsPassAsTheArithmeticHasIt) {
+  QuantParams s;
   EXPECT_FALSE(s.passes_through());
   s.arithmetic = Arithmetic::reference;
   EXPECT_TRUE(s.passes_through());
@@ -50,8 +50,8 @@ TEST(QuantizerSettings, GradientsPassAsTheArithmeticHasIt) {
 }
 
 TEST(QuantizerRange, RefusesWhatIsNoRangeAndKeepsTheOneItHad) {
-  const QuantizerSettings settings = named({.axis = 0});
-  QuantizerRange range(settings);
+  const QuantParams params = named({.axis = 0});
+  QuantizerRange range(params);
   EXPECT_THROW(range.check_known(), ArgumentError);
   range.set(Tensor::from({1.0f, 2.0f}));
   for (const float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::nanf("")})
@@ -61,17 +61,17 @@ TEST(QuantizerRange, RefusesWhatIsNoRangeAndKeepsTheOneItHad) {
 }
 
 TEST(QuantizerRange, IsUsedWithTheFactorOfItsDescriptor) {
-  const QuantizerSettings settings = named({.scale_amax = 0.5});
-  QuantizerRange range(settings);
+  const QuantParams params = named({.scale_amax = 0.5});
+  QuantizerRange range(params);
   range.set(Tensor::scalar(3));
   EXPECT_EQ(range.used().to_vector<float>(), (std::vector<float>{1.5f}));
   EXPECT_EQ(range.amax().item(), 3);
 }
 
 TEST(QuantizerRange, MovesByItsMomentumFromTheFirstInputOn) {
-  QuantizerSettings settings = named({});
-  settings.momentum = 0.25;
-  QuantizerRange range(settings);
+  QuantParams params = named({});
+  params.momentum = 0.25;
+  QuantizerRange range(params);
   range.move_towards(Variable(Tensor::from({-4.0f, 1.0f})));
   EXPECT_EQ(range.amax().item(), 4);
   range.move_towards(Variable(Tensor::from({8.0f, 1.0f})));
@@ -79,11 +79,11 @@ TEST(QuantizerRange, MovesByItsMomentumFromTheFirstInputOn) {
 }
 
 TEST(QuantizerRange, FollowsItsDescriptor) {
-  QuantizerSettings settings = named({});
-  QuantizerRange range(settings);
+  QuantParams params = named({});
+  QuantizerRange range(params);
   range.set(Tensor::scalar(3));
   const auto change = [&](QuantDescriptorOptions options) {
-    const QuantDescriptor before = std::exchange(settings.descriptor, QuantDescriptor(std::move(options)));
+    const QuantDescriptor before = std::exchange(params.descriptor, QuantDescriptor(std::move(options)));
     range.follow(before);
   };
   change({.num_bits = 4});
@@ -99,10 +99,10 @@ TEST(QuantizerRange, FollowsItsDescriptor) {
 }
 
 TEST(QuantizerGrid, IsMadeAgainWhenTheRangeMovedInPlace) {
-  const QuantizerSettings settings = named({.learn_amax = true});
-  QuantizerRange range(settings);
+  const QuantParams params = named({.learn_amax = true});
+  QuantizerRange range(params);
   range.keep(Tensor::scalar(127));
-  const detail::QuantizerGrid grid(settings, range);
+  const detail::QuantizerGrid grid(params, range);
   EXPECT_EQ(grid.own().scale.item(), 1);
   EXPECT_EQ(grid.own().scale.raw(), grid.own().scale.raw());
   Variable parameter = range.learned();
@@ -111,18 +111,18 @@ TEST(QuantizerGrid, IsMadeAgainWhenTheRangeMovedInPlace) {
 }
 
 TEST(QuantizerGrid, IsThatOfEachInputWhereRangesAreDynamic) {
-  const QuantizerSettings settings = named({.dynamic = true});
-  const QuantizerRange range(settings);
-  const detail::QuantizerGrid grid(settings, range);
+  const QuantParams params = named({.dynamic = true});
+  const QuantizerRange range(params);
+  const detail::QuantizerGrid grid(params, range);
   EXPECT_EQ(grid.of(Variable(Tensor::from({-127.0f}))).scale.item(), 1);
   EXPECT_EQ(grid.of(Variable(Tensor::from({254.0f}))).scale.item(), 2);
   EXPECT_THROW((void)grid.own(), ArgumentError);
 }
 
 TEST(QuantizerRange, ScalesOfAFileAreKeptToTheBit) {
-  QuantizerSettings settings = named({.num_bits = 8, .axis = 0});
-  QuantizerRange range(settings);
-  const detail::QuantizerGrid grid(settings, range);
+  QuantParams params = named({.num_bits = 8, .axis = 0});
+  QuantizerRange range(params);
+  const detail::QuantizerGrid grid(params, range);
   std::vector<float> steps;
   for (int i = 0; i < 2048; ++i) steps.push_back(1.5f + static_cast<float>(i) * 0x1p-12f + 0x1p-17f);
   range.set_scale(Tensor::from(steps, {2048}));
@@ -130,17 +130,17 @@ TEST(QuantizerRange, ScalesOfAFileAreKeptToTheBit) {
   EXPECT_EQ(grid.own().scale.to_vector<float>(), steps);
   range.set(range.amax());
   EXPECT_FALSE(range.scale().defined());
-  EXPECT_NE(detail::QuantizerGrid(settings, range).own().scale.to_vector<float>(), steps);
+  EXPECT_NE(detail::QuantizerGrid(params, range).own().scale.to_vector<float>(), steps);
 }
 
 TEST(QuantizerRange, RefusesScalesThatAreNone) {
-  QuantizerSettings settings = named({});
-  QuantizerRange range(settings);
+  QuantParams params = named({});
+  QuantizerRange range(params);
   for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), 0x1p-40f})
     EXPECT_THROW(range.set_scale(Tensor::scalar(bad)), ArgumentError) << bad;
   range.set_scale(Tensor::scalar(0.5));
   EXPECT_EQ(range.amax().item(), 63.5);
-  settings.pow2 = true;
+  params.pow2 = true;
   EXPECT_THAT([&] { range.set_scale(Tensor::scalar(0.5)); },
               ThrowsMessage<ArgumentError>(HasSubstr("'fc.input_quantizer' takes no scales")));
 }

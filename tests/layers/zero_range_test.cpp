@@ -30,7 +30,7 @@ TEST(ZeroRange, PassesFloatsAndSaysSo) {
   const auto made = zero_quantizer();
   TensorQuantizer& q = *made;
   EXPECT_FALSE(q.enabled());
-  EXPECT_TRUE(q.settings().enabled);
+  EXPECT_TRUE(q.params().enabled);
   EXPECT_TRUE(q.range().is_zero());
   EXPECT_NE(q.describe().find("saw only zeros"), std::string::npos) << q.describe();
   EXPECT_TRUE(bitwise_equal(q.quantized_values(values()), values()));
@@ -71,7 +71,7 @@ TEST(ZeroRange, RunningRangesBeginWithTheFirstValues) {
   for (const bool known : {true, false}) {
     TensorQuantizer q;
     if (known) q.set_amax(Tensor::scalar(0));
-    q.update([](QuantizerSettings& s) { s.running = true; });
+    q.update([](QuantParams& s) { s.running = true; });
     EXPECT_EQ(q(Variable(Tensor::zeros({2, 2}), true)).quantized(), nullptr);
     (void)q(Variable(values(), true));
     EXPECT_EQ(amax(q), (std::vector<float>{2}));
@@ -156,7 +156,7 @@ TEST(ZeroRange, ABlockThatRunsAgainHasTheRangesOfItsFirstRun) {
 
 TEST(ZeroRange, CalibrationOnZerosKeepsTheSign) {
   TensorQuantizer q;
-  q.update([](QuantizerSettings& s) { s.may_become_unsigned = true; });
+  q.update([](QuantParams& s) { s.may_become_unsigned = true; });
   q.observer().collect(Tensor::zeros({4}));
   q.load_calibrated_amax();
   EXPECT_FALSE(q.descriptor().is_unsigned());

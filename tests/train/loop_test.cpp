@@ -202,7 +202,7 @@ TEST(Loop, SwitchesFollowTheSteps) {
     amax.push_back(quantizer->amax().data<float>()[0]);
     mean.push_back(model->named_buffers()[0].second.data<float>()[0]);
     EXPECT_TRUE(quantizer->quantizing()) << "between steps the model is as deployed";
-    EXPECT_FALSE(quantizer->settings().running);
+    EXPECT_FALSE(quantizer->params().running);
   };
   Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader), run.options,
                   nullptr, run.callbacks);

@@ -80,7 +80,7 @@ void expect_follows(const std::string& preset, const std::string& method) {
   const auto& weight = *layer->weight_quantizer();
   EXPECT_EQ(weight.descriptor().calib_method(), method);
   const bool follows =
-      weight.descriptor().needs_amax() || detail::has_own_codes(weight.settings().engine_grid);
+      weight.descriptor().needs_amax() || detail::has_own_codes(weight.params().engine_grid);
   EXPECT_TRUE(follows || method == "max");
 }
 

@@ -33,7 +33,7 @@ std::shared_ptr<Graph> moving_ranges() {
       q.quantizer->set_descriptor(QuantDescriptor(options));
       q.quantizer->set_amax(amax);
     } else {
-      q.quantizer->update([](QuantizerSettings& settings) { settings.running = settings.observing = true; });
+      q.quantizer->update([](QuantParams& params) { params.running = params.observing = true; });
       q.quantizer->observer().collect(test::images(kSample, 2));
     }
   });

@@ -84,7 +84,7 @@ std::shared_ptr<Graph> calibrated(const std::string& preset, Zero what) {
 std::vector<std::string> zero_quantizers(Module& model) {
   std::vector<std::string> out;
   for (const auto& entry : named_quantizers(model))
-    if (entry.quantizer->settings().enabled && entry.quantizer->range().is_zero()) out.push_back(entry.name);
+    if (entry.quantizer->params().enabled && entry.quantizer->range().is_zero()) out.push_back(entry.name);
   return out;
 }
 
@@ -114,7 +114,7 @@ void expect_unclipped(Module& model, const std::string& run) {
   const auto weights = weight_quantizers(model);
   const auto quantizers = named_quantizers(model);
   for (const auto& [name, q, aliases] : quantizers) {
-    if (weights.contains(q) || !q->settings().enabled) continue;
+    if (weights.contains(q) || !q->params().enabled) continue;
     q->set_observing(true);
     q->observer().set_watcher([&run, q = q](const Variable& x) {
       EXPECT_GE(largest(q->quantized_values(x.tensor())), largest(x.tensor()) / 16)
@@ -132,7 +132,7 @@ bool has_range(Module& model, bool of_weights) {
   const auto weights = weight_quantizers(model);
   return std::ranges::any_of(named_quantizers(model), [&](const NamedQuantizer& entry) {
     const auto& q = *entry.quantizer;
-    return weights.contains(&q) == of_weights && q.settings().enabled && q.descriptor().needs_amax() &&
+    return weights.contains(&q) == of_weights && q.params().enabled && q.descriptor().needs_amax() &&
            q.descriptor().block_sizes().empty();
   });
 }

@@ -135,7 +135,7 @@ using Chosen = std::vector<std::pair<TensorQuantizer*, CalibratedRange>>;
 /// Activations after zeros were calibrated without a branch, or with only its bias and rounding. Their
 /// ranges grow in training, and stay signed where calibration saw no negative value.
 void set_behind_zeros(TensorQuantizer& q, CalibratedRange range) {
-  if (q.settings().arithmetic != Arithmetic::deployed) return q.set_calibrated_range(range);
+  if (q.params().arithmetic != Arithmetic::deployed) return q.set_calibrated_range(range);
   range.is_unsigned = q.descriptor().is_unsigned();
   q.set_calibrated_range(range);
   RangeGrowth growth = q.range().growth();

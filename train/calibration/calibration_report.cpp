@@ -22,7 +22,7 @@ constexpr const char* kReport = "calibration_report";
 
 std::vector<NamedQuantizer> enabled_quantizers(Module& model) {
   auto out = named_quantizers(model);
-  std::erase_if(out, [](const auto& entry) { return !entry.quantizer->settings().enabled; });
+  std::erase_if(out, [](const auto& entry) { return !entry.quantizer->params().enabled; });
   FQ_CHECK(!out.empty(), kReport, "the model has no quantizer that is enabled: quantize it first");
   return out;
 }

@@ -50,7 +50,7 @@ Json settings(const TensorQuantizer& q) {
   if (detail::find_calib_method(method)->tries_codes)
     for (const char* key : {"num_bits", "narrow_range"})
       if (all.contains(key)) out[key] = all[key];
-  if (q.settings().pre_quant_scale.defined()) out["pre_quant_scale"] = checksum(q.settings().pre_quant_scale);
+  if (q.params().pre_quant_scale.defined()) out["pre_quant_scale"] = checksum(q.params().pre_quant_scale);
   return out;
 }
 

@@ -36,7 +36,7 @@ std::vector<QuantizationError> compute_quantization_mse(Module& model, DataLoade
   std::vector<NamedQuantizer> entries;
   for_each_quantizer(model, pattern, "compute_quantization_mse", [&](const NamedQuantizer& entry) {
     auto& q = *entry.quantizer;
-    if (!q.settings().enabled) return;
+    if (!q.params().enabled) return;
     FQ_CHECK(q.amax().defined() || !q.descriptor().needs_amax(), "compute_quantization_mse",
              "'{}' has no range: calibrate it first", entry.name);
     entries.push_back(entry);

@@ -31,7 +31,7 @@ using Kind = QuantizerFinding::Kind;
 bool is_static(const TensorQuantizer& q) {
   const auto& d = q.descriptor();
   return q.enabled() && q.quantizing() && d.fake_quant() && d.needs_amax() && !d.has_dynamic_blocks() &&
-         q.settings().arithmetic == Arithmetic::deployed && q.amax().defined();
+         q.params().arithmetic == Arithmetic::deployed && q.amax().defined();
 }
 
 double largest_range(const TensorQuantizer& q) {
@@ -190,7 +190,7 @@ std::vector<QuantizerFinding> quantizer_findings(Module& model, const Tensor& x)
     if (!weights.contains(entry.quantizer) && is_static(*entry.quantizer))
       activations.emplace(entry.quantizer->name(), entry.quantizer);
   for (const auto& entry : named_quantizers(model))
-    if (!weights.contains(entry.quantizer) && entry.quantizer->settings().enabled &&
+    if (!weights.contains(entry.quantizer) && entry.quantizer->params().enabled &&
         entry.quantizer->range().is_zero())
       found.push_back({.quantizer = entry.quantizer->name(), .kind = Kind::zeros});
   Watch watch(activations);

@@ -35,7 +35,7 @@ GgufParameters::GgufParameters(Module& model, bool f16) : f16_(f16) {
     const auto* layer = dynamic_cast<const QuantModule*>(module);
     if (layer == nullptr || !layer->quantized_weight().defined()) continue;
     if (auto* quantizer = layer->weight_quantizer(); quantizer != nullptr && quantizer->enabled())
-      take_codes(path, *layer, quantizer->settings().engine_grid);
+      take_codes(path, *layer, quantizer->params().engine_grid);
   }
 }
 

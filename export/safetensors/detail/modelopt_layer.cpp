@@ -65,7 +65,7 @@ void check_blocks(const ModeloptLayer& layer, const Shape& w) {
 }
 
 bool is_plain(TensorQuantizer& q) {
-  return quantizer_parts(q).front() == &q && q.settings().arithmetic == Arithmetic::deployed &&
+  return quantizer_parts(q).front() == &q && q.params().arithmetic == Arithmetic::deployed &&
          q.quantizing() && q.descriptor().fake_quant();
 }
 

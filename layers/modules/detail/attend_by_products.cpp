@@ -148,7 +148,7 @@ bool splits(const Variable& q, const Variable& k, const Variable& v, const OnWei
   if (!options.causal || mask.defined() || on_weights.dropout > 0 || recorder() != nullptr) return false;
   if (!q.device().is_cpu() || q.dim(2) <= kRowsTogether || k.dim(2) < q.dim(2)) return false;
   if (!has_factors(q) || !has_factors(k) || !has_factors(v) || !on_weights.softmax) return false;
-  const QuantizerSettings& softmax = (*on_weights.softmax)->settings();
+  const QuantParams& softmax = (*on_weights.softmax)->params();
   return softmax.enabled && softmax.quantizing && !softmax.observing && !softmax.running &&
          !(*on_weights.softmax)->range().grows() && softmax.has_fixed_range() &&
          softmax.descriptor.format().is_integer() && softmax.descriptor.format().bits() <= 8;
@@ -157,7 +157,7 @@ bool splits(const Variable& q, const Variable& k, const Variable& v, const OnWei
 }  // namespace
 
 bool attends_on_codes(const Variable& q, const Variable& k, const TensorQuantizer& softmax) {
-  return (q.quantized() != nullptr && k.quantized() != nullptr) || softmax.settings().enabled;
+  return (q.quantized() != nullptr && k.quantized() != nullptr) || softmax.params().enabled;
 }
 
 Variable attend_by_products(const Variable& q, const Variable& k, const Variable& v,

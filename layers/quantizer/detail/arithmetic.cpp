@@ -18,21 +18,21 @@ constexpr double kSamples = 64;  // a usual batch
 /// factor replaces n by the elements of `kSamples` samples, so that the gradient does not depend on how a
 /// batch is split.
 double DeployedArithmetic::gradient_factor(const Variable& x, bool is_weight) const {
-  const double factor = settings_.descriptor.scale_amax().value_or(1);
-  if (is_weight || settings_.amax_gradient != AmaxGradient::lsq || x.rank() < 2) return factor;
+  const double factor = params_.descriptor.scale_amax().value_or(1);
+  if (is_weight || params_.amax_gradient != AmaxGradient::lsq || x.rank() < 2) return factor;
   return factor * std::sqrt(static_cast<double>(x.dim(0)) / kSamples);
 }
 
 Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
   const Variable values = as_f32(x);
-  if (has_own_codes(settings_)) {
+  if (has_own_codes(params_)) {
     const Variable floats = values.as_float();
-    return ops::attach_codes(floats, own_codes(floats.tensor(), settings_, weight_.extreme_codes()));
+    return ops::attach_codes(floats, own_codes(floats.tensor(), params_, weight_.extreme_codes()));
   }
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   Variable codes = grid_.codes_of(values);
   if (!codes.defined()) {
-    const ops::LearnedRange learned{range_.learned(), settings_.amax_gradient,
+    const ops::LearnedRange learned{range_.learned(), params_.amax_gradient,
                                     gradient_factor(values, is_weight)};
     codes = ops::quantize(values, grid_.of(values), learned.amax.defined() ? &learned : nullptr);
     grid_.keep_codes(values, codes);
@@ -41,18 +41,18 @@ Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
 }
 
 Tensor DeployedArithmetic::values(const Tensor& x) const {
-  if (has_own_codes(settings_)) return dequantize(own_codes(x, settings_, weight_.extreme_codes()));
+  if (has_own_codes(params_)) return dequantize(own_codes(x, params_, weight_.extreme_codes()));
   const NoGrad no_grad;
   const Variable floats(x.to(DType::f32));
   return ops::quantize(floats, grid_.of(floats)).tensor();
 }
 
-std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantizerSettings& settings,
+std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantParams& params,
                                                      const QuantizerRange& range, const QuantizerGrid& grid,
                                                      const WeightCodes& weight) {
-  if (settings.arithmetic == Arithmetic::reference)
-    return std::make_unique<ReferenceArithmetic>(settings, range);
-  return std::make_unique<DeployedArithmetic>(settings, range, grid, weight);
+  if (params.arithmetic == Arithmetic::reference)
+    return std::make_unique<ReferenceArithmetic>(params, range);
+  return std::make_unique<DeployedArithmetic>(params, range, grid, weight);
 }
 
 }  // namespace fq::detail

@@ -24,16 +24,16 @@ class QuantizerArithmetic {
 /// Codes on the grid, multiplied as an engine multiplies them.
 class DeployedArithmetic : public QuantizerArithmetic {
  public:
-  DeployedArithmetic(const QuantizerSettings& settings, const QuantizerRange& range,
+  DeployedArithmetic(const QuantParams& params, const QuantizerRange& range,
                      const QuantizerGrid& grid, const WeightCodes& weight)
-      : settings_(settings), range_(range), grid_(grid), weight_(weight) {}
+      : params_(params), range_(range), grid_(grid), weight_(weight) {}
   [[nodiscard]] Variable quantize(const Variable& x, bool is_weight = false) const override;
   [[nodiscard]] Tensor values(const Tensor& x) const override;
 
  private:
   [[nodiscard]] double gradient_factor(const Variable& x, bool is_weight) const;
 
-  const QuantizerSettings& settings_;
+  const QuantParams& params_;
   const QuantizerRange& range_;
   const QuantizerGrid& grid_;
   const WeightCodes& weight_;
@@ -43,8 +43,8 @@ class DeployedArithmetic : public QuantizerArithmetic {
 /// as it does.
 class ReferenceArithmetic : public QuantizerArithmetic {
  public:
-  ReferenceArithmetic(const QuantizerSettings& settings, const QuantizerRange& range)
-      : settings_(settings), range_(range) {}
+  ReferenceArithmetic(const QuantParams& params, const QuantizerRange& range)
+      : params_(params), range_(range) {}
   [[nodiscard]] Variable quantize(const Variable& x, bool is_weight = false) const override;
   [[nodiscard]] Tensor values(const Tensor& x) const override;
 
@@ -53,12 +53,12 @@ class ReferenceArithmetic : public QuantizerArithmetic {
   [[nodiscard]] Variable on_grid(const Variable& x, const Tensor& amax) const;
   [[nodiscard]] Variable in_dynamic_blocks(const Variable& x) const;
 
-  const QuantizerSettings& settings_;
+  const QuantParams& params_;
   const QuantizerRange& range_;
 };
 
 /// The one that the settings name; all arguments outlive it.
-[[nodiscard]] std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantizerSettings& settings,
+[[nodiscard]] std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantParams& params,
                                                                    const QuantizerRange& range,
                                                                    const QuantizerGrid& grid,
                                                                    const WeightCodes& weight);

@@ -13,7 +13,7 @@ namespace {
 
 bool multiplies_codes(const TensorQuantizer& q) {
   const Format& format = q.descriptor().format();
-  return q.enabled() && q.settings().arithmetic == Arithmetic::deployed && format.is_integer() &&
+  return q.enabled() && q.params().arithmetic == Arithmetic::deployed && format.is_integer() &&
          format.bits() <= 8 && q.descriptor().needs_amax() && q.descriptor().block_sizes().empty() &&
          q.amax().defined();
 }

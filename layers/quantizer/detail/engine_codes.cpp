@@ -11,7 +11,7 @@
 #include "fakequant/core/ops/detail/engine_rows.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
-#include "fakequant/layers/quantizer/settings.h"
+#include "fakequant/layers/quantizer/quant_params.h"
 
 namespace fq::detail {
 namespace {
@@ -46,11 +46,11 @@ Tensor means(const std::vector<float>& values, const Channels& channels) {
 /// host, in the order of the elements. A channel whose mean is at most 2^-24 has codes of 0. Throws
 /// ArgumentError for an axis that x does not have and NumericError for a NaN or an infinity, both naming the
 /// quantizer.
-QuantizedTensor binary_codes(const Tensor& x, const QuantizerSettings& settings) {
-  const QuantDescriptor& d = settings.descriptor;
+QuantizedTensor binary_codes(const Tensor& x, const QuantParams& params) {
+  const QuantDescriptor& d = params.descriptor;
   const Granularity granularity = d.granularity(x.rank());
   const auto spec_of = [&](const Granularity& by, const Tensor& amax) {
-    auto out = QuantSpec::from_amax(d.format(), by, amax, settings.name, settings.pow2, settings.zero_point);
+    auto out = QuantSpec::from_amax(d.format(), by, amax, params.name, params.pow2, params.zero_point);
     out.pass_through_bwd = true;
     return out;
   };
@@ -59,7 +59,7 @@ QuantizedTensor binary_codes(const Tensor& x, const QuantizerSettings& settings)
   const std::vector<float> values = x.to(Device::cpu()).to(Layout::row_major).to_vector<float>();
   const Channels channels(x.shape(), granularity.single_axis(x.rank()));
   const Tensor mean = means(values, channels);
-  check_finite(mean, "quantizer", settings.name);
+  check_finite(mean, "quantizer", params.name);
   const std::vector<float> range = mean.to_vector<float>();
   std::vector<std::int8_t> codes(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -80,34 +80,34 @@ constexpr std::pair<EngineGrid, std::string_view> kNames[] = {{EngineGrid::none,
 
 bool has_own_codes(EngineGrid grid) noexcept { return grid == EngineGrid::q4_0 || grid == EngineGrid::q8_0; }
 
-QuantizedTensor engine_codes(const Tensor& x, const QuantizerSettings& settings,
+QuantizedTensor engine_codes(const Tensor& x, const QuantParams& params,
                              const Tensor& extreme_codes) {
   FQ_CHECK(x.rank() == 2 && x.dim(1) % kBlock == 0, "quantizer",
            "{} has blocks of {} along rows, its input is {}: give [N, K], K a multiple of {}",
-           quantizer_label(settings.name), kBlock, to_string(x.shape()), kBlock);
+           quantizer_label(params.name), kBlock, to_string(x.shape()), kBlock);
   const Tensor values = x.to(DType::f32).to(Layout::row_major);
-  if (!x.device().is_meta()) (void)ranges_of(values, BlockView(values.shape(), Axes{}), settings.name);
+  if (!x.device().is_meta()) (void)ranges_of(values, BlockView(values.shape(), Axes{}), params.name);
   FQ_CHECK(!extreme_codes.defined() || extreme_codes.numel() * kBlock == x.numel(), "quantizer",
            "{} was calibrated for {} blocks, its input {} has {}: calibrate again",
-           quantizer_label(settings.name), extreme_codes.numel(), to_string(x.shape()), x.numel() / kBlock);
+           quantizer_label(params.name), extreme_codes.numel(), to_string(x.shape()), x.numel() / kBlock);
   const GgmlBlocks blocks =
       ggml_weight_blocks(values, extreme_codes,
-                         settings.engine_grid == EngineGrid::q4_0 ? GgmlRounding::q4_0 : GgmlRounding::q8_0);
+                         params.engine_grid == EngineGrid::q4_0 ? GgmlRounding::q4_0 : GgmlRounding::q8_0);
   QuantSpec spec;
-  spec.format = settings.descriptor.format();
+  spec.format = params.descriptor.format();
   spec.granularity = Granularity::blocks({{-1, kBlock}});
   spec.scale = spec.amax = blocks.steps.to(DType::f32);
-  spec.name = settings.name;
+  spec.name = params.name;
   spec.pass_through_bwd = true;
   return {blocks.codes, std::move(spec), {}};
 }
 
-bool has_own_codes(const QuantizerSettings& settings) noexcept {
-  return settings.binary || has_own_codes(settings.engine_grid);
+bool has_own_codes(const QuantParams& params) noexcept {
+  return params.binary || has_own_codes(params.engine_grid);
 }
 
-QuantizedTensor own_codes(const Tensor& x, const QuantizerSettings& settings, const Tensor& extreme_codes) {
-  return settings.binary ? binary_codes(x, settings) : engine_codes(x, settings, extreme_codes);
+QuantizedTensor own_codes(const Tensor& x, const QuantParams& params, const Tensor& extreme_codes) {
+  return params.binary ? binary_codes(x, params) : engine_codes(x, params, extreme_codes);
 }
 
 std::string_view engine_grid_name(EngineGrid grid) noexcept {

@@ -68,9 +68,9 @@ void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const 
   }
   options.dynamic = false;
   options.scale_amax.reset();
-  q.update([&](QuantizerSettings& settings) {
-    settings.descriptor = QuantDescriptor(std::move(options));
-    settings.binary = false;
+  q.update([&](QuantParams& params) {
+    params.descriptor = QuantDescriptor(std::move(options));
+    params.binary = false;
   });
   const Tensor amax = Tensor::from(ranges, {static_cast<std::int64_t>(ranges.size())});
   const Tensor known = q.amax();
@@ -92,7 +92,7 @@ void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& 
   const bool silent = std::ranges::any_of(ranges, &FoldedRange::silent);
   if (q.descriptor().needs_amax() || silent || amax.size() < now.size())
     set_channel_ranges(q, axis, amax.size(), now);
-  const bool binary = q.settings().binary;
+  const bool binary = q.params().binary;
   Variable weight = layer.quantized_weight();
   scale_channels(weight, axis, channels);
   for_channels(weight.mutable_tensor(), axis, [&](float& w, std::int64_t i, std::size_t c) {
@@ -127,7 +127,7 @@ void move_ranges(const QuantModule& layer, const std::vector<FoldedChannel>& cha
 Variable codes_of(const QuantModule& layer) {
   TensorQuantizer& q = *layer.weight_quantizer();
   const bool known = !q.descriptor().needs_amax() || q.amax().defined();
-  if (!known || !q.enabled() || !q.quantizing() || q.settings().pre_quant_scale.defined() ||
+  if (!known || !q.enabled() || !q.quantizing() || q.params().pre_quant_scale.defined() ||
       dynamic_cast<SequentialQuantizer*>(&q) != nullptr)
     return {};
   const NoGrad no_grad;

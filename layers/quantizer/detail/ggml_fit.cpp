@@ -149,11 +149,11 @@ std::vector<std::string> fit_ggml_weights(Module& model, bool keep_known) {
   for (const auto& [path, module] : model.named_modules()) {
     const auto* layer = dynamic_cast<const QuantModule*>(module);
     TensorQuantizer* quantizer = layer != nullptr ? layer->weight_quantizer() : nullptr;
-    if (quantizer == nullptr || !has_own_codes(quantizer->settings().engine_grid)) continue;
+    if (quantizer == nullptr || !has_own_codes(quantizer->params().engine_grid)) continue;
     const Variable weight = layer->quantized_weight();
     const bool known = quantizer->weight_codes().extreme_codes().defined();
     if (holds_codes(weight) || weight.device().is_meta() || (keep_known && known)) continue;
-    const EngineGrid grid = quantizer->settings().engine_grid;
+    const EngineGrid grid = quantizer->params().engine_grid;
     const Tensor w = weight.tensor().to(Device::cpu()).to(DType::f32).to(Layout::row_major);
     const Tensor codes = fitted_extreme_codes(w, grid, quantizer->descriptor().calib_method());
     quantizer->weight_codes().set_extreme_codes(codes.to(weight.device()));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fakequant/layers/modules/module.h"
-#include "fakequant/layers/quantizer/settings.h"
+#include "fakequant/layers/quantizer/quant_params.h"
 
 namespace fq::detail {
 

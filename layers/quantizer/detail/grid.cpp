@@ -20,7 +20,7 @@ std::uint64_t version_of(const Variable& x) {
 }  // namespace
 
 bool QuantizerGrid::of_each_input() const {
-  return !settings_.descriptor.needs_amax() || settings_.descriptor.has_dynamic_blocks();
+  return !params_.descriptor.needs_amax() || params_.descriptor.has_dynamic_blocks();
 }
 
 std::uint64_t QuantizerGrid::range_version() const {
@@ -30,7 +30,7 @@ std::uint64_t QuantizerGrid::range_version() const {
 
 /// A range of one element is per tensor, whatever the axes.
 Granularity QuantizerGrid::granularity(int rank) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   const BlockSizes& blocks = d.block_sizes();
   if (range_.amax().numel() == 1 && !blocks.scale_bits) return Granularity::per_tensor();
   if (rank >= 0) return d.granularity(rank);
@@ -41,34 +41,32 @@ Granularity QuantizerGrid::granularity(int rank) const {
 
 /// What scales of (4,3) are multiples of, on the host: it waits for ranges of a GPU.
 float QuantizerGrid::global_amax(const Tensor& ranges) const {
-  if (settings_.descriptor.has_dynamic_blocks() && range_.amax().defined())
+  if (params_.descriptor.has_dynamic_blocks() && range_.amax().defined())
     return range_.used().to_vector<float>()[0];
   return std::ranges::max(ranges.to_vector<float>());
 }
 
 QuantSpec QuantizerGrid::made_of(const Tensor& amax, const Granularity& granularity) const {
-  const Format& format = settings_.descriptor.format();
-  const auto& bits = settings_.descriptor.block_sizes().scale_bits;
+  const Format& format = params_.descriptor.format();
+  const auto& bits = params_.descriptor.block_sizes().scale_bits;
   QuantSpec spec;
   if (bits && !granularity.is_per_tensor()) {
     const float global = *bits == NumBits(4, 3) ? global_amax(amax) : 0.0f;
-    spec = QuantSpec::with_scale_bits(format, granularity, amax, *bits, global, settings_.name);
+    spec = QuantSpec::with_scale_bits(format, granularity, amax, *bits, global, params_.name);
   } else {
-    spec =
-        QuantSpec::from_amax(format, granularity, amax, settings_.name, settings_.pow2, settings_.zero_point);
+    spec = QuantSpec::from_amax(format, granularity, amax, params_.name, params_.pow2, params_.zero_point);
   }
-  spec.pass_through_bwd = settings_.passes_through();
-  if (settings_.engine_grid == EngineGrid::bf16_scales)
-    spec.scale = spec.scale.to(DType::bf16).to(DType::f32);
+  spec.pass_through_bwd = params_.passes_through();
+  if (params_.engine_grid == EngineGrid::bf16_scales) spec.scale = spec.scale.to(DType::bf16).to(DType::f32);
   return spec;
 }
 
 QuantSpec QuantizerGrid::of_ranges_of(const Tensor& x) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   const Granularity granularity = d.granularity(x.rank());
   const bool blocks = !d.block_sizes().empty();
-  Tensor ranges = blocks ? ranges_of(x, granularity, settings_.name)
-                         : ranges_of(x, BlockView::of(d, x.shape()), settings_.name);
+  Tensor ranges = blocks ? ranges_of(x, granularity, params_.name)
+                         : ranges_of(x, BlockView::of(d, x.shape()), params_.name);
   if (const auto factor = d.scale_amax()) ranges = used_ranges(ranges, 0, static_cast<float>(*factor));
   return made_of(ranges, ranges.numel() == 1 && !blocks ? Granularity::per_tensor() : granularity);
 }
@@ -87,9 +85,9 @@ QuantSpec QuantizerGrid::own(int rank, Device device) const {
 }
 
 QuantSpec QuantizerGrid::own() const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   FQ_CHECK(!d.has_dynamic_blocks() && !d.dynamic(), "quantizer",
-           "{} takes its ranges from each input: it has no grid of its own", quantizer_label(settings_.name));
+           "{} takes its ranges from each input: it has no grid of its own", quantizer_label(params_.name));
   {
     const std::scoped_lock lock(mutex_);
     if (kept_ && key_.version == range_.amax().version() && key_.device.is_cpu()) return *kept_;
@@ -98,12 +96,12 @@ QuantSpec QuantizerGrid::own() const {
 }
 
 QuantSpec QuantizerGrid::of(const Variable& x) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   (void)d.granularity(x.rank());  // refuses axes that x does not have
   const bool meta = x.device().is_meta();
   if (meta && (!range_.amax().defined() || !d.needs_amax() || d.has_dynamic_blocks()))
-    return QuantSpec::from_amax(d.format(), Granularity::per_tensor(), Tensor::scalar(1.0), settings_.name,
-                                settings_.pow2, settings_.zero_point);
+    return QuantSpec::from_amax(d.format(), Granularity::per_tensor(), Tensor::scalar(1.0), params_.name,
+                                params_.pow2, params_.zero_point);
   if (d.has_dynamic_blocks() && d.needs_amax()) range_.check_known();
   if (of_each_input()) return of_ranges_of(x.tensor());
   return own(x.rank(), meta ? Device::cpu() : x.device());

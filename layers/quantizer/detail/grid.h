@@ -15,8 +15,8 @@ namespace fq::detail {
 class QuantizerGrid {
  public:
   /// Of the quantizer that owns it; both outlive it.
-  QuantizerGrid(const QuantizerSettings& settings, const QuantizerRange& range)
-      : settings_(settings), range_(range) {}
+  QuantizerGrid(const QuantParams& params, const QuantizerRange& range)
+      : params_(params), range_(range) {}
 
   /// The grid that x is put on; on `meta` of an amax of 1 where none is known. Throws ArgumentError for axes
   /// that x does not have, and without amax.
@@ -55,7 +55,7 @@ class QuantizerGrid {
   [[nodiscard]] QuantSpec made_of(const Tensor& amax, const Granularity& granularity) const;
   [[nodiscard]] QuantSpec of_ranges_of(const Tensor& x) const;
 
-  const QuantizerSettings& settings_;
+  const QuantParams& params_;
   const QuantizerRange& range_;
   mutable std::mutex mutex_;  // guards what is kept
   mutable std::optional<QuantSpec> kept_;

@@ -9,7 +9,7 @@ namespace {
 
 bool has_free_scales(const TensorQuantizer& q) {
   const QuantDescriptor& d = q.descriptor();
-  return q.settings().arithmetic == Arithmetic::deployed && !q.settings().pow2 && d.format().is_integer() &&
+  return q.params().arithmetic == Arithmetic::deployed && !q.params().pow2 && d.format().is_integer() &&
          !d.block_sizes().empty() && !d.block_sizes().scale_bits && !d.scale_amax() &&
          !d.has_dynamic_blocks();
 }
@@ -23,7 +23,7 @@ Tensor ranges_with_lattices(const TensorQuantizer& quantizer, const Tensor& weig
   if (x.rank() != 2 || view.kept().values() != std::vector<int>{0} || x.dim(0) != amax.numel()) return amax;
   Tensor out = amax.to(Device::cpu()).to(DType::f32).clone();
   auto* ranges = out.mutable_data<float>();
-  const bool bf16 = quantizer.settings().engine_grid == EngineGrid::bf16_scales;
+  const bool bf16 = quantizer.params().engine_grid == EngineGrid::bf16_scales;
   const float bound = quantizer.descriptor().format().bound(),
               lower = quantizer.descriptor().format().lower();
   const auto length = static_cast<std::size_t>(x.dim(1));

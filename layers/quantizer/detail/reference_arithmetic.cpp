@@ -37,10 +37,10 @@ Tensor ReferenceArithmetic::values(const Tensor& x) const {
 }
 
 Variable ReferenceArithmetic::quantize(const Variable& input, bool /*is_weight*/) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   FQ_CHECK(d.fake_quant(), "quantizer",
            "{} is to give codes: the reference arithmetic gives values, use arithmetic deployed",
-           quantizer_label(settings_.name));
+           quantizer_label(params_.name));
   const Variable x = input.as_float();
   (void)d.granularity(x.rank());  // refuses axes that x does not have
   if (d.has_dynamic_blocks()) return in_dynamic_blocks(x);
@@ -53,7 +53,7 @@ Variable ReferenceArithmetic::quantize(const Variable& input, bool /*is_weight*/
 
 /// On the host, with the factor of the descriptor.
 Tensor ReferenceArithmetic::range_of(const Tensor& values, const Axes& kept) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   const bool meta = values.device().is_meta();
   Tensor range = range_.amax();
   if (!d.needs_amax()) range = meta ? Tensor::scalar(1.0) : amax(values.to(DType::f32), kept, "quantizer");
@@ -61,24 +61,24 @@ Tensor ReferenceArithmetic::range_of(const Tensor& values, const Axes& kept) con
   if (meta && !range.defined()) range = Tensor::scalar(1.0);
   FQ_CHECK(range.defined(), "quantizer",
            "{} has no amax: calibrate it, set amax, or make its descriptor dynamic",
-           quantizer_label(settings_.name));
+           quantizer_label(params_.name));
   if (range_.learned().defined())
     range = range_.used().to(Device::cpu());
   else if (const auto factor = d.scale_amax())
     range = scaled(range, *factor);
-  return settings_.pow2 ? QuantSpec::from_amax(d.format(), {}, range, settings_.name, true).amax : range;
+  return params_.pow2 ? QuantSpec::from_amax(d.format(), {}, range, params_.name, true).amax : range;
 }
 
 Variable ReferenceArithmetic::on_grid(const Variable& input, const Tensor& amax) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   const BlockSizes& blocks = d.block_sizes();
-  const bool pass = settings_.passes_through();
+  const bool pass = params_.passes_through();
   const Variable& learned = range_.learned();
   const Variable x = learned.defined() ? clipped(input, learned, d.is_unsigned()) : input;
   if (d.num_bits() == NumBits(2, 1)) {
     FQ_CHECK(blocks.lengths.size() == 1 && x.rank() == 2, "quantizer",
              "{} has FP4 blocks on several axes: the reference has them along the last axis",
-             quantizer_label(settings_.name));
+             quantizer_label(params_.name));
     return modelopt::static_blockwise_fp4_fake_quant(x, amax, {}, blocks.scale_bits.has_value(), 448, {},
                                                      pass);
   }
@@ -86,19 +86,19 @@ Variable ReferenceArithmetic::on_grid(const Variable& input, const Tensor& amax)
       !blocks.scale_bits, "quantizer",
       "scale_bits of the static blocks of {}: the reference keeps their scales as floats, leave it out or "
       "use arithmetic deployed",
-      quantizer_label(settings_.name));
+      quantizer_label(params_.name));
   if (!d.num_bits().is_integer()) return scaled_e4m3(x, amax, {}, 4, 3, pass);
   const IntFormat format = d.format().integer();
   return fake_tensor_quant(x, amax, {}, format.bits, format.is_unsigned, format.narrow_range, pass);
 }
 
 Variable ReferenceArithmetic::in_dynamic_blocks(const Variable& x) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   const BlockSizes& blocks = d.block_sizes();
   const std::int64_t length = blocks.lengths.begin()->second;
   FQ_CHECK(blocks.scale_bits.has_value(), "quantizer",
            "dynamic blocks of {} without scale_bits: the reference has (4, 3) and (8, 0)",
-           quantizer_label(settings_.name));
+           quantizer_label(params_.name));
   const bool e4m3_scales = *blocks.scale_bits == NumBits(4, 3);
   Amax global;
   if (e4m3_scales) {
@@ -111,7 +111,7 @@ Variable ReferenceArithmetic::in_dynamic_blocks(const Variable& x) const {
   const bool nvfp4 = d.num_bits() == NumBits(2, 1) && e4m3_scales && length == 16;
   const auto kernel = nvfp4 ? modelopt::BlockKernel::triton : modelopt::BlockKernel::cuda_ext;
   return modelopt::dynamic_block_quantize(x, d.num_bits(), *blocks.scale_bits, length, global, kernel,
-                                          settings_.passes_through());
+                                          params_.passes_through());
 }
 
 }  // namespace fq::detail

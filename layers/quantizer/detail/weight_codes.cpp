@@ -16,15 +16,15 @@ namespace fq {
 
 bool WeightCodes::keeps(const Variable& w) const {
   const auto* values = std::get_if<Tensor>(&w.value());
-  const bool gives_codes = settings_.arithmetic == Arithmetic::deployed &&
-                           settings_.descriptor.fake_quant() && !settings_.pre_quant_scale.defined() &&
-                           !range_.learned().defined() && !range_.is_zero();
-  return settings_.enabled && settings_.quantizing && !settings_.observing && gives_codes && w.is_leaf() &&
+  const bool gives_codes = params_.arithmetic == Arithmetic::deployed && params_.descriptor.fake_quant() &&
+                           !params_.pre_quant_scale.defined() && !range_.learned().defined() &&
+                           !range_.is_zero();
+  return params_.enabled && params_.quantizing && !params_.observing && gives_codes && w.is_leaf() &&
          !w.device().is_meta() && values != nullptr && values->dtype() == DType::f32 && w.numel() > 0;
 }
 
 bool WeightCodes::wants_mask(const Variable& w) const {
-  return (grad_enabled() || detail::rerun() != nullptr) && w.requires_grad() && !settings_.passes_through();
+  return (grad_enabled() || detail::rerun() != nullptr) && w.requires_grad() && !params_.passes_through();
 }
 
 std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
@@ -37,7 +37,7 @@ std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
 }
 
 std::optional<QuantizeRequest> WeightCodes::request(const Variable& w) const {
-  if (!keeps(w) || detail::has_own_codes(settings_) || range_.grows() || kept(w)) return std::nullopt;
+  if (!keeps(w) || detail::has_own_codes(params_) || range_.grows() || kept(w)) return std::nullopt;
   return QuantizeRequest{w.tensor(), grid_.of(w), wants_mask(w)};
 }
 
@@ -49,8 +49,8 @@ void WeightCodes::keep(const Variable& w, QuantizedTensor codes) {
 Variable WeightCodes::of(const Variable& w) {
   if (auto known = kept(w)) return ops::attach_codes(w, std::move(*known));
   forget();  // before others take their place: a step allocates no more than the one before it
-  const QuantizedTensor codes = detail::has_own_codes(settings_)
-                                    ? detail::own_codes(w.tensor(), settings_, extreme_codes_)
+  const QuantizedTensor codes = detail::has_own_codes(params_)
+                                    ? detail::own_codes(w.tensor(), params_, extreme_codes_)
                                     : quantize(w.tensor(), grid_.of(w), wants_mask(w));
   keep(w, codes);
   return ops::attach_codes(w, codes);
@@ -62,36 +62,36 @@ void WeightCodes::forget() {
 }
 
 QuantSpec WeightCodes::packed_spec(int rank, Device device) const {
-  const QuantDescriptor& d = settings_.descriptor;
+  const QuantDescriptor& d = params_.descriptor;
   if (!scales_.defined()) {
     FQ_CHECK(d.needs_amax() && !d.has_dynamic_blocks(), "quantizer",
              "{} takes its ranges from each input, and there are no scales with the codes of its weight",
-             detail::quantizer_label(settings_.name));
+             detail::quantizer_label(params_.name));
     return grid_.own(rank, device);
   }
   const bool one = scales_.values.numel() == 1 && d.block_sizes().empty();
-  QuantSpec spec = unpack_scales(scales_, d.format(), one ? Granularity::per_tensor() : d.granularity(rank),
-                                 settings_.name);
-  if (spec.scale_bits == 0) spec.zero_point = settings_.zero_point;
-  spec.pass_through_bwd = settings_.passes_through();
+  QuantSpec spec =
+      unpack_scales(scales_, d.format(), one ? Granularity::per_tensor() : d.granularity(rank), params_.name);
+  if (spec.scale_bits == 0) spec.zero_point = params_.zero_point;
+  spec.pass_through_bwd = params_.passes_through();
   return spec.to(device);
 }
 
 QuantizedTensor WeightCodes::unpack(const Tensor& packed) const {
-  const Format& format = settings_.descriptor.format();
+  const Format& format = params_.descriptor.format();
   FQ_CHECK(packed.dtype() == packed_dtype(format), "quantizer",
-           "the weight of {} is {}: codes of {} are kept as {}", detail::quantizer_label(settings_.name),
+           "the weight of {} is {}: codes of {} are kept as {}", detail::quantizer_label(params_.name),
            packed.describe(), to_string(format), name(packed_dtype(format)));
   QuantSpec spec = packed_spec(packed.rank(), packed.device());
   const std::int64_t blocks = numel(spec.granularity.scale_shape(packed.shape()));
   FQ_CHECK(spec.scale.numel() == blocks, "quantizer",
            "{} has {} scales, its weight {} has {} blocks: give one scale per block",
-           detail::quantizer_label(settings_.name), spec.scale.numel(), to_string(packed.shape()), blocks);
+           detail::quantizer_label(params_.name), spec.scale.numel(), to_string(packed.shape()), blocks);
   return {packed.dtype() == format.code_dtype() ? packed : unpack_codes(packed), std::move(spec), {}};
 }
 
 void WeightCodes::set_scales(PackedScales scales) {
-  if (scales.defined()) check_scales(scales, settings_.name);
+  if (scales.defined()) check_scales(scales, params_.name);
   scales_ = std::move(scales);
   forget();
 }
@@ -101,7 +101,7 @@ void WeightCodes::set_extreme_codes(Tensor codes) {
     for (const float code : codes.to_vector<float>())
       FQ_CHECK(code != 0 && std::isfinite(code), "quantizer",
                "the code {} of a block's largest number, of {}: it must be finite and not 0", code,
-               detail::quantizer_label(settings_.name));
+               detail::quantizer_label(params_.name));
   extreme_codes_ = std::move(codes);
   forget();
 }
@@ -120,7 +120,7 @@ void WeightCodes::load(const StateDict& state, const std::string& prefix) {
   if (!state.contains(prefix + "/weight_scale")) return;
   const auto& unit = state.attribute(prefix + "/weight_scale_unit");
   FQ_CHECK(unit.is_number(), "quantizer", "the unit of the scales of {} is {}: it must be a number",
-           detail::quantizer_label(settings_.name), unit.dump());
+           detail::quantizer_label(params_.name), unit.dump());
   set_scales({state.at(prefix + "/weight_scale"), unit.get<float>()});
 }
 

@@ -22,9 +22,9 @@ class QuantizerGrid;
 class WeightCodes {
  public:
   /// Of the quantizer that owns it; all of them outlive it.
-  WeightCodes(const QuantizerSettings& settings, const QuantizerRange& range,
+  WeightCodes(const QuantParams& params, const QuantizerRange& range,
               const detail::QuantizerGrid& grid)
-      : settings_(settings), range_(range), grid_(grid) {}
+      : params_(params), range_(range), grid_(grid) {}
 
   /// Whether codes of w are kept: w is a float parameter, and its quantizer gives codes without looking on.
   [[nodiscard]] bool keeps(const Variable& w) const;
@@ -67,7 +67,7 @@ class WeightCodes {
   [[nodiscard]] std::optional<QuantizedTensor> kept(const Variable& w) const;
   [[nodiscard]] QuantSpec packed_spec(int rank, Device device) const;
 
-  const QuantizerSettings& settings_;
+  const QuantParams& params_;
   const QuantizerRange& range_;
   const detail::QuantizerGrid& grid_;
   PackedScales scales_;

@@ -108,12 +108,12 @@ TEST_F(CudaModel, GradientsAreThoseOfTheCpu) {
 TEST_F(CudaModel, AQuantizerLoadsAStateWhereItIs) {
   TensorQuantizer saved, loaded;
   saved.set_amax(Tensor::scalar(1.5));
-  saved.update([](QuantizerSettings& s) { s.pre_quant_scale = Tensor::from<float>({0.5f, 2.0f, 4.0f}); });
+  saved.update([](QuantParams& s) { s.pre_quant_scale = Tensor::from<float>({0.5f, 2.0f, 4.0f}); });
   StateDict state;
   saved.save(state, "q");
   loaded.to(Device::cuda());
   loaded.load(state, "q");
-  EXPECT_EQ(loaded.settings().pre_quant_scale.device(), Device::cuda());
+  EXPECT_EQ(loaded.params().pre_quant_scale.device(), Device::cuda());
   const Tensor x = Tensor::from<float>({1.0f, -0.3f, 0.2f, 0.0f, 3.0f, 0.7f}, {2, 3});
   const NoGrad no_grad;
   EXPECT_TRUE(bitwise_equal(loaded(Variable(x.to(Device::cuda()))).tensor(), saved(Variable(x)).tensor()));

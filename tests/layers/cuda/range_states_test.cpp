@@ -22,7 +22,7 @@ class CudaRangeStates : public testing::Test {
 TEST_F(CudaRangeStates, StepsHereAndThereGoOn) {
   TensorQuantizer here, there;
   for (auto* q : {&here, &there})
-    q->update([](QuantizerSettings& s) {
+    q->update([](QuantParams& s) {
       s.running = true;
       s.momentum = 0.3;
     });
@@ -33,7 +33,7 @@ TEST_F(CudaRangeStates, StepsHereAndThereGoOn) {
     EXPECT_TRUE(bitwise_equal(there.amax(), here.amax())) << i;
     EXPECT_EQ(there.amax().device(), i % 2 == 0 ? Device::cuda() : Device::cpu());
   }
-  for (auto* q : {&here, &there}) q->update([](QuantizerSettings& s) { s.running = false; });
+  for (auto* q : {&here, &there}) q->update([](QuantParams& s) { s.running = false; });
   const Tensor x = input(kImages, 9);
   for (const Device device : {Device::cuda(), Device::cpu()})
     EXPECT_TRUE(bitwise_equal(there(Variable(x.to(device))).tensor(), here(Variable(x)).tensor()));
@@ -44,7 +44,7 @@ TEST_F(CudaRangeStates, StepsHereAndThereGoOn) {
 
 TEST_F(CudaRangeStates, GoHomeWithTheirModule) {
   TensorQuantizer q;
-  q.update([](QuantizerSettings& s) { s.running = true; });
+  q.update([](QuantParams& s) { s.running = true; });
   q.to(Device::cuda());
   (void)q(Variable(input(kImages, 0).to(Device::cuda()), true));
   EXPECT_EQ(q.amax().device(), Device::cuda());
@@ -59,7 +59,7 @@ TEST_F(CudaRangeStates, StatesGoOnOnTheOtherDevice) {
     (void)q(Variable(input(kImages, i).to(device), true));
   };
   for (auto* q : {&here, &there})
-    q->update([](QuantizerSettings& s) {
+    q->update([](QuantParams& s) {
       s.running = true;
       s.momentum = 0.3;
     });
@@ -96,7 +96,7 @@ TEST_F(CudaRangeStates, WhatIsNotFiniteIsToldAsOnTheCpu) {
     for (const bool running : {false, true}) {
       TensorQuantizer q(QuantDescriptor({.dynamic = !running}));
       q.set_name("fc1.input_quantizer");
-      q.update([&](QuantizerSettings& s) { s.running = running; });
+      q.update([&](QuantParams& s) { s.running = running; });
       Tensor x = input(kImages, 0);
       (void)q(Variable(x, true));
       const Tensor before = running ? q.amax().clone() : Tensor{};

@@ -66,7 +66,7 @@ inline std::vector<Step> steps(TensorQuantizer& q, const std::vector<Tensor>& in
   }
   std::vector<Step> out;
   // A quantizer without a range looks once whether its first one is zero.
-  const bool first = device.is_cuda() && q.settings().running && !q.amax().defined() &&
+  const bool first = device.is_cuda() && q.params().running && !q.amax().defined() &&
                      !q.descriptor().has_dynamic_blocks();  // these are on the host
   const auto waits = waits_so_far();
   for (std::size_t i = 0; i < x.size(); ++i) out.push_back(step(q, x[i], dy[i], forward));

@@ -23,7 +23,7 @@ TEST_F(CudaRangesOfQuantizers, Dynamic) {
   compare("unsigned", {.num_bits = 4, .is_unsigned = true, .dynamic = true}, inputs(kImages));
   compare("E4M3", {.num_bits = {4, 3}, .dynamic = true}, inputs({41, 23}));
   compare("powers of two", {.dynamic = true}, inputs(kImages),
-          [](auto& q) { q.update([](QuantizerSettings& s) { s.pow2 = true; }); });
+          [](auto& q) { q.update([](QuantParams& s) { s.pow2 = true; }); });
   compare("one element", {.dynamic = true}, inputs({1}));
 }
 
@@ -47,7 +47,7 @@ TEST_F(CudaRangesOfQuantizers, DynamicBlocks) {
 
 TEST_F(CudaRangesOfQuantizers, Running) {
   const auto run = [](auto& q) {
-    q.update([](QuantizerSettings& s) {
+    q.update([](QuantParams& s) {
       s.running = true;
       s.momentum = 0.3;
     });
@@ -62,7 +62,7 @@ TEST_F(CudaRangesOfQuantizers, Running) {
   compare("one range for channels", {.axis = 1}, inputs(kImages), from_one);
   compare("scaled", {.scale_amax = 1.1}, inputs(kImages, Layout::channels_last), from_one);
   compare("at once", {}, inputs(kImages), [](auto& q) {
-    q.update([](QuantizerSettings& s) {
+    q.update([](QuantParams& s) {
       s.running = true;
       s.momentum = 1;
     });
@@ -75,7 +75,7 @@ TEST_F(CudaRangesOfQuantizers, Running) {
 
 TEST_F(CudaRangesOfQuantizers, WhatScalesOfFourBitsAreMultiplesOfIsReadBack) {
   const auto run = [](auto& q) {
-    q.update([](QuantizerSettings& s) {
+    q.update([](QuantParams& s) {
       s.running = true;
       s.momentum = 0.3;
     });
@@ -94,7 +94,7 @@ TEST_F(CudaRangesOfQuantizers, Learned) {
   for (const auto gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
     const auto from = [gradient](const Tensor& amax) {
       return [=](TensorQuantizer& q) {
-        q.update([&](QuantizerSettings& s) { s.amax_gradient = gradient; });
+        q.update([&](QuantParams& s) { s.amax_gradient = gradient; });
         q.set_amax(amax);
       };
     };
@@ -114,20 +114,20 @@ TEST_F(CudaRangesOfQuantizers, Learned) {
 TEST_F(CudaRangesOfQuantizers, InReferenceArithmetic) {
   const auto reference = [](const Preparation& then) {
     return [then](TensorQuantizer& q) {
-      q.update([](QuantizerSettings& s) { s.arithmetic = Arithmetic::reference; });
+      q.update([](QuantParams& s) { s.arithmetic = Arithmetic::reference; });
       then(q);
     };
   };
   const auto one = [](TensorQuantizer& q) { q.set_amax(Tensor::scalar(0.9)); };
   const auto run = [](TensorQuantizer& q) {
-    q.update([](QuantizerSettings& s) {
+    q.update([](QuantParams& s) {
       s.running = true;
       s.momentum = 0.3;
     });
   };
   const auto run_halves = [](TensorQuantizer& q) {
     q.set_amax(Tensor::scalar(0.9, DType::f16));
-    q.update([](QuantizerSettings& s) {
+    q.update([](QuantParams& s) {
       s.running = true;
       s.momentum = 0.3;
     });
@@ -153,7 +153,7 @@ TEST_F(CudaRangesOfQuantizers, RunningInACheckpointedBlock) {
   };
   const auto run = [](auto& q) {
     q.set_amax(Tensor::scalar(0.6));
-    q.update([](QuantizerSettings& s) {
+    q.update([](QuantParams& s) {
       s.running = true;
       s.momentum = 0.2;
     });
@@ -163,7 +163,7 @@ TEST_F(CudaRangesOfQuantizers, RunningInACheckpointedBlock) {
   compare(
       "channels", {.axis = 1}, inputs(kImages),
       [](auto& q) {
-        q.update([](QuantizerSettings& s) {
+        q.update([](QuantParams& s) {
           s.running = true;
           s.momentum = 0.2;
         });

@@ -74,12 +74,12 @@ TEST_F(CudaSteps, OfFrozenRanges) { expect_no_waits(*network(), "frozen"); }
 
 TEST_F(CudaSteps, OfRunningRanges) {
   expect_no_waits(
-      *network([](TensorQuantizer& q) { q.update([](QuantizerSettings& s) { s.running = true; }); }),
+      *network([](TensorQuantizer& q) { q.update([](QuantParams& s) { s.running = true; }); }),
       "running");
 }
 
 TEST_F(CudaSteps, OfRunningRangesInCheckpointedBlocks) {
-  auto model = network([](TensorQuantizer& q) { q.update([](QuantizerSettings& s) { s.running = true; }); });
+  auto model = network([](TensorQuantizer& q) { q.update([](QuantParams& s) { s.running = true; }); });
   set_checkpointing(*model, "conv?");
   expect_no_waits(*model, "running, checkpointed");
 }

@@ -46,7 +46,7 @@ TEST(AwqLite, DividesTheInputWhereTheQuantizerOfIsOff) {
   (void)ptq::awq_lite(*model, *digit_batches("train"));
   const auto& input = *dynamic_cast<QuantLinear&>(model->at("fc1")).input_quantizers()[0];
   EXPECT_FALSE(input.enabled());
-  EXPECT_TRUE(input.settings().pre_quant_scale.defined());
+  EXPECT_TRUE(input.params().pre_quant_scale.defined());
 }
 
 TEST(AwqLite, TriesWeightsWhoseRangesTakeTwoPasses) {

@@ -56,7 +56,7 @@ TEST(SmoothQuant, FoldsIntoTheLayerBeforeWhereTheGraphAllowsIt) {
   for (const auto& layer : report.layers) {
     changed.push_back(layer.path);
     EXPECT_LE(layer.after, layer.before) << layer.path;
-    EXPECT_FALSE(input_of(*model, layer.path).settings().pre_quant_scale.defined()) << layer.path;
+    EXPECT_FALSE(input_of(*model, layer.path).params().pre_quant_scale.defined()) << layer.path;
   }
   EXPECT_EQ(changed, (std::vector<std::string>{"conv2", "conv3", "fc"}));
   ASSERT_EQ(report.skipped.size(), 1u);
@@ -71,8 +71,8 @@ TEST(SmoothQuant, KeepsAPreQuantScaleWhereNothingCanTakeIt) {
   const auto before = logits(*model);
   (void)quantize(*model, QuantConfig::preset("int8"), digit_shape());
   (void)ptq::smooth_quant(*model, *digit_batches("train"));
-  EXPECT_EQ(input_of(*model, "fc1").settings().pre_quant_scale.shape(), (Shape{64}));
-  EXPECT_FALSE(input_of(*model, "fc2").settings().pre_quant_scale.defined());
+  EXPECT_EQ(input_of(*model, "fc1").params().pre_quant_scale.shape(), (Shape{64}));
+  EXPECT_FALSE(input_of(*model, "fc2").params().pre_quant_scale.defined());
   const ptq::FloatScope in_float(*model);
   EXPECT_LT(relative_difference(before, logits(*model)), 1e-5);
 }
@@ -102,7 +102,7 @@ TEST(SmoothQuant, FollowsTheFormula) {
   (void)ptq::smooth_quant(model, data);
   // s = sqrt(16 / 4) = 2 and sqrt(9 / 0.25) = 6
   EXPECT_EQ(weight.tensor().to_vector<float>(), (std::vector<float>{8, -1.5}));
-  EXPECT_EQ(input_of(model, "fc").settings().pre_quant_scale.to_vector<float>(),
+  EXPECT_EQ(input_of(model, "fc").params().pre_quant_scale.to_vector<float>(),
             (std::vector<float>{0.5f, 1.0f / 6.0f}));
 }
 

@@ -11,7 +11,7 @@ namespace fq::detail {
 namespace {
 
 bool needs_range(const TensorQuantizer& q, bool keep_known) {
-  return q.settings().enabled && q.descriptor().needs_amax() && !q.descriptor().amax().defined() &&
+  return q.params().enabled && q.descriptor().needs_amax() && !q.descriptor().amax().defined() &&
          !(keep_known && q.amax().defined());
 }
 

@@ -65,7 +65,7 @@ void report_activation(TensorQuantizer& q, const AmaxOptions& given, const std::
   out.largest = collected.largest();
   AmaxOptions options = given;
   options.num_bits = q.descriptor().num_bits();
-  options.limits_clipping = q.settings().arithmetic == Arithmetic::deployed;
+  options.limits_clipping = q.params().arithmetic == Arithmetic::deployed;
   options.is_unsigned = out.is_chosen ? q.descriptor().is_unsigned() : q.observer().range(given).is_unsigned;
   auto fields = q.descriptor().options();
   fields.is_unsigned = options.is_unsigned;

@@ -14,12 +14,12 @@ constexpr int kPointsInBin = 8;
 
 std::unique_ptr<TensorQuantizer> quantizer_like(const TensorQuantizer& q, QuantDescriptorOptions fields) {
   fields.learn_amax = false;
-  QuantizerSettings settings;
-  settings.name = q.name();
-  settings.descriptor = QuantDescriptor(std::move(fields));
-  settings.arithmetic = q.settings().arithmetic;
-  settings.pow2 = q.settings().pow2;
-  return std::make_unique<TensorQuantizer>(std::move(settings));
+  QuantParams params;
+  params.name = q.name();
+  params.descriptor = QuantDescriptor(std::move(fields));
+  params.arithmetic = q.params().arithmetic;
+  params.pow2 = q.params().pow2;
+  return std::make_unique<TensorQuantizer>(std::move(params));
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ void RangeCost::measure(const Tensor& amax, RangeReport& range) const {
   range.sqnr_db = QuantizationError{{}, 0, sums.error, sums.signal}.sqnr_db();
   const auto& d = q->descriptor();
   const bool fixed_grid = amax.defined() && !d.dynamic() && !d.has_dynamic_blocks();
-  if (fixed_grid && q->settings().arithmetic == Arithmetic::deployed)
+  if (fixed_grid && q->params().arithmetic == Arithmetic::deployed)
     range.clipped = values_.numel() > 0 ? clipped(*q) : 0;
 }
 

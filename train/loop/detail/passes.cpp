@@ -29,7 +29,7 @@ Passes::Passes(std::shared_ptr<Module> model, const Options& options)
 
 bool Passes::waits_for_range() const {
   return std::ranges::any_of(quantizers_,
-                             [](const auto* q) { return q->settings().enabled && q->range().is_zero(); });
+                             [](const auto* q) { return q->params().enabled && q->range().is_zero(); });
 }
 
 void Passes::forget() {

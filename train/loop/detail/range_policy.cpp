@@ -16,12 +16,12 @@ constexpr float kLeast = 0x1p-23F;  // the smallest range that has a scale
 
 /// Updates a quantizer only if something changes: an update rebuilds its grid.
 void set_running(TensorQuantizer& quantizer, const RangePolicy::Phase& phase) {
-  const QuantizerSettings& now = quantizer.settings();
+  const QuantParams& now = quantizer.params();
   const bool running = phase.running && now.has_fixed_range();
   if (now.running == running && now.momentum == phase.amax_momentum) return;
-  quantizer.update([&](QuantizerSettings& settings) {
-    settings.running = running;
-    settings.momentum = phase.amax_momentum;
+  quantizer.update([&](QuantParams& params) {
+    params.running = running;
+    params.momentum = phase.amax_momentum;
   });
 }
 
@@ -44,7 +44,7 @@ RangePolicy::RangePolicy(Module& model, const TrainerOptions& options) : options
   for (const auto& [name, quantizer, aliases] : named_quantizers(model)) {
     if (const Variable& amax = quantizer->range().learned(); amax.defined())
       learned_.push_back({name + ".amax", amax});
-    if (!quantizer->settings().enabled || !quantizer->quantizing()) continue;
+    if (!quantizer->params().enabled || !quantizer->quantizing()) continue;
     quantizers_.push_back(quantizer);
     if (!weights.contains(quantizer)) activations_.push_back(quantizer);
   }

@@ -32,9 +32,9 @@ void divide_input(const WeightedLayer& reader, const std::vector<float>& factors
   }
   Tensor scale = Tensor::from(reciprocals(factors), shape);
   const NoGrad no_grad;
-  if (q.settings().pre_quant_scale.defined())
-    scale = ops::multiply(Variable(q.settings().pre_quant_scale), Variable(scale)).tensor();
-  q.update([&](QuantizerSettings& settings) { settings.pre_quant_scale = scale; });
+  if (q.params().pre_quant_scale.defined())
+    scale = ops::multiply(Variable(q.params().pre_quant_scale), Variable(scale)).tensor();
+  q.update([&](QuantParams& params) { params.pre_quant_scale = scale; });
 }
 
 /// How many slots of the model hold this quantizer.

@@ -78,7 +78,7 @@ void check_uncalibrated(Module& model, const std::string& function) {
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     const auto& q = *entry.quantizer;
     const bool chosen = q.descriptor().amax().defined();  // whatever the activations are
-    FQ_CHECK(!q.settings().enabled || !q.amax().defined() || !q.descriptor().needs_amax() || chosen, function,
+    FQ_CHECK(!q.params().enabled || !q.amax().defined() || !q.descriptor().needs_amax() || chosen, function,
              "'{}' has its range already, and weights and activations are about to change: calibrate after "
              "this",
              entry.name);

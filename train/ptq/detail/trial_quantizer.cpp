@@ -7,15 +7,15 @@ namespace fq::ptq {
 namespace {
 
 std::shared_ptr<TensorQuantizer> calibrated_copy(const TensorQuantizer& original, const Tensor& weight) {
-  QuantizerSettings settings;
-  settings.name = original.name();
-  settings.descriptor = original.descriptor();
-  settings.arithmetic = original.settings().arithmetic;
-  settings.enabled = original.settings().enabled;
-  settings.zero_point = original.settings().zero_point;
-  settings.pow2 = original.settings().pow2;
-  auto copy = std::make_shared<TensorQuantizer>(std::move(settings));
-  if (!original.settings().enabled || !original.descriptor().needs_amax() ||
+  QuantParams params;
+  params.name = original.name();
+  params.descriptor = original.descriptor();
+  params.arithmetic = original.params().arithmetic;
+  params.enabled = original.params().enabled;
+  params.zero_point = original.params().zero_point;
+  params.pow2 = original.params().pow2;
+  auto copy = std::make_shared<TensorQuantizer>(std::move(params));
+  if (!original.params().enabled || !original.descriptor().needs_amax() ||
       original.descriptor().amax().defined())
     return copy;
   detail::collect_whole(*copy, weight);

@@ -96,7 +96,7 @@ std::string reason_against_rounding(const WeightedLayer& layer) {
   TensorQuantizer& q = *layer.quant->weight_quantizer();
   if (dynamic_cast<SequentialQuantizer*>(&q) != nullptr) return "has several weight quantizers in sequence";
   if (!q.enabled()) return "has weights in float";
-  if (q.settings().arithmetic != Arithmetic::deployed) return "is quantized by the reference's arithmetic";
+  if (q.params().arithmetic != Arithmetic::deployed) return "is quantized by the reference's arithmetic";
   const QuantDescriptor& d = q.descriptor();
   if (d.dynamic() || (d.has_dynamic_blocks() && !d.block_sizes().scale_bits)) return kAnew;
   if (d.learn_amax()) return "learns the ranges of its weights";

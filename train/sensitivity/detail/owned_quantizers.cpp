@@ -14,7 +14,7 @@ namespace detail {
 namespace {
 
 bool is_on(TensorQuantizer& quantizer) {
-  const auto switched_on = [](const TensorQuantizer* part) { return part->settings().enabled; };
+  const auto switched_on = [](const TensorQuantizer* part) { return part->params().enabled; };
   return switched_on(&quantizer) && std::ranges::any_of(quantizer_parts(quantizer), switched_on);
 }
 
@@ -57,10 +57,10 @@ std::shared_ptr<TensorQuantizer> switched_off(TensorQuantizer& quantizer) {
     off = std::make_shared<SequentialQuantizer>(std::move(parts));
     off->set_enabled(quantizer.enabled());
   } else {
-    QuantizerSettings settings;
-    settings.enabled = false;
-    settings.pre_quant_scale = quantizer.settings().pre_quant_scale;
-    off = std::make_shared<TensorQuantizer>(std::move(settings));
+    QuantParams params;
+    params.enabled = false;
+    params.pre_quant_scale = quantizer.params().pre_quant_scale;
+    off = std::make_shared<TensorQuantizer>(std::move(params));
   }
   off->set_name(quantizer.name());
   return off;

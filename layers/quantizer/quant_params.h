@@ -1,19 +1,22 @@
 #pragma once
 
-/// What a quantizer is told: a plain value, which its pieces read.
+/// QuantParams: how one quantizer quantizes, resolved from a config (layers/config/quant_config.h).
 ///
-///     quantizer.update([](QuantizerSettings& settings) {  // TensorQuantizer::update checks the result
-///       settings.running = true;
-///       settings.momentum = 0.1;
+///     quantizer.update([](QuantParams& params) {  // TensorQuantizer::update checks the result
+///       params.running = true;
+///       params.momentum = 0.1;
 ///     });
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "fakequant/core/descriptor.h"
 #include "fakequant/core/ops/quantize.h"
 
 namespace fq {
+
+class StateDict;
 
 /// How a quantizer computes.
 ///
@@ -30,13 +33,13 @@ enum class Arithmetic { deployed, reference };
 /// - `bf16_scales`: scales are rounded to bf16 (XNNPACK's weights of 4 bits).
 enum class EngineGrid : unsigned char { none, q4_0, q8_0, bf16_scales };
 
-/// Everything about a TensorQuantizer but its range and what it has seen. It is a plain value: a quantizer
-/// takes one by `set_settings` or `update`, which check it.
-struct QuantizerSettings {
-  /// The path under which messages and files know it: "conv1.input_quantizer".
+/// All parameters of a TensorQuantizer except its range and its observer. This is a plain value: `set_params`
+/// and `update` of a quantizer check it.
+struct QuantParams {
+  /// Path of the quantizer in messages and files: "conv1.input_quantizer".
   std::string name;
   QuantDescriptor descriptor;
-  /// Which numbers are computed; changing it keeps the range.
+  /// Formulas of the quantizer. The range stays when this changes.
   Arithmetic arithmetic = Arithmetic::deployed;
 
   /// Three switches that do not depend on each other.
@@ -82,6 +85,19 @@ struct QuantizerSettings {
 
 /// Throws ArgumentError naming the quantizer: for a momentum out of range, scale_bits 8 (only packed tensors
 /// keep scales so), learn_amax per axis or by lsq in `reference`, `binary` with what it does not go with.
-void check(const QuantizerSettings& settings);
+void check(const QuantParams& params);
 
+namespace detail {
+
+/// Writes all parameters except the name to a checkpoint, under the prefix.
+void save_params(const QuantParams& params, StateDict& state, const std::string& prefix);
+/// Reads them. Throws ArgumentError naming the quantizer if they are damaged.
+[[nodiscard]] QuantParams load_params(std::string name, const StateDict& state, const std::string& prefix);
+
+/// Returns "clip" or "lsq".
+[[nodiscard]] std::string_view amax_gradient_name(AmaxGradient gradient) noexcept;
+/// Throws ArgumentError for another name.
+[[nodiscard]] AmaxGradient amax_gradient_from_name(std::string_view name);
+
+}  // namespace detail
 }  // namespace fq

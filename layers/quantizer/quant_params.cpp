@@ -1,0 +1,112 @@
+#include "fakequant/layers/quantizer/quant_params.h"
+
+#include <nlohmann/json.hpp>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/core/io/state_dict.h"
+#include "fakequant/layers/quantizer/detail/engine_codes.h"
+
+namespace fq {
+namespace {
+
+void check_learning(const QuantParams& s) {
+  if (!s.descriptor.learn_amax() || s.arithmetic == Arithmetic::deployed) return;
+  FQ_CHECK(s.descriptor.axis().empty() && s.descriptor.amax().values().size() <= 1, "quantizer",
+           "learn_amax of {} with axis: the reference learns one range a tensor, leave axis out or use "
+           "arithmetic deployed",
+           detail::quantizer_label(s.name));
+  FQ_CHECK(s.amax_gradient == AmaxGradient::clip, "quantizer",
+           "amax of {} is learned by lsq: the reference learns by clip, use it or arithmetic deployed",
+           detail::quantizer_label(s.name));
+}
+
+void check_binary(const QuantParams& s) {
+  if (!s.binary) return;
+  const QuantDescriptor& d = s.descriptor;
+  FQ_CHECK(s.arithmetic == Arithmetic::deployed, "quantizer",
+           "{} is binary in arithmetic reference, which has no such weights: use arithmetic deployed",
+           detail::quantizer_label(s.name));
+  FQ_CHECK(d.format() == Format(IntFormat{2, false, true}), "quantizer",
+           "{} is binary with {}: use signed narrow integers of 2 bits, or leave binary out",
+           detail::quantizer_label(s.name), to_string(d.format()));
+  FQ_CHECK(d.block_sizes().empty() && d.axis().values().size() <= 1, "quantizer",
+           "{} is binary with blocks or several axes: give one axis, or leave binary out",
+           detail::quantizer_label(s.name));
+  FQ_CHECK(d.dynamic() && !d.scale_amax(), "quantizer",
+           "{} is binary, its scale is the mean of each step: use dynamic, without scale_amax",
+           detail::quantizer_label(s.name));
+}
+
+}  // namespace
+
+void check(const QuantParams& s) {
+  FQ_CHECK(s.momentum > 0 && s.momentum <= 1, "quantizer", "a momentum of {} for {}: use 0 < momentum <= 1",
+           s.momentum, detail::quantizer_label(s.name));
+  FQ_CHECK(s.descriptor.block_sizes().scale_bits != NumBits(8), "quantizer",
+           "scale_bits 8 of {}: only packed tensors keep scales so, use (4, 3) or (8, 0), or leave it out",
+           detail::quantizer_label(s.name));
+  check_learning(s);
+  check_binary(s);
+}
+
+std::string_view detail::amax_gradient_name(AmaxGradient gradient) noexcept {
+  return gradient == AmaxGradient::clip ? "clip" : "lsq";
+}
+
+AmaxGradient detail::amax_gradient_from_name(std::string_view name) {
+  for (const AmaxGradient gradient : {AmaxGradient::clip, AmaxGradient::lsq})
+    if (amax_gradient_name(gradient) == name) return gradient;
+  throw ArgumentError(fmt::format("[quantize] 'amax_gradient' is '{}': use clip or lsq", name));
+}
+
+void detail::save_params(const QuantParams& s, StateDict& state, const std::string& prefix) {
+  nlohmann::json switches{{"enabled", s.enabled},
+                          {"observing", s.observing},
+                          {"quantizing", s.quantizing},
+                          {"running", s.running},
+                          {"momentum", s.momentum},
+                          {"pow2", s.pow2},
+                          {"zero_point", s.zero_point},
+                          {"may_become_unsigned", s.may_become_unsigned},
+                          {"reference", s.arithmetic == Arithmetic::reference}};
+  if (s.pass_through_bwd) switches["pass_through_bwd"] = *s.pass_through_bwd;
+  if (s.amax_gradient != AmaxGradient::clip) switches["amax_gradient"] = amax_gradient_name(s.amax_gradient);
+  if (s.engine_grid != EngineGrid::none) switches["engine_grid"] = engine_grid_name(s.engine_grid);
+  if (s.binary) switches["binary"] = true;
+  state.set_attribute(prefix + "/descriptor", s.descriptor.dict());
+  state.set_attribute(prefix + "/switches", std::move(switches));
+  if (s.pre_quant_scale.defined()) state.set(prefix + "/pre_quant_scale", s.pre_quant_scale);
+}
+
+QuantParams detail::load_params(std::string name, const StateDict& state, const std::string& prefix) {
+  QuantParams s;
+  s.name = std::move(name);
+  const auto& switches = state.attribute(prefix + "/switches");
+  s.descriptor = QuantDescriptor::from_dict(state.attribute(prefix + "/descriptor"));
+  if (state.contains(prefix + "/pre_quant_scale")) s.pre_quant_scale = state.at(prefix + "/pre_quant_scale");
+  try {
+    s.enabled = switches.at("enabled").get<bool>();
+    s.observing = switches.at("observing").get<bool>();
+    s.quantizing = switches.at("quantizing").get<bool>();
+    s.running = switches.at("running").get<bool>();
+    s.momentum = switches.at("momentum").get<double>();
+    s.pow2 = switches.at("pow2").get<bool>();
+    s.zero_point = whole_value<int>(switches.at("zero_point"));
+    s.may_become_unsigned = switches.at("may_become_unsigned").get<bool>();
+    if (switches.at("reference").get<bool>()) s.arithmetic = Arithmetic::reference;
+    s.amax_gradient = amax_gradient_from_name(switches.value("amax_gradient", "clip"));
+    s.engine_grid = engine_grid_from_name(switches.value("engine_grid", "none"));
+    s.binary = switches.value("binary", false);
+    if (switches.contains("pass_through_bwd")) s.pass_through_bwd = switches["pass_through_bwd"].get<bool>();
+  } catch (const nlohmann::json::exception& error) {
+    throw ArgumentError(fmt::format("[quantizer] the saved switches of {} are damaged: {}",
+                                    quantizer_label(s.name), error.what()));
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(fmt::format("{} (the saved switches of {})", error.what(), quantizer_label(s.name)));
+  }
+  return s;
+}
+
+}  // namespace fq
