@@ -9,7 +9,7 @@
 ///     const bool same = QuantDescriptor::from_json(weights.to_json()) == weights;       // true
 ///
 /// A TensorQuantizer (layers/quantizer/tensor_quantizer.h) is driven by one. Rules of a config give its
-/// fields by name (layers/config/quant_fields.h).
+/// fields by name (layers/config/quant_config.h).
 
 #include <iosfwd>
 #include <map>

@@ -9,7 +9,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/log.h"
-#include "fakequant/layers/config/detail/quantizer_fields.h"
+#include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/detail/edge_layers.h"
 #include "fakequant/layers/detail/engine_layers.h"
 #include "fakequant/layers/detail/float_products.h"
@@ -27,7 +27,7 @@
 namespace fq {
 namespace {
 
-using detail::MergedFields;
+using detail::MergedRules;
 
 std::string input_name(const std::string& path, std::size_t i) {
   return path + (i == 0 ? ".input_quantizer" : ".input_quantizer_" + std::to_string(i));
@@ -84,14 +84,14 @@ class Quantizing {
   void place(const detail::QuantizableUse& use) {
     if (dynamic_cast<const Recurrent*>(&model_.at(use.path)) != nullptr) return place_recurrent(use);
     if (detail::is_attention(model_.at(use.path))) return place_attention(use);
-    const MergedFields weight = fields(use, {use.path + ".weight_quantizer"});
-    const MergedFields output = fields(use, {use.path + ".output_quantizer"});
-    std::vector<MergedFields> inputs;
+    const MergedRules weight = fields(use, {use.path + ".weight_quantizer"});
+    const MergedRules output = fields(use, {use.path + ".output_quantizer"});
+    std::vector<MergedRules> inputs;
     for (std::size_t i = 0; i < use.tensors.size(); ++i) inputs.push_back(input_fields(use, i));
     names_.push_back(use.path + ".input_quantizer");
     const bool has_weight = use.has_weight;
     if (has_weight) names_.push_back(use.path + ".weight_quantizer");
-    if (!(has_weight && weight.switched_on()) && std::ranges::none_of(inputs, &MergedFields::switched_on))
+    if (!(has_weight && weight.switched_on()) && std::ranges::none_of(inputs, &MergedRules::switched_on))
       return;
     const Module& old = model_.at(use.path);
     auto made = detail::quantized_counterpart(old, use.tensors.size());
@@ -107,8 +107,8 @@ class Quantizing {
 
   /// Of engines that round inputs as they run: linear layers, and tables.
   void place_for_engine(const detail::QuantizableUse& use) {
-    const MergedFields weight = fields(use, {use.path + ".weight_quantizer"});
-    const MergedFields input = fields(use, {use.path + ".input_quantizer"});
+    const MergedRules weight = fields(use, {use.path + ".weight_quantizer"});
+    const MergedRules input = fields(use, {use.path + ".input_quantizer"});
     names_.push_back(use.path + ".weight_quantizer");
     if (!use.tensors.empty()) names_.push_back(use.path + ".input_quantizer");
     if (!weight.switched_on()) return;
@@ -123,9 +123,8 @@ class Quantizing {
     }
     auto made = detail::engine_counterpart(old, engine_, input);
     model_.replace(use.path, made);
-    quantizer->update([&](QuantParams& params) {
-      params.engine_grid = detail::engine_grid_of(engine_, descriptor);
-    });
+    quantizer->update(
+        [&](QuantParams& params) { params.engine_grid = detail::engine_grid_of(engine_, descriptor); });
     made->replace("weight_quantizer", quantizer);
     for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, input);
   }
@@ -139,7 +138,7 @@ class Quantizing {
       auto* matrix = dynamic_cast<QuantMatrix*>(slot->module.get());
       if (matrix == nullptr) continue;
       const std::string path = use.path + "." + name;
-      const MergedFields weight = fields(use, {path + ".weight_quantizer"});
+      const MergedRules weight = fields(use, {path + ".weight_quantizer"});
       names_.push_back(path + ".weight_quantizer");
       matrix->set_target(config_.target);
       place_weight(*matrix, weight, path, matrix->weight_axis());
@@ -151,12 +150,12 @@ class Quantizing {
   }
 
   void place_attention(const detail::QuantizableUse& use) {
-    std::vector<MergedFields> all;
+    std::vector<MergedRules> all;
     for (const auto& name : QuantAttention::quantizer_names()) {
       names_.push_back(use.path + "." + name);
       all.push_back(fields(use, {names_.back()}));
     }
-    if (std::ranges::none_of(all, &MergedFields::switched_on)) return;
+    if (std::ranges::none_of(all, &MergedRules::switched_on)) return;
     auto made = detail::quantized_counterpart(model_.at(use.path), 1);
     dynamic_cast<QuantModule&>(*made).set_target(config_.target);
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -176,7 +175,7 @@ class Quantizing {
   /// otherwise. Everything else stays floats.
   bool place_dynamic(const detail::QuantizableUse& use, TensorQuantizer& quantizer) {
     const std::string name = use.path + ".input_quantizer";
-    MergedFields given = fields(use, {name});
+    MergedRules given = fields(use, {name});
     names_.push_back(name);
     quantizer.set_name(name);
     const NumBits bits = given.all.num_bits.value_or(std::nullopt).value_or(NumBits());
@@ -190,7 +189,7 @@ class Quantizing {
                         name));
       return false;
     }
-    QuantFields fields = given.all;
+    PartialQuantParams fields = given.all;
     fields.axis = given.by_user.axis ? given.by_user.axis : std::optional(std::optional(Axes(0)));
     fields.is_unsigned = true;
     fields.dynamic = true;
@@ -200,22 +199,22 @@ class Quantizing {
   }
 
   /// Rules know a layer by its path and by what it is in the graph.
-  MergedFields fields(const detail::QuantizableUse& use, std::vector<std::string> paths) {
+  MergedRules fields(const detail::QuantizableUse& use, std::vector<std::string> paths) {
     std::vector<std::string> names = edges_.names_of(use.path);
     if (residual_sums_.contains(use.path)) names.emplace_back("@residual");
     for (const auto& name : names)
       for (std::size_t i = 0, count = paths.size(); i < count; ++i)
         if (paths[i].starts_with(use.path)) paths.push_back(name + paths[i].substr(use.path.size()));
-    return detail::fields_for(config_, model_.at(use.path).type(), paths, matched_);
+    return detail::merge_rules(config_, model_.at(use.path).type(), paths, matched_);
   }
 
-  MergedFields input_fields(const detail::QuantizableUse& use, std::size_t i) {
+  MergedRules input_fields(const detail::QuantizableUse& use, std::size_t i) {
     std::vector<std::string> paths{use.path + ".input_quantizer"};
     if (i > 0) paths.push_back(input_name(use.path, i));
     return fields(use, paths);
   }
 
-  void place_weight(Module& made, const MergedFields& fields, const std::string& path, int axis) {
+  void place_weight(Module& made, const MergedRules& fields, const std::string& path, int axis) {
     const std::string name = path + ".weight_quantizer";
     if (fields.switched_on())
       made.replace("weight_quantizer", maker_.weight(fields, name, axis));
@@ -225,7 +224,7 @@ class Quantizing {
 
   /// One quantizer for each tensor and set of fields: the first reader makes it, the others share it.
   void place_input(Module& made, const detail::QuantizableUse& use, std::size_t i,
-                   const MergedFields& fields) {
+                   const MergedRules& fields) {
     const std::string name = input_name(use.path, i);
     if (!fields.switched_on())
       return switch_off(*dynamic_cast<QuantModule&>(made).input_quantizers()[i], name);
@@ -277,7 +276,7 @@ class Quantizing {
   }
 
   struct Shared {
-    QuantFields fields;
+    PartialQuantParams fields;
     std::shared_ptr<TensorQuantizer> quantizer;
   };
 

@@ -103,7 +103,7 @@ int enable_quantizer(Module& model, std::string_view pattern);
 int disable_quantizer(Module& model, std::string_view pattern);
 /// Sets fields of the quantizers one of whose paths matches; returns how many. Fields are keys of
 /// QuantDescriptor::dict(), `enable`, `pass_through_bwd`, `binary` and `amax_gradient`; others stay. Throws
-/// ArgumentError when none matches, and as QuantFields::from_dict.
+/// ArgumentError when none matches, and as PartialQuantParams::from_dict.
 ///
 ///     set_quantizer_attributes(model, "conv1.*", {{"num_bits", 4}, {"enable", true}});
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields);

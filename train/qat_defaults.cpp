@@ -20,26 +20,26 @@ bool names_attention(const std::string& pattern) {
 /// Edges and what attention multiplies do not.
 bool counts(const QuantRule& rule) { return !names_edge(rule.pattern) && !names_attention(rule.pattern); }
 
-bool have_blocks(const QuantFields& fields) { return fields.block_sizes && *fields.block_sizes; }
+bool have_blocks(const PartialQuantParams& fields) { return fields.block_sizes && *fields.block_sizes; }
 
-bool are_fixed_integers(const QuantFields& fields) {
+bool are_fixed_integers(const PartialQuantParams& fields) {
   const bool dynamic = fields.dynamic && fields.dynamic->value_or(false);
   return fields.enable.value_or(true) && fields.num_bits && *fields.num_bits &&
          (*fields.num_bits)->is_integer() && !dynamic;
 }
 
-bool are_static_integers(const QuantFields& fields) {
+bool are_static_integers(const PartialQuantParams& fields) {
   return are_fixed_integers(fields) && !have_blocks(fields);
 }
 
-bool are_blocks_of(const QuantFields& fields, int bits) {
+bool are_blocks_of(const PartialQuantParams& fields, int bits) {
   return are_fixed_integers(fields) && have_blocks(fields) &&
          (*fields.block_sizes)->type == BlockType::fixed && (*fields.num_bits)->bits() <= bits;
 }
 
-bool are_low_blocks(const QuantFields& fields) { return are_blocks_of(fields, kLowBlockBits); }
+bool are_low_blocks(const PartialQuantParams& fields) { return are_blocks_of(fields, kLowBlockBits); }
 
-int bits_of(const QuantFields& fields) {
+int bits_of(const PartialQuantParams& fields) {
   const bool count = are_static_integers(fields) || are_low_blocks(fields);
   int bits = count ? (*fields.num_bits)->bits() : kBits;
   for (const auto& part : fields.sequence) bits = std::min(bits, bits_of(part));
@@ -47,19 +47,19 @@ int bits_of(const QuantFields& fields) {
 }
 
 /// In any format, blocks included.
-bool is_narrow(const QuantFields& fields) {
+bool is_narrow(const PartialQuantParams& fields) {
   const bool off = !fields.enable.value_or(true) || !fields.num_bits || !*fields.num_bits;
   return std::ranges::any_of(fields.sequence, is_narrow) || (!off && (*fields.num_bits)->bits() <= kLowBits);
 }
 
 /// Neither off nor integers of 8 bits and more.
-bool are_coarser_than_int8(const QuantFields& fields) {
+bool are_coarser_than_int8(const PartialQuantParams& fields) {
   const bool off = !fields.enable.value_or(true) || !fields.num_bits || !*fields.num_bits;
   return std::ranges::any_of(fields.sequence, are_coarser_than_int8) ||
          (!off && (!(*fields.num_bits)->is_integer() || (*fields.num_bits)->bits() < kBits));
 }
 
-bool are_narrow_float_blocks(const QuantFields& fields) {
+bool are_narrow_float_blocks(const PartialQuantParams& fields) {
   return fields.sequence.empty() && is_narrow(fields) && !(*fields.num_bits)->is_integer() &&
          fields.block_sizes && *fields.block_sizes;
 }

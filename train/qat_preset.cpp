@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/layers/config/detail/rule_fields.h"
+#include "fakequant/layers/config/detail/quant_rules.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/train/qat_defaults.h"
 
@@ -43,7 +43,7 @@ void add_sweep_rules(ordered_json& config, const QuantConfig& preset) {
 }
 
 /// Returns whether the quantizer takes its ranges from the weight, so that no method chooses them.
-bool follows_weights(const QuantFields& fields) {
+bool follows_weights(const PartialQuantParams& fields) {
   const auto on = [](const auto& field) { return field && field->value_or(false); };
   const bool dynamic_blocks =
       fields.block_sizes && *fields.block_sizes && (*fields.block_sizes)->type == BlockType::dynamic;

@@ -4,7 +4,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
-#include "fakequant/layers/config/detail/rule_fields.h"
+#include "fakequant/layers/config/detail/quant_rules.h"
 #include "fakequant/network/detail/named_values.h"
 
 namespace fq::cli {

@@ -9,14 +9,16 @@
 #include "fakequant/core/detail/placed_error.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/layers/config/detail/modelopt_rules.h"
 #include "fakequant/layers/config/detail/quant_presets.h"
-#include "fakequant/layers/config/detail/weight_algorithm_fields.h"
+#include "fakequant/layers/config/detail/quant_rules.h"
 #include "fakequant/layers/config/target_profile.h"
 
-namespace fq::detail {
+namespace fq {
 namespace {
 
+using detail::at_place;
+using detail::did_you_mean;
+using nlohmann::json;
 using nlohmann::ordered_json;
 using Keys = std::vector<std::string>;
 
@@ -31,7 +33,7 @@ double number(const ordered_json& object, const char* key, double lowest, double
 
 int whole(const ordered_json& object, const char* key, int lowest) {
   const ordered_json& value = object[key];
-  const auto whole = whole_if<int>(value, lowest, 1 << 30);
+  const auto whole = detail::whole_if<int>(value, lowest, 1 << 30);
   FQ_CHECK(whole, kWhere, "'{}' is {}: use a whole number from {}", key, value.dump(), lowest);
   return *whole;
 }
@@ -54,6 +56,15 @@ std::string pattern_of(const ordered_json& object, const char* what) {
   FQ_CHECK(object.contains("pattern") && object["pattern"].is_string(), kWhere,
            "an entry of '{}' has no pattern: give one, as \"*input_quantizer\"", what);
   return object["pattern"].get<std::string>();
+}
+
+/// Returns the name of an available method of calibration. Throws ArgumentError for another.
+std::string checked_algorithm(const std::string& name) {
+  const auto& methods = QuantDescriptor::calib_methods();
+  FQ_CHECK(std::ranges::find(methods, name) != methods.end(), "quantize",
+           "algorithm '{}' is not available, and other ranges than it asks for would be no substitute{}",
+           name, did_you_mean(name, {methods.begin(), methods.end()}));
+  return name;
 }
 
 CalibrationRule rule(const ordered_json& object, const AmaxOptions& common) {
@@ -96,17 +107,67 @@ void read_calibration(const ordered_json& input, QuantConfig& config) {
   for (const auto& entry : list(algorithm, "postprocess")) config.postprocess.push_back(adjustment(entry));
 }
 
-}  // namespace
-}  // namespace fq::detail
+/// Names of algorithms on weights and scales, which train/ptq runs.
+const std::vector<std::string>& weight_algorithms() {
+  static const std::vector<std::string> names{
+#define FQ_WEIGHT_ALGORITHM(name) #name,
+#include "fakequant/layers/config/detail/weight_algorithms.def"
+  };
+  return names;
+}
 
-namespace fq {
-namespace {
+bool is_weight_algorithm(std::string_view name) {
+  return std::ranges::find(weight_algorithms(), name) != weight_algorithms().end();
+}
 
-using detail::at_place;
-using nlohmann::json;
-using nlohmann::ordered_json;
+ordered_json method_of(const ordered_json& given) {
+  return given.is_object() ? given.value("method", ordered_json()) : given;
+}
 
-constexpr const char* kWhere = "quantize";
+void set_algorithm(QuantConfig& config, const ordered_json& given) {
+  config.weight_algorithm = method_of(given).get<std::string>();
+  config.weight_options.reset();
+  if (!given.is_object()) return;
+  json options(given);
+  options.erase("method");
+  config.weight_options = std::make_shared<const json>(std::move(options));
+}
+
+/// Returns ModelOpt's algorithm with ModelOpt's defaults, and only with the options of the algorithm.
+ordered_json with_reference_defaults(ordered_json given) {
+  if (!given.is_object()) given = {{"method", given}};
+  for (const char* key : {"percentile", "stride", "start_bin", "rules", "postprocess", "debug", "block_size",
+                          "fused", "max_co_batch_size", "max_tokens_per_batch"})
+    given.erase(key);
+  if (given["method"] == "smoothquant" && !given.contains("alpha")) given["alpha"] = 1.0;
+  return given;
+}
+
+/// Sets `weight_algorithm`, or the method of `algorithm` if that is one for weights. Then the keys of
+/// calibration and of ModelOpt's batch sizes are dropped. ptq::Algorithm checks the other options. Throws
+/// ArgumentError naming the key.
+void read_weight_algorithm(const ordered_json& input, QuantConfig& config) {
+  const auto named = [](const ordered_json& given) {
+    const ordered_json method = method_of(given);
+    return method.is_string() && is_weight_algorithm(method.get<std::string>());
+  };
+  if (const auto theirs = input.find("algorithm"); theirs != input.end() && named(*theirs)) {
+    set_algorithm(config, with_reference_defaults(*theirs));
+    config.weight_place = "/algorithm";
+  }
+  const auto own = input.find("weight_algorithm");
+  if (own == input.end()) return;
+  config.weight_algorithm.clear();
+  config.weight_options.reset();
+  config.weight_place = "/weight_algorithm";
+  if (own->is_null()) return;
+  at_place(config.weight_place, [&] {
+    const ordered_json method = method_of(*own);
+    FQ_CHECK(named(*own), "quantize", "'weight_algorithm' is {}{}", own->dump(),
+             did_you_mean(method.is_string() ? method.get<std::string>() : "", weight_algorithms()));
+    set_algorithm(config, *own);
+  });
+}
 
 std::string text(const ordered_json& input, const char* key, const char* fallback) {
   if (!input.contains(key) || input[key].is_null()) return fallback;
@@ -123,52 +184,14 @@ bool one_of_two(const ordered_json& input, const char* key, const char* no, cons
   });
 }
 
-void check_keys(const ordered_json& input) {
+void check_config_keys(const ordered_json& input) {
   const std::vector<std::string> keys{"preset",     "rules",     "quant_cfg",        "target", "scale",
                                       "arithmetic", "algorithm", "weight_algorithm", "strict"};
   for (const auto& [key, value] : input.items())
     at_place("/" + detail::json_pointer_token(key), [&, &key = key] {
       FQ_CHECK(std::ranges::find(keys, key) != keys.end(), kWhere, "unknown key '{}'{}", key,
-               detail::did_you_mean(key, keys));
+               did_you_mean(key, keys));
     });
-}
-
-/// `{"pattern": "conv1.*", "preset": "w4a8"}`: the rules of the preset where the pattern matches.
-std::vector<QuantRule> preset_for(const std::string& pattern, const json& fields) {
-  FQ_CHECK(fields.size() == 1 && fields["preset"].is_string(), kWhere,
-           "the rule '{}' is {}: a rule with a preset is its name and nothing else", pattern, fields.dump());
-  return detail::preset_rules(fields["preset"].get<std::string>(), pattern);
-}
-
-/// Takes the pattern out of the fields of a rule in a list.
-std::string take_pattern(json& fields, const std::string& key) {
-  const char* names[] = {"pattern", "quantizer_name"};
-  const auto* found = std::ranges::find_if(names, [&](const char* n) { return fields.contains(n); });
-  FQ_CHECK(found != std::end(names) && fields[*found].is_string(), kWhere, "rule {} has no pattern", key);
-  std::string pattern = fields[*found].get<std::string>();
-  fields.erase(*found);
-  return pattern;
-}
-
-std::vector<QuantRule> rules_of(const std::string& key, const ordered_json& entry, bool in_list) {
-  FQ_CHECK(entry.is_object(), kWhere, "rule '{}' is not an object of fields", key);
-  FQ_CHECK(!entry.contains("target"), kWhere,
-           "rule '{}' has a target: one engine runs the whole model, give target beside the rules", key);
-  json fields(entry);
-  const std::string pattern = in_list ? take_pattern(fields, key) : key;
-  if (fields.contains("preset")) return preset_for(pattern, fields);
-  return {{.pattern = pattern, .fields = QuantFields::from_dict(fields)}};
-}
-
-void add_rules(QuantConfig& config, const ordered_json& rules) {
-  for (const auto& [key, entry] : rules.items()) {
-    const std::string place = "/" + detail::json_pointer_token(key);
-    for (auto& rule : at_place(
-             place, [&, &key = key, &entry = entry] { return rules_of(key, entry, rules.is_array()); })) {
-      rule.place = "/rules" + place;
-      config.rules.push_back(std::move(rule));
-    }
-  }
 }
 
 /// A name, ModelOpt's object with a method, or null.
@@ -179,25 +202,30 @@ std::string algorithm_of(const ordered_json& input) {
   if (method.is_null()) return "max";
   FQ_CHECK(method.is_string(), "quantize", "'algorithm' is {}: use the name of a method, as \"max\"",
            given.dump());
-  if (detail::is_weight_algorithm(method.get<std::string>())) return "max";
-  return detail::checked_algorithm(method.get<std::string>());
+  if (is_weight_algorithm(method.get<std::string>())) return "max";
+  return checked_algorithm(method.get<std::string>());
 }
 
 }  // namespace
 
 std::vector<std::string> QuantConfig::preset_names() { return detail::preset_names(); }
 
-std::vector<std::string> QuantConfig::weight_algorithm_names() { return detail::weight_algorithms(); }
+std::vector<std::string> QuantConfig::weight_algorithm_names() { return weight_algorithms(); }
 
-QuantConfig QuantConfig::preset(std::string_view name) { return detail::preset_config(name); }
+QuantConfig QuantConfig::preset(std::string_view name) {
+  QuantConfig config = detail::preset_config(name);
+  if (!config.weight_algorithm.empty())
+    set_algorithm(config, with_reference_defaults(config.weight_algorithm));
+  return config;
+}
 
 QuantConfig QuantConfig::from_json(const ordered_json& input) {
   FQ_CHECK(input.is_object(), kWhere, "a quantization config is a JSON object");
-  check_keys(input);
+  check_config_keys(input);
   QuantConfig config;
   if (input.contains("preset"))
     config = at_place("/preset", [&] { return preset(text(input, "preset", "")); });
-  if (input.contains("rules")) at_place("/rules", [&] { add_rules(config, input["rules"]); });
+  if (input.contains("rules")) at_place("/rules", [&] { detail::add_rules(config, input["rules"]); });
   if (input.contains("quant_cfg"))
     at_place("/quant_cfg", [&] { detail::add_modelopt_rules(config, input["quant_cfg"]); });
   at_place("/target", [&] {
@@ -207,9 +235,9 @@ QuantConfig QuantConfig::from_json(const ordered_json& input) {
   if (one_of_two(input, "arithmetic", "deployed", "reference")) config.arithmetic = Arithmetic::reference;
   at_place("/algorithm", [&] {
     config.algorithm = algorithm_of(input);
-    detail::read_calibration(input, config);
+    read_calibration(input, config);
   });
-  detail::read_weight_algorithm(input, config);
+  read_weight_algorithm(input, config);
   at_place("/strict", [&] {
     FQ_CHECK(!input.contains("strict") || input["strict"].is_boolean(), kWhere,
              "strict is {}: use true or false", input["strict"].dump());

@@ -11,12 +11,14 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fakequant/calib/calibrator.h"
-#include "fakequant/layers/config/quant_fields.h"
+#include "fakequant/core/descriptor.h"
+#include "fakequant/layers/quantizer/quant_params.h"
 
 namespace fq {
 
@@ -34,12 +36,59 @@ enum class Target { none, ort, tensorrt, ort_dynamic, xnnpack, ggml };
 /// "none", "ort", "tensorrt", "ort_dynamic", "xnnpack" or "ggml", as files and flags have it.
 [[nodiscard]] std::string_view name(Target target) noexcept;
 
+/// Partial QuantParams of a rule: fields of a QuantDescriptor and of a quantizer, each given or not. A field
+/// that is not given keeps the value of earlier rules. A field that is null resets the default.
+/// QuantDescriptorOptions (core/descriptor.h) documents the fields.
+///
+///     const PartialQuantParams four_bits{.num_bits = 4, .axis = 0, .narrow_range = true};
+///     const PartialQuantParams blocks{.block_sizes = BlockSizes{.lengths = {{-1, 128}}}};
+struct PartialQuantParams {
+  /// Not given, given as null, or given with a value.
+  template <class T>
+  using Field = std::optional<std::optional<T>>;
+
+  /// Fields of the descriptor, by their names there.
+  Field<NumBits> num_bits = {};
+  Field<std::string> name = {};
+  Field<bool> fake_quant = {};
+  Field<Axes> axis = {};               ///< with a value takes back `block_sizes` of an earlier rule
+  Field<BlockSizes> block_sizes = {};  ///< with a value takes back `axis` of an earlier rule
+  Field<Amax> amax = {};
+  Field<bool> learn_amax = {};
+  Field<double> scale_amax = {};
+  Field<std::string> calib_method = {};
+  Field<bool> is_unsigned = {};  ///< "unsigned" in files
+  Field<bool> narrow_range = {};
+  Field<bool> dynamic = {};
+
+  /// Whether the quantizer quantizes. A rule with other fields and without this one switches nothing off.
+  std::optional<bool> enable = {};
+  /// Whether the gradient passes outside of the range too.
+  Field<bool> pass_through_bwd = {};
+  /// Weights of -a and +a (QuantParams::binary), which makes the descriptor dynamic and narrow; a later
+  /// rule with num_bits takes it back.
+  Field<bool> binary = {};
+  /// How a learned range is trained.
+  std::optional<AmaxGradient> amax_gradient = {};
+  /// Quantizers one after another, each with fields of its own, in place of one; a rule with fields of one
+  /// quantizer takes an earlier sequence back.
+  std::vector<PartialQuantParams> sequence = {};
+
+  /// Fields from an object of keys of QuantDescriptor::dict(), `enable`, `pass_through_bwd`, `binary`,
+  /// `amax_gradient` ("clip", "lsq") and `sequence`, a list of such objects. Throws ArgumentError naming the
+  /// key, and the nearest valid one or the type it must have. Whether the fields fit each other is checked
+  /// when all rules are merged.
+  [[nodiscard]] static PartialQuantParams from_dict(const nlohmann::json& dict);
+
+  friend bool operator==(const PartialQuantParams&, const PartialQuantParams&) = default;
+};
+
 /// Fields for the quantizers whose path matches. `*` is any run of characters, `?` one; the pattern must
 /// cover the whole path, "conv1.input_quantizer".
 struct QuantRule {
   /// Which quantizers: "*weight_quantizer", "conv1.*".
   std::string pattern;
-  QuantFields fields = {};
+  PartialQuantParams fields = {};
   bool by_user = true;             ///< a user's explicit field wins over preset and target, with a warning
   bool replaces = false;           ///< drops the fields of earlier rules (ModelOpt's `cfg`)
   bool may_match_nothing = false;  ///< no warning where the pattern matches no quantizer

@@ -21,7 +21,7 @@ Shape table_of(const Module& layer) {
 }
 
 /// A range for all samples where no rule keeps them apart.
-RowEngine engine_of(const TargetProfile& profile, const MergedFields& input) {
+RowEngine engine_of(const TargetProfile& profile, const MergedRules& input) {
   const bool apart = input.all.axis && input.all.axis->has_value() && !(*input.all.axis)->empty();
   if (*profile.rows == RowEngine::ort_dynamic_samples && !apart) return RowEngine::ort_dynamic;
   return *profile.rows;
@@ -35,7 +35,7 @@ std::int64_t block_of(const TargetProfile& profile, const QuantDescriptor& weigh
   return lengths.size() == 1 ? std::max<std::int64_t>(lengths.begin()->second, kBlock) : kBlock;
 }
 
-void check_input(const std::string& path, const TargetProfile& profile, const MergedFields& input) {
+void check_input(const std::string& path, const TargetProfile& profile, const MergedRules& input) {
   const NumBits bits = input.all.num_bits.value_or(std::nullopt).value_or(NumBits());
   const bool dynamic = input.all.dynamic && input.all.dynamic->value_or(false);
   const bool blocks = input.has_blocks() && (*input.all.block_sizes)->type == BlockType::dynamic;
@@ -66,7 +66,7 @@ bool is_engine_layer(const Module& module, const TargetProfile& profile) {
 }
 
 std::string why_floats(const std::string& path, const Module& layer, const TargetProfile& profile,
-                       const QuantDescriptor& weight, const MergedFields& input) {
+                       const QuantDescriptor& weight, const MergedRules& input) {
   const bool table = dynamic_cast<const Embedding*>(&layer) != nullptr;
   if (!table && dynamic_cast<const Linear*>(&layer) == nullptr)
     return fmt::format(
@@ -83,7 +83,7 @@ std::string why_floats(const std::string& path, const Module& layer, const Targe
 }
 
 std::shared_ptr<Module> engine_counterpart(const Module& layer, const TargetProfile& profile,
-                                           const MergedFields& input) {
+                                           const MergedRules& input) {
   std::shared_ptr<Module> made;
   if (const auto* linear = dynamic_cast<const Linear*>(&layer))
     made = std::make_shared<QuantEngineLinear>(*linear, engine_of(profile, input));

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "fakequant/layers/config/detail/rule_fields.h"
+#include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/module.h"
@@ -20,10 +20,10 @@ namespace fq::detail {
 /// engine's: formats and blocks that it does not multiply, inputs that are not rounded as it runs.
 [[nodiscard]] std::string why_floats(const std::string& path, const Module& layer,
                                      const TargetProfile& profile, const QuantDescriptor& weight,
-                                     const MergedFields& input);
+                                     const MergedRules& input);
 /// The quantized counterpart, whose target is set; of a layer that `why_floats` lets be.
 [[nodiscard]] std::shared_ptr<Module> engine_counterpart(const Module& layer, const TargetProfile& profile,
-                                                         const MergedFields& input);
+                                                         const MergedRules& input);
 
 /// Functions of the traced model that the engine computes otherwise become the engine's: GELU for `f16_gelu`.
 void take_engine_functions(Module& model, const TraceGraph& graph, const TargetProfile& profile);

@@ -6,20 +6,20 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
-#include "fakequant/layers/config/detail/quantizer_fields.h"
+#include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq::detail {
 namespace {
 
-bool keeps_one_axis(const QuantFields& fields) {
+bool keeps_one_axis(const PartialQuantParams& fields) {
   return fields.axis && fields.axis->has_value() && (*fields.axis)->values().size() == 1;
 }
 
 }  // namespace
 
-std::shared_ptr<TensorQuantizer> QuantizerMaker::make_one(const QuantFields& fields,
+std::shared_ptr<TensorQuantizer> QuantizerMaker::make_one(const PartialQuantParams& fields,
                                                           const std::string& name) const {
   QuantParams params;
   params.name = name;
@@ -29,7 +29,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make_one(const QuantFields& fie
   return std::make_shared<TensorQuantizer>(std::move(params));
 }
 
-std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedFields& fields,
+std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedRules& fields,
                                                       const std::string& name) const {
   return at_place(fields.place, [&]() -> std::shared_ptr<TensorQuantizer> {
     if (fields.all.sequence.empty()) return make_one(fields.all, name);
@@ -45,7 +45,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedFields& fields
   });
 }
 
-std::shared_ptr<TensorQuantizer> QuantizerMaker::weight(MergedFields fields, const std::string& name,
+std::shared_ptr<TensorQuantizer> QuantizerMaker::weight(MergedRules fields, const std::string& name,
                                                         int axis) const {
   if (!fields.by_user.axis && keeps_one_axis(fields.all)) {
     fields.all.axis.reset();
@@ -54,7 +54,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::weight(MergedFields fields, con
   return make(fields, name);
 }
 
-std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedFields& fields, const UsedTensor& tensor,
+std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedRules& fields, const UsedTensor& tensor,
                                                        const std::string& name,
                                                        std::vector<std::string>& warnings) const {
   FQ_CHECK(!fields.all.binary || !fields.all.binary->value_or(false), "quantize",
@@ -72,17 +72,17 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedFields& field
 }
 
 /// The calib_method of a rule is more specific than the algorithm of the config.
-void QuantizerMaker::set_algorithm(TensorQuantizer& quantizer, const QuantFields& fields) const {
+void QuantizerMaker::set_algorithm(TensorQuantizer& quantizer, const PartialQuantParams& fields) const {
   const auto parts = quantizer_parts(quantizer);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const QuantFields& own = fields.sequence.empty() ? fields : fields.sequence[i];
+    const PartialQuantParams& own = fields.sequence.empty() ? fields : fields.sequence[i];
     if (!own.calib_method) set_calib_method(*parts[i], config_.algorithm);
   }
 }
 
 /// By the target unsigned where nothing is negative; the user's word wins, with a warning.
-MergedFields QuantizerMaker::with_sign(MergedFields fields, const UsedTensor& tensor, const std::string& name,
-                                       std::vector<std::string>& warnings) const {
+MergedRules QuantizerMaker::with_sign(MergedRules fields, const UsedTensor& tensor, const std::string& name,
+                                      std::vector<std::string>& warnings) const {
   if (!fields.all.sequence.empty()) return fields;
   const NumBits bits = fields.all.num_bits.value_or(std::nullopt).value_or(NumBits());
   const bool wanted =

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/layers/config/detail/rule_fields.h"
+#include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/detail/placement.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
@@ -21,23 +21,23 @@ class QuantizerMaker {
   explicit QuantizerMaker(const QuantConfig& config) : config_(config) {}
 
   /// A quantizer, or several one after another.
-  [[nodiscard]] std::shared_ptr<TensorQuantizer> make(const MergedFields& fields,
+  [[nodiscard]] std::shared_ptr<TensorQuantizer> make(const MergedRules& fields,
                                                       const std::string& name) const;
   /// That of a weight whose channels lie along `axis`, -1 for none: rules that keep one axis mean this one.
-  [[nodiscard]] std::shared_ptr<TensorQuantizer> weight(MergedFields fields, const std::string& name,
+  [[nodiscard]] std::shared_ptr<TensorQuantizer> weight(MergedRules fields, const std::string& name,
                                                         int axis) const;
   /// That of an activation, with its sign and storage by the target. Where a user's sign goes against the
   /// target, a warning is added.
-  [[nodiscard]] std::shared_ptr<TensorQuantizer> input(const MergedFields& fields, const UsedTensor& tensor,
+  [[nodiscard]] std::shared_ptr<TensorQuantizer> input(const MergedRules& fields, const UsedTensor& tensor,
                                                        const std::string& name,
                                                        std::vector<std::string>& warnings) const;
 
  private:
-  [[nodiscard]] std::shared_ptr<TensorQuantizer> make_one(const QuantFields& fields,
+  [[nodiscard]] std::shared_ptr<TensorQuantizer> make_one(const PartialQuantParams& fields,
                                                           const std::string& name) const;
-  void set_algorithm(TensorQuantizer& quantizer, const QuantFields& fields) const;
-  [[nodiscard]] MergedFields with_sign(MergedFields fields, const UsedTensor& tensor, const std::string& name,
-                                       std::vector<std::string>& warnings) const;
+  void set_algorithm(TensorQuantizer& quantizer, const PartialQuantParams& fields) const;
+  [[nodiscard]] MergedRules with_sign(MergedRules fields, const UsedTensor& tensor, const std::string& name,
+                                      std::vector<std::string>& warnings) const;
 
   const QuantConfig& config_;
 };

@@ -8,7 +8,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/layers/config/detail/quantizer_fields.h"
+#include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
@@ -86,7 +86,7 @@ int disable_quantizer(Module& model, std::string_view pattern) {
 
 int set_quantizer_attributes(Module& model, std::string_view pattern, const nlohmann::json& fields) {
   FQ_CHECK(fields.is_object(), "set_quantizer_attributes", "the fields are not a JSON object");
-  const auto given = QuantFields::from_dict(fields);
+  const auto given = PartialQuantParams::from_dict(fields);
   const auto weights = weight_quantizers(model);
   return for_each_quantizer(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
     QuantParams params = entry.quantizer->params();

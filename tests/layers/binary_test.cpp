@@ -102,7 +102,7 @@ TEST(Binary, ALaterRuleOfBitsTakesThemBack) {
 }
 
 TEST(Binary, FieldsAreReadAndRefused) {
-  EXPECT_EQ(QuantFields::from_dict({{"binary", true}}).binary, std::optional(std::optional(true)));
+  EXPECT_EQ(PartialQuantParams::from_dict({{"binary", true}}).binary, std::optional(std::optional(true)));
   EXPECT_THAT(quantize_error(R"({"pattern": "*", "binary": 3})"), HasSubstr("'binary' is 3"));
   EXPECT_THAT(quantize_error(R"({"pattern": "fc.weight_quantizer", "num_bits": 3, "binary": true})"),
               HasSubstr("narrow integers of 2 bits"));

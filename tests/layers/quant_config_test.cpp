@@ -3,7 +3,6 @@
 #include "fakequant/layers/config/quant_config.h"
 
 #include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
@@ -213,7 +212,7 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
 
 TEST(QuantConfig, FieldsAreAnObject) {
   for (const char* text : {"null", "3", "[]", "[{\"num_bits\": 4}]", "\"int8\""})
-    EXPECT_THAT(message_of([&] { return QuantFields::from_dict(nlohmann::json::parse(text)).enable; }),
+    EXPECT_THAT(message_of([&] { return PartialQuantParams::from_dict(nlohmann::json::parse(text)).enable; }),
                 HasSubstr("give an object"))
         << text;
 }

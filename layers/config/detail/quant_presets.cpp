@@ -8,7 +8,6 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
-#include "fakequant/layers/config/detail/weight_algorithm_fields.h"
 
 namespace fq::detail {
 namespace {
@@ -16,54 +15,56 @@ namespace {
 constexpr NumBits kE4m3{4, 3}, kE2m1{2, 1}, kE8m0{8, 0};
 
 /// Weights of integers, narrow, a range for each output channel.
-QuantFields weights(int bits) { return {.num_bits = bits, .axis = 0, .narrow_range = true}; }
+PartialQuantParams weights(int bits) { return {.num_bits = bits, .axis = 0, .narrow_range = true}; }
 
 /// The same of 2 bits, each by its sign alone.
-QuantFields signs() {
-  QuantFields out = weights(2);
+PartialQuantParams signs() {
+  PartialQuantParams out = weights(2);
   out.binary = true;
   return out;
 }
 
-QuantFields blocks(NumBits bits, std::map<int, std::int64_t> lengths) {
+PartialQuantParams blocks(NumBits bits, std::map<int, std::int64_t> lengths) {
   return {.num_bits = bits, .block_sizes = BlockSizes{std::move(lengths)}};
 }
 
 /// Blocks along the last axis whose ranges are taken from each input.
-QuantFields dynamic_blocks(NumBits bits, std::int64_t length, NumBits scale_bits) {
+PartialQuantParams dynamic_blocks(NumBits bits, std::int64_t length, NumBits scale_bits) {
   return {.num_bits = bits, .block_sizes = BlockSizes{{{-1, length}}, BlockType::dynamic, scale_bits}};
 }
 
-QuantFields mx(NumBits bits) { return dynamic_blocks(bits, 32, kE8m0); }
-QuantFields nvfp4(std::int64_t length) { return dynamic_blocks(kE2m1, length, kE4m3); }
+PartialQuantParams mx(NumBits bits) { return dynamic_blocks(bits, 32, kE8m0); }
+PartialQuantParams nvfp4(std::int64_t length) { return dynamic_blocks(kE2m1, length, kE4m3); }
 /// The same whose ranges stay as they were found, each the best of all E4M3 numbers.
-QuantFields swept_nvfp4(std::int64_t length) {
+PartialQuantParams swept_nvfp4(std::int64_t length) {
   return {.num_bits = kE2m1,
           .block_sizes = BlockSizes{{{-1, length}}, BlockType::fixed, kE4m3},
           .calib_method = "scale_sweep"};
 }
-QuantFields fp8() { return {.num_bits = kE4m3}; }
-QuantFields integers(int bits) { return {.num_bits = bits}; }
+PartialQuantParams fp8() { return {.num_bits = kE4m3}; }
+PartialQuantParams integers(int bits) { return {.num_bits = bits}; }
 constexpr std::nullopt_t off = std::nullopt;
 
 /// Blocks of 32 and their ranges, as ggml has them.
-QuantFields ggml(int bits) {
+PartialQuantParams ggml(int bits) {
   return {.num_bits = bits, .block_sizes = BlockSizes{{{-1, 32}}, BlockType::dynamic}};
 }
 /// A range for each row of the input.
-QuantFields row_wise() {
+PartialQuantParams row_wise() {
   return {.num_bits = 8, .block_sizes = BlockSizes{{{-1, Granularity::whole}}}, .dynamic = true};
 }
 /// A range for each sample of the input.
-QuantFields sample_wise() { return {.num_bits = 8, .axis = Axes(0), .is_unsigned = true, .dynamic = true}; }
+PartialQuantParams sample_wise() {
+  return {.num_bits = 8, .axis = Axes(0), .is_unsigned = true, .dynamic = true};
+}
 
 /// Without fields a quantizer stays off.
 struct Preset {
-  std::optional<QuantFields> weight, input;
+  std::optional<PartialQuantParams> weight, input;
   std::string prefix = "*";
-  std::string algorithm = {};              // on weights, of a constant
-  Target target = Target::ort;             // of the engine whose format it is
-  std::optional<QuantFields> cache = off;  // keys and values
+  std::string algorithm = {};                     // on weights, of a constant
+  Target target = Target::ort;                    // of the engine whose format it is
+  std::optional<PartialQuantParams> cache = off;  // keys and values
 };
 using Presets = std::map<std::string, Preset, std::less<>>;
 
@@ -83,8 +84,8 @@ const Presets& presets() {
       {"int2_blockwise", {blocks(2, {{-1, 32}}), off}},
       {"fp8", {fp8(), fp8()}},
       {"fp8_per_channel_per_token",
-       {QuantFields{.num_bits = kE4m3, .axis = 0},
-        QuantFields{
+       {PartialQuantParams{.num_bits = kE4m3, .axis = 0},
+        PartialQuantParams{
             .num_bits = kE4m3, .block_sizes = BlockSizes{{{-1, Granularity::whole}}}, .dynamic = true}}},
       {"fp8_2d_blockwise", {blocks(kE4m3, {{-1, 128}, {-2, 128}}), off}},
       {"nvfp4", {nvfp4(16), nvfp4(16)}},
@@ -130,7 +131,7 @@ const Presets& constants() {
       {"INT8_SMOOTHQUANT_CFG", with("smoothquant", presets().at("int8"))},
       {"INT4_AWQ_CFG", with("awq_lite", presets().at("int4_blockwise"))},
       {"W4A8_AWQ_BETA_CFG",
-       {QuantFields{.sequence = {blocks(4, {{-1, 128}}), fp8()}}, fp8(), "*", "awq_lite"}},
+       {PartialQuantParams{.sequence = {blocks(4, {{-1, 128}}), fp8()}}, fp8(), "*", "awq_lite"}},
       {"FP8_KV_CFG", {off, off, "*", {}, Target::ort, fp8()}},
       {"NVFP4_KV_CFG", {off, off, "*", {}, Target::ort, nvfp4(16)}},
       {"NVFP4_AWQ_LITE_CFG", with("awq_lite", presets().at("nvfp4"))},
@@ -194,7 +195,7 @@ const Preset& preset_named(std::string_view name) {
   return found->second;
 }
 
-QuantRule rule(std::string pattern, const QuantFields& fields) {
+QuantRule rule(std::string pattern, const PartialQuantParams& fields) {
   return {.pattern = std::move(pattern), .fields = fields, .by_user = false};
 }
 
@@ -225,17 +226,8 @@ QuantConfig preset_config(std::string_view name) {
   QuantConfig config;
   config.rules = preset_rules(name);
   config.target = preset_named(name).target;
-  if (const auto& algorithm = preset_named(name).algorithm; !algorithm.empty())
-    set_reference_algorithm(algorithm, config);
+  config.weight_algorithm = preset_named(name).algorithm;
   return config;
-}
-
-std::string checked_algorithm(const std::string& name) {
-  const auto& methods = QuantDescriptor::calib_methods();
-  FQ_CHECK(std::ranges::find(methods, name) != methods.end(), "quantize",
-           "algorithm '{}' is not available, and other ranges than it asks for would be no substitute{}",
-           name, did_you_mean(name, {methods.begin(), methods.end()}));
-  return name;
 }
 
 }  // namespace fq::detail

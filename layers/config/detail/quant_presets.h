@@ -15,11 +15,9 @@ namespace fq::detail {
 /// `*`, only for quantizers that it covers. Then throws also for another
 /// pattern, and for a constant that is for a part of a network.
 [[nodiscard]] std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within = "*");
-/// Its rules and its algorithm on weights. Throws as `preset_rules`.
+/// Returns the rules of a preset, its target and the name of its algorithm on weights. Throws as
+/// `preset_rules`.
 [[nodiscard]] QuantConfig preset_config(std::string_view name);
 [[nodiscard]] std::vector<std::string> preset_names();
-/// The method of calibration that `name` stands for. Throws ArgumentError for one that is not available,
-/// ModelOpt's among them: their ranges would not be those that were asked for.
-[[nodiscard]] std::string checked_algorithm(const std::string& name);
 
 }  // namespace fq::detail

@@ -1,0 +1,92 @@
+#include "fakequant/layers/config/detail/merged_rules.h"
+
+#include <algorithm>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/descriptor_fields.h"
+#include "fakequant/core/detail/text.h"
+
+namespace fq::detail {
+namespace {
+
+template <class T>
+bool has_value(const PartialQuantParams::Field<T>& field) {
+  return field && field->has_value();
+}
+
+/// What a later rule takes back: an axis takes blocks back, fields of one quantizer a sequence, and so on.
+void reset_replaced(const PartialQuantParams& later, PartialQuantParams& fields) {
+  if (has_value(later.axis)) fields.block_sizes.reset();
+  if (has_value(later.block_sizes)) fields.axis.reset();
+  if (later.num_bits) fields.binary.reset();
+  const bool of_one = later != PartialQuantParams{.enable = later.enable};
+  if (of_one && later.sequence.empty()) fields.sequence.clear();
+}
+
+void merge(const PartialQuantParams& later, PartialQuantParams& fields) {
+  const auto take = [](const auto& from, auto& to) {
+    if (from) to = from;
+  };
+  for_each_descriptor_field([&](const char*, const auto& from, auto& to) { take(from, to); }, later, fields);
+  take(later.enable, fields.enable);
+  take(later.pass_through_bwd, fields.pass_through_bwd);
+  take(later.binary, fields.binary);
+  take(later.amax_gradient, fields.amax_gradient);
+  if (!later.sequence.empty()) fields.sequence = later.sequence;
+}
+
+void add_rule(const QuantRule& rule, MergedRules& out) {
+  if (rule.replaces) out = {};
+  reset_replaced(rule.fields, out.all);
+  reset_replaced(rule.fields, out.by_user);
+  merge(rule.fields, out.all);
+  if (!out.all.enable) out.all.enable = true;
+  if (rule.by_user) merge(rule.fields, out.by_user);
+  out.place = rule.place;
+}
+
+/// Ranges of binary weights are those of each step; what takes `binary` back, takes that back too.
+void apply_binary(const PartialQuantParams& fields, QuantParams& params, QuantDescriptorOptions& options) {
+  const bool before = params.binary;
+  if (fields.num_bits || fields.binary) params.binary = fields.binary && fields.binary->value_or(false);
+  if (params.binary)
+    options.dynamic = options.narrow_range = true;
+  else if (before && !fields.dynamic)
+    options.dynamic = false;
+}
+
+}  // namespace
+
+MergedRules merge_rules(const QuantConfig& config, const std::string& module,
+                        const std::vector<std::string>& paths, std::vector<bool>& matched) {
+  MergedRules out;
+  for (std::size_t i = 0; i < config.rules.size(); ++i) {
+    const QuantRule& rule = config.rules[i];
+    const auto matches = [&](const auto& path) { return wildcard_match(rule.pattern, path); };
+    if (std::ranges::none_of(paths, matches)) continue;
+    matched[i] = true;
+    if (rule.module.empty() || rule.module == module) add_rule(rule, out);
+  }
+  return out;
+}
+
+void apply(const PartialQuantParams& fields, QuantParams& params) {
+  FQ_CHECK(fields.sequence.empty(), "quantize", "'sequence' within one quantizer: give its fields alone");
+  QuantDescriptorOptions options = params.descriptor.options();
+  for_each_descriptor_field(
+      [](const char*, const auto& field, auto& option, auto& fallback) {
+        if (!field) return;
+        if (*field)
+          option = **field;
+        else
+          option = fallback;
+      },
+      fields, options, QuantDescriptorOptions{});
+  apply_binary(fields, params, options);
+  params.descriptor = QuantDescriptor(std::move(options));
+  params.enabled = fields.enable.value_or(params.enabled);
+  if (fields.pass_through_bwd) params.pass_through_bwd = *fields.pass_through_bwd;
+  params.amax_gradient = fields.amax_gradient.value_or(params.amax_gradient);
+}
+
+}  // namespace fq::detail
