@@ -12,6 +12,7 @@
 #include "fakequant/layers/modules/detail/on_host.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
@@ -45,11 +46,12 @@ using Weights = std::map<const TensorQuantizer*, const QuantModule*>;
 /// Not where each input has its own.
 bool has_scales(const TensorQuantizer& q) {
   const QuantDescriptor& d = q.descriptor();
-  return q.enabled() && (q.params().binary || (d.needs_amax() && !d.has_dynamic_blocks()));
+  return q.enabled() && (q.params().weight_scheme->has_scales_without_range() ||
+                         (d.needs_amax() && !d.has_dynamic_blocks()));
 }
 
 QuantSpec spec_of(const TensorQuantizer& q, const Weights& weights) {
-  return q.params().binary ? weight_codes(*weights.at(&q)).spec : q.spec();
+  return q.params().weight_scheme->has_scales_without_range() ? weight_codes(*weights.at(&q)).spec : q.spec();
 }
 
 json quantizer_json(const NamedQuantizer& entry, const Weights& weights) {

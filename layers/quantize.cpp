@@ -11,18 +11,16 @@
 #include "fakequant/core/log.h"
 #include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/detail/edge_layers.h"
-#include "fakequant/layers/detail/engine_layers.h"
 #include "fakequant/layers/detail/float_products.h"
 #include "fakequant/layers/detail/placement.h"
-#include "fakequant/layers/detail/quant_factories.h"
 #include "fakequant/layers/detail/quantizer_maker.h"
 #include "fakequant/layers/detail/residual_sums.h"
+#include "fakequant/layers/detail/target_engine.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/modules/quant_attention.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
-#include "fakequant/layers/quantizer/detail/ggml_fit.h"
 
 namespace fq {
 namespace {
@@ -46,7 +44,7 @@ class Quantizing {
         input_shape_(input_shape),
         part_(part),
         maker_(config),
-        engine_(profile_of(config.target)),
+        engine_(detail::target_engine(config.target)),
         graph_(trace(model, input_shape)),
         edges_(detail::edge_layers(graph_)),
         residual_sums_(detail::residual_sums(graph_)),
@@ -57,26 +55,23 @@ class Quantizing {
 
   std::vector<std::string> run() {
     FQ_CHECK(
-        !engine_.rows || config_.arithmetic == Arithmetic::deployed, "quantize",
+        !engine_.profile().rounds_inputs || config_.arithmetic == Arithmetic::deployed, "quantize",
         "the target {} multiplies codes, and arithmetic reference has none: use deployed, or target none",
-        engine_.name);
-    const auto quantizable = [this](const Module& module) {
-      return engine_.rows ? detail::is_engine_layer(module, engine_) : detail::is_quantizable(module);
-    };
-    for (const auto& use : detail::quantizable_uses(model_, graph_, config_.target, quantizable))
-      engine_.rows ? place_for_engine(use) : place(use);
+        engine_.profile().name);
+    const auto quantizable = [this](const Module& module) { return engine_.is_quantizable(module); };
+    for (const auto& use : detail::quantizable_uses(model_, graph_, engine_.quantizes_sums(), quantizable))
+      engine_.profile().rounds_inputs ? place_for_engine(use) : place(use);
     if (names_.empty()) tell_of_nothing(quantizable(model_));
-    detail::take_engine_functions(model_, graph_, engine_);
+    engine_.replace_functions(model_, graph_);
     report_unmatched();
     const TraceGraph quantized =
         trace(model_, input_shape_);  // refuses what does not fit before any data is seen
     check_products(quantized);
     for (const auto& pair : foldable_batch_norms(model_, quantized))
       dynamic_cast<BatchNorm&>(model_.at(pair.norm)).set_in_layer(true);
-    if (engine_.rows == RowEngine::ggml)
-      for (auto& warning : detail::fit_ggml_weights(model_)) warnings_.push_back(std::move(warning));
+    for (auto& warning : engine_.fit_weights(model_)) warnings_.push_back(std::move(warning));
     for (const auto& warning : warnings_) log(LogLevel::warning, warning);
-    detail::warn_float_operators(model_, input_shape_, config_.target);
+    engine_.log_float_operators(model_, input_shape_);
     return std::move(warnings_);
   }
 
@@ -94,10 +89,9 @@ class Quantizing {
     if (!(has_weight && weight.switched_on()) && std::ranges::none_of(inputs, &MergedRules::switched_on))
       return;
     const Module& old = model_.at(use.path);
-    auto made = detail::quantized_counterpart(old, use.tensors.size());
+    auto made = engine_.counterpart(old, use.tensors.size(), {});
     auto* quant = dynamic_cast<QuantModule*>(made.get());
     FQ_CHECK(quant != nullptr, "quantize", "what is registered for '{}' is no QuantModule", use.path);
-    quant->set_target(config_.target);
     model_.replace(use.path, made);
     if (quant->weight_quantizer() != nullptr) place_weight(*made, weight, use.path, quant->weight_axis());
     if (quant->output_quantizer() != nullptr && output.switched_on())
@@ -116,22 +110,23 @@ class Quantizing {
     const auto quantizer = maker_.weight(weight, name, 0);
     const Module& old = model_.at(use.path);
     const QuantDescriptor& descriptor = quantizer->descriptor();
-    if (std::string why = detail::why_floats(use.path, old, engine_, descriptor, input); !why.empty()) {
+    if (std::string why = engine_.reason_for_floats(use.path, old, descriptor, input); !why.empty()) {
       FQ_CHECK(!config_.strict, "quantize", "{}; switch it off by a rule, or leave strict out", why);
       warnings_.push_back(std::move(why));
       return;
     }
-    auto made = detail::engine_counterpart(old, engine_, input);
+    auto made = engine_.counterpart(old, use.tensors.size(), input);
     model_.replace(use.path, made);
-    quantizer->update(
-        [&](QuantParams& params) { params.engine_grid = detail::engine_grid_of(engine_, descriptor); });
+    if (quantizer->params().weight_scheme == &detail::plain_weights())
+      quantizer->update(
+          [&](QuantParams& params) { params.weight_scheme = &engine_.weight_scheme(descriptor); });
     made->replace("weight_quantizer", quantizer);
     for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, input);
   }
 
   void place_recurrent(const detail::QuantizableUse& use) {
     const Module& old = model_.at(use.path);
-    auto made = detail::quantized_counterpart(old, 1);
+    auto made = engine_.counterpart(old, 1, {});
     auto& quant = dynamic_cast<QuantModule&>(*made);
     bool any = false;
     for (const auto& [name, slot] : made->named_slots()) {
@@ -144,7 +139,6 @@ class Quantizing {
       place_weight(*matrix, weight, path, matrix->weight_axis());
       any = any || weight.switched_on();
     }
-    quant.set_target(config_.target);
     for (const auto& input : quant.input_quantizers()) any = place_dynamic(use, *input) || any;
     if (any) model_.replace(use.path, made);
   }
@@ -156,8 +150,7 @@ class Quantizing {
       all.push_back(fields(use, {names_.back()}));
     }
     if (std::ranges::none_of(all, &MergedRules::switched_on)) return;
-    auto made = detail::quantized_counterpart(model_.at(use.path), 1);
-    dynamic_cast<QuantModule&>(*made).set_target(config_.target);
+    auto made = engine_.counterpart(model_.at(use.path), 1, {});
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::string& name = QuantAttention::quantizer_names()[i];
       const bool probabilities = name == "softmax_quantizer";
@@ -179,10 +172,10 @@ class Quantizing {
     names_.push_back(name);
     quantizer.set_name(name);
     const NumBits bits = given.all.num_bits.value_or(std::nullopt).value_or(NumBits());
-    const bool fits = config_.target == Target::ort && config_.arithmetic == Arithmetic::deployed &&
+    const bool fits = engine_.multiplies_recurrent_codes() && config_.arithmetic == Arithmetic::deployed &&
                       bits == NumBits(8) && !given.has_blocks() && given.all.sequence.empty();
     if (!given.switched_on() || !fits) {
-      if (given.switched_on() && config_.target == Target::ort)
+      if (given.switched_on() && engine_.multiplies_recurrent_codes())
         warnings_.push_back(
             fmt::format("'{}' stays off: an LSTM multiplies integers where its input has 8 "
                         "bits without blocks; its weights are on their grid",
@@ -285,7 +278,7 @@ class Quantizing {
   const Shape& input_shape_;
   NetworkPart* part_;
   detail::QuantizerMaker maker_;
-  const TargetProfile& engine_;
+  const detail::TargetEngine& engine_;
   TraceGraph graph_;
   detail::EdgeLayers edges_;
   std::set<std::string> residual_sums_;

@@ -9,8 +9,7 @@
 #include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/layers/quantizer/detail/engine_codes.h"
-#include "fakequant/layers/quantizer/detail/ggml_fit.h"
+#include "fakequant/layers/quantizer/detail/ggml_scheme.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 
 namespace fq {
@@ -31,17 +30,16 @@ Quantizers quantizers_by_path(Module& model) {
 
 /// Whether the grid is made of what is rounded: it has no scales to set.
 bool follows_values(const TensorQuantizer& quantizer) {
-  return detail::has_own_codes(quantizer.params().engine_grid) ||
-         quantizer.descriptor().has_dynamic_blocks();
+  return detail::ggml_scheme(quantizer.params()) != nullptr || quantizer.descriptor().has_dynamic_blocks();
 }
 
 /// Keeps the steps of ggml's files, which an importance matrix may have chosen.
 void set_ggml_steps(Module& model, const FileGrid& grid, TensorQuantizer& quantizer) {
   const std::string path = grid.quantizer.substr(0, grid.quantizer.rfind('.'));
   const Variable weight = dynamic_cast<const QuantModule&>(model.at(path)).quantized_weight();
-  quantizer.weight_codes().set_extreme_codes(detail::file_extreme_codes(weight.tensor().to(Layout::row_major),
-                                                                        grid.codes.to(Layout::row_major),
-                                                                        quantizer.params().engine_grid));
+  quantizer.weight_codes().set_extreme_codes(
+      detail::file_extreme_codes(weight.tensor().to(Layout::row_major), grid.codes.to(Layout::row_major),
+                                 detail::ggml_scheme(quantizer.params())->rounding()));
 }
 
 void check_scales(const QuantizedTensor& own, const FileGrid& grid) {
@@ -99,7 +97,7 @@ void FileQuantization::set_grids(Module& model) const {
     FQ_CHECK(found != quantizers.end() && found->second->enabled(), kImportQuantized,
              "{} has a grid for '{}', which is not quantized: no such layer is multiplied by codes",
              grid.origin, grid.quantizer);
-    if (detail::has_own_codes(found->second->params().engine_grid) && grid.codes.defined())
+    if (detail::ggml_scheme(found->second->params()) != nullptr && grid.codes.defined())
       set_ggml_steps(model, grid, *found->second);
     if (follows_values(*found->second) && grid.unit == 0) continue;
     const auto [known, first] = set.emplace(found->second, &grid);

@@ -65,7 +65,7 @@ struct PartialQuantParams {
   std::optional<bool> enable = {};
   /// Whether the gradient passes outside of the range too.
   Field<bool> pass_through_bwd = {};
-  /// Weights of -a and +a (QuantParams::binary), which makes the descriptor dynamic and narrow; a later
+  /// Weights of -a and +a (detail::binary_weights), which makes the descriptor dynamic and narrow; a later
   /// rule with num_bits takes it back.
   Field<bool> binary = {};
   /// How a learned range is trained.

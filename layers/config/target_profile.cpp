@@ -14,14 +14,12 @@ constexpr std::string_view kAny = "any preset";
 constexpr std::string_view kOpenVino = "openvino";  // reads the files of ort, with a bound in place of bits
 
 constexpr TargetProfile kProfiles[] = {
-    {Target::none, "none", "any engine", {}, false, false, kAny, "scales", false},
-    {Target::ort, "ort", "ONNX Runtime", {}, false, false, kAny, "onnx", true},
-    {Target::tensorrt, "tensorrt", "TensorRT", {}, false, false, kAny, "onnx", true},
-    {Target::ort_dynamic, "ort_dynamic", "ONNX Runtime", RowEngine::ort_dynamic_samples, false, false,
-     "int8_dynamic", "onnx", true},
-    {Target::xnnpack, "xnnpack", "XNNPACK", RowEngine::xnnpack, false, false, "8da8w or 8da4w", "executorch",
-     false},
-    {Target::ggml, "ggml", "ggml", RowEngine::ggml, true, true, "q4_0 or q8_0", "gguf", false},
+    {Target::none, "none", "any engine", false, kAny, "scales", false},
+    {Target::ort, "ort", "ONNX Runtime", false, kAny, "onnx", true},
+    {Target::tensorrt, "tensorrt", "TensorRT", false, kAny, "onnx", true},
+    {Target::ort_dynamic, "ort_dynamic", "ONNX Runtime", true, "int8_dynamic", "onnx", true},
+    {Target::xnnpack, "xnnpack", "XNNPACK", true, "8da8w or 8da4w", "executorch", false},
+    {Target::ggml, "ggml", "ggml", true, "q4_0 or q8_0", "gguf", false},
 };
 
 }  // namespace
@@ -48,14 +46,5 @@ Target target_named(std::string_view name) {
 }
 
 std::string_view name(Target target) noexcept { return profile_of(target).name; }
-
-EngineGrid detail::engine_grid_of(const TargetProfile& profile, const QuantDescriptor& weight) {
-  const bool integers = weight.format().is_integer();
-  if (profile.rows == RowEngine::ggml && integers)
-    return weight.format().bits() == 4 ? EngineGrid::q4_0 : EngineGrid::q8_0;
-  if (profile.rows == RowEngine::xnnpack && integers && weight.format().bits() <= 4)
-    return EngineGrid::bf16_scales;
-  return EngineGrid::none;
-}
 
 }  // namespace fq

@@ -52,7 +52,7 @@ std::vector<std::string> float_products(Module& model, const TraceGraph& graph) 
 }
 
 void warn_float_operators(Module& model, const Shape& input_shape, Target target) {
-  if (target != Target::ort || !has_byte_layers(model)) return;
+  if (!has_byte_layers(model)) return;
   const auto floats = float_operators(model, input_shape, target);
   if (floats.empty()) return;
   log(LogLevel::warning,

@@ -14,8 +14,7 @@ namespace fq::detail {
 /// A warning for each layer whose input and weight are both dequantized: it multiplies floats, not codes.
 /// `graph` is the trace of the quantized model.
 [[nodiscard]] std::vector<std::string> float_products(Module& model, const TraceGraph& graph);
-/// Logs what ONNX Runtime computes in floats, where layers are integers that it is expected to multiply as
-/// such. Nothing for other targets.
+/// Logs the operators that ONNX Runtime computes in floats, if the model has layers of integer codes.
 void warn_float_operators(Module& model, const Shape& input_shape, Target target);
 
 }  // namespace fq::detail

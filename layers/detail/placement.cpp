@@ -47,7 +47,7 @@ bool is_attention(const Module& module) {
          dynamic_cast<const DotProductAttention*>(&module) != nullptr;
 }
 
-std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& graph, Target target,
+std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& graph, bool quantizes_sums,
                                              const std::function<bool(const Module&)>& quantizable) {
   Groups groups(graph.values.size());
   std::vector<QuantizableUse> uses;
@@ -66,7 +66,7 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
     }
     const bool weight =
         dynamic_cast<const Conv*>(&module) != nullptr || dynamic_cast<const Linear*>(&module) != nullptr;
-    if (!weight && target == Target::none &&
+    if (!weight && !quantizes_sums &&
         (module.type() == "add" || module.type() == "concat" || module.type() == "avg_pool" ||
          module.type() == "global_avg_pool"))
       continue;

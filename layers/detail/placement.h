@@ -29,9 +29,10 @@ struct QuantizableUse {
 /// Whether it makes scores of queries and keys, and has the quantizers of QuantAttention.
 [[nodiscard]] bool is_attention(const Module& module);
 
-/// In the order of execution, each module once. A module that runs several times ties the tensors it reads.
+/// Returns the modules in the order of execution, each once. A module that runs several times ties the
+/// tensors it reads. Without `quantizes_sums`, additions, concatenations and averages are left out.
 [[nodiscard]] std::vector<QuantizableUse> quantizable_uses(
-    Module& model, const TraceGraph& graph, Target target,
+    Module& model, const TraceGraph& graph, bool quantizes_sums,
     const std::function<bool(const Module&)>& quantizable);
 
 }  // namespace fq::detail

@@ -8,6 +8,7 @@
 #include "fakequant/core/detail/placed_error.h"
 #include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/quantize.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq::detail {
@@ -37,7 +38,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::make(const MergedRules& fields,
     for (const auto& part : fields.all.sequence)
       parts.push_back(make_one(part, fmt::format("{}.{}", name, parts.size())));
     for (const auto& part : parts)
-      FQ_CHECK(!part->params().binary, "quantize",
+      FQ_CHECK(part->params().weight_scheme != &binary_weights(), "quantize",
                "'{}' is binary within a sequence: give its fields alone, or leave binary out", name);
     auto out = std::make_shared<SequentialQuantizer>(std::move(parts));
     out->set_name(name);
@@ -62,7 +63,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedRules& fields
   auto quantizer = make(with_sign(fields, tensor, name, warnings), name);
   set_algorithm(*quantizer, fields.all);
   const QuantDescriptor& made_of = quantizer->descriptor();
-  const bool plain = config_.target == Target::ort && fields.all.sequence.empty() && !fields.has_blocks();
+  const bool plain = engine_.stores_unsigned_bytes() && fields.all.sequence.empty() && !fields.has_blocks();
   const bool offset = plain && made_of.format().is_integer() && !made_of.is_unsigned();
   quantizer->update([&](QuantParams& params) {
     params.zero_point = offset ? 128 : 0;
@@ -85,12 +86,12 @@ MergedRules QuantizerMaker::with_sign(MergedRules fields, const UsedTensor& tens
                                       std::vector<std::string>& warnings) const {
   if (!fields.all.sequence.empty()) return fields;
   const NumBits bits = fields.all.num_bits.value_or(std::nullopt).value_or(NumBits());
-  const bool wanted =
-      config_.target == Target::ort && tensor.non_negative && bits.is_integer() && !fields.has_blocks();
+  const std::optional<bool> preferred = engine_.prefers_unsigned(tensor);
+  const bool wanted = preferred.value_or(false) && bits.is_integer() && !fields.has_blocks();
   const auto& by_user = fields.by_user.is_unsigned;
   if (!by_user) {
     if (wanted) fields.all.is_unsigned = true;
-  } else if (config_.target != Target::none && by_user->has_value() && **by_user != wanted) {
+  } else if (preferred && by_user->has_value() && **by_user != wanted) {
     warnings.push_back(fmt::format("'{}' is {} as asked, though the target {} would have it otherwise", name,
                                    wanted ? "signed" : "unsigned", fq::name(config_.target)));
   }

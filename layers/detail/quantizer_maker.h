@@ -9,6 +9,7 @@
 #include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/detail/placement.h"
+#include "fakequant/layers/detail/target_engine.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 
 namespace fq::detail {
@@ -18,7 +19,8 @@ namespace fq::detail {
 class QuantizerMaker {
  public:
   /// The config outlives it.
-  explicit QuantizerMaker(const QuantConfig& config) : config_(config) {}
+  explicit QuantizerMaker(const QuantConfig& config)
+      : config_(config), engine_(target_engine(config.target)) {}
 
   /// A quantizer, or several one after another.
   [[nodiscard]] std::shared_ptr<TensorQuantizer> make(const MergedRules& fields,
@@ -40,6 +42,7 @@ class QuantizerMaker {
                                       std::vector<std::string>& warnings) const;
 
   const QuantConfig& config_;
+  const TargetEngine& engine_;
 };
 
 }  // namespace fq::detail

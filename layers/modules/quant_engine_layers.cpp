@@ -2,7 +2,7 @@
 
 #include "fakequant/core/ops/detail/engine_weight.h"
 #include "fakequant/core/ops/linear.h"
-#include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
+#include "fakequant/layers/quantizer/detail/arithmetic.h"
 
 namespace fq {
 

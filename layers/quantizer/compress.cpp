@@ -7,8 +7,8 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
-#include "fakequant/layers/quantizer/detail/engine_codes.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
@@ -62,9 +62,7 @@ Packed pack(const Coded& coded) {
   FQ_CHECK(!q.params().pre_quant_scale.defined(), kCompress,
            "{} scales the weight before it quantizes it: multiply the weight by it first",
            detail::quantizer_label(q.name()));
-  FQ_CHECK(!detail::has_own_codes(q.params().engine_grid), kCompress,
-           "{} has ggml's blocks, whose steps have a sign: fakequant export --format gguf writes them packed",
-           detail::quantizer_label(q.name()));
+  q.params().weight_scheme->check_packing(q.name());
   const QuantizedTensor codes = weight_codes(*coded.layer);
   const bool small = bit_width(packed_dtype(codes.spec.format)) < bit_width(codes.codes.dtype());
   return {coded, codes.spec, small ? pack_codes(codes.codes, packed_dtype(codes.spec.format)) : codes.codes,

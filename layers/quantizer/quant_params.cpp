@@ -6,7 +6,7 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/layers/quantizer/detail/engine_codes.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 
 namespace fq {
 namespace {
@@ -22,23 +22,6 @@ void check_learning(const QuantParams& s) {
            detail::quantizer_label(s.name));
 }
 
-void check_binary(const QuantParams& s) {
-  if (!s.binary) return;
-  const QuantDescriptor& d = s.descriptor;
-  FQ_CHECK(s.arithmetic == Arithmetic::deployed, "quantizer",
-           "{} is binary in arithmetic reference, which has no such weights: use arithmetic deployed",
-           detail::quantizer_label(s.name));
-  FQ_CHECK(d.format() == Format(IntFormat{2, false, true}), "quantizer",
-           "{} is binary with {}: use signed narrow integers of 2 bits, or leave binary out",
-           detail::quantizer_label(s.name), to_string(d.format()));
-  FQ_CHECK(d.block_sizes().empty() && d.axis().values().size() <= 1, "quantizer",
-           "{} is binary with blocks or several axes: give one axis, or leave binary out",
-           detail::quantizer_label(s.name));
-  FQ_CHECK(d.dynamic() && !d.scale_amax(), "quantizer",
-           "{} is binary, its scale is the mean of each step: use dynamic, without scale_amax",
-           detail::quantizer_label(s.name));
-}
-
 }  // namespace
 
 void check(const QuantParams& s) {
@@ -48,7 +31,11 @@ void check(const QuantParams& s) {
            "scale_bits 8 of {}: only packed tensors keep scales so, use (4, 3) or (8, 0), or leave it out",
            detail::quantizer_label(s.name));
   check_learning(s);
-  check_binary(s);
+  s.weight_scheme->check(s);
+}
+
+bool QuantParams::passes_through() const noexcept {
+  return !weight_scheme->uses_range() || pass_through_bwd.value_or(arithmetic == Arithmetic::reference);
 }
 
 std::string_view detail::amax_gradient_name(AmaxGradient gradient) noexcept {
@@ -73,8 +60,10 @@ void detail::save_params(const QuantParams& s, StateDict& state, const std::stri
                           {"reference", s.arithmetic == Arithmetic::reference}};
   if (s.pass_through_bwd) switches["pass_through_bwd"] = *s.pass_through_bwd;
   if (s.amax_gradient != AmaxGradient::clip) switches["amax_gradient"] = amax_gradient_name(s.amax_gradient);
-  if (s.engine_grid != EngineGrid::none) switches["engine_grid"] = engine_grid_name(s.engine_grid);
-  if (s.binary) switches["binary"] = true;
+  if (s.weight_scheme == &binary_weights())
+    switches["binary"] = true;
+  else if (s.weight_scheme != &plain_weights())
+    switches["engine_grid"] = s.weight_scheme->name();
   state.set_attribute(prefix + "/descriptor", s.descriptor.dict());
   state.set_attribute(prefix + "/switches", std::move(switches));
   if (s.pre_quant_scale.defined()) state.set(prefix + "/pre_quant_scale", s.pre_quant_scale);
@@ -97,8 +86,8 @@ QuantParams detail::load_params(std::string name, const StateDict& state, const 
     s.may_become_unsigned = switches.at("may_become_unsigned").get<bool>();
     if (switches.at("reference").get<bool>()) s.arithmetic = Arithmetic::reference;
     s.amax_gradient = amax_gradient_from_name(switches.value("amax_gradient", "clip"));
-    s.engine_grid = engine_grid_from_name(switches.value("engine_grid", "none"));
-    s.binary = switches.value("binary", false);
+    s.weight_scheme = &weight_scheme_named(switches.value("engine_grid", "none"));
+    if (switches.value("binary", false)) s.weight_scheme = &binary_weights();
     if (switches.contains("pass_through_bwd")) s.pass_through_bwd = switches["pass_through_bwd"].get<bool>();
   } catch (const nlohmann::json::exception& error) {
     throw ArgumentError(fmt::format("[quantizer] the saved switches of {} are damaged: {}",

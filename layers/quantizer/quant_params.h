@@ -26,12 +26,11 @@ class StateDict;
 ///   with it bit by bit.
 enum class Arithmetic { deployed, reference };
 
-/// How an engine keeps a weight, where that is more than its descriptor says.
-///
-/// - `q4_0`, `q8_0`: ggml's blocks of 32 with f16 steps, rounded as its files are; ranges are those of the
-///   weight, and gradients pass everywhere.
-/// - `bf16_scales`: scales are rounded to bf16 (XNNPACK's weights of 4 bits).
-enum class EngineGrid : unsigned char { none, q4_0, q8_0, bf16_scales };
+namespace detail {
+class WeightScheme;
+/// Returns the scheme of engines that store codes and scales as the descriptor says.
+[[nodiscard]] const WeightScheme& plain_weights() noexcept;
+}  // namespace detail
 
 /// All parameters of a TensorQuantizer except its range and its observer. This is a plain value: `set_params`
 /// and `update` of a quantizer check it.
@@ -63,22 +62,15 @@ struct QuantParams {
   bool pow2 = false;
   /// Calibration makes it unsigned when every value collected was 0 or more (target `ort`).
   bool may_become_unsigned = false;
-  /// Of a weight: how the target's engine keeps it. `quantize` sets it; only in `deployed`.
-  EngineGrid engine_grid = EngineGrid::none;
-  /// Of a weight: each is -a or +a by its sign (0 is +a), a the mean magnitude of its channel in every step,
-  /// and every gradient passes (XNOR-Net, Rastegari et al. 2016; the gradient of DoReFa-Net, Zhou et al.
-  /// 2016). A channel whose mean is at most 2^-24 has codes of 0. Only in `deployed`, with a dynamic
-  /// descriptor of narrow integers of 2 bits without blocks, of one axis at most.
-  bool binary = false;
+  /// How the target's engine stores a weight (layers/quantizer/detail/weight_scheme.h), never null.
+  /// `quantize` sets it. Schemes other than the plain one require arithmetic `deployed`.
+  const detail::WeightScheme* weight_scheme = &detail::plain_weights();
   /// Multiplies the input before it is observed and quantized (SmoothQuant, AWQ), also while not enabled;
   /// undefined for none. On the device of the quantizer.
   Tensor pre_quant_scale;
 
-  /// Whether the gradient passes everywhere, with the default of the arithmetic where nothing is set.
-  [[nodiscard]] bool passes_through() const noexcept {
-    const bool always = binary || engine_grid == EngineGrid::q4_0 || engine_grid == EngineGrid::q8_0;
-    return always || pass_through_bwd.value_or(arithmetic == Arithmetic::reference);
-  }
+  /// Whether the gradient passes everywhere, with the default of the arithmetic and the weight scheme.
+  [[nodiscard]] bool passes_through() const noexcept;
   /// Whether it has one amax, which is not a parameter: what `running` can move.
   [[nodiscard]] bool has_fixed_range() const { return descriptor.needs_amax() && !descriptor.learn_amax(); }
 };

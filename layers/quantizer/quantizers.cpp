@@ -11,6 +11,7 @@
 #include "fakequant/layers/config/detail/merged_rules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq {
@@ -91,7 +92,8 @@ int set_quantizer_attributes(Module& model, std::string_view pattern, const nloh
   return for_each_quantizer(model, pattern, "set_quantizer_attributes", [&](const NamedQuantizer& entry) {
     QuantParams params = entry.quantizer->params();
     detail::apply(given, params);
-    FQ_CHECK(!params.binary || weights.contains(entry.quantizer), "set_quantizer_attributes",
+    FQ_CHECK(params.weight_scheme != &detail::binary_weights() || weights.contains(entry.quantizer),
+             "set_quantizer_attributes",
              "'{}' is binary: that is for weights, use num_bits 2 or leave binary out", entry.name);
     entry.quantizer->set_params(std::move(params));
   });

@@ -11,8 +11,8 @@
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
-#include "fakequant/layers/quantizer/detail/engine_codes.h"
 #include "fakequant/layers/quantizer/detail/position_mask.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 
 namespace fq {
 namespace {
@@ -44,7 +44,7 @@ bool all_zero(const Tensor& amax) {
 
 bool QuantizerRange::grows() const {
   return growing_.defined() && params_.arithmetic == Arithmetic::deployed &&
-         params_.descriptor.needs_amax() && !detail::has_own_codes(params_);
+         params_.descriptor.needs_amax() && params_.weight_scheme->uses_range();
 }
 
 /// A parameter may have been written to.

@@ -10,7 +10,6 @@
 #include "fakequant/core/trace.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
-#include "fakequant/layers/quantizer/detail/pre_quant_scale.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 
 namespace fq {
@@ -31,7 +30,7 @@ TensorQuantizer::TensorQuantizer(QuantDescriptor descriptor, Arithmetic arithmet
     : TensorQuantizer(params_of(std::move(descriptor), arithmetic)) {}
 
 TensorQuantizer::TensorQuantizer(QuantParams params)
-    : grid_(std::make_unique<detail::QuantizerGrid>(params_, range_)),
+    : grid_(std::make_unique<detail::GridCache>(params_, range_)),
       weight_codes_(std::make_unique<WeightCodes>(params_, range_, *grid_)) {
   set_params(std::move(params));
 }
@@ -85,7 +84,7 @@ void TensorQuantizer::set_params(QuantParams params) {
   } else if (before.arithmetic != params_.arithmetic && amax().defined()) {
     range_.keep(amax());
   }
-  if (before.engine_grid != params_.engine_grid) weight_codes_->set_extreme_codes({});
+  if (before.weight_scheme != params_.weight_scheme) weight_codes_->set_extreme_codes({});
   range_changed();
 }
 

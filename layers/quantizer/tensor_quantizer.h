@@ -22,7 +22,7 @@ namespace fq {
 class WeightCodes;
 namespace detail {
 class QuantizerArithmetic;
-class QuantizerGrid;
+class GridCache;
 }  // namespace detail
 
 /// Driven by its settings, first of all a QuantDescriptor, and made of pieces: a range (amax and how it
@@ -148,7 +148,7 @@ class TensorQuantizer : public Module {
   Device device_;  // of the module, which has no parameter but a learned range
   QuantizerRange range_{params_};
   RangeObserver observer_{params_};
-  std::unique_ptr<detail::QuantizerGrid> grid_;
+  std::unique_ptr<detail::GridCache> grid_;
   std::unique_ptr<WeightCodes> weight_codes_;
   std::unique_ptr<detail::QuantizerArithmetic> arithmetic_;
 };

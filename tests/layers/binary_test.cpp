@@ -10,6 +10,7 @@
 #include "fakequant/layers/config/quant_config.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/quantizer/compress.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "layers/networks.h"
 #include "thrown.h"
 
@@ -23,7 +24,7 @@ QuantParams params(int axis = 0) {
   QuantParams out;
   out.name = "fc.weight_quantizer";
   out.descriptor = QuantDescriptor({.num_bits = 2, .axis = axis, .narrow_range = true, .dynamic = true});
-  out.binary = true;
+  out.weight_scheme = &detail::binary_weights();
   return out;
 }
 
@@ -82,7 +83,7 @@ TEST(Binary, AreSaved) {
   StateDict state;
   q.save(state, "q");
   other.load(state, "q");
-  EXPECT_TRUE(other.params().binary);
+  EXPECT_EQ(other.params().weight_scheme, &detail::binary_weights());
   EXPECT_EQ(other.descriptor(), q.descriptor());
 }
 
@@ -91,13 +92,13 @@ TEST(Binary, ALaterRuleOfBitsTakesThemBack) {
   const auto config = QuantConfig::parse(R"({"preset": "binary", "rules": [
       {"pattern": "@first.weight_quantizer", "num_bits": 8}]})");
   quantize(*model, config, {1, 1, 8, 8});
-  EXPECT_FALSE(quantizer(*model, "conv1.weight_quantizer").params().binary);
+  EXPECT_NE(quantizer(*model, "conv1.weight_quantizer").params().weight_scheme, &detail::binary_weights());
   EXPECT_EQ(quantizer(*model, "conv1.weight_quantizer").descriptor().to_json(),
             R"({"axis":0,"narrow_range":true})");
-  EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").params().binary);
+  EXPECT_EQ(quantizer(*model, "conv2.weight_quantizer").params().weight_scheme, &detail::binary_weights());
   EXPECT_FALSE(quantizer(*model, "conv2.input_quantizer").enabled());
   set_quantizer_attributes(*model, "conv2.weight_quantizer", {{"num_bits", 4}});
-  EXPECT_FALSE(quantizer(*model, "conv2.weight_quantizer").params().binary);
+  EXPECT_NE(quantizer(*model, "conv2.weight_quantizer").params().weight_scheme, &detail::binary_weights());
   EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").descriptor().needs_amax());
 }
 
@@ -132,7 +133,7 @@ TEST(Binary, KeepTheirCodesWhenFoldedAndWhenPacked) {
   const auto& conv = dynamic_cast<const QuantModule&>(model->at("conv2"));
   const QuantizedTensor before = weight_codes(conv);
   (void)fold_batch_norm(*model, {1, 1, 8, 8});
-  EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").params().binary);
+  EXPECT_EQ(quantizer(*model, "conv2.weight_quantizer").params().weight_scheme, &detail::binary_weights());
   const QuantizedTensor folded = weight_codes(conv);
   EXPECT_TRUE(bitwise_equal(folded.codes, before.codes));
   compress(*model);

@@ -11,6 +11,7 @@
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/modules/quant_engine_layers.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/reference/ggml.h"
 #include "fakequant/reference/onnx_dynamic.h"
 #include "fakequant/reference/xnnpack.h"
@@ -253,7 +254,7 @@ TEST(EngineLayers, AStateBringsTheGridBack) {
     StateDict state;
     save_quantizers(*model, state);
     const Tensor x = inputs({5, 64}), y = evaluated(*model, x);
-    weights(*model).update([](QuantParams& s) { s.engine_grid = EngineGrid::none; });
+    weights(*model).update([](QuantParams& s) { s.weight_scheme = &detail::plain_weights(); });
     EXPECT_FALSE(bitwise_equal(evaluated(*model, x), y)) << preset;
     load_quantizers(*model, state);
     EXPECT_TRUE(bitwise_equal(evaluated(*model, x), y)) << preset;

@@ -1,5 +1,7 @@
 // Observer, codes of a weight and arithmetic of a quantizer, each alone; and the whole.
 
+#include <nlohmann/json.hpp>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +68,7 @@ TEST(WeightCodes, AreKeptUntilTheWeightChanges) {
   QuantParams params = named({});
   QuantizerRange range(params);
   range.set(Tensor::scalar(127));
-  const detail::QuantizerGrid grid(params, range);
+  const detail::GridCache grid(params, range);
   WeightCodes codes(params, range, grid);
   Variable w(Tensor::from({1.0f, -2.0f}), true);
   ASSERT_TRUE(codes.request(w).has_value());
@@ -84,7 +86,7 @@ TEST(WeightCodes, ArePackedInTheTypeOfTheirFormatOnly) {
   const QuantParams params = named({.num_bits = 4});
   QuantizerRange range(params);
   range.set(Tensor::scalar(7));
-  const detail::QuantizerGrid grid(params, range);
+  const detail::GridCache grid(params, range);
   const WeightCodes codes(params, range, grid);
   const Tensor bytes = Tensor::from(std::vector<std::int8_t>{-7, 3}, {2});
   EXPECT_EQ(codes.unpack(pack_codes(bytes, DType::i4)).codes.to_vector<std::int8_t>(),
@@ -96,7 +98,7 @@ TEST(Arithmetic, BothPutValuesOnOneGridAndDifferInTheGradientOutsideOfIt) {
   QuantParams params = named({});
   QuantizerRange range(params);
   range.set(Tensor::scalar(127));
-  const detail::QuantizerGrid grid(params, range);
+  const detail::GridCache grid(params, range);
   const Tensor values = Tensor::from({1.25f, -3.5f, 500.0f});
   std::vector<std::vector<float>> gradients;
   for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference}) {

@@ -11,7 +11,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/random.h"
-#include "fakequant/layers/quantizer/detail/grid.h"
+#include "fakequant/layers/quantizer/detail/grid_cache.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 
 namespace fq::quantizer_range_test {
@@ -98,11 +98,11 @@ TEST(QuantizerRange, FollowsItsDescriptor) {
   EXPECT_FALSE(range.amax().defined());
 }
 
-TEST(QuantizerGrid, IsMadeAgainWhenTheRangeMovedInPlace) {
+TEST(GridCache, IsMadeAgainWhenTheRangeMovedInPlace) {
   const QuantParams params = named({.learn_amax = true});
   QuantizerRange range(params);
   range.keep(Tensor::scalar(127));
-  const detail::QuantizerGrid grid(params, range);
+  const detail::GridCache grid(params, range);
   EXPECT_EQ(grid.own().scale.item(), 1);
   EXPECT_EQ(grid.own().scale.raw(), grid.own().scale.raw());
   Variable parameter = range.learned();
@@ -110,10 +110,10 @@ TEST(QuantizerGrid, IsMadeAgainWhenTheRangeMovedInPlace) {
   EXPECT_EQ(grid.own().scale.item(), 2);
 }
 
-TEST(QuantizerGrid, IsThatOfEachInputWhereRangesAreDynamic) {
+TEST(GridCache, IsThatOfEachInputWhereRangesAreDynamic) {
   const QuantParams params = named({.dynamic = true});
   const QuantizerRange range(params);
-  const detail::QuantizerGrid grid(params, range);
+  const detail::GridCache grid(params, range);
   EXPECT_EQ(grid.of(Variable(Tensor::from({-127.0f}))).scale.item(), 1);
   EXPECT_EQ(grid.of(Variable(Tensor::from({254.0f}))).scale.item(), 2);
   EXPECT_THROW((void)grid.own(), ArgumentError);
@@ -122,7 +122,7 @@ TEST(QuantizerGrid, IsThatOfEachInputWhereRangesAreDynamic) {
 TEST(QuantizerRange, ScalesOfAFileAreKeptToTheBit) {
   QuantParams params = named({.num_bits = 8, .axis = 0});
   QuantizerRange range(params);
-  const detail::QuantizerGrid grid(params, range);
+  const detail::GridCache grid(params, range);
   std::vector<float> steps;
   for (int i = 0; i < 2048; ++i) steps.push_back(1.5f + static_cast<float>(i) * 0x1p-12f + 0x1p-17f);
   range.set_scale(Tensor::from(steps, {2048}));
@@ -130,7 +130,7 @@ TEST(QuantizerRange, ScalesOfAFileAreKeptToTheBit) {
   EXPECT_EQ(grid.own().scale.to_vector<float>(), steps);
   range.set(range.amax());
   EXPECT_FALSE(range.scale().defined());
-  EXPECT_NE(detail::QuantizerGrid(params, range).own().scale.to_vector<float>(), steps);
+  EXPECT_NE(detail::GridCache(params, range).own().scale.to_vector<float>(), steps);
 }
 
 TEST(QuantizerRange, RefusesScalesThatAreNone) {

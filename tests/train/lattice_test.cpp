@@ -10,7 +10,7 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/numerics/half.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/layers/quantizer/detail/ggml_fit.h"
+#include "fakequant/layers/quantizer/detail/ggml_scheme.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/reference/ggml.h"
 #include "fakequant/train/calibration/calibrate.h"

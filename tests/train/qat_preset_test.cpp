@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/layers/quantizer/detail/engine_codes.h"
+#include "fakequant/layers/quantizer/detail/ggml_scheme.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/qat_training.h"
 #include "layers/networks.h"
@@ -79,8 +79,7 @@ void expect_follows(const std::string& preset, const std::string& method) {
   ASSERT_NE(layer, nullptr);
   const auto& weight = *layer->weight_quantizer();
   EXPECT_EQ(weight.descriptor().calib_method(), method);
-  const bool follows =
-      weight.descriptor().needs_amax() || detail::has_own_codes(weight.params().engine_grid);
+  const bool follows = weight.descriptor().needs_amax() || detail::ggml_scheme(weight.params()) != nullptr;
   EXPECT_TRUE(follows || method == "max");
 }
 

@@ -35,7 +35,7 @@ GgufParameters::GgufParameters(Module& model, bool f16) : f16_(f16) {
     const auto* layer = dynamic_cast<const QuantModule*>(module);
     if (layer == nullptr || !layer->quantized_weight().defined()) continue;
     if (auto* quantizer = layer->weight_quantizer(); quantizer != nullptr && quantizer->enabled())
-      take_codes(path, *layer, quantizer->params().engine_grid);
+      take_codes(path, *layer, ggml_scheme(quantizer->params()));
   }
 }
 
@@ -74,7 +74,7 @@ GgufTensor GgufParameters::ordered(const std::string& ours, const std::string& n
   const auto found = codes_.find(ours);
   if (found == codes_.end()) return floats(name, in_order(value(ours), rows));
   const ggml::Blocks& blocks = found->second.blocks;
-  const Coded turned{{in_order(blocks.codes, rows), in_order(blocks.scale, rows)}, found->second.grid};
+  const Coded turned{{in_order(blocks.codes, rows), in_order(blocks.scale, rows)}, found->second.rounding};
   return packed(name, {&turned});
 }
 
@@ -88,16 +88,16 @@ bool GgufParameters::same(const std::string& a, const std::string& b) const {
   const auto left = codes_.find(a), right = codes_.find(b);
   if ((left == codes_.end()) != (right == codes_.end())) return false;
   return parameter(a).node() == parameter(b).node() &&
-         (left == codes_.end() || left->second.grid == right->second.grid);
+         (left == codes_.end() || left->second.rounding == right->second.rounding);
 }
 
 std::uint32_t GgufParameters::file_type() const {
   if (codes_.empty()) return f16_ ? 1 : 0;
-  return codes_.begin()->second.grid == EngineGrid::q4_0 ? 2 : 7;
+  return codes_.begin()->second.rounding == GgmlRounding::q4_0 ? 2 : 7;
 }
 
-void GgufParameters::take_codes(const std::string& path, const QuantModule& layer, EngineGrid grid) {
-  FQ_CHECK(grid == EngineGrid::q4_0 || grid == EngineGrid::q8_0, kExport,
+void GgufParameters::take_codes(const std::string& path, const QuantModule& layer, const GgmlScheme* scheme) {
+  FQ_CHECK(scheme != nullptr, kExport,
            "the weight of '{}' is not on a grid of ggml: calibrate and train with --preset {}", path,
            profile_of(Target::ggml).presets);
   const QuantizedTensor codes = weight_codes(layer);
@@ -108,7 +108,7 @@ void GgufParameters::take_codes(const std::string& path, const QuantModule& laye
         fmt::format("[export_gguf] the weight of '{}': {} of {} blocks have steps below 6e-8, the smallest "
                     "float16, and become 0",
                     path, lost, scale.numel()));
-  codes_.emplace(path + ".weight", Coded{{host, scale.to(DType::f16)}, grid});
+  codes_.emplace(path + ".weight", Coded{{host, scale.to(DType::f16)}, scheme->rounding()});
 }
 
 const Variable& GgufParameters::parameter(const std::string& name) const {
@@ -122,20 +122,20 @@ Tensor GgufParameters::value(const std::string& name) const {
 }
 
 GgufTensor GgufParameters::packed(const std::string& name, const std::vector<const Coded*>& parts) {
-  const EngineGrid grid = parts[0]->grid;
+  const GgmlRounding rounding = parts[0]->rounding;
   std::vector<std::uint8_t> bytes;
   Shape shape{0, parts[0]->blocks.codes.dim(1)};
   for (const Coded* part : parts) {
-    FQ_CHECK(part->grid == grid, kExport, "'{}' is made of weights of other formats: give them one rule",
-             name);
+    FQ_CHECK(part->rounding == rounding, kExport,
+             "'{}' is made of weights of other formats: give them one rule", name);
     const Tensor own =
-        grid == EngineGrid::q4_0 ? ggml::pack_q4_0(part->blocks) : ggml::pack_q8_0(part->blocks);
+        rounding == GgmlRounding::q4_0 ? ggml::pack_q4_0(part->blocks) : ggml::pack_q8_0(part->blocks);
     const auto more = own.to_vector<std::uint8_t>();
     bytes.insert(bytes.end(), more.begin(), more.end());
     shape[0] += own.dim(0);
   }
   const auto row = static_cast<std::int64_t>(bytes.size()) / shape[0];
-  return {name, shape, grid == EngineGrid::q4_0 ? GgufType::q4_0 : GgufType::q8_0,
+  return {name, shape, rounding == GgmlRounding::q4_0 ? GgufType::q4_0 : GgufType::q8_0,
           Tensor::from(bytes, {shape[0], row})};
 }
 

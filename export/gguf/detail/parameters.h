@@ -10,6 +10,7 @@
 #include "fakequant/export/gguf/file.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/modules/quant_modules.h"
+#include "fakequant/layers/quantizer/detail/ggml_scheme.h"
 #include "fakequant/reference/ggml.h"
 
 namespace fq::detail {
@@ -37,10 +38,10 @@ class GgufParameters {
  private:
   struct Coded {
     ggml::Blocks blocks;
-    EngineGrid grid;
+    GgmlRounding rounding;
   };
 
-  void take_codes(const std::string& path, const QuantModule& layer, EngineGrid grid);
+  void take_codes(const std::string& path, const QuantModule& layer, const GgmlScheme* scheme);
   [[nodiscard]] const Variable& parameter(const std::string& name) const;
   [[nodiscard]] Tensor value(const std::string& name) const;
   [[nodiscard]] GgufTensor floats(const std::string& name, const Tensor& values) const;

@@ -5,6 +5,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/descriptor_fields.h"
 #include "fakequant/core/detail/text.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 
 namespace fq::detail {
 namespace {
@@ -47,9 +48,14 @@ void add_rule(const QuantRule& rule, MergedRules& out) {
 
 /// Ranges of binary weights are those of each step; what takes `binary` back, takes that back too.
 void apply_binary(const PartialQuantParams& fields, QuantParams& params, QuantDescriptorOptions& options) {
-  const bool before = params.binary;
-  if (fields.num_bits || fields.binary) params.binary = fields.binary && fields.binary->value_or(false);
-  if (params.binary)
+  const bool before = params.weight_scheme == &binary_weights();
+  const bool now =
+      fields.num_bits || fields.binary ? fields.binary && fields.binary->value_or(false) : before;
+  if (now)
+    params.weight_scheme = &binary_weights();
+  else if (before)
+    params.weight_scheme = &plain_weights();
+  if (now)
     options.dynamic = options.narrow_range = true;
   else if (before && !fields.dynamic)
     options.dynamic = false;

@@ -1,10 +1,10 @@
 #pragma once
 
-/// The two arithmetics of a quantizer, behind one interface.
+/// The arithmetics of a quantizer behind one interface, and the steps before it.
 
 #include <memory>
 
-#include "fakequant/layers/quantizer/detail/grid.h"
+#include "fakequant/layers/quantizer/detail/grid_cache.h"
 
 namespace fq {
 class WeightCodes;
@@ -21,12 +21,11 @@ class QuantizerArithmetic {
   [[nodiscard]] virtual Tensor values(const Tensor& x) const = 0;
 };
 
-/// Codes on the grid, multiplied as an engine multiplies them.
+/// Codes on the grid of a range, multiplied as an engine multiplies them.
 class DeployedArithmetic : public QuantizerArithmetic {
  public:
-  DeployedArithmetic(const QuantParams& params, const QuantizerRange& range,
-                     const QuantizerGrid& grid, const WeightCodes& weight)
-      : params_(params), range_(range), grid_(grid), weight_(weight) {}
+  DeployedArithmetic(const QuantParams& params, const QuantizerRange& range, const GridCache& grid)
+      : params_(params), range_(range), grid_(grid) {}
   [[nodiscard]] Variable quantize(const Variable& x, bool is_weight = false) const override;
   [[nodiscard]] Tensor values(const Tensor& x) const override;
 
@@ -35,7 +34,22 @@ class DeployedArithmetic : public QuantizerArithmetic {
 
   const QuantParams& params_;
   const QuantizerRange& range_;
-  const QuantizerGrid& grid_;
+  const GridCache& grid_;
+};
+
+/// Codes of a weight scheme without a range.
+class WeightArithmetic : public QuantizerArithmetic {
+ public:
+  WeightArithmetic(const QuantParams& params, const GridCache& grid, const WeightCodes& weight)
+      : params_(params), grid_(grid), weight_(weight) {}
+  [[nodiscard]] Variable quantize(const Variable& x, bool is_weight = false) const override;
+  [[nodiscard]] Tensor values(const Tensor& x) const override;
+
+ private:
+  [[nodiscard]] QuantizedTensor codes(const Variable& x) const;
+
+  const QuantParams& params_;
+  const GridCache& grid_;
   const WeightCodes& weight_;
 };
 
@@ -57,10 +71,17 @@ class ReferenceArithmetic : public QuantizerArithmetic {
   const QuantizerRange& range_;
 };
 
-/// The one that the settings name; all arguments outlive it.
+/// Returns the arithmetic of the parameters. All arguments outlive it.
 [[nodiscard]] std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantParams& params,
                                                                    const QuantizerRange& range,
-                                                                   const QuantizerGrid& grid,
+                                                                   const GridCache& grid,
                                                                    const WeightCodes& weight);
+
+/// Returns x * scale in the type of x, with one rounding (f32 for a scale of another type and more than 0
+/// axes), gradient dy * scale in the type of x. `scale` broadcasts against x. Throws ArgumentError when it
+/// does not.
+[[nodiscard]] Variable pre_quant_scaled(const Variable& x, const Tensor& scale);
+/// Returns a 16-bit tensor as f32, with the gradient in its own type, and another x unchanged.
+[[nodiscard]] Variable as_f32(const Variable& x);
 
 }  // namespace fq::detail

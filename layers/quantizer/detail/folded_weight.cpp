@@ -5,6 +5,7 @@
 
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 
 namespace fq::detail {
@@ -21,16 +22,6 @@ void for_channels(Tensor& w, int axis, F&& f) {
         const std::int64_t at = (o * view.size + c) * view.inner + i;
         f(values[at], at, static_cast<std::size_t>(c));
       }
-}
-
-/// The float nearest to w whose code on that grid, which has it, is `code`.
-float nearest_with_code(float w, float code, float scale, float bound) {
-  const auto has_code = [&](float v) { return scalar::quantize_code(v, scale, -bound, bound) == code; };
-  if (has_code(w)) return w;
-  const float middle = code * scale;
-  float edge = (code + std::copysign(0.5f, w - middle)) * scale;
-  while (!has_code(edge)) edge = std::nextafter(edge, middle);
-  return edge;
 }
 
 bool is_exact(const QuantizedTensor& w, int axis, std::size_t channels) {
@@ -70,7 +61,7 @@ void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const 
   options.scale_amax.reset();
   q.update([&](QuantParams& params) {
     params.descriptor = QuantDescriptor(std::move(options));
-    params.binary = false;
+    params.weight_scheme = &plain_weights();
   });
   const Tensor amax = Tensor::from(ranges, {static_cast<std::int64_t>(ranges.size())});
   const Tensor known = q.amax();
@@ -92,17 +83,14 @@ void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& 
   const bool silent = std::ranges::any_of(ranges, &FoldedRange::silent);
   if (q.descriptor().needs_amax() || silent || amax.size() < now.size())
     set_channel_ranges(q, axis, amax.size(), now);
-  const bool binary = q.params().binary;
+  const WeightScheme& scheme = *q.params().weight_scheme;
   Variable weight = layer.quantized_weight();
   scale_channels(weight, axis, channels);
   for_channels(weight.mutable_tensor(), axis, [&](float& w, std::int64_t i, std::size_t c) {
     if (now[c] <= least_amax) return;
     const float code = codes[static_cast<std::size_t>(i)];
     const float wanted = ranges[c].silent ? 0.0f : channels[c].factor < 0 ? -code : code;
-    if (binary)
-      w = wanted * now[c];
-    else
-      w = nearest_with_code(w, wanted, scalar::range_scale(now[c], bound, least_amax), bound);
+    w = scheme.weight_with_code(w, wanted, now[c], bound);
   });
 }
 

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "fakequant/layers/quantizer/detail/block_view.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
+
 namespace fq::detail {
 namespace {
 
@@ -49,6 +52,13 @@ struct BestStep {
   }
 };
 
+bool has_free_scales(const TensorQuantizer& q) {
+  const QuantDescriptor& d = q.descriptor();
+  return q.params().arithmetic == Arithmetic::deployed && !q.params().pow2 && d.format().is_integer() &&
+         !d.block_sizes().empty() && !d.block_sizes().scale_bits && !d.scale_amax() &&
+         !d.has_dynamic_blocks();
+}
+
 }  // namespace
 
 double multiples_error(std::span<const float> x, float step, float lower, float upper) {
@@ -72,6 +82,29 @@ float lattice_step(std::span<const float> x, float lower, float upper) {
     if (on_lattice(x, amax / k, lower, upper)) best.add(amax / k);
   if (extreme < 0 && -lower > upper && on_lattice(x, amax / -lower, lower, upper)) best.add(amax / -lower);
   return best.step;
+}
+
+Tensor ranges_with_lattices(const TensorQuantizer& quantizer, const Tensor& weight, const Tensor& amax) {
+  if (!has_free_scales(quantizer)) return amax;
+  const auto view = BlockView::of(quantizer.descriptor(), weight.shape());
+  const Tensor x = view.apply(weight.to(Device::cpu()).to(DType::f32)).to(Layout::row_major);
+  if (x.rank() != 2 || view.kept().values() != std::vector<int>{0} || x.dim(0) != amax.numel()) return amax;
+  Tensor out = amax.to(Device::cpu()).to(DType::f32).clone();
+  auto* ranges = out.mutable_data<float>();
+  const WeightScheme& scheme = *quantizer.params().weight_scheme;
+  const float bound = quantizer.descriptor().format().bound(),
+              lower = quantizer.descriptor().format().lower();
+  const auto length = static_cast<std::size_t>(x.dim(1));
+#pragma omp parallel for schedule(static)
+  for (std::int64_t b = 0; b < x.dim(0); ++b) {
+    const std::span<const float> block(x.data<float>() + b * x.dim(1), length);
+    const float own = lattice_step(block, lower, bound);
+    const auto error = [&](float range) {
+      return multiples_error(block, scheme.stored_scale(range / bound), lower, bound);
+    };
+    if (own > 0 && lattice_gain * error(own * bound) < error(ranges[b])) ranges[b] = own * bound;
+  }
+  return out.to(amax.dtype());
 }
 
 }  // namespace fq::detail

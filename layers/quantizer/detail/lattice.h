@@ -5,6 +5,8 @@
 
 #include <span>
 
+#include "fakequant/layers/quantizer/tensor_quantizer.h"
+
 namespace fq::detail {
 
 /// A lattice replaces another step where it divides the squared error by this at least. Rounding weights of
@@ -18,5 +20,11 @@ inline constexpr double lattice_gain = 16;
 /// within the errors of rounding the number and the step to bfloat16. The largest k is more than half of
 /// `upper`. Among several steps, the step with the least squared error wins, then the coarsest.
 [[nodiscard]] float lattice_step(std::span<const float> x, float lower, float upper);
+
+/// Returns `amax`, where blocks on a lattice have the range step * bound, so that they keep their codes.
+/// Other blocks keep their range, and so do weights without blocks along the last axis or without free
+/// scales.
+[[nodiscard]] Tensor ranges_with_lattices(const TensorQuantizer& quantizer, const Tensor& weight,
+                                          const Tensor& amax);
 
 }  // namespace fq::detail

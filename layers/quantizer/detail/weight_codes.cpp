@@ -9,8 +9,8 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
-#include "fakequant/layers/quantizer/detail/engine_codes.h"
-#include "fakequant/layers/quantizer/detail/grid.h"
+#include "fakequant/layers/quantizer/detail/grid_cache.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 
 namespace fq {
 
@@ -37,7 +37,7 @@ std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
 }
 
 std::optional<QuantizeRequest> WeightCodes::request(const Variable& w) const {
-  if (!keeps(w) || detail::has_own_codes(params_) || range_.grows() || kept(w)) return std::nullopt;
+  if (!keeps(w) || !params_.weight_scheme->uses_range() || range_.grows() || kept(w)) return std::nullopt;
   return QuantizeRequest{w.tensor(), grid_.of(w), wants_mask(w)};
 }
 
@@ -49,9 +49,8 @@ void WeightCodes::keep(const Variable& w, QuantizedTensor codes) {
 Variable WeightCodes::of(const Variable& w) {
   if (auto known = kept(w)) return ops::attach_codes(w, std::move(*known));
   forget();  // before others take their place: a step allocates no more than the one before it
-  const QuantizedTensor codes = detail::has_own_codes(params_)
-                                    ? detail::own_codes(w.tensor(), params_, extreme_codes_)
-                                    : quantize(w.tensor(), grid_.of(w), wants_mask(w));
+  const QuantizedTensor codes =
+      params_.weight_scheme->quantize(w, {params_, grid_, extreme_codes_}, wants_mask(w));
   keep(w, codes);
   return ops::attach_codes(w, codes);
 }

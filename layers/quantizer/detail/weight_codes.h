@@ -13,7 +13,7 @@ namespace fq {
 
 class StateDict;
 namespace detail {
-class QuantizerGrid;
+class GridCache;
 }
 
 /// Of a float weight, its codes until weight or grid change; of a weight that holds packed codes
@@ -22,8 +22,7 @@ class QuantizerGrid;
 class WeightCodes {
  public:
   /// Of the quantizer that owns it; all of them outlive it.
-  WeightCodes(const QuantParams& params, const QuantizerRange& range,
-              const detail::QuantizerGrid& grid)
+  WeightCodes(const QuantParams& params, const QuantizerRange& range, const detail::GridCache& grid)
       : params_(params), range_(range), grid_(grid) {}
 
   /// Whether codes of w are kept: w is a float parameter, and its quantizer gives codes without looking on.
@@ -69,7 +68,7 @@ class WeightCodes {
 
   const QuantParams& params_;
   const QuantizerRange& range_;
-  const detail::QuantizerGrid& grid_;
+  const detail::GridCache& grid_;
   PackedScales scales_;
   Tensor extreme_codes_;
   mutable std::mutex mutex_;  // guards what is kept

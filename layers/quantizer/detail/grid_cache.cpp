@@ -1,4 +1,4 @@
-#include "fakequant/layers/quantizer/detail/grid.h"
+#include "fakequant/layers/quantizer/detail/grid_cache.h"
 
 #include <algorithm>
 
@@ -7,6 +7,7 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
+#include "fakequant/layers/quantizer/detail/weight_scheme.h"
 
 namespace fq::detail {
 
@@ -19,17 +20,17 @@ std::uint64_t version_of(const Variable& x) {
 
 }  // namespace
 
-bool QuantizerGrid::of_each_input() const {
+bool GridCache::of_each_input() const {
   return !params_.descriptor.needs_amax() || params_.descriptor.has_dynamic_blocks();
 }
 
-std::uint64_t QuantizerGrid::range_version() const {
+std::uint64_t GridCache::range_version() const {
   const Tensor amax = range_.amax();
   return amax.defined() ? amax.version() : 0;
 }
 
 /// A range of one element is per tensor, whatever the axes.
-Granularity QuantizerGrid::granularity(int rank) const {
+Granularity GridCache::granularity(int rank) const {
   const QuantDescriptor& d = params_.descriptor;
   const BlockSizes& blocks = d.block_sizes();
   if (range_.amax().numel() == 1 && !blocks.scale_bits) return Granularity::per_tensor();
@@ -40,13 +41,13 @@ Granularity QuantizerGrid::granularity(int rank) const {
 }
 
 /// What scales of (4,3) are multiples of, on the host: it waits for ranges of a GPU.
-float QuantizerGrid::global_amax(const Tensor& ranges) const {
+float GridCache::global_amax(const Tensor& ranges) const {
   if (params_.descriptor.has_dynamic_blocks() && range_.amax().defined())
     return range_.used().to_vector<float>()[0];
   return std::ranges::max(ranges.to_vector<float>());
 }
 
-QuantSpec QuantizerGrid::made_of(const Tensor& amax, const Granularity& granularity) const {
+QuantSpec GridCache::made_of(const Tensor& amax, const Granularity& granularity) const {
   const Format& format = params_.descriptor.format();
   const auto& bits = params_.descriptor.block_sizes().scale_bits;
   QuantSpec spec;
@@ -57,11 +58,11 @@ QuantSpec QuantizerGrid::made_of(const Tensor& amax, const Granularity& granular
     spec = QuantSpec::from_amax(format, granularity, amax, params_.name, params_.pow2, params_.zero_point);
   }
   spec.pass_through_bwd = params_.passes_through();
-  if (params_.engine_grid == EngineGrid::bf16_scales) spec.scale = spec.scale.to(DType::bf16).to(DType::f32);
+  spec.scale = params_.weight_scheme->stored_scales(spec.scale);
   return spec;
 }
 
-QuantSpec QuantizerGrid::of_ranges_of(const Tensor& x) const {
+QuantSpec GridCache::of_ranges_of(const Tensor& x) const {
   const QuantDescriptor& d = params_.descriptor;
   const Granularity granularity = d.granularity(x.rank());
   const bool blocks = !d.block_sizes().empty();
@@ -71,7 +72,7 @@ QuantSpec QuantizerGrid::of_ranges_of(const Tensor& x) const {
   return made_of(ranges, ranges.numel() == 1 && !blocks ? Granularity::per_tensor() : granularity);
 }
 
-QuantSpec QuantizerGrid::own(int rank, Device device) const {
+QuantSpec GridCache::own(int rank, Device device) const {
   range_.check_known();
   const Key key{rank, range_.amax().version(), device};
   const std::scoped_lock lock(mutex_);
@@ -84,7 +85,7 @@ QuantSpec QuantizerGrid::own(int rank, Device device) const {
   return *kept_;
 }
 
-QuantSpec QuantizerGrid::own() const {
+QuantSpec GridCache::own() const {
   const QuantDescriptor& d = params_.descriptor;
   FQ_CHECK(!d.has_dynamic_blocks() && !d.dynamic(), "quantizer",
            "{} takes its ranges from each input: it has no grid of its own", quantizer_label(params_.name));
@@ -95,7 +96,7 @@ QuantSpec QuantizerGrid::own() const {
   return own(-1, Device::cpu());
 }
 
-QuantSpec QuantizerGrid::of(const Variable& x) const {
+QuantSpec GridCache::of(const Variable& x) const {
   const QuantDescriptor& d = params_.descriptor;
   (void)d.granularity(x.rank());  // refuses axes that x does not have
   const bool meta = x.device().is_meta();
@@ -107,7 +108,7 @@ QuantSpec QuantizerGrid::of(const Variable& x) const {
   return own(x.rank(), meta ? Device::cpu() : x.device());
 }
 
-Variable QuantizerGrid::codes_of(const Variable& x) const {
+Variable GridCache::codes_of(const Variable& x) const {
   if (recorder() != nullptr) return {};
   const std::scoped_lock lock(mutex_);
   const auto codes = last_.codes.lock();
@@ -116,13 +117,13 @@ Variable QuantizerGrid::codes_of(const Variable& x) const {
   return same && reusable(*codes, needs_grad({x})) ? Variable::from_node(codes) : Variable();
 }
 
-void QuantizerGrid::keep_codes(const Variable& x, const Variable& codes) const {
+void GridCache::keep_codes(const Variable& x, const Variable& codes) const {
   if (!of_each_input() || range_.learned().defined()) return;
   const std::scoped_lock lock(mutex_);
   last_ = {x.node(), codes.node(), version_of(x), range_version()};
 }
 
-void QuantizerGrid::forget() {
+void GridCache::forget() {
   const std::scoped_lock lock(mutex_);
   kept_.reset();
   last_ = {};

@@ -1,4 +1,4 @@
-#include "fakequant/layers/quantizer/detail/ggml_fit.h"
+#include "fakequant/layers/quantizer/detail/ggml_scheme.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,10 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
+#include "fakequant/core/ops/detail/engine_rows.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/layers/quantizer/detail/engine_codes.h"
+#include "fakequant/layers/quantizer/detail/block_ranges.h"
 #include "fakequant/layers/quantizer/detail/lattice.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 
@@ -100,10 +101,6 @@ class BlockFit {
   float usual_, lower_, upper_;
 };
 
-GgmlRounding rounding_of(EngineGrid grid) {
-  return grid == EngineGrid::q4_0 ? GgmlRounding::q4_0 : GgmlRounding::q8_0;
-}
-
 /// Blocks whose step is 0 in float16 though their weights are not.
 std::int64_t underflows(const Tensor& w, const Tensor& codes, GgmlRounding rounding) {
   std::int64_t out = 0;
@@ -117,29 +114,69 @@ std::int64_t underflows(const Tensor& w, const Tensor& codes, GgmlRounding round
 
 }  // namespace
 
-Tensor fitted_extreme_codes(const Tensor& w, EngineGrid grid, const std::string& method) {
+GgmlScheme::GgmlScheme(GgmlRounding rounding) noexcept
+    : WeightScheme(rounding == GgmlRounding::q4_0 ? "q4_0" : "q8_0"), rounding_(rounding) {}
+
+QuantizedTensor GgmlScheme::quantize(const Variable& w, const WeightState& state, bool /*with_mask*/) const {
+  const Tensor x = w.tensor();
+  const std::string& name = state.params.name;
+  FQ_CHECK(x.rank() == 2 && x.dim(1) % ggml_block == 0, "quantizer",
+           "{} has blocks of {} along rows, its input is {}: give [N, K], K a multiple of {}",
+           quantizer_label(name), ggml_block, to_string(x.shape()), ggml_block);
+  const Tensor values = x.to(DType::f32).to(Layout::row_major);
+  if (!x.device().is_meta()) (void)ranges_of(values, BlockView(values.shape(), Axes{}), name);
+  FQ_CHECK(!state.extreme_codes.defined() || state.extreme_codes.numel() * ggml_block == x.numel(),
+           "quantizer", "{} was calibrated for {} blocks, its input {} has {}: calibrate again",
+           quantizer_label(name), state.extreme_codes.numel(), to_string(x.shape()), x.numel() / ggml_block);
+  const GgmlBlocks blocks = ggml_weight_blocks(values, state.extreme_codes, rounding_);
+  QuantSpec spec;
+  spec.format = state.params.descriptor.format();
+  spec.granularity = Granularity::blocks({{-1, ggml_block}});
+  spec.scale = spec.amax = blocks.steps.to(DType::f32);
+  spec.name = name;
+  spec.pass_through_bwd = true;
+  return {blocks.codes, std::move(spec), {}};
+}
+
+void GgmlScheme::check_packing(const std::string& quantizer) const {
+  throw ArgumentError(
+      fmt::format("[compress] {} has ggml's blocks, whose steps have a sign: fakequant export --format gguf "
+                  "writes them packed",
+                  quantizer_label(quantizer)));
+}
+
+const GgmlScheme& ggml_weights(GgmlRounding rounding) noexcept {
+  static const GgmlScheme q4_0(GgmlRounding::q4_0), q8_0(GgmlRounding::q8_0);
+  return rounding == GgmlRounding::q4_0 ? q4_0 : q8_0;
+}
+
+const GgmlScheme* ggml_scheme(const QuantParams& params) noexcept {
+  return dynamic_cast<const GgmlScheme*>(params.weight_scheme);
+}
+
+Tensor fitted_extreme_codes(const Tensor& w, GgmlRounding rounding, const std::string& method) {
   FQ_CHECK(method == "max" || method == "mse" || method == "mse_search", "calibrate",
            "calib_method {} for weights in blocks of ggml: use max, mse or mse_search", method);
-  const BlockFit fit(rounding_of(grid), method != "max");
+  const BlockFit fit(rounding, method != "max");
   Tensor out = Tensor::empty({w.dim(0), w.dim(1) / ggml_block});
   const auto* x = w.data<float>();
   auto* codes = out.mutable_data<float>();
   const std::int64_t blocks = out.numel();
 #pragma omp parallel for schedule(static)
   for (std::int64_t b = 0; b < blocks; ++b) codes[b] = fit(BlockValues(x + b * ggml_block, kBlockSize));
-  const float usual = ggml_extreme_code(rounding_of(grid));
+  const float usual = ggml_extreme_code(rounding);
   const bool any = std::any_of(codes, codes + blocks, [&](float code) { return code != usual; });
   return any ? out : Tensor();
 }
 
-Tensor file_extreme_codes(const Tensor& w, const Tensor& codes, EngineGrid grid) {
+Tensor file_extreme_codes(const Tensor& w, const Tensor& codes, GgmlRounding rounding) {
   Tensor out = Tensor::empty({w.dim(0), w.dim(1) / ggml_block});
   const auto *x = w.data<float>(), *k = codes.data<float>();
   for (std::int64_t b = 0; b < out.numel(); ++b, x += ggml_block, k += ggml_block) {
     const auto* largest = std::max_element(
         x, x + ggml_block, [](float a, float other) { return std::abs(a) < std::abs(other); });
-    const float code = grid == EngineGrid::q4_0 ? k[largest - x] : std::abs(k[largest - x]);
-    out.mutable_data<float>()[b] = code != 0 ? code : ggml_extreme_code(rounding_of(grid));
+    const float code = rounding == GgmlRounding::q4_0 ? k[largest - x] : std::abs(k[largest - x]);
+    out.mutable_data<float>()[b] = code != 0 ? code : ggml_extreme_code(rounding);
   }
   return out;
 }
@@ -149,15 +186,15 @@ std::vector<std::string> fit_ggml_weights(Module& model, bool keep_known) {
   for (const auto& [path, module] : model.named_modules()) {
     const auto* layer = dynamic_cast<const QuantModule*>(module);
     TensorQuantizer* quantizer = layer != nullptr ? layer->weight_quantizer() : nullptr;
-    if (quantizer == nullptr || !has_own_codes(quantizer->params().engine_grid)) continue;
+    const GgmlScheme* scheme = quantizer != nullptr ? ggml_scheme(quantizer->params()) : nullptr;
+    if (scheme == nullptr) continue;
     const Variable weight = layer->quantized_weight();
     const bool known = quantizer->weight_codes().extreme_codes().defined();
     if (holds_codes(weight) || weight.device().is_meta() || (keep_known && known)) continue;
-    const EngineGrid grid = quantizer->params().engine_grid;
     const Tensor w = weight.tensor().to(Device::cpu()).to(DType::f32).to(Layout::row_major);
-    const Tensor codes = fitted_extreme_codes(w, grid, quantizer->descriptor().calib_method());
+    const Tensor codes = fitted_extreme_codes(w, scheme->rounding(), quantizer->descriptor().calib_method());
     quantizer->weight_codes().set_extreme_codes(codes.to(weight.device()));
-    if (const std::int64_t lost = underflows(w, codes, rounding_of(grid)); lost > 0)
+    if (const std::int64_t lost = underflows(w, codes, scheme->rounding()); lost > 0)
       warnings.push_back(fmt::format(
           "[quantize] {}: {} of {} blocks have steps below 6e-8, the smallest float16, and their weights "
           "become 0. Scale the weights of this layer up, or leave it in floats by a rule",

@@ -1,6 +1,6 @@
 #pragma once
 
-/// QuantizerGrid: format and range, made into the scales that codes are multiples of.
+/// GridCache: format and range, made into the scales that codes are multiples of.
 
 #include <memory>
 #include <mutex>
@@ -12,11 +12,10 @@ namespace fq::detail {
 
 /// The grid of a range that is known is kept until the range changes; where each input has its own, it is
 /// made of the input, once for all who read that. Safe to ask from several threads.
-class QuantizerGrid {
+class GridCache {
  public:
   /// Of the quantizer that owns it; both outlive it.
-  QuantizerGrid(const QuantParams& params, const QuantizerRange& range)
-      : params_(params), range_(range) {}
+  GridCache(const QuantParams& params, const QuantizerRange& range) : params_(params), range_(range) {}
 
   /// The grid that x is put on; on `meta` of an amax of 1 where none is known. Throws ArgumentError for axes
   /// that x does not have, and without amax.
