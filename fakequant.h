@@ -95,7 +95,6 @@
 #include "fakequant/layers/modules/recurrent.h"
 #include "fakequant/layers/modules/rotary_scaling.h"
 #include "fakequant/layers/modules/sequential.h"
-#include "fakequant/layers/modules/tied_linear.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/observer.h"

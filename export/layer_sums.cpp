@@ -1,7 +1,7 @@
 #include "fakequant/core/ops/detail/code_products.h"
 #include "fakequant/export/scales.h"
 #include "fakequant/layers/modules/detail/layer_product.h"
-#include "fakequant/layers/modules/detail/on_host.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 

@@ -9,7 +9,7 @@
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/io/state_file.h"
-#include "fakequant/layers/modules/detail/on_host.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/weight_scheme.h"

@@ -12,7 +12,7 @@
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
 #include "fakequant/export/onnx/exporter.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/network/network.h"
 
 namespace fq::cli {

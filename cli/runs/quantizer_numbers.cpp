@@ -4,7 +4,7 @@
 #include <set>
 
 #include "fakequant/export/scales.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/data/some_samples.h"
 

@@ -10,7 +10,7 @@
 #include "fakequant/export/gguf/detail/parts.h"
 #include "fakequant/export/gguf/detail/vocabulary.h"
 #include "fakequant/layers/modules/attention.h"
-#include "fakequant/layers/modules/detail/on_host.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantizer/compress.h"
 

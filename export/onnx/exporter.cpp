@@ -11,7 +11,7 @@
 #include "fakequant/export/onnx/writer/separate_weights.h"
 #include "fakequant/export/onnx/writer/split_sums.h"
 #include "fakequant/layers/config/target_profile.h"
-#include "fakequant/layers/modules/detail/on_host.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {

@@ -9,7 +9,7 @@
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/export/safetensors/detail/modelopt_layer.h"
-#include "fakequant/layers/modules/detail/on_host.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 
 namespace fq {
 namespace {

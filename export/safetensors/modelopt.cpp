@@ -10,7 +10,7 @@
 #include "fakequant/core/quantized.h"
 #include "fakequant/export/safetensors/detail/modelopt_layer.h"
 #include "fakequant/export/scales.h"
-#include "fakequant/layers/modules/detail/on_host.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 
 namespace fq {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "fakequant/layers/modules/dot_product_attention.h"
+#include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/quant_attention.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
-#include "fakequant/layers/modules/tied_linear.h"
 #include "fakequant/layers/quantize.h"
 
 namespace fq {

@@ -6,10 +6,9 @@
 #include "fakequant/core/ops/operators.h"
 #include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/conv.h"
-#include "fakequant/layers/modules/detail/on_host.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
-#include "fakequant/layers/modules/tied_linear.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/folded_weight.h"
 

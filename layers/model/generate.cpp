@@ -8,7 +8,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/modules/attention.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 
 namespace fq {
 namespace {

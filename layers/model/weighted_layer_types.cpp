@@ -7,7 +7,6 @@
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/norm.h"
 #include "fakequant/layers/modules/recurrent.h"
-#include "fakequant/layers/modules/tied_linear.h"
 
 namespace fq::detail {
 namespace {

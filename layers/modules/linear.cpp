@@ -1,5 +1,7 @@
 #include "fakequant/layers/modules/linear.h"
 
+#include <algorithm>
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/layers/modules/detail/init.h"
@@ -24,5 +26,38 @@ void Linear::ensure_bias() {
 }
 
 Variable Linear::apply(const Variable& x, const Variable& w) const { return ops::linear(x, w, bias_); }
+
+Embedding::Embedding(std::int64_t vocabulary, std::int64_t width) {
+  FQ_CHECK(vocabulary > 0 && width > 0, "embedding", "a table of {} x {}: use 1 or more", vocabulary, width);
+  weight_ = add_parameter("weight", detail::init_uniform({vocabulary, width}, width));
+}
+
+Embedding::Embedding(Adopt, const Embedding& other) : weight_(other.weight_) { adopt(other); }
+
+std::string Embedding::describe() const { return fmt::format("{} x {}", weight_.dim(0), weight_.dim(1)); }
+
+Variable Embedding::forward(const Variable& x) { return ops::embedding(x, weight_); }
+
+namespace {
+
+const Variable& checked(const Variable& weight) {
+  FQ_CHECK(weight.defined() && weight.rank() == 2, "linear", "the weight is {}: give [out, in]",
+           weight.defined() ? to_string(weight.shape()) : "undefined");
+  return weight;
+}
+
+}  // namespace
+
+TiedLinear::TiedLinear(const Variable& weight, bool bias)
+    : Linear(checked(weight).dim(1), weight.dim(0), bias) {
+  remove_parameter("weight");
+  weight_ = weight;
+  add_parameter("weight", weight_);
+}
+
+bool is_tied(const Module& model, const Variable& parameter) {
+  const auto all = model.named_parameters();
+  return std::ranges::count(all, parameter.node(), [](const auto& entry) { return entry.second.node(); }) > 1;
+}
 
 }  // namespace fq

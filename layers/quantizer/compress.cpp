@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
@@ -179,6 +181,28 @@ void check_not_compressed(const Module& model, std::string_view function) {
   for (const auto& [name, parameter] : model.named_parameters())
     FQ_CHECK(!holds_codes(parameter), function,
              "'{}' holds codes: do this before compress(), or decompress() the model first", name);
+}
+
+void quantize_weights(Module& model) {
+  struct Weight {
+    TensorQuantizer* quantizer;
+    Variable value;
+  };
+  std::vector<Weight> weights;
+  std::vector<QuantizeRequest> requests;
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto* layer = dynamic_cast<const QuantModule*>(module);
+    TensorQuantizer* quantizer = layer != nullptr ? layer->weight_quantizer() : nullptr;
+    if (quantizer == nullptr || dynamic_cast<SequentialQuantizer*>(quantizer) != nullptr) continue;
+    const Variable value = layer->quantized_weight();
+    auto request = value.defined() ? quantizer->weight_codes().request(value) : std::nullopt;
+    if (!request) continue;
+    weights.push_back({quantizer, value});
+    requests.push_back(std::move(*request));
+  }
+  auto codes = quantize(requests);
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    weights[i].quantizer->weight_codes().keep(weights[i].value, std::move(codes[i]));
 }
 
 }  // namespace fq

@@ -1,13 +1,11 @@
 // Which layers are the first and the last of a network, and rules of a config that name them so.
 
-#include "fakequant/layers/detail/edge_layers.h"
-
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fakequant/layers/detail/residual_sums.h"
+#include "fakequant/layers/detail/layer_roles.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/quantize.h"
 

@@ -4,8 +4,8 @@
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/modules/quant_modules.h"
-#include "fakequant/layers/modules/tied_linear.h"
 #include "fakequant/layers/quantize.h"
 #include "model_text.h"
 

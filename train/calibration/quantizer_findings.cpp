@@ -12,7 +12,7 @@
 #include "fakequant/core/quantized.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/trace.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"

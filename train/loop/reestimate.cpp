@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/modules/norm.h"
 
 namespace fq {

@@ -3,7 +3,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
-#include "fakequant/layers/modules/detail/on_host.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 

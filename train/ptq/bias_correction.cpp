@@ -6,7 +6,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/operators.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"

@@ -8,7 +8,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/config/detail/quant_presets.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/sensitivity/detail/format_search.h"
 #include "fakequant/train/sensitivity/sensitivity.h"

@@ -7,7 +7,7 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/tape.h"
-#include "fakequant/layers/quantizer/detail/block_view.h"
+#include "fakequant/layers/quantizer/detail/block_ranges.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"
 #include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/reference/detail/broadcast.h"

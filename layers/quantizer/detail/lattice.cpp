@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "fakequant/layers/quantizer/detail/block_view.h"
+#include "fakequant/layers/quantizer/detail/block_ranges.h"
 #include "fakequant/layers/quantizer/detail/weight_scheme.h"
 
 namespace fq::detail {

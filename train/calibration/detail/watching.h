@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/loader.h"

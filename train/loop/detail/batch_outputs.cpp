@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/ranks/detail/gather_states.h"
 #include "fakequant/train/ranks/shares.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fakequant/core/trace.h"
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ranks/communicator.h"

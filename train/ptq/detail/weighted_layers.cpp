@@ -5,7 +5,7 @@
 #include <map>
 
 #include "fakequant/core/ops/operators.h"
-#include "fakequant/layers/modules/tied_linear.h"
+#include "fakequant/layers/modules/linear.h"
 
 namespace fq::ptq {
 namespace {

@@ -1,13 +1,25 @@
 #pragma once
 
-/// Additions that have no use for codes: those of a transformer's residual stream.
+/// Roles of layers in the graph, which rules of a config name: @first, @last and @residual.
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "fakequant/layers/model/trace.h"
 
 namespace fq::detail {
+
+/// Paths of layers with a weight.
+struct EdgeLayers {
+  std::set<std::string> first;  ///< read what the network is given, and nothing that another layer made
+  std::set<std::string> last;   ///< nothing but operators without a weight lies between them and the output
+
+  /// "@first", "@last" or both, as the names that rules of a config have for the layer at `path`.
+  [[nodiscard]] std::vector<std::string> names_of(const std::string& path) const;
+};
+
+[[nodiscard]] EdgeLayers edge_layers(const TraceGraph& graph);
 
 /// Paths of additions whose sums nothing reads but operators that engines compute in floats whatever they
 /// read (`engine_form`: layer norm, RMS norm, GELU, ..) and other such additions, also through what only

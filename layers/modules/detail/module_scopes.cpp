@@ -1,6 +1,8 @@
-#include "fakequant/layers/modules/detail/evaluation_mode.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 
 #include <algorithm>
+
+#include "fakequant/core/error.h"
 
 namespace fq::detail {
 
@@ -19,6 +21,18 @@ EvaluationMode::~EvaluationMode() {
   if (training_) model_.train();
   for (const auto& [slot, training] : below_)
     if (slot->module->training() != training) slot->module->train(training);
+}
+
+OnHost::OnHost(Module& model) : model_(model), device_(model.device()) {
+  if (device_ != Device::cpu()) model_.to(Device::cpu());
+}
+
+OnHost::~OnHost() {
+  if (device_ == Device::cpu()) return;
+  try {
+    model_.to(device_);
+  } catch (const Error&) {
+  }
 }
 
 }  // namespace fq::detail

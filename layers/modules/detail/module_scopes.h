@@ -1,6 +1,6 @@
 #pragma once
 
-/// Runs of a model that only look at it.
+/// Scopes that change a model for a block of code and restore it.
 
 #include <memory>
 #include <utility>
@@ -24,6 +24,21 @@ class EvaluationMode {
   Module& model_;
   bool training_;
   std::vector<std::pair<std::shared_ptr<Slot>, bool>> below_;
+};
+
+/// While it lives the model is on the CPU; then it is where it was, its gradients forgotten. Tied to its
+/// block.
+class OnHost {
+ public:
+  explicit OnHost(Module& model);
+  /// Where the GPU is lost the model stays on the host: the next call there says so.
+  ~OnHost();
+  OnHost(const OnHost&) = delete;
+  OnHost& operator=(const OnHost&) = delete;
+
+ private:
+  Module& model_;
+  Device device_;
 };
 
 }  // namespace fq::detail
