@@ -13,6 +13,7 @@ class Profiler;
 class Recorder;
 namespace detail {
 class CallCache;
+class PositionMask;
 class Rerun;
 class StandIns;
 }  // namespace detail
@@ -48,7 +49,9 @@ struct Context {
   std::optional<bool> training;                 ///< the mode of all modules, in place of each one's own
   const detail::StandIns* stand_ins = nullptr;  ///< values that leaves have here, in place of their own
   detail::Rerun* rerun = nullptr;               ///< of the checkpointed block that runs
-  detail::CallCache* call_cache = nullptr;      ///< where modules look up what they gave before
+  const detail::PositionMask* position_mask = nullptr;  ///< padding that ranges leave out
+  bool quantizes_weight = false;            ///< whether a quantizer reads a weight, not an activation
+  detail::CallCache* call_cache = nullptr;  ///< where modules look up what they gave before
 };
 /// The context of this thread, to read; the scopes named above change it.
 [[nodiscard]] inline Context& context() noexcept {

@@ -15,8 +15,6 @@
 namespace fq {
 namespace {
 
-thread_local bool quantizes_weight = false;
-
 QuantParams params_of(QuantDescriptor descriptor, Arithmetic arithmetic) {
   QuantParams out;
   out.descriptor = std::move(descriptor);
@@ -150,7 +148,7 @@ Variable TensorQuantizer::forward(const Variable& input) {
   const bool computes = !x.device().is_meta();
   if (observing() && computes && !detail::runs_again()) observer_.observe(x);
   if (computes && moves_range()) return quantize_moving(x);
-  return quantizing() && enabled() ? arithmetic_->quantize(x, quantizes_weight) : x;
+  return quantizing() && enabled() ? arithmetic_->quantize(x, context().quantizes_weight) : x;
 }
 
 bool TensorQuantizer::moves_range() const {
@@ -170,7 +168,7 @@ Variable TensorQuantizer::quantize_moving(const Variable& x) {
   const bool again = detail::runs_again() && kept;
   Tensor then = again ? block->next() : Tensor();
   if (!quantizing() || !enabled() || (again && !then.defined())) return x;
-  if (!again) return arithmetic_->quantize(x, quantizes_weight);
+  if (!again) return arithmetic_->quantize(x, context().quantizes_weight);
   const struct Restore {
     TensorQuantizer& q;
     Tensor now;
@@ -180,7 +178,7 @@ Variable TensorQuantizer::quantize_moving(const Variable& x) {
     }
   } restore{*this, range_.exchange(std::move(then))};
   forget();
-  return arithmetic_->quantize(x, quantizes_weight);
+  return arithmetic_->quantize(x, context().quantizes_weight);
 }
 
 QuantSpec TensorQuantizer::spec() const { return grid_->own(); }
@@ -192,7 +190,7 @@ Tensor TensorQuantizer::quantized_values(const Tensor& x) const {
 Variable TensorQuantizer::weight(const Variable& w) {
   if (holds_codes(w)) return packed_weight(w);
   if (weight_codes_->keeps(w) && !(range_.grows() && moves_range())) return weight_codes_->of(w);
-  const ScopedValue of_weight(quantizes_weight, true);
+  const ScopedValue of_weight(context().quantizes_weight, true);
   return (*this)(w);
 }
 

@@ -14,7 +14,6 @@
 namespace fq::position_mask_test {
 namespace {
 
-using detail::position_mask;
 using detail::PositionMask;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -116,7 +115,7 @@ TEST(PositionMask, KeepsPaddingOutOfWhatEveryMethodCollects) {
       TensorQuantizer with_mask(descriptor), alone(descriptor);
       {
         const PositionMask padding(mask());
-        const ScopedValue<const PositionMask*> scope(position_mask(), &padding);
+        const ScopedValue<const PositionMask*> scope(context().position_mask, &padding);
         collect(with_mask, padded);
       }
       collect(alone, data);
@@ -138,12 +137,12 @@ TEST(PositionMask, RunningRangesDoNotFollowPadding) {
   x.mutable_data<float>()[11] = 1000;  // padding
   const PositionMask padding(mask()), all(Tensor::zeros({2, 3}));
   {
-    const ScopedValue<const PositionMask*> scope(position_mask(), &padding);
+    const ScopedValue<const PositionMask*> scope(context().position_mask, &padding);
     (void)quantizer(Variable(x));
     EXPECT_EQ(quantizer.amax().item(), 3);
   }
   {
-    const ScopedValue<const PositionMask*> scope(position_mask(), &all);
+    const ScopedValue<const PositionMask*> scope(context().position_mask, &all);
     (void)quantizer(Variable(x));  // padding only
     EXPECT_EQ(quantizer.amax().item(), 3);
   }

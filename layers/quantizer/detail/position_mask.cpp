@@ -72,13 +72,8 @@ Tensor PositionMask::without_padding(const Tensor& x, const Axes& kept) const {
   return out.to(x.device());
 }
 
-const PositionMask*& position_mask() noexcept {
-  thread_local const PositionMask* own = nullptr;
-  return own;
-}
-
 Tensor seen_by_ranges(const Tensor& x, const QuantDescriptor& descriptor) {
-  const PositionMask* mask = position_mask();
+  const PositionMask* mask = context().position_mask;
   if (mask == nullptr || (!descriptor.block_sizes().empty() && !descriptor.has_dynamic_blocks())) return x;
   return mask->without_padding(x, descriptor.axis());
 }

@@ -3,7 +3,7 @@
 /// Padding in batches of sequences, which ranges leave out.
 ///
 ///     const PositionMask mask(seen);  // [N, T], 0 for padding
-///     const ScopedValue<const PositionMask*> scope(position_mask(), &mask);
+///     const ScopedValue<const PositionMask*> scope(context().position_mask, &mask);
 ///     (void)model(x);  // observers and running ranges see no padding
 
 #include <cstdint>
@@ -39,9 +39,6 @@ class PositionMask {
   std::vector<std::int64_t> data_;  // positions with data, ascending, of 0 .. N * T - 1
   mutable std::int64_t matches_ = 0;
 };
-
-/// The mask in force on this thread; null without one.
-[[nodiscard]] const PositionMask*& position_mask() noexcept;
 
 /// Returns x without padding where a mask is in force, for the ranges of a quantizer. Static blocks keep
 /// their positions, so their ranges depend on padding too.

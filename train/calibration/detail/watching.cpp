@@ -91,7 +91,7 @@ std::int64_t Watching::run(DataLoader& data, std::int64_t limit, const BatchMask
     if (limit > 0 && count + x.dim(0) > limit) x = x.slice(0, limit - count);
     for (auto& [quantizer, seen] : seen_) seen.clear();
     const auto padding = mask_of(mask, *next, x.dim(0));
-    const ScopedValue<const PositionMask*> scope(position_mask(), padding ? &*padding : nullptr);
+    const ScopedValue<const PositionMask*> scope(context().position_mask, padding ? &*padding : nullptr);
     run_batch(model_, *next, x.to(model_.device()), batch);
     if (padding) masked_ += padding->matches();
     count += x.dim(0);

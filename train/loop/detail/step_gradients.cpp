@@ -58,7 +58,7 @@ SharedStep::Told StepGradients::run(const Batch& batch) {
   const BackwardScope numbers(inputs_.options.backward);
   const RandomScope random(at.seed, static_cast<std::uint64_t>(at.batch));
   const auto padding = padding_mask(inputs_.options.mask, batch, phase);
-  const ScopedValue<const PositionMask*> mask(position_mask(), padding ? &*padding : nullptr);
+  const ScopedValue<const PositionMask*> mask(context().position_mask, padding ? &*padding : nullptr);
   const auto [loss, logits, predictions] =
       passes_.forward(batch, phase, teacher_ ? teacher_->outputs(batch) : Tensor());
   FQ_CHECK(!padding || padding->matches() > 0, "train",
