@@ -21,13 +21,13 @@ Row codes_row(std::string_view what, const Format& format, const Granularity& gr
   row.clock = Clock::cpu;
   row.make = [=](const Settings&) {
     const auto x = std::make_shared<Tensor>(bell({kRows, kColumns}, 1));
-    const Shape grid = granularity.is_per_tensor() ? Shape{} : granularity.scale_shape(x->shape());
-    const Tensor amax = Tensor::full(grid, 2.7);
-    const auto spec = std::make_shared<QuantSpec>(
-        scale_bits ? QuantSpec::with_scale_bits(format, granularity, amax, *scale_bits, 2.7f)
-                   : QuantSpec::from_amax(format, granularity, amax));
+    const Shape scales = granularity.is_per_tensor() ? Shape{} : granularity.scale_shape(x->shape());
+    const Tensor amax = Tensor::full(scales, 2.7);
+    const auto grid = std::make_shared<Grid>(
+        scale_bits ? Grid::with_scale_bits(format, granularity, amax, *scale_bits, 2.7f)
+                   : Grid::from_amax(format, granularity, amax));
     Work work;
-    work.ours.run = [x, spec] { static_cast<void>(quantize(*x, *spec)); };
+    work.ours.run = [x, grid] { static_cast<void>(quantize(*x, *grid)); };
     work.theirs.run = [x, copy = Tensor::zeros(x->shape())]() mutable {
       std::memcpy(copy.mutable_raw(), x->raw(), static_cast<std::size_t>(copy.nbytes()));
     };

@@ -84,20 +84,19 @@ Tensor full_mask(const Accumulator& x) {
   return out;
 }
 
-QuantizedTensor requantize_parts(const AccumulatorConcat& x, bool relu, const QuantSpec& spec,
-                                 bool with_mask) {
+QuantizedTensor requantize_parts(const AccumulatorConcat& x, bool relu, const Grid& grid, bool with_mask) {
   std::vector<Tensor> codes, masks;
   for (const auto& part : x.parts) {
-    auto rounded = requantize(with_relu(part, relu), spec, with_mask);
+    auto rounded = requantize(with_relu(part, relu), grid, with_mask);
     codes.push_back(std::move(rounded.codes));
     masks.push_back(std::move(rounded.mask));
   }
-  return {detail::join(codes, x.axis), spec, with_mask ? detail::join(masks, x.axis) : Tensor()};
+  return {detail::join(codes, x.axis), grid, with_mask ? detail::join(masks, x.axis) : Tensor()};
 }
 
-QuantizedTensor requantize_moved(const AccumulatorMove& x, bool relu, const QuantSpec& spec, bool with_mask) {
-  const auto inner = requantize(with_relu(first(x.inner), relu), spec, with_mask);
-  return {moved(inner.codes, x.move), spec, with_mask ? moved(inner.mask, x.move) : Tensor()};
+QuantizedTensor requantize_moved(const AccumulatorMove& x, bool relu, const Grid& grid, bool with_mask) {
+  const auto inner = requantize(with_relu(first(x.inner), relu), grid, with_mask);
+  return {moved(inner.codes, x.move), grid, with_mask ? moved(inner.mask, x.move) : Tensor()};
 }
 
 Tensor float_parts(const AccumulatorConcat& x, bool relu, Tensor* mask) {
@@ -147,21 +146,21 @@ Accumulator moved(Accumulator x, const Move& move) {
   return {AccumulatorMove{{std::move(x)}, move}, relu};
 }
 
-QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool with_mask) {
+QuantizedTensor requantize(const Accumulator& x, const Grid& grid, bool with_mask) {
   const ProfileScope profile("epilogue");
   check_defined(x, "requantize");
-  FQ_CHECK(spec.format.is_integer() && spec.granularity.is_per_tensor(), "requantize",
-           "{} is {} {}: accumulators round to one integer grid", detail::quantizer_label(spec.name),
-           to_string(spec.format), to_string(spec.granularity));
+  FQ_CHECK(grid.format.is_integer() && grid.granularity.is_per_tensor(), "requantize",
+           "{} is {} {}: accumulators round to one integer grid", detail::quantizer_label(grid.name),
+           to_string(grid.format), to_string(grid.granularity));
   if (const auto* concat = std::get_if<AccumulatorConcat>(&x.value))
-    return requantize_parts(*concat, x.relu, spec, with_mask);
+    return requantize_parts(*concat, x.relu, grid, with_mask);
   if (const auto* move = std::get_if<AccumulatorMove>(&x.value))
-    return requantize_moved(*move, x.relu, spec, with_mask);
-  detail::check_device(spec, body(x), "requantize");
-  QuantizedTensor out{{}, spec, {}};
-  out.codes = Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout());
+    return requantize_moved(*move, x.relu, grid, with_mask);
+  detail::check_device(grid, body(x), "requantize");
+  QuantizedTensor out{{}, grid, {}};
+  out.codes = Tensor::empty(x.shape(), grid.format.code_dtype(), x.device(), x.layout());
   if (with_mask) out.mask = Tensor::empty(out.shape(), DType::u1, x.device(), out.layout());
-  detail::run(x.device(), &Kernels::accumulator_codes, x, out, detail::nan_message(spec));
+  detail::run(x.device(), &Kernels::accumulator_codes, x, out, detail::nan_message(grid));
   return out;
 }
 

@@ -8,10 +8,10 @@
 /// any number of consumers is right. Gradients of an accumulator are with respect to its float value before
 /// the ReLU.
 ///
-///     const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4));
-///     const Variable y = ops::linear(ops::quantize(x, spec), ops::quantize(x, spec));
+///     const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4));
+///     const Variable y = ops::linear(ops::quantize(x, grid), ops::quantize(x, grid));
 ///     const Tensor values = to_float(*y.accumulator());               // f32
-///     const Tensor codes = requantize(*y.accumulator(), spec).codes;  // i8
+///     const Tensor codes = requantize(*y.accumulator(), grid).codes;  // i8
 ///
 /// Layers make and read accumulators by themselves; a user meets one when looking at what crosses a layer, or
 /// when writing an operator. fl(..) is rounding to f32 below.
@@ -153,7 +153,7 @@ struct Accumulator {
 /// 0 for unsigned formats), on the float value v of `to_float`.
 ///
 /// Throws ArgumentError for a float format or another granularity: quantize the floats of `to_float` then.
-[[nodiscard]] QuantizedTensor requantize(const Accumulator& x, const QuantSpec& spec, bool with_mask = true);
+[[nodiscard]] QuantizedTensor requantize(const Accumulator& x, const Grid& grid, bool with_mask = true);
 
 /// The bias on the grid of sums: bq[c] = rne(fl(b[c] / scale[c])) in int32, saturated so that bq + any sum of
 /// up to `largest_sum` in magnitude stays in int32. `b` is f32 [channels], `scale` f32 of rank 0 or

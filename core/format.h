@@ -6,7 +6,7 @@
 ///     Format e4m3 = FloatFormat{4, 3};
 ///     const double largest = 3.5, scale = largest / e4m3.bound();  // a step of the grid: 3.5 / 448
 ///
-/// A format says nothing of scales: those follow from a range (QuantSpec::from_amax) and a granularity.
+/// A format says nothing of scales: those follow from a range (Grid::from_amax) and a granularity.
 
 #include <string>
 #include <variant>

@@ -21,54 +21,54 @@ void check_given(const Tensor& amax, const std::string& name) {
 }
 
 void check_defined(const QuantizedTensor& x, const char* function) {
-  FQ_CHECK(x.codes.defined() && x.spec.scale.defined(), function, "the {} undefined",
+  FQ_CHECK(x.codes.defined() && x.grid.scale.defined(), function, "the {} undefined",
            x.codes.defined() ? "scales are" : "codes are");
 }
 
 }  // namespace
 
-QuantSpec QuantSpec::from_amax(Format format, Granularity granularity, Tensor amax, std::string name,
-                               bool pow2, int zero_point) {
+Grid Grid::from_amax(Format format, Granularity granularity, Tensor amax, std::string name, bool pow2,
+                     int zero_point) {
   check_given(amax, name);
-  QuantSpec spec{.format = format,
-                 .granularity = std::move(granularity),
-                 .amax = amax.to(DType::f32).clone(),
-                 .scale = Tensor::empty(amax.shape(), DType::f32, amax.device(), amax.layout()),
-                 .zero_point = zero_point,
-                 .name = std::move(name),
-                 .raised = pow2};
+  Grid grid{.format = format,
+            .granularity = std::move(granularity),
+            .amax = amax.to(DType::f32).clone(),
+            .scale = Tensor::empty(amax.shape(), DType::f32, amax.device(), amax.layout()),
+            .zero_point = zero_point,
+            .name = std::move(name),
+            .raised = pow2};
   const ScaleRule rule{.kind = pow2 ? ScaleRule::Kind::raised : ScaleRule::Kind::exact,
                        .bound = format.bound(),
                        .least = format.is_integer() ? least_amax : 1.0f};
-  detail::run(spec.amax.device(), &Kernels::make_scales, spec, rule, detail::ranges_message(spec));
-  return spec;
+  detail::run(grid.amax.device(), &Kernels::make_scales, grid, rule, detail::ranges_message(grid));
+  return grid;
 }
 
-QuantSpec QuantSpec::with_scale_bits(Format format, Granularity granularity, Tensor amax, NumBits scale_bits,
-                                     float global, std::string name) {
+Grid Grid::with_scale_bits(Format format, Granularity granularity, Tensor amax, NumBits scale_bits,
+                           float global, std::string name) {
   check_given(amax, name);
   const bool e4m3 = scale_bits == NumBits(4, 3);
   FQ_CHECK(e4m3 || scale_bits == NumBits(8, 0), "quantizer", "scale_bits of {} are {}: use (4, 3) or (8, 0)",
            detail::quantizer_label(name), to_string(scale_bits));
-  QuantSpec spec{.format = format,
-                 .granularity = std::move(granularity),
-                 .amax = amax.to(DType::f32).clone(),
-                 .scale = Tensor::empty(amax.shape(), DType::f32, amax.device(), amax.layout()),
-                 .name = std::move(name),
-                 .scale_bits = e4m3 ? 4 : 1};
-  detail::check_amax(global, spec.name);
+  Grid grid{.format = format,
+            .granularity = std::move(granularity),
+            .amax = amax.to(DType::f32).clone(),
+            .scale = Tensor::empty(amax.shape(), DType::f32, amax.device(), amax.layout()),
+            .name = std::move(name),
+            .scale_bits = e4m3 ? 4 : 1};
+  detail::check_amax(global, grid.name);
   const float unit = global <= least_amax ? 1.0f : global / (448.0f * format.bound());
-  if (e4m3) spec.unit = unit;
+  if (e4m3) grid.unit = unit;
   const ScaleRule rule{.kind = e4m3 ? ScaleRule::Kind::e4m3 : ScaleRule::Kind::e8m0,
                        .bound = format.bound(),
                        .least = least_amax,
                        .unit = unit};
-  detail::run(spec.amax.device(), &Kernels::make_scales, spec, rule, detail::ranges_message(spec));
-  return spec;
+  detail::run(grid.amax.device(), &Kernels::make_scales, grid, rule, detail::ranges_message(grid));
+  return grid;
 }
 
-QuantSpec QuantSpec::to(Device device) const {
-  QuantSpec out = *this;
+Grid Grid::to(Device device) const {
+  Grid out = *this;
   out.amax = amax.to(device);
   out.scale = scale.to(device);
   return out;
@@ -77,7 +77,7 @@ QuantSpec QuantSpec::to(Device device) const {
 Tensor code_values(const QuantizedTensor& x) {
   check_defined(x, "code_values");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
-  static_cast<void>(detail::in_blocks(x.spec, x.shape(), "code_values"));
+  static_cast<void>(detail::in_blocks(x.grid, x.shape(), "code_values"));
   detail::run(out.device(), &Kernels::decode, x, out);
   return out;
 }
@@ -86,9 +86,9 @@ Tensor dequantize(const QuantizedTensor& x) {
   const ProfileScope profile("epilogue");
   check_defined(x, "dequantize");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
-  if (!detail::in_blocks(x.spec, x.shape(), "dequantize"))
-    static_cast<void>(detail::channel_axis(x.spec, x.shape(), "dequantize"));
-  detail::check_device(x.spec, x.codes, "dequantize");
+  if (!detail::in_blocks(x.grid, x.shape(), "dequantize"))
+    static_cast<void>(detail::channel_axis(x.grid, x.shape(), "dequantize"));
+  detail::check_device(x.grid, x.codes, "dequantize");
   detail::run(out.device(), &Kernels::dequantize, x, out);
   return out;
 }
@@ -100,25 +100,25 @@ struct Quantizing {
   Tensor x;
   QuantizedTensor out;
 
-  Quantizing(const Tensor& input, const QuantSpec& spec, bool with_mask) {
-    FQ_CHECK(input.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(spec.name));
-    FQ_CHECK(spec.scale.defined() && (spec.amax.defined() || !with_mask), "quantize",
-             "the grid of {} is undefined", detail::quantizer_label(spec.name));
-    const bool blocks = detail::in_blocks(spec, input.shape(), "quantize");
-    if (!blocks) static_cast<void>(detail::channel_axis(spec, input.shape(), "quantize"));
-    detail::check_device(spec, input, "quantize");
+  Quantizing(const Tensor& input, const Grid& grid, bool with_mask) {
+    FQ_CHECK(input.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(grid.name));
+    FQ_CHECK(grid.scale.defined() && (grid.amax.defined() || !with_mask), "quantize",
+             "the grid of {} is undefined", detail::quantizer_label(grid.name));
+    const bool blocks = detail::in_blocks(grid, input.shape(), "quantize");
+    if (!blocks) static_cast<void>(detail::channel_axis(grid, input.shape(), "quantize"));
+    detail::check_device(grid, input, "quantize");
     x = input.to(DType::f32);
-    out = {Tensor::empty(x.shape(), spec.format.code_dtype(), x.device(), x.layout()), spec, {}};
+    out = {Tensor::empty(x.shape(), grid.format.code_dtype(), x.device(), x.layout()), grid, {}};
     if (with_mask) out.mask = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
   }
-  [[nodiscard]] detail::QuantizeCall call() { return {x, out, detail::nan_message(out.spec)}; }
+  [[nodiscard]] detail::QuantizeCall call() { return {x, out, detail::nan_message(out.grid)}; }
 };
 
 }  // namespace
 
-QuantizedTensor quantize(const Tensor& x, const QuantSpec& spec, bool with_mask) {
+QuantizedTensor quantize(const Tensor& x, const Grid& grid, bool with_mask) {
   const ProfileScope profile("quantize");
-  Quantizing one(x, spec, with_mask);
+  Quantizing one(x, grid, with_mask);
   const detail::QuantizeCall call = one.call();
   detail::run(x.device(), &Kernels::quantize, std::span(&call, 1));
   return one.out;
@@ -130,9 +130,9 @@ std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests)
   all.reserve(requests.size());
   std::vector<detail::QuantizeCall> calls;
   for (const auto& request : requests) {
-    Quantizing& one = all.emplace_back(request.x, request.spec, request.with_mask);
+    Quantizing& one = all.emplace_back(request.x, request.grid, request.with_mask);
     FQ_CHECK(one.x.device() == all.front().x.device(), "quantize",
-             "{} is on {}, another on {}: give one device", detail::quantizer_label(request.spec.name),
+             "{} is on {}, another on {}: give one device", detail::quantizer_label(request.grid.name),
              to_string(one.x.device()), to_string(all.front().x.device()));
     calls.push_back(one.call());
   }
@@ -142,7 +142,7 @@ std::vector<QuantizedTensor> quantize(std::span<const QuantizeRequest> requests)
   return out;
 }
 
-bool same_grid(const QuantSpec& a, const QuantSpec& b) {
+bool same_grid(const Grid& a, const Grid& b) {
   const auto equal = [](const Tensor& x, const Tensor& y) {
     const bool same = x.storage().shares(y.storage()) && x.raw() == y.raw() && x.shape() == y.shape();
     return same || bitwise_equal(x, y);

@@ -4,8 +4,8 @@
 /// layer.
 ///
 ///     const Tensor x = Tensor::from<float>({0.5f, -3.0f, 9.0f});
-///     const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4));
-///     const QuantizedTensor q = quantize(x, spec);  // codes i8 [16, -95, 127], mask [1, 1, 0]
+///     const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4));
+///     const QuantizedTensor q = quantize(x, grid);  // codes i8 [16, -95, 127], mask [1, 1, 0]
 ///     const Tensor y = dequantize(q);               // code * 4 / 127
 ///
 /// These are functions of tensors: ops::quantize (core/ops/quantize.h) is the one that passes gradients.
@@ -24,7 +24,7 @@ namespace fq {
 /// How a tensor is quantized: the resolved numbers of a quantizer, for one call. Make it by `from_amax` or
 /// `with_scale_bits`, which keep amax and scale in step; amax and scale lie on the device of the values to
 /// quantize. A value q of the codes stands for q * scale.
-struct QuantSpec {
+struct Grid {
   Format format;
   /// Which elements share a scale; the last block of an axis may be partial.
   Granularity granularity;
@@ -53,8 +53,8 @@ struct QuantSpec {
   /// takes such an amax as 1. With `pow2` the scale is raised to the next power of two and amax with it, so
   /// that mask, codes and files agree. `amax` is copied and becomes f32. Throws ArgumentError naming the
   /// quantizer for a negative, infinite or NaN amax.
-  [[nodiscard]] static QuantSpec from_amax(Format format, Granularity granularity, Tensor amax,
-                                           std::string name = {}, bool pow2 = false, int zero_point = 0);
+  [[nodiscard]] static Grid from_amax(Format format, Granularity granularity, Tensor amax,
+                                      std::string name = {}, bool pow2 = false, int zero_point = 0);
 
   /// The grid of blocks whose scales are themselves numbers of 8 bits (OCP MX, NVFP4).
   ///
@@ -64,20 +64,20 @@ struct QuantSpec {
   ///
   /// The amax of the result is fl(scale * bound) where that is larger than the one given. Throws
   /// ArgumentError for other scale bits and as `from_amax`.
-  [[nodiscard]] static QuantSpec with_scale_bits(Format format, Granularity granularity, Tensor amax,
-                                                 NumBits scale_bits, float global, std::string name = {});
+  [[nodiscard]] static Grid with_scale_bits(Format format, Granularity granularity, Tensor amax,
+                                            NumBits scale_bits, float global, std::string name = {});
 
   /// The same grid with amax and scale on that device, which must be that of the values to quantize.
-  [[nodiscard]] QuantSpec to(Device device) const;
+  [[nodiscard]] Grid to(Device device) const;
 };
 
 /// Codes, their scales and, where a gradient will be asked for, the mask of the elements that pass it. It is
 /// immutable; copies share the tensors. All tensors have the codes' logical shape and layout, apart from
-/// those of the spec.
+/// those of the grid.
 struct QuantizedTensor {
-  /// One code an element, of type spec.format.code_dtype().
+  /// One code an element, of type grid.format.code_dtype().
   Tensor codes;
-  QuantSpec spec;
+  Grid grid;
   /// u1, in memory order: 1 where a gradient passes. It is undefined when none was asked for.
   Tensor mask;
 
@@ -87,7 +87,7 @@ struct QuantizedTensor {
 };
 
 /// The values that the codes stand for, fl(code * scale), in f32 and in the layout of the codes. Throws
-/// ArgumentError when the spec's blocks do not fit the shape, and when codes and scales lie on two devices.
+/// ArgumentError when the grid's blocks do not fit the shape, and when codes and scales lie on two devices.
 [[nodiscard]] Tensor dequantize(const QuantizedTensor& x);
 /// The codes as f32: integers, or the values of minifloats, unscaled, in the layout of the codes.
 [[nodiscard]] Tensor code_values(const QuantizedTensor& x);
@@ -97,13 +97,13 @@ struct QuantizedTensor {
 ///
 /// Throws ArgumentError when blocks do not fit, and NumericError naming the quantizer when x has a NaN (its
 /// code would be 0, its mask 0); on a GPU that shows when a value is read back next.
-[[nodiscard]] QuantizedTensor quantize(const Tensor& x, const QuantSpec& spec, bool with_mask = true);
+[[nodiscard]] QuantizedTensor quantize(const Tensor& x, const Grid& grid, bool with_mask = true);
 
 /// One of several tensors to quantize: the arguments of `quantize`.
 struct QuantizeRequest {
   /// The tensor, its grid, and whether a mask is wanted: see `quantize`.
   Tensor x;
-  QuantSpec spec;
+  Grid grid;
   bool with_mask = true;
 };
 /// As `quantize` of each, in their order; on a GPU all of them in one launch. Throws ArgumentError too when
@@ -112,7 +112,7 @@ struct QuantizeRequest {
 
 /// Whether both give the same codes for any value: they have the same format and granularity, and bitwise
 /// equal scales and amax. The name and the zero point do not count.
-[[nodiscard]] bool same_grid(const QuantSpec& a, const QuantSpec& b);
+[[nodiscard]] bool same_grid(const Grid& a, const Grid& b);
 
 /// dy where the mask is set, +0 elsewhere, in the layout of the mask; dy itself for an undefined mask. Throws
 /// ArgumentError for another shape, and unless dy is f32, f64, f16 or bf16.

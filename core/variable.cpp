@@ -85,7 +85,7 @@ Variable Variable::as_float() const {
                          [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
     if (with_gradient)
       out = detail::made_again_by(
-          out, [codes = QuantizedTensor{q->codes, q->spec, {}}] { return Value(fq::dequantize(codes)); });
+          out, [codes = QuantizedTensor{q->codes, q->grid, {}}] { return Value(fq::dequantize(codes)); });
   } else {
     Tensor mask;
     Tensor values = to_float(*accumulator(), with_gradient ? &mask : nullptr);

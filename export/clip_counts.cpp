@@ -33,9 +33,9 @@ void ClipCounter::on_op(std::string_view op, const std::vector<Variable>& inputs
                         Attributes) {
   const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
   if (codes == nullptr || output.numel() == 0) return;
-  const std::string& name = codes->spec.name;
+  const std::string& name = codes->grid.name;
   if (weights_.contains(name) && (counts_.contains(name) || holds_codes(inputs.at(0)))) return;
-  const Tensor mask = quantize(inputs.at(0).tensor(), codes->spec).mask;
+  const Tensor mask = quantize(inputs.at(0).tensor(), codes->grid).mask;
   ClipCount& sum = counts_[name];
   sum.clipped += mask.numel() - passed(mask);
   sum.count += mask.numel();

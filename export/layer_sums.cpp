@@ -19,8 +19,8 @@ Variable input_codes(const QuantModule& layer) {
   if (inputs.size() != 1) return {};
   const TensorQuantizer& q = *quantizer_parts(*inputs[0]).back();
   if (!inputs[0]->enabled() || !gives_codes(q)) return {};
-  const QuantSpec spec = q.spec();
-  return Variable(QuantizedTensor{Tensor::empty({0}, spec.format.code_dtype()), spec, {}});
+  const Grid grid = q.grid();
+  return Variable(QuantizedTensor{Tensor::empty({0}, grid.format.code_dtype()), grid, {}});
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ bool has_scales(const TensorQuantizer& q) {
                          (d.needs_amax() && !d.has_dynamic_blocks()));
 }
 
-QuantSpec spec_of(const TensorQuantizer& q, const Weights& weights) {
-  return q.params().weight_scheme->has_scales_without_range() ? weight_codes(*weights.at(&q)).spec : q.spec();
+Grid grid_of(const TensorQuantizer& q, const Weights& weights) {
+  return q.params().weight_scheme->has_scales_without_range() ? weight_codes(*weights.at(&q)).grid : q.grid();
 }
 
 json quantizer_json(const NamedQuantizer& entry, const Weights& weights) {
@@ -65,9 +65,9 @@ json quantizer_json(const NamedQuantizer& entry, const Weights& weights) {
            {"dynamic", each_input && !has_scales(q)},
            {"zero_point", q.params().zero_point}};
   if (has_scales(q)) {
-    const QuantSpec spec = spec_of(q, weights);
-    out["amax"] = values_json(spec.amax);
-    out["scale"] = values_json(spec.scale);
+    const Grid grid = grid_of(q, weights);
+    out["amax"] = values_json(grid.amax);
+    out["scale"] = values_json(grid.scale);
   } else if (q.enabled() && q.amax().defined()) {
     out["amax"] = values_json(q.amax());
   }
@@ -125,9 +125,9 @@ StateDict scales_state(Module& model, const ClipCounts& clips) {
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     const TensorQuantizer& q = *entry.quantizer;
     if (!has_scales(q)) return;
-    const QuantSpec spec = spec_of(q, weights);
-    state.set(below(entry.name, "amax"), spec.amax);
-    state.set(below(entry.name, "scale"), spec.scale);
+    const Grid grid = grid_of(q, weights);
+    state.set(below(entry.name, "amax"), grid.amax);
+    state.set(below(entry.name, "scale"), grid.scale);
     state.set(below(entry.name, "zero_point"), Tensor::scalar(q.params().zero_point, DType::i32));
   });
   for (const auto& [name, sums] : layers_of(model)) {

@@ -38,9 +38,9 @@ float activation_scale(const TensorQuantizer& q) {
   if (!q.descriptor().needs_amax() || !q.descriptor().block_sizes().empty())
     refuse(q, "takes its ranges from each input or block");
   if (q.params().pre_quant_scale.defined()) refuse(q, "multiplies its input by a pre_quant_scale");
-  const QuantSpec spec = q.spec();
-  if (!spec.granularity.is_per_tensor()) refuse(q, "has a range for each index of an axis");
-  return static_cast<float>(spec.scale.item());
+  const Grid grid = q.grid();
+  if (!grid.granularity.is_per_tensor()) refuse(q, "has a range for each index of an axis");
+  return static_cast<float>(grid.scale.item());
 }
 
 void check_line(std::string_view text, const char* what) {

@@ -44,7 +44,7 @@ Tensor channel_ranges(const Tensor& x) { return Tensor::full({kChannels}, 3.0, D
 QuantizedTensor codes_of(const Tensor& x, bool per_channel) {
   const auto by = per_channel ? Granularity::per_axis(1) : Granularity::per_tensor();
   const Tensor amax = per_channel ? channel_ranges(x) : Tensor::full({}, 3.0, DType::f32, x.device());
-  return quantize(x, QuantSpec::from_amax(IntFormat{}, by, amax, "bench"));
+  return quantize(x, Grid::from_amax(IntFormat{}, by, amax, "bench"));
 }
 
 /// A calibrator's pass over x, which reads each element once, against a copy of half of the bytes.

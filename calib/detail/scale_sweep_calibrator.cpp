@@ -20,12 +20,12 @@ constexpr std::size_t kScales = 126;
 
 /// amax of every scale; none passes that of the tensor, which says what g is.
 std::array<float, kScales> candidates(const Format& format, float global) {
-  const auto spec = QuantSpec::with_scale_bits(format, {}, Tensor::scalar(static_cast<double>(global)),
-                                               NumBits(4, 3), global, kScaleSweepCalibrator);
+  const auto grid = Grid::with_scale_bits(format, {}, Tensor::scalar(static_cast<double>(global)),
+                                          NumBits(4, 3), global, kScaleSweepCalibrator);
   const auto e4m3 = Minifloat::of({4, 3});
   std::array<float, kScales> out;
   for (std::size_t k = 0; k < kScales; ++k)
-    out[k] = std::min(e4m3.decode(static_cast<std::uint8_t>(k + 1)) * spec.unit * format.bound(), global);
+    out[k] = std::min(e4m3.decode(static_cast<std::uint8_t>(k + 1)) * grid.unit * format.bound(), global);
   return out;
 }
 

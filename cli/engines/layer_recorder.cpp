@@ -23,7 +23,7 @@ void LayerRecorder::on_op(std::string_view op, const std::vector<Variable>& inpu
   const bool by_rows = std::ranges::any_of(attributes, [](const auto& a) { return a.first == "engine"; });
   if (const QuantizedTensor* codes = inputs.at(1).quantized(); by_rows && codes != nullptr) {
     layers_.set(at + "codes", on_host(codes->codes));
-    layers_.set(at + "scale", on_host(codes->spec.scale));
+    layers_.set(at + "scale", on_host(codes->grid.scale));
   }
 }
 

@@ -8,7 +8,7 @@
 namespace fq {
 namespace {
 
-constexpr int kPowersOfTwo = 1, kE4m3Bits = 4;  // significant bits, as in QuantSpec
+constexpr int kPowersOfTwo = 1, kE4m3Bits = 4;  // significant bits, as in Grid
 const Minifloat e4m3_grid = Minifloat::of({4, 3});
 
 template <class F>
@@ -51,11 +51,11 @@ std::int64_t PackedScales::nbytes() const noexcept {
   return values.nbytes() + (values.dtype() == DType::f8_e4m3 ? std::int64_t{sizeof unit} : 0);
 }
 
-Tensor scale_codes(const Tensor& scales, const QuantSpec& spec) {
-  const bool e4m3 = spec.scale_bits == kE4m3Bits;
-  FQ_CHECK(e4m3 || spec.scale_bits == kPowersOfTwo, "scale_codes",
-           "the scales of '{}' are any floats: they have no codes", spec.name);
-  const float unit = spec.unit;
+Tensor scale_codes(const Tensor& scales, const Grid& grid) {
+  const bool e4m3 = grid.scale_bits == kE4m3Bits;
+  FQ_CHECK(e4m3 || grid.scale_bits == kPowersOfTwo, "scale_codes",
+           "the scales of '{}' are any floats: they have no codes", grid.name);
+  const float unit = grid.unit;
   Tensor out = Tensor::empty(scales.shape(), e4m3 ? DType::f8_e4m3 : DType::f8_e8m0);
   const auto* in = scales.data<float>();
   auto* codes = static_cast<std::uint8_t*>(out.mutable_raw());
@@ -64,13 +64,12 @@ Tensor scale_codes(const Tensor& scales, const QuantSpec& spec) {
   return out;
 }
 
-PackedScales pack_scales(const QuantSpec& spec) {
-  if (spec.scale_bits == 0) return {spec.scale};
-  return {scale_codes(spec.scale, spec), spec.unit};
+PackedScales pack_scales(const Grid& grid) {
+  if (grid.scale_bits == 0) return {grid.scale};
+  return {scale_codes(grid.scale, grid), grid.unit};
 }
 
-QuantSpec unpack_scales(const PackedScales& packed, Format format, Granularity granularity,
-                        std::string name) {
+Grid unpack_scales(const PackedScales& packed, Format format, Granularity granularity, std::string name) {
   const DType dtype = packed.values.dtype();
   const Tensor scale = checked_scales(packed, name);
   return {.format = format,

@@ -15,35 +15,35 @@ void check_amax(float amax, const std::string& name) {
   FQ_CHECK(is_range(amax), "quantizer", "amax of {} is {}: {}", quantizer_label(name), amax, kRanges);
 }
 
-std::string ranges_message(const QuantSpec& spec) {
-  return fmt::format("[quantizer] amax of {} is negative, infinite or NaN: {}", quantizer_label(spec.name),
+std::string ranges_message(const Grid& grid) {
+  return fmt::format("[quantizer] amax of {} is negative, infinite or NaN: {}", quantizer_label(grid.name),
                      kRanges);
 }
 
-void check_device(const QuantSpec& spec, const Tensor& x, std::string_view function) {
-  FQ_CHECK(x.device().is_meta() || spec.scale.device() == x.device(), function,
-           "amax of {} is on {}, the input on {}: move one of them", quantizer_label(spec.name),
-           to_string(spec.scale.device()), to_string(x.device()));
+void check_device(const Grid& grid, const Tensor& x, std::string_view function) {
+  FQ_CHECK(x.device().is_meta() || grid.scale.device() == x.device(), function,
+           "amax of {} is on {}, the input on {}: move one of them", quantizer_label(grid.name),
+           to_string(grid.scale.device()), to_string(x.device()));
 }
 
-std::string nan_message(const QuantSpec& spec) {
+std::string nan_message(const Grid& grid) {
   return fmt::format("[quantize] a NaN reached the quantizer{}",
-                     spec.name.empty() ? "" : fmt::format(" '{}'", spec.name));
+                     grid.name.empty() ? "" : fmt::format(" '{}'", grid.name));
 }
 
-std::string bias_nan_message(const QuantSpec& weight) {
+std::string bias_nan_message(const Grid& weight) {
   return fmt::format("[quantize] a NaN is in the bias beside the weight of {}", quantizer_label(weight.name));
 }
 
-bool in_blocks(const QuantSpec& spec, const Shape& shape, std::string_view function) {
-  const bool other = !spec.format.is_integer() && spec.format.floating() != FloatFormat{4, 3};
+bool in_blocks(const Grid& grid, const Shape& shape, std::string_view function) {
+  const bool other = !grid.format.is_integer() && grid.format.floating() != FloatFormat{4, 3};
   const bool one =
-      spec.granularity.is_per_tensor() || spec.granularity.single_axis(static_cast<int>(shape.size())) >= 0;
+      grid.granularity.is_per_tensor() || grid.granularity.single_axis(static_cast<int>(shape.size())) >= 0;
   if (one && !other) return false;
-  const std::int64_t blocks = numel(spec.granularity.scale_shape(shape));
-  FQ_CHECK(spec.amax.numel() == blocks || numel(shape) == 0, function,
+  const std::int64_t blocks = numel(grid.granularity.scale_shape(shape));
+  FQ_CHECK(grid.amax.numel() == blocks || numel(shape) == 0, function,
            "amax of {} has {} elements, the input {} has {} blocks: give one amax per block",
-           quantizer_label(spec.name), spec.amax.numel(), to_string(shape), blocks);
+           quantizer_label(grid.name), grid.amax.numel(), to_string(shape), blocks);
   return true;
 }
 
@@ -52,18 +52,18 @@ Tensor numbers_in_memory(const Tensor& numbers, const Granularity& by, const Sha
   return numbers.to(Layout::row_major).reshape(by.scale_shape(shape)).to(layout);
 }
 
-int channel_axis(const QuantSpec& spec, const Shape& shape, std::string_view function) {
-  if (spec.granularity.is_per_tensor()) {
-    FQ_CHECK(spec.amax.numel() == 1, function, "amax of {} has {} elements, a per-tensor quantizer has one",
-             quantizer_label(spec.name), spec.amax.numel());
+int channel_axis(const Grid& grid, const Shape& shape, std::string_view function) {
+  if (grid.granularity.is_per_tensor()) {
+    FQ_CHECK(grid.amax.numel() == 1, function, "amax of {} has {} elements, a per-tensor quantizer has one",
+             quantizer_label(grid.name), grid.amax.numel());
     return -1;
   }
-  const int axis = spec.granularity.single_axis(static_cast<int>(shape.size()));
+  const int axis = grid.granularity.single_axis(static_cast<int>(shape.size()));
   FQ_CHECK(axis >= 0, function, "{} is quantized {}: codes are per tensor or along one axis",
-           quantizer_label(spec.name), to_string(spec.granularity));
-  FQ_CHECK(spec.amax.numel() == shape[static_cast<std::size_t>(axis)], function,
+           quantizer_label(grid.name), to_string(grid.granularity));
+  FQ_CHECK(grid.amax.numel() == shape[static_cast<std::size_t>(axis)], function,
            "amax of {} has {} elements, the input {} has {} channels on axis {}: give one amax per channel",
-           quantizer_label(spec.name), spec.amax.numel(), to_string(shape),
+           quantizer_label(grid.name), grid.amax.numel(), to_string(shape),
            shape[static_cast<std::size_t>(axis)], axis);
   return axis;
 }

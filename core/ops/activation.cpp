@@ -33,7 +33,7 @@ Variable relu(const Variable& x) {
     return detail::record("relu", std::move(flagged), {x}, pass);
   }
   const auto* codes = x.quantized();
-  if (codes != nullptr && codes->spec.format.is_integer() && codes->spec.format.integer().is_unsigned)
+  if (codes != nullptr && codes->grid.format.is_integer() && codes->grid.format.integer().is_unsigned)
     return detail::record("relu", detail::with_codes(*codes, codes->codes), {x}, pass);
   return detail::apply_function("relu", x, detail::Relu{});
 }

@@ -19,7 +19,7 @@ Tensor average(const QuantizedTensor& x, const detail::PoolSizes& sizes, bool in
   if (bit_width(x.codes.dtype()) != 8) return average(dequantize(x), sizes, include_padding);
   Tensor y = Tensor::empty(detail::pooled_shape(sizes), DType::f32, x.codes.device(), Layout::channels_last);
   detail::run(y.device(), &detail::Kernels::avg_pool, x.codes.to(Layout::channels_last), sizes,
-              include_padding, x.spec.scale, y);
+              include_padding, x.grid.scale, y);
   return y;
 }
 
@@ -35,13 +35,13 @@ Backward spread(const detail::PoolSizes& sizes, bool include_padding) {
 /// The integers of one scale whose sum over so many pixels is sure to stay in int32.
 bool fits(const QuantizedTensor& x, std::int64_t pixels) {
   if (!detail::is_plain(x)) return false;
-  const auto& format = x.spec.format.integer();
+  const auto& format = x.grid.format.integer();
   const std::int64_t largest = std::max<std::int64_t>(-std::int64_t{format.lower()}, format.upper());
   return pixels <= std::numeric_limits<std::int32_t>::max() / largest;
 }
 
 PooledSums pooled_sums(const QuantizedTensor& x, const detail::PoolSizes& sizes) {
-  PooledSums out{{}, x.spec.scale, sizes.window()};
+  PooledSums out{{}, x.grid.scale, sizes.window()};
   out.sums = Tensor::empty(detail::pooled_shape(sizes), DType::i32, x.codes.device(), Layout::channels_last);
   detail::run(out.sums.device(), &detail::Kernels::sum_pixels, x.codes.to(Layout::channels_last), out.sums);
   return out;

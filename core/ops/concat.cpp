@@ -42,7 +42,7 @@ Backward split(std::vector<std::int64_t> sizes, int axis) {
 bool joinable(const std::vector<Variable>& parts) {
   return std::ranges::all_of(parts, [&](const Variable& part) {
     return part.quantized() != nullptr && detail::is_movable(*part.quantized()) &&
-           same_grid(part.quantized()->spec, parts[0].quantized()->spec);
+           same_grid(part.quantized()->grid, parts[0].quantized()->grid);
   });
 }
 

@@ -2,8 +2,8 @@
 
 /// Products of matrices, and rows looked up in one.
 ///
-///     const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4));
-///     Variable y = ops::linear(ops::quantize(x, spec), ops::quantize(w, spec));  // int32 sums
+///     const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4));
+///     Variable y = ops::linear(ops::quantize(x, grid), ops::quantize(w, grid));  // int32 sums
 ///     y.accumulator();                                                           // not null
 ///     y.tensor();                                                                // the sums, scaled
 ///

@@ -13,13 +13,13 @@ namespace {
 
 using Key = detail::Node::GridKey;
 
-Attributes attributes_of(const QuantSpec& spec) {
+Attributes attributes_of(const Grid& grid) {
   if (recorder() == nullptr) return {};
-  return {{"quantizer", spec.name}, {"format", to_string(spec.format)}};
+  return {{"quantizer", grid.name}, {"format", to_string(grid.format)}};
 }
 
-bool rounds_sums(const Variable& x, const QuantSpec& spec) {
-  return x.accumulator() != nullptr && spec.format.is_integer() && spec.granularity.is_per_tensor();
+bool rounds_sums(const Variable& x, const Grid& grid) {
+  return x.accumulator() != nullptr && grid.format.is_integer() && grid.granularity.is_per_tensor();
 }
 
 Tensor open_range(const Tensor& amax) {
@@ -30,29 +30,29 @@ Tensor open_range(const Tensor& amax) {
 
 /// Where the gradient passes everywhere, only a pending ReLU asks for a mask: that of an open range, or,
 /// where some parts have none, the ReLUs' own.
-QuantizedTensor codes_of(const Variable& input, const QuantSpec& spec, bool sums) {
+QuantizedTensor codes_of(const Variable& input, const Grid& grid, bool sums) {
   const bool wanted = detail::needs_grad({input});
-  if (!sums) return fq::quantize(input.tensor(), spec, wanted && !spec.pass_through_bwd);
+  if (!sums) return fq::quantize(input.tensor(), grid, wanted && !grid.pass_through_bwd);
   const Accumulator& accumulator = *input.accumulator();
-  if (!spec.pass_through_bwd) return fq::requantize(accumulator, spec, wanted);
+  if (!grid.pass_through_bwd) return fq::requantize(accumulator, grid, wanted);
   if (!wanted || !accumulator.relu) {
-    QuantizedTensor out = fq::requantize(accumulator, spec, false);
+    QuantizedTensor out = fq::requantize(accumulator, grid, false);
     if (wanted && accumulator.any_relu()) (void)to_float(accumulator, &out.mask);
     return out;
   }
-  QuantSpec open = spec;
-  open.amax = open_range(spec.amax);
+  Grid open = grid;
+  open.amax = open_range(grid.amax);
   QuantizedTensor out = fq::requantize(accumulator, open, true);
-  out.spec = spec;
+  out.grid = grid;
   return out;
 }
 
-Variable make_codes(const Variable& x, const QuantSpec& spec, const LearnedRange* learned) {
-  const bool sums = rounds_sums(x, spec);
+Variable make_codes(const Variable& x, const Grid& grid, const LearnedRange* learned) {
+  const bool sums = rounds_sums(x, grid);
   const Variable input = sums ? x : x.as_float();
-  QuantizedTensor out = codes_of(input, spec, sums);
+  QuantizedTensor out = codes_of(input, grid, sums);
   if (learned == nullptr || !detail::needs_grad({learned->amax})) return attach_codes(input, std::move(out));
-  Attributes attributes = attributes_of(out.spec);
+  Attributes attributes = attributes_of(out.grid);
   return detail::attach_learned(input, std::move(out), *learned, std::move(attributes));
 }
 
@@ -72,27 +72,27 @@ Variable find(const Variable& x, const Key& key, bool with_gradient) {
 
 Variable attach_codes(const Variable& x, QuantizedTensor codes) {
   const Tensor mask = codes.mask;
-  Attributes attributes = attributes_of(codes.spec);
+  Attributes attributes = attributes_of(codes.grid);
   return detail::record(
       "quantize", std::move(codes), {x},
       [mask](const Tensor& dy) { return std::vector<Tensor>{detail::masked_gradient(dy, mask)}; },
       std::move(attributes));
 }
 
-Variable quantize(const Variable& x, const QuantSpec& spec, const LearnedRange* learned) {
-  FQ_CHECK(x.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(spec.name));
-  if (const auto* q = x.quantized(); q != nullptr && same_grid(q->spec, spec)) return x;
+Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learned) {
+  FQ_CHECK(x.defined(), "quantize", "the input of {} is undefined", detail::quantizer_label(grid.name));
+  if (const auto* q = x.quantized(); q != nullptr && same_grid(q->grid, grid)) return x;
   const auto* values = std::get_if<Tensor>(&x.value());
-  const Key key{spec.scale.raw(), values != nullptr ? values->version() : 0};
+  const Key key{grid.scale.raw(), values != nullptr ? values->version() : 0};
   const bool with_gradient =
       detail::needs_grad({x}) || (learned != nullptr && detail::needs_grad({learned->amax}));
   if (Variable known = find(x, key, with_gradient); known.defined()) return known;
-  Variable out = make_codes(x, spec, learned);
+  Variable out = make_codes(x, grid, learned);
   const std::scoped_lock lock(x.node()->mutex);
   x.node()->quantized.emplace_back(key, out.node());
   return out;
 }
 
-Variable fake_quantize(const Variable& x, const QuantSpec& spec) { return quantize(x, spec).as_float(); }
+Variable fake_quantize(const Variable& x, const Grid& grid) { return quantize(x, grid).as_float(); }
 
 }  // namespace fq::ops

@@ -95,7 +95,7 @@ void Exporting::name_codes() {
   CodeNames names;
   for (const auto& call : calls_.list) {
     if (call.op != "quantize" || is_constant(call.inputs.at(0))) continue;
-    const std::string& quantizer = call.output.quantized()->spec.name;
+    const std::string& quantizer = call.output.quantized()->grid.name;
     code_names_[&call] = names.of(quantizer, node_name(call));
   }
 }

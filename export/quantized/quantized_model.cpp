@@ -43,7 +43,7 @@ void set_ggml_steps(Module& model, const FileGrid& grid, TensorQuantizer& quanti
 }
 
 void check_scales(const QuantizedTensor& own, const FileGrid& grid) {
-  const auto have = own.spec.scale.to_vector<float>(), want = grid.scale.to_vector<float>();
+  const auto have = own.grid.scale.to_vector<float>(), want = grid.scale.to_vector<float>();
   for (std::size_t i = 0; i < want.size(); ++i)
     FQ_CHECK(have.at(i) == want[i], kImportQuantized,
              "{}: block {} has the scale {}, which '{}' would make {} of its values: it was made by another "

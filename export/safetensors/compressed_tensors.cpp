@@ -78,9 +78,9 @@ Tensor packed(const Tensor& codes) {
 }
 
 Tensor scales_of(const QuantizedTensor& w) {
-  const Tensor& scale = w.spec.scale;
+  const Tensor& scale = w.grid.scale;
   if (scale.numel() == 1) return scale.reshape({1});
-  const Shape grid = w.spec.granularity.scale_shape(w.shape());
+  const Shape grid = w.grid.granularity.scale_shape(w.shape());
   return scale.reshape(grid);
 }
 

@@ -47,23 +47,23 @@ Tensor packed_weight(const ModeloptLayer& layer, const QuantizedTensor& w) {
 
 /// [N] where ModelOpt has one a row, though the range may be one for all.
 Tensor row_scales(const QuantizedTensor& w) {
-  const Tensor& scale = w.spec.scale;
+  const Tensor& scale = w.grid.scale;
   if (scale.numel() == 1) return Tensor::full({w.codes.dim(0)}, scale.item());
-  const bool rows = w.spec.granularity.single_axis(w.codes.rank()) == 0;
-  return scale.reshape(rows ? Shape{scale.numel()} : w.spec.granularity.scale_shape(w.shape()));
+  const bool rows = w.grid.granularity.single_axis(w.codes.rank()) == 0;
+  return scale.reshape(rows ? Shape{scale.numel()} : w.grid.granularity.scale_shape(w.shape()));
 }
 
 Tensor weight_scale(const ModeloptLayer& layer, const QuantizedTensor& w) {
-  const Shape grid = w.spec.granularity.scale_shape(w.shape());
+  const Shape grid = w.grid.granularity.scale_shape(w.shape());
   switch (layer.algorithm) {
     case ModeloptAlgorithm::fp8:
-      return w.spec.scale.reshape({});
+      return w.grid.scale.reshape({});
     case ModeloptAlgorithm::nvfp4:
-      return scale_codes(w.spec.scale.reshape(grid), w.spec);
+      return scale_codes(w.grid.scale.reshape(grid), w.grid);
     case ModeloptAlgorithm::mxfp8:
-      return as_bytes(scale_codes(w.spec.scale, w.spec), grid);
+      return as_bytes(scale_codes(w.grid.scale, w.grid), grid);
     case ModeloptAlgorithm::w4a16_awq:
-      return w.spec.scale.reshape(grid);
+      return w.grid.scale.reshape(grid);
     default:
       return row_scales(w);
   }
@@ -72,9 +72,9 @@ Tensor weight_scale(const ModeloptLayer& layer, const QuantizedTensor& w) {
 /// amax / 2688, as the scales of its blocks are multiplied by.
 Tensor scale_of_scales(const TensorQuantizer& q) {
   const double amax = q.amax().item() * static_cast<float>(q.descriptor().scale_amax().value_or(1));
-  const auto spec = QuantSpec::with_scale_bits(q.descriptor().format(), Granularity::per_tensor(),
-                                               Tensor::scalar(amax), {4, 3}, static_cast<float>(amax));
-  return Tensor::scalar(static_cast<double>(spec.unit));
+  const auto grid = Grid::with_scale_bits(q.descriptor().format(), Granularity::per_tensor(),
+                                          Tensor::scalar(amax), {4, 3}, static_cast<float>(amax));
+  return Tensor::scalar(static_cast<double>(grid.unit));
 }
 
 class Collecting {
@@ -106,7 +106,7 @@ class Collecting {
     add(layer.path, "weight", packed_weight(layer, w));
     add(layer.path, "weight_scale", weight_scale(layer, w));
     if (layer.algorithm == ModeloptAlgorithm::nvfp4) {
-      add(layer.path, "weight_scale_2", Tensor::scalar(static_cast<double>(w.spec.unit)));
+      add(layer.path, "weight_scale_2", Tensor::scalar(static_cast<double>(w.grid.unit)));
       add(layer.path, "input_scale", scale_of_scales(layer.input()));
     } else if (layer.input().enabled() && detail::has_input_scale(layer.input())) {
       add(layer.path, "input_scale", layer.input().scale().reshape({}));

@@ -96,11 +96,11 @@ void RowTargetEngine::check_input(const std::string& path, const MergedRules& in
 
 void RowTargetEngine::check_weight(const std::string& path, const QuantDescriptor& weight,
                                    const Shape& shape) const {
-  QuantSpec spec;
-  spec.format = weight.format();
-  spec.granularity = weight.granularity(2);
+  Grid grid;
+  grid.format = weight.format();
+  grid.granularity = weight.granularity(2);
   std::string why;
-  FQ_CHECK(multiplies(rows_, spec, shape, &why), "quantize",
+  FQ_CHECK(multiplies(rows_, grid, shape, &why), "quantize",
            "{} does not multiply {}, as '{}.weight_quantizer' asks for: use --preset {}, or --target none",
            profile().engine, why, path, profile().presets);
 }

@@ -25,8 +25,8 @@ bool is_power_of_two(float scale) {
 }
 
 bool has_powers_of_two(const QuantizedTensor& x) {
-  if (!x.spec.format.is_integer() || x.spec.scale.device().is_meta()) return false;
-  return std::ranges::all_of(x.spec.scale.to_vector<float>(), is_power_of_two);
+  if (!x.grid.format.is_integer() || x.grid.scale.device().is_meta()) return false;
+  return std::ranges::all_of(x.grid.scale.to_vector<float>(), is_power_of_two);
 }
 
 class Reading {
@@ -95,13 +95,13 @@ class Reading {
     if (x == nullptr) return weighted ? "its input is not quantized" : "its first factor is not quantized";
     if (w == nullptr) return weighted ? "its weight is not quantized" : "its second factor is not quantized";
     if (call.output.accumulator() == nullptr)
-      return fmt::format("sums of products of {} and {} are floats", to_string(x->spec.format),
-                         to_string(w->spec.format));
+      return fmt::format("sums of products of {} and {} are floats", to_string(x->grid.format),
+                         to_string(w->grid.format));
     if (target_ == Target::tensorrt || is_exact_in_floats(call, *x, *w)) return {};
     if (form.exact.empty()) return Reason{form.reason};
     for (const QuantizedTensor* codes : {x, w})
-      if (!detail::has_byte_codes(codes->spec.format))
-        return fmt::format("the engine multiplies no codes of {}", to_string(codes->spec.format));
+      if (!detail::has_byte_codes(codes->grid.format))
+        return fmt::format("the engine multiplies no codes of {}", to_string(codes->grid.format));
     return is_rounded_or_floats(call) ? Reason{} : Reason{unrounded()};
   }
 
@@ -120,7 +120,7 @@ class Reading {
                              ? static_cast<double>(numel(shape)) / static_cast<double>(shape[1] * groups)
                              : static_cast<double>(numel(shape)) / static_cast<double>(shape[0]);
     const auto largest = [](const Format& f) { return std::max(double{f.bound()}, -double{f.lower()}); };
-    return terms * largest(x.spec.format) * largest(w.spec.format) <= kExactSum;
+    return terms * largest(x.grid.format) * largest(w.grid.format) <= kExactSum;
   }
 
   bool is_output(const Variable& v) const { return v.node() == calls_.output.node(); }
@@ -129,7 +129,7 @@ class Reading {
   /// put on such a grid at once.
   bool is_rounded(const Variable& v) const {
     if (is_output(v)) return false;
-    if (const QuantSpec* early = grids_.early_grid_of(v)) return detail::has_byte_codes(early->format);
+    if (const Grid* early = grids_.early_grid_of(v)) return detail::has_byte_codes(early->format);
     const auto& readers = grids_.readers(v);
     return !readers.empty() &&
            std::ranges::all_of(readers, [&](const Call* reader) { return rounds(*reader); });
@@ -143,8 +143,8 @@ class Reading {
 
   static bool rounds_to_bytes(const Call& reader) {
     const QuantizedTensor* codes = reader.output.quantized();
-    return codes != nullptr && codes->spec.granularity.is_per_tensor() &&
-           detail::has_byte_codes(codes->spec.format);
+    return codes != nullptr && codes->grid.granularity.is_per_tensor() &&
+           detail::has_byte_codes(codes->grid.format);
   }
 
   /// What is not rounded may be floats, of a linear layer but for a ReLU: the engine fuses it with a product

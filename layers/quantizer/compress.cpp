@@ -54,7 +54,7 @@ bool has_own_scales(const TensorQuantizer& q) {
 /// A weight as it will be.
 struct Packed {
   Coded coded;
-  QuantSpec spec;
+  Grid grid;
   Tensor codes;
   PackedScales scales;
 };
@@ -66,9 +66,9 @@ Packed pack(const Coded& coded) {
            detail::quantizer_label(q.name()));
   q.params().weight_scheme->check_packing(q.name());
   const QuantizedTensor codes = weight_codes(*coded.layer);
-  const bool small = bit_width(packed_dtype(codes.spec.format)) < bit_width(codes.codes.dtype());
-  return {coded, codes.spec, small ? pack_codes(codes.codes, packed_dtype(codes.spec.format)) : codes.codes,
-          has_own_scales(q) ? pack_scales(codes.spec) : PackedScales{}};
+  const bool small = bit_width(packed_dtype(codes.grid.format)) < bit_width(codes.codes.dtype());
+  return {coded, codes.grid, small ? pack_codes(codes.codes, packed_dtype(codes.grid.format)) : codes.codes,
+          has_own_scales(q) ? pack_scales(codes.grid) : PackedScales{}};
 }
 
 /// One parameter may be the weight of several layers, if all of them see the same values.
@@ -82,7 +82,7 @@ void check_readers(Module& model, const std::vector<Packed>& all) {
     FQ_CHECK(++uses[found->first] <= found->second.size(), kCompress,
              "'{}' is read as floats too: quantize all of its readers alike, or none", name);
     for (const Packed* other : found->second)
-      FQ_CHECK(same_grid(other->spec, found->second[0]->spec), kCompress,
+      FQ_CHECK(same_grid(other->grid, found->second[0]->grid), kCompress,
                "'{}' is read on another grid by '{}': quantize all of its readers alike, or none", name,
                other->coded.path);
   }
@@ -116,7 +116,7 @@ std::vector<CompressedWeight> compress(Module& model) {
   for (const auto& coded : layers)
     if (!holds_codes(coded.weight())) all.push_back(pack(coded));
   check_readers(model, all);
-  for (auto& [coded, spec, codes, scales] : all) {
+  for (auto& [coded, grid, codes, scales] : all) {
     coded.quantizer->weight_codes().set_scales(std::move(scales));
     replace(coded.weight(), std::move(codes));
   }
@@ -143,7 +143,7 @@ QuantizedTensor weight_codes(const QuantModule& layer) {
   FQ_CHECK(codes.quantized() != nullptr, where,
            "{} gives floats, not codes: enable it, with arithmetic deployed and fake_quant",
            detail::quantizer_label(coding_part(*quantizer).name()));
-  return {codes.quantized()->codes, codes.quantized()->spec, {}};
+  return {codes.quantized()->codes, codes.quantized()->grid, {}};
 }
 
 void check_weight(const QuantModule& layer, const Tensor& value) {
@@ -155,7 +155,7 @@ void check_weight(const QuantModule& layer, const Tensor& value) {
            detail::quantizer_label(q.name()), to_string(weight.shape()), to_string(value.shape()));
   if (is_floating(value.dtype())) return;
   const QuantizedTensor codes = q.weight_codes().unpack(value);
-  const Format& format = codes.spec.format;
+  const Format& format = codes.grid.format;
   for (const float code : code_values(codes).to_vector<float>())
     FQ_CHECK(code >= format.lower() && code <= format.bound(), where,
              "the weight of {} has a code of {}, {} has {} to {}", detail::quantizer_label(q.name()), code,

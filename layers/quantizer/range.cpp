@@ -82,7 +82,7 @@ void QuantizerRange::set_scale(const Tensor& scale) {
              detail::quantizer_label(name), v);
     v *= d.format().bound();
   }
-  const Tensor made = QuantSpec::from_amax(d.format(), Granularity::per_tensor(), amax, name).scale;
+  const Tensor made = Grid::from_amax(d.format(), Granularity::per_tensor(), amax, name).scale;
   for (std::int64_t i = 0; i < amax.numel(); ++i)
     FQ_CHECK(amax.data<float>()[i] > detail::least_amax || made.data<float>()[i] == steps.data<float>()[i],
              "quantizer", "the scale of {} is {}, which gives a range of at most 2^-24",

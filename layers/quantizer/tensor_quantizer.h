@@ -107,9 +107,9 @@ class TensorQuantizer : public Module {
 
   /// The grid in force: format, amax, scale. Throws ArgumentError without amax, and where each input has its
   /// own.
-  [[nodiscard]] QuantSpec spec() const;
-  /// The scales of that grid, as QuantSpec has them.
-  [[nodiscard]] Tensor scale() const { return spec().scale; }
+  [[nodiscard]] Grid grid() const;
+  /// The scales of that grid, as Grid has them.
+  [[nodiscard]] Tensor scale() const { return grid().scale; }
   /// What quantizing makes of a tensor as floats, whatever the switches say; pre_quant_scale is not applied,
   /// nothing is recorded.
   [[nodiscard]] Tensor quantized_values(const Tensor& x) const;

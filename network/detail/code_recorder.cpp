@@ -18,9 +18,9 @@ void CodeRecorder::on_op(std::string_view op, const std::vector<Variable>& input
                          Attributes) {
   const QuantizedTensor* value = op == "quantize" ? output.quantized() : nullptr;
   if (value == nullptr || parameters_.contains(inputs.at(0).node().get()) ||
-      weights_.contains(value->spec.name))
+      weights_.contains(value->grid.name))
     return;
-  codes_[names_.of(value->spec.name, module_path())].push_back(
+  codes_[names_.of(value->grid.name, module_path())].push_back(
       value->codes.to(Device::cpu()).to(Layout::row_major));
 }
 

@@ -13,11 +13,11 @@
 namespace fq::accumulator_test {
 namespace {
 
-QuantSpec grid(float scale, IntFormat format, int zero_point = 0) {
-  QuantSpec spec = QuantSpec::from_amax(format, {}, Tensor::scalar(1.0), "q", false, zero_point);
-  spec.scale = Tensor::scalar(scale);
-  spec.amax = Tensor::scalar(scale * static_cast<float>(format.upper()));
-  return spec;
+Grid make_grid(float scale, IntFormat format, int zero_point = 0) {
+  Grid grid = Grid::from_amax(format, {}, Tensor::scalar(1.0), "q", false, zero_point);
+  grid.scale = Tensor::scalar(scale);
+  grid.amax = Tensor::scalar(scale * static_cast<float>(format.upper()));
+  return grid;
 }
 
 float saturate(float v, const IntFormat& f) {
@@ -38,12 +38,12 @@ TEST(Accumulator, ProductRequantizesWithOneMultiplyPerChannel) {
   const std::vector<std::int32_t> bias{100, -2000, 7};
   const Tensor rows = Tensor::from(sums, {2, 3, 4, 5});
   const IntFormat format{8, true, false};
-  const QuantSpec spec = grid(0.037f, format);
+  const Grid grid = make_grid(0.037f, format);
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
     for (const bool relu : {false, true}) {
       const Accumulator x{ProductSums{rows.to(layout), Tensor::from(bias, {3}), Tensor::from(scale, {3}), 1},
                           relu};
-      const QuantizedTensor q = requantize(x, spec);
+      const QuantizedTensor q = requantize(x, grid);
       const auto codes = q.codes.to_vector<std::uint8_t>();
       const auto values = to_float(x).to_vector<float>();
       const auto mask = q.mask.to(Layout::row_major).to(Layout::row_major);
@@ -55,7 +55,7 @@ TEST(Accumulator, ProductRequantizesWithOneMultiplyPerChannel) {
         const float v = a * scale[c];
         EXPECT_EQ(values[i], relu ? std::max(v, 0.0f) : v);
         const auto* bits = static_cast<const std::uint8_t*>(mask.raw());
-        const bool pass = (relu ? v > 0 : v >= 0) && v <= spec.amax.item();
+        const bool pass = (relu ? v > 0 : v >= 0) && v <= grid.amax.item();
         EXPECT_EQ((bits[i / 8] >> (i % 8)) & 1, pass) << i;
       }
     }
@@ -73,10 +73,10 @@ TEST(Accumulator, AdditionOfEveryPairOfCodesFollowsTheEngine) {
   for (const int za : {0, 128})
     for (const int zy : {0, 128}) {
       const float sa = 0.0213f, sb = 0.0471f, sy = 0.0533f;
-      const Accumulator x{CodeAddition{{Tensor::from(a, shape), grid(sa, format, za), {}},
-                                       {Tensor::from(b, shape), grid(sb, format, 128), {}}},
+      const Accumulator x{CodeAddition{{Tensor::from(a, shape), make_grid(sa, format, za), {}},
+                                       {Tensor::from(b, shape), make_grid(sb, format, 128), {}}},
                           false};
-      const auto codes = requantize(x, grid(sy, format, zy)).codes.to_vector<std::int8_t>();
+      const auto codes = requantize(x, make_grid(sy, format, zy)).codes.to_vector<std::int8_t>();
       const float ra = sa / sy, rb = sb / sy;
       const float fa = ra * static_cast<float>(za), fb = rb * 128.0f;
       const float fused = static_cast<float>(zy) - (fa + fb);
@@ -93,7 +93,7 @@ TEST(Accumulator, PooledSumsUseOneMultiply) {
   const auto sums = random_sums(4 * 8, 16 * 255);
   const Accumulator x{PooledSums{Tensor::from(sums, {4, 8, 1, 1}), Tensor::scalar(0.0125f), 16}, false};
   const IntFormat format{8, false, false};
-  const auto codes = requantize(x, grid(0.021f, format)).codes.to_vector<std::int8_t>();
+  const auto codes = requantize(x, make_grid(0.021f, format)).codes.to_vector<std::int8_t>();
   const float m = static_cast<float>(Tensor::scalar(0.0125f).item()) / (0.021f * 16.0f);
   for (std::size_t i = 0; i < sums.size(); ++i)
     EXPECT_EQ(codes[i], saturate(std::nearbyint(static_cast<float>(sums[i]) * m), format));
@@ -107,8 +107,8 @@ TEST(Accumulator, AReshapeRoundsTheSameCodesInLogicalOrder) {
   const Accumulator flat{AccumulatorMove{{x}, ReshapeMove{{2, 60}}}, true};
   Accumulator relu = x;
   relu.relu = true;
-  const QuantSpec spec = grid(0.1f, {8, true, false});
-  const QuantizedTensor a = requantize(relu, spec), b = requantize(flat, spec);
+  const Grid grid = make_grid(0.1f, {8, true, false});
+  const QuantizedTensor a = requantize(relu, grid), b = requantize(flat, grid);
   EXPECT_EQ(b.codes.shape(), (Shape{2, 60}));
   EXPECT_EQ(a.codes.to_vector<std::uint8_t>(), b.codes.to_vector<std::uint8_t>());
   EXPECT_TRUE(bitwise_equal(a.mask.to(Layout::row_major).reshape({2, 60}), b.mask));
@@ -116,7 +116,7 @@ TEST(Accumulator, AReshapeRoundsTheSameCodesInLogicalOrder) {
 
 TEST(Accumulator, AConcatJoinsTheMasksOfItsParts) {
   const Tensor scale = Tensor::scalar(1.0e-3);
-  const QuantSpec spec = grid(0.05f, {8, true, false});
+  const Grid grid = make_grid(0.05f, {8, true, false});
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
     for (const std::int64_t channels : {8, 3}) {
       const Shape shape{2, channels, 5, 7};
@@ -125,7 +125,7 @@ TEST(Accumulator, AConcatJoinsTheMasksOfItsParts) {
       const Accumulator twice{AccumulatorConcat{{part, part}, 1}, true};
       Accumulator relu = part;
       relu.relu = true;
-      const auto one = requantize(relu, spec), both = requantize(twice, spec);
+      const auto one = requantize(relu, grid), both = requantize(twice, grid);
       EXPECT_EQ(both.mask.layout(), layout);
       const auto passed = [](const QuantizedTensor& q) {
         return apply_mask(Tensor::full(q.shape(), 1.0).to(q.layout()), q.mask).to(Layout::row_major);
@@ -150,7 +150,7 @@ TEST(Accumulator, ANanInABiasIsAnError) {
   const NoGrad no_grad;
   const auto codes = [](Shape shape, const char* name) {
     return ops::quantize(Variable(Tensor::full(std::move(shape), 1.0)),
-                         QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.0), name));
+                         Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.0), name));
   };
   try {
     (void)ops::linear(codes({1, 3}, "fc.input_quantizer"), codes({2, 3}, "fc.weight_quantizer"), Variable(b));
@@ -162,11 +162,11 @@ TEST(Accumulator, ANanInABiasIsAnError) {
 
 TEST(Accumulator, RefusesFloatFormatsAndChannels) {
   const Accumulator x{PooledSums{Tensor::zeros({1, 2}, DType::i32), Tensor::scalar(1.0), 1}, false};
-  EXPECT_THROW((void)requantize(x, QuantSpec::from_amax(FloatFormat{4, 3}, {}, Tensor::scalar(1.0))),
+  EXPECT_THROW((void)requantize(x, Grid::from_amax(FloatFormat{4, 3}, {}, Tensor::scalar(1.0))),
                ArgumentError);
-  EXPECT_THROW((void)requantize(
-                   x, QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::full({2}, 1.0))),
-               ArgumentError);
+  EXPECT_THROW(
+      (void)requantize(x, Grid::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::full({2}, 1.0))),
+      ArgumentError);
 }
 
 }  // namespace

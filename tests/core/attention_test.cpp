@@ -194,7 +194,7 @@ struct OfCodes {
   std::int64_t kept = 0;
 
   explicit OfCodes(bool keeps_floats) {
-    const QuantSpec grid = QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
+    const Grid grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
     const Variable x = values({2, 64, 32}, 1, true), w = values({96, 32}, 2, true), b = values({96}, 3, true);
     const Variable codes = ops::quantize(x, grid), weights = ops::quantize(w, grid);
     // what is scaled is no longer made of codes
@@ -232,7 +232,7 @@ TEST(Attention, MakesProductsOfCodesAgainWithTheSameBits) {
 TEST(Attention, GradientsOfCodesAreProductsInBf16WhereTheProcessorHasThem) {
   const auto gradients = [](BackwardType type, bool causal) {
     const BackwardScope scope(type);
-    const QuantSpec grid = QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
+    const Grid grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
     const Variable leaves[] = {values({9, 2, 6, 8}, 1, true), values({9, 2, 12, 8}, 2, true),
                                values({9, 2, 12, 4}, 3, true)};
     const auto codes = [&](int i) { return ops::quantize(leaves[i], grid); };
@@ -260,11 +260,11 @@ TEST(Attention, GradientsOfProductsOfCodesAreInBf16Too) {
     const auto head = [&] {
       const BackwardScope of_linear(BackwardType::fp32);
       if (ggml) {
-        const QuantSpec blocks =
-            QuantSpec::from_amax(IntFormat{4}, Granularity::per_group(32), Tensor::full({32, 1}, 2.0), "w");
+        const Grid blocks =
+            Grid::from_amax(IntFormat{4}, Granularity::per_group(32), Tensor::full({32, 1}, 2.0), "w");
         return ops::engine_linear(x, ops::quantize(w, blocks), {}, RowEngine::ggml);
       }
-      const QuantSpec grid = QuantSpec::from_amax(FloatFormat{4, 3}, {}, Tensor::scalar(2.0), "q");
+      const Grid grid = Grid::from_amax(FloatFormat{4, 3}, {}, Tensor::scalar(2.0), "q");
       return ops::linear(ops::quantize(x, grid), ops::quantize(w, grid));
     };
     const auto heads = [&] { return ops::transpose(ops::reshape(head(), {2, 9, 4, 8}), {0, 2, 1, 3}); };
@@ -288,7 +288,7 @@ TEST(Attention, GradientsOfProductsOfCodesAreInBf16Too) {
 /// Where heads are not moved (16 samples and more), and where they are.
 TEST(Attention, OfRowsHasTheBitsOfTheHeadsThatLieInThem) {
   constexpr std::int64_t heads = 3, queries = 40, keys = 48, width = 8, value_width = 16;
-  const QuantSpec grid = QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
+  const Grid grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
   for (const std::int64_t samples : {2, 16})
     for (const bool causal : {false, true})
       for (const bool codes : {false, true}) {
@@ -320,17 +320,17 @@ TEST(Attention, OfRowsHasTheBitsOfTheHeadsThatLieInThem) {
       }
 }
 
-QuantSpec spec(double amax) { return QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(amax), "q"); }
+Grid make_grid(double amax) { return Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(amax), "q"); }
 
 TEST(MatmulOfCodes, SumsAreExactAndScaledOnce) {
   for (const bool turned : {false, true}) {
-    const auto a = ops::quantize(values({3, 2, 5, 70}, 1), spec(2)),
-               b = ops::quantize(values(turned ? Shape{3, 2, 4, 70} : Shape{3, 2, 70, 4}, 2), spec(1.5));
+    const auto a = ops::quantize(values({3, 2, 5, 70}, 1), make_grid(2)),
+               b = ops::quantize(values(turned ? Shape{3, 2, 4, 70} : Shape{3, 2, 70, 4}, 2), make_grid(1.5));
     const Variable y = ops::matmul(a, b, turned);
     ASSERT_NE(y.accumulator(), nullptr);
     const auto x = a.quantized()->codes.to_vector<std::int8_t>(),
                w = b.quantized()->codes.to_vector<std::int8_t>();
-    const float scale = float(a.quantized()->spec.scale.item()) * float(b.quantized()->spec.scale.item());
+    const float scale = float(a.quantized()->grid.scale.item()) * float(b.quantized()->grid.scale.item());
     const auto found = y.tensor().to_vector<float>();
     for (std::size_t n = 0; n < 6; ++n)
       for (std::size_t i = 0; i < 5; ++i)
@@ -346,7 +346,7 @@ TEST(MatmulOfCodes, SumsAreExactAndScaledOnce) {
 TEST(MatmulOfCodes, GradientsAreThoseOfTheDequantizedProduct) {
   for (const bool turned : {false, true}) {
     const auto a = values({2, 3, 6}, 1, true), b = values(turned ? Shape{2, 4, 6} : Shape{2, 6, 4}, 2, true);
-    const auto qa = ops::quantize(a, spec(4)), qb = ops::quantize(b, spec(4));
+    const auto qa = ops::quantize(a, make_grid(4)), qb = ops::quantize(b, make_grid(4));
     const BackwardScope exact(BackwardType::fp32);
     const Variable y = ops::matmul(qa, qb, turned);
     y.backward(Tensor::full(y.shape(), 1.0));
@@ -365,7 +365,7 @@ TEST(MatmulOfCodes, GradientsInBf16AreNearThose) {
       const auto a = values({3, 2, 6, 40}, 1, true),
                  b = values(turned ? Shape{3, 2, 4, 40} : Shape{3, 2, 40, 4}, 2, true);
       const BackwardScope scope(type);
-      const Variable y = ops::matmul(ops::quantize(a, spec(4)), ops::quantize(b, spec(4)), turned);
+      const Variable y = ops::matmul(ops::quantize(a, make_grid(4)), ops::quantize(b, make_grid(4)), turned);
       y.backward(values(y.shape(), 3).tensor());
       auto all = a.grad().to_vector<float>();
       for (const float x : b.grad().to_vector<float>()) all.push_back(x);

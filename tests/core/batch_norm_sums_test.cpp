@@ -79,12 +79,12 @@ TEST(BatchNormOfSums, IsRoundedWithOneMultiplyAddAndItsRelu) {
   Variable y = ops::batch_norm(Variable(Accumulator{sums}), gamma, beta, {}, {}, true, 0.1, 1e-5);
   Accumulator with_relu = *y.accumulator();
   with_relu.relu = true;
-  const QuantSpec spec = QuantSpec::from_amax(IntFormat{8, true}, {}, Tensor::scalar(1.3), "y");
-  const QuantizedTensor q = requantize(with_relu, spec);
+  const Grid grid = Grid::from_amax(IntFormat{8, true}, {}, Tensor::scalar(1.3), "y");
+  const QuantizedTensor q = requantize(with_relu, grid);
   const auto codes = q.codes.to_vector<std::uint8_t>();
   const auto& n = std::get<NormalizedSums>(with_relu.value);
   const auto values = n.sums.to_vector<std::int32_t>();
-  const float s = spec.scale.data<float>()[0];
+  const float s = grid.scale.data<float>()[0];
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t c = i / 70 % kChannels;
     const float factor = n.factor.data<float>()[c], shift = n.shift.data<float>()[c];
@@ -111,8 +111,8 @@ TEST(BatchNormOfSums, NaNIsNeitherRoundedNorLostInAReLU) {
     EXPECT_EQ(values[2], 7.0f);
     EXPECT_TRUE(std::isnan(values[3]));
     EXPECT_EQ(static_cast<const std::uint8_t*>(mask.raw())[0], 0b0100);
-    const auto spec = QuantSpec::from_amax(IntFormat{8}, Granularity::per_tensor(), Tensor::scalar(4), "q");
-    EXPECT_THROW((void)requantize(read, spec), NumericError);
+    const auto grid = Grid::from_amax(IntFormat{8}, Granularity::per_tensor(), Tensor::scalar(4), "q");
+    EXPECT_THROW((void)requantize(read, grid), NumericError);
   }
 }
 

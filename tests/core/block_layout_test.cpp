@@ -28,14 +28,14 @@ std::vector<Blocks> all_blocks() {
           {{2, 32, 4, 4}, {{1, 32}}},   {{2, 10, 8, 8}, {{2, 4}, {3, 4}}}, {{5, 1, 1, 64}, {{-1, 16}}}};
 }
 
-QuantSpec spec_of(const Tensor& x, const Format& format, const Granularity& by, bool listed) {
+Grid grid_of(const Tensor& x, const Format& format, const Granularity& by, bool listed) {
   Tensor ranges = Tensor::empty(by.scale_shape(x.shape()), DType::f32, x.device(), x.layout());
   cpu::block_amax(x, by, ranges);
   if (listed) ranges = ranges.to(Layout::row_major).reshape({-1});
   const bool small = !format.is_integer();
-  return small ? QuantSpec::with_scale_bits(format, by, ranges,
-                                            format.bits() == 4 ? NumBits(4, 3) : NumBits(8, 0), 2.0f)
-               : QuantSpec::from_amax(format, by, ranges);
+  return small ? Grid::with_scale_bits(format, by, ranges, format.bits() == 4 ? NumBits(4, 3) : NumBits(8, 0),
+                                       2.0f)
+               : Grid::from_amax(format, by, ranges);
 }
 
 class BlockLayout : public testing::TestWithParam<Format> {};
@@ -47,13 +47,13 @@ TEST_P(BlockLayout, ThePartialBlocksOfRowsAreBlocksOfTheirColumns) {
          {std::pair<std::int64_t, std::int64_t>{80, 32}, {784, 128}, {48, 64}}) {
       const Tensor x = test::uniform({rows, columns}, 5);
       const auto by = Granularity::blocks({{-1, length}});
-      const auto all = quantize(x, spec_of(x, GetParam(), by, true));
+      const auto all = quantize(x, grid_of(x, GetParam(), by, true));
       for (std::int64_t c = 0; c < columns; c += length) {
         const std::int64_t end = std::min(columns, c + length);
         const auto cut = [&](const Tensor& t) { return moved(t, CutMove{1, c, end}); };
         const Tensor part = cut(x);
         on_every_target([&](std::int64_t) {
-          const auto own = quantize(part, spec_of(part, GetParam(), by, true));
+          const auto own = quantize(part, grid_of(part, GetParam(), by, true));
           EXPECT_TRUE(bitwise_equal(cut(dequantize(all)), dequantize(own))) << x.shape()[1] << ' ' << c;
           EXPECT_TRUE(bitwise_equal(cut(all.mask), own.mask)) << x.shape()[1] << ' ' << c;
         });
@@ -66,15 +66,15 @@ TEST_P(BlockLayout, CodesMasksValuesAndFactorsAreThoseOfTheRowMajorTensor) {
     SCOPED_TRACE(to_string(shape));
     const Tensor x = test::uniform(shape, 3), last = x.to(Layout::channels_last);
     const auto by = Granularity::blocks(lengths);
-    const auto expected = quantize(x, spec_of(x, GetParam(), by, true));
+    const auto expected = quantize(x, grid_of(x, GetParam(), by, true));
     for (const bool listed : {true, false})
       on_every_target([&](std::int64_t) {
-        const auto out = quantize(last, spec_of(last, GetParam(), by, listed));
+        const auto out = quantize(last, grid_of(last, GetParam(), by, listed));
         EXPECT_EQ(out.layout(), Layout::channels_last);
         EXPECT_TRUE(bitwise_equal(code_values(out), code_values(expected)));
         EXPECT_TRUE(bitwise_equal(dequantize(out), dequantize(expected)));
         EXPECT_TRUE(bitwise_equal(out.mask, expected.mask));
-        if (out.spec.scale_bits == 0) return;
+        if (out.grid.scale_bits == 0) return;
         for (const DType type : {DType::f32, DType::bf16})
           EXPECT_TRUE(
               bitwise_equal(detail::code_factor(out, -1, type), detail::code_factor(expected, -1, type)));
@@ -86,12 +86,12 @@ TEST_P(BlockLayout, CodesMasksValuesAndFactorsAreThoseOfTheRowMajorTensor) {
 TEST_P(BlockLayout, FactorsTimesTheUnitAreTheValues) {
   if (GetParam().is_integer()) GTEST_SKIP() << "their scales are any floats";
   const Tensor x = test::uniform({3, 3, 7, 20}, 5);
-  const auto out = quantize(x, spec_of(x, GetParam(), Granularity::per_group(16), true));
+  const auto out = quantize(x, grid_of(x, GetParam(), Granularity::per_group(16), true));
   const auto factors = detail::code_factor(out, -1, DType::f32).to_vector<float>();
   const auto values = dequantize(out).to_vector<float>();
   for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(factors[i], static_cast<float>(bfloat16(factors[i])));
-    ASSERT_NEAR(factors[i] * out.spec.unit, values[i], std::abs(values[i]) * 0x1p-22f);
+    ASSERT_NEAR(factors[i] * out.grid.unit, values[i], std::abs(values[i]) * 0x1p-22f);
   }
 }
 

@@ -124,12 +124,12 @@ TEST(CodeKernels, WholeTensorsDecodeInTheirLayout) {
   const Tensor x = Tensor::from(codes, {2, 3, 67, 129}).to(Layout::channels_last);
   Tensor floats = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
   Tensor halves = Tensor::empty(x.shape(), DType::bf16, x.device(), x.layout());
-  const QuantSpec spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1));
-  cpu::decode({x, spec, {}}, floats);
-  cpu::decode({x, spec, {}}, halves);
+  const Grid grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1));
+  cpu::decode({x, grid, {}}, floats);
+  cpu::decode({x, grid, {}}, halves);
   EXPECT_TRUE(bitwise_equal(floats, x.to(DType::f32)));
   EXPECT_TRUE(bitwise_equal(halves.to(DType::f32), floats));
-  EXPECT_THROW(cpu::decode({x.to(DType::i16), spec, {}}, halves), ArgumentError);
+  EXPECT_THROW(cpu::decode({x.to(DType::i16), grid, {}}, halves), ArgumentError);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ QuantizedTensor quantized(const Tensor& x, Format format, Granularity granularit
   for (std::int64_t i = 0; i < amax.numel(); ++i)
     amax.mutable_data<float>()[i] = 0.5f + 0.01f * static_cast<float>(i % 40);
   if (granularity.is_per_tensor()) amax = amax.reshape({});
-  return quantize(x, QuantSpec::from_amax(format, granularity, amax, "test"));
+  return quantize(x, Grid::from_amax(format, granularity, amax, "test"));
 }
 
 const IntFormat kInt8{8, false, false}, kUint8{8, true, false}, kNarrow{8, false, true},
@@ -38,8 +38,8 @@ Variable leaf(const QuantizedTensor& x) {
 /// dy with what backward in bf16 makes of it: bf16(dy * s_w[c]) / s_w[c], in f64.
 Tensor rounded(const Tensor& dy, const QuantizedTensor& w) {
   const AxisView view = axis_view(dy.shape(), w.codes.rank() == 2 ? dy.rank() - 1 : 1);
-  const bool channels = detail::codes_are_factors(w, w.spec.granularity.single_axis(w.codes.rank()));
-  const auto scales = channels ? w.spec.scale.to_vector<float>() : std::vector<float>{w.spec.unit};
+  const bool channels = detail::codes_are_factors(w, w.grid.granularity.single_axis(w.codes.rank()));
+  const auto scales = channels ? w.grid.scale.to_vector<float>() : std::vector<float>{w.grid.unit};
   const auto values = dy.to_vector<float>();
   std::vector<double> out;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -125,7 +125,7 @@ TEST(CodeProducts, TheValueIsDefinedOnCodes) {
   const auto qw = w.codes.to_vector<std::int8_t>();
   for (std::size_t i = 0; i < 4; ++i)
     for (std::size_t c = 0; c < 5; ++c) {
-      const float scale = x.spec.scale.data<float>()[0] * w.spec.scale.data<float>()[c];
+      const float scale = x.grid.scale.data<float>()[0] * w.grid.scale.data<float>()[c];
       auto sum = static_cast<std::int64_t>(std::nearbyint(b.data<float>()[c] / scale));
       for (std::size_t k = 0; k < 30; ++k) sum += static_cast<std::int64_t>(qx[i * 30 + k]) * qw[c * 30 + k];
       EXPECT_EQ(y[i * 5 + c], static_cast<float>(sum) * scale);
@@ -177,7 +177,7 @@ void expect_bias_in_int32(const QuantizedTensor& x, const QuantizedTensor& w, st
     bias.push_back(static_cast<float>(share * 0.9999 * room * static_cast<double>(scales[of])));
   }
   const Variable y = op(Variable(x), Variable(w), Variable(Tensor::from(bias, {channels})));
-  const QuantSpec grid = QuantSpec::from_amax(kInt8, {}, Tensor::scalar(1.3 * std::abs(bias[0])), "y");
+  const Grid grid = Grid::from_amax(kInt8, {}, Tensor::scalar(1.3 * std::abs(bias[0])), "y");
   const auto codes = requantize(*y.accumulator(), grid).codes.to(Layout::row_major).to_vector<std::int8_t>();
   const auto values = y.tensor().to(Layout::row_major).to_vector<float>();
   const auto exact = sums.sums.to(Layout::row_major).to_vector<std::int32_t>();
@@ -252,8 +252,8 @@ TEST(CodeProducts, ConvolutionsOfVolumesAreExactAtTheExtremes) {
          weight = Tensor::full({2, channels, taps, 3, 3}, -127, DType::i8);
   for (std::int64_t i = 0; i < codes.numel(); i += 7) codes.mutable_data<std::uint8_t>()[i] = 254;
   for (std::int64_t i = 0; i < weight.numel(); i += 5) weight.mutable_data<std::int8_t>()[i] = 126;
-  const QuantizedTensor x{codes, QuantSpec::from_amax(kUint8, {}, Tensor::scalar(1.0), "x"), {}},
-      w{weight, QuantSpec::from_amax(kNarrow, {}, Tensor::scalar(1.0), "w"), {}};
+  const QuantizedTensor x{codes, Grid::from_amax(kUint8, {}, Tensor::scalar(1.0), "x"), {}},
+      w{weight, Grid::from_amax(kNarrow, {}, Tensor::scalar(1.0), "w"), {}};
   const Variable y = ops::conv3d(Variable(x), Variable(w), {}, {{}, {1, 0, 0}, {}, 1});
   const auto sums = std::get<ProductSums>(y.accumulator()->value).sums.to_vector<std::int32_t>();
   ASSERT_EQ(y.shape(), (Shape{1, 2, 4, 1, 1}));
@@ -353,9 +353,9 @@ QuantizedTensor in_blocks(const Tensor& x, Format format, NumBits scale_bits, st
   const Shape blocks = by.scale_shape(x.shape());
   std::vector<float> amax(static_cast<std::size_t>(numel(blocks)));
   for (std::size_t i = 0; i < amax.size(); ++i) amax[i] = 0.4f + 0.013f * static_cast<float>(i % 40);
-  const auto spec =
-      QuantSpec::with_scale_bits(format, by, Tensor::from(amax, {numel(blocks)}), scale_bits, 0.93f, "test");
-  return quantize(x, spec);
+  const auto grid =
+      Grid::with_scale_bits(format, by, Tensor::from(amax, {numel(blocks)}), scale_bits, 0.93f, "test");
+  return quantize(x, grid);
 }
 
 TEST(CodeProducts, BlocksAreFactorsWithTheirScales) {
@@ -398,7 +398,7 @@ TEST(CodeProducts, SumsThatCouldLeaveInt32AreRefused) {
 TEST(CodeProducts, OnMetaShapesOnly) {
   const auto meta = [](Shape shape, Format format) {
     return Variable(QuantizedTensor{Tensor::empty(shape, format.code_dtype(), Device::meta()),
-                                    QuantSpec::from_amax(format, {}, Tensor::scalar(1.0)),
+                                    Grid::from_amax(format, {}, Tensor::scalar(1.0)),
                                     {}});
   };
   const Variable b(Tensor::empty({4}, DType::f32, Device::meta()));

@@ -61,16 +61,16 @@ Tensor ranges_of(const Shape& grid) {
   return Tensor::from(out, grid);
 }
 
-void compare(const Tensor& x, const QuantSpec& spec, const Shape& block, std::int64_t target) {
-  const QuantizedTensor out = quantize(x, spec);
+void compare(const Tensor& x, const Grid& grid, const Shape& block, std::int64_t target) {
+  const QuantizedTensor out = quantize(x, grid);
   const Tensor numbers = code_values(out), back = dequantize(out);
   Tensor rounded = Tensor::empty(x.shape(), DType::bf16);
   detail::run(Device::cpu(), &detail::Kernels::dequantize, out, rounded);
   const std::int64_t columns = x.dim(1), across = (columns + block[1] - 1) / block[1];
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const std::int64_t j = i / columns / block[0] * across + i % columns / block[1];
-    const float v = x.data<float>()[i], scale = spec.scale.data<float>()[j];
-    const auto want = expected(v, spec.format, scale, spec.amax.data<float>()[j]);
+    const float v = x.data<float>()[i], scale = grid.scale.data<float>()[j];
+    const auto want = expected(v, grid.format, scale, grid.amax.data<float>()[j]);
     const float code = numbers.data<float>()[i];
     ASSERT_EQ(code, want.code) << v << " by " << scale << " on " << target;
     ASSERT_EQ(bit(out.mask, i), want.mask) << v << " by " << scale << " on " << target;
@@ -86,9 +86,8 @@ TEST_P(Elements, CodesMasksAndValuesAreThoseOfOneFloat) {
   for (const auto& [tail, block] : {Cut{0, {1, 16}}, {1, {1, 5}}, {37, {3, 7}}, {63, {1, 1}}}) {
     const Tensor x = values_of(1024 + tail);
     const auto granularity = Granularity::blocks({{0, block[0]}, {1, block[1]}});
-    const auto spec =
-        QuantSpec::from_amax(GetParam(), granularity, ranges_of(granularity.scale_shape(x.shape())));
-    on_every_target([&, &block = block](std::int64_t target) { compare(x, spec, block, target); });
+    const auto grid = Grid::from_amax(GetParam(), granularity, ranges_of(granularity.scale_shape(x.shape())));
+    on_every_target([&, &block = block](std::int64_t target) { compare(x, grid, block, target); });
   }
 }
 
@@ -96,18 +95,18 @@ TEST_P(Elements, ScalesThatArePowersOfTwo) {
   const Tensor x = values_of(1024);
   for (const Shape& block : {Shape{1, 32}, Shape{1, 48}}) {
     const auto granularity = Granularity::per_group(block[1]);
-    const auto spec = QuantSpec::with_scale_bits(
-        GetParam(), granularity, ranges_of(granularity.scale_shape(x.shape())), NumBits(8, 0), 0);
-    on_every_target([&, &block = block](std::int64_t target) { compare(x, spec, block, target); });
+    const auto grid = Grid::with_scale_bits(GetParam(), granularity,
+                                            ranges_of(granularity.scale_shape(x.shape())), NumBits(8, 0), 0);
+    on_every_target([&, &block = block](std::int64_t target) { compare(x, grid, block, target); });
   }
 }
 
 TEST_P(Elements, ANaNIsRefused) {
-  const auto spec = QuantSpec::from_amax(GetParam(), Granularity::per_group(16), Tensor::full({5, 7}, 1.0));
+  const auto grid = Grid::from_amax(GetParam(), Granularity::per_group(16), Tensor::full({5, 7}, 1.0));
   for (const std::int64_t at : {0, 63, 64, 499}) {
     Tensor x = Tensor::zeros({5, 100});
     x.mutable_data<float>()[at] = std::numeric_limits<float>::quiet_NaN();
-    EXPECT_THROW((void)quantize(x, spec), NumericError) << at;
+    EXPECT_THROW((void)quantize(x, grid), NumericError) << at;
   }
 }
 

@@ -49,9 +49,9 @@ TEST_P(IntegerFormats, EveryQuarterOfEveryCodeAndBeyond) {
       x.push_back(static_cast<float>(q) * 0.25f * scale);
     }
     const float amax = static_cast<float>(upper) * scale;
-    const auto spec = QuantSpec::from_amax(format, Granularity::per_tensor(), Tensor::scalar(amax));
-    ASSERT_EQ(spec.scale.item(), scale);
-    const auto q = quantize(Tensor::from(x, {static_cast<std::int64_t>(x.size())}), spec);
+    const auto grid = Grid::from_amax(format, Granularity::per_tensor(), Tensor::scalar(amax));
+    ASSERT_EQ(grid.scale.item(), scale);
+    const auto q = quantize(Tensor::from(x, {static_cast<std::int64_t>(x.size())}), grid);
     const auto codes = codes_of(q);
     const auto mask = mask_of(q);
     const auto values = dequantize(q).to_vector<float>();
@@ -129,11 +129,11 @@ TEST(Quantize, PerAxisUsesEachChannelsScale) {
   const std::vector<float> amax{0.5f, 3.0f, 127.0f};
   std::vector<float> x;
   for (int i = 0; i < 2 * 3 * 40; ++i) x.push_back(std::sin(static_cast<float>(i) * 0.7f) * 100.0f);
-  const auto spec =
-      QuantSpec::from_amax(IntFormat{8, false, true}, Granularity::per_axis(1), Tensor::from(amax, {3}));
+  const auto grid =
+      Grid::from_amax(IntFormat{8, false, true}, Granularity::per_axis(1), Tensor::from(amax, {3}));
   const Tensor input = Tensor::from(x, {2, 3, 8, 5});
   for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
-    const auto q = quantize(input.to(layout), spec);
+    const auto q = quantize(input.to(layout), grid);
     const auto codes = code_values(q).to_vector<float>();
     for (std::size_t i = 0; i < x.size(); ++i) {
       const float scale = amax[i / 40 % 3] / 127.0f;
@@ -147,33 +147,33 @@ TEST(Quantize, DeadChannelsAndSpecials) {
   const Tensor x = Tensor::from({kInf, -kInf, 0.0f, 0x1p-24f, 1.0f, -1.0f, 0.0f, 0x1p-24f, 1.0f, -1.0f, -0.0f,
                                  0x1p-24f, kInf, -kInf, -0.0f, 0x1p-130f},
                                 {4, 4});
-  const auto spec = QuantSpec::from_amax(IntFormat{8}, Granularity::per_axis(0), amax);
-  const auto q = quantize(x, spec);
+  const auto grid = Grid::from_amax(IntFormat{8}, Granularity::per_axis(0), amax);
+  const auto q = quantize(x, grid);
   EXPECT_EQ(codes_of(q), (std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 127, -128, 0, 127, 127, -128, 0, 0}));
   EXPECT_EQ(mask_of(q), (std::vector<bool>{0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}));
-  EXPECT_EQ(spec.scale.to_vector<float>()[0], 0x1p-24f / 127.0f);
-  const auto e4m3 = QuantSpec::from_amax(FloatFormat{4, 3}, Granularity::per_axis(0), amax);
+  EXPECT_EQ(grid.scale.to_vector<float>()[0], 0x1p-24f / 127.0f);
+  const auto e4m3 = Grid::from_amax(FloatFormat{4, 3}, Granularity::per_axis(0), amax);
   EXPECT_EQ(e4m3.scale.to_vector<float>()[1], 1.0f / 448.0f);
   EXPECT_THROW(
-      (void)quantize(Tensor::from({1.0f, kNaN}), QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(1))),
+      (void)quantize(Tensor::from({1.0f, kNaN}), Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(1))),
       NumericError);
 }
 
 TEST(Quantize, PowerOfTwoScalesCoverAmax) {
   for (const float amax : {1.0f, 127.0f, 127.00001f, 0.3f, 1e-6f, 1e30f, 130048.02f, 6.0e37f}) {
-    const auto spec = QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(amax), "q", true);
-    const auto scale = static_cast<float>(spec.scale.item());
+    const auto grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(amax), "q", true);
+    const auto scale = static_cast<float>(grid.scale.item());
     int exponent = 0;
     EXPECT_EQ(std::frexp(scale, &exponent), 0.5f) << amax;
     EXPECT_GE(scale, amax / 127.0f);
     EXPECT_LT(scale / 2, amax / 127.0f);
-    EXPECT_EQ(spec.amax.item(), scale * 127.0f);
+    EXPECT_EQ(grid.amax.item(), scale * 127.0f);
   }
 }
 
-TEST(QuantSpec, RefusesBadRanges) {
+TEST(Grid, RefusesBadRanges) {
   for (const double bad : {-1.0, static_cast<double>(kInf), static_cast<double>(kNaN)})
-    EXPECT_THROW((void)QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(bad)), ArgumentError);
+    EXPECT_THROW((void)Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(bad)), ArgumentError);
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ Tensor floats(const Shape& shape, float least, float most) {
 }
 
 QuantizedTensor codes(Layout layout, double amax) {
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(amax), "in");
-  return quantize(floats(image, -1.5f, 1.5f).to(layout), spec, false);
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(amax), "in");
+  return quantize(floats(image, -1.5f, 1.5f).to(layout), grid, false);
 }
 
 struct Kind {
@@ -128,10 +128,10 @@ std::vector<float> bits(const Tensor& mask) {
   return apply_mask(Tensor::full(mask.shape(), 1.0).to(mask.layout()), mask).to_vector<float>();
 }
 
-std::vector<QuantSpec> readers() {
-  std::vector<QuantSpec> out;
+std::vector<Grid> readers() {
+  std::vector<Grid> out;
   for (const bool is_unsigned : {false, true})
-    out.push_back(QuantSpec::from_amax(IntFormat{8, is_unsigned, false}, {}, Tensor::scalar(1.3), "out"));
+    out.push_back(Grid::from_amax(IntFormat{8, is_unsigned, false}, {}, Tensor::scalar(1.3), "out"));
   out.push_back(out.front());
   out.back().pass_through_bwd = true;
   return out;
@@ -147,15 +147,14 @@ std::vector<float> expected_gradient(const std::vector<float>& from, const std::
   return out;
 }
 
-void expect_same_codes(const Accumulator& x, const Moving& move, const QuantSpec& spec,
-                       const std::string& where) {
+void expect_same_codes(const Accumulator& x, const Moving& move, const Grid& grid, const std::string& where) {
   Variable leaf(x);
   leaf.set_requires_grad(true);
-  const Variable y = ops::quantize(move.apply(leaf), spec);
+  const Variable y = ops::quantize(move.apply(leaf), grid);
   const auto from = sources(move.apply, x.shape());
   Variable own(x);
   own.set_requires_grad(true);
-  const Variable direct = ops::quantize(own, spec);
+  const Variable direct = ops::quantize(own, grid);
   const auto q = code_values(*y.quantized()).to_vector<float>();
   const auto wanted = code_values(*direct.quantized()).to_vector<float>();
   ASSERT_EQ(q.size(), from.size()) << where;
@@ -203,9 +202,9 @@ TEST(MovedSums, StaySums) {
 }
 
 TEST(MovedSums, AreRoundedAsIfTheyHadNotBeenMoved) {
-  for (const auto& spec : readers())
+  for (const auto& grid : readers())
     for_all([&](const Accumulator& x, const Moving& move, const std::string& where) {
-      expect_same_codes(x, move, spec, where + (spec.pass_through_bwd ? " through" : ""));
+      expect_same_codes(x, move, grid, where + (grid.pass_through_bwd ? " through" : ""));
     });
 }
 
@@ -216,13 +215,13 @@ TEST(MovedSums, AreTheFloatsOfTheSums) {
 }
 
 TEST(MovedSums, TakeAReLULater) {
-  for (const auto& spec : readers())
+  for (const auto& grid : readers())
     for (const auto& kind : kinds())
       for (const auto& move : moves()) {
         Accumulator before = kind.sums;
         before.relu = true;
-        const auto early = ops::quantize(move.apply(Variable(before)), spec);
-        const auto late = ops::quantize(ops::relu(move.apply(Variable(kind.sums))), spec);
+        const auto early = ops::quantize(move.apply(Variable(before)), grid);
+        const auto late = ops::quantize(ops::relu(move.apply(Variable(kind.sums))), grid);
         EXPECT_TRUE(bitwise_equal(early.quantized()->codes, late.quantized()->codes))
             << kind.name << ' ' << move.name;
       }
@@ -234,11 +233,11 @@ TEST(MovedSums, HaveShapesOnMeta) {
                                   Tensor::empty({}, DType::f32, Device::meta()),
                                   1},
                       true};
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "out").to(Device::meta());
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "out").to(Device::meta());
   for (const auto& move : moves()) {
     const Variable y = move.apply(Variable(x));
     const auto from = sources(move.apply, image);
-    const auto q = requantize(*y.accumulator(), spec);
+    const auto q = requantize(*y.accumulator(), grid);
     EXPECT_EQ(numel(y.shape()), static_cast<std::int64_t>(from.size())) << move.name;
     EXPECT_EQ(q.codes.shape(), y.shape()) << move.name;
     EXPECT_EQ(q.mask.shape(), y.shape()) << move.name;

@@ -379,8 +379,8 @@ std::vector<OperatorCase> other_cases() {
 
 /// Straight-through operators: their gradient is that of a clip to the range of the codes.
 std::vector<OperatorCase> quantize_cases() {
-  const auto spec = [](Format format, const Vars& v) {
-    QuantSpec made = QuantSpec::from_amax(format, {}, Tensor::scalar(1.5), "q");
+  const auto grid = [](Format format, const Vars& v) {
+    Grid made = Grid::from_amax(format, {}, Tensor::scalar(1.5), "q");
     made.amax = detail::constant(made.amax, v[0].device());
     made.scale = detail::constant(made.scale, v[0].device());
     return made;
@@ -388,21 +388,21 @@ std::vector<OperatorCase> quantize_cases() {
   const auto clip = [](const Vars& v) { return ops::clip(v[0], -1.5, 1.5); };
   const auto above = [](const Vars& v) { return ops::clip(v[0], 0.0, 1.5); };
   const auto attach = [=](const Vars& v) {
-    return ops::attach_codes(v[0], fq::quantize(v[0].tensor(), spec(IntFormat{8}, v)));
+    return ops::attach_codes(v[0], fq::quantize(v[0].tensor(), grid(IntFormat{8}, v)));
   };
   const Input x{image, -2, 2, {-1.5, 0.0, 1.5}};
   std::vector<OperatorCase> cases{
-      {"quantize", "int8", {x}, [=](const Vars& v) { return ops::quantize(v[0], spec(IntFormat{8}, v)); }},
+      {"quantize", "int8", {x}, [=](const Vars& v) { return ops::quantize(v[0], grid(IntFormat{8}, v)); }},
       {"quantize",
        "uint4",
        {x},
        [=](const Vars& v) {
-         return ops::quantize(v[0], spec(IntFormat{4, true}, v));
+         return ops::quantize(v[0], grid(IntFormat{4, true}, v));
        }},
       {"fake_quantize",
        "e4m3",
        {x},
-       [=](const Vars& v) { return ops::fake_quantize(v[0], spec(FloatFormat{}, v)); }},
+       [=](const Vars& v) { return ops::fake_quantize(v[0], grid(FloatFormat{}, v)); }},
       {"attach_codes", "", {x}, attach},
   };
   for (auto& entry : cases) {

@@ -112,12 +112,12 @@ TEST_P(Operator, EmptyCodesAreAnsweredOrRefused) {
   const Poison poison;
   const auto whole = inputs(DType::f32);
   for (const Format format : {Format(IntFormat{8}), Format(IntFormat{4, true}), Format(FloatFormat{})}) {
-    const auto spec = QuantSpec::from_amax(format, {}, Tensor::scalar(2.0), "q");
+    const auto grid = Grid::from_amax(format, {}, Tensor::scalar(2.0), "q");
     for (std::size_t only = 0; only <= whole.size(); ++only)
       for (int axis = 1; axis <= 4; ++axis) try {
           auto variables = leaves(emptied(whole, only, axis));
-          for (auto& v : variables) v = ops::quantize(v, spec);
-          const Variable y = ops::quantize(op().apply(variables), spec);
+          for (auto& v : variables) v = ops::quantize(v, grid);
+          const Variable y = ops::quantize(op().apply(variables), grid);
           if (y.requires_grad()) y.backward(Tensor::full(y.shape(), 1.0));
         } catch (const ArgumentError&) {
         }

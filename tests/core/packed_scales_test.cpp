@@ -15,13 +15,13 @@ using ::testing::ThrowsMessage;
 
 const Format kFp4 = FloatFormat{2, 1};
 
-QuantSpec spec_of(const std::vector<float>& amax, NumBits bits, float global) {
-  return QuantSpec::with_scale_bits(kFp4, Granularity::per_group(16),
-                                    Tensor::from(amax, {static_cast<std::int64_t>(amax.size())}), bits,
-                                    global, "w");
+Grid grid_of(const std::vector<float>& amax, NumBits bits, float global) {
+  return Grid::with_scale_bits(kFp4, Granularity::per_group(16),
+                               Tensor::from(amax, {static_cast<std::int64_t>(amax.size())}), bits, global,
+                               "w");
 }
 
-QuantSpec unpacked(const PackedScales& scales) {
+Grid unpacked(const PackedScales& scales) {
   return unpack_scales(scales, kFp4, Granularity::per_group(16), "w");
 }
 
@@ -29,12 +29,12 @@ TEST(PackedScales, E4m3ScalesComeBackToTheBit) {
   for (const float global : {1e-7f, 0.3f, 448.0f * 6, 1e9f, 3e38f}) {
     std::vector<float> amax{0, global};
     for (int i = 0; i < 2000; ++i) amax.push_back(global * std::pow(0.99f, static_cast<float>(i)));
-    const QuantSpec spec = spec_of(amax, NumBits(4, 3), global);
-    const PackedScales packed = pack_scales(spec);
+    const Grid grid = grid_of(amax, NumBits(4, 3), global);
+    const PackedScales packed = pack_scales(grid);
     EXPECT_EQ(packed.values.dtype(), DType::f8_e4m3);
     EXPECT_EQ(packed.nbytes(), 2002 + 4);
-    EXPECT_TRUE(bitwise_equal(unpacked(packed).scale, spec.scale)) << global;
-    EXPECT_EQ(unpacked(packed).unit, spec.unit);
+    EXPECT_TRUE(bitwise_equal(unpacked(packed).scale, grid.scale)) << global;
+    EXPECT_EQ(unpacked(packed).unit, grid.unit);
     EXPECT_EQ(unpacked(packed).scale_bits, 4);
   }
 }
@@ -42,22 +42,21 @@ TEST(PackedScales, E4m3ScalesComeBackToTheBit) {
 TEST(PackedScales, PowersOfTwoComeBackToTheBit) {
   std::vector<float> amax{0, 1e-45f, 3e38f};
   for (int e = -140; e < 127; ++e) amax.push_back(std::ldexp(1.3f, e));
-  const QuantSpec spec = spec_of(amax, NumBits(8, 0), 0);
-  const PackedScales packed = pack_scales(spec);
+  const Grid grid = grid_of(amax, NumBits(8, 0), 0);
+  const PackedScales packed = pack_scales(grid);
   EXPECT_EQ(packed.values.dtype(), DType::f8_e8m0);
   EXPECT_EQ(packed.nbytes(), packed.values.numel());
-  EXPECT_TRUE(bitwise_equal(unpacked(packed).scale, spec.scale));
+  EXPECT_TRUE(bitwise_equal(unpacked(packed).scale, grid.scale));
   EXPECT_EQ(unpacked(packed).scale_bits, 1);
 }
 
 TEST(PackedScales, FloatsStayFloats) {
-  const QuantSpec spec =
-      QuantSpec::from_amax(IntFormat{8}, Granularity::per_axis(0), Tensor::from({0.1f, 3.0f}), "w");
-  const PackedScales packed = pack_scales(spec);
+  const Grid grid = Grid::from_amax(IntFormat{8}, Granularity::per_axis(0), Tensor::from({0.1f, 3.0f}), "w");
+  const PackedScales packed = pack_scales(grid);
   EXPECT_EQ(packed.nbytes(), 8);
-  const QuantSpec back = unpack_scales(packed, spec.format, spec.granularity, "w");
-  EXPECT_TRUE(bitwise_equal(back.scale, spec.scale));
-  EXPECT_EQ(back.granularity, spec.granularity);
+  const Grid back = unpack_scales(packed, grid.format, grid.granularity, "w");
+  EXPECT_TRUE(bitwise_equal(back.scale, grid.scale));
+  EXPECT_EQ(back.granularity, grid.granularity);
   EXPECT_EQ(back.name, "w");
   EXPECT_EQ(PackedScales{}.nbytes(), 0);
 }

@@ -20,8 +20,8 @@ namespace {
 const ops::Pool2d two{{2, 2}};
 const ops::Pool2d three{{3, 3}, {2, 2}, {1, 1}};
 
-QuantSpec int8(double amax, bool is_unsigned = false) {
-  return QuantSpec::from_amax(IntFormat{8, is_unsigned}, {}, Tensor::scalar(amax));
+Grid int8(double amax, bool is_unsigned = false) {
+  return Grid::from_amax(IntFormat{8, is_unsigned}, {}, Tensor::scalar(amax));
 }
 std::vector<float> values(const Variable& x) { return x.tensor().to_vector<float>(); }
 Tensor floats(const Shape& shape, unsigned seed) { return test::random_values(shape, seed).to(DType::f32); }
@@ -128,13 +128,13 @@ TEST(Pool3d, RefusesWhatDoesNotFit) {
 
 TEST(MaxPool, CodesGiveTheCodesOfThePooledFloats) {
   const Tensor x = floats({2, 3, 7, 6}, 5);
-  for (const auto& spec :
-       {int8(1.7), int8(1.7, true), QuantSpec::from_amax(FloatFormat{}, {}, Tensor::scalar(1.7))}) {
-    const Variable y = ops::max_pool2d(Variable(quantize(x, spec)), three);
+  for (const auto& grid :
+       {int8(1.7), int8(1.7, true), Grid::from_amax(FloatFormat{}, {}, Tensor::scalar(1.7))}) {
+    const Variable y = ops::max_pool2d(Variable(quantize(x, grid)), three);
     ASSERT_NE(y.quantized(), nullptr);
     EXPECT_EQ(y.layout(), Layout::channels_last);
     EXPECT_FALSE(y.quantized()->mask.defined());
-    const auto expected = quantize(ops::max_pool2d(Variable(x), three).tensor(), spec);
+    const auto expected = quantize(ops::max_pool2d(Variable(x), three).tensor(), grid);
     EXPECT_EQ(values(y), dequantize(expected).to_vector<float>());
   }
 }
@@ -154,9 +154,9 @@ TEST(MaxPool, SumsGiveTheCodesOfPoolingAfterRounding) {
   const Variable y = ops::max_pool2d(Variable(x), two);
   ASSERT_NE(y.accumulator(), nullptr);
   EXPECT_TRUE(y.accumulator()->relu);
-  const auto spec = int8(2.0, true);
-  const Variable after = ops::max_pool2d(Variable(requantize(x, spec, false)), two);
-  EXPECT_TRUE(bitwise_equal(requantize(*y.accumulator(), spec).codes, after.quantized()->codes));
+  const auto grid = int8(2.0, true);
+  const Variable after = ops::max_pool2d(Variable(requantize(x, grid, false)), two);
+  EXPECT_TRUE(bitwise_equal(requantize(*y.accumulator(), grid).codes, after.quantized()->codes));
 }
 
 TEST(MaxPool, NormalizedSumsPoolTheSmallestWhereTheirFactorIsNegative) {
@@ -173,9 +173,9 @@ TEST(MaxPool, NormalizedSumsPoolTheSmallestWhereTheirFactorIsNegative) {
     const Variable floats_of_x(to_float(x), true);
     const Variable expected = ops::max_pool2d(floats_of_x, two);
     EXPECT_EQ(values(y), values(expected));
-    const auto spec = int8(2.0, relu);
-    const Variable after = ops::max_pool2d(Variable(requantize(x, spec, false)), two);
-    EXPECT_TRUE(bitwise_equal(requantize(*y.accumulator(), spec).codes, after.quantized()->codes));
+    const auto grid = int8(2.0, relu);
+    const Variable after = ops::max_pool2d(Variable(requantize(x, grid, false)), two);
+    EXPECT_TRUE(bitwise_equal(requantize(*y.accumulator(), grid).codes, after.quantized()->codes));
   }
 }
 
@@ -229,7 +229,7 @@ TEST(GlobalPool, CodesGiveIntegerSums) {
   std::int32_t first = 0;
   for (std::size_t i = 0; i < 20; ++i) first += codes[i];
   EXPECT_EQ(sums.sums.to_vector<std::int32_t>()[0], first);
-  EXPECT_EQ(values(y)[0], static_cast<float>(first) * (q.spec.scale.data<float>()[0] / 20.0f));
+  EXPECT_EQ(values(y)[0], static_cast<float>(first) * (q.grid.scale.data<float>()[0] / 20.0f));
 }
 
 TEST(GlobalPool, FlattenedSumsRoundToTheSameCodes) {
@@ -241,8 +241,8 @@ TEST(GlobalPool, FlattenedSumsRoundToTheSameCodes) {
 }
 
 TEST(Pool, CodesWithSeveralScalesAreReadAsFloats) {
-  const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::from({1.0f, 2.0f}));
-  const Variable x(quantize(floats({1, 2, 4, 4}, 3), spec));
+  const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::from({1.0f, 2.0f}));
+  const Variable x(quantize(floats({1, 2, 4, 4}, 3), grid));
   for (const auto& y : {ops::max_pool2d(x, two), ops::avg_pool2d(x, two), ops::global_avg_pool2d(x)})
     EXPECT_TRUE(std::holds_alternative<Tensor>(y.value()));
 }

@@ -62,11 +62,11 @@ TEST(RangeEnds, PartsOfARunAddUpAsTheRun) {
 }
 
 /// Element by element, from the floats.
-std::vector<float> clip_gradients(const Tensor& x, const Tensor& dy, const QuantSpec& spec) {
-  std::vector<double> sums(static_cast<std::size_t>(spec.amax.numel()));
-  const auto format = detail::GridFormat::of(spec.format);
+std::vector<float> clip_gradients(const Tensor& x, const Tensor& dy, const Grid& grid) {
+  std::vector<double> sums(static_cast<std::size_t>(grid.amax.numel()));
+  const auto format = detail::GridFormat::of(grid.format);
   const auto values = x.to_vector<float>(), gradient = dy.to_vector<float>(),
-             amax = spec.amax.to_vector<float>(), scale = spec.scale.to_vector<float>();
+             amax = grid.amax.to_vector<float>(), scale = grid.scale.to_vector<float>();
   const auto inner = static_cast<std::size_t>(x.numel() / x.dim(0));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t range = amax.size() == 1 ? 0 : i / inner;
@@ -91,9 +91,9 @@ TEST(RangeGradient, OfEveryFormatIsThatOfItsElements) {
       for (const Tensor& amax : {one, zero, many}) {
         if (amax.numel() > 1 && layout == Layout::channels_last) continue;
         const auto by = amax.numel() > 1 ? Granularity::per_axis(0) : Granularity::per_tensor();
-        const auto codes = quantize(x.to(layout), QuantSpec::from_amax(format, by, amax, "q"), false);
+        const auto codes = quantize(x.to(layout), Grid::from_amax(format, by, amax, "q"), false);
         const auto found = detail::amax_gradient(x.to(layout), codes, dy.to(layout), AmaxGradient::clip);
-        EXPECT_EQ(found.to_vector<float>(), clip_gradients(x, dy, codes.spec))
+        EXPECT_EQ(found.to_vector<float>(), clip_gradients(x, dy, codes.grid))
             << to_string(format) << ' ' << amax << ' ' << static_cast<int>(layout);
       }
 }
@@ -113,7 +113,7 @@ TEST(RangeGradient, OfSumsIsThatOfTheirFloats) {
   for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
     const Tensor sums = integers(shape, layout), dy = whole(shape).to(layout);
     const auto a = quantize(test::uniform(shape, 5).to(layout),
-                            QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1), "a"), false);
+                            Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1), "a"), false);
     const ProductSums product{sums, bias, Tensor::scalar(1e-4), 1};
     const NormalizedSums normalized{sums, factor, factor, 1};
     for (const auto& value : std::initializer_list<decltype(Accumulator::value)>{
@@ -124,12 +124,12 @@ TEST(RangeGradient, OfSumsIsThatOfTheirFloats) {
       for (const bool relu : {false, true})
         for (const bool is_unsigned : {false, true}) {
           const Accumulator x{value, relu};
-          const auto spec = QuantSpec::from_amax(IntFormat{8, is_unsigned}, {},
-                                                 Tensor::scalar(static_cast<double>(0.7f)), "q");
-          const auto codes = requantize(x, spec, false);
+          const auto grid =
+              Grid::from_amax(IntFormat{8, is_unsigned}, {}, Tensor::scalar(static_cast<double>(0.7f)), "q");
+          const auto codes = requantize(x, grid, false);
           const Tensor gradient = whole(codes.shape()).to(codes.layout());
           EXPECT_EQ(detail::amax_gradient(x, codes, gradient, AmaxGradient::clip).item(),
-                    static_cast<double>(clip_gradients(to_float(x), gradient, spec)[0]))
+                    static_cast<double>(clip_gradients(to_float(x), gradient, grid)[0]))
               << x.value.index() << relu << is_unsigned << static_cast<int>(layout);
           EXPECT_TRUE(bitwise_equal(detail::amax_gradient(x, codes, gradient, AmaxGradient::lsq),
                                     detail::amax_gradient(to_float(x), codes, gradient, AmaxGradient::lsq)));
@@ -139,14 +139,14 @@ TEST(RangeGradient, OfSumsIsThatOfTheirFloats) {
 
 TEST(RangeGradient, WhatIsNeverPassedBackwardIsFreed) {
   const Variable amax(Tensor::scalar(1), true);
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, amax.tensor(), "q");
+  const auto grid = Grid::from_amax(IntFormat{}, {}, amax.tensor(), "q");
   const ops::LearnedRange learned{amax};
   std::vector<std::weak_ptr<detail::Node>> inputs;
   {
     const Variable x(test::uniform({4, 5}, 1), true);
-    const auto codes = quantize(x.tensor(), spec, false);
+    const auto codes = quantize(x.tensor(), grid, false);
     for (const Variable& input : {x, Variable(Accumulator{CodeAddition{codes, codes}})}) {
-      const Variable y = ops::quantize(input, spec, &learned);
+      const Variable y = ops::quantize(input, grid, &learned);
       EXPECT_TRUE(y.requires_grad());
       (void)y.tensor();
       inputs.emplace_back(input.node());
@@ -207,10 +207,10 @@ Trained train(const Network& network, const Tensor& x, bool with_input, AmaxGrad
   Variable amax(Tensor::scalar(2), true), w(test::uniform(network.w, 2), true);
   const ops::LearnedRange learned{amax, gradient};
   const auto weights =
-      QuantSpec::from_amax(IntFormat{8, false, true}, Granularity::per_axis(network.channels),
-                           Tensor::full({network.w[static_cast<std::size_t>(network.channels)]}, 1.0), "w");
-  const Variable codes = ops::quantize(Variable(x, with_input),
-                                       QuantSpec::from_amax(IntFormat{}, {}, amax.tensor(), "x"), &learned);
+      Grid::from_amax(IntFormat{8, false, true}, Granularity::per_axis(network.channels),
+                      Tensor::full({network.w[static_cast<std::size_t>(network.channels)]}, 1.0), "w");
+  const Variable codes =
+      ops::quantize(Variable(x, with_input), Grid::from_amax(IntFormat{}, {}, amax.tensor(), "x"), &learned);
   const Variable y = network.layer(codes, ops::quantize(w, weights)).as_float();
   const detail::Rows reads = codes.node()->gradient->reads;
   y.backward(test::uniform(y.shape(), 3));

@@ -35,13 +35,13 @@ Tensor numbers(const Shape& shape, int factor, int modulus, int offset, double u
 /// A weight whose codes are those numbers, by scales of steps of 1 / unit.
 Variable codes(std::int64_t columns, int factor, bool per_row, int scale_factor, int scale_modulus,
                double unit) {
-  const Shape grid = per_row ? Shape{kRows} : Shape{};
+  const Shape scales = per_row ? Shape{kRows} : Shape{};
   const auto by = per_row ? Granularity::per_axis(0) : Granularity::per_tensor();
-  auto spec = QuantSpec::from_amax(IntFormat{8, false, true}, by,
-                                   numbers(grid, scale_factor, scale_modulus, -1, unit * 127));
-  spec.scale = numbers(grid, scale_factor, scale_modulus, -1, unit);
+  auto grid = Grid::from_amax(IntFormat{8, false, true}, by,
+                              numbers(scales, scale_factor, scale_modulus, -1, unit * 127));
+  grid.scale = numbers(scales, scale_factor, scale_modulus, -1, unit);
   const Tensor q = numbers({kRows, columns}, factor, 255, 127, 1).to(DType::i8);
-  return Variable(QuantizedTensor{q, spec, {}});
+  return Variable(QuantizedTensor{q, grid, {}});
 }
 
 struct Layer {

@@ -19,7 +19,7 @@ Tensor counted(const Shape& shape) {
   std::iota(values.begin(), values.end(), 0.0f);
   return Tensor::from(values, shape);
 }
-QuantSpec int8(double amax) { return QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(amax)); }
+Grid int8(double amax) { return Grid::from_amax(IntFormat{}, {}, Tensor::scalar(amax)); }
 QuantizedTensor codes(double amax = 127.0) {
   return quantize(counted(image).to(Layout::channels_last), int8(amax));
 }
@@ -52,7 +52,7 @@ TEST(Flatten, MovesCodesIntoLogicalOrder) {
   ASSERT_NE(y.quantized(), nullptr);
   EXPECT_EQ(y.shape(), (Shape{2, 12}));
   EXPECT_EQ(values(y), counted(image).to_vector<float>());
-  EXPECT_TRUE(same_grid(y.quantized()->spec, codes().spec));
+  EXPECT_TRUE(same_grid(y.quantized()->grid, codes().grid));
 }
 
 TEST(Flatten, SumsStaySumsAndRoundToTheSameCodes) {

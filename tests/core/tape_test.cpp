@@ -61,10 +61,10 @@ TEST(Tape, RefusesChangedValuesSecondRunsAndMissingSeeds) {
 
 TEST(Tape, ConvertsCodesToFloatsOnceForAllReaders) {
   Variable x(Tensor::from({0.1f, -5.0f, 0.7f}), true);
-  const QuantSpec spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.0), "x");
-  const Variable q = ops::quantize(x, spec);
-  EXPECT_EQ(ops::quantize(x, spec).node(), q.node());
-  EXPECT_EQ(ops::quantize(q, spec).node(), q.node());
+  const Grid grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.0), "x");
+  const Variable q = ops::quantize(x, grid);
+  EXPECT_EQ(ops::quantize(x, grid).node(), q.node());
+  EXPECT_EQ(ops::quantize(q, grid).node(), q.node());
   const Variable a = q.as_float(), b = q.as_float();
   EXPECT_EQ(a.node(), b.node());
   sum(a, b).backward(Tensor::full({3}, 1.0));
@@ -81,8 +81,7 @@ TEST(Tape, AReaderOfSumsAppliesThePendingReluToItsGradient) {
   EXPECT_EQ(leaf.grad().to_vector<float>(), (std::vector<float>{0, 1, 1}));
   leaf.zero_grad();
   const Variable again = detail::record("sums", sums, {leaf}, pass);
-  const Variable q =
-      ops::quantize(again, QuantSpec::from_amax(IntFormat{8, true}, {}, Tensor::scalar(1.0), "q"));
+  const Variable q = ops::quantize(again, Grid::from_amax(IntFormat{8, true}, {}, Tensor::scalar(1.0), "q"));
   EXPECT_EQ(q.quantized()->codes.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{0, 255, 255}));
   q.backward(Tensor::full({1, 3}, 1.0));
   EXPECT_EQ(leaf.grad().to_vector<float>(), (std::vector<float>{0, 1, 0}));
@@ -93,12 +92,12 @@ TEST(Tape, AReaderOfConcatenatedSumsMasksEachPartsRelu) {
   const auto sums = [](bool relu) {
     return Accumulator{ProductSums{Tensor::from({-8, 8}, {1, 2}), {}, Tensor::scalar(0.125), 1}, relu};
   };
-  const QuantSpec spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.0), "q");
+  const Grid grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.0), "q");
   for (const bool second : {true, false}) {
     Variable a(Tensor::zeros({1, 2}), true), b(Tensor::zeros({1, 2}), true);
     const Variable x = ops::concat(
         {detail::record("sums", sums(true), {a}, pass), detail::record("sums", sums(second), {b}, pass)}, 1);
-    const Variable q = ops::quantize(x, spec);
+    const Variable q = ops::quantize(x, grid);
     EXPECT_EQ(q.tensor().to_vector<float>(), (std::vector<float>{0, 1, second ? 0.0f : -1.0f, 1}));
     q.backward(Tensor::full({1, 4}, 1.0));
     EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{0, 1}));

@@ -55,9 +55,7 @@ const Tensor& ones() {
   return x;
 }
 
-QuantSpec spec() {
-  return QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4), "x");
-}
+Grid make_grid() { return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4), "x"); }
 
 TEST(Undefined, WhatWasMovedFromIsAsATensorThatNeverWas) {
   for (const Tensor& x : {Tensor(), moved_from(), assigned_from()}) {
@@ -104,21 +102,21 @@ TEST(Undefined, TensorsAnswerOrThrow) {
       {"equal there", {Does::answers, [](Tensor& x) { EXPECT_FALSE(bitwise_equal(Tensor::scalar(0), x)); }}},
       {"equal to itself", {Does::answers, [](Tensor& x) { EXPECT_TRUE(bitwise_equal(x, x)); }}},
       {"amax",
-       {Does::refuses,
-        [](Tensor& x) { (void)QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), x); }}},
+       {Does::refuses, [](Tensor& x) { (void)Grid::from_amax(IntFormat{}, Granularity::per_tensor(), x); }}},
       {"amax of blocks",
        {Does::refuses,
         [](Tensor& x) {
-          (void)QuantSpec::with_scale_bits(IntFormat{}, Granularity::per_tensor(), x, NumBits(8, 0), 1);
+          (void)Grid::with_scale_bits(IntFormat{}, Granularity::per_tensor(), x, NumBits(8, 0), 1);
         }}},
-      {"quantize", {Does::refuses, [](Tensor& x) { (void)quantize(x, spec()); }}},
+      {"quantize", {Does::refuses, [](Tensor& x) { (void)quantize(x, make_grid()); }}},
       {"quantize several",
        {Does::refuses,
         [](Tensor& x) {
-          const QuantizeRequest one{x, spec()};
+          const QuantizeRequest one{x, make_grid()};
           (void)quantize(std::span(&one, 1));
         }}},
-      {"gradient", {Does::refuses, [](Tensor& x) { (void)apply_mask(x, quantize(ones(), spec()).mask); }}},
+      {"gradient",
+       {Does::refuses, [](Tensor& x) { (void)apply_mask(x, quantize(ones(), make_grid()).mask); }}},
       {"no mask", {Does::answers, [](Tensor& x) { (void)apply_mask(ones(), x); }}},
       {"pack", {Does::refuses, [](Tensor& x) { (void)pack_codes(x, DType::i4); }}},
       {"unpack", {Does::refuses, [](Tensor& x) { (void)unpack_codes(x); }}},
@@ -178,16 +176,16 @@ TEST(Undefined, CodesAndSumsWithoutTensorsAreRefused) {
   };
   check<QuantizedTensor>(codes, [] { return QuantizedTensor{}; });
   check<QuantizedTensor>(codes, [] {
-    QuantizedTensor from = quantize(ones(), spec());
+    QuantizedTensor from = quantize(ones(), make_grid());
     const QuantizedTensor to = std::move(from);
     EXPECT_TRUE(to.codes.defined());
     return QuantizedTensor(from);  // NOLINT(bugprone-use-after-move)
   });
-  EXPECT_THROW((void)quantize(ones(), QuantSpec{}), ArgumentError);
+  EXPECT_THROW((void)quantize(ones(), Grid{}), ArgumentError);
   const Accesses<Accumulator> sums = {
       {"any_relu", {Does::answers, [](Accumulator& x) { (void)x.any_relu(); }}},
       {"to_float", {Does::refuses, [](Accumulator& x) { (void)to_float(x); }}},
-      {"requantize", {Does::refuses, [](Accumulator& x) { (void)requantize(x, spec(), true); }}},
+      {"requantize", {Does::refuses, [](Accumulator& x) { (void)requantize(x, make_grid(), true); }}},
       {"as floats", {Does::refuses, [](Accumulator& x) { (void)Variable(x).tensor(); }}},
   };
   check<Accumulator>(sums, [] { return Accumulator{}; });
@@ -198,9 +196,8 @@ TEST(Undefined, CodesAndSumsWithoutTensorsAreRefused) {
 
 TEST(Undefined, MessagesNameNoNamelessQuantizerAndNoEmptyRange) {
   const auto negative = [](const char* name) {
-    return test::message_of([&] {
-      return QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(-1), name);
-    });
+    return test::message_of(
+        [&] { return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(-1), name); });
   };
   EXPECT_EQ(negative("").find("''"), std::string::npos) << negative("");
   EXPECT_NE(negative("").find("amax of the quantizer is"), std::string::npos) << negative("");

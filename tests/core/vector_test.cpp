@@ -170,11 +170,11 @@ TEST(Vectors, RunsMayBeginAnywhere) {
         }
         const ProductSums products{Tensor::from(sums, shape).to(layout), Tensor::from(bias, {channels}),
                                    Tensor::from(scale, {channels}), 1};
-        const auto spec = QuantSpec::from_amax(IntFormat{8}, {}, Tensor::scalar(1.5));
-        const auto q = requantize({products, relu}, spec);
+        const auto grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(1.5));
+        const auto q = requantize({products, relu}, grid);
         const auto codes = q.codes.to_vector<std::int8_t>();
         const auto passed = apply_mask(Tensor::full(shape, 1.0), q.mask).to_vector<float>();
-        const auto s_y = static_cast<float>(spec.scale.item());
+        const auto s_y = static_cast<float>(grid.scale.item());
         for (std::size_t i = 0; i < sums.size(); ++i) {
           const std::size_t c = i / 35 % static_cast<std::size_t>(channels);
           const auto a = static_cast<float>(sums[i] + bias[c]);

@@ -39,12 +39,12 @@ QuantDescriptor descriptor_of(const Case& c) { return QuantDescriptor::from_json
 Outputs quantize_codes(const Case& c) {
   const QuantDescriptor d = descriptor_of(c);
   const Tensor x = c.tensor("x");
-  const auto spec =
-      QuantSpec::from_amax(d.format(), d.granularity(x.rank()), c.tensor("amax").to(Device::cpu()), "q");
-  const QuantizedTensor codes = quantize(x, spec.to(x.device()));
+  const auto grid =
+      Grid::from_amax(d.format(), d.granularity(x.rank()), c.tensor("amax").to(Device::cpu()), "q");
+  const QuantizedTensor codes = quantize(x, grid.to(x.device()));
   (void)code_values(codes);
   (void)apply_mask(c.tensor("grad_y"), codes.mask);
-  (void)unpack_scales(pack_scales(spec), d.format(), d.granularity(x.rank()));
+  (void)unpack_scales(pack_scales(grid), d.format(), d.granularity(x.rank()));
   return {{"y", dequantize(codes)}};
 }
 

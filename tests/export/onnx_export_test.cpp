@@ -79,7 +79,7 @@ TEST(OnnxExport, CodesHaveTheNamesAndTypesOfTheirQuantizers) {
     EXPECT_EQ(zero.dtype(), DType::u8);
     EXPECT_EQ(zero.rank(), 0);
     EXPECT_EQ(zero.item(), q->descriptor().is_unsigned() ? 0 : 128) << name;
-    EXPECT_TRUE(bitwise_equal(model.initializer(quantize->inputs[1])->value, q->spec().scale)) << name;
+    EXPECT_TRUE(bitwise_equal(model.initializer(quantize->inputs[1])->value, q->grid().scale)) << name;
   }
 }
 
@@ -209,9 +209,9 @@ TEST_P(OnnxExportBits, StayWithinTheirBounds) {
     ASSERT_EQ(cut->op, "Clip") << name;
     ASSERT_EQ(quantize->op, "QuantizeLinear") << name;
     const Tensor zero = model.initializer(quantize->inputs[2])->value;
-    const IntFormat format = q->spec().format.integer();
+    const IntFormat format = q->grid().format.integer();
     EXPECT_EQ(zero.dtype(), format.is_unsigned && stored == DType::i16 ? DType::u16 : stored) << name;
-    const double scale = cut_codes ? 1 : q->spec().scale.item(), offset = cut_codes ? zero.item() : 0;
+    const double scale = cut_codes ? 1 : q->grid().scale.item(), offset = cut_codes ? zero.item() : 0;
     const auto bound = [&](std::size_t i) { return model.initializer(cut->inputs[i])->value.item(); };
     EXPECT_EQ(bound(1), static_cast<float>(format.lower() * scale + offset));
     EXPECT_EQ(bound(2), static_cast<float>(format.upper() * scale + offset));

@@ -125,7 +125,7 @@ void must_load(const TensorQuantizer& q, const Variable& input, const Variable& 
   must(other.descriptor() == q.descriptor(), "a quantizer is loaded with another descriptor");
   must(bitwise_equal(values_of(other(input)), values_of(y)), "a loaded quantizer gives other values");
   (void)accepted([&] { (void)export_amax(other, input.shape()); });
-  (void)accepted([&] { (void)other.spec(); });
+  (void)accepted([&] { (void)other.grid(); });
 }
 
 /// A quantizer of it takes a tensor, gives gradients, is saved and loaded, or refuses.

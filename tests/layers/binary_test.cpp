@@ -47,7 +47,7 @@ TEST(Binary, AreSignsTimesTheMeanOfTheirChannel) {
   ASSERT_NE(out.quantized(), nullptr);
   EXPECT_EQ(out.quantized()->codes.to_vector<std::int8_t>(),
             (std::vector<std::int8_t>{1, -1, 1, 1, -1, -1, 1, 1}));
-  EXPECT_EQ(out.quantized()->spec.scale.to_vector<float>(), (std::vector<float>{1.5f, 0.5f}));
+  EXPECT_EQ(out.quantized()->grid.scale.to_vector<float>(), (std::vector<float>{1.5f, 0.5f}));
   EXPECT_EQ(out.tensor().to_vector<float>(),
             (std::vector<float>{1.5f, -1.5f, 1.5f, 1.5f, -0.5f, -0.5f, 0.5f, 0.5f}));
   EXPECT_EQ(q.quantized_values(w.tensor()).to_vector<float>(), out.tensor().to_vector<float>());
@@ -139,7 +139,7 @@ TEST(Binary, KeepTheirCodesWhenFoldedAndWhenPacked) {
   compress(*model);
   EXPECT_EQ(conv.quantized_weight().tensor().dtype(), DType::i2);
   EXPECT_TRUE(bitwise_equal(weight_codes(conv).codes, before.codes));
-  EXPECT_TRUE(bitwise_equal(weight_codes(conv).spec.scale, folded.spec.scale));
+  EXPECT_TRUE(bitwise_equal(weight_codes(conv).grid.scale, folded.grid.scale));
 }
 
 }  // namespace

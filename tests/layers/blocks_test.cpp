@@ -311,7 +311,7 @@ TEST(Blocks, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refused(static_blocks(8, {{-1, 16}}, 8), deployed), HasSubstr("only packed tensors"));
   EXPECT_THAT(refused(dynamic_blocks({2, 1}, 64, {{8, 0}}), reference), HasSubstr("block"));
   TensorQuantizer dynamic(dynamic_blocks({4, 3}, 32, {{8, 0}}));
-  EXPECT_THROW((void)dynamic.spec(), ArgumentError);
+  EXPECT_THROW((void)dynamic.grid(), ArgumentError);
 }
 
 TEST(Blocks, PackedCodesAreJoinedAtAnyBit) {

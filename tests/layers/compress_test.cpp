@@ -21,12 +21,12 @@ void expect_same(const std::vector<QuantizedTensor>& a, const std::vector<Quanti
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_TRUE(bitwise_equal(a[i].codes, b[i].codes)) << what << " codes of " << i;
-    EXPECT_TRUE(bitwise_equal(a[i].spec.scale, b[i].spec.scale)) << what << " scales of " << i;
+    EXPECT_TRUE(bitwise_equal(a[i].grid.scale, b[i].grid.scale)) << what << " scales of " << i;
     EXPECT_TRUE(bitwise_equal(dequantize(a[i]), dequantize(b[i]))) << what << " values of " << i;
-    EXPECT_EQ(a[i].spec.granularity, b[i].spec.granularity) << what;
-    EXPECT_EQ(a[i].spec.unit, b[i].spec.unit) << what;
-    EXPECT_EQ(a[i].spec.scale_bits, b[i].spec.scale_bits) << what;
-    EXPECT_EQ(a[i].spec.name, b[i].spec.name) << what;
+    EXPECT_EQ(a[i].grid.granularity, b[i].grid.granularity) << what;
+    EXPECT_EQ(a[i].grid.unit, b[i].grid.unit) << what;
+    EXPECT_EQ(a[i].grid.scale_bits, b[i].grid.scale_bits) << what;
+    EXPECT_EQ(a[i].grid.name, b[i].grid.name) << what;
   }
 }
 

@@ -104,7 +104,7 @@ TEST(EngineLayers, EightBitsHaveTheBitsOfXnnpack) {
   const Tensor x = inputs({9, 50});
   const Variable w = weights(*model).weight(layer(*model).weight());
   expect_bits(*model, x,
-              xnnpack::linear_qd8_qc8w(x, w.quantized()->codes, w.quantized()->spec.scale,
+              xnnpack::linear_qd8_qc8w(x, w.quantized()->codes, w.quantized()->grid.scale,
                                        layer(*model).bias().tensor()));
 }
 
@@ -112,7 +112,7 @@ TEST(EngineLayers, FourBitsHaveTheBitsOfXnnpack) {
   auto model = quantized_layer("8da4w", 96, 21);
   const Tensor x = inputs({9, 96});
   const Variable w = weights(*model).weight(layer(*model).weight());
-  const Tensor scale = w.quantized()->spec.scale;
+  const Tensor scale = w.quantized()->grid.scale;
   EXPECT_TRUE(bitwise_equal(scale.to(DType::bf16).to(DType::f32), scale));
   expect_bits(*model, x,
               xnnpack::linear_qd8_qb4w(x, w.quantized()->codes, scale.reshape({21, 3}), 32,
@@ -128,7 +128,7 @@ TEST(EngineLayers, FourBitsPerChannelAreOneBlock) {
   const Tensor x = inputs({9, 96});
   const Variable w = weights(*model).weight(layer(*model).weight());
   expect_bits(*model, x,
-              xnnpack::linear_qd8_qc4w(x, w.quantized()->codes, w.quantized()->spec.scale,
+              xnnpack::linear_qd8_qc4w(x, w.quantized()->codes, w.quantized()->grid.scale,
                                        layer(*model).bias().tensor()));
 }
 
@@ -147,7 +147,7 @@ TEST(EngineLayers, DynamicIntegersHaveTheBitsOfOnnxRuntimeSampleBySample) {
   const Tensor codes = turned(w.quantized()->codes);
   std::vector<float> expected;
   for (std::int64_t i = 0; i < 10; ++i)
-    for (const float v : onnx::dynamic_quantize_matmul(x.slice(i, i + 1), codes, w.quantized()->spec.scale,
+    for (const float v : onnx::dynamic_quantize_matmul(x.slice(i, i + 1), codes, w.quantized()->grid.scale,
                                                        layer(*model).bias().tensor())
                              .to_vector<float>())
       expected.push_back(v);
@@ -163,7 +163,7 @@ TEST(EngineLayers, OneRangeForAllSamplesIsARuleAway) {
   const Tensor x = inputs({10, 50});
   const Variable w = weights(*model).weight(layer(*model).weight());
   expect_bits(*model, x,
-              onnx::dynamic_quantize_matmul(x, turned(w.quantized()->codes), w.quantized()->spec.scale,
+              onnx::dynamic_quantize_matmul(x, turned(w.quantized()->codes), w.quantized()->grid.scale,
                                             layer(*model).bias().tensor()));
 }
 
@@ -222,26 +222,26 @@ TEST(EngineLayers, AWeightIsKeptAsItsEngineReadsItUntilItsCodesChange) {
   KeptEngineWeight kept;
   const auto blocks = ggml::quantize_q4_0(random_tensor({16, 64}, -1, 1));
   QuantizedTensor w{blocks.codes, {}, {}};
-  w.spec.format = IntFormat{.bits = 4};
-  w.spec.granularity = Granularity::blocks({{-1, 32}});
-  w.spec.scale = blocks.scale.to(DType::f32);
+  w.grid.format = IntFormat{.bits = 4};
+  w.grid.granularity = Granularity::blocks({{-1, 32}});
+  w.grid.scale = blocks.scale.to(DType::f32);
   const auto first = kept.of(w, RowEngine::ggml);
   EXPECT_EQ(kept.of(w, RowEngine::ggml), first);
   w.codes.mutable_data<std::int8_t>()[0] ^= 1;
   const auto second = kept.of(w, RowEngine::ggml);
   EXPECT_NE(second, first);
-  w.spec.scale = w.spec.scale.clone();
+  w.grid.scale = w.grid.scale.clone();
   EXPECT_NE(kept.of(w, RowEngine::ggml), second);
 }
 
 /// As the plan of a step's memory does it.
 TEST(EngineLayers, AStepOnMetaHasTheShapesOfOne) {
   const Variable w(Tensor::empty({16, 64}, DType::f32, Device::meta()), true);
-  const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(1));
+  const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(1));
   for (const RowEngine engine :
        {RowEngine::ggml, RowEngine::xnnpack, RowEngine::ort_dynamic, RowEngine::ort_dynamic_samples}) {
     const Variable x(Tensor::empty({6, 64}, DType::f32, Device::meta()), true);
-    ops::engine_linear(x, ops::quantize(w, spec), {}, engine)
+    ops::engine_linear(x, ops::quantize(w, grid), {}, engine)
         .backward(Tensor::empty({6, 16}, DType::f32, Device::meta()));
     EXPECT_EQ(x.grad().shape(), (Shape{6, 64})) << name(engine);
     EXPECT_EQ(w.grad().shape(), (Shape{16, 64})) << name(engine);
@@ -351,7 +351,7 @@ TEST(EngineLayers, RangesWithoutAFiniteFactorAreRoundedAsTheReferenceDoes) {
   const Variable codes = weights(*by_rows).weight(layer(*by_rows).weight());
   expect_bits(
       *by_rows, x,
-      xnnpack::linear_qd8_qb4w(x, codes.quantized()->codes, codes.quantized()->spec.scale.reshape({24, 3}),
+      xnnpack::linear_qd8_qb4w(x, codes.quantized()->codes, codes.quantized()->grid.scale.reshape({24, 3}),
                                32, layer(*by_rows).bias().tensor()));
 }
 

@@ -181,10 +181,10 @@ TEST(FoldedWeight, KeepsItsCodesWhateverTheFactor) {
       w.mutable_tensor().copy_from(random_tensor({outputs, inputs}, -1, 1, static_cast<unsigned>(bits)));
       const Tensor ranges = random_tensor({outputs}, 0.2f, calibrated[0] == 'm' ? 1.0f : 0.4f, 7);
       q.set_amax(ranges);
-      const QuantSpec spec = q.spec();
+      const Grid grid = q.grid();
       auto* values = w.mutable_tensor().mutable_data<float>();
       for (std::int64_t i = 0; i < w.numel(); i += 3) {  // ties, and floats next to them
-        const float s = spec.scale.data<float>()[i / inputs];
+        const float s = grid.scale.data<float>()[i / inputs];
         const float tie = (std::floor(values[i] / s) + 0.5f) * s;
         values[i] = i % 2 == 0 ? tie : std::nextafter(tie, i % 4 == 1 ? -2.0f : 2.0f);
       }

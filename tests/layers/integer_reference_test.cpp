@@ -16,18 +16,18 @@ namespace {
 using namespace test;
 using Codes = std::vector<int>;
 
-struct Grid {
+struct IntegerGrid {
   float scale;
   int lower, upper, offset;
 };
 
-Grid grid(Module& model, const std::string& path) {
-  const QuantSpec spec = dynamic_cast<TensorQuantizer&>(model.at(path)).spec();
-  const IntFormat& f = spec.format.integer();
-  return {spec.scale.data<float>()[0], f.lower(), f.upper(), spec.zero_point};
+IntegerGrid integer_grid(Module& model, const std::string& path) {
+  const Grid grid = dynamic_cast<TensorQuantizer&>(model.at(path)).grid();
+  const IntFormat& f = grid.format.integer();
+  return {grid.scale.data<float>()[0], f.lower(), f.upper(), grid.zero_point};
 }
 
-int saturate(float v, const Grid& g) {
+int saturate(float v, const IntegerGrid& g) {
   return static_cast<int>(
       std::min(std::max(std::nearbyint(v), static_cast<float>(g.lower)), static_cast<float>(g.upper)));
 }
@@ -39,7 +39,7 @@ struct Weights {
 
   Weights(Module& model, const std::string& path, float input_scale) {
     auto& quant = dynamic_cast<QuantModule&>(model.at(path));
-    const auto s = quant.weight_quantizer()->spec().scale.to_vector<float>();
+    const auto s = quant.weight_quantizer()->grid().scale.to_vector<float>();
     const auto w = quant.quantized_weight().tensor().to_vector<float>();
     std::vector<float> b;
     for (const auto& [name, value] : model.named_parameters())
@@ -74,7 +74,7 @@ Codes conv(const Codes& x, int channels, int n, const Weights& w) {
   return out;
 }
 
-Codes requantize(const Codes& sums, const std::vector<float>& scale, const Grid& g) {
+Codes requantize(const Codes& sums, const std::vector<float>& scale, const IntegerGrid& g) {
   Codes out;
   const std::size_t pixels = sums.size() / scale.size();
   for (std::size_t i = 0; i < sums.size(); ++i)
@@ -94,9 +94,11 @@ Codes max_pool(const Codes& x, int n) {
 }
 
 std::vector<float> evaluate(Module& model, const float* image) {
-  const Grid q0 = grid(model, "conv1.input_quantizer"), q1 = grid(model, "conv2.input_quantizer");
-  const Grid qa = grid(model, "add.input_quantizer"), q2 = grid(model, "gap.input_quantizer");
-  const Grid q3 = grid(model, "fc.input_quantizer");
+  const IntegerGrid q0 = integer_grid(model, "conv1.input_quantizer"),
+                    q1 = integer_grid(model, "conv2.input_quantizer");
+  const IntegerGrid qa = integer_grid(model, "add.input_quantizer"),
+                    q2 = integer_grid(model, "gap.input_quantizer");
+  const IntegerGrid q3 = integer_grid(model, "fc.input_quantizer");
   Codes x;
   for (int i = 0; i < 64; ++i) x.push_back(saturate(image[i] / q0.scale, q0));
   const Weights w1(model, "conv1", q0.scale), w2(model, "conv2", q1.scale), w3(model, "fc", q3.scale);

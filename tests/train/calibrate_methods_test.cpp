@@ -37,7 +37,7 @@ std::shared_ptr<Graph> quantized_net(bool inputs, const Change& change) {
 double weight_error(Graph& model, const char* layer) {
   auto& quant = dynamic_cast<QuantModule&>(model.at(layer));
   const Tensor w = quant.quantized_weight().tensor();
-  const auto codes = quantize(w, quant.weight_quantizer()->spec(), false);
+  const auto codes = quantize(w, quant.weight_quantizer()->grid(), false);
   const auto y = dequantize(codes).to_vector<float>(), v = w.to_vector<float>();
   double sum = 0;
   for (std::size_t i = 0; i < v.size(); ++i) sum += static_cast<double>((y[i] - v[i]) * (y[i] - v[i]));

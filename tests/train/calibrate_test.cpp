@@ -118,8 +118,8 @@ TEST(Calibrate, GivesADeadChannelARangeThatItsBiasFitsIn) {
   bias.mutable_tensor().mutable_data<float>()[3] = -1.0f;
   DataLoader data = loader(random_tensor({16, 1, 8, 8}, 0, 1));
   calibrate(*model, data);
-  const float input = conv.input_quantizers()[0]->spec().scale.data<float>()[0];
-  const float scale = conv.weight_quantizer()->spec().scale.data<float>()[3];
+  const float input = conv.input_quantizers()[0]->grid().scale.data<float>()[0];
+  const float scale = conv.weight_quantizer()->grid().scale.data<float>()[3];
   // 72 products of unsigned and narrow codes leave this room. Half of it is used, within two roundings to
   // float.
   const double room = 0x1p31 - 72 * 255 * 127;

@@ -121,7 +121,7 @@ TEST(Lattice, OtherWeightsHaveTheCodesOfLlamaCpp) {
     const auto own = four ? ggml::quantize_q4_0(w) : ggml::quantize_q8_0(w);
     const auto codes = codes_of(*model);
     EXPECT_TRUE(bitwise_equal(codes.codes, own.codes));
-    EXPECT_TRUE(bitwise_equal(codes.spec.scale, own.scale.to(DType::f32)));
+    EXPECT_TRUE(bitwise_equal(codes.grid.scale, own.scale.to(DType::f32)));
   }
 }
 
@@ -135,14 +135,14 @@ TEST(Lattice, TrainingAndStatesKeepTheStepsOfTheBlocks) {
   w[0] += 0.3f * of.steps[0];
   const auto moved = codes_of(*model);
   EXPECT_EQ(values_of(moved), of.codes);
-  EXPECT_NEAR(moved.spec.scale.data<float>()[1], 1.25f * of.steps[1], 0.001f * of.steps[1]);
+  EXPECT_NEAR(moved.grid.scale.data<float>()[1], 1.25f * of.steps[1], 0.001f * of.steps[1]);
   StateDict state;
   save_quantizers(*model, state);
   auto other = layer_with(random_tensor(weight.shape(), -1, 1), preset("q4_0"));
   Variable(dynamic_cast<Linear&>(other->at("fc")).weight()).mutable_tensor().copy_from(weight.tensor());
   load_quantizers(*other, state);
   EXPECT_TRUE(bitwise_equal(codes_of(*other).codes, moved.codes));
-  EXPECT_TRUE(bitwise_equal(codes_of(*other).spec.scale, moved.spec.scale));
+  EXPECT_TRUE(bitwise_equal(codes_of(*other).grid.scale, moved.grid.scale));
   const Variable y = (*other)(Variable(random_tensor({3, 64}, -1, 1)));
   y.backward(Tensor::full(y.shape(), 1));
   for (const float g : dynamic_cast<Linear&>(other->at("fc")).weight().grad().to_vector<float>())

@@ -73,12 +73,12 @@ class Watch : public Recorder {
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes) override {
     const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
-    if (codes == nullptr || output.numel() == 0 || !quantizers_.contains(codes->spec.name)) return;
+    if (codes == nullptr || output.numel() == 0 || !quantizers_.contains(codes->grid.name)) return;
     auto values = host(inputs.at(0).tensor()).to_vector<float>();
-    if (codes->spec.format.lower() == 0)  // a pending ReLU
+    if (codes->grid.format.lower() == 0)  // a pending ReLU
       for (float& v : values) v = std::max(v, 0.0F);
-    seen[codes->spec.name].add(values, host(code_values(*codes)).to_vector<float>(),
-                               largest_range(*quantizers_.at(codes->spec.name)));
+    seen[codes->grid.name].add(values, host(code_values(*codes)).to_vector<float>(),
+                               largest_range(*quantizers_.at(codes->grid.name)));
   }
 
   std::map<std::string, Seen> seen;

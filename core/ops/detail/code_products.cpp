@@ -25,7 +25,7 @@ int significand(const Format& format) {
 
 bool is_factor(const QuantizedTensor& x, int axis) {
   constexpr int bfloat16_bits = 8;
-  const int code = significand(x.spec.format), scale = x.spec.scale_bits;
+  const int code = significand(x.grid.format), scale = x.grid.scale_bits;
   if (codes_are_factors(x, axis)) return code <= bfloat16_bits;
   return scale > 0 && (scale == 1 ? code : code + scale) <= bfloat16_bits;
 }
@@ -34,32 +34,32 @@ bool is_factor(const QuantizedTensor& x, int axis) {
 std::shared_ptr<const ProductOrigin> origin_of(const QuantizedTensor& x, const QuantizedTensor& w,
                                                const Variable& bias, std::int64_t channels,
                                                std::int64_t largest_sum) {
-  const QuantSpec& spec = w.spec;
-  const bool symmetric = spec.format.lower() == -spec.format.bound();
-  const bool ranges = spec.amax.numel() == 1 || spec.amax.numel() == channels;
-  if (spec.raised || spec.scale_bits != 0 || !symmetric || !ranges) return nullptr;
+  const Grid& grid = w.grid;
+  const bool symmetric = grid.format.lower() == -grid.format.bound();
+  const bool ranges = grid.amax.numel() == 1 || grid.amax.numel() == channels;
+  if (grid.raised || grid.scale_bits != 0 || !symmetric || !ranges) return nullptr;
   return std::make_shared<const ProductOrigin>(ProductOrigin{
-      x.spec.scale, spec.amax, spec.format.bound(), bias.defined() ? bias.tensor() : Tensor(), largest_sum});
+      x.grid.scale, grid.amax, grid.format.bound(), bias.defined() ? bias.tensor() : Tensor(), largest_sum});
 }
 
 }  // namespace
 
 bool codes_are_factors(const QuantizedTensor& x, int axis) {
-  const auto& by = x.spec.granularity;
+  const auto& by = x.grid.granularity;
   return by.is_per_tensor() || (axis >= 0 && by.single_axis(x.codes.rank()) == axis);
 }
 
 Tensor factor_scale(const QuantizedTensor& x, int axis) {
   return codes_are_factors(x, axis)
-             ? x.spec.scale
-             : Tensor::full({}, static_cast<double>(x.spec.unit), DType::f32, x.codes.device());
+             ? x.grid.scale
+             : Tensor::full({}, static_cast<double>(x.grid.unit), DType::f32, x.codes.device());
 }
 
 CodeKind code_kind(const Variable& x, const Variable& w, int w_axis) {
   const auto* a = x.quantized();
   const auto* b = w.quantized();
   if (a == nullptr || b == nullptr) return CodeKind::floats;
-  if (small_integer(a->spec.format) && small_integer(b->spec.format) && codes_are_factors(*a, -1) &&
+  if (small_integer(a->grid.format) && small_integer(b->grid.format) && codes_are_factors(*a, -1) &&
       codes_are_factors(*b, w_axis))
     return CodeKind::integers;
   return is_factor(*a, -1) && is_factor(*b, w_axis) ? CodeKind::factors : CodeKind::floats;
@@ -75,17 +75,17 @@ Tensor product_scale(const QuantizedTensor& x, const QuantizedTensor& w, int w_a
 std::int64_t largest_sum(const QuantizedTensor& x, const QuantizedTensor& w, std::int64_t terms,
                          std::string_view function) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  const std::int64_t product = largest_code(x.spec.format.integer()) * largest_code(w.spec.format.integer());
+  const std::int64_t product = largest_code(x.grid.format.integer()) * largest_code(w.grid.format.integer());
   FQ_CHECK(terms <= most / product, function,
            "a sum of {} products of {} and {} codes may reach {} * {}: int32 holds {} such terms; use fewer "
            "bits or "
            "groups",
-           terms, to_string(x.spec.format), to_string(w.spec.format), terms, product, most / product);
+           terms, to_string(x.grid.format), to_string(w.grid.format), terms, product, most / product);
   return terms * product;
 }
 
 Codes codes_of(const QuantizedTensor& x, const Tensor& codes) {
-  return {codes.raw(), codes.dtype(), largest_code(x.spec.format.integer())};
+  return {codes.raw(), codes.dtype(), largest_code(x.grid.format.integer())};
 }
 
 Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedTensor& w,
@@ -96,7 +96,7 @@ Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedT
                   product_scale(x, w, w_axis, channels),
                   axis,
                   origin_of(x, w, bias, channels, largest_sum)};
-  if (bias.defined()) out.bias = bias_codes(bias.tensor(), out.scale, largest_sum, bias_nan_message(w.spec));
+  if (bias.defined()) out.bias = bias_codes(bias.tensor(), out.scale, largest_sum, bias_nan_message(w.grid));
   return {std::move(out)};
 }
 
@@ -131,10 +131,10 @@ Tensor block_factor(const QuantizedTensor& x, DType dtype) {
   const Device device = x.codes.device();
   Tensor out = Tensor::empty(x.shape(), dtype, device, x.layout());
   if (device.is_meta()) return out;  // the scales of fixed blocks are elsewhere
-  QuantizedTensor by_unit{x.codes, x.spec, {}};
-  if (x.spec.unit != 1) {
-    const Tensor inverse = Tensor::full({}, static_cast<double>(1.0f / x.spec.unit), DType::f32, device);
-    by_unit.spec.scale = scaled(x.spec.scale, inverse, 1, DType::f32);
+  QuantizedTensor by_unit{x.codes, x.grid, {}};
+  if (x.grid.unit != 1) {
+    const Tensor inverse = Tensor::full({}, static_cast<double>(1.0f / x.grid.unit), DType::f32, device);
+    by_unit.grid.scale = scaled(x.grid.scale, inverse, 1, DType::f32);
   }
   run(device, &Kernels::dequantize, by_unit, out);
   return out;
@@ -149,7 +149,7 @@ DType code_factor_dtype(Device device) {
 Tensor code_factor(const QuantizedTensor& x, int axis, DType dtype) {
   const Device device = x.codes.device();
   if (!codes_are_factors(x, axis)) return block_factor(x, dtype);
-  const bool bytes = bit_width(x.codes.dtype()) == 8 && !in_blocks(x.spec, x.shape(), "code_factor");
+  const bool bytes = bit_width(x.codes.dtype()) == 8 && !in_blocks(x.grid, x.shape(), "code_factor");
   if (dtype != DType::bf16 || !bytes) return code_values(x).to(dtype);
   Tensor out = Tensor::empty(x.shape(), dtype, device, x.layout());
   run(device, &Kernels::decode, x, out);
@@ -157,7 +157,7 @@ Tensor code_factor(const QuantizedTensor& x, int axis, DType dtype) {
 }
 
 CodeGradients::CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis)
-    : x_{x.codes, x.spec, {}}, w_{w.codes, w.spec, {}}, w_axis_(w_axis), type_(backward_type()) {}
+    : x_{x.codes, x.grid, {}}, w_{w.codes, w.grid, {}}, w_axis_(w_axis), type_(backward_type()) {}
 
 Tensor CodeGradients::dy(const Tensor& dy, Tensor* db) const {
   const Tensor floats = dy.to(DType::f32);
@@ -184,13 +184,13 @@ void CodeGradients::finish_dw(Tensor& dw) const {
 
 FloatGradients::Kept::Kept(const Variable& v) {
   if (const auto* q = v.quantized())
-    codes = QuantizedTensor{q->codes, q->spec, {}};
+    codes = QuantizedTensor{q->codes, q->grid, {}};
   else
     floats = Saved(v.as_float().tensor());
 }
 
 FloatGradients::FloatGradients(const Variable& x, const Variable& w) : x_(x), w_(w) {
-  const auto small = [](const Kept& kept) { return kept.codes && kept.codes->spec.format.bits() <= 8; };
+  const auto small = [](const Kept& kept) { return kept.codes && kept.codes->grid.format.bits() <= 8; };
   rounds_ = backward_type() == BackwardType::bf16 && (small(x_) || small(w_)) &&
             code_factor_dtype(x.device()) == DType::bf16;
 }
@@ -205,7 +205,7 @@ Tensor FloatGradients::rounded(const Tensor& t, Tensor* sums) const {
 Tensor FloatGradients::factor(const Kept& kept) const {
   if (!kept.codes) return rounded(kept.floats.get());
   const QuantizedTensor& q = *kept.codes;
-  if (!rounds_ || !in_blocks(q.spec, q.shape(), "factor")) return rounded(dequantize(q));
+  if (!rounds_ || !in_blocks(q.grid, q.shape(), "factor")) return rounded(dequantize(q));
   Tensor out = Tensor::empty(q.shape(), DType::bf16, q.codes.device(), q.layout());
   run(out.device(), &Kernels::dequantize, q, out);
   return out;

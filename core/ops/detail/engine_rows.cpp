@@ -26,8 +26,8 @@ EngineRows ggml_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias)
   const Tensor scales = steps.to(DType::f32);
   run(device, &Kernels::ggml_product, codes, scales, w.operand, bias, y);
   QuantizedTensor rounded{codes, {}, {}};
-  rounded.spec.granularity = Granularity::blocks({{-1, ggml_block}});
-  rounded.spec.amax = rounded.spec.scale = scales;
+  rounded.grid.granularity = Granularity::blocks({{-1, ggml_block}});
+  rounded.grid.amax = rounded.grid.scale = scales;
   return {y, {}, rounded};
 }
 
@@ -51,7 +51,7 @@ EngineRows xnnpack_rows(const Tensor& x, const EngineWeight& w, const Tensor& bi
     Tensor sums = Tensor::empty(y.shape(), DType::i32, device);
     run(device, &Kernels::exact_gemm, y.dim(0), y.dim(1), x.dim(1), Codes{codes.raw(), DType::i8, 128},
         Codes{w.codes.codes.raw(), DType::i8, 128}, sums);
-    run(device, &Kernels::xnnpack_channel_sums, sums, w.sums, grids, w.codes.spec.scale, bias, y);
+    run(device, &Kernels::xnnpack_channel_sums, sums, w.sums, grids, w.codes.grid.scale, bias, y);
   }
   return {y, [codes, grids, device] {
             Tensor values = Tensor::empty(codes.shape(), DType::f32, device);

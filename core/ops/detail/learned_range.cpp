@@ -21,9 +21,9 @@ Tensor in_layout(const Tensor& t, bool per_tensor, Layout layout) {
 Tensor amax_gradient(const RangedValues& x, const QuantizedTensor& codes, const Tensor& dy,
                      AmaxGradient gradient, double factor) {
   const Device device = codes.codes.device();
-  Tensor out = Tensor::empty(codes.spec.amax.shape(), DType::f32, device);
+  Tensor out = Tensor::empty(codes.grid.amax.shape(), DType::f32, device);
   const bool lsq = gradient == AmaxGradient::lsq;
-  const double bound = static_cast<double>(codes.spec.format.bound());
+  const double bound = static_cast<double>(codes.grid.format.bound());
   const double count = static_cast<double>(codes.codes.numel()) / static_cast<double>(out.numel());
   const double divisor = lsq ? bound * std::sqrt(count * bound) : 1;
   const auto by = static_cast<float>(factor);
@@ -33,17 +33,17 @@ Tensor amax_gradient(const RangedValues& x, const QuantizedTensor& codes, const 
 
 Variable attach_learned(const Variable& x, QuantizedTensor codes, const ops::LearnedRange& learned,
                         Attributes attributes) {
-  FQ_CHECK(learned.amax.numel() == codes.spec.amax.numel(), "quantize",
-           "the learned range of {} has {} elements, its grid {}", quantizer_label(codes.spec.name),
-           learned.amax.numel(), codes.spec.amax.numel());
+  FQ_CHECK(learned.amax.numel() == codes.grid.amax.numel(), "quantize",
+           "the learned range of {} has {} elements, its grid {}", quantizer_label(codes.grid.name),
+           learned.amax.numel(), codes.grid.amax.numel());
   const auto* sums = x.accumulator();
   const RangedValues immutable = sums != nullptr ? RangedValues(*sums) : Tensor{};
   const Saved floats(sums != nullptr ? Tensor{} : x.tensor());
   const auto backward = [immutable, floats, codes, wanted = x.requires_grad(), shape = learned.amax.shape(),
                          gradient = learned.gradient, factor = learned.factor](const Tensor& dy) {
-    const bool per_tensor = codes.spec.granularity.is_per_tensor();
+    const bool per_tensor = codes.grid.granularity.is_per_tensor();
     const Layout layout = codes.layout();
-    const QuantizedTensor same{in_layout(codes.codes, per_tensor, layout), codes.spec, {}};
+    const QuantizedTensor same{in_layout(codes.codes, per_tensor, layout), codes.grid, {}};
     const Tensor& read = floats.get();
     const RangedValues values =
         read.defined() ? in_layout(read.to(DType::f32), per_tensor, layout) : immutable;

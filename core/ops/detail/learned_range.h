@@ -12,7 +12,7 @@ namespace fq::detail {
 [[nodiscard]] Variable attach_learned(const Variable& x, QuantizedTensor codes,
                                       const ops::LearnedRange& learned, Attributes attributes);
 
-/// `factor` times d loss / d amax from dy = d loss / d output: f32, the shape of codes.spec.amax. `codes` are
+/// `factor` times d loss / d amax from dy = d loss / d output: f32, the shape of codes.grid.amax. `codes` are
 /// those of `x`, all tensors of one layout.
 [[nodiscard]] Tensor amax_gradient(const RangedValues& x, const QuantizedTensor& codes, const Tensor& dy,
                                    AmaxGradient gradient, double factor = 1);

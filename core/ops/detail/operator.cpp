@@ -26,11 +26,11 @@ Tensor empty_like(const Tensor& x, Layout layout) {
 }
 
 bool is_plain(const QuantizedTensor& x) {
-  return x.spec.format.is_integer() && x.spec.granularity.is_per_tensor();
+  return x.grid.format.is_integer() && x.grid.granularity.is_per_tensor();
 }
 bool is_movable(const QuantizedTensor& x) {
-  return x.spec.granularity.is_per_tensor() && bit_width(x.codes.dtype()) >= 8;
+  return x.grid.granularity.is_per_tensor() && bit_width(x.codes.dtype()) >= 8;
 }
-QuantizedTensor with_codes(const QuantizedTensor& x, Tensor codes) { return {std::move(codes), x.spec, {}}; }
+QuantizedTensor with_codes(const QuantizedTensor& x, Tensor codes) { return {std::move(codes), x.grid, {}}; }
 
 }  // namespace fq::detail

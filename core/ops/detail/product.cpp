@@ -82,7 +82,7 @@ Value integer_value(const Product& p, const QuantizedTensor& x, const QuantizedT
 Again sums_again(const Shared& p, const QuantizedTensor& x, const QuantizedTensor& w, const Value& y) {
   ProductSums without = std::get<ProductSums>(std::get<Accumulator>(y).value);
   without.sums = {};
-  const auto kept = [](const QuantizedTensor& q) { return QuantizedTensor{q.codes, q.spec, {}}; };
+  const auto kept = [](const QuantizedTensor& q) { return QuantizedTensor{q.codes, q.grid, {}}; };
   return [p, a = kept(x), b = kept(w), without] {
     ProductSums out = without;
     out.sums = integer_sums(*p, a, b);

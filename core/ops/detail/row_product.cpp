@@ -28,7 +28,7 @@ Tensor row_sums(const QuantizedTensor& w) {
 
 bool has_integer_rows(const Variable& weight) {
   const QuantizedTensor* codes = weight.defined() ? weight.quantized() : nullptr;
-  return codes != nullptr && codes->spec.format.is_integer() && codes->spec.format.bits() <= 8 &&
+  return codes != nullptr && codes->grid.format.is_integer() && codes->grid.format.bits() <= 8 &&
          codes_are_factors(*codes, 0);
 }
 

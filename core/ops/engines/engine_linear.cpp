@@ -17,29 +17,29 @@ constexpr const char* kLinear = "linear";
 constexpr std::int64_t kXnnpackBlock = 32;
 
 /// Columns that share a scale, where each row has its own; 0 for other blocks.
-std::int64_t block_of(const QuantSpec& spec, const Shape& weight) {
-  const Shape scales = spec.granularity.scale_shape(weight);
+std::int64_t block_of(const Grid& grid, const Shape& weight) {
+  const Shape scales = grid.granularity.scale_shape(weight);
   const bool whole = scales.size() == 2 && scales[1] > 0 && weight[1] % scales[1] == 0;
   return whole && scales[0] == weight[0] ? weight[1] / scales[1] : 0;
 }
 
-std::string refusal(RowEngine engine, const QuantSpec& spec, const Shape& weight) {
-  if (!spec.format.is_integer() || spec.format.integer().is_unsigned || spec.format.bits() > 8)
-    return fmt::format("{} weights", to_string(spec.format));
-  const int bits = spec.format.bits();
-  const bool by_channel = spec.granularity.is_per_tensor() || spec.granularity.single_axis(2) == 0;
+std::string refusal(RowEngine engine, const Grid& grid, const Shape& weight) {
+  if (!grid.format.is_integer() || grid.format.integer().is_unsigned || grid.format.bits() > 8)
+    return fmt::format("{} weights", to_string(grid.format));
+  const int bits = grid.format.bits();
+  const bool by_channel = grid.granularity.is_per_tensor() || grid.granularity.single_axis(2) == 0;
   if (engine == RowEngine::ggml) {
     if (bits != 4 && bits != 8) return fmt::format("weights of {} bits", bits);
     if (weight[1] % detail::ggml_block != 0)
       return fmt::format("rows of {} (32 must divide them)", weight[1]);
-    return block_of(spec, weight) == detail::ggml_block ? "" : "blocks of other than 32 along the input";
+    return block_of(grid, weight) == detail::ggml_block ? "" : "blocks of other than 32 along the input";
   }
   if (engine == RowEngine::xnnpack && bits <= 4) {
     if (weight[1] % kXnnpackBlock != 0) return fmt::format("rows of {} (32 must divide them)", weight[1]);
-    const std::int64_t block = block_of(spec, weight);
+    const std::int64_t block = block_of(grid, weight);
     return block > 0 && block % kXnnpackBlock == 0 ? "" : "blocks that 32 does not divide";
   }
-  if (engine == RowEngine::xnnpack && spec.granularity.is_per_tensor()) return "one scale for all channels";
+  if (engine == RowEngine::xnnpack && grid.granularity.is_per_tensor()) return "one scale for all channels";
   if (!by_channel) return fmt::format("blocks of {} bits", bits);
   const std::int64_t most = std::numeric_limits<std::int32_t>::max() / (255 * 128);
   return weight[1] <= most ? "" : fmt::format("sums of {} products, which leave int32", weight[1]);
@@ -83,8 +83,8 @@ std::string_view name(RowEngine engine) noexcept {
   return "ort_dynamic_samples";
 }
 
-bool multiplies(RowEngine engine, const QuantSpec& spec, const Shape& weight, std::string* why) {
-  const std::string reason = refusal(engine, spec, weight);
+bool multiplies(RowEngine engine, const Grid& grid, const Shape& weight, std::string* why) {
+  const std::string reason = refusal(engine, grid, weight);
   if (why != nullptr) *why = reason;
   return reason.empty();
 }
@@ -102,7 +102,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
            to_string(w.shape()));
   const QuantizedTensor* codes = w.quantized();
   FQ_CHECK(codes != nullptr, kLinear, "the weight is floats: {} multiplies codes, quantize it", name(engine));
-  const std::string reason = refusal(engine, codes->spec, w.shape());
+  const std::string reason = refusal(engine, codes->grid, w.shape());
   FQ_CHECK(reason.empty() || w.device().is_meta(), kLinear, "{} does not multiply {}", name(engine), reason);
   detail::check_bias(bias, w.dim(0), x, kLinear);
   const Variable input = x.as_float();

@@ -23,7 +23,7 @@ enum class RowEngine : unsigned char { ggml, xnnpack, ort_dynamic, ort_dynamic_s
 /// "ggml", "xnnpack", "ort_dynamic", "ort_dynamic_samples".
 [[nodiscard]] std::string_view name(RowEngine engine) noexcept;
 /// Whether the engine multiplies a weight [N, K] of that grid; else `why` becomes the reason.
-[[nodiscard]] bool multiplies(RowEngine engine, const QuantSpec& spec, const Shape& weight,
+[[nodiscard]] bool multiplies(RowEngine engine, const Grid& grid, const Shape& weight,
                               std::string* why = nullptr);
 
 namespace ops {

@@ -65,27 +65,27 @@ class GraphRecorder : public Recorder {
     if (const QuantizedTensor* codes = value.quantized(); codes != nullptr) {
       constants_.set(fmt::format("codes/{}", id), on_host(codes->codes));
       constants_.set(fmt::format("scales/{}", id), scales_of(*codes));
-      constants_.set_attribute(fmt::format("bits/{}", id), codes->spec.format.bits());
+      constants_.set_attribute(fmt::format("bits/{}", id), codes->grid.format.bits());
     } else {
       constants_.set(fmt::format("values/{}", id), on_host(value.tensor()));
     }
     return id;
   }
   static Tensor scales_of(const QuantizedTensor& codes) {
-    const Shape blocks = codes.spec.granularity.scale_shape(codes.codes.shape());
-    const Tensor host = on_host(codes.spec.scale);
+    const Shape blocks = codes.grid.granularity.scale_shape(codes.codes.shape());
+    const Tensor host = on_host(codes.grid.scale);
     return host.numel() == numel(blocks) ? host.reshape(blocks) : host;
   }
   static void add_grid(json& node, const QuantizedTensor& codes) {
-    const QuantSpec& spec = codes.spec;
-    FQ_CHECK(spec.format.is_integer() && spec.format.bits() <= 8 && spec.scale.numel() == 1, kWhere,
+    const Grid& grid = codes.grid;
+    FQ_CHECK(grid.format.is_integer() && grid.format.bits() <= 8 && grid.scale.numel() == 1, kWhere,
              "'{}' is {} with {} scales: ExecuTorch's int8 has one scale a tensor: calibrate with --preset "
              "int8, 8da8w or 8da4w",
-             spec.name, to_string(spec.format), spec.scale.numel());
-    node["scale"] = on_host(spec.scale).to_vector<float>()[0];
-    node["low"] = spec.format.lower();
-    node["high"] = spec.format.bound();
-    node["zero_point"] = spec.format.integer().is_unsigned ? -128 : 0;
+             grid.name, to_string(grid.format), grid.scale.numel());
+    node["scale"] = on_host(grid.scale).to_vector<float>()[0];
+    node["low"] = grid.format.lower();
+    node["high"] = grid.format.bound();
+    node["zero_point"] = grid.format.integer().is_unsigned ? -128 : 0;
   }
 
   std::vector<Variable> alive_;

@@ -102,7 +102,7 @@ void GgufParameters::take_codes(const std::string& path, const QuantModule& laye
            profile_of(Target::ggml).presets);
   const QuantizedTensor codes = weight_codes(layer);
   const Tensor host = codes.codes.to(Device::cpu());
-  const Tensor scale = codes.spec.scale.to(Device::cpu()).reshape({host.dim(0), host.dim(1) / 32});
+  const Tensor scale = codes.grid.scale.to(Device::cpu()).reshape({host.dim(0), host.dim(1) / 32});
   if (const std::int64_t lost = lost_blocks(host, scale); lost > 0)
     log(LogLevel::warning,
         fmt::format("[export_gguf] the weight of '{}': {} of {} blocks have steps below 6e-8, the smallest "

@@ -33,9 +33,9 @@ std::string turned(Exporting& out, const Call& call, std::size_t i, const std::s
   const std::string y =
       out.graph().add("Transpose", Exporting::node_name(call) + ".turned", {floats}, {{"perm", axes}});
   const QuantizedTensor* codes = x.quantized();
-  if (codes == nullptr || !codes->spec.granularity.is_per_tensor() || floats != out.input(call, i)) return y;
+  if (codes == nullptr || !codes->grid.granularity.is_per_tensor() || floats != out.input(call, i)) return y;
   return add_grid(out.graph(), out.options(),
-                  {y, x.rank(), codes->spec, call.path, codes->spec.name + ".turned"});
+                  {y, x.rank(), codes->grid, call.path, codes->grid.name + ".turned"});
 }
 
 /// 0 where a query sees a key, else -infinity.

@@ -14,11 +14,11 @@ namespace fq::detail {
 QuantizedTensor Exporting::codes_of(const Call& call) const {
   const NoGrad no_grad;
   const Variable& input = call.inputs.at(0);
-  const QuantSpec& spec = call.output.quantized()->spec;
-  const auto found = quantizers_.find(spec.name);
+  const Grid& grid = call.output.quantized()->grid;
+  const auto found = quantizers_.find(grid.name);
   const Variable codes =
-      found != quantizers_.end() ? found->second->weight(input) : ops::quantize(input, spec);
-  FQ_CHECK(codes.quantized() != nullptr, "export_onnx", "'{}' gives no codes", spec.name);
+      found != quantizers_.end() ? found->second->weight(input) : ops::quantize(input, grid);
+  FQ_CHECK(codes.quantized() != nullptr, "export_onnx", "'{}' gives no codes", grid.name);
   return *codes.quantized();
 }
 
@@ -40,7 +40,7 @@ bool Exporting::is_integer_factor(const Variable& weight) const {
 std::string Exporting::add_constant(const Variable& value, Value& known, Form form) {
   const bool transposed = form == Form::transposed;
   if (known.codes) {
-    std::string name = known.codes->spec.name;
+    std::string name = known.codes->grid.name;
     if (name.ends_with("_quantizer")) name.erase(name.size() - std::string_view("_quantizer").size());
     return add_weight(graph_, options_, name, *known.codes, {transposed, is_integer_factor(value)});
   }
@@ -62,14 +62,14 @@ std::string Exporting::floats(const Variable& value, Form form) {
   return name = add_constant(value, known, form);
 }
 
-std::string Exporting::put_on_grid(const Call& call, const Variable& input, QuantSpec spec) {
+std::string Exporting::put_on_grid(const Call& call, const Variable& input, Grid grid) {
   const Value* from = values_.contains(input.node().get()) ? &values_.at(input.node().get()) : nullptr;
   if (from == nullptr || (from->floats.empty() && input.is_leaf())) {
     const NoGrad no_grad;
     return add_weight(graph_, options_, name_of(input, node_name(call)),
-                      fq::quantize(input.tensor(), spec, false), {});
+                      fq::quantize(input.tensor(), grid, false), {});
   }
-  return add_grid(graph_, options_, {floats(input), input.rank(), spec, node_name(call), node_name(call)});
+  return add_grid(graph_, options_, {floats(input), input.rank(), grid, node_name(call), node_name(call)});
 }
 
 }  // namespace fq::detail

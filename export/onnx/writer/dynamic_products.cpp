@@ -21,7 +21,7 @@ void emit_dynamic_product(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call);
   FQ_CHECK(w != nullptr, "export_onnx", "the weight of '{}' is computed: a constant one has codes", name);
   GraphBuilder& graph = out.graph();
-  const std::string path = w->spec.name.empty() ? name + ".weight_quantizer" : w->spec.name;
+  const std::string path = w->grid.name.empty() ? name + ".weight_quantizer" : w->grid.name;
   const std::string codes =
       graph.add("DynamicQuantizeLinear", name + ".input_quantizer", {out.input(call, 0)});
   const std::string scale = graph.free_tensor_name(name + ".input_quantizer.scale"),
@@ -30,8 +30,8 @@ void emit_dynamic_product(Exporting& out, const Call& call) {
   const std::string weight = graph.constant(out.name_of(call.inputs[1], path + ".codes"), turned_codes(*w));
   const std::string sums = graph.add("MatMulInteger", name, {codes, weight, zero});
   const std::string floats = graph.add("Cast", name + ".sums", {sums}, {{"to", kFloatType}});
-  const Shape scales = w->spec.scale.numel() == 1 ? Shape{} : Shape{w->spec.scale.numel()};
-  const std::string own = graph.constant(path + ".scale", w->spec.scale.reshape(scales));
+  const Shape scales = w->grid.scale.numel() == 1 ? Shape{} : Shape{w->grid.scale.numel()};
+  const std::string own = graph.constant(path + ".scale", w->grid.scale.reshape(scales));
   const std::string both = graph.add("Mul", name + ".scale", {scale, own});
   const std::string y = graph.add("Mul", name + ".scaled", {floats, both});
   if (!call.inputs.at(2).defined()) return out.give(call, y);

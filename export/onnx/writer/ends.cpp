@@ -28,7 +28,7 @@ DType dtype_of_part(const std::string& type) {
 bool Exporting::ends_in_e4m3(const Variable& value) const {
   const auto& readers = early_.readers(value);
   return std::ranges::any_of(readers, [&](const Call* reader) {
-    if (reader->op == "quantize") return !reader->output.quantized()->spec.format.is_integer();
+    if (reader->op == "quantize") return !reader->output.quantized()->grid.format.is_integer();
     return traits(reader->op).keeps_codes && ends_in_e4m3(reader->output);
   });
 }

@@ -68,7 +68,7 @@ class Exporting {
 
   void quantize(const Call& call);
   /// Floats on the grid of a function that quantizes and dequantizes, a constant's codes computed here.
-  std::string put_on_grid(const Call& call, const Variable& input, QuantSpec spec);
+  std::string put_on_grid(const Call& call, const Variable& input, Grid grid);
   /// The same value under another variable.
   void alias(const Call& call);
 
@@ -78,7 +78,7 @@ class Exporting {
     std::string rows;                      ///< the floats as a matrix [rows, features], where they are one
     const Call* maker = nullptr;           ///< of the rows
     std::optional<QuantizedTensor> codes;  ///< of a constant
-    const QuantSpec* grid = nullptr;       ///< that `floats` are on
+    const Grid* grid = nullptr;            ///< that `floats` are on
     std::string grid_codes;                ///< the name of their codes
     bool cut = false;                      ///< codes below 0 are 0
   };
@@ -105,10 +105,10 @@ class Exporting {
   [[nodiscard]] bool is_integer_factor(const Variable& weight) const;
   std::string add_constant(const Variable& value, Value& known, Form form);
   /// Puts the output of a call, which is `floats` so far, on a grid; `cut`: no code is below 0.
-  void put(const Call& call, std::string floats, const QuantSpec& grid, bool cut);
-  void put_rows(const Call& call, const std::string& matrix, const QuantSpec& grid, bool cut);
+  void put(const Call& call, std::string floats, const Grid& grid, bool cut);
+  void put_rows(const Call& call, const std::string& matrix, const Grid& grid, bool cut);
   /// The codes' name of a call's output: that of the quantizer that reads it, or one of their own.
-  [[nodiscard]] std::string codes_name(const Call& call, const QuantSpec& grid) const;
+  [[nodiscard]] std::string codes_name(const Call& call, const Grid& grid) const;
   std::string unrolled(const Call& maker, const std::string& matrix);
 
   Module& model_;

@@ -15,19 +15,19 @@ struct Stored {
 };
 
 /// The type of an activation's codes.
-Stored stored_activation(const QuantSpec& spec, Target target, const std::string& path) {
-  if (!spec.format.is_integer()) {
-    FQ_CHECK(spec.format == Format(FloatFormat{4, 3}), "export_onnx",
+Stored stored_activation(const Grid& grid, Target target, const std::string& path) {
+  if (!grid.format.is_integer()) {
+    FQ_CHECK(grid.format == Format(FloatFormat{4, 3}), "export_onnx",
              "'{}' has codes of {}: of the float formats, activations are E4M3 in ONNX", path,
-             to_string(spec.format));
+             to_string(grid.format));
     return {DType::f8_e4m3, 0, 19};
   }
-  const IntFormat& f = spec.format.integer();
+  const IntFormat& f = grid.format.integer();
   if (target == Target::tensorrt) {
     FQ_CHECK(f.bits <= 8 && !f.is_unsigned, "export_onnx",
              "'{}' has codes of {}: the target tensorrt takes signed ones of up to 8 bits and E4M3; quantize "
              "for that target before calibrating",
-             path, to_string(spec.format));
+             path, to_string(grid.format));
     return {DType::i8, 0, 13};
   }
   if (f.bits == 4) return {f.is_unsigned ? DType::u4 : DType::i4, 0, 21};
@@ -52,12 +52,12 @@ Tensor zero_points(DType dtype, const Shape& shape, int value) {
 }
 
 /// The one kept axis, -1 for one scale.
-int scale_axis(const QuantSpec& spec, int rank, const std::string& path) {
-  if (spec.scale.numel() == 1 && spec.granularity.is_per_tensor()) return -1;
-  const int axis = spec.granularity.single_axis(rank);
+int scale_axis(const Grid& grid, int rank, const std::string& path) {
+  if (grid.scale.numel() == 1 && grid.granularity.is_per_tensor()) return -1;
+  const int axis = grid.granularity.single_axis(rank);
   FQ_CHECK(axis >= 0, "export_onnx",
            "'{}' has ranges {}: activations have one, or one an index of one axis in ONNX", path,
-           to_string(spec.granularity));
+           to_string(grid.granularity));
   return axis;
 }
 
@@ -68,10 +68,10 @@ struct GridNames {
 };
 
 GridNames add_constants(GraphBuilder& graph, const GridInput& input, const Stored& stored) {
-  const int axis = scale_axis(input.spec, input.rank, input.path);
+  const int axis = scale_axis(input.grid, input.rank, input.path);
   graph.needs_opset(stored.opset);
-  const std::string base = input.spec.name.empty() ? input.path : input.spec.name;
-  const Tensor scales = input.spec.scale.reshape(axis < 0 ? Shape{} : Shape{input.spec.scale.numel()});
+  const std::string base = input.grid.name.empty() ? input.path : input.grid.name;
+  const Tensor scales = input.grid.scale.reshape(axis < 0 ? Shape{} : Shape{input.grid.scale.numel()});
   GridNames out{
       graph.constant(base + ".scale", scales),
       graph.constant(base + ".zero_point", zero_points(stored.dtype, scales.shape(), stored.zero_point)),
@@ -82,23 +82,23 @@ GridNames add_constants(GraphBuilder& graph, const GridInput& input, const Store
 
 /// Whether its range is that of zeros only, whose codes are 0 whatever the value: a quantizer behind ReLUs
 /// that let nothing through while it was calibrated.
-bool has_no_range(const QuantSpec& spec) {
-  return spec.scale.numel() == 1 && spec.amax.to(DType::f32).item() <= least_amax;
+bool has_no_range(const Grid& grid) {
+  return grid.scale.numel() == 1 && grid.amax.to(DType::f32).item() <= least_amax;
 }
 
 /// The outermost codes that may be.
 int lowest_code(const GridInput& input) {
-  if (has_no_range(input.spec)) return 0;
-  const int lower = input.spec.format.integer().lower();
+  if (has_no_range(input.grid)) return 0;
+  const int lower = input.grid.format.integer().lower();
   return input.cut ? std::max(lower, 0) : lower;
 }
 int highest_code(const GridInput& input) {
-  return has_no_range(input.spec) ? 0 : input.spec.format.integer().upper();
+  return has_no_range(input.grid) ? 0 : input.grid.format.integer().upper();
 }
 
 /// Whether saturation would give others.
 bool is_cut(const GridInput& input, const Stored& stored) {
-  if (!input.spec.format.is_integer()) return false;
+  if (!input.grid.format.is_integer()) return false;
   const IntFormat whole = whole_range(stored);
   return lowest_code(input) != whole.lower() || highest_code(input) != whole.upper();
 }
@@ -120,8 +120,8 @@ std::string cut_codes(GraphBuilder& graph, const GridInput& input, const GridNam
 
 /// code * scale, one for each scale, with as many axes behind them as the input has.
 Tensor bounds_of(const GridInput& input, int code) {
-  const int axis = scale_axis(input.spec, input.rank, input.path);
-  const auto scales = input.spec.scale.to_vector<float>();
+  const int axis = scale_axis(input.grid, input.rank, input.path);
+  const auto scales = input.grid.scale.to_vector<float>();
   Shape shape(axis < 0 ? 0 : static_cast<std::size_t>(input.rank - axis), 1);
   if (axis >= 0) shape[0] = static_cast<std::int64_t>(scales.size());
   Tensor out = Tensor::empty(shape);
@@ -153,7 +153,7 @@ std::string add_quantize(GraphBuilder& graph, const OnnxExportOptions& options, 
 }  // namespace
 
 std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
-  const Stored stored = stored_activation(input.spec, options.target, input.path);
+  const Stored stored = stored_activation(input.grid, options.target, input.path);
   const GridNames grid = add_constants(graph, input, stored);
   const std::string q = add_quantize(graph, options, input, grid, stored);
   return graph.add("DequantizeLinear", input.codes + ".dequantize", {q, grid.scale, grid.zero_point},
@@ -161,7 +161,7 @@ std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, cons
 }
 
 std::string add_codes(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
-  Stored stored = stored_activation(input.spec, options.target, input.path);
+  Stored stored = stored_activation(input.grid, options.target, input.path);
   if (stored.zero_point != 0) stored = {DType::i8, 0, stored.opset};
   return add_quantize(graph, options, input, add_constants(graph, input, stored), stored);
 }

@@ -14,7 +14,7 @@ namespace fq::detail {
 struct GridInput {
   std::string floats;
   int rank;
-  const QuantSpec& spec;
+  const Grid& grid;
   std::string path;   ///< of who asks, for messages
   std::string codes;  ///< what to call the codes
   bool cut = false;   ///< codes below 0 become 0, as a ReLU would have it

@@ -1,7 +1,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/formulas.h"
-#include "fakequant/core/ops/operators.h"
 #include "fakequant/core/ops/detail/code_products.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/export/onnx/writer/exporting.h"
 
 namespace fq::detail {
@@ -34,7 +34,7 @@ const ProductSums* sums_of(const Variable& y) {
 /// The bias as its codes on the grid of the sums, computed by the layer's own formula.
 ProductSums real_sums(const Call& call, const ProductShape& shape, const QuantizedTensor& w) {
   const QuantizedTensor x{
-      Tensor::empty({1}, call.inputs[0].quantized()->codes.dtype()), call.inputs[0].quantized()->spec, {}};
+      Tensor::empty({1}, call.inputs[0].quantized()->codes.dtype()), call.inputs[0].quantized()->grid, {}};
   const std::int64_t largest = largest_sum(x, w, shape.terms, "export_onnx");
   Variable bias = call.inputs.at(2);
   if (!bias.defined()) bias = Variable(Tensor::zeros({shape.channels}));

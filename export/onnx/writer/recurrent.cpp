@@ -83,20 +83,20 @@ class RecurrentForm {
     }
     QuantizedTensor way = rows_in_order(*codes);
     way.codes = way.codes.reshape({1, rows_, way.codes.dim(1)});
-    if (!way.spec.granularity.is_per_tensor()) way.spec.granularity = Granularity::per_axis(1);
+    if (!way.grid.granularity.is_per_tensor()) way.grid.granularity = Granularity::per_axis(1);
     return add_weight(graph(), out_.options(), name_ + what, way, {});
   }
 
   static bool has_row_scales(const QuantizedTensor& codes) {
-    const auto& by = codes.spec.granularity;
+    const auto& by = codes.grid.granularity;
     return bit_width(codes.codes.dtype()) == 8 && (by.is_per_tensor() || by.single_axis(2) == 0);
   }
 
   [[nodiscard]] QuantizedTensor rows_in_order(const QuantizedTensor& codes) const {
-    QuantizedTensor out{reordered(codes.codes, size_, order_), codes.spec, {}};
-    if (!codes.spec.granularity.is_per_tensor()) {
-      const Tensor scales = codes.spec.scale.reshape({rows_});
-      out.spec.scale = reordered(scales, size_, order_);
+    QuantizedTensor out{reordered(codes.codes, size_, order_), codes.grid, {}};
+    if (!codes.grid.granularity.is_per_tensor()) {
+      const Tensor scales = codes.grid.scale.reshape({rows_});
+      out.grid.scale = reordered(scales, size_, order_);
     }
     return out;
   }
@@ -112,11 +112,11 @@ class RecurrentForm {
     std::vector<std::string> inputs{steps(), "", "", bias()}, grids;
     for (const std::size_t i : {1, 2}) {
       const QuantizedTensor way = rows_in_order(*out_.constant_codes(call_.inputs.at(i)));
-      const std::string& name = way.spec.name;
+      const std::string& name = way.grid.name;
       const Tensor turned = ops::transpose(Variable(code_values(way)), {1, 0}).tensor().to(code_type(way));
       inputs[i] = graph().constant(name + ".codes", turned.reshape({1, turned.dim(0), rows_}));
-      const Shape scales = way.spec.scale.numel() == 1 ? Shape{1} : Shape{1, rows_};
-      grids.push_back(graph().constant(name + ".scale", way.spec.scale.reshape(scales)));
+      const Shape scales = way.grid.scale.numel() == 1 ? Shape{1} : Shape{1, rows_};
+      grids.push_back(graph().constant(name + ".scale", way.grid.scale.reshape(scales)));
       grids.push_back(graph().constant(name + ".zero_point", Tensor::zeros(scales, code_type(way))));
     }
     add_states(inputs);
@@ -126,7 +126,7 @@ class RecurrentForm {
   }
 
   static DType code_type(const QuantizedTensor& codes) {
-    return codes.spec.format.integer().is_unsigned ? DType::u8 : DType::i8;
+    return codes.grid.format.integer().is_unsigned ? DType::u8 : DType::i8;
   }
 
   void in_domain_of_engine() {

@@ -7,7 +7,7 @@ namespace {
 
 /// The grid that the references' own exporters write: scale = amax / bound, one range or one an index of one
 /// axis.
-QuantSpec spec_of(const Call& call) {
+Grid grid_of(const Call& call) {
   const Format format = call.op == "scaled_e4m3"
                             ? Format(FloatFormat{4, 3})
                             : Format(IntFormat{static_cast<int>(call.get<std::int64_t>("num_bits")),
@@ -24,22 +24,22 @@ QuantSpec spec_of(const Call& call) {
       kept.push_back(static_cast<std::int64_t>(i) - static_cast<std::int64_t>(ranges.size()));
   FQ_CHECK(kept.size() <= 1, "export_onnx", "the amax of {} in '{}' is {}: a graph has ranges along one axis",
            call.op, call.path, to_string(ranges));
-  if (kept.empty()) return QuantSpec::from_amax(format, {}, amax.tensor().reshape({}));
-  return QuantSpec::from_amax(format, Granularity::per_axis(static_cast<int>(kept[0])),
-                              amax.tensor().reshape({amax.numel()}));
+  if (kept.empty()) return Grid::from_amax(format, {}, amax.tensor().reshape({}));
+  return Grid::from_amax(format, Granularity::per_axis(static_cast<int>(kept[0])),
+                         amax.tensor().reshape({amax.numel()}));
 }
 
 }  // namespace
 
 void emit_fake_quant(Exporting& out, const Call& call) {
-  out.give(call, out.put_on_grid(call, call.inputs.at(0), spec_of(call)));
+  out.give(call, out.put_on_grid(call, call.inputs.at(0), grid_of(call)));
 }
 
 void emit_tensor_quant(Exporting& out, const Call& call) {
-  const QuantSpec spec = spec_of(call);
+  const Grid grid = grid_of(call);
   const std::string name = Exporting::node_name(call);
   const std::string codes =
-      add_codes(out.graph(), out.options(), {out.input(call, 0), call.inputs[0].rank(), spec, name, name});
+      add_codes(out.graph(), out.options(), {out.input(call, 0), call.inputs[0].rank(), grid, name, name});
   const bool integers = call.output.tensor().dtype() == DType::i32;
   out.node(call, "Cast", {codes}, {{"to", std::int64_t{integers ? 6 : 1}}});
 }

@@ -15,20 +15,20 @@ void Exporting::quantize(const Call& call) {
     out.codes = codes_of(call);
     return;
   }
-  const QuantSpec& spec = call.output.quantized()->spec;
-  if (const auto found = quantizers_.find(spec.name); found != quantizers_.end())
+  const Grid& grid = call.output.quantized()->grid;
+  if (const auto found = quantizers_.find(grid.name); found != quantizers_.end())
     FQ_CHECK(!found->second->descriptor().dynamic() && !found->second->descriptor().has_dynamic_blocks(),
              "export_onnx",
              "'{}' takes its range from each input: QuantizeLinear has constants, calibrate a static range",
              call.path);
   const Value& from = values_.at(input.node().get());
   const std::string& codes = code_names_.at(&call);
-  if (from.grid != nullptr && same_grid(*from.grid, spec) && from.grid_codes == codes)
+  if (from.grid != nullptr && same_grid(*from.grid, grid) && from.grid_codes == codes)
     out = from;
   else if (!from.rows.empty() && from.grid == nullptr)
-    put_rows(call, from.rows, spec, false);
+    put_rows(call, from.rows, grid, false);
   else
-    put(call, floats(input), spec, false);
+    put(call, floats(input), grid, false);
 }
 
 void Exporting::alias(const Call& call) {
@@ -37,7 +37,7 @@ void Exporting::alias(const Call& call) {
   values_[call.output.node().get()] = values_.at(input.node().get());
 }
 
-std::string Exporting::codes_name(const Call& call, const QuantSpec& grid) const {
+std::string Exporting::codes_name(const Call& call, const Grid& grid) const {
   if (call.op == "quantize") return code_names_.at(&call);
   const auto& readers = early_.readers(call.output);
   const auto direct = std::ranges::find(readers, "quantize", &Call::op);
@@ -45,7 +45,7 @@ std::string Exporting::codes_name(const Call& call, const QuantSpec& grid) const
                                                                        : grid.name + ".at." + node_name(call);
 }
 
-void Exporting::put(const Call& call, std::string floats, const QuantSpec& grid, bool cut) {
+void Exporting::put(const Call& call, std::string floats, const Grid& grid, bool cut) {
   const std::string codes = codes_name(call, grid);
   Value& out = values_[call.output.node().get()];
   out.floats =
@@ -64,7 +64,7 @@ std::string Exporting::unrolled(const Call& maker, const std::string& matrix) {
 
 /// Engines move codes in a reshape that has the same grid on both sides.
 
-void Exporting::put_rows(const Call& call, const std::string& matrix, const QuantSpec& grid, bool cut) {
+void Exporting::put_rows(const Call& call, const std::string& matrix, const Grid& grid, bool cut) {
   const std::string codes = codes_name(call, grid);
   const std::string rows =
       add_grid(graph_, options_, {matrix, 2, grid, node_name(call), codes + ".rows", cut});
@@ -76,15 +76,15 @@ void Exporting::put_rows(const Call& call, const std::string& matrix, const Quan
 
 void Exporting::give(const Call& call, std::string name) {
   const QuantizedTensor* codes = call.output.quantized();
-  const QuantSpec* early = early_.early_grid_of(call.output);
+  const Grid* early = early_.early_grid_of(call.output);
   if (codes != nullptr || early != nullptr)
-    return put(call, std::move(name), codes != nullptr ? codes->spec : *early,
+    return put(call, std::move(name), codes != nullptr ? codes->grid : *early,
                codes == nullptr && early_.is_cut(call.output));
   values_[call.output.node().get()].floats = std::move(name);
 }
 
 void Exporting::give_rows(const Call& call, std::string matrix) {
-  if (const QuantSpec* early = early_.early_grid_of(call.output))
+  if (const Grid* early = early_.early_grid_of(call.output))
     return put_rows(call, matrix, *early, early_.is_cut(call.output));
   Value& out = values_[call.output.node().get()];
   out.rows = std::move(matrix);
@@ -95,7 +95,7 @@ std::string Exporting::rows(const Call& call, std::size_t i) {
   const Variable& input = call.inputs.at(i);
   Value& value = values_.at(input.node().get());
   if (!value.rows.empty()) return value.rows;
-  const QuantSpec& grid = input.quantized()->spec;
+  const Grid& grid = input.quantized()->grid;
   const std::string name = node_name(call) + ".rows";
   const auto sizes = Tensor::from<std::int64_t>({-1, input.shape().back()}, {2});
   const std::string matrix =
@@ -106,7 +106,7 @@ std::string Exporting::rows(const Call& call, std::size_t i) {
 
 bool Exporting::give_relu(const Call& call) {
   const Value from = values_.at(call.inputs.at(0).node().get());
-  const QuantSpec* grid = early_.grid_of(call.output);
+  const Grid* grid = early_.grid_of(call.output);
   const bool on_codes = options_.target == Target::ort && grid != nullptr && has_byte_codes(grid->format);
   const bool rows = !from.rows.empty() && from.grid == nullptr;
   const bool is_signed = on_codes && !grid->format.integer().is_unsigned;

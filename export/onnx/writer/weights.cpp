@@ -78,48 +78,48 @@ int block_axis(const Shape& shape, const Shape& block) {
 }
 
 /// Repeats the scales along every axis but one.
-Scales in_blocks(const QuantSpec& spec, const Shape& shape) {
-  const Shape block = spec.granularity.block_shape(shape), grid = spec.granularity.scale_shape(shape);
+Scales in_blocks(const Grid& grid, const Shape& shape) {
+  const Shape block = grid.granularity.block_shape(shape), counts = grid.granularity.scale_shape(shape);
   const int axis = block_axis(shape, block);
   Shape out = shape;
   const auto kept = static_cast<std::size_t>(axis);
-  out[kept] = grid[kept];
+  out[kept] = counts[kept];
   Scales scales{Tensor::empty(out), axis, std::min(block[kept], shape[kept])};
-  const auto from = spec.scale.to_vector<float>();
+  const auto from = grid.scale.to_vector<float>();
   auto* to = scales.values.mutable_data<float>();
   Shape index(shape.size());
   for (std::int64_t i = 0; i < numel(out); ++i) {
     std::int64_t j = 0;
     for (std::size_t a = 0; a < shape.size(); ++a)
-      j = j * grid[a] + (a == kept ? index[a] : index[a] / block[a]);
+      j = j * counts[a] + (a == kept ? index[a] : index[a] / block[a]);
     to[i] = from[static_cast<std::size_t>(j)];
     for (std::size_t a = shape.size(); a-- > 0 && ++index[a] == out[a];) index[a] = 0;
   }
   return scales;
 }
 
-Scales scales_of(const QuantSpec& spec, const Shape& shape, bool transposed) {
-  if (spec.granularity.is_per_tensor()) return {spec.scale.reshape({})};
-  const int axis = spec.granularity.single_axis(static_cast<int>(shape.size()));
-  if (axis >= 0 && spec.scale_bits == 0)
-    return {spec.scale.reshape({spec.scale.numel()}), transposed ? 1 - axis : axis};
-  Scales scales = in_blocks(spec, shape);
+Scales scales_of(const Grid& grid, const Shape& shape, bool transposed) {
+  if (grid.granularity.is_per_tensor()) return {grid.scale.reshape({})};
+  const int axis = grid.granularity.single_axis(static_cast<int>(shape.size()));
+  if (axis >= 0 && grid.scale_bits == 0)
+    return {grid.scale.reshape({grid.scale.numel()}), transposed ? 1 - axis : axis};
+  Scales scales = in_blocks(grid, shape);
   if (transposed) scales = {turned(scales.values), 1 - scales.axis, scales.block};
   return scales;
 }
 
 /// Adds the scales in the form of their own bits.
 std::string add_scales(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& path,
-                       const QuantSpec& spec, const Scales& scales, GraphBuilder::Attributes& attributes) {
+                       const Grid& grid, const Scales& scales, GraphBuilder::Attributes& attributes) {
   const std::string name = path + ".scale";
-  if (spec.scale_bits == 1 && !options.emulate) {
+  if (grid.scale_bits == 1 && !options.emulate) {
     graph.needs_opset(24);
     attributes.emplace_back("output_dtype", std::int64_t{1});
-    return graph.constant(name, scale_codes(scales.values, spec));
+    return graph.constant(name, scale_codes(scales.values, grid));
   }
-  if (spec.scale_bits != 4) return graph.constant(name, scales.values);
-  const std::string unit = graph.constant(path + ".scale_of_scales", Tensor::scalar(spec.unit));
-  const std::string parts = graph.constant(name, scale_codes(scales.values, spec));
+  if (grid.scale_bits != 4) return graph.constant(name, scales.values);
+  const std::string unit = graph.constant(path + ".scale_of_scales", Tensor::scalar(grid.unit));
+  const std::string parts = graph.constant(name, scale_codes(scales.values, grid));
   return graph.add("DequantizeLinear", name, {parts, unit});
 }
 
@@ -127,17 +127,17 @@ std::string add_scales(GraphBuilder& graph, const OnnxExportOptions& options, co
 
 std::string add_weight(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& name,
                        const QuantizedTensor& codes, const WeightForm& form) {
-  const StoredType type = type_of(codes.spec.format, options.emulate, form.integer_factor);
-  const Scales scales = scales_of(codes.spec, codes.shape(), form.transposed);
+  const StoredType type = type_of(codes.grid.format, options.emulate, form.integer_factor);
+  const Scales scales = scales_of(codes.grid, codes.shape(), form.transposed);
   graph.needs_opset(scales.block > 0 ? std::max(type.opset, 21) : type.opset);
   const Tensor values = code_values(codes).to(Layout::row_major);
-  const std::string path = codes.spec.name.empty() ? name + ".quantizer" : codes.spec.name;
+  const std::string path = codes.grid.name.empty() ? name + ".quantizer" : codes.grid.name;
   GraphBuilder::Attributes attributes;
   if (scales.axis >= 0) attributes.emplace_back("axis", std::int64_t{scales.axis});
   if (scales.block > 0) attributes.emplace_back("block_size", scales.block);
   std::vector<std::string> inputs{
       graph.constant(name, stored(form.transposed ? turned(values) : values, type.dtype)),
-      add_scales(graph, options, path, codes.spec, scales, attributes)};
+      add_scales(graph, options, path, codes.grid, scales, attributes)};
   if (scales.block == 0)
     inputs.push_back(graph.constant(path + ".zero_point", Tensor::zeros(scales.values.shape(), type.dtype)));
   return graph.add("DequantizeLinear", path, std::move(inputs), std::move(attributes), path + ".floats");

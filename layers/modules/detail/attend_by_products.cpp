@@ -136,8 +136,8 @@ Variable products(const Variable& q, const Variable& k, const Variable& v, const
 /// Whether its codes are multiplied in integers.
 bool has_factors(const Variable& x) {
   if (x.quantized() == nullptr) return false;
-  const QuantSpec& spec = x.quantized()->spec;
-  return spec.format.is_integer() && spec.format.bits() <= 8 && spec.granularity.is_per_tensor();
+  const Grid& grid = x.quantized()->grid;
+  return grid.format.is_integer() && grid.format.bits() <= 8 && grid.granularity.is_per_tensor();
 }
 
 /// Whether products with a part of the keys have the bits of those with all: sums of integers are exact, and

@@ -147,7 +147,7 @@ Tensor ReferenceArithmetic::range_of(const Tensor& values, const Axes& kept) con
     range = range_.used().to(Device::cpu());
   else if (const auto factor = d.scale_amax())
     range = scaled(range, *factor);
-  return params_.pow2 ? QuantSpec::from_amax(d.format(), {}, range, params_.name, true).amax : range;
+  return params_.pow2 ? Grid::from_amax(d.format(), {}, range, params_.name, true).amax : range;
 }
 
 Variable ReferenceArithmetic::on_grid(const Variable& input, const Tensor& amax) const {

@@ -51,7 +51,7 @@ class BlockView {
 /// `flat_ranges`. A NumericError names the quantizer for NaN and infinity: on a GPU when something is next
 /// read back.
 [[nodiscard]] Tensor ranges_of(const Tensor& x, const BlockView& view, const std::string& quantizer);
-/// The same of each block, in the shape and layout that a QuantSpec of x takes.
+/// The same of each block, in the shape and layout that a Grid of x takes.
 [[nodiscard]] Tensor ranges_of(const Tensor& x, const Granularity& granularity, const std::string& quantizer);
 /// What a NumericError says, with the quantizer's name.
 [[noreturn]] void rethrow_named(const NumericError& error, const std::string& quantizer);

@@ -65,7 +65,7 @@ int floor_dead_channels(Module& model) {
     const auto room = detail::bias_room(product->terms * largest);
     if (room == 0 || product->channels % weight.amax().numel() != 0) continue;
     raised += raise_ranges(weight, product->bias.tensor().to_vector<float>(),
-                           input.spec().scale.data<float>()[0], room);
+                           input.grid().scale.data<float>()[0], room);
   }
   return raised;
 }

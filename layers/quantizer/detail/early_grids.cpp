@@ -19,21 +19,21 @@ EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(
     const Node* value = call.output.node().get();
     const auto& all = readers(call.output);
     if (all.empty() || value == calls.output.node().get() || call.output.quantized() != nullptr) continue;
-    const QuantSpec* first = grid_at(*all.front());
+    const Grid* first = grid_at(*all.front());
     const auto same = [&](const Call* reader) {
-      const QuantSpec* other = grid_at(*reader);
+      const Grid* other = grid_at(*reader);
       return other != nullptr && same_grid(*first, *other);
     };
     if (first != nullptr && std::ranges::all_of(all, same)) grids_[value] = first;
   }
 }
 
-const QuantSpec* EarlyGrids::grid_at(const Call& reader) const {
+const Grid* EarlyGrids::grid_at(const Call& reader) const {
   const QuantizedTensor* codes = reader.output.quantized();
   if (reader.op == "quantize")
-    return codes != nullptr && codes->spec.granularity.is_per_tensor() ? &codes->spec : nullptr;
+    return codes != nullptr && codes->grid.granularity.is_per_tensor() ? &codes->grid : nullptr;
   if (codes != nullptr || !(traits(reader.op).moves_values || reader.op == "relu")) return nullptr;
-  const QuantSpec* grid = grid_of(reader.output);
+  const Grid* grid = grid_of(reader.output);
   const bool through =
       reader.op != "relu" || (relu_on_codes_ && grid != nullptr && has_byte_codes(grid->format));
   return through ? grid : nullptr;
@@ -46,12 +46,12 @@ bool EarlyGrids::is_cut(const Variable& value) const {
   });
 }
 
-const QuantSpec* EarlyGrids::grid_of(const Variable& value) const {
+const Grid* EarlyGrids::grid_of(const Variable& value) const {
   const auto found = grids_.find(value.node().get());
   return found == grids_.end() ? nullptr : found->second;
 }
 
-const QuantSpec* EarlyGrids::early_grid_of(const Variable& value) const {
+const Grid* EarlyGrids::early_grid_of(const Variable& value) const {
   const auto& all = readers(value);
   const bool early = all.size() > 1 || std::ranges::any_of(all, [](const Call* reader) {
                        return traits(reader->op).moves_values;

@@ -22,19 +22,19 @@ class EarlyGrids {
   EarlyGrids(const Calls& calls, bool relu_on_codes);
 
   /// The grid on which all readers of the value end; null when there is none, or it has codes already.
-  [[nodiscard]] const QuantSpec* grid_of(const Variable& value) const;
+  [[nodiscard]] const Grid* grid_of(const Variable& value) const;
   /// Whether a ReLU lies between the value and its grid on all ways.
   [[nodiscard]] bool is_cut(const Variable& value) const;
   /// The grid that the value has to be put on before it is read: `grid_of` of what is moved or read twice.
-  [[nodiscard]] const QuantSpec* early_grid_of(const Variable& value) const;
+  [[nodiscard]] const Grid* early_grid_of(const Variable& value) const;
   /// The calls that read the value, in order.
   [[nodiscard]] const std::vector<const Call*>& readers(const Variable& value) const;
 
  private:
-  [[nodiscard]] const QuantSpec* grid_at(const Call& reader) const;
+  [[nodiscard]] const Grid* grid_at(const Call& reader) const;
 
   std::unordered_map<const Node*, std::vector<const Call*>> readers_;
-  std::unordered_map<const Node*, const QuantSpec*> grids_;
+  std::unordered_map<const Node*, const Grid*> grids_;
   bool relu_on_codes_;
 };
 

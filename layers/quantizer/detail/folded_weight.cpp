@@ -25,12 +25,12 @@ void for_channels(Tensor& w, int axis, F&& f) {
 }
 
 bool is_exact(const QuantizedTensor& w, int axis, std::size_t channels) {
-  const QuantSpec& spec = w.spec;
-  const auto ranges = static_cast<std::size_t>(spec.amax.numel());
+  const Grid& grid = w.grid;
+  const auto ranges = static_cast<std::size_t>(grid.amax.numel());
   const bool by_channel =
-      ranges == channels && (ranges == 1 || spec.granularity.single_axis(w.codes.rank()) == axis);
-  return spec.format.is_integer() && spec.format.lower() == -spec.format.bound() && !spec.raised &&
-         spec.scale_bits == 0 && (by_channel || spec.granularity.is_per_tensor());
+      ranges == channels && (ranges == 1 || grid.granularity.single_axis(w.codes.rank()) == axis);
+  return grid.format.is_integer() && grid.format.lower() == -grid.format.bound() && !grid.raised &&
+         grid.scale_bits == 0 && (by_channel || grid.granularity.is_per_tensor());
 }
 
 /// The scale of the layer's input, as far as it is one number that is known; else 0.
@@ -41,7 +41,7 @@ float input_scale(const QuantModule& layer) {
   if (!q.enabled() || !q.quantizing() || !q.descriptor().format().is_integer() ||
       !q.descriptor().needs_amax() || !q.amax().defined() || q.amax().numel() != 1)
     return 0;
-  return q.spec().scale.to_vector<float>().front();
+  return q.grid().scale.to_vector<float>().front();
 }
 
 FoldedRange range_of(const FoldedChannel& channel, float amax, float bound, float x_scale) {
@@ -72,8 +72,8 @@ void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const 
 void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& channels,
                 const QuantizedTensor& before) {
   TensorQuantizer& q = *layer.weight_quantizer();
-  const float bound = before.spec.format.bound(), x_scale = input_scale(layer);
-  const auto amax = before.spec.amax.to_vector<float>(), codes = code_values(before).to_vector<float>();
+  const float bound = before.grid.format.bound(), x_scale = input_scale(layer);
+  const auto amax = before.grid.amax.to_vector<float>(), codes = code_values(before).to_vector<float>();
   std::vector<FoldedRange> ranges;
   std::vector<float> now;
   for (std::size_t c = 0; c < channels.size(); ++c) {

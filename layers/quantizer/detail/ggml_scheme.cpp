@@ -129,13 +129,13 @@ QuantizedTensor GgmlScheme::quantize(const Variable& w, const WeightState& state
            "quantizer", "{} was calibrated for {} blocks, its input {} has {}: calibrate again",
            quantizer_label(name), state.extreme_codes.numel(), to_string(x.shape()), x.numel() / ggml_block);
   const GgmlBlocks blocks = ggml_weight_blocks(values, state.extreme_codes, rounding_);
-  QuantSpec spec;
-  spec.format = state.params.descriptor.format();
-  spec.granularity = Granularity::blocks({{-1, ggml_block}});
-  spec.scale = spec.amax = blocks.steps.to(DType::f32);
-  spec.name = name;
-  spec.pass_through_bwd = true;
-  return {blocks.codes, std::move(spec), {}};
+  Grid grid;
+  grid.format = state.params.descriptor.format();
+  grid.granularity = Granularity::blocks({{-1, ggml_block}});
+  grid.scale = grid.amax = blocks.steps.to(DType::f32);
+  grid.name = name;
+  grid.pass_through_bwd = true;
+  return {blocks.codes, std::move(grid), {}};
 }
 
 void GgmlScheme::check_packing(const std::string& quantizer) const {

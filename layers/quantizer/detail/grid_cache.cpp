@@ -47,22 +47,22 @@ float GridCache::global_amax(const Tensor& ranges) const {
   return std::ranges::max(ranges.to_vector<float>());
 }
 
-QuantSpec GridCache::made_of(const Tensor& amax, const Granularity& granularity) const {
+Grid GridCache::made_of(const Tensor& amax, const Granularity& granularity) const {
   const Format& format = params_.descriptor.format();
   const auto& bits = params_.descriptor.block_sizes().scale_bits;
-  QuantSpec spec;
+  Grid grid;
   if (bits && !granularity.is_per_tensor()) {
     const float global = *bits == NumBits(4, 3) ? global_amax(amax) : 0.0f;
-    spec = QuantSpec::with_scale_bits(format, granularity, amax, *bits, global, params_.name);
+    grid = Grid::with_scale_bits(format, granularity, amax, *bits, global, params_.name);
   } else {
-    spec = QuantSpec::from_amax(format, granularity, amax, params_.name, params_.pow2, params_.zero_point);
+    grid = Grid::from_amax(format, granularity, amax, params_.name, params_.pow2, params_.zero_point);
   }
-  spec.pass_through_bwd = params_.passes_through();
-  spec.scale = params_.weight_scheme->stored_scales(spec.scale);
-  return spec;
+  grid.pass_through_bwd = params_.passes_through();
+  grid.scale = params_.weight_scheme->stored_scales(grid.scale);
+  return grid;
 }
 
-QuantSpec GridCache::of_ranges_of(const Tensor& x) const {
+Grid GridCache::of_ranges_of(const Tensor& x) const {
   const QuantDescriptor& d = params_.descriptor;
   const Granularity granularity = d.granularity(x.rank());
   const bool blocks = !d.block_sizes().empty();
@@ -72,20 +72,20 @@ QuantSpec GridCache::of_ranges_of(const Tensor& x) const {
   return made_of(ranges, ranges.numel() == 1 && !blocks ? Granularity::per_tensor() : granularity);
 }
 
-QuantSpec GridCache::own(int rank, Device device) const {
+Grid GridCache::own(int rank, Device device) const {
   range_.check_known();
   const Key key{rank, range_.amax().version(), device};
   const std::scoped_lock lock(mutex_);
   if (!kept_ || key_ != key) {
-    QuantSpec spec = made_of(range_.used(), granularity(rank));
-    if (range_.scale().defined()) spec.scale = range_.scale();
-    kept_ = spec.to(device);
+    Grid grid = made_of(range_.used(), granularity(rank));
+    if (range_.scale().defined()) grid.scale = range_.scale();
+    kept_ = grid.to(device);
     key_ = key;
   }
   return *kept_;
 }
 
-QuantSpec GridCache::own() const {
+Grid GridCache::own() const {
   const QuantDescriptor& d = params_.descriptor;
   FQ_CHECK(!d.has_dynamic_blocks() && !d.dynamic(), "quantizer",
            "{} takes its ranges from each input: it has no grid of its own", quantizer_label(params_.name));
@@ -96,13 +96,13 @@ QuantSpec GridCache::own() const {
   return own(-1, Device::cpu());
 }
 
-QuantSpec GridCache::of(const Variable& x) const {
+Grid GridCache::of(const Variable& x) const {
   const QuantDescriptor& d = params_.descriptor;
   (void)d.granularity(x.rank());  // refuses axes that x does not have
   const bool meta = x.device().is_meta();
   if (meta && (!range_.amax().defined() || !d.needs_amax() || d.has_dynamic_blocks()))
-    return QuantSpec::from_amax(d.format(), Granularity::per_tensor(), Tensor::scalar(1.0), params_.name,
-                                params_.pow2, params_.zero_point);
+    return Grid::from_amax(d.format(), Granularity::per_tensor(), Tensor::scalar(1.0), params_.name,
+                           params_.pow2, params_.zero_point);
   if (d.has_dynamic_blocks() && d.needs_amax()) range_.check_known();
   if (of_each_input()) return of_ranges_of(x.tensor());
   return own(x.rank(), meta ? Device::cpu() : x.device());

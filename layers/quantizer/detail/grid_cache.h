@@ -19,11 +19,11 @@ class GridCache {
 
   /// The grid that x is put on; on `meta` of an amax of 1 where none is known. Throws ArgumentError for axes
   /// that x does not have, and without amax.
-  [[nodiscard]] QuantSpec of(const Variable& x) const;
+  [[nodiscard]] Grid of(const Variable& x) const;
   /// The grid in force, whatever the input. Throws ArgumentError where each input has its own.
-  [[nodiscard]] QuantSpec own() const;
+  [[nodiscard]] Grid own() const;
   /// That of inputs of that rank, on that device; axes count from the back for a rank of -1.
-  [[nodiscard]] QuantSpec own(int rank, Device device) const;
+  [[nodiscard]] Grid own(int rank, Device device) const;
   /// What `keep_codes` was told last, where that was of x as it is now, and can stand for codes made of it
   /// now; else undefined, as it is in a trace, where each reader rounds.
   [[nodiscard]] Variable codes_of(const Variable& x) const;
@@ -51,13 +51,13 @@ class GridCache {
   [[nodiscard]] std::uint64_t range_version() const;
   [[nodiscard]] Granularity granularity(int rank) const;
   [[nodiscard]] float global_amax(const Tensor& ranges) const;
-  [[nodiscard]] QuantSpec made_of(const Tensor& amax, const Granularity& granularity) const;
-  [[nodiscard]] QuantSpec of_ranges_of(const Tensor& x) const;
+  [[nodiscard]] Grid made_of(const Tensor& amax, const Granularity& granularity) const;
+  [[nodiscard]] Grid of_ranges_of(const Tensor& x) const;
 
   const QuantParams& params_;
   const QuantizerRange& range_;
   mutable std::mutex mutex_;  // guards what is kept
-  mutable std::optional<QuantSpec> kept_;
+  mutable std::optional<Grid> kept_;
   mutable Key key_;
   mutable Codes last_;
 };

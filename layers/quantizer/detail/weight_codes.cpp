@@ -60,7 +60,7 @@ void WeightCodes::forget() {
   kept_ = {};
 }
 
-QuantSpec WeightCodes::packed_spec(int rank, Device device) const {
+Grid WeightCodes::packed_grid(int rank, Device device) const {
   const QuantDescriptor& d = params_.descriptor;
   if (!scales_.defined()) {
     FQ_CHECK(d.needs_amax() && !d.has_dynamic_blocks(), "quantizer",
@@ -69,11 +69,11 @@ QuantSpec WeightCodes::packed_spec(int rank, Device device) const {
     return grid_.own(rank, device);
   }
   const bool one = scales_.values.numel() == 1 && d.block_sizes().empty();
-  QuantSpec spec =
+  Grid grid =
       unpack_scales(scales_, d.format(), one ? Granularity::per_tensor() : d.granularity(rank), params_.name);
-  if (spec.scale_bits == 0) spec.zero_point = params_.zero_point;
-  spec.pass_through_bwd = params_.passes_through();
-  return spec.to(device);
+  if (grid.scale_bits == 0) grid.zero_point = params_.zero_point;
+  grid.pass_through_bwd = params_.passes_through();
+  return grid.to(device);
 }
 
 QuantizedTensor WeightCodes::unpack(const Tensor& packed) const {
@@ -81,12 +81,12 @@ QuantizedTensor WeightCodes::unpack(const Tensor& packed) const {
   FQ_CHECK(packed.dtype() == packed_dtype(format), "quantizer",
            "the weight of {} is {}: codes of {} are kept as {}", detail::quantizer_label(params_.name),
            packed.describe(), to_string(format), name(packed_dtype(format)));
-  QuantSpec spec = packed_spec(packed.rank(), packed.device());
-  const std::int64_t blocks = numel(spec.granularity.scale_shape(packed.shape()));
-  FQ_CHECK(spec.scale.numel() == blocks, "quantizer",
+  Grid grid = packed_grid(packed.rank(), packed.device());
+  const std::int64_t blocks = numel(grid.granularity.scale_shape(packed.shape()));
+  FQ_CHECK(grid.scale.numel() == blocks, "quantizer",
            "{} has {} scales, its weight {} has {} blocks: give one scale per block",
-           detail::quantizer_label(params_.name), spec.scale.numel(), to_string(packed.shape()), blocks);
-  return {packed.dtype() == format.code_dtype() ? packed : unpack_codes(packed), std::move(spec), {}};
+           detail::quantizer_label(params_.name), grid.scale.numel(), to_string(packed.shape()), blocks);
+  return {packed.dtype() == format.code_dtype() ? packed : unpack_codes(packed), std::move(grid), {}};
 }
 
 void WeightCodes::set_scales(PackedScales scales) {

@@ -64,7 +64,7 @@ class WeightCodes {
 
   [[nodiscard]] bool wants_mask(const Variable& w) const;
   [[nodiscard]] std::optional<QuantizedTensor> kept(const Variable& w) const;
-  [[nodiscard]] QuantSpec packed_spec(int rank, Device device) const;
+  [[nodiscard]] Grid packed_grid(int rank, Device device) const;
 
   const QuantParams& params_;
   const QuantizerRange& range_;

@@ -17,8 +17,8 @@ class CudaAccumulators : public testing::Test {
 };
 
 Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
-QuantSpec there(const QuantSpec& spec) { return spec.to(Device::cuda()); }
-QuantizedTensor there(const QuantizedTensor& x) { return {there(x.codes), there(x.spec), {}}; }
+Grid there(const Grid& grid) { return grid.to(Device::cuda()); }
+QuantizedTensor there(const QuantizedTensor& x) { return {there(x.codes), there(x.grid), {}}; }
 
 Accumulator there(const Accumulator& x);
 struct There {
@@ -59,20 +59,20 @@ Tensor floats(const Shape& shape, float least, float most) {
 }
 
 QuantizedTensor codes(const Shape& shape, const Format& format, Layout layout, float amax, int zero_point) {
-  const auto spec =
-      QuantSpec::from_amax(format, {}, Tensor::scalar(static_cast<double>(amax)), "in", false, zero_point);
-  return quantize(floats(shape, -1.5f, 1.5f).to(layout), spec, false);
+  const auto grid =
+      Grid::from_amax(format, {}, Tensor::scalar(static_cast<double>(amax)), "in", false, zero_point);
+  return quantize(floats(shape, -1.5f, 1.5f).to(layout), grid, false);
 }
 
 /// What readers round to: among them a range of nothing, and an offset.
-std::vector<QuantSpec> readers() {
-  std::vector<QuantSpec> out;
+std::vector<Grid> readers() {
+  std::vector<Grid> out;
   for (const int bits : {2, 4, 8, 16})
     for (const bool is_unsigned : {false, true})
-      out.push_back(QuantSpec::from_amax(IntFormat{bits, is_unsigned, false}, {}, Tensor::scalar(1.3), "out",
-                                         false, bits == 8 && !is_unsigned ? 128 : 0));
-  out.push_back(QuantSpec::from_amax(IntFormat{8, false, true}, {}, Tensor::scalar(1.3), "narrow"));
-  out.push_back(QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.0), "dead"));
+      out.push_back(Grid::from_amax(IntFormat{bits, is_unsigned, false}, {}, Tensor::scalar(1.3), "out",
+                                    false, bits == 8 && !is_unsigned ? 128 : 0));
+  out.push_back(Grid::from_amax(IntFormat{8, false, true}, {}, Tensor::scalar(1.3), "narrow"));
+  out.push_back(Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.0), "dead"));
   return out;
 }
 
@@ -86,11 +86,11 @@ void expect_same(Accumulator x, const std::string& where) {
     EXPECT_EQ(values.layout(), expected.layout()) << where;
     ASSERT_EQ(mask.defined(), expected_mask.defined()) << where;
     EXPECT_TRUE(!mask.defined() || bitwise_equal(mask, expected_mask)) << where;
-    for (const auto& spec : readers()) {
-      const auto here = requantize(x, spec), q = requantize(moved, there(spec));
-      EXPECT_TRUE(bitwise_equal(q.codes, here.codes)) << where << " relu " << relu << to_string(spec.format);
-      EXPECT_TRUE(bitwise_equal(q.mask, here.mask)) << where << " relu " << relu << to_string(spec.format);
-      const auto plain = requantize(moved, there(spec), false);
+    for (const auto& grid : readers()) {
+      const auto here = requantize(x, grid), q = requantize(moved, there(grid));
+      EXPECT_TRUE(bitwise_equal(q.codes, here.codes)) << where << " relu " << relu << to_string(grid.format);
+      EXPECT_TRUE(bitwise_equal(q.mask, here.mask)) << where << " relu " << relu << to_string(grid.format);
+      const auto plain = requantize(moved, there(grid), false);
       EXPECT_FALSE(plain.mask.defined());
       EXPECT_TRUE(bitwise_equal(plain.codes, here.codes)) << where;
     }
@@ -172,10 +172,10 @@ TEST_F(CudaAccumulators, ANaNOfBatchNormalization) {
   Tensor mask, expected_mask;
   EXPECT_TRUE(same_numbers(to_float(there(x), &mask), to_float(x, &expected_mask)));
   EXPECT_TRUE(bitwise_equal(mask, expected_mask));
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "bn.output_quantizer");
-  EXPECT_THROW((void)requantize(x, spec), NumericError);
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "bn.output_quantizer");
+  EXPECT_THROW((void)requantize(x, grid), NumericError);
   QuantizedTensor q;
-  EXPECT_NO_THROW(q = requantize(there(x), there(spec)));
+  EXPECT_NO_THROW(q = requantize(there(x), there(grid)));
   try {
     (void)q.codes.to(Device::cpu());
     FAIL() << "the NaN was not reported";
@@ -209,8 +209,8 @@ TEST_F(CudaAccumulators, ANanInABiasIsReportedWhenValuesAreRead) {
 
 TEST_F(CudaAccumulators, ReadersElsewhereAreRefused) {
   const Accumulator x{Averages{floats({4}, -1, 1)}};
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "q");
-  EXPECT_THROW((void)requantize(there(x), spec), ArgumentError);
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "q");
+  EXPECT_THROW((void)requantize(there(x), grid), ArgumentError);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ Tensor numbers(const Shape& shape, int seed = 0) {
 
 Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
 QuantizedTensor there(const QuantizedTensor& x) {
-  return {there(x.codes), x.spec.to(Device::cuda()), x.mask.defined() ? there(x.mask) : Tensor()};
+  return {there(x.codes), x.grid.to(Device::cuda()), x.mask.defined() ? there(x.mask) : Tensor()};
 }
 
 Tensor ranges(const Granularity& by, const Shape& shape) {
@@ -37,14 +37,14 @@ Tensor ranges(const Granularity& by, const Shape& shape) {
 
 QuantizedTensor codes(const Shape& shape, const Format& format, const Granularity& by = {},
                       Layout layout = Layout::row_major) {
-  return quantize(numbers(shape).to(layout), QuantSpec::from_amax(format, by, ranges(by, shape), "q"));
+  return quantize(numbers(shape).to(layout), Grid::from_amax(format, by, ranges(by, shape), "q"));
 }
 
 /// Of NVFP4: blocks whose scales are E4M3 numbers.
 QuantizedTensor nvfp4(const Shape& shape) {
   const auto by = Granularity::per_group(16);
-  return quantize(numbers(shape), QuantSpec::with_scale_bits(FloatFormat{2, 1}, by, ranges(by, shape),
-                                                             NumBits(4, 3), 1.3f, "q"));
+  return quantize(numbers(shape),
+                  Grid::with_scale_bits(FloatFormat{2, 1}, by, ranges(by, shape), NumBits(4, 3), 1.3f, "q"));
 }
 
 TEST_F(CudaCodeProducts, ScalesOfProducts) {
@@ -134,11 +134,11 @@ TEST_F(CudaCodeProducts, GradientsOfRangesOfSums) {
   Tensor sums = Tensor::empty(shape, DType::i32);
   for (std::int64_t i = 0; i < sums.numel(); ++i)
     sums.mutable_data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7919 % 20011) - 10005;
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
   const auto run = [&](Device device, AmaxGradient kind) {
     const Accumulator x{ProductSums{sums.to(device), {}, Tensor::full({}, 1e-4, DType::f32, device), 1},
                         true};
-    const auto codes = requantize(x, spec.to(device), false);
+    const auto codes = requantize(x, grid.to(device), false);
     return detail::amax_gradient(x, codes, numbers(shape, 17).to(device), kind).item();
   };
   for (const AmaxGradient kind : {AmaxGradient::clip, AmaxGradient::lsq}) {
@@ -159,39 +159,39 @@ TEST_F(CudaCodeProducts, OpenRangesKeepTheReluAlone) {
   for (std::int64_t i = 0; i < 35; ++i)
     sums.mutable_data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7919 % 20011) - 10005;
   for (const float amax : {0.0f, 0.6f}) {
-    auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(static_cast<double>(amax)), "q");
-    spec.pass_through_bwd = true;
+    auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(static_cast<double>(amax)), "q");
+    grid.pass_through_bwd = true;
     const auto run = [&](Device device) {
       const Accumulator value{
           ProductSums{sums.to(device), {}, Tensor::full({}, 1.3e-4, DType::f32, device), 1}, true};
       const Variable leaf(Tensor::zeros({5, 7}, DType::f32, device), true);
       const Variable x =
           detail::record("test", value, {leaf}, [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
-      return *ops::quantize(x, spec.to(device)).quantized();
+      return *ops::quantize(x, grid.to(device)).quantized();
     };
     const auto found = run(Device::cuda()), expected = run(Device::cpu());
     EXPECT_TRUE(bitwise_equal(found.codes, expected.codes));
     EXPECT_TRUE(bitwise_equal(found.mask, expected.mask));
-    EXPECT_TRUE(bitwise_equal(found.spec.amax, expected.spec.amax));
+    EXPECT_TRUE(bitwise_equal(found.grid.amax, expected.grid.amax));
   }
 }
 
 TEST_F(CudaCodeProducts, AStepOfCodesWaitsForNothing) {
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.7)), "q");
-  const auto learned = QuantSpec::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.9)), "r");
+  const auto grid = Grid::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.7)), "q");
+  const auto learned = Grid::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.9)), "r");
   const Variable x(there(numbers({9, 32})), true), range(there(Tensor::scalar(0.9)), true);
   const auto before = test::waits_so_far();
-  const Variable q = ops::quantize(x, spec);
-  EXPECT_EQ(ops::quantize(q, spec).node(), q.node());
+  const Variable q = ops::quantize(x, grid);
+  EXPECT_EQ(ops::quantize(q, grid).node(), q.node());
   const auto w = quantize(there(numbers({6, 32})),
-                          QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(0),
-                                               there(ranges(Granularity::per_axis(0), {6, 32})), "w"));
+                          Grid::from_amax(IntFormat{}, Granularity::per_axis(0),
+                                          there(ranges(Granularity::per_axis(0), {6, 32})), "w"));
   const Accumulator sums{ProductSums{Tensor::zeros({9, 6}, DType::i32, Device::cuda()),
                                      {},
                                      detail::product_scale(*q.quantized(), w, 0, 6),
                                      1},
                          true};
-  const auto codes = requantize(sums, spec);
+  const auto codes = requantize(sums, grid);
   const ops::LearnedRange trained{range, AmaxGradient::lsq, 1};
   const Variable y = ops::quantize(q.as_float(), learned, &trained).as_float();
   y.backward(Tensor::full(y.shape(), 1.0, DType::f32, Device::cuda()));

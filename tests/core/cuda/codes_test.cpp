@@ -29,7 +29,7 @@ Tensor numbers(const Shape& shape) {
   return out;
 }
 
-/// As many ranges as the spec needs: one of them 0, one the least that counts.
+/// As many ranges as the grid needs: one of them 0, one the least that counts.
 Tensor ranges(std::int64_t count, bool per_tensor) {
   Tensor out = Tensor::empty(per_tensor ? Shape{} : Shape{count});
   auto* v = out.mutable_data<float>();
@@ -39,7 +39,7 @@ Tensor ranges(std::int64_t count, bool per_tensor) {
   return out;
 }
 
-QuantSpec there(const QuantSpec& spec) { return spec.to(Device::cuda()); }
+Grid there(const Grid& grid) { return grid.to(Device::cuda()); }
 
 std::vector<Format> all_formats() {
   std::vector<Format> out;
@@ -51,8 +51,8 @@ std::vector<Format> all_formats() {
   return out;
 }
 
-void expect_same(const Tensor& x, const QuantSpec& spec, const std::string& where) {
-  const auto here = quantize(x, spec), codes = quantize(x.to(Device::cuda()), there(spec));
+void expect_same(const Tensor& x, const Grid& grid, const std::string& where) {
+  const auto here = quantize(x, grid), codes = quantize(x.to(Device::cuda()), there(grid));
   EXPECT_EQ(codes.codes.device(), Device::cuda());
   EXPECT_EQ(codes.layout(), here.layout());
   EXPECT_EQ(codes.codes.dtype(), here.codes.dtype());
@@ -60,7 +60,7 @@ void expect_same(const Tensor& x, const QuantSpec& spec, const std::string& wher
   EXPECT_TRUE(bitwise_equal(codes.mask, here.mask)) << where;
   EXPECT_TRUE(bitwise_equal(dequantize(codes), dequantize(here))) << where;
   EXPECT_TRUE(bitwise_equal(code_values(codes), code_values(here))) << where;
-  EXPECT_FALSE(quantize(x.to(Device::cuda()), there(spec), false).mask.defined());
+  EXPECT_FALSE(quantize(x.to(Device::cuda()), there(grid), false).mask.defined());
 }
 
 TEST_F(CudaCodes, EveryFormatAndBlock) {
@@ -75,7 +75,7 @@ TEST_F(CudaCodes, EveryFormatAndBlock) {
     for (const auto& by : granularities) {
       const bool one = by.is_per_tensor();
       const auto amax = ranges(one ? 1 : numel(by.scale_shape(shape)), one);
-      expect_same(numbers(shape), QuantSpec::from_amax(format, by, amax, "q"),
+      expect_same(numbers(shape), Grid::from_amax(format, by, amax, "q"),
                   to_string(format) + " " + to_string(by));
     }
 }
@@ -85,17 +85,17 @@ TEST_F(CudaCodes, NumbersBesideTheMiddleOfTwoCodes) {
   const Tensor amax = ranges(rows, false);
   for (const Format& format : {Format(IntFormat{}), Format(IntFormat{8, true, false}), Format(IntFormat{9}),
                                Format(FloatFormat{4, 3}), Format(FloatFormat{2, 1})}) {
-    const auto spec = QuantSpec::from_amax(format, Granularity::per_axis(0), amax, "q");
+    const auto grid = Grid::from_amax(format, Granularity::per_axis(0), amax, "q");
     Tensor x = Tensor::empty({rows, codes * near});
     auto* v = x.mutable_data<float>();
     for (std::int64_t i = 0; i < x.numel(); ++i) {
       const std::int64_t code = i / near % codes;
-      const float middle = (static_cast<float>(code) + 0.5f) * spec.scale.data<float>()[i / (codes * near)];
+      const float middle = (static_cast<float>(code) + 0.5f) * grid.scale.data<float>()[i / (codes * near)];
       const auto word = std::bit_cast<std::int32_t>(format.is_integer() ? middle : middle * 0.25f);
       v[i] = std::bit_cast<float>(word + static_cast<std::int32_t>(i % near) - 3) *
              (code % 2 == 0 || !format.is_integer() ? 1.0f : -1.0f);
     }
-    expect_same(x, spec, to_string(format));
+    expect_same(x, grid, to_string(format));
   }
 }
 
@@ -105,7 +105,7 @@ TEST_F(CudaCodes, LayoutsAndSizes) {
       for (int axis = -1; axis < 4; ++axis) {
         const auto by = axis < 0 ? Granularity::per_tensor() : Granularity::per_axis(axis);
         const auto amax = ranges(axis < 0 ? 1 : shape[static_cast<std::size_t>(axis)], axis < 0);
-        expect_same(numbers(shape).to(layout), QuantSpec::from_amax(IntFormat{}, by, amax, "q"),
+        expect_same(numbers(shape).to(layout), Grid::from_amax(IntFormat{}, by, amax, "q"),
                     to_string(shape) + " axis " + std::to_string(axis));
       }
 }
@@ -116,21 +116,20 @@ TEST_F(CudaCodes, WholeGroupsOfColumns) {
                                  Format(IntFormat{9}), Format(FloatFormat{4, 3})}) {
       Tensor amax = ranges(shape.back(), false);
       amax.mutable_data<float>()[5] = 1e-7f;
-      expect_same(numbers(shape), QuantSpec::from_amax(format, Granularity::per_axis(-1), amax, "q"),
+      expect_same(numbers(shape), Grid::from_amax(format, Granularity::per_axis(-1), amax, "q"),
                   to_string(shape) + " " + to_string(format));
       if (shape[0] == 9001) {  // scales whose quotients are true divisions, in one group of three
         amax.mutable_data<float>()[11] = 1e37f;
-        expect_same(numbers(shape), QuantSpec::from_amax(format, Granularity::per_axis(-1), amax, "q"),
-                    "divided");
+        expect_same(numbers(shape), Grid::from_amax(format, Granularity::per_axis(-1), amax, "q"), "divided");
       }
     }
   Tensor x = numbers({20, 8});
   x.mutable_data<float>()[77] = std::nanf("");
-  const auto spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(1), ranges(8, false), "q");
-  const auto codes = quantize(x.to(Device::cuda()), there(spec));
+  const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), ranges(8, false), "q");
+  const auto codes = quantize(x.to(Device::cuda()), there(grid));
   EXPECT_THROW((void)codes.codes.to(Device::cpu()), NumericError);
   x.mutable_data<float>()[77] = 0;
-  EXPECT_TRUE(bitwise_equal(codes.codes, quantize(x, spec).codes));
+  EXPECT_TRUE(bitwise_equal(codes.codes, quantize(x, grid).codes));
 }
 
 TEST_F(CudaCodes, LongBlocksOfManyAxes) {
@@ -138,13 +137,12 @@ TEST_F(CudaCodes, LongBlocksOfManyAxes) {
     for (const std::int64_t length : {1, 5, 16, 24}) {
       if (shape.empty()) continue;
       const auto by = Granularity::per_group(length);
-      expect_same(
-          numbers(shape),
-          QuantSpec::from_amax(FloatFormat{2, 1}, by, ranges(numel(by.scale_shape(shape)), false), "q"),
-          to_string(shape) + " by " + std::to_string(length));
+      expect_same(numbers(shape),
+                  Grid::from_amax(FloatFormat{2, 1}, by, ranges(numel(by.scale_shape(shape)), false), "q"),
+                  to_string(shape) + " by " + std::to_string(length));
     }
-  expect_same(numbers({}), QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q"), "one element");
-  expect_same(numbers({0, 3}), QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q"), "none");
+  expect_same(numbers({}), Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q"), "one element");
+  expect_same(numbers({0, 3}), Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q"), "none");
 }
 
 TEST_F(CudaCodes, BlocksWithScalesOfEightBits) {
@@ -154,12 +152,12 @@ TEST_F(CudaCodes, BlocksWithScalesOfEightBits) {
   };
   for (const auto& [e, m] : {std::pair{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}})
     expect_same(numbers(shape),
-                QuantSpec::with_scale_bits(FloatFormat{e, m}, Granularity::per_group(32), amax(32),
-                                           NumBits(8, 0), 1.0f, "mx"),
+                Grid::with_scale_bits(FloatFormat{e, m}, Granularity::per_group(32), amax(32), NumBits(8, 0),
+                                      1.0f, "mx"),
                 "mx");
   expect_same(numbers(shape),
-              QuantSpec::with_scale_bits(FloatFormat{2, 1}, Granularity::per_group(16), amax(16),
-                                         NumBits(4, 3), 1.0f, "nvfp4"),
+              Grid::with_scale_bits(FloatFormat{2, 1}, Granularity::per_group(16), amax(16), NumBits(4, 3),
+                                    1.0f, "nvfp4"),
               "nvfp4");
 }
 
@@ -172,8 +170,8 @@ TEST_F(CudaCodes, SeveralTensorsAtOnce) {
         if (by == Granularity::per_group(4) && !with_blocks) continue;
         const bool one = by.is_per_tensor();
         const auto amax = ranges(one ? 1 : numel(by.scale_shape(shape)), one);
-        here.push_back({numbers(shape), QuantSpec::from_amax(IntFormat{}, by, amax, "w"), shape[0] != 64});
-        moved.push_back({here.back().x.to(Device::cuda()), there(here.back().spec), here.back().with_mask});
+        here.push_back({numbers(shape), Grid::from_amax(IntFormat{}, by, amax, "w"), shape[0] != 64});
+        moved.push_back({here.back().x.to(Device::cuda()), there(here.back().grid), here.back().with_mask});
       }
     const auto codes = quantize(moved), expected = quantize(here);
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -186,26 +184,26 @@ TEST_F(CudaCodes, SeveralTensorsAtOnce) {
 
 TEST_F(CudaCodes, SlicesThatBeginAnywhere) {
   const Tensor x = numbers({8, 37});
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
-  const auto here = quantize(x.slice(3, 7), spec),
-             codes = quantize(x.to(Device::cuda()).slice(3, 7), there(spec));
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto here = quantize(x.slice(3, 7), grid),
+             codes = quantize(x.to(Device::cuda()).slice(3, 7), there(grid));
   EXPECT_TRUE(bitwise_equal(codes.codes, here.codes));
   EXPECT_TRUE(bitwise_equal(codes.mask, here.mask));
 }
 
 TEST_F(CudaCodes, OtherFloatsAreRoundedFirst) {
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
   for (const DType dtype : {DType::f64, DType::f16, DType::bf16})
-    expect_same(numbers({17, 9}).to(dtype), spec, std::string(name(dtype)));
+    expect_same(numbers({17, 9}).to(dtype), grid, std::string(name(dtype)));
 }
 
 TEST_F(CudaCodes, ANaNIsAnAlarmThatTheNextReaderHears) {
   Tensor x = numbers({1000});
   x.mutable_data<float>()[123] = std::nanf("");
   for (const Format& format : {Format(IntFormat{}), Format(FloatFormat{4, 3})}) {
-    const auto spec = QuantSpec::from_amax(format, {}, Tensor::scalar(0.7), "conv1.input_quantizer");
+    const auto grid = Grid::from_amax(format, {}, Tensor::scalar(0.7), "conv1.input_quantizer");
     QuantizedTensor codes;
-    EXPECT_NO_THROW(codes = quantize(x.to(Device::cuda()), there(spec)));
+    EXPECT_NO_THROW(codes = quantize(x.to(Device::cuda()), there(grid)));
     try {
       (void)codes.codes.to(Device::cpu());
       FAIL() << "the NaN was not reported";
@@ -215,23 +213,23 @@ TEST_F(CudaCodes, ANaNIsAnAlarmThatTheNextReaderHears) {
     Tensor as_code = x.clone(), as_mask = x.clone();
     as_code.mutable_data<float>()[123] = 0;
     as_mask.mutable_data<float>()[123] = kInfinity;
-    EXPECT_TRUE(bitwise_equal(codes.codes, quantize(as_code, spec).codes));
-    EXPECT_TRUE(bitwise_equal(codes.mask, quantize(as_mask, spec).mask));
+    EXPECT_TRUE(bitwise_equal(codes.codes, quantize(as_code, grid).codes));
+    EXPECT_TRUE(bitwise_equal(codes.mask, quantize(as_mask, grid).mask));
   }
 }
 
 TEST_F(CudaCodes, RangesElsewhereAreRefused) {
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
-  EXPECT_THROW((void)quantize(numbers({3}).to(Device::cuda()), spec), ArgumentError);
-  EXPECT_THROW((void)quantize(numbers({3}), there(spec)), ArgumentError);
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  EXPECT_THROW((void)quantize(numbers({3}).to(Device::cuda()), grid), ArgumentError);
+  EXPECT_THROW((void)quantize(numbers({3}), there(grid)), ArgumentError);
 }
 
 TEST_F(CudaCodes, GradientsPassTheMask) {
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
   for (const Shape& shape : {Shape{3, 5, 7, 2}, Shape{64, 33, 3, 3}})
     for (const Layout layout : {Layout::row_major, Layout::channels_last})
       for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-        const Tensor x = numbers(shape), mask = quantize(x.to(layout), spec).mask;
+        const Tensor x = numbers(shape), mask = quantize(x.to(layout), grid).mask;
         const Tensor dy = numbers(shape).to(dtype),
                      dx = apply_mask(dy.to(Device::cuda()), mask.to(Device::cuda()));
         EXPECT_EQ(dx.layout(), layout);

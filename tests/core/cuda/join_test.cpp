@@ -81,7 +81,7 @@ TEST_F(CudaJoin, SumsSideBySideAndSeenInAnotherShape) {
   const auto whole = [&](Device device) {
     return Accumulator{AccumulatorConcat{{part(3, device, true), part(6, device, false)}, 1}, true};
   };
-  const auto spec = QuantSpec::from_amax(IntFormat{}, {}, Tensor::scalar(1.1), "q");
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.1), "q");
   const auto flat = [&](Device device) {
     return Accumulator{AccumulatorMove{{whole(device)}, ReshapeMove{{2, 9 * 15}}}, false};
   };
@@ -92,7 +92,7 @@ TEST_F(CudaJoin, SumsSideBySideAndSeenInAnotherShape) {
     EXPECT_TRUE(bitwise_equal(to_float(x, &mask), to_float(here, &expected_mask)));
     EXPECT_EQ(mask.defined(), expected_mask.defined());
     EXPECT_TRUE(!mask.defined() || bitwise_equal(mask, expected_mask));
-    const auto codes = requantize(x, spec.to(Device::cuda())), expected = requantize(here, spec);
+    const auto codes = requantize(x, grid.to(Device::cuda())), expected = requantize(here, grid);
     EXPECT_TRUE(bitwise_equal(codes.codes, expected.codes));
     EXPECT_TRUE(bitwise_equal(codes.mask, expected.mask));
   }

@@ -159,9 +159,9 @@ TEST_F(CudaPool, CodesAndSumsArePooledAsTheyAre) {
   for (const Format format :
        {Format(IntFormat{8}), Format(IntFormat{4, true}), Format(IntFormat{12}), Format(FloatFormat{})}) {
     const auto run = [&](Device device) {
-      const auto spec = QuantSpec::from_amax(format, {}, Tensor::scalar(1.5).to(device), "q");
+      const auto grid = Grid::from_amax(format, {}, Tensor::scalar(1.5).to(device), "q");
       const Variable leaf(x.to(device), true);
-      const Variable codes = ops::quantize(leaf, spec);
+      const Variable codes = ops::quantize(leaf, grid);
       const Variable most = ops::max_pool2d(codes, {});
       EXPECT_NE(most.quantized(), nullptr);
       const Variable mean = ops::max_pool2d(ops::avg_pool2d(codes, {}), {}),

@@ -22,9 +22,9 @@ Tensor numbers(const Shape& shape, int factor, double unit) {
 }
 
 Variable weight(const Shape& shape, int factor, Device device) {
-  const auto spec = QuantSpec::from_amax(IntFormat{8, false, true}, Granularity::per_axis(0),
-                                         Tensor::full({shape[0]}, 0.7), "w");
-  return Variable(quantize(numbers(shape, factor, 1.0 / 160).to(device), spec.to(device), false));
+  const auto grid = Grid::from_amax(IntFormat{8, false, true}, Granularity::per_axis(0),
+                                    Tensor::full({shape[0]}, 0.7), "w");
+  return Variable(quantize(numbers(shape, factor, 1.0 / 160).to(device), grid.to(device), false));
 }
 
 Tensor run(ops::DynamicRange range, Device device) {

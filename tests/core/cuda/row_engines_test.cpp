@@ -27,13 +27,13 @@ QuantizedTensor weight(std::int64_t outputs, std::int64_t columns, int bits, std
   const Shape ranges = by.scale_shape(w.shape());
   Tensor amax = random_values(ranges, 9, 0.5, 2.0).to(DType::f32);
   if (block == 0) amax = amax.reshape({outputs});
-  return quantize(w, QuantSpec::from_amax(IntFormat{bits}, by, amax, "weight"));
+  return quantize(w, Grid::from_amax(IntFormat{bits}, by, amax, "weight"));
 }
 
 QuantizedTensor on(Device device, const QuantizedTensor& w) {
-  QuantizedTensor out{w.codes.to(device), w.spec, {}};
-  out.spec.scale = w.spec.scale.to(device);
-  out.spec.amax = w.spec.amax.to(device);
+  QuantizedTensor out{w.codes.to(device), w.grid, {}};
+  out.grid.scale = w.grid.scale.to(device);
+  out.grid.amax = w.grid.amax.to(device);
   return out;
 }
 

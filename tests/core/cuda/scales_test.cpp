@@ -25,7 +25,7 @@ Tensor ranges(std::uint32_t step) {
   return Tensor::from(out, {static_cast<std::int64_t>(out.size())});
 }
 
-void expect_equal(const QuantSpec& a, const QuantSpec& b) {
+void expect_equal(const Grid& a, const Grid& b) {
   EXPECT_EQ(a.scale.device(), Device::cuda());
   EXPECT_TRUE(bitwise_equal(a.scale, b.scale)) << to_string(a.format);
   EXPECT_TRUE(bitwise_equal(a.amax, b.amax)) << to_string(a.format);
@@ -42,8 +42,8 @@ TEST_F(CudaScales, OfRangesAreThoseOfTheHost) {
   const auto by = Granularity::per_axis(0);
   for (const auto& format : some_formats())
     for (const bool pow2 : {false, true})
-      expect_equal(QuantSpec::from_amax(format, by, amax.to(Device::cuda()), "q", pow2),
-                   QuantSpec::from_amax(format, by, amax, "q", pow2));
+      expect_equal(Grid::from_amax(format, by, amax.to(Device::cuda()), "q", pow2),
+                   Grid::from_amax(format, by, amax, "q", pow2));
 }
 
 TEST_F(CudaScales, OfEightBitsToo) {
@@ -52,17 +52,17 @@ TEST_F(CudaScales, OfEightBitsToo) {
   for (const auto& format : some_formats())
     for (const NumBits bits : {NumBits(4, 3), NumBits(8, 0)})
       for (const float global : {0.0f, 3.7f, 1e20f})
-        expect_equal(QuantSpec::with_scale_bits(format, by, amax.to(Device::cuda()), bits, global, "q"),
-                     QuantSpec::with_scale_bits(format, by, amax, bits, global, "q"));
+        expect_equal(Grid::with_scale_bits(format, by, amax.to(Device::cuda()), bits, global, "q"),
+                     Grid::with_scale_bits(format, by, amax, bits, global, "q"));
 }
 
 TEST_F(CudaScales, WhatIsNoRangeIsHeardOfWhenRead) {
   for (const float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
-    QuantSpec spec;
+    Grid grid;
     const Tensor amax = Tensor::from({1.0f, bad}).to(Device::cuda());
-    EXPECT_NO_THROW(spec = QuantSpec::from_amax(IntFormat{}, Granularity::per_axis(0), amax, "fc"));
+    EXPECT_NO_THROW(grid = Grid::from_amax(IntFormat{}, Granularity::per_axis(0), amax, "fc"));
     try {
-      (void)spec.scale.to_vector<float>();
+      (void)grid.scale.to_vector<float>();
       FAIL() << bad;
     } catch (const NumericError& error) {
       EXPECT_STREQ(

@@ -133,7 +133,7 @@ TEST_F(CudaModel, WeightsAreQuantizedAtOnce) {
     const Variable w = layer->quantized_weight();
     EXPECT_FALSE(layer->weight_quantizer()->weight_codes().request(w).has_value()) << path;
     const Variable codes = layer->weight_quantizer()->weight(w);
-    const QuantizedTensor right = quantize(w.tensor().to(Device::cpu()), layer->weight_quantizer()->spec());
+    const QuantizedTensor right = quantize(w.tensor().to(Device::cpu()), layer->weight_quantizer()->grid());
     EXPECT_TRUE(bitwise_equal(codes.quantized()->codes, right.codes)) << path;
     EXPECT_TRUE(bitwise_equal(codes.quantized()->mask, right.mask)) << path;
     ++layers;

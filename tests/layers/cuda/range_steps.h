@@ -39,8 +39,8 @@ inline Step step(TensorQuantizer& q, const Tensor& x, const Tensor& dy, const Fo
   if (const auto* codes = y.quantized(); codes != nullptr) {
     out.codes = codes->codes;
     out.mask = codes->mask;
-    out.used_amax = codes->spec.amax;
-    out.scale = codes->spec.scale;
+    out.used_amax = codes->grid.amax;
+    out.scale = codes->grid.scale;
   }
   if (Variable range = q.range().learned(); range.defined()) {
     out.range_gradient = range.grad().clone();

@@ -77,7 +77,7 @@ void RangeCost::add_points(const CollectedHistogram& collected, float most_negat
 }
 
 double RangeCost::clipped(const TensorQuantizer& q) const {
-  const Tensor mask = quantize(values_, q.spec()).mask;
+  const Tensor mask = quantize(values_, q.grid()).mask;
   const auto* bytes = static_cast<const std::uint8_t*>(mask.raw());
   double sum = 0;
   for (std::int64_t i = 0; i < values_.numel(); ++i)

@@ -13,41 +13,41 @@ constexpr const char* kAnew = "takes the ranges of its weights anew each time";
 constexpr float kLeastE4m3 = 0x1p-9f;          // of a block's scale, in units of the tensor's
 constexpr float kLeastFloatRange = 0x1p-100f;  // what a block of zeros has is 2^-127 of a code
 
-/// A spec of the weight's blocks with other scales, spread over the elements.
-std::vector<float> spread(QuantSpec spec, Tensor scales, const Shape& shape) {
-  spec.format = Format(IntFormat{});
-  spec.scale = std::move(scales);
-  spec.scale_bits = 0;
-  spec.unit = 1;
-  return dequantize({Tensor::full(shape, 1, DType::i8), spec, {}}).to_vector<float>();
+/// A grid of the weight's blocks with other scales, spread over the elements.
+std::vector<float> spread(Grid grid, Tensor scales, const Shape& shape) {
+  grid.format = Format(IntFormat{});
+  grid.scale = std::move(scales);
+  grid.scale_bits = 0;
+  grid.unit = 1;
+  return dequantize({Tensor::full(shape, 1, DType::i8), grid, {}}).to_vector<float>();
 }
 
-QuantSpec spec_of(const WeightedLayer& layer) {
+Grid grid_of(const WeightedLayer& layer) {
   const NoGrad no_grad;
-  return layer.quant->weight_quantizer()->weight(layer.weight).quantized()->spec;
+  return layer.quant->weight_quantizer()->weight(layer.weight).quantized()->grid;
 }
 
 /// Ranges that are too small to be divided by, of zeros alone in powers of two, have no code but 0.
-Tensor scales_of(const QuantSpec& spec) {
-  Tensor scales = spec.scale.clone();
+Tensor scales_of(const Grid& grid) {
+  Tensor scales = grid.scale.clone();
   auto* values = scales.mutable_data<float>();
-  const auto* amax = spec.amax.data<float>();
-  const float least = spec.format.is_integer() ? detail::least_amax : kLeastFloatRange;
+  const auto* amax = grid.amax.data<float>();
+  const float least = grid.format.is_integer() ? detail::least_amax : kLeastFloatRange;
   for (std::int64_t i = 0; i < scales.numel(); ++i)
     if (amax[i] <= least) values[i] = 0.0f;
   return scales;
 }
 
 /// In two parts, as floats count no further than 2^24.
-std::vector<std::size_t> indices_of(const QuantSpec& spec, const Shape& shape) {
+std::vector<std::size_t> indices_of(const Grid& grid, const Shape& shape) {
   constexpr std::size_t radix = 1 << 12;
-  std::vector<float> low(static_cast<std::size_t>(spec.scale.numel())), high(low.size());
+  std::vector<float> low(static_cast<std::size_t>(grid.scale.numel())), high(low.size());
   for (std::size_t i = 0; i < low.size(); ++i) {
     low[i] = static_cast<float>(i % radix);
     high[i] = static_cast<float>(i / radix);
   }
-  const auto lower = spread(spec, Tensor::from(low, spec.scale.shape()), shape),
-             upper = spread(spec, Tensor::from(high, spec.scale.shape()), shape);
+  const auto lower = spread(grid, Tensor::from(low, grid.scale.shape()), shape),
+             upper = spread(grid, Tensor::from(high, grid.scale.shape()), shape);
   std::vector<std::size_t> out(lower.size());
   for (std::size_t i = 0; i < out.size(); ++i)
     out[i] = static_cast<std::size_t>(upper[i]) * radix + static_cast<std::size_t>(lower[i]);
@@ -55,19 +55,19 @@ std::vector<std::size_t> indices_of(const QuantSpec& spec, const Shape& shape) {
 }
 
 /// The bound for the largest element of each block whose scale is above the least.
-std::vector<float> largest_codes(const QuantSpec& spec, const Tensor& weight) {
-  const auto blocks = indices_of(spec, weight.shape());
+std::vector<float> largest_codes(const Grid& grid, const Tensor& weight) {
+  const auto blocks = indices_of(grid, weight.shape());
   const auto* w = weight.data<float>();
-  std::vector<std::size_t> largest(static_cast<std::size_t>(spec.scale.numel()), blocks.size());
+  std::vector<std::size_t> largest(static_cast<std::size_t>(grid.scale.numel()), blocks.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     std::size_t& at = largest[blocks[i]];
     if (at == blocks.size() || std::abs(w[i]) > std::abs(w[at])) at = i;
   }
   std::vector<float> out(blocks.size(), 0.0f);
-  const auto* scales = spec.scale.data<float>();
+  const auto* scales = grid.scale.data<float>();
   for (std::size_t block = 0; block < largest.size(); ++block)
-    if (scales[block] > kLeastE4m3 * spec.unit)
-      out[largest[block]] = std::copysign(spec.format.bound(), w[largest[block]]);
+    if (scales[block] > kLeastE4m3 * grid.unit)
+      out[largest[block]] = std::copysign(grid.format.bound(), w[largest[block]]);
   return out;
 }
 
@@ -112,19 +112,19 @@ std::string reason_against_codes(const WeightedLayer& layer) {
 }
 
 WeightGrid weight_grid(const WeightedLayer& layer) {
-  const QuantSpec spec = spec_of(layer);
+  const Grid grid = grid_of(layer);
   const Tensor weight = layer.weight.tensor();
   const QuantDescriptor& d = layer.quant->weight_quantizer()->descriptor();
-  WeightGrid out{spread(spec, scales_of(spec), weight.shape()), spec.format.lower(), spec.format.bound()};
-  if (!spec.format.is_integer()) out.minifloat = Minifloat::of(spec.format.floating());
+  WeightGrid out{spread(grid, scales_of(grid), weight.shape()), grid.format.lower(), grid.format.bound()};
+  if (!grid.format.is_integer()) out.minifloat = Minifloat::of(grid.format.floating());
   if (!d.has_dynamic_blocks()) return out;
   out.lower = -out.upper;  // the code below it has a range of its own
-  if (d.block_sizes().scale_bits == NumBits(4, 3)) out.kept = largest_codes(spec, weight);
+  if (d.block_sizes().scale_bits == NumBits(4, 3)) out.kept = largest_codes(grid, weight);
   return out;
 }
 
 std::vector<std::size_t> range_indices(const WeightedLayer& layer) {
-  return indices_of(spec_of(layer), layer.weight.shape());
+  return indices_of(grid_of(layer), layer.weight.shape());
 }
 
 }  // namespace fq::ptq

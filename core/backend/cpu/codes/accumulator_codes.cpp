@@ -34,7 +34,7 @@ struct Parameters {
   }
 };
 
-float offset_of(const QuantSpec& spec) { return static_cast<float>(spec.zero_point); }
+float offset_of(const Grid& grid) { return static_cast<float>(grid.zero_point); }
 
 Floats over(const Floats& values, float step) {
   Floats out = values;
@@ -91,7 +91,7 @@ struct SumPass {
 };
 
 struct CodesOf {
-  const QuantSpec& spec;
+  const Grid& grid;
   const GridRow& row;
   bool relu;
   QuantizedTensor& out;
@@ -154,14 +154,14 @@ struct CodesOf {
   void operator()(const Averages& x) const {
     const auto* values = x.values.data<float>(x.values.layout());
     write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
-      requantize_averages(values + i, count, row.scale, offset_of(spec), reader(), to);
+      requantize_averages(values + i, count, row.scale, offset_of(grid), reader(), to);
     });
   }
   void operator()(const CodeAddition& x) const {
-    const auto grid = detail::addition_grid(scale_of(x.a), scale_of(x.b), row.scale, offset_of(x.a.spec),
-                                            offset_of(x.b.spec), offset_of(spec));
+    const auto added = detail::addition_grid(scale_of(x.a), scale_of(x.b), row.scale, offset_of(x.a.grid),
+                                             offset_of(x.b.grid), offset_of(grid));
     write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
-      requantize_addition(codes_of(x.a, i), codes_of(x.b, i), count, grid, reader(), to);
+      requantize_addition(codes_of(x.a, i), codes_of(x.b, i), count, added, reader(), to);
     });
   }
   void operator()(const AccumulatorConcat&) const {}  // joined by the caller
@@ -172,8 +172,8 @@ struct CodesOf {
 
 void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::string& nan_text) {
   if (may_be_nan(x)) throw NumericError(nan_text);
-  const GridRow row = grid_rows(out.spec)[0];
-  std::visit(CodesOf{out.spec, row, x.relu, out}, x.value);
+  const GridRow row = grid_rows(out.grid)[0];
+  std::visit(CodesOf{out.grid, row, x.relu, out}, x.value);
 }
 
 void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, const std::string& nan_text,

@@ -26,7 +26,7 @@ inline CodeArray codes_of(const QuantizedTensor& x, std::int64_t begin) {
   return CodeArray{x.codes.raw(), x.codes.dtype()}.from(begin);
 }
 
-inline float scale_of(const QuantizedTensor& x) { return x.spec.scale.data<float>()[0]; }
+inline float scale_of(const QuantizedTensor& x) { return x.grid.scale.data<float>()[0]; }
 
 /// One for every channel.
 inline std::vector<float> scales_of(const ProductSums& x) {

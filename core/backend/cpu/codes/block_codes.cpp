@@ -36,10 +36,10 @@ constexpr std::int64_t kVector = 16;
 /// spread to one a vector, or one an element where a vector has several.
 class BlockNumbers {
  public:
-  BlockNumbers(const QuantSpec& spec, const Shape& shape, Layout layout, bool inverse)
-      : map_(detail::BlockMap::of(shape, spec.granularity.block_shape(shape), layout)),
-        scales_(detail::numbers_in_memory(spec.scale, spec.granularity, shape, layout)),
-        ranges_(detail::numbers_in_memory(spec.amax, spec.granularity, shape, layout)),
+  BlockNumbers(const Grid& grid, const Shape& shape, Layout layout, bool inverse)
+      : map_(detail::BlockMap::of(shape, grid.granularity.block_shape(shape), layout)),
+        scales_(detail::numbers_in_memory(grid.scale, grid.granularity, shape, layout)),
+        ranges_(detail::numbers_in_memory(grid.amax, grid.granularity, shape, layout)),
         scale_(scales_.data<float>(scales_.layout())),
         amax_(ranges_.data<float>(ranges_.layout())),
         index_(map_.number_index()),
@@ -149,9 +149,9 @@ ElementFormat element_format(const Format& format, bool inverse) {
 
 bool quantize_blocks(const Tensor& x, QuantizedTensor& out) {
   if (x.numel() == 0) return false;
-  const bool inverse = out.spec.scale_bits == 1 && out.spec.unit == 1 && !out.spec.format.is_integer();
-  const BlockNumbers numbers(out.spec, x.shape(), x.layout(), inverse);
-  const ElementFormat format = element_format(out.spec.format, inverse);
+  const bool inverse = out.grid.scale_bits == 1 && out.grid.unit == 1 && !out.grid.format.is_integer();
+  const BlockNumbers numbers(out.grid, x.shape(), x.layout(), inverse);
+  const ElementFormat format = element_format(out.grid.format, inverse);
   const auto* values = x.data<float>(x.layout());
   const Codes codes{static_cast<std::byte*>(out.codes.mutable_raw()), out.codes.dtype()};
   auto* mask = out.mask.defined() ? static_cast<std::uint8_t*>(out.mask.mutable_raw()) : nullptr;
@@ -167,8 +167,8 @@ namespace {
 
 template <class Out>
 void decode_as(const QuantizedTensor& x, bool scaled, Tensor& out) {
-  const BlockNumbers numbers(x.spec, x.shape(), x.layout(), false);
-  const ElementFormat format = element_format(x.spec.format);
+  const BlockNumbers numbers(x.grid, x.shape(), x.layout(), false);
+  const ElementFormat format = element_format(x.grid.format);
   const float one = 1;
   auto* values = out.mutable_data<Out>(out.layout());
   const auto* bytes = static_cast<const std::byte*>(x.codes.raw());

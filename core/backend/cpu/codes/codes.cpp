@@ -69,12 +69,12 @@ void decode_bf16(const Tensor& codes, Tensor& out) {
 }
 
 bool quantize_channels(const Tensor& x, QuantizedTensor& out) {
-  const int axis = detail::channel_axis(out.spec, x.shape(), "quantize");
-  const auto rows = grid_rows(out.spec);
+  const int axis = detail::channel_axis(out.grid, x.shape(), "quantize");
+  const auto rows = grid_rows(out.grid);
   auto* mask = static_cast<std::uint8_t*>(out.mask.defined() ? out.mask.mutable_raw() : nullptr);
   if (mask != nullptr) std::memset(mask, 0, static_cast<std::size_t>(out.mask.nbytes()));
   const QuantizeRun run{x.data<float>(x.layout()), out.codes.mutable_raw(), mask, out.codes.dtype(),
-                        out.spec.format.is_integer()};
+                        out.grid.format.is_integer()};
   std::atomic<bool> saw_nan{false};
   for_runs(x.numel(), Channels::of(x.shape(), x.layout(), axis),
            [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {
@@ -87,22 +87,22 @@ bool quantize_channels(const Tensor& x, QuantizedTensor& out) {
 }  // namespace
 
 void decode(const QuantizedTensor& x, Tensor& out) {
-  if (detail::in_blocks(x.spec, x.shape(), "decode")) return decode_blocks(x, false, out);
+  if (detail::in_blocks(x.grid, x.shape(), "decode")) return decode_blocks(x, false, out);
   out.dtype() == DType::bf16 ? decode_bf16(x.codes, out) : decode_floats(x.codes, out);
 }
 
 void quantize(std::span<const detail::QuantizeCall> calls) {
   for (const auto& [x, out, nan_text] : calls) {
-    const bool blocks = detail::in_blocks(out.spec, x.shape(), "quantize");
+    const bool blocks = detail::in_blocks(out.grid, x.shape(), "quantize");
     if (blocks ? quantize_blocks(x, out) : quantize_channels(x, out)) throw NumericError(nan_text);
   }
 }
 
 void dequantize(const QuantizedTensor& x, Tensor& out) {
-  if (detail::in_blocks(x.spec, x.shape(), "dequantize")) return decode_blocks(x, true, out);
-  const auto rows = grid_rows(x.spec);
+  if (detail::in_blocks(x.grid, x.shape(), "dequantize")) return decode_blocks(x, true, out);
+  const auto rows = grid_rows(x.grid);
   const auto view =
-      Channels::of(x.shape(), x.layout(), detail::channel_axis(x.spec, x.shape(), "dequantize"));
+      Channels::of(x.shape(), x.layout(), detail::channel_axis(x.grid, x.shape(), "dequantize"));
   const CodeArray codes = codes_of(x.codes);
   auto* values = out.mutable_data<float>(out.layout());
   for_runs(out.numel(), view, [&](std::int64_t begin, std::int64_t end, std::int64_t channel) {

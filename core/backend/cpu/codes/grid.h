@@ -1,6 +1,6 @@
 #pragma once
 
-/// A QuantSpec unpacked for kernels: one row of numbers a channel.
+/// A Grid unpacked for kernels: one row of numbers a channel.
 
 #include <cstring>
 #include <vector>
@@ -12,11 +12,11 @@
 
 namespace fq::cpu {
 
-inline std::vector<GridRow> grid_rows(const QuantSpec& spec) {
-  const auto* scale = spec.scale.data<float>();
-  const auto* amax = spec.amax.data<float>();
-  const auto format = detail::GridFormat::of(spec.format);
-  std::vector<GridRow> rows(static_cast<std::size_t>(spec.amax.numel()));
+inline std::vector<GridRow> grid_rows(const Grid& grid) {
+  const auto* scale = grid.scale.data<float>();
+  const auto* amax = grid.amax.data<float>();
+  const auto format = detail::GridFormat::of(grid.format);
+  std::vector<GridRow> rows(static_cast<std::size_t>(grid.amax.numel()));
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = detail::grid_row(format, scale[i], amax[i]);
   return rows;
 }

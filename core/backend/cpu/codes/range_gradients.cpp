@@ -22,7 +22,7 @@ using Part = std::pair<std::int64_t, double>;
 /// Whether shares of clip are looked for where codes lie at an end of the range, and nowhere else.
 bool has_ends(const QuantizedTensor& codes) {
   const DType dtype = codes.codes.dtype();
-  return codes.spec.format.is_integer() && (dtype == DType::i8 || dtype == DType::u8);
+  return codes.grid.format.is_integer() && (dtype == DType::i8 || dtype == DType::u8);
 }
 
 /// The values that were quantized: where they lie, or of sums those that are asked for.
@@ -92,7 +92,7 @@ struct Shares {
 
 std::vector<double> sums(const detail::RangedValues& x, const QuantizedTensor& codes, const Tensor& dy,
                          bool lsq) {
-  const auto rows = grid_rows(codes.spec);
+  const auto rows = grid_rows(codes.grid);
   std::vector<double> out(rows.size());
   const std::int64_t count = codes.codes.numel(), chunks = (count + kGradientChunk - 1) / kGradientChunk;
   if (count == 0) return out;
@@ -102,7 +102,7 @@ std::vector<double> sums(const detail::RangedValues& x, const QuantizedTensor& c
   const Tensor q = lsq ? code_values(codes) : Tensor();
   const Shares shares{values, codes.codes, lsq ? q.data<float>(layout) : nullptr, dy.data<float>(layout),
                       at_ends};
-  const auto map = BlockMap::of(codes.shape(), codes.spec.granularity.block_shape(codes.shape()), layout);
+  const auto map = BlockMap::of(codes.shape(), codes.grid.granularity.block_shape(codes.shape()), layout);
   std::vector<std::vector<Part>> parts(static_cast<std::size_t>(chunks));
 #pragma omp parallel for schedule(static) if (chunks > 2)
   for (std::int64_t c = 0; c < chunks; ++c) {
@@ -148,9 +148,9 @@ std::vector<std::int64_t> rows_of(const Code* codes, std::int64_t rows, std::int
 }  // namespace
 
 std::optional<std::vector<std::int64_t>> rows_at_ends(const QuantizedTensor& codes) {
-  if (codes.codes.rank() < 2 || !has_ends(codes) || codes.spec.amax.numel() != 1) return std::nullopt;
+  if (codes.codes.rank() < 2 || !has_ends(codes) || codes.grid.amax.numel() != 1) return std::nullopt;
   const std::int64_t rows = codes.codes.dim(0), length = rows == 0 ? 0 : codes.codes.numel() / rows;
-  const float upper = grid_rows(codes.spec)[0].upper;
+  const float upper = grid_rows(codes.grid)[0].upper;
   const void* data = codes.codes.raw();
   if (codes.codes.dtype() == DType::i8)
     return rows_of(static_cast<const std::int8_t*>(data), rows, length, static_cast<std::int8_t>(upper));

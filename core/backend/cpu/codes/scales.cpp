@@ -11,10 +11,10 @@ constexpr std::int64_t kScaleChunk = 4096;
 
 }  // namespace
 
-void make_scales(QuantSpec& spec, const detail::ScaleRule& rule, const std::string&) {
-  auto* ranges = spec.amax.mutable_data<float>(spec.amax.layout());
-  auto* scales = spec.scale.mutable_data<float>(spec.scale.layout());
-  const std::int64_t count = spec.amax.numel(), chunks = (count + kScaleChunk - 1) / kScaleChunk;
+void make_scales(Grid& grid, const detail::ScaleRule& rule, const std::string&) {
+  auto* ranges = grid.amax.mutable_data<float>(grid.amax.layout());
+  auto* scales = grid.scale.mutable_data<float>(grid.scale.layout());
+  const std::int64_t count = grid.amax.numel(), chunks = (count + kScaleChunk - 1) / kScaleChunk;
   bool good = true;
 #pragma omp parallel for schedule(static) reduction(&& : good) if (chunks > 4)
   for (std::int64_t c = 0; c < chunks; ++c) {
@@ -22,7 +22,7 @@ void make_scales(QuantSpec& spec, const detail::ScaleRule& rule, const std::stri
     good = range_scales(rule, ranges + begin, size, scales + begin) && good;
   }
   if (good) return;
-  for (std::int64_t i = 0; i < count; ++i) detail::check_amax(ranges[i], spec.name);
+  for (std::int64_t i = 0; i < count; ++i) detail::check_amax(ranges[i], grid.name);
 }
 
 void open_ranges(const Tensor& amax, Tensor& out) {

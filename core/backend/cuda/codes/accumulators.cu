@@ -31,9 +31,9 @@ struct ChannelNumbers {
 /// Sums with their channels' numbers, which it owns.
 class ChannelReader {
  public:
-  /// Without a spec they are read as floats only.
+  /// Without a grid they are read as floats only.
   ChannelReader(const Tensor& sums, int axis, const Tensor& bias, const Tensor& scale, const Tensor& shift,
-                const QuantSpec* spec, const std::string& nan_text)
+                const Grid* grid, const std::string& nan_text)
       : source_{data_of<std::int32_t>(sums),
                 data_of<std::int32_t>(bias),
                 data_of<float>(scale),
@@ -42,13 +42,13 @@ class ChannelReader {
                 nullptr,
                 AxisBlocks::of(sums.shape(), sums.layout(), axis)} {
     const std::int64_t channels = sums.dim(axis), row = (channels + 3) / 4 * 4;
-    if (spec == nullptr && scale.numel() == channels) return;
+    if (grid == nullptr && scale.numel() == channels) return;
     numbers_ = Tensor::empty({3, row}, DType::f32, sums.device());
     auto* numbers = mutable_data_of<float>(numbers_);
-    const Alarm nan = spec != nullptr && shift.defined() ? alarm(sums.device(), nan_text) : Alarm{};
+    const Alarm nan = grid != nullptr && shift.defined() ? alarm(sums.device(), nan_text) : Alarm{};
     for_items(
         sums.device(), channels,
-        ChannelNumbers{source_.scale, source_.shift, spec != nullptr ? data_of<float>(spec->scale) : nullptr,
+        ChannelNumbers{source_.scale, source_.shift, grid != nullptr ? data_of<float>(grid->scale) : nullptr,
                        scale.numel() == 1, numbers, numbers + row, numbers + 2 * row, nan});
     source_.scale = numbers;
     source_.multiplier = numbers + row;
@@ -64,25 +64,25 @@ class ChannelReader {
 /// Calls f(source) with what is read; what the source points to lives as long as the call.
 template <class F>
 struct WithSource {
-  const QuantSpec* spec;  // null for floats
+  const Grid* grid;  // null for floats
   const std::string& nan_text;
   F f;
 
-  [[nodiscard]] float offset() const { return spec != nullptr ? static_cast<float>(spec->zero_point) : 0.0f; }
+  [[nodiscard]] float offset() const { return grid != nullptr ? static_cast<float>(grid->zero_point) : 0.0f; }
 
   void operator()(const ProductSums& x) const {
-    f(ChannelReader(x.sums, x.axis, x.bias, x.scale, {}, spec, nan_text).source());
+    f(ChannelReader(x.sums, x.axis, x.bias, x.scale, {}, grid, nan_text).source());
   }
   void operator()(const NormalizedSums& x) const {
-    f(ChannelReader(x.sums, x.axis, x.bias, x.factor, x.shift, spec, nan_text).source());
+    f(ChannelReader(x.sums, x.axis, x.bias, x.factor, x.shift, grid, nan_text).source());
   }
   void operator()(const PooledSums& x) const {
     f(PooledPixels{data_of<std::int32_t>(x.sums), data_of<float>(x.scale), static_cast<float>(x.count)});
   }
   void operator()(const Averages& x) const { f(AverageValues{data_of<float>(x.values), offset()}); }
   void operator()(const CodeAddition& x) const {
-    const auto& a = x.a.spec;
-    const auto& b = x.b.spec;
+    const auto& a = x.a.grid;
+    const auto& b = x.b.grid;
     f(AddedCodes{x.a.codes.raw(), x.b.codes.raw(), CodeFormat::of(a.format), CodeFormat::of(b.format),
                  data_of<float>(a.scale), data_of<float>(b.scale), static_cast<float>(a.zero_point),
                  static_cast<float>(b.zero_point), offset()});
@@ -92,8 +92,8 @@ struct WithSource {
 };
 
 template <class F>
-void with_source(const Accumulator& x, const QuantSpec* spec, const std::string& nan_text, F f) {
-  std::visit(WithSource<F>{spec, nan_text, f}, x.value);
+void with_source(const Accumulator& x, const Grid* grid, const std::string& nan_text, F f) {
+  std::visit(WithSource<F>{grid, nan_text, f}, x.value);
 }
 
 template <class Source>
@@ -165,12 +165,12 @@ void accumulator_values(const Accumulator& x, Tensor& out, Tensor* mask) {
 
 void accumulator_codes(const Accumulator& x, QuantizedTensor& out, const std::string& nan_text) {
   if (out.codes.numel() == 0) return;
-  const QuantSpec& spec = out.spec;
-  with_source(x, &spec, nan_text, [&]<class Source>(const Source& source) {
+  const Grid& grid = out.grid;
+  with_source(x, &grid, nan_text, [&]<class Source>(const Source& source) {
     for_groups(
         out.codes.device(), out.codes.numel(),
-        WriteCodes<Source>{source, data_of<float>(spec.scale), data_of<float>(spec.amax),
-                           CodeFormat::of(spec.format), x.relu, out.codes.mutable_raw(), bits_of(&out.mask)});
+        WriteCodes<Source>{source, data_of<float>(grid.scale), data_of<float>(grid.amax),
+                           CodeFormat::of(grid.format), x.relu, out.codes.mutable_raw(), bits_of(&out.mask)});
   });
 }
 

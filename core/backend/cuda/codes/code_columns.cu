@@ -77,7 +77,7 @@ struct CodesOfColumns {
 
 /// How many columns there are; 0 where scales are not those of columns.
 std::int64_t columns_with_scales(const QuantizedTensor& x) {
-  const int axis = x.spec.granularity.single_axis(x.codes.rank());
+  const int axis = x.grid.granularity.single_axis(x.codes.rank());
   if (axis < 0 || x.codes.numel() == 0) return 0;
   const auto blocks = fq::detail::AxisBlocks::of(x.shape(), x.layout(), axis);
   return blocks.length == 1 ? blocks.size : 0;
@@ -94,9 +94,9 @@ bool quantize_code_columns(const fq::detail::QuantizeCall& call) {
   const ColumnsOfLines shape(call.x.numel() / columns, columns, group_size,
                              block_threads * loops::resident_blocks<CodesOfColumns>(call.x.device()));
   for_items(call.x.device(), shape.items(),
-            CodesOfColumns{data_of<float>(call.x), data_of<float>(out.spec.scale),
-                           data_of<float>(out.spec.amax), static_cast<std::uint8_t*>(out.codes.mutable_raw()),
-                           mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.spec.format), shape,
+            CodesOfColumns{data_of<float>(call.x), data_of<float>(out.grid.scale),
+                           data_of<float>(out.grid.amax), static_cast<std::uint8_t*>(out.codes.mutable_raw()),
+                           mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.grid.format), shape,
                            alarm(call.x.device(), call.nan_text)});
   return true;
 }

@@ -13,12 +13,12 @@ namespace {
 using fq::detail::QuantizeCall;
 
 BlockMap block_map(const QuantizedTensor& x) {
-  return fq::detail::BlockMap::of(x.shape(), x.spec.granularity.block_shape(x.shape()), x.layout());
+  return fq::detail::BlockMap::of(x.shape(), x.grid.granularity.block_shape(x.shape()), x.layout());
 }
 
 /// Whether every scale is that of an index of one axis, or of all.
 bool along_axis(const QuantizedTensor& x) {
-  const auto& by = x.spec.granularity;
+  const auto& by = x.grid.granularity;
   return by.is_per_tensor() || by.single_axis(x.codes.rank()) >= 0;
 }
 
@@ -27,7 +27,7 @@ bool in_one_row(const QuantizedTensor& x) { return along_axis(x) || block_map(x)
 
 template <class Blocks>
 Blocks blocks_of(const QuantizedTensor& x) {
-  const auto& by = x.spec.granularity;
+  const auto& by = x.grid.granularity;
   const int axis = by.single_axis(x.codes.rank());
   if constexpr (std::is_same_v<Blocks, AxisBlocks>) {
     if (along_axis(x)) return AxisBlocks::of(x.shape(), x.layout(), axis);
@@ -100,10 +100,10 @@ struct Quantize {
   }
 };
 
-/// Numbers of a spec in the order of `blocks_of`; what had to be moved for it stays in `kept`.
+/// Numbers of a grid in the order of `blocks_of`; what had to be moved for it stays in `kept`.
 const float* numbers_of(const Tensor& numbers, const QuantizedTensor& x, std::vector<Tensor>& kept) {
   if (along_axis(x)) return data_of<float>(numbers);
-  kept.push_back(fq::detail::numbers_in_memory(numbers, x.spec.granularity, x.shape(), x.layout()));
+  kept.push_back(fq::detail::numbers_in_memory(numbers, x.grid.granularity, x.shape(), x.layout()));
   return data_of<float>(kept.back());
 }
 
@@ -111,8 +111,8 @@ template <class Blocks>
 Quantize<Blocks> body_of(const QuantizeCall& call, std::vector<Tensor>& kept) {
   auto& out = call.out;
   return {
-      data_of<float>(call.x),  numbers_of(out.spec.scale, out, kept),   numbers_of(out.spec.amax, out, kept),
-      out.codes.mutable_raw(), mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.spec.format),
+      data_of<float>(call.x),  numbers_of(out.grid.scale, out, kept),   numbers_of(out.grid.amax, out, kept),
+      out.codes.mutable_raw(), mutable_data_of<std::uint8_t>(out.mask), CodeFormat::of(out.grid.format),
       blocks_of<Blocks>(out),  alarm(call.x.device(), call.nan_text)};
 }
 
@@ -173,7 +173,7 @@ template <class Out, class Blocks>
 void decode_blocks(const QuantizedTensor& x, const float* scale, Tensor& out) {
   for_groups(out.device(), out.numel(),
              Decode<Out, Blocks>{x.codes.raw(), scale, mutable_data_of<Out>(out),
-                                 CodeFormat::of(x.spec.format), blocks_of<Blocks>(x)});
+                                 CodeFormat::of(x.grid.format), blocks_of<Blocks>(x)});
 }
 
 template <class Out>
@@ -221,7 +221,7 @@ void decode(const QuantizedTensor& x, Tensor& out) {
 
 void dequantize(const QuantizedTensor& x, Tensor& out) {
   std::vector<Tensor> kept;
-  const float* scale = numbers_of(x.spec.scale, x, kept);
+  const float* scale = numbers_of(x.grid.scale, x, kept);
   out.dtype() == DType::bf16 ? decode_as<bfloat16>(x, scale, out) : decode_as<float>(x, scale, out);
 }
 

@@ -52,21 +52,21 @@ struct BlockShares {
 void amax_gradient(const fq::detail::RangedValues& values, const QuantizedTensor& codes, const Tensor& dy,
                    bool lsq, double divisor, float factor, Tensor& out) {
   const Tensor x = fq::detail::floats_of(values, codes.layout());
-  const QuantSpec& spec = codes.spec;
-  const int axis = spec.granularity.single_axis(x.rank());
+  const Grid& grid = codes.grid;
+  const int axis = grid.granularity.single_axis(x.rank());
   const RangeShares shares{data_of<float>(x),
                            data_of<float>(dy),
-                           data_of<float>(spec.scale),
-                           data_of<float>(spec.amax),
+                           data_of<float>(grid.scale),
+                           data_of<float>(grid.amax),
                            codes.codes.raw(),
-                           CodeFormat::of(spec.format),
+                           CodeFormat::of(grid.format),
                            lsq};
   const PutGradient put{divisor, factor, mutable_data_of<float>(out)};
-  if (!spec.granularity.is_per_tensor() && axis < 0 && x.numel() > 0)
+  if (!grid.granularity.is_per_tensor() && axis < 0 && x.numel() > 0)
     return for_items(
         x.device(), out.numel(),
         BlockShares{shares, put,
-                    fq::detail::BlockMap::of(x.shape(), spec.granularity.block_shape(x.shape()))});
+                    fq::detail::BlockMap::of(x.shape(), grid.granularity.block_shape(x.shape()))});
   const AxisView view =
       axis < 0 ? AxisView{1, 1, x.numel()} : fq::detail::memory_view(x.shape(), x.layout(), axis);
   reduce_channels(x.device(), {view.size, std::max<std::int64_t>(view.inner, 1), x.numel()}, shares, put);

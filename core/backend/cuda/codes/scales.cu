@@ -26,10 +26,10 @@ struct OpenRanges {
 
 }  // namespace
 
-void make_scales(QuantSpec& spec, const fq::detail::ScaleRule& rule, const std::string& text) {
-  const Device device = spec.amax.device();
-  for_items(device, spec.amax.numel(),
-            MakeScales{rule, mutable_data_of<float>(spec.amax), mutable_data_of<float>(spec.scale),
+void make_scales(Grid& grid, const fq::detail::ScaleRule& rule, const std::string& text) {
+  const Device device = grid.amax.device();
+  for_items(device, grid.amax.numel(),
+            MakeScales{rule, mutable_data_of<float>(grid.amax), mutable_data_of<float>(grid.scale),
                        alarm(device, text)});
 }
 void open_ranges(const Tensor& amax, Tensor& out) {

@@ -147,10 +147,10 @@ class Unquantizing {
     const Tensor values = floats.to(DType::f32);
     const auto by = granularity_of(reader, values, grid);
     const Shape ranges = by.scale_shape(values.shape());
-    QuantSpec spec = QuantSpec::from_amax(grid.format, by, Tensor::full(ranges, 1.0));
-    spec.scale =
+    Grid stored = Grid::from_amax(grid.format, by, Tensor::full(ranges, 1.0));
+    stored.scale =
         grid.scale.rank() == 0 ? Tensor::full(ranges, grid.scale.item()) : grid.scale.reshape(ranges);
-    const Tensor codes = code_values(fq::quantize(values, spec, false));
+    const Tensor codes = code_values(fq::quantize(values, stored, false));
     add_values(node, quantize.inputs[0], values);
     out_.weights.push_back({std::move(grid), codes, values});
   }
