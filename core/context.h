@@ -51,7 +51,7 @@ struct Context {
   detail::Rerun* rerun = nullptr;               ///< of the checkpointed block that runs
   const detail::PositionMask* position_mask = nullptr;  ///< padding that ranges leave out
   bool quantizes_weight = false;            ///< whether a quantizer reads a weight, not an activation
-  detail::CallCache* call_cache = nullptr;  ///< where modules look up what they gave before
+  detail::CallCache* call_cache = nullptr;  ///< outputs of modules that are called again
 };
 /// The context of this thread, to read; the scopes named above change it.
 [[nodiscard]] inline Context& context() noexcept {

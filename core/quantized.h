@@ -21,9 +21,9 @@
 
 namespace fq {
 
-/// How a tensor is quantized: the resolved numbers of a quantizer, for one call. Make it by `from_amax` or
-/// `with_scale_bits`, which keep amax and scale in step; amax and scale lie on the device of the values to
-/// quantize. A value q of the codes stands for q * scale.
+/// The numbers of a quantizer for kernels: format, ranges and scales of one tensor. A code q stands for
+/// q * scale. `from_amax` and `with_scale_bits` make grids whose scales fit their ranges. `amax` and `scale`
+/// lie on the device of the values to quantize.
 struct Grid {
   Format format;
   /// Which elements share a scale; the last block of an axis may be partial.

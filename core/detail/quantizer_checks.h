@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the readers of a Grid check and say, and how they order its numbers.
+/// Checks and messages for readers of a Grid, and the order of its numbers.
 
 #include <string>
 #include <string_view>
@@ -11,8 +11,8 @@ namespace fq::detail {
 
 /// Throws ArgumentError unless the scales lie where `x` does; anywhere for an `x` on meta.
 void check_device(const Grid& grid, const Tensor& x, std::string_view function);
-/// Whether kernels of blocks take the codes of that grid: all but those of integers and E4M3 per tensor and
-/// along one axis. Throws ArgumentError when the grid has not as many scales as the shape has blocks.
+/// Whether kernels of blocks read the codes of that grid. Integers and E4M3 per tensor or along one axis have
+/// kernels of their own. Throws ArgumentError unless the grid has one scale for each block of the shape.
 [[nodiscard]] bool in_blocks(const Grid& grid, const Shape& shape, std::string_view function);
 /// The numbers of the blocks of a tensor of that shape and layout, in the order of the blocks in its memory
 /// (BlockMap). One number for all stays as it is.

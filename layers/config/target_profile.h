@@ -21,7 +21,7 @@ struct TargetProfile {
   std::string_view engine;  ///< as people call it
   /// Whether inputs of linear layers are rounded at run time. Then everything else stays in floats.
   bool rounds_inputs;
-  std::string_view presets;  ///< what is to be chosen for it
+  std::string_view presets;  ///< presets for it
   std::string_view format;   ///< what `fakequant export --format` writes for it
   bool onnx;                 ///< whether the ONNX exporter writes for it
 };

@@ -48,7 +48,7 @@ class EdgeWalk {
     return graph_.values[static_cast<std::size_t>(value)].producer;
   }
 
-  /// What a node reads besides parameters and constants.
+  /// Returns the inputs of a node except parameters and constants.
   [[nodiscard]] std::vector<int> activations(const TraceNode& node) const {
     std::vector<int> out;
     for (const int value : node.inputs)

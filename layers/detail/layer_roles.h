@@ -10,23 +10,23 @@
 
 namespace fq::detail {
 
-/// Paths of layers with a weight.
+/// Paths of the first and the last layers with a weight.
 struct EdgeLayers {
-  std::set<std::string> first;  ///< read what the network is given, and nothing that another layer made
-  std::set<std::string> last;   ///< nothing but operators without a weight lies between them and the output
+  std::set<std::string> first;  ///< layers that read inputs of the network, and no output of another layer
+  std::set<std::string> last;   ///< layers with only operators without weights between them and the output
 
-  /// "@first", "@last" or both, as the names that rules of a config have for the layer at `path`.
+  /// Returns "@first", "@last", both or none: the names of the layer at `path` in rules.
   [[nodiscard]] std::vector<std::string> names_of(const std::string& path) const;
 };
 
 [[nodiscard]] EdgeLayers edge_layers(const TraceGraph& graph);
 
-/// Paths of additions whose sums nothing reads but operators that engines compute in floats whatever they
-/// read (`engine_form`: layer norm, RMS norm, GELU, ..) and other such additions, also through what only
-/// moves values. Rounding what they add costs accuracy and makes no operator run on codes. An addition that
-/// makes the network's output, or is called elsewhere too where its sum is read otherwise, is none; nor is
-/// one that adds what a convolution computed: engines multiply its codes only where its sums are rounded
-/// again.
+/// Returns paths of additions on a residual stream. Only operators that engines always compute in floats
+/// (`engine_form`: layer norm, RMS norm, GELU, ..) and other such additions read their sums. Operators that
+/// move values may lie between. Rounding these sums costs accuracy, and no operator would run on codes.
+///
+/// The addition at the network's output is excluded, and so is an addition with another reader. Additions of
+/// a convolution's output are excluded too: engines multiply its codes only if its sums are rounded again.
 [[nodiscard]] std::set<std::string> residual_sums(const TraceGraph& graph);
 
 }  // namespace fq::detail

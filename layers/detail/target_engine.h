@@ -52,7 +52,7 @@ class TargetEngine {
                                                             const MergedRules& input) const;
   /// Returns how the engine stores a weight with that descriptor.
   [[nodiscard]] virtual const WeightScheme& weight_scheme(const QuantDescriptor& weight) const;
-  /// Replaces functions of the traced model by those that the engine computes.
+  /// Replaces functions of the traced model by the functions of the engine.
   virtual void replace_functions(Module& model, const TraceGraph& graph) const;
   /// Chooses the steps of weights that the engine stores by rules of its own. Returns warnings.
   [[nodiscard]] virtual std::vector<std::string> fit_weights(Module& model) const;

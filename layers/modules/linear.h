@@ -68,7 +68,7 @@ class Embedding : public Module {
 ///     TiedLinear head(tokens.named_parameters().front().second, false);  // [.., 128] -> [.., 65]
 ///
 /// `quantize` makes a QuantLinear of it: the product reads codes of W, the other layer what it reads by its
-/// own rules; a table stays floats but for the target ggml.
+/// own rules. A table stays in floats except for the target ggml.
 class TiedLinear : public Linear {
  public:
   /// With a bias of its own or none. Throws ArgumentError for a weight of other than two axes.

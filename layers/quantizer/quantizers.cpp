@@ -204,7 +204,7 @@ void load_quantizers(Module& model, const StateDict& state) {
 
 namespace {
 
-/// The smallest normal and the largest number of a type; of f64 those of f32.
+/// Smallest normal and largest number of a type. For f64, the numbers of f32.
 struct Numbers {
   float least, most;
 

@@ -15,7 +15,7 @@ bool has_value(const PartialQuantParams::Field<T>& field) {
   return field && field->has_value();
 }
 
-/// What a later rule takes back: an axis takes blocks back, fields of one quantizer a sequence, and so on.
+/// Resets the fields that a later rule replaces: its axis replaces blocks, its fields replace a sequence.
 void reset_replaced(const PartialQuantParams& later, PartialQuantParams& fields) {
   if (has_value(later.axis)) fields.block_sizes.reset();
   if (has_value(later.block_sizes)) fields.axis.reset();
@@ -46,7 +46,7 @@ void add_rule(const QuantRule& rule, MergedRules& out) {
   out.place = rule.place;
 }
 
-/// Ranges of binary weights are those of each step; what takes `binary` back, takes that back too.
+/// Sets or resets the scheme of binary weights, which take their ranges from each step.
 void apply_binary(const PartialQuantParams& fields, QuantParams& params, QuantDescriptorOptions& options) {
   const bool before = params.weight_scheme == &binary_weights();
   const bool now =

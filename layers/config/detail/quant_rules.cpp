@@ -47,7 +47,7 @@ std::vector<PartialQuantParams> sequence_of(const json& value) {
 }
 
 using Reader = void (*)(PartialQuantParams&, const json&);
-/// What is the quantizer's, not its descriptor's.
+/// Fields of a quantizer that its descriptor does not have.
 constexpr std::pair<const char*, Reader> kOwn[] = {
     {"enable", [](PartialQuantParams& f, const json& v) { f.enable = boolean("enable", v); }},
     {"pass_through_bwd",

@@ -10,9 +10,8 @@
 
 namespace fq::detail {
 
-/// While it lives the model is in evaluation mode; then each of its modules has the mode that it had, also
-/// one that stays in evaluation mode while the others train, such as a frozen batch norm. A model that is in
-/// evaluation mode already is not written to, so that several threads may run it. Tied to its block.
+/// Sets evaluation mode for a block, then restores the mode of each module. A frozen batch norm stays in
+/// evaluation mode. A model in evaluation mode is not written to, so several threads may run it.
 class EvaluationMode {
  public:
   explicit EvaluationMode(Module& model);
@@ -31,7 +30,7 @@ class EvaluationMode {
 class OnHost {
  public:
   explicit OnHost(Module& model);
-  /// Where the GPU is lost the model stays on the host: the next call there says so.
+  /// If the GPU is lost, the model stays on the host, and the next call on the GPU throws.
   ~OnHost();
   OnHost(const OnHost&) = delete;
   OnHost& operator=(const OnHost&) = delete;

@@ -39,13 +39,13 @@ Tensor scaled(const Tensor& amax, double factor) {
   return used_ranges(amax.to(DType::f32), 0, static_cast<float>(factor));
 }
 
-/// A list of ranges lies along the kept axes; anything else broadcasts as it is.
+/// Returns ranges that broadcast against the view. A list of ranges lies along the kept axes.
 Tensor broadcast_ready(const Tensor& amax, const BlockView& view) {
   const Shape ranges = view.range_shape();
   return amax.rank() == 1 && amax.numel() == numel(ranges) ? amax.reshape(ranges) : amax;
 }
 
-/// What the learned range leaves of x, with a gradient for both.
+/// Returns x clipped by the learned range, with gradients for both.
 Variable clipped(const Variable& x, const Variable& amax, bool is_unsigned) {
   const Variable lower = is_unsigned ? Variable(Tensor::scalar(0)) : ops::neg(amax);
   return pytorch_quantization::clip(x, lower, amax);

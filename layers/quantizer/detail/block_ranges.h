@@ -16,12 +16,12 @@ namespace fq::detail {
 /// blocks of b becomes two, ceil(n / b) and b, and the others stay.
 class BlockView {
  public:
-  /// The tensor as it is, ranges along `kept`.
+  /// An unchanged view of the tensor. Ranges lie along `kept`.
   BlockView(const Shape& shape, Axes kept);
-  /// `lengths` by axes counted from the front; -1, and what is longer, is the whole axis. Axes without a
-  /// length have blocks of 1.
+  /// Blocks with the given lengths by axis, counted from the front. A length of -1, or one above the size of
+  /// the axis, is the whole axis. Axes without a length have blocks of 1.
   BlockView(const Shape& shape, const std::map<int, std::int64_t>& lengths);
-  /// Of a descriptor's blocks; per tensor for dynamic ones, whose range is that of the whole tensor.
+  /// Returns the view of a descriptor's blocks. Dynamic blocks give one range for the whole tensor.
   [[nodiscard]] static BlockView of(const QuantDescriptor& descriptor, const Shape& shape);
 
   /// Axes of the view, one range for each index of them.
@@ -33,7 +33,7 @@ class BlockView {
   /// Any dtype of 8 bits and more, row-major result; shares storage where nothing is padded.
   [[nodiscard]] Tensor apply(const Tensor& x) const;
   [[nodiscard]] Tensor restore(const Tensor& y) const;
-  /// The same on the tape: what was padded gets no gradient.
+  /// Records the same on the tape. Padding gets no gradient.
   [[nodiscard]] Variable apply(const Variable& x) const;
   [[nodiscard]] Variable restore(const Variable& y) const;
 
@@ -43,17 +43,17 @@ class BlockView {
   bool last_axis_ = false;
 };
 
-/// One range as rank 0, several as a list, in f32 on the host; a copy.
+/// Returns a copy of ranges in f32 on the host: rank 0 for one range, a list for several.
 [[nodiscard]] Tensor flat_ranges(const Tensor& amax);
-/// The same shape without a copy, where the ranges are.
+/// Returns ranges in that shape on their device, without a copy.
 [[nodiscard]] Tensor listed(const Tensor& amax);
 /// The largest magnitudes of x, one a range of the view, on its device, in f32 and the shape of
 /// `flat_ranges`. A NumericError names the quantizer for NaN and infinity: on a GPU when something is next
 /// read back.
 [[nodiscard]] Tensor ranges_of(const Tensor& x, const BlockView& view, const std::string& quantizer);
-/// The same of each block, in the shape and layout that a Grid of x takes.
+/// Returns the largest magnitude of each block, in the shape and layout of a Grid of x.
 [[nodiscard]] Tensor ranges_of(const Tensor& x, const Granularity& granularity, const std::string& quantizer);
-/// What a NumericError says, with the quantizer's name.
+/// Throws a NumericError again, with the name of the quantizer.
 [[noreturn]] void rethrow_named(const NumericError& error, const std::string& quantizer);
 
 }  // namespace fq::detail

@@ -12,7 +12,7 @@
 namespace fq::detail {
 
 /// Blocks of 32 with f16 steps, which may be negative, by the rule of Q4_0 or Q8_0 (reference/ggml.h).
-/// Weights are [N, K]. Ranges are those of the weight, and gradients pass everywhere.
+/// Weights are [N, K]. Each step takes ranges from the weight, and gradients pass everywhere.
 class GgmlScheme final : public WeightScheme {
  public:
   explicit GgmlScheme(GgmlRounding rounding) noexcept;
@@ -39,8 +39,8 @@ class GgmlScheme final : public WeightScheme {
 /// the step with the least squared error, `max` llama.cpp's. Throws ArgumentError for another method.
 [[nodiscard]] Tensor fitted_extreme_codes(const Tensor& w, GgmlRounding rounding, const std::string& method);
 
-/// Returns the codes of the largest numbers by which a weight keeps the codes [N, K] of its file. Both
-/// tensors are f32 on the host.
+/// Returns the codes of the largest numbers of blocks, so that a weight keeps the codes [N, K] of a file.
+/// Both tensors are f32 on the host.
 [[nodiscard]] Tensor file_extreme_codes(const Tensor& w, const Tensor& codes, GgmlRounding rounding);
 
 /// Chooses these codes for every weight in ggml's blocks by the calib_method of its quantizer; with
