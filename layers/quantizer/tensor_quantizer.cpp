@@ -181,7 +181,7 @@ Variable TensorQuantizer::quantize_moving(const Variable& x) {
   return arithmetic_->quantize(x, context().quantizes_weight);
 }
 
-Grid TensorQuantizer::grid() const { return grid_->own(); }
+Grid TensorQuantizer::grid() const { return grid_->fixed_grid(); }
 
 Tensor TensorQuantizer::quantized_values(const Tensor& x) const {
   return range_.is_zero() ? x.to(DType::f32) : arithmetic_->values(x);

@@ -103,20 +103,20 @@ TEST(GridCache, IsMadeAgainWhenTheRangeMovedInPlace) {
   QuantizerRange range(params);
   range.keep(Tensor::scalar(127));
   const detail::GridCache grid(params, range);
-  EXPECT_EQ(grid.own().scale.item(), 1);
-  EXPECT_EQ(grid.own().scale.raw(), grid.own().scale.raw());
+  EXPECT_EQ(grid.fixed_grid().scale.item(), 1);
+  EXPECT_EQ(grid.fixed_grid().scale.raw(), grid.fixed_grid().scale.raw());
   Variable parameter = range.learned();
   parameter.mutable_tensor().mutable_data<float>()[0] = 254;
-  EXPECT_EQ(grid.own().scale.item(), 2);
+  EXPECT_EQ(grid.fixed_grid().scale.item(), 2);
 }
 
 TEST(GridCache, IsThatOfEachInputWhereRangesAreDynamic) {
   const QuantParams params = named({.dynamic = true});
   const QuantizerRange range(params);
   const detail::GridCache grid(params, range);
-  EXPECT_EQ(grid.of(Variable(Tensor::from({-127.0f}))).scale.item(), 1);
-  EXPECT_EQ(grid.of(Variable(Tensor::from({254.0f}))).scale.item(), 2);
-  EXPECT_THROW((void)grid.own(), ArgumentError);
+  EXPECT_EQ(grid.input_grid(Variable(Tensor::from({-127.0f}))).scale.item(), 1);
+  EXPECT_EQ(grid.input_grid(Variable(Tensor::from({254.0f}))).scale.item(), 2);
+  EXPECT_THROW((void)grid.fixed_grid(), ArgumentError);
 }
 
 TEST(QuantizerRange, ScalesOfAFileAreKeptToTheBit) {
@@ -127,10 +127,10 @@ TEST(QuantizerRange, ScalesOfAFileAreKeptToTheBit) {
   for (int i = 0; i < 2048; ++i) steps.push_back(1.5f + static_cast<float>(i) * 0x1p-12f + 0x1p-17f);
   range.set_scale(Tensor::from(steps, {2048}));
   EXPECT_TRUE(range.scale().defined());  // of 128 floats fl(amax / 127) skips one: these
-  EXPECT_EQ(grid.own().scale.to_vector<float>(), steps);
+  EXPECT_EQ(grid.fixed_grid().scale.to_vector<float>(), steps);
   range.set(range.amax());
   EXPECT_FALSE(range.scale().defined());
-  EXPECT_NE(detail::GridCache(params, range).own().scale.to_vector<float>(), steps);
+  EXPECT_NE(detail::GridCache(params, range).fixed_grid().scale.to_vector<float>(), steps);
 }
 
 TEST(QuantizerRange, RefusesScalesThatAreNone) {

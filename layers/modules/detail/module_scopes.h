@@ -25,8 +25,7 @@ class EvaluationMode {
   std::vector<std::pair<std::shared_ptr<Slot>, bool>> below_;
 };
 
-/// While it lives the model is on the CPU; then it is where it was, its gradients forgotten. Tied to its
-/// block.
+/// Moves a model to the CPU for a block, then back to its device. Gradients are dropped.
 class OnHost {
  public:
   explicit OnHost(Module& model);

@@ -85,12 +85,12 @@ double DeployedArithmetic::gradient_factor(const Variable& x, bool is_weight) co
 Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
   const Variable values = as_f32(x);
   const QuantDescriptor& d = params_.descriptor;
-  Variable codes = grid_.codes_of(values);
+  Variable codes = grid_.cached_codes(values);
   if (!codes.defined()) {
     const ops::LearnedRange learned{range_.learned(), params_.amax_gradient,
                                     gradient_factor(values, is_weight)};
-    codes = ops::quantize(values, grid_.of(values), learned.amax.defined() ? &learned : nullptr);
-    grid_.keep_codes(values, codes);
+    codes = ops::quantize(values, grid_.input_grid(values), learned.amax.defined() ? &learned : nullptr);
+    grid_.cache_codes(values, codes);
   }
   return d.fake_quant() ? codes : Variable(codes.quantized()->codes);
 }
@@ -98,7 +98,7 @@ Variable DeployedArithmetic::quantize(const Variable& x, bool is_weight) const {
 Tensor DeployedArithmetic::values(const Tensor& x) const {
   const NoGrad no_grad;
   const Variable floats(x.to(DType::f32));
-  return ops::quantize(floats, grid_.of(floats)).tensor();
+  return ops::quantize(floats, grid_.input_grid(floats)).tensor();
 }
 
 Variable WeightArithmetic::quantize(const Variable& x, bool /*is_weight*/) const {

@@ -20,7 +20,7 @@ std::uint64_t version_of(const Variable& x) {
 
 }  // namespace
 
-bool GridCache::of_each_input() const {
+bool GridCache::depends_on_input() const {
   return !params_.descriptor.needs_amax() || params_.descriptor.has_dynamic_blocks();
 }
 
@@ -47,7 +47,7 @@ float GridCache::global_amax(const Tensor& ranges) const {
   return std::ranges::max(ranges.to_vector<float>());
 }
 
-Grid GridCache::made_of(const Tensor& amax, const Granularity& granularity) const {
+Grid GridCache::make_grid(const Tensor& amax, const Granularity& granularity) const {
   const Format& format = params_.descriptor.format();
   const auto& bits = params_.descriptor.block_sizes().scale_bits;
   Grid grid;
@@ -62,22 +62,22 @@ Grid GridCache::made_of(const Tensor& amax, const Granularity& granularity) cons
   return grid;
 }
 
-Grid GridCache::of_ranges_of(const Tensor& x) const {
+Grid GridCache::make_input_grid(const Tensor& x) const {
   const QuantDescriptor& d = params_.descriptor;
   const Granularity granularity = d.granularity(x.rank());
   const bool blocks = !d.block_sizes().empty();
   Tensor ranges = blocks ? ranges_of(x, granularity, params_.name)
                          : ranges_of(x, BlockView::of(d, x.shape()), params_.name);
   if (const auto factor = d.scale_amax()) ranges = used_ranges(ranges, 0, static_cast<float>(*factor));
-  return made_of(ranges, ranges.numel() == 1 && !blocks ? Granularity::per_tensor() : granularity);
+  return make_grid(ranges, ranges.numel() == 1 && !blocks ? Granularity::per_tensor() : granularity);
 }
 
-Grid GridCache::own(int rank, Device device) const {
+Grid GridCache::fixed_grid(int rank, Device device) const {
   range_.check_known();
   const Key key{rank, range_.amax().version(), device};
   const std::scoped_lock lock(mutex_);
   if (!kept_ || key_ != key) {
-    Grid grid = made_of(range_.used(), granularity(rank));
+    Grid grid = make_grid(range_.used(), granularity(rank));
     if (range_.scale().defined()) grid.scale = range_.scale();
     kept_ = grid.to(device);
     key_ = key;
@@ -85,7 +85,7 @@ Grid GridCache::own(int rank, Device device) const {
   return *kept_;
 }
 
-Grid GridCache::own() const {
+Grid GridCache::fixed_grid() const {
   const QuantDescriptor& d = params_.descriptor;
   FQ_CHECK(!d.has_dynamic_blocks() && !d.dynamic(), "quantizer",
            "{} takes its ranges from each input: it has no grid of its own", quantizer_label(params_.name));
@@ -93,10 +93,10 @@ Grid GridCache::own() const {
     const std::scoped_lock lock(mutex_);
     if (kept_ && key_.version == range_.amax().version() && key_.device.is_cpu()) return *kept_;
   }
-  return own(-1, Device::cpu());
+  return fixed_grid(-1, Device::cpu());
 }
 
-Grid GridCache::of(const Variable& x) const {
+Grid GridCache::input_grid(const Variable& x) const {
   const QuantDescriptor& d = params_.descriptor;
   (void)d.granularity(x.rank());  // refuses axes that x does not have
   const bool meta = x.device().is_meta();
@@ -104,11 +104,11 @@ Grid GridCache::of(const Variable& x) const {
     return Grid::from_amax(d.format(), Granularity::per_tensor(), Tensor::scalar(1.0), params_.name,
                            params_.pow2, params_.zero_point);
   if (d.has_dynamic_blocks() && d.needs_amax()) range_.check_known();
-  if (of_each_input()) return of_ranges_of(x.tensor());
-  return own(x.rank(), meta ? Device::cpu() : x.device());
+  if (depends_on_input()) return make_input_grid(x.tensor());
+  return fixed_grid(x.rank(), meta ? Device::cpu() : x.device());
 }
 
-Variable GridCache::codes_of(const Variable& x) const {
+Variable GridCache::cached_codes(const Variable& x) const {
   if (recorder() != nullptr) return {};
   const std::scoped_lock lock(mutex_);
   const auto codes = last_.codes.lock();
@@ -117,8 +117,8 @@ Variable GridCache::codes_of(const Variable& x) const {
   return same && reusable(*codes, needs_grad({x})) ? Variable::from_node(codes) : Variable();
 }
 
-void GridCache::keep_codes(const Variable& x, const Variable& codes) const {
-  if (!of_each_input() || range_.learned().defined()) return;
+void GridCache::cache_codes(const Variable& x, const Variable& codes) const {
+  if (!depends_on_input() || range_.learned().defined()) return;
   const std::scoped_lock lock(mutex_);
   last_ = {x.node(), codes.node(), version_of(x), range_version()};
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// GridCache: format and range, made into the scales that codes are multiples of.
+/// GridCache: makes the grids of a quantizer from its format and range, and keeps them.
 
 #include <memory>
 #include <mutex>
@@ -10,27 +10,27 @@
 
 namespace fq::detail {
 
-/// The grid of a range that is known is kept until the range changes; where each input has its own, it is
-/// made of the input, once for all who read that. Safe to ask from several threads.
+/// Keeps the grid of a known range until the range changes. If each input has its own range, it makes a grid
+/// for each input, and readers of one input share its codes. Threads may call const functions concurrently.
 class GridCache {
  public:
-  /// Of the quantizer that owns it; both outlive it.
+  /// `params` and `range` belong to the quantizer, and outlive the cache.
   GridCache(const QuantParams& params, const QuantizerRange& range) : params_(params), range_(range) {}
 
-  /// The grid that x is put on; on `meta` of an amax of 1 where none is known. Throws ArgumentError for axes
-  /// that x does not have, and without amax.
-  [[nodiscard]] Grid of(const Variable& x) const;
-  /// The grid in force, whatever the input. Throws ArgumentError where each input has its own.
-  [[nodiscard]] Grid own() const;
-  /// That of inputs of that rank, on that device; axes count from the back for a rank of -1.
-  [[nodiscard]] Grid own(int rank, Device device) const;
-  /// What `keep_codes` was told last, where that was of x as it is now, and can stand for codes made of it
-  /// now; else undefined, as it is in a trace, where each reader rounds.
-  [[nodiscard]] Variable codes_of(const Variable& x) const;
-  /// Codes of x on the grid `of(x)`: as long as somebody holds them, they are those of x, whose other readers
-  /// would else have a grid each.
-  void keep_codes(const Variable& x, const Variable& codes) const;
-  /// When settings or the range changed.
+  /// Returns the grid of an input. On `meta`, an unknown amax is 1. Throws ArgumentError for axes that the
+  /// input does not have, and without amax.
+  [[nodiscard]] Grid input_grid(const Variable& x) const;
+  /// Returns the grid of the known range. Throws ArgumentError if each input has its own range.
+  [[nodiscard]] Grid fixed_grid() const;
+  /// Returns the grid of the known range for inputs of a rank on a device. With rank -1, axes count from the
+  /// back.
+  [[nodiscard]] Grid fixed_grid(int rank, Device device) const;
+  /// Returns the cached codes of `x`. Undefined if `x` or the range changed since `cache_codes`, and in a
+  /// trace, where each reader quantizes.
+  [[nodiscard]] Variable cached_codes(const Variable& x) const;
+  /// Keeps the codes of `x` as long as a reader holds them. Only for inputs with their own range.
+  void cache_codes(const Variable& x, const Variable& codes) const;
+  /// Drops cached grids and codes. Call it when the parameters or the range changed.
   void forget();
 
  private:
@@ -46,13 +46,13 @@ class GridCache {
     std::uint64_t version = 0, range_version = 0;
   };
 
-  /// Whether inputs have grids of their own.
-  [[nodiscard]] bool of_each_input() const;
+  /// Whether each input has its own range.
+  [[nodiscard]] bool depends_on_input() const;
   [[nodiscard]] std::uint64_t range_version() const;
   [[nodiscard]] Granularity granularity(int rank) const;
   [[nodiscard]] float global_amax(const Tensor& ranges) const;
-  [[nodiscard]] Grid made_of(const Tensor& amax, const Granularity& granularity) const;
-  [[nodiscard]] Grid of_ranges_of(const Tensor& x) const;
+  [[nodiscard]] Grid make_grid(const Tensor& amax, const Granularity& granularity) const;
+  [[nodiscard]] Grid make_input_grid(const Tensor& x) const;
 
   const QuantParams& params_;
   const QuantizerRange& range_;

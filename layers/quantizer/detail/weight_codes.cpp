@@ -38,7 +38,7 @@ std::optional<QuantizedTensor> WeightCodes::kept(const Variable& w) const {
 
 std::optional<QuantizeRequest> WeightCodes::request(const Variable& w) const {
   if (!keeps(w) || !params_.weight_scheme->uses_range() || range_.grows() || kept(w)) return std::nullopt;
-  return QuantizeRequest{w.tensor(), grid_.of(w), wants_mask(w)};
+  return QuantizeRequest{w.tensor(), grid_.input_grid(w), wants_mask(w)};
 }
 
 void WeightCodes::keep(const Variable& w, QuantizedTensor codes) {
@@ -66,7 +66,7 @@ Grid WeightCodes::packed_grid(int rank, Device device) const {
     FQ_CHECK(d.needs_amax() && !d.has_dynamic_blocks(), "quantizer",
              "{} takes its ranges from each input, and there are no scales with the codes of its weight",
              detail::quantizer_label(params_.name));
-    return grid_.own(rank, device);
+    return grid_.fixed_grid(rank, device);
   }
   const bool one = scales_.values.numel() == 1 && d.block_sizes().empty();
   Grid grid =

@@ -124,7 +124,7 @@ class Bf16ScaleScheme final : public WeightScheme {
 void WeightScheme::check(const QuantParams& /*params*/) const {}
 
 QuantizedTensor WeightScheme::quantize(const Variable& w, const WeightState& state, bool with_mask) const {
-  return fq::quantize(w.tensor(), state.grids.of(w), with_mask);
+  return fq::quantize(w.tensor(), state.grids.input_grid(w), with_mask);
 }
 
 float WeightScheme::weight_with_code(float w, float code, float amax, float bound) const {
