@@ -20,8 +20,7 @@ namespace {
 
 /// Whether the first layer that reads samples reads them as ids.
 bool takes_ids(const ModelSpec& spec) {
-  const auto& nodes = spec.json().at("nodes");
-  return !nodes.empty() && nodes.front().value("type", std::string()) == "embedding";
+  return spec.nodes().front().type == "embedding";
 }
 
 void check_ids(const ModelSpec& spec, const std::string& model, const std::string& path, const Dataset& data,

@@ -141,21 +141,20 @@ std::pair<QuantizedModel, Network> read_model(const ImportFlags& flags) {
 
 std::map<std::string, std::int64_t> layer_counts(const ImportedModel& model) {
   std::map<std::string, std::int64_t> counts;
-  for (const auto& node : model.spec.json().at("nodes")) ++counts[node.at("type").get<std::string>()];
+  for (const auto& node : model.spec.nodes()) ++counts[node.type];
   return counts;
 }
 
 /// Of several inputs, which are parts of the rows of a data set: each with its first and last element.
 ordered_json input_parts(const ImportedModel& model) {
   auto parts = ordered_json::array();
-  for (const auto& node : model.spec.json().at("nodes")) {
-    if (node.at("type") != "input_part") continue;
-    const auto& options = node.at("options");
-    const auto shape =
-        options.contains("shape") ? fq::detail::whole_values<std::int64_t>(options.at("shape")) : Shape{};
-    const auto begin = fq::detail::whole_value<std::int64_t>(options.at("begin"));
-    parts.push_back({{"name", options.at("name")},
-                     {"type", options.at("type")},
+  for (const auto& node : model.spec.nodes()) {
+    if (node.type != "input_part") continue;
+    const NodeOptions& options = node.options;
+    const auto shape = options.value_or("shape", Shape());
+    const auto begin = options.value_or("begin", std::int64_t{0});
+    parts.push_back({{"name", options.value_or("name", std::string())},
+                     {"type", options.value_or("type", std::string())},
                      {"shape", shape},
                      {"begin", begin},
                      {"end", begin + numel(shape)}});
@@ -274,7 +273,7 @@ std::int64_t parameter_count(const ImportedModel& model) {
 
 void print_model(const ImportedModel& model, const Network& network, const std::string& path,
                  Output& output) {
-  output.line(fmt::format("{} layers, {} parameters: {}", model.spec.json().at("nodes").size(),
+  output.line(fmt::format("{} layers, {} parameters: {}", model.spec.nodes().size(),
                           parameter_count(model), list(layer_counts(model))));
   if (!model.recognised.empty()) output.line("recognised: " + list(model.recognised));
   if (network.quantized()) output.line(describe_grids(network));

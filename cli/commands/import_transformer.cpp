@@ -36,7 +36,7 @@ void take_tokenizer_beside(Network& network, const std::string& from) {
 }  // namespace
 
 bool take_token_classes(Network& network, const ImportedModel& model) {
-  if (model.spec.json().at("nodes").back().at("name") != "classes_first") return false;
+  if (model.spec.nodes().back().name != "classes_first") return false;
   network.identity().classes = model.output_shape.at(0);
   network.identity().dense = true;
   return true;

@@ -49,6 +49,10 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   return fmt::format(": use one of {}{}", fmt::join(best, ", "), names.size() > 12 ? ", .." : "");
 }
 
+std::string shortened(const std::string& text) {
+  return text.size() <= 80 ? text : fmt::format("{}..", std::string_view(text).substr(0, 77));
+}
+
 std::string alternatives(const std::vector<std::string>& names) {
   if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
   return fmt::format("{} or {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());

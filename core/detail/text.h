@@ -12,6 +12,8 @@ namespace fq::detail {
 /// ": did you mean 'conv1'?" for the nearest of `names`, or ": use one of a, b, c" where none is near; at
 /// most 12.
 [[nodiscard]] std::string did_you_mean(std::string_view name, const std::vector<std::string>& names);
+/// The first 77 bytes and ".." of a text of more than 80 bytes.
+[[nodiscard]] std::string shortened(const std::string& text);
 /// "a, b or c".
 [[nodiscard]] std::string alternatives(const std::vector<std::string>& names);
 /// The `count` names at the smallest edit distance.

@@ -219,9 +219,8 @@ class GgufImport {
     }
     const GgufTensor& table = *model_.tensor("token_embd.weight");
     if (is_coded(table) && model_.tensor("output.weight") == nullptr) add_rule("lm_head", table);
-    const ordered_json spec{{"name", options.name}, {"nodes", std::move(plan.nodes)}};
     const ordered_json config{{"target", "ggml"}, {"rules", rules_}};
-    return {{ModelSpec::parse(spec.dump()), plan.sample, plan.output, std::move(state), {}},
+    return {{ModelSpec(options.name, std::move(plan.nodes)), plan.sample, plan.output, std::move(state), {}},
             {grids_.empty() ? std::string() : config.dump(), std::move(grids_)}};
   }
 

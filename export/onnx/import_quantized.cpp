@@ -26,10 +26,8 @@ QuantizedModel import_quantized_onnx(const OnnxModel& model, const ImportOptions
   detail::check_operators(model, detail::live_nodes(model.nodes, detail::output_of(model, options.output)));
   const detail::Unquantized file = detail::unquantized(detail::with_convolution_pairs(model));
   ImportedModel floats = detail::import_checked(file.floats, options);
-  nlohmann::ordered_json spec = floats.spec.json();
-  detail::UnmarkedNodes nodes = detail::unmarked(spec.at("nodes"), file);
-  spec["nodes"] = nodes.nodes;
-  floats.spec = ModelSpec::parse(spec.dump());
+  const detail::UnmarkedNodes nodes = detail::unmarked(floats.spec.nodes(), file);
+  floats.spec = ModelSpec(floats.spec.name(), nodes.nodes);
   auto placed = detail::placed_grids(floats, nodes, file);
   const nlohmann::ordered_json config{{"target", is_for_tensorrt(file) ? "tensorrt" : "ort"},
                                       {"rules", std::move(placed.rules)}};

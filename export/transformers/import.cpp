@@ -214,8 +214,7 @@ ImportedModel import_transformers(const std::string& path, const ImportOptions& 
                                 config.path(), architecture, fmt::join(transformer_architectures(), ", ")));
   detail::TransformerPlan plan = planner->second(config, options);
   StateDict state = detail::planned_weights(plan, transformer_weights(path), renames);
-  const nlohmann::ordered_json model{{"name", options.name}, {"nodes", std::move(plan.nodes)}};
-  return {ModelSpec::parse(model.dump()), plan.sample, plan.output, std::move(state), {}};
+  return {ModelSpec(options.name, std::move(plan.nodes)), plan.sample, plan.output, std::move(state), {}};
 }
 
 }  // namespace fq

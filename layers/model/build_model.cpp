@@ -8,7 +8,6 @@
 #include "fakequant/layers/model/detail/abstract_batch.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
 #include "fakequant/layers/model/detail/meta_scope.h"
-#include "fakequant/layers/model/detail/model_nodes.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/sequential.h"
@@ -16,10 +15,7 @@
 namespace fq {
 namespace {
 
-using detail::JsonValue;
 using detail::kAbstractBatch;
-using detail::ModelNode;
-using detail::ModelNodes;
 
 std::string sample_text(Shape shape) {
   shape.erase(shape.begin());
@@ -36,19 +32,18 @@ class Builder {
     std::vector<GraphNode> nodes;
     Variable output;
   };
-  Built nodes(const JsonValue& list, const ModelNodes& nodes, const Variable& input) {
+  Built nodes(const ModelNodes& nodes, const Variable& input) {
     Built built;
     std::unordered_map<std::string, Variable> values{{"input", input}};
     detail::EarlierModules earlier;
     std::string previous = "input";
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const ModelNode& node = nodes[i];
+    for (const ModelNode& node : nodes) {
       GraphNode made{node.name, nullptr, node.inputs};
       if (made.inputs.empty()) made.inputs = {previous};
       std::vector<Variable> inputs;
       for (const auto& name : made.inputs) inputs.push_back(values.at(name));
-      std::tie(made.module, built.output) = module(list.at(i), node, inputs, earlier);
-      check_size(list.at(i), made.name, built.output);
+      std::tie(made.module, built.output) = module(node, inputs, earlier);
+      check_size(node, built.output);
       previous = made.name;
       values[previous] = built.output;
       earlier.emplace(previous, made.module);
@@ -60,14 +55,14 @@ class Builder {
  private:
   using Made = std::pair<std::shared_ptr<Module>, Variable>;
 
-  Made module(const JsonValue& entry, const ModelNode& node, const std::vector<Variable>& inputs,
+  Made module(const ModelNode& node, const std::vector<Variable>& inputs,
               const detail::EarlierModules& earlier) {
-    if (detail::has_nested_nodes(node.type)) return nested(entry, node, inputs);
+    if (detail::has_nested_nodes(node.type)) return nested(node, inputs);
     std::vector<Shape> shapes;
     for (const auto& input : inputs) shapes.push_back(input.shape());
     try {
       auto made = detail::layer_registry().find(node.type)->second.make(
-          LayerOptions(entry, shapes, classes_, budget_, &earlier));
+          LayerOptions(node, shapes, classes_, budget_, &earlier));
       FQ_CHECK(made != nullptr, node.type, "its factory made nothing");
       const detail::MetaScope on_meta(*made);
       Variable output = inputs.size() == 1 ? (*made)(inputs[0]) : (*made)(inputs);
@@ -77,7 +72,7 @@ class Builder {
       if (is_constant(*made, inputs)) constants_.insert(output.node());
       return {std::move(made), std::move(output)};
     } catch (const ArgumentError& error) {
-      throw_at(entry, node, error);
+      throw_at(node, error);
     }
   }
 
@@ -87,9 +82,9 @@ class Builder {
            std::ranges::all_of(inputs, [&](const Variable& x) { return constants_.contains(x.node()); });
   }
 
-  Made nested(const JsonValue& entry, const ModelNode& node, const std::vector<Variable>& inputs) {
-    if (inputs.size() != 1) entry.fail(fmt::format("node '{}' takes one input", node.name));
-    auto built = nodes(entry.at("nodes"), node.nodes, inputs[0]);
+  Made nested(const ModelNode& node, const std::vector<Variable>& inputs) {
+    if (inputs.size() != 1) node.place.fail(fmt::format("node '{}' takes one input", node.name));
+    auto built = nodes(node.nodes, inputs[0]);
     if (node.type == "graph") return {std::make_shared<Graph>(std::move(built.nodes)), built.output};
     auto sequence = std::make_shared<Sequential>();
     for (auto& inner : built.nodes) sequence->add(std::move(inner.name), std::move(inner.module));
@@ -97,17 +92,17 @@ class Builder {
   }
 
   /// An error of an operator or a constructor gets the place of its node; one that has it passes.
-  [[noreturn]] static void throw_at(const JsonValue& entry, const ModelNode& node,
-                                    const ArgumentError& error) {
-    const std::string_view what = error.what();
-    if (what.starts_with(entry.text().origin())) throw error;
-    entry.fail(fmt::format("node '{}': {}", node.name, detail::with_readable_batch(std::string(what))));
+  [[noreturn]] static void throw_at(const ModelNode& node, const ArgumentError& error) {
+    const std::string what = error.what();
+    if (what.starts_with(node.place.origin())) throw error;
+    const std::string name = node.place.has_line() ? fmt::format("node '{}': ", node.name) : "";
+    node.place.fail(name + detail::with_readable_batch(what));
   }
 
-  void check_size(const JsonValue& entry, const std::string& name, const Variable& output) const {
+  void check_size(const ModelNode& node, const Variable& output) const {
     if (numel(output.shape()) / kAbstractBatch > budget_.limit)
-      entry.fail(fmt::format("the output of '{}' is {} for one sample: {} elements are allowed", name,
-                             sample_text(output.shape()), budget_.limit));
+      node.place.fail(fmt::format("the output of '{}' is {} for one sample: {} elements are allowed",
+                                  node.name, sample_text(output.shape()), budget_.limit));
   }
 
   std::int64_t classes_;
@@ -134,23 +129,19 @@ std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_sh
                                    const BuildOptions& options) {
   const RandomScope random(options.seed, 0);
   const NoGrad no_grad;
-  const auto list = detail::node_list(*spec.source_->text);
   const auto input = meta_input(sample_shape, options.max_elements);
-  auto built = Builder(classes, options).nodes(list, spec.source_->nodes, input);
+  auto built = Builder(classes, options).nodes(spec.nodes(), input);
+  const NodePlace& end = spec.nodes().back().place;
   if (built.output.shape().empty() || built.output.shape()[0] != kAbstractBatch)
-    list.at(list.size() - 1)
-        .fail(fmt::format("the model's output is {}: its first axis must be the batch",
-                          detail::with_readable_batch(to_string(built.output.shape()))));
+    end.fail(fmt::format("the model's output is {}: its first axis must be the batch",
+                         detail::with_readable_batch(to_string(built.output.shape()))));
   Shape listed = built.output.shape();
   if (options.dense) listed.resize(std::min<std::size_t>(listed.size(), 2));
   if (classes > 0 && listed != Shape{kAbstractBatch, classes})
-    list.at(list.size() - 1)
-        .fail(fmt::format(
-            "the model's output is {} for one sample, the data has {} {}: end with a {} is "
-            "\"classes\"",
-            sample_text(built.output.shape()), classes,
-            options.dense ? "classes or channels of labels" : "classes",
-            options.dense ? "convolution whose out_channels" : "linear layer whose out_features"));
+    end.fail(fmt::format(
+        "the model's output is {} for one sample, the data has {} {}: end with a {} is \"classes\"",
+        sample_text(built.output.shape()), classes, options.dense ? "classes or channels of labels" : "classes",
+        options.dense ? "convolution whose out_channels" : "linear layer whose out_features"));
   auto graph = std::make_shared<Graph>(std::move(built.nodes));
   graph->train(true);
   return graph;

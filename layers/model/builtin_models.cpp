@@ -4,20 +4,21 @@
 
 #include <fmt/format.h>
 
+#include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/layers/model/detail/builtin_nodes.h"
+#include "fakequant/layers/model/detail/model_text.h"
 
 namespace fq::detail {
 namespace {
 
-using nlohmann::ordered_json;
 using Strings = std::vector<std::string>;
 
 /// The nodes of every block of a transformer.
 class Blocks {
  public:
-  Blocks(BuiltinOptions options, std::int64_t width, std::int64_t heads, ordered_json more)
+  Blocks(BuiltinOptions options, std::int64_t width, std::int64_t heads, NodeOptions more)
       : layers_(options.integer("layers", 4, 1, 1000)),
         width_(options.integer("width", width)),
         bias_(options.on("bias", true)),
@@ -25,9 +26,9 @@ class Blocks {
         norm_(options.choice("norm", {"layer_norm", "rms_norm"})),
         dropout_(options.share("dropout")) {
     hidden_ = options.integer("hidden", gated_ ? (8 * width_ / 3 + 31) / 32 * 32 : 4 * width_);
-    attention_["heads"] = options.integer("heads", heads);
-    if (const auto shared = options.integer("kv_heads", attention_["heads"]); shared != attention_["heads"])
-      attention_["kv_heads"] = shared;
+    const std::int64_t own = options.integer("heads", heads);
+    attention_["heads"] = own;
+    if (const auto shared = options.integer("kv_heads", own); shared != own) attention_["kv_heads"] = shared;
     attention_.update(more);
     if (!bias_) attention_["bias"] = false;
     if (const double share = options.share("attention_dropout"); share > 0) attention_["dropout"] = share;
@@ -71,7 +72,7 @@ class Blocks {
  private:
   std::string linear(BuiltinNodes& nodes, const std::string& name, std::int64_t features,
                      const Strings& inputs = {}) const {
-    ordered_json options{{"out_features", features}};
+    NodeOptions options{{"out_features", features}};
     if (!bias_) options["bias"] = false;
     return nodes.add(name, "linear", std::move(options), inputs);
   }
@@ -93,22 +94,22 @@ class Blocks {
   bool bias_, gated_;
   std::string norm_;
   double dropout_;
-  ordered_json attention_;
+  NodeOptions attention_;
 };
 
 bool rotary(const BuiltinOptions& options) {
   return options.choice("positions", {"learned", "rotary"}) == "rotary" || options.on("rotary");
 }
 
-ordered_json attention_of_gpt(const BuiltinOptions& options) {
-  ordered_json out{{"causal", true}};
+NodeOptions attention_of_gpt(const BuiltinOptions& options) {
+  NodeOptions out{{"causal", true}};
   if (rotary(options)) out["rotary"] = true;
   return out;
 }
 
-ordered_json context_of(const BuiltinOptions& options, std::int64_t fallback) {
+NodeOptions context_of(const BuiltinOptions& options, std::int64_t fallback) {
   const auto context = options.integer("context", fallback, fallback > 0 ? 1 : 0);
-  return context > 0 ? ordered_json{{"context", context}} : ordered_json();
+  return context > 0 ? NodeOptions{{"context", context}} : NodeOptions();
 }
 
 /// The names of the options.
@@ -123,31 +124,31 @@ std::vector<std::string> encoder_options() { return Blocks::options({"vocabulary
 /// Token ids to the next ones: norms before each half of a block.
 BuiltinNodes gpt_nodes(BuiltinOptions options) {
   const Blocks blocks(options, 128, 4, attention_of_gpt(options));
-  ordered_json vocabulary = "classes";
+  NodeOption vocabulary = "classes";
   if (options.has("vocabulary")) vocabulary = options.integer("vocabulary", 1);
   BuiltinNodes nodes;
   std::string x = nodes.add("tokens", "embedding", {{"vocabulary", vocabulary}, {"width", blocks.width()}});
   if (!rotary(options)) x = nodes.add("positions", "positions", context_of(options, 256));
   x = blocks.add(nodes, blocks.dropped(nodes, x, "dropout"), false);
   blocks.norm(nodes, "norm");
-  ordered_json head{{"out_features", vocabulary}, {"bias", false}};
+  NodeOptions head{{"out_features", vocabulary}, {"bias", false}};
   if (options.on("tied")) head["weight_of"] = "tokens";
   nodes.add("head", "linear", std::move(head));
-  nodes.add("classes_first", "transpose", {{"axes", {0, 2, 1}}});
+  nodes.add("classes_first", "transpose", {{"axes", Shape{0, 2, 1}}});
   return nodes;
 }
 
 /// Squares of an image to its class: norms before each half of a block.
 BuiltinNodes vit_nodes(BuiltinOptions options) {
-  const Blocks blocks(options, 64, 4, ordered_json::object());
+  const Blocks blocks(options, 64, 4, {});
   const auto patch = options.integer("patch", 4);
   const bool token = options.choice("pool", {"mean", "token"}) == "token";
   BuiltinNodes nodes;
   nodes.add("patches", "conv2d", {{"out_channels", blocks.width()}, {"kernel", patch}, {"stride", patch}});
-  nodes.add("row", "reshape", {{"shape", {blocks.width(), -1}}});
-  std::string x = nodes.add("tokens", "transpose", {{"axes", {0, 2, 1}}});
+  nodes.add("row", "reshape", {{"shape", Shape{blocks.width(), -1}}});
+  std::string x = nodes.add("tokens", "transpose", {{"axes", Shape{0, 2, 1}}});
   if (token) {
-    nodes.add("class_token", "parameter", {{"shape", {1, blocks.width()}}, {"repeat", true}});
+    nodes.add("class_token", "parameter", {{"shape", Shape{1, blocks.width()}}, {"repeat", true}});
     nodes.add("all_tokens", "concat", {{"axis", 1}}, {"class_token", x});
   }
   x = nodes.add("positions", "positions");
@@ -156,7 +157,7 @@ BuiltinNodes vit_nodes(BuiltinOptions options) {
   if (token)
     nodes.add("first", "slice", {{"axis", 1}, {"end", 1}});
   else
-    nodes.add("mean", "mean", {{"axes", {1}}});
+    nodes.add("mean", "mean", {{"axes", Shape{1}}});
   if (token) nodes.add("flatten", "flatten");
   nodes.linear("fc", "classes");
   return nodes;
@@ -164,7 +165,7 @@ BuiltinNodes vit_nodes(BuiltinOptions options) {
 
 /// Token ids to the class of the text: a norm after each half of a block.
 BuiltinNodes encoder_nodes(BuiltinOptions options) {
-  const Blocks blocks(options, 64, 4, ordered_json::object());
+  const Blocks blocks(options, 64, 4, {});
   const bool first = options.choice("pool", {"mean", "first"}) == "first";
   BuiltinNodes nodes;
   nodes.add("tokens", "embedding",
@@ -176,7 +177,7 @@ BuiltinNodes encoder_nodes(BuiltinOptions options) {
     nodes.add("first", "slice", {{"axis", 1}, {"end", 1}});
     nodes.add("flatten", "flatten");
   } else {
-    nodes.add("mean", "mean", {{"axes", {1}}});
+    nodes.add("mean", "mean", {{"axes", Shape{1}}});
   }
   nodes.linear("fc", "classes");
   return nodes;
@@ -189,11 +190,9 @@ namespace fq {
 namespace {
 
 using detail::JsonValue;
-using detail::ModelNodes;
 using Nodes = detail::BuiltinNodes;
 using Options = detail::BuiltinOptions;
 using detail::kLargestWidth;
-using nlohmann::ordered_json;
 
 Nodes mlp(Options options) {
   const bool norm = options.on("batch_norm");
@@ -284,53 +283,28 @@ std::vector<std::string> builtin_models() {
 }
 
 namespace detail {
-namespace {
 
-ModelNodes with_all_inputs(std::string_view name, const JsonValue* options) {
+ModelNodes builtin_nodes(std::string_view name, const JsonValue* options) {
   const auto found = std::ranges::find(builtins(), name, &Builtin::name);
   FQ_CHECK(found != builtins().end(), "model", "there is no built-in model '{}'{}", name,
            did_you_mean(name, builtin_models()));
   if (options != nullptr) options->expect_keys(found->options, fmt::format("of {}", name));
-  return found->nodes(Options(options)).list();
-}
-
-ModelNodes with_all_inputs(std::string_view name, std::string_view options) {
-  if (options.empty()) return with_all_inputs(name, nullptr);
-  const JsonText text(options, fmt::format("options of {}", name));
-  const JsonValue value(text);
-  return with_all_inputs(name, &value);
-}
-
-ModelNodes without_default_inputs(ModelNodes nodes) {
-  std::string previous = "input";
-  for (auto& node : nodes) {
-    drop_default_inputs(node, previous);
-    previous = node.name;
-  }
+  ModelNodes nodes = found->nodes(Options(options)).list();
+  for (auto& node : nodes) node.place = NodePlace(fmt::format("[{}] node '{}': ", name, node.name));
   return nodes;
 }
 
-}  // namespace
-
-ModelNodes builtin_nodes(std::string_view name, const JsonValue* options) {
-  return without_default_inputs(with_all_inputs(name, options));
-}
-
 ModelNodes builtin_nodes(std::string_view name, std::string_view options) {
-  return without_default_inputs(with_all_inputs(name, options));
+  if (options.empty()) return builtin_nodes(name, nullptr);
+  const JsonText text(options, fmt::format("options of {}", name));
+  const JsonValue value(text);
+  return builtin_nodes(name, &value);
 }
 
 }  // namespace detail
 
 std::string builtin_model_text(std::string_view name, std::string_view options) {
-  auto list = ordered_json::array();
-  for (auto& node : detail::with_all_inputs(name, options)) {
-    ordered_json entry{{"name", std::move(node.name)}, {"type", std::move(node.type)}};
-    if (!node.options.empty()) entry["options"] = std::move(node.options);
-    if (!node.inputs.empty()) entry["inputs"] = std::move(node.inputs);
-    list.push_back(std::move(entry));
-  }
-  return detail::model_text({{"name", name}, {"nodes", std::move(list)}});
+  return detail::model_text(name, detail::builtin_nodes(name, options), true);
 }
 
 }  // namespace fq

@@ -19,20 +19,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fakequant/layers/model/graph.h"
+#include "fakequant/layers/model/model_node.h"
 
 namespace fq {
-
-namespace detail {
-class JsonText;
-struct ModelNode;
-struct ModelSource;
-}  // namespace detail
 
 /// How `build_model` makes parameters, and what it refuses to.
 struct BuildOptions {
@@ -47,6 +41,9 @@ struct BuildOptions {
 /// right; the values of options are checked by `build_model`, which knows the input's shape.
 class ModelSpec {
  public:
+  /// From nodes. Throws an error with the place of the node for unknown types, inputs and names of options,
+  /// and for names that are not allowed.
+  ModelSpec(std::string name, ModelNodes nodes);
   /// From text. `file` names it in errors, which are then FileErrors, else ArgumentErrors: they name line,
   /// key and the nearest valid one.
   [[nodiscard]] static ModelSpec parse(std::string_view text, const std::string& file = {});
@@ -59,23 +56,16 @@ class ModelSpec {
 
   /// The name in the file, or that of the built-in model.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// The nodes in order, each with a name. An empty list of inputs means the node before.
+  [[nodiscard]] const ModelNodes& nodes() const noexcept { return *nodes_; }
   /// As JSON text, one node a line, built-in models as their nodes: `parse` of it gives an equal spec. For
   /// checkpoints.
   [[nodiscard]] std::string text() const;
-  /// The same as a JSON value: `{"name": .., "nodes": [..]}`.
-  [[nodiscard]] const nlohmann::ordered_json& json() const noexcept;
   /// Same name and nodes; comments and layout apart.
   friend bool operator==(const ModelSpec& a, const ModelSpec& b);
 
  private:
-  friend std::shared_ptr<Graph> build_model(const ModelSpec&, const Shape&, std::int64_t,
-                                            const BuildOptions&);
-  ModelSpec(std::string name, std::vector<detail::ModelNode> nodes,
-            std::shared_ptr<const detail::JsonText> text);
-  static ModelSpec of(std::shared_ptr<const detail::JsonText> text);
-
-  std::shared_ptr<const detail::ModelSource> source_;
-  std::shared_ptr<const nlohmann::ordered_json> json_;
+  std::shared_ptr<const ModelNodes> nodes_;
   std::string name_;
 };
 

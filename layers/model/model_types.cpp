@@ -1,36 +1,91 @@
 #include "fakequant/layers/model/model_types.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
+#include <type_traits>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
-#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
+#include "fakequant/layers/model/detail/model_text.h"
 
 namespace fq {
 
-LayerOptions::LayerOptions(const detail::JsonValue& node, const std::vector<Shape>& inputs,
-                           std::int64_t classes, detail::ModelBudget& budget,
-                           const detail::EarlierModules* earlier)
-    : node_(node), inputs_(inputs), classes_(classes), budget_(budget), earlier_(earlier) {}
+namespace {
 
-bool LayerOptions::has(const std::string& name) const {
-  return node_.has("options") && node_.at("options").has(name);
+std::string shown(const NodeOption& option) {
+  const auto value = detail::option_json(option);
+  const auto text = value.is_array() ? "a list" : value.dump();
+  return text.size() <= 60 ? text : text.substr(0, 57) + "..";
 }
 
+std::string part_of(const std::string& name) { return "/options/" + detail::json_pointer_token(name); }
+
+std::string whole_range(std::int64_t low, std::int64_t high) {
+  return fmt::format("a whole number from {} to {}", low, high);
+}
+
+/// Throws that an option, or element `element` of its list, has another type or value than `expected`.
+[[noreturn]] void fail_type(const ModelNode& node, const std::string& name, const NodeOption& value,
+                            std::string_view expected, std::ptrdiff_t element = -1) {
+  const std::string within = element < 0 ? "" : std::to_string(element);
+  node.place.fail(
+      fmt::format("'{}': {} is not {}", element < 0 ? detail::shortened(name) : within, shown(value), expected),
+      part_of(name) + (element < 0 ? "" : "/" + within));
+}
+
+template <class T>
+const T& get(const ModelNode& node, const std::string& name, std::string_view expected) {
+  const NodeOption& option = *node.options.find(name);
+  const T* value = std::get_if<T>(&option);
+  if (value == nullptr) fail_type(node, name, option, expected);
+  return *value;
+}
+
+/// The elements of a list of either type, as T.
+template <class T>
+std::optional<std::vector<T>> elements(const NodeOption& option) {
+  if (const auto* whole = std::get_if<std::vector<std::int64_t>>(&option))
+    return std::vector<T>(whole->begin(), whole->end());
+  if constexpr (std::is_same_v<T, double>)
+    if (const auto* numbers = std::get_if<std::vector<double>>(&option)) return *numbers;
+  return std::nullopt;
+}
+
+double number_in(const ModelNode& node, const std::string& name, double low, double high) {
+  const NodeOption& option = *node.options.find(name);
+  const auto* whole = std::get_if<std::int64_t>(&option);
+  const auto* number = std::get_if<double>(&option);
+  const double value = whole != nullptr ? static_cast<double>(*whole) : number != nullptr ? *number : NAN;
+  if (!(value >= low && value <= high))
+    fail_type(node, name, option, fmt::format("a number from {} to {}", low, high));
+  return value;
+}
+
+}  // namespace
+
+LayerOptions::LayerOptions(const ModelNode& node, const std::vector<Shape>& inputs, std::int64_t classes,
+                           detail::ModelBudget& budget, const detail::EarlierModules* earlier)
+    : node_(node), inputs_(inputs), classes_(classes), budget_(budget), earlier_(earlier) {}
+
+bool LayerOptions::has(const std::string& name) const { return node_.options.find(name) != nullptr; }
+
 bool LayerOptions::is_text(const std::string& name) const {
-  return has(name) && node_.at("options").at(name).json().is_string();
+  return has(name) && std::holds_alternative<std::string>(*node_.options.find(name));
 }
 
 std::string LayerOptions::text(const std::string& name) const {
   if (!has(name)) fail(fmt::format("the option '{}' is missing: give a text", name));
-  return node_.at("options").at(name).string();
+  return get<std::string>(node_, name, "a text in quotes");
 }
 
 std::int64_t LayerOptions::integer(const std::string& name, std::int64_t low, std::int64_t high) const {
   if (!has(name))
     fail(fmt::format("the option '{}' is missing: give a whole number from {} to {}", name, low, high));
-  return node_.at("options").at(name).integer(low, high);
+  const std::int64_t value = get<std::int64_t>(node_, name, whole_range(low, high));
+  if (value < low || value > high) fail_type(node_, name, value, whole_range(low, high));
+  return value;
 }
 
 std::int64_t LayerOptions::integer_or(const std::string& name, std::int64_t fallback, std::int64_t low,
@@ -40,9 +95,9 @@ std::int64_t LayerOptions::integer_or(const std::string& name, std::int64_t fall
 
 std::int64_t LayerOptions::outputs(const std::string& name) const {
   if (!is_text(name)) return integer(name);
-  const auto value = node_.at("options").at(name);
-  (void)value.choice({"classes"});
-  if (classes_ < 1) value.fail(fmt::format("'{}' is \"classes\", whose number is not known here", name));
+  (void)choice_or(name, {}, {"classes"});
+  if (classes_ < 1)
+    fail_at(name, fmt::format("'{}' is \"classes\", whose number is not known here", name));
   return classes_;
 }
 
@@ -55,36 +110,43 @@ std::int64_t LayerOptions::inferred(const std::string& name, int axis) const {
   const auto actual = input[static_cast<std::size_t>(from_front)];
   if (actual < 1) fail(fmt::format("the input {} is empty", to_string(input)));
   if (has(name) && integer(name) != actual)
-    node_.at("options").at(name).fail(fmt::format(
-        "'{}' is {}, but the input has {}: leave it out, or give {}", name, integer(name), actual, actual));
+    fail_at(name, fmt::format("'{}' is {}, but the input has {}: leave it out, or give {}", name,
+                              integer(name), actual, actual));
   return actual;
 }
 
 std::vector<std::int64_t> LayerOptions::sizes(const std::string& name, std::int64_t low, std::int64_t high,
                                               std::size_t most) const {
-  if (!has(name)) return {};
-  const auto value = node_.at("options").at(name);
-  if (!value.is_array()) return {value.integer(low, high)};
-  if (value.size() < 1 || value.size() > most)
-    value.fail(fmt::format("'{}' has {} sizes: give 1 to {}", name, value.size(), most));
-  std::vector<std::int64_t> out;
-  for (const auto& element : value.elements()) out.push_back(element.integer(low, high));
-  return out;
+  const NodeOption* option = node_.options.find(name);
+  if (option == nullptr) return {};
+  const auto numbers = elements<double>(*option);
+  if (!numbers) return {integer(name, low, high)};
+  if (numbers->empty() || numbers->size() > most)
+    fail_at(name, fmt::format("'{}' has {} sizes: give 1 to {}", name, numbers->size(), most));
+  const auto out = elements<std::int64_t>(*option);
+  const auto is_wrong = [&](std::int64_t size) { return size < low || size > high; };
+  if (!out) {
+    const auto wrong = std::ranges::find_if(*numbers, [](double x) { return x != std::floor(x); });
+    const auto at = wrong == numbers->end() ? 0 : wrong - numbers->begin();
+    fail_type(node_, name, (*numbers)[std::size_t(at)], whole_range(low, high), at);
+  }
+  if (const auto wrong = std::ranges::find_if(*out, is_wrong); wrong != out->end())
+    fail_type(node_, name, *wrong, whole_range(low, high), wrong - out->begin());
+  return *out;
 }
 
 std::array<std::int64_t, 2> LayerOptions::pair_or(const std::string& name, std::int64_t fallback,
                                                   std::int64_t low) const {
   const auto given = sizes(name, low);
   if (given.empty()) return {fallback, fallback};
-  if (given.size() > 2)
-    node_.at("options").at(name).fail(fmt::format("'{}' has {} sizes: give 1 or 2", name, given.size()));
+  if (given.size() > 2) fail_at(name, fmt::format("'{}' has {} sizes: give 1 or 2", name, given.size()));
   return {given.front(), given.back()};
 }
 
 double LayerOptions::number(const std::string& name, double low, double high) const {
   if (!has(name))
     fail(fmt::format("the option '{}' is missing: give a number from {} to {}", name, low, high));
-  return node_.at("options").at(name).number(low, high);
+  return number_in(node_, name, low, high);
 }
 
 double LayerOptions::number_or(const std::string& name, double fallback, double low, double high) const {
@@ -92,17 +154,20 @@ double LayerOptions::number_or(const std::string& name, double fallback, double 
 }
 
 std::vector<double> LayerOptions::numbers(const std::string& name, double low, double high) const {
-  const auto value = node_.at("options").at(name);
-  if (!value.is_array()) return {value.number(low, high)};
-  if (value.size() < 1 || value.size() > 8)
-    value.fail(fmt::format("'{}' has {} numbers: give 1 to 8", name, value.size()));
-  std::vector<double> out;
-  for (const auto& element : value.elements()) out.push_back(element.number(low, high));
-  return out;
+  const NodeOption* option = node_.options.find(name);
+  if (option == nullptr) fail(fmt::format("the option '{}' is missing: give 1 to 8 numbers", name));
+  const auto out = elements<double>(*option);
+  if (!out) return {number(name, low, high)};
+  if (out->empty() || out->size() > 8)
+    fail_at(name, fmt::format("'{}' has {} numbers: give 1 to 8", name, out->size()));
+  const auto is_wrong = [&](double x) { return !(x >= low && x <= high); };
+  if (const auto wrong = std::ranges::find_if(*out, is_wrong); wrong != out->end())
+    fail_type(node_, name, *wrong, fmt::format("a number from {} to {}", low, high), wrong - out->begin());
+  return *out;
 }
 
 bool LayerOptions::flag_or(const std::string& name, bool fallback) const {
-  return has(name) ? node_.at("options").at(name).boolean() : fallback;
+  return has(name) ? get<bool>(node_, name, "true or false") : fallback;
 }
 
 Variable LayerOptions::weight_of(const std::string& name) const {
@@ -117,14 +182,17 @@ Variable LayerOptions::weight_of(const std::string& name) const {
         known.push_back(path.substr(0, path.size() - kWeight.size()));
         if (known.back() == wanted) return value;
       }
-  node_.at("options").at(name).fail(fmt::format("'{}' is no earlier layer with a weight{}",
-                                                wanted.substr(0, 80),
-                                                detail::did_you_mean(wanted.substr(0, 80), known)));
+  fail_at(name, fmt::format("'{}' is no earlier layer with a weight{}", wanted.substr(0, 80),
+                            detail::did_you_mean(wanted.substr(0, 80), known)));
 }
 
 std::string LayerOptions::choice_or(const std::string& name, const std::string& fallback,
                                     const std::vector<std::string>& allowed) const {
-  return has(name) ? node_.at("options").at(name).choice(allowed) : fallback;
+  if (!has(name)) return fallback;
+  const std::string given = text(name);
+  if (std::ranges::find(allowed, given) != allowed.end()) return given;
+  const std::string shown = detail::shortened(given);
+  fail_at(name, fmt::format("unknown {} '{}'{}", name, shown, detail::did_you_mean(shown, allowed)));
 }
 
 void LayerOptions::reserve(const Shape& parameter) const {
@@ -137,7 +205,11 @@ void LayerOptions::reserve(const Shape& parameter) const {
   budget_.used += numel(parameter);
 }
 
-void LayerOptions::fail(const std::string& message) const { node_.fail(message); }
+void LayerOptions::fail(const std::string& message) const { node_.place.fail(message); }
+
+void LayerOptions::fail_at(const std::string& name, const std::string& message) const {
+  node_.place.fail(message, part_of(name));
+}
 
 void register_layer_type(const std::string& type, std::vector<std::string> options, LayerFactory make) {
   FQ_CHECK(!type.empty() && make, "register_layer_type", "'{}': give a name and a factory", type);

@@ -25,8 +25,9 @@
 
 namespace fq {
 
+struct ModelNode;
+
 namespace detail {
-class JsonValue;
 struct ModelBudget;
 using EarlierModules = std::map<std::string, std::shared_ptr<Module>>;
 }  // namespace detail
@@ -35,13 +36,13 @@ using EarlierModules = std::map<std::string, std::shared_ptr<Module>>;
 /// lives as long as the call.
 ///
 /// Every reader throws for a missing option (where there is no fallback), another type, or a value out of
-/// range, naming file, line and option: FileError for a model file, ArgumentError for a text.
+/// range, naming the option and its place: FileError with file and line for a model file, else ArgumentError.
 class LayerOptions {
  public:
   /// The largest number that an option may be unless a reader is told another.
   static constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
-  LayerOptions(const detail::JsonValue& node, const std::vector<Shape>& inputs, std::int64_t classes,
+  LayerOptions(const ModelNode& node, const std::vector<Shape>& inputs, std::int64_t classes,
                detail::ModelBudget& budget, const detail::EarlierModules* earlier = nullptr);
 
   /// Shapes of the node's inputs, with a batch of any size first.
@@ -91,7 +92,10 @@ class LayerOptions {
   [[noreturn]] void fail(const std::string& message) const;
 
  private:
-  const detail::JsonValue& node_;
+  /// Throws `message` with the place of the option `name`.
+  [[noreturn]] void fail_at(const std::string& name, const std::string& message) const;
+
+  const ModelNode& node_;
   const std::vector<Shape>& inputs_;
   std::int64_t classes_;
   detail::ModelBudget& budget_;

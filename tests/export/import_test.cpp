@@ -41,7 +41,7 @@ void expect_near(const Tensor& a, const Tensor& b) {
 std::vector<std::string> types(const OnnxModel& model) {
   std::vector<std::string> out;
   const auto imported = import_onnx(model);
-  for (const auto& node : imported.spec.json()["nodes"]) out.push_back(node["type"].get<std::string>());
+  for (const auto& node : imported.spec.nodes()) out.push_back(node.type);
   return out;
 }
 
@@ -174,8 +174,7 @@ TEST(OnnxImport, LayersOfOneNameAreNumbered) {
   for (int i = 0; i < 16384; ++i)
     graph.node("Relu", {i == 0 ? "x" : "v" + std::to_string(i - 1)},
                i == 16383 ? "y" : "v" + std::to_string(i));
-  const auto nodes = import_onnx(graph.model).spec.json()["nodes"];
-  EXPECT_EQ(nodes.back()["name"], "relu_16383");
+  EXPECT_EQ(import_onnx(graph.model).spec.nodes().back().name, "relu_16383");
   graph.model.outputs[0].name = "z";
   EXPECT_THAT(refusal(graph.node("Relu", {"y"}, "z").model), HasSubstr("more than 16384 layers"));
 }
@@ -190,7 +189,7 @@ TEST(OnnxImport, NamesAreThePathsOfModules) {
   for (std::size_t i = 0; i < 5; ++i) graph.model.nodes[i].name = names[i];
   std::vector<std::string> found;
   const auto imported = import_onnx(graph.model);
-  for (const auto& node : imported.spec.json()["nodes"]) found.push_back(node["name"].get<std::string>());
+  for (const auto& node : imported.spec.nodes()) found.push_back(node.name);
   EXPECT_EQ(found,
             (std::vector<std::string>{"block_0_act", "block_0_relu", "block_0_fc", "block_0_add", "a_b_c"}));
   EXPECT_TRUE(imported.state.contains("parameters/block_0_fc.weight"));

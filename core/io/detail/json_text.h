@@ -133,6 +133,8 @@ class JsonValue {
   [[nodiscard]] std::string choice(const std::vector<std::string>& allowed) const;
 
   [[nodiscard]] const JsonText& text() const noexcept { return *text_; }
+  /// The JSON pointer of this value in the text: "/nodes/2".
+  [[nodiscard]] const std::string& pointer() const noexcept { return pointer_; }
   /// Throws `[what] file:line: message` with the line of this value.
   [[noreturn]] void fail(const std::string& message) const { text_->fail(pointer_, message); }
 

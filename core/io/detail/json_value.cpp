@@ -18,10 +18,6 @@ std::string shown(const ordered_json& value) {
   return text.size() <= 60 ? text : text.substr(0, 57) + "..";
 }
 
-std::string shortened(const std::string& text) {
-  return text.size() <= 80 ? text : fmt::format("{}..", std::string_view(text).substr(0, 77));
-}
-
 }  // namespace
 
 std::size_t JsonValue::size() const noexcept { return value_->is_structured() ? value_->size() : 0; }

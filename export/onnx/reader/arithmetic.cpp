@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/conversions.h"
 #include "fakequant/export/onnx/reader/folding/fold.h"
@@ -9,9 +8,8 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-using nlohmann::ordered_json;
 
-ImportValue one(const OpImport& op, const char* type, const ImportValue& x, ordered_json options = {},
+ImportValue one(const OpImport& op, const char* type, const ImportValue& x, NodeOptions options = {},
                 const std::string& suffix = {}) {
   return op.layer(type, std::move(options), {x}, {}, suffix);
 }
@@ -81,8 +79,8 @@ struct WithNumber {
 };
 
 /// Reads the options of a plain function that differ from the defaults.
-ordered_json plain_options(const OpImport& op, const OperatorSchema& row) {
-  ordered_json options;
+NodeOptions plain_options(const OpImport& op, const OperatorSchema& row) {
+  NodeOptions options;
   for (const OperatorOption& option : row.options()) {
     if (option.onnx.empty()) continue;
     const std::string attribute(option.onnx), name(option.name);
@@ -204,7 +202,7 @@ ImportValue reduced(const OpImport& op, const ImportValue& x, const char* type,
   const int samples = batch_axis(x.shape);
   op.check(std::ranges::find(axes, samples) == axes.end(), "it mixes samples: axis {} is one of its axes",
            samples);
-  ordered_json options{{"axes", axes}};
+  NodeOptions options{{"axes", Shape(axes.begin(), axes.end())}};
   if (op.integer("keepdims", 1, 0, 1) == 1) options["keep_axes"] = true;
   return one(op, type, x, options, suffix);
 }

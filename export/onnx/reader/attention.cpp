@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
@@ -10,7 +9,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-using nlohmann::ordered_json;
 using Layer = ModelBuilder::Layer;
 
 constexpr double kHidden = -1e9;  // scores from here on down have no weight beside any other
@@ -26,9 +24,9 @@ class Scores {
   bool read(const ImportValue& weights) {
     const Layer* softmax = op_.made(weights.node);
     if (is(softmax, "round_to")) softmax = op_.made(softmax->inputs.at(0));
-    if (softmax == nullptr || softmax->type() != "softmax" || weights.shape.size() < 3) return false;
+    if (softmax == nullptr || softmax->type != "softmax" || weights.shape.size() < 3) return false;
     const auto rank = static_cast<int>(weights.shape.size());
-    const int axis = softmax->option("axis", -1);
+    const std::int64_t axis = softmax->options.value_or("axis", std::int64_t{-1});
     if (axis != -1 && axis != rank - 1) return false;
     size_ = weights.shape;
     return read_sum(softmax->inputs.at(0), 2);
@@ -41,7 +39,7 @@ class Scores {
 
  private:
   [[nodiscard]] static bool is(const Layer* layer, std::string_view type) {
-    return layer != nullptr && layer->type() == type;
+    return layer != nullptr && layer->type == type;
   }
 
   /// Scores, with at most `masks` of them added.
@@ -84,7 +82,7 @@ class Scores {
   /// What a chain of factors begins with; the factors become the scale's.
   std::string unscaled(std::string node) {
     for (const Layer* layer = op_.made(node); is(layer, "scale"); layer = op_.made(node)) {
-      scale *= layer->option("factor", 1.0);
+      scale *= layer->options.value_or("factor", 1.0);
       node = layer->inputs.at(0);
     }
     return node;
@@ -94,19 +92,19 @@ class Scores {
   bool read_keys(const std::string& node) {
     const Layer* layer = op_.made(node);
     if (layer == nullptr) return false;
-    if (is(layer, "transpose")) return turn(layer->inputs.at(0), layer->option("axes", std::vector<int>()));
+    if (is(layer, "transpose")) return turn(layer->inputs.at(0), layer->options.value_or("axes", Shape()));
     if (const std::string source = turned_rows(*layer); !source.empty()) {
       const Layer* keys = op_.made(unscaled(source));
       if (keys == nullptr) return false;
       k = keys->output;
       return true;
     }
-    std::vector<int> axes(layer->output.shape.size());
+    Shape axes(layer->output.shape.size());
     std::iota(axes.begin(), axes.end(), 0);
     return turn(node, axes);
   }
 
-  bool turn(const std::string& from, std::vector<int> axes) {
+  bool turn(const std::string& from, Shape axes) {
     const Layer* layer = op_.made(unscaled(from));
     if (layer == nullptr || axes.size() < 3) return false;
     std::swap(axes.end()[-1], axes.end()[-2]);
@@ -121,7 +119,7 @@ class Scores {
     const Layer* turned = is(&layer, "reshape") ? op_.made(layer.inputs.at(0)) : nullptr;
     const Layer* rows = is(turned, "transpose") ? op_.made(turned->inputs.at(0)) : nullptr;
     const Layer* x = is(rows, "reshape") ? op_.made(rows->inputs.at(0)) : nullptr;
-    if (x == nullptr || turned->option("axes", std::vector<int>()) != std::vector{0, 2, 1}) return {};
+    if (x == nullptr || turned->options.value_or("axes", Shape()) != Shape{0, 2, 1}) return {};
     Shape wanted = x->output.shape;
     if (wanted.size() != 4 || rows->output.shape != Shape{wanted[0] * wanted[1], wanted[2], wanted[3]})
       return {};
@@ -132,7 +130,7 @@ class Scores {
   /// The numbers of a layer that has some and does not train them; null for any other.
   [[nodiscard]] const Tensor* fixed(const std::string& node) const {
     const Layer* layer = op_.made(node);
-    if (!is(layer, "parameter") || layer->option("trained", true)) return nullptr;
+    if (!is(layer, "parameter") || layer->options.value_or("trained", true)) return nullptr;
     return &layer->values.at(0).value;
   }
 
@@ -209,8 +207,8 @@ ImportValue with_heads(const OpImport& op, const ImportValue& x, const std::stri
 
 }  // namespace
 
-ordered_json attention_options(const Shape& q, double scale, bool causal) {
-  ordered_json options = ordered_json::object();
+NodeOptions attention_options(const Shape& q, double scale, bool causal) {
+  NodeOptions options;
   if (causal) options["causal"] = true;
   const double usual = 1 / std::sqrt(double(q.back()));
   if (std::abs(scale - usual) > 1e-6 * usual) options["scale"] = scale;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/export/onnx/reader/folding/fold.h"
@@ -26,23 +25,23 @@ ImportValue heads_of(const OpImport& op, const ImportValue& x, std::int64_t head
            to_string(x.shape), heads);
   const ImportValue apart =
       op.reshaped(x, {x.shape[0], x.shape[1], heads, x.shape[2] / heads}, std::string(suffix) + "_apart");
-  return op.layer("transpose", {{"axes", {0, 2, 1, 3}}}, {apart}, {}, suffix);
+  return op.layer("transpose", {{"axes", Shape{0, 2, 1, 3}}}, {apart}, {}, suffix);
 }
 
 /// Whether the value is made by comparisons, by logic of booleans, or is an input of booleans.
 bool is_boolean(const OpImport& op, const std::string& node) {
   const ModelBuilder::Layer* layer = op.made(node);
   if (layer == nullptr) return false;
-  const std::string type = layer->type();
+  const std::string type = layer->type;
   const auto is = [&](std::initializer_list<std::string_view> types) {
     return std::ranges::find(types, type) != types.end();
   };
   const auto reads_boolean = [&](std::size_t i) { return is_boolean(op, layer->inputs.at(i)); };
   if (const auto* row = operator_schema(type); row != nullptr && row->gives_truth) return true;
-  if (type == "input_part") return layer->option("type", std::string()) == "bool";
+  if (type == "input_part") return layer->options.value_or("type", std::string()) == "bool";
   if (type == "sign") {
     const ModelBuilder::Layer* size = op.made(layer->inputs.at(0));
-    return size != nullptr && size->type() == "abs";
+    return size != nullptr && size->type == "abs";
   }
   if (is({"multiply", "maximum"})) return reads_boolean(0) && reads_boolean(1);
   return is({"reshape", "flatten", "transpose", "expand", "slice", "index_select", "neg", "shift"}) &&
@@ -80,7 +79,7 @@ class AttentionNode {
     ImportValue y = by_products_ ? by_products() : as_layer();
     if (rows_seen_.has_value()) y = op_.layer("multiply", {}, {y, *rows_seen_}, {}, "seen");
     if (!rows()) return y;
-    const ImportValue beside = op_.layer("transpose", {{"axes", {0, 2, 1, 3}}}, {y}, {}, "beside");
+    const ImportValue beside = op_.layer("transpose", {{"axes", Shape{0, 2, 1, 3}}}, {y}, {}, "beside");
     return op_.reshaped(beside, {y.shape[0], y.shape[2], y.shape[1] * y.shape[3]}, "rows");
   }
 
@@ -167,7 +166,7 @@ class AttentionNode {
     if (left >= 0) also("greater_equal", numbers([&](auto i, auto j) { return place(i, j) + left; }));
     if (right >= 0) also("less_equal", numbers([&](auto i, auto j) { return place(i, j) - right; }));
     computed_.push_back(hidden_where_not(seen));
-    rows_seen_ = op_.layer("max", {{"axes", std::vector{3}}, {"keep_axes", true}}, {seen}, {}, "any");
+    rows_seen_ = op_.layer("max", {{"axes", Shape{3}}, {"keep_axes", true}}, {seen}, {}, "any");
   }
 
   /// A mask of 1 and 0 as numbers that are added.
@@ -273,7 +272,7 @@ class AttentionNode {
     op_.check(s[1] > 0 && heads % s[1] == 0, "it has {} heads of queries and {} of keys", heads, s[1]);
     if (times == 1) return x;
     const ImportValue apart = op_.reshaped(x, {s[0], s[1], 1, s[2], s[3]}, std::string(suffix) + "_apart");
-    const ImportValue all = op_.layer("expand", {{"shape", {s[1], times, s[2], s[3]}}}, {apart}, {},
+    const ImportValue all = op_.layer("expand", {{"shape", Shape{s[1], times, s[2], s[3]}}}, {apart}, {},
                                       std::string(suffix) + "_all");
     return op_.reshaped(all, {s[0], heads, s[2], s[3]}, suffix);
   }
@@ -281,7 +280,7 @@ class AttentionNode {
   ImportValue by_products() {
     const std::int64_t mode = op_.integer("qk_matmul_output_mode", 0, 0, 3);
     const ImportValue turned =
-        op_.layer("transpose", {{"axes", {0, 1, 3, 2}}}, {repeated(k_, "repeated_keys")}, {}, "turned");
+        op_.layer("transpose", {{"axes", Shape{0, 1, 3, 2}}}, {repeated(k_, "repeated_keys")}, {}, "turned");
     ImportValue scores = op_.layer("matmul", {}, {q_, turned}, {}, "products");
     scores = op_.layer("scale", {{"factor", scale_}}, {scores}, {}, "scores");
     if (mode == products) op_.give(3, scores);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/operators.h"
 #include "fakequant/export/onnx/reader/window.h"
@@ -7,7 +6,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-using nlohmann::ordered_json;
 
 std::vector<std::int64_t> kernel_of(const OpImport& op, const Tensor& weight) {
   op.check(weight.rank() >= 3 && weight.rank() <= 5,
@@ -61,11 +59,11 @@ Tensor with_equal_pads(const OpImport& op, Tensor weight, Window& window) {
   return weight;
 }
 
-ordered_json options_of(const Window& window, std::int64_t out_channels, std::int64_t groups, bool bias) {
+NodeOptions options_of(const Window& window, std::int64_t out_channels, std::int64_t groups, bool bias) {
   const auto all = [](const std::vector<std::int64_t>& sizes, std::int64_t value) {
     return std::ranges::all_of(sizes, [=](std::int64_t size) { return size == value; });
   };
-  ordered_json options{{"out_channels", out_channels}, {"kernel", one_or_list(window.kernel)}};
+  NodeOptions options{{"out_channels", out_channels}, {"kernel", one_or_list(window.kernel)}};
   if (!all(window.stride, 1)) options["stride"] = one_or_list(window.stride);
   if (!all(window.before, 0)) options["padding"] = one_or_list(window.before);
   if (!all(window.dilation, 1)) options["dilation"] = one_or_list(window.dilation);

@@ -1,7 +1,6 @@
 #include "fakequant/export/onnx/reader/conversions.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace fq::detail::onnx_ops {
 namespace {
@@ -32,7 +31,7 @@ ImportValue converted(const OpImport& op, const ImportValue& x, ElementType from
   if (to.dtype == DType::f32 || to.dtype == DType::f64) return x;
   if (is_floating(to.dtype)) {
     if (from.is_integer() && bit_width(from.dtype) == 8) return x;
-    return op.layer("round_to", {{"type", name(to.dtype)}}, {x});
+    return op.layer("round_to", {{"type", std::string(name(to.dtype))}}, {x});
   }
   const ImportValue y = from.is_integer() ? x : op.layer("trunc", {}, {x});
   const bool fits = bit_width(to.dtype) > 16 || (from.is_integer() && contains(to.dtype, from.dtype));

@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail::onnx_ops {
 namespace {
 
-using nlohmann::ordered_json;
 
 bool has(const std::string& letters, char c) { return letters.find(c) != std::string::npos; }
 
@@ -55,8 +53,8 @@ std::string filtered(const std::string& letters, bool (*keep)(bool in_a, bool in
 ImportValue turned(const OpImport& op, const ImportValue& x, const std::string& from, const std::string& to,
                    const std::string& suffix) {
   if (from == to) return x;
-  std::vector<int> axes;
-  for (const char c : to) axes.push_back(static_cast<int>(from.find(c)));
+  Shape axes;
+  for (const char c : to) axes.push_back(static_cast<std::int64_t>(from.find(c)));
   return op.layer("transpose", {{"axes", axes}}, {x}, {}, suffix);
 }
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/conversions.h"
 #include "fakequant/export/onnx/reader/folding/fold.h"
@@ -9,7 +8,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-using nlohmann::ordered_json;
 
 bool is_near(double value, double wanted) { return std::abs(value - wanted) <= 1e-6; }
 
@@ -21,7 +19,7 @@ double bound(const OpImport& op, const char* attribute, std::size_t input, doubl
 }
 
 /// Along which axis; before version 13 all axes behind it counted as one.
-ordered_json axis_option(const OpImport& op) {
+NodeOptions axis_option(const OpImport& op) {
   const int rank = static_cast<int>(op.value().shape.size());
   const bool old = op.opset() < 13;
   const int axis = axes_of(op, {op.integer("axis", old ? 1 : -1, -8, 8)}, rank)[0];
@@ -32,7 +30,7 @@ ordered_json axis_option(const OpImport& op) {
            "its axis is {} of {}: in versions before 13 the last one is supported, or one of size "
            "1 behind it",
            axis, rank);
-  if (axis == rank - 1) return ordered_json::object();
+  if (axis == rank - 1) return NodeOptions();
   return {{"axis", axis}};
 }
 
@@ -90,7 +88,7 @@ ImportValue dropout(const OpImport& op) {
   const double p = op.has_input(1) ? op.scalar(1) : op.number("ratio", 0.5);
   op.check(p >= 0 && p <= 0.999, "its ratio is {}: from 0 to 0.999 are supported", p);
   if (p == 0) return op.value();
-  return op.layer("dropout", p == 0.5 ? ordered_json::object() : ordered_json{{"p", p}}, {op.value()});
+  return op.layer("dropout", p == 0.5 ? NodeOptions() : NodeOptions{{"p", p}}, {op.value()});
 }
 
 }  // namespace fq::detail::onnx_ops

@@ -3,8 +3,6 @@
 /// The model that an import makes, node by node.
 
 #include <map>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +12,7 @@
 #include "fakequant/export/onnx/reader/node_reader.h"
 #include "fakequant/export/onnx/reader/value.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
+#include "fakequant/layers/model/model_file.h"
 
 namespace fq::detail {
 
@@ -32,28 +31,19 @@ class ModelBuilder {
   /// Adds a node called `name`, or the like where that is taken, and finds the shape of its output by running
   /// its layer on `meta`. Throws ArgumentError naming `from` when layer and inputs do not fit.
   ImportValue add(const NodeReader& from, const std::string& name, const std::string& type,
-                  nlohmann::ordered_json options, const std::vector<ImportValue>& inputs,
+                  NodeOptions options, const std::vector<ImportValue>& inputs,
                   const std::vector<LayerValue>& values);
 
-  /// A layer that was added.
-  struct Layer {
-    nlohmann::ordered_json json;
-    std::vector<std::string> inputs;
+  /// A layer that was added, with all its inputs.
+  struct Layer : ModelNode {
     std::vector<LayerValue> values;
     ImportValue output;
-
-    [[nodiscard]] std::string type() const { return json.at("type").get<std::string>(); }
-    /// An option, or `fallback` where it is not given.
-    template <class T>
-    [[nodiscard]] T option(const char* name, T fallback) const {
-      return json.contains("options") ? json.at("options").value(name, fallback) : fallback;
-    }
   };
   /// The layer of that name; null for the network's input.
   [[nodiscard]] const Layer* find(const std::string& name) const;
 
   struct Built {
-    std::string text;  ///< of a model file
+    ModelSpec spec;
     StateDict state;
   };
   /// The nodes that `output` needs, which comes last, and all parts of the data.

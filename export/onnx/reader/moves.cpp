@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "fakequant/export/onnx/reader/folding/fold.h"
@@ -10,7 +9,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-using nlohmann::ordered_json;
 using Numbers = std::vector<std::int64_t>;
 
 void check_not_samples(const OpImport& op, const ImportValue& x, int axis) {
@@ -35,7 +33,7 @@ ImportValue cut_of(const OpImport& op, const ImportValue& x, int axis, const Num
   bool even = step > 0;
   for (std::size_t i = 0; i < picks.size() && even; ++i) even = regular(i);
   if (!even) return op.layer("index_select", {{"axis", axis}, {"indices", picks}}, {x}, {}, suffix);
-  ordered_json options{{"axis", axis}, {"begin", picks.front()}, {"end", picks.back() + 1}};
+  NodeOptions options{{"axis", axis}, {"begin", picks.front()}, {"end", picks.back() + 1}};
   if (step != 1) options["step"] = step;
   return op.layer("slice", options, {x}, {}, suffix);
 }
@@ -164,7 +162,7 @@ ImportValue pad(const OpImport& op) {
   const auto mode = op.text("mode", "constant");
   const std::string ours = mode == "edge" ? "replicate" : mode == "wrap" ? "circular" : mode;
   const double value = op.has_input(2) ? op.scalar(2) : op.number("value", 0);
-  ordered_json options{
+  NodeOptions options{
       {"before", Numbers(given.begin() + 1, given.begin() + static_cast<std::ptrdiff_t>(rank))},
       {"after", Numbers(given.begin() + static_cast<std::ptrdiff_t>(rank) + 1, given.end())}};
   if (ours != "constant") options["mode"] = ours;
@@ -190,7 +188,7 @@ ImportValue depth_to_space(const OpImport& op) {
   if (is_column_row_depth(op)) return op.layer("pixel_shuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1] / (r * r), h = x.shape[2], w = x.shape[3];
   const auto squares = op.reshaped(x, {n, r, r, c, h, w}, "squares");
-  const auto turned = op.layer("transpose", {{"axes", {0, 3, 4, 1, 5, 2}}}, {squares}, {}, "transpose");
+  const auto turned = op.layer("transpose", {{"axes", Shape{0, 3, 4, 1, 5, 2}}}, {squares}, {}, "transpose");
   return op.reshaped(turned, {n, c, h * r, w * r}, {});
 }
 
@@ -202,7 +200,7 @@ ImportValue space_to_depth(const OpImport& op) {
   if (is_column_row_depth(op)) return op.layer("pixel_unshuffle", {{"factor", r}}, {x});
   const std::int64_t n = x.shape[0], c = x.shape[1], h = x.shape[2] / r, w = x.shape[3] / r;
   const auto squares = op.reshaped(x, {n, c, h, r, w, r}, "squares");
-  const auto turned = op.layer("transpose", {{"axes", {0, 3, 5, 1, 2, 4}}}, {squares}, {}, "transpose");
+  const auto turned = op.layer("transpose", {{"axes", Shape{0, 3, 5, 1, 2, 4}}}, {squares}, {}, "transpose");
   return op.reshaped(turned, {n, c * r * r, h, w}, {});
 }
 

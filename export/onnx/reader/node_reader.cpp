@@ -54,11 +54,12 @@ std::string NodeReader::text(std::string_view key, const std::string& fallback) 
   return given != nullptr ? given->substr(0, 80) : fallback;
 }
 
-void NodeReader::fail_text(const std::string& message) const {
+std::string NodeReader::origin() const {
   const std::string& name = node_.name.empty() && !node_.outputs.empty() ? node_.outputs[0] : node_.name;
-  throw ArgumentError(
-      fmt::format("[import_onnx] node '{}' ({}): {}", name.substr(0, 200), operator_name(node_), message));
+  return fmt::format("[import_onnx] node '{}' ({}): ", name.substr(0, 200), operator_name(node_));
 }
+
+void NodeReader::fail_text(const std::string& message) const { throw ArgumentError(origin() + message); }
 
 double shortest(float value) {
   std::array<char, 32> text{};

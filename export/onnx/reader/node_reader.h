@@ -34,6 +34,8 @@ class NodeReader {
   [[nodiscard]] double number(std::string_view key, double fallback) const;
   [[nodiscard]] std::string text(std::string_view key, const std::string& fallback) const;
 
+  /// The begin of each error: "[import_onnx] node '/conv1/Conv' (Conv): ".
+  [[nodiscard]] std::string origin() const;
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
     fail_text(fmt::format(message, std::forward<Args>(args)...));

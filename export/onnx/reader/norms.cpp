@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
@@ -55,7 +54,7 @@ ImportValue batch_norm(const OpImport& op) {
              "its {} is {}: one number for each of {} channels is needed", entry.name, entry.value.describe(),
              x.shape[1]);
   op.check(op.integer("spatial", 1, 0, 1) == 1, "it has statistics for each pixel: 'spatial' is 0");
-  auto options = nlohmann::ordered_json::object();
+  NodeOptions options;
   const double eps = op.number("epsilon", 1e-5), kept = op.number("momentum", 0.9);
   if (eps != 1e-5) options["eps"] = eps;
   if (kept != 0.9) options["momentum"] = shortest(static_cast<float>(1 - kept));
@@ -72,7 +71,7 @@ ImportValue layer_norm(const OpImport& op) {
   op.check(numel(shape) <= std::max<std::int64_t>(given, 1 << 20),
            "it has {} elements without scales of their own", numel(shape));
   if (op.node().domain == kPatternDomain) op.recognise("layer norm");
-  auto options = nlohmann::ordered_json::object();
+  NodeOptions options;
   if (shape.size() > 1) options["shape"] = shape;
   const double eps = op.number("epsilon", 1e-5);
   if (eps != 1e-5) options["eps"] = eps;
@@ -88,9 +87,9 @@ std::vector<LayerValue> of_channels(const OpImport& op, std::int64_t channels) {
           {"parameters", "bias", parameter(op, 2, 0, {channels})}};
 }
 
-nlohmann::ordered_json epsilon(const OpImport& op) {
+NodeOptions epsilon(const OpImport& op) {
   const double eps = op.number("epsilon", 1e-5);
-  return eps == 1e-5 ? nlohmann::ordered_json::object() : nlohmann::ordered_json{{"eps", eps}};
+  return eps == 1e-5 ? NodeOptions() : NodeOptions{{"eps", eps}};
 }
 
 }  // namespace
@@ -120,7 +119,7 @@ ImportValue rms_norm(const OpImport& op) {
 }
 
 ImportValue local_response_norm(const OpImport& op) {
-  nlohmann::ordered_json options{{"size", op.integer("size", 1, 1, kLargestSize)}};
+  NodeOptions options{{"size", op.integer("size", 1, 1, kLargestSize)}};
   if (const double alpha = op.number("alpha", 1e-4); alpha != 1e-4) options["alpha"] = alpha;
   if (const double beta = op.number("beta", 0.75); beta != 0.75) options["beta"] = beta;
   if (const double k = op.number("bias", 1); k != 1) options["k"] = k;

@@ -47,7 +47,7 @@ ImportValue OpImport::parameter(const Tensor& value, Shape shape, bool learned, 
   const Tensor floats = without_infinities(value.to(DType::f32));
   Shape whole = shape;
   whole.insert(whole.begin(), 1);
-  nlohmann::ordered_json options{{"shape", shape}};
+  NodeOptions options{{"shape", shape}};
   if (!learned) options["trained"] = false;
   if (repeat) options["repeat"] = true;
   return layer("parameter", options, {context_.input}, {{"parameters", "value", floats.reshape(whole)}},
@@ -109,7 +109,7 @@ std::vector<std::int64_t> OpImport::list(std::string_view key, std::size_t i) co
   return has_input(i) ? integers_of(*this, constant(i)) : integers(key);
 }
 
-ImportValue OpImport::layer(const std::string& type, nlohmann::ordered_json options,
+ImportValue OpImport::layer(const std::string& type, NodeOptions options,
                             const std::vector<ImportValue>& inputs, const std::vector<LayerValue>& values,
                             const std::string& suffix) const {
   return context_.model.add(*this, context_.names.name(node(), type, suffix), type, std::move(options),

@@ -3,7 +3,6 @@
 /// One ONNX node while it becomes layers.
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -87,7 +86,7 @@ class OpImport : public NodeReader {
   [[nodiscard]] std::vector<std::int64_t> list(std::string_view key, std::size_t i) const;
 
   /// A layer of ours that reads `inputs`. What one node makes beside its main layer has a `suffix`.
-  ImportValue layer(const std::string& type, nlohmann::ordered_json options,
+  ImportValue layer(const std::string& type, NodeOptions options,
                     const std::vector<ImportValue>& inputs, const std::vector<LayerValue>& values = {},
                     const std::string& suffix = {}) const;
   /// A layer of one input without options.

@@ -68,7 +68,7 @@ Build strided;
 Build on_grid;
 
 /// Options of a layer scaled_dot_product_attention for queries of the shape `q`.
-nlohmann::ordered_json attention_options(const Shape& q, double scale, bool causal);
+NodeOptions attention_options(const Shape& q, double scale, bool causal);
 /// Returns the value under the mark of a grid and the index of the grid; the value itself and -1 without a
 /// mark.
 std::pair<ImportValue, int> without_mark(const OpImport& op, const ImportValue& x);

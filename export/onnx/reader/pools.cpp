@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
@@ -8,7 +7,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-using nlohmann::ordered_json;
 
 constexpr std::int64_t kMostTaps = 256;  // of a dilated window, along one axis
 
@@ -43,8 +41,8 @@ Window pool_window(const OpImport& op, const ImportValue& image) {
   return window;
 }
 
-ordered_json options_of(const Window& window) {
-  ordered_json options{{"kernel", one_or_list(window.kernel)}};
+NodeOptions options_of(const Window& window) {
+  NodeOptions options{{"kernel", one_or_list(window.kernel)}};
   if (window.stride != window.kernel) options["stride"] = one_or_list(window.stride);
   if (!all(window.before, 0)) options["padding"] = one_or_list(window.before);
   if (!window.equal_pads()) options["padding_end"] = one_or_list(window.after);
@@ -131,7 +129,7 @@ ImportValue dilated_mean(const OpImport& op, const Window& window, const ImportV
     ImportValue sum;
     for (std::int64_t tap = 0; tap < taps.kernel; ++tap) {
       const std::int64_t begin = tap * taps.dilation;
-      ordered_json options{
+      NodeOptions options{
           {"axis", axis}, {"begin", begin}, {"end", begin + (taps.windows - 1) * taps.stride + 1}};
       if (taps.stride != 1) options["step"] = taps.stride;
       const ImportValue part = op.layer("slice", options, {y}, {}, "tap");
@@ -185,7 +183,7 @@ ImportValue average_pool(const OpImport& op) {
   if (!all(window.dilation, 1)) return as_input_rank(op, dilated_mean(op, window, image));
   auto options = options_of(window);
   if (rounds_up(op, window, image)) options["ceil_mode"] = true;
-  if (!all(window.before, 0) || !all(window.after, 0) || options.contains("ceil_mode"))
+  if (!all(window.before, 0) || !all(window.after, 0) || options.find("ceil_mode") != nullptr)
     options["count_include_pad"] = op.integer("count_include_pad", 0, 0, 1) == 1;
   return as_input_rank(op, op.layer("avg_pool", options, {image}));
 }
@@ -215,7 +213,7 @@ ImportValue reduce_mean(const OpImport& op) {
   if (!pixels && !tokens) return reduce_any_mean(op);
   op.recognise("global pooling");
   if (pixels) return global_mean(op, image_of(op), shape);
-  const auto turned = op.layer("transpose", {{"axes", {0, 2, 1}}}, {x}, {}, "transpose");
+  const auto turned = op.layer("transpose", {{"axes", Shape{0, 2, 1}}}, {x}, {}, "transpose");
   return global_mean(op, op.reshaped(turned, {x.shape[0], x.shape[2], 1, x.shape[1]}, "image"), shape);
 }
 

@@ -1,4 +1,3 @@
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "fakequant/core/ops/elementwise.h"
@@ -27,7 +26,7 @@ ImportValue linear(const OpImport& op, const Tensor& weight, const Tensor& bias)
   op.check(x.shape.size() >= 2 && x.shape.back() == weight.dim(1),
            "its input's last axis has {} elements, its weight takes {}", x.shape.back(), weight.dim(1));
   std::vector<LayerValue> values{{"parameters", "weight", weight}};
-  nlohmann::ordered_json options{{"out_features", weight.dim(0)}};
+  NodeOptions options{{"out_features", weight.dim(0)}};
   if (bias.defined())
     values.push_back({"parameters", "bias", bias});
   else
@@ -65,7 +64,7 @@ ImportValue gemm(const OpImport& op) {
 }
 
 ImportValue turned(const OpImport& op, const ImportValue& x, const std::string& suffix) {
-  std::vector<int> axes(x.shape.size());
+  Shape axes(x.shape.size());
   std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes.end()[-1], axes.end()[-2]);
   return op.layer("transpose", {{"axes", axes}}, {x}, {}, suffix);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include <fmt/ranges.h>
 
@@ -9,7 +8,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-using nlohmann::ordered_json;
 
 /// The gates of one direction in PyTorch's order.
 Tensor gates_of(const Tensor& x, std::int64_t way, std::int64_t size, const std::vector<std::int64_t>& order,
@@ -134,7 +132,7 @@ std::vector<LayerValue> values_of(const OpImport& op, const Layer& layer, std::i
 /// Exchanges the first two axes, unless the node has the batch first as layers do.
 ImportValue first_axes_exchanged(const OpImport& op, const ImportValue& x, const std::string& suffix) {
   if (is_batch_first(op)) return x;
-  return op.layer("transpose", {{"axes", {1, 0, 2}}}, {x}, {}, suffix);
+  return op.layer("transpose", {{"axes", Shape{1, 0, 2}}}, {x}, {}, suffix);
 }
 
 /// [N, L, ..] with its steps in the other order.
@@ -178,7 +176,7 @@ ImportValue recurrent(const OpImport& op) {
              samples == 0 ? "[N, ways, features]" : "[ways, N, features]");
     inputs.push_back(first_axes_exchanged(op, state, "initial"));
   }
-  ordered_json options{{"hidden_size", layer.size}};
+  NodeOptions options{{"hidden_size", layer.size}};
   if (layer.ways == 2) options["bidirectional"] = true;
   if (layer.relu) options["nonlinearity"] = "relu";
   ImportValue y = op.layer(layer.type, options, inputs, values_of(op, layer, x.shape[2]));
@@ -187,7 +185,7 @@ ImportValue recurrent(const OpImport& op) {
   if (outputs.size() > 1 && !outputs[1].empty()) op.give(1, last_states(op, y, layer));
   const auto ways = op.reshaped(y, {y.shape[0], y.shape[1], layer.ways, layer.size}, "ways");
   if (layer.batch_first) return ways;
-  return op.layer("transpose", {{"axes", {1, 2, 0, 3}}}, {ways}, {}, "outputs");
+  return op.layer("transpose", {{"axes", Shape{1, 2, 0, 3}}}, {ways}, {}, "outputs");
 }
 
 }  // namespace fq::detail::onnx_ops

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
@@ -10,7 +9,7 @@ namespace {
 /// The first axis, the samples, moved to another place.
 ImportValue with_samples_at(const OpImport& op, const ImportValue& x, int place) {
   if (place == 0) return x;
-  std::vector<int> axes;
+  Shape axes;
   for (int axis = 1; axis < rank_of(x); ++axis) axes.push_back(axis);
   axes.insert(axes.begin() + place, 0);
   return op.layer("transpose", {{"axes", axes}}, {x}, {}, "samples");

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
@@ -9,7 +8,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-using nlohmann::ordered_json;
 
 /// The numbers of all axes, where the file gives those of some.
 template <class T>
@@ -114,7 +112,7 @@ ImportValue resized(const OpImport& op, const ImportValue& x, const Target& to, 
              to.shape[i], kLargestPad);
   op.check(mode == "nearest" || mode == "linear" || mode == "cubic", "its mode is '{}'", mode);
   const auto from = static_cast<std::ptrdiff_t>(first);
-  ordered_json options{{"sizes", Shape(to.shape.begin() + from, to.shape.end())}};
+  NodeOptions options{{"sizes", Shape(to.shape.begin() + from, to.shape.end())}};
   if (mode != "nearest") options["mode"] = mode;
   if (coordinates != (mode == "nearest" ? "asymmetric" : "half_pixel")) options["coordinates"] = coordinates;
   if (mode == "nearest" && rounding != "floor") options["rounding"] = rounding;

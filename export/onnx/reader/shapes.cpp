@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
@@ -110,7 +109,7 @@ ImportValue transpose(const OpImport& op) {
   const auto axes = axes_of(op, order, rank);
   op.check(static_cast<int>(axes.size()) == rank, "it orders the axes {} of {}", to_string(order), rank);
   if (std::ranges::is_sorted(axes)) return x;
-  return op.layer("transpose", {{"axes", axes}}, {x});
+  return op.layer("transpose", {{"axes", Shape(axes.begin(), axes.end())}}, {x});
 }
 
 ImportValue concat(const OpImport& op) {
@@ -125,7 +124,7 @@ ImportValue concat(const OpImport& op) {
   const int axis = axes_of(op, {op.integer("axis", 1, -8, 8)}, static_cast<int>(x.shape.size()))[0];
   op.check(axis != batch_axis(x.shape), "it joins along the batch, axis {}", axis);
   if (parts.size() == 1) return parts[0];
-  auto options = nlohmann::ordered_json::object();
+  NodeOptions options;
   if (axis != 1) options["axis"] = axis;
   return op.layer("concat", options, parts);
 }

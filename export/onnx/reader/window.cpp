@@ -1,7 +1,6 @@
 #include "fakequant/export/onnx/reader/window.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 namespace fq::detail {
 namespace {
@@ -44,9 +43,9 @@ Window read_window(const NodeReader& node, std::vector<std::int64_t> kernel,
   return window;
 }
 
-nlohmann::ordered_json one_or_list(const std::vector<std::int64_t>& sizes) {
+NodeOption one_or_list(const std::vector<std::int64_t>& sizes) {
   const bool same = std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes[0]; });
-  return same ? nlohmann::ordered_json(sizes.at(0)) : nlohmann::ordered_json(sizes);
+  return same ? NodeOption(sizes.at(0)) : NodeOption(sizes);
 }
 
 }  // namespace fq::detail

@@ -2,10 +2,10 @@
 
 /// The windows of convolutions and pools.
 
-#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "fakequant/export/onnx/reader/node_reader.h"
+#include "fakequant/layers/model/model_node.h"
 
 namespace fq::detail {
 
@@ -26,6 +26,6 @@ struct Window {
                                  const std::vector<std::int64_t>& image);
 
 /// One number when all are the same, as model files have it.
-[[nodiscard]] nlohmann::ordered_json one_or_list(const std::vector<std::int64_t>& sizes);
+[[nodiscard]] NodeOption one_or_list(const std::vector<std::int64_t>& sizes);
 
 }  // namespace fq::detail

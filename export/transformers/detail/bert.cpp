@@ -6,7 +6,6 @@
 namespace fq::detail {
 namespace {
 
-using nlohmann::ordered_json;
 using Names = std::vector<std::string>;
 
 constexpr double kHidden = 1e30;  // any score less so much has no weight
@@ -75,7 +74,7 @@ class BertPlan {
     const bool several = !is_fixed(kMask) || !is_fixed(kTypes);
     const auto part = [&](const char* name) {
       out_.add(plan_node(name, "input_part",
-                         {{"begin", begin}, {"shape", {tokens_}}, {"name", name}, {"type", "i64"}},
+                         {{"begin", begin}, {"shape", Shape{tokens_}}, {"name", name}, {"type", "i64"}},
                          {"input"}));
       begin += tokens_;
     };
@@ -87,7 +86,7 @@ class BertPlan {
     if (is_fixed(kMask)) return;
     out_.add(plan_node("hidden", "shift", {{"by", -1}}, {kMask}));
     out_.add(plan_node("hidden_scores", "scale", {{"factor", kHidden}}));
-    out_.add(plan_node("mask", "reshape", {{"shape", {1, 1, tokens_}}}));
+    out_.add(plan_node("mask", "reshape", {{"shape", Shape{1, 1, tokens_}}}));
   }
 
   void norm(const std::string& path) {
@@ -126,16 +125,16 @@ class BertPlan {
                              .names = {prefix_ + "embeddings.token_type_embeddings.weight"},
                              .first = type,
                              .outputs = types_});
-      out_.add(plan_node(types, "parameter", {{"shape", {width_}}}, {positions}));
+      out_.add(plan_node(types, "parameter", {{"shape", Shape{width_}}}, {positions}));
     } else {
       out_.table(types, prefix_ + "embeddings.token_type_embeddings", types_, width_);
       out_.add(plan_node(types, "embedding", {{"vocabulary", types_}, {"width", width_}}, {kTypes}));
     }
-    out_.add(plan_node(our_name("embeddings.sum"), "add", nullptr, {positions, types}));
+    out_.add(plan_node(our_name("embeddings.sum"), "add", {}, {positions, types}));
     norm("embeddings.LayerNorm");
   }
 
-  [[nodiscard]] std::string last() const { return out_.nodes.back().at("name").get<std::string>(); }
+  [[nodiscard]] std::string last() const { return out_.nodes.back().name; }
 
   void layer(std::int64_t i) {
     const std::string path = fmt::format("encoder.layer.{}.", i), x = last(),
@@ -149,20 +148,20 @@ class BertPlan {
     projection(".out_proj", "attention.output.dense");
     out_.add(plan_node(attention, "attention", {{"heads", config_.size("num_attention_heads")}},
                        is_fixed(kMask) ? Names{x} : Names{x, x, "mask"}));
-    out_.add(plan_node(our_name(path + "attention.output.sum"), "add", nullptr, {attention, x}));
+    out_.add(plan_node(our_name(path + "attention.output.sum"), "add", {}, {attention, x}));
     norm(path + "attention.output.LayerNorm");
     const std::string middle = last();
     linear(path + "intermediate.dense", width_, inner_);
     out_.add(plan_activation(our_name(path + "intermediate.act"), config_.activation("hidden_act", "gelu")));
     const std::string down = linear(path + "output.dense", inner_, width_);
-    out_.add(plan_node(our_name(path + "output.sum"), "add", nullptr, {down, middle}));
+    out_.add(plan_node(our_name(path + "output.sum"), "add", {}, {down, middle}));
     norm(path + "output.LayerNorm");
   }
 
   /// Of the first token.
   void pooler() {
     out_.add(plan_node("first_token", "slice", {{"axis", 1}, {"begin", 0}, {"end", 1}}));
-    out_.add(plan_node("first_row", "reshape", {{"shape", {width_}}}));
+    out_.add(plan_node("first_row", "reshape", {{"shape", Shape{width_}}}));
     linear("pooler.dense", width_, width_);
     out_.add(plan_node(our_name("pooler.activation"), "tanh"));
   }
@@ -208,7 +207,7 @@ class BertPlan {
     out_.norm("cls_transform_LayerNorm", theirs + "transform.LayerNorm", width_, true);
     out_.add(plan_node("cls_transform_LayerNorm", "layer_norm",
                        {{"eps", config_.number_or("layer_norm_eps", 1e-12, 1e-12, 1)}}));
-    ordered_json options{{"out_features", vocabulary}};
+    NodeOptions options{{"out_features", vocabulary}};
     if (config_.flag_or("tie_word_embeddings", true))
       options["weight_of"] = our_name("embeddings.word_embeddings");
     else
@@ -217,7 +216,7 @@ class BertPlan {
                            .shape = {vocabulary},
                            .names = {theirs + "decoder.bias", theirs + "bias"}});
     out_.add(plan_node("cls_decoder", "linear", std::move(options)));
-    out_.add(plan_node("classes_first", "transpose", {{"axes", {0, 2, 1}}}));
+    out_.add(plan_node("classes_first", "transpose", {{"axes", Shape{0, 2, 1}}}));
     out_.output = {vocabulary, tokens_};
   }
 

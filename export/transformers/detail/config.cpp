@@ -10,12 +10,14 @@ namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 31;
 
-const std::map<std::string, nlohmann::ordered_json>& activations() {
-  const nlohmann::ordered_json tanh{{"type", "gelu"}, {"options", {{"approximate", "tanh"}}}};
-  static const std::map<std::string, nlohmann::ordered_json> table{
-      {"gelu", {{"type", "gelu"}}}, {"gelu_python", {{"type", "gelu"}}}, {"gelu_new", tanh},
-      {"gelu_fast", tanh},          {"gelu_pytorch_tanh", tanh},         {"relu", {{"type", "relu"}}},
-      {"silu", {{"type", "silu"}}}, {"swish", {{"type", "silu"}}},
+const std::map<std::string, ModelNode>& activations() {
+  const ModelNode gelu{.name = {}, .type = "gelu"}, silu{.name = {}, .type = "silu"};
+  const ModelNode relu{.name = {}, .type = "relu"};
+  const ModelNode tanh{.name = {}, .type = "gelu", .options = {{"approximate", "tanh"}}};
+  static const std::map<std::string, ModelNode> table{
+      {"gelu", gelu},      {"gelu_python", gelu},       {"gelu_new", tanh},
+      {"gelu_fast", tanh}, {"gelu_pytorch_tanh", tanh}, {"relu", relu},
+      {"silu", silu},      {"swish", silu},
   };
   return table;
 }
@@ -59,8 +61,7 @@ std::string TransformerConfig::architecture() const {
   return all.empty() ? std::string() : all.front().string();
 }
 
-nlohmann::ordered_json TransformerConfig::activation(const std::string& key,
-                                                     const std::string& fallback) const {
+ModelNode TransformerConfig::activation(const std::string& key, const std::string& fallback) const {
   if (!has(key)) return activations().at(fallback);
   std::vector<std::string> names;
   for (const auto& [name, node] : activations()) names.push_back(name);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/layers/model/model_node.h"
 
 namespace fq::detail {
 
@@ -28,8 +29,8 @@ class TransformerConfig {
   [[nodiscard]] JsonValue at(const std::string& key) const { return JsonValue(*text_).at(key); }
   /// The first of "architectures"; empty where there is none.
   [[nodiscard]] std::string architecture() const;
-  /// {"type": .., "options": ..} of the function of that key, "gelu_new".
-  [[nodiscard]] nlohmann::ordered_json activation(const std::string& key, const std::string& fallback) const;
+  /// Returns a node, without a name, of the function of that key, "gelu_new".
+  [[nodiscard]] ModelNode activation(const std::string& key, const std::string& fallback) const;
   /// Throws where the key has another value.
   void expect(const std::string& key, bool value) const;
   /// Throws where a token sees the nearest ones alone.

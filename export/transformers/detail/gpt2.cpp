@@ -5,8 +5,6 @@
 namespace fq::detail {
 namespace {
 
-using nlohmann::ordered_json;
-
 class Gpt2Plan {
  public:
   explicit Gpt2Plan(const TransformerConfig& config)
@@ -28,7 +26,7 @@ class Gpt2Plan {
     out_.passed_over = {"*.attn.bias", "*.attn.masked_bias"};
     out_.sample = {tokens};
     out_.output = {vocabulary_, tokens};
-    auto blocks = ordered_json::array(), body = ordered_json::array();
+    ModelNodes blocks, body;
     out_.table("transformer.wte", "transformer.wte", vocabulary_, width_);
     out_.table("transformer.wpe", "transformer.wpe", context_, width_);
     const std::int64_t layers = config_.at("n_layer").integer(1, 1000);
@@ -45,7 +43,7 @@ class Gpt2Plan {
   }
 
  private:
-  [[nodiscard]] ordered_json norm(const std::string& name,
+  [[nodiscard]] ModelNode norm(const std::string& name,
                                   const std::vector<std::string>& inputs = {}) const {
     return plan_node(name, "layer_norm", {{"eps", config_.number_or("layer_norm_epsilon", 1e-5, 1e-12, 1)}},
                      inputs);
@@ -67,7 +65,7 @@ class Gpt2Plan {
                            .outputs = outputs});
   }
 
-  ordered_json block(const std::string& name, const std::string& path) {
+  ModelNode block(const std::string& name, const std::string& path) {
     out_.norm(path + ".ln_1", path + ".ln_1", width_, true);
     std::int64_t first = 0;
     for (const char* projection : {".attn.q_proj", ".attn.k_proj", ".attn.v_proj"}) {
@@ -78,16 +76,16 @@ class Gpt2Plan {
     out_.norm(path + ".ln_2", path + ".ln_2", width_, true);
     conv1d(path + ".mlp.c_fc", path + ".mlp.c_fc", width_, inner_);
     conv1d(path + ".mlp.c_proj", path + ".mlp.c_proj", inner_, width_);
-    auto mlp = ordered_json::array(), nodes = ordered_json::array();
+    ModelNodes mlp, nodes;
     mlp.push_back(plan_node("c_fc", "linear", {{"out_features", inner_}}));
     mlp.push_back(plan_activation("act", config_.activation("activation_function", "gelu_new")));
     mlp.push_back(plan_node("c_proj", "linear", {{"out_features", width_}}));
     nodes.push_back(norm("ln_1", {"input"}));
     nodes.push_back(plan_node("attn", "attention", {{"heads", config_.size("n_head")}, {"causal", true}}));
-    nodes.push_back(plan_node("add1", "add", nullptr, {"attn", "input"}));
+    nodes.push_back(plan_node("add1", "add", {}, {"attn", "input"}));
     nodes.push_back(norm("ln_2"));
     nodes.push_back(plan_graph("mlp", std::move(mlp)));
-    nodes.push_back(plan_node("add2", "add", nullptr, {"mlp", "add1"}));
+    nodes.push_back(plan_node("add2", "add", {}, {"mlp", "add1"}));
     return plan_graph(name, std::move(nodes));
   }
 

@@ -12,8 +12,6 @@
 namespace fq::detail {
 namespace {
 
-using nlohmann::ordered_json;
-
 constexpr double kLargestRotaryBase = 1e12, kLargestNumber = 1e6, kLeastNumber = 1e-6;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 
@@ -67,14 +65,14 @@ double attention_factor(const JsonValue& values, double factor) {
   return one == 0 || all == 0 ? 0 : scale(one) / scale(all);
 }
 
-ordered_json scaled_options(const TransformerConfig& config, const JsonValue& values,
-                            const std::string& kind) {
+NodeOptions scaled_options(const TransformerConfig& config, const JsonValue& values,
+                           const std::string& kind) {
   const auto context = kind == "linear" ? std::int64_t{0} : context_of(config, values, kind);
   const bool by_lengths = kind == "yarn" && !is_given(values, "factor");
   const double factor =
       by_lengths ? static_cast<double>(config.size("max_position_embeddings")) / static_cast<double>(context)
                  : values.at("factor").number(1, kLargestNumber);
-  ordered_json out{{"rotary_scaling", kind}, {"rotary_factor", factor}};
+  NodeOptions out{{"rotary_scaling", kind}, {"rotary_factor", factor}};
   if (context > 0) out["rotary_context"] = context;
   if (kind == "llama3") {
     out["rotary_low"] = values.at("low_freq_factor").number(kLeastNumber, kLargestNumber);
@@ -93,7 +91,7 @@ ordered_json scaled_options(const TransformerConfig& config, const JsonValue& va
 /// "rope_parameters" have another type than "default", "rotary_scaling" and its numbers. Throws FileError
 /// with the line for types that are not computed, naming those that are, for numbers that are missing or out
 /// of range, and where positions turn a part of each head alone.
-ordered_json rotary_options(const TransformerConfig& config) {
+NodeOptions rotary_options(const TransformerConfig& config) {
   double base = config.number_or("rope_theta", 10000, 1, kLargestRotaryBase);
   std::optional<JsonValue> values;
   for (const char* key : {"rope_scaling", "rope_parameters"})
@@ -101,13 +99,11 @@ ordered_json rotary_options(const TransformerConfig& config) {
   check_whole_heads(config, values);
   if (!values) return {{"rotary_base", base}};
   if (is_given(*values, "rope_theta")) base = values->at("rope_theta").number(1, kLargestRotaryBase);
-  ordered_json out{{"rotary_base", base}};
+  NodeOptions out{{"rotary_base", base}};
   if (const std::string kind = scaling_kind(*values); kind != "default")
     out.update(scaled_options(config, *values, kind));
   return out;
 }
-
-using nlohmann::ordered_json;
 
 constexpr std::int64_t kTokens = 2048;  // of a sample, unless it is given
 
@@ -145,7 +141,7 @@ class LlamaPlan {
     out_.passed_over = {"*rotary_emb.inv_freq"};
     out_.sample = {tokens};
     out_.output = {vocabulary_, tokens};
-    auto layers = ordered_json::array(), body = ordered_json::array();
+    ModelNodes layers, body;
     out_.table("model.embed_tokens", "model.embed_tokens", vocabulary_, width_);
     const std::int64_t count = config_.at("num_hidden_layers").integer(1, 1000);
     for (std::int64_t i = 0; i < count; ++i)
@@ -159,20 +155,20 @@ class LlamaPlan {
   }
 
  private:
-  ordered_json norm(const std::string& name, const std::string& path,
+  ModelNode norm(const std::string& name, const std::string& path,
                     const std::vector<std::string>& inputs = {}) {
     out_.norm(path, path, width_, false);
     return plan_node(name, "rms_norm", {{"eps", eps()}}, inputs);
   }
   [[nodiscard]] double eps() const { return config_.number_or("rms_norm_eps", 1e-6, 1e-12, 1); }
 
-  ordered_json attention(const std::string& path) {
+  ModelNode attention(const std::string& path) {
     const std::int64_t queries = heads_ * head_, keys = kv_heads_ * head_;
     out_.linear(path + ".q_proj", path + ".q_proj", width_, queries, kind_.inner_bias);
     out_.linear(path + ".k_proj", path + ".k_proj", width_, keys, kind_.inner_bias);
     out_.linear(path + ".v_proj", path + ".v_proj", width_, keys, kind_.inner_bias);
     out_.linear(path + ".out_proj", path + ".o_proj", queries, width_, kind_.out_bias);
-    ordered_json options{{"heads", heads_}};
+    NodeOptions options{{"heads", heads_}};
     if (kv_heads_ != heads_) options["kv_heads"] = kv_heads_;
     if (head_ * heads_ != width_) options["head_size"] = head_;
     options.update({{"causal", true}, {"rotary", true}});
@@ -186,33 +182,33 @@ class LlamaPlan {
     return plan_node("self_attn", "attention", std::move(options));
   }
 
-  ordered_json mlp(const std::string& path) {
+  ModelNode mlp(const std::string& path) {
     const bool bias = config_.flag_or("mlp_bias", false);
     out_.linear(path + ".gate_proj", path + ".gate_proj", width_, inner_, bias);
     out_.linear(path + ".up_proj", path + ".up_proj", width_, inner_, bias);
     out_.linear(path + ".down_proj", path + ".down_proj", inner_, width_, bias);
     const auto linear = [&](const char* name, std::int64_t features, const std::vector<std::string>& inputs) {
-      ordered_json options{{"out_features", features}};
+      NodeOptions options{{"out_features", features}};
       if (!bias) options["bias"] = false;
       return plan_node(name, "linear", std::move(options), inputs);
     };
-    auto nodes = ordered_json::array();
+    ModelNodes nodes;
     nodes.push_back(linear("gate_proj", inner_, {"input"}));
     nodes.push_back(plan_activation("act_fn", config_.activation("hidden_act", "silu")));
     nodes.push_back(linear("up_proj", inner_, {"input"}));
-    nodes.push_back(plan_node("gated", "multiply", nullptr, {"act_fn", "up_proj"}));
+    nodes.push_back(plan_node("gated", "multiply", {}, {"act_fn", "up_proj"}));
     nodes.push_back(linear("down_proj", width_, {}));
     return plan_graph("mlp", std::move(nodes));
   }
 
-  ordered_json layer(const std::string& name, const std::string& path) {
-    auto nodes = ordered_json::array();
+  ModelNode layer(const std::string& name, const std::string& path) {
+    ModelNodes nodes;
     nodes.push_back(norm("input_layernorm", path + ".input_layernorm", {"input"}));
     nodes.push_back(attention(path + ".self_attn"));
-    nodes.push_back(plan_node("add1", "add", nullptr, {"self_attn", "input"}));
+    nodes.push_back(plan_node("add1", "add", {}, {"self_attn", "input"}));
     nodes.push_back(norm("post_attention_layernorm", path + ".post_attention_layernorm"));
     nodes.push_back(mlp(path + ".mlp"));
-    nodes.push_back(plan_node("add2", "add", nullptr, {"mlp", "add1"}));
+    nodes.push_back(plan_node("add2", "add", {}, {"mlp", "add1"}));
     return plan_graph(name, std::move(nodes));
   }
 

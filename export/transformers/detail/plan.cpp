@@ -4,8 +4,6 @@
 
 namespace fq::detail {
 
-using nlohmann::ordered_json;
-
 void TransformerPlan::linear(const std::string& ours, const std::string& theirs, std::int64_t in,
                              std::int64_t out, bool bias) {
   places.push_back({.parameter = ours + ".weight", .shape = {out, in}, .names = {theirs + ".weight"}});
@@ -27,7 +25,7 @@ void TransformerPlan::table(const std::string& ours, const std::string& theirs, 
 }
 
 void TransformerPlan::head(std::int64_t width, std::int64_t vocabulary, const std::string& tied) {
-  ordered_json options{{"out_features", vocabulary}, {"bias", false}};
+  NodeOptions options{{"out_features", vocabulary}, {"bias", false}};
   if (tied.empty()) {
     linear("lm_head", "lm_head", width, vocabulary, false);
   } else {
@@ -35,25 +33,20 @@ void TransformerPlan::head(std::int64_t width, std::int64_t vocabulary, const st
     passed_over.emplace_back("lm_head.weight");
   }
   add(plan_node("lm_head", "linear", std::move(options)));
-  add(plan_node("classes_first", "transpose", {{"axes", {0, 2, 1}}}));
+  add(plan_node("classes_first", "transpose", {{"axes", Shape{0, 2, 1}}}));
 }
 
-ordered_json plan_node(const std::string& name, const std::string& type, ordered_json options,
-                       const std::vector<std::string>& inputs) {
-  ordered_json node{{"name", name}, {"type", type}};
-  if (!options.empty()) node["options"] = std::move(options);
-  if (!inputs.empty()) node["inputs"] = inputs;
-  return node;
+ModelNode plan_node(const std::string& name, const std::string& type, NodeOptions options,
+                    const std::vector<std::string>& inputs) {
+  return {.name = name, .type = type, .options = std::move(options), .inputs = inputs};
 }
 
-ordered_json plan_graph(const std::string& name, ordered_json nodes, const std::vector<std::string>& inputs) {
-  ordered_json node{{"name", name}, {"type", "graph"}, {"nodes", std::move(nodes)}};
-  if (!inputs.empty()) node["inputs"] = inputs;
-  return node;
+ModelNode plan_graph(const std::string& name, ModelNodes nodes) {
+  return {.name = name, .type = "graph", .nodes = std::move(nodes)};
 }
 
-ordered_json plan_activation(const std::string& name, ordered_json node) {
-  node["name"] = name;
+ModelNode plan_activation(const std::string& name, ModelNode node) {
+  node.name = name;
   return node;
 }
 

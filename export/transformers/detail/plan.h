@@ -1,8 +1,7 @@
 #pragma once
 
-/// What a config.json asks for: the nodes of a model file, and which tensor of the file is which parameter.
+/// What a config.json asks for: the nodes of a model, and which tensor of the file is which parameter.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -23,14 +22,14 @@ struct WeightPlace {
 };
 
 struct TransformerPlan {
-  nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+  ModelNodes nodes;
   std::vector<WeightPlace> places;
   std::string prefix;  ///< of names in the file, which files of the network without its head lack
   std::vector<std::string> passed_over;  ///< patterns of names in the file that may be left
   Shape sample, output;                  ///< of one sample
 
   /// Appends a node to the network's own.
-  void add(nlohmann::ordered_json node) { nodes.push_back(std::move(node)); }
+  void add(ModelNode node) { nodes.push_back(std::move(node)); }
   /// A linear layer, weight [out, in] and bias, under a name of ours and one of the file's.
   void linear(const std::string& ours, const std::string& theirs, std::int64_t in, std::int64_t out,
               bool bias = true);
@@ -42,15 +41,13 @@ struct TransformerPlan {
   void head(std::int64_t width, std::int64_t vocabulary, const std::string& tied);
 };
 
-/// {"name": .., "type": .., "options": .., "inputs": ..}, the last two where they are given.
-[[nodiscard]] nlohmann::ordered_json plan_node(const std::string& name, const std::string& type,
-                                               nlohmann::ordered_json options = nullptr,
-                                               const std::vector<std::string>& inputs = {});
-/// A graph of nodes under one name.
-[[nodiscard]] nlohmann::ordered_json plan_graph(const std::string& name, nlohmann::ordered_json nodes,
-                                                const std::vector<std::string>& inputs = {});
-/// The node of `TransformerConfig::activation` under a name.
-[[nodiscard]] nlohmann::ordered_json plan_activation(const std::string& name, nlohmann::ordered_json node);
+/// Returns a node. Without `inputs` it reads the node before it.
+[[nodiscard]] ModelNode plan_node(const std::string& name, const std::string& type, NodeOptions options = {},
+                                  const std::vector<std::string>& inputs = {});
+/// Returns a graph of nodes under one name.
+[[nodiscard]] ModelNode plan_graph(const std::string& name, ModelNodes nodes);
+/// Returns the node of `TransformerConfig::activation` under a name.
+[[nodiscard]] ModelNode plan_activation(const std::string& name, ModelNode node);
 
 /// The tokens of a sample: as `options` say, or `fallback`; at most `most` (0: any number). Throws
 /// ArgumentError.

@@ -4,17 +4,14 @@
 
 namespace fq::detail {
 
-using nlohmann::ordered_json;
-
-std::string BuiltinNodes::add(const std::string& name, const char* type, ordered_json options,
-                              Inputs inputs) {
-  list_.push_back({name, type, std::move(options), std::move(inputs), {}});
+std::string BuiltinNodes::add(const std::string& name, const char* type, NodeOptions options, Inputs inputs) {
+  list_.push_back({.name = name, .type = type, .options = std::move(options), .inputs = std::move(inputs)});
   return name;
 }
 
 std::string BuiltinNodes::conv_bn(const std::string& name, std::int64_t width, int kernel, int stride,
                                   const Inputs& inputs) {
-  ordered_json options{{"out_channels", width}, {"kernel", kernel}};
+  NodeOptions options{{"out_channels", width}, {"kernel", kernel}};
   if (stride != 1) options["stride"] = stride;
   if (kernel > 1) options["padding"] = kernel / 2;
   options["bias"] = false;
@@ -22,8 +19,8 @@ std::string BuiltinNodes::conv_bn(const std::string& name, std::int64_t width, i
   return add(name + "_bn", "batch_norm");
 }
 
-std::string BuiltinNodes::linear(const std::string& name, const ordered_json& features) {
-  return add(name, "linear", {{"out_features", features}});
+std::string BuiltinNodes::linear(const std::string& name, NodeOption features) {
+  return add(name, "linear", {{"out_features", std::move(features)}});
 }
 
 bool BuiltinOptions::has(const char* name) const { return given_ != nullptr && given_->has(name); }

@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fakequant/layers/model/detail/model_nodes.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/layers/model/model_node.h"
 
 namespace fq::detail {
 
@@ -20,12 +21,12 @@ class BuiltinNodes {
 
   explicit BuiltinNodes(bool signals = false) : convolution_(signals ? "conv1d" : "conv2d") {}
   /// Appends a node and returns its name.
-  std::string add(const std::string& name, const char* type, nlohmann::ordered_json options = {},
+  std::string add(const std::string& name, const char* type, NodeOptions options = {},
                   Inputs inputs = {});
   /// A convolution without bias, with its batch norm.
   std::string conv_bn(const std::string& name, std::int64_t width, int kernel, int stride,
                       const Inputs& inputs = {});
-  std::string linear(const std::string& name, const nlohmann::ordered_json& features);
+  std::string linear(const std::string& name, NodeOption features);
   [[nodiscard]] const ModelNodes& list() const noexcept { return list_; }
 
  private:
@@ -53,5 +54,10 @@ class BuiltinOptions {
  private:
   const JsonValue* given_;
 };
+
+/// The nodes of a built-in model: see `builtin_model_text`. `options` may be null.
+[[nodiscard]] ModelNodes builtin_nodes(std::string_view name, const JsonValue* options);
+/// The same with options that are a text, empty for none.
+[[nodiscard]] ModelNodes builtin_nodes(std::string_view name, std::string_view options);
 
 }  // namespace fq::detail

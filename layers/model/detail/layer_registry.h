@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "fakequant/layers/model/model_node.h"
 #include "fakequant/layers/model/model_types.h"
 
 namespace fq::detail {
@@ -31,5 +32,15 @@ inline constexpr double kLargestOption = 1e30;
 [[nodiscard]] LayerRegistry weighted_layer_types();
 /// Those of them that move a window: convolutions and pools.
 [[nodiscard]] LayerRegistry window_layer_types();
+
+constexpr std::size_t kMostNodes = 16384;  // of a model, nested ones included
+
+[[nodiscard]] inline bool has_nested_nodes(std::string_view type) {
+  return type == "sequential" || type == "graph";
+}
+
+/// Checks types, names, inputs and names of options. Gives each node a name and a place, and removes inputs
+/// that are the node before it.
+[[nodiscard]] ModelNodes checked_nodes(ModelNodes nodes);
 
 }  // namespace fq::detail

@@ -50,7 +50,7 @@ ImportedModel GraphImport::finish(const std::string& name, const Shape& sample,
            "the output '{}' is {}: its first axis must be the batch", name.substr(0, 100),
            with_readable_batch(to_string(output.shape)));
   auto built = context_.model.finish(model_name, output);
-  return {ModelSpec::parse(built.text),
+  return {std::move(built.spec),
           sample,
           Shape(output.shape.begin() + 1, output.shape.end()),
           std::move(built.state),
@@ -61,9 +61,10 @@ void GraphImport::take_parts(const std::vector<GraphInputs::Own>& parts) {
   std::int64_t begin = 0;
   for (const auto& [info, sample] : parts) {
     const OnnxNode node{"Input", info->name, {}, {}, {}, {}};
-    nlohmann::ordered_json options{{"begin", begin}};
+    NodeOptions options{{"begin", begin}};
     if (!sample.empty()) options["shape"] = sample;
-    options.update({{"name", info->name}, {"type", part_type(*info)}});
+    options["name"] = info->name;
+    options["type"] = part_type(*info);
     ImportValue value = context_.model.add(NodeReader(node), legal_name(info->name), "input_part",
                                            std::move(options), {context_.input}, {});
     parts_.insert(value.node);

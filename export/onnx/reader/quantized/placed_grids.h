@@ -23,11 +23,11 @@ struct GridNode {
 
 /// Takes the marks of grids out of the nodes of a model file; `output` is what the network gives.
 struct UnmarkedNodes {
-  nlohmann::ordered_json nodes;
+  ModelNodes nodes;
   std::vector<GridNode> list;
   GridNode::Read output;
 };
-[[nodiscard]] UnmarkedNodes unmarked(const nlohmann::ordered_json& nodes, const Unquantized& file);
+[[nodiscard]] UnmarkedNodes unmarked(const ModelNodes& nodes, const Unquantized& file);
 
 /// Rules and grids for `floats`, whose nodes these are, without a target. Throws ArgumentError naming the
 /// node for grids that no quantizer can take.

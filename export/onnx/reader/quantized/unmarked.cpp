@@ -11,11 +11,10 @@ namespace {
 constexpr std::string_view kMark = "on_grid_", kWeightsMark = "weights_on_grid_";
 
 /// The grid of a node that is a mark; -1 for others.
-int grid_of_mark(const nlohmann::ordered_json& node, std::string_view mark = kMark) {
-  const auto name = node.at("name").get<std::string>();
-  const auto at = name.rfind(mark);
-  if (node.at("type") != "identity" || at == std::string::npos) return -1;
-  return std::stoi(name.substr(at + mark.size()));
+int grid_of_mark(const ModelNode& node, std::string_view mark = kMark) {
+  const auto at = node.name.rfind(mark);
+  if (node.type != "identity" || at == std::string::npos) return -1;
+  return std::stoi(node.name.substr(at + mark.size()));
 }
 
 }  // namespace
@@ -33,7 +32,7 @@ ImportValue onnx_ops::on_grid(const OpImport& op) {
 
 std::pair<ImportValue, int> onnx_ops::without_mark(const OpImport& op, const ImportValue& x) {
   const ModelBuilder::Layer* layer = op.made(x.node);
-  const int grid = layer == nullptr ? -1 : grid_of_mark(layer->json);
+  const int grid = layer == nullptr ? -1 : grid_of_mark(*layer);
   const ModelBuilder::Layer* behind = grid < 0 ? nullptr : op.made(layer->inputs.at(0));
   return behind == nullptr ? std::pair(x, -1) : std::pair(behind->output, grid);
 }
@@ -46,7 +45,7 @@ bool same_grid(const StoredGrid& a, const StoredGrid& b) {
   return a.format == b.format && bitwise_equal(a.scale, b.scale) && a.axis == b.axis;
 }
 
-UnmarkedNodes unmarked(const nlohmann::ordered_json& nodes, const Unquantized& file) {
+UnmarkedNodes unmarked(const ModelNodes& nodes, const Unquantized& file) {
   std::map<std::string, GridNode::Read> marks;
   const auto read = [&](const std::string& name) {
     const auto mark = marks.find(name);
@@ -54,14 +53,11 @@ UnmarkedNodes unmarked(const nlohmann::ordered_json& nodes, const Unquantized& f
   };
   UnmarkedNodes out;
   std::string before = "input";
-  out.nodes = nlohmann::ordered_json::array();
   for (const auto& node : nodes) {
-    const auto name = node.at("name").get<std::string>();
+    const std::string& name = node.name;
     GridNode own{name, {}};
-    if (node.contains("inputs"))
-      for (const auto& input : node.at("inputs")) own.reads.push_back(read(input.get<std::string>()));
-    else
-      own.reads.push_back(read(before));
+    for (const auto& input : node.inputs) own.reads.push_back(read(input));
+    if (node.inputs.empty()) own.reads.push_back(read(before));
     before = name;
     out.output = {name};
     if (const int grid = grid_of_mark(node, kWeightsMark); grid >= 0) {
@@ -81,15 +77,14 @@ UnmarkedNodes unmarked(const nlohmann::ordered_json& nodes, const Unquantized& f
       out.output = marks[name] = {own.reads[0].from, grid};
       continue;
     }
-    auto json = node;
-    json["inputs"] = nlohmann::ordered_json::array();
-    for (const auto& each : own.reads) json["inputs"].push_back(each.from);
-    out.nodes.push_back(std::move(json));
+    ModelNode& kept = out.nodes.emplace_back(node);
+    kept.inputs.clear();
+    for (const auto& each : own.reads) kept.inputs.push_back(each.from);
     out.list.push_back(std::move(own));
   }
   const bool last = !out.list.empty() && out.list.back().name == out.output.from;
   if (!last) {
-    out.nodes.push_back({{"name", "network_output"}, {"type", "identity"}, {"inputs", {out.output.from}}});
+    out.nodes.push_back({.name = "network_output", .type = "identity", .inputs = {out.output.from}});
     out.list.push_back({"network_output", {out.output}});
     out.output = {"network_output"};
   }
