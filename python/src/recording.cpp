@@ -19,6 +19,35 @@ namespace {
 
 using nb::arg;
 
+/// Converts bool, int, float, str, or a sequence of numbers.
+NodeOption to_option(nb::handle value, const std::string& name) {
+  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
+  if (nb::isinstance<nb::int_>(value)) return nb::cast<std::int64_t>(value);
+  if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
+  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
+  if (std::vector<std::int64_t> whole; nb::try_cast(value, whole, false)) return whole;
+  if (std::vector<double> numbers; nb::try_cast(value, numbers)) return numbers;
+  throw ArgumentError(fmt::format(
+      "[model] the option '{}' is {}: give bool, int, float, str, or a list of numbers", name,
+      nb::cast<std::string>(nb::repr(value)).substr(0, 80)));
+}
+
+ModelNodes to_nodes(const nb::list& nodes) {
+  ModelNodes out;
+  for (const auto& entry : nodes) {
+    const auto node = nb::cast<nb::dict>(entry);
+    ModelNode& own = out.emplace_back();
+    own.name = nb::cast<std::string>(node["name"]);
+    own.type = nb::cast<std::string>(node["type"]);
+    own.inputs = nb::cast<std::vector<std::string>>(node["inputs"]);
+    for (const auto& [name, value] : nb::cast<nb::dict>(node["options"])) {
+      const auto key = nb::cast<std::string>(name);
+      own.options[key] = to_option(value, key);
+    }
+  }
+  return out;
+}
+
 /// A forward pass that can be gone back through, once.
 struct Recording {
   std::shared_ptr<Module> module;
@@ -244,14 +273,16 @@ void bind_recording(nb::module_& m) {
            "Takes that back into the quantizers that it names.");
   m.def(
       "model_of_nodes",
-      [](const std::string& json, const std::vector<std::int64_t>& sample_shape, std::int64_t classes) {
+      [](const nb::list& nodes, const std::vector<std::int64_t>& sample_shape, std::int64_t classes) {
+        ModelNodes list = to_nodes(nodes);
         return unlocked([&] {
-          return Network::create(Identity{
-              .model = ModelSpec::parse(json), .sample_shape = Shape(sample_shape), .classes = classes});
+          return Network::create(Identity{.model = ModelSpec("model", std::move(list)),
+                                          .sample_shape = Shape(sample_shape),
+                                          .classes = classes});
         });
       },
-      arg("json"), arg("sample_shape"), arg("classes") = 0,
-      "A model of the text of a model file, for samples of that shape.");
+      arg("nodes"), arg("sample_shape"), arg("classes") = 0,
+      "A model of nodes for samples of that shape. A node is a dict of name, type, options and inputs, as in a model file.");
 }
 
 }  // namespace fq::python

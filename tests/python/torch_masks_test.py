@@ -143,11 +143,10 @@ def test_the_mask_of_model_calibrate():
              {"name": "flat", "type": "flatten", "options": {}, "inputs": ["up"]},
              {"name": "both", "type": "concat", "options": {"axis": 1}, "inputs": ["flat", "seen"]},
              {"name": "head", "type": "linear", "options": {"out_features": 3}, "inputs": ["both"]}]
-    import json
     rows = torch.cat([padded(100.0).flatten(1), SEEN.float()], 1).numpy()
 
     def amax(**options):
-        model = fq._fakequant.model_of_nodes(json.dumps({"nodes": nodes}), [T * C + T], 3)
+        model = fq._fakequant.model_of_nodes(nodes, [T * C + T], 3)
         model.quantize("int8")
         data = options.pop("data", rows)
         report = model.calibrate(data, **options)

@@ -150,7 +150,7 @@ def test_the_loop_of_the_library_gives_the_same_codes(digits):
     x, y = digits
     model = fqt.quantize(small().eval(), "int8", x)
     model = fqt.calibrate(model.train(), [x], samples=len(x))
-    own = fq.model_of_nodes(model.codes_0._json, list(x.shape[1:]), 10)
+    own = fq.model_of_nodes(model.codes_0._nodes, list(x.shape[1:]), 10)
     own.load_state_dict({name: place.get().detach() for name, place in model.codes_0._places.items()
                          if place.name != "num_batches_tracked"})
     own.quantize("int8")

@@ -1,6 +1,4 @@
 """Attention of inputs of its own: queries, keys, values and masks as torch calls its function and its module with."""
-import json
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -25,7 +23,7 @@ class AttentionCodes(Codes):
         names = [nodes[i]["name"] for i in reads]
         nodes.append({"name": name, "type": kind[0], "options": kind[1], "inputs": names})
         self._shapes, self._name = shapes, name
-        super().__init__(json.dumps({"nodes": nodes}), {f"{name}.{parameter}": place for parameter, place in places.items()}, [begin], 0,
+        super().__init__(nodes, {f"{name}.{parameter}": place for parameter, place in places.items()}, [begin], 0,
                          config, before={"attention": name})
 
     def _recorded(self, inputs, wants_gradient):

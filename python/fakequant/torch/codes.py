@@ -24,22 +24,22 @@ class Codes(nn.Module):
     Parameters, running statistics and states of quantizers are those of torch's modules, which are not children of this one.
     """
 
-    def __init__(self, json_text, places, sample_shape, classes, config, modes=None, before=None):
+    def __init__(self, nodes, places, sample_shape, classes, config, modes=None, before=None):
         """`modes`: modules of torch whose own modes layers have, by their names. `before`: names of layers by those of state dicts of
         0.1."""
         super().__init__()
         self._modes, self._before = modes or {}, before or {}
-        self._json, self._places, self._sample_shape, self._classes = json_text, places, sample_shape, classes
+        self._nodes, self._places, self._sample_shape, self._classes = nodes, places, sample_shape, classes
         self._config, self._learned, self._edges = config, None, (True, True)
         self.masked = 0  # calls and tensors that had the positions of a mask in the last calibration
-        self._random = any("drop" in node["type"] for node in json.loads(json_text)["nodes"])
+        self._random = any("drop" in node["type"] for node in nodes)
         self._network, self._guard, self._finds_ranges = None, Guard(), False
         self._seen, self._pushed = {}, None
         self.states = {}  # QuantizerState by the names of quantizers, children of the layers
 
     def _make(self):
         """Builds the network. After a copy the quantizers get the state of the tensors at their first use."""
-        self._network = _fq.model_of_nodes(self._json, self._sample_shape, self._classes)
+        self._network = _fq.model_of_nodes(self._nodes, self._sample_shape, self._classes)
         with warnings.catch_warnings(record=True) as told:  # of a part: what is so of the whole model, quantize says
             warnings.simplefilter("always")
             self.unmatched, self.names = self._network.quantize_part(self._config, *self._edges)
@@ -311,7 +311,7 @@ class Codes(nn.Module):
         return {**self.__dict__, "_network": None, "shared": None, "_seen": {}, "_pushed": None}
 
     def extra_repr(self):
-        return f"{len(json.loads(self._json)['nodes'])} layers"
+        return f"{len(self._nodes)} layers"
 
 
 def _range_count(fields, shape):

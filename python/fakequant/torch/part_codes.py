@@ -1,6 +1,4 @@
 """The Codes of a part of a graph of torch.fx, which may be all of a network of several inputs."""
-import json
-
 import torch
 
 from .. import _fakequant as _fq
@@ -13,13 +11,13 @@ _TYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int32: "i32", torch.int64
 def codes_of(part, layers, config):
     """The Codes of a part."""
     output = shape_of(part.nodes[-1])
-    text, places, before = _nodes_of(part, layers)
+    nodes, places, before = _nodes_of(part, layers)
     modes = {layers.names[node]: layers.module(node) for node in part.nodes if node.op == "call_module"
              and layers.found[node].kinds[-1][0] in ("batch_norm", "dropout", "channel_dropout")}
     classes = output[1] if len(output) == 2 else 0
     if len(part.sources) > 1:
-        return SeveralInputs({node.target: shape_of(node)[1:] for node in part.sources}, text, places, classes, config, modes, before)
-    return Codes(text, places, shape_of(part.sources[0])[1:], classes, config, modes, before)
+        return SeveralInputs({node.target: shape_of(node)[1:] for node in part.sources}, nodes, places, classes, config, modes, before)
+    return Codes(nodes, places, shape_of(part.sources[0])[1:], classes, config, modes, before)
 
 
 def _input_parts(sources, paths):
@@ -34,7 +32,7 @@ def _input_parts(sources, paths):
 
 
 def _nodes_of(part, layers):
-    """Returns the text of a model file, {name: place} of parameters and buffers, and {name in state dicts of 0.1: name} of layers."""
+    """Returns the nodes of a model, {name: place} of parameters and buffers, and {name in state dicts of 0.1: name} of layers."""
     paths = layers.paths
     nodes, places, before = _input_parts(part.sources, paths) if len(part.sources) > 1 else [], {}, {}
 
@@ -59,15 +57,15 @@ def _nodes_of(part, layers):
             nodes.append({"name": step, "type": kind, "options": options, "inputs": inputs})
             inputs = [step]
         places |= {f"{own}.{parameter}": place for parameter, place in layer.places.items()}
-    return json.dumps({"nodes": nodes}), places, before
+    return nodes, places, before
 
 
 class SeveralInputs(Codes):
     """All of a network of several inputs, of those shapes without the samples, by their names in exported files."""
 
-    def __init__(self, shapes, json_text, places, classes, config, modes, before):
+    def __init__(self, shapes, nodes, places, classes, config, modes, before):
         self._shapes = shapes
-        super().__init__(json_text, places, [sum(torch.Size(shape).numel() for shape in shapes.values())], classes, config, modes, before)
+        super().__init__(nodes, places, [sum(torch.Size(shape).numel() for shape in shapes.values())], classes, config, modes, before)
 
     def inputs(self):
         """The names of the inputs, in their order."""

@@ -1,6 +1,5 @@
 """layers, quantizers: what became of each layer, its quantizers, and the warning of `quantize` about layers in floats."""
 import contextlib
-import json
 import warnings
 
 import torch
@@ -77,7 +76,7 @@ def _of_parts(model):
     out = {}
     for part in parts_of(model):
         for codes in part.codes().values():
-            kinds = {node["name"]: node["type"] for node in json.loads(codes._json)["nodes"]}
+            kinds = {node["name"]: node["type"] for node in codes._nodes}
             enabled = [name for row in codes.network.quantizers() if row["enabled"] for name in (row["name"], *row["aliases"])]
             told = dict(message[1:].split(STAYS_IN_FLOATS) for message in codes.told if STAYS_IN_FLOATS in message)
             for name, place in codes._places.items():
