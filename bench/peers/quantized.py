@@ -283,5 +283,5 @@ def fakequant_torch(network):
     import fakequant.torch as fqt
 
     model = fqt.calibrate(fqt.quantize(network.model, "int8", network.x), [network.x])
-    check(len(model.codes()) == 1 and not model.floats, "some of the network stays with torch")
+    check(len(model.lowered_modules()) == 1 and not model.floats, "some of the network stays with torch")
     return model

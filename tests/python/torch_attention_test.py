@@ -131,8 +131,8 @@ OF_SEVERAL = ["cross", "module_cross", "module_padding", "encoder", "decoder", "
 
 
 def without_quantizers(model):
-    for part in fqt.networks.parts_of(model):
-        for codes in part.codes().values():
+    for part in fqt.modules.quantized_parts(model):
+        for codes in part.lowered_modules().values():
             if codes.network.quantizers():
                 codes.network.disable_quantizer("*")
     return model
@@ -147,7 +147,7 @@ def test_without_quantizers_it_is_torchs(name, whole):
     twin = copy.deepcopy(model)
     quantized = without_quantizers(fqt.quantize(model, "int8", inputs, whole))
     attention = [part for part in quantized.modules() if isinstance(part, fqt.attention.Attention)]
-    assert (not attention and len(quantized.codes()) == 1) if one and whole else attention
+    assert (not attention and len(quantized.lowered_modules()) == 1) if one and whole else attention
     assert list(dict(quantized.named_parameters())) == list(dict(twin.named_parameters()))
     given = [[t.clone().requires_grad_() if torch.is_tensor(t) and t.is_floating_point() and i < 2 else t for i, t in enumerate(inputs)]
              for _ in range(2)]
@@ -216,7 +216,7 @@ def test_what_attention_on_codes_has_not():
     torch.manual_seed(4)
     torch.testing.assert_close(a, model(X), rtol=1e-4, atol=1e-5)  # left with torch
     quantized = fqt.calibrate(fqt.quantize(model, ON_CODES, X), [X])
-    with pytest.raises(fq.ArgumentError, match="dropout_p is above 0, which attention on codes has not"):
+    with pytest.raises(fq.ArgumentError, match="dropout_p is above 0, which quantized attention does not support"):
         quantized(X)
     assert quantized.eval()(X).isfinite().all()
     learned = torch.zeros(LENGTH, LENGTH, requires_grad=True)
@@ -237,7 +237,7 @@ def test_several_inputs_are_refused_by_name(tmp_path):
         model()
     make, inputs, _ = CASES["module_masks"]
     model = fqt.quantize(make(), "int8", inputs)
-    with pytest.raises(fq.ArgumentError, match="attention is a part of its own: .* mask that is neither the model's own nor one for each"):
+    with pytest.raises(fq.ArgumentError, match="attention is a part of its own: .* mask that is neither a buffer of the model nor one for each"):
         fqt.export(model, str(tmp_path / "x.onnx"))
 
 

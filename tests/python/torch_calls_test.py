@@ -60,14 +60,14 @@ def test_plain_functions_of_torch_are_layers(row):
         if isinstance(form, nn.Module):
             net.form = form
         model = made(net)
-        assert len(model.codes()) == 1, form
+        assert len(model.lowered_modules()) == 1, form
         with fqt.quantizers_off(model):
             torch.testing.assert_close(model(X), net(X))
 
 
 def test_arguments_that_a_plain_function_does_not_have_stay_with_torch():
     net = Net(lambda m, x: m.b(torch.exp(m.a(x), out=None)), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
-    assert len(made(net).codes()) == 2
+    assert len(made(net).lowered_modules()) == 2
 
 
 def plain():
@@ -173,7 +173,7 @@ def test_calibration_sees_values_before_torch_writes_to_them():
     for inplace in (False, True):
         torch.manual_seed(1)
         net = Net(lambda m, x: m.out(m.act(torch.cumsum(m.up(x), 1))), up=nn.Linear(8, 8), act=nn.SiLU(inplace), out=nn.Linear(8, 4))
-        seen.append([row["amax"] for codes in made(net).codes().values() for row in codes.network.quantizers()])
+        seen.append([row["amax"] for codes in made(net).lowered_modules().values() for row in codes.network.quantizers()])
     assert seen[0] == seen[1]
 
 
@@ -200,7 +200,7 @@ def test_types_of_parameters_are_rejected_at_once(dtype):
         with pytest.raises(fq.ArgumentError, match="'body.2.weight'"):
             fqt.quantize(net, "int8", X)
     net = Net(lambda m, x: m.body(x) @ m.w.to(torch.float32), body=plain(), w=nn.Parameter(torch.randn(4, 4, dtype=dtype)))
-    assert fqt.quantize(net, "int8", X).codes()  # torch computes with it
+    assert fqt.quantize(net, "int8", X).lowered_modules()  # torch computes with it
     made(net.float())
 
 
@@ -256,7 +256,7 @@ def test_products_with_a_transposed_parameter_are_linear_layers():
     transposes = [lambda w: w.T, lambda w: w.t(), lambda w: w.mT, lambda w: w.transpose(0, 1), lambda w: w.transpose(-1, -2)]
     for transpose in transposes:
         model = made(Net(lambda m, x: F.relu(x @ transpose(m.w)) @ m.v, w=nn.Parameter(torch.randn(4, 8)), v=nn.Parameter(torch.randn(4, 3))))
-        assert len(model.codes()) == 1 and not model.floats
+        assert len(model.lowered_modules()) == 1 and not model.floats
         with fqt.quantizers_off(model):
             torch.testing.assert_close(model(X), F.relu(X @ model.w.t()) @ model.v)
     net = Net(lambda m, x: x.transpose(1, 1) @ m.w.transpose(0, 0), w=nn.Parameter(torch.randn(8, 8)))

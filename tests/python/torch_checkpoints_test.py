@@ -62,7 +62,7 @@ def test_modelopts_ranges_are_taken(modelopt, x, tmp_path):
     assert (off < 1e-5).float().mean() > 0.8 and off.mean() < 0.2 * quantization.mean() and off.max() < quantization.max()
 
 
-def test_what_modelopt_has_and_we_not_is_refused_by_name(x):
+def test_what_modelopt_has_and_we_not_is_rejected_by_name(x):
     mtq = pytest.importorskip("modelopt.torch.quantization", reason="there is no ModelOpt")
     state = mtq.quantize(net().eval(), mtq.INT8_DEFAULT_CFG, lambda model: model(x)).state_dict()
     own = fqt.calibrate(fqt.quantize(net(), "int8", x).eval(), [x])
@@ -73,7 +73,7 @@ def test_what_modelopt_has_and_we_not_is_refused_by_name(x):
     own = fqt.calibrate(fqt.quantize(net(), SIGNED, x).eval(), [x])
     for change, words in [({"3.input_quantizer._pre_quant_scale": torch.ones(512)}, "multiplies the input"),
                           ({"7.weight": torch.ones(1)}, "'7.weight': the model has no such parameter"),
-                          ({"4.input_quantizer._amax": torch.ones(())}, "'4.input_quantizer._amax': its layer is none"),
+                          ({"4.input_quantizer._amax": torch.ones(())}, "'4.input_quantizer._amax': the library does not run its layer"),
                           ({"3.output_quantizer._amax": torch.ones(())}, "no such quantizer here"),
                           ({"3.weight_quantizer._amax": 0.5 * state["3.weight_quantizer._amax"]}, "below -amax")]:
         before = own(x)

@@ -43,7 +43,7 @@ class Tokens(nn.Module):
 
 
 def ranges(model):
-    return {(name, row["name"]): row["amax"] for name, codes in model.named_modules() if isinstance(codes, fqt.codes.Codes)
+    return {(name, row["name"]): row["amax"] for name, codes in model.named_modules() if isinstance(codes, fqt.lowered_module.LoweredModule)
             for row in codes.network.quantizers() if row["enabled"]}
 
 

@@ -1,6 +1,7 @@
 """fakequant.torch.quantize in training scripts. FAKEQUANT_TORCH_SITE names a folder of packages that has torch, for the same Python."""
 import copy
 import gc
+import json
 import os
 import pickle
 import sys
@@ -87,8 +88,8 @@ def test_without_quantizers_it_is_the_model(make, shape, parts):
     model, x = make(), torch.randn(shape)
     twin = copy.deepcopy(model)
     quantized = fqt.quantize(model, "int8", x)
-    assert len(quantized.codes()) == parts
-    for part in quantized.codes().values():
+    assert len(quantized.lowered_modules()) == parts
+    for part in quantized.lowered_modules().values():
         part.network.disable_quantizer("*")
     inputs = [x.clone().requires_grad_() for _ in range(2)]
     y, wanted = quantized(inputs[0]), twin(inputs[1])
@@ -150,9 +151,9 @@ def test_the_loop_of_the_library_gives_the_same_codes(digits):
     x, y = digits
     model = fqt.quantize(small().eval(), "int8", x)
     model = fqt.calibrate(model.train(), [x], samples=len(x))
-    own = fq.model_of_nodes(model.codes_0._nodes, list(x.shape[1:]), 10)
-    own.load_state_dict({name: place.get().detach() for name, place in model.codes_0._places.items()
-                         if place.name != "num_batches_tracked"})
+    own = fq.model_of_nodes(model.codes_0.nodes, list(x.shape[1:]), 10)
+    own.load_state_dict({name: ref.get().detach() for name, ref in model.codes_0.refs.items()
+                         if ref.name != "num_batches_tracked"})
     own.quantize("int8")
     own.load_quantizer_state(*model.codes_0.network.quantizer_state())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)

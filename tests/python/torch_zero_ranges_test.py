@@ -84,7 +84,7 @@ def test_what_starts_at_zero_is_trained(kind, preset):
         F.cross_entropy(model(X), Y).backward()
         optimizer.step()
         optimizer.zero_grad()
-    for codes in model.codes().values():
+    for codes in model.lowered_modules().values():
         ranges = {row["name"]: row["amax"] for row in codes.network.quantizers() if row["enabled"] and row["amax"]}
         assert all(most > 0 for _, most in ranges.values()), ranges
     again = copy.deepcopy(model).eval()

@@ -1,30 +1,37 @@
-"""Attention of inputs of its own: queries, keys, values and masks as torch calls its function and its module with."""
+"""Attention calls that are not in a subgraph: modules that replace scaled_dot_product_attention and nn.MultiheadAttention."""
+import threading
+from collections import OrderedDict
+
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
 
 from .. import _fakequant as _fq
-from .codes import Codes
-from .layers import require
-from .samples import mask_of, rows_of_shapes
+from .fx_graph import argument, shape_of
+from .layers import Unsupported, additive_mask, module_layer, require, tensor_refs
+from .lowered_module import LoweredModule
+from .tensors import concatenate_masks, flatten_inputs
 
 
-class AttentionCodes(Codes):
-    """One attention layer of the library, called with its inputs one by one, of any lengths. It is calibrated on inputs of those
-    shapes, of which the layer reads those of the numbers `reads`."""
+class LoweredAttention(LoweredModule):
+    """One attention layer of the library. It takes several inputs of any lengths. Calibration has the lengths of `shapes`.
 
-    def __init__(self, kind, shapes, reads, places, config, name):
-        """`name`: module path of the layer in the whole model."""
+    `layer` is (type, options). `shapes` are the shapes of one sample of each input and of the mask. `reads` are the positions of the inputs
+    that the layer reads. `name` is the module path of the layer in the whole model.
+    """
+
+    def __init__(self, layer, shapes, reads, refs, config, name):
         nodes, begin = [], 0
         for i, shape in enumerate(shapes):
             nodes.append({"name": f"input_{i}", "type": "input_part", "options": {"begin": begin, "shape": shape, "name": f"input_{i}"},
                           "inputs": ["input"]})
             begin += torch.Size(shape).numel()
-        names = [nodes[i]["name"] for i in reads]
-        nodes.append({"name": name, "type": kind[0], "options": kind[1], "inputs": names})
+        nodes.append({"name": name, "type": layer[0], "options": layer[1], "inputs": [f"input_{i}" for i in reads]})
         self._shapes, self._name = shapes, name
-        super().__init__(nodes, {f"{name}.{parameter}": place for parameter, place in places.items()}, [begin], 0,
-                         config, before={"attention": name})
+        super().__init__(nodes, {f"{name}.{parameter}": ref for parameter, ref in refs.items()}, [begin], 0, config,
+                         old_names={"attention": name})
 
     def _recorded(self, inputs, wants_gradient):
         return self._network.record_layer(self._name, inputs, wants_gradient)
@@ -33,95 +40,91 @@ class AttentionCodes(Codes):
         return self._network.run_layer(self._name, inputs)
 
     def mask_sizes(self):
-        """How many queries and keys the mask of the example had."""
+        """Returns the numbers of queries and keys of the mask in the example."""
         return self._shapes[-1][1:]
 
-    def _samples(self, batches):
-        return torch.cat([rows_of_shapes(inputs, self._shapes) for inputs in batches]).contiguous()
+    def _samples(self, calls):
+        return torch.cat([flatten_inputs(inputs, self._shapes) for inputs in calls]).contiguous()
 
-    def _masked(self, batches, masks):
-        for inputs, mask in zip(batches, masks):
+    def _sample_mask(self, calls, masks):
+        for inputs, mask in zip(calls, masks):
             if mask is not None and any(list(x.shape[1:]) != list(shape) for x, shape in zip(inputs, self._shapes)):
                 raise _fq.ArgumentError("[calibrate] mask: attention on codes is called with other lengths than in example_input. "
                                         "Calibrate with samples as long as that one")
-        return batches, mask_of(batches, masks)
+        return concatenate_masks(calls, masks)
 
 
 class Attention(nn.Module):
-    """What stands for a call of torch's attention. Where torch has something that the library has not, and no quantizer of
-    attention is on, torch computes it."""
+    """Replaces one attention call of torch. Torch computes a call that the library does not support if all quantizers of attention are
+    off, else the call is an error."""
 
-    def __init__(self, codes):
+    def __init__(self, lowered):
         super().__init__()
-        self.attend, self.kept, self.floats, self._token_mask = codes, None, {}, None
+        self.attend, self.recorded, self.floats, self._token_mask = lowered, None, {}, None
 
-    def codes(self):
+    def lowered_modules(self):
         return {"attend": self.attend}
 
-    def watching(self):
-        """Keeps the inputs of the calls to come and computes in floats: {name of codes: list of (inputs of a call, mask of positions)}."""
-        self.kept = []
-        return {"attend": self.kept}
+    def record_inputs(self):
+        """Computes in floats until `stop_recording`. Returns {name: list of (inputs of a call, mask of positions)}, which grows with each
+        call."""
+        self.recorded = []
+        return {"attend": self.recorded}
 
-    def stop_watching(self):
-        self.kept = None
+    def stop_recording(self):
+        self.recorded = None
 
-    def _as_computed(self, *tensors):
-        """Inputs in float32, as the library takes them, where torch computes with them for calibration; the same tensor once."""
-        if self.kept is None:
+    def _as_float32(self, *tensors):
+        """Returns the inputs in float32 during calibration. The same tensor is converted once."""
+        if self.recorded is None:
             return tensors
-        made = {id(x): x.float() if x.is_floating_point() else x for x in tensors if x is not None}
-        return [made.get(id(x)) for x in tensors]
+        converted = {id(x): x.float() if x.is_floating_point() else x for x in tensors if x is not None}
+        return [converted.get(id(x)) for x in tensors]
 
-    def _computed(self, inputs, mask, missing, by_torch):
-        """By the library but where it is watched or something is `missing`."""
-        if self.kept is not None:
-            if not missing:
-                self.kept.append(([x.detach().clone() for x in inputs], self._token_mask))
-            return by_torch()
-        if not missing:
+    def _call(self, inputs, mask, unsupported, call_torch):
+        """Runs the library, or torch during calibration and if `unsupported` has a reason."""
+        if self.recorded is not None:
+            if not unsupported:
+                self.recorded.append(([x.detach().clone() for x in inputs], self._token_mask))
+            return call_torch()
+        if not unsupported:
             return self.attend(*inputs, *([] if mask is None else [mask]))
         if any(row["enabled"] for row in self.attend.network.quantizers()):
-            raise _fq.ArgumentError(f"[attention] {missing}, which attention on codes has not: leave it out, or switch the quantizers "
-                                    "of attention off")
-        return by_torch()
+            raise _fq.ArgumentError(f"[attention] {unsupported}, which quantized attention does not support: change the call, or switch the "
+                                    "quantizers of attention off")
+        return call_torch()
 
 
 class DotProduct(Attention):
-    """F.scaled_dot_product_attention of queries, keys and values of those shapes at first."""
+    """Replaces scaled_dot_product_attention. `shapes` are the shapes of queries, keys and values in the example."""
 
     def __init__(self, shapes, scale, config, name):
-        kind = "scaled_dot_product_attention", {} if scale is None else {"scale": scale}
-        super().__init__(AttentionCodes(kind, [_with_heads(shape)[1:] for shape in shapes], range(3), {}, config, name))
+        layer = "scaled_dot_product_attention", {} if scale is None else {"scale": scale}
+        super().__init__(LoweredAttention(layer, [_with_heads(shape)[1:] for shape in shapes], range(3), {}, config, name))
         self._scale = scale
 
     def forward(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-        query, key, value, attn_mask = self._as_computed(query, key, value, attn_mask)
+        query, key, value, attn_mask = self._as_float32(query, key, value, attn_mask)
         inputs, mask = [query, key, value], attn_mask
         if is_causal and mask is None and query.dim() > 2:
             mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
-        missing = ("dropout_p is above 0" if dropout_p else
-                   f"scale is {scale}, it was {self._scale}" if scale != self._scale else
-                   _misfit(inputs, mask, enable_gqa))
-        by_torch = lambda: functional.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal,  # noqa: E731
-                                                                   scale=scale, enable_gqa=enable_gqa)
-        if missing:
-            return self._computed(inputs, None, missing, by_torch)
-        whole = [x if x.dim() == 4 else x.unsqueeze(1) for x in inputs]
+        unsupported = ("dropout_p is above 0" if dropout_p else
+                       f"scale is {scale}, it was {self._scale}" if scale != self._scale else
+                       _unsupported_inputs(inputs, mask, enable_gqa))
+        call_torch = lambda: functional.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal,  # noqa: E731
+                                                                     scale=scale, enable_gqa=enable_gqa)
+        if unsupported:
+            return self._call(inputs, None, unsupported, call_torch)
+        with_heads = [x if x.dim() == 4 else x.unsqueeze(1) for x in inputs]
         if mask is not None:
             mask = mask.to(torch.uint8) if mask.dtype == torch.bool else mask
             mask = mask.unsqueeze(1) if query.dim() == 3 and mask.dim() == 3 else mask
-        y = self._computed(whole, mask, "", by_torch)
+        y = self._call(with_heads, mask, "", call_torch)
         return y if y.dim() == query.dim() else y.squeeze(1)
 
 
-def is_function(node):
-    """Whether a node of torch.fx calls scaled_dot_product_attention."""
-    return node.op == "call_function" and node.target is functional.scaled_dot_product_attention
-
-
 def dot_product(shapes, scale, config, name):
-    """Returns a DotProduct for the module path `name`. Raises NoLayer."""
+    """Returns a DotProduct for the layer `name`. Raises Unsupported."""
     require(len(shapes) == 3 and all(len(shape) in (3, 4) for shape in shapes), "attention of other than three or four axes")
     return DotProduct(shapes, scale, config, name)
 
@@ -130,11 +133,170 @@ def _with_heads(shape):
     return list(shape) if len(shape) == 4 else [shape[0], 1, *shape[1:]]
 
 
-def _misfit(inputs, mask, grouped):
-    """What of a call the library has not."""
+def _unsupported_inputs(inputs, mask, grouped):
+    """Returns why the library does not support the inputs, or ""."""
     query, key, _ = inputs
     if any(x.dim() not in (3, 4) or x.dim() != query.dim() or x.shape[0] != query.shape[0] for x in inputs):
         return f"inputs are {', '.join(str(list(x.shape)) for x in inputs)}"
     if not grouped and query.dim() == 4 and query.shape[1] != key.shape[1]:
         return f"{query.shape[1]} heads of queries and {key.shape[1]} of keys without enable_gqa"
     return "the mask takes a gradient" if mask is not None and mask.requires_grad else ""
+
+
+class MultiheadCall(Attention):
+    """Replaces a call of nn.MultiheadAttention. It reads the parameters of the module, which is not its child.
+
+    `weights_read` says whether the model may read the attention weights, which are None here.
+    """
+
+    def __init__(self, module, shapes, config, name, weights_read):
+        mask = [1, shapes[0][0], shapes[-1][0]]
+        reads = [0, len(shapes) - 1, len(shapes)]
+        super().__init__(LoweredAttention(module_layer(module), [*shapes, mask], reads, tensor_refs(module), config, name))
+        self._has_keys, self.weights_read = len(shapes) > 1, weights_read
+        self.set_module(module)
+
+    def set_module(self, module):
+        self._module = (module,)  # a tuple, so that torch does not register it
+
+    @property
+    def module(self):
+        return self._module[0]
+
+    def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True,
+                is_causal=False):
+        module = self.module
+        query, key, value, key_padding_mask, attn_mask = self._as_float32(query, key, value, key_padding_mask, attn_mask)
+        call_torch = lambda: (nn.MultiheadAttention.forward(  # noqa: E731
+            module, query, key, value, key_padding_mask, False, attn_mask, average_attn_weights, is_causal)[0])
+        is_one = key is value and not self._has_keys and query is key
+        unsupported = ("it is not of batches" if query.dim() != 3 else
+                       "keys and values are two inputs" if key is not value else
+                       "queries and keys are two inputs, and were one" if query is not key and not self._has_keys else
+                       "scores have dropout" if module.dropout and self.training else "")
+        masks = [m for m in (key_padding_mask, attn_mask) if m is not None]
+        unsupported = unsupported or ("a mask takes a gradient" if any(m.requires_grad for m in masks) else "")
+        if unsupported:
+            return self._call([query], None, unsupported, call_torch), None
+        inputs = [query] if is_one else [query, key]
+        inputs = inputs if module.batch_first else [x.transpose(0, 1) for x in inputs]
+        mask = _join_masks(key_padding_mask, attn_mask, len(inputs[0]), module.num_heads)
+        if self.recorded is not None:
+            sizes, known = [inputs[0].shape[1], inputs[-1].shape[1]], self.attend.mask_sizes()
+            if mask is not None and sizes != known:
+                raise _fq.ArgumentError(f"[calibrate] attention with a mask is called with {sizes} queries and keys, with example_input "
+                                        f"it was {known}: calibrate with samples as long as that one")
+            return self._call([*inputs, _full_mask(mask, inputs[0], inputs[-1])], None, "", call_torch), None
+        y = self._call(inputs * 2 if is_one and masks else inputs, mask, "", call_torch)
+        return y if module.batch_first else y.transpose(0, 1), None
+
+
+def _join_masks(padding, mask, samples, heads):
+    """Returns one mask for key_padding_mask [N, S] and attn_mask [L, S] or [N * heads, L, S]. True means hidden in both."""
+    masks = [] if padding is None else [padding[:, None, None, :]]
+    if mask is not None:
+        masks.append(mask if mask.dim() == 2 else mask.reshape(samples, heads, *mask.shape[1:]))
+    if not masks:
+        return None
+    if all(m.dtype == torch.bool for m in masks):
+        return (~(masks[0] if len(masks) == 1 else masks[0] | masks[1])).to(torch.uint8)
+    masks = [additive_mask(~m) if m.dtype == torch.bool else m for m in masks]
+    return masks[0] if len(masks) == 1 else masks[0] + masks[1]
+
+
+def _full_mask(mask, queries, keys):
+    """Returns an additive mask [N, 1, L, S], the union of the masks of all heads."""
+    shape = len(queries), 1, queries.shape[1], keys.shape[1]
+    if mask is None:
+        return torch.zeros(shape, device=queries.device)
+    numbers = additive_mask(mask.bool()) if mask.dtype == torch.uint8 else mask
+    heads = numbers.expand(len(queries), -1, *shape[2:]) if numbers.dim() == 4 else numbers.expand(shape)
+    return heads.amax(1, keepdim=True)
+
+
+class QuantizedMultihead(nn.MultiheadAttention):
+    """nn.MultiheadAttention with its own parameters, which the library runs. The attention weights are None."""
+
+    def forward(self, *args, **kwargs):
+        return self.attends(*args, **kwargs)
+
+
+def quantized_multihead(module, args, kwargs, config, name):
+    """Returns a QuantizedMultihead with the parameters of `module`. `args` and `kwargs` are the arguments of its example call. Raises Unsupported."""
+    call = dict(zip(("query", "key", "value", "key_padding_mask", "need_weights"), args)) | kwargs
+    key = call["key"].shape if call["query"] is not call["key"] else None
+    out = object.__new__(QuantizedMultihead)
+    out.__dict__.update(module.__dict__)
+    out._modules = {**module._modules, "attends": _multihead_call(module, call["query"].shape, key, config, name, call.get("need_weights", True))}
+    out.attends.set_module(out)
+    return out
+
+
+def _multihead_call(module, query, key, config, name, weights_read):
+    """Returns the MultiheadCall for queries and keys of these shapes. `key` is None for self-attention."""
+    shapes = [list(shape) for shape in (query, key) if shape is not None]
+    shapes = [shape[1:] if module.batch_first else [shape[0], shape[2]] for shape in shapes]
+    return MultiheadCall(module, shapes, config, name, weights_read)
+
+
+def attention_modules(graph, partition, subgraphs, config):
+    """Returns {node: Attention} for the attention nodes of a graph that are in no subgraph."""
+    out = {}
+    for node in graph.nodes:
+        if any(node in subgraph.nodes for subgraph in subgraphs):
+            continue
+        try:
+            if node.op == "call_function" and node.target is scaled_dot_product_attention:
+                shapes = [shape_of(argument(node, i, name)) for i, name in enumerate(("query", "key", "value"))]
+                out[node] = dot_product(shapes, node.kwargs.get("scale"), config, partition.names[node])
+            elif node.op == "call_module" and type(partition.module(node)) is nn.MultiheadAttention:
+                query, key = (argument(node, i, name) for i, name in enumerate(("query", "key")))
+                out[node] = _multihead_call(partition.module(node), shape_of(query), None if query is key else shape_of(key), config,
+                                            partition.names[node], any(user.args[1:] != (0,) for user in node.users))
+        except Unsupported as why:
+            partition.unsupported[node] = str(why)
+    return out
+
+
+# Modules that torch.fx cannot trace: hooks redirect their calls of scaled_dot_product_attention.
+
+class _Redirect(TorchFunctionMode):
+    """Replaces the calls of scaled_dot_product_attention, in their order, by calls of the modules `attends`."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module, self._remaining = module, iter(module.attends)
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is not scaled_dot_product_attention:
+            return function(*args, **(kwargs or {}))
+        attend = next(self._remaining, None)
+        if attend is None:
+            raise _fq.ArgumentError(f"[attention] {type(self.module).__name__} calls it more often than with example_input")
+        return attend(*args, **(kwargs or {}))
+
+
+class _Active(threading.local):
+    def __init__(self):
+        self.redirects = []
+
+
+_active = _Active()
+
+
+def _enter(module, args):
+    _active.redirects.append(_Redirect(module).__enter__())
+
+
+def _leave(module, args, output):
+    if _active.redirects and _active.redirects[-1].module is module:
+        _active.redirects.pop().__exit__(None, None, None)
+
+
+def redirect_attention(module, attends):
+    """Replaces the attention calls in the forward of `module` by the modules `attends`. The hooks of `module` become a copy."""
+    module._modules["attends"] = nn.ModuleList(attends)
+    for name in ("_forward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called"):
+        setattr(module, name, OrderedDict(getattr(module, name)))
+    module.register_forward_pre_hook(_enter)
+    module.register_forward_hook(_leave, always_call=True)

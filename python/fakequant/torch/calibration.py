@@ -1,4 +1,4 @@
-"""calibrate: ranges from the batches of a loader; blocks of `with` that calibrate and that switch quantizers off."""
+"""calibrate: sets ranges from batches. Context managers that calibrate, and that switch quantizers off."""
 import collections.abc
 import contextlib
 import fnmatch
@@ -7,44 +7,51 @@ import inspect
 import torch
 
 from .. import _fakequant as _fq
-from .networks import Quantized, arguments_of, nearest, parts_of
+from .modules import Quantized, lowered_modules, require_parts
+from .quantize import nearest_names, split_arguments
 
 
 @contextlib.contextmanager
 def calibrating(model, method=""):
-    """`with calibrating(model): ..`: the model computes in floats in the block, in evaluation mode, and is shown what it is called
-    with; at its end ranges are chosen, unless it ends by an exception."""
-    parts = _parts(model, "calibrating")
-    modes, kept = {module: module.training for module in model.modules()}, []
+    """Calibrates with the calls of the model in a `with` block: `with calibrating(model): model(x)`.
+
+    In the block the model computes in floats, in evaluation mode. At its end the ranges are set, unless it raises. `method` is the
+    calibration method (`max`, `entropy`, `mse`, ..); the default is the method of the config.
+    """
+    parts = require_parts(model, "calibrating")
+    modes, recorded = {module: module.training for module in model.modules()}, []
     try:
         model.eval()
-        kept = [part.watching() for part in parts]
+        recorded = [part.record_inputs() for part in parts]
         yield model
     finally:
         for part in parts:
-            part.stop_watching()
+            part.stop_recording()
         for module, mode in modes.items():
             module.training = mode
-    for part, values in zip(parts, kept):
-        for name, codes in part.codes().items():
-            codes.calibrate([inputs for inputs, _ in values[name]], method, [positions for _, positions in values[name]])
+    for part, calls in zip(parts, recorded):
+        for name, lowered in part.lowered_modules().items():
+            lowered.calibrate([inputs for inputs, _ in calls[name]], method, [positions for _, positions in calls[name]])
 
 
 def calibrate(model, data, samples=512, method="", mask=None):
-    """Chooses the ranges of all quantizers from `samples` samples of `data`: batches of a loader, tensors, tuples of which the
-    first is the input, or dicts of arguments; several inputs are a tuple in place of one, or a dict. `method` is max, entropy, mse, ..; that of the config by default. Gives the model itself.
+    """Sets the ranges of all quantizers from the first `samples` samples of `data`. Returns the model.
 
-    `mask` is a function of a batch. It returns a bool tensor [B, T], false at positions of padding, which do not enter ranges. The
-    default is the `attention_mask` [B, T] of batches that are dicts.
+    `data` is a loader or a list of batches. A batch is a tensor, a tuple that starts with the input, or a dict of arguments. Several inputs
+    are a tuple instead of the input, or a dict. `method` is the calibration method (`max`, `entropy`, `mse`, ..); the default is the
+    method of the config. `mask` is a function of a batch. It returns a bool tensor [B, T], false at positions of padding, which do not
+    enter ranges. The default is the `attention_mask` [B, T] of batches that are dicts.
+
+    Raises ArgumentError if `data` has no batch, if a batch does not fit the model, and if no tensor has the positions of the mask.
     """
-    parts = _parts(model, "calibrate")
+    parts = require_parts(model, "calibrate")
     _check_data(data)
     seen, interrupts = 0, _fq.Interrupts()
     try:
         with calibrating(model, method), torch.no_grad():
             for batch in data:
                 interrupts.check()
-                seen += _run(model, parts, batch, samples - seen, mask)
+                seen += _run_batch(model, parts, batch, samples - seen, mask)
                 if seen >= samples:
                     break
             if seen == 0:
@@ -52,20 +59,23 @@ def calibrate(model, data, samples=512, method="", mask=None):
     finally:
         for part in parts:
             part._token_mask = None
-    if mask is not None and not any(codes.masked for part in parts for codes in part.codes().values()):
+    if mask is not None and not any(lowered.masked for lowered in lowered_modules(model)):
         raise _fq.ArgumentError("[calibrate] mask: no input of a quantizer has its positions. Return [B, T] for sequences of T positions")
     return model
 
 
 @contextlib.contextmanager
 def quantizers_off(model, pattern="*"):
-    """`with quantizers_off(model): ..`: the quantizers of a pattern are off in the block, and then as they were. Names are paths of
-    modules, "layer1.0.conv1.weight_quantizer", as `quantizers` lists them."""
-    networks = [codes.network for part in _parts(model, "quantizers_off") for codes in part.codes().values()]
+    """Switches the quantizers of a pattern off in a `with` block. `quantizers` lists their names ("layer1.0.conv1.weight_quantizer").
+
+    Raises ArgumentError if the pattern matches no quantizer.
+    """
+    require_parts(model, "quantizers_off")
+    networks = [lowered.network for lowered in lowered_modules(model)]
     names = {network: [name for row in network.quantizers() for name in (row["name"], *row["aliases"])] for network in networks}
     found = [network for network in networks if fnmatch.filter(names[network], pattern)]
     if not found:
-        likely = nearest(pattern, [name for some in names.values() for name in some])
+        likely = nearest_names(pattern, [name for some in names.values() for name in some])
         raise _fq.ArgumentError(f"[quantizers_off] the pattern '{pattern}' matches no quantizer: the nearest are {', '.join(likely)}")
     with contextlib.ExitStack() as stack:
         for network in found:
@@ -73,15 +83,8 @@ def quantizers_off(model, pattern="*"):
         yield model
 
 
-def _parts(model, function):
-    parts = parts_of(model)
-    if not parts:
-        raise _fq.ArgumentError(f"[{function}] the model has nothing quantized: give what fakequant.torch.quantize made")
-    return parts
-
-
 def _check_data(data):
-    """Raises ArgumentError for other than batches."""
+    """Raises ArgumentError if `data` is a function or one batch."""
     if callable(data) and not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
         raise _fq.ArgumentError("[calibrate] data is a function: give batches, or call it with the model in a block of "
                                 "`with fakequant.torch.calibrating(model):`")
@@ -111,7 +114,7 @@ def _check_batch(model, args, named):
 
 
 def _positions(batch, named, mask, count):
-    """The mask of a batch as floats [B, T], or None."""
+    """Returns the mask of a batch as floats [B, T], or None."""
     if mask is None:
         found = named.get("attention_mask")
         return found.cpu().float() if isinstance(found, torch.Tensor) and found.dim() == 2 and len(found) == count else None
@@ -122,9 +125,9 @@ def _positions(batch, named, mask, count):
     return found.cpu().float()
 
 
-def _run(model, parts, batch, most, mask):
-    """The model on at most so many samples of a batch; gives how many."""
-    args, named = arguments_of(batch[0] if isinstance(batch, (tuple, list)) else batch)
+def _run_batch(model, parts, batch, most, mask):
+    """Runs the model on at most `most` samples of a batch. Returns the number of samples of the batch."""
+    args, named = split_arguments(batch[0] if isinstance(batch, (tuple, list)) else batch)
     _check_batch(model, args, named)
     samples = [len(value) for value in (*args, *named.values()) if isinstance(value, torch.Tensor) and value.dim()]
     count = max(samples, default=most)

@@ -1,4 +1,4 @@
-"""Modules of torch as layers of a model file (docs/models.md): {class: options of a layer}."""
+"""Layer types of the library (docs/models.md) for modules of torch."""
 import dataclasses
 
 import torch
@@ -7,68 +7,73 @@ from torch import nn
 from .. import _fakequant as _fq
 
 
-class NoLayer(Exception):
-    """The library has no such layer; the text says why."""
+class Unsupported(Exception):
+    """The library has no such layer. The text is the reason."""
 
 
 def require(condition, why):
     if not condition:
-        raise NoLayer(why)
+        raise Unsupported(why)
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """Where a tensor of torch is: an attribute of a module, of it rows [begin, end), its transpose, what it adds to scores as a
-    mask of what is "seen" or "hidden", or all in another shape."""
+class TensorRef:
+    """Reference to a parameter or buffer: an attribute of a module, and how the library reads it.
+
+    `rows` is a range (begin, end), `shape` a new shape. `mask` is "seen" or "hidden": `get` returns the numbers that this attention mask
+    adds to the scores.
+    """
     module: nn.Module
     name: str
     rows: tuple = None
     shape: tuple = None
-    turned: bool = False
+    transposed: bool = False
     mask: str = ""
 
     def get(self):
         value = getattr(self.module, self.name)
         value = value if self.rows is None else value[slice(*self.rows)]
-        value = value.t() if self.turned else value
-        value = self._added(value) if self.mask else value
+        value = value.t() if self.transposed else value
+        value = self._added_to_scores(value) if self.mask else value
         return value if self.shape is None else value.reshape(self.shape)
 
-    def _added(self, mask):
-        """In finite numbers, as files have them."""
+    def _added_to_scores(self, mask):
+        """Returns finite numbers, because files have no infinity."""
         seen = ~mask if self.mask == "hidden" and mask.dtype == torch.bool else mask
-        return added(seen).clamp(min=torch.finfo(torch.float32).min)
+        return additive_mask(seen).clamp(min=torch.finfo(torch.float32).min)
 
 
-def added(mask):
-    """A mask as what is added to scores: of booleans, which say what is seen, 0 and -infinity."""
+def additive_mask(mask):
+    """Returns the numbers that a mask adds to attention scores: 0 for True, -infinity for False. Other types than bool are unchanged."""
     return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
 
 
 @dataclasses.dataclass
-class Helper:
-    """A layer that makes an operand of another: what it reads are nodes, and helpers by their names."""
+class HelperNode:
+    """Node of a model file that computes an operand of a layer. `inputs` are nodes of torch.fx and names of other helper nodes."""
     name: str
-    kind: str
+    type: str
     options: dict
     inputs: list
-    place: Place = None
+    ref: TensorRef = None
 
 
-def constant(place, reads, name="constant"):
-    """The Helper that is a parameter."""
-    return Helper(name, "parameter", {"shape": place.shape[1:], "trained": not place.mask}, [reads], place)
+def constant(ref, reads, name="constant"):
+    """Returns the HelperNode of a parameter or buffer."""
+    return HelperNode(name, "parameter", {"shape": ref.shape[1:], "trained": not ref.mask}, [reads], ref)
 
 
 @dataclasses.dataclass
-class Layer:
-    """What a node of torch.fx is in a model file: (type, options) one behind the other, the nodes that it reads, and the places of
-    parameters and buffers under their names in the last one. The first one reads `operands`, nodes and `helpers` by their names, or
-    `inputs` where they are None.
+class Lowering:
+    """Layers of the library that compute a node of torch.fx.
+
+    `layers` is a list of (type, options). Each layer reads the layer before. `inputs` are the nodes that they read. `refs` has the
+    parameters and buffers of the last layer by their names there. The first layer reads `operands` (nodes, and names of `helpers`), or
+    `inputs` if `operands` is None.
     """
-    kinds: list
+    layers: list
     inputs: list
-    places: dict = dataclasses.field(default_factory=dict)
+    refs: dict = dataclasses.field(default_factory=dict)
     helpers: list = dataclasses.field(default_factory=list)
     operands: list = None
 
@@ -107,47 +112,52 @@ def _attention(m):
     return "attention", {"width": m.embed_dim, "heads": m.num_heads, "bias": m.in_proj_bias is not None}
 
 
-def _attention_places(m):
-    """q, k and v are one parameter in torch, where they have one width."""
+def _attention_refs(m):
+    """Torch has one parameter for q, k and v if they have one width."""
     out = {}
     for i, name in enumerate(("q_proj", "k_proj", "v_proj")):
         rows = (i * m.embed_dim, (i + 1) * m.embed_dim)
-        out[f"{name}.weight"] = Place(m, "in_proj_weight", rows) if m._qkv_same_embed_dim else Place(m, f"{name}_weight")
+        out[f"{name}.weight"] = TensorRef(m, "in_proj_weight", rows) if m._qkv_same_embed_dim else TensorRef(m, f"{name}_weight")
         if m.in_proj_bias is not None:
-            out[f"{name}.bias"] = Place(m, "in_proj_bias", rows)
-    return out | {f"out_proj.{name}": Place(m.out_proj, name) for name, _ in m.out_proj.named_parameters()}
+            out[f"{name}.bias"] = TensorRef(m, "in_proj_bias", rows)
+    return out | {f"out_proj.{name}": TensorRef(m.out_proj, name) for name, _ in m.out_proj.named_parameters()}
 
 
-def places_of(m):
-    """Of a module's parameters and buffers, by their names in the library."""
+def tensor_refs(m):
+    """Returns {name in the library: TensorRef} of the parameters and buffers of a module."""
     if isinstance(m, nn.MultiheadAttention):
-        return _attention_places(m)
+        return _attention_refs(m)
     names = [name for name, _ in [*m.named_parameters(recurse=False), *m.named_buffers(recurse=False)]]
-    return {name: Place(m, name, turned=is_conv1d(m) and name == "weight") for name in names}
+    return {name: TensorRef(m, name, transposed=is_conv1d(m) and name == "weight") for name in names}
+
+
+def has_hooks(module):
+    """Returns whether torch runs hooks in addition to the forward of a module."""
+    return any((module._forward_pre_hooks, module._forward_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
 def is_conv1d(m):
-    """Conv1D of transformers: a linear layer with its weight turned."""
+    """Returns whether a module is Conv1D of transformers: a linear layer with a transposed weight."""
     return type(m).__name__ == "Conv1D" and type(m).__module__.startswith("transformers.")
 
 
 def has_matrix(module):
-    """Whether a module is a layer that is quantized by its weights."""
+    """Returns whether a module multiplies by a matrix that can be quantized."""
     return isinstance(module, (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)) or is_conv1d(module)
 
 
 def has_weight(module):
-    """Whether it is a layer with a weight: rules know the first and the last one of a model as `@first` and `@last`."""
+    """Returns whether a module is a layer with a weight. Rules name the first and the last one of a model `@first` and `@last`."""
     return has_matrix(module) or isinstance(module, (nn.Embedding, nn.EmbeddingBag, nn.RNNBase))
 
 
-def has_product(kind):
-    """Whether a layer type multiplies by weights, or its inputs by each other."""
-    return kind.startswith(("linear", "conv", "attention"))
+def has_product(layer_type):
+    """Returns whether a layer type multiplies by weights, or its inputs by each other."""
+    return layer_type.startswith(("linear", "conv", "attention"))
 
 
-def layer_of(m):
-    """(type, options) of a module. Raises NoLayer."""
+def module_layer(m):
+    """Returns (type, options) of the layer for a module. Raises Unsupported."""
     if is_conv1d(m):
         return "linear", {"out_features": m.weight.shape[1], "in_features": m.weight.shape[0]}
     require(type(m) in MODULES, f"{type(m).__name__} has no layer here")
@@ -188,7 +198,7 @@ ROWS = {row["name"]: row for row in _fq.operators()}
 
 
 def plain_function(row):
-    """Returns a function from the arguments after the tensor to the type and the options of a layer."""
+    """Returns a function that converts the arguments after the tensor to (type, options) of a layer."""
     names = [option["torch"] for option in row["options"]] + ["inplace"]
 
     def kind(*values, **named):

@@ -1,24 +1,29 @@
-"""State of quantizers as tensors at the paths of their layers: `layers.0.fc.weight_quantizer.amax`."""
+"""State of quantizers as tensors below their layers (`layers.0.fc.weight_quantizer.amax`), and learned ranges in training."""
+import dataclasses
 import json
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from .. import _fakequant as _fq
 
 #: Settings that calibration decides.
 _CALIBRATED = ("enabled", "zero_point")
-#: Settings that say how codes are made. Together with the descriptor they are the format.
+#: Settings that change the codes. They and the descriptor are the format.
 _FORMAT = ("pow2", "reference", "engine_grid", "binary")
-#: Fields of a descriptor that are no format.
+#: Fields of a descriptor that are not part of the format.
 _OTHERS = ("amax", "calib_method", "learn_amax", "name", "unsigned")
-_BLOCK = 256  # bytes: settings keep their length when calibration changes some of them
+_BLOCK = 256  # bytes. The length of settings is a multiple, so that calibration does not change it.
+_LEAST_RANGE = 2.0**-23
 
 
 class QuantizerState(nn.Module):
     """Range and settings of one quantizer.
 
-    `amax` is the range, or a list of ranges, NaN before calibration: a parameter where ranges are learned, else a buffer, and None
-    where each input has a range of its own. `growing` marks the ranges that training chooses. State dicts also have `settings`, the
-    bytes of a JSON text.
+    `amax` is the range, or a list of ranges, NaN before calibration: a parameter if ranges are learned, else a buffer, and None
+    if each input has a range of its own. `growing` marks the ranges that training sets. State dicts also have `settings`, the bytes of a
+    JSON text.
     """
 
     def __init__(self, settings, amax, is_learned):
@@ -44,30 +49,30 @@ class QuantizerState(nn.Module):
         return "amax" in self._parameters
 
     def is_calibrated(self):
-        """Whether the range is known or not needed."""
+        """Returns whether the range is known or not needed."""
         return self.amax is None or not bool(self.amax.isnan().any())
 
     def version(self):
-        """Changes with each write to settings and buffers. A learned range is a parameter, which the library shares."""
+        """Returns a value that changes with each write to settings and buffers. The library shares a learned range, so that is not included."""
         return self.writes, [(value.data_ptr(), value._version) for value in self._buffers.values() if value is not None]
 
     def arrays(self):
-        """{name: tensor} for the library, copies."""
+        """Returns {name: tensor} for the library, copies."""
         values = {"amax": self.amax if self.is_calibrated() else None, "scale": self.scale, "growing": self.growing,
                   "pre_quant_scale": self.pre_quant_scale}
         return {name: value.detach().cpu().clone() for name, value in values.items() if value is not None}
 
     def as_library(self):
-        """(settings, {name: tensor}) for the library. A learned range is a parameter, which it shares."""
+        """Returns (settings, {name: tensor}) for the library, without a learned range, which the library shares."""
         arrays = {name: value for name, value in self.arrays().items() if name != "amax" or not self.is_learned}
         return self._settings, arrays
 
     def settings_of_library(self):
-        """(descriptor, switches) for the library."""
+        """Returns (descriptor, switches) for the library."""
         return self._settings["descriptor"], self._settings["switches"]
 
     def take(self, settings, arrays):
-        """Takes settings and arrays from the library. Parameters keep their identity, and equal values are not written."""
+        """Sets settings and arrays from the library. Parameters keep their identity, and equal values are not written."""
         self.writes += settings != self._settings
         self._settings = settings
         if self.amax is not None and "amax" in arrays:
@@ -76,11 +81,11 @@ class QuantizerState(nn.Module):
             setattr(self, name, arrays[name].clone() if name in arrays else None)
 
     def grows(self):
-        """Whether some of the range was zero at calibration, so that training chooses it."""
+        """Returns whether some of the range was zero at calibration, so that training sets it."""
         return self.growing is not None or self.amax is not None and bool((self.amax <= 2.0**-24).any())
 
     def _set_amax(self, value):
-        """In place where its shape stays."""
+        """Sets the range, in place if its shape is the same."""
         value = value.reshape(-1) if self.is_learned else value
         with torch.no_grad():
             if value.shape == self.amax.shape:
@@ -91,7 +96,7 @@ class QuantizerState(nn.Module):
                 self.amax = nn.Parameter(value) if self.is_learned else value
 
     def load(self, settings, arrays):
-        """Takes the state of a quantizer of the same format. Raises ValueError naming both formats where they differ."""
+        """Sets the state from a quantizer of the same format. Raises ValueError with both formats if they differ."""
         own, given = describe(self._settings), describe(settings)
         if format_of(self._settings) != format_of(settings):
             raise ValueError(f"the state dict has {given}, and the model {own}: quantize the model with the config of the state dict")
@@ -118,7 +123,7 @@ class QuantizerState(nn.Module):
         super()._load_from_state_dict(values, prefix, metadata, strict, [], unexpected, errors)
 
     def _prepare(self, given, settings):
-        """Checks the format and makes room for values of other shapes."""
+        """Checks the format, and replaces tensors of other shapes."""
         self.load(settings, {})
         if "amax" in given and self.amax is not None:
             if self.is_learned:
@@ -132,7 +137,8 @@ class QuantizerState(nn.Module):
     def extra_repr(self):
         amax = None if self.amax is None or not self.is_calibrated() else self.amax.detach()
         span = "" if amax is None else f", amax {amax.min():.4g}" + (f" .. {amax.max():.4g}" if amax.numel() > 1 else "")
-        return describe(self._settings) + span + (", learned" if self.is_learned else "") + ("" if self._settings["switches"]["enabled"] else ", off")
+        learned, off = ", learned" if self.is_learned else "", "" if self._settings["switches"]["enabled"] else ", off"
+        return describe(self._settings) + span + learned + off
 
 
 def split_state(arrays, attributes):
@@ -155,7 +161,7 @@ def _text(settings):
 
 
 def note_missing(model, keys):
-    """Adds missing keys after a model has loaded a state dict. A state dict without any quantizer is a float one and lacks none."""
+    """Adds missing keys after a model has loaded a state dict. A float state dict has no quantizers, so no key is missing."""
     states = {path: module for path, module in model.named_modules() if isinstance(module, QuantizerState)}
     if any(state.is_loaded for state in states.values()):
         keys.missing_keys.extend(f"{path}.{'settings' if state.amax is None else 'amax'}" for path, state in states.items() if not state.is_loaded)
@@ -164,7 +170,7 @@ def note_missing(model, keys):
 
 
 def format_of(settings):
-    """Returns the settings that decide the codes. The range is not among them."""
+    """Returns the settings that change the codes, without the range."""
     descriptor, switches = settings["descriptor"], settings["switches"]
     out = {name: value for name, value in descriptor.items() if name not in _OTHERS}
     out |= {name: switches[name] for name in _FORMAT if switches.get(name) not in (None, False, "none")}
@@ -172,7 +178,7 @@ def format_of(settings):
 
 
 def describe(settings):
-    """A format in words: "int4, axis 0, narrow_range"."""
+    """Returns a format in words: "int4, axis 0, narrow_range"."""
     fields = format_of(settings)
     bits = fields.pop("num_bits", 8)
     words = [f"int{bits}" if isinstance(bits, int) else "e{}m{}".format(*bits)]
@@ -183,9 +189,109 @@ def describe(settings):
 
 
 def _with_calibrated(own, given):
-    """Returns the settings `own` with the fields of `given` that calibration decides."""
+    """Returns the settings `own` with the calibrated fields of `given`."""
     descriptor = {name: value for name, value in own["descriptor"].items() if name != "unsigned"}
     if given["descriptor"].get("unsigned"):
         descriptor["unsigned"] = True
     switches = own["switches"] | {name: given["switches"][name] for name in _CALIBRATED if name in given["switches"]}
     return {"descriptor": descriptor, "switches": switches}
+
+
+class _Container(nn.Module):
+    """Parent module for the quantizers of a layer that torch computes by a function, for example attention."""
+
+
+class StateTree:
+    """Adds quantizer states below the modules of their layers, without a change of the float model.
+
+    `replacements` is {module of the float model: module in `root` that replaces it and has its parameters}.
+    """
+
+    def __init__(self, root, replacements):
+        self._root, self._replacements, self._copies = root, replacements, {}
+        self._own = {id(module) for module in (root, *replacements.values())}
+
+    def add(self, path, state):
+        """Makes `state` the child at a path. Modules of the float model on the way are replaced by copies."""
+        *parents, last = path.split(".")
+        at = self._root
+        for name in parents:
+            at = self._child(at, name)
+        if at._modules.get(last) is not None:
+            raise _fq.ArgumentError(f"[quantize] the model has a module '{path}' of its own: quantize a model without quantizers")
+        state.train(at.training)
+        at._modules[last] = state
+
+    def _child(self, parent, name):
+        child = parent._modules.get(name)
+        if child is None:
+            child = _Container().train(parent.training)
+            self._own.add(id(child))
+        elif id(child) not in self._own:
+            child = self._copy(child)
+        parent._modules[name] = child
+        return child
+
+    def _copy(self, module):
+        """Returns a module with the same parameters and a dict of children of its own."""
+        if module not in self._copies:
+            twin = shallow_copy(module)
+            twin._modules = dict(module._modules)
+            self._copies[module] = twin
+            self._own.add(id(twin))
+        return self._copies[module]
+
+    def redirect(self, refs):
+        """Returns the TensorRefs with the modules of the quantized model instead of the modules of the float model."""
+        now = self._replacements | self._copies
+        return {name: dataclasses.replace(ref, module=now.get(ref.module, ref.module)) for name, ref in refs.items()}
+
+
+def shallow_copy(module):
+    """Returns a module with the same parameters and children. copy.copy rejects parametrized modules."""
+    out = object.__new__(type(module))
+    out.__dict__.update(module.__dict__)
+    return out
+
+
+# Learned ranges in training.
+
+def _is_within(value, last):
+    """Returns whether the step from `last` to `value` is within the limits. Most steps are, and this check is cheap."""
+    lowest, highest = torch.aminmax(value / last.to(value.device))
+    return float(lowest) >= 0.5 and float(highest) <= 2.0 and float(value.min()) >= _LEAST_RANGE
+
+
+class RangeLimiter:
+    """Limits the steps of learned ranges like the library's own loop: a step at most halves or doubles a range, and a range is at least
+    2^-23."""
+
+    def __init__(self):
+        self._before = {}
+
+    def limit(self, values):
+        """Limits ranges, {name: parameter}, that changed since the last call."""
+        with torch.no_grad():
+            for name, value in values.items():
+                last, version = self._before.get(name, (None, None))
+                if value._version == version:
+                    continue
+                if last is not None and not _is_within(value, last):
+                    last = last.to(value.device)
+                    limited = value.clamp(last / 2, last * 2).clamp_(min=_LEAST_RANGE)
+                    value.copy_(torch.where(last > 2.0**-24, limited, value))  # training sets a range of zeros without a limit
+                self._before[name] = value.detach().clone(), value._version
+
+    def reset(self):
+        """Forgets the last values, after ranges were calibrated or loaded."""
+        self._before = {}
+
+
+def share_growth(network, quantizers, device):
+    """Sets quantizers that grow (their range was zero) to the largest range in any process of DistributedDataParallel."""
+    model = DistributedDataParallel._get_active_ddp_module()
+    if model is None or not torch.distributed.is_initialized():
+        return
+    growth = torch.as_tensor(network.range_growth(quantizers)).to(device)
+    torch.distributed.all_reduce(growth, torch.distributed.ReduceOp.MAX, group=model.process_group)
+    network.set_range_growth(quantizers, growth.cpu().numpy())

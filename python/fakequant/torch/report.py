@@ -1,4 +1,4 @@
-"""layers, quantizers: what became of each layer, its quantizers, and the warning of `quantize` about layers in floats."""
+"""layers, quantizers: tables of the layers and quantizers of a quantized model. The warning about layers in floats."""
 import contextlib
 import warnings
 
@@ -8,35 +8,38 @@ from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .. import _fakequant as _fq
 from .layers import has_product
-from .networks import STAYS, STAYS_IN_FLOATS, Quantized, codes_of_model, parts_of
+from .modules import Quantized, lowered_modules, require_parts
 from .quantizer_state import QuantizerState
 
+#: Attribute of a module whose submodules are quantized one by one: the reason.
+FLOAT_REASON = "_fakequant_stays"
+#: Text between the name of a layer and the reason in warnings of the library.
+FLOAT_MESSAGE = "' stays in floats: "
 _OFF, _MOST = "its quantizers are off", 3
-#: Products of matrices, by the place of the first factor.
+#: {matrix product of torch: position of the first factor}.
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "linear": 0, "_grouped_mm": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
 
 
 def layers(model):
     """Returns a dict for each module with parameters of its own, in their order: `layer` is its name in the model, `type` its class.
 
-    `runs` is "codes" where the weights or the inputs are quantized, "float" where the library computes in floats, "torch" where torch
-    does. `why` is the reason for "float" and "torch".
+    `runs` is "codes" if the weights or the inputs are quantized, "float" if the library computes in floats, and "torch" if torch computes.
+    `why` is the reason for "float" and "torch".
     """
     return [row for row, _ in _rows(model)]
 
 
 def _rows(model):
     """Yields the row and the module of each layer."""
-    in_library, reasons = _of_parts(model), {}
+    in_library, reasons = _parameter_reasons(model), {}
     for name, module in model.named_modules():
         prefix = name + "." if name else ""
         if isinstance(module, Quantized):
             reasons[name] = ""
-            reasons |= {(prefix + target).rstrip("."): why for target, why in module.why.items()}
-        if STAYS in vars(module):
-            reasons[name] = vars(module)[STAYS]
+            reasons |= {(prefix + target).rstrip("."): why for target, why in module.module_reasons.items()}
+        if FLOAT_REASON in vars(module):
+            reasons[name] = vars(module)[FLOAT_REASON]
         own = [*module.parameters(recurse=False), *(module.parametrizations if parametrize.is_parametrized(module) else ())]
         if own and not isinstance(module, (QuantizerState, parametrize.ParametrizationList)):
             found = [in_library[id(parameter)] for parameter in own if id(parameter) in in_library]
@@ -53,55 +56,52 @@ def _class_of(module):
 
 
 def quantizers(model):
-    """A dict for each quantizer, in the order of the model's parts: `name` (the path of its layer and its role), `aliases` (of other
-    layers that read the same tensor), `enabled`, `amax` ((lowest, highest) or None), `weight` (whether it quantizes a weight),
-    `learned`, `format` and `descriptor`."""
-    codes = codes_of_model(model)
-    if not codes:
-        raise _fq.ArgumentError("[quantizers] the model has nothing quantized: give what fakequant.torch.quantize made")
+    """Returns a dict for each quantizer, in the order of the layers: `name` (path of its layer and role), `aliases` (names in other layers
+    that read the same tensor), `enabled`, `amax` ((lowest, highest) or None), `weight` (whether it quantizes a weight), `learned`, `format`
+    and `descriptor`. Raises ArgumentError if the model is not quantized."""
+    require_parts(model, "quantizers")
     return [{"name": row["name"], "aliases": row["aliases"], "enabled": row["enabled"], "amax": row["amax"], "weight": row["weight"],
              "learned": fields.get("learn_amax", False), "format": row["format"], "descriptor": fields}
-            for one in codes for row in one.network.quantizers() for fields in [row["descriptor"].dict()]]
+            for lowered in lowered_modules(model) for row in lowered.network.quantizers() for fields in [row["descriptor"].dict()]]
 
 
 def _reason(name, reasons):
-    """The reason of the module or, where nothing is known of it, of the nearest module that contains it."""
+    """Returns the reason of the module, or of the nearest parent that has one."""
     while name and name not in reasons:
         name = name.rpartition(".")[0]
     return reasons.get(name, "")
 
 
-def _of_parts(model):
-    """Returns {id of a parameter that the library computes with: why nothing of its layer is quantized}; "" is for quantized ones."""
+def _parameter_reasons(model):
+    """Returns {id of a parameter of the library: why its layer is not quantized, or ""}."""
     out = {}
-    for part in parts_of(model):
-        for codes in part.codes().values():
-            kinds = {node["name"]: node["type"] for node in codes._nodes}
-            enabled = [name for row in codes.network.quantizers() if row["enabled"] for name in (row["name"], *row["aliases"])]
-            told = dict(message[1:].split(STAYS_IN_FLOATS) for message in codes.told if STAYS_IN_FLOATS in message)
-            for name, place in codes._places.items():
-                tensor, layer = id(getattr(place.module, place.name)), name.rpartition(".")[0]
-                kind = kinds[layer if layer in kinds else layer.rpartition(".")[0]]  # q_proj of attention
-                quantized = any(name.startswith(layer + ".") for name in enabled) or (kind == "batch_norm" and enabled)
-                why = told.get(layer, _OFF if has_product(kind) else f"{_class_of(place.module).__name__} is not quantized")
-                out[tensor] = "" if quantized or out.get(tensor) == "" else why
+    for lowered in lowered_modules(model):
+        types = {node["name"]: node["type"] for node in lowered.nodes}
+        enabled = [name for row in lowered.network.quantizers() if row["enabled"] for name in (row["name"], *row["aliases"])]
+        warned = dict(message[1:].split(FLOAT_MESSAGE) for message in lowered.warnings if FLOAT_MESSAGE in message)
+        for name, ref in lowered.refs.items():
+            tensor, layer = id(getattr(ref.module, ref.name)), name.rpartition(".")[0]
+            layer_type = types[layer if layer in types else layer.rpartition(".")[0]]  # q_proj of attention
+            is_quantized = any(name.startswith(layer + ".") for name in enabled) or (layer_type == "batch_norm" and enabled)
+            why = warned.get(layer, _OFF if has_product(layer_type) else f"{_class_of(ref.module).__name__} is not quantized")
+            out[tensor] = "" if is_quantized or out.get(tensor) == "" else why
     return out
 
 
-def reasons(model):
-    """Returns a list of one text, the reasons of layers with matrices; the list is empty where there is no such layer."""
+def float_reasons(model):
+    """Returns a list of at most one text: why layers with matrices are not quantized."""
     found = [f"'{row['layer']}': {row['why']}" for row, module in _rows(model) if row["why"] and any(p.dim() > 1 for p in module.parameters())]
     return ["; ".join(found[:_MOST]) + f" and {len(found) - _MOST} more" * (len(found) > _MOST)] if found else []
 
 
 def floats_warning(model, original, args, kwargs):
-    """Returns a list of one text, which names the largest layers in floats and their share of the multiply-adds of `original` on an
-    example. The list is empty where all products are on codes. Layers that the config switches off do not count."""
+    """Returns a list of at most one warning. It names the largest layers in floats and their share of the multiply-adds of `original` on the
+    example. Layers that the config switches off do not count."""
     left = [(row, module) for row, module in _rows(model) if row["why"] not in ("", _OFF) and not isinstance(module, nn.Embedding)]
     if not any(p.dim() > 1 for _, module in left for p in module.parameters()):
         return []
     with torch.no_grad(), parametrize.cached():
-        counted = _counted(original, args, kwargs)
+        counted = _count_products(original, args, kwargs)
         total = max(sum(counted.values()), 1)
         shares = [(sum(counted.pop(_address(matrix), 0) for matrix in _matrices(module)) / total, row) for row, module in left]
     shares = sorted(((100 * share, row) for share, row in shares if share > 0), key=lambda pair: -pair[0])
@@ -113,8 +113,8 @@ def floats_warning(model, original, args, kwargs):
             f"{more}. fakequant.torch.layers(model) lists all layers"]
 
 
-class _Products(TorchDispatchMode):
-    """Counts the multiply-adds of products with some matrices: `counts` is {address of a matrix: number}."""
+class _ProductCounter(TorchDispatchMode):
+    """Counts the multiply-adds of products with given matrices: `counts` is {address of a matrix: number}."""
 
     def __init__(self, matrices):
         super().__init__()
@@ -131,7 +131,7 @@ class _Products(TorchDispatchMode):
 
 
 def _multiply_adds(name, args, out):
-    """Returns the multiply-adds of an operator of torch, and 0 for other operators than products."""
+    """Returns the number of multiply-adds of an operator of torch, 0 if it is not a product."""
     if name in _PRODUCTS:
         return out.numel() * args[_PRODUCTS[name]].shape[-1]
     if name not in ("convolution", "_convolution"):
@@ -145,23 +145,23 @@ def _address(tensor):
 
 
 def _matrices(module):
-    """The matrices of a module itself. Within parametrize.cached a computed one keeps its address."""
+    """Returns the matrices of a module without its children. Within parametrize.cached a computed matrix keeps its address."""
     own = [*module.parameters(recurse=False)]
     if parametrize.is_parametrized(module):
         own += [getattr(module, name) for name in module.parametrizations]
     return [matrix for matrix in own if matrix.dim() > 1]
 
 
-def _counted(model, args, kwargs):
+def _count_products(model, args, kwargs):
     """Returns {address of a matrix: multiply-adds of one call}. Embeddings multiply nothing."""
     modes = {module: module.training for module in model.modules()}
     matrices = [matrix for module in modes if not isinstance(module, nn.Embedding) for matrix in _matrices(module)]
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: [setattr(module, "training", mode) for module, mode in modes.items()])
         stack.enter_context(torch.random.fork_rng(devices=[]))
-        with warnings.catch_warnings():  # of other devices
+        with warnings.catch_warnings():  # about other devices
             warnings.simplefilter("ignore")
-            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))  # which hides the products of recurrent layers
-        products = stack.enter_context(_Products(matrices))
+            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))  # the dispatch mode does not see its products of recurrent layers
+        products = stack.enter_context(_ProductCounter(matrices))
         model.eval()(*args, **kwargs)
     return products.counts

@@ -1,9 +1,95 @@
-"""Quantizers and calibrators under ModelOpt's names."""
+"""ModelOpt's and pytorch-quantization's functions, quantizers and calibrators under their names. They are fake quantization: torch computes
+the products."""
 import torch
 from torch import nn
 
 from .. import _fakequant as _fq
-from .functions import checked, fake_tensor_quant, rows, scaled_e4m3
+from .tensors import checked, to_dense_layout
+
+_fake_tensor_quant, _scaled_e4m3 = _fq.modelopt.fake_tensor_quant, _fq.modelopt.scaled_e4m3
+
+
+class _FakeQuantize(torch.autograd.Function):
+    """A function of the library. Its backward keeps one bit for each element."""
+
+    @staticmethod
+    def forward(ctx, x, function, arguments):
+        y, ctx.backward_function = function(to_dense_layout(x), *arguments, True)
+        ctx.memory_format = torch.contiguous_format if y.is_contiguous() else torch.channels_last
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_y):
+        return ctx.backward_function(grad_y.detach().contiguous(memory_format=ctx.memory_format)), None, None
+
+
+def _without_gradient(value):
+    """Returns a tensor without its gradient, as a copy only if its layout requires one. Other values are unchanged."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach() if value.requires_grad else value
+        return value if value.is_contiguous() else to_dense_layout(value)
+    return value
+
+
+def _with_gradient(function, x, *arguments):
+    """Calls a function of the library with a recorded gradient. Positional arguments take half the time of keywords."""
+    return _FakeQuantize.apply(checked(x, function.__name__), function, [_without_gradient(a) for a in arguments])
+
+
+def _quantize(function, inputs, amax, bias, *rest):
+    """Tries the call without checks first, because checks of each argument take as long as the call."""
+    if type(inputs) is torch.Tensor and not inputs.requires_grad:
+        try:
+            return function(inputs, amax, bias, *rest)
+        except _fq.ArgumentError:
+            pass  # other strides, or a range that is a parameter. The calls below raise for other arguments.
+    if checked(inputs, function.__name__).requires_grad and torch.is_grad_enabled():
+        return _with_gradient(function, inputs, amax, bias, *rest)
+    return function(_without_gradient(inputs), _without_gradient(amax), _without_gradient(bias), *rest)
+
+
+def fake_tensor_quant(inputs, amax, bias=None, num_bits=8, unsigned=False, narrow_range=True, trt_high_precision_dtype=None,
+                      pass_through_bwd=False, block_size=None, axis=None):
+    """Quantizes to integers like ModelOpt's fake_tensor_quant: the same bits on a CPU, and the same straight-through gradient.
+
+    As in ModelOpt, trt_high_precision_dtype, block_size and axis are for its ONNX export only and change no number.
+    """
+    return _quantize(_fake_tensor_quant, inputs, amax, bias, num_bits, unsigned, narrow_range, pass_through_bwd)
+
+
+def scaled_e4m3(inputs, amax=None, bias=None, E=4, M=3, trt_high_precision_dtype=None, pass_through_bwd=False):
+    """Quantizes to FP8 like ModelOpt's scaled_e4m3. trt_high_precision_dtype changes no number."""
+    return _quantize(_scaled_e4m3, inputs, amax, bias, E, M, pass_through_bwd)
+
+
+def int_cast_ste(x, num_bits, unsigned=False, narrow_range=True):
+    """Rounds to integers without a scale."""
+    return _with_gradient(_fq.modelopt.int_cast_ste, x, num_bits, unsigned, narrow_range)
+
+
+def dynamic_block_quant(inputs, block_size, amax, bias, num_bits, scale_bits, trt_high_precision_dtype=None,
+                        onnx_quantizer_type="dynamic", pass_through_bwd=True):
+    """Quantizes to MX formats and NVFP4 like ModelOpt's dynamic_block_quant. Blocks are along the last axis, and the input sets their scales.
+
+    `amax` is the range of the whole tensor, or None. The bits are those of ModelOpt's CUDA extension. trt_high_precision_dtype
+    and onnx_quantizer_type are for its ONNX export only and change no number.
+    """
+    if bias is not None:
+        raise _fq.ArgumentError("[dynamic_block_quant] bias is not supported, and ModelOpt does not read it: give None")
+    if isinstance(amax, torch.Tensor) and amax.numel() > 1:
+        amax = amax.detach().amax()  # as ModelOpt
+    return _with_gradient(_fq.modelopt.dynamic_block_quantize, inputs, num_bits, scale_bits, block_size, amax, False, pass_through_bwd)
+
+
+def legacy_fake_tensor_quant(inputs, amax, num_bits=8, unsigned=False, narrow_range=True):
+    """Quantizes like pytorch-quantization's fake_tensor_quant: codes / scale."""
+    return _with_gradient(_fq.pytorch_quantization.legacy_fake_tensor_quant, inputs, amax, num_bits, unsigned, narrow_range)
+
+
+def fake_affine_tensor_quant(inputs, min_range, max_range, num_bits=8):
+    """Quantizes like pytorch-quantization's fake_affine_tensor_quant."""
+    return _with_gradient(_fq.pytorch_quantization.fake_affine_tensor_quant, inputs, min_range, max_range, num_bits)
 
 
 class _Calibrator:
@@ -13,28 +99,28 @@ class _Calibrator:
         self._num_bits, self._unsigned = num_bits, unsigned
 
     def collect(self, x):
-        """Takes a batch into account. Integers count as float32."""
-        x = rows(checked(x, "collect"))
+        """Adds a batch. Integers are converted to float32."""
+        x = to_dense_layout(checked(x, "collect"))
         if x.dtype is torch.bool or x.is_complex():
             raise _fq.ArgumentError(f"[collect] x is {x.dtype}: give floats or integers")
         self._calibrator.collect(x if x.is_floating_point() else x.float())
         self._device = x.device
 
     def reset(self):
-        """Forgets every batch."""
+        """Forgets all batches."""
         self._calibrator.reset()
 
     def _amax(self, **options):
         if self._calibrator.empty:
             return None
         amax = self._calibrator.compute_amax(num_bits=self._num_bits, unsigned=self._unsigned, **options)
-        if isinstance(amax, _fq.Tensor):  # bfloat16, which numpy has not
+        if isinstance(amax, _fq.Tensor):  # bfloat16, which numpy does not have
             return torch.from_numpy(amax.to("float32").numpy().copy()).to(self._device, torch.bfloat16)
         return torch.from_numpy(amax.copy()).to(self._device)
 
 
 class MaxCalibrator(_Calibrator):
-    """The largest magnitude of all batches, for each index of `axis`. With `track_amax` the ranges of the batches are in `amaxs`."""
+    """Finds the largest magnitude of all batches, for each index of `axis`. With `track_amax`, `amaxs` has the range of each batch."""
 
     def __init__(self, num_bits=8, axis=None, unsigned=False, track_amax=False):
         super().__init__("max", axis, num_bits, unsigned)
@@ -44,7 +130,7 @@ class MaxCalibrator(_Calibrator):
 
     @property
     def amaxs(self):
-        """The range of each batch, numpy arrays; with track_amax only."""
+        """The ranges of the batches, numpy arrays. Raises ArgumentError without track_amax."""
         if not self._track_amax:
             raise _fq.ArgumentError("[MaxCalibrator] amaxs is not tracked: make the calibrator with track_amax=True")
         return self._amaxs
@@ -58,15 +144,15 @@ class MaxCalibrator(_Calibrator):
             self._amaxs.append(batch.compute_amax().float().cpu().numpy())
 
     def compute_amax(self):
-        """amax, or None before the first batch; of the type of the batches."""
+        """Returns amax in the type of the batches, or None before the first batch."""
         amax = self._amax()
         return amax if amax is None or self._dtype is None else amax.to(self._dtype)
 
 
 class HistogramCalibrator(_Calibrator):
-    """A histogram, read by "percentile", "entropy" or "mse".
+    """Finds the range from a histogram by "percentile", "entropy" or "mse".
 
-    The bins are those of torch.histc, or of numpy.histogram without `torch_hist`. `grow_method` must be None, as ModelOpt
+    The bins are those of torch.histc, or of numpy.histogram if `torch_hist` is False. `grow_method` must be None, because ModelOpt
     deprecated it.
     """
 
@@ -78,7 +164,7 @@ class HistogramCalibrator(_Calibrator):
                          grid="torch" if torch_hist else "numpy")
 
     def compute_amax(self, method, *, stride=1, start_bin=128, percentile=99.99):
-        """amax by that method, or None before the first batch."""
+        """Returns amax by the method, or None before the first batch."""
         return self._amax(method=method, stride=stride, start_bin=start_bin, percentile=percentile)
 
 
@@ -100,7 +186,7 @@ class TensorQuantizer(nn.Module):
         self.unsigned, self.narrow_range = fields.pop("unsigned", False), fields.pop("narrow_range", False)
         self._method = fields.pop("calibrator", "max")
         if fields:
-            raise _fq.ArgumentError(f"[TensorQuantizer] '{next(iter(fields))}' is no field here: num_bits, axis, unsigned, "
+            raise _fq.ArgumentError(f"[TensorQuantizer] '{next(iter(fields))}' is not a field here: num_bits, axis, unsigned, "
                                     "narrow_range and calibrator are")
         if self._method not in ("max", "histogram"):
             raise _fq.ArgumentError(f"[TensorQuantizer] calibrator is '{self._method}': max and histogram are allowed")
@@ -115,7 +201,7 @@ class TensorQuantizer(nn.Module):
 
     def __setattr__(self, name, value):
         if not (name.startswith("_") or name in _FIELDS or hasattr(type(self), name)):
-            raise AttributeError(f"[TensorQuantizer] '{name}' is no attribute: {', '.join(_FIELDS)}, amax and pre_quant_scale can be set")
+            raise AttributeError(f"[TensorQuantizer] '{name}' is not an attribute: {', '.join(_FIELDS)}, amax and pre_quant_scale can be set")
         super().__setattr__(name, value)
 
     def _load_from_state_dict(self, state_dict, prefix, *rest):
@@ -125,11 +211,11 @@ class TensorQuantizer(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def __getstate__(self):
-        return {**self.__dict__, "_calibrator": None}  # what was collected stays with the original
+        return {**self.__dict__, "_calibrator": None}  # a copy starts without calibration data
 
     @property
     def amax(self):
-        """The range, None before there is one."""
+        """The range, or None."""
         return self._amax
 
     @amax.setter
@@ -141,7 +227,7 @@ class TensorQuantizer(nn.Module):
 
     @property
     def pre_quant_scale(self):
-        """Factor of the inputs, or None. As in ModelOpt a disabled quantizer multiplies too."""
+        """The factor of the inputs, or None. As in ModelOpt, a disabled quantizer multiplies too."""
         return self._pre_quant_scale
 
     @pre_quant_scale.setter
@@ -153,7 +239,7 @@ class TensorQuantizer(nn.Module):
             raise _fq.ArgumentError("[TensorQuantizer] pre_quant_scale is not a finite number: give floats")
         if self._pre_quant_scale is not None and self._pre_quant_scale.shape != value.shape:
             raise _fq.ArgumentError(f"[TensorQuantizer] pre_quant_scale has the shape {list(value.shape)}, and had "
-                                    f"{list(self._pre_quant_scale.shape)}: a shape stays")
+                                    f"{list(self._pre_quant_scale.shape)}: the shape cannot change")
         self._pre_quant_scale = value
 
     def enable(self):
@@ -186,14 +272,14 @@ class TensorQuantizer(nn.Module):
         return self._calibrator
 
     def load_calib_amax(self, *args, **kwargs):
-        """Sets amax to what was collected; a histogram takes the method and its options."""
+        """Sets amax from the calibration data. A histogram takes the method and its options."""
         amax = self._own_calibrator().compute_amax(*args, **kwargs)
         if amax is None:
-            raise _fq.ArgumentError("[TensorQuantizer] nothing was collected: run data with enable_calib() first")
+            raise _fq.ArgumentError("[TensorQuantizer] no calibration data: run batches with enable_calib() first")
         self.amax = amax
 
     def reset_amax(self):
-        """Forgets the range and what was collected."""
+        """Forgets the range and the calibration data."""
         self._amax, self._calibrator = None, None
 
     def forward(self, inputs):

@@ -1,0 +1,293 @@
+"""Partitions a torch.fx graph into the subgraphs that the library runs, and writes a subgraph as nodes of a model file."""
+import dataclasses
+import re
+from collections import Counter
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from .fx_graph import function_name, is_none_input, is_tensor, is_unpacked_split, shape_of, tensor_inputs, transposed_parameter
+from .fx_operators import OperatorLowering
+from .layers import Unsupported, has_matrix, has_product, has_weight
+
+_INPUT_TYPES = {torch.bool: "bool", torch.uint8: "u8", torch.int32: "i32", torch.int64: "i64"}
+
+
+@dataclasses.dataclass
+class Subgraph:
+    """Nodes in execution order. They compute from `inputs` (one value, or all inputs of the model), and other nodes read the last one only."""
+    inputs: list
+    nodes: list
+
+
+class Partition:
+    """The nodes of a graph that the library can compute, and the other nodes.
+
+    `lowered` is {node: Lowering}, `unsupported` is {node: reason}, `names` is {node: layer name}. `path` is the path of `model` in the whole
+    model.
+    """
+
+    def __init__(self, model, graph, path=""):
+        lowering = OperatorLowering(model)
+        self._graph, self._modules = graph, lowering.modules
+        self.lowered, self.unsupported = {}, {}
+        for node in graph.nodes:
+            if node.op in ("placeholder", "output", "get_attr") or is_unpacked_split(node) or transposed_parameter(node) is not None:
+                continue
+            try:
+                self.lowered[node] = lowering.lower(node)
+            except Unsupported as why:
+                self.unsupported[node] = str(why)
+        for node in [n for n, lowered in self.lowered.items() if not all(is_tensor(v) or v in self.lowered for v in lowered.inputs)]:
+            del self.lowered[node]
+            self.unsupported[node] = "it reads a value that is not a tensor"
+        for node in reversed(list(self.unsupported)):  # sizes, which layers know from shapes
+            if node.users and "tensor_meta" not in node.meta and all(self._knows_size(user) for user in node.users):
+                del self.unsupported[node]
+        self.layer_names = LayerNames(model, path)
+        self.names = _name_nodes(model, graph, self.lowered, self.layer_names)
+
+    def _knows_size(self, user):
+        return user in self.lowered or (user.op != "output" and user not in self.unsupported)
+
+    def module(self, node):
+        """Returns the module that a node calls."""
+        return self._modules[node.target]
+
+    def parameter_modules(self, node):
+        """Returns the paths of the modules whose parameters a node reads."""
+        if node.op == "call_module":
+            return [node.target]
+        read = [transposed_parameter(used) or used for used in node.all_input_nodes]
+        return [used.target.rpartition(".")[0] for used in read if used.op == "get_attr"]
+
+    def whole(self):
+        """Returns ([the subgraph that is all of a model of several inputs], "") or ([], why there is none)."""
+        inputs = [node for node in self._graph.nodes if node.op == "placeholder" and node.users and not is_none_input(node)]
+        nodes, (output,) = [node for node in self._graph.nodes if node in self.lowered], next(iter(reversed(self._graph.nodes))).args
+        if len(inputs) < 2 or self.unsupported or not any(self._has_weight(node) for node in nodes):
+            return [], ""
+        for node in inputs:
+            if not is_tensor(node) or shape_of(node)[:1] != shape_of(inputs[0])[:1] or shape_of(node) == []:
+                return [], f"the input {node.target} is not a tensor with the number of samples of {inputs[0].target}"
+        if output is not nodes[-1]:
+            return [], "it returns something else than one tensor"
+        return [Subgraph(inputs, nodes)], ""
+
+    def subgraphs(self):
+        """Returns the largest subgraphs of one input that the library computes. Each has a layer with weights."""
+        found, current = [], []
+        for block, is_closed in self._blocks():
+            if is_closed and all(node in self.lowered for node in block) and _is_one_tensor(self._inputs_of(current + block)):
+                current.extend(block)
+                continue
+            found.append(current)
+            current, taken = [], set()
+            for node in block:
+                if node in self.lowered and node not in taken and _is_one_tensor(self.lowered[node].inputs):
+                    chain = self._chain(node, taken, set(block))
+                    taken.update(chain)
+                    found.append(chain)
+        found.append(current)
+        return [Subgraph(list(self._inputs_of(nodes)), nodes) for nodes in found if any(self._has_weight(node) for node in nodes)]
+
+    def _blocks(self):
+        """Yields (nodes in order, whether later nodes read the last one only). One value alone enters each block."""
+        nodes = [node for node in self._graph.nodes
+                 if node in self.lowered or node in self.unsupported or node.op in ("placeholder", "output")]
+        last_reader = {}
+        for i, node in enumerate(nodes):
+            last_reader |= {value: i for value in (self.lowered[node].inputs if node in self.lowered else tensor_inputs(node))}
+        block, alive = [], set()
+        for i, node in enumerate(nodes[:-1]):
+            alive = {value for value in alive if last_reader.get(value, -1) > i} | {node}
+            if node.op != "placeholder":
+                block.append(node)
+            if alive == {node}:
+                yield block, True
+                block = []
+        if block:
+            yield block, False
+
+    def _chain(self, node, taken, allowed):
+        """Returns a chain of nodes. Each value in it has one reader, and each reader has one input."""
+        chain = [node]
+        while len(chain[-1].users) == 1:
+            (user,) = chain[-1].users
+            if user not in self.lowered or user not in allowed or user in taken or len(self.lowered[user].inputs) != 1:
+                break
+            chain.append(user)
+        return chain
+
+    def _inputs_of(self, nodes):
+        return {used for node in nodes for used in self.lowered[node].inputs} - set(nodes)
+
+    def _has_weight(self, node):
+        return any(has_product(layer_type) for layer_type, _ in self.lowered[node].layers)
+
+    def none_inputs(self):
+        """Returns the names of inputs of layers that are None in the example."""
+        return {used.target for node in self.lowered for used in node.all_input_nodes if is_none_input(used)}
+
+    def edge_nodes(self):
+        """Returns the first and the last node with a weight, or (None, None)."""
+        nodes = [node for node in self._graph.nodes if self._is_weighted(node)]
+        return (nodes[0], nodes[-1]) if nodes else (None, None)
+
+    def _is_weighted(self, node):
+        if node in self.lowered:
+            return self._has_weight(node) or any(layer_type == "embedding" for layer_type, _ in self.lowered[node].layers)
+        return node.op == "call_module" and any(has_weight(module) for module in self.module(node).modules())
+
+    def unsupported_parent(self, attention):
+        """Returns the path of an unsupported module whose submodules could be quantized one by one, or ""."""
+        for node in self._graph.nodes:
+            if node.op == "call_module" and node in self.unsupported and node not in attention:
+                if any(has_matrix(module) for module in list(self.module(node).modules())[1:]):
+                    return node.target
+        return ""
+
+    def reasons(self, attention):
+        """Returns ({name of a node: why torch computes it}, {name of an attention node: why it is a part by itself})."""
+        in_torch, by_itself = {}, {}
+        for node, why in self.unsupported.items():
+            if node in attention:
+                by_itself[self.names.get(node, node.name)] = why
+            elif not any(used in attention for used in node.all_input_nodes):  # items of (outputs, weights)
+                in_torch[self.names.get(node, node.name)] = why
+        return in_torch, by_itself
+
+
+def _is_one_tensor(values):
+    return [is_tensor(value) for value in values] == [True]
+
+
+def model_nodes(subgraph, partition):
+    """Returns the nodes of a model file for a subgraph, {parameter name: TensorRef}, and {layer name in state dicts of 0.1: layer name}.
+
+    Each node is a dict of `name`, `type`, `options` and `inputs` (names of nodes; "input" is the input of the model).
+    """
+    names, inputs = partition.layer_names, subgraph.inputs
+    nodes, refs, old_names = _input_slices(inputs, names) if len(inputs) > 1 else [], {}, {}
+
+    def value_name(used):
+        if used in inputs:
+            return "input" if len(inputs) == 1 else names.input_name(used.name)
+        return partition.names[used]
+    for node in subgraph.nodes:
+        lowering, name = partition.lowered[node], partition.names[node]
+        operand = lambda used: names.child(name, used) if isinstance(used, str) else value_name(used)  # noqa: B023,E731
+        for helper in lowering.helpers:
+            old_names[f"{node.name}_{helper.name}"] = operand(helper.name)
+            nodes.append({"name": operand(helper.name), "type": helper.type, "options": helper.options,
+                          "inputs": [operand(used) for used in helper.inputs]})
+            if helper.ref is not None:
+                refs[f"{operand(helper.name)}.value"] = helper.ref
+        reads = [operand(used) for used in (lowering.inputs if lowering.operands is None else lowering.operands)]
+        for i, (layer_type, options) in enumerate(lowering.layers):
+            is_last = i == len(lowering.layers) - 1
+            step = name if is_last else names.child(name, str(i))
+            old_names[node.name if is_last else f"{node.name}_{i}"] = step
+            nodes.append({"name": step, "type": layer_type, "options": options, "inputs": reads})
+            reads = [step]
+        refs |= {f"{name}.{parameter}": ref for parameter, ref in lowering.refs.items()}
+    return nodes, refs, old_names
+
+
+def _input_slices(inputs, names):
+    """Returns the nodes that slice the inputs out of the rows of one input."""
+    begin, out = 0, []
+    for node in inputs:
+        dtype, shape = _INPUT_TYPES.get(node.meta["tensor_meta"].dtype, "f32"), shape_of(node)[1:]
+        out.append({"name": names.input_name(node.name), "type": "input_part", "inputs": ["input"],
+                    "options": {"begin": begin, "shape": shape, "name": node.target, "type": dtype}})
+        begin += torch.Size(shape).numel()
+    return out
+
+
+def join_path(*parts):
+    """Joins the parts of a module path with dots. Empty parts are left out."""
+    return ".".join(part for part in parts if part)
+
+
+class LayerNames:
+    """Gives each layer of a module a path of its own in the whole model.
+
+    A module that is called has its own path, from the second call on `<path>.call_2`. A function has the path of the module whose
+    forward calls it and its own name: `layers.0.add`, `layers.0.add_1`.
+    """
+
+    def __init__(self, model, path):
+        self._path, self._calls, self._children = path, Counter(), {}
+        tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+        self._taken = {join_path(path, name) for name, _ in [*model.named_modules(remove_duplicate=False), *tensors]} | {"input"}
+
+    def full_path(self, path):
+        """Returns the path in the whole model of a path in this model."""
+        return join_path(self._path, path)
+
+    def module_call(self, path):
+        """Returns the name of the next call of the module at a path in this model."""
+        full = self.full_path(path)
+        self._calls[full] += 1
+        count = self._calls[full]
+        if count == 1 and full not in ("", "input"):
+            return _legal(full)
+        return self._unique(join_path(full, f"call_{count}") if count > 1 else full or "layer")
+
+    def function_call(self, parent, function):
+        """Returns the name of the next call of a function in the forward of the module at the path `parent`."""
+        return self._unique(join_path(self._path, parent, function))
+
+    def child(self, name, part):
+        """Returns the name of a part of a layer. The same part has the same name."""
+        if (name, part) not in self._children:
+            self._children[name, part] = self._unique(join_path(name, part))
+        return self._children[name, part]
+
+    def input_name(self, name):
+        """Returns the name of an input of the model."""
+        return self.child("", name)
+
+    def _unique(self, wish):
+        name, count = _legal(wish), 0
+        while name in self._taken:
+            count += 1
+            name = f"{_legal(wish)}_{count}"
+        self._taken.add(name)
+        return name
+
+
+def _legal(name):
+    """Replaces the characters that model files do not allow in names."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def _caller(node, modules):
+    """Returns (path of the module whose forward calls a function, name of the function there).
+
+    The children of a container are its items. So the caller of a function in an item is the module that has the container.
+    """
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    path, name = stack[-1][0] if stack else "", function_name(node)
+    while path and isinstance(modules.get(path), (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
+        path, _, last = path.rpartition(".")
+        name = f"{last}_{name}"
+    return path, name
+
+
+def _name_nodes(model, graph, lowered, names):
+    """Returns {node: name} of all nodes that call something."""
+    modules = dict(model.named_modules())
+    paths, out = {module: path for path, module in modules.items()}, {}
+    for node in graph.nodes:
+        weight = lowered[node].refs.get("weight") if node in lowered else None
+        if node.op == "call_module":
+            out[node] = names.module_call(node.target)
+        elif node.op in ("call_function", "call_method"):
+            path, function = _caller(node, modules)
+            is_layer = weight is not None and weight.name == "weight" and paths.get(weight.module) == path
+            attends = node.target is scaled_dot_product_attention and names.full_path(path)  # "self_attn.q_bmm_quantizer", as in ModelOpt
+            out[node] = names.module_call(path) if is_layer or attends else names.function_call(path, function)
+    return out

@@ -1,0 +1,385 @@
+"""LoweredModule: a subgraph of a network of torch that the library runs on codes."""
+import json
+import math
+import warnings
+
+import torch
+from torch import nn
+
+from .. import _fakequant as _fq
+from .fx_graph import shape_of
+from .fx_partition import model_nodes
+from .quantizer_state import QuantizerState, RangeLimiter, share_growth, split_state
+from .tensors import SharedParameters, checked, concatenate_calls, concatenate_masks, drop_padded_rows, to_dense_layout
+
+_NO_GRAPH = "[fakequant.torch] torch cannot trace or export a part on codes: fakequant.torch.export writes the file"
+
+
+class _PendingBackward:
+    """Exists as long as a forward pass waits for its backward pass."""
+
+
+class _LoweredFunction(torch.autograd.Function):
+    """Forward on codes, and the backward that the library recorded, once. `tensors` are `count` inputs and the parameters."""
+
+    @staticmethod
+    def forward(ctx, lowered, count, *tensors):
+        inputs, parameters = tensors[:count], tensors[count:]
+        y, ctx.recording = lowered.record(inputs, parameters, ctx.needs_input_grad[2:2 + count])
+        ctx.names, ctx.pending = lowered.parameter_names, _PendingBackward()
+        lowered.shared.pending.add(ctx.pending)
+        ctx.save_for_backward(*parameters)  # torch rejects the backward pass if one of them was written to
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad_y):
+        parameters = ctx.saved_tensors
+        ctx.pending = None
+        input_gradients, gradients = ctx.recording.backward(to_dense_layout(grad_y))
+        input_gradients = input_gradients if isinstance(input_gradients, list) else [input_gradients]
+        own = [_with_shape(gradients[name], parameter) for name, parameter in zip(ctx.names, parameters)]
+        return None, None, *input_gradients, *own, *[None] * (len(parameters) - len(own))
+
+
+def _with_shape(gradient, parameter):
+    return gradient if gradient is None or gradient.shape == parameter.shape else gradient.reshape(parameter.shape)
+
+
+class LoweredModule(nn.Module):
+    """One network of the library in a network of torch.
+
+    Its parameters, running statistics and quantizer states belong to the modules of torch, which are not its children.
+    """
+
+    def __init__(self, nodes, refs, sample_shape, classes, config, mode_modules=None, old_names=None):
+        """`nodes` and `refs` come from `model_nodes`. `mode_modules` is {layer name: module whose training mode the layer has}.
+        `old_names` is {layer name in state dicts of version 0.1: layer name}."""
+        super().__init__()
+        self.nodes, self.refs, self._sample_shape, self._classes = nodes, refs, sample_shape, classes
+        self._mode_modules, self._old_names = mode_modules or {}, old_names or {}
+        self._config, self._learned, self._edges = config, None, (True, True)
+        self.masked = 0  # number of calls and tensors with padding in the last calibration
+        self._is_random = any("drop" in node["type"] for node in nodes)
+        self._network, self._limiter, self._sets_ranges = None, RangeLimiter(), False
+        self._seen, self._pushed = {}, None
+        self.states = {}  # {name of a quantizer: QuantizerState}, children of the layers
+
+    def _build_network(self):
+        """Builds the network. After a copy the quantizers get the state of the tensors at their first use."""
+        self._network = _fq.model_of_nodes(self.nodes, self._sample_shape, self._classes)
+        with warnings.catch_warnings(record=True) as caught:  # quantize warns once for the whole model
+            warnings.simplefilter("always")
+            self.unmatched, self.quantizer_names = self._network.quantize_part(self._config, *self._edges)
+        self.warnings = [str(entry.message) for entry in caught]
+        if self._learned is not None:
+            self._network.learn_ranges(**self._learned, calibrated=False)
+        self.shared, self._seen, self._pushed = SharedParameters(self._network, self.refs), {}, None
+        if not self.states:
+            self.states = self._new_states()
+            self._mark_pushed()
+        self._name_parameters()
+
+    @property
+    def network(self):
+        """The network of the library. Its quantizers have the current state of the tensors."""
+        if self._network is None:
+            self._build_network()
+        self._push()
+        return self._network
+
+    def configure(self, config, learned, edges):
+        """Builds the network with quantizers. `learned` are keyword arguments of Model.learn_ranges. `edges` says whether the first and
+        the last layer of the whole model are in this module."""
+        self._config, self._learned, self._edges = config, learned, edges
+        self._build_network()
+
+    def redirect(self, redirect):
+        """Reads parameters and buffers from other modules. `redirect(refs)` returns the new references."""
+        self.refs = redirect(self.refs)
+        self.shared = SharedParameters(self._network, self.refs)
+
+    # State of quantizers: tensors of torch, which the library gets when they change.
+
+    def _new_states(self):
+        given, out = self._network_state(), {}
+        for row in self._network.quantizers():
+            if row["enabled"]:
+                name, learned = row["name"], row["descriptor"].dict().get("learn_amax", False)
+                out[name] = QuantizerState(given[name][0], self._unknown_range(row), learned)
+                out[name].take(*given[name])
+        return out
+
+    def _unknown_range(self, row):
+        """Returns NaN for each range of a quantizer, or None if each input has a range of its own."""
+        fields, ref = row["descriptor"].dict(), self.refs.get(row["name"].split("_quantizer")[0])
+        if not row["needs_amax"]:
+            return None
+        count = _range_count(fields, list(ref.get().shape) if ref is not None else [])
+        is_list = fields.get("learn_amax", False) or count > 1
+        return torch.full((count,) if is_list else (), float("nan"), device=self._device())
+
+    def _network_state(self):
+        """Returns {name of a quantizer: (settings, {name: array})} of the library."""
+        arrays, attributes = self._network.quantizer_state()
+        return split_state(arrays, json.loads(attributes))
+
+    def _mark_pushed(self):
+        """Remembers that the library has the current state."""
+        self._seen = {name: (state.version(), *state.as_library()) for name, state in self.states.items()}
+        self._pushed = self._versions()
+        self._sets_ranges = any(state.grows() for state in self.states.values())
+
+    def pull(self):
+        """Copies ranges and settings from the library, after it changed them."""
+        states = self._network_state()
+        for name, state in self.states.items():
+            state.take(*states[name])
+        self._mark_pushed()
+        self._limiter.reset()
+        self._name_parameters()
+
+    def _push(self):
+        """Copies the state of quantizers to the library if their tensors changed."""
+        if not self._unused and self._versions() == self._pushed:
+            return
+        changed = {name: state for name, state in self.states.items() if self._is_new(name, state)}
+        self._pushed = self._versions()
+        if not changed:
+            return
+        arrays, attributes = {}, {}
+        for name, state in changed.items():
+            descriptor, switches = state.settings_of_library()
+            attributes |= {f"{name}/descriptor": descriptor, f"{name}/switches": switches}
+            arrays |= {f"{name}/{key}": value for key, value in state.arrays().items()}
+        self._network.load_quantizer_state(arrays, json.dumps(attributes))
+        self._sets_ranges = any(state.grows() for state in self.states.values())
+        if self._seen:  # else this is a copy, which limits the next step like the original
+            self._limiter.reset()
+        self._name_parameters()
+
+    def _versions(self):
+        """Returns the write counters of all states. Equal lists mean that no state was written to."""
+        states = self.states.values()
+        return [state.writes for state in states] + [
+            number for state in states for value in state._buffers.values() if value is not None
+            for number in (value.data_ptr(), value._version)]
+
+    def _is_new(self, name, state):
+        """Returns whether the library has another state. Writes of equal values, for example of a broadcast, change nothing."""
+        if name in self._unused and state.is_calibrated():
+            return True
+        version, known = state.version(), self._seen.get(name)
+        if known is not None and known[0] == version:
+            return False
+        settings, arrays = state.as_library()
+        self._seen[name] = version, settings, arrays
+        return known is None or known[1] != settings or known[2].keys() != arrays.keys() or any(
+            not torch.equal(value, arrays[key]) for key, value in known[2].items())
+
+    def _name_parameters(self):
+        """Updates the names of parameters after ranges may have become known. A range that several layers share is one parameter."""
+        learned = {f"{name}.amax": name for name, state in self.states.items() if state.is_learned}
+        self.parameter_names = [name for name in self._network.parameter_names() if name in self.refs or name in learned]
+        known = set(self.parameter_names)
+        self._unused = {name for parameter, name in learned.items() if parameter not in known}  # learned ranges before calibration, or off
+
+    # Calibration.
+
+    def calibrate(self, calls, method, masks=()):
+        """Sets the ranges from the float inputs of some calls. `calls` is a list of lists of tensors. `masks` has a mask [B, T] for each call,
+        0 for padding, or None."""
+        network = self.network
+        enabled = lambda: any(row["enabled"] for row in network.quantizers())  # noqa: E731
+        if not calls and enabled():
+            layers = dict.fromkeys(name.rpartition(".")[0] for name in self.states)
+            raise _fq.ArgumentError(f"[calibrate] {', '.join(map(repr, layers))}: never called with this data. Give samples that reach these "
+                                    "layers")
+        if calls and enabled():  # quantizers of attention are off without a rule
+            self._choose_ranges(calls, masks or [None] * len(calls), method)
+        self.pull()
+
+    def _choose_ranges(self, calls, masks, method):
+        network = self.share()
+        calls, masks, self.masked = drop_padded_rows(calls, masks)
+        mask = self._sample_mask(calls, masks)
+        if mask is None:
+            network.calibrate(self._samples(calls), method=method)
+        else:
+            self.masked += network.collect_ranges(self._samples(calls), method, mask=mask)["masked"]
+            network.choose_ranges(method)
+
+    def _sample_mask(self, calls, masks):
+        """Returns the mask of the samples [N, T], or None."""
+        return concatenate_masks(calls, masks)
+
+    def _samples(self, calls):
+        return concatenate_calls(calls)
+
+    # Parameters.
+
+    def ranges(self):
+        """Returns the learned ranges, parameters."""
+        return [state.amax for state in self.states.values() if state.is_learned]
+
+    def _device(self):
+        return next((ref.get().device for ref in self.refs.values()), torch.device("cpu"))
+
+    def _parameter(self, name):
+        return self.refs[name].get() if name in self.refs else self.states[name.removesuffix(".amax")].amax
+
+    def _all_parameters(self):
+        """Returns the parameters of the network, then the learned ranges that it does not use."""
+        return [self._parameter(name) for name in self.parameter_names] + [self.states[name].amax for name in self._unused]
+
+    def share(self, parameters=None):
+        """Gives the library the current values of parameters and buffers. Returns the network."""
+        network = self.network if parameters is None else self._network
+        given = dict(zip(self.parameter_names, self._all_parameters() if parameters is None else parameters))
+        # One range is a list of one in torch, because fully_shard does not take scalars.
+        self.shared.share({name: value if name in self.refs or value.numel() > 1 else value.reshape(()) for name, value in given.items()})
+        return network
+
+    # Forward.
+
+    @torch.compiler.disable
+    def forward(self, *inputs):
+        if torch.compiler.is_exporting() or torch.jit.is_tracing():
+            raise _fq.ArgumentError(_NO_GRAPH)
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            raise _fq.ArgumentError("[fakequant.torch] functions of torch.func (vmap, grad, jvp) cannot go through a part on codes: call "
+                                    "the model on batches, and backward")
+        inputs = [x.float() if checked(x, "fakequant.torch").is_floating_point() else x for x in inputs]
+        _ = self.network
+        self._limit_ranges()
+        try:
+            return self._run(inputs, self._all_parameters())
+        except _fq.ArgumentError as error:
+            self._check_calibrated(error)
+            raise
+
+    def _limit_ranges(self):
+        self._limiter.limit({name: state.amax for name, state in self.states.items() if state.is_learned})
+
+    def _run(self, inputs, parameters):
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *parameters)):
+            return _LoweredFunction.apply(self, len(inputs), *inputs, *parameters)
+        with torch.no_grad():
+            if self.training or self._layers_in_other_mode():
+                return self.record(inputs, parameters, [False] * len(inputs))[0]
+            self.share(parameters).eval()
+            return self._evaluated([to_dense_layout(x) for x in inputs])
+
+    def record(self, inputs, parameters, wants_gradient):
+        """Returns (outputs, Recording) for a batch. `wants_gradient` has a bool for each input."""
+        network = self.share(parameters)
+        other_mode, self._trains = self._layers_in_other_mode(), self.training
+        network.train(self.training)
+        if other_mode:
+            network.set_training(other_mode, not self.training)
+            self._trains = True
+        growing = network.growing_quantizers() if self._sets_ranges and self._trains else []
+        y, recording = self._recorded([to_dense_layout(x) for x in inputs], list(wants_gradient))
+        if self._trains:
+            self.shared.update_statistics()
+        if growing:
+            share_growth(network, growing, self._device())
+            self.pull()
+            self._limit_ranges()  # the next step is limited from here
+        return y, recording
+
+    def _layers_in_other_mode(self):
+        """Returns the layers in another mode than this module: frozen batch norms, dropout in evaluation."""
+        return [name for name, module in self._mode_modules.items() if module.training != self.training]
+
+    def _recorded(self, inputs, wants_gradient):
+        seed = int(torch.randint(2**62, (1,))) if self._is_random and self._trains else 0
+        return self._network.record(*inputs, *wants_gradient, seed)
+
+    def _evaluated(self, inputs):
+        return self._network(*inputs)
+
+    def input_rows(self, inputs):
+        """Returns the inputs as the one array that the network reads."""
+        return inputs[0].contiguous()
+
+    def _check_calibrated(self, error):
+        missing = [name for name, state in self.states.items() if not state.is_calibrated()]
+        if missing and "has no amax" in str(error):
+            raise _fq.ArgumentError(f"[fakequant.torch] '{missing[0]}' has no range: call fakequant.torch.calibrate(model, loader) before "
+                                    "the first use of the model, or load the state dict of a calibrated one") from error
+
+    # Protocols of torch.
+
+    def __prepare_scriptable__(self):
+        raise _fq.ArgumentError(_NO_GRAPH)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        if torch.onnx.is_in_onnx_export():
+            raise _fq.ArgumentError(_NO_GRAPH)
+
+    def _load_from_state_dict(self, state_dict, prefix, metadata, strict, missing, unexpected, errors):
+        """Reads the quantizers of state dicts of version 0.1, one dict. Newer state dicts have tensors at each layer."""
+        state = state_dict.get(prefix + "_extra_state")
+        if state is None:
+            return
+        for old, (settings, arrays) in split_state(state["arrays"], json.loads(state["attributes"])).items():
+            layer, _, role = old.partition(".")
+            name, learned = f"{self._old_names.get(layer, layer)}.{role}", state_dict.get(f"{prefix}_ranges.{old.replace('.', '__')}__amax")
+            if name not in self.states:
+                continue
+            try:
+                self.states[name].load(settings, arrays if learned is None else arrays | {"amax": learned})
+            except ValueError as why:
+                errors.append(f"'{name}': {why}")
+
+    def __getstate__(self):
+        return {**self.__dict__, "_network": None, "shared": None, "_seen": {}, "_pushed": None}
+
+    def extra_repr(self):
+        return f"{len(self.nodes)} layers"
+
+
+def _range_count(fields, shape):
+    """Returns the number of ranges of a quantizer for a tensor. `shape` is empty if it is not known."""
+    axes, blocks = fields.get("axis"), fields.get("block_sizes", {})
+    if blocks and shape and blocks.get("type") != "dynamic":
+        sizes = {int(axis) % len(shape): size for axis, size in blocks.items() if axis.lstrip("-").isdigit()}
+        return math.prod(-(-size // sizes.get(axis, 1)) for axis, size in enumerate(shape))
+    kept = [] if axes is None or not shape else [axes] if isinstance(axes, int) else axes
+    return math.prod(shape[axis] for axis in kept)
+
+
+class MultiInputModule(LoweredModule):
+    """All of a model of several inputs. `shapes` is {name of an input in exported files: shape of a sample}."""
+
+    def __init__(self, shapes, nodes, refs, *arguments):
+        self._shapes = shapes
+        super().__init__(nodes, refs, [sum(torch.Size(shape).numel() for shape in shapes.values())], *arguments)
+
+    def input_rows(self, inputs):
+        """Returns the inputs as rows [N, elements of all inputs]. Raises ArgumentError for other shapes than in the example."""
+        for (name, shape), x in zip(self._shapes.items(), inputs):
+            if not isinstance(x, torch.Tensor) or list(x.shape) != [len(inputs[0]), *shape]:
+                got = list(x.shape) if isinstance(x, torch.Tensor) else x
+                raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: give {['N', *shape]} as in example_input, with "
+                                        "as many samples as the others; quantize(.., whole=False) leaves lengths open")
+        return torch.cat([x.flatten(1).float() if x.dim() > 1 else x[:, None].float() for x in inputs], 1)
+
+    def forward(self, *inputs):
+        return super().forward(self.input_rows(inputs))
+
+    def _samples(self, calls):
+        return torch.cat([self.input_rows(inputs) for inputs in calls])
+
+
+def lower(subgraph, partition, config):
+    """Returns the LoweredModule of a subgraph."""
+    nodes, refs, old_names = model_nodes(subgraph, partition)
+    mode_modules = {partition.names[node]: partition.module(node) for node in subgraph.nodes if node.op == "call_module"
+                    and partition.lowered[node].layers[-1][0] in ("batch_norm", "dropout", "channel_dropout")}
+    output = shape_of(subgraph.nodes[-1])
+    arguments = output[1] if len(output) == 2 else 0, config, mode_modules, old_names
+    if len(subgraph.inputs) > 1:
+        return MultiInputModule({node.target: shape_of(node)[1:] for node in subgraph.inputs}, nodes, refs, *arguments)
+    return LoweredModule(nodes, refs, shape_of(subgraph.inputs[0])[1:], *arguments)

@@ -1,0 +1,183 @@
+"""Quantized: a module of torch whose subgraphs the library runs."""
+from torch import nn
+
+from .. import _fakequant as _fq
+from .attention import Attention, attention_modules
+from .fx_graph import is_torch_layer, trace
+from .fx_interpreter import check_arguments, make_steps, run_steps
+from .fx_partition import Partition
+from .layers import Unsupported, has_hooks
+from .lowered_module import LoweredModule, lower
+from .quantizer_state import QuantizerState
+from .tensors import checked
+
+
+class Quantized(nn.Module):
+    """The result of `quantize`: a module with the children and parameters of the model under their own names. The library runs its
+    subgraphs, and torch runs the other operations.
+
+    `floats` is {operation: why torch runs it}. `part_reasons` is why a model of several inputs is not one part.
+    """
+
+    def __init__(self, model, inputs, config, whole=False, path=""):
+        """`path` is the path of `model` in the whole model. Raises Unsupported if the library can run nothing of it."""
+        super().__init__()
+        self._take_members(model)
+        graph = trace(model, inputs)
+        partition = Partition(model, graph, path)
+        subgraphs, self.part_reasons = partition.whole() if whole else ([], "")
+        subgraphs = subgraphs or partition.subgraphs()
+        attention = attention_modules(graph, partition, subgraphs, config)
+        self._set_reasons(partition, attention)
+        parent = partition.unsupported_parent(attention)
+        if parent or not (subgraphs or attention):
+            raise Unsupported(f"{parent} has layers of its own" if parent else _no_layer_reason(model, partition))
+        self._inputs, self.edges = {}, {}  # {name of a lowered module: names of values}, {name: (has first layer, has last layer)}
+        first, last = partition.edge_nodes()
+        for i, subgraph in enumerate(subgraphs):
+            self.add_module(f"codes_{i}", lower(subgraph, partition, config))
+            self._inputs[f"codes_{i}"] = [node.name for node in subgraph.inputs]
+            self.edges[f"codes_{i}"] = first in subgraph.nodes, last in subgraph.nodes
+        for i, module in enumerate(attention.values()):
+            self.add_module(f"attends_{i}", module)
+        self._float_steps = make_steps(graph)
+        self._recording_steps = make_steps(graph, attention=list(attention))
+        self._steps = make_steps(graph, {f"codes_{i}": subgraph for i, subgraph in enumerate(subgraphs)}, list(attention))
+        self.none_inputs = partition.none_inputs()
+        self.train(model.training)
+
+    def _take_members(self, model):
+        """Registers the children, parameters and buffers of the model, which both share."""
+        for name, child in model._modules.items():
+            self.add_module(name, child)
+        for name, parameter in model._parameters.items():  # `bias` may be None
+            self.register_parameter(name, parameter)
+        for name, buffer in model._buffers.items():
+            self.register_buffer(name, buffer, name not in model._non_persistent_buffers_set)
+        if has_hooks(model):
+            raise Unsupported("it has hooks, which torch runs")
+        self.origin, self._own = type(model), {name: value for name, value in vars(model).items()
+                                               if name not in self.__dict__ and not name.startswith("_")}
+        self._structure = []
+        self._observe = self._token_mask = None  # function that records inputs, and the mask of their positions, in calibration
+
+    def _set_reasons(self, partition, attention):
+        self.floats, by_itself = partition.reasons(attention)
+        self.module_reasons = {path: why for node, why in partition.unsupported.items() if node not in attention
+                               for path in partition.parameter_modules(node)}
+        self.part_reasons = "; ".join(filter(None, [
+            self.part_reasons, *(f"{name} is a part of its own: {why}" for name, why in by_itself.items())]))
+
+    def remember_structure(self):
+        """Remembers the modules. A layer that is replaced later is an error."""
+        self._structure = [(parent, name, child) for parent in self.modules() if not isinstance(parent, LoweredModule)
+                           for name, child in parent._modules.items() if not isinstance(child, QuantizerState)]
+
+    def forward(self, *inputs, **named):
+        for parent, name, child in self._structure:
+            if parent._modules.get(name) is not child:
+                raise _fq.ArgumentError(f"[fakequant.torch] '{name}' of {type(parent).__name__} is another module than the one that was "
+                                        "quantized: change the model before quantize")
+        return run_steps(self, self._steps if self._observe is None else self._recording_steps, inputs, named, self._observe)
+
+    def in_float(self, *inputs, **named):
+        """Returns the output of the model without quantizers."""
+        return run_steps(self, self._float_steps, inputs, named)
+
+    def check_arguments(self, inputs, named):
+        """Raises TypeError for arguments that the forward does not have."""
+        check_arguments(self, self._steps, inputs, named)
+
+    def lowered_modules(self):
+        """Returns {name: LoweredModule}, without attention."""
+        return {name: getattr(self, name) for name in self._inputs}
+
+    def only_module(self):
+        """Returns the LoweredModule that is all of the model, or None."""
+        called = [step.target for step in self._steps if step.op not in ("placeholder", "output")]
+        return getattr(self, called[0]) if len(called) == 1 and called[0] in self._inputs else None
+
+    def module_inputs(self, args, named):
+        """Returns the arguments of the model that `only_module` reads."""
+        targets = {step.name: step.target for step in self._steps if step.op == "placeholder"}
+        given = dict(zip(targets.values(), args)) | named
+        ((*names,),) = self._inputs.values()
+        return [given[targets[name]] for name in names]
+
+    def record_inputs(self):
+        """Computes in floats until `stop_recording`. Returns {name of a lowered module: list of (inputs of a call, mask of positions)}, which
+        grows with each call."""
+        recorded, seen = {name: [] for name in self._inputs}, {}
+
+        def observe(value_name, value):
+            readers = {name: inputs for name, inputs in self._inputs.items() if value_name in inputs}
+            if not readers:
+                return value
+            value = value.float() if checked(value, "calibrate").is_floating_point() else value  # as lowered modules read it
+            seen[value_name] = value.detach().clone()  # torch may write to it
+            for name, inputs in readers.items():
+                if value_name == inputs[-1]:
+                    recorded[name].append(([seen[used] for used in inputs], self._token_mask))
+            return value
+        self._observe = observe
+        return recorded
+
+    def stop_recording(self):
+        self._observe = None
+
+    def __getattr__(self, name):
+        """Returns an attribute of the model. Methods of its class would call modules in floats, and raise AttributeError."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("_"):
+                raise
+        if name in self._own:
+            return self._own[name]
+        if hasattr(self.origin, name):
+            raise AttributeError(f"[fakequant.torch] a quantized model has the forward of {self.origin.__name__} alone: call "
+                                 f"{self.origin.__name__}.{name}(model, ..) where that is to call the model")
+        raise AttributeError(f"the quantized {self.origin.__name__} has no attribute '{name}'")
+
+    def __getitem__(self, index):
+        """Returns a layer of a Sequential."""
+        if not issubclass(self.origin, nn.Sequential):
+            raise TypeError(f"a quantized {self.origin.__name__} has no items")
+        return [child for name, child in self.named_children() if name.isdigit()][index]
+
+    def __prepare_scriptable__(self):
+        raise _fq.ArgumentError("[fakequant.torch] torch.jit cannot compile parts on codes: fakequant.torch.export writes the file")
+
+    def extra_repr(self):
+        return list_reasons(self.floats)
+
+
+def _no_layer_reason(model, partition):
+    """Returns why the library runs no operator of a module. Only a module with matrices has a specific reason."""
+    text = f"{type(model).__name__} is not quantized"
+    if is_torch_layer(model) or all(parameter.dim() < 2 for parameter in model.parameters()):
+        return text
+    with_parameters = [why for node, why in partition.unsupported.items() if partition.parameter_modules(node)]
+    return ": ".join([text, *(with_parameters or list(partition.unsupported.values()))[:1]])
+
+
+def list_reasons(floats):
+    return "; ".join(f"{name} stays with torch: {why}" for name, why in floats.items())
+
+
+def quantized_parts(model):
+    """Returns the Quantized and Attention modules of a model, in the order of its modules."""
+    return [part for part in model.modules() if isinstance(part, (Quantized, Attention))]
+
+
+def lowered_modules(model):
+    """Returns the LoweredModules of a model, attention included, in the order of its modules."""
+    return [lowered for part in quantized_parts(model) for lowered in part.lowered_modules().values()]
+
+
+def require_parts(model, function):
+    """Returns `quantized_parts`. Raises ArgumentError if there are none. `function` is the name for the message."""
+    parts = quantized_parts(model)
+    if not parts:
+        raise _fq.ArgumentError(f"[{function}] the model has nothing quantized: give what fakequant.torch.quantize made")
+    return parts

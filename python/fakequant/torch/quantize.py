@@ -1,0 +1,344 @@
+"""quantize: a model of torch with quantized layers. parameter_groups: the groups for its optimizer."""
+import collections.abc
+import dataclasses
+import difflib
+import inspect
+import json
+import warnings
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.utils.parametrize import is_parametrized
+from torch.overrides import TorchFunctionMode
+
+from .. import _fakequant as _fq
+from .attention import MultiheadCall, dot_product, quantized_multihead, redirect_attention
+from .fx_partition import LayerNames, join_path
+from .layers import Unsupported, has_matrix, has_weight, require
+from .modules import Quantized, lowered_modules, quantized_parts, require_parts
+from .quantizer_state import StateTree, note_missing, shallow_copy
+from .report import FLOAT_MESSAGE, FLOAT_REASON, float_reasons, floats_warning
+
+_UNKNOWN_STEPS = 150  # the rate for this number of steps is better for short runs, and nearly as good for long ones
+
+
+def quantize(model, config="int8", example_input=None, whole=True):
+    """Returns a model whose layers compute on codes. It shares the parameters of `model`, which does not change.
+
+    `config` is the name of a preset, or a config as a dict or JSON text. `example_input` is an input, a tuple of inputs, or a dict of
+    arguments; it sets the shapes. Torch runs operations that the library does not have: `floats` of each `Quantized` has the reasons. If
+    torch.fx cannot trace the forward of the model, its submodules are quantized one by one. Call `calibrate` before the first use.
+
+    A model of several inputs becomes one part if the library can run all of it. `export` and `verify` require one part. Its lengths are the
+    lengths of `example_input`. `whole=False` makes attention of several inputs a part by itself, whose lengths may change.
+
+    A preset of few bits has the choices of `fakequant qat`: 8 bits in the first and the last layer, ranges of least squared error, and
+    learned ranges. `parameter_groups` has its rates.
+
+    Raises ArgumentError for an invalid config, an input that does not fit the model, parameters of other types than float32, and a model
+    without a supported layer. Warns of products that stay in floats.
+    """
+    if not isinstance(model, nn.Module):
+        raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give the module that it was made of")
+    if quantized_parts(model):
+        raise _fq.ArgumentError("[quantize] the model is quantized already: give the float model")
+    config, learned = _complete_config(config)
+    if example_input is None:
+        raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
+    _check_types((name, module) for name, module in model.named_modules() if has_matrix(module))
+    args, named = split_arguments(example_input)
+    out, replacements, calls = _quantized(model, args, named, config, whole)
+    lowered_layers = {ref.module for lowered in lowered_modules(out) for ref in lowered.refs.values()}
+    _check_types((name, module) for name, module in model.named_modules() if module in lowered_layers)
+    for lowered, edges in _edges(out, replacements, calls):
+        lowered.configure(config, learned, edges)
+    _add_states(out, replacements)
+    for message in [*_library_warnings(out), *_attention_weights_warning(model, out), *floats_warning(out, model, args, named)]:
+        warnings.warn(message, _fq.FakequantWarning, stacklevel=2)
+    return out
+
+
+def parameter_groups(model, lr=None, weight_decay=0.01, steps=None):
+    """Returns the parameter groups of a quantized model for an optimizer of torch.
+
+    `lr` is the learning rate of the weights; the default is the rate of `fakequant qat` for the format. Learned ranges have their share of
+    it and no weight decay, biases and norms have no weight decay. Formats of few bits have a lower rate in runs of fewer than 300 steps:
+    give the number of optimizer `steps`, 1 or more. The default is the rate of 150 steps.
+
+        optimizer = torch.optim.AdamW(fqt.parameter_groups(model, steps=1000))
+    """
+    require_parts(model, "parameter_groups")
+    if steps is not None and steps < 1:
+        raise _fq.ArgumentError(f"[parameter_groups] steps is {steps}: give the number of optimizer steps, 1 or more")
+    lowered = lowered_modules(model)
+    configs = [module.network.config for module in lowered]
+    defaults = [_fq.training_defaults(config, None, lr)[0] for config in configs]
+    rate, range_share = max(d["learning_rate"] for d in defaults), max(d["amax_rate"] for d in defaults)
+    if lr is None:
+        rate = _fq.short_run_rate(rate, _UNKNOWN_STEPS if steps is None else steps, max(map(_fq.full_rate_steps, configs)))
+    ranges = [parameter for module in lowered for parameter in module.ranges()]
+    known = {id(parameter) for parameter in ranges}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in known]
+    groups = [{"params": [p for p in others if p.dim() > 1], "lr": rate, "weight_decay": weight_decay},
+              {"params": [p for p in others if p.dim() <= 1], "lr": rate, "weight_decay": 0.0},
+              {"params": ranges, "lr": rate * range_share, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+# Configs.
+
+def _complete_config(config):
+    """Returns the config as a dict, and the keyword arguments of Model.learn_ranges or None.
+
+    A config with a preset gets the choices of the preset (edges, calibration). The keys of the config replace them, and the rules
+    of the config come after them. A config without a preset is unchanged.
+    """
+    config = _config_dict(config)
+    if not isinstance(config.get("preset"), str):
+        return config, None
+    chosen, own = _fq.preset_config(config["preset"]), config.get("rules", [])
+    rules = chosen.get("rules", []) + own if isinstance(own, list) else own
+    config = chosen | config | ({"rules": rules} if rules else {})
+    training, _ = _fq.training_defaults(config)
+    learned = {"activations": training["amax"] == "learned", "weights": training["learn_weight_ranges"],
+               "gradient": training["amax_gradient"]}
+    return config, learned if learned["activations"] or learned["weights"] else None
+
+
+def _config_dict(config):
+    """Returns a config as a dict, from the name of a preset, a dict or JSON text. Its rules are a list."""
+    if isinstance(config, str):
+        config = _parse_json(config) if "{" in config else {"preset": config}
+    if not isinstance(config, collections.abc.Mapping):
+        raise _fq.ArgumentError(f"[quantize] config is a {type(config).__name__}: give the name of a preset (fakequant.presets() lists "
+                                "them), or a config as a dict or JSON text: quantize(model, \"int8\", example_input)")
+    try:
+        config = json.loads(json.dumps(dict(config)))
+    except TypeError as why:
+        raise _fq.ArgumentError(f"[quantize] config is no JSON ({why}): give the name of a preset, or a dict of names, numbers and "
+                                "lists: quantize(model, \"int8\", example_input)") from why
+    rules = config.get("rules")
+    if isinstance(rules, dict) and all(isinstance(fields, dict) for fields in rules.values()):
+        config["rules"] = [{"pattern": pattern} | fields for pattern, fields in rules.items()]
+    return config
+
+
+def _parse_json(text):
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as why:
+        raise _fq.ArgumentError(f"[quantize] config is no valid JSON: {why}") from why
+
+
+# Example inputs.
+
+def split_arguments(batch):
+    """Returns (positional arguments, keyword arguments) of an input: a tensor, a tuple of tensors, or a dict of arguments."""
+    if isinstance(batch, collections.abc.Mapping):
+        return (), dict(batch)
+    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,), {}
+
+
+def _bind(model, inputs, named):
+    """Returns the arguments of a call of the model. Raises ArgumentError if its forward has others."""
+    try:
+        return inspect.signature(model.forward).bind(*inputs, **named)
+    except TypeError as why:
+        if named:
+            raise _fq.ArgumentError(f"[quantize] example_input is a dict of {', '.join(named)}, {type(model).__name__}.forward: {why}. Keys are "
+                                    "the names of arguments; a dict that is one argument is {'batch': batch}") from why
+        raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: give an input, or a "
+                                "tuple of them; a list that is one input is ([..],)") from why
+
+
+def _check_types(modules):
+    """Raises ArgumentError for parameters and buffers of (name, module) that are floating-point, but not float32."""
+    for path, module in modules:
+        for name, value in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            if value.is_floating_point() and value.dtype != torch.float32:
+                raise _fq.ArgumentError(f"[quantize] '{path + '.' if path else ''}{name}' is {value.dtype}: parameters of quantized layers are "
+                                        "torch.float32. Call model.float() first; autocast computes the other layers in fewer bits")
+
+
+# The quantized model.
+
+def _quantized(model, inputs, named, config, whole):
+    """Returns (quantized model, {module of the float model: its replacement}, _ExampleCalls or None). The calls are given if the submodules
+    are quantized one by one."""
+    try:
+        bound = _bind(model, inputs, named)
+        if bound.kwargs:
+            raise Unsupported("the model is called with arguments by name alone")
+        inputs, named = bound.args, {}
+        out = Quantized(model, inputs, config, whole)
+        return out, {model: out}, None
+    except Unsupported as why:
+        submodules = _Submodules(_ExampleCalls(model, inputs, named), config)
+        out = submodules.copy(model, str(why))
+        if not quantized_parts(out):
+            raise _fq.ArgumentError(": ".join(["[quantize] the model has no layer that can be quantized", *float_reasons(out)])) from why
+        return out, submodules.replacements, submodules.calls
+
+
+@dataclasses.dataclass
+class _Submodules:
+    """Quantizes the submodules of a model one by one. `replacements` is {module of the float model: its replacement}."""
+    calls: "_ExampleCalls"
+    config: dict
+    replacements: dict = dataclasses.field(default_factory=dict)
+
+    def copy(self, model, why, path=""):
+        """Returns a copy of a module that torch.fx cannot trace, with the same parameters and quantized submodules."""
+        out = self.replacements[model] = shallow_copy(model)
+        out.__dict__[FLOAT_REASON] = why
+        if is_parametrized(model):
+            return out
+        children = {child: self._replace(child, join_path(path, name)) for name, child in model.named_children()}
+        out._modules = {name: children.get(child) for name, child in model._modules.items()}
+        if isinstance(out, nn.TransformerEncoderLayer):
+            out.activation_relu_or_gelu = 0  # switches off the fast path, which does not call the children
+        if model in self.calls.attention:
+            names = LayerNames(model, path)
+            redirect_attention(out, [dot_product(shapes, scale, self.config, names.module_call(""))
+                                     for shapes, scale in self.calls.attention[model]])
+        return out
+
+    def _replace(self, child, path):
+        calls = self.calls
+        try:
+            require(not is_parametrized(child), "torch computes its weight again in each call (parametrize)")
+            if type(child) is nn.MultiheadAttention and child in calls.arguments:
+                self.replacements[child] = quantized_multihead(child, *calls.arguments[child], self.config, path)
+                return self.replacements[child]
+            if child in calls.inputs:
+                self.replacements[child] = Quantized(child, calls.inputs[child], self.config, path=path)
+                return self.replacements[child]
+            why = "it is called with other arguments than tensors" if child in calls.arguments else "example_input does not call it"
+        except Unsupported as reason:
+            why = str(reason)
+        return self.copy(child, why, path)
+
+
+class _ExampleCalls:
+    """Calls of modules when the model runs on the example.
+
+    `arguments` is {module: (args, kwargs)} of the first call, `inputs` is {module: args} of the first call with tensors only. `attention`
+    is {module: list of (shapes of queries, keys and values, scale)} of the attention calls in its own forward. `first` and `last` are the
+    layers with a weight that were called first and last.
+    """
+
+    def __init__(self, model, args, kwargs):
+        self.inputs, self.arguments, self.attention, self._running = {}, {}, {}, []
+        self.first = self.last = None
+        modes, fast, hooks = {module: module.training for module in model.modules()}, torch.backends.mha.get_fastpath_enabled(), []
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)  # the fast path does not call the modules
+            for module in model.modules():
+                hooks.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
+                hooks.append(module.register_forward_hook(self._leave, always_call=True))
+            with torch.no_grad(), _AttentionObserver(self):
+                model.eval()(*args, **kwargs)
+        except _fq.Error:
+            raise
+        except Exception as error:  # of the model's own code
+            given = ", ".join(_describe(value) for value in (*args, *kwargs.values()))
+            message = (str(error).strip() or "no message").splitlines()[0]
+            raise _fq.ArgumentError(f"[quantize] {type(model).__name__} does not take example_input, {given}: {type(error).__name__}: "
+                                    f"{message}") from error
+        finally:
+            for hook in hooks:
+                hook.remove()
+            torch.backends.mha.set_fastpath_enabled(fast)
+            for module, mode in modes.items():
+                module.training = mode
+
+    def _enter(self, module, args, kwargs):
+        self._running.append(module)
+        self.arguments.setdefault(module, (args, kwargs))
+        if has_weight(module):
+            self.first, self.last = self.first or module, module
+        if not kwargs and args and all(isinstance(value, torch.Tensor) for value in args):
+            self.inputs.setdefault(module, args)
+
+    def _leave(self, module, args, output):
+        if self._running and self._running[-1] is module:
+            self._running.pop()
+
+    def add_attention(self, shapes, scale):
+        if self._running:
+            self.attention.setdefault(self._running[-1], []).append((shapes, scale))
+
+
+class _AttentionObserver(TorchFunctionMode):
+    def __init__(self, calls):
+        super().__init__()
+        self._calls = calls
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function is scaled_dot_product_attention:
+            given = dict(zip(("query", "key", "value"), args)) | kwargs
+            self._calls.add_attention([list(given[name].shape) for name in ("query", "key", "value")], given.get("scale"))
+        return function(*args, **kwargs)
+
+
+def _describe(value):
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+
+
+def _edges(model, replacements, calls):
+    """Yields (LoweredModule, (whether it has the first layer of the whole model, whether it has the last one)). Attention has neither."""
+    originals = {id(now): before for before, now in replacements.items()}
+    for part in quantized_parts(model):
+        if calls is None:
+            has_ends = True, True
+        else:
+            inside = set(originals[id(part)].modules()) if id(part) in originals else ()
+            has_ends = calls.first in inside, calls.last in inside
+        for name, lowered in part.lowered_modules().items():
+            first, last = part.edges[name] if isinstance(part, Quantized) else (False, False)
+            yield lowered, (first and has_ends[0], last and has_ends[1])
+
+
+def _add_states(model, replacements):
+    """Adds the quantizer states below the modules of their layers. Files and optimizers name them by these paths."""
+    tree, lowered = StateTree(model, replacements), lowered_modules(model)
+    for module in lowered:
+        for path, state in module.states.items():
+            tree.add(path, state)
+    for module in lowered:
+        module.redirect(tree.redirect)
+    model.register_load_state_dict_post_hook(note_missing)
+    for module in model.modules():
+        if isinstance(module, Quantized):
+            module.remember_structure()
+
+
+# Warnings.
+
+def _library_warnings(model):
+    """Returns the warnings of the library if the model is one part, and a warning for each pattern that matches in no part."""
+    lowered = lowered_modules(model)
+    found = [message for message in lowered[0].warnings if FLOAT_MESSAGE not in message] if len(lowered) == 1 else []
+    names = list(dict.fromkeys(name for module in lowered for name in module.quantizer_names))
+    for pattern in lowered[0].unmatched:
+        if all(pattern in module.unmatched for module in lowered) and not pattern.startswith(("@first", "@last", "@residual")):
+            found.append(f"the pattern '{pattern}' matches no quantizer: the nearest are {', '.join(nearest_names(pattern, names))}")
+    return found
+
+
+def nearest_names(pattern, names):
+    """Returns the three names that are most like a pattern."""
+    return difflib.get_close_matches(pattern.strip("*"), names, 3, 0)
+
+
+def _attention_weights_warning(model, out):
+    """Returns a list of at most one warning, about attention whose weights the model may read."""
+    modules = [module for m in (model, out) for module in m.named_modules()]
+    read = [call.module for call in out.modules() if isinstance(call, MultiheadCall) and call.weights_read]
+    names = list(dict.fromkeys(name for name, module in modules if module in read))
+    return [f"[quantize] {', '.join(map(repr, names))}: the attention weights are None. Call attention with need_weights=False if the model "
+            "does not read them"] if names else []

@@ -1,0 +1,139 @@
+"""Tensors of torch as the library reads them: checks, layouts, calibration samples, and parameters in shared memory."""
+import weakref
+
+import torch
+
+from .. import _fakequant as _fq
+
+
+def is_usable(device):
+    """Returns whether the library computes on a device: the CPU, and GPUs if the library was built with CUDA."""
+    return device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < _fq.cuda_device_count())
+
+
+def checked(x, function):
+    """Returns `x`. Raises ArgumentError if it is not a dense tensor on a device of the library. `function` is the name for the message."""
+    if not isinstance(x, torch.Tensor):
+        raise _fq.ArgumentError(f"[{function}] inputs is a {type(x).__name__}: give a tensor of torch. The functions of "
+                                "fakequant.modelopt take other arrays")
+    if x.layout is not torch.strided:
+        raise _fq.ArgumentError(f"[{function}] inputs is {x.layout}: give a dense tensor. Call to_dense()")
+    if not is_usable(x.device):
+        raise _fq.ArgumentError(f"[{function}] inputs is on {x.device}: CPU tensors" + (
+            " and tensors on CUDA GPUs are supported" if _fq.cuda_device_count() else " only, this fakequant has no usable GPU"))
+    return x
+
+
+def to_dense_layout(x):
+    """Returns `x` without its gradient, contiguous or channels-last. Most tensors are not copied."""
+    x = x.detach()
+    return x if x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)) else x.contiguous()
+
+
+class SharedParameters:
+    """Parameters and buffers of torch that a network of the library uses in place. `refs` is {name in the network: TensorRef}."""
+
+    def __init__(self, network, refs):
+        self._network, self._refs, self._versions, self._device = network, refs, None, None
+        self.pending = weakref.WeakSet()  # forward passes whose backward pass did not run yet
+
+    def share(self, parameters):
+        """Gives the network the memory of parameters ({name: tensor}), and the values of buffers."""
+        self._move_network(parameters)
+        self._network.share_parameters({name: value.detach().contiguous() for name, value in parameters.items()},
+                                       written=self._may_be_written(parameters.values()))
+        self._network.load_buffers({name: ref.get() for name, ref in self._refs.items()})
+
+    def _move_network(self, parameters):
+        """Moves the network to the device of the parameters."""
+        for name, value in parameters.items():
+            if hasattr(value, "placements"):  # a DTensor
+                raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is sharded over processes, and its module is not called here. "
+                                        "Call fully_shard on the model that quantize returned, not on its layers, and gather before export")
+            if value.dtype != torch.float32 or not is_usable(value.device):
+                raise _fq.ArgumentError(f"[fakequant.torch] '{name}' is {value.dtype} on {value.device}: parameters of quantized layers "
+                                        "are float32 on the CPU, or on a GPU if fakequant was built with CUDA. Call model.float(); "
+                                        "autocast computes the other layers in fewer bits")
+        devices = {str(value.device): name for name, value in parameters.items()}
+        if len(devices) > 1:
+            raise _fq.ArgumentError("[fakequant.torch] " + " and ".join(f"'{name}' is on {device}" for device, name in devices.items())
+                                    + ": parameters of a part are on one device")
+        device = next(iter(devices), None)
+        if device not in (None, self._device):
+            self._network.to(device)
+            self._device, self._versions = device, None
+
+    def _may_be_written(self, parameters):
+        """Returns whether values may have changed. Torch does not count writes through `.data`, so without pending backward passes
+        all values may have changed."""
+        versions = [(value.data_ptr(), value._version) for value in parameters]
+        self._versions, before = versions, self._versions
+        return versions != before or not self.pending
+
+    def update_statistics(self):
+        """Copies the running statistics of a training step to the modules of torch."""
+        for name, own in self._network.buffers(torch.empty(0)).items():
+            if self._refs[name].module.training:
+                self._refs[name].get().copy_(own)
+        for ref in self._refs.values():
+            if ref.name == "num_batches_tracked" and ref.module.training:
+                ref.module.num_batches_tracked += 1
+
+
+# Calibration samples from the inputs of several calls. `calls` is a list of lists of tensors. If sizes differ, the last sample is filled
+# with elements from the front, because ranges do not depend on order.
+
+def concatenate_calls(calls):
+    """Returns the one input of all calls as samples [N, ..]. Sequences [N, L, ..] of other lengths are cut into samples as long as in the
+    first call."""
+    found = [x for x, in calls]
+    if any(x.shape[2:] != found[0].shape[2:] or x.dim() < 2 + (x.shape[1:] != found[0].shape[1:]) for x in found):
+        raise _fq.ArgumentError(f"[calibrate] samples are {' and '.join(sorted({str(list(x.shape)) for x in found}))}: give all in "
+                                "one shape; rows [N, L, ..] may differ in L")
+    return torch.cat([_with_length(x, found[0].shape[1:]) for x in found]).contiguous()
+
+
+def drop_padded_rows(calls, masks):
+    """Returns (calls, masks, number of changed calls) without the padding of inputs [B * T, ..], whose masks become None."""
+    flat = [mask is not None and mask.shape[1] > 1 and inputs[0].shape[0] == mask.numel() for inputs, mask in zip(calls, masks)]
+    seen = [[x[mask.flatten() != 0] for x in inputs] if is_flat else inputs for inputs, mask, is_flat in zip(calls, masks, flat)]
+    left = [(inputs, None if is_flat else mask) for inputs, mask, is_flat in zip(seen, masks, flat) if len(inputs[0])]
+    return [inputs for inputs, _ in left], [mask for _, mask in left], sum(flat)
+
+
+def concatenate_masks(calls, masks):
+    """Returns one mask [N, T] for the samples of `concatenate_calls`, or None if no call has a mask."""
+    known = [None if mask is None or len(mask) != len(inputs[0]) else mask for inputs, mask in zip(calls, masks)]
+    first = next((i for i, mask in enumerate(known) if mask is not None), None)
+    if first is None:
+        return None
+    length, shape = known[first].shape[1], calls[0][0].shape[1:]
+    return torch.cat([_call_mask(inputs[0], mask, length, shape) for inputs, mask in zip(calls, known)]).contiguous()
+
+
+def _call_mask(x, mask, length, shape):
+    if mask is not None and x.shape[1:] == shape and mask.shape[1] == length:
+        return mask
+    count = len(x) if x.shape[1:] == shape else -(-x.shape[0] * x.shape[1] // shape[0])
+    if mask is not None and mask.shape[1] == x.shape[1] and length == shape[0] and x.dim() > 2:
+        return _with_length(mask, (length,))  # cut like the samples
+    return torch.ones(count, length)
+
+
+def flatten_inputs(inputs, shapes):
+    """Returns several inputs of a call as rows [N, elements of all shapes]."""
+    sizes = [torch.Size(shape).numel() for shape in shapes]
+    count = max(-(-x.numel() // size) for x, size in zip(inputs, sizes))
+    return torch.cat([_filled(x.float().flatten(), count * size).view(count, size) for x, size in zip(inputs, sizes)], 1)
+
+
+def _with_length(x, shape):
+    if x.shape[1:] == shape:
+        return x
+    count = -(-x.shape[0] * x.shape[1] // shape[0])
+    return _filled(x.flatten(0, 1), count * shape[0]).view(count, *shape)
+
+
+def _filled(rows, count):
+    """Returns `count` rows, which start again from the front after the last one."""
+    return rows.repeat(-(-count // len(rows)), *[1] * (rows.dim() - 1))[:count]
