@@ -47,6 +47,14 @@ def function_named(name):
     return next(f for space in (F, torch) for f in vars(space).values() if callable(f) and getattr(f, "__name__", "") == name)
 
 
+def test_a_slice_may_have_a_computed_end():
+    net = Net(lambda self, x: self.fc(x[:, :x.shape[1] // 2]), fc=nn.Linear(4, 3))
+    model = made(net).eval()
+    assert len(model.lowered_modules()) == 1
+    with fqt.quantizers_off(model):
+        torch.testing.assert_close(model(X), net(X))
+
+
 @pytest.mark.parametrize("row", [row for row in _fakequant.operators() if row["inputs"] == 1 and (row["torch"] or row["torch_module"])],
                          ids=lambda row: row["name"])
 def test_plain_functions_of_torch_are_layers(row):

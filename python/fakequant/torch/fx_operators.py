@@ -47,7 +47,7 @@ def _slice(axis, begin, end):
 
 
 def _part_of_cut(node, source):
-    (cut,) = node.all_input_nodes
+    cut = node.args[0]
     axis = argument(cut, 2, "dim", 0) % len(shape_of(source))
     require(axis > 0, "parts of the batch")
     sizes = [meta.shape[axis] for meta in cut.meta["tensor_meta"]]
@@ -77,7 +77,7 @@ def _indexed(node, source):
 
 
 def _item(node, source):
-    (read,) = node.all_input_nodes
+    read = node.args[0]
     if is_unpacked_split(read):
         return _part_of_cut(node, source)
     if not is_tensor(read):  # (outputs, weights) of attention
