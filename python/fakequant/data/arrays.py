@@ -271,7 +271,7 @@ def _add_parts(data, files, names, open_samples, open_labels, task):
         if y:
             part.labels = labels_from_array(open_labels(y), task, len(part.samples), names)
         if data.parts:
-            part.groups = np.full(len(part.samples), TEST, np.uint8)
+            part.assign(TEST)
         names = names or part.labels.names
         data.parts.append(part)
 

@@ -2,8 +2,11 @@
 import os
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from .common import DataError, did_you_mean, file_kind
 from .splits import TEST, TRAIN, VALIDATION
+from .writer import Labels, Part
 
 _GROUPS = {"train": TRAIN, "training": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION, "test": TEST,
            "testing": TEST}
@@ -19,6 +22,11 @@ class Listing:
     classes: list = field(default_factory=list)
     empty_classes: list = field(default_factory=list)  # folders without such a file
     others: int = 0  # files with other endings
+
+    def part(self, samples):
+        """Returns the Part of the samples of `paths`."""
+        labels = Labels("classes", np.array(self.labels, np.int64), self.classes) if self.classes else Labels()
+        return Part(samples, labels, np.array(self.groups, np.uint8) if self.groups else None)
 
 
 def _entries(folder):

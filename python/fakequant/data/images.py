@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from .common import DataError
 from .folders import list_folder
-from .writer import Labels, Part, Samples
+from .writer import Samples
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".tga",
            ".avif", ".heic", ".jxl")
@@ -21,6 +21,7 @@ _WIDEST = 1 << 15
 _BEGINNING = 1 << 18  # bytes that hold most headers
 _MOST_PIXELS = 1 << 27
 _MOST_BYTES = 1 << 28
+_BAD_EXIF = (KeyError, TypeError, ValueError, OSError, SyntaxError, struct.error)
 _GREY = ("1", "L", "LA", "La", "I;16", "I;16B", "I;16L")
 
 
@@ -93,7 +94,7 @@ def _size(image):
     if image.format == "TIFF" or not exif:
         return image.size
     known = Image.Exif()
-    with contextlib.suppress(KeyError, TypeError, ValueError, OSError, SyntaxError, struct.error):  # damaged EXIF is ignored
+    with contextlib.suppress(*_BAD_EXIF):
         known.load(exif)
     return image.size[::-1] if known.get(0x0112) in (5, 6, 7, 8) else image.size
 
@@ -116,7 +117,7 @@ def decode(data):
             planes = [_half_samples(data, raw, low) for low in (False, True)]
             return planes[0].astype(np.uint16) * 256 + planes[1]
         image.load()
-        with contextlib.suppress(KeyError, TypeError, ValueError, OSError, SyntaxError, struct.error):  # damaged EXIF is ignored
+        with contextlib.suppress(*_BAD_EXIF):
             image = ImageOps.exif_transpose(image)
         if not wide:
             image = image.convert("L" if grey else "RGB")
@@ -294,9 +295,4 @@ def read_images(flags, names, data):
         data.notes.append(f"folders without an image are no classes: {', '.join(listing.empty_classes)}")
     if listing.others:
         data.notes.append(f"{listing.others} files of other kinds are ignored")
-    part = Part(ImageSamples(listing.paths, listing.paths, flags, data.like))
-    if listing.classes:
-        part.labels = Labels("classes", np.array(listing.labels, np.int64), listing.classes)
-    if listing.groups:
-        part.groups = np.array(listing.groups, np.uint8)
-    data.parts.append(part)
+    data.parts.append(listing.part(ImageSamples(listing.paths, listing.paths, flags, data.like)))

@@ -45,15 +45,15 @@ class LabelCollector:
         self.ids = {name: i for i, name in enumerate(self.names)}
         self.values = []
 
-    def add(self, text, fail):
-        """Adds a label. Calls `fail` with the problem for a text that is neither a name nor the number of a name."""
+    def add(self, text, place):
+        """Adds a label. Raises DataError for a text that is neither a name nor the number of a name. `place` names the sample."""
         found = self.ids.get(text)
         if found is None and not self.names:
             found = self.ids[text] = len(self.ids)
         if found is None:
             found = field_number(text)
             if found not in range(len(self.names)):
-                fail(f"has the label '{text}'{did_you_mean(text, self.names)}")
+                raise DataError(f"{place} has the label '{text}'{did_you_mean(text, self.names)}")
         self.values.append(int(found))
 
     def take(self):
@@ -96,7 +96,7 @@ def labels_from_array(array, task, samples, names):
         collector = LabelCollector(names)
         for row, value in enumerate(values.ravel().tolist()):
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            collector.add(text, lambda problem, row=row: array.stream.fail(f"row {row} {problem}"))
+            collector.add(text, f"{array.place} row {row}")
         return collector.take()
     shape = list(values.shape)
     if task == "several":

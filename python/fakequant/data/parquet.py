@@ -166,11 +166,8 @@ def _add_images(flags, names, data, label):
     labels = Labels()
     if label:
         collector = LabelCollector(names or sorted(set(texts)))
-
-        def fail(problem):
-            raise DataError(f"{place} {problem}")
         for place, text in zip(places, texts):
-            collector.add(text, fail)
+            collector.add(text, place)
         labels = collector.take()
 
     def read(file, most):

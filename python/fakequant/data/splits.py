@@ -40,14 +40,18 @@ def shuffle(rows, seed, stream):
             at += 1
 
 
+def check_shares(validation, test):
+    if validation + test > 1:
+        raise DataError(f"--val is {validation:g} and --test is {test:g}: give no more than 1 together")
+
+
 def split(labels, count, validation, test, seed):
     """Returns the group of each of `count` samples. A class keeps a sample for training, unless there is no training.
 
     `labels` are class numbers, or None to draw from all samples alike. The running counts of the groups stay nearest to the sums of
     the shares.
     """
-    if validation + test > 1:
-        raise DataError(f"--val is {validation:g} and --test is {test:g}: give no more than 1 together")
+    check_shares(validation, test)
     groups, wanted, given = np.full(count, TRAIN, np.uint8), {TEST: 0.0, VALIDATION: 0.0}, {TEST: 0, VALIDATION: 0}
     labels = np.zeros(count, np.int64) if labels is None else labels
     order = np.argsort(labels, kind="stable")

@@ -209,7 +209,7 @@ class TableSamples(Samples):
 
     def _take_label(self, line, text, collector, reals):
         if self.flags["task"] == "classes":
-            collector.add(text, lambda problem: self._fail(line, problem))
+            collector.add(text, f"{self.path}: line {line}")
             return
         number = field_number(text)
         if number is None or abs(number) > float(np.finfo(np.float32).max):
@@ -254,7 +254,7 @@ def add_tables(flags, names, data, records):
     if flags["test-file"]:
         test = TableSamples(flags["test-file"], records, flags, names, before=table)
         test.labels.names = table.labels.names
-        data.parts.append(Part(test, test.labels, np.full(len(test), TEST, np.uint8)))
+        data.parts.append(Part(test, test.labels).assign(TEST))
     for part in data.parts:
         if part.samples.skipped:
             data.notes.append(f"{part.samples.path}: {part.samples.skipped} records without all values are left out")

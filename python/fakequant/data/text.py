@@ -9,7 +9,7 @@ from .common import MOST_LINE, DataError, Stream
 from .csv_records import check_width, column_of, delimiter_of, read_records
 from .folders import list_folder
 from .labels import LabelCollector, all_names, is_missing
-from .splits import GROUPS, TEST, TRAIN, VALIDATION, draw_groups
+from .splits import GROUPS, TEST, TRAIN, VALIDATION, check_shares, draw_groups
 from .tokens import BYTES, characters_of, given_tokenizer, most_frequent
 from .writer import Labels, Part, Samples
 
@@ -113,12 +113,10 @@ def _collect_labels(texts, known, expected, source):
     """Returns the labels in (place, text). `expected` is the number of samples of `source`."""
     collector = LabelCollector(known)
     for place, label in texts:
-        def fail(problem, place=place):
-            raise DataError(f"{place} {problem}")
         text = label.decode("utf-8", "replace")
         if is_missing(text):
-            fail("has no label")
-        collector.add(text, fail)
+            raise DataError(f"{place} has no label")
+        collector.add(text, place)
     if len(collector.values) != expected:
         raise DataError(f"the labels have {len(collector.values)} lines, {source} has {expected}: give one label for each")
     return collector.take()
@@ -130,9 +128,7 @@ def _text_part(flags, path, label_file, known, length):
         listing = list_folder(path, _FILE_ENDINGS, known)
         if listing.groups and flags["test-file"]:
             raise DataError(f"{path} has a folder for each group: leave --test-file out")
-        labels = Labels("classes", np.array(listing.labels, np.int64), listing.classes) if listing.classes else Labels()
-        groups = np.array(listing.groups, np.uint8) if listing.groups else None
-        return Part(TextSamples(lambda: _files(listing.paths), length, ""), labels, groups)
+        return listing.part(TextSamples(lambda: _files(listing.paths), length, ""))
     if flags["text"]:
         delimiter = delimiter_of(flags)
         samples = TextSamples(lambda: _fields(path, delimiter, flags["text"]), length, f"{path} has no records below its header")
@@ -157,8 +153,8 @@ def read_texts(flags, names, data):
     first = data.parts[0]
     if flags["test-file"]:
         test = _text_part(flags, flags["test-file"], flags["test-labels"], names or all_names(first.labels), length)
-        test.groups, test.labels.names = np.full(len(test.samples), TEST, np.uint8), first.labels.names
-        data.parts.append(test)
+        test.labels.names = first.labels.names
+        data.parts.append(test.assign(TEST))
     if first.groups is None:
         first.groups = draw_groups(flags, first, len(data.parts) > 1)
     tokenizer = _tokenizer(flags, first)
@@ -208,8 +204,7 @@ def _add_windows(flags, data):
     ids, test_ids = tokenizer.ids(text, path), tokenizer.ids(test_text, test_path)
     count, total = len(ids), len(ids) + len(test_ids)
     test = 0.0 if test_path else flags["test"] if flags.given("test") else 0.1
-    if flags["val"] + test > 1:
-        raise DataError(f"--val is {flags['val']:g} and --test is {test:g}: give no more than 1 together")
+    check_shares(flags["val"], test)
     held, validated = (count - math.floor(share * count + 0.5) for share in (test, flags["val"] + test))
     windows = WindowSamples(path, np.concatenate([ids, test_ids]), length)
     windows.add(TRAIN, 0, validated, flags["stride"] or length)

@@ -65,6 +65,11 @@ class Part:
     labels: Labels = field(default_factory=Labels)
     groups: object = None
 
+    def assign(self, group):
+        """Puts all samples into one group. Returns the part."""
+        self.groups = np.full(len(self.samples), group, np.uint8)
+        return self
+
 
 @dataclass
 class DataSet:
