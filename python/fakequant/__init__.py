@@ -1,7 +1,7 @@
 """fakequant: quantization-aware training on the numbers you deploy.
 
     import fakequant as fq
-    y = fq.modelopt.fake_tensor_quant(x, amax=2.5)      # numpy, torch, or whatever speaks DLPack: nothing is copied
+    y = fq.modelopt.fake_tensor_quant(x, amax=2.5)  # an array of numpy, torch or another DLPack library, without a copy
 
 The modules `fakequant.engines` and `fakequant.data` also work in a tree without the compiled module `fakequant._fakequant`.
 """
@@ -41,6 +41,6 @@ else:
         _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = getattr(_fakequant, _name)
     del _name
 
-    from . import dataset_methods as _dataset_methods, loop as _loop, pickles as _pickles  # noqa: F401
+    from . import methods as _methods, pickles as _pickles  # noqa: F401
     from .progress import Progress as Progress
     from .ranks import ranks as ranks

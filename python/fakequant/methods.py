@@ -1,24 +1,26 @@
-"""Methods of Model that are made of others: qat, fit with a progress bar, blocks of `with`, and what notebooks show."""
+"""Methods of the classes Model and Dataset that are written in Python."""
 import contextlib
 import functools
+import operator
 
 from . import _fakequant
-from ._fakequant import Model
+from ._fakequant import Dataset, Model, Subset
+from .notebook import Page, Plan, Sensitivity, model_html
 from .progress import Progress
 from .verify import verify
-from .tables import Page, Plan, Sensitivity, model_html
 
-def _is_another(ranks):
-    """Whether another process of a run prints."""
-    return ranks is not None and ranks.rank > 0
-
-
+_SAMPLES_READ = 64  # samples that an iterator reads at once
 _fit, _sensitivity, _auto_quantize = Model.fit, Model.sensitivity, Model.auto_quantize
+
+
+def _is_silent(ranks):
+    """Returns whether another rank prints for this one."""
+    return ranks is not None and ranks.rank > 0
 
 
 @functools.wraps(_fit, updated=())
 def fit(self, data, *args, progress=None, on_step=None, **options):
-    if _is_another(options.get("ranks")):
+    if _is_silent(options.get("ranks")):
         progress = False
     bar = Progress() if progress is None or progress is True else progress or None
     listeners = [listener for listener in (bar if bar and getattr(bar, "shown", True) else None, on_step) if listener]
@@ -29,9 +31,7 @@ def fit(self, data, *args, progress=None, on_step=None, **options):
 
     if not listeners:
         return _fit(self, data, *args, **options)
-    if not isinstance(bar, Progress):
-        return _fit(self, data, *args, on_step=step, **options)
-    with bar:
+    with bar if isinstance(bar, Progress) else contextlib.nullcontext():
         return _fit(self, data, *args, on_step=step, **options)
 
 
@@ -39,23 +39,24 @@ def qat(self, data, preset=None, *, epochs=None, batch_size=64, learning_rate=No
         schedule="one_cycle", samples=512, edge_bits=None, weight_method=None, keep_batch_norm=False, follow_itself=None,
         target=None, scale=None, validation=None, seed=0, out="", quiet=False, lora=0, lora_alpha=0.0,
         ranks=None, **options):
-    """Quantization-aware training as `fakequant qat --preset` does it, with the same bits: a float model has its batch norms
-    folded, and is quantized and calibrated on `samples` samples; then what QatDefaults chooses for the format (edges in 8 bits,
-    learned ranges, rates, whether the model follows its own float outputs), told in two lines unless `quiet`. With a rank `lora`
-    low-rank adapters are trained in place of all parameters. Other options are those of `fit`; `ranks` share out calibration and,
-    with `micro_batch`, the training. Returns a dict for each epoch.
+    """Trains with quantization like `fakequant qat --preset`, with the same bits. Returns a dict for each epoch.
+
+    A float model is quantized: its batch norms are folded, and `samples` samples calibrate it. The format sets the defaults: 8 bits in the
+    edge layers, learned ranges, learning rates, and distillation from the float model (`follow_itself`). Two lines report them unless
+    `quiet`. `lora` is the rank of low-rank adapters, which are trained instead of all parameters. `ranks` share the calibration and, with
+    `micro_batch`, the training. Other options are those of `fit`.
     """
     chosen = self.prepare_qat(data, preset, edge_bits=edge_bits, weight_method=weight_method, target=target, scale=scale,
                               keep_batch_norm=keep_batch_norm, samples=samples, batch_size=batch_size, follow_itself=follow_itself,
                               learning_rate=learning_rate, lora=lora, lora_alpha=lora_alpha, ranks=ranks,
-                              on_choice=None if quiet or _is_another(ranks) else print)
+                              on_choice=None if quiet or _is_silent(ranks) else print)
     return self.fit(data, epochs=epochs, batch_size=batch_size, optimizer=optimizer, weight_decay=weight_decay,
                     schedule=schedule, validation=validation, seed=seed, out=out, drop_last=True, lora=lora, lora_alpha=lora_alpha,
                     ranks=ranks, **{**chosen, **options})
 
 
 def calibration_page(self, data, title="calibration", samples=512):
-    """What each quantizer sees of data, as a page of histograms: its range, and what each method would choose."""
+    """Returns a page with the histogram of each quantizer on `samples` samples, its range, and the range of each calibration method."""
     return Page(self.calibration_html(data, title=title, samples=samples))
 
 
@@ -71,7 +72,7 @@ def auto_quantize(self, *args, **options):
 
 @contextlib.contextmanager
 def quantizers_off(self, pattern="*"):
-    """`with model.quantizers_off(): ..`: the quantizers of a pattern are off in the block, and then as they were."""
+    """Switches the quantizers of a pattern off in a `with` block: `with model.quantizers_off(): ..`."""
     on = [row["name"] for row in self.quantizers() if row["enabled"]]
     self.disable_quantizer(pattern)
     try:
@@ -83,8 +84,11 @@ def quantizers_off(self, pattern="*"):
 
 @contextlib.contextmanager
 def calibrating(self, method="", percentile=None):
-    """`with model.calibrating() as see: ..`: `see(x)` shows quantizers a batch, in a loop of one's own, and gives how many samples it
-    has; ranges are chosen at the end of the block, and stay as they were where that ends by an exception."""
+    """Calibrates with batches of your own loop: `with model.calibrating() as see: see(x)`.
+
+    `see(x)` observes a batch and returns the number of samples so far. The end of the block sets the ranges. An exception in the block
+    leaves them unchanged. Raises ArgumentError if there was no batch.
+    """
     seen = 0
 
     def see(x):
@@ -93,10 +97,35 @@ def calibrating(self, method="", percentile=None):
         return seen
     yield see
     if not seen:
-        raise _fakequant.ArgumentError("[calibrating] nothing was seen: call it with batches")
+        raise _fakequant.ArgumentError("[calibrating] no batches: call see(x) with batches in the block")
     self.choose_ranges(method, percentile)
 
 
+def _sample(self, index):
+    """Returns (x, y) of a sample for a number, y None without labels, and a data set for a slice."""
+    if isinstance(index, slice):
+        return Subset(self, range(*index.indices(len(self))))
+    index = operator.index(index)
+    if not -len(self) <= index < len(self):
+        raise IndexError(f"[Dataset] {index} is not a sample: there are {len(self)}")
+    x, y = self.read([index % len(self)])
+    return x[0], None if y is None else y[0]
+
+
+def _iterate(self):
+    """Yields (x, y) of each sample."""
+    for begin in range(0, len(self), _SAMPLES_READ):
+        x, y = self.read(range(begin, min(begin + _SAMPLES_READ, len(self))))
+        for i in range(len(x)):
+            yield x[i], None if y is None else y[i]
+
+
+def _describe(self):
+    labels = f", {self.classes} classes" if self.classes else ""
+    return f"Dataset of {len(self)} samples {self.sample_shape}{labels}"
+
+
+Dataset.__getitem__, Dataset.__iter__, Dataset.__repr__ = _sample, _iterate, _describe
 Model.quantizers_off, Model.calibrating, Model.verify = quantizers_off, calibrating, verify
 Model.fit, Model.qat, Model.calibration_page, Model._repr_html_ = fit, qat, calibration_page, model_html
 Model.sensitivity, Model.auto_quantize = sensitivity, auto_quantize

@@ -1,4 +1,4 @@
-"""What notebooks show: models as tables, calibrations and plans as pages in a frame."""
+"""HTML for notebooks: models as tables, calibrations and plans as pages."""
 from html import escape
 
 from . import _fakequant
@@ -24,7 +24,7 @@ def _quantizer(row):
 
 
 def model_html(model):
-    """Of a quantized model its quantizers, of another one its operators."""
+    """Returns a table of the quantizers of a model, or of the operators of a float model."""
     if model.quantized:
         rows = model.quantizers()
         return _table(("quantizer", "format", "amax", ""), map(_quantizer, rows),
@@ -37,7 +37,7 @@ def model_html(model):
 
 
 def sensitivity_html(report):
-    """A line for each layer with a bar as long as its divergence."""
+    """Returns a table with a row and a bar for the divergence of each layer."""
     most = max((layer["divergence"] or 0 for layer in report["layers"]), default=0)
     rows = []
     for layer in report["layers"]:
@@ -50,7 +50,7 @@ def sensitivity_html(report):
 
 
 class Page:
-    """An HTML page that a notebook shows in a frame; `str` of it is the text."""
+    """An HTML page, which notebooks show in a frame. `str` returns its text."""
 
     def __init__(self, text):
         self.text = text
@@ -62,16 +62,16 @@ class Page:
         return f'<iframe style="width:100%;height:40em;border:0" srcdoc="{escape(self.text, quote=True)}"></iframe>'
 
     def save(self, path):
-        """Writes the page."""
+        """Writes the page to a file."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.text)
 
 
 class Plan(dict):
-    """What auto_quantize chose, as the command writes it."""
+    """The result of `auto_quantize`, a dict."""
 
     def page(self, title="plan"):
-        """The layers as wide as their weights and as high as their bits, and what each format would cost each."""
+        """Returns a page of the layers: their weights, their bits, and the cost of each format."""
         return Page(_fakequant.plan_html(self, title))
 
     def _repr_html_(self):
@@ -79,7 +79,7 @@ class Plan(dict):
 
 
 class Sensitivity(dict):
-    """What each layer's quantizers alone cost, as the command writes it."""
+    """The result of `sensitivity`, a dict."""
 
     def _repr_html_(self):
         return sensitivity_html(self)

@@ -1,4 +1,4 @@
-"""Models and functions as bytes, so that they can be sent to other processes: pickle, copy, multiprocessing."""
+"""Pickles models and functions: for copy and multiprocessing."""
 import copyreg
 import operator
 import os
@@ -12,7 +12,7 @@ def _function(path):
     return operator.attrgetter(path)(_fakequant)
 
 
-def _path(function):
+def _reduce_function(function):
     """Pickles a function of the library by its name."""
     return _function, (f"{function.__module__}.{function.__qualname__}".removeprefix(_fakequant.__name__ + "."),)
 
@@ -31,8 +31,8 @@ def _from_bytes(checkpoint, modes, device):
     return model.to(device)
 
 
-def _reduce(self):
-    """A checkpoint, the mode of each module, and the device."""
+def _reduce_model(self):
+    """Pickles a model as a checkpoint, the mode of each module, and the device."""
     with tempfile.TemporaryDirectory(prefix="fakequant-") as folder:
         path = os.path.join(folder, "model.h5")
         self.save(path)
@@ -41,5 +41,5 @@ def _reduce(self):
     return _from_bytes, (checkpoint, self.training_modes(), self.device)
 
 
-Model.__reduce__ = _reduce
-copyreg.pickle(type(load), _path)
+Model.__reduce__ = _reduce_model
+copyreg.pickle(type(load), _reduce_function)

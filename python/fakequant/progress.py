@@ -1,4 +1,4 @@
-"""A line that tells how far a run is: in a terminal, and below a cell of a notebook."""
+"""Progress bar of a training run, in a terminal or a notebook."""
 import sys
 import time
 
@@ -6,7 +6,7 @@ _CELLS = 24
 
 
 def in_notebook():
-    """Whether IPython shows what is displayed as HTML."""
+    """Returns whether a notebook runs this process."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     return type(shell).__name__ == "ZMQInteractiveShell"
 
@@ -17,8 +17,10 @@ def duration(seconds):
 
 
 class Progress:
-    """Called with each step's report (`fit(on_step=Progress())`); `with` ends the line. Nothing is shown where standard error is
-    neither a terminal nor a notebook's, unless `stream` is given."""
+    """Prints the report of each step: `fit(on_step=Progress())`. A `with` block ends the line.
+
+    Prints to standard error if it is a terminal or belongs to a notebook, or to `stream`.
+    """
 
     def __init__(self, stream=None):
         self._notebook = stream is None and in_notebook()
@@ -27,11 +29,11 @@ class Progress:
 
     @property
     def shown(self):
-        """Whether somebody sees it."""
+        """Whether there is a terminal, a notebook or a stream."""
         return self._notebook or self._stream is not None
 
     def text(self, report):
-        """The line of a report."""
+        """Returns the line of a report."""
         share = report["step"] / max(1, report["steps"])
         full = int(_CELLS * share)
         bar = "#" * full + "-" * (_CELLS - full)

@@ -1,4 +1,4 @@
-"""An exported file in ONNX Runtime beside the model that it was written of."""
+"""Compares an exported file in ONNX Runtime with its model."""
 import os
 
 import numpy as np
@@ -8,7 +8,7 @@ from .engines.onnx_session import TWO_BYTES, keeping_numbers, open_session, sess
 
 
 def _formats(network):
-    """(bits, whether ranges are those of each input, whether it is a weight's) of quantizers that are on."""
+    """Returns (bits, whether each input sets the range, whether it quantizes a weight) of the enabled quantizers."""
     rows = [(row["descriptor"].dict(), row["weight"]) for row in network.quantizers() if row["enabled"]]
     return [(fields.get("num_bits", 8), fields.get("dynamic", False), weight) for fields, weight in rows]
 
@@ -20,20 +20,20 @@ def _file_error(path, what):
 
 
 def _settings(formats):
-    """The level of optimisation and the entries of a session that keeps the numbers, as `fakequant verify` chooses them."""
+    """Returns the optimisation level and the session options of `fakequant verify`, which keep the numbers."""
     activations = [bits for bits, _, weight in formats if not weight]
     level, entries = keeping_numbers(any(not isinstance(bits, int) for bits, _, _ in formats), 4 in activations, not activations)
     return level, entries | TWO_BYTES
 
 
 class Session:
-    """A file in ONNX Runtime on the CPU, with the options that keep the numbers of `network`."""
+    """An ONNX Runtime session on the CPU, with the options that keep the numbers of `network`."""
 
     def __init__(self, path, network):
         if not os.path.isfile(path):
             raise _file_error(path, "is not a file: write it by export")
         formats = _formats(network)
-        self.batch = 1 if any(dynamic and not weight for _, dynamic, weight in formats) else None  # ranges are of one sample
+        self.batch = 1 if any(dynamic and not weight for _, dynamic, weight in formats) else None  # a range of each sample
         try:
             self._session = open_session(path, *_settings(formats))
         except ImportError:
@@ -43,7 +43,7 @@ class Session:
         self._path = path
 
     def outputs(self, rows):
-        """Of samples as the network reads them: several inputs lie side by side in a row."""
+        """Returns the outputs for samples. A row of a model of several inputs has the elements of all inputs."""
         try:
             name = self._session.get_outputs()[0].name
             return self._session.run([name], session_inputs(self._session, rows))[0]
@@ -52,8 +52,8 @@ class Session:
 
 
 def compare(network, path, batches):
-    """{"outputs", "different", "flips", "max"}: how many outputs there are, how many have other bits in the file, how many samples
-    another largest output, and the largest difference. `batches(size)` gives arrays of at most so many samples."""
+    """Compares outputs. Returns {"outputs", "different", "flips", "max"}: the number of outputs, of outputs with other bits in the file, of
+    samples with another largest output, and the largest difference. `batches(size)` yields arrays of at most `size` samples."""
     session, found = Session(path, network), {"outputs": 0, "different": 0, "flips": 0, "max": 0.0}
     for rows in batches(session.batch):
         rows = np.ascontiguousarray(rows, np.float32 if rows.dtype.kind == "f" else np.int64)
@@ -69,9 +69,11 @@ def compare(network, path, batches):
 
 
 def verify(self, path, data, samples=0, batch_size=256):
-    """Runs a file of `export` in ONNX Runtime on a data set, (x, y) or x: {"outputs", "different", "flips", "max"}, how many outputs
-    there are, how many have other bits than this model's, how many samples another largest output, and the largest difference.
-    Other engines, and codes between layers: the command, fakequant verify --checkpoint.
+    """Compares the file of `export` in ONNX Runtime with this model. Returns {"outputs", "different", "flips", "max"}: the number of outputs,
+    of outputs with other bits, of samples with another largest output, and the largest difference.
+
+    `data` is a data set, (x, y) or x; `samples` limits it, 0 for all. Raises FileError for a file that does not fit, and ArgumentError without
+    onnxruntime. `fakequant verify --checkpoint` runs other engines and compares codes between layers.
     """
     data = _fakequant.data_of(data)
     if samples:

@@ -1,15 +1,15 @@
-"""How threads of OpenMP wait for the next loop: as those of the command do."""
+"""Spin time of waiting OpenMP threads."""
 import contextlib
 import os
 
 _CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-_SPINS = "5000"  # some 20 microseconds, as in cli/system/waiting.cpp
+_SPINS = "5000"  # about 20 microseconds, as in cli/system/waiting.cpp
 
 
 @contextlib.contextmanager
 def short_spins():
-    """While the library is loaded, unless the user has chosen: libgomp, which it brings along, reads its environment then. One
-    that is there already, as torch's may be, stays as it is, and so does the environment behind the block."""
+    """Sets a short spin time for the libgomp that is loaded in the block, unless the user has set one. libgomp reads its environment when it
+    is loaded. A libgomp that another package has loaded is unchanged. The end of the block restores the environment."""
     if any(name in os.environ for name in _CHOICES):
         yield
         return

@@ -46,8 +46,8 @@ def test_it_lives_as_long_as_its_parts():
 
 
 @pytest.mark.parametrize("call, error, words", [
-    (lambda data: data[1437], IndexError, "1437 is no sample: there are 1437"),
-    (lambda data: data[-1438], IndexError, "no sample"),
+    (lambda data: data[1437], IndexError, "1437 is not a sample: there are 1437"),
+    (lambda data: data[-1438], IndexError, "is not a sample"),
     (lambda data: data["x"], TypeError, "integer"),
     (lambda data: data[1.0], TypeError, "integer"),
     (lambda data: data[5:5], fq.ArgumentError, "no samples"),

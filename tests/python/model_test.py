@@ -91,5 +91,5 @@ def test_ranges_of_a_loop_of_ones_own(data):
         see(100 * data[0])
         raise KeyError
     assert str(model.amax()) == str(before)
-    with pytest.raises(fq.ArgumentError, match="nothing was seen"), model.calibrating():
+    with pytest.raises(fq.ArgumentError, match="no batches"), model.calibrating():
         pass

@@ -54,7 +54,7 @@ def test_another_library_is_refused_at_import(tmp_path):
     ("import fakequant.engines, sys; assert not {'numpy', 'torch'} & set(sys.modules)", ""),
     ("import fakequant; fakequant.Model", "ImportError: [fakequant] Model: "),
     ("from fakequant import modelopt", "ImportError: [fakequant] modelopt: "),
-    ("import fakequant.loop", "ImportError: [fakequant] _fakequant: "),
+    ("import fakequant.methods", "ImportError: [fakequant] _fakequant: "),
 ])
 def test_without_compiled_module(code, message):
     """The engines work in the source tree. A name of the compiled module is an error that says that it is missing."""
