@@ -5,8 +5,8 @@
 
 #include "fakequant/bench/arrays.h"
 #include "fakequant/bench/row.h"
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/calib/histogram.h"
-#include "fakequant/calib/max_calibrator.h"
 
 namespace fq::bench {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "fakequant/bench/networks.h"
 #include "fakequant/bench/row.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/loop/trainer.h"
 

@@ -2,7 +2,7 @@
 
 #include "fakequant/bench/networks.h"
 #include "fakequant/bench/row.h"
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 
 namespace fq::bench {
 namespace {

@@ -1,10 +1,9 @@
-#include "fakequant/calib/bias_calibrator.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"

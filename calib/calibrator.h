@@ -10,12 +10,14 @@
 /// (train/calibration/calibrate.h) feeds them all. docs/numerics.md has the formulas of the methods and their
 /// sources.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/descriptor.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq {
@@ -138,7 +140,7 @@ class Calibrator {
 
 /// The calibrator of a name of QuantDescriptor::calib_methods():
 ///
-/// - "max", "moving_average": see MaxCalibrator and MovingAverageCalibrator (calib/max_calibrator.h);
+/// - "max", "moving_average": see MaxCalibrator and MovingAverageCalibrator (calib/calibrator.h);
 /// - "lsq": amax = bound * 2 * mean|x| / sqrt(bound), the scale that learning of a step begins with (Esser et
 ///   al., "Learned Step Size Quantization", ICLR 2020); bound is the largest code of AmaxOptions::num_bits
 ///   and is_unsigned, of integers only. The mean is of all values of all batches, in double; 16 bytes a
@@ -178,6 +180,115 @@ struct AmaxAdjustment {
   std::optional<double> minimum = {};  ///< at least 0
   std::optional<double> maximum = {};  ///< at least the minimum
   bool pow2 = false;                   ///< 0 stays 0
+};
+
+/// Calibrators that follow the largest magnitudes of batches: of all of them, or their moving average.
+/// make_calibrator (calib/calibrator.h) makes them by the names "max" and "moving_average".
+///
+///     MaxCalibrator channels(0);  // an amax for each index of axis 0, as weights have
+///     channels.collect(weight);
+///     const Tensor amax = channels.compute_amax();  // [64, 1, 1, 1] for weights [64, 32, 3, 3]
+
+/// amax = the largest |x| of all batches, per tensor or for each index of the kept axes (ModelOpt's
+/// MaxCalibrator). Nothing is clipped, and one outlier widens every step. It merges exactly, and keeps 4
+/// bytes a range.
+class MaxCalibrator final : public Calibrator {
+ public:
+  /// `axis` are the kept axes; none is per tensor.
+  explicit MaxCalibrator(Axes axis = {}) : axis_(std::move(axis)) {}
+
+  [[nodiscard]] std::string_view method() const noexcept override { return "max"; }
+
+ protected:
+  void do_collect(const Tensor& x, float largest) override;
+  void do_merge(const Calibrator& other) override;
+  [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
+  void do_reset() override { amax_ = {}; }
+  void do_save(StateDict& state) const override;
+  void do_load(const StateDict& state) override;
+
+ private:
+  void raise(const Tensor& amax);
+
+  Axes axis_;
+  Tensor amax_;
+};
+
+/// amax moves towards the largest |x| of each batch: a = a + c * (amax(batch) - a), c = 1 - momentum, each
+/// operation rounded to f32; the first batch sets it (PyTorch's MovingAverageMinMaxObserver, on magnitudes).
+/// It is per tensor or for each index of the kept axes. The result depends on the order of batches: it does
+/// not merge.
+class MovingAverageCalibrator final : public Calibrator {
+ public:
+  /// Throws ArgumentError unless 0 <= momentum < 1.
+  explicit MovingAverageCalibrator(Axes axis = {}, double momentum = 0.99);
+
+  [[nodiscard]] std::string_view method() const noexcept override { return "moving_average"; }
+
+ protected:
+  void do_collect(const Tensor& x, float largest) override;
+  [[nodiscard]] Tensor do_compute(const AmaxOptions& options) const override;
+  void do_reset() override { amax_ = {}; }
+  void do_save(StateDict& state) const override;
+  void do_load(const StateDict& state) override;
+
+ private:
+  Axes axis_;
+  float constant_;
+  Tensor amax_;
+};
+
+/// BiasCalibrator: chooses what an affine quantizer subtracts before it rounds and adds again after.
+///
+///     BiasCalibrator calibrator(BiasMethod::max_min, 0);  // one for each index of axis 0
+///     for (const Tensor& batch : batches) calibrator.collect(batch);
+///     const Tensor y = modelopt::fake_tensor_quant(x, amax, calibrator.compute_bias());
+///
+/// Only functions of reference/ take a bias; quantizers of layers are symmetric or unsigned.
+
+class StateDict;
+
+/// Which bias is chosen.
+///
+/// - `mean`: the mean of all values of all batches, in double (ModelOpt averages the means of batches, which
+///   is the same for batches of one size).
+/// - `max_min`: fl(fl(largest + smallest) / 2).
+enum class BiasMethod : unsigned char { mean, max_min };
+
+/// The bias of fake_tensor_quant, per tensor or for each index of the kept axes (ModelOpt's BiasCalibrator,
+/// whose `axis` names the axes that are reduced). It keeps 16 bytes a range. It is not for use by several
+/// threads at once. An error leaves it as it was.
+class BiasCalibrator {
+ public:
+  /// `axis` are the kept axes, none for one bias; they are checked by the first batch.
+  explicit BiasCalibrator(BiasMethod method = BiasMethod::mean, Axes axis = {})
+      : method_(method), axis_(std::move(axis)) {}
+
+  /// Takes a batch into account: f32, f16, bf16, or f64 rounded to f32, in any layout and on any device.
+  /// Empty and `meta` tensors change nothing. Throws NumericError for NaN and Inf, ArgumentError for other
+  /// dtypes and when ranges have another shape than before.
+  void collect(const Tensor& x);
+  /// The bias, on the CPU, in the dtype of the first batch (f32 for f64): the kept axes with 1 for the
+  /// others, of rank 0 when that is one element. Throws ArgumentError before the first batch.
+  [[nodiscard]] Tensor compute_bias() const;
+  /// Forgets every batch.
+  void reset();
+  /// Whether there was no batch yet.
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+
+  /// What was collected, to be saved; empty before a batch.
+  [[nodiscard]] StateDict state_dict() const;
+  /// Takes back what `state_dict` gave. Throws ArgumentError for the state of another method and for a
+  /// damaged one.
+  void load_state(const StateDict& state);
+
+ private:
+  BiasMethod method_;
+  Axes axis_;
+  Shape shape_;
+  DType dtype_ = DType::f32;
+  std::int64_t count_ = 0;              // elements a range
+  std::vector<double> first_, second_;  // sums; or largest and smallest
 };
 
 }  // namespace fq

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "fakequant/calib/detail/ranges.h"
-#include "fakequant/calib/detail/search.h"
 
 namespace fq {
 namespace {

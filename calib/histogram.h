@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "fakequant/calib/calibrator.h"
-#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/descriptor.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq {

@@ -1,6 +1,5 @@
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
-#include "fakequant/calib/detail/histogram_state.h"
 #include "fakequant/calib/histogram.h"
 #include "fakequant/core/detail/check.h"
 

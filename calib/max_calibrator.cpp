@@ -1,7 +1,6 @@
-#include "fakequant/calib/max_calibrator.h"
-
 #include <algorithm>
 
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/ranges.h"
 #include "fakequant/core/detail/check.h"
@@ -43,6 +42,37 @@ void MaxCalibrator::do_save(StateDict& state) const { state.set("amax", amax_.cl
 
 void MaxCalibrator::do_load(const StateDict& state) {
   amax_ = detail::loaded_amax(state.at("amax"), "max_calibrator");
+}
+
+std::unique_ptr<Calibrator> detail::make_moving_average(const CalibratorOptions& options) {
+  return std::make_unique<MovingAverageCalibrator>(options.axis, options.momentum);
+}
+
+MovingAverageCalibrator::MovingAverageCalibrator(Axes axis, double momentum)
+    : axis_(std::move(axis)), constant_(static_cast<float>(1.0 - momentum)) {
+  FQ_CHECK(momentum >= 0 && momentum < 1, "moving_average_calibrator",
+           "momentum is {}: use 0 .. 1, less than 1", momentum);
+}
+
+void MovingAverageCalibrator::do_collect(const Tensor& x, float largest) {
+  Tensor batch = axis_.empty() ? Tensor::scalar(largest)
+                               : detail::amax(x, axis_, "moving_average_calibrator").to(Device::cpu());
+  if (!amax_.defined()) {
+    amax_ = std::move(batch);
+    return;
+  }
+  FQ_CHECK(batch.shape() == amax_.shape(), "moving_average_calibrator",
+           "amax of this batch has shape {}, of those before {}: collect batches of one shape, or reset()",
+           to_string(batch.shape()), to_string(amax_.shape()));
+  detail::move_ranges(amax_, batch, constant_);
+}
+
+Tensor MovingAverageCalibrator::do_compute(const AmaxOptions&) const { return amax_.clone(); }
+
+void MovingAverageCalibrator::do_save(StateDict& state) const { state.set("amax", amax_.clone()); }
+
+void MovingAverageCalibrator::do_load(const StateDict& state) {
+  amax_ = detail::loaded_amax(state.at("amax"), "moving_average_calibrator");
 }
 
 }  // namespace fq

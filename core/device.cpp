@@ -4,7 +4,7 @@
 
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/device_choice.h"
+#include "fakequant/core/detail/device_traits.h"
 
 namespace fq {
 
@@ -35,5 +35,19 @@ std::string describe(Device device) {
 }
 
 void synchronize(Device device) { detail::run(device, &detail::Kernels::wait_for, device); }
+
+MemoryStats memory_stats(Device device) noexcept {
+  const auto* found = detail::find_kernels(device);
+  return found != nullptr ? found->memory_stats(device) : MemoryStats{};
+}
+
+void reset_peak_memory(Device device) noexcept {
+  if (const auto* found = detail::find_kernels(device)) found->reset_peak_memory(device);
+}
+
+void release_cached_memory() noexcept {
+  for (const Device device : {Device::cpu(), Device::cuda()})
+    if (const auto* found = detail::find_kernels(device)) found->release_cached_memory();
+}
 
 }  // namespace fq

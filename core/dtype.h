@@ -15,7 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq {
 namespace {

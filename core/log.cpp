@@ -3,7 +3,7 @@
 #include <memory>
 #include <mutex>
 
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq {
 namespace {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/core/blocks/granularity.h"
-#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/blocks/shape.h"
+#include "fakequant/core/descriptor.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/tensor.h"
 

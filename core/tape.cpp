@@ -8,7 +8,7 @@
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
-#include "fakequant/core/detail/leaf_scope.h"
+#include "fakequant/core/detail/leaf_scopes.h"
 #include "fakequant/core/profile.h"
 
 namespace fq {

@@ -1,5 +1,43 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "fakequant/core/blocks/shape.h"
+#include "fakequant/core/context.h"
+#include "fakequant/core/dtype.h"
+
+namespace fq::detail {
+
+/// A std::variant that survives a copy which throws. libstdc++ (12 and others) takes one of numbers, strings
+/// and vectors for never valueless, and when a copy finds no memory calls a destructor of what was not made.
+template <class... Types>
+struct CopyableVariant : std::variant<Types...> {
+  using Base = std::variant<Types...>;
+  using Base::Base;
+  using Base::operator=;
+
+  CopyableVariant(const CopyableVariant& other) : Base(copy(other)) {}
+  CopyableVariant(CopyableVariant&&) noexcept = default;
+  CopyableVariant& operator=(const CopyableVariant& other) { return *this = CopyableVariant(other); }
+  CopyableVariant& operator=(CopyableVariant&&) noexcept = default;
+  ~CopyableVariant() = default;
+
+ private:
+  static Base copy(const Base& other) {
+    return std::visit([]<class T>(const T& value) { return Base(std::in_place_type<T>, value); }, other);
+  }
+};
+
+}  // namespace fq::detail
+
 /// Trace: what a model did, as a graph of named operators.
 ///
 /// Every operator reports at its door to a thread-local recorder, which is null by default; modules push
@@ -11,20 +49,6 @@
 ///     const RecordScope scope(recorder);
 ///     recorder.mark_input(x);
 ///     const TraceGraph graph = recorder.finish(model(x));
-
-#include <cstdint>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
-#include "fakequant/core/blocks/shape.h"
-#include "fakequant/core/context.h"
-#include "fakequant/core/copyable_variant.h"
-#include "fakequant/core/dtype.h"
 
 namespace fq {
 

@@ -8,7 +8,6 @@
 #include "fakequant/core/tensor.h"
 #include "fakequant/reference/tensorrt.h"
 #include "fakequant/reference/torchao.h"
-#include "fakequant/reference/tripy.h"
 
 namespace {
 

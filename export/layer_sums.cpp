@@ -1,4 +1,4 @@
-#include "fakequant/core/ops/detail/code_products.h"
+#include "fakequant/core/ops/detail/product.h"
 #include "fakequant/export/scales.h"
 #include "fakequant/layers/modules/detail/layer_product.h"
 #include "fakequant/layers/modules/detail/module_scopes.h"

@@ -8,7 +8,6 @@
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/io/state_file.h"
 #include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"

@@ -8,7 +8,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/train/data/some_samples.h"
 #include "fakequant/train/ranks/shares.h"
 

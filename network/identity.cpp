@@ -10,7 +10,6 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
-#include "fakequant/core/detail/utf8.h"
 #include "fakequant/core/io/detail/json_text.h"
 
 namespace fq {

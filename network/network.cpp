@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/core/log.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"

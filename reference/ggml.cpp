@@ -1,5 +1,8 @@
 #include "fakequant/reference/ggml.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "fakequant/core/backend/cpu/engines/engine_products.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
@@ -73,5 +76,88 @@ Tensor matmul_q4_0_q8_0(const Tensor& x, const Blocks& weight, Buffer buffer) {
 Tensor matmul_q8_0(const Tensor& x, const Blocks& weight) {
   return detail::through_host(host::matmul, x, weight.codes, weight.scale, 8, Buffer::plain);
 }
+
+namespace {
+
+using detail::ggml_block;
+
+constexpr std::int64_t kHalf = ggml_block / 2;
+
+std::int64_t block_bytes(int bits) { return 2 + ggml_block * bits / 8; }
+
+void write_scale(float16 scale, std::uint8_t* to) {
+  to[0] = static_cast<std::uint8_t>(scale.bits & 0xffu);
+  to[1] = static_cast<std::uint8_t>(scale.bits >> 8);
+}
+
+void write_codes(const std::int8_t* codes, int bits, std::uint8_t* to) {
+  if (bits == 8) {
+    std::memcpy(to, codes, ggml_block);
+    return;
+  }
+  for (std::int64_t j = 0; j < kHalf; ++j)
+    to[j] = static_cast<std::uint8_t>((codes[j] + 8) | ((codes[j + kHalf] + 8) << 4));
+}
+
+void read_codes(const std::uint8_t* from, int bits, std::int8_t* codes) {
+  if (bits == 8) {
+    std::memcpy(codes, from, ggml_block);
+    return;
+  }
+  for (std::int64_t j = 0; j < kHalf; ++j) {
+    codes[j] = static_cast<std::int8_t>((from[j] & 0xf) - 8);
+    codes[j + kHalf] = static_cast<std::int8_t>((from[j] >> 4) - 8);
+  }
+}
+
+namespace host {
+
+Tensor pack(const Tensor& codes, const Tensor& scale, int bits) {
+  const char* function = bits == 4 ? "ggml.pack_q4_0" : "ggml.pack_q8_0";
+  detail::check_matrix(codes, DType::i8, "the codes", function);
+  detail::check_columns(codes.dim(1), ggml_block, function);
+  const std::int64_t blocks = codes.dim(1) / ggml_block, size = block_bytes(bits);
+  detail::check_shape(scale, DType::f16, {codes.dim(0), blocks}, "the scale", function);
+  if (bits == 4) detail::check_codes(codes, -8, 7, function);
+  Tensor out = Tensor::empty({codes.dim(0), blocks * size}, DType::u8, codes.device());
+  if (codes.device().is_meta()) return out;
+  auto* to = out.mutable_data<std::uint8_t>();
+  for (std::int64_t b = 0; b < scale.numel(); ++b) {
+    write_scale(scale.data<float16>()[b], to + b * size);
+    write_codes(codes.data<std::int8_t>() + b * ggml_block, bits, to + b * size + 2);
+  }
+  return out;
+}
+
+Blocks unpack(const Tensor& bytes, int bits) {
+  const char* function = bits == 4 ? "ggml.unpack_q4_0" : "ggml.unpack_q8_0";
+  detail::check_matrix(bytes, DType::u8, "the bytes", function);
+  const std::int64_t size = block_bytes(bits), blocks = bytes.dim(1) / size;
+  FQ_CHECK(blocks > 0 && bytes.dim(1) % size == 0, function,
+           "rows have {} bytes: give whole blocks of {} bytes", bytes.dim(1), size);
+  Blocks out{Tensor::empty({bytes.dim(0), blocks * ggml_block}, DType::i8, bytes.device()),
+             Tensor::empty({bytes.dim(0), blocks}, DType::f16, bytes.device())};
+  if (bytes.device().is_meta()) return out;
+  const auto* from = bytes.data<std::uint8_t>();
+  auto* codes = out.codes.mutable_data<std::int8_t>();
+  auto* scales = out.scale.mutable_data<float16>();
+  for (std::int64_t b = 0; b < out.scale.numel(); ++b) {
+    scales[b].bits = static_cast<std::uint16_t>(from[b * size] | (from[b * size + 1] << 8));
+    read_codes(from + b * size + 2, bits, codes + b * ggml_block);
+  }
+  return out;
+}
+
+}  // namespace host
+}  // namespace
+
+Tensor pack_q4_0(const Blocks& blocks) {
+  return detail::through_host(host::pack, blocks.codes, blocks.scale, 4);
+}
+Tensor pack_q8_0(const Blocks& blocks) {
+  return detail::through_host(host::pack, blocks.codes, blocks.scale, 8);
+}
+Blocks unpack_q4_0(const Tensor& bytes) { return detail::through_host(host::unpack, bytes, 4); }
+Blocks unpack_q8_0(const Tensor& bytes) { return detail::through_host(host::unpack, bytes, 8); }
 
 }  // namespace fq::ggml

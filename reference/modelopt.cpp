@@ -10,9 +10,9 @@
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/core/trace.h"
-#include "fakequant/reference/detail/broadcast_up.h"
+#include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/detail/clipped.h"
-#include "fakequant/reference/detail/wide.h"
+#include "fakequant/reference/detail/rounding.h"
 #include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::modelopt {

@@ -1,5 +1,3 @@
-#include "fakequant/reference/modelopt_blocks.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -8,6 +6,7 @@
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/kernels/kernels.h"
+#include "fakequant/reference/modelopt.h"
 
 namespace fq::modelopt {
 namespace {

@@ -7,7 +7,7 @@
 #include "fakequant/reference/detail/block_scales.h"
 #include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/kernels/kernels.h"
-#include "fakequant/reference/modelopt_blocks.h"
+#include "fakequant/reference/modelopt.h"
 
 namespace fq::modelopt {
 namespace {

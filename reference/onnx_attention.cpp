@@ -3,11 +3,11 @@
 #include <limits>
 #include <vector>
 
-#include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/device_traits.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/engine_operands.h"
-#include "fakequant/reference/onnx_dynamic.h"
+#include "fakequant/reference/onnx.h"
 
 namespace fq::onnx {
 namespace {

@@ -1,5 +1,3 @@
-#include "fakequant/reference/onnx_dynamic.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,6 +7,7 @@
 #include "fakequant/core/numerics/detail/recurrent_formulas.h"
 #include "fakequant/reference/detail/engine_operands.h"
 #include "fakequant/reference/detail/through_host.h"
+#include "fakequant/reference/onnx.h"
 
 namespace fq::onnx {
 namespace {

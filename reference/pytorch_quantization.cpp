@@ -10,7 +10,6 @@
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/broadcast.h"
-#include "fakequant/reference/detail/broadcast_up.h"
 #include "fakequant/reference/detail/clipped.h"
 #include "fakequant/reference/kernels/kernels.h"
 

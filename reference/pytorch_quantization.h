@@ -15,7 +15,7 @@
 
 #include <optional>
 
-#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/descriptor.h"
 #include "fakequant/core/tensor.h"
 #include "fakequant/core/variable.h"
 

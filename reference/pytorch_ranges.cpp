@@ -6,7 +6,7 @@
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/detail/clipped.h"
-#include "fakequant/reference/detail/stepped.h"
+#include "fakequant/reference/detail/rounding.h"
 #include "fakequant/reference/detail/through_host.h"
 #include "fakequant/reference/kernels/kernels.h"
 #include "fakequant/reference/pytorch_quantization.h"

@@ -8,9 +8,9 @@
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/affine.h"
+#include "fakequant/reference/detail/rounding.h"
 #include "fakequant/reference/detail/through_host.h"
 #include "fakequant/reference/detail/torch_grid.h"
-#include "fakequant/reference/detail/wide.h"
 
 namespace fq::torch_ref {
 namespace {

@@ -1,11 +1,10 @@
-#include "fakequant/reference/torchao_affine.h"
-
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/tape.h"
 #include "fakequant/reference/detail/clipped.h"
-#include "fakequant/reference/detail/stepped.h"
+#include "fakequant/reference/detail/rounding.h"
 #include "fakequant/reference/detail/through_host.h"
 #include "fakequant/reference/detail/torchao_grid.h"
+#include "fakequant/reference/torchao.h"
 
 namespace fq::torchao {
 namespace {

@@ -1,14 +1,15 @@
-#include "fakequant/reference/torchao_float.h"
-
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/tape.h"
+#include "fakequant/reference/detail/block_ranges.h"
+#include "fakequant/reference/detail/code_table.h"
+#include "fakequant/reference/detail/code_values.h"
 #include "fakequant/reference/detail/float_blocks.h"
-#include "fakequant/reference/detail/stepped.h"
+#include "fakequant/reference/detail/rounding.h"
 #include "fakequant/reference/detail/through_host.h"
-#include "fakequant/reference/detail/torchao_ranges.h"
+#include "fakequant/reference/torchao.h"
 
 namespace fq::torchao {
 namespace {
@@ -165,6 +166,47 @@ Variable quantize_affine_float8(const Variable& x, const Tensor& scale, DType fl
 
 Tensor dequantize_affine_float8(const Tensor& codes, const Tensor& scale, DType dtype) {
   return detail::through_host(host::dequantize_affine_float8, codes, scale, dtype);
+}
+
+namespace {
+
+Minifloat grid_of(int ebits, int mbits, const char* function) {
+  FQ_CHECK(ebits >= 1 && mbits >= 1 && ebits + mbits <= 7, function,
+           "ebits {} and mbits {}: give at least 1 each and 7 together at most", ebits, mbits);
+  return Minifloat::finite(ebits, mbits);
+}
+
+namespace host {
+
+Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
+  constexpr const char* where = "cast_floatx";
+  const Minifloat grid = grid_of(ebits, mbits, where);
+  FQ_CHECK(x.dtype() == DType::f32, where, "the input is {}: give f32", name(x.dtype()));
+  Tensor codes = Tensor::empty(x.shape(), DType::u8, x.device(), x.layout());
+  if (x.device().is_meta()) return codes;
+  const auto* in = x.data<float>(x.layout());
+  auto* out = codes.mutable_data<std::uint8_t>(x.layout());
+  detail::encode_bytes(in, x.numel(), grid, out);
+  return codes;
+}
+
+Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
+  constexpr const char* where = "decode_floatx";
+  const Minifloat grid = grid_of(ebits, mbits, where);
+  FQ_CHECK(codes.dtype() == DType::u8, where, "the codes are {}: give u8, one code a byte",
+           name(codes.dtype()));
+  return detail::decoded(codes, detail::minifloat_table(grid), DType::f32);
+}
+
+}  // namespace host
+}  // namespace
+
+Tensor cast_floatx(const Tensor& x, int ebits, int mbits) {
+  return detail::through_host(host::cast_floatx, x, ebits, mbits);
+}
+
+Tensor decode_floatx(const Tensor& codes, int ebits, int mbits) {
+  return detail::through_host(host::decode_floatx, codes, ebits, mbits);
 }
 
 }  // namespace fq::torchao

@@ -2,10 +2,10 @@
 #include <limits>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/reference/detail/stepped.h"
+#include "fakequant/reference/detail/block_ranges.h"
+#include "fakequant/reference/detail/rounding.h"
 #include "fakequant/reference/detail/through_host.h"
 #include "fakequant/reference/detail/torchao_grid.h"
-#include "fakequant/reference/detail/torchao_ranges.h"
 #include "fakequant/reference/torchao.h"
 
 namespace fq::torchao {

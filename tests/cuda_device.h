@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/backend/cuda/runtime/counts.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/device.h"
 
 namespace fq::test {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/model/detail/meta_scope.h"
 #include "fakequant/layers/modules/quant_modules.h"

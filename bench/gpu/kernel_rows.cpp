@@ -6,7 +6,6 @@
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/reference/modelopt.h"
-#include "fakequant/reference/modelopt_blocks.h"
 
 namespace fq::bench {
 namespace {

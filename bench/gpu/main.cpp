@@ -10,8 +10,8 @@
 
 #include "fakequant/bench/gpu/rows.h"
 #include "fakequant/bench/gpu/timer.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/error.h"
 
 namespace {

@@ -4,8 +4,12 @@
 
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/core/backend/ranges.h"
+#include "fakequant/core/format.h"
 
 namespace fq::detail {
 
@@ -27,5 +31,13 @@ void grow_ranges(Tensor& amax, const Tensor& batch, const Tensor& growing);
 [[nodiscard]] ValueRange range(const Tensor& x);
 /// Adds every |x| that the rule does not drop to its bin; on a GPU it waits for the counts.
 void count(const Tensor& x, const BinRule& rule, std::span<std::int64_t> counts);
+
+// Formats and candidates of the searches for a range.
+
+/// The codes of the options. Throws ArgumentError for formats other than integers, (4,3) and (2,1).
+[[nodiscard]] Format search_format(const CalibratorOptions& options, std::string_view function);
+
+/// torch.linspace: from both ends to the middle. `count` 2 or more.
+[[nodiscard]] std::vector<float> linspace(float first, float last, int count);
 
 }  // namespace fq::detail

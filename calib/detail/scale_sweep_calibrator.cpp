@@ -5,7 +5,6 @@
 
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/ranges.h"
-#include "fakequant/calib/detail/search.h"
 #include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"

@@ -6,7 +6,6 @@
 
 #include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/calib/detail/histogram_methods.h"
-#include "fakequant/calib/detail/histogram_state.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
 

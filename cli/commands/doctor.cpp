@@ -15,7 +15,7 @@
 #include "fakequant/cli/system/waiting.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/device_ranks.h"
-#include "fakequant/core/detail/device_choice.h"
+#include "fakequant/core/detail/device_traits.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"

@@ -9,7 +9,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/export/executorch/detail/network.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantize.h"

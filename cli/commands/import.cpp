@@ -14,7 +14,7 @@
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/cli/text/gguf_tokenizer.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/export/gguf/import.h"
 #include "fakequant/export/onnx/import_quantized.h"

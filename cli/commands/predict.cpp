@@ -10,7 +10,7 @@
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/cli/tables/sample_noun.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/log.h"
 #include "fakequant/network/qat.h"
 #include "fakequant/train/ctc.h"

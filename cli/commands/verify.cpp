@@ -10,7 +10,7 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
-#include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/export/onnx/tensorrt_rules.h"
 

@@ -11,7 +11,7 @@
 #include "fakequant/cli/folding.h"
 #include "fakequant/cli/uniform_samples.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/network/detail/data_checks.h"
 #include "fakequant/network/qat.h"
 

@@ -23,7 +23,7 @@ class Flags;
 /// A file that a command is going to write.
 struct WrittenFile {
   std::string path;
-  std::string kind;          ///< what it will be, and may replace without --force (file_kind.h)
+  std::string kind;          ///< what it will be, and may replace without --force (file_reader.h)
   bool make_folder = false;  ///< whether its folder is made where it is not there
   std::string may_be = {};   ///< a flag of a file that is read, and may be this one
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a JSON file is: one of the kinds of file_kind.h.
+/// What a JSON file is: one of the kinds of file_reader.h.
 
 #include <optional>
 #include <string>

@@ -10,9 +10,9 @@
 #include "fakequant/cli/flags/json_kind.h"
 #include "fakequant/cli/onnx_producer.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/core/io/detail/hdf5_reader.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/export/safetensors/file.h"
 #include "fakequant/report/detail/picture.h"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq::cli {
 namespace {

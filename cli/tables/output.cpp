@@ -8,7 +8,7 @@
 
 #include "fakequant/cli/runs/transcript.h"
 #include "fakequant/cli/system/standard_streams.h"
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/error.h"
 
 namespace fq::cli {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/system/standard_streams.h"
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/log.h"
 
 namespace fq::cli {

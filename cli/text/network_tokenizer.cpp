@@ -4,7 +4,7 @@
 
 #include "fakequant/cli/tables/class_labels.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 
 namespace fq::cli {
 namespace {

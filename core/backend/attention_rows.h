@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::detail {
 

@@ -12,7 +12,7 @@
 #include "fakequant/core/accumulator.h"
 #include "fakequant/core/numerics/detail/philox.h"
 #include "fakequant/core/numerics/detail/recurrent_arrays.h"
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/tensor.h"
 

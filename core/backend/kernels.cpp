@@ -2,9 +2,9 @@
 
 #include <atomic>
 
+#include "fakequant/core/backend/cpu/memory/host_memory.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/backend/size_class.h"
 #include "fakequant/core/error.h"
 
 namespace fq {

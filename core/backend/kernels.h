@@ -20,7 +20,7 @@
 #include "fakequant/core/backend/ranges.h"
 #include "fakequant/core/backend/updates.h"
 #include "fakequant/core/blocks/detail/pool_windows.h"
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/numerics/detail/arithmetic.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"

@@ -1,10 +1,8 @@
 // What backend/cuda has, for builds without it: there is no device, and whoever asks for one is told so.
 
 #include "fakequant/core/backend/capture.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/transfer.h"
-#include "fakequant/core/backend/cuda/runtime/trial.h"
 #include "fakequant/core/backend/foreign_stream.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/error.h"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fakequant/core/blocks/granularity.h"
-#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/blocks/shape.h"
+#include "fakequant/core/descriptor.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::detail {

@@ -1,7 +1,7 @@
 #include "fakequant/core/detail/moves.h"
 
 #include "fakequant/core/backend/kernels.h"
-#include "fakequant/core/blocks/detail/memory_view.h"
+#include "fakequant/core/blocks/detail/walk.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq {

@@ -2,9 +2,12 @@
 
 /// Tensors whose elements are moved: gathered, mixed and joined along axes.
 
+#include <bit>
+#include <cstdint>
 #include <vector>
 
 #include "fakequant/core/accumulator.h"
+#include "fakequant/core/dtype.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq {
@@ -29,5 +32,24 @@ namespace fq::detail {
 /// Elements [begin, end) along a logical axis, as a new tensor in the same layout. Types of 8 bits and more,
 /// u1.
 [[nodiscard]] Tensor cut(const Tensor& x, int axis, std::int64_t begin, std::int64_t end);
+
+// Elements as words of their width, for what moves them and computes nothing.
+
+/// Calls `f` with the word that `value` is in f32 and f64; with 0 of other types, of 8, 16, 32 or 64 bits.
+template <class F>
+void visit_fill_word(DType dtype, double value, F&& f) {
+  if (dtype == DType::f32) return f(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+  if (dtype == DType::f64) return f(std::bit_cast<std::uint64_t>(value));
+  switch (bit_width(dtype)) {
+    case 8:
+      return f(std::uint8_t{0});
+    case 16:
+      return f(std::uint16_t{0});
+    case 32:
+      return f(std::uint32_t{0});
+    default:
+      return f(std::uint64_t{0});
+  }
+}
 
 }  // namespace fq::detail

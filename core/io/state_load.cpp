@@ -3,14 +3,13 @@
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/dtype.h"
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/hdf5_tree.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/detail/state_header.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/io/state_file.h"
 
 namespace fq::detail {
 namespace {

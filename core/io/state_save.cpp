@@ -6,7 +6,7 @@
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/hdf5_image.h"
 #include "fakequant/core/io/detail/state_header.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 
 namespace fq {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "fakequant/core/ops/detail/composite.h"
 #include "fakequant/core/ops/detail/elementwise.h"
+#include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/shape.h"
 

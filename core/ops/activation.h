@@ -68,4 +68,24 @@ namespace fq::ops {
 /// 0 <= p <= 1.
 [[nodiscard]] Variable dropout(const Variable& x, double p, bool training);
 
+/// Dropout of channels, samples and blocks, and dropout that keeps mean and variance. As in `dropout`, the
+/// choice depends on this thread's random stream alone: seed, step, the count of dropouts in the step and the
+/// logical row-major index of the channel, sample or block. Without `training`, or with p = 0, each function
+/// returns x itself and records no operator. f32 or f64. All throw ArgumentError unless 0 <= p <= 1.
+
+/// Whole channels of x [N, C, ..] are 0 with probability p, the others x / (1 - p): PyTorch's Dropout1d,
+/// Dropout2d and Dropout3d (Tompson et al., arXiv:1411.4280).
+[[nodiscard]] Variable channel_dropout(const Variable& x, double p, bool training);
+/// Whole samples of x [N, ..]: stochastic depth, of the branch of a residual block (Huang et al.,
+/// arXiv:1603.09382).
+[[nodiscard]] Variable drop_path(const Variable& x, double p, bool training);
+/// For SELU (Klambauer et al., arXiv:1706.02515): what is dropped is the least value of SELU, and all is
+/// scaled and shifted so that mean 0 and variance 1 stay. Of elements, or, as PyTorch's FeatureAlphaDropout,
+/// of whole channels. With p = 1 all is 0.
+[[nodiscard]] Variable alpha_dropout(const Variable& x, double p, bool training, bool channels = false);
+/// Squares of `block` elements a side of x [N, C, H, W], each channel its own, are 0; p is the share that is
+/// dropped. The rest is scaled by what is left (Ghiasi et al., arXiv:1810.12890; torchvision's
+/// drop_block2d). Throws ArgumentError for a block that is even or larger than the image.
+[[nodiscard]] Variable drop_block2d(const Variable& x, double p, std::int64_t block, bool training);
+
 }  // namespace fq::ops

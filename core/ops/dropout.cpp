@@ -1,12 +1,9 @@
-#include "fakequant/core/ops/dropout.h"
-
 #include <cmath>
 
 #include "fakequant/core/ops/activation.h"
-#include "fakequant/core/ops/detail/composite.h"
+#include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/pool.h"
-#include "fakequant/core/ops/reduce.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/random.h"
 

@@ -48,7 +48,7 @@ struct Pool3d {
 };
 
 /// The largest element of each window, padding apart; the first one in (h, w) order takes the gradient. NaN
-/// wins. Codes with one scale give codes of the same spec, sums not yet rounded give such sums (of an
+/// wins. Codes with one scale give codes of the same grid, sums not yet rounded give such sums (of an
 /// addition of codes, and by a dilated window: floats).
 [[nodiscard]] Variable max_pool2d(const Variable& x, const Pool2d& options);
 /// fl(t / n), t the sum of a window in (h, w) order. Integer codes with one scale give an Accumulator of

@@ -6,8 +6,6 @@
 
 #include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/detail/moves.h"
-#include "fakequant/core/ops/detail/composite.h"
-#include "fakequant/core/ops/detail/move.h"
 #include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/detail/pool_sizes.h"
 #include "fakequant/core/ops/elementwise.h"

@@ -1,10 +1,8 @@
-#include "fakequant/core/ops/resize.h"
-
 #include <algorithm>
 #include <cmath>
 
-#include "fakequant/core/ops/detail/composite.h"
-#include "fakequant/core/ops/detail/move.h"
+#include "fakequant/core/ops/detail/operator.h"
+#include "fakequant/core/ops/shape.h"
 
 namespace fq::ops {
 namespace {

@@ -1,6 +1,10 @@
 #include "fakequant/core/ops/shape.h"
 
-#include "fakequant/core/ops/detail/move.h"
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "fakequant/core/detail/moves.h"
 #include "fakequant/core/ops/detail/operator.h"
 
 namespace fq::ops {
@@ -102,6 +106,181 @@ Variable transpose(const Variable& x, const std::vector<int>& axes) {
     return Attributes{{"axes", std::vector<std::int64_t>(move.axes.begin(), move.axes.end())}};
   });
   return detail::record_move(kTranspose, x, move, std::move(attributes));
+}
+
+namespace {
+
+constexpr std::string_view kConcat = "concat";
+
+/// Sizes along the axis; throws when the parts differ elsewhere.
+std::vector<std::int64_t> sizes_along(const std::vector<Variable>& parts, int axis) {
+  const Shape first = parts[0].shape();
+  std::vector<std::int64_t> sizes;
+  for (const auto& part : parts) {
+    Shape shape = part.shape();
+    FQ_CHECK(shape.size() == first.size(), kConcat, "{} and {} have different ranks", to_string(first),
+             to_string(shape));
+    auto& size = shape[static_cast<std::size_t>(axis)];
+    sizes.push_back(size);
+    size = first[static_cast<std::size_t>(axis)];
+    FQ_CHECK(shape == first, kConcat, "{} and {} differ on an axis other than {}", to_string(part.shape()),
+             to_string(first), axis);
+  }
+  return sizes;
+}
+
+Backward split(std::vector<std::int64_t> sizes, int axis) {
+  return [sizes = std::move(sizes), axis](const Tensor& dy) {
+    std::vector<Tensor> out;
+    std::int64_t begin = 0;
+    for (const auto size : sizes) {
+      out.push_back(detail::cut(dy, axis, begin, begin + size));
+      begin += size;
+    }
+    return out;
+  };
+}
+
+/// All codes of one grid.
+bool joinable(const std::vector<Variable>& parts) {
+  return std::ranges::all_of(parts, [&](const Variable& part) {
+    return part.quantized() != nullptr && detail::is_movable(*part.quantized()) &&
+           same_grid(part.quantized()->grid, parts[0].quantized()->grid);
+  });
+}
+
+QuantizedTensor joined_codes(const std::vector<Variable>& parts, int axis) {
+  std::vector<Tensor> codes;
+  for (const auto& part : parts) codes.push_back(part.quantized()->codes);
+  return detail::with_codes(*parts[0].quantized(), detail::join(codes, axis));
+}
+
+bool all_sums(const std::vector<Variable>& parts) {
+  return std::ranges::all_of(parts, [](const Variable& part) { return part.accumulator() != nullptr; });
+}
+
+/// A ReLU that is pending on every part becomes that of the whole.
+Accumulator joined_sums(const std::vector<Variable>& parts, int axis) {
+  const bool relu = std::ranges::all_of(parts, [](const Variable& part) { return part.accumulator()->relu; });
+  AccumulatorConcat out{{}, axis};
+  for (const auto& part : parts) {
+    out.parts.push_back(*part.accumulator());
+    out.parts.back().relu = !relu && part.accumulator()->relu;
+  }
+  return {std::move(out), relu};
+}
+
+}  // namespace
+
+Variable concat(const std::vector<Variable>& parts, int axis) {
+  FQ_CHECK(!parts.empty() && std::ranges::all_of(parts, &Variable::defined), kConcat,
+           "{} inputs are given: give one or more, all defined", parts.size());
+  const int at = normalize_axis(axis, parts[0].rank(), kConcat);
+  auto backward = split(sizes_along(parts, at), at);
+  auto attributes = detail::traced([&] { return Attributes{{"axis", std::int64_t{at}}}; });
+  if (all_sums(parts))
+    return detail::record(kConcat, joined_sums(parts, at), parts, std::move(backward), std::move(attributes));
+  if (joinable(parts))
+    return detail::record(kConcat, joined_codes(parts, at), parts, std::move(backward),
+                          std::move(attributes));
+  std::vector<Variable> inputs;
+  std::vector<Tensor> tensors;
+  for (const auto& part : parts) {
+    auto floats =
+        tensors.empty() ? detail::floats(part, kConcat) : detail::floats_like(part, tensors[0], kConcat);
+    inputs.push_back(floats.variable);
+    tensors.push_back(floats.tensor);
+  }
+  return detail::record(kConcat, detail::join(tensors, at), std::move(inputs), std::move(backward),
+                        std::move(attributes));
+}
+
+namespace {
+
+Shape checked(const Variable& x, std::int64_t factor, std::string_view op) {
+  FQ_CHECK(x.defined() && x.rank() == 4, op, "the input is {}: give [N, C, H, W]",
+           x.defined() ? to_string(x.shape()) : "undefined");
+  FQ_CHECK(factor >= 1 && factor < (1 << 15), op, "the factor is {}: use 1 or more", factor);
+  return x.shape();
+}
+
+Attributes factor_of(std::int64_t factor) {
+  return detail::traced([&] { return Attributes{{"factor", factor}}; });
+}
+
+}  // namespace
+
+Variable pixel_shuffle(const Variable& x, std::int64_t r) {
+  const Shape s = checked(x, r, "pixel_shuffle");
+  FQ_CHECK(s[1] % (r * r) == 0, "pixel_shuffle", "{} has {} channels: they must be a multiple of {}",
+           to_string(s), s[1], r * r);
+  return detail::composite("pixel_shuffle", {x}, factor_of(r), [&] {
+    const Variable squares = reshape(x, {s[0], s[1] / (r * r), r, r, s[2], s[3]});
+    return reshape(transpose(squares, {0, 1, 4, 2, 5, 3}), {s[0], s[1] / (r * r), s[2] * r, s[3] * r});
+  });
+}
+
+Variable pixel_unshuffle(const Variable& x, std::int64_t r) {
+  const Shape s = checked(x, r, "pixel_unshuffle");
+  FQ_CHECK(s[2] % r == 0 && s[3] % r == 0, "pixel_unshuffle", "{} is no image of squares of {} pixels",
+           to_string(s), r);
+  return detail::composite("pixel_unshuffle", {x}, factor_of(r), [&] {
+    const Variable squares = reshape(x, {s[0], s[1], s[2] / r, r, s[3] / r, r});
+    return reshape(transpose(squares, {0, 1, 3, 5, 2, 4}), {s[0], s[1] * r * r, s[2] / r, s[3] / r});
+  });
+}
+
+namespace {
+
+constexpr std::string_view kInputPart = "input_part";
+
+/// What is recorded, and its floats: integers as f32.
+detail::Floats numbers(const Variable& x) {
+  const auto* tensor = std::get_if<Tensor>(&x.value());
+  const bool whole = tensor != nullptr && !is_floating(tensor->dtype()) &&
+                     !is_storage_only(tensor->dtype()) && tensor->dtype() != DType::u1;
+  return whole ? detail::Floats{x, tensor->to(DType::f32)} : detail::floats(x, kInputPart);
+}
+
+/// Whether the part lies within rows of so many elements; its sizes may be any.
+bool fits(const InputPart& part, std::int64_t row) {
+  if (part.begin < 0 || part.begin >= row) return false;
+  std::int64_t left = row - part.begin;
+  for (const auto size : part.shape) left = size >= 1 ? left / size : 0;
+  return left >= 1;
+}
+
+void check(const Variable& x, const InputPart& part) {
+  FQ_CHECK(x.defined() && x.rank() == 2, kInputPart, "the input is {}: give rows [N, K]",
+           x.defined() ? to_string(x.shape()) : "undefined");
+  FQ_CHECK(fits(part, x.dim(1)), kInputPart, "{} from element {} on is not within rows of {}",
+           to_string(part.shape), part.begin, x.dim(1));
+  FQ_CHECK(std::ranges::count(input_part_types(), part.type) == 1, kInputPart,
+           "the type '{}': it is one of {}", part.type, fmt::join(input_part_types(), ", "));
+}
+
+}  // namespace
+
+const std::vector<std::string>& input_part_types() {
+  static const std::vector<std::string> types{"f32", "f64", "f16", "i8", "u8", "i16", "i32", "i64", "bool"};
+  return types;
+}
+
+Variable input_part(const Variable& x, const InputPart& part) {
+  check(x, part);
+  const std::int64_t end = part.begin + numel(part.shape);
+  Shape shape{x.dim(0)};
+  shape.insert(shape.end(), part.shape.begin(), part.shape.end());
+  auto attributes = detail::traced([&] {
+    return Attributes{{"begin", part.begin}, {"shape", part.shape}, {"name", part.name}, {"type", part.type}};
+  });
+  const auto read = numbers(x);
+  const CutMove cut{1, part.begin, end};
+  const auto backward = [cut, from = x.shape(), own = Shape{x.dim(0), end - part.begin}](const Tensor& dy) {
+    return std::vector<Tensor>{moved_back(moved_back(dy, ReshapeMove{own}, own), cut, from)};
+  };
+  return detail::record(kInputPart, moved(moved(read.tensor, cut), ReshapeMove{shape}), {read.variable},
+                        backward, std::move(attributes));
 }
 
 }  // namespace fq::ops

@@ -8,7 +8,7 @@
 ///     const Variable padded = ops::pad(x, {{1, 1}, {1, 1}}, ops::PadMode::reflect);
 ///
 /// They take f32 or f64, integers without gradient (token ids; not `concat`), codes, and sums not yet
-/// rounded. Codes with one scale are moved with their spec (the gradient is moved back; the quantizer that
+/// rounded. Codes with one scale are moved with their grid (the gradient is moved back; the quantizer that
 /// made the codes masks it); codes with several scales are read as floats. Sums stay sums: who reads them
 /// rounds them before they are moved, with the bits that it would have given right behind the layer that made
 /// them. Axes count from the front, negative ones from the back. All throw ArgumentError for shapes and axes
@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "fakequant/core/variable.h"
@@ -67,5 +68,74 @@ enum class PadMode : unsigned char { constant, reflect, replicate, circular };
 [[nodiscard]] Variable pixel_shuffle(const Variable& x, std::int64_t factor);
 /// The way back: [N, C, H*r, W*r] to [N, C*r*r, H, W].
 [[nodiscard]] Variable pixel_unshuffle(const Variable& x, std::int64_t factor);
+
+/// Resizing of images, signals and volumes.
+///
+///     ops::resize(x, {.sizes = {56, 56}});                                   // [N, C, 28, 28], nearest
+///     ops::resize(x, {.sizes = {56, 56}, .mode = ops::ResizeMode::linear,    // bilinear, as PyTorch's
+///                     .coordinates = ops::ResizeCoordinates::half_pixel});
+///
+/// Names and formulas follow ONNX's Resize, so that import and export keep them.
+
+/// How a new element is made of old ones: the nearest of them, or a mixture of 2 (linear) or 4 (cubic) along
+/// each axis.
+enum class ResizeMode : unsigned char { nearest, linear, cubic };
+/// Which place x of the input an output element i of an axis stands for, where `scale` is output size / input
+/// size: the names are those of ONNX's Resize. PyTorch's interpolate has `half_pixel`, `align_corners` and,
+/// for nearest, `asymmetric`.
+enum class ResizeCoordinates : unsigned char {
+  half_pixel,          ///< (i + 1/2) / scale - 1/2
+  pytorch_half_pixel,  ///< the same; 0 where the output has one element
+  align_corners,       ///< i * (input - 1) / (output - 1); 0 where the output has one element
+  asymmetric,          ///< i / scale
+};
+/// How `nearest` rounds a place between two elements; `prefer_floor` and `prefer_ceil` round to the nearest
+/// and decide at one half.
+enum class ResizeRounding : unsigned char { prefer_floor, prefer_ceil, floor, ceil };
+
+/// What is to be made of the last axes. The defaults are those of PyTorch's nearest interpolation.
+struct Resize {
+  /// The sizes of the last axes, each at least 1: two for images, one for signals.
+  std::vector<std::int64_t> sizes = {};
+  /// How new elements are made, and where they look.
+  ResizeMode mode = ResizeMode::nearest;
+  ResizeCoordinates coordinates = ResizeCoordinates::asymmetric;  ///< half_pixel is torch's for linear, cubic
+  ResizeRounding rounding = ResizeRounding::floor;
+  /// Factors that take the place of output size / input size in `coordinates`, one for each of the sizes.
+  std::vector<double> scales = {};
+  /// The coefficient of cubic convolution (Keys 1981): -0.75 is PyTorch's, -0.5 that of others.
+  double cubic = -0.75;
+};
+
+/// x at the sizes of the options, axis by axis; places outside of x are its border's. f32 or f64, in x's
+/// layout. `nearest` moves elements as ops/shape.h says, so that codes stay codes and sums sums; the others
+/// read floats. Nothing is smoothed before an image is made smaller. Throws ArgumentError for sizes or scales
+/// that do not fit and for an axis without elements.
+[[nodiscard]] Variable resize(const Variable& x, const Resize& options);
+
+/// Networks of several inputs: their values lie side by side in one row for each sample, and each input is a
+/// part of that row.
+///
+///     const Variable image = ops::input_part(row, {.begin = 0, .shape = {3, 8, 8}, .name = "image"});
+///     const Variable ids = ops::input_part(row, {.begin = 192, .shape = {16}, .name = "ids", .type = "i64"});
+
+/// Which elements of a row are an input, and what that input is in an exported file.
+struct InputPart {
+  std::int64_t begin = 0;  ///< its first element
+  Shape shape = {};        ///< of one sample; empty for one number a sample, [N]
+  std::string name = {};   ///< of the exported input
+  /// The exported input's elements: "f32", "f64", "f16", "i8", "u8", "i16", "i32", "i64" or "bool".
+  std::string type = "f32";
+};
+
+/// The types that an input may have.
+[[nodiscard]] const std::vector<std::string>& input_part_types();
+
+/// Elements [begin, begin + numel(shape)) of each row of x, [N, K] to [N, shape..]. x is f32 or f64, or
+/// integers, which become f32, so that whole numbers are exact up to 2^24. The values are those of the row
+/// whatever `type` says. A quantizer behind one part has nothing to do with those behind others. Throws
+/// ArgumentError for an x that has not two axes, a part that is empty or not within the row, and a type that
+/// is none of those.
+[[nodiscard]] Variable input_part(const Variable& x, const InputPart& part);
 
 }  // namespace fq::ops

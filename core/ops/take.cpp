@@ -1,7 +1,6 @@
 #include <algorithm>
 
-#include "fakequant/core/ops/detail/composite.h"
-#include "fakequant/core/ops/detail/move.h"
+#include "fakequant/core/ops/detail/operator.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/shape.h"
 

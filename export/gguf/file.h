@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "fakequant/core/copyable_variant.h"
 #include "fakequant/core/tensor.h"
+#include "fakequant/core/trace.h"
 
 namespace fq {
 

@@ -6,7 +6,6 @@
 #include <onnx/onnx_pb.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/onnx/detail/element_type.h"
 #include "fakequant/export/onnx/detail/tensor_reader.h"

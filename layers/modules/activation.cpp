@@ -8,7 +8,6 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/activation.h"
-#include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/layers/modules/detail/on_image.h"
 

@@ -114,9 +114,9 @@ class Parameter : public Module {
 /// Zeroes elements with probability p in training and scales the rest by 1/(1-p); in evaluation it does
 /// nothing. Throws ArgumentError unless 0 <= p < 1.
 [[nodiscard]] std::shared_ptr<Module> make_dropout(double p);
-/// The other forms of dropout (core/ops/dropout.h): whole channels, whole samples (stochastic depth, on the
-/// branch of a residual block), SELU's of elements or channels, and squares of `block` pixels a side. Each as
-/// the one above.
+/// The other forms of dropout (core/ops/activation.h): whole channels, whole samples (stochastic depth, on
+/// the branch of a residual block), SELU's of elements or channels, and squares of `block` pixels a side.
+/// Each as the one above.
 [[nodiscard]] std::shared_ptr<Module> make_channel_dropout(double p);
 [[nodiscard]] std::shared_ptr<Module> make_drop_path(double p);
 [[nodiscard]] std::shared_ptr<Module> make_alpha_dropout(double p, bool channels = false);

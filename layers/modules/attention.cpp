@@ -5,7 +5,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/attention.h"
-#include "fakequant/core/ops/detail/attention_samples.h"
+#include "fakequant/core/ops/detail/attention_blocks.h"
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/core/trace.h"

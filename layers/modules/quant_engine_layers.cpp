@@ -1,6 +1,6 @@
 #include "fakequant/layers/modules/quant_engine_layers.h"
 
-#include "fakequant/core/ops/detail/engine_weight.h"
+#include "fakequant/core/ops/detail/engine_rows.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/layers/quantizer/detail/arithmetic.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "fakequant/calib/detail/ranges.h"
-#include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/device_traits.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/core/quantized.h"

@@ -9,7 +9,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/descriptor.h"
 #include "fakequant/core/tensor.h"
 #include "fakequant/reference/constant.h"
 

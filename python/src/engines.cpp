@@ -4,9 +4,7 @@
 #include "bindings.h"
 #include "fakequant/reference/ggml.h"
 #include "fakequant/reference/onnx.h"
-#include "fakequant/reference/onnx_dynamic.h"
 #include "fakequant/reference/tensorrt.h"
-#include "fakequant/reference/tripy.h"
 #include "fakequant/reference/xnnpack.h"
 #include "graded.h"
 

@@ -3,7 +3,6 @@
 #include <nanobind/stl/optional.h>
 
 #include "bindings.h"
-#include "fakequant/reference/modelopt_blocks.h"
 #include "graded.h"
 #include "kinds.h"
 

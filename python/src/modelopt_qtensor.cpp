@@ -1,5 +1,3 @@
-#include "fakequant/reference/modelopt_qtensor.h"
-
 #include <optional>
 
 #include <nanobind/stl/map.h>
@@ -8,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "fakequant/reference/modelopt.h"
 #include "graded.h"
 
 namespace fq::python {

@@ -5,7 +5,6 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
-#include "fakequant/reference/torchao_affine.h"
 #include "graded.h"
 
 namespace fq::python {

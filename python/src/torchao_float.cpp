@@ -1,5 +1,3 @@
-#include "fakequant/reference/torchao_float.h"
-
 #include <map>
 
 #include <fmt/format.h>
@@ -9,6 +7,7 @@
 
 #include "bindings.h"
 #include "fakequant/core/error.h"
+#include "fakequant/reference/torchao.h"
 #include "graded.h"
 
 namespace fq::python {

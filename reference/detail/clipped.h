@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "fakequant/core/blocks/detail/channels.h"
-#include "fakequant/core/descriptor_fields.h"
+#include "fakequant/core/descriptor.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/trace.h"
 #include "fakequant/core/variable.h"

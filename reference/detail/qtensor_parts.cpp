@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/reference/detail/ranges.h"
+#include "fakequant/reference/detail/block_ranges.h"
 
 namespace fq::modelopt {
 

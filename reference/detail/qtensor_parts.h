@@ -3,9 +3,9 @@
 /// What the packed tensors share.
 
 #include "fakequant/reference/detail/code_table.h"
-#include "fakequant/reference/detail/stepped.h"
+#include "fakequant/reference/detail/rounding.h"
 #include "fakequant/reference/detail/through_host.h"
-#include "fakequant/reference/modelopt_qtensor.h"
+#include "fakequant/reference/modelopt.h"
 
 namespace fq::modelopt {
 

@@ -3,13 +3,19 @@
 /// Functions that are loops on the host, for tensors of a GPU. Their tensors are copied to the host, which
 /// waits, and the results back; gradients take the same way.
 
-#include "fakequant/core/backend/device_traits.h"
+#include "fakequant/core/detail/device_traits.h"
+#include "fakequant/core/tape.h"
 #include "fakequant/core/variable.h"
 
 namespace fq::detail {
 
 [[nodiscard]] inline Tensor moved(const Tensor& x, Device device) { return x.to(device); }
-[[nodiscard]] Variable moved(const Variable& x, Device device);
+[[nodiscard]] inline Variable moved(const Variable& x, Device device) {
+  if (!x.defined() || x.device() == device) return x;
+  const Variable v = x.as_float();
+  return record("to_device", v.tensor().to(device), {v},
+                [from = v.device()](const Tensor& dy) { return std::vector<Tensor>{dy.to(from)}; });
+}
 /// Of a pair of these, whatever its type.
 template <class Both>
 [[nodiscard]] Both moved(const Both& both, Device device) {

@@ -1,7 +1,7 @@
 #include <cmath>
 
+#include "fakequant/reference/detail/rounding.h"
 #include "fakequant/reference/detail/torch_grid.h"
-#include "fakequant/reference/detail/wide.h"
 
 namespace fq::torch_ref {
 namespace {

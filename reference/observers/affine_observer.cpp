@@ -1,10 +1,94 @@
+#include <cmath>
 #include <utility>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/formulas.h"
+#include "fakequant/reference/detail/block_ranges.h"
 #include "fakequant/reference/detail/torchao_grid.h"
-#include "fakequant/reference/detail/torchao_ranges.h"
 #include "fakequant/reference/observers/observers.h"
+
+namespace fq::torch_ref {
+namespace {
+
+constexpr const char* kAffineRule = "observer";
+
+/// Half, rounded down.
+int halved(int v) { return v >= 0 ? v / 2 : (v - 1) / 2; }
+
+int lowest_code(const ObserverOptions& o) {
+  const int lower = o.quant_min.value_or(o.dtype == DType::i8 ? -128 : 0);
+  return o.reduce_range ? halved(lower) : lower;
+}
+
+int highest_code(const ObserverOptions& o) {
+  const int upper = o.quant_max.value_or(o.dtype == DType::i8 ? 127 : 255);
+  return o.reduce_range ? halved(upper) : upper;
+}
+
+void check(const ObserverOptions& o) {
+  FQ_CHECK(o.dtype == DType::i8 || o.dtype == DType::u8, kAffineRule, "codes of {}: use i8 or u8",
+           name(o.dtype));
+  FQ_CHECK(o.eps > 0, kAffineRule, "eps is {}: it must be positive", o.eps);
+  const bool symmetric =
+      o.qscheme == QScheme::per_tensor_symmetric || o.qscheme == QScheme::per_channel_symmetric;
+  FQ_CHECK(!(symmetric && o.reduce_range && o.dtype == DType::u8), kAffineRule,
+           "a symmetric scheme of u8 has no reduced range: use i8, or an affine scheme");
+  FQ_CHECK(o.quant_min.has_value() == o.quant_max.has_value(), kAffineRule,
+           "only one of quant_min and quant_max is given: give both");
+  if (!o.quant_min) return;
+  FQ_CHECK(*o.quant_min <= 0 && *o.quant_max >= 0 && *o.quant_min < *o.quant_max, kAffineRule,
+           "quant_min {} to quant_max {} must hold 0 and more", *o.quant_min, *o.quant_max);
+  FQ_CHECK(*o.quant_max - *o.quant_min < 256, kAffineRule,
+           "quant_min {} to quant_max {} are more than 256 codes", *o.quant_min, *o.quant_max);
+}
+
+Tensor vector_of(const std::vector<float>& values, DType dtype) {
+  return Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(dtype);
+}
+
+}  // namespace
+
+QScheme qscheme(std::string_view name) {
+  if (name == "per_tensor_affine") return QScheme::per_tensor_affine;
+  if (name == "per_tensor_symmetric") return QScheme::per_tensor_symmetric;
+  if (name == "per_channel_affine") return QScheme::per_channel_affine;
+  FQ_CHECK(name == "per_channel_symmetric", kAffineRule,
+           "the scheme '{}': use per_tensor_affine, per_tensor_symmetric, per_channel_affine or "
+           "per_channel_symmetric",
+           name);
+  return QScheme::per_channel_symmetric;
+}
+
+AffineRule::AffineRule(ObserverOptions options)
+    : options_((check(options), options)),
+      quant_min_(lowest_code(options)),
+      quant_max_(highest_code(options)) {}
+
+bool AffineRule::is_symmetric() const {
+  return options_.qscheme == QScheme::per_tensor_symmetric ||
+         options_.qscheme == QScheme::per_channel_symmetric;
+}
+
+QParams AffineRule::choose(const Tensor& min_val, const Tensor& max_val) const {
+  const auto lower = min_val.to_vector<float>(), upper = max_val.to_vector<float>();
+  const auto first = static_cast<float>(quant_min_), last = static_cast<float>(quant_max_),
+             steps = last - first;
+  const auto eps = static_cast<float>(options_.eps);
+  const int middle = options_.quant_min ? halved(quant_min_ + quant_max_) : 128;
+  std::vector<float> scales, zeros;
+  for (std::size_t i = 0; i < lower.size(); ++i) {
+    if (std::isnan(lower[i])) throw NumericError("[observer] a NaN was observed: leave such batches out");
+    const float lo = scalar::at_most(lower[i], 0.0f), hi = scalar::at_least(upper[i], 0.0f);
+    const float scale =
+        is_symmetric() ? scalar::symmetric_scale(lo, hi, steps / 2) : scalar::asymmetric_scale(lo, hi, steps);
+    scales.push_back(scalar::at_least(scale, eps));
+    const auto centre = static_cast<float>(options_.dtype == DType::u8 ? middle : 0);
+    zeros.push_back(is_symmetric() ? centre : scalar::asymmetric_zero_point(lo, scales.back(), first, last));
+  }
+  return {vector_of(scales, DType::f32), vector_of(zeros, is_symmetric() ? DType::i64 : DType::i32)};
+}
+
+}  // namespace fq::torch_ref
 
 namespace fq::torchao {
 namespace {

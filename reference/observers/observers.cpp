@@ -4,7 +4,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/formulas.h"
-#include "fakequant/reference/detail/ranges.h"
+#include "fakequant/reference/detail/block_ranges.h"
 
 namespace fq::torch_ref {
 namespace {

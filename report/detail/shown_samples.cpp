@@ -6,7 +6,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/train/data/detail/data_file.h"
 #include "fakequant/train/data/detail/tokens.h"
 #include "fakequant/train/data/hdf5_dataset.h"

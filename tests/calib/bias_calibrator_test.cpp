@@ -1,5 +1,3 @@
-#include "fakequant/calib/bias_calibrator.h"
-
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "calib/random_tensors.h"
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 

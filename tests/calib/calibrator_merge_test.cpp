@@ -6,7 +6,6 @@
 
 #include "calib/magnitudes.h"
 #include "fakequant/calib/calibrator.h"
-#include "fakequant/calib/max_calibrator.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
 

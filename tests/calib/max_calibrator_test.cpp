@@ -1,11 +1,10 @@
-#include "fakequant/calib/max_calibrator.h"
-
 #include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/core/error.h"
 
 namespace fq::max_calibrator_test {

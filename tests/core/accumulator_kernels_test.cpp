@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fakequant/core/backend/cpu/codes/sum_kernels.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"
 

@@ -1,5 +1,3 @@
-#include "fakequant/core/detail/allocator.h"
-
 #include <cstring>
 #include <limits>
 #include <random>
@@ -9,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/backend/cpu/memory/host_memory.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/tensor.h"
 

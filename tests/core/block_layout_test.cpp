@@ -9,7 +9,7 @@
 #include "fakequant/core/detail/moves.h"
 #include "fakequant/core/detail/quantizer_checks.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
-#include "fakequant/core/ops/detail/code_products.h"
+#include "fakequant/core/ops/detail/product.h"
 #include "fakequant/core/quantized.h"
 #include "vector_patterns.h"
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/blocks/granularity.h"
+#include "fakequant/core/blocks/shape.h"
 
 namespace fq::block_map_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "fakequant/core/ops/detail/code_products.h"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -11,7 +9,8 @@
 #include "fakequant/core/numerics/detail/sum_formulas.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/conv.h"
-#include "fakequant/core/ops/engines/engine_gelu.h"
+#include "fakequant/core/ops/detail/product.h"
+#include "fakequant/core/ops/engine_ops.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/tape.h"
 

@@ -1,10 +1,10 @@
-#include "fakequant/core/copyable_variant.h"
-
 #include <new>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "fakequant/core/trace.h"
 
 namespace fq::copyable_variant_test {
 namespace {

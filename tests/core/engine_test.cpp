@@ -8,7 +8,6 @@
 
 #include "core/products.h"
 #include "fakequant/core/backend/cpu/engine/engine.h"
-#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/cpu/engine/loops.h"
 #include "fakequant/core/backend/cpu/engine/threads.h"

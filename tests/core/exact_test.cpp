@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/backend/cpu/engine/exact_parts.h"
+#include "fakequant/core/backend/cpu/engine/integer_products.h"
 #include "fakequant/core/backend/cpu/engine/loops.h"
-#include "fakequant/core/backend/cpu/engine/patch_products.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::exact_test {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/backend/cpu/memory/host_memory.h"
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 
 namespace fq::test {
 namespace {

@@ -15,7 +15,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/crc32c.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 
 namespace fq::io_state_test {
 namespace {

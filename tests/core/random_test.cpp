@@ -7,7 +7,6 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/activation.h"
-#include "fakequant/core/ops/dropout.h"
 #include "fakequant/core/ops/linear.h"
 
 namespace fq::random_test {

@@ -1,9 +1,8 @@
-#include "fakequant/core/detail/stand_ins.h"
-
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "fakequant/core/detail/leaf_scopes.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/elementwise.h"
 

@@ -1,6 +1,6 @@
-#include "fakequant/core/detail/utf8.h"
-
 #include <gtest/gtest.h>
+
+#include "fakequant/core/detail/text.h"
 
 namespace fq::utf8_test {
 namespace {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/accumulator.h"
+#include "fakequant/core/backend/cpu/codes/accumulator_kernels.h"
 #include "fakequant/core/backend/cpu/codes/quantize_kernels.h"
-#include "fakequant/core/backend/cpu/codes/sum_kernels.h"
-#include "fakequant/core/backend/cpu/vector/half_kernels.h"
+#include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "vector_patterns.h"
 

@@ -1,7 +1,7 @@
 // What a GPU's failures look like to whoever uses the library. The simulated device fails when it is told to.
 
 #include "device_errors/device_errors.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/linear.h"
 

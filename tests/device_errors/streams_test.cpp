@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "device_errors/device_errors.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/pinned.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 #include "fakequant/core/backend/transfer.h"
 

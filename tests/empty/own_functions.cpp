@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "fakequant/calib/bias_calibrator.h"
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/calib/histogram.h"
 #include "fakequant/core/detail/packed_scales.h"
 #include "fakequant/core/io/state_dict.h"

@@ -11,7 +11,6 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/io/state_file.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
 #include "layers/networks.h"
 

@@ -1,5 +1,5 @@
+#include "fakequant/calib/calibrator.h"
 #include "fakequant/calib/histogram.h"
-#include "fakequant/calib/max_calibrator.h"
 #include "fakequant/core/error.h"
 #include "functions.h"
 

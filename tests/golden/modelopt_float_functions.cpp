@@ -1,4 +1,4 @@
-#include "fakequant/reference/modelopt_blocks.h"
+#include "fakequant/reference/modelopt.h"
 #include "functions.h"
 
 namespace fq::golden {

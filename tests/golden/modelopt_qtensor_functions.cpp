@@ -1,5 +1,5 @@
 #include "fakequant/core/error.h"
-#include "fakequant/reference/modelopt_qtensor.h"
+#include "fakequant/reference/modelopt.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -2,7 +2,6 @@
 #include "fakequant/core/quantized.h"
 #include "fakequant/reference/onnx.h"
 #include "fakequant/reference/tensorrt.h"
-#include "fakequant/reference/tripy.h"
 #include "functions.h"
 
 namespace fq::golden {

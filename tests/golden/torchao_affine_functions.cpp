@@ -1,5 +1,4 @@
 #include "fakequant/reference/torchao.h"
-#include "fakequant/reference/torchao_affine.h"
 #include "functions.h"
 
 namespace fq::golden {

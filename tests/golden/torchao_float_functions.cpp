@@ -1,5 +1,5 @@
 #include "fakequant/core/error.h"
-#include "fakequant/reference/torchao_float.h"
+#include "fakequant/reference/torchao.h"
 #include "functions.h"
 
 namespace fq::golden {

@@ -12,7 +12,6 @@
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/reference/modelopt.h"
-#include "fakequant/reference/modelopt_blocks.h"
 #include "layers/networks.h"
 
 namespace fq::blocks_test {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/detail/threads.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/backend/cpu/engine/exact.h"
-#include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/detail/threads.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/shape.h"

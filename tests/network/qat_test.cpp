@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/network/evaluation.h"
 #include "folder.h"
 #include "thrown.h"

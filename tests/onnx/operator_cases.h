@@ -6,7 +6,6 @@
 #include <set>
 
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/io/state_file.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/model.h"

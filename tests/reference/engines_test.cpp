@@ -5,7 +5,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/reference/ggml.h"
-#include "fakequant/reference/onnx_dynamic.h"
+#include "fakequant/reference/onnx.h"
 #include "fakequant/reference/xnnpack.h"
 
 namespace fq {

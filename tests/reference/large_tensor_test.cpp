@@ -6,11 +6,10 @@
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/quantized.h"
 #include "fakequant/reference/modelopt.h"
-#include "fakequant/reference/modelopt_blocks.h"
 #include "fakequant/reference/onnx.h"
+#include "fakequant/reference/tensorrt.h"
 #include "fakequant/reference/torch_ref.h"
-#include "fakequant/reference/torchao_affine.h"
-#include "fakequant/reference/tripy.h"
+#include "fakequant/reference/torchao.h"
 #include "sanitized.h"
 
 namespace fq::large_tensor_test {

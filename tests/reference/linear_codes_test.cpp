@@ -7,7 +7,6 @@
 #include "fakequant/core/quantized.h"
 #include "fakequant/reference/onnx.h"
 #include "fakequant/reference/tensorrt.h"
-#include "fakequant/reference/tripy.h"
 
 namespace fq::linear_codes_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "fakequant/reference/modelopt_qtensor.h"
-
 #include <cmath>
 #include <limits>
 
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/reference/modelopt.h"
 
 namespace fq::modelopt::modelopt_qtensor_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "fakequant/reference/torchao_affine.h"
-
 #include <cmath>
 #include <limits>
 

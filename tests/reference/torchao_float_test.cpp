@@ -1,5 +1,3 @@
-#include "fakequant/reference/torchao_float.h"
-
 #include <cmath>
 #include <limits>
 
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/reference/torchao.h"
 
 namespace fq::torchao::torchao_float_test {
 namespace {

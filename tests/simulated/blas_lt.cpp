@@ -7,7 +7,7 @@
 
 #include <cublasLt.h>
 
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 #include "simulated/state.h"
 
 namespace fq::simulated {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/loop/checkpoint.h"

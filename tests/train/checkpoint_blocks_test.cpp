@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/layers/modules/activation.h"

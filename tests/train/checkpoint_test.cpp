@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "train/loop_run.h"
 
 namespace fq::checkpoint_test {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/detail/leaf_scope.h"
+#include "fakequant/core/detail/leaf_scopes.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/layers/modules/activation.h"

@@ -8,7 +8,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/state_dict.h"
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/ggml_scheme.h"
 #include "fakequant/layers/quantizer/detail/weight_codes.h"

@@ -1,6 +1,6 @@
 
-#include "fakequant/core/detail/allocator.h"
 #include "fakequant/core/detail/threads.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/error.h"
 #include "fakequant/train/loop/average.h"
 #include "fakequant/train/loop/evaluate.h"

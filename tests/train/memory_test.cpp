@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/loop/trainer.h"

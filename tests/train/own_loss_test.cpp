@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/losses.h"
 #include "train/loop_run.h"

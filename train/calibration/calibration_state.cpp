@@ -9,7 +9,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "fakequant/train/calibration/detail/calibration_undo.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/layers/modules/quant_recurrent.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Checkpoints: a model, and what it takes to go on training it, in one HDF5 file (core/io/state_file.h).
+/// Checkpoints: a model, and what it takes to go on training it, in one HDF5 file (core/io/state_dict.h).
 ///
 /// Attribute `model` (JSON: whatever the caller needs to build the model again), datasets
 /// `parameters/<name>`, `buffers/<name>`, `quantizers/<name>/..`, and of a training run `optimizer/..`,

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/layers/modules/checkpoint.h"

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq {
 

@@ -9,10 +9,10 @@
 #include <optional>
 #include <vector>
 
-#include "fakequant/core/blocks/detail/memory_view.h"
+#include "fakequant/core/blocks/detail/walk.h"
 #include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::detail {
 

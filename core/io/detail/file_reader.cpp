@@ -1,15 +1,22 @@
 #include "fakequant/core/io/detail/file_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <filesystem>
+#include <map>
 #include <memory>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/crc32c.h"
 
 namespace fq::detail {
@@ -71,6 +78,114 @@ std::uint32_t FileReader::checksum(std::int64_t offset, std::int64_t bytes) cons
     offset += static_cast<std::int64_t>(piece);
   }
   return crc;
+}
+
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::int64_t kBeginning = 512;
+constexpr int kMostListed = 100'000;
+
+struct Beginning {
+  std::string_view bytes;
+  const char* kind;
+};
+
+constexpr Beginning kBeginnings[] = {
+    {"\x89"
+     "FQS\r\n\x1a\n"sv,
+     "a file of fakequant"},
+    {"\x93NUMPY"sv, "a NumPy array"},
+    {"\x89PNG"sv, "a PNG image"},
+    {"\xff\xd8\xff"sv, "a JPEG image"},
+    {"GIF8"sv, "a GIF image"},
+    {"BM"sv, "a BMP image"},
+    {"II*\0"sv, "a TIFF image"},
+    {"MM\0*"sv, "a TIFF image"},
+    {"PAR1"sv, "a Parquet file"},
+    {"CDF\x01"sv, "a NetCDF file"},
+    {"MATLAB 5.0"sv, "a MATLAB file"},
+    {"\0\0\x08\x03"sv, "an IDX file of images, as MNIST comes"},
+    {"\0\0\x08\x01"sv, "an IDX file of labels, as MNIST comes"},
+    {"\x1f\x8b"sv, "a gzip archive"},
+    {"BZh"sv, "a bzip2 archive"},
+    {"\xfd"
+     "7zXZ"sv,
+     "an xz archive"},
+};
+
+struct Ending {
+  std::string_view extension;
+  const char* kind;
+};
+
+/// Of files whose first bytes tell less: zip archives, pickles, protobuf.
+constexpr Ending kEndings[] = {
+    {".onnx", "an ONNX model"},        {".npz", "an archive of NumPy arrays"},
+    {".pt", "a PyTorch file"},         {".pth", "a PyTorch file"},
+    {".pkl", "a Python pickle"},       {".safetensors", "a safetensors file"},
+    {".tfrecord", "a TFRecord file"},  {".tflite", "a TensorFlow Lite model"},
+    {".gguf", "a GGUF file"},          {".engine", "a TensorRT engine"},
+    {".pte", "an ExecuTorch program"},
+};
+
+bool is_text(std::string_view bytes) {
+  return !bytes.empty() && std::ranges::all_of(bytes, [](unsigned char c) {
+    return c >= 0x20 ? c != 0x7f : c == '\n' || c == '\r' || c == '\t';
+  });
+}
+
+std::string directory_kind(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::map<std::string, int> counts;
+  std::error_code error;
+  int listed = 0;
+  for (fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied, error), end;
+       at != end && !error && listed < kMostListed; at.increment(error), ++listed)
+    if (at->is_regular_file(error)) ++counts[at->path().extension().string()];
+  if (counts.empty()) return "a directory";
+  const auto most = std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
+  return fmt::format("a directory of {}{} {}", most->second, most->first.empty() ? "" : " " + most->first,
+                     most->second == 1 ? "file" : "files");
+}
+
+std::string kind_of(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return directory_kind(path);
+  const FileReader file(path);
+  std::string bytes(static_cast<std::size_t>(std::min(file.size(), kBeginning)), '\0');
+  file.read(0, bytes.data(), bytes.size());
+  for (const auto& [beginning, kind] : kBeginnings)
+    if (bytes.starts_with(beginning)) return kind;
+  if (has_hdf5_signature(file)) return "an HDF5 file";
+  for (const auto& [extension, kind] : kEndings)
+    if (path.ends_with(extension)) return kind;
+  if (bytes.starts_with("RIFF") && bytes.size() > 12 && bytes.compare(8, 4, "WEBP") == 0)
+    return "a WebP image";
+  if (bytes.starts_with("PK\x03\x04")) return "a zip archive";
+  if (bytes.size() > 262 && std::string_view(bytes).substr(257, 5) == "ustar") return "a tar archive";
+  return is_text(bytes) ? "a text file" : "";
+}
+
+}  // namespace
+
+bool has_hdf5_signature(const FileReader& file) {
+  constexpr std::array<char, 8> kSignature{'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+  std::array<char, 8> bytes;
+  for (std::int64_t at = 0; at + 8 <= file.size(); at = at == 0 ? 512 : at * 2) {
+    file.read(at, bytes.data(), bytes.size());
+    if (bytes == kSignature) return true;
+  }
+  return false;
+}
+
+std::string file_kind(const std::string& path) {
+  try {
+    return kind_of(path);
+  } catch (const std::exception&) {
+    return {};
+  }
 }
 
 }  // namespace fq::detail

@@ -32,4 +32,13 @@ class FileReader {
   int file_ = -1;
 };
 
+// Kinds of files, for messages about a file of another kind than expected.
+
+/// Whether it begins as HDF5 files do, at byte 0 or behind a user block.
+[[nodiscard]] bool has_hdf5_signature(const FileReader& file);
+
+/// "a NumPy array", "a PNG image", "a directory of 12 .png files", by the first bytes, or else by the name;
+/// "a text file" for what is printable, empty where it is not known or cannot be read. Never throws.
+[[nodiscard]] std::string file_kind(const std::string& path);
+
 }  // namespace fq::detail

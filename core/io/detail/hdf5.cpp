@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/io/detail/file_reader.h"
 
 namespace fq::detail::h5 {
 namespace {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/hdf5.h"
 #include "fakequant/core/io/detail/hdf5_rows.h"
 

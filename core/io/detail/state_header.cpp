@@ -6,7 +6,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/crc32c.h"
-#include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/core/io/detail/json_text.h"
 
 namespace fq::detail {

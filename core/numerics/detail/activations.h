@@ -8,8 +8,8 @@
 #include <variant>
 
 #include "fakequant/core/numerics/detail/elementary.h"
-#include "fakequant/core/numerics/detail/function_formulas.h"
-#include "fakequant/core/numerics/detail/ggml_gelu.h"
+#include "fakequant/core/numerics/detail/formulas.h"
+#include "fakequant/core/numerics/detail/ggml_formulas.h"
 
 namespace fq::detail {
 

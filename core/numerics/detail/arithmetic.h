@@ -6,7 +6,7 @@
 #include <limits>
 #include <variant>
 
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::detail {
 

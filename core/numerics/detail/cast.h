@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::detail {
 

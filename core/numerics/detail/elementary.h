@@ -5,8 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "fakequant/core/numerics/half.h"
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::detail {
 

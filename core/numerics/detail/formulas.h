@@ -1,13 +1,18 @@
 #pragma once
 
-/// The formulas of `formulas-inl.h` for one float, on host and device: `fq::scalar::quantize_code(..)` and so
-/// on. Bytes of minifloats are here, apart from the arithmetic: a formula gives the value of a code.
+/// The formulas of the `*_formulas-inl.h` files for one float, on host and device, for example
+/// `fq::scalar::quantize_code(..)`. A formula gives the value of a code; the bytes of minifloats are here.
 
+#include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "fakequant/core/numerics/detail/scalar.h"
 //
 #include "fakequant/core/numerics/detail/formulas-inl.h"
+#include "fakequant/core/numerics/detail/function_formulas-inl.h"
+#include "fakequant/core/numerics/detail/histogram_formulas-inl.h"
+#include "fakequant/core/numerics/detail/update_formulas-inl.h"
 
 namespace fq::scalar {
 
@@ -31,3 +36,14 @@ FQ_HD float decode_e4m3(std::uint8_t byte) {
 }
 
 }  // namespace fq::scalar
+
+namespace fq::detail {
+
+/// Returns e^x for x <= 0. A double uses the function of the standard library.
+template <class T>
+FQ_HD T power_below_zero(T x) {
+  if constexpr (std::is_same_v<T, float>) return scalar::exp_below_zero(x);
+  return std::exp(x);
+}
+
+}  // namespace fq::detail

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::detail {
 

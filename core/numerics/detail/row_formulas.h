@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "fakequant/core/numerics/detail/function_formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 
 namespace fq::detail {
 

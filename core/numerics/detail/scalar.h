@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::scalar {
 

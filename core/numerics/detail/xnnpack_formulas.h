@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "fakequant/core/numerics/detail/formulas.h"
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::detail {
 

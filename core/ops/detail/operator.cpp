@@ -33,4 +33,63 @@ bool is_movable(const QuantizedTensor& x) {
 }
 QuantizedTensor with_codes(const QuantizedTensor& x, Tensor codes) { return {std::move(codes), x.grid, {}}; }
 
+namespace {
+
+bool is_whole_number(const Tensor& x) {
+  return x.defined() && !is_floating(x.dtype()) && !is_storage_only(x.dtype()) && x.dtype() != DType::u1;
+}
+
+/// y, which is x moved, is made again where x is.
+template <class T>
+Variable moved_again(Variable y, const Variable& x, const Move& move) {
+  const Again again = again_of(x);
+  if (is_of_codes(x)) y = made_of_codes(std::move(y));
+  if (!again) return y;
+  return made_again_by(std::move(y), [again, move] { return Value(moved(std::get<T>(again()), move)); });
+}
+
+Tensor mixed(const Tensor& x, int axis, const AxisMix& mix) {
+  Shape shape = x.shape();
+  shape[static_cast<std::size_t>(axis)] = mix.rows();
+  Tensor y = Tensor::empty(shape, x.dtype(), x.device(), x.layout());
+  run(y.device(), &Kernels::mix, x, axis, mix, y);
+  return y;
+}
+
+}  // namespace
+
+Variable record_move(std::string_view op, const Variable& x, const Move& move, Attributes attributes) {
+  const auto backward = [move, from = x.shape()](const Tensor& dy) {
+    return std::vector<Tensor>{moved_back(dy, move, from)};
+  };
+  if (const auto* codes = x.quantized(); codes != nullptr && is_movable(*codes))
+    return record(op, with_codes(*codes, moved(codes->codes, move)), {x}, backward, std::move(attributes));
+  if (const auto* sums = x.accumulator())
+    return moved_again<Accumulator>(record(op, moved(*sums, move), {x}, backward, std::move(attributes)), x,
+                                    move);
+  if (const auto* ids = std::get_if<Tensor>(&x.value()); ids != nullptr && is_whole_number(*ids))
+    return record(op, moved(*ids, move), {x}, {}, std::move(attributes));
+  const auto read = floats(x, op);
+  return moved_again<Tensor>(
+      record(op, moved(read.tensor, move), {read.variable}, backward, std::move(attributes)), read.variable,
+      move);
+}
+
+AxisMix adaptive_shares(std::int64_t from, std::int64_t to) {
+  AxisMix mix;
+  for (std::int64_t i = 0; i < to; ++i) {
+    const std::int64_t begin = i * from / to, end = ((i + 1) * from + to - 1) / to;
+    for (std::int64_t k = begin; k < end; ++k) mix.add(k, 1.0 / static_cast<double>(end - begin));
+    mix.end_row();
+  }
+  return mix;
+}
+
+Variable record_mix(std::string_view op, const Floats& x, int axis, AxisMix mix) {
+  const auto backward = [back = mix.transposed(x.tensor.dim(axis)), axis](const Tensor& dy) {
+    return std::vector<Tensor>{mixed(dy, axis, back)};
+  };
+  return record(op, mixed(x.tensor, axis, mix), {x.variable}, backward);
+}
+
 }  // namespace fq::detail

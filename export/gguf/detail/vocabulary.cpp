@@ -5,7 +5,7 @@
 #include <set>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
 
 namespace fq::detail {

@@ -7,8 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
-#include "fakequant/core/ops/input_part.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/ops/shape.h"
 #include "fakequant/export/onnx/reader/live_nodes.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
 #include "fakequant/layers/model/detail/abstract_batch.h"

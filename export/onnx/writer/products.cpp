@@ -1,6 +1,6 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/numerics/detail/formulas.h"
-#include "fakequant/core/ops/detail/code_products.h"
+#include "fakequant/core/ops/detail/product.h"
 #include "fakequant/core/ops/operators.h"
 #include "fakequant/export/onnx/writer/exporting.h"
 

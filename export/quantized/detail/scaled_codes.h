@@ -2,7 +2,7 @@
 
 /// What codes of a file stand for.
 
-#include "fakequant/core/blocks/granularity.h"
+#include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::detail {

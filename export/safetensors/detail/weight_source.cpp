@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/core/io/detail/file_kind.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/core/io/detail/json_text.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "fakequant/core/detail/stand_ins.h"
+#include "fakequant/core/detail/leaf_scopes.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 

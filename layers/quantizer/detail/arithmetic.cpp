@@ -12,7 +12,7 @@
 #include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/modelopt.h"
-#include "fakequant/reference/modelopt_blocks.h"
+#include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/pytorch_quantization.h"
 
 namespace fq::detail {

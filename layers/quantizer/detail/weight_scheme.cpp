@@ -7,7 +7,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 #include "fakequant/layers/quantizer/detail/block_ranges.h"
 #include "fakequant/layers/quantizer/detail/ggml_scheme.h"
 #include "fakequant/layers/quantizer/detail/grid_cache.h"

@@ -3,7 +3,7 @@
 
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/detail/last_axis_blocks.h"
-#include "fakequant/reference/kernels/cpu/range_table.h"
+#include "fakequant/reference/kernels/cpu/stretches.h"
 #include "fakequant/reference/kernels/kernels.h"
 
 namespace fq::cpu {

@@ -5,7 +5,6 @@
 
 #include "calib/random_tensors.h"
 #include "cuda_device.h"
-#include "fakequant/calib/bias_calibrator.h"
 #include "fakequant/calib/calibrator.h"
 #include "fakequant/calib/histogram.h"
 #include "fakequant/core/descriptor.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/elementwise.h"

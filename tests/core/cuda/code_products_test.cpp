@@ -1,9 +1,8 @@
-#include "fakequant/core/ops/detail/code_products.h"
-
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
 #include "fakequant/core/ops/detail/learned_range.h"
+#include "fakequant/core/ops/detail/product.h"
 #include "fakequant/core/tape.h"
 
 namespace fq::cuda_code_products_test {

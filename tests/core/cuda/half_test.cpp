@@ -1,10 +1,9 @@
-#include "fakequant/core/numerics/half.h"
-
 #include <gtest/gtest.h>
 
-#include "vector_patterns.h"
 #include "cuda_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 #include "same_numbers.h"
+#include "vector_patterns.h"
 
 namespace fq::cuda_half_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 #include "fakequant/core/error.h"
 
 namespace fq::cuda_tensor_test {

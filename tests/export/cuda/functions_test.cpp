@@ -14,7 +14,7 @@
 
 #include "cuda_device.h"
 #include "export/temporary.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/export/gguf/model.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/safetensors/compressed_tensors.h"

@@ -9,7 +9,6 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/reference/modelopt.h"
-#include "fakequant/reference/modelopt_blocks.h"
 #include "fakequant/reference/pytorch_quantization.h"
 #include "same_numbers.h"
 #include "vector_patterns.h"

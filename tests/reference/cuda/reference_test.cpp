@@ -5,14 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
-#include "fakequant/reference/modelopt_qtensor.h"
+#include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/onnx.h"
 #include "fakequant/reference/tensorrt.h"
 #include "fakequant/reference/torch_ref.h"
 #include "fakequant/reference/torchao.h"
-#include "fakequant/reference/torchao_affine.h"
-#include "fakequant/reference/torchao_float.h"
-#include "fakequant/reference/tripy.h"
 #include "same_numbers.h"
 
 // Functions that go through the host: the same results, where their input is. All of them, with the

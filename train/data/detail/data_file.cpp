@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/log.h"
 #include "fakequant/train/data/detail/foreign_file.h"
 #include "fakequant/train/data/detail/sample_layout.h"

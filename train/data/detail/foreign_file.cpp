@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/io/detail/file_reader.h"
 
 namespace fq::detail {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
-#include "fakequant/core/detail/utf8.h"
-#include "fakequant/core/io/detail/file_kind.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/io/detail/file_reader.h"
 
 namespace fq::detail {
 namespace {

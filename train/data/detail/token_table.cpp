@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/utf8.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/json_text.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "fakequant/core/backend/device_traits.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/device_traits.h"
 #include "fakequant/core/log.h"
 #include "fakequant/core/ops/ops.h"
 #include "fakequant/core/profile.h"

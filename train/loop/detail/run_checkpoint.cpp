@@ -5,7 +5,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/core/io/state_file.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"

@@ -5,7 +5,7 @@
 
 #include "fakequant/core/backend/transfer.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/detail/leaf_scope.h"
+#include "fakequant/core/detail/leaf_scopes.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/quantizer/detail/position_mask.h"
 #include "fakequant/train/loop/detail/finite.h"

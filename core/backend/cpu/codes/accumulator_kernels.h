@@ -1,15 +1,56 @@
 #pragma once
 
-/// Additions of codes, sums of pixels and averages to codes, and their floats, for every vector instruction
-/// set, chosen when the program runs.
+/// Sums of products to 8-bit codes, and to floats, for every vector instruction set, chosen when the program
+/// runs.
 ///
-/// Any number of elements; results have the bits of the scalar formulas. A mask starts on a byte and may be
-/// null; the unused bits of its last byte become 0.
+/// Each works on whole groups of lanes from the front and returns how many elements it did: the caller does
+/// the rest one by one. Results have the bits of the scalar formulas.
+
+#include <cstdint>
 
 #include "fakequant/core/backend/cpu/codes/code_kernels.h"
 #include "fakequant/core/numerics/detail/grid_numbers.h"
 
 namespace fq::cpu {
+
+/// The value of a sum A: fl(A) * scale or, with `shift`, fma(A, scale, shift).
+struct SumValues {
+  const std::int32_t* bias;  ///< in A; may be null
+  const float* scale;
+  const float* shift;  ///< null for products
+
+  /// Returns the numbers of the channels from `channel` on.
+  [[nodiscard]] SumValues at(std::int64_t channel) const {
+    return {bias != nullptr ? bias + channel : nullptr, scale + channel,
+            shift != nullptr ? shift + channel : nullptr};
+  }
+};
+
+/// The position of its code: fl(A) * multiplier or, with `offset`, fma(A, multiplier, offset). All pointers
+/// are to the numbers of one channel, or of `width` channels innermost, which repeat.
+struct SumGrid {
+  SumValues values;
+  const float* multiplier;  ///< scale / s_y
+  const float* offset;      ///< shift / s_y; null for products
+  std::int64_t width;       ///< a multiple of 16; 0 for one channel
+  detail::SumReader reader;
+};
+
+/// Codes of sums; the mask, which starts on a byte and may be null, is on the float value of the sum. The
+/// result is a multiple of 8.
+[[nodiscard]] std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid,
+                                      std::int8_t* codes, std::uint8_t* mask);
+[[nodiscard]] std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid,
+                                      std::uint8_t* codes, std::uint8_t* mask);
+/// Floats of sums of one channel, or of consecutive channels where `innermost`: then the pointers advance.
+[[nodiscard]] std::int64_t sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& values,
+                                      bool innermost, float* y);
+
+// Additions of codes, sums of pixels and averages to codes, and their floats, for every vector instruction
+// set, chosen when the program runs.
+//
+// Any number of elements; results have the bits of the scalar formulas. A mask starts on a byte and may be
+// null; the unused bits of its last byte become 0.
 
 using detail::AdditionGrid;
 using detail::SumReader;

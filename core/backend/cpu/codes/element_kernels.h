@@ -7,7 +7,7 @@
 
 #include "fakequant/core/blocks/detail/block_map.h"
 #include "fakequant/core/format.h"
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::cpu {
 

@@ -6,11 +6,11 @@
 #include <cstdint>
 
 #include "fakequant/core/numerics/detail/grid_numbers.h"
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::cpu {
 
-/// out[i] = bf16(dy[i] * scale[i % width]), with the bits of half.h; width a multiple of 16.
+/// out[i] = bf16(dy[i] * scale[i % width]), with the bits of number_formats.h; width a multiple of 16.
 void scale_to_bf16(const float* dy, std::int64_t count, std::int64_t width, const float* scale,
                    bfloat16* out);
 /// The same values as floats.

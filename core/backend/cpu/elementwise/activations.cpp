@@ -5,12 +5,11 @@
 
 #include "fakequant/core/backend/cpu/codes/stretch_values.h"
 #include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
-#include "fakequant/core/backend/cpu/elementwise/gelu_table_kernels.h"
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/blocks/detail/parallel_for.h"
+#include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/detail/convert.h"
-#include "fakequant/core/numerics/detail/ggml_gelu.h"
+#include "fakequant/core/numerics/detail/ggml_formulas.h"
 
 namespace fq::cpu {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
-#include "fakequant/core/backend/fill_word.h"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/blocks/detail/memory_view.h"
+#include "fakequant/core/blocks/detail/walk.h"
 #include "fakequant/core/detail/convert.h"
+#include "fakequant/core/detail/moves.h"
 
 namespace fq::cpu {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "fakequant/core/backend/cpu/vector/half_kernels.h"
+#include "fakequant/core/backend/cpu/elementwise/function_kernels.h"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/blocks/detail/parallel_for.h"
+#include "fakequant/core/blocks/detail/channels.h"
 
 namespace fq::cpu {
 namespace {

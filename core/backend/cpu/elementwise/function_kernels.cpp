@@ -11,14 +11,14 @@
 
 #include "fakequant/core/backend/cpu/vector/lanes-inl.h"
 #include "fakequant/core/backend/cpu/vector/vector-inl.h"
-
+//
 #define FQ_FORMULAS_VECTOR
 #include "fakequant/core/numerics/detail/function_formulas-inl.h"
 #undef FQ_FORMULAS_VECTOR
+#include "fakequant/core/backend/cpu/vector/half-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
-
 void GeluValues(const float* x, std::int64_t n, float* y) {
   for_vectors<float>(0, n, [=](std::int64_t i, auto io) HWY_ATTR {
     cpu::fetch_ahead(x + i);
@@ -98,6 +98,42 @@ void DivideRow(float divisor, std::int64_t n, float* y) {
                      [=](std::int64_t i, auto io) HWY_ATTR { io.store(div_(io.load(y + i), by), y + i); });
 }
 
+namespace {
+
+std::int64_t GeluEntriesOf(const float* x, std::int64_t n, const float* entries, float* y) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> places;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const FloatVector low = hn::Set(d, -10.0f), high = hn::Set(d, 10.0f);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    cpu::fetch_ahead(y + i);
+    const FloatVector v = hn::LoadU(d, x + i);
+    const FloatVector entry = hn::GatherIndex(d, entries, hn::PromoteTo(places, narrow_f16(v)));
+    const FloatVector near = select_(less_equal_(high, v), v, entry);
+    hn::StoreU(select_(less_equal_(v, low), hn::Zero(d), near), d, y + i);
+  }
+  return i;
+}
+
+
+template <class To>
+void narrow_all(const float* x, std::int64_t count, To* y) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    cpu::fetch_ahead(x + i);
+    cpu::fetch_ahead(y + i);
+    store(load(x + i), y + i, false);
+  }
+  for (; i < count; ++i) y[i] = To(x[i]);
+}
+
+void ToBf16(const float* x, std::int64_t count, bfloat16* y) { narrow_all(x, count, y); }
+void ToF16(const float* x, std::int64_t count, float16* y) { narrow_all(x, count, y); }
+
+}  // namespace
+
 }  // namespace fq::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -109,6 +145,9 @@ HWY_EXPORT(SiluValues);
 HWY_EXPORT(SiluGradients);
 HWY_EXPORT(PowersOfRow);
 HWY_EXPORT(DivideRow);
+HWY_EXPORT(GeluEntriesOf);
+HWY_EXPORT(ToBf16);
+HWY_EXPORT(ToF16);
 
 namespace cpu {
 
@@ -125,6 +164,18 @@ RowPowers powers_of_row(const float* x, std::int64_t n, float* y) {
 }
 void divide_row(float divisor, std::int64_t n, float* y) { HWY_DYNAMIC_DISPATCH(DivideRow)(divisor, n, y); }
 
+std::int64_t gelu_entries_of(const float* x, std::int64_t n, const float* entries, float* y) {
+  return HWY_DYNAMIC_DISPATCH(GeluEntriesOf)(x, n, entries, y);
+}
+
+void narrow_floats(const float* x, std::int64_t count, bfloat16* y) {
+  HWY_DYNAMIC_DISPATCH(ToBf16)(x, count, y);
+}
+void narrow_floats(const float* x, std::int64_t count, float16* y) {
+  HWY_DYNAMIC_DISPATCH(ToF16)(x, count, y);
+}
+
 }  // namespace cpu
+
 }  // namespace fq
 #endif

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "fakequant/core/backend/cpu/vector/cache.h"
-#include "fakequant/core/blocks/detail/parallel_for.h"
+#include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cpu {

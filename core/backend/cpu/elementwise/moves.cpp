@@ -4,7 +4,7 @@
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/blocks/detail/parallel_for.h"
+#include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/blocks/detail/walk.h"
 
 namespace fq::cpu {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/blocks/detail/parallel_for.h"
+#include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/detail/text.h"
 

@@ -1,4 +1,4 @@
-#include "fakequant/core/backend/cpu/engine/dot_products.h"
+#include "fakequant/core/backend/cpu/engine/integer_products.h"
 
 #if defined(__aarch64__)
 

@@ -9,7 +9,9 @@
 
 #include <cstdint>
 
+#include "fakequant/core/backend/cpu/engine/tile_kernels.h"
 #include "fakequant/core/backend/product_shapes.h"
+#include "fakequant/core/storage.h"
 
 namespace fq::cpu {
 
@@ -42,5 +44,46 @@ void conv_backward_data(const ConvShape& shape, const void* dy, const void* w, D
 /// dw [o, c/groups, kh, kw] = the transpose in w; f32 or bf16 factors, dw f32. The sum over images is shared
 /// among threads: its last bits depend on their number.
 void conv_backward_weights(const ConvShape& shape, const void* x, const void* dy, DType type, float* dw);
+
+// Products of bf16 by AMX tiles, without oneDNN, which writes results in pieces that evict each other from the
+// cache.
+
+/// Whether the processor has AMX and the system lets this process use it, which oneDNN has asked
+/// (ONEDNN_MAX_CPU_ISA applies).
+[[nodiscard]] bool tiles_allowed();
+/// Whether `multiply_by_tiles` is for these; by shape where it has the bits of oneDNN, which splits long
+/// sums.
+[[nodiscard]] bool tiles_are_faster(const Matrix& a, const Matrix& b, Sharing sharing);
+/// c [m, n] of one product, scaled if need be, in the order of terms: the same bits for any number of
+/// threads.
+void multiply_by_tiles(const Matrix& a, const Matrix& b, float* c, const TileScales& scales = {});
+/// A batch of matrices, of which some may lie side by side: see `gemm`.
+void multiply_by_tiles(const Matrix& a, const Matrix& b, float* c, std::int64_t batch, std::int64_t c_beside);
+
+// Float products by oneDNN's sgemm, whose speed does not depend on the memory order of the factors.
+
+/// oneDNN's AVX2 primitives are up to 2.5 times slower on factors whose sums run across memory, those of
+/// AVX-512 hardly.
+[[nodiscard]] bool primitives_want_sums_along_memory();
+/// Whether it multiplies these faster than oneDNN's primitive: floats whose sums run across memory, below
+/// AVX-512.
+[[nodiscard]] bool sgemm_is_faster(const Matrix& a, const Matrix& b);
+/// c [m, n], whose rows are `pitch` apart, of the first m rows of a and the first n columns of b. A tall
+/// product of two factors across memory is made as its transpose, which takes half the time.
+void sgemm(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, float* c, std::int64_t pitch);
+
+/// A factor as sgemm reads it fast: one of `uses` reads of each element, whose sums run across rows of memory
+/// that lie a multiple of 1 KB apart and so evict each other from the cache, is copied with some bytes
+/// between its rows. Products have the same bits, and twice the speed where rows are 4 KB apart.
+class SpreadRows {
+ public:
+  SpreadRows(const Matrix& matrix, bool across, std::int64_t uses);
+  /// Its memory's rows may be longer than the matrix is.
+  [[nodiscard]] const Matrix& matrix() const noexcept { return matrix_; }
+
+ private:
+  Storage copy_;
+  Matrix matrix_;
+};
 
 }  // namespace fq::cpu

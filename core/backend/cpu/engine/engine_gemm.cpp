@@ -2,9 +2,7 @@
 #include <optional>
 
 #include "fakequant/core/backend/cpu/engine/engine.h"
-#include "fakequant/core/backend/cpu/engine/engine_call.h"
-#include "fakequant/core/backend/cpu/engine/engine_sgemm.h"
-#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
+#include "fakequant/core/backend/cpu/engine/onednn.h"
 #include "fakequant/core/backend/cpu/engine/threads.h"
 
 namespace fq::cpu {

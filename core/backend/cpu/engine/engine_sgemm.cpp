@@ -1,9 +1,7 @@
-#include "fakequant/core/backend/cpu/engine/engine_sgemm.h"
-
 #include <algorithm>
 
-#include "fakequant/core/backend/cpu/engine/engine_call.h"
-#include "fakequant/core/backend/cpu/engine/held_signals.h"
+#include "fakequant/core/backend/cpu/engine/engine.h"
+#include "fakequant/core/backend/cpu/engine/onednn.h"
 #include "fakequant/core/detail/threads.h"
 
 namespace fq::cpu {

@@ -1,8 +1,7 @@
-#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
-
 #include <algorithm>
 #include <dnnl.hpp>
 
+#include "fakequant/core/backend/cpu/engine/engine.h"
 #include "fakequant/core/backend/cpu/engine/threads.h"
 #include "fakequant/core/backend/cpu/engine/tile_kernels.h"
 #include "fakequant/core/detail/threads.h"

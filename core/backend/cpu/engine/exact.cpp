@@ -1,16 +1,122 @@
 #include "fakequant/core/backend/cpu/engine/exact.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include <dnnl_version.h>
 
-#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
-#include "fakequant/core/backend/cpu/engine/exact_parts.h"
-#include "fakequant/core/backend/cpu/engine/patch_products.h"
-#include "fakequant/core/backend/cpu/engine/word_products.h"
+#include "fakequant/core/backend/cpu/engine/engine.h"
+#include "fakequant/core/backend/cpu/engine/integer_products.h"
+#include "fakequant/core/backend/exact_check.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/convert.h"
 
 namespace fq::cpu {
+namespace {
+
+thread_local std::optional<ExactType> forced;  // read where a product begins, never in its tasks
+
+bool probe(ExactType type) {
+  const ForceExactType only(type);
+  const auto gemm = [](auto... arguments) { exact_gemm(arguments...); };
+  const auto conv = [](const ConvShape& shape, auto... arguments) { exact_conv(shape, arguments...); };
+  return detail::why_sums_are_wrong({gemm, conv}).empty();
+}
+
+}  // namespace
+
+std::string_view name(ExactType type) noexcept {
+  constexpr std::array<std::string_view, 3> names{"s8", "bf16", "f32"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+bool exact_type_works(ExactType type) {
+  static const std::array<bool, 3> works{probe(ExactType::s8), probe(ExactType::bf16), true};
+  return works[static_cast<std::size_t>(type)];
+}
+
+std::optional<ExactType> forced_exact_type() noexcept { return forced; }
+
+ExactType best_exact_type() {
+  if (forced) return *forced;
+  if (exact_type_works(ExactType::s8)) return ExactType::s8;
+  return exact_type_works(ExactType::bf16) ? ExactType::bf16 : ExactType::f32;
+}
+
+ForceExactType::ForceExactType(ExactType type) : ScopedValue(forced, type) {}
+
+namespace {
+
+template <class Code, class Value>
+void decode_columns(const Code* codes, const CodeColumns& s, Value* out) {
+  const std::int64_t kept = s.end - s.begin;
+#pragma omp parallel for schedule(static) if (s.rows * s.groups * kept > 65536)
+  for (std::int64_t r = 0; r < s.rows; ++r)
+    for (std::int64_t g = 0; g < s.groups; ++g) {
+      const Code* from = codes + (r * s.groups + g) * s.width + s.begin;
+      Value* to = out + (r * s.groups + g) * kept;
+      for (std::int64_t i = 0; i < kept; ++i) to[i] = static_cast<Value>(static_cast<float>(from[i]));
+    }
+}
+
+/// One long row would be one task: whole rows may be cut anywhere.
+CodeColumns balanced(CodeColumns s) {
+  constexpr std::int64_t piece = 4096;
+  const std::int64_t count = s.rows * s.groups * s.width;
+  if (s.begin != 0 || s.end != s.width || count % piece != 0) return s;
+  return {count / piece, 1, piece, 0, piece};
+}
+
+}  // namespace
+
+std::vector<Part> exact_parts(std::int64_t channels, std::int64_t taps, std::int64_t largest) {
+  const std::int64_t most = std::max<std::int64_t>(exact_limit / std::max<std::int64_t>(largest, 1), 1);
+  const std::int64_t step = std::max<std::int64_t>(most / std::max<std::int64_t>(taps, 1), 1);
+  const std::int64_t tap_step = std::min(taps, most);
+  std::vector<Part> parts;
+  for (std::int64_t c = 0; c < channels; c += step)
+    for (std::int64_t p = 0; p < taps; p += tap_step)
+      parts.push_back({c, std::min(c + step, channels), p, std::min(p + tap_step, taps)});
+  return parts;
+}
+
+Tensor code_columns(const Codes& codes, const CodeColumns& columns, DType dtype) {
+  const CodeColumns s = balanced(columns);
+  Tensor out = Tensor::empty({s.rows * s.groups * (s.end - s.begin)}, dtype);
+  detail::visit_dtype(dtype, "exact", [&]<class Value>(Value) {
+    if constexpr (std::is_same_v<Value, float> || std::is_same_v<Value, bfloat16> || sizeof(Value) == 1) {
+      if (codes.dtype == DType::u8)
+        decode_columns(static_cast<const std::uint8_t*>(codes.data), s, out.mutable_data<Value>());
+      else
+        decode_columns(static_cast<const std::int8_t*>(codes.data), s, out.mutable_data<Value>());
+    }
+  });
+  return out;
+}
+
+void keep_taps(Tensor& kernels, std::int64_t taps, const Part& part) {
+  if (part.p0 == 0 && part.p1 == taps) return;
+  const std::int64_t size = bit_width(kernels.dtype()) / 8;
+  auto* bytes = static_cast<char*>(kernels.mutable_raw());
+  for (std::int64_t k = 0; k < kernels.numel(); k += taps) {
+    std::fill(bytes + k * size, bytes + (k + part.p0) * size, char{0});
+    std::fill(bytes + (k + part.p1) * size, bytes + (k + taps) * size, char{0});
+  }
+}
+
+void add_part(const Tensor& part, bool first, std::int32_t* sums) {
+  const std::int64_t count = part.numel();
+  detail::visit_dtype(part.dtype(), "exact", [&]<class Value>(Value) {
+    if constexpr (sizeof(Value) == 4) {
+      const auto* values = part.data<Value>();
+#pragma omp parallel for simd schedule(static) if (count > 65536)
+      for (std::int64_t i = 0; i < count; ++i)
+        sums[i] = (first ? 0 : sums[i]) + static_cast<std::int32_t>(values[i]);
+    }
+  });
+}
+
 namespace {
 
 /// The engine for such factors: s8 multiplies by signed weights only.
@@ -20,8 +126,8 @@ ExactType type_for(const Codes& w) {
   return exact_type_works(ExactType::bf16) ? ExactType::bf16 : ExactType::f32;
 }
 
-/// Where 8-bit products are wrong words are the fastest that is right, and everywhere for a few rows.
-bool by_words(std::int64_t m, std::int64_t n, std::int64_t k) {
+/// int16 products are the fastest exact ones for small products, and where 8-bit products are wrong.
+bool use_int16_products(std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr std::int64_t few = 1 << 16;
   if (forced_exact_type()) return false;
   return best_exact_type() == ExactType::f32 || m * n * k <= few;
@@ -76,7 +182,7 @@ void sum_parts(ExactType type, const std::vector<Part>& parts, std::int64_t coun
 
 void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
                 std::int32_t* sums) {
-  if (by_words(m, n, k)) return word_products(m, n, k, x, w, sums);
+  if (use_int16_products(m, n, k)) return int16_products(m, n, k, x, w, sums);
   const ExactType type = type_for(w);
   if (sums_are_whole(type, x, w, k))
     return gemm({x.data, x.dtype, m, k}, {w.data, w.dtype, k, n, true}, sums);
@@ -91,7 +197,7 @@ void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, 
 
 void exact_batch(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
                  const Codes& w, std::int32_t* sums) {
-  if (by_words(m, n, k)) return word_products(batch, m, n, k, x, w, sums);
+  if (use_int16_products(m, n, k)) return int16_products(batch, m, n, k, x, w, sums);
   if (sums_are_whole(type_for(w), x, w, k))
     return gemm({x.data, x.dtype, m, k}, {w.data, w.dtype, k, n, true}, sums, batch);
   for (std::int64_t i = 0; i < batch; ++i)

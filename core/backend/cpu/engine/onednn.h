@@ -1,9 +1,16 @@
 #pragma once
 
-/// What differs between oneDNN 2 and 3: how descriptors of primitives are built. Included by engine sources
-/// only.
+/// oneDNN: primitive descriptors for versions 2 and 3, execution of primitives, and blocked signals. Only engine
+/// sources include this header.
 
+#include <csignal>
 #include <dnnl.hpp>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include "fakequant/core/dtype.h"
+#include "fakequant/core/storage.h"
 
 namespace fq::cpu::onednn {
 
@@ -67,4 +74,86 @@ inline auto backward_weights(const dnnl::engine& e, const dnnl::primitive_attr& 
 
 #endif
 
+using Type = dnnl::memory::data_type;
+
+const dnnl::engine& engine();
+/// Scratch memory comes from our allocator, and floats are multiplied as floats whatever the environment asks
+/// for.
+const dnnl::primitive_attr& attributes();
+[[nodiscard]] Type type_of(DType dtype);
+[[nodiscard]] inline Type product_type(Type factor) {
+  return factor == Type::s8 || factor == Type::u8 ? Type::s32 : Type::f32;
+}
+
+/// A primitive and its scratch memory, to be run on any number of arrays by one thread.
+class Call {
+ public:
+  template <class PrimitiveDesc>
+  explicit Call(const PrimitiveDesc& desc) : primitive_(desc.get()) {
+    const Desc scratch = desc.scratchpad_desc();
+    if (scratch.get_size() == 0) return;
+    storage_ = Storage(static_cast<std::int64_t>(scratch.get_size()), Device::cpu());
+    scratch_ = dnnl::memory(scratch, engine(), storage_.mutable_data());
+  }
+  struct Argument {
+    int key;
+    const Desc& desc;
+    const void* data;
+  };
+  void run(std::initializer_list<Argument> arguments) const;
+
+ private:
+  dnnl::primitive primitive_;
+  Storage storage_;
+  dnnl::memory scratch_;
+};
+
+/// `data` in another order; itself when `to` equals `from`.
+class Reordered {
+ public:
+  Reordered(const Desc& from, const Desc& to, const void* data);
+  [[nodiscard]] const void* data() const { return data_; }
+
+ private:
+  Storage storage_;
+  const void* data_;
+};
+void reorder(const Desc& from, const Desc& to, const void* source, void* destination);
+
+[[noreturn]] void raise(const char* function, const dnnl::error& error);
+
+/// Runs `f` and turns dnnl::error into BackendError naming `function`.
+template <class F>
+decltype(auto) guarded(const char* function, F&& f) {
+  try {
+    return f();
+  } catch (const dnnl::error& error) {
+    raise(function, error);
+  }
+}
+
 }  // namespace fq::cpu::onednn
+
+namespace fq::cpu {
+
+/// Keeps handlers of signals from running on this thread while it lives; what arrives meanwhile is handled
+/// then. oneDNN's products of floats (of AVX2 and later, 2.6) point the stack register at an array of their
+/// own on the heap: what the system writes below it for a handler would overwrite whatever is there. Faults
+/// of the thread's own are not held.
+class HeldSignals {
+ public:
+  HeldSignals() noexcept {
+    sigset_t held;
+    sigfillset(&held);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&held, own);
+    pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+  ~HeldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  HeldSignals(const HeldSignals&) = delete;  // puts back what it found
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace fq::cpu

@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <vector>
 
-#include "fakequant/core/backend/cpu/engine/column_sums.h"
+#include "fakequant/core/backend/cpu/codes/gradient_kernels.h"
+#include "fakequant/core/backend/cpu/engine/engine.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/cpu/engine/loops.h"
 #include "fakequant/core/backend/kernel_columns.h"
+#include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/detail/convert.h"
+#include "fakequant/core/numerics/detail/sum_formulas.h"
 
 namespace fq::cpu {
 namespace {
@@ -94,6 +98,101 @@ void exact_conv(const ConvShape& shape, bool transposed, const Codes& x, const C
 DType code_factor_dtype() {
   const bool bf16 = best_exact_type() != ExactType::f32 && exact_type_works(ExactType::bf16);
   return bf16 ? DType::bf16 : DType::f32;
+}
+
+namespace {
+
+/// scales[c % scales] of every channel.
+std::vector<float> each_channel(const Tensor& scales, std::int64_t channels) {
+  const auto* scale = scales.data<float>();
+  std::vector<float> out(static_cast<std::size_t>(channels), channels == 0 ? 0.0f : scale[0]);
+  if (scales.numel() == 1) return out;
+  for (std::int64_t c = 0; c < channels; ++c) out[static_cast<std::size_t>(c)] = scale[c % scales.numel()];
+  return out;
+}
+
+/// x[.., c] * scales[c % scales] of channels innermost, rounded to bf16 numbers in `Out`.
+template <class Out>
+void scale_as(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
+  const auto each = each_channel(scales, channels);
+  const auto all = repeated<float>(each.data(), channels);
+  const auto* from = x.data<float>(x.layout());
+  auto* to = out.mutable_data<Out>(out.layout());
+  const RunBlocks blocks(x.numel(), channels);
+  for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+    scale_to_bf16(from + begin, end - begin, blocks.width, all.data(), to + begin);
+  });
+}
+
+}  // namespace
+
+void product_scale(const Tensor& s_x, const Tensor& s_w, Tensor& out) {
+  auto* scale = out.mutable_data<float>();
+  for (std::int64_t c = 0; c < out.numel(); ++c)
+    scale[c] = scalar::mul_(s_x.data<float>()[0], s_w.data<float>()[c % s_w.numel()]);
+}
+
+void scale_products(Tensor& y, const Tensor& scale, const Tensor& bias) {
+  if (y.numel() == 0) return;
+  const std::int64_t channels = y.layout() == Layout::channels_last ? y.dim(1) : y.dim(-1);
+  const Tensor b = bias.defined() ? bias : Tensor::zeros({channels});
+  const auto factors = each_channel(scale, channels);
+  const auto multiply = repeated<float>(factors.data(), channels),
+             add = repeated<float>(b.data<float>(), channels);
+  auto* values = y.mutable_data<float>(y.layout());
+  const RunBlocks blocks(y.numel(), channels);
+  for_blocks(blocks, [&](std::int64_t begin, std::int64_t end) {
+    scale_and_add(values + begin, end - begin, blocks.width, multiply.data(), add.data());
+  });
+}
+
+void multiply_scaled(const detail::Factor& a, const detail::Factor& b, const Tensor& scale,
+                     const Tensor& bias, Tensor& y) {
+  const Matrix left{a.tensor.raw(), a.tensor.dtype(), a.rows, a.columns, a.transposed},
+      right{b.tensor.raw(), b.tensor.dtype(), b.rows, b.columns, b.transposed};
+  if (!tiles_are_faster(left, right, Sharing::by_shape)) {
+    multiply(a, b, y, 1, Sharing::by_shape);
+    return scale_products(y, scale, bias);
+  }
+  const auto factors = each_channel(scale, b.columns);
+  const auto add = bias.defined() ? each_channel(bias, b.columns) : std::vector<float>(factors.size());
+  multiply_by_tiles(left, right, y.mutable_data<float>(), {factors.data(), add.data()});
+}
+
+void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
+  if (scales.numel() == 1) channels = 1024;  // of one scale: long runs
+  out.dtype() == DType::bf16 ? scale_as<bfloat16>(x, scales, channels, out)
+                             : scale_as<float>(x, scales, channels, out);
+}
+
+void scale_and_sum(const Tensor& x, const Tensor& scales, Tensor& out, Tensor& db) {
+  constexpr std::int64_t many = 64;
+  const std::int64_t channels = db.numel();
+  if (channels < many) {
+    scale_to_bf16(x, scales, channels, out);
+    return bias_gradient(x, db);
+  }
+  const auto each = each_channel(scales, channels);
+  const auto* from = x.data<float>(x.layout());
+  const auto scale_rows = [&](auto* to) {
+    sum_columns(x.numel() / channels, channels, db.mutable_data<float>(), [&](std::int64_t r, float* sum) {
+      scale_and_sum(from + r * channels, channels, each.data(), to + r * channels, sum);
+    });
+  };
+  out.dtype() == DType::bf16 ? scale_rows(out.mutable_data<bfloat16>(out.layout()))
+                             : scale_rows(out.mutable_data<float>(out.layout()));
+}
+
+void scale_weight_gradient(Tensor& dw, const Tensor& s_x, const Tensor& s_w, int axis) {
+  const AxisView view = axis_view(dw.shape(), axis);
+  const auto *x_scale = s_x.data<float>(), *w_scale = s_w.data<float>();
+  auto* values = dw.mutable_data<float>();
+#pragma omp parallel for schedule(static) if (dw.numel() > 65536)
+  for (std::int64_t row = 0; row < view.outer * view.size; ++row) {
+    const float factor = scalar::div_(*x_scale, w_scale[row % view.size % s_w.numel()]);
+    float* v = values + row * view.inner;
+    for (std::int64_t i = 0; i < view.inner; ++i) v[i] *= factor;
+  }
 }
 
 }  // namespace fq::cpu

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fakequant/core/backend/cpu/elementwise/map.h"
-#include "fakequant/core/backend/cpu/engine/engine_tiles.h"
+#include "fakequant/core/backend/cpu/engine/engine.h"
 #include "fakequant/core/backend/cpu/engines/chain_kernels.h"
 #include "fakequant/core/backend/cpu/memory/host_memory.h"
 #include "fakequant/core/tensor.h"

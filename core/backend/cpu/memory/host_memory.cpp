@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include "fakequant/core/backend/size_class.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cpu {

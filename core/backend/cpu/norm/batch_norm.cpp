@@ -1,6 +1,6 @@
 #include "fakequant/core/backend/cpu/norm/batch_norm_kernels.h"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/blocks/detail/channel_runs.h"
+#include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/formulas.h"
 

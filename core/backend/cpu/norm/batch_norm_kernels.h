@@ -3,7 +3,7 @@
 /// The loops of batch normalization over f32, for every vector instruction set.
 ///
 /// `x` are `count` elements of channels innermost, floats or sums read as floats; the other parameters are
-/// repeated over runs of `width` (channel_runs.h), the first element of x being that of a run.
+/// repeated over runs of `width` (channels.h), the first element of x being that of a run.
 
 #include <cstdint>
 

@@ -5,7 +5,7 @@
 #include "fakequant/core/backend/cpu/norm/row_gradient_kernels.h"
 #include "fakequant/core/backend/cpu/vector/cache.h"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/blocks/detail/parallel_for.h"
+#include "fakequant/core/blocks/detail/channels.h"
 #include "fakequant/core/detail/convert.h"
 #include "fakequant/core/numerics/detail/row_formulas.h"
 

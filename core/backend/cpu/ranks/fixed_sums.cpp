@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/numerics/detail/fixed_point.h"
+#include "fakequant/core/numerics/detail/sum_formulas.h"
 
 namespace fq::cpu {
 

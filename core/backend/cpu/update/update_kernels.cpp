@@ -8,7 +8,7 @@
 #include <hwy/highway.h>
 
 #include "fakequant/core/backend/cpu/vector/lanes-inl.h"
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {

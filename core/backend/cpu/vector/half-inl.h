@@ -1,4 +1,4 @@
-// Vectors of floats from and to memory of f32, f16 and bf16, with the bits of half.h. Included inside of a
+// Vectors of floats from and to memory of f32, f16 and bf16, with the bits of number_formats.h. Included inside of a
 // source that goes through foreach_target.h, after vector-inl.h; not a public header. No pragma once for
 // that reason.
 
@@ -9,7 +9,7 @@
 #define FQ_HALF_INL_H
 #endif
 
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {

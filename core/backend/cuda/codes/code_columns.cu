@@ -1,7 +1,6 @@
-#include "fakequant/core/backend/cuda/codes/code_columns.h"
 #include "fakequant/core/backend/cuda/codes/codes.cuh"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
-#include "fakequant/core/backend/cuda/loops/columns_of_lines.h"
+#include "fakequant/core/backend/cuda/loops/column_groups.h"
 #include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/blocks/detail/block_map.h"
@@ -21,7 +20,7 @@ struct CodesOfColumns {
   const float *x, *scale, *amax;
   std::uint8_t *codes, *mask;  ///< the mask may be null
   CodeFormat format;
-  ColumnsOfLines shape;
+  ColumnGroups shape;
   Alarm alarm;
 
   /// pair(v, j) is the code of column j and whether v is within its range.
@@ -44,7 +43,7 @@ struct CodesOfColumns {
     if (nan) raise(alarm);
   }
   template <int ahead, class Pair>
-  FQ_HD void lines(const ColumnsOfLines::Part& part, const Pair& pair) const {
+  FQ_HD void lines(const ColumnGroups::Part& part, const Pair& pair) const {
     shape.for_lines<ahead>(
         part, [&](std::int64_t first) { return Group::of(x + first); },
         [&](std::int64_t first, const Group& group) { line(first, group, pair); });
@@ -91,7 +90,7 @@ bool quantize_code_columns(const fq::detail::QuantizeCall& call) {
   const bool bytes = out.codes.dtype() == DType::i8 || out.codes.dtype() == DType::u8;
   if (columns == 0 || columns % group_size != 0 || !bytes || !packed(call.x) || !packed(out.codes))
     return false;
-  const ColumnsOfLines shape(call.x.numel() / columns, columns, group_size,
+  const ColumnGroups shape(call.x.numel() / columns, columns, group_size,
                              block_threads * loops::resident_blocks<CodesOfColumns>(call.x.device()));
   for_items(call.x.device(), shape.items(),
             CodesOfColumns{data_of<float>(call.x), data_of<float>(out.grid.scale),

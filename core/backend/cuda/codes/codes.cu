@@ -1,5 +1,4 @@
 #include "fakequant/core/backend/cuda/codes/block_loads.cuh"
-#include "fakequant/core/backend/cuda/codes/code_columns.h"
 #include "fakequant/core/backend/cuda/codes/codes.cuh"
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"

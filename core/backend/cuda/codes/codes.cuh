@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/kernels.h"
 #include "fakequant/core/dtype.h"
 #include "fakequant/core/format.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
@@ -171,5 +172,11 @@ FQ_HD void store_codes(void* codes, const CodeFormat& format, std::int64_t first
   if (format.dtype == DType::f4_e2m1) return loops::store_nibbles(bytes, first, count, own);
   store_group(bytes + first, count, own);
 }
+
+// Codes of one byte where each column of a matrix has a scale of its own.
+
+/// Quantizes where codes are integers of one byte, columns whole groups of eight and everything lies at
+/// multiples of 16 bytes, with the bits of `quantize`; false, and nothing is done, elsewhere.
+bool quantize_code_columns(const fq::detail::QuantizeCall& call);
 
 }  // namespace fq::cuda

@@ -1,11 +1,11 @@
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
-#include "fakequant/core/backend/cuda/loops/words.cuh"
-#include "fakequant/core/backend/fill_word.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/backend/transfer.h"
-#include "fakequant/core/blocks/detail/memory_view.h"
+#include "fakequant/core/blocks/detail/walk.h"
+#include "fakequant/core/detail/moves.h"
 
 namespace fq::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/strides.cuh"
-#include "fakequant/core/backend/cuda/loops/words.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/kernel_columns.h"
 
 namespace fq::cuda {

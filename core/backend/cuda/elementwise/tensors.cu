@@ -1,7 +1,8 @@
 #include <cstring>
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
-#include "fakequant/core/backend/cuda/loops/words.cuh"
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/cast.h"
 

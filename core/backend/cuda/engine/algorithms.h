@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "fakequant/core/backend/cuda/engine/matmul_call.h"
+#include "fakequant/core/backend/cuda/engine/matmul.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 
 namespace fq::cuda {

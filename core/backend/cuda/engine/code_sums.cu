@@ -1,4 +1,4 @@
-#include "fakequant/core/backend/cuda/engine/code_sums.h"
+#include "fakequant/core/backend/cuda/engine/exact_products.h"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"

@@ -3,7 +3,8 @@
 #include "fakequant/core/backend/cuda/engine/columns.h"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
-#include "fakequant/core/backend/cuda/loops/words.cuh"
+#include "fakequant/core/backend/cuda/loops/launch.cuh"
+#include "fakequant/core/backend/cuda/loops/tensor_data.h"
 
 namespace fq::cuda {
 namespace {

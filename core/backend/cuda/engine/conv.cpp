@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <optional>
 
-#include "fakequant/core/backend/cuda/engine/depthwise.h"
 #include "fakequant/core/backend/cuda/engine/matmul.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/storage.h"

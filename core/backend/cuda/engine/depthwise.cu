@@ -1,5 +1,5 @@
-#include "fakequant/core/backend/cuda/engine/depthwise.h"
-#include "fakequant/core/backend/cuda/engine/fours.cuh"
+#include "fakequant/core/backend/cuda/engine/conv.h"
+#include "fakequant/core/backend/cuda/engine/vec4.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
 #include "fakequant/core/storage.h"
@@ -77,11 +77,11 @@ struct DepthwiseTaps {
         if (from_x < 0) continue;
         Sum v[4];
         load(image + (from_y * columns.size + from_x) * step, v);
-        const auto weights = load_four(taps + (ky * columns.taps + kx) * step);
+        const auto weights = load_vec4(taps + (ky * columns.taps + kx) * step);
         for (int j = 0; j < 4; ++j) sums[j] = multiply_add(v[j], weights.v[j], sums[j]);
       }
     }
-    store_four(out + 4 * item, sums);
+    store_vec4(out + 4 * item, sums);
   }
 };
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "fakequant/core/backend/cuda/engine/depthwise.h"
-#include "fakequant/core/backend/cuda/engine/fours.cuh"
+#include "fakequant/core/backend/cuda/engine/conv.h"
+#include "fakequant/core/backend/cuda/engine/vec4.cuh"
 #include "fakequant/core/backend/cuda/loops/channels.cuh"
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/sums.cuh"
@@ -54,7 +54,7 @@ struct DepthwiseWeightParts {
       oy = 0;
       ++n;
     }
-    store_four(partial + 4 * item, sums);
+    store_vec4(partial + 4 * item, sums);
   }
 };
 

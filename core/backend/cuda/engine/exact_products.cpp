@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "fakequant/core/backend/cpu/engine/exact_parts.h"
-#include "fakequant/core/backend/cuda/engine/code_sums.h"
+#include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/cuda/engine/matmul.h"
 
 namespace fq::cuda {

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::cuda {
 

@@ -9,7 +9,7 @@
 
 #include "fakequant/core/backend/cuda/loops/launch_shape.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 
 namespace fq::cuda::loops {

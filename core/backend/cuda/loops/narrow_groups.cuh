@@ -3,7 +3,7 @@
 /// Whole groups of f32, f16 or bf16 as floats: two numbers of 16 bits are packed by one instruction.
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cuda {

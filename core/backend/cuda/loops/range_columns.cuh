@@ -2,7 +2,7 @@
 
 /// Matrices whose columns have ranges of their own.
 
-#include "fakequant/core/backend/cuda/loops/columns_of_lines.h"
+#include "fakequant/core/backend/cuda/loops/column_groups.h"
 #include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
 
 namespace fq::cuda {
@@ -46,10 +46,10 @@ struct QuantizeColumns {
   const T* x;
   T* y;
   std::uint8_t* mask;
-  ColumnsOfLines shape;
+  ColumnGroups shape;
 
   template <int loads, class Value>
-  FQ_HD void lines(const ColumnsOfLines::Part& part, const RangeRow (&rows)[size], const Value& value) const {
+  FQ_HD void lines(const ColumnGroups::Part& part, const RangeRow (&rows)[size], const Value& value) const {
     shape.template for_lines<loads>(
         part, [&](std::int64_t first) { return NarrowGroup<T, size>::of(x + first); },
         [&](std::int64_t first, const NarrowGroup<T, size>& group) {
@@ -84,7 +84,7 @@ struct QuantizeColumns {
 template <int size, class T, class Formula>
 void quantize_columns(const Tensor& x, Formula formula, RangeTable ranges, Tensor& y, std::uint8_t* mask) {
   using Body = QuantizeColumns<T, Formula, size>;
-  const ColumnsOfLines shape(x.numel() / ranges.count, ranges.count, size,
+  const ColumnGroups shape(x.numel() / ranges.count, ranges.count, size,
                              block_threads * loops::resident_blocks<Body>(x.device()));
   for_items(
       x.device(), shape.items(),

@@ -11,7 +11,7 @@
 #include <thrust/iterator/transform_output_iterator.h>
 
 #include "fakequant/core/backend/cuda/runtime/check.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 #include "fakequant/core/storage.h"
 

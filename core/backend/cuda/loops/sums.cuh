@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "fakequant/core/numerics/host_device.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::cuda {
 

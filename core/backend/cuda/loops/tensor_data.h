@@ -1,7 +1,8 @@
 #pragma once
 
-/// Tensors as what bodies of kernels hold. Operators have checked dtype and layout.
+/// Pointers to the data of tensors, for the bodies of kernels. The operators check dtype and layout.
 
+#include "fakequant/core/numerics/number_formats.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cuda {
@@ -25,5 +26,23 @@ template <class T>
 T* mutable_data_of(Tensor& x) {
   return x.defined() ? static_cast<T*>(x.mutable_raw()) : nullptr;
 }
+
+/// Calls f with an unsigned integer of that many bytes, for kernels that only move elements.
+template <class F>
+void visit_word(int bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(std::uint8_t{});
+    case 2:
+      return f(std::uint16_t{});
+    case 4:
+      return f(std::uint32_t{});
+    default:
+      return f(std::uint64_t{});
+  }
+}
+
+/// Returns bit i of a mask in memory order.
+FQ_HD bool get_bit(const std::uint8_t* mask, std::int64_t i) { return ((mask[i >> 3] >> (i & 7)) & 1u) != 0; }
 
 }  // namespace fq::cuda

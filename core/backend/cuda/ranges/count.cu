@@ -3,7 +3,7 @@
 #include "fakequant/core/backend/cuda/loops/atomics.cuh"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/numerics/detail/histogram_formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/inverse_formulas.h"
 
 namespace fq::cuda {

@@ -5,7 +5,7 @@
 #include "fakequant/core/backend/cuda/loops/reduction_shape.h"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/numerics/detail/histogram_formulas.h"
+#include "fakequant/core/numerics/detail/formulas.h"
 #include "fakequant/core/numerics/detail/range_formulas.h"
 
 namespace fq::cuda {

@@ -4,7 +4,7 @@
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/backend/cuda/loops/tensor_data.h"
 #include "fakequant/core/backend/kernel_columns.h"
-#include "fakequant/core/numerics/detail/fixed_point.h"
+#include "fakequant/core/numerics/detail/sum_formulas.h"
 
 namespace fq::cuda {
 namespace {

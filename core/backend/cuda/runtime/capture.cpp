@@ -8,7 +8,7 @@
 
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/transfer.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/random.h"

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "fakequant/core/backend/cuda/runtime/check.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/detail/check.h"

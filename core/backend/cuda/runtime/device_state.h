@@ -11,7 +11,7 @@
 
 #include "fakequant/core/backend/cuda/runtime/pinned.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
-#include "fakequant/core/detail/allocator.h"
+#include "fakequant/core/device.h"
 
 namespace fq::cuda {
 

@@ -1,13 +1,16 @@
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
 
+#include <atomic>
+
 #include <fmt/format.h>
 
+#include "fakequant/core/backend/cuda/engine/exact.h"
 #include "fakequant/core/backend/cuda/runtime/arena.h"
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/device_state.h"
 #include "fakequant/core/backend/kernel_columns.h"
+#include "fakequant/core/tensor.h"
 
 namespace fq::cuda {
 namespace {
@@ -137,5 +140,42 @@ void wait_for(Device device) {
   static_cast<void>(stream_of(device));
   state_of(device).synchronize();
 }
+
+Trial try_device(Device device) {
+  constexpr std::size_t megabyte = 1000000, least = 256 * megabyte;
+  try {
+    const std::string what = describe_device(device);
+    std::size_t available = 0, total = 0;
+    FQ_CUDA(cudaSetDevice(device.index));
+    FQ_CUDA(cudaMemGetInfo(&available, &total));
+    if (available < least)
+      return {false,
+              fmt::format("{}: only {} of {} MB are free", what, available / megabyte, total / megabyte)};
+    const Tensor ones = Tensor::full({1}, 1.0, DType::f32, device);
+    if (ones.item() != 1.0) return {false, what + ": a kernel gives a wrong result"};
+    return {true, fmt::format("{}, {} MB free", what, available / megabyte)};
+  } catch (const Error& error) {
+    return {false, error.what()};
+  }
+}
+
+std::string code_type(Device device) {
+  const ExactChoice& choice = exact_choice(device);
+  return fmt::format("{}{}", cpu::name(choice.type),
+                     choice.reason.empty() ? "" : fmt::format(" ({})", choice.reason));
+}
+
+namespace {
+
+std::atomic<std::int64_t> launches, waits, graphs;
+
+void count_one(std::atomic<std::int64_t>& number) noexcept { number.fetch_add(1, std::memory_order_relaxed); }
+
+}  // namespace
+
+Counts counts() noexcept { return {launches.load(), waits.load(), graphs.load()}; }
+void count_launch() noexcept { count_one(launches); }
+void count_wait() noexcept { count_one(waits); }
+void count_graph() noexcept { count_one(graphs); }
 
 }  // namespace fq::cuda

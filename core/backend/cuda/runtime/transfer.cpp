@@ -5,9 +5,9 @@
 
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/cuda/runtime/check.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
 #include "fakequant/core/backend/cuda/runtime/device_state.h"
 #include "fakequant/core/backend/cuda/runtime/pinned.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/context.h"
 
 namespace fq::cuda {

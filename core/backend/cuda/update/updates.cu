@@ -7,7 +7,6 @@
 #include "fakequant/core/backend/cuda/runtime/capturing.h"
 #include "fakequant/core/backend/kernel_columns.h"
 #include "fakequant/core/numerics/detail/formulas.h"
-#include "fakequant/core/numerics/detail/update_formulas.h"
 
 namespace fq::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "fakequant/core/blocks/granularity.h"
+#include "fakequant/core/blocks/shape.h"
 #include "fakequant/core/format.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "fakequant/core/numerics/half.h"
+#include "fakequant/core/numerics/number_formats.h"
 
 namespace fq::mpi {
 

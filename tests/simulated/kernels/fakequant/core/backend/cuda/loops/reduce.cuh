@@ -13,7 +13,7 @@
 #include <thrust/transform_reduce.h>
 
 #include "fakequant/core/backend/cuda/runtime/check.h"
-#include "fakequant/core/backend/cuda/runtime/counts.h"
+#include "fakequant/core/backend/cuda/runtime/runtime.h"
 #include "fakequant/core/backend/cuda/runtime/stream.h"
 #include "fakequant/core/storage.h"
 #include "simulated/launch.h"

@@ -1,0 +1,163 @@
+#include "fakequant/core/backend/cpu/engine/integer_products.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fakequant/core/backend/cpu/engine/int16_kernels.h"
+#include "fakequant/core/detail/threads.h"
+#include "fakequant/core/tensor.h"
+
+namespace fq::cpu {
+namespace {
+
+using detail::Codes;
+
+constexpr std::int64_t kTaskRows = 64;      // of a task
+constexpr std::int64_t kFew = 1 << 16;      // products that threads are not worth waking for
+constexpr std::int64_t kRowsAsTheyAre = 2;  // of x: w is read as often, and is not widened first
+
+std::int64_t pitch_of(std::int64_t k) { return (k + kInt16Multiple - 1) / kInt16Multiple * kInt16Multiple; }
+
+void widen_rows(const Codes& codes, std::int64_t first, std::int64_t rows, std::int64_t k,
+                std::int16_t* values) {
+  const std::int64_t pitch = pitch_of(k);
+  if (codes.dtype == DType::u8)
+    widen_codes(static_cast<const std::uint8_t*>(codes.data) + first * k, rows, k, pitch, values);
+  else
+    widen_codes(static_cast<const std::int8_t*>(codes.data) + first * k, rows, k, pitch, values);
+}
+
+Tensor as_int16(const Codes& codes, std::int64_t rows, std::int64_t k) {
+  Tensor out = Tensor::empty({rows, pitch_of(k)}, DType::i16);
+  auto* values = out.mutable_data<std::int16_t>();
+  if (rows <= kTaskRows) {
+    widen_rows(codes, 0, rows, k, values);
+    return out;
+  }
+#pragma omp parallel for schedule(static) if (rows * k > kFew)
+  for (std::int64_t r = 0; r < rows; r += kTaskRows)
+    widen_rows(codes, r, std::min(kTaskRows, rows - r), k, values + r * pitch_of(k));
+  return out;
+}
+
+void few_rows(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
+              std::int32_t* sums) {
+  const Tensor values = as_int16(x, m, k);
+  for (std::int64_t r = 0; r < m; ++r)
+    multiply_row(values.data<std::int16_t>() + r * pitch_of(k), static_cast<const std::int8_t*>(w.data), n, k,
+                 sums + r * n);
+}
+
+Codes codes_from(const Codes& codes, std::int64_t first) {
+  return {static_cast<const char*>(codes.data) + first, codes.dtype, codes.largest};
+}
+
+/// Calls `multiply(i, row, rows)` for parts of the rows of each of `batch` products, on all threads.
+template <class F>
+void for_row_parts(std::int64_t batch, std::int64_t m, std::int64_t products, F&& multiply) {
+  const std::int64_t parts = (m + kTaskRows - 1) / kTaskRows;
+#pragma omp parallel for schedule(static) if (batch * products > kFew)
+  for (std::int64_t task = 0; task < batch * parts; ++task) {
+    const std::int64_t row = task % parts * kTaskRows;
+    multiply(task / parts, row, std::min(kTaskRows, m - row));
+  }
+}
+
+}  // namespace
+
+void int16_products(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
+                   std::int32_t* sums) {
+  int16_products(1, m, n, k, x, w, sums);
+}
+
+void int16_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
+                   const Codes& w, std::int32_t* sums) {
+  if (m * n * batch == 0) return;
+  if (has_dot_products())
+    return for_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
+      dot_products(rows, n, k, codes_from(x, (i * m + row) * k), codes_from(w, i * n * k),
+                   sums + (i * m + row) * n);
+    });
+  if (batch == 1 && m <= kRowsAsTheyAre && w.dtype == DType::i8) return few_rows(m, n, k, x, w, sums);
+  const Tensor left = as_int16(x, batch * m, k), right = as_int16(w, batch * n, k);
+  const std::int64_t pitch = pitch_of(k);
+  const auto *a = left.data<std::int16_t>(), *b = right.data<std::int16_t>();
+  for_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
+    multiply_int16(
+        {a + (i * m + row) * pitch, b + i * n * pitch, rows, n, pitch, sums + (i * m + row) * n, n});
+  });
+}
+
+namespace {
+
+using detail::Codes;
+using detail::ConvShape;
+
+constexpr std::int64_t kShortFilter = 32;      // codes: shorter ones leave most of a vector empty
+constexpr std::int64_t kPatchBytes = 1 << 17;  // of the pixels taken at a time
+constexpr std::int64_t kFewPixels = 16, kManyPixels = 1024;
+
+std::int64_t filter_length(const ConvShape& s) { return s.c / s.groups * s.kh * s.kw; }
+
+/// [o, kh, kw, c/groups], the order of a patch, from [o, c/groups, kh, kw].
+Tensor filters_of(const ConvShape& s, const Codes& w) {
+  const std::int64_t channels = s.c / s.groups, taps = s.kh * s.kw;
+  Tensor out = Tensor::empty({s.o, taps * channels}, w.dtype);
+  const auto* from = static_cast<const char*>(w.data);
+  auto* to = static_cast<char*>(out.mutable_raw());
+  for (std::int64_t o = 0; o < s.o; ++o, from += channels * taps, to += channels * taps)
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t t = 0; t < taps; ++t) to[t * channels + c] = from[c * taps + t];
+  return out;
+}
+
+/// What the filters of a group read for one output pixel, counted over all images.
+void gather(const ConvShape& s, const char* x, std::int64_t pixel, std::int64_t group, char* to) {
+  const auto channels = static_cast<std::size_t>(s.c / s.groups);
+  const std::int64_t left = pixel % s.ow * s.stride[1] - s.padding[1];
+  const std::int64_t top = pixel / s.ow % s.oh * s.stride[0] - s.padding[0];
+  const char* image = x + pixel / (s.ow * s.oh) * s.h * s.w * s.c + group * (s.c / s.groups);
+  for (std::int64_t i = 0; i < s.kh; ++i)
+    for (std::int64_t j = 0; j < s.kw; ++j, to += channels) {
+      const std::int64_t row = top + i * s.dilation[0], column = left + j * s.dilation[1];
+      if (row < 0 || row >= s.h || column < 0 || column >= s.w)
+        std::memset(to, 0, channels);
+      else
+        std::memcpy(to, image + (row * s.w + column) * s.c, channels);
+    }
+}
+
+/// Sums of the pixels from `first` on, of one group.
+void convolve(const ConvShape& s, const Codes& x, const Tensor& filters, std::int64_t first,
+              std::int64_t pixels, std::int64_t group, std::int32_t* sums) {
+  const std::int64_t length = filter_length(s), outputs = s.o / s.groups;
+  Tensor patches = Tensor::empty({pixels, length}, x.dtype);
+  auto* rows = static_cast<char*>(patches.mutable_raw());
+  for (std::int64_t p = 0; p < pixels; ++p)
+    gather(s, static_cast<const char*>(x.data), first + p, group, rows + p * length);
+  const Codes left{rows, x.dtype, x.largest};
+  const Codes right{static_cast<const char*>(filters.raw()) + group * outputs * length, filters.dtype(), 0};
+  if (s.groups == 1) return int16_products(pixels, outputs, length, left, right, sums + first * s.o);
+  Tensor part = Tensor::empty({pixels, outputs}, DType::i32);
+  int16_products(pixels, outputs, length, left, right, part.mutable_data<std::int32_t>());
+  for (std::int64_t p = 0; p < pixels; ++p)
+    std::copy_n(part.data<std::int32_t>() + p * outputs, outputs, sums + (first + p) * s.o + group * outputs);
+}
+
+}  // namespace
+
+bool by_patches(const ConvShape& shape) { return has_dot_products() && filter_length(shape) >= kShortFilter; }
+
+void convolve_patches(const ConvShape& s, const Codes& x, const Codes& w, std::int32_t* sums) {
+  const std::int64_t all = s.n * s.oh * s.ow, length = std::max<std::int64_t>(filter_length(s), 1);
+  const std::int64_t step = std::clamp(kPatchBytes / length, kFewPixels, kManyPixels);
+  const std::int64_t parts = (all + step - 1) / step;
+  const Tensor filters = filters_of(s, w);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t task = 0; task < parts * s.groups; ++task) {
+    const std::int64_t first = task % parts * step;
+    convolve(s, x, filters, first, std::min(step, all - first), task / parts, sums);
+  }
+}
+
+}  // namespace fq::cpu

@@ -1,0 +1,42 @@
+#pragma once
+
+/// Exact int32 sums of products of 8-bit codes without oneDNN: for processors whose 8-bit products saturate,
+/// and for products of a few rows, where a call of oneDNN costs more than the product.
+///
+/// `int16_products` widens the codes to int16. One instruction (PMADDWD or its equivalent, which cannot
+/// saturate here) multiplies and adds two neighbours into int32. On ARM with SDOT, `dot_products` multiplies
+/// four bytes at once. Integer sums have no order: the result does not depend on the instruction set, the
+/// number of threads or the number of rows.
+
+#include <cstdint>
+
+#include "fakequant/core/backend/product_shapes.h"
+
+namespace fq::cpu {
+
+/// sums [m, n] = x [m, k] * w [n, k] transposed, of codes of a byte; |sums| must fit int32.
+void int16_products(std::int64_t m, std::int64_t n, std::int64_t k, const detail::Codes& x,
+                   const detail::Codes& w, std::int32_t* sums);
+/// The same for `batch` pairs of matrices that lie behind each other.
+void int16_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const detail::Codes& x,
+                   const detail::Codes& w, std::int32_t* sums);
+
+/// Returns whether `convolve_patches` is the fastest convolution on this processor: with SDOT, for filters of
+/// a minimum length.
+[[nodiscard]] bool by_patches(const detail::ConvShape& shape);
+
+/// sums [n, oh, ow, o] = conv(x [n, h, w, c], w [o, c/groups, kh, kw]), of codes of a byte; |sums| must fit
+/// int32. Each output pixel is a row of the pixels that its filters read, with zeros outside the image.
+void convolve_patches(const detail::ConvShape& shape, const detail::Codes& x, const detail::Codes& w,
+                      std::int32_t* sums);
+
+/// Returns whether this processor has SDOT of 64-bit ARM (Linux lists it as `asimddp`). False if the library
+/// was compiled for another architecture.
+[[nodiscard]] bool has_dot_products() noexcept;
+
+/// sums [m, n] = x [m, k] * w [n, k] transposed, of codes of a byte, on the calling thread; |sums| must fit
+/// int32. Requires `has_dot_products()`.
+void dot_products(std::int64_t m, std::int64_t n, std::int64_t k, const detail::Codes& x,
+                  const detail::Codes& w, std::int32_t* sums);
+
+}  // namespace fq::cpu

@@ -1,0 +1,69 @@
+#include "fakequant/core/backend/cpu/engine/onednn.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/threads.h"
+
+namespace fq::cpu::onednn {
+
+const dnnl::engine& engine() {
+  static const dnnl::engine instance(dnnl::engine::kind::cpu, 0);
+  static_cast<void>(detail::threads());  // oneDNN waits for as many as OpenMP promises
+  return instance;
+}
+
+const dnnl::primitive_attr& attributes() {
+  static const dnnl::primitive_attr instance = [] {
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    attr.set_fpmath_mode(dnnl::fpmath_mode::strict);
+    return attr;
+  }();
+  return instance;
+}
+
+Type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return Type::f32;
+    case DType::bf16:
+      return Type::bf16;
+    case DType::i8:
+      return Type::s8;
+    case DType::u8:
+      return Type::u8;
+    default:
+      throw ArgumentError(
+          fmt::format("[engine] {} cannot be multiplied: use f32, bf16, i8 or u8", name(dtype)));
+  }
+}
+
+void Call::run(std::initializer_list<Argument> arguments) const {
+  std::unordered_map<int, dnnl::memory> map;
+  for (const auto& [key, desc, data] : arguments)
+    map.emplace(key, dnnl::memory(desc, engine(), const_cast<void*>(data)));
+  if (scratch_) map.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
+  dnnl::stream stream(engine());
+  const HeldSignals held;
+  primitive_.execute(stream, map);
+  stream.wait();
+}
+
+void reorder(const Desc& from, const Desc& to, const void* source, void* destination) {
+  Call(dnnl::reorder::primitive_desc(engine(), from, engine(), to, attributes()))
+      .run({{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, destination}});
+}
+
+Reordered::Reordered(const Desc& from, const Desc& to, const void* data) : data_(data) {
+  if (from == to) return;
+  storage_ = Storage(static_cast<std::int64_t>(to.get_size()), Device::cpu());
+  void* destination = storage_.mutable_data();
+  reorder(from, to, data, destination);
+  data_ = destination;
+}
+
+void raise(const char* function, const dnnl::error& error) {
+  const auto* version = dnnl_version();
+  throw BackendError(fmt::format("[{}] oneDNN {}.{}.{}: {}", function, version->major, version->minor,
+                                 version->patch, error.what()));
+}
+
+}  // namespace fq::cpu::onednn

@@ -1,0 +1,150 @@
+#include "fakequant/core/ops/norm.h"
+
+#include <algorithm>
+
+#include "fakequant/core/ops/detail/operator.h"
+#include "fakequant/core/ops/elementwise.h"
+#include "fakequant/core/ops/shape.h"
+
+namespace fq::ops {
+namespace {
+
+constexpr std::string_view kLayerNorm = "layer_norm";
+
+/// A parameter of the shape of the normalized axes; undefined ones stay so.
+detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what) {
+  if (!p.defined()) return {};
+  auto out = detail::floats_like(p, x, kLayerNorm);
+  FQ_CHECK(out.tensor.shape() == shape, kLayerNorm, "{} is {}, the normalized axes are {}", what,
+           to_string(out.tensor.shape()), to_string(shape));
+  return out;
+}
+
+}  // namespace
+
+Variable layer_norm(const Variable& input, const Variable& gamma, const Variable& beta, int axes,
+                    double eps) {
+  const auto x = detail::floats(input, kLayerNorm);
+  const Shape shape = x.tensor.shape();
+  FQ_CHECK(axes >= 1 && axes <= x.tensor.rank(), kLayerNorm,
+           "{} axes of {} cannot be normalized: use 1 to {}", axes, to_string(shape), x.tensor.rank());
+  const Shape normalized(shape.end() - axes, shape.end());
+  const auto g = parameter(gamma, x.tensor, normalized, "gamma"),
+             b = parameter(beta, x.tensor, normalized, "beta");
+  const Tensor rows = x.tensor.to(Layout::row_major);
+  Tensor y = detail::empty_like(rows);
+  const std::int64_t length = numel(normalized), count = length == 0 ? 0 : rows.numel() / length;
+  Tensor mean = Tensor::empty({count}, y.dtype(), y.device()), inverse = detail::empty_like(mean);
+  detail::run(y.device(), &detail::Kernels::layer_norm, rows, length, g.tensor, b.tensor, eps, y, mean,
+              inverse);
+  const auto backward = [saved = detail::SavedFloats(x.variable), saved_gamma = detail::Saved(g.tensor), mean,
+                         inverse, normalized](const Tensor& dy) {
+    Tensor dx = detail::empty_like(dy);
+    Tensor dgamma = Tensor::empty(normalized, DType::f64, dy.device()), dbeta = detail::empty_like(dgamma);
+    detail::run(dx.device(), &detail::Kernels::layer_norm_backward, dy, saved.get().to(Layout::row_major),
+                saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
+    return std::vector<Tensor>{dx, dgamma.to(dx.dtype()), dbeta.to(dx.dtype())};
+  };
+  return detail::record(kLayerNorm, y, {x.variable, g.variable, b.variable}, backward, detail::traced([&] {
+                          return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}};
+                        }));
+}
+
+namespace {
+
+void check_shape(const Tensor& p, const Shape& shape, std::string_view what, std::string_view op) {
+  FQ_CHECK(p.shape() == shape, op, "{} is {}, it must be {}", what, to_string(p.shape()), to_string(shape));
+}
+
+/// A parameter of that shape; undefined ones stay so.
+Variable parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what,
+                   std::string_view op) {
+  if (!p.defined()) return {};
+  const auto read = detail::floats_like(p, x, op);
+  check_shape(read.tensor, shape, what, op);
+  return read.variable;
+}
+
+/// [C] beside the channels of x.
+Variable along_channels(const Variable& p, const Shape& x) {
+  Shape shape(x.size() - 1, 1);
+  shape[0] = x[1];
+  return reshape(p, shape);
+}
+
+Variable normalized_groups(std::string_view op, const Variable& input, std::int64_t groups,
+                           const Variable& gamma, const Variable& beta, double eps, Attributes attributes) {
+  const auto x = detail::floats(input, op);
+  const Shape shape = x.tensor.shape();
+  FQ_CHECK(shape.size() >= 2, op, "the input is {}: give [N, C, ..]", to_string(shape));
+  FQ_CHECK(groups >= 1 && shape[1] % groups == 0, op, "groups is {}: it must divide the {} channels", groups,
+           shape[1]);
+  const Variable g = parameter(gamma, x.tensor, {shape[1]}, "gamma", op),
+                 b = parameter(beta, x.tensor, {shape[1]}, "beta", op);
+  return detail::composite(op, {x.variable, g, b}, std::move(attributes), [&] {
+    const std::int64_t length = numel(Shape(shape.begin() + 1, shape.end())) / groups;
+    const Variable rows = reshape(x.variable, {shape[0] * groups, length});
+    Variable y = reshape(layer_norm(rows, {}, {}, 1, eps), shape);
+    if (g.defined()) y = multiply(y, along_channels(g, shape));
+    return b.defined() ? add(y, along_channels(b, shape)) : y;
+  });
+}
+
+}  // namespace
+
+Variable rms_norm(const Variable& input, const Variable& gamma, int axes, double eps) {
+  constexpr std::string_view op = "rms_norm";
+  const auto x = detail::floats(input, op);
+  const Shape shape = x.tensor.shape();
+  FQ_CHECK(axes >= 1 && axes <= x.tensor.rank(), op, "{} axes of {} cannot be normalized: use 1 to {}", axes,
+           to_string(shape), x.tensor.rank());
+  const Variable g = parameter(gamma, x.tensor, Shape(shape.end() - axes, shape.end()), "gamma", op);
+  auto attributes = detail::traced([&] { return Attributes{{"axes", std::int64_t{axes}}, {"eps", eps}}; });
+  return detail::composite(op, {x.variable, g}, std::move(attributes), [&] {
+    std::vector<int> last;
+    for (int axis = x.tensor.rank() - axes; axis < x.tensor.rank(); ++axis) last.push_back(axis);
+    const Variable square = mean(multiply(x.variable, x.variable), last, true);
+    const Variable y = div(x.variable, sqrt(shift(square, eps)));
+    return g.defined() ? multiply(y, g) : y;
+  });
+}
+
+Variable group_norm(const Variable& x, std::int64_t groups, const Variable& gamma, const Variable& beta,
+                    double eps) {
+  return normalized_groups("group_norm", x, groups, gamma, beta, eps, detail::traced([&] {
+                             return Attributes{{"groups", groups}, {"eps", eps}};
+                           }));
+}
+
+Variable instance_norm(const Variable& x, const Variable& gamma, const Variable& beta, double eps) {
+  FQ_CHECK(x.defined() && x.rank() >= 2, "instance_norm", "the input is {}: give [N, C, ..]",
+           x.defined() ? to_string(x.shape()) : "undefined");
+  return normalized_groups("instance_norm", x, std::max<std::int64_t>(x.dim(1), 1), gamma, beta, eps,
+                           detail::traced([&] {
+                             return Attributes{{"eps", eps}};
+                           }));
+}
+
+Variable local_response_norm(const Variable& input, std::int64_t size, double alpha, double beta, double k) {
+  constexpr std::string_view op = "local_response_norm";
+  const auto x = detail::floats(input, op);
+  FQ_CHECK(x.tensor.rank() >= 2, op, "the input is {}: give [N, C, ..]", to_string(x.tensor.shape()));
+  FQ_CHECK(size >= 1, op, "size is {}: use 1 or more channels", size);
+  auto attributes = detail::traced([&] {
+    return Attributes{{"size", size}, {"alpha", alpha}, {"beta", beta}, {"k", k}};
+  });
+  return detail::composite(op, {x.variable}, std::move(attributes), [&] {
+    const std::int64_t channels = x.tensor.dim(1);
+    detail::AxisMix window;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const std::int64_t first = std::max<std::int64_t>(0, c - (size - 1) / 2);
+      for (std::int64_t i = first; i <= std::min(channels - 1, c + size / 2); ++i)
+        window.add(i, alpha / static_cast<double>(size));
+      window.end_row();
+    }
+    const auto squares = detail::floats(multiply(x.variable, x.variable), op);
+    return div(x.variable, pow(shift(detail::record_mix(op, squares, 1, std::move(window)), k), beta));
+  });
+}
+
+}  // namespace fq::ops
