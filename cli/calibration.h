@@ -12,6 +12,7 @@
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/core/io/detail/locks/file_lock.h"
 #include "fakequant/network/calibration.h"
+#include "fakequant/network/network.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {
@@ -63,5 +64,10 @@ CollectedSamples calibrate_network(Network& network, const CalibrationOptions& o
 /// Writes --state, if it is given. After the checkpoint: a command that is killed between the two files can
 /// be repeated, as --merge requires that --state is not there yet.
 void save_collected(Network& network, const CalibrationOptions& options, const CollectedSamples& collected);
+
+/// Copies the ranges of the file `path` to a quantized network. Throws ArgumentError listing quantizers
+/// without a range, unless data will calibrate them.
+void import_ranges(Network& network, const std::string& path, bool data_follows, const std::string& command,
+                   Output& output);
 
 }  // namespace fq::cli

@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/cli/flags/command_files.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/removed.h"
-#include "fakequant/cli/runs/folder_lock.h"
-#include "fakequant/cli/runs/transcript.h"
+#include "fakequant/cli/runs/run_folder.h"
+#include "fakequant/cli/system/streams.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 

@@ -1,22 +1,43 @@
 #pragma once
 
-/// The commands, and how one is run.
+/// The commands, their plans, and how a command is run.
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/flags/command_files.h"
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/plan.h"
-#include "fakequant/cli/system/signals.h"
+#include "fakequant/cli/system/process.h"
 #include "fakequant/cli/tables/output.h"
 
 namespace fq::cli {
+
+/// One step of a command.
+struct Step {
+  std::string text;  ///< for a person, in the infinitive: "fold batch normalisation"
+  /// Prints for people, and adds to `result` for machines. Throws on failure.
+  std::function<void(Output& output, nlohmann::ordered_json& result)> run;
+};
+
+struct Plan {
+  std::vector<std::string> inputs = {};   ///< files that are read
+  std::vector<std::string> outputs = {};  ///< files that are written
+  std::vector<Step> steps = {};
+  /// Starts programs that steps will need, and throws if one is missing. A recipe calls them before its first
+  /// phase. Not part of a dry run.
+  std::vector<std::function<void()>> program_checks = {};
+
+  void add(std::string text, decltype(Step::run) run) { steps.push_back({std::move(text), std::move(run)}); }
+};
+
+/// Runs the steps in their order. Returns the result for machines.
+nlohmann::ordered_json execute(const Plan& plan, Output& output);
 
 /// One call of a command: its flags, and its plan once the flags are parsed.
 class Invocation {
@@ -112,6 +133,9 @@ Command export_command();
 Command verify_command();
 Command inspect_command();
 const std::vector<Command>& dataset_commands();
+/// Runs a part of `in_python`, a conversion: replaces this process by the module fakequant.data of Python,
+/// with `arguments`. Throws ArgumentError if Python cannot be started.
+[[noreturn]] void convert_data(const Command& part, const std::vector<std::string>& arguments);
 Command compare_command();
 Command doctor_command();
 Command run_command();

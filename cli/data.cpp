@@ -2,7 +2,7 @@
 
 #include "fakequant/cli/flags/flag_words.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/text/network_tokenizer.h"
+#include "fakequant/cli/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/network/detail/data_checks.h"
 #include "fakequant/network/qat.h"
@@ -83,6 +83,11 @@ RunningNetwork check_running(const std::string& checkpoint, const DataOptions& d
   if (labels == Labels::needed) check_task(network, *out.data, command);
   if (!planned.holds(checkpoint)) check_calibrated(network, command);
   return out;
+}
+
+std::string sample_noun(const Dataset& data) {
+  if (data.token_ids()) return "windows";
+  return data.sample_shape().size() == 3 ? "images" : "samples";
 }
 
 }  // namespace fq::cli

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "fakequant/cli/flags/command_files.h"
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/network/network.h"
 #include "fakequant/train/data/dataset.h"
 #include "fakequant/train/data/some_samples.h"
@@ -51,5 +51,8 @@ struct RunningNetwork {
 [[nodiscard]] RunningNetwork check_running(const std::string& checkpoint, const DataOptions& data,
                                            const TaskText* task, Labels labels, const PlannedFiles& planned,
                                            const std::string& command);
+
+/// "images" of [C, H, W], "windows" of a text, and "samples" of everything else.
+[[nodiscard]] std::string sample_noun(const Dataset& data);
 
 }  // namespace fq::cli

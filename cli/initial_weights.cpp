@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/network_tokenizer.h"
 #include "fakequant/cli/runs/run_folder.h"
-#include "fakequant/cli/text/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/export/safetensors/weights.h"
 #include "fakequant/layers/model/builtin_models.h"

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "fakequant/cli/flags/command_files.h"
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/network/network.h"
 #include "fakequant/train/data/dataset.h"
 

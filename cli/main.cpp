@@ -5,17 +5,13 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/commands/dataset.h"
-#include "fakequant/cli/commands/version.h"
-#include "fakequant/cli/flags/limits.h"
 #include "fakequant/cli/help/manual.h"
 #include "fakequant/cli/runs/run_config.h"
-#include "fakequant/cli/system/out_of_memory.h"
+#include "fakequant/cli/system/machine.h"
+#include "fakequant/cli/system/process.h"
 #include "fakequant/cli/system/ranks.h"
-#include "fakequant/cli/system/signals.h"
-#include "fakequant/cli/system/standard_streams.h"
+#include "fakequant/cli/system/streams.h"
 #include "fakequant/cli/system/waiting.h"
-#include "fakequant/cli/tables/warnings.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cli {

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "fakequant/cli/calibration.h"
-#include "fakequant/cli/flags/attention_formats.h"
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"
@@ -17,6 +16,16 @@
 #include "fakequant/train/ptq/algorithms.h"
 
 namespace fq::cli {
+
+struct AttentionFormats {
+  std::optional<std::string> attention = {};  ///< of queries, keys, values and probabilities
+  std::optional<std::string> kv = {};         ///< of keys and values
+};
+
+void add_attention_flags(FlagSet& set, AttentionFormats& options);
+/// Appends the formats to the rules of a quantization config. Throws ArgumentError for an unknown format.
+void add_attention_rules(const AttentionFormats& options, nlohmann::ordered_json& config,
+                         const std::string& command);
 
 struct QuantizationOptions {
   std::string command = {};

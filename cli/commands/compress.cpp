@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
+#include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
-#include "fakequant/cli/folding.h"
 #include "fakequant/core/detail/check.h"
 
 namespace fq::cli {

@@ -1,15 +1,169 @@
-#include "fakequant/cli/commands/dataset.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/python_script.h"
-#include "fakequant/cli/system/child_process.h"
+#include "fakequant/cli/augmentation.h"
+#include "fakequant/cli/flags/flag_words.h"
+#include "fakequant/cli/flags/output_kind.h"
+#include "fakequant/cli/system/programs.h"
+#include "fakequant/core/detail/check.h"
 #include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/report/detail/contact_sheet.h"
+#include "fakequant/train/data/detail/checks/data_checks.h"
 
 namespace fq::cli {
 namespace {
+
+/// Adds help, json and force: the general flags of commands that compute nothing.
+void add_plain_flags(FlagSet& set, GeneralOptions& options) {
+  set.group("General")
+      .toggle(options.help, "help,h", "print this text")
+      .toggle(options.json, "json", "print one JSON object a line on standard output, for machines");
+  if (set.writes()) set.toggle(options.force, "force", "replace files of another kind");
+}
+
+using fq::detail::Verdict;
+using nlohmann::ordered_json;
+
+void print(const fq::detail::Finding& finding, Output& output) {
+  output.line(fmt::format("{:<5} {:<6} {:<10} {}", name(finding.verdict), finding.group, finding.about,
+                          finding.text));
+}
+
+struct CheckDataOptions {
+  std::string file;
+  bool strict = false;
+  GeneralOptions general;
+};
+
+FlagSet check_data_flags(CheckDataOptions& options) {
+  FlagSet set("dataset check",
+              "Reads a data set and prints its content and possible errors: shapes, values, labels, "
+              "balance and duplicates. Exit status 1 if something is wrong.",
+              "FILE [flags]");
+  set.group("Data set")
+      .argument(options.file, "file", "FILE", "the data set")
+      .required()
+      .toggle(options.strict, "strict", "a doubt is an error, too");
+  add_plain_flags(set, options.general);
+  return set;
+}
+
+void check_data(const CheckDataOptions& options, Output& output, ordered_json& result) {
+  const auto stop = [](std::int64_t) {
+    if (stop_requested()) throw Interrupted("dataset check");
+  };
+  ordered_json list = ordered_json::array();
+  std::int64_t wrong = 0, doubts = 0;
+  for (const auto& finding : fq::detail::check_data_set(options.file, stop)) {
+    print(finding, output);
+    wrong += finding.verdict == Verdict::wrong ? 1 : 0;
+    doubts += finding.verdict == Verdict::doubt ? 1 : 0;
+    list.push_back({{"verdict", name(finding.verdict)},
+                    {"group", finding.group},
+                    {"about", finding.about},
+                    {"text", finding.text}});
+  }
+  const std::string counts = fmt::format("{}: {} wrong, {} doubted", options.file, wrong, doubts);
+  output.line(counts);
+  result = {{"file", options.file}, {"wrong", wrong}, {"doubted", doubts}, {"findings", std::move(list)}};
+  if (wrong > 0 || (options.strict && doubts > 0)) throw FailedCheck("[dataset check] " + counts, result);
+}
+
+Plan plan_check_data(const CheckDataOptions& options, PlannedFiles&) {
+  Plan plan;
+  plan.add("check " + options.file,
+           [&options](Output& output, ordered_json& result) { check_data(options, output, result); });
+  return plan;
+}
+
+Command dataset_check_command() {
+  return {"dataset check", "print the content of a data set, and possible errors",
+          typed(check_data_flags, plan_check_data)};
+}
+
+struct ShowDataOptions {
+  std::string file, split = "train", output, html;
+  std::int64_t samples = 100, seed = 0;
+  std::optional<std::string> augment;
+  GeneralOptions general;
+};
+
+FlagSet show_data_flags(ShowDataOptions& options) {
+  FlagSet set("dataset show", "Shows samples of each class: images as one picture, any data as a page.",
+              "FILE [-o FILE] [--html FILE] [flags]");
+  set.group("Data set")
+      .argument(options.file, "file", "FILE", "the data set")
+      .required()
+      .value(options.split, "split", "GROUP", "the group to look at")
+      .value(options.samples, "samples", "SAMPLES", {1, 1 << 16},
+             "number of samples, divided equally between the classes")
+      .value(options.augment, "augment", "LIST",
+             "show the samples as training with this --augment would see them")
+      .value(options.seed, "seed", "NUMBER", {0, std::int64_t{1} << 40}, "seed of the augmentation")
+      .need({"seed"}, "augment")
+      .output(options.output, "output,o", "FILE", "a picture (PNG) of images", kind::contact_sheet)
+      .output(options.html, "html", "FILE", "a page", kind::page);
+  add_plain_flags(set, options.general);
+  return set;
+}
+
+std::string contact_page(const ShowDataOptions& options, const ShownData& data) {
+  std::vector<std::pair<std::string, std::string>> facts{
+      {"group", options.split}, {"samples", std::to_string(data.rows)}, {"of", data.kind}};
+  if (!data.classes.front().name.empty()) facts.emplace_back("classes", std::to_string(data.classes.size()));
+  return contact_sheet_html("Samples of " + options.file, facts, data);
+}
+
+ordered_json shown_classes(const ShownData& data) {
+  ordered_json classes = ordered_json::array();
+  for (const auto& of : data.classes) {
+    std::vector<std::int64_t> rows;
+    for (const auto& sample : of.samples) rows.push_back(sample.row);
+    classes.push_back({{"name", of.name}, {"count", of.count}, {"rows", rows}});
+  }
+  return classes;
+}
+
+void show_data(const ShowDataOptions& options, const std::optional<ShownChange>& change, Output& output,
+               ordered_json& result) {
+  const auto data =
+      naming_flags([&] { return samples_to_show(options.file, options.split, options.samples, change); });
+  const std::string picture = options.output.empty() ? std::string() : contact_sheet_png(data);
+  const std::string page = options.html.empty() ? std::string() : contact_page(options, data);
+  result["file"] = options.file;
+  const auto write = [&](const char* key, const std::string& path, const std::string& content) {
+    result[key] = path.empty() ? ordered_json(nullptr) : ordered_json(path);
+    if (path.empty()) return;
+    write_file(path, content);
+    output.line("written to " + path);
+  };
+  write("output", options.output, picture);
+  write("html", options.html, page);
+  result["classes"] = shown_classes(data);
+}
+
+Plan plan_show_data(const ShowDataOptions& options, PlannedFiles&) {
+  FQ_CHECK(!options.output.empty() || !options.html.empty(), "dataset show",
+           "nothing is to be written: give -o sheet.png or --html page.html");
+  std::optional<ShownChange> change;
+  if (options.augment)
+    change = {.options = read_augment(*options.augment, "dataset show"), .seed = std::uint64_t(options.seed)};
+  Plan plan;
+  plan.add(fmt::format("show {} samples of the group {} of {}", options.samples, options.split, options.file),
+           [&options, change](Output& output, ordered_json& result) {
+             show_data(options, change, output, result);
+           });
+  return plan;
+}
+
+Command dataset_show_command() {
+  return {"dataset show", "a page or a picture of samples of each class",
+          typed(show_data_flags, plan_show_data)};
+}
 
 struct ConversionOptions {
   std::string python;
@@ -76,13 +230,6 @@ const std::vector<Command>& dataset_commands() {
       dataset_show_command(),
   };
   return table;
-}
-
-void add_plain_flags(FlagSet& set, GeneralOptions& options) {
-  set.group("General")
-      .toggle(options.help, "help,h", "print this text")
-      .toggle(options.json, "json", "print one JSON object a line on standard output, for machines");
-  if (set.writes()) set.toggle(options.force, "force", "replace files of another kind");
 }
 
 void convert_data(const Command& part, const std::vector<std::string>& arguments) {

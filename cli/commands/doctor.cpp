@@ -7,11 +7,9 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/commands/version.h"
 #include "fakequant/cli/flags/flag_groups.h"
-#include "fakequant/cli/python_script.h"
 #include "fakequant/cli/system/machine.h"
-#include "fakequant/cli/system/temporary_folder.h"
+#include "fakequant/cli/system/programs.h"
 #include "fakequant/cli/system/waiting.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/backend/device_ranks.h"

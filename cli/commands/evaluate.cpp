@@ -6,10 +6,8 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
-#include "fakequant/cli/tables/class_labels.h"
-#include "fakequant/cli/tables/class_scores.h"
-#include "fakequant/cli/tables/sample_noun.h"
-#include "fakequant/cli/text/network_tokenizer.h"
+#include "fakequant/cli/network_tokenizer.h"
+#include "fakequant/cli/tables/class_table.h"
 #include "fakequant/network/detail/data_checks.h"
 
 namespace fq::cli {

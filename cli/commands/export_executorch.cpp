@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/commands/export_formats.h"
-#include "fakequant/cli/engines/engine_home.h"
+#include "fakequant/cli/engines/engines.h"
 #include "fakequant/cli/flags/output_kind.h"
-#include "fakequant/cli/python_script.h"
+#include "fakequant/cli/system/programs.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/json_text.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fakequant/cli/data.h"
-#include "fakequant/cli/engines/engine_home.h"
+#include "fakequant/cli/engines/engines.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"

@@ -6,8 +6,8 @@
 
 #include "fakequant/cli/commands/export_formats.h"
 #include "fakequant/cli/flags/output_kind.h"
-#include "fakequant/cli/tables/class_labels.h"
-#include "fakequant/cli/text/network_tokenizer.h"
+#include "fakequant/cli/network_tokenizer.h"
+#include "fakequant/cli/tables/class_table.h"
 #include "fakequant/core/log.h"
 #include "fakequant/export/gguf/detail/vocabulary.h"
 #include "fakequant/export/gguf/model.h"

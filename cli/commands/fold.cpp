@@ -4,9 +4,9 @@
 
 #include "fakequant/cli/command.h"
 #include "fakequant/cli/data.h"
+#include "fakequant/cli/evaluation.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
-#include "fakequant/cli/folding.h"
 #include "fakequant/cli/initial_weights.h"
 
 namespace fq::cli {

@@ -7,12 +7,11 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/commands/import_quantized.h"
-#include "fakequant/cli/commands/import_transformer.h"
+#include "fakequant/cli/commands/import_network.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/text/gguf_tokenizer.h"
+#include "fakequant/cli/network_tokenizer.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"

@@ -1,6 +1,9 @@
 #include "fakequant/cli/commands/profile.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -71,6 +74,73 @@ ordered_json ProfileReport::finish(Output& output) {
             {"steps", profile.steps},
             {"ms_per_step", profile.milliseconds},
             {"rows", rows_of(profile)}}}};
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 7> kColumns{"quantize", "product", "dX",      "dW",
+                                                   "epilogue", "forward", "backward"};
+using Cells = std::array<double, kColumns.size() + 1>;  // and the sum
+
+struct Line {
+  std::string label;
+  Cells cells{};
+};
+
+/// "conv1.input_quantizer" is part of conv1.
+std::string layer_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  const bool quantizer = path.find("_quantizer", dot == std::string::npos ? 0 : dot) != std::string::npos;
+  return quantizer && dot != std::string::npos ? path.substr(0, dot) : path;
+}
+
+std::size_t column_of(const std::string& kind) {
+  if (kind.starts_with("quantize") || kind == "tensor_quantizer forward") return 0;
+  if (kind == "product forward") return 1;
+  if (kind.ends_with(" forward")) return 5;
+  if (kind.ends_with(" backward")) return 6;
+  const auto* known = std::ranges::find(kColumns, kind);
+  return static_cast<std::size_t>(known - kColumns.begin());
+}
+
+/// Work outside of modules is a line by its kind.
+std::string label_of(const ProfileRow& row) {
+  return row.layer.empty() ? fmt::format("({})", row.kind) : layer_of(row.layer);
+}
+
+std::vector<Line> lines_of(const Profile& profile) {
+  std::vector<Line> lines;
+  Line all{"all"};
+  for (const ProfileRow& row : profile.rows) {
+    const std::string label = label_of(row);
+    auto line = std::ranges::find(lines, label, &Line::label);
+    if (line == lines.end()) line = lines.insert(lines.end(), {label});
+    for (Cells* cells : {&line->cells, &all.cells}) {
+      if (column_of(row.kind) < kColumns.size()) (*cells)[column_of(row.kind)] += row.milliseconds;
+      cells->back() += row.milliseconds;
+    }
+  }
+  lines.push_back(all);
+  return lines;
+}
+
+}  // namespace
+
+std::string profile_table(const Profile& profile) {
+  const auto lines = lines_of(profile);
+  std::size_t width = 8;
+  for (const Line& line : lines) width = std::max(width, line.label.size());
+  std::string out = fmt::format("{:<{}}", "ms", width);
+  for (const auto column : kColumns) out += fmt::format(" {:>8}", column);
+  out += fmt::format(" {:>9} {:>7}", "all", "share");
+  for (const Line& line : lines) {
+    out += fmt::format("\n{:<{}}", line.label, width);
+    for (std::size_t i = 0; i < kColumns.size(); ++i)
+      out += line.cells[i] == 0 ? fmt::format(" {:>8}", "") : fmt::format(" {:>8.3f}", line.cells[i]);
+    const double share = profile.milliseconds > 0 ? line.cells.back() / profile.milliseconds : 0;
+    out += fmt::format(" {:>9.3f} {:>5.1f} %", line.cells.back(), 100 * share);
+  }
+  return out;
 }
 
 }  // namespace fq::cli

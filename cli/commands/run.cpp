@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/cli/flags/command_files.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/flags/recipe.h"

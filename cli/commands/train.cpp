@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/runs/folder_lock.h"
 #include "fakequant/cli/runs/run_files.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/system/ranks.h"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/engine_run.h"
+#include "fakequant/cli/engines/engine_run.h"
 #include "fakequant/cli/engines/expected.h"
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/core/detail/check.h"

@@ -1,22 +1,148 @@
 #include "fakequant/cli/engines/expected.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/engines/layer_recorder.h"
 #include "fakequant/cli/evaluation.h"
-#include "fakequant/cli/folding.h"
-#include "fakequant/cli/uniform_samples.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/random.h"
+#include "fakequant/core/trace.h"
+#include "fakequant/core/variable.h"
 #include "fakequant/network/detail/data_checks.h"
 #include "fakequant/network/qat.h"
+#include "fakequant/train/data/dataset.h"
+#include "fakequant/train/data/loader.h"
 
 namespace fq::cli {
 namespace {
+
+/// Keeps what each linear layer read and gave, in the order in which they ran: "layers/0003 block1.fc1/x" and
+/// "/y", f32 in logical order; with "/bias" where there is one and, of a layer whose engine rounds its rows
+/// as it runs, "/codes" [N, K] and "/scale", f32 in the shape of its blocks.
+class LayerRecorder : public Recorder {
+ public:
+  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+             Attributes attributes) override;
+  [[nodiscard]] const StateDict& layers() const noexcept { return layers_; }
+  /// The number of layers.
+  [[nodiscard]] std::int64_t count() const noexcept { return count_; }
+
+ private:
+  StateDict layers_;
+  std::int64_t count_ = 0;
+};
+
+Tensor on_host(const Tensor& value) { return value.to(Device::cpu()).to(Layout::row_major).clone(); }
+
+void LayerRecorder::on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+                          Attributes attributes) {
+  if (op != "linear") return;
+  const std::string at = fmt::format("layers/{:04} {}/", count_++, module_path());
+  layers_.set(at + "x", on_host(inputs.at(0).tensor()));
+  layers_.set(at + "y", on_host(output.tensor()));
+  if (inputs.size() > 2 && inputs[2].defined()) layers_.set(at + "bias", on_host(inputs[2].tensor()));
+  const bool by_rows = std::ranges::any_of(attributes, [](const auto& a) { return a.first == "engine"; });
+  if (const QuantizedTensor* codes = inputs.at(1).quantized(); by_rows && codes != nullptr) {
+    layers_.set(at + "codes", on_host(codes->codes));
+    layers_.set(at + "scale", on_host(codes->grid.scale));
+  }
+}
+
+/// The smallest and the largest value of all samples.
+struct ValueRange {
+  float low = 0, high = 0;
+};
+
+/// `count` samples of uniform values in `range`; sample i is a function of (seed, i).
+class UniformSamples : public Dataset {
+ public:
+  UniformSamples(Shape sample_shape, std::int64_t count, ValueRange range, std::uint64_t seed)
+      : shape_(std::move(sample_shape)), count_(count), range_(range), seed_(seed) {}
+
+  [[nodiscard]] std::int64_t size() const noexcept override { return count_; }
+  [[nodiscard]] const Shape& sample_shape() const noexcept override { return shape_; }
+  [[nodiscard]] std::int64_t classes() const noexcept override { return 0; }
+  [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
+
+ private:
+  Shape shape_;
+  std::int64_t count_;
+  ValueRange range_;
+  std::uint64_t seed_;
+};
+
+/// `count` samples of token ids below `tokens`; sample i is a function of (seed, i).
+class UniformTokens : public Dataset {
+ public:
+  UniformTokens(Shape sample_shape, std::int64_t count, std::int64_t tokens, std::uint64_t seed)
+      : shape_(std::move(sample_shape)), count_(count), tokens_(tokens), seed_(seed) {}
+
+  [[nodiscard]] std::int64_t size() const noexcept override { return count_; }
+  [[nodiscard]] const Shape& sample_shape() const noexcept override { return shape_; }
+  [[nodiscard]] std::int64_t classes() const noexcept override { return 0; }
+  [[nodiscard]] bool token_ids() const noexcept override { return true; }
+  [[nodiscard]] Batch read(std::span<const std::int64_t> rows) const override;
+
+ private:
+  Shape shape_;
+  std::int64_t count_, tokens_;
+  std::uint64_t seed_;
+};
+
+ValueRange range_of(const std::shared_ptr<const Dataset>& data, std::int64_t batch) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  ValueRange range{infinity, -infinity};
+  DataLoader loader(data, {.batch_size = batch, .shuffle = false});
+  while (auto next = loader.next()) {
+    const auto [low, high] =
+        std::minmax_element(next->x.data<float>(), next->x.data<float>() + next->x.numel());
+    range = {std::min(range.low, *low), std::max(range.high, *high)};
+  }
+  return range;
+}
+
+/// One more than the largest id of data of token ids.
+std::int64_t tokens_of(const std::shared_ptr<const Dataset>& data, std::int64_t batch) {
+  std::int64_t largest = 0;
+  DataLoader loader(data, {.batch_size = batch, .shuffle = false});
+  while (auto next = loader.next()) {
+    const auto* ids = next->x.data<std::int64_t>();
+    largest = std::max(largest, *std::max_element(ids, ids + next->x.numel()));
+  }
+  return largest + 1;
+}
+
+Batch UniformSamples::read(std::span<const std::int64_t> rows) const {
+  Shape shape = shape_;
+  shape.insert(shape.begin(), static_cast<std::int64_t>(rows.size()));
+  Batch batch{Tensor::empty(shape), {}};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    Tensor row = batch.x.slice(static_cast<std::int64_t>(i), static_cast<std::int64_t>(i) + 1);
+    fill_uniform(row, range_.low, range_.high, seed_, static_cast<std::uint64_t>(rows[i]));
+  }
+  return batch;
+}
+
+Batch UniformTokens::read(std::span<const std::int64_t> rows) const {
+  Shape shape = shape_;
+  shape.insert(shape.begin(), static_cast<std::int64_t>(rows.size()));
+  Batch batch{Tensor::empty(shape, DType::i64), {}};
+  auto* ids = batch.x.mutable_data<std::int64_t>();
+  for (const std::int64_t row : rows) {
+    Tensor drawn = Tensor::empty(shape_);
+    fill_uniform(drawn, 0, static_cast<double>(tokens_), seed_, static_cast<std::uint64_t>(row));
+    for (const float v : drawn.to_vector<float>())
+      *ids++ = std::min(static_cast<std::int64_t>(v), tokens_ - 1);  // f32 may round up to `tokens_`
+  }
+  return batch;
+}
 
 constexpr std::int64_t kPartBytes = std::int64_t{128} << 20;  // of predictions in one file
 constexpr std::int64_t kLayerSamples = 4;                     // whose layers are compared one by one

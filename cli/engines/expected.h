@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "fakequant/cli/engines/verify_engine.h"
-#include "fakequant/cli/system/temporary_folder.h"
-#include "fakequant/cli/tables/engine_report.h"
+#include "fakequant/cli/engines/engine_run.h"
+#include "fakequant/cli/engines/engines.h"
+#include "fakequant/cli/system/programs.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/train/data/dataset.h"
 

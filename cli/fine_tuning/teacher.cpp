@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/cli/flags/file_checks.h"
+#include "fakequant/cli/flags/command_files.h"
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/network/qat.h"

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "fakequant/cli/flags/command_files.h"
 #include "fakequant/cli/flags/flags.h"
-#include "fakequant/cli/flags/planned_files.h"
 #include "fakequant/network/qat.h"
 
 namespace fq::cli {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fakequant/cli/flags/limits.h"
+#include "fakequant/cli/system/process.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/ranks/communicator.h"
 

@@ -1,10 +1,12 @@
 #pragma once
 
-/// Messages of the library in the words of the command line.
+/// Words of the command line: lists in a flag, and flags in messages of the library.
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "fakequant/core/error.h"
 
@@ -25,6 +27,17 @@ auto naming_flags(Use&& use) {
   } catch (const NumericError& error) {
     throw NumericError(with_flags(error.what()));
   }
+}
+
+/// What stands between commas. Not by std::getline, which ends a list without a word where memory ends.
+[[nodiscard]] inline std::vector<std::string> listed_words(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
 }
 
 }  // namespace fq::cli

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
-#include "fakequant/cli/flags/json_kind.h"
-#include "fakequant/cli/onnx_producer.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/core/io/detail/hdf5_reader.h"
@@ -18,6 +19,105 @@
 
 namespace fq::cli {
 namespace {
+
+constexpr std::uint64_t kProducer = 2, kGraph = 7;
+constexpr std::uint64_t kFields[] = {1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26};  // of ModelProto
+constexpr std::uint64_t kVarint = 0, kBytes = 2;                               // wire types
+constexpr std::uint64_t kLongestName = 4096;
+
+/// The fields of a message of protobuf, in their order. Throws FileError at the end of the file.
+class Fields {
+ public:
+  explicit Fields(const std::string& path) : file_(path) {}
+
+  [[nodiscard]] bool more() const { return at_ < file_.size(); }
+
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      unsigned char byte = 0;
+      file_.read(at_++, &byte, 1);
+      value |= std::uint64_t(byte & 0x7fu) << shift;
+      if (byte < 0x80) return value;
+    }
+    throw FileError(file_.path(), "", "[onnx_producer] a number is too long");
+  }
+
+  /// Steps over them; reads those of a short text.
+  std::string bytes(bool read) {
+    const std::uint64_t length = varint();
+    if (length > std::uint64_t(file_.size() - at_))
+      throw FileError(file_.path(), "", "[onnx_producer] it ends too early");
+    std::string text(read ? std::min(length, kLongestName) : 0, '\0');
+    if (!text.empty()) file_.read(at_, text.data(), text.size());
+    at_ += std::int64_t(length);
+    return text;
+  }
+
+ private:
+  fq::detail::FileReader file_;
+  std::int64_t at_ = 0;
+};
+
+/// Returns the producer that a complete ONNX model names, which may be empty. Returns nothing for other
+/// files. Skips the fields of the outermost message and does not read the graph.
+std::optional<std::string> onnx_producer(const std::string& path) try {
+  Fields fields(path);
+  std::string producer;
+  bool graph = false;
+  while (fields.more()) {
+    const std::uint64_t tag = fields.varint(), field = tag >> 3, type = tag & 7;
+    if (std::ranges::find(kFields, field) == std::end(kFields) || (type != kVarint && type != kBytes))
+      return std::nullopt;
+    graph = graph || field == kGraph;
+    if (type == kVarint)
+      (void)fields.varint();
+    else if (const std::string text = fields.bytes(field == kProducer); field == kProducer)
+      producer = text;
+  }
+  return graph ? std::optional(producer) : std::nullopt;
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+using nlohmann::json;
+
+bool says(const json& object, const char* key, const char* value) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() && *found == value;
+}
+
+bool has_just(const json& object, const char* a, const char* b) {
+  return object.size() == 2 && object.contains(a) && object.contains(b);
+}
+
+bool is_config_of_export(const json& object, const char* quantization) {
+  return object.contains("producer") && object["producer"].is_object() &&
+         says(object["producer"], "name", "fakequant") && object.contains(quantization);
+}
+
+/// The first two levels.
+json outline(const std::string& path) {
+  std::ifstream file(path);
+  if (!file && errno == ENOMEM) throw std::bad_alloc();
+  const auto keep = [](int depth, json::parse_event_t, json&) { return depth <= 2; };
+  return json::parse(file, keep, false);
+}
+
+/// None for what fakequant does not write as JSON, and for what is no JSON. Values below the second level are
+/// read over, not kept.
+std::optional<std::string> json_kind(const std::string& path) {
+  const json object = outline(path);
+  if (!object.is_object()) return std::nullopt;
+  if (says(object, "format", "fakequant-scales")) return kind::scales_json;
+  if (says(object, "kind", "fakequant-plan")) return kind::plan;
+  if (says(object, "kind", "fakequant-sensitivity")) return kind::sensitivity;
+  if (is_config_of_export(object, "quantization")) return kind::modelopt_config;
+  if (is_config_of_export(object, "quantization_config")) return kind::compressed_config;
+  if (has_just(object, "displayTimeUnit", "traceEvents")) return kind::trace;
+  if (has_just(object, "phases", "seconds")) return kind::report;
+  return std::nullopt;
+}
 
 namespace fs = std::filesystem;
 

@@ -1,7 +1,8 @@
 #pragma once
 
-/// config.json of a run directory: every flag, what it led to, and the machine.
+/// config.json of a run directory, and how a run is resumed from it.
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -22,5 +23,19 @@ namespace fq::cli {
 /// ArgumentError for what is no run directory, and for flags of it that this version does not have.
 [[nodiscard]] std::vector<std::string> resumed_arguments(const FlagSet& set,
                                                          std::vector<std::string> arguments);
+
+/// The steps that a checkpoint's run has done; 0 without one.
+[[nodiscard]] std::int64_t step_of(const StateDict& saved);
+/// The checkpoint at the run's output; with --allow-changes as if it had been a run of these settings.
+[[nodiscard]] StateDict checkpoint_to_resume(const Run& run, const Flags& flags,
+                                             const TrainerOptions& options, const nlohmann::json& settings);
+/// Without --epochs and --steps a run goes on to the end that it was to have, as its directory or its
+/// checkpoint tells. Throws FileError for a length that is none.
+void take_length(const Run& run, const Flags& flags, const StateDict& saved, TrainerOptions& options);
+/// Throws ArgumentError for fewer epochs or steps than the run has done, and, without --allow-changes, than
+/// it was to have.
+void check_length(const Run& run, const Flags& flags, const TrainerOptions& options, const StateDict& saved);
+/// What a run that is done came to, as its directory tells it; null where that does not tell the end.
+[[nodiscard]] nlohmann::ordered_json told_result(Run& run, const Flags& flags, const StateDict& saved);
 
 }  // namespace fq::cli

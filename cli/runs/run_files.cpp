@@ -1,15 +1,113 @@
 #include "fakequant/cli/runs/run_files.h"
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
 
-#include "fakequant/cli/runs/run_contents.h"
-#include "fakequant/cli/runs/run_flags.h"
-#include "fakequant/cli/runs/transcript.h"
+#include <fmt/format.h>
+
+#include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/cli/system/ranks.h"
+#include "fakequant/cli/system/streams.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/core/io/detail/line_file.h"
 #include "fakequant/core/io/detail/unfinished_file.h"
+#include "fakequant/report/detail/runs/event_file.h"
 
 namespace fq::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostKept = 1 << 20;
+
+std::vector<std::string> logs_of(const Flags& flags) {
+  std::vector<std::string> out;
+  const std::string text = flags.text("log");
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+void check_run_flags(const Flags& flags) {
+  (void)kept_epochs(flags);
+  const std::vector<std::string> known{"csv", "tensorboard"};
+  for (const auto& name : logs_of(flags))
+    FQ_CHECK(std::ranges::find(known, name) != known.end(), flags.command(), "{} is '{}'{}",
+             flags.shown("log"), name, fq::detail::did_you_mean(name, known));
+  for (const char* name : {"keep_epochs", "log"})
+    FQ_CHECK(!flags.given(name) || run_folder(flags), flags.command(),
+             "{} is for a run directory, and --output names a file: name a folder, such as {}/",
+             flags.shown(name), fs::path(flags.text("output")).replace_extension().string());
+}
+
+std::int64_t kept_epochs(const Flags& flags) { return flags.integer("keep_epochs", 0, kMostKept); }
+
+bool logs(const Flags& flags, const std::string& name) {
+  const auto all = logs_of(flags);
+  return std::ranges::find(all, name) != all.end();
+}
+
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+bool is_place(const std::string& key) { return key == "step" || key == "epoch" || key == "epochs"; }
+
+fq::detail::Scalars scalars_of(const nlohmann::ordered_json& line) {
+  fq::detail::Scalars out;
+  const std::string event = line["event"];
+  for (const auto& [key, value] : line.items())
+    if (value.is_number() && !is_place(key)) out.emplace_back(event + "/" + key, value.get<double>());
+  if (!line.contains("quantizers")) return out;
+  for (const auto& [name, numbers] : line["quantizers"].items())
+    for (const auto& [key, value] : numbers.items())
+      if (value.is_number()) out.emplace_back(key + "/" + name, value.get<double>());
+  return out;
+}
+
+}  // namespace
+
+struct EventLog::Body {
+  explicit Body(const std::string& path) : file(path) {}
+  LineFile file;
+};
+
+EventLog::EventLog(const std::string& folder) {
+  std::error_code none;
+  auto second = static_cast<std::int64_t>(seconds_now());
+  std::string path;
+  do path = fmt::format("{}events.out.tfevents.{}.fakequant", folder, second++);
+  while (std::filesystem::exists(path, none));
+  body_ = std::make_unique<Body>(path);
+  body_->file.add_bytes(fq::detail::event_file_head(seconds_now()));
+}
+EventLog::~EventLog() = default;
+EventLog::EventLog(EventLog&&) noexcept = default;
+
+void EventLog::begin(std::int64_t step) {
+  body_->file.add_bytes(fq::detail::session_start(seconds_now(), step));
+}
+
+void EventLog::add(const nlohmann::ordered_json& line) {
+  body_->file.add_bytes(fq::detail::scalars_record(
+      seconds_now(), fq::detail::whole_value<std::int64_t>(line["step"]), scalars_of(line)));
+}
+
+void EventLog::sync() { body_->file.sync(); }
+
 namespace {
 
 namespace fs = std::filesystem;

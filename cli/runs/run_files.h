@@ -1,17 +1,46 @@
 #pragma once
 
-/// The files of a run directory that grow, and those that are written anew beside them.
+/// Files that a run adds to: metrics.jsonl, events of TensorBoard, kept checkpoints, report.html.
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
-#include "fakequant/cli/runs/event_log.h"
+#include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/runs/run_folder.h"
 #include "fakequant/core/io/detail/line_file.h"
 #include "fakequant/report/detail/runs/run_record.h"
 
 namespace fq::cli {
+
+/// Throws ArgumentError for those settings without a run directory, and for unknown words of `log`.
+void check_run_flags(const Flags& flags);
+/// Returns the number of epochs whose checkpoints are kept.
+[[nodiscard]] std::int64_t kept_epochs(const Flags& flags);
+/// Returns true if `log` names it: "csv", "tensorboard".
+[[nodiscard]] bool logs(const Flags& flags, const std::string& name);
+
+/// The event file of TensorBoard in a run directory.
+class EventLog {
+ public:
+  /// A new file of that folder, "events.out.tfevents.<seconds>.fakequant"; those of before stay beside it.
+  explicit EventLog(const std::string& folder);
+  ~EventLog();
+  EventLog(EventLog&&) noexcept;
+
+  /// What a file of before told of later steps does not count.
+  void begin(std::int64_t step);
+  /// The numbers of a line of the record; of epochs as "epoch/loss", of quantizers as
+  /// "amax/conv1.input_quantizer".
+  void add(const nlohmann::ordered_json& line);
+  /// What was added is safe from a loss of power.
+  void sync();
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
 
 /// Makes the folder of a run that begins, in place of one that --force replaces, and begins its log. Nothing
 /// without a run directory, and on other ranks than the first.

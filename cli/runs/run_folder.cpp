@@ -1,11 +1,18 @@
 #include "fakequant/cli/runs/run_folder.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <system_error>
+#include <vector>
 
-#include "fakequant/cli/runs/run_contents.h"
+#include <fmt/format.h>
+
+#include "fakequant/cli/flags/command_files.h"
 #include "fakequant/cli/system/ranks.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/unfinished_file.h"
 #include "fakequant/report/detail/runs/json_shape.h"
 
 namespace fq::cli {
@@ -124,6 +131,133 @@ void check_run_folder(const Flags& flags) {
       is_empty_folder(*folder), flags.command(),
       "{} is a folder that holds other things: name a new one, or give --force to put the run beside them",
       folder->path);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_left_over(const std::string& name) {
+  return name.starts_with('.') && name.find(".fakequant-") != std::string::npos;
+}
+
+bool is_events(const std::string& name) {
+  return name.starts_with("events.out.tfevents.") && name.ends_with(".fakequant");
+}
+
+/// What a run leaves that ended before its first checkpoint does not count.
+bool is_of_no_run(const fs::path& path) {
+  std::error_code none;
+  const std::string name = path.filename().string();
+  if (name == "checkpoints")
+    return std::ranges::all_of(fs::directory_iterator(path, none), [](const auto& entry) {
+      return is_left_over(entry.path().filename().string());
+    });
+  return name == "log.txt" || is_events(name) || is_left_over(name) ||
+         (name == "metrics.jsonl" && fs::file_size(path, none) == 0);
+}
+
+/// Files that a run writes beside its folder of checkpoints.
+bool is_of_run(const std::string& name) {
+  for (const char* known :
+       {"config.json", "metrics.jsonl", "log.txt", "report.html", "metrics.csv", "profile.json"})
+    if (name == known) return true;
+  return is_events(name);
+}
+
+bool is_of_checkpoints(const std::string& name) {
+  return name == "last.h5" || name == "best.h5" || (name.starts_with("epoch-") && name.ends_with(".h5"));
+}
+
+void remove_if(const std::string& folder, bool (*is_ours)(const std::string&)) {
+  std::error_code none;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator at(folder, none), end; !none && at != end; at.increment(none))
+    if (is_ours(at->path().filename().string())) found.push_back(at->path());
+  for (const auto& path : found) fs::remove(path, none);
+}
+
+}  // namespace
+
+bool holds_run(const RunFolder& folder) {
+  std::error_code none;
+  return fs::is_regular_file(folder.config(), none) && fs::exists(folder.metrics(), none);
+}
+
+bool is_empty_folder(const RunFolder& folder) {
+  std::error_code none;
+  return std::ranges::all_of(fs::directory_iterator(folder.path, none),
+                             [](const auto& entry) { return is_of_no_run(entry.path()); });
+}
+
+void clear_run(const RunFolder& folder) {
+  if (!holds_run(folder)) return;
+  remove_if(folder.path, is_of_run);
+  remove_if(folder.file("checkpoints"), is_of_checkpoints);
+}
+
+bool was_cut_off(const RunFolder& folder) {
+  const std::string page = fq::detail::companion_name(folder.page(), ""),
+                    table = fq::detail::companion_name(folder.table(), "");
+  std::error_code none;
+  return std::ranges::any_of(fs::directory_iterator(folder.path, none), [&](const auto& entry) {
+    const std::string name = entry.path().filename().string();
+    return name.starts_with(page) || name.starts_with(table);
+  });
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLocked = "writer";  // what the lock of a folder is named by
+
+std::vector<std::string> make_folders(const std::string& folder) {
+  std::vector<std::string> made;
+  fs::path so_far;
+  for (const fs::path& part : fs::path(folder)) {
+    so_far /= part;
+    std::error_code error;
+    if (part.empty()) continue;  // behind a slash at the end
+    if (fs::create_directory(so_far, error)) {
+      made.insert(made.begin(), so_far.string());
+      (void)fq::detail::sync_folder(fq::detail::folder_of(so_far.string()));
+    }
+    if (error)
+      throw FileError(folder, "",
+                      fmt::format("[run] {} cannot be made: {}: name another folder by --output",
+                                  so_far.string(), error.message()));
+  }
+  return made;
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::string& command, const std::string& folder) : made_(make_folders(folder)) {
+  try {
+    lock_ = std::make_unique<FileLock>((fs::path(folder) / kLocked).string(), [&](const std::string& owner) {
+      throw FolderTaken(fmt::format("[{}] {} is being written by {}: wait for it, or name another folder",
+                                    command, folder, owner));
+    });
+  } catch (const FolderTaken&) {
+    throw;
+  } catch (const std::exception&) {
+    remove_empty(made_);
+    throw;
+  }
+}
+
+FolderLock::~FolderLock() {
+  lock_.reset();
+  remove_empty(made_);
+}
+
+std::unique_ptr<FolderLock> lock_run(const Flags& flags) {
+  const auto folder = run_folder(flags);
+  if (!folder || !is_first_rank()) return nullptr;
+  auto lock = std::make_unique<FolderLock>(flags.command(), folder->path);
+  check_run_folder(flags);  // another may have begun and ended a run since that was asked first
+  return lock;
 }
 
 }  // namespace fq::cli

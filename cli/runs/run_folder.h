@@ -1,13 +1,16 @@
 #pragma once
 
-/// Where the files of a run directory are (docs/runs.md), and what stands at its place before a run begins.
+/// The folder of a run (docs/runs.md): paths of its files, checks before a run begins, and its lock.
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "fakequant/cli/flags/flags.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/locks/file_lock.h"
 
 namespace fq::cli {
 
@@ -46,5 +49,40 @@ struct RunFolder {
 /// Throws ArgumentError for a folder that cannot become that of this run: a file, one that holds other
 /// things, and without --resume and --force one that holds a run; with --resume one of another command.
 void check_run_folder(const Flags& flags);
+
+/// A run that began: config.json and metrics.jsonl are there.
+[[nodiscard]] bool holds_run(const RunFolder& folder);
+/// Whether there is nothing but what a run leaves that ended before it began, whenever that was.
+[[nodiscard]] bool is_empty_folder(const RunFolder& folder);
+/// Removes what a run wrote there, and nothing else.
+void clear_run(const RunFolder& folder);
+
+/// Whether who wrote its page or table last was killed over it.
+[[nodiscard]] bool was_cut_off(const RunFolder& folder);
+
+/// Another process writes the folder: empty folders in it are that one's.
+class FolderTaken final : public SystemError {
+ public:
+  using SystemError::SystemError;
+};
+
+class FolderLock {
+ public:
+  /// Makes the folder where there is none. Throws FolderTaken naming the process and its host while another
+  /// writes it, FileError where it cannot be made.
+  FolderLock(const std::string& command, const std::string& folder);
+  /// Removes the folders that it made if they are empty.
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;  // one holder
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  std::vector<std::string> made_;  // the innermost first
+  std::unique_ptr<FileLock> lock_;
+};
+
+/// Of the run directory that --output names, for commands that train; nothing for a file, and on other ranks
+/// than the first. Throws what check_run_folder throws, too.
+[[nodiscard]] std::unique_ptr<FolderLock> lock_run(const Flags& flags);
 
 }  // namespace fq::cli

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "fakequant/cli/runs/class_examples.h"
-#include "fakequant/cli/runs/quantizer_numbers.h"
 #include "fakequant/cli/runs/run_files.h"
-#include "fakequant/cli/runs/transcript.h"
+#include "fakequant/cli/runs/run_measurements.h"
+#include "fakequant/cli/system/streams.h"
 
 namespace fq::cli {
 namespace {

@@ -7,9 +7,12 @@
 #include <sstream>
 #include <utility>
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/utsname.h>
+
+#include "fakequant/core/backend/cpu/engine/exact.h"
 
 namespace fq::cli {
 namespace {
@@ -80,6 +83,11 @@ std::string huge_pages() {
   const auto begin = line.find('['), end = line.find(']');
   return begin == std::string::npos || end == std::string::npos ? ""
                                                                 : line.substr(begin + 1, end - begin - 1);
+}
+
+std::string version_line() {
+  return fmt::format("fakequant {}, cpu, codes multiplied as {}", FAKEQUANT_VERSION,
+                     cpu::name(cpu::best_exact_type()));
 }
 
 }  // namespace fq::cli

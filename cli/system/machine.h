@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the operating system tells of the machine. Nothing throws: what cannot be read is empty or 0.
+/// The machine and the version. These functions throw nothing: an unknown text is empty, an unknown number 0.
 
 #include <cstdint>
 #include <string>
@@ -21,5 +21,8 @@ namespace fq::cli {
 [[nodiscard]] std::int64_t available_memory();
 /// "always", "madvise" or "never": whether memory is given in pages of 2 MiB.
 [[nodiscard]] std::string huge_pages();
+
+/// "fakequant 0.1.0, cpu, codes multiplied as s8".
+[[nodiscard]] std::string version_line();
 
 }  // namespace fq::cli

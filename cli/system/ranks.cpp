@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fakequant/cli/command.h"
-#include "fakequant/cli/commands/version.h"
-#include "fakequant/cli/system/standard_streams.h"
+#include "fakequant/cli/system/machine.h"
+#include "fakequant/cli/system/streams.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/ranks/detail/same_everywhere.h"
 

@@ -1,6 +1,6 @@
 #include "fakequant/cli/data.h"
 #include "fakequant/cli/initial_weights.h"
-#include "fakequant/cli/text/network_tokenizer.h"
+#include "fakequant/cli/network_tokenizer.h"
 #include "fakequant/network/network.h"
 #include "reader.h"
 

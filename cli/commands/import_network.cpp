@@ -1,0 +1,98 @@
+#include "fakequant/cli/commands/import_network.h"
+
+#include <filesystem>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/core/log.h"
+#include "fakequant/export/safetensors/import_packed.h"
+#include "fakequant/export/transformers/import.h"
+#include "fakequant/layers/quantize.h"
+#include "fakequant/train/data/detail/token_table.h"
+
+namespace fq::cli {
+
+void take_quantization(Network& network, const FileQuantization& quantization, const std::string& file) {
+  const QuietLog of_what_the_file_has;
+  try {
+    network.quantize(nlohmann::ordered_json::parse(quantization.config));
+    quantization.set_grids(network.module());
+  } catch (const ArgumentError& error) {
+    throw FileError(file, {}, fmt::format("{} (in {})", error.what(), file));
+  }
+}
+
+void take_packed(Network& network, const std::string& weights) {
+  StateDict floats;
+  for (const auto& [name, value] : network.module().named_parameters())
+    floats.set("parameters/" + name, value.tensor());
+  const FileQuantization how = packed_quantization(weights, floats);
+  if (!how.empty()) take_quantization(network, how, weights);
+}
+
+Network quantized_network(const QuantizedModel& model, const std::string& file) {
+  Network network = Network::from_model(model.floats, file);
+  (void)take_token_classes(network, model.floats);
+  if (!model.quantization.empty()) take_quantization(network, model.quantization, file);
+  return network;
+}
+
+std::string describe_grids(const Network& network) {
+  const auto weights = weight_quantizers(network.module());
+  std::map<std::string, int> counts;
+  for (const auto& [name, quantizer, aliases] : named_quantizers(network.module()))
+    if (quantizer->enabled())
+      ++counts[fmt::format("{} {}", weights.contains(quantizer) ? "weights of" : "activations of",
+                           to_string(quantizer->descriptor().format()))];
+  std::vector<std::string> parts;
+  for (const auto& [what, count] : counts) parts.push_back(fmt::format("{} {}", count, what));
+  return fmt::format("on the grids of the file: {}; target {}", fmt::join(parts, ", "),
+                     name(target_of(network.module())));
+}
+
+namespace {
+
+/// That of the folder, which `generate` and `dataset from-text` read as that of a data set; a warning says
+/// why one is not taken.
+void take_tokenizer_beside(Network& network, const std::string& from) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::is_directory(from) ? fs::path(from) : fs::path(from).parent_path();
+  const std::string file = (folder / "tokenizer.json").string();
+  if (!fs::exists(file)) return;
+  try {
+    const auto table = fq::detail::TokenTable::load(file);
+    const auto own = std::ssize(table->tokens()), classes = network.identity().classes;
+    if (own > classes)
+      return log(LogLevel::warning, fmt::format("[import] {} has {} tokens, the network {}: it is left out",
+                                                file, own, classes));
+    network.identity().tokenizer = table->text();
+  } catch (const FileError& error) {
+    log(LogLevel::warning, fmt::format("{}: it is left out", error.what()));
+  }
+}
+
+}  // namespace
+
+bool take_token_classes(Network& network, const ImportedModel& model) {
+  if (model.spec.nodes().back().name != "classes_first") return false;
+  network.identity().classes = model.output_shape.at(0);
+  network.identity().dense = true;
+  return true;
+}
+
+Network transformer_network(const std::string& from, const ImportOptions& options,
+                            const std::optional<std::string>& map) {
+  std::vector<WeightRename> renames;
+  if (map) renames = read_weight_renames(*map);
+  const ImportedModel model = import_transformers(from, options, renames);
+  Network network = Network::from_model(model, from);
+  take_packed(network, transformer_weights(from));
+  if (take_token_classes(network, model)) take_tokenizer_beside(network, from);
+  return network;
+}
+
+}  // namespace fq::cli

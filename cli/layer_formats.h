@@ -1,0 +1,44 @@
+#pragma once
+
+/// A format for each layer, within a number of bits: the choice, and tables of sensitivities and plans.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "fakequant/cli/flags/flags.h"
+#include "fakequant/cli/quantization.h"
+#include "fakequant/train/sensitivity/plan.h"
+#include "fakequant/train/sensitivity/sensitivity.h"
+
+namespace fq::cli {
+
+struct LayerFormatOptions {
+  std::optional<double> effective_bits = {};  ///< bits of a weight on average
+  std::optional<std::string> formats = {};    ///< presets to choose from, besides --preset
+};
+
+/// Adds --effective-bits and --formats.
+void add_layer_format_flags(FlagSet& set, LayerFormatOptions& options);
+/// Throws ArgumentError for unknown formats, and for --formats alone.
+void check_layer_formats(const LayerFormatOptions& options, const QuantizationOptions& quantization);
+
+/// Throws ArgumentError if formats cannot be chosen for the network: fewer bits than the formats reach, or no
+/// classes.
+void check_formats_for(const Network& network, const LayerFormatOptions& options,
+                       const QuantizationOptions& quantization, const Quantization& base);
+
+/// Chooses the format of each layer: the sum of damages (train/sensitivity/auto_quantize.h) on `samples` is
+/// the smallest one with no more than --effective-bits a weight. Target, scale and methods are those of
+/// `base`. Does not change the network. Prints the plan.
+[[nodiscard]] Quantization choose_formats(const Network& network, const LayerFormatOptions& options,
+                                          const QuantizationOptions& quantization, const Quantization& base,
+                                          const std::shared_ptr<const Dataset>& samples, std::int64_t batch,
+                                          Output& output);
+
+[[nodiscard]] std::string sensitivity_table(const SensitivityReport& report);
+/// The layers, those that cost most first, then the sums.
+[[nodiscard]] std::string plan_table(const QuantizationPlan& plan);
+
+}  // namespace fq::cli

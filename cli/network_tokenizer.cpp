@@ -1,0 +1,122 @@
+#include "fakequant/cli/network_tokenizer.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "fakequant/cli/tables/class_table.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/core/log.h"
+#include "fakequant/export/gguf/tokenizer.h"
+#include "fakequant/train/data/detail/tokens.h"
+
+namespace fq::cli {
+namespace {
+
+using fq::detail::Tokenizer;
+using fq::detail::TokenTable;
+using Names = std::vector<std::string>;
+
+bool tells_tokens(const Network& network) { return network.identity().dense; }
+
+void check_same(const Names& own, const Names& given, const std::string& function) {
+  const auto [here, there] = std::ranges::mismatch(own, given);
+  const auto shown = [](const Names& names, Names::const_iterator at) {
+    return at == names.end() ? "missing" : "'" + fq::detail::printable(*at) + "'";
+  };
+  FQ_CHECK(here == own.end() && there == given.end(), function,
+           "the data is of another vocabulary: its token {} is {}, the network's {}; make the data by "
+           "fakequant dataset from-text with the network's own, by --tokenizer or --like the data of the "
+           "training",
+           here - own.begin(), shown(given, there), shown(own, here));
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenTable> token_table(const Network& network) {
+  const std::string& text = network.identity().tokenizer;
+  return text.empty() ? nullptr : TokenTable::parse(text, "the network's tokenizer");
+}
+
+void take_tokenizer(Network& network, const Dataset& data, const std::string& path,
+                    const std::string& function) {
+  if (!data.token_ids()) return;
+  const auto given = fq::detail::read_token_table(path), own = token_table(network);
+  if (own != nullptr && given != nullptr) return check_same(own->tokens(), given->tokens(), function);
+  const Names names = network.identity().class_names;
+  if (tells_tokens(network) && !names.empty() && !data.class_names().empty())
+    check_same(names, data.class_names(), function);
+  FQ_CHECK(
+      own == nullptr, function,
+      "the network reads tokens of a tokenizer.json, and {} has others: make it with that, by --tokenizer",
+      path);
+  if (given != nullptr && names.empty()) network.identity().tokenizer = given->text();
+}
+
+Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, const std::string& function) {
+  const Shape sample = network.input_shape();
+  FQ_CHECK(sample.size() == 2 && tells_tokens(network), function,
+           "{} takes {} and does not tell the next token of each: give a network of a data set by fakequant "
+           "dataset from-text --windows",
+           checkpoint, to_string(Shape(sample.begin() + 1, sample.end())));
+  if (auto table = token_table(network)) return Tokenizer(std::move(table));
+  try {
+    return Tokenizer::from_class_names(network.identity().class_names);
+  } catch (const ArgumentError& error) {
+    throw ArgumentError(fmt::format("[{}] {}: {}", function, checkpoint,
+                                    std::string(error.what()).substr(std::string_view("[tokens] ").size())));
+  }
+}
+
+MetricOptions metric_options_of(const Network& network) {
+  MetricOptions out;
+  const auto table = tells_tokens(network) ? token_table(network) : nullptr;
+  if (table == nullptr) return out;
+  for (std::int32_t id = 0; id < std::ssize(table->tokens()); ++id)
+    out.characters.push_back(table->characters(id));
+  return out;
+}
+
+namespace {
+
+using fq::detail::Tokenizer;
+using fq::detail::TokenTable;
+
+/// Tokens that a text data set of characters or words would have.
+std::vector<std::string> names_of(const GgufTokenizer& given) {
+  std::vector<std::string> names = Tokenizer(given.tokens, fq::detail::TokenUnit::characters).class_names();
+  (void)Tokenizer::from_class_names(names);
+  return names;
+}
+
+void take(Network& network, const GgufTokenizer& given, const std::string& file) {
+  const auto classes = network.identity().classes;
+  const auto check = [&](std::ptrdiff_t tokens) {
+    if (tokens > classes)
+      throw FileError(file, {}, fmt::format("{} has {} tokens, the network {}", file, tokens, classes));
+  };
+  if (!given.json.empty()) {
+    const auto table = TokenTable::parse(given.json, file);
+    check(std::ssize(table->tokens()));
+    network.identity().tokenizer = table->text();
+  } else if (!given.tokens.empty()) {
+    check(std::ssize(given.tokens));
+    network.identity().class_names = names_of(given);
+  }
+}
+
+}  // namespace
+
+void take_gguf_tokenizer(Network& network, const GgufModel& model, const std::string& file) {
+  try {
+    take(network, gguf_tokenizer(model, file), file);
+  } catch (const Error& error) {
+    log(LogLevel::warning, fmt::format("{}: its tokenizer is left out", error.what()));
+  }
+}
+
+}  // namespace fq::cli

@@ -1,0 +1,38 @@
+#pragma once
+
+/// Measurements of a run in addition to loss and accuracy: time by phase, ranges, clipping, confused classes.
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "fakequant/cli/training.h"
+#include "fakequant/core/profile.h"
+#include "fakequant/network/network.h"
+#include "fakequant/train/data/dataset.h"
+
+namespace fq::cli {
+
+/// Milliseconds by "forward", "backward", "quantize", "optimizer", "waiting for data", "other".
+[[nodiscard]] nlohmann::ordered_json phases_of(const Profile& profile);
+/// Some training samples, that clipping is looked at on; undefined for a network without quantizers.
+[[nodiscard]] Tensor some_inputs(const Run& run);
+/// Of each quantizer that is on and has a range: {"amax": its largest, "clipped": the share of elements of
+/// `x` that it clips}; without "clipped" for weights, and where a quantizer is not calibrated or `x` is
+/// undefined.
+[[nodiscard]] nlohmann::ordered_json quantizers_of(Module& model, const Tensor& x);
+
+struct ClassExamples {
+  /// "samples", "names", "confusion" (counts by class and answer) and "worst" ([{"row", "label", "answer",
+  /// "probability"}]), for the record of a run (report/detail/runs/run_record.h).
+  nlohmann::ordered_json counts;
+  std::map<std::int64_t, std::string>
+      shown;  ///< HTML of the worst samples by their row; none where they are no images
+};
+
+/// Of those samples of `data`, ascending, which has a class for each.
+[[nodiscard]] ClassExamples class_examples(const Network& network, const std::shared_ptr<const Dataset>& data,
+                                           const std::vector<std::int64_t>& rows, std::int64_t batch);
+
+}  // namespace fq::cli
