@@ -11,8 +11,8 @@
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/core/io/detail/locks/file_lock.h"
-#include "fakequant/network/calibration.h"
 #include "fakequant/network/network.h"
+#include "fakequant/network/qat.h"
 #include "fakequant/train/data/dataset.h"
 
 namespace fq::cli {
@@ -55,7 +55,7 @@ void check_calibration_options(const CalibrationOptions& options, const std::str
 void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOptions& options, bool images,
                             const std::string& command);
 
-/// Calibrates (network/calibration.h) with the states of --merge or --state and --samples of `data`, which
+/// Calibrates (network/qat.h) with the states of --merge or --state and --samples of `data`, which
 /// may be null. Throws Interrupted after a signal.
 CollectedSamples calibrate_network(Network& network, const CalibrationOptions& options,
                                    const LoaderOptions& batches, std::shared_ptr<const Dataset> data,

@@ -12,7 +12,7 @@
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/tables/output.h"
 #include "fakequant/layers/config/quant_config.h"
-#include "fakequant/network/calibration.h"
+#include "fakequant/network/qat.h"
 #include "fakequant/train/ptq/algorithms.h"
 
 namespace fq::cli {

@@ -1,5 +1,6 @@
 #include "fakequant/export/scales.h"
 
+#include <bit>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,10 @@
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/layers/modules/detail/module_scopes.h"
+#include "fakequant/core/ops/detail/product.h"
+#include "fakequant/core/variable.h"
+#include "fakequant/layers/modules/detail/layer_product.h"
+#include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/weight_scheme.h"
@@ -173,6 +178,78 @@ void save_scales(const std::string& prefix, Module& model, const ClipCounts& cli
   text.write(json_text(model, clips));
   save_state(state, scales_state(model, clips), "scales");
   commit_together({text, state});
+}
+
+namespace {
+
+/// Bits of a mask that are set; those after its last element do not count.
+std::int64_t passed(const Tensor& bits) {
+  const Tensor mask = bits.to(Device::cpu());
+  const auto* bytes = static_cast<const std::uint8_t*>(mask.raw());
+  const std::int64_t whole = mask.numel() / 8, rest = mask.numel() % 8;
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < whole; ++i) count += std::popcount(bytes[i]);
+  if (rest > 0) count += std::popcount(static_cast<std::uint8_t>(bytes[whole] & ((1 << rest) - 1)));
+  return count;
+}
+
+}  // namespace
+
+ClipCounter::ClipCounter(Module& model) {
+  for (auto& [path, module] : model.named_modules())
+    if (auto* quant = dynamic_cast<QuantModule*>(module);
+        quant != nullptr && quant->weight_quantizer() != nullptr)
+      for (const auto* part : quantizer_parts(*quant->weight_quantizer())) weights_.insert(part->name());
+}
+
+void ClipCounter::on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+                        Attributes) {
+  const QuantizedTensor* codes = op == "quantize" ? output.quantized() : nullptr;
+  if (codes == nullptr || output.numel() == 0) return;
+  const std::string& name = codes->grid.name;
+  if (weights_.contains(name) && (counts_.contains(name) || holds_codes(inputs.at(0)))) return;
+  const Tensor mask = quantize(inputs.at(0).tensor(), codes->grid).mask;
+  ClipCount& sum = counts_[name];
+  sum.clipped += mask.numel() - passed(mask);
+  sum.count += mask.numel();
+}
+
+namespace {
+
+bool gives_codes(const TensorQuantizer& q) {
+  return q.enabled() && q.quantizing() && q.params().arithmetic == Arithmetic::deployed &&
+         q.descriptor().needs_amax() && !q.descriptor().has_dynamic_blocks();
+}
+
+/// Codes of no element: what products ask is how they are quantized.
+Variable input_codes(const QuantModule& layer) {
+  const auto inputs = layer.input_quantizers();
+  if (inputs.size() != 1) return {};
+  const TensorQuantizer& q = *quantizer_parts(*inputs[0]).back();
+  if (!inputs[0]->enabled() || !gives_codes(q)) return {};
+  const Grid grid = q.grid();
+  return Variable(QuantizedTensor{Tensor::empty({0}, grid.format.code_dtype()), grid, {}});
+}
+
+}  // namespace
+
+std::optional<LayerSums> layer_sums(Module& layer) {
+  const auto* quant = dynamic_cast<QuantModule*>(&layer);
+  const auto product = detail::layer_product(layer);
+  if (quant == nullptr || !product || quant->weight_quantizer() == nullptr) return {};
+  const detail::OnHost host(layer);
+  const NoGrad no_grad;
+  const Variable x = input_codes(*quant);
+  if (!x.defined()) return {};
+  const Variable w = quant->weight_quantizer()->weight(quant->quantized_weight());
+  const int axis = quant->weight_axis();
+  if (detail::code_kind(x, w, axis) != detail::CodeKind::integers) return {};
+  const QuantizedTensor &a = *x.quantized(), &b = *w.quantized();
+  LayerSums out{detail::product_scale(a, b, axis, product->channels), {}};
+  if (product->bias.defined())
+    out.bias = bias_codes(product->bias.tensor(), out.scale,
+                          detail::largest_sum(a, b, product->terms, "layer_sums"));
+  return out;
 }
 
 }  // namespace fq

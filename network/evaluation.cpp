@@ -1,20 +1,69 @@
 #include "fakequant/network/evaluation.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "fakequant/core/detail/moves.h"
+#include "fakequant/core/tensor.h"
 #include "fakequant/core/trace.h"
+#include "fakequant/core/variable.h"
+#include "fakequant/export/detail/code_names.h"
+#include "fakequant/layers/modules/module.h"
+#include "fakequant/layers/modules/quant_modules.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
-#include "fakequant/network/detail/code_recorder.h"
 #include "fakequant/network/detail/data_checks.h"
 #include "fakequant/network/qat.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/loop/detail/score_sum.h"
 
 namespace fq {
+namespace detail {
+
+/// Keeps codes in logical order by name (CodeNames).
+class CodeRecorder : public Recorder {
+ public:
+  explicit CodeRecorder(Module& model);
+
+  void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+             Attributes attributes) override;
+  void next_batch() { names_.next_pass(); }
+  /// Of all batches since `forget`.
+  [[nodiscard]] const std::map<std::string, std::vector<Tensor>>& codes() const noexcept { return codes_; }
+  void forget() { codes_.clear(); }
+
+ private:
+  std::set<std::string> weights_;
+  std::set<const Node*> parameters_;  // whose codes do not follow the samples
+  CodeNames names_;
+  std::map<std::string, std::vector<Tensor>> codes_;
+};
+
+CodeRecorder::CodeRecorder(Module& model) {
+  for (const auto& parameter : model.parameters()) parameters_.insert(parameter.node().get());
+  for (auto& [path, module] : model.named_modules())
+    if (auto* quant = dynamic_cast<QuantModule*>(module);
+        quant != nullptr && quant->weight_quantizer() != nullptr)
+      for (const auto* part : quantizer_parts(*quant->weight_quantizer())) weights_.insert(part->name());
+}
+
+void CodeRecorder::on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
+                         Attributes) {
+  const QuantizedTensor* value = op == "quantize" ? output.quantized() : nullptr;
+  if (value == nullptr || parameters_.contains(inputs.at(0).node().get()) ||
+      weights_.contains(value->grid.name))
+    return;
+  codes_[names_.of(value->grid.name, module_path())].push_back(
+      value->codes.to(Device::cpu()).to(Layout::row_major));
+}
+
+}  // namespace detail
+
 namespace {
 
 std::int64_t bytes_of(const std::vector<Tensor>& parts) {

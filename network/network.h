@@ -7,7 +7,7 @@
 ///     network.quantize(preset_config("int8"));
 ///     network.save("int8.h5");
 ///
-/// network/workflow.h calibrates, fine-tunes and evaluates networks.
+/// network/qat.h calibrates and fine-tunes networks, network/evaluation.h evaluates them.
 
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,6 @@
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/network/identity.h"
-#include "fakequant/network/task.h"
 
 namespace fq {
 

@@ -5,13 +5,10 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/io/detail/atomic_file.h"
-#include "fakequant/report/detail/histogram_svg.h"
-#include "fakequant/report/detail/page_script.h"
-#include "fakequant/report/detail/page_style.h"
-#include "fakequant/report/detail/parts.h"
-#include "fakequant/report/detail/plan_section.h"
-#include "fakequant/report/detail/quantizer_table.h"
-#include "fakequant/report/detail/text.h"
+#include "fakequant/report/detail/calibration_sections.h"
+#include "fakequant/report/detail/histogram_plot.h"
+#include "fakequant/report/detail/html.h"
+#include "fakequant/report/detail/page_assets.h"
 
 namespace fq {
 namespace {

@@ -18,8 +18,8 @@
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/network/calibration.h"
 #include "fakequant/network/detail/data_checks.h"
+#include "fakequant/network/qat.h"
 
 namespace fq::cli {
 namespace {

@@ -12,7 +12,6 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/onnx/model.h"
-#include "fakequant/export/onnx/tensorrt_rules.h"
 
 namespace fq::cli {
 namespace {

@@ -1,9 +1,14 @@
 #include "fakequant/cli/runs/run_files.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,13 +19,78 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/atomic_file.h"
+#include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/detail/line_file.h"
 #include "fakequant/core/io/detail/unfinished_file.h"
-#include "fakequant/report/detail/runs/event_file.h"
 
 namespace fq::cli {
 namespace {
+
+/// Named numbers of one step.
+using Scalars = std::vector<std::pair<std::string, double>>;
+
+template <class T>
+std::string little_endian(T value) {
+  std::string out;
+  for (std::size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
+  return out;
+}
+
+std::string checksum(std::string_view bytes) {
+  const std::uint32_t crc = crc32c(bytes.data(), bytes.size());
+  return little_endian(static_cast<std::uint32_t>((crc >> 15 | crc << 17) + 0xa282ead8u));
+}
+
+std::string varint(std::uint64_t value) {
+  std::string out;
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  return out + static_cast<char>(value);
+}
+
+// Fields of messages, by number (tensorflow/core/util/event.proto and framework/summary.proto).
+std::string tag(int field, int wire_type) {
+  return varint(static_cast<std::uint64_t>(field << 3 | wire_type));
+}
+std::string bytes_field(int field, std::string_view bytes) {
+  return tag(field, 2) + varint(bytes.size()) + std::string(bytes);
+}
+std::string whole_field(int field, std::int64_t value) {
+  return tag(field, 0) + varint(static_cast<std::uint64_t>(value));
+}
+
+std::string event(double wall_time, std::int64_t step) {
+  return tag(1, 1) + little_endian(std::bit_cast<std::uint64_t>(wall_time)) + whole_field(2, step);
+}
+
+std::string scalar(const std::string& name, double value) {
+  return bytes_field(1, name) + tag(2, 5) +
+         little_endian(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+}
+
+/// The record around `data`: its length and `data`, each with its CRC-32C, turned by 15 bits and 0xa282ead8
+/// added.
+std::string event_record(std::string_view data) {
+  const std::string length = little_endian(static_cast<std::uint64_t>(data.size()));
+  return length + checksum(length) + std::string(data) + checksum(data);
+}
+
+/// The first record of a file, which says what it is.
+std::string event_file_head(double wall_time) {
+  return event_record(event(wall_time, 0) + bytes_field(3, "brain.Event:2"));
+}
+
+/// Says that a run begins, or goes on, at that step: what a file of before told of later steps is not shown.
+std::string session_start(double wall_time, std::int64_t step) {
+  return event_record(event(wall_time, step) + bytes_field(7, whole_field(1, 1)));
+}
+
+/// A record of the scalars of a step.
+std::string scalars_record(double wall_time, std::int64_t step, const Scalars& scalars) {
+  std::string summary;
+  for (const auto& [name, value] : scalars) summary += bytes_field(1, scalar(name, value));
+  return event_record(event(wall_time, step) + bytes_field(5, summary));
+}
 
 namespace fs = std::filesystem;
 
@@ -66,8 +136,8 @@ double seconds_now() {
 
 bool is_place(const std::string& key) { return key == "step" || key == "epoch" || key == "epochs"; }
 
-fq::detail::Scalars scalars_of(const nlohmann::ordered_json& line) {
-  fq::detail::Scalars out;
+Scalars scalars_of(const nlohmann::ordered_json& line) {
+  Scalars out;
   const std::string event = line["event"];
   for (const auto& [key, value] : line.items())
     if (value.is_number() && !is_place(key)) out.emplace_back(event + "/" + key, value.get<double>());
@@ -92,17 +162,17 @@ EventLog::EventLog(const std::string& folder) {
   do path = fmt::format("{}events.out.tfevents.{}.fakequant", folder, second++);
   while (std::filesystem::exists(path, none));
   body_ = std::make_unique<Body>(path);
-  body_->file.add_bytes(fq::detail::event_file_head(seconds_now()));
+  body_->file.add_bytes(event_file_head(seconds_now()));
 }
 EventLog::~EventLog() = default;
 EventLog::EventLog(EventLog&&) noexcept = default;
 
 void EventLog::begin(std::int64_t step) {
-  body_->file.add_bytes(fq::detail::session_start(seconds_now(), step));
+  body_->file.add_bytes(session_start(seconds_now(), step));
 }
 
 void EventLog::add(const nlohmann::ordered_json& line) {
-  body_->file.add_bytes(fq::detail::scalars_record(
+  body_->file.add_bytes(scalars_record(
       seconds_now(), fq::detail::whole_value<std::int64_t>(line["step"]), scalars_of(line)));
 }
 

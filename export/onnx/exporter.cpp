@@ -7,9 +7,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/operators.h"
 #include "fakequant/export/onnx/writer/exporting.h"
-#include "fakequant/export/onnx/writer/integer_convolutions.h"
-#include "fakequant/export/onnx/writer/separate_weights.h"
-#include "fakequant/export/onnx/writer/split_sums.h"
+#include "fakequant/export/onnx/writer/graph_passes.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantize.h"
@@ -20,12 +18,50 @@ namespace {
 
 constexpr int kNewestOpset = 24;
 
+Calls calls_for_batch(Module& model, const Shape& sample, std::int64_t batch) {
+  Shape shape{batch};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  return record_calls(model, shape);
+}
 /// The first version of the file format that has that operator set.
 int ir_version(std::int64_t opset) {
   return opset <= 13 ? 7 : opset <= 18 ? 8 : opset <= 20 ? 9 : opset <= 22 ? 10 : opset <= 23 ? 11 : 12;
 }
 
 }  // namespace
+
+Shape OpenCalls::open_shape(std::size_t i) const {
+  Shape shape = list[i].output.shape();
+  for (std::size_t axis = 0; axis < shape.size(); ++axis)
+    if (shape[axis] != wider[i][axis]) shape[axis] = -1;
+  return shape;
+}
+
+OpenCalls record_open_calls(Module& model, const Shape& sample) {
+  constexpr std::int64_t batch = 2;
+  OpenCalls out{calls_for_batch(model, sample, batch), {}};
+  const Calls more = calls_for_batch(model, sample, batch + 1);
+  for (const auto& call : more.list) out.wider.push_back(call.output.shape());
+  const auto same = [](const Call& a, const Call& b) {
+    return a.op == b.op && a.path == b.path && a.output.rank() == b.output.rank();
+  };
+  FQ_CHECK(std::ranges::equal(out.list, more.list, same), "export_onnx",
+           "the model calls other operators for a batch of {} than for one of {}: a graph has one way", batch,
+           batch + 1);
+  return out;
+}
+
+PathNames::PathNames(Module& model) {
+  for (const auto& entry : named_quantizers(model)) {
+    if (entry.quantizer->name() == entry.name) continue;
+    before_.emplace_back(entry.quantizer, entry.quantizer->name());
+    entry.quantizer->set_name(entry.name);
+  }
+}
+
+PathNames::~PathNames() {
+  for (auto& [quantizer, name] : before_) quantizer->set_name(std::move(name));
+}
 
 Exporting::Exporting(Module& model, const Shape& sample, const OnnxExportOptions& options)
     : model_(model),

@@ -10,6 +10,7 @@
 /// It is a plain value: a graph can be changed before it is saved. Names tie nodes to each other, as in ONNX
 /// itself.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -56,7 +57,11 @@ struct OnnxNode {
   std::vector<OnnxBranch> branches = {};  ///< of If, as read from a file; saving leaves them out
 
   /// The attribute of that name; null when there is none. The pointer is good while the node lives.
-  [[nodiscard]] const OnnxAttribute* attribute(std::string_view key) const;
+  [[nodiscard]] const OnnxAttribute* attribute(std::string_view key) const {
+    const auto found =
+        std::ranges::find(attributes, key, [](const auto& entry) { return std::string_view(entry.first); });
+    return found == attributes.end() ? nullptr : &found->second;
+  }
 };
 
 /// One axis: a size, or a symbol ("N") with size -1.
@@ -93,7 +98,11 @@ struct OnnxModel {
   std::vector<std::pair<std::string, std::string>> metadata;
 
   /// The constant of that name; null when there is none.
-  [[nodiscard]] const OnnxInitializer* initializer(std::string_view name) const;
+  [[nodiscard]] const OnnxInitializer* initializer(std::string_view name) const {
+    const auto found =
+        std::ranges::find(initializers, name, [](const auto& entry) { return std::string_view(entry.name); });
+    return found == initializers.end() ? nullptr : &*found;
+  }
 };
 
 /// Whether the library was built with libonnx; without it the functions below throw BackendError.
@@ -118,5 +127,29 @@ void save_onnx(const std::string& path, const OnnxModel& model,
 /// bytes are not those of its shape and type, or external data outside of its own folder, of a length other
 /// than announced or, where the model has it, of another checksum.
 [[nodiscard]] OnnxModel load_onnx(const std::string& path);
+
+/// A rule of TensorRT that a node breaks. `node` is the node's name, its first output where it has none, or
+/// the name of a tensor.
+struct RuleBreak {
+  std::string node, rule;
+};
+
+/// Returns all breaks of TensorRT's rules for quantized models, in the order of the nodes; none for a model
+/// that TensorRT 10 and 11 accept. TensorRT itself is not needed. The rules are those of "Working with
+/// Quantized Types", the reference of the Quantize and Dequantize layers and onnx-tensorrt's list of
+/// operators:
+///
+///  * opset 9 to 25;
+///  * codes are signed: INT8, FP8 E4M3, FP4 E2M1, and INT4 for constants only. An int32 bias after
+///    DequantizeLinear is rejected: it is a float constant;
+///  * zero points are 0 or left out;
+///  * scales are constants (or a DequantizeLinear of constants, FP4's two levels), positive and finite;
+///  * activations have one scale; constants have one, or one an output channel of the layer that reads them
+///    (axis 0 of Conv, 1 of ConvTranspose, that of the outputs of MatMul and Gemm), or, of other types than
+///    INT8, one a block along one of the last two axes;
+///  * an Add whose sum is quantized reads two DequantizeLinear: with one, the other branch stays float;
+///  * graph outputs are not codes;
+///  * tensors have at most 2^31 - 1 elements.
+[[nodiscard]] std::vector<RuleBreak> tensorrt_rule_breaks(const OnnxModel& model);
 
 }  // namespace fq

@@ -1,4 +1,4 @@
-#include "fakequant/export/onnx/tensorrt_rules.h"
+#include "fakequant/export/onnx/model.h"
 
 #include <algorithm>
 #include <cmath>

@@ -51,6 +51,10 @@ struct Call {
   [[nodiscard]] nb::object give(const Tensor& tensor) const;
 };
 
+/// Returns an array over the memory of a tensor, of a type that the array has: a torch tensor of the kind of
+/// `like`, or a numpy array. The owner of `like` waits for the work that makes the tensor.
+[[nodiscard]] nb::object array_of(const Tensor& tensor, bool torch, nb::handle like = {});
+
 /// fakequant.Tensor, the handle of any dtype.
 void bind_tensor(nb::module_& module);
 

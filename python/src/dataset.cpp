@@ -4,8 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arguments.h"
 #include "bindings.h"
-#include "data.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/data/some_samples.h"
 #include "fakequant/train/ranks/shares.h"

@@ -3,13 +3,12 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include "arguments.h"
 #include "bindings.h"
-#include "data.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/network/qat.h"
 #include "graded.h"
 #include "interrupts.h"
-#include "ranks.h"
 
 namespace fq::python {
 namespace {

@@ -1,7 +1,8 @@
 #pragma once
 
 /// DLPack's C exchange table (DLPack 1.2 and newer): arrays in and out without a Python call. Types of arrays
-/// name it as `__dlpack_c_exchange_api__`; torch has it from 2.10 on.
+/// name the table as `__dlpack_c_exchange_api__`; torch has it from 2.10 on. On a GPU, streams order the
+/// library's work and the work of others on the arrays.
 
 #include <cstdint>
 #include <memory>
@@ -58,5 +59,16 @@ struct Given {
 /// has.
 [[nodiscard]] nb::object exchanged(const Exchange& exchange, std::unique_ptr<Given> given,
                                    nb::dlpack::dtype type);
+
+namespace nb = nanobind;
+
+/// The stream that work on arrays of the kind of `like` goes into now: that of its type's table of DLPack,
+/// torch.cuda.current_stream(), or CUDA's default stream. 0 on the CPU.
+[[nodiscard]] fq::detail::ForeignStream current_stream(nb::handle like, Device device);
+
+/// Before memory is let go of, on any thread: that stream waits for the library, which may still read it, or
+/// the library for the stream. Failures of the device are left to the next call.
+void let_stream_wait_at_end(Device device, fq::detail::ForeignStream stream) noexcept;
+void wait_for_stream_at_end(Device device, fq::detail::ForeignStream stream) noexcept;
 
 }  // namespace fq::python

@@ -3,14 +3,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include "arguments.h"
 #include "bindings.h"
-#include "data.h"
 #include "fakequant/core/error.h"
 #include "fakequant/network/qat.h"
 #include "fakequant/train/ranks/shares.h"
 #include "graded.h"
 #include "interrupts.h"
-#include "ranks.h"
 
 namespace fq::python {
 namespace {

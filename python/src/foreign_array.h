@@ -1,11 +1,12 @@
 #pragma once
 
-/// Arrays of others, over their own memory, by DLPack's C table where their type has it, else by DLPack or
-/// the buffer protocol. With the interpreter's lock.
+/// Objects of Python: their kind, and arrays over their own memory, by DLPack's C table if their type has it,
+/// else by DLPack or the buffer protocol. These functions require the interpreter's lock.
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <nanobind/nanobind.h>
@@ -15,6 +16,19 @@
 #include "fakequant/core/tensor.h"
 
 namespace fq::python {
+
+namespace nb = nanobind;
+
+[[nodiscard]] std::string text_of(nb::handle value);
+/// "numpy.ndarray"; without the module for Python's own.
+[[nodiscard]] std::string class_of(nb::handle value);
+/// Of one of torch's classes. Nothing and None are not.
+[[nodiscard]] bool is_torch(nb::handle value);
+[[nodiscard]] bool requires_gradient(nb::handle value);
+/// int or float, no bool.
+[[nodiscard]] bool is_number(nb::handle value);
+/// list or tuple.
+[[nodiscard]] bool is_list(nb::handle value);
 
 namespace nb = nanobind;
 

@@ -6,8 +6,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arguments.h"
 #include "bindings.h"
-#include "data.h"
 #include "fakequant/core/error.h"
 #include "fakequant/layers/model/trace.h"
 #include "fakequant/layers/modules/quant_modules.h"

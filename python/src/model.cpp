@@ -7,8 +7,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arguments.h"
 #include "bindings.h"
-#include "data.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/random.h"

@@ -1,8 +1,8 @@
 #include "fakequant/reference/pytorch_quantization.h"
 
 #include "bindings.h"
+#include "foreign_array.h"
 #include "graded.h"
-#include "kinds.h"
 
 namespace fq::python {
 namespace {

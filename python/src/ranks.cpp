@@ -1,5 +1,3 @@
-#include "ranks.h"
-
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
@@ -7,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "arguments.h"
 #include "bindings.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/error.h"

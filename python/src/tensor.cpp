@@ -8,7 +8,6 @@
 
 #include "array.h"
 #include "fakequant/core/error.h"
-#include "given_array.h"
 
 namespace fq::python {
 namespace {

@@ -1,10 +1,14 @@
 #include "fakequant/reference/torchao.h"
 
+#include <map>
+
+#include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "fakequant/core/error.h"
 #include "graded.h"
 
 namespace fq::python {
@@ -167,6 +171,127 @@ void bind_torchao(nb::module_& module) {
               torchao::choose_qparams_affine_dont_preserve_zero,
               "(scale, zero_point) of ranges that need not contain zero.");
   bind_choice_of_ranges(m);
+}
+
+namespace {
+
+using nb::arg, nb::none;
+
+/// "float8_e4m3fn", torch.float8_e5m2, "fp6_e2m3", "float4_e2m1fn_x2".
+FloatFormat element_of(nb::handle value) {
+  static const std::map<std::string, FloatFormat> formats{{"float8_e4m3fn", {4, 3}},
+                                                          {"float8_e5m2", {5, 2}},
+                                                          {"fp6_e2m3", {2, 3}},
+                                                          {"fp6_e3m2", {3, 2}},
+                                                          {"float4_e2m1fn_x2", {2, 1}}};
+  auto text = nb::cast<std::string>(nb::str(value));
+  if (text.starts_with("torch.")) text = text.substr(6);
+  const auto found = formats.find(text);
+  if (found == formats.end())
+    throw ArgumentError(
+        fmt::format("[to_mx] elem_dtype is '{}': float8_e4m3fn, float8_e5m2, fp6_e2m3, fp6_e3m2 and "
+                    "float4_e2m1fn_x2 are allowed",
+                    text));
+  return found->second;
+}
+
+void bind_float8(nb::module_& m) {
+  m.def(
+      "choose_scale_float8",
+      [](nb::object x, const std::vector<std::int64_t>& block_size, nb::object float8_dtype,
+         nb::object scale_dtype, std::optional<double> lower, std::optional<double> upper) {
+        const Call call{"choose_scale_float8", x};
+        const Tensor input = call.tensor(x, "x");
+        const DType type = call.dtype(float8_dtype, "float8_dtype", DType::f8_e4m3);
+        const torchao::Float8ScaleOptions options{call.dtype(scale_dtype, "scale_dtype", DType::f32), lower,
+                                                  upper};
+        return call.give(
+            unlocked([&] { return torchao::choose_scale_float8(input, Shape(block_size), type, options); }));
+      },
+      arg("x"), arg("block_size"), arg("float8_dtype") = "float8_e4m3fn", arg("scale_dtype") = "float32",
+      arg("hp_value_lb") = none(), arg("hp_value_ub") = none(), "The scale of each block, amax / max.");
+  m.def(
+      "quantize_affine_float8",
+      [](nb::object x, nb::object scale, nb::object float8_dtype, nb::object grad_y) {
+        const Call call{"quantize_affine_float8", x};
+        const Tensor s = call.tensor(scale, "scale");
+        const DType type = call.dtype(float8_dtype, "float8_dtype", DType::f8_e4m3);
+        return graded(call, x, grad_y,
+                      [&](const Variable& v) { return torchao::quantize_affine_float8(v, s, type); });
+      },
+      arg("x"), arg("scale"), arg("float8_dtype") = "float8_e4m3fn", arg("grad_y") = none(),
+      "Codes of clamp(x / scale, -max, max). With grad_y, the gradient of the codes, it gives (codes, "
+      "grad_x).");
+  m.def(
+      "dequantize_affine_float8",
+      [](nb::object codes, nb::object scale, nb::object output_dtype) {
+        const Call call{"dequantize_affine_float8", scale};
+        const Tensor c = call.tensor(codes, "codes"), s = call.tensor(scale, "scale");
+        const DType type = call.dtype(output_dtype, "output_dtype", DType::f32);
+        return call.give(unlocked([&] { return torchao::dequantize_affine_float8(c, s, type); }));
+      },
+      arg("codes"), arg("scale"), arg("output_dtype") = "float32", "code * scale.");
+}
+
+void bind_small_floats(nb::module_& m) {
+  m.def(
+      "cast_floatx",
+      [](nb::object x, int ebits, int mbits) {
+        const Call call{"cast_floatx", x};
+        const Tensor input = call.tensor(x, "x");
+        return call.give(unlocked([&] { return torchao::cast_floatx(input, ebits, mbits); }));
+      },
+      arg("x"), arg("ebits"), arg("mbits"),
+      "Codes, one a byte, of floats with a sign, no infinities and no NaN.");
+  m.def(
+      "decode_floatx",
+      [](nb::object codes, int ebits, int mbits) {
+        const Call call{"decode_floatx", codes};
+        const Tensor input = call.tensor(codes, "codes");
+        return call.give(unlocked([&] { return torchao::decode_floatx(input, ebits, mbits); }));
+      },
+      arg("codes"), arg("ebits"), arg("mbits"), "The values of such codes.");
+  m.def(
+      "to_mx",
+      [](nb::object x, nb::object elem_dtype, std::int64_t block_size, const std::string& scaling_mode) {
+        const Call call{"to_mx", x};
+        const Tensor input = call.tensor(x, "x");
+        const FloatFormat element = element_of(elem_dtype);
+        const auto mode = torchao::scaling_mode(scaling_mode);
+        const auto mx = unlocked([&] { return torchao::to_mx(input, element, block_size, mode); });
+        return nb::make_tuple(call.give(mx.scale), call.give(mx.codes));
+      },
+      arg("x"), arg("elem_dtype"), arg("block_size") = 32, arg("scaling_mode") = "FLOOR",
+      "OCP MX: (scale, codes).");
+  m.def(
+      "to_dtype",
+      [](nb::object scale, nb::object codes, nb::object elem_dtype, std::int64_t block_size,
+         nb::object target_dtype) {
+        const Call call{"to_dtype"};
+        const torchao::ScaledCodes mx{call.tensor(scale, "scale"), call.tensor(codes, "codes")};
+        const FloatFormat element = element_of(elem_dtype);
+        const DType type = call.dtype(target_dtype, "target_dtype", DType::f32);
+        return call.give(unlocked([&] { return torchao::to_dtype(mx, element, block_size, type); }));
+      },
+      arg("scale"), arg("codes"), arg("elem_dtype"), arg("block_size") = 32, arg("target_dtype") = "float32",
+      "The values of such codes.");
+  m.def(
+      "nvfp4_quantize",
+      [](nb::object x, nb::object per_tensor_scale) {
+        const Call call{"nvfp4_quantize", x};
+        const Tensor input = call.tensor(x, "x"), global = call.tensor(per_tensor_scale, "per_tensor_scale");
+        const auto out = unlocked([&] { return torchao::nvfp4_quantize(input, global); });
+        return nb::make_tuple(call.give(out.scale), call.give(out.codes));
+      },
+      arg("x"), arg("per_tensor_scale") = none(), "NVFP4 in blocks of 16: (scale, codes).");
+}
+
+}  // namespace
+
+void bind_torchao_float(nb::module_& module) {
+  nb::module_ m = nb::borrow<nb::module_>(module.attr("torchao"));
+  bind_float8(m);
+  bind_small_floats(m);
 }
 
 }  // namespace fq::python

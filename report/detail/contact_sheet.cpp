@@ -1,13 +1,179 @@
 #include "fakequant/report/detail/contact_sheet.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/report/detail/page_style.h"
+#include "fakequant/core/detail/convert.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/report/detail/html.h"
+#include "fakequant/report/detail/page_assets.h"
 #include "fakequant/report/detail/picture.h"
-#include "fakequant/report/detail/text.h"
+#include "fakequant/train/data/detail/data_file.h"
+#include "fakequant/train/data/detail/tokens.h"
+#include "fakequant/train/data/hdf5_dataset.h"
 
 namespace fq {
+namespace {
+
+using detail::DataFile;
+using detail::Hdf5Rows;
+using detail::Normalisation;
+using detail::read_tokenizer;
+using detail::Tokenizer;
+using detail::valid_utf8;
+
+constexpr std::int64_t kMostNumbers = 12, kMostTokens = 64;
+
+/// A row of the file in floats.
+std::vector<float> values_of(const Hdf5Rows& rows, std::int64_t row, std::int64_t count) {
+  std::vector<std::byte> bytes(std::size_t(rows.row_bytes()));
+  rows.read(row, row + 1, bytes.data());
+  std::vector<float> values(static_cast<std::size_t>(count));
+  detail::visit_dtype(rows.dtype(), "dataset", [&]<class T>(T) {
+    const auto* from = reinterpret_cast<const T*>(bytes.data());
+    std::ranges::transform(from, from + count, values.begin(),
+                           [](T value) { return static_cast<float>(value); });
+  });
+  return values;
+}
+
+/// What ids of a data set stand for; numbers where it is not one of text.
+class SampleDecoder {
+ public:
+  explicit SampleDecoder(const std::string& path) {
+    try {
+      tokenizer_ = read_tokenizer(path);
+    } catch (const FileError&) {
+    }
+  }
+
+  [[nodiscard]] std::string text(const std::vector<float>& values) const {
+    const auto shown = std::ptrdiff_t(std::min(values.size(), std::size_t(kMostTokens)));
+    const std::vector<std::int64_t> ids(values.begin(), values.begin() + shown);
+    return tokenizer_ ? valid_utf8(tokenizer_->decode(ids)) : fmt::format("{}", fmt::join(ids, " "));
+  }
+
+ private:
+  std::optional<Tokenizer> tokenizer_;
+};
+
+std::string numbers(const std::vector<float>& values) {
+  std::string out;
+  for (std::size_t i = 0; i < values.size() && i < std::size_t(kMostNumbers); ++i)
+    out += fmt::format("{}{:.4g}", i == 0 ? "" : " ", values[i]);
+  return values.size() > std::size_t(kMostNumbers) ? out + " .." : out;
+}
+
+/// Rows of each label; -1 for all where there are no classes.
+std::map<std::int64_t, std::vector<std::int64_t>> rows_by_class(const Tensor& labels, std::int64_t count) {
+  std::map<std::int64_t, std::vector<std::int64_t>> rows;
+  for (std::int64_t i = 0; i < count; ++i)
+    rows[labels.defined() ? labels.data<std::int64_t>()[i] : -1].push_back(i);
+  return rows;
+}
+
+std::vector<std::int64_t> spread(const std::vector<std::int64_t>& rows, std::int64_t count) {
+  std::vector<std::int64_t> out;
+  const auto all = std::int64_t(rows.size()), few = std::min(all, std::max<std::int64_t>(count, 1));
+  for (std::int64_t i = 0; i < few; ++i) out.push_back(rows[std::size_t(i * all / few)]);
+  return out;
+}
+
+/// [sample, value] of the classes that are shown, as they are stored but for the scale.
+using ShownValues = std::vector<std::vector<std::vector<float>>>;
+
+/// Rows in turn of one class and another: neighbours that are mixed are of different classes.
+std::vector<std::pair<std::size_t, std::size_t>> in_turn(const std::vector<ShownClass>& classes) {
+  std::size_t most = 0;
+  for (const auto& of : classes) most = std::max(most, of.samples.size());
+  std::vector<std::pair<std::size_t, std::size_t>> order;
+  for (std::size_t i = 0; i < most; ++i)
+    for (std::size_t c = 0; c < classes.size(); ++c)
+      if (i < classes[c].samples.size()) order.emplace_back(c, i);
+  return order;
+}
+
+/// The values as the network would see them, back in the units of the file.
+void change_values(const std::string& path, const std::string& split, const ShownChange& how,
+                   const ShownData& shown, ShownValues& values) {
+  const Hdf5Dataset data(path, {.split = split, .labels = false, .check_layout = false});
+  check(how.options, data.sample_shape(), data.token_ids());
+  const auto order = in_turn(shown.classes);
+  std::vector<std::int64_t> rows;
+  for (const auto& [c, i] : order) rows.push_back(shown.classes[c].samples[i].row);
+  Batch batch = data.read(rows);
+  augment(batch.x, rows, how.options, how.seed, 0, data.background(), data.white());
+  batch.y = Tensor::zeros({batch.size()});
+  mix(batch, rows, how.options, how.seed, 0, 0);
+  const auto back = data.token_ids() ? Normalisation()
+                                     : DataFile(path, {.split = split}).normalisation(data.sample_shape()[0]);
+  const auto all = batch.x.to(DType::f32).to_vector<float>();
+  const std::int64_t each = numel(data.sample_shape()), inner = each / data.sample_shape()[0];
+  for (std::size_t at = 0; at < order.size(); ++at)
+    for (std::int64_t i = 0; i < each; ++i) {
+      const float value = all[at * std::size_t(each) + std::size_t(i)];
+      const auto channel = std::size_t(i / inner);
+      values[order[at].first][order[at].second][std::size_t(i)] =
+          back.mean.empty() ? value : value * back.deviation[channel] + back.mean[channel];
+    }
+}
+
+}  // namespace
+
+ShownData samples_to_show(const std::string& path, const std::string& split, std::int64_t count,
+                          const std::optional<ShownChange>& change) {
+  Hdf5DatasetOptions options;
+  options.split = split;
+  options.may_lack_labels = true;
+  const DataFile file(path, options);
+  const Hdf5Rows rows = file.open_x();
+  const Shape sample(rows.shape().begin() + 1, rows.shape().end());
+  const bool tokens = !is_floating(rows.dtype()) && bit_width(rows.dtype()) > 8;
+  const float scale = tokens ? 1 : file.normalisation(sample[0]).scale;
+  const detail::StatedClasses stated = file.classes();
+  const auto kind = file.label_kind();
+  const Tensor labels = kind && kind->classes() ? file.read_y(rows.shape()[0]) : Tensor();
+  ShownData out{.rows = rows.shape()[0],
+                .kind = fmt::format("{} {}", to_string(sample), tokens ? "token ids" : name(rows.dtype())),
+                .pictures = sample.size() == 3,
+                .classes = {}};
+  const SampleDecoder decoder(path);
+  const auto by_class = rows_by_class(labels, out.rows);
+  ShownValues values;
+  for (const auto& [label, all] : by_class) {
+    const bool named = label >= 0 && label < std::ssize(stated.names);
+    out.classes.push_back({.name = label < 0 ? ""
+                                   : named   ? stated.names[std::size_t(label)]
+                                             : std::to_string(label),
+                           .count = std::int64_t(all.size())});
+    values.emplace_back();
+    for (const auto row : spread(all, count / std::ssize(by_class))) {
+      out.classes.back().samples.push_back({.row = row});
+      values.back().push_back(values_of(rows, row, numel(sample)));
+      if (out.pictures)
+        for (float& value : values.back().back()) value = std::isfinite(value) ? value * scale : 0;
+    }
+  }
+  if (change) change_values(path, split, *change, out, values);
+  float lowest = 0, highest = 1;
+  for (const auto& of_class : values)
+    for (const auto& sample_values : of_class)
+      for (const float value : sample_values)
+        lowest = std::min(lowest, value), highest = std::max(highest, value);
+  const std::vector<float> low(3, lowest), high(3, highest);
+  for (std::size_t c = 0; c < values.size(); ++c)
+    for (std::size_t i = 0; i < values[c].size(); ++i) {
+      ShownSample& shown = out.classes[c].samples[i];
+      if (out.pictures)
+        shown.picture = make_picture(values[c][i], sample, low, high);
+      else
+        shown.text = tokens ? decoder.text(values[c][i]) : numbers(values[c][i]);
+    }
+  return out;
+}
+
 namespace {
 
 using namespace html;

@@ -2,13 +2,51 @@
 
 /// Samples of a data set side by side, as a picture and as a page.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "fakequant/report/detail/shown_samples.h"
+#include "fakequant/report/detail/picture.h"
+#include "fakequant/train/data/augment.h"
 
 namespace fq {
+
+/// A sample as a picture of 8 bits, of images, or as text: what its tokens stand for, or its numbers.
+struct ShownSample {
+  std::int64_t row = 0;
+  Picture picture = {};
+  std::string text = {};
+};
+
+/// Samples of one class, or of all where there are no classes.
+struct ShownClass {
+  std::string name;        ///< "cat", "3"; empty without classes
+  std::int64_t count = 0;  ///< of the group
+  std::vector<ShownSample> samples = {};
+};
+
+struct ShownData {
+  std::int64_t rows = 0;
+  std::string kind;       ///< "[3, 32, 32] u8"
+  bool pictures = false;  ///< whether samples are
+  std::vector<ShownClass> classes;
+};
+
+/// How samples are changed before they are shown.
+struct ShownChange {
+  AugmentOptions options;
+  std::uint64_t seed = 0;
+};
+
+/// About `count` samples of the group `split`, as many of each class, evenly spread over its rows. Pictures
+/// have values times the attribute `scale`, 0 being black and 1 white, or the smallest and largest of those
+/// shown where they lie beyond; of other than 1 and 3 channels the first. With `change` samples are as
+/// training with it sees them in its first epoch, each mixed with one of another class where there is one.
+/// Throws as Hdf5Dataset, and for what samples of the data do not have.
+[[nodiscard]] ShownData samples_to_show(const std::string& path, const std::string& split, std::int64_t count,
+                                        const std::optional<ShownChange>& change = {});
 
 /// A PNG file: the pictures of each class in rows of their own, enlarged by whole numbers to about 64 pixels,
 /// or made smaller to 160. Throws ArgumentError for data that is no images.

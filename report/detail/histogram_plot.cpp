@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/report/detail/text.h"
+#include "fakequant/report/detail/html.h"
 
 namespace fq::html {
 namespace {
@@ -96,6 +96,104 @@ std::string LogScale::outline(const std::vector<double>& columns, std::size_t be
     before = y;
   }
   return out + fmt::format("H{:.4g}V{}Z", x(end), area_.bottom);
+}
+
+namespace {
+
+constexpr double kTop = 8, kTickGap = 20, kAxisGap = 32, kRow = 17, kFoot = 4;
+constexpr PlotArea kPlot{.left = 68, .right = 630, .top = kTop, .bottom = 150};
+
+bool known(const RangeReport& range) { return range.highest.has_value(); }
+
+/// The end of the axis: everything that is drawn lies before it.
+double largest_of(const QuantizerReport& q) {
+  double largest = std::max(q.largest.value_or(0), q.in_force.highest.value_or(0));
+  for (const auto& range : q.methods) largest = std::max(largest, range.highest.value_or(0));
+  return largest > 0 ? largest : 1;
+}
+
+std::string amax_text(const RangeReport& range) {
+  if (!known(range)) return std::string(unknown);
+  if (*range.lowest == *range.highest) return number(range.highest);
+  return fmt::format("{} to {}", number(range.lowest), number(range.highest));
+}
+
+std::string title_of(std::string_view label, const RangeReport& range) {
+  return fmt::format("<title>{}: amax {}, clipped {}, SQNR {}</title>", label, amax_text(range),
+                     percent(range.clipped), decibels(range.sqnr_db));
+}
+
+/// One range: its name, and where it lies.
+std::string row(const RangeReport& range, std::string_view label, std::string_view kind, double y,
+                const Axis& x) {
+  std::string out = fmt::format(
+      "<g class=\"m-{}\">{}<text class=row x=\"{}\" y=\"{:.1f}\">{}</text>"
+      "<line class=rail x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>",
+      kind, title_of(label, range), kPlot.left - 8, y + 3.5, label, kPlot.left, kPlot.right, y, y);
+  if (!known(range)) return out + "</g>";
+  const double low = x.at(*range.lowest), high = x.at(*range.highest);
+  if (high - low > 1)
+    out += fmt::format("<rect class=bar x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=6 rx=3 />", low,
+                       y - 3, high - low);
+  else
+    out += fmt::format(
+        "<path class=mark d=\"M{0:.1f} {1}V{2}M{0:.1f} {3}V{4:.1f}\"/><circle cx=\"{0:.1f}\" cy=\"{4:.1f}\" "
+        "r=4 />",
+        high, kPlot.top, kPlot.bottom, kPlot.bottom + kTickGap, y);
+  return out + "</g>";
+}
+
+/// Where the ranges of the channels end.
+std::string band(const RangeReport& range, const Axis& x) {
+  if (!known(range) || *range.lowest == *range.highest) return {};
+  const double low = x.at(*range.lowest);
+  return fmt::format("<rect class=band x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\"/>", low,
+                     kPlot.top, x.at(*range.highest) - low, kPlot.bottom - kPlot.top);
+}
+
+std::string bars(const QuantizerReport& q, const Axis& x) {
+  const auto columns = plot_columns(q.histogram, x.end, kPlot.columns());
+  const LogScale scale(columns, kPlot);
+  const double limit = q.in_force.highest.value_or(x.end);
+  const auto beyond =
+      static_cast<std::size_t>(std::ceil(limit / x.end * static_cast<double>(columns.size())));
+  const auto split = std::min(beyond, columns.size());
+  return scale.grid() + fmt::format("<path class=counts d=\"{}\"/><path class=\"counts beyond\" d=\"{}\"/>",
+                                    scale.outline(columns, 0, split),
+                                    scale.outline(columns, split, columns.size()));
+}
+
+}  // namespace
+
+std::string histogram_svg(const QuantizerReport& q) {
+  const Axis x{kPlot, largest_of(q)};
+  const double rows = static_cast<double>(q.methods.size() + 1), first = kPlot.bottom + kAxisGap;
+  std::string out =
+      fmt::format("<svg class=histogram viewBox=\"0 0 640 {:.0f}\" role=img aria-label=\"Histogram of {}\">",
+                  first + kRow * (rows - 1) + kRow / 2 + kFoot, escaped(q.name));
+  if (q.histogram.counts.empty())
+    out += fmt::format("<text class=none x=\"{}\" y=\"{}\">no histogram</text>",
+                       (kPlot.left + kPlot.right) / 2, (kPlot.top + kPlot.bottom) / 2);
+  else
+    out += bars(q, x);
+  out += band(q.in_force, x) + x.ticks();
+  double y = first;
+  for (const auto& range : q.methods) out += row(range, range.method, range.method, y += kRow, x);
+  return out + row(q.in_force, "in force", "force", first, x) + "</svg>";
+}
+
+std::string histogram_thumbnail(const QuantizerReport& q) {
+  constexpr PlotArea small{.left = 0, .right = 96, .top = 1, .bottom = 23};
+  if (q.histogram.counts.empty()) return {};
+  const Axis x{small, largest_of(q)};
+  const auto columns = plot_columns(q.histogram, x.end, small.columns());
+  std::string out =
+      fmt::format("<svg class=thumbnail viewBox=\"0 0 96 24\" aria-hidden=true><path class=counts d=\"{}\"/>",
+                  LogScale(columns, small).outline(columns, 0, columns.size()));
+  if (known(q.in_force))
+    out += fmt::format("<g class=m-force><line class=mark x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=0 y2=24 /></g>",
+                       x.at(*q.in_force.highest));
+  return out + "</svg>";
 }
 
 }  // namespace fq::html

@@ -1,11 +1,12 @@
 #pragma once
 
-/// The parts of a histogram's figure.
+/// Histograms as figures: axes and scales of a plot, and SVG elements for a page.
 
 #include <string>
 #include <vector>
 
 #include "fakequant/calib/histogram.h"
+#include "fakequant/train/calibration/calibration_report.h"
 
 namespace fq::html {
 
@@ -48,5 +49,13 @@ class LogScale {
   PlotArea area_;
   double decades_ = 1;  // above half a count
 };
+
+/// A figure: counts on a logarithmic scale over magnitudes, what lies beyond the range in force in another
+/// colour, and below a row for the range in force and each method, with a mark at its amax (a bar from the
+/// lowest to the highest where there are several). Colours are those of the classes m-<method> of the page.
+[[nodiscard]] std::string histogram_svg(const QuantizerReport& quantizer);
+
+/// The outline alone, with the range in force, to stand in a line of a table.
+[[nodiscard]] std::string histogram_thumbnail(const QuantizerReport& quantizer);
 
 }  // namespace fq::html

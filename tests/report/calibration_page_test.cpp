@@ -10,8 +10,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/report/detail/histogram_plot.h"
-#include "fakequant/report/detail/histogram_svg.h"
-#include "fakequant/report/detail/text.h"
+#include "fakequant/report/detail/html.h"
 
 namespace fq::calibration_page_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "fakequant/report/detail/runs/point_labels.h"
+#include "fakequant/report/detail/runs/line_plot.h"
 
 #include <algorithm>
 

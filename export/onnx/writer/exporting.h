@@ -6,13 +6,13 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "fakequant/export/detail/code_names.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/writer/graph_builder.h"
-#include "fakequant/export/onnx/writer/open_calls.h"
-#include "fakequant/export/onnx/writer/path_names.h"
+#include "fakequant/layers/model/detail/calls.h"
 #include "fakequant/layers/quantizer/detail/early_grids.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 
@@ -21,6 +21,32 @@ namespace fq::detail {
 /// A constant matrix of codes or floats can be asked for transposed.
 enum class Form : unsigned char { as_is, transposed };
 
+/// The operators that a model called, for batches of any size.
+struct OpenCalls : Calls {
+  std::vector<Shape> wider;  ///< the output's shape of each call for a batch of one more
+
+  /// The sizes of call i's output; -1 where they follow the batch.
+  [[nodiscard]] Shape open_shape(std::size_t i) const;
+};
+
+/// The calls for samples of that shape. Throws ArgumentError for a model that calls other operators for
+/// another batch.
+[[nodiscard]] OpenCalls record_open_calls(Module& model, const Shape& sample);
+
+/// While it lives every quantizer of the model has one of its paths as its name: those that a user's own
+/// module made have none of themselves, or one that others have too.
+class PathNames {
+ public:
+  explicit PathNames(Module& model);
+  ~PathNames();
+  PathNames(const PathNames&) = delete;  // puts back what it changed
+  PathNames& operator=(const PathNames&) = delete;
+
+ private:
+  std::vector<std::pair<TensorQuantizer*, std::string>> before_;
+};
+
+/// One export to ONNX: translates the recorded calls of a model into nodes of a graph.
 class Exporting {
  public:
   Exporting(Module& model, const Shape& sample, const OnnxExportOptions& options);

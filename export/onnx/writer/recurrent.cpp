@@ -3,7 +3,7 @@
 #include "fakequant/core/detail/moves.h"
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/export/onnx/writer/forms.h"
-#include "fakequant/export/onnx/writer/weights.h"
+#include "fakequant/export/onnx/writer/grids.h"
 
 namespace fq::detail {
 namespace {

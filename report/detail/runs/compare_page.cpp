@@ -4,13 +4,10 @@
 #include <fmt/format.h>
 
 #include "fakequant/report/detail/histogram_plot.h"
-#include "fakequant/report/detail/page_script.h"
-#include "fakequant/report/detail/page_style.h"
-#include "fakequant/report/detail/parts.h"
-#include "fakequant/report/detail/runs/point_labels.h"
-#include "fakequant/report/detail/runs/run_style.h"
+#include "fakequant/report/detail/html.h"
+#include "fakequant/report/detail/page_assets.h"
+#include "fakequant/report/detail/runs/line_plot.h"
 #include "fakequant/report/detail/runs/run_summary.h"
-#include "fakequant/report/detail/text.h"
 
 namespace fq::html {
 namespace {

@@ -1,10 +1,12 @@
 #pragma once
 
-/// Numbers over the steps of a run, as SVG elements to stand in a page.
+/// Numbers over the steps of a run as SVG elements, and labels of points in a figure.
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "fakequant/report/detail/histogram_plot.h"
 
 namespace fq::html {
 
@@ -23,5 +25,25 @@ enum class Span { linear, logarithmic };
 
 /// The line alone from the least to the largest number, to stand in a line of a table.
 [[nodiscard]] std::string sparkline(const Curve& curve, double last_step);
+
+struct NamedPoint {
+  double x = 0, y = 0;  ///< in units of the figure
+  std::string name;
+};
+
+/// One line of text, whose left end, or with `ends_here` right end, and baseline are there.
+struct PointLabel {
+  double x = 0, y = 0;
+  bool ends_here = false;
+  std::string text;
+  double from_x = 0, from_y = 0;  ///< the point that it is of
+  bool away = false;              ///< so far from it that a line should lead there
+};
+
+/// Names of points that lie on each other stand in one label, "a, b and 4 more"; long names are cut at their
+/// begin. The highest points come first, and one that finds no room within the area has no label. Widths
+/// are estimated, as of a sans-serif font of that size, generously.
+[[nodiscard]] std::vector<PointLabel> place_labels(const std::vector<NamedPoint>& points, PlotArea area,
+                                                   double font_size);
 
 }  // namespace fq::html

@@ -1,20 +1,261 @@
 #include "fakequant/report/detail/runs/run_page.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/report/detail/page_script.h"
-#include "fakequant/report/detail/page_style.h"
-#include "fakequant/report/detail/parts.h"
+#include "fakequant/report/detail/html.h"
+#include "fakequant/report/detail/page_assets.h"
 #include "fakequant/report/detail/picture.h"
-#include "fakequant/report/detail/runs/run_style.h"
-#include "fakequant/report/detail/runs/sections.h"
-#include "fakequant/report/detail/text.h"
+#include "fakequant/report/detail/runs/line_plot.h"
+#include "fakequant/report/detail/runs/run_record.h"
 
 namespace fq::html {
 namespace {
+
+using fq::detail::number_at;
+using fq::detail::RunRecord;
+
+Curve curve_of(const RunRecord& record, const char* event, const std::string& key, const std::string& name) {
+  Curve out{name};
+  for (const auto& line : record.lines)
+    if (line["event"] == event && line.contains(key))
+      out.points.emplace_back(number_at(line, "step"), number_at(line, key));
+  return out;
+}
+
+std::string two_curves(const RunRecord& record, double last_step, const std::string& title,
+                       const std::string& key, Span span = Span::linear) {
+  return line_plot(title,
+                   {curve_of(record, "step", key, "training, mean of the epoch so far"),
+                    curve_of(record, "epoch", "val_" + key, "validation")},
+                   last_step, span);
+}
+
+/// Names of what validation tells beside loss and accuracy.
+std::vector<std::string> other_scores(const RunRecord& record) {
+  constexpr std::array kShown{"val_loss", "val_accuracy"};
+  std::vector<std::string> out;
+  const auto* last = record.last("epoch");
+  if (last == nullptr) return out;
+  for (const auto& [key, value] : last->items())
+    if (key.starts_with("val_") && value.is_number() && std::ranges::find(kShown, key) == kShown.end())
+      out.push_back(key);
+  return out;
+}
+
+/// Loss, accuracy or other scores, learning rate.
+std::string curves_section(const RunRecord& record, double last_step) {
+  std::string out = two_curves(record, last_step, "Loss", "loss", Span::logarithmic) +
+                    two_curves(record, last_step, "Accuracy, percent", "accuracy");
+  for (const auto& key : other_scores(record))
+    out += line_plot(key.substr(4), {curve_of(record, "epoch", key, "validation")}, last_step);
+  out += line_plot("Learning rate", {curve_of(record, "step", "lr", "of the step")}, last_step);
+  out +=
+      line_plot("Samples a second", {curve_of(record, "step", "images_per_second", "training")}, last_step);
+  return out.empty() ? out : "<h2>Curves</h2>\n<div class=cards>\n" + out + "</div>\n";
+}
+
+using fq::detail::RunRecord;
+
+constexpr int kWorkColours = 10;
+
+std::string flat_value(const nlohmann::ordered_json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string table_of(const std::string& title, const nlohmann::ordered_json& object) {
+  if (object.empty()) return {};
+  std::string out = fmt::format("<details><summary>{}</summary><table><tbody>\n", escaped(title));
+  for (const auto& [key, value] : object.items())
+    out += fmt::format("<tr><td class=text>{}</td><td class=text>{}</td></tr>\n", escaped(key),
+                       escaped(flat_value(value)));
+  return out + "</tbody></table></details>\n";
+}
+
+/// A bar of the work of a step.
+std::string phases_section(const RunRecord& record) {
+  const auto* last = record.last("epoch");
+  if (last == nullptr || !last->contains("phases")) return {};
+  std::vector<std::pair<std::string, double>> work;
+  double whole = 0;
+  for (const auto& [kind, milliseconds] : (*last)["phases"].items()) {
+    work.emplace_back(kind, milliseconds.is_number() ? milliseconds.get<double>() : 0.0);
+    whole += work.back().second;
+  }
+  if (whole <= 0) return {};
+  std::ranges::stable_sort(work, std::greater(), &std::pair<std::string, double>::second);
+  std::string bar, legend;
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    const auto& [kind, milliseconds] = work[i];
+    const double share = milliseconds / whole;
+    bar += fmt::format("<span class=\"f-{}\" style=\"width:{:.2f}%\" title=\"{}: {} ms\"></span>",
+                       i % kWorkColours, 100 * share, escaped(kind), number(milliseconds));
+    legend +=
+        fmt::format("<span class=\"f-{}\">{} {:.0f} %</span>", i % kWorkColours, escaped(kind), 100 * share);
+  }
+  return fmt::format(
+      "<h2>Time of a step</h2>\n<p>{} ms, the mean of all steps so far.</p>\n<div class=work>{}</div>\n<div "
+      "class=legend>{}</div>\n",
+      number(whole), bar, legend);
+}
+
+/// Flags and settings as a table that opens.
+std::string settings_section(const nlohmann::ordered_json& config) {
+  std::string out;
+  for (const auto& [key, value] : config.items())
+    if (value.is_object()) out += table_of(key, value);
+  return out.empty() ? out : "<h2>Settings</h2>\n" + out;
+}
+
+using fq::detail::number_at;
+using fq::detail::RunRecord;
+
+/// One number of one quantizer over the epochs.
+Curve followed(const RunRecord& record, const std::string& quantizer, const char* key) {
+  Curve out{quantizer};
+  for (const auto& line : record.lines)
+    if (line["event"] == "epoch" && line.contains("quantizers") && line["quantizers"].contains(quantizer) &&
+        line["quantizers"][quantizer].contains(key))
+      out.points.emplace_back(number_at(line, "step"), number_at(line["quantizers"][quantizer], key));
+  return out;
+}
+
+std::optional<double> at_end(const Curve& curve) {
+  return curve.points.empty() ? std::nullopt : std::optional(curve.points.back().second);
+}
+
+std::string line_of(const RunRecord& record, const std::string& quantizer, double last_step) {
+  const Curve amax = followed(record, quantizer, "amax"), clipped = followed(record, quantizer, "clipped");
+  const auto first = amax.points.empty() ? std::nullopt : std::optional(amax.points.front().second);
+  const auto change = first && *first > 0 ? std::optional(*at_end(amax) / *first - 1) : std::nullopt;
+  return fmt::format("<tr data-name=\"{0}\"><td class=\"text name\">{0}</td>", escaped(quantizer)) +
+         cell(first, number(first)) + cell(at_end(amax), number(at_end(amax))) +
+         cell(change, change ? fmt::format("{:+.1f} %", 100 * *change) : std::string(unknown)) + "<td>" +
+         sparkline(amax, last_step) + "</td>" + cell(at_end(clipped), percent(at_end(clipped))) + "<td>" +
+         sparkline(clipped, last_step) + "</td></tr>\n";
+}
+
+/// A line for each quantizer: its range and what it clips, over time.
+std::string ranges_section(const RunRecord& record, double last_step) {
+  const auto* last = record.last("epoch");
+  if (last == nullptr || !last->contains("quantizers") || (*last)["quantizers"].empty()) return {};
+  std::string out =
+      "<h2>Quantizers</h2>\n<p>The range (amax, of several the largest) of each quantizer after every epoch, "
+      "and the "
+      "share of what activation quantizers are given that lies beyond it, on some training samples. Click a "
+      "heading "
+      "to sort.</p>\n<div class=tools data-of=quantizers></div>\n<div class=sheet><table "
+      "class=sortable><thead><tr>";
+  out += head("name", 0, "Quantizer", "text") + head("first", 1, "First amax") + head("amax", 2, "amax") +
+         head("change", 3, "Change") + "<th>amax over time</th>" + head("clipped", 5, "Clipped") +
+         "<th>Clipped over time</th></tr></thead><tbody>\n";
+  for (const auto& [name, value] : (*last)["quantizers"].items()) out += line_of(record, name, last_step);
+  return out + "</tbody></table></div>\n";
+}
+
+using fq::detail::RunRecord;
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostClasses = 32, kMostPairs = 30;
+constexpr double kStrong = 0.55;  // share from which text is white
+
+/// How often samples of one class were taken for another.
+struct Confused {
+  std::size_t label = 0, answer = 0;
+  std::int64_t count = 0, of = 0;
+};
+
+std::string class_name(const ordered_json& classes, std::size_t index) {
+  const auto& names = classes["names"];
+  return escaped(index < names.size() ? names[index].get<std::string>() : std::to_string(index));
+}
+
+std::vector<Confused> counts_of(const ordered_json& classes) {
+  std::vector<Confused> out;
+  for (std::size_t label = 0; label < classes["confusion"].size(); ++label) {
+    const auto& row = classes["confusion"][label];
+    std::int64_t of = 0;
+    for (const auto& count : row) of += fq::detail::whole_value<std::int64_t>(count);
+    for (std::size_t answer = 0; answer < row.size(); ++answer)
+      out.push_back({label, answer, fq::detail::whole_value<std::int64_t>(row[answer]), of});
+  }
+  return out;
+}
+
+std::string count_cell(const Confused& entry) {
+  if (entry.count == 0) return "<td></td>";
+  const double share = double(entry.count) / double(entry.of);
+  return fmt::format("<td class=\"{}{}\" style=\"--v:{:.0f}%\">{}</td>",
+                     entry.label == entry.answer ? "right" : "wrong", share > kStrong ? " strong" : "",
+                     15 + 85 * share, entry.count);
+}
+
+std::string matrix(const ordered_json& classes) {
+  std::string out =
+      "<div class=sheet><table class=matrix><thead><tr><th class=text>is, below; taken for</th>";
+  for (std::size_t c = 0; c < classes["confusion"].size(); ++c)
+    out += "<th scope=col>" + class_name(classes, c) + "</th>";
+  out += "</tr></thead><tbody>\n";
+  for (const auto& entry : counts_of(classes)) {
+    if (entry.answer == 0)
+      out += fmt::format("{}<tr><th scope=row class=text>{}</th>", entry.label == 0 ? "" : "</tr>\n",
+                         class_name(classes, entry.label));
+    out += count_cell(entry);
+  }
+  return out + "</tr>\n</tbody></table></div>\n";
+}
+
+std::string most_confused(const ordered_json& classes) {
+  auto all = counts_of(classes);
+  std::erase_if(all, [](const auto& entry) { return entry.label == entry.answer || entry.count == 0; });
+  std::ranges::stable_sort(all, std::greater(), &Confused::count);
+  if (all.size() > kMostPairs) all.resize(kMostPairs);
+  std::string out =
+      "<div class=sheet><table><thead><tr><th class=text>Class</th><th class=text>taken for</th>"
+      "<th>times</th><th>of</th></tr></thead><tbody>\n";
+  for (const auto& entry : all)
+    out += fmt::format("<tr><td class=text>{}</td><td class=text>{}</td><td>{}</td><td>{}</td></tr>\n",
+                       class_name(classes, entry.label), class_name(classes, entry.answer), entry.count,
+                       entry.of);
+  return out + "</tbody></table></div>\n";
+}
+
+std::string worst_samples(const ordered_json& classes, const std::map<std::int64_t, std::string>& shown) {
+  if (classes["worst"].empty()) return {};
+  std::string out =
+      "<h3>Worst samples</h3>\n<p>Those that are wrong with the least probability of the right class; below "
+      "each its "
+      "row, what it is and what it was taken for.</p>\n<div class=samples>\n";
+  for (const auto& sample : classes["worst"]) {
+    const auto row = fq::detail::whole_value<std::int64_t>(sample["row"]);
+    const auto found = shown.find(row);
+    out += fmt::format("<figure>{}<figcaption>{}<br>{}, not {}<br>{:.2g} %</figcaption></figure>\n",
+                       found == shown.end() ? std::string() : found->second, row,
+                       class_name(classes, fq::detail::whole_value<std::size_t>(sample["label"])),
+                       class_name(classes, fq::detail::whole_value<std::size_t>(sample["answer"])),
+                       100 * fq::detail::number_at(sample, "probability"));
+  }
+  return out + "</div>\n";
+}
+
+/// The matrix of classes, for many classes the pairs that are most often confused, and the worst samples.
+std::string classes_section(const RunRecord& record, const std::map<std::int64_t, std::string>& shown) {
+  const auto* classes = record.last("classes");
+  if (classes == nullptr) return {};
+  std::string out = fmt::format("<h2>Classes</h2>\n<p>{} {} samples, after step {}.</p>\n",
+                                grouped(fq::detail::whole_value<std::int64_t>((*classes)["samples"])),
+                                escaped((*classes)["of"].get<std::string>()),
+                                fq::detail::whole_value<std::int64_t>((*classes)["step"]));
+  out += (*classes)["confusion"].size() <= kMostClasses ? matrix(*classes) : most_confused(*classes);
+  return out + worst_samples(*classes, shown);
+}
 
 using fq::detail::number_at;
 using nlohmann::ordered_json;

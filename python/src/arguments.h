@@ -1,9 +1,10 @@
 #pragma once
 
-/// Data of Python as batches.
+/// Arguments of calls from Python: configs, data sets and ranks.
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "array.h"
@@ -30,5 +31,11 @@ namespace fq::python {
 [[nodiscard]] std::vector<std::string> metrics_for(const Dataset& data);
 /// {"loss", "accuracy", "count", "correct", and each metric}.
 [[nodiscard]] nb::dict evaluation_of(const Evaluation& found);
+
+/// Of an argument `ranks`: null for None.
+[[nodiscard]] std::shared_ptr<Communicator> ranks_of(nb::handle value);
+/// Throws ArgumentError on all of them unless each makes this call: of that name and settings, on a model of
+/// the same values. Nothing without ranks.
+void check_same_call(Communicator* ranks, const char* function, Module& model, nlohmann::json settings);
 
 }  // namespace fq::python

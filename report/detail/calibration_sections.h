@@ -1,11 +1,12 @@
 #pragma once
 
-/// Tables of ranges.
+/// Sections of the calibration page: tables of ranges, and the quantization plan.
 
 #include <string>
 #include <vector>
 
 #include "fakequant/train/calibration/calibration_report.h"
+#include "fakequant/train/sensitivity/plan.h"
 
 namespace fq::html {
 
@@ -14,5 +15,9 @@ namespace fq::html {
 
 /// The range in force and those of the methods, a line each.
 [[nodiscard]] std::string range_table(const QuantizerReport& quantizer);
+
+/// What was asked for and what came of it, a drawing of the layers (as wide as their weights, as high as
+/// their bits) and a table of what each format costs each, which sorts.
+[[nodiscard]] std::string plan_section(const QuantizationPlan& plan);
 
 }  // namespace fq::html

@@ -1,4 +1,4 @@
-#include "fakequant/report/detail/text.h"
+#include "fakequant/report/detail/html.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,6 +46,24 @@ std::string percent(std::optional<double> share) {
 std::string decibels(std::optional<double> value) {
   if (!value) return std::string(unknown);
   return std::isfinite(*value) ? fmt::format("{:.1f} dB", *value) : "∞ dB";
+}
+
+std::string tile(std::string_view label, const std::string& value, const std::string& note) {
+  return fmt::format("<div class=tile><span>{}</span><b>{}</b><span class=note>{}</span></div>\n", label,
+                     value, note);
+}
+
+std::string head(std::string_view key, int column, const std::string& label, std::string_view classes) {
+  return fmt::format("<th scope=col class=\"{}\" data-key=\"{}\" data-column={}>{}</th>", classes, key,
+                     column, label);
+}
+
+std::string cell(std::optional<double> value, const std::string& text, std::string_view classes,
+                 const std::string& style) {
+  std::string key;
+  if (value) key = std::isfinite(*value) ? fmt::format("{:.9g}", *value) : "1e999";
+  return fmt::format("<td class=\"{}{}\" data-v=\"{}\"{}>{}</td>", value ? "" : "unknown ", classes, key,
+                     style.empty() ? "" : fmt::format(" style=\"{}\"", style), text);
 }
 
 }  // namespace fq::html

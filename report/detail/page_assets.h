@@ -1,6 +1,6 @@
 #pragma once
 
-/// The style sheet of the calibration page.
+/// Style sheets and the script of pages.
 
 namespace fq::html {
 
@@ -116,6 +116,75 @@ svg g:hover .row { font-weight: 650; }
 @media (max-width: 1240px) { .sheet { overflow-x: auto; } .sheet thead { position: static; } }
 @media (max-width: 600px) { main { padding: 18px 14px 40px; } }
 @media print { body { background: none; } .tools { display: none; } thead { position: static; } }
+)css";
+
+/// Sorts the tables of class `sortable` by their columns with a `data-key`: on a click, and by the fragment
+/// "#sort=sqnr" or, downwards, "#sort=-sqnr". Cells with `data-v` are numbers, those that are empty come
+/// last. And a field, in the element of class `tools`, that leaves the lines and cards whose names hold a
+/// text; `data-of` says of what the names are.
+inline constexpr const char* page_script = R"js(
+const keys = [...document.querySelectorAll('table.sortable th[data-key]')];
+const value = (row, column) => {
+  const cell = row.cells[column];
+  if (cell.dataset.v === undefined) return cell.textContent;
+  return cell.dataset.v === '' ? null : Number(cell.dataset.v);
+};
+function sort(head, down) {
+  const table = head.closest('table'), column = Number(head.dataset.column), sign = down ? -1 : 1;
+  const rows = [...table.tBodies[0].rows].sort((p, q) => {
+    const a = value(p, column), b = value(q, column);
+    if (a === null || b === null) return (a === null) - (b === null);
+    return sign * (typeof a === 'string' ? a.localeCompare(b, 'en', {numeric: true}) : a < b ? -1 : a > b ? 1 : 0);
+  });
+  table.tBodies[0].append(...rows);
+  for (const other of table.querySelectorAll('th[data-key]')) other.removeAttribute('aria-sort');
+  head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+}
+for (const head of keys) {
+  const button = document.createElement('button');
+  button.append(...head.childNodes);
+  head.append(button);
+  button.addEventListener('click', () => sort(head, head.getAttribute('aria-sort') === 'ascending'));
+}
+function follow() {
+  const wanted = /^#sort=(-?)(.+)$/.exec(decodeURIComponent(location.hash));
+  const head = wanted && keys.find(key => key.dataset.key === wanted[2]);
+  if (head) sort(head, wanted[1] === '-');
+}
+addEventListener('hashchange', follow);
+follow();
+const tools = document.querySelector('.tools');
+const field = document.createElement('input');
+field.type = 'search';
+field.placeholder = `Show ${tools.dataset.of} whose name has …`;
+field.setAttribute('aria-label', 'Filter by name');
+field.addEventListener('input', () => {
+  const text = field.value.toLowerCase();
+  for (const item of document.querySelectorAll('[data-name]'))
+    item.hidden = !item.dataset.name.toLowerCase().includes(text);
+});
+tools.append(field);
+)js";
+
+inline constexpr const char* run_style = R"css(
+svg .curve { fill: none; stroke: var(--c, var(--link)); stroke-width: 1.6; stroke-linejoin: round; }
+svg circle.hollow { fill: none; stroke: var(--c); stroke-width: 1.6; }
+svg .narrow { display: none; }
+@media (max-width: 640px) { svg .narrow { display: inline; } svg .wide { display: none; } }
+svg.spark { display: inline-block; width: 120px; height: 24px; vertical-align: middle; }
+.work { display: flex; height: 26px; border-radius: 8px; overflow: hidden; margin: 8px 0; background: var(--rail); }
+.work span { background: var(--c); min-width: 1px; }
+.f-6 { --c: #65a30d; } .f-7 { --c: #0891b2; } .f-8 { --c: #b91c1c; } .f-9 { --c: #a16207; }
+.sheet { overflow-x: auto; margin: 8px 0 18px; }
+.sheet thead { position: static; }
+table.matrix { width: auto; margin: 8px 0 18px; }
+table.matrix th, table.matrix td { padding: 3px 8px; text-align: center; min-width: 34px; border-bottom: 0; }
+table.matrix th.text { text-align: right; font-weight: 500; color: var(--soft); }
+table.matrix td.right { background: color-mix(in srgb, #0d9488 var(--v), var(--card)); }
+table.matrix td.wrong { background: color-mix(in srgb, #e5484d var(--v), var(--card)); }
+table.matrix td.strong { color: #fff; }
+details { margin: 12px 0; } summary { cursor: pointer; color: var(--link); }
+details table { width: auto; } details td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 )css";
 
 }  // namespace fq::html
