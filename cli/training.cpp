@@ -92,13 +92,15 @@ Shape batch_shape(const Run& run, const Loaders& loaders) {
 
 /// Makes the loaders, and completes the options of the Trainer by the network and the data.
 Loaders complete(const Run& run, const TrainingOptions& options, TrainerOptions& trainer) {
-  Loaders loaders =
-      naming_flags([&] { return make_loaders(run, options, trainer.ranks.get(), trainer.accumulation); });
+  Loaders loaders = naming_flags([&] {
+    return make_loaders(run, options, trainer.distributed.ranks.get(), trainer.update.accumulation);
+  });
   complete_training(trainer, run.network, *run.data);
-  trainer.metric_options = metric_options_of(run.network);
+  trainer.objective.metric_options = metric_options_of(run.network);
   const std::int64_t batches = loaders.training->batches_per_epoch();
   trainer.schedule = schedule_options(
-      options.optimization, (batches + trainer.accumulation - 1) / trainer.accumulation, options.command);
+      options.optimization, (batches + trainer.update.accumulation - 1) / trainer.update.accumulation,
+      options.command);
   return loaders;
 }
 
@@ -119,20 +121,20 @@ std::unique_ptr<RunRecorder> recorder_of(const Run& run, const TrainingOptions& 
 void check_validation(const TrainingOptions& options, const TrainerOptions& trainer) {
   FQ_CHECK(trainer.schedule.kind != "plateau" || options.val_fraction > 0, options.command,
            "--schedule plateau needs samples to validate on: give --val-fraction too, such as 0.1");
-  FQ_CHECK(trainer.patience == 0 || options.val_fraction > 0, options.command,
+  FQ_CHECK(trainer.validation.patience == 0 || options.val_fraction > 0, options.command,
            "--set patience={} needs samples to validate on: give --val-fraction too, such as 0.1",
-           trainer.patience);
+           trainer.validation.patience);
 }
 
 /// Options for several processes.
 void take_ranks(TrainerOptions& trainer, const TrainingOptions& options) {
-  trainer.ranks = options.micro_batch == 0 ? nullptr : started_ranks(options.rank_timeout);
-  trainer.reduction = options.reduction;
-  trainer.shard_optimizer = options.shard_optimizer;
-  FQ_CHECK(trainer.reduction == Reduction::exact || trainer.ranks, options.command,
+  trainer.distributed.ranks = options.micro_batch == 0 ? nullptr : started_ranks(options.rank_timeout);
+  trainer.distributed.reduction = options.reduction;
+  trainer.distributed.shard_optimizer = options.shard_optimizer;
+  FQ_CHECK(trainer.distributed.reduction == Reduction::exact || trainer.distributed.ranks, options.command,
            "--set reduction={} is for several processes: give --micro-batch too",
-           trainer.reduction == Reduction::fp32 ? "fp32" : "bf16");
-  FQ_CHECK(!trainer.shard_optimizer || trainer.ranks, options.command,
+           trainer.distributed.reduction == Reduction::fp32 ? "fp32" : "bf16");
+  FQ_CHECK(!trainer.distributed.shard_optimizer || trainer.distributed.ranks, options.command,
            "--set shard_optimizer is for several processes: give --micro-batch too");
 }
 
@@ -269,22 +271,22 @@ TrainerOptions trainer_options(const TrainingOptions& options) {
   out.steps = options.steps.value_or(0);
   FQ_CHECK(out.steps == 0 || !options.epochs, options.command, "--steps {} and --epochs {}: give one of them",
            out.steps, out.epochs);
-  out.accumulation = batches_a_step(options);
+  out.update.accumulation = batches_a_step(options);
   take_ranks(out, options);
-  out.clip_norm = options.clip_norm;
-  out.label_smoothing = options.label_smoothing.value_or(0);
+  out.update.clip_norm = options.clip_norm;
+  out.objective.label_smoothing = options.label_smoothing.value_or(0);
   out.optimizer = optimizer_options(options.optimization, options.command);
   if (options.usual_rate) out.optimizer.learning_rate = *options.usual_rate;
   out.schedule = schedule_options(options.optimization, 1, options.command);
-  out.average_decay = options.average_decay;
-  out.patience = options.patience;
+  out.update.average_decay = options.average_decay;
+  out.validation.patience = options.patience;
   check_validation(options, out);
   out.seed = std::uint64_t(options.seed);
-  out.out = output_checkpoint(*options.line);
-  out.save_every = options.save_every;
-  out.checkpoint_blocks = options.checkpoint_blocks;
-  out.capture = options.capture;
-  out.stop = &stop_requested();
+  out.checkpoint.out = output_checkpoint(*options.line);
+  out.checkpoint.save_every = options.save_every;
+  out.execution.checkpoint_blocks = options.checkpoint_blocks;
+  out.execution.capture = options.capture;
+  out.execution.stop = &stop_requested();
   return out;
 }
 
@@ -324,8 +326,8 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
   const Loaders loaders = complete(run, options, trainer);
   tell_small_data(*loaders.training, options, output);
   TrainingReport report(output, options.command,
-                        loaders.training->options().batch_size * trainer.accumulation, sample_noun(*run.data),
-                        one_class_each(run.network.task(), *run.data));
+                        loaders.training->options().batch_size * trainer.update.accumulation,
+                        sample_noun(*run.data), one_class_each(run.network.task(), *run.data));
   auto recorder = recorder_of(run, options, report);
   const GracefulStop stop;
   const auto settings = fq::detail::run_settings(trainer, *loaders.training, loaders.validation.get());
@@ -364,7 +366,9 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
   }
   auto found = report.finish(result, step_of(saved), run.out);
   found.update(profiled);
-  if (trainer.ranks) found.update({{"ranks", trainer.ranks->size()}, {"rank_bytes", trainer.ranks->bytes()}});
+  if (trainer.distributed.ranks)
+    found.update(
+        {{"ranks", trainer.distributed.ranks->size()}, {"rank_bytes", trainer.distributed.ranks->bytes()}});
   found["weight_bytes"] = weight_bytes(run.network);
   if (const auto folder = run_folder(flags)) found["run"] = folder->path;
   if (recorder) recorder->finish("done", found);

@@ -12,8 +12,8 @@
 ///
 ///     const Task task = parse_task({.loss = "huber,delta=2", .metrics = "mae,r2"}, "train");
 ///     TrainerOptions options;
-///     options.loss = task_loss(task, *data);
-///     options.metrics = task_metrics(task, *data);
+///     options.objective.loss = task_loss(task, *data);
+///     options.objective.metrics = task_metrics(task, *data);
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>

@@ -188,7 +188,7 @@ void quantize_float(Network& network, const std::shared_ptr<const Dataset>& data
 bool chooses_itself(const Network& network, const std::shared_ptr<const Dataset>& data,
                     const QatOptions& options, const std::optional<SampleAccuracy>& before) {
   if (options.self_distillation) return *options.self_distillation;
-  if (options.training.distillation.teacher != nullptr) return false;
+  if (options.training.objective.distillation.teacher != nullptr) return false;
   return follows_itself(network, data, before ? std::optional(before->in_float) : std::nullopt);
 }
 
@@ -254,7 +254,7 @@ QatPlan prepare_qat(Network& network, const std::shared_ptr<const Dataset>& data
   if (options.measure) plan.before = sample_accuracy(network, data);
   plan.self_distillation = chooses_itself(network, data, options, plan.before);
   if (plan.self_distillation) {
-    auto& distillation = plan.training.distillation;
+    auto& distillation = plan.training.objective.distillation;
     distillation.teacher = network.float_clone().shared_module();
     distillation.kind = options.choices.distillation_kind.value_or(distillation_kind(network));
   }
@@ -262,10 +262,10 @@ QatPlan prepare_qat(Network& network, const std::shared_ptr<const Dataset>& data
     options.restore(network);
   else
     check_calibrated(network, "qat");
-  const std::int64_t full_rate_steps = plan.training.full_rate_steps;
+  const std::int64_t full_rate_steps = plan.training.update.full_rate_steps;
   complete_training(plan.training, network.identity().config(), options.choices, plan.self_distillation,
                     is_text(*data));
-  if (full_rate_steps > 0) plan.training.full_rate_steps = full_rate_steps;
+  if (full_rate_steps > 0) plan.training.update.full_rate_steps = full_rate_steps;
   tell(options, describe_training(plan.training, plan.self_distillation));
   return plan;
 }
@@ -281,9 +281,10 @@ QatResult qat(Network& network, const std::shared_ptr<const Dataset>& data, cons
 
 void complete_training(TrainerOptions& options, const Network& network, const Dataset& data) {
   const Task task = network.task();
-  options.model = network.identity().to_json().dump();
-  if (!options.loss) options.loss = task_loss(task, data, options.label_smoothing);
-  if (options.metrics.empty()) options.metrics = task_metrics(task, data);
+  options.checkpoint.model = network.identity().to_json().dump();
+  if (!options.objective.loss)
+    options.objective.loss = task_loss(task, data, options.objective.label_smoothing);
+  if (options.objective.metrics.empty()) options.objective.metrics = task_metrics(task, data);
 }
 
 TrainingResult fit(Network& network, const std::shared_ptr<DataLoader>& batches, TrainerOptions options,

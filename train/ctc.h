@@ -4,8 +4,8 @@
 /// networks that read lines of text, speech and other signals.
 ///
 ///     TrainerOptions options;
-///     options.loss = [](const Variable& y, const Tensor& labels) { return losses::ctc(y, labels); };
-///     const Tensor read = ctc_decode(predict(model, test));  // i64 [N, L], -1 behind the last label
+///     options.objective.loss = [](const Variable& y, const Tensor& labels) { return losses::ctc(y, labels);
+///     }; const Tensor read = ctc_decode(predict(model, test));  // i64 [N, L], -1 behind the last label
 
 #include <cstdint>
 #include <optional>

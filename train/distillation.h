@@ -3,7 +3,7 @@
 /// Distillation: training towards what another network says, beside the labels (Hinton et al., 2015).
 ///
 ///     TrainerOptions options;
-///     options.distillation = {.teacher = float_network, .temperature = 4, .weight = 0.9};
+///     options.objective.distillation = {.teacher = float_network, .temperature = 4, .weight = 0.9};
 ///
 /// A quantized network learns most from the float network that it was made of: the answers of that say how
 /// sure it was of each class, and hold no more of the training data than it had learnt already.

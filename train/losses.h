@@ -1,10 +1,11 @@
 #pragma once
 
 /// Losses of tasks beside classification by cross entropy (core/ops/loss.h), for loops of one's own and for
-/// TrainerOptions::loss. That of sequences of labels is in train/ctc.h.
+/// ObjectiveOptions::loss. That of sequences of labels is in train/ctc.h.
 ///
 ///     TrainerOptions options;
-///     options.loss = [](const Variable& y, const Tensor& labels) { return losses::huber(y, labels); };
+///     options.objective.loss = [](const Variable& y, const Tensor& labels) { return losses::huber(y,
+///     labels); };
 ///
 /// Outputs are f32 or f64, codes and sums are read as floats; a target has the outputs' shape unless said
 /// otherwise, any float type, and takes no gradient. Each is a mean over elements (or over what is said), of

@@ -13,13 +13,14 @@ constexpr std::int64_t kSamples = 512, kBatch = 64;
 constexpr double kByHeart = 0.99, kLowRankRate = 1e-3, kTextRangeRate = 0.1;
 
 std::string describe_ranges(const TrainerOptions& options) {
-  const char* gradient = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
-  std::string out = options.amax == AmaxMode::running ? "running" : "frozen";
-  if (options.amax == AmaxMode::learned)
-    out = fmt::format("learned ({}){}", gradient, options.learn_weight_ranges ? ", of weights too" : "");
-  else if (options.learn_weight_ranges)
+  const char* gradient = options.ranges.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
+  std::string out = options.ranges.amax == AmaxMode::running ? "running" : "frozen";
+  if (options.ranges.amax == AmaxMode::learned)
+    out =
+        fmt::format("learned ({}){}", gradient, options.ranges.learn_weight_ranges ? ", of weights too" : "");
+  else if (options.ranges.learn_weight_ranges)
     out += fmt::format(", of weights learned ({})", gradient);
-  if (options.amax_rate != 1) out += fmt::format(" at {} times the rate", options.amax_rate);
+  if (options.ranges.amax_rate != 1) out += fmt::format(" at {} times the rate", options.ranges.amax_rate);
   return out;
 }
 
@@ -48,17 +49,17 @@ void complete_training(TrainerOptions& options, const QuantConfig& config, const
     defaults.amax = AmaxMode::frozen;
     defaults.amax_rate = kTextRangeRate;
   }
-  options.amax = choices.amax.value_or(defaults.amax);
-  options.amax_gradient = choices.amax_gradient.value_or(defaults.amax_gradient);
-  options.learn_weight_ranges =
-      choices.learn_weight_ranges.value_or(defaults.learn_weight_ranges && options.amax == defaults.amax);
-  const bool learns = options.amax == AmaxMode::learned || options.learn_weight_ranges;
-  if (choices.amax_rate || learns) options.amax_rate = choices.amax_rate.value_or(defaults.amax_rate);
+  options.ranges.amax = choices.amax.value_or(defaults.amax);
+  options.ranges.amax_gradient = choices.amax_gradient.value_or(defaults.amax_gradient);
+  options.ranges.learn_weight_ranges = choices.learn_weight_ranges.value_or(
+      defaults.learn_weight_ranges && options.ranges.amax == defaults.amax);
+  const bool learns = options.ranges.amax == AmaxMode::learned || options.ranges.learn_weight_ranges;
+  if (choices.amax_rate || learns) options.ranges.amax_rate = choices.amax_rate.value_or(defaults.amax_rate);
   options.optimizer.learning_rate = choices.learning_rate.value_or(text   ? defaults.text_learning_rate
                                                                    : self ? defaults.distilled_learning_rate
                                                                           : defaults.learning_rate);
-  if (!choices.learning_rate) options.full_rate_steps = defaults.full_rate_steps;
-  complete_teacher(options.distillation, defaults, choices, self && text);
+  if (!choices.learning_rate) options.update.full_rate_steps = defaults.full_rate_steps;
+  complete_teacher(options.objective.distillation, defaults, choices, self && text);
 }
 
 std::string describe_training(const TrainerOptions& options, bool self) {
@@ -66,7 +67,7 @@ std::string describe_training(const TrainerOptions& options, bool self) {
       fmt::format("ranges {}; learning rate {}", describe_ranges(options), options.optimizer.learning_rate);
   if (const auto& adapters = options.low_rank; adapters.rank > 0)
     out += fmt::format("; adapters of rank {} alone, times {}", adapters.rank, adapters.scale());
-  if (const auto& teacher = options.distillation; teacher.teacher != nullptr)
+  if (const auto& teacher = options.objective.distillation; teacher.teacher != nullptr)
     out += fmt::format(
         "; towards {} ({}{}), a share of {}", self ? "the float network" : "the teacher", teacher.kind,
         teacher.kind == "kl" ? fmt::format(", temperature {}", teacher.temperature) : "", teacher.weight);

@@ -83,22 +83,24 @@ LowRankOptions low_rank_options(const AdapterOptions& adapters) {
 
 TrainerOptions qat_trainer_options(const QatFlags& flags) {
   TrainerOptions out = trainer_options(flags.training);
-  out.validate_start = flags.training.val_fraction > 0;
-  out.backward = flags.backward;
-  out.amax_momentum = flags.amax_momentum;
-  out.freeze_amax_after = flags.freeze_amax_after;
-  out.quant_start = flags.quant_start;
-  out.freeze_bn_after = flags.freeze_bn_after;
-  out.reestimate_bn = flags.reestimate_bn;
+  out.validation.validate_start = flags.training.val_fraction > 0;
+  out.execution.backward = flags.backward;
+  out.ranges.amax_momentum = flags.amax_momentum;
+  out.ranges.freeze_amax_after = flags.freeze_amax_after;
+  out.ranges.quant_start = flags.quant_start;
+  out.batch_norm.freeze_bn_after = flags.freeze_bn_after;
+  out.batch_norm.reestimate_bn = flags.reestimate_bn;
   out.low_rank = low_rank_options(flags.adapters);
   return out;
 }
 
 /// Throws for options of ranges that the run does not have.
 void check_ranges(const TrainerOptions& trainer, const QatFlags& flags) {
-  FQ_CHECK(!flags.amax_gradient || trainer.amax == AmaxMode::learned || trainer.learn_weight_ranges, "qat",
-           "--set amax_gradient is of learned ranges, and none is: give --amax learned or --set "
-           "learn_weight_ranges=true, or leave it out");
+  FQ_CHECK(
+      !flags.amax_gradient || trainer.ranges.amax == AmaxMode::learned || trainer.ranges.learn_weight_ranges,
+      "qat",
+      "--set amax_gradient is of learned ranges, and none is: give --amax learned or --set "
+      "learn_weight_ranges=true, or leave it out");
 }
 
 /// Throws for options of quantization that a quantized network has behind it, and for a float network without
@@ -167,7 +169,7 @@ void place_planned(QatRun& qat, const QatFlags& flags, const PlannedFiles& plann
 }
 
 void check_mask(const QatRun& qat, const QatFlags& flags, const TrainerOptions& trainer) {
-  FQ_CHECK(!trainer.mask || qat.quantization || trainer.amax == AmaxMode::running, "qat",
+  FQ_CHECK(!trainer.ranges.mask || qat.quantization || trainer.ranges.amax == AmaxMode::running, "qat",
            "--set mask is for calibration and --amax running: leave it out for {}",
            flags.training.checkpoint);
 }
@@ -179,7 +181,7 @@ void check_run(const QatRun& qat, const QatFlags& flags, bool from_file) {
   TrainerOptions trainer = qat.options.training;
   complete_training(trainer, run.network.identity().config(), choices(flags), false, is_text(*run.data));
   check_ranges(trainer, flags);
-  trainer.mask = read_mask(run.network, flags.calibration);
+  trainer.ranges.mask = read_mask(run.network, flags.calibration);
   check_mask(qat, flags, trainer);
   check_training(run, flags.training, std::move(trainer));
 }
@@ -219,7 +221,7 @@ nlohmann::ordered_json train_quantized(QatRun& qat, const QatFlags& flags, Outpu
   QatPlan plan = fq::prepare_qat(run.network, run.data, qat.options);
   TrainerOptions trainer = std::move(plan.training);
   check_ranges(trainer, flags);
-  trainer.mask = read_mask(run.network, flags.calibration);
+  trainer.ranges.mask = read_mask(run.network, flags.calibration);
   check_mask(qat, flags, trainer);
   output.line(describe_training(trainer, plan.self_distillation));
   auto result = train_network(run, std::move(trainer), flags.training, output);
@@ -354,7 +356,7 @@ Plan plan_qat(const QatFlags& flags, PlannedFiles& planned) {
                     .choices = choices(flags),
                     .self_distillation = self_distillation(training),
                     .measure = true};
-    qat->options.training.distillation = load_teacher(training.teacher, qat->run.network, planned);
+    qat->options.training.objective.distillation = load_teacher(training.teacher, qat->run.network, planned);
     check_batches(qat->run, training);
     (void)read_mask(qat->run.network, flags.calibration);
     place_planned(*qat, flags, planned);

@@ -127,7 +127,7 @@ Plan plan_train(const TrainOptions& options, PlannedFiles& planned) {
   check_teacher_options(training.teacher, planned);
   const auto run = prepare(training, planned);
   if (run) {
-    trainer.distillation = load_teacher(training.teacher, run->network, planned);
+    trainer.objective.distillation = load_teacher(training.teacher, run->network, planned);
     check_training(*run, training, trainer);
   }
   plan_files(run ? &*run : nullptr, options, planned);

@@ -208,7 +208,7 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
   for (const char* key : {"preset", "resumed"})
     if (out[key] == "") out.erase(key);
   out["sample_shape"] = run.data->sample_shape();
-  out["ranks"] = options.ranks ? options.ranks->size() : 1;
+  out["ranks"] = options.distributed.ranks ? options.distributed.ranks->size() : 1;
   ordered_json given = ordered_json::object(), defaults = ordered_json::object();
   for (const auto& name : set.names()) {
     if (is_of_call(name) || !flags.has(name)) continue;

@@ -43,12 +43,12 @@ bool is_text_data(nb::handle data) {
 nb::dict chosen_arguments(const TrainerOptions& options, bool self_distillation) {
   nb::dict out;
   out["learning_rate"] = options.optimizer.learning_rate;
-  out["amax"] = text(options.amax);
-  out["amax_gradient"] = options.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
-  out["learn_weight_ranges"] = options.learn_weight_ranges;
-  out["amax_rate"] = options.amax_rate;
-  if (self_distillation) out["temperature"] = options.distillation.temperature;
-  if (self_distillation) out["teacher_share"] = options.distillation.weight;
+  out["amax"] = text(options.ranges.amax);
+  out["amax_gradient"] = options.ranges.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip";
+  out["learn_weight_ranges"] = options.ranges.learn_weight_ranges;
+  out["amax_rate"] = options.ranges.amax_rate;
+  if (self_distillation) out["temperature"] = options.objective.distillation.temperature;
+  if (self_distillation) out["teacher_share"] = options.objective.distillation.weight;
   return out;
 }
 
@@ -58,7 +58,7 @@ nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional
   TrainerOptions options;
   options.low_rank = {.rank = lora, .alpha = lora_alpha};
   const bool self = !teacher.is_none();
-  if (self) options.distillation.teacher = nb::cast<const Network&>(teacher).shared_module();
+  if (self) options.objective.distillation.teacher = nb::cast<const Network&>(teacher).shared_module();
   complete_training(options, QuantConfig::from_json(json_of(config)), {.learning_rate = learning_rate}, self,
                     is_text_data(data));
   return nb::make_tuple(chosen_arguments(options, self), describe_training(options, self));
@@ -67,8 +67,9 @@ nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional
 /// The keyword arguments of `fit` that a plan sets.
 nb::dict fit_arguments(const QatPlan& plan, const Identity& identity) {
   nb::dict out = chosen_arguments(plan.training, plan.self_distillation);
-  out["full_rate_steps"] = plan.training.full_rate_steps;
-  if (plan.self_distillation) out["teacher"] = Network(plan.training.distillation.teacher, identity);
+  out["full_rate_steps"] = plan.training.update.full_rate_steps;
+  if (plan.self_distillation)
+    out["teacher"] = Network(plan.training.objective.distillation.teacher, identity);
   return out;
 }
 

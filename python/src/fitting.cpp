@@ -117,42 +117,43 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
     throw ArgumentError("[fit] epochs and steps both say how long the run is: give one of them");
   options.epochs = epochs.value_or(options.epochs);
   options.steps = steps;
-  options.full_rate_steps = full_rate_steps;
+  options.update.full_rate_steps = full_rate_steps;
   options.optimizer.kind = optimizer;
   options.optimizer.learning_rate = learning_rate;
   options.optimizer.weight_decay = weight_decay;
   options.schedule.kind = schedule;
-  options.clip_norm = clip_norm;
-  options.label_smoothing = label_smoothing;
-  options.amax = amax_mode(amax);
-  options.amax_gradient = amax_gradient(gradient);
-  options.learn_weight_ranges = learn_weight_ranges;
-  options.amax_rate = amax_rate;
+  options.update.clip_norm = clip_norm;
+  options.objective.label_smoothing = label_smoothing;
+  options.ranges.amax = amax_mode(amax);
+  options.ranges.amax_gradient = amax_gradient(gradient);
+  options.ranges.learn_weight_ranges = learn_weight_ranges;
+  options.ranges.amax_rate = amax_rate;
   if (!teacher.is_none())
-    options.distillation = {.teacher = nb::cast<const Network&>(teacher).shared_module(),
-                            .temperature = temperature,
-                            .weight = teacher_share};
+    options.objective.distillation = {.teacher = nb::cast<const Network&>(teacher).shared_module(),
+                                      .temperature = temperature,
+                                      .weight = teacher_share};
   options.low_rank = {.rank = lora, .alpha = lora_alpha, .layers = lora_layers};
-  options.patience = patience;
-  options.restore_best = restore_best;
+  options.validation.patience = patience;
+  options.validation.restore_best = restore_best;
   options.seed = seed;
-  options.out = out;
+  options.checkpoint.out = out;
   const auto ranks = ranks_of(given);
-  options.accumulation = micro_batches(batch_size, micro_batch, ranks ? ranks->size() : 1, "fit");
-  if (micro_batch > 0) options.ranks = ranks ? ranks : one_rank();
-  options.reduction = reduction_of(reduce);
-  if (reduce != "exact" && !options.ranks)
+  options.update.accumulation = micro_batches(batch_size, micro_batch, ranks ? ranks->size() : 1, "fit");
+  if (micro_batch > 0) options.distributed.ranks = ranks ? ranks : one_rank();
+  options.distributed.reduction = reduction_of(reduce);
+  if (reduce != "exact" && !options.distributed.ranks)
     throw ArgumentError("[fit] reduce is for several processes: give micro_batch and ranks too");
-  options.shard_optimizer = shard_optimizer;
+  options.distributed.shard_optimizer = shard_optimizer;
   LoaderOptions loader;
   loader.batch_size = micro_batch > 0 ? micro_batch : batch_size;
   loader.seed = seed;
   loader.drop_last = drop_last;
-  if (options.ranks) loader = share_of_rank(loader, *options.ranks, options.accumulation);
+  if (options.distributed.ranks)
+    loader = share_of_rank(loader, *options.distributed.ranks, options.update.accumulation);
   const auto samples = data_of(data, "fit");
   warn(take_sample_notes(self.identity().inputs, *samples, "fit"));
-  options.loss = loss_for(*samples, label_smoothing);
-  options.metrics = metrics_for(*samples);
+  options.objective.loss = loss_for(*samples, label_smoothing);
+  options.objective.metrics = metrics_for(*samples);
   auto batches = std::make_shared<DataLoader>(samples, loader);
   std::shared_ptr<DataLoader> held_out;
   if (!validation.is_none()) {
@@ -161,7 +162,7 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   }
   Interrupts interrupts;
   Listener listener(std::move(on_step), std::move(on_epoch), interrupts);
-  options.stop = &interrupts.stop;
+  options.execution.stop = &interrupts.stop;
   unlocked([&] { return fq::fit(self, batches, options, held_out, listener.callbacks()); });
   if (interrupts.due()) interrupts.rethrow();
   return listener.history;

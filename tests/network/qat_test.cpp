@@ -93,7 +93,7 @@ TEST(Qat, AnUntrainedNetworkHasNoTeacher) {
   QatOptions options = short_run();
   EXPECT_FALSE(prepare_qat(network, points(), options).self_distillation);
   options.self_distillation = true;
-  EXPECT_NE(prepare_qat(network, points(), options).training.distillation.teacher, nullptr);
+  EXPECT_NE(prepare_qat(network, points(), options).training.objective.distillation.teacher, nullptr);
 }
 
 TEST(Qat, TheSameCallGivesTheSameBits) {
@@ -133,7 +133,7 @@ TEST(Qat, ChoicesReplaceTheDefaultsOfTheFormat) {
   options.choices.amax = AmaxMode::frozen;
   options.choices.learning_rate = 0.25;
   const QatPlan plan = prepare_qat(network, points(), options);
-  EXPECT_EQ(plan.training.amax, AmaxMode::frozen);
+  EXPECT_EQ(plan.training.ranges.amax, AmaxMode::frozen);
   EXPECT_EQ(plan.training.optimizer.learning_rate, 0.25);
 }
 

@@ -37,18 +37,18 @@ TEST_P(AverageDeployed, FilesHoldTheNetworkThatValidationJudged) {
   const Folder folder;
   Plan run;
   run.prepare = quantize_as_deployed;
-  run.options.amax = GetParam();
-  run.options.amax_momentum = 0.2;
-  run.options.amax_gradient = AmaxGradient::lsq;
-  run.options.learn_weight_ranges = GetParam() == AmaxMode::learned;
+  run.options.ranges.amax = GetParam();
+  run.options.ranges.amax_momentum = 0.2;
+  run.options.ranges.amax_gradient = AmaxGradient::lsq;
+  run.options.ranges.learn_weight_ranges = GetParam() == AmaxMode::learned;
   run.options.optimizer.learning_rate = 0.02;
-  run.options.out = folder.file("run.h5");
+  run.options.checkpoint.out = folder.file("run.h5");
   int epochs = 0;
   run.callbacks.on_epoch = [&](const EpochReport& report) {
-    const auto file = loaded(run.options.out);
+    const auto file = loaded(run.options.checkpoint.out);
     EXPECT_EQ(judged(*file).loss, report.validation->loss) << "epoch " << report.epoch;
     if (GetParam() == AmaxMode::learned) {
-      const StateDict state = load_checkpoint(run.options.out);
+      const StateDict state = load_checkpoint(run.options.checkpoint.out);
       EXPECT_TRUE(bitwise_equal(state.at("quantizers/fc.input_quantizer/amax"),
                                 state.at("parameters/fc.input_quantizer.amax")));
     }
@@ -57,7 +57,7 @@ TEST_P(AverageDeployed, FilesHoldTheNetworkThatValidationJudged) {
   const auto trainer = run.make();
   const TrainingResult result = trainer->fit();
   EXPECT_EQ(epochs, 3);
-  EXPECT_EQ(judged(*loaded(run.options.out)).loss, result.validation->loss);
+  EXPECT_EQ(judged(*loaded(run.options.checkpoint.out)).loss, result.validation->loss);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranges, AverageDeployed,

@@ -32,7 +32,8 @@ Trained trained(const std::shared_ptr<Module>& model, const std::string& pattern
   const auto data = std::make_shared<TensorDataset>(test::images(sample, 48), test::labels(48));
   const auto loader =
       std::make_shared<DataLoader>(data, LoaderOptions{.batch_size = 16, .shuffle = false, .prefetch = 0});
-  TrainerOptions options{.epochs = 1, .seed = 4, .amax = amax, .checkpoint_blocks = pattern};
+  TrainerOptions options{
+      .epochs = 1, .seed = 4, .ranges = {.amax = amax}, .execution = {.checkpoint_blocks = pattern}};
   options.optimizer.kind = "sgd";
   Trained out;
   TrainerCallbacks callbacks;

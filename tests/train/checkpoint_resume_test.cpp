@@ -10,7 +10,7 @@ using test::Plan;
 
 /// The state at the end of a run that nothing disturbs.
 StateDict undisturbed(Plan run) {
-  run.options.out.clear();
+  run.options.checkpoint.out.clear();
   const auto trainer = run.make();
   trainer->fit();
   return trainer->state_dict();
@@ -21,7 +21,7 @@ struct Killed {};
 /// Runs until `step`, where the run is stopped by the flag or dies; then once more from its last checkpoint.
 StateDict disturbed(Plan run, std::int64_t step, bool dies) {
   std::atomic<bool> stop = false;
-  run.options.stop = &stop;
+  run.options.execution.stop = &stop;
   auto first = run;
   first.callbacks.on_step = [&](const StepReport& report) {
     if (report.step != step) return;
@@ -34,8 +34,8 @@ StateDict disturbed(Plan run, std::int64_t step, bool dies) {
   }
   stop = false;
   const auto trainer = run.make();
-  if (std::filesystem::exists(run.options.out))
-    trainer->resume(load_checkpoint(run.options.out), run.options.out);
+  if (std::filesystem::exists(run.options.checkpoint.out))
+    trainer->resume(load_checkpoint(run.options.checkpoint.out), run.options.checkpoint.out);
   EXPECT_FALSE(trainer->fit().stopped);
   return trainer->state_dict();
 }
@@ -44,12 +44,12 @@ StateDict disturbed(Plan run, std::int64_t step, bool dies) {
 Plan busy_run(const Folder& folder, bool quantized) {
   Plan run;
   run.quantized = quantized;
-  run.options.out = folder.file("run.h5");
-  run.options.save_every = 4;
-  run.options.amax = quantized ? AmaxMode::running : AmaxMode::frozen;
-  run.options.amax_momentum = 0.1;
-  run.options.freeze_amax_after = 13;
-  run.options.freeze_bn_after = 10;
+  run.options.checkpoint.out = folder.file("run.h5");
+  run.options.checkpoint.save_every = 4;
+  run.options.ranges.amax = quantized ? AmaxMode::running : AmaxMode::frozen;
+  run.options.ranges.amax_momentum = 0.1;
+  run.options.ranges.freeze_amax_after = 13;
+  run.options.batch_norm.freeze_bn_after = 10;
   return run;
 }
 
@@ -59,7 +59,7 @@ TEST(Checkpoint, StoppedRunsGoOnToTheSameBits) {
     const Plan run = busy_run(folder, quantized);
     const StateDict expected = undisturbed(run);
     for (const std::int64_t step : {1, 5, 6, 7, 11, 12, 17}) {
-      std::filesystem::remove(run.options.out);
+      std::filesystem::remove(run.options.checkpoint.out);
       EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected)) << "stopped after step " << step;
     }
   }
@@ -70,7 +70,7 @@ TEST(Checkpoint, KilledRunsGoOnToTheSameBits) {
   const Plan run = busy_run(folder, true);
   const StateDict expected = undisturbed(run);
   for (const std::int64_t step : {2, 4, 6, 9, 13, 18}) {
-    std::filesystem::remove(run.options.out);
+    std::filesystem::remove(run.options.checkpoint.out);
     EXPECT_TRUE(bitwise_equal(disturbed(run, step, true), expected)) << "killed at step " << step;
   }
 }
@@ -79,12 +79,12 @@ TEST(Checkpoint, RunsOnAPlateauToo) {
   const Folder folder;
   Plan run = busy_run(folder, false);
   run.options.schedule = {.kind = "plateau", .step_factor = 0.5, .patience = 0};
-  run.options.metrics = {"f1"};
+  run.options.objective.metrics = {"f1"};
   run.options.optimizer.learning_rate = 0;  // nothing gets better
   const StateDict expected = undisturbed(run);
   EXPECT_EQ(expected.attribute("progress/plateau/factor"), 0.25);  // after the second and the third epoch
   for (const std::int64_t step : {5, 6, 11, 12, 17}) {
-    std::filesystem::remove(run.options.out);
+    std::filesystem::remove(run.options.checkpoint.out);
     EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected)) << "stopped after step " << step;
   }
   run.validate = false;
@@ -95,18 +95,18 @@ TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
   const Folder folder;
   for (const char* kind : {"sgd", "adam", "rmsprop", "nadam", "lion"}) {
     Plan run = busy_run(folder, false);
-    run.options.accumulation = 4;  // 4 + 2 batches an epoch
-    run.options.freeze_bn_after = 4;
-    run.options.freeze_amax_after = 5;
-    run.options.save_every = 1;
-    run.options.average_decay = 0;
+    run.options.update.accumulation = 4;  // 4 + 2 batches an epoch
+    run.options.batch_norm.freeze_bn_after = 4;
+    run.options.ranges.freeze_amax_after = 5;
+    run.options.checkpoint.save_every = 1;
+    run.options.update.average_decay = 0;
     run.options.optimizer.kind = kind;
     const StateDict expected = undisturbed(run);
     for (const std::int64_t step : {1, 2, 5}) {
-      std::filesystem::remove(run.options.out);
+      std::filesystem::remove(run.options.checkpoint.out);
       EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected))
           << kind << " stopped after step " << step;
-      std::filesystem::remove(run.options.out);
+      std::filesystem::remove(run.options.checkpoint.out);
       EXPECT_TRUE(bitwise_equal(disturbed(run, step, true), expected)) << kind << " killed at step " << step;
     }
   }
@@ -118,11 +118,11 @@ TEST(Checkpoint, RunsOfSoManyStepsToo) {
   run.options.steps = 14;  // in the third epoch
   const StateDict expected = undisturbed(run);
   for (const std::int64_t step : {1, 6, 12, 13}) {
-    std::filesystem::remove(run.options.out);
+    std::filesystem::remove(run.options.checkpoint.out);
     EXPECT_TRUE(bitwise_equal(disturbed(run, step, false), expected)) << "stopped after step " << step;
   }
   const auto again = run.make();
-  again->resume(load_checkpoint(run.options.out), run.options.out);
+  again->resume(load_checkpoint(run.options.checkpoint.out), run.options.checkpoint.out);
   EXPECT_EQ(again->fit().steps, 14);
 }
 
@@ -131,7 +131,7 @@ TEST(Checkpoint, ARunOfSoManyStepsGoesOnWithMore) {
   Plan run = busy_run(folder, true);
   run.validate = false;
   run.options.schedule = {};
-  run.options.freeze_amax_after = run.options.freeze_bn_after = 2;
+  run.options.ranges.freeze_amax_after = run.options.batch_norm.freeze_bn_after = 2;
   run.options.steps = 16;
   const StateDict expected = undisturbed(run);
   for (const std::int64_t first : {3, 6, 14}) {
@@ -139,7 +139,7 @@ TEST(Checkpoint, ARunOfSoManyStepsGoesOnWithMore) {
     shorter.options.steps = first;
     shorter.make()->fit();
     const auto longer = run.make();
-    longer->resume(load_checkpoint(run.options.out), run.options.out);
+    longer->resume(load_checkpoint(run.options.checkpoint.out), run.options.checkpoint.out);
     longer->fit();
     EXPECT_TRUE(bitwise_equal(longer->state_dict(), expected)) << "after " << first << " steps";
   }
@@ -181,8 +181,8 @@ TEST(Checkpoint, StoppedInValidation) {
   const Folder folder;
   std::atomic<bool> stop = false;
   Plan run;
-  run.options.out = folder.file("run.h5");
-  run.options.stop = &stop;
+  run.options.checkpoint.out = folder.file("run.h5");
+  run.options.execution.stop = &stop;
   const LoaderOptions order{.batch_size = 4, .shuffle = false, .prefetch = 0};
   const auto make = [&](int reads) {
     return std::make_unique<Trainer>(
@@ -197,7 +197,7 @@ TEST(Checkpoint, StoppedInValidation) {
   EXPECT_EQ(result.epochs, 1);
   stop = false;
   const auto rest = make(-1);
-  rest->resume(load_checkpoint(run.options.out), run.options.out);
+  rest->resume(load_checkpoint(run.options.checkpoint.out), run.options.checkpoint.out);
   EXPECT_FALSE(rest->fit().stopped);
   EXPECT_TRUE(bitwise_equal(rest->state_dict(), whole->state_dict()));
 }

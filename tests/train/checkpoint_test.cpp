@@ -17,19 +17,19 @@ TEST(Checkpoint, StoppedAtOnceLeavesTheLastOneWhole) {
   const Folder folder;
   std::atomic<bool> stop = true;
   Plan run;
-  run.options.out = folder.file("run.h5");
-  run.options.stop = &stop;
+  run.options.checkpoint.out = folder.file("run.h5");
+  run.options.execution.stop = &stop;
   const auto result = run.make()->fit();
   EXPECT_TRUE(result.stopped);
   EXPECT_EQ(result.steps, 0);
-  EXPECT_TRUE(has_training_state(load_checkpoint(run.options.out)));
+  EXPECT_TRUE(has_training_state(load_checkpoint(run.options.checkpoint.out)));
 }
 
 TEST(Checkpoint, EveryEpochEveryFewStepsAndTheBest) {
   const Folder folder;
   Plan run;
-  run.options.out = folder.file("run.h5");
-  run.options.save_every = 4;
+  run.options.checkpoint.out = folder.file("run.h5");
+  run.options.checkpoint.save_every = 4;
   std::vector<std::string> written;
   run.callbacks.on_checkpoint = [&](const std::string& path) { written.push_back(path); };
   run.options.epochs = 1;
@@ -42,13 +42,13 @@ TEST(Checkpoint, EveryEpochEveryFewStepsAndTheBest) {
 TEST(Checkpoint, ParametersAreThoseToEvaluateBy) {
   const Folder folder;
   Plan run;
-  run.options.out = folder.file("run.h5");
-  run.options.model = R"({"model": "small"})";
+  run.options.checkpoint.out = folder.file("run.h5");
+  run.options.checkpoint.model = R"({"model": "small"})";
   const auto result = run.make()->fit();
-  const StateDict state = load_checkpoint(run.options.out);
+  const StateDict state = load_checkpoint(run.options.checkpoint.out);
   EXPECT_EQ(state.attribute("model").dump(), R"({"model":"small"})");
   const auto model = test::small_network(false);
-  load_model_state(*model, state, run.options.out);
+  load_model_state(*model, state, run.options.checkpoint.out);
   DataLoader loader(test::quadrants(40, 2), test::in_order());
   EXPECT_EQ(evaluate(*model, loader).loss, result.validation->loss);
 }
@@ -57,9 +57,9 @@ TEST(Checkpoint, RestoresTheBestEpoch) {
   const Folder folder;
   for (const std::string& out : {std::string(), folder.file("run.h5")}) {
     Plan run;
-    run.options.out = out;
-    run.options.restore_best = true;
-    run.options.average_decay = 0;
+    run.options.checkpoint.out = out;
+    run.options.validation.restore_best = true;
+    run.options.update.average_decay = 0;
     run.options.schedule.kind = "constant";
     run.options.epochs = 4;
     run.options.optimizer = {.kind = "sgd", .learning_rate = 0.2};
@@ -132,7 +132,7 @@ TEST(Checkpoint, ResumeRefusesWhatDoesNotFit) {
     EXPECT_THROW(other.make()->resume(state, "some.h5"), ArgumentError);
   };
   refused([](Plan& r) { r.options.optimizer.kind = "sgd"; });
-  refused([](Plan& r) { r.options.average_decay = 0; });
+  refused([](Plan& r) { r.options.update.average_decay = 0; });
   refused([](Plan& r) { r.loader.batch_size = 8; });
   StateDict broken = state;
   broken.set_attribute("progress/step", "seven");

@@ -87,7 +87,7 @@ TEST(Distillation, WhatDoesNotFitIsRefused) {
 Plan run_of(bool augments, double weight) {
   Plan run;
   run.quantized = true;
-  run.options.distillation = {
+  run.options.objective.distillation = {
       .teacher = test::small_network(false), .kind = "kl", .temperature = 2, .weight = weight};
   if (!augments) run.loader.augment = {};
   return run;
@@ -104,9 +104,9 @@ TEST(Distillation, TheWholeWeightLeavesLabelsOut) {
   run.validate = false;
   const auto parameters = [](const StateDict& state) { return state.sub("parameters"); };
   const StateDict smooth = trained(run);
-  run.options.label_smoothing = 0.4;
+  run.options.objective.label_smoothing = 0.4;
   EXPECT_TRUE(bitwise_equal(parameters(trained(run)), parameters(smooth)));
-  run.options.distillation.weight = 0.5;
+  run.options.objective.distillation.weight = 0.5;
   EXPECT_FALSE(bitwise_equal(parameters(trained(run)), parameters(smooth)));
 }
 
@@ -115,15 +115,15 @@ TEST(Distillation, ResumedRunsGiveTheSameBits) {
     const Folder folder;
     Plan run = run_of(augments, 0.7);
     const StateDict expected = trained(run);
-    run.options.out = folder.file("run.h5");
+    run.options.checkpoint.out = folder.file("run.h5");
     std::atomic<bool> stop = false;
-    run.options.stop = &stop;
+    run.options.execution.stop = &stop;
     Plan first = run;
     first.callbacks.on_step = [&](const StepReport& report) { stop = report.step == 8; };
     ASSERT_TRUE(first.make()->fit().stopped);
     stop = false;
     const auto rest = run.make();
-    rest->resume(load_checkpoint(run.options.out), run.options.out);
+    rest->resume(load_checkpoint(run.options.checkpoint.out), run.options.checkpoint.out);
     rest->fit();
     EXPECT_TRUE(bitwise_equal(rest->state_dict(), expected)) << (augments ? "augmented" : "kept");
   }
@@ -150,7 +150,7 @@ TEST(Distillation, OutputsAreComputedOnceAndNoSooner) {
   for (const auto& [steps, samples] : {std::pair{18, 96}, {6, 96}, {1, 16}}) {
     const auto teacher = std::make_shared<Counted>();
     Plan run = run_of(false, 0.7);
-    run.options.distillation.teacher = teacher;
+    run.options.objective.distillation.teacher = teacher;
     run.options.steps = steps;
     run.loader.shuffle = steps > 1;
     run.make()->fit();
@@ -161,16 +161,21 @@ TEST(Distillation, OutputsAreComputedOnceAndNoSooner) {
 TEST(Distillation, ResumingAsksForTheSameTeacher) {
   const Folder folder;
   Plan run = run_of(false, 0.7);
-  run.options.out = folder.file("run.h5");
+  run.options.checkpoint.out = folder.file("run.h5");
   run.options.epochs = 1;
   run.make()->fit();
-  const auto resume = [&run] { run.make()->resume(load_checkpoint(run.options.out), run.options.out); };
+  const auto resume = [&run] {
+    run.make()->resume(load_checkpoint(run.options.checkpoint.out), run.options.checkpoint.out);
+  };
   EXPECT_NO_THROW(resume());
-  run.options.distillation.teacher->parameters().front().mutable_tensor().mutable_data<float>()[0] += 1;
+  run.options.objective.distillation.teacher->parameters()
+      .front()
+      .mutable_tensor()
+      .mutable_data<float>()[0] += 1;
   EXPECT_THAT(resume, ThrowsMessage<ArgumentError>(HasSubstr("with another teacher")));
-  run.options.distillation.weight = 0.5;
+  run.options.objective.distillation.weight = 0.5;
   EXPECT_THAT(resume, ThrowsMessage<ArgumentError>(HasSubstr("teacher_weight is 0.7 there, 0.5 here")));
-  run.options.distillation = {};
+  run.options.objective.distillation = {};
   EXPECT_THAT(resume, ThrowsMessage<ArgumentError>(HasSubstr("distillation is kl there, none here")));
 }
 
@@ -178,7 +183,7 @@ TEST(Distillation, ATeacherOfOtherOutputsIsRefused) {
   Plan run = run_of(false, 0.7);
   auto other = std::make_shared<Sequential>();
   other->add("flat", make_flatten()).add("fc", std::make_shared<Linear>(64, 5));
-  run.options.distillation.teacher = other;
+  run.options.objective.distillation.teacher = other;
   const auto trainer = run.make();
   EXPECT_THAT([&] { trainer->fit(); }, ThrowsMessage<ArgumentError>(HasSubstr("of the same outputs")));
 }

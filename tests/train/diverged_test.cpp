@@ -22,8 +22,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 Plan sudden(std::int64_t good_epochs) {
   Plan run;
   run.options.epochs = good_epochs + 1;
-  run.options.average_decay = 0;
-  run.options.clip_norm = 0;
+  run.options.update.average_decay = 0;
+  run.options.update.clip_norm = 0;
   run.options.optimizer = {.kind = "sgd", .learning_rate = 0.01, .momentum = 0};
   run.options.schedule = {.kind = "step", .step_every = 6 * good_epochs + 5, .step_factor = 1e300};
   run.options.optimizer.weight_decay = 1e-3;
@@ -49,16 +49,17 @@ TEST(Diverged, TheLastGoodCheckpointStays) {
   const Folder folder;
   for (const std::int64_t save_every : {0, 1}) {
     Plan run = sudden(1);
-    run.options.out = folder.file("run.h5");
-    run.options.save_every = save_every;
+    run.options.checkpoint.out = folder.file("run.h5");
+    run.options.checkpoint.save_every = save_every;
     const std::string message = failure(run);
-    const StateDict kept = load_checkpoint(run.options.out);
+    const StateDict kept = load_checkpoint(run.options.checkpoint.out);
     EXPECT_FALSE(detail::find_not_finite(kept.tensors()).has_value());
     EXPECT_EQ(kept.attribute("progress/step"), save_every == 0 ? 6 : 11);
     const std::string says =
         save_every == 0 ? "run.h5 is of the end of epoch 1" : "run.h5 is of step 11, in epoch 2";
     EXPECT_NE(message.find(says), std::string::npos) << message;
-    EXPECT_FALSE(detail::find_not_finite(load_checkpoint(best_checkpoint_path(run.options.out)).tensors()));
+    EXPECT_FALSE(
+        detail::find_not_finite(load_checkpoint(best_checkpoint_path(run.options.checkpoint.out)).tensors()));
   }
 }
 
@@ -125,7 +126,7 @@ std::shared_ptr<const Dataset> quadrants_with(double value, std::int64_t row) {
 LoaderOptions plain() { return {.batch_size = 16, .seed = 5, .prefetch = 0}; }
 
 TrainerOptions short_run() {
-  return {.epochs = 2, .optimizer = {.learning_rate = 5e-3}, .backward = BackwardType::fp32};
+  return {.epochs = 2, .optimizer = {.learning_rate = 5e-3}, .execution = {.backward = BackwardType::fp32}};
 }
 
 bool finite(Module& model) {
@@ -169,7 +170,7 @@ TEST(Diverged, ARunDoesNotBeginWithGradientsOfOthers) {
 TEST(Diverged, AStepOfInfiniteGradientsIsNotMade) {
   const auto model = test::small_network(false, 0);
   TrainerOptions options = short_run();
-  options.loss = [](const Variable& logits, const Tensor& y) {
+  options.objective.loss = [](const Variable& logits, const Tensor& y) {
     return ops::add(ops::cross_entropy(logits, y),
                     ops::scale(ops::sum(ops::sqrt(ops::scale(logits, 0))), 1));  // a slope of infinity at 0
   };

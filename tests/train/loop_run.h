@@ -60,12 +60,11 @@ inline LoaderOptions in_order() { return {.batch_size = 16, .shuffle = false, .p
 /// 6 batches an epoch; weights are averaged.
 struct Plan {
   TrainerOptions options{.epochs = 3,
-                         .clip_norm = 2,
-                         .label_smoothing = 0.05,
+                         .seed = 11,
+                         .objective = {.label_smoothing = 0.05},
                          .optimizer = {.learning_rate = 5e-3, .weight_decay = 0.01},
                          .schedule = {.kind = "one_cycle"},
-                         .average_decay = 0.9,
-                         .seed = 11};
+                         .update = {.clip_norm = 2, .average_decay = 0.9}};
   TrainerCallbacks callbacks = {};
   LoaderOptions loader = shuffled();
   bool quantized = false, validate = true;
@@ -76,9 +75,9 @@ struct Plan {
 
   [[nodiscard]] std::unique_ptr<Trainer> make() const {
     auto model = small_network(quantized);
-    if (quantized && options.amax != AmaxMode::running)
+    if (quantized && options.ranges.amax != AmaxMode::running)
       for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
-    if (quantized && options.amax == AmaxMode::running)
+    if (quantized && options.ranges.amax == AmaxMode::running)
       for_each_quantizer(*model, [](const NamedQuantizer& q) {
         if (q.name.ends_with("weight_quantizer")) q.quantizer->set_amax(Tensor::scalar(0.5));
       });

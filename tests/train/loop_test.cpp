@@ -33,8 +33,8 @@ TEST(Loop, QuantizedWithRunningRangesLearnsToo) {
   Plan run;
   run.quantized = true;
   run.options.epochs = 8;
-  run.options.amax = AmaxMode::running;
-  run.options.amax_momentum = 0.1;
+  run.options.ranges.amax = AmaxMode::running;
+  run.options.ranges.amax_momentum = 0.1;
   EXPECT_GE(run.make()->fit().validation->accuracy, 0.95);
 }
 
@@ -43,7 +43,7 @@ TEST(Loop, SameRunSameBits) {
     detail::set_threads(threads);
     Plan run;
     run.quantized = true;
-    run.options.amax = AmaxMode::running;
+    run.options.ranges.amax = AmaxMode::running;
     EXPECT_TRUE(bitwise_equal(after(run), after(run))) << threads << " threads";
   }
   detail::set_threads(1);
@@ -52,14 +52,14 @@ TEST(Loop, SameRunSameBits) {
 TEST(Loop, AccumulationIsALargerBatch) {
   Plan whole, parts;
   for (Plan* run : {&whole, &parts}) {
-    run->options.average_decay = 0;
+    run->options.update.average_decay = 0;
     run->options.epochs = 2;
-    run->options.freeze_bn_after = 0;  // batch statistics do depend on the batch
+    run->options.batch_norm.freeze_bn_after = 0;  // batch statistics do depend on the batch
     run->options.optimizer = {.kind = "sgd", .learning_rate = 0.1};
   }
   whole.loader.batch_size = 36;  // 96 = 36 + 36 + 24
   parts.loader.batch_size = 12;
-  parts.options.accumulation = 3;
+  parts.options.update.accumulation = 3;
   const auto run_without_dropout = [](const Plan& run) {
     const auto model = test::small_network(false, 0);
     Trainer trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), run.loader), run.options);
@@ -114,10 +114,10 @@ TEST(Loop, EndsAfterSoManySteps) {
 TEST(Loop, StopsEarlyWithoutImprovement) {
   Plan run;
   run.options.epochs = 20;
-  run.options.patience = 2;
+  run.options.validation.patience = 2;
   run.options.optimizer.learning_rate = 0;  // nothing improves after the first epoch
-  run.options.average_decay = 0;
-  run.options.freeze_bn_after = 0;
+  run.options.update.average_decay = 0;
+  run.options.batch_norm.freeze_bn_after = 0;
   const auto result = run.make()->fit();
   EXPECT_TRUE(result.stopped_early);
   EXPECT_EQ(result.epochs, 3);
@@ -161,11 +161,11 @@ TEST(Loop, NanInAnActivationNamesQuantizerAndStep) {
   for (const AmaxMode mode : {AmaxMode::frozen, AmaxMode::running}) {
     Plan run;
     run.quantized = true;
-    run.options.amax = mode;
+    run.options.ranges.amax = mode;
     run.validate = false;
     const auto model = test::small_network(true);
     for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
-    run.options.average_decay = 0;
+    run.options.update.average_decay = 0;
     run.callbacks.on_step = [&](const StepReport& report) {
       if (report.step == 2) model->at("bn").parameters()[0].mutable_tensor().mutable_data<float>()[0] = NAN;
     };
@@ -185,12 +185,10 @@ TEST(Loop, NanInAnActivationNamesQuantizerAndStep) {
 TEST(Loop, SwitchesFollowTheSteps) {
   Plan run;
   run.quantized = true;
-  run.options = {.epochs = 2,
-                 .freeze_bn_after = 4,
-                 .quant_start = 2,
-                 .amax = AmaxMode::running,
-                 .amax_momentum = 0.5,
-                 .freeze_amax_after = 6};
+  run.options = {
+      .epochs = 2,
+      .ranges = {.quant_start = 2, .amax = AmaxMode::running, .amax_momentum = 0.5, .freeze_amax_after = 6},
+      .batch_norm = {.freeze_bn_after = 4}};
   const auto model = test::small_network(true);
   for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
   auto* quantizer = dynamic_cast<TensorQuantizer*>(&model->at("conv.input_quantizer"));
@@ -217,18 +215,18 @@ TEST(Loop, SwitchesFollowTheSteps) {
 
 TEST(Loop, EpochsHaveToBeBetterThanTheStart) {
   Plan run;
-  run.options.validate_start = true;
-  run.options.restore_best = true;
-  run.options.average_decay = 0;
+  run.options.validation.validate_start = true;
+  run.options.validation.restore_best = true;
+  run.options.update.average_decay = 0;
   const TrainingResult learnt = run.make()->fit();
   ASSERT_TRUE(learnt.start.has_value());
   EXPECT_GE(learnt.best_epoch, 0);
   EXPECT_GT(learnt.best_score, learnt.start->score);
 
   run.options.optimizer = {.kind = "sgd", .learning_rate = 5, .momentum = 0};
-  run.options.clip_norm = 0;
+  run.options.update.clip_norm = 0;
   run.options.epochs = 1;
-  run.options.label_smoothing = 0;
+  run.options.objective.label_smoothing = 0;
   const auto worse = run.make();
   const StateDict shared = worse->state_dict().sub("parameters");
   StateDict before;
@@ -241,10 +239,11 @@ TEST(Loop, EpochsHaveToBeBetterThanTheStart) {
 }
 
 TEST(Loop, SchedulesLongerThanTheRunAreRefused) {
-  for (const auto& change : std::vector<std::function<void(Plan&)>>{
-           [](Plan& r) { r.options.quant_start = 19; }, [](Plan& r) { r.options.freeze_bn_after = 19; },
-           [](Plan& r) { r.options.freeze_amax_after = 19; },
-           [](Plan& r) { r.options.schedule.warm_up = 19; }}) {
+  for (const auto& change :
+       std::vector<std::function<void(Plan&)>>{[](Plan& r) { r.options.ranges.quant_start = 19; },
+                                               [](Plan& r) { r.options.batch_norm.freeze_bn_after = 19; },
+                                               [](Plan& r) { r.options.ranges.freeze_amax_after = 19; },
+                                               [](Plan& r) { r.options.schedule.warm_up = 19; }}) {
     Plan run;
     change(run);
     try {
@@ -261,9 +260,9 @@ TEST(Loop, QuantStartTrainsInFloatBefore) {
   Plan floats, late;
   late.quantized = true;
   for (Plan* run : {&floats, &late}) {
-    run->options.average_decay = 0;
+    run->options.update.average_decay = 0;
     run->validate = false;
-    run->options.quant_start = 18;  // all of the run
+    run->options.ranges.quant_start = 18;  // all of the run
   }
   std::vector<std::vector<double>> losses(2);
   floats.callbacks.on_step = [&](const StepReport& report) { losses[0].push_back(report.loss); };
@@ -298,7 +297,7 @@ TEST(Loop, AsksTheSystemForNoMemoryAfterTheFirstEpoch) {
   Plan run;
   run.loader.prefetch = 0;  // how far a thread is ahead is a matter of timing
   run.quantized = true;
-  run.options.amax = AmaxMode::running;
+  run.options.ranges.amax = AmaxMode::running;
   std::vector<std::int64_t> calls;
   run.callbacks.on_epoch = [&](const EpochReport&) { calls.push_back(memory_stats().system_calls); };
   run.make()->fit();
@@ -313,7 +312,7 @@ TEST(Loop, EndsWithTheAveragesInTheModel) {
   trainer->fit();
   const StateDict state = trainer->state_dict();
   EXPECT_FALSE(bitwise_equal(state.at("parameters/fc.weight"), state.at("average/parameters/fc.weight")));
-  run.options.average_decay = 0;
+  run.options.update.average_decay = 0;
   const StateDict plain = after(run);
   EXPECT_TRUE(bitwise_equal(plain.at("parameters/fc.weight"), state.at("average/parameters/fc.weight")));
 }
@@ -325,20 +324,20 @@ TEST(Loop, RefusesBadOptions) {
     EXPECT_THROW((void)run.make(), ArgumentError);
   };
   refused([](Plan& r) { r.options.epochs = -1; });
-  refused([](Plan& r) { r.options.accumulation = 0; });
-  refused([](Plan& r) { r.options.clip_norm = -1; });
-  refused([](Plan& r) { r.options.label_smoothing = 1; });
+  refused([](Plan& r) { r.options.update.accumulation = 0; });
+  refused([](Plan& r) { r.options.update.clip_norm = -1; });
+  refused([](Plan& r) { r.options.objective.label_smoothing = 1; });
   refused([](Plan& r) { r.options.optimizer.kind = "sdg"; });
   refused([](Plan& r) { r.options.optimizer.learning_rate = std::nan(""); });
   refused([](Plan& r) { r.options.schedule.kind = "cosinus"; });
-  refused([](Plan& r) { r.options.average_decay = 1; });
-  refused([](Plan& r) { r.options.patience = -1; });
-  refused([](Plan& r) { r.options.save_every = -1; });
-  refused([](Plan& r) { r.options.freeze_bn_after = -2; });
-  refused([](Plan& r) { r.options.quant_start = -1; });
-  refused([](Plan& r) { r.options.amax_momentum = 0; });
-  refused([](Plan& r) { r.options.model = "{"; });
-  refused([](Plan& r) { r.options.patience = 3, r.validate = false; });
+  refused([](Plan& r) { r.options.update.average_decay = 1; });
+  refused([](Plan& r) { r.options.validation.patience = -1; });
+  refused([](Plan& r) { r.options.checkpoint.save_every = -1; });
+  refused([](Plan& r) { r.options.batch_norm.freeze_bn_after = -2; });
+  refused([](Plan& r) { r.options.ranges.quant_start = -1; });
+  refused([](Plan& r) { r.options.ranges.amax_momentum = 0; });
+  refused([](Plan& r) { r.options.checkpoint.model = "{"; });
+  refused([](Plan& r) { r.options.validation.patience = 3, r.validate = false; });
   EXPECT_THROW(Trainer(nullptr, nullptr, {}), ArgumentError);
 }
 

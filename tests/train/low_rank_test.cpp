@@ -18,7 +18,7 @@ using ::testing::UnorderedElementsAre;
 test::Plan plan(std::int64_t epochs = 2) {
   test::Plan out;
   out.quantized = true;
-  out.options.average_decay = 0;
+  out.options.update.average_decay = 0;
   out.options.epochs = epochs;
   out.options.low_rank = {.rank = 2, .alpha = 3};
   return out;
@@ -135,9 +135,10 @@ TEST(LowRankAdapters, RefusesWhatNoWeightCanHave) {
 }
 
 TEST(LowRankAdapters, RefusesRunsThatMoveWeightsOrGridsOtherwise) {
-  for (const auto& change : std::vector<std::function<void(TrainerOptions&)>>{
-           [](auto& o) { o.amax = AmaxMode::learned; }, [](auto& o) { o.learn_weight_ranges = true; },
-           [](auto& o) { o.average_decay = 0.9; }}) {
+  for (const auto& change :
+       std::vector<std::function<void(TrainerOptions&)>>{[](auto& o) { o.ranges.amax = AmaxMode::learned; },
+                                                         [](auto& o) { o.ranges.learn_weight_ranges = true; },
+                                                         [](auto& o) { o.update.average_decay = 0.9; }}) {
     auto refused = plan();
     change(refused.options);
     EXPECT_THAT(test::message_of([&] { (void)refused.make(); }), HasSubstr("low_rank adapters"));

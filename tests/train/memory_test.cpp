@@ -127,7 +127,7 @@ TEST(MemoryPlan, SavedBytesOfInt8) {
 
 /// The allocator's count of system calls after each step of two epochs.
 std::vector<std::int64_t> calls_by_step(const std::shared_ptr<Module>& model, AmaxMode amax) {
-  TrainerOptions options{.epochs = 2, .optimizer = sgd(), .amax = amax};
+  TrainerOptions options{.epochs = 2, .optimizer = sgd(), .ranges = {.amax = amax}};
   std::vector<std::int64_t> calls;
   TrainerCallbacks callbacks;
   callbacks.on_step = [&](const StepReport&) { calls.push_back(memory_stats().system_calls); };

@@ -52,7 +52,7 @@ std::shared_ptr<Module> segmenter() {
 TrainerOptions options_of(Loss loss) {
   TrainerOptions options;
   options.epochs = 6;
-  options.loss = std::move(loss);
+  options.objective.loss = std::move(loss);
   options.optimizer.learning_rate = 0.02;
   return options;
 }
@@ -101,7 +101,7 @@ TEST(OwnLoss, AResumedRunGivesTheBitsOfOneThatWasNotStopped) {
   const auto run = [&](std::int64_t epochs, const std::string& from) {
     auto options = options_of(huber());
     options.epochs = epochs;
-    options.out = folder.file("run.h5");
+    options.checkpoint.out = folder.file("run.h5");
     auto model = regressor();
     Trainer trainer(model, std::make_shared<DataLoader>(data, batches()), options);
     if (!from.empty()) trainer.resume(load_state(from, "checkpoint"), from);

@@ -29,7 +29,7 @@ QuantConfig config_of(const std::string& preset, Arithmetic arithmetic) {
 }
 
 TrainerOptions short_run() {
-  return {.epochs = 2, .optimizer = {.learning_rate = 5e-3}, .schedule = {.kind = "constant"}, .seed = 1};
+  return {.epochs = 2, .seed = 1, .optimizer = {.learning_rate = 5e-3}, .schedule = {.kind = "constant"}};
 }
 
 Evaluation evaluated(Module& model) {
@@ -82,8 +82,8 @@ TEST(Presets, SequencesDoToo) {
 TEST(Presets, LearnedRangesAreTrainedSavedAndResumed) {
   for (const AmaxGradient gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
     TrainerOptions options = short_run();
-    options.amax = AmaxMode::learned;
-    options.amax_gradient = gradient;
+    options.ranges.amax = AmaxMode::learned;
+    options.ranges.amax_gradient = gradient;
     run_through(config_of("w4a4", Arithmetic::deployed), options, "learned");
   }
 }
@@ -105,8 +105,8 @@ TEST(Presets, RangesOfWeightsAreLearnedPerChannel) {
 TEST(Presets, LearnedRangesMoveAndResumeToTheSameBits) {
   const Folder folder;
   TrainerOptions options = short_run();
-  options.amax = AmaxMode::learned;
-  options.average_decay = 0.9;
+  options.ranges.amax = AmaxMode::learned;
+  options.update.average_decay = 0.9;
   const auto made = [&](TrainerOptions chosen) {
     auto model = network(config_of("w4a4", Arithmetic::deployed));
     DataLoader images(test::quadrants(96, 1), test::in_order());
@@ -122,8 +122,8 @@ TEST(Presets, LearnedRangesMoveAndResumeToTheSameBits) {
   EXPECT_NE(after.data<float>()[0], before);
   std::atomic<bool> stop = false;
   TrainerOptions first = options;
-  first.out = folder.file("c.h5");
-  first.stop = &stop;
+  first.checkpoint.out = folder.file("c.h5");
+  first.execution.stop = &stop;
   TrainerCallbacks callbacks;
   auto model = network(config_of("w4a4", Arithmetic::deployed));
   DataLoader images(test::quadrants(96, 1), test::in_order());
@@ -133,7 +133,7 @@ TEST(Presets, LearnedRangesMoveAndResumeToTheSameBits) {
                callbacks);
   EXPECT_TRUE(half.fit().stopped);
   auto [resumed, rest] = made(options);
-  rest->resume(load_checkpoint(first.out), first.out);
+  rest->resume(load_checkpoint(first.checkpoint.out), first.checkpoint.out);
   rest->fit();
   EXPECT_TRUE(bitwise_equal(dynamic_cast<TensorQuantizer&>(resumed->at("fc.input_quantizer")).amax(), after));
   EXPECT_EQ(evaluated(*resumed).loss, evaluated(*whole).loss);
@@ -141,7 +141,7 @@ TEST(Presets, LearnedRangesMoveAndResumeToTheSameBits) {
 
 TEST(Presets, LearnedRangesNeedOneToBeginWith) {
   TrainerOptions options = short_run();
-  options.amax = AmaxMode::learned;
+  options.ranges.amax = AmaxMode::learned;
   auto data = std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled());
   EXPECT_THROW(Trainer(network(QuantConfig::preset("int8")), data, options), ArgumentError);
 }

@@ -25,7 +25,7 @@ struct Profiled {
 
 Profiled profiled(bool quantized) {
   test::Plan plan{.quantized = quantized};
-  plan.options.amax = quantized ? AmaxMode::running : AmaxMode::frozen;
+  plan.options.ranges.amax = quantized ? AmaxMode::running : AmaxMode::frozen;
   const auto trainer = plan.make();
   Profiler profiler;
   const ProfilerScope scope(profiler);

@@ -128,7 +128,7 @@ TEST(QatTraining, ChoicesWinOverDefaults) {
   options = {};
   complete_training(options, config, choices);
   EXPECT_EQ(describe_training(options, false), "ranges frozen; learning rate 0.001");
-  EXPECT_FALSE(options.learn_weight_ranges);
+  EXPECT_FALSE(options.ranges.learn_weight_ranges);
   options = {};
   complete_training(options, QuantConfig::preset("w4a4"), {}, true);
   EXPECT_EQ(options.optimizer.learning_rate, 1e-3);  // towards itself
@@ -146,7 +146,7 @@ TEST(QatTraining, TextIsTokensWithAClassForEach) {
   TrainerOptions options;
   complete_training(options, QuantConfig::preset("w2a8"), {}, true, true);
   EXPECT_EQ(options.optimizer.learning_rate, 4e-3);
-  EXPECT_EQ(options.amax, AmaxMode::learned);
+  EXPECT_EQ(options.ranges.amax, AmaxMode::learned);
   options = {};
   complete_training(options, QuantConfig::preset("w4a8"), {}, false, true);
   EXPECT_EQ(describe_training(options, false),
@@ -156,9 +156,9 @@ TEST(QatTraining, TextIsTokensWithAClassForEach) {
 TEST(QatTraining, OnTextFewBitsFollowTheFloatNetworkInHalfOfTheLoss) {
   const auto told = [](const char* preset, bool self, bool text, const TrainingChoices& choices = {}) {
     TrainerOptions options;
-    options.distillation.temperature = 3;
+    options.objective.distillation.temperature = 3;
     complete_training(options, QuantConfig::preset(preset), choices, self, text);
-    return std::pair(options.distillation.temperature, options.distillation.weight);
+    return std::pair(options.objective.distillation.temperature, options.objective.distillation.weight);
   };
   EXPECT_EQ(told("w2a8", true, true), std::pair(1.0, 0.5));
   EXPECT_EQ(told("int8", true, true), std::pair(1.0, 1.0));   // asked for: it has no share of its own

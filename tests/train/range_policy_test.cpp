@@ -14,9 +14,9 @@ using test::Plan;
 Plan learning(double rate) {
   Plan run;
   run.quantized = true;
-  run.options.amax = AmaxMode::learned;
-  run.options.learn_weight_ranges = true;
-  run.options.average_decay = 0;
+  run.options.ranges.amax = AmaxMode::learned;
+  run.options.ranges.learn_weight_ranges = true;
+  run.options.update.average_decay = 0;
   run.options.epochs = 1;
   run.options.optimizer = {.learning_rate = rate};
   run.options.schedule = {.kind = "constant"};
@@ -61,7 +61,7 @@ TEST(RangePolicy, RejectedOptionsChangeNoModel) {
   const auto parameters = model->named_parameters().size();
   const auto make = [&](std::int64_t quant_start) {
     TrainerOptions options = learning(1).options;
-    options.quant_start = quant_start;
+    options.ranges.quant_start = quant_start;
     return Trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled()), options);
   };
   EXPECT_THROW(make(-1), ArgumentError);

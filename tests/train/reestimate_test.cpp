@@ -26,11 +26,11 @@ TEST(Reestimate, StatisticsAreTheMeansOfThoseOfTheBatches) {
 
 TEST(Reestimate, ARunThatCannotIsRefused) {
   test::Plan run;
-  run.options.reestimate_bn = 2;
-  run.options.freeze_bn_after = 3;
+  run.options.batch_norm.reestimate_bn = 2;
+  run.options.batch_norm.freeze_bn_after = 3;
   EXPECT_THROW((void)run.make(), ArgumentError);
-  run.options.freeze_bn_after = -1;
-  run.options.reestimate_bn = 7;  // an epoch has 6
+  run.options.batch_norm.freeze_bn_after = -1;
+  run.options.batch_norm.reestimate_bn = 7;  // an epoch has 6
   EXPECT_THROW((void)run.make(), ArgumentError);
 }
 

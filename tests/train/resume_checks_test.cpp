@@ -42,9 +42,9 @@ TEST(Resume, EverySettingThatChangesBitsIsNamed) {
     EXPECT_TRUE(said.starts_with("[resume] some.h5 is of a run with other settings: ")) << field << said;
     EXPECT_NE(said.find(field + " is "), std::string::npos) << said;
   };
-  names("accumulation", [](Plan& r) { r.options.accumulation = 2; });
-  names("clip_norm", [](Plan& r) { r.options.clip_norm = 1; });
-  names("label_smoothing", [](Plan& r) { r.options.label_smoothing = 0; });
+  names("accumulation", [](Plan& r) { r.options.update.accumulation = 2; });
+  names("clip_norm", [](Plan& r) { r.options.update.clip_norm = 1; });
+  names("label_smoothing", [](Plan& r) { r.options.objective.label_smoothing = 0; });
   names("optimizer", [](Plan& r) { r.options.optimizer.kind = "sgd"; });
   names("learning_rate", [](Plan& r) { r.options.optimizer.learning_rate = 1e-3; });
   names("weight_decay", [](Plan& r) { r.options.optimizer.weight_decay = 0; });
@@ -54,11 +54,11 @@ TEST(Resume, EverySettingThatChangesBitsIsNamed) {
   names("schedule", [](Plan& r) { r.options.schedule.kind = "cosine"; });
   names("warm_up", [](Plan& r) { r.options.schedule.warm_up = 2; });
   names("rise", [](Plan& r) { r.options.schedule.rise = 0.5; });
-  names("average_decay", [](Plan& r) { r.options.average_decay = 0.5; });
+  names("average_decay", [](Plan& r) { r.options.update.average_decay = 0.5; });
   names("seed", [](Plan& r) { r.options.seed = 12; });
-  names("freeze_bn_after", [](Plan& r) { r.options.freeze_bn_after = 3; });
-  names("quant_start", [](Plan& r) { r.options.quant_start = 3; });
-  names("backward", [](Plan& r) { r.options.backward = BackwardType::fp32; });
+  names("freeze_bn_after", [](Plan& r) { r.options.batch_norm.freeze_bn_after = 3; });
+  names("quant_start", [](Plan& r) { r.options.ranges.quant_start = 3; });
+  names("backward", [](Plan& r) { r.options.execution.backward = BackwardType::fp32; });
   names("batch_size", [](Plan& r) { r.loader.batch_size = 12; });
   names("shuffle", [](Plan& r) { r.loader.shuffle = false; });
   names("drop_last", [](Plan& r) { r.loader.drop_last = true; });
@@ -75,14 +75,14 @@ TEST(Resume, EverySettingThatChangesBitsIsNamed) {
 TEST(Resume, RangesAreSettingsToo) {
   Plan run = one_epoch();
   run.quantized = true;
-  run.options.amax = AmaxMode::running;
+  run.options.ranges.amax = AmaxMode::running;
   const StateDict state = finished(run);
   EXPECT_EQ(refusal(run, state), "");
   Plan other = run;
-  other.options.amax_momentum = 0.5;
+  other.options.ranges.amax_momentum = 0.5;
   EXPECT_NE(refusal(other, state).find("amax_momentum is 0.01 there, 0.5 here"), std::string::npos);
   other = run;
-  other.options.amax = AmaxMode::frozen;
+  other.options.ranges.amax = AmaxMode::frozen;
   EXPECT_NE(refusal(other, state).find("amax_mode is running there, frozen here"), std::string::npos);
 }
 
@@ -90,11 +90,11 @@ TEST(Resume, WhatChangesNoBitsMayDiffer) {
   Plan run = one_epoch();
   const StateDict state = finished(run);
   run.options.epochs = 5;
-  run.options.patience = 2;
-  run.options.save_every = 1;
-  run.options.capture = false;
-  run.options.restore_best = true;
-  run.options.checkpoint_blocks = "conv";
+  run.options.validation.patience = 2;
+  run.options.checkpoint.save_every = 1;
+  run.options.execution.capture = false;
+  run.options.validation.restore_best = true;
+  run.options.execution.checkpoint_blocks = "conv";
   run.loader.prefetch = 0;
   EXPECT_EQ(refusal(run, state), "");
 }

@@ -139,11 +139,10 @@ bool has_range(Module& model, bool of_weights) {
 
 TrainerOptions run(AmaxMode amax) {
   return {.epochs = 3,
+          .seed = 1,
           .optimizer = {.kind = "sgd", .learning_rate = 0.1},
           .schedule = {.kind = "constant"},
-          .seed = 1,
-          .amax = amax,
-          .amax_gradient = AmaxGradient::lsq};
+          .ranges = {.amax = amax, .amax_gradient = AmaxGradient::lsq}};
 }
 
 void expect_trained(const std::string& preset, Zero what, AmaxMode amax) {
@@ -151,7 +150,7 @@ void expect_trained(const std::string& preset, Zero what, AmaxMode amax) {
   auto model = calibrated(preset, what);
   if (model == nullptr || (amax == AmaxMode::learned && !has_range(*model, false))) return;
   TrainerOptions options = run(amax);
-  options.learn_weight_ranges = amax == AmaxMode::learned && has_range(*model, true);
+  options.ranges.learn_weight_ranges = amax == AmaxMode::learned && has_range(*model, true);
   const Tensor before = parameter(*model, "conv2.weight").tensor().clone();
   (void)Trainer(model, batches(), options).fit();
   EXPECT_TRUE(zero_quantizers(*model).empty()) << name << ": " << zero_quantizers(*model).size();
@@ -218,13 +217,13 @@ TEST(ZeroBranch, AResumedRunHasTheSameBits) {
   (void)Trainer(whole, batches(), options).fit();
   std::atomic<bool> stop = false;
   TrainerOptions first = options;
-  first.out = folder.file("c.h5");
-  first.stop = &stop;
+  first.checkpoint.out = folder.file("c.h5");
+  first.execution.stop = &stop;
   TrainerCallbacks callbacks;
   callbacks.on_step = [&](const StepReport& report) { stop = report.step == 3; };
   EXPECT_TRUE(Trainer(half, batches(), first, nullptr, callbacks).fit().stopped);
   Trainer resumed(rest, batches(), options);
-  resumed.resume(load_checkpoint(first.out), first.out);
+  resumed.resume(load_checkpoint(first.checkpoint.out), first.checkpoint.out);
   (void)resumed.fit();
   EXPECT_TRUE(bitwise_equal(outputs(*whole), outputs(*rest)));
 }
@@ -234,9 +233,9 @@ std::vector<Tensor> trained_by(const std::shared_ptr<Communicator>& ranks, Zero 
   detail::set_threads(1);
   auto model = calibrated("w4a8", what);
   TrainerOptions options = run(amax);
-  options.accumulation = 2;
-  options.ranks = ranks;
-  options.learn_weight_ranges = amax == AmaxMode::learned;
+  options.update.accumulation = 2;
+  options.distributed.ranks = ranks;
+  options.ranges.learn_weight_ranges = amax == AmaxMode::learned;
   const auto loader = share_of_rank({.batch_size = 8, .shuffle = false, .prefetch = 0}, *ranks, 2);
   (void)Trainer(model, std::make_shared<DataLoader>(images(), loader), options).fit();
   std::vector<Tensor> out{outputs(*model)};

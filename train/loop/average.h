@@ -7,7 +7,7 @@
 ///     const AverageScope averages(&average);          // the model holds the averages from here on
 ///     const Evaluation result = evaluate(model, test);
 ///
-/// The Trainer keeps one where TrainerOptions::average_decay is set.
+/// The Trainer keeps one where UpdateOptions::average_decay is set.
 
 #include <cstdint>
 #include <string>

@@ -42,7 +42,7 @@ Trainer::Body::Body(detail::RunInputs given)
       gradients(inputs, progress, ranges),
       validation(inputs, gradients.ranks()),
       checkpoint(inputs, progress, update, validation, gradients.ranks()) {
-  if (const auto& blocks = inputs.options.checkpoint_blocks; !blocks.empty())
+  if (const auto& blocks = inputs.options.execution.checkpoint_blocks; !blocks.empty())
     set_checkpointing(*inputs.model, blocks);
   inputs.training->start_epoch(0);
 }
@@ -65,7 +65,7 @@ void Trainer::Body::train_step() {
   gradients.drop();
   progress.end_step();
   if (inputs.callbacks.on_step) inputs.callbacks.on_step(progress.report(update.learning_rate()));
-  const std::int64_t every = inputs.options.save_every;
+  const std::int64_t every = inputs.options.checkpoint.save_every;
   if (every > 0 && progress.position().step % every == 0) checkpoint.save_checked();
 }
 
@@ -121,7 +121,8 @@ bool Trainer::Body::train() try {
   if (gradients.empty()) drop_gradients();
   gradients.clear_stop();
   checkpoint.begin_run();
-  if (inputs.options.validate_start && progress.position().batch == 0 && validation.evaluate_start())
+  if (inputs.options.validation.validate_start && progress.position().batch == 0 &&
+      validation.evaluate_start())
     checkpoint.save_best();
   progress.start_clock();
   WeightAverage* average = update.average();
@@ -130,7 +131,7 @@ bool Trainer::Body::train() try {
   const bool stopped = train_epochs();
   if (stopped && gradients.empty()) checkpoint.save_checked();
   if (average) average->swap();
-  if (inputs.options.restore_best && !stopped && validation.has_best()) checkpoint.restore_best();
+  if (inputs.options.validation.restore_best && !stopped && validation.has_best()) checkpoint.restore_best();
   return stopped;
 } catch (const NumericError& error) {
   drop_gradients();
@@ -163,7 +164,7 @@ TrainingResult Trainer::fit() {
     log(LogLevel::info,
         fmt::format(
             "[train] {} steps are few for this format: the learning rate is {:.2g}, {} from {} steps on",
-            total_steps(run.inputs), run.progress.base_rate(), rate, options.full_rate_steps));
+            total_steps(run.inputs), run.progress.base_rate(), rate, options.update.full_rate_steps));
   const bool stopped = run.train();
   run.ranges.warn_of_limits();
   const EarlyStopping& early = run.validation.early();

@@ -4,7 +4,8 @@
 ///
 ///     auto net = build_model(ModelSpec::builtin("cnn"), data->sample_shape(), data->classes());
 ///     auto batches = std::make_shared<DataLoader>(data, LoaderOptions{.batch_size = 64});
-///     const TrainingResult result = Trainer(net, batches, {.epochs = 5, .out = "run.h5"}).fit();
+///     const TrainingResult result = Trainer(net, batches, {.epochs = 5, .checkpoint = {.out =
+///     "run.h5"}}).fit();
 ///     // Quantization-aware training is the same, of a model that is quantized and calibrated:
 ///     quantize(*net, QuantConfig::preset("int8"), {1, 1, 28, 28});
 ///     calibrate(*net, *batches, {.samples = 512});
@@ -37,96 +38,122 @@ class Module;
 /// parameters (learn_ranges).
 enum class AmaxMode { frozen, running, learned };
 
-/// What a run is told, checked when the Trainer is made. Numbers of steps count steps of the optimizer from
-/// the beginning of the run.
-struct TrainerOptions {
-  /// How often all samples are trained on; 0 or more.
-  std::int64_t epochs = 10;
-  /// Steps of the run in place of `epochs`; 0 for those. A run that ends within an epoch is validated and
-  /// saved there, and may be resumed with more.
-  std::int64_t steps = 0;
-  std::int64_t accumulation = 1;  ///< batches a step: gradients are those of all their samples together
-  /// The largest norm of all gradients together, beyond which they are scaled down; 0 does not clip.
-  double clip_norm = 0;
-  /// The share of a label that cross entropy spreads over all classes, 0 to less than 1. Validation is
-  /// without.
-  double label_smoothing = 0;
-  /// What is trained on instead of cross entropy (train/losses.h has some); validation is by it too.
-  /// Checkpoints do not hold it: who resumes gives it again.
+/// What a run optimizes and measures.
+struct ObjectiveOptions {
+  /// Loss of training and validation (train/losses.h). Empty for cross entropy. Checkpoints do not hold it: a
+  /// resumed run requires the same loss again.
   Loss loss = {};
-  /// Whose outputs are followed beside the labels, with a teacher; validation is without. Checkpoints do not
-  /// hold the teacher: who resumes gives it again.
+  /// Share of the target that cross entropy spreads over all classes, 0 to less than 1. Not used in
+  /// validation.
+  double label_smoothing = 0;
+  /// Knowledge distillation: teacher, kind of loss, weight of the teacher. Not used in validation.
+  /// Checkpoints do not hold the teacher: a resumed run requires the same teacher again.
   DistillationOptions distillation = {};
-  /// What validation tells beside (train/metrics.h). The best epoch is that of the best first one; without
-  /// any, of the highest accuracy or, where there are no right answers, the lowest loss.
+  /// Names of the metrics of validation (train/metrics.h). The first metric chooses the best epoch. Without
+  /// metrics, the best epoch has the highest accuracy or, if labels are not classes, the lowest loss.
   std::vector<std::string> metrics = {};
-  MetricOptions metric_options = {};  ///< what they know of the labels; who resumes gives it again
-  /// How the parameters are stepped.
-  OptimizerOptions optimizer = {};
-  ScheduleOptions schedule = {};  ///< over all steps of the run
-  /// The decay of a WeightAverage, such as 0.999, by which validation and the result are; 0 does not average.
+  MetricOptions metric_options = {};  ///< properties of the labels that metrics need; not in checkpoints
+};
+
+/// How gradients become an update of the parameters, in addition to OptimizerOptions.
+struct UpdateOptions {
+  std::int64_t accumulation =
+      1;                 ///< batches of one optimizer step, 1 or more; gradients average over samples
+  double clip_norm = 0;  ///< largest norm of all gradients together, 0 or more; 0 does not clip
+  /// Decay of the exponential weight average (WeightAverage), 0 to less than 1. Validation and the result use
+  /// the averages. 0 does not average.
   double average_decay = 0;
-  /// Epochs without improvement in validation before stopping; 0 never stops.
-  std::int64_t patience = 0;
-  /// Validates before the first step too: epochs have to be better than what the run begins with to be the
-  /// best one. Needs validation data.
-  bool validate_start = false;
-  bool restore_best = false;  ///< ends with the values of the best epoch in the model, not of the last
-  /// The seed of dropout; order and augmentation have that of the loader.
-  std::uint64_t seed = 0;
-
-  std::string out = {};  ///< checkpoint, after every epoch; empty for none
-  /// Steps between further checkpoints within an epoch; 0 for none.
-  std::int64_t save_every = 0;
-  std::string model = {};  ///< JSON text that goes into checkpoints as `model`; empty for none
-
-  /// Steps after which batch norm uses its running statistics; -1 never.
-  std::int64_t freeze_bn_after = -1;
-  /// Batches by which the statistics of batch norms are made anew (reestimate_batch_norm) after each epoch,
-  /// before validation and the checkpoint; of the averages, where there are some. 0 keeps the running ones.
-  std::int64_t reestimate_bn = 0;
-  /// Steps that are trained in float before quantizers quantize.
-  std::int64_t quant_start = 0;
-  /// What becomes of ranges of activations while training.
-  AmaxMode amax = AmaxMode::frozen;
-  double amax_momentum = 0.01;  ///< of running ranges
-  /// Padding that running ranges do not include.
-  BatchMask mask = {};
-  AmaxGradient amax_gradient = AmaxGradient::clip;  ///< of learned ranges
-  /// Number of steps from which the whole learning rate is used. Shorter runs have `short_run_rate`
-  /// (train/qat_defaults.h). 0 for the whole rate in every run.
+  /// Steps of a run from which it uses the whole learning rate, 0 or more. A shorter run uses
+  /// `short_run_rate` (train/qat_defaults.h). 0 uses the whole rate in every run.
   std::int64_t full_rate_steps = 0;
-  double amax_rate =
-      1;  ///< learning rate of learned ranges, of weights too, over that of the other parameters
-  /// Those of weights too (learn_weight_ranges); else they stay. A step at most halves or doubles a learned
-  /// range, and leaves it 2^-23 or more.
+};
+
+/// When a run validates, and when it stops early.
+struct ValidationOptions {
+  std::int64_t patience = 0;  ///< epochs without improvement before the run stops, 0 or more; 0 never stops
+  /// Validates before the first step too. An epoch must improve on that result to be the best one. Requires
+  /// validation data.
+  bool validate_start = false;
+  bool restore_best = false;  ///< at the end, sets the model to its values of the best epoch
+};
+
+/// Quantizers in training.
+struct RangeOptions {
+  std::int64_t quant_start = 0;         ///< steps trained in float before quantizers quantize, 0 or more
+  AmaxMode amax = AmaxMode::frozen;     ///< ranges of activations
+  double amax_momentum = 0.01;          ///< weight of a batch in running ranges, more than 0 and at most 1
+  BatchMask mask = {};                  ///< padding that running ranges leave out
+  std::int64_t freeze_amax_after = -1;  ///< steps after which running ranges stay fixed; -1 never
+  /// Whether ranges of weights are learned (learn_weight_ranges). A step at most halves or doubles a learned
+  /// range, and leaves at least 2^-23.
   bool learn_weight_ranges = false;
-  /// With a rank, low-rank adapters of the weights are trained and nothing else; each step leaves in the
-  /// model their sum with the weights that the run began with. Requires ranges that are not learned and
-  /// `average_decay` 0.
-  LowRankOptions low_rank = {};
-  std::int64_t freeze_amax_after = -1;         ///< steps after which running ranges stay; -1 never
-  BackwardType backward = BackwardType::bf16;  ///< numbers that gradients of quantized layers are made of
+  AmaxGradient amax_gradient = AmaxGradient::clip;  ///< gradient of learned ranges
+  double amax_rate =
+      1;  ///< learning rate of learned ranges, relative to that of the other parameters; above 0
+};
 
-  /// Who shares out the batches of a step with this process; null for nobody. With it, one_rank() included,
-  /// each batch of a step begins with the statistics and ranges that the step began with, and gradients are
-  /// summed exactly (train/ranks/exact_sum.h): the run has the same bits for any number of ranks, each with
-  /// as many threads. The loader's `part`, `parts` and `turn` have to be the rank, the number of ranks and
-  /// `accumulation`. Only rank 0 writes files; no more ranks than batches of a step.
+/// Batch norm in training.
+struct BatchNormOptions {
+  std::int64_t freeze_bn_after = -1;  ///< steps after which batch norm uses its running statistics; -1 never
+  /// Batches for reestimate_batch_norm, which runs after each epoch, before validation and the checkpoint. 0
+  /// keeps the running statistics. Statistics are of the averages, if the run has `average_decay`.
+  std::int64_t reestimate_bn = 0;
+};
+
+/// Files of a run.
+struct CheckpointOptions {
+  std::string out = {};         ///< path of the checkpoint, written after each epoch; empty for none
+  std::int64_t save_every = 0;  ///< steps between further checkpoints within an epoch; 0 for none
+  std::string model = {};       ///< JSON text of the attribute `model` of checkpoints; empty for none
+};
+
+/// Data-parallel training.
+struct DistributedOptions {
+  /// Processes that share the batches of a step; null for one process without exact sums. With ranks,
+  /// one_rank() included, each batch of a step begins with the statistics and ranges of the beginning of the
+  /// step, and gradients are summed exactly. The run then has the same bits for any number of ranks with the
+  /// same number of threads each. The loader's `part`, `parts` and `turn` must be the rank, the number of
+  /// ranks and `accumulation`. Only rank 0 writes files. There are at most as many ranks as batches of a
+  /// step.
   std::shared_ptr<Communicator> ranks = {};
-  /// How the ranks sum gradients; fp32 and bf16 give up that the bits do not depend on their number.
+  /// How ranks sum gradients. With fp32 and bf16, the bits depend on the number of ranks.
   Reduction reduction = Reduction::exact;
-  /// Each rank keeps the optimizer's state of its part of the parameters alone
-  /// (train/ranks/sharded_optimizer.h); the same bits. Needs `ranks`.
+  /// Each rank keeps the optimizer state of its part of the parameters only (ShardedOptimizer). The run has
+  /// the same bits. Requires `ranks`.
   bool shard_optimizer = false;
+};
 
-  std::string checkpoint_blocks = {};  ///< pattern of set_checkpointing; empty for none
-
-  /// On a GPU: the passes over batches of one shape become CUDA graphs, with one batch a step. The same bits;
-  /// `on_step` must not change the model then.
+/// Speed, memory and control of a run.
+struct ExecutionOptions {
+  BackwardType backward = BackwardType::bf16;  ///< type of the gradient products of quantized layers
+  std::string checkpoint_blocks = {};          ///< pattern of set_checkpointing; empty for none
+  /// On a GPU, captures the passes over batches of one shape as CUDA graphs, if a step has one batch. The run
+  /// has the same bits. `on_step` must not change the model.
   bool capture = true;
+  const std::atomic<bool>* stop = nullptr;  ///< the run stops after the current batch when this becomes true
+};
 
-  const std::atomic<bool>* stop = nullptr;  ///< becomes true when the run is to stop after the current batch
+/// Training options. The Trainer constructor validates them. Numbers of steps count optimizer steps from the
+/// beginning of the run.
+struct TrainerOptions {
+  std::int64_t epochs = 10;  ///< passes over the training data, 0 or more
+  /// Optimizer steps of the run, used instead of `epochs`; 0 uses `epochs`. A run that ends within an epoch
+  /// is validated and saved there. It can be resumed with more steps.
+  std::int64_t steps = 0;
+  std::uint64_t seed = 0;  ///< seed of dropout; order and augmentation use the seed of the loader
+  ObjectiveOptions objective = {};
+  OptimizerOptions optimizer = {};
+  ScheduleOptions schedule = {};  ///< learning rates over all steps of the run
+  UpdateOptions update = {};
+  /// With a rank, trains low-rank adapters of the weights only. Each step merges them into the weights that
+  /// the run began with. Requires ranges that are not learned and `average_decay` 0.
+  LowRankOptions low_rank = {};
+  ValidationOptions validation = {};
+  RangeOptions ranges = {};
+  BatchNormOptions batch_norm = {};
+  CheckpointOptions checkpoint = {};
+  DistributedOptions distributed = {};
+  ExecutionOptions execution = {};
 };
 
 /// What is known after each step.

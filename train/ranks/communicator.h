@@ -4,7 +4,8 @@
 ///
 ///     const auto ranks = started_ranks();  // one, unless mpiexec or Slurm started more
 ///     auto batches = std::make_shared<DataLoader>(data, share_of_rank({.batch_size = 16}, *ranks, 8));
-///     Trainer(float_network, batches, {.accumulation = 8, .ranks = ranks}).fit();
+///     Trainer(float_network, batches, {.update = {.accumulation = 8}, .distributed = {.ranks =
+///     ranks}}).fit();
 ///
 /// What goes between ranks are integers and text: sums of them do not depend on who adds what, so that a run
 /// has the bits of one process however many there are.

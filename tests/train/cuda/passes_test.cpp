@@ -39,7 +39,7 @@ struct Outcome {
 
 Outcome trained(test::Plan plan, bool capture) {
   Outcome out;
-  plan.options.capture = capture;
+  plan.options.execution.capture = capture;
   plan.device = Device::cuda();
   plan.callbacks.on_step = [&](const StepReport& report) { out.losses.push_back(report.loss); };
   const auto before = test::graphs_so_far();
@@ -81,25 +81,25 @@ TEST_F(CudaPasses, TheLastBatchIsShorter) {
 TEST_F(CudaPasses, PhasesFollowEachOther) {
   test::Plan plan;
   plan.quantized = true;
-  plan.options.quant_start = 3;
-  plan.options.freeze_bn_after = 9;
+  plan.options.ranges.quant_start = 3;
+  plan.options.batch_norm.freeze_bn_after = 9;
   expect_same(plan, 2 * 4 * 2);
 }
 
 TEST_F(CudaPasses, RangesThatRunAndFreeze) {
   test::Plan plan;
   plan.quantized = true;
-  plan.options.amax = AmaxMode::running;
-  plan.options.amax_momentum = 0.2;
-  plan.options.freeze_amax_after = 9;
+  plan.options.ranges.amax = AmaxMode::running;
+  plan.options.ranges.amax_momentum = 0.2;
+  plan.options.ranges.freeze_amax_after = 9;
   expect_same(plan, 2 * (7 + 7));
 }
 
 TEST_F(CudaPasses, RangesThatRunInCheckpointedBlocks) {
   test::Plan plan;
   plan.quantized = true;
-  plan.options.amax = AmaxMode::running;
-  plan.options.checkpoint_blocks = "*";
+  plan.options.ranges.amax = AmaxMode::running;
+  plan.options.execution.checkpoint_blocks = "*";
   expect_same(plan, 2 * 4 * 3);
 }
 
@@ -116,8 +116,8 @@ TEST_F(CudaPasses, LearnedRanges) {
   for (const auto gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
     test::Plan plan;
     plan.quantized = true;
-    plan.options.amax = AmaxMode::learned;
-    plan.options.amax_gradient = gradient;
+    plan.options.ranges.amax = AmaxMode::learned;
+    plan.options.ranges.amax_gradient = gradient;
     expect_same(plan, 2 * 4 * 3);
   }
 }
@@ -125,13 +125,13 @@ TEST_F(CudaPasses, LearnedRanges) {
 TEST_F(CudaPasses, CheckpointedBlocks) {
   test::Plan plan;
   plan.quantized = true;
-  plan.options.checkpoint_blocks = "*";
+  plan.options.execution.checkpoint_blocks = "*";
   expect_same(plan, 2 * 4 * 3);
 }
 
 TEST_F(CudaPasses, SeveralBatchesAStepAreCalled) {
   test::Plan plan;
-  plan.options.accumulation = 2;
+  plan.options.update.accumulation = 2;
   expect_same(plan, 0);
 }
 
@@ -170,8 +170,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> waits_and_launches(bool captu
   plan.validate = false;
   plan.device = Device::cuda();
   plan.options.epochs = 1;
-  plan.options.clip_norm = plan.options.average_decay = 0;
-  plan.options.capture = capture;
+  plan.options.update.clip_norm = plan.options.update.average_decay = 0;
+  plan.options.execution.capture = capture;
   plan.loader.prefetch = 0;
   std::vector<std::pair<std::int64_t, std::int64_t>> out;
   auto before = std::pair{test::waits_so_far(), test::launches_so_far()};

@@ -26,9 +26,9 @@ std::unique_ptr<LowRankAdapters> make_adapters(Module& model, const TrainerOptio
 
 std::unique_ptr<Optimizer> make_run_optimizer(const Module& parameters, const TrainerOptions& options) {
   OptimizerOptions own = options.optimizer;
-  if (options.amax_rate != 1) own.rules.push_back({"*.amax", std::nullopt, options.amax_rate});
-  if (!options.shard_optimizer) return make_optimizer(parameters, own);
-  return std::make_unique<ShardedOptimizer>(options.ranks, parameters, own);
+  if (options.ranges.amax_rate != 1) own.rules.push_back({"*.amax", std::nullopt, options.ranges.amax_rate});
+  if (!options.distributed.shard_optimizer) return make_optimizer(parameters, own);
+  return std::make_unique<ShardedOptimizer>(options.distributed.ranks, parameters, own);
 }
 
 }  // namespace
@@ -40,12 +40,13 @@ ParameterUpdate::ParameterUpdate(const RunInputs& inputs, const RunProgress& pro
       adapters_(make_adapters(*inputs.model, inputs.options)),
       optimizer_(make_run_optimizer(adapters_ ? adapters_->parameters() : *inputs.model, inputs.options)),
       parameters_((adapters_ ? adapters_->parameters() : *inputs.model).parameters()) {
-  if (const double decay = inputs.options.average_decay; decay != 0) average_.emplace(*inputs.model, decay);
+  if (const double decay = inputs.options.update.average_decay; decay != 0)
+    average_.emplace(*inputs.model, decay);
 }
 
 void ParameterUpdate::apply(double scale) {
   const ProfileScope profile("optimizer");
-  const double clip_norm = inputs_.options.clip_norm;
+  const double clip_norm = inputs_.options.update.clip_norm;
   if (adapters_) adapters_->take_gradients();
   if (clip_norm > 0)
     scale *= clip_factor(gradient_norm(parameters_) * scale, clip_norm);

@@ -38,8 +38,8 @@ bool limit(float& now, float before) {
 }  // namespace
 
 RangePolicy::RangePolicy(Module& model, const TrainerOptions& options) : options_(options) {
-  if (options.amax == AmaxMode::learned) learn_ranges(model, options.amax_gradient);
-  if (options.learn_weight_ranges) learn_weight_ranges(model, options.amax_gradient);
+  if (options.ranges.amax == AmaxMode::learned) learn_ranges(model, options.ranges.amax_gradient);
+  if (options.ranges.learn_weight_ranges) learn_weight_ranges(model, options.ranges.amax_gradient);
   const auto weights = weight_quantizers(model);
   for (const auto& [name, quantizer, aliases] : named_quantizers(model)) {
     if (const Variable& amax = quantizer->range().learned(); amax.defined())
@@ -55,10 +55,10 @@ RangePolicy::RangePolicy(Module& model, const TrainerOptions& options) : options
 
 RangePolicy::Phase RangePolicy::phase(std::int64_t step) const {
   const auto passed = [step](std::int64_t limit) { return limit >= 0 && step >= limit; };
-  return {.quantizing = step >= options_.quant_start,
-          .running = options_.amax == AmaxMode::running && !passed(options_.freeze_amax_after),
-          .bn_frozen = passed(options_.freeze_bn_after),
-          .amax_momentum = options_.amax_momentum};
+  return {.quantizing = step >= options_.ranges.quant_start,
+          .running = options_.ranges.amax == AmaxMode::running && !passed(options_.ranges.freeze_amax_after),
+          .bn_frozen = passed(options_.batch_norm.freeze_bn_after),
+          .amax_momentum = options_.ranges.amax_momentum};
 }
 
 void RangePolicy::set(const Phase& phase) const {

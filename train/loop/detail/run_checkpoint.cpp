@@ -48,7 +48,7 @@ RunCheckpoint::RunCheckpoint(const RunInputs& inputs, RunProgress& progress, Par
       update_(update),
       validation_(validation),
       ranks_(ranks),
-      description_(parsed(inputs.options.model)) {}
+      description_(parsed(inputs.options.checkpoint.model)) {}
 
 nlohmann::json RunCheckpoint::settings() const {
   return run_settings(inputs_.options, *inputs_.training, inputs_.validation.get());
@@ -59,7 +59,7 @@ const nlohmann::json& RunCheckpoint::fingerprints() const {
     auto& marks = fingerprints_.emplace(nlohmann::json::object());
     marks["training"] = inputs_.training->data().fingerprint();
     if (inputs_.validation) marks["validation"] = inputs_.validation->data().fingerprint();
-    if (const auto& teacher = inputs_.options.distillation.teacher)
+    if (const auto& teacher = inputs_.options.objective.distillation.teacher)
       marks["teacher"] = fingerprint_of(*teacher);
   }
   return *fingerprints_;
@@ -67,7 +67,7 @@ const nlohmann::json& RunCheckpoint::fingerprints() const {
 
 void RunCheckpoint::begin_run() const {
   const TrainerOptions& options = inputs_.options;
-  if (!options.out.empty()) (void)fingerprints();
+  if (!options.checkpoint.out.empty()) (void)fingerprints();
   if (ranks_ == nullptr) return;
   nlohmann::json own{{"settings", settings()},
                      {"epochs", options.epochs},
@@ -75,7 +75,7 @@ void RunCheckpoint::begin_run() const {
                      {"step", progress_.position().step},
                      {"model", fingerprint_of(*inputs_.model)},
                      {"threads", threads()}};
-  if (!options.out.empty()) own["data"] = fingerprints();
+  if (!options.checkpoint.out.empty()) own["data"] = fingerprints();
   check_same_everywhere(*ranks_, own);
 }
 
@@ -114,7 +114,7 @@ void RunCheckpoint::load(const StateDict& checkpoint, const std::string& path) t
   validation_.load(run);
   inputs_.training->load_state_dict(run.sub("loader"));
   progress_.load(position, run);
-  if (path == inputs_.options.out) saved_ = position;
+  if (path == inputs_.options.checkpoint.out) saved_ = position;
 } catch (const ArgumentError& error) {
   if (std::string_view(error.what()).find(path) != std::string_view::npos) throw;
   throw ArgumentError(fmt::format("{} (in {})", error.what(), path));
@@ -141,28 +141,28 @@ void RunCheckpoint::check_same_run(const StateDict& run, const std::string& path
 void RunCheckpoint::save(const std::string& path) {
   const StateDict all = state();
   if (ranks_ == nullptr || ranks_->rank() == 0) save_state(path, all, "checkpoint");
-  if (path == inputs_.options.out) saved_ = progress_.position();
+  if (path == inputs_.options.checkpoint.out) saved_ = progress_.position();
   if (inputs_.callbacks.on_checkpoint) inputs_.callbacks.on_checkpoint(path);
 }
 
 void RunCheckpoint::save_last() {
-  if (!inputs_.options.out.empty()) save(inputs_.options.out);
+  if (!inputs_.options.checkpoint.out.empty()) save(inputs_.options.checkpoint.out);
 }
 
 void RunCheckpoint::save_checked() {
-  if (inputs_.options.out.empty()) return;
+  if (inputs_.options.checkpoint.out.empty()) return;
   check_finite();
   save_last();
 }
 
 void RunCheckpoint::save_best() {
-  const std::string& out = inputs_.options.out;
+  const std::string& out = inputs_.options.checkpoint.out;
   if (!out.empty() && has_files_beside(out)) save(best_checkpoint_path(out));
-  if (inputs_.options.restore_best) best_ = copied(state());
+  if (inputs_.options.validation.restore_best) best_ = copied(state());
 }
 
 void RunCheckpoint::restore_best() {
-  const std::string& out = inputs_.options.out;
+  const std::string& out = inputs_.options.checkpoint.out;
   if (!best_ && out.empty()) return;
   const std::string path = best_checkpoint_path(out);
   load_model_state(*inputs_.model, best_ ? *best_ : load_checkpoint(path), path);
@@ -194,7 +194,7 @@ void RunCheckpoint::check_finite() const {
 }
 
 std::string RunCheckpoint::last_saved() const {
-  const std::string& out = inputs_.options.out;
+  const std::string& out = inputs_.options.checkpoint.out;
   if (out.empty()) return {};
   if (!saved_) return fmt::format("; this run has not written {}", out);
   if (saved_->step == 0) return fmt::format("; {} is of before the first step", out);

@@ -81,7 +81,8 @@ bool RunProgress::ends_within_epoch() const {
 
 double RunProgress::base_rate() const {
   const TrainerOptions& options = inputs_.options;
-  return short_run_rate(options.optimizer.learning_rate, total_steps(inputs_), options.full_rate_steps);
+  return short_run_rate(options.optimizer.learning_rate, total_steps(inputs_),
+                        options.update.full_rate_steps);
 }
 
 double RunProgress::learning_rate() const {

@@ -62,13 +62,13 @@ json settings_of(const LowRankOptions& o) {
 }
 
 json ranges_of(const TrainerOptions& o) {
-  if (o.amax == AmaxMode::learned)
+  if (o.ranges.amax == AmaxMode::learned)
     return {{"amax_mode", "learned"},
-            {"amax_gradient", o.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip"}};
-  if (o.amax == AmaxMode::running)
+            {"amax_gradient", o.ranges.amax_gradient == AmaxGradient::lsq ? "lsq" : "clip"}};
+  if (o.ranges.amax == AmaxMode::running)
     return {{"amax_mode", "running"},
-            {"amax_momentum", o.amax_momentum},
-            {"freeze_amax_after", o.freeze_amax_after}};
+            {"amax_momentum", o.ranges.amax_momentum},
+            {"freeze_amax_after", o.ranges.freeze_amax_after}};
   return {{"amax_mode", "frozen"}};
 }
 
@@ -86,22 +86,23 @@ json settings_of(const LoaderOptions& o) {
 }  // namespace
 
 json run_settings(const TrainerOptions& options, const DataLoader& training, const DataLoader* validation) {
-  json out{{"accumulation", options.accumulation},
-           {"exact_sums", options.ranks != nullptr && options.reduction == fq::Reduction::exact},
-           {"clip_norm", options.clip_norm},
-           {"label_smoothing", options.label_smoothing},
-           {"average_decay", options.average_decay},
+  json out{{"accumulation", options.update.accumulation},
+           {"exact_sums",
+            options.distributed.ranks != nullptr && options.distributed.reduction == fq::Reduction::exact},
+           {"clip_norm", options.update.clip_norm},
+           {"label_smoothing", options.objective.label_smoothing},
+           {"average_decay", options.update.average_decay},
            {"seed", options.seed},
-           {"freeze_bn_after", options.freeze_bn_after},
-           {"reestimate_bn", options.reestimate_bn},
-           {"quant_start", options.quant_start},
-           {"learn_weight_ranges", options.learn_weight_ranges},
-           {"amax_rate", options.amax_rate},
-           {"backward", options.backward == BackwardType::bf16 ? "bf16" : "fp32"},
+           {"freeze_bn_after", options.batch_norm.freeze_bn_after},
+           {"reestimate_bn", options.batch_norm.reestimate_bn},
+           {"quant_start", options.ranges.quant_start},
+           {"learn_weight_ranges", options.ranges.learn_weight_ranges},
+           {"amax_rate", options.ranges.amax_rate},
+           {"backward", options.execution.backward == BackwardType::bf16 ? "bf16" : "fp32"},
            {"validation_samples", validation == nullptr ? 0 : validation->data().size()}};
   out.update(settings_of(options.optimizer));
   out.update(settings_of(options.schedule));
-  out.update(settings_of(options.distillation));
+  out.update(settings_of(options.objective.distillation));
   out.update(settings_of(options.low_rank));
   out.update(ranges_of(options));
   out.update(settings_of(training.options()));

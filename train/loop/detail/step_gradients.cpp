@@ -15,11 +15,11 @@ namespace fq::detail {
 namespace {
 
 Passes::Options pass_options(const TrainerOptions& options) {
-  return {.label_smoothing = options.label_smoothing,
-          .loss = options.loss,
-          .distillation = options.distillation,
-          .capture = options.capture && options.accumulation == 1 && !options.ranks &&
-                     options.low_rank.rank == 0 && !options.mask};
+  return {.label_smoothing = options.objective.label_smoothing,
+          .loss = options.objective.loss,
+          .distillation = options.objective.distillation,
+          .capture = options.execution.capture && options.update.accumulation == 1 &&
+                     !options.distributed.ranks && options.low_rank.rank == 0 && !options.ranges.mask};
 }
 
 /// Returns the mask of a step with running ranges.
@@ -37,10 +37,11 @@ StepGradients::StepGradients(const RunInputs& inputs, RunProgress& progress, con
       ranges_(ranges),
       passes_(inputs.model, pass_options(inputs.options)) {
   const auto& [model, training, validation, options, callbacks] = inputs;
-  if (options.ranks)
-    shared_.emplace(options.ranks, *model, options.amax == AmaxMode::running, options.reduction);
-  if (options.distillation.teacher && options.distillation.weight > 0)
-    teacher_.emplace(options.distillation.teacher, *training, model->device());
+  if (options.distributed.ranks)
+    shared_.emplace(options.distributed.ranks, *model, options.ranges.amax == AmaxMode::running,
+                    options.distributed.reduction);
+  if (options.objective.distillation.teacher && options.objective.distillation.weight > 0)
+    teacher_.emplace(options.objective.distillation.teacher, *training, model->device());
 }
 
 bool StepGradients::has_mixed_classes() const {
@@ -55,9 +56,9 @@ SharedStep::Told StepGradients::run(const Batch& batch) {
   const RunPosition& at = progress_.position();
   const auto phase = ranges_.phase(at.step);
   const RangePolicy::Scope scope(ranges_, phase);
-  const BackwardScope numbers(inputs_.options.backward);
+  const BackwardScope numbers(inputs_.options.execution.backward);
   const RandomScope random(at.seed, static_cast<std::uint64_t>(at.batch));
-  const auto padding = padding_mask(inputs_.options.mask, batch, phase);
+  const auto padding = padding_mask(inputs_.options.ranges.mask, batch, phase);
   const ScopedValue<const PositionMask*> mask(context().position_mask, padding ? &*padding : nullptr);
   const auto [loss, logits, predictions] =
       passes_.forward(batch, phase, teacher_ ? teacher_->outputs(batch) : Tensor());
@@ -83,7 +84,7 @@ std::int64_t StepGradients::batches_of_step() const {
   const DataLoader& training = *inputs_.training;
   const std::int64_t size = training.options().batch_size;
   const std::int64_t begun = (training.position() + size - 1) / size;
-  return std::min(inputs_.options.accumulation, batches_ + 1 + training.batches_per_epoch() - begun);
+  return std::min(inputs_.options.update.accumulation, batches_ + 1 + training.batches_per_epoch() - begun);
 }
 
 NumericError StepGradients::explained(const NumericError& error, const Batch& batch) const {
@@ -120,7 +121,7 @@ void StepGradients::add(const Batch& batch) {
 
 double StepGradients::finish() {
   if (shared_) {
-    bool stop = inputs_.options.stop != nullptr && *inputs_.options.stop;
+    bool stop = inputs_.options.execution.stop != nullptr && *inputs_.options.execution.stop;
     for (const auto& result : shared_->finish(stop)) progress_.add_result(result);
     stopped_ = stop;
   }
@@ -128,7 +129,7 @@ double StepGradients::finish() {
 }
 
 bool StepGradients::stop_requested() const {
-  return shared_ ? stopped_ : inputs_.options.stop != nullptr && *inputs_.options.stop;
+  return shared_ ? stopped_ : inputs_.options.execution.stop != nullptr && *inputs_.options.execution.stop;
 }
 
 }  // namespace fq::detail

@@ -23,7 +23,7 @@ class StepGradients {
   void add(const Batch& batch);
   [[nodiscard]] bool empty() const { return batches_ == 0; }
   /// Returns whether all batches of the step are there.
-  [[nodiscard]] bool complete() const { return batches_ == inputs_.options.accumulation; }
+  [[nodiscard]] bool complete() const { return batches_ == inputs_.options.update.accumulation; }
   /// Ends the step, together with all ranks. Returns the factor of the gradients that makes their sum over
   /// the step a mean.
   [[nodiscard]] double finish();
@@ -50,7 +50,7 @@ class StepGradients {
   [[nodiscard]] NumericError explained(const NumericError& error, const Batch& batch) const;
   /// Returns whether the backward pass begins at the mean loss of its batch. Otherwise it begins at the sum
   /// of the losses of the samples.
-  [[nodiscard]] bool has_mean_loss() const { return inputs_.options.accumulation == 1 && !shared_; }
+  [[nodiscard]] bool has_mean_loss() const { return inputs_.options.update.accumulation == 1 && !shared_; }
 
   const RunInputs& inputs_;
   RunProgress& progress_;

@@ -6,14 +6,15 @@
 namespace fq::detail {
 
 Validation::Validation(const RunInputs& inputs, Communicator* ranks)
-    : inputs_(inputs), ranks_(ranks), early_(inputs.options.patience) {}
+    : inputs_(inputs), ranks_(ranks), early_(inputs.options.validation.patience) {}
 
 /// One process may stop within a validation. Ranks stop together, at the end of a step.
 Evaluation Validation::run() const {
   DataLoader& data = *inputs_.validation;
   const TrainerOptions& options = inputs_.options;
-  return evaluate(*inputs_.model, data, ranks_ ? nullptr : options.stop, options.loss, options.metrics,
-                  options.metric_options, data.options().parts > 1 ? ranks_ : nullptr);
+  return evaluate(*inputs_.model, data, ranks_ ? nullptr : options.execution.stop, options.objective.loss,
+                  options.objective.metrics, options.objective.metric_options,
+                  data.options().parts > 1 ? ranks_ : nullptr);
 }
 
 bool Validation::evaluate_start() {
@@ -29,12 +30,12 @@ void Validation::reestimate_statistics(std::int64_t epoch) const {
   options.prefetch = 0;
   DataLoader batches = loader_beside(*inputs_.training, std::move(options));
   batches.start_epoch(epoch);
-  (void)reestimate_batch_norm(*inputs_.model, batches, inputs_.options.reestimate_bn);
+  (void)reestimate_batch_norm(*inputs_.model, batches, inputs_.options.batch_norm.reestimate_bn);
 }
 
 bool Validation::evaluate_epoch(EpochReport& report, WeightAverage* average) {
   const AverageScope averages(average);
-  if (inputs_.options.reestimate_bn > 0) reestimate_statistics(report.epoch);
+  if (inputs_.options.batch_norm.reestimate_bn > 0) reestimate_statistics(report.epoch);
   if (!inputs_.validation) return true;
   report.validation = run();
   if (report.validation->stopped) return false;
