@@ -19,9 +19,7 @@ namespace fq::cli {
 namespace {
 
 /// Whether the first layer that reads samples reads them as ids.
-bool takes_ids(const ModelSpec& spec) {
-  return spec.nodes().front().type == "embedding";
-}
+bool takes_ids(const ModelSpec& spec) { return spec.nodes().front().type == "embedding"; }
 
 void check_ids(const ModelSpec& spec, const std::string& model, const std::string& path, const Dataset& data,
                const std::string& command) {

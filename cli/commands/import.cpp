@@ -272,8 +272,8 @@ std::int64_t parameter_count(const ImportedModel& model) {
 
 void print_model(const ImportedModel& model, const Network& network, const std::string& path,
                  Output& output) {
-  output.line(fmt::format("{} layers, {} parameters: {}", model.spec.nodes().size(),
-                          parameter_count(model), list(layer_counts(model))));
+  output.line(fmt::format("{} layers, {} parameters: {}", model.spec.nodes().size(), parameter_count(model),
+                          list(layer_counts(model))));
   if (!model.recognised.empty()) output.line("recognised: " + list(model.recognised));
   if (network.quantized()) output.line(describe_grids(network));
   const auto parts = input_parts(model);

@@ -3,9 +3,9 @@
 #include "fakequant/export/onnx/reader/element_types.h"
 #include "fakequant/export/onnx/reader/graph/fixed_values.h"
 #include "fakequant/export/onnx/reader/graph/graph_import.h"
-#include "fakequant/export/onnx/reader/patterns/graph_view.h"
 #include "fakequant/export/onnx/reader/live_nodes.h"
 #include "fakequant/export/onnx/reader/onnx_schema.h"
+#include "fakequant/export/onnx/reader/patterns/graph_view.h"
 #include "fakequant/layers/model/detail/abstract_batch.h"
 #include "fakequant/train/loop/checkpoint.h"
 

@@ -140,7 +140,8 @@ std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_sh
   if (classes > 0 && listed != Shape{kAbstractBatch, classes})
     end.fail(fmt::format(
         "the model's output is {} for one sample, the data has {} {}: end with a {} is \"classes\"",
-        sample_text(built.output.shape()), classes, options.dense ? "classes or channels of labels" : "classes",
+        sample_text(built.output.shape()), classes,
+        options.dense ? "classes or channels of labels" : "classes",
         options.dense ? "convolution whose out_channels" : "linear layer whose out_features"));
   auto graph = std::make_shared<Graph>(std::move(built.nodes));
   graph->train(true);

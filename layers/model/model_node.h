@@ -2,9 +2,9 @@
 
 /// ModelNode: one node of a model, as model files, importers and Python describe it.
 ///
-///     ModelNode conv{.name = "conv1", .type = "conv2d", .options = {{"out_channels", 8}, {"kernel", Shape{3, 3}}}};
-///     conv.options["bias"] = false;
-///     const ModelSpec spec("net", {conv, {.name = "relu", .type = "relu"}});
+///     ModelNode conv{.name = "conv1", .type = "conv2d", .options = {{"out_channels", 8}, {"kernel", Shape{3,
+///     3}}}}; conv.options["bias"] = false; const ModelSpec spec("net", {conv, {.name = "relu", .type =
+///     "relu"}});
 
 #include <cstdint>
 #include <initializer_list>
@@ -23,8 +23,8 @@ class JsonText;
 }
 
 /// Value of an option.
-using NodeOption = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
-                                std::vector<double>>;
+using NodeOption =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
 
 /// Options of a node by name, in the order in which they were added.
 class NodeOptions {
@@ -73,8 +73,8 @@ class NodePlace {
   [[nodiscard]] bool has_line() const noexcept { return text_ != nullptr; }
   /// The begin of each message.
   [[nodiscard]] const std::string& origin() const noexcept { return origin_; }
-  /// Throws `message` with this place: FileError if the node is from a file, else ArgumentError. `part` is the
-  /// JSON pointer of a part of the node: "/options/kernel".
+  /// Throws `message` with this place: FileError if the node is from a file, else ArgumentError. `part` is
+  /// the JSON pointer of a part of the node: "/options/kernel".
   [[noreturn]] void fail(const std::string& message, const std::string& part = {}) const;
 
  private:

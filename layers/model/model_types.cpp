@@ -30,9 +30,9 @@ std::string whole_range(std::int64_t low, std::int64_t high) {
 [[noreturn]] void fail_type(const ModelNode& node, const std::string& name, const NodeOption& value,
                             std::string_view expected, std::ptrdiff_t element = -1) {
   const std::string within = element < 0 ? "" : std::to_string(element);
-  node.place.fail(
-      fmt::format("'{}': {} is not {}", element < 0 ? detail::shortened(name) : within, shown(value), expected),
-      part_of(name) + (element < 0 ? "" : "/" + within));
+  node.place.fail(fmt::format("'{}': {} is not {}", element < 0 ? detail::shortened(name) : within,
+                              shown(value), expected),
+                  part_of(name) + (element < 0 ? "" : "/" + within));
 }
 
 template <class T>
@@ -96,8 +96,7 @@ std::int64_t LayerOptions::integer_or(const std::string& name, std::int64_t fall
 std::int64_t LayerOptions::outputs(const std::string& name) const {
   if (!is_text(name)) return integer(name);
   (void)choice_or(name, {}, {"classes"});
-  if (classes_ < 1)
-    fail_at(name, fmt::format("'{}' is \"classes\", whose number is not known here", name));
+  if (classes_ < 1) fail_at(name, fmt::format("'{}' is \"classes\", whose number is not known here", name));
   return classes_;
 }
 

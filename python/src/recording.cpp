@@ -27,9 +27,9 @@ NodeOption to_option(nb::handle value, const std::string& name) {
   if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
   if (std::vector<std::int64_t> whole; nb::try_cast(value, whole, false)) return whole;
   if (std::vector<double> numbers; nb::try_cast(value, numbers)) return numbers;
-  throw ArgumentError(fmt::format(
-      "[model] the option '{}' is {}: give bool, int, float, str, or a list of numbers", name,
-      nb::cast<std::string>(nb::repr(value)).substr(0, 80)));
+  throw ArgumentError(
+      fmt::format("[model] the option '{}' is {}: give bool, int, float, str, or a list of numbers", name,
+                  nb::cast<std::string>(nb::repr(value)).substr(0, 80)));
 }
 
 ModelNodes to_nodes(const nb::list& nodes) {
@@ -282,7 +282,8 @@ void bind_recording(nb::module_& m) {
         });
       },
       arg("nodes"), arg("sample_shape"), arg("classes") = 0,
-      "A model of nodes for samples of that shape. A node is a dict of name, type, options and inputs, as in a model file.");
+      "A model of nodes for samples of that shape. A node is a dict of name, type, options and inputs, as in "
+      "a model file.");
 }
 
 }  // namespace fq::python

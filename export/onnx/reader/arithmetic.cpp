@@ -8,7 +8,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-
 ImportValue one(const OpImport& op, const char* type, const ImportValue& x, NodeOptions options = {},
                 const std::string& suffix = {}) {
   return op.layer(type, std::move(options), {x}, {}, suffix);

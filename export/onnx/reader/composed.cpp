@@ -1,6 +1,5 @@
 // Operators that are made of several layers.
 
-
 #include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 

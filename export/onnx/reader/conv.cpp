@@ -6,7 +6,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-
 std::vector<std::int64_t> kernel_of(const OpImport& op, const Tensor& weight) {
   op.check(weight.rank() >= 3 && weight.rank() <= 5,
            "its weight is {}: convolutions along up to 3 axes are supported", weight.describe());

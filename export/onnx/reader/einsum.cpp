@@ -5,7 +5,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-
 bool has(const std::string& letters, char c) { return letters.find(c) != std::string::npos; }
 
 /// "bhid,bhjd->bhij": the letters of the axes of both inputs and of the output.

@@ -8,7 +8,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-
 bool is_near(double value, double wanted) { return std::abs(value - wanted) <= 1e-6; }
 
 /// The bound of a Clip: an attribute up to version 10, then an input; `none` where there is none.

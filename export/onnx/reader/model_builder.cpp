@@ -7,7 +7,6 @@
 namespace fq::detail {
 namespace {
 
-
 constexpr std::int64_t kMostElements = std::int64_t{1} << 33;  // of a value, for one sample
 
 Shape output_shape(const ModelNode& node, const std::vector<Shape>& shapes, ModelBudget& budget) {

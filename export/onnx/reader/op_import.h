@@ -86,9 +86,8 @@ class OpImport : public NodeReader {
   [[nodiscard]] std::vector<std::int64_t> list(std::string_view key, std::size_t i) const;
 
   /// A layer of ours that reads `inputs`. What one node makes beside its main layer has a `suffix`.
-  ImportValue layer(const std::string& type, NodeOptions options,
-                    const std::vector<ImportValue>& inputs, const std::vector<LayerValue>& values = {},
-                    const std::string& suffix = {}) const;
+  ImportValue layer(const std::string& type, NodeOptions options, const std::vector<ImportValue>& inputs,
+                    const std::vector<LayerValue>& values = {}, const std::string& suffix = {}) const;
   /// A layer of one input without options.
   ImportValue layer(const std::string& type) const { return layer(type, {}, {value()}); }
   /// `x` in the shape `shape`; itself where it has that, rows by "flatten".

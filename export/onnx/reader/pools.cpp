@@ -7,7 +7,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-
 constexpr std::int64_t kMostTaps = 256;  // of a dilated window, along one axis
 
 /// Layers pool images and volumes: a sequence [N, C, L] is an image of height 1.

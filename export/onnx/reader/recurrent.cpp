@@ -8,7 +8,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-
 /// The gates of one direction in PyTorch's order.
 Tensor gates_of(const Tensor& x, std::int64_t way, std::int64_t size, const std::vector<std::int64_t>& order,
                 std::int64_t first = 0) {

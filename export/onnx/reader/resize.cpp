@@ -8,7 +8,6 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-
 /// The numbers of all axes, where the file gives those of some.
 template <class T>
 std::vector<T> of_all_axes(const OpImport& op, const std::vector<T>& given, std::size_t rank, T otherwise) {

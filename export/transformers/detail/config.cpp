@@ -15,9 +15,14 @@ const std::map<std::string, ModelNode>& activations() {
   const ModelNode relu{.name = {}, .type = "relu"};
   const ModelNode tanh{.name = {}, .type = "gelu", .options = {{"approximate", "tanh"}}};
   static const std::map<std::string, ModelNode> table{
-      {"gelu", gelu},      {"gelu_python", gelu},       {"gelu_new", tanh},
-      {"gelu_fast", tanh}, {"gelu_pytorch_tanh", tanh}, {"relu", relu},
-      {"silu", silu},      {"swish", silu},
+      {"gelu", gelu},
+      {"gelu_python", gelu},
+      {"gelu_new", tanh},
+      {"gelu_fast", tanh},
+      {"gelu_pytorch_tanh", tanh},
+      {"relu", relu},
+      {"silu", silu},
+      {"swish", silu},
   };
   return table;
 }

@@ -43,8 +43,7 @@ class Gpt2Plan {
   }
 
  private:
-  [[nodiscard]] ModelNode norm(const std::string& name,
-                                  const std::vector<std::string>& inputs = {}) const {
+  [[nodiscard]] ModelNode norm(const std::string& name, const std::vector<std::string>& inputs = {}) const {
     return plan_node(name, "layer_norm", {{"eps", config_.number_or("layer_norm_epsilon", 1e-5, 1e-12, 1)}},
                      inputs);
   }

@@ -156,7 +156,7 @@ class LlamaPlan {
 
  private:
   ModelNode norm(const std::string& name, const std::string& path,
-                    const std::vector<std::string>& inputs = {}) {
+                 const std::vector<std::string>& inputs = {}) {
     out_.norm(path, path, width_, false);
     return plan_node(name, "rms_norm", {{"eps", eps()}}, inputs);
   }

@@ -21,8 +21,7 @@ class BuiltinNodes {
 
   explicit BuiltinNodes(bool signals = false) : convolution_(signals ? "conv1d" : "conv2d") {}
   /// Appends a node and returns its name.
-  std::string add(const std::string& name, const char* type, NodeOptions options = {},
-                  Inputs inputs = {});
+  std::string add(const std::string& name, const char* type, NodeOptions options = {}, Inputs inputs = {});
   /// A convolution without bias, with its batch norm.
   std::string conv_bn(const std::string& name, std::int64_t width, int kernel, int stride,
                       const Inputs& inputs = {});

@@ -16,8 +16,7 @@ NodeOption list_option(const JsonValue& value) {
   const auto all = [&](auto is) { return std::ranges::all_of(value.json(), is); };
   if (all([](const auto& each) { return whole_if<std::int64_t>(each).has_value(); }))
     return value.json().get<std::vector<std::int64_t>>();
-  if (all([](const auto& each) { return each.is_number(); }))
-    return value.json().get<std::vector<double>>();
+  if (all([](const auto& each) { return each.is_number(); })) return value.json().get<std::vector<double>>();
   value.fail(fmt::format("'{}' is a list of other values than numbers", value.key()));
 }
 
@@ -57,7 +56,8 @@ class NodeReader {
  private:
   ModelNode node(const JsonValue& entry) {
     entry.expect_keys({"name", "type", "options", "inputs", "nodes"}, "of a node");
-    ModelNode out{.name = {}, .type = entry.at("type").choice(layer_types()), .place = {text_, entry.pointer()}};
+    ModelNode out{
+        .name = {}, .type = entry.at("type").choice(layer_types()), .place = {text_, entry.pointer()}};
     if (entry.has("name")) {
       out.name = entry.at("name").string();
       if (out.name.empty()) entry.at("name").fail("'' is not a name: leave it out, or give one");
