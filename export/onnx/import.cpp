@@ -6,7 +6,7 @@
 #include "fakequant/export/onnx/reader/live_nodes.h"
 #include "fakequant/export/onnx/reader/onnx_schema.h"
 #include "fakequant/export/onnx/reader/patterns/graph_view.h"
-#include "fakequant/layers/model/detail/abstract_batch.h"
+#include "fakequant/layers/model/detail/symbolic_batch.h"
 #include "fakequant/train/loop/checkpoint.h"
 
 namespace fq {
@@ -36,7 +36,7 @@ ImportedModel detail::import_checked(const OnnxModel& model, const ImportOptions
   import.run(nodes, inputs);
   return import.finish(output, inputs.sample, options.name);
 } catch (const ArgumentError& error) {
-  throw ArgumentError(with_readable_batch(error.what()));
+  throw ArgumentError(with_batch_symbol(error.what()));
 }
 
 ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) {

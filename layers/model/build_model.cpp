@@ -5,9 +5,9 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/random.h"
 #include "fakequant/core/tape.h"
-#include "fakequant/layers/model/detail/abstract_batch.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
 #include "fakequant/layers/model/detail/meta_scope.h"
+#include "fakequant/layers/model/detail/symbolic_batch.h"
 #include "fakequant/layers/model/model_file.h"
 #include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/sequential.h"
@@ -15,7 +15,7 @@
 namespace fq {
 namespace {
 
-using detail::kAbstractBatch;
+using detail::kSymbolicBatch;
 
 std::string sample_text(Shape shape) {
   shape.erase(shape.begin());
@@ -96,11 +96,11 @@ class Builder {
     const std::string what = error.what();
     if (what.starts_with(node.place.origin())) throw error;
     const std::string name = node.place.has_line() ? fmt::format("node '{}': ", node.name) : "";
-    node.place.fail(name + detail::with_readable_batch(what));
+    node.place.fail(name + detail::with_batch_symbol(what));
   }
 
   void check_size(const ModelNode& node, const Variable& output) const {
-    if (numel(output.shape()) / kAbstractBatch > budget_.limit)
+    if (detail::sample_elements(output.shape()) > budget_.limit)
       node.place.fail(fmt::format("the output of '{}' is {} for one sample: {} elements are allowed",
                                   node.name, sample_text(output.shape()), budget_.limit));
   }
@@ -118,9 +118,7 @@ Variable meta_input(const Shape& sample_shape, std::int64_t limit) {
   for (const auto size : sample_shape) left = size > 0 ? left / size : 0;
   FQ_CHECK(left > 0, "build_model", "the input {} is empty or has more than {} elements",
            to_string(sample_shape), limit);
-  Shape shape{kAbstractBatch};
-  shape.insert(shape.end(), sample_shape.begin(), sample_shape.end());
-  return Variable(Tensor::empty(std::move(shape), DType::f32, Device::meta()));
+  return Variable(Tensor::empty(detail::with_symbolic_batch(sample_shape), DType::f32, Device::meta()));
 }
 
 }  // namespace
@@ -132,12 +130,12 @@ std::shared_ptr<Graph> build_model(const ModelSpec& spec, const Shape& sample_sh
   const auto input = meta_input(sample_shape, options.max_elements);
   auto built = Builder(classes, options).nodes(spec.nodes(), input);
   const NodePlace& end = spec.nodes().back().place;
-  if (built.output.shape().empty() || built.output.shape()[0] != kAbstractBatch)
+  if (built.output.shape().empty() || built.output.shape()[0] != kSymbolicBatch)
     end.fail(fmt::format("the model's output is {}: its first axis must be the batch",
-                         detail::with_readable_batch(to_string(built.output.shape()))));
+                         detail::batch_text(built.output.shape())));
   Shape listed = built.output.shape();
   if (options.dense) listed.resize(std::min<std::size_t>(listed.size(), 2));
-  if (classes > 0 && listed != Shape{kAbstractBatch, classes})
+  if (classes > 0 && listed != Shape{kSymbolicBatch, classes})
     end.fail(fmt::format(
         "the model's output is {} for one sample, the data has {} {}: end with a {} is \"classes\"",
         sample_text(built.output.shape()), classes,

@@ -35,7 +35,7 @@ std::string stand_in(const std::string& message) {
     end = begin;
     while (end < message.size() && std::isdigit(static_cast<unsigned char>(message[end])) != 0) ++end;
     if (end - begin < 6 || end - begin > 9) continue;
-    const std::int64_t value = std::stoll(message.substr(begin, end - begin)), batch = detail::kAbstractBatch;
+    const std::int64_t value = std::stoll(message.substr(begin, end - begin)), batch = detail::kSymbolicBatch;
     if ((value + 20) % batch <= 40 && value > batch / 2) return message.substr(begin, end - begin);
   }
   return {};

@@ -12,6 +12,7 @@
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/import.h"
 #include "fakequant/export/onnx/model.h"
+#include "fakequant/layers/model/detail/symbolic_batch.h"
 #include "golden/golden_folder.h"
 
 namespace fq::import_networks_test {
@@ -135,7 +136,8 @@ class Mutation {
   std::int64_t number() {
     constexpr std::int64_t edge = std::int64_t{1} << 62;
     const std::int64_t edges[] = {
-        0, 1, -1, 2, 3, 7, edge, -edge, (std::int64_t{1} << 31) - 1, 1000003, INT64_MIN, INT64_MAX};
+        0,         1,        -1, 2, 3, 7, edge, -edge, (std::int64_t{1} << 31) - 1, detail::kSymbolicBatch,
+        INT64_MIN, INT64_MAX};
     return edges[below(12)];
   }
   std::string any_name(OnnxModel& model) {

@@ -11,7 +11,7 @@
 #include "fakequant/core/ops/shape.h"
 #include "fakequant/export/onnx/reader/live_nodes.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
-#include "fakequant/layers/model/detail/abstract_batch.h"
+#include "fakequant/layers/model/detail/symbolic_batch.h"
 
 namespace fq::detail {
 namespace {
@@ -201,7 +201,7 @@ class FixedShape {
         if (!own->shape[i].symbol.empty()) sizes_[own->shape[i].symbol] = sample[i - 1];
     }
   }
-  /// The batch is `kAbstractBatch`, sizes that nothing tells are -1.
+  /// The batch is `kSymbolicBatch`, sizes that nothing tells are -1.
   [[nodiscard]] Shape of(const OnnxValueInfo& input) const {
     Shape shape;
     for (std::size_t i = 0; i < input.shape.size(); ++i) shape.push_back(size(input.shape[i], i == 0));
@@ -210,10 +210,10 @@ class FixedShape {
 
  private:
   [[nodiscard]] std::int64_t size(const OnnxDim& dim, bool first) const {
-    if (dim.size >= 0) return first && dim.size == batch_.size ? kAbstractBatch : dim.size;
-    if (!dim.symbol.empty() && dim.symbol == batch_.symbol) return kAbstractBatch;
+    if (dim.size >= 0) return first && dim.size == batch_.size ? kSymbolicBatch : dim.size;
+    if (!dim.symbol.empty() && dim.symbol == batch_.symbol) return kSymbolicBatch;
     if (const auto known = sizes_.find(dim.symbol); known != sizes_.end()) return known->second;
-    return first ? kAbstractBatch : -1;
+    return first ? kSymbolicBatch : -1;
   }
 
   OnnxDim batch_;
@@ -226,7 +226,7 @@ bool fits(const Shape& given, const Shape& wanted) {
 
 Shape of_one_sample(Shape shape) {
   for (auto& size : shape)
-    if (size == kAbstractBatch) size = 1;
+    if (size == kSymbolicBatch) size = 1;
   return shape;
 }
 
@@ -242,7 +242,7 @@ Tensor fitted(const OnnxValueInfo& input, const Tensor& value, Shape& of_batch) 
     return Tensor::full(one, value.item(), DType::f64);
   }
   Shape given = value.shape();
-  const bool misses_batch = given.size() + 1 == one.size() && !one.empty() && of_batch[0] == kAbstractBatch;
+  const bool misses_batch = given.size() + 1 == one.size() && !one.empty() && of_batch[0] == kSymbolicBatch;
   if (misses_batch) given.insert(given.begin(), 1);
   FQ_CHECK(given.size() == one.size() && fits(given, one), "import_onnx",
            "the input {} is fixed by {}, which does not fit one sample of it", described(input),

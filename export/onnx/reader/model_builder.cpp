@@ -42,13 +42,13 @@ ImportValue ModelBuilder::add(const NodeReader& from, const std::string& name, c
     const NoGrad no_grad;
     out.shape = output_shape(node, shapes, budget_);
   } catch (const ArgumentError& error) {
-    from.fail("{}", with_readable_batch(unplaced(error.what(), node.place)));
+    from.fail("{}", with_batch_symbol(unplaced(error.what(), node.place)));
   }
   out.fixed = (type == "parameter" && out.shape.at(0) == 1) ||
               std::ranges::all_of(inputs, [](const ImportValue& input) { return input.fixed; });
   from.check(out.fixed || batch_axis(out.shape) >= 0, "it mixes samples: no axis of its output is the batch");
-  from.check(numel(out.shape) / kAbstractBatch <= kMostElements,
-             "its output has {} elements for one sample: {} are allowed", numel(out.shape) / kAbstractBatch,
+  from.check(sample_elements(out.shape) <= kMostElements,
+             "its output has {} elements for one sample: {} are allowed", sample_elements(out.shape),
              kMostElements);
   node.output = out;
   place_.emplace(out.node, nodes_.size());

@@ -26,7 +26,7 @@ ImportValue OpImport::layer_of_constant(std::size_t i) const {
 
 void OpImport::check_elements(std::size_t i) const {
   check(!inputs_[i].is_empty(), "its input {} is {}, without elements: only a Concat may read it", i,
-        with_readable_batch(to_string(inputs_[i].shape)));
+        batch_text(inputs_[i].shape));
 }
 
 namespace {
@@ -123,7 +123,7 @@ ImportValue OpImport::reshaped(const ImportValue& x, const Shape& shape, const s
         to_string({x.shape.begin() + 1, x.shape.end()}));
   if (shape == x.shape) return x;
   const bool first =
-      samples == 0 && shape[0] == kAbstractBatch && x.shape[0] == kAbstractBatch && shape.size() > 1;
+      samples == 0 && shape[0] == kSymbolicBatch && x.shape[0] == kSymbolicBatch && shape.size() > 1;
   if (!first) {
     Shape whole = shape;
     if (samples >= 0) whole[static_cast<std::size_t>(samples)] = -1;

@@ -43,7 +43,7 @@ class OpImport : public NodeReader {
   [[nodiscard]] int opset() const noexcept { return context_.opset; }
   /// Whether a first size stands for the batch: that of the file, or of one made for one sample.
   [[nodiscard]] bool is_batch(std::int64_t size) const {
-    return size == kAbstractBatch || size == 1 || (size > 1 && size == context_.batch);
+    return size == kSymbolicBatch || size == 1 || (size > 1 && size == context_.batch);
   }
   /// That of the file's input where it is fixed, else -1.
   [[nodiscard]] std::int64_t batch() const noexcept { return context_.batch; }

@@ -75,7 +75,7 @@ ImportValue product_from_left(const OpImport& op) {
   const Tensor weight = op.weight(0);
   const ImportValue& x = op.value(1);
   op.check(x.shape.size() >= 3 && x.shape.end()[-2] == weight.dim(1), "its weight is {}, its input {}",
-           weight.describe(), with_readable_batch(to_string(x.shape)));
+           weight.describe(), batch_text(x.shape));
   const ImportValue y = op.layer("linear", {{"out_features", weight.dim(0)}, {"bias", false}},
                                  {turned(op, x, "turned")}, {{"parameters", "weight", weight}}, "linear");
   return turned(op, y, {});

@@ -26,12 +26,11 @@ ImportValue expand(const OpImport& op) {
     if (samples > 0 && x.numel() == 1) {
       Shape each = to;
       each.erase(each.begin() + samples);
-      op.check(to[static_cast<std::size_t>(samples)] == kAbstractBatch && numel(each) <= kLargestSize,
-               "it makes {} of a constant", with_readable_batch(to_string(to)));
+      op.check(to[static_cast<std::size_t>(samples)] == kSymbolicBatch && numel(each) <= kLargestSize,
+               "it makes {} of a constant", batch_text(to));
       return with_samples_at(op, op.parameter(Tensor::full(each, x.item()), each, false, true), samples);
     }
-    op.check(samples == 0 && to[0] == kAbstractBatch, "it makes {} of a constant",
-             with_readable_batch(to_string(to)));
+    op.check(samples == 0 && to[0] == kSymbolicBatch, "it makes {} of a constant", batch_text(to));
     Shape own = x.shape();
     if (own.size() == to.size()) own.erase(own.begin());
     const ImportValue each = op.parameter(x, own, op.input(0).learned, true);
@@ -43,8 +42,7 @@ ImportValue expand(const OpImport& op) {
   to = broadcast_shapes(x.shape, to, "import_onnx");
   if (to == x.shape) return x;
   op.check(std::all_of(to.begin() + 1, to.end(), [](auto size) { return size <= kLargestPad; }),
-           "it makes {}: up to {} elements along an axis are supported", with_readable_batch(to_string(to)),
-           kLargestPad);
+           "it makes {}: up to {} elements along an axis are supported", batch_text(to), kLargestPad);
   op.check(to.size() == x.shape.size() && to[0] == x.shape[0], "it makes {} of {}", to_string(to),
            to_string(x.shape));
   return op.layer("expand", {{"shape", Shape(to.begin() + 1, to.end())}}, {x});
@@ -52,7 +50,7 @@ ImportValue expand(const OpImport& op) {
 
 ImportValue strided(const OpImport& op) {
   Shape to = op.integers("shape");
-  to.insert(to.begin(), kAbstractBatch);
+  to.insert(to.begin(), kSymbolicBatch);
   return op.reshaped(op.value(), to, {});
 }
 
@@ -60,8 +58,8 @@ ImportValue strided(const OpImport& op) {
 ImportValue constant_of_shape(const OpImport& op) {
   const Shape to = integers_of(op, op.constant(0));
   const int samples = batch_axis(to);
-  op.check(to.size() >= 2 && samples >= 0 && to[static_cast<std::size_t>(samples)] == kAbstractBatch,
-           "it makes {} elements of each sample", with_readable_batch(to_string(to)));
+  op.check(to.size() >= 2 && samples >= 0 && to[static_cast<std::size_t>(samples)] == kSymbolicBatch,
+           "it makes {} elements of each sample", batch_text(to));
   const auto* value = op.node().attribute("value");
   const auto* tensor = value != nullptr ? std::get_if<Tensor>(value) : nullptr;
   Shape each = to;

@@ -44,14 +44,14 @@ struct Target {
 Target of_one_scale(const OpImport& op, const Shape& from, const Shape& sizes, bool largest) {
   double scale = largest ? 0 : std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < from.size(); ++i) {
-    if (sizes[i] == 0 || sizes[i] == kAbstractBatch) continue;
+    if (sizes[i] == 0 || sizes[i] == kSymbolicBatch) continue;
     const double own = static_cast<double>(sizes[i]) / static_cast<double>(from[i]);
     scale = largest ? std::max(scale, own) : std::min(scale, own);
   }
   Target out{from, std::vector<double>(from.size(), 1)};
   bool exact = true;
   for (std::size_t i = 0; i < from.size(); ++i) {
-    if (sizes[i] == 0 || sizes[i] == kAbstractBatch) continue;
+    if (sizes[i] == 0 || sizes[i] == kSymbolicBatch) continue;
     const double size = static_cast<double>(from[i]) * scale;
     op.check(size < 1e9, "it makes {} elements of {}", size, from[i]);
     out.shape[i] = static_cast<std::int64_t>(std::floor(size + 0.5));

@@ -17,12 +17,12 @@ void place_batch(const OpImport& op, const Shape& from, Shape& to) {
   const int samples = batch_axis(from);
   if (samples < 0) return;
   const std::int64_t before = numel(Shape(from.begin(), from.begin() + samples));
-  const std::int64_t batch = numel(from) / kAbstractBatch == numel(to) ? 1 : op.batch();
+  const std::int64_t batch = sample_elements(from) == numel(to) ? 1 : op.batch();
   if (batch < 1) return;
   std::int64_t passed = 1;
   for (auto& size : to) {
     if (passed == before && size % batch == 0 && size > 0 && (size != 1 || batch == 1)) {
-      size = size / batch * kAbstractBatch;
+      size = size / batch * kSymbolicBatch;
       return;
     }
     passed *= size;
@@ -43,8 +43,8 @@ Shape target_shape(const OpImport& op, const Shape& from) {
   const auto open_before = std::ranges::count(to, -1);
   if (open_before == 0 && batch_axis(to) < 0) place_batch(op, from, to);
   if (open_before == 1 && to[0] != -1 && op.is_batch(to[0]) && batch_axis(from) == 0 &&
-      from[0] == kAbstractBatch)
-    to[0] = kAbstractBatch;
+      from[0] == kSymbolicBatch)
+    to[0] = kSymbolicBatch;
   const auto open = std::ranges::count(to, -1);
   op.check(open <= 1, "its shape has several sizes of -1");
   if (open == 0) return to;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fakequant/core/tensor.h"
-#include "fakequant/layers/model/detail/abstract_batch.h"
+#include "fakequant/layers/model/detail/symbolic_batch.h"
 
 namespace fq::detail {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fakequant/export/onnx/reader/folding/fold_moves.h"
-#include "fakequant/layers/model/detail/abstract_batch.h"
+#include "fakequant/layers/model/detail/symbolic_batch.h"
 
 namespace fq::detail {
 namespace {

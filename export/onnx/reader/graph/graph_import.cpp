@@ -14,7 +14,7 @@ std::string error_of(const OnnxNode& node, const std::string& message) {
   try {
     NodeReader(node).fail("{}", message.starts_with("[import_onnx] ") ? message.substr(14) : message);
   } catch (const ArgumentError& named) {
-    return with_readable_batch(named.what());
+    return with_batch_symbol(named.what());
   }
 }
 
@@ -23,9 +23,7 @@ std::string error_of(const OnnxNode& node, const std::string& message) {
 void GraphImport::run(const std::vector<OnnxNode>& nodes, const GraphInputs& inputs) {
   const OnnxValueInfo& first = *inputs.own[0].info;
   if (first.has_shape) context_.batch = first.shape[0].size;
-  Shape shape{kAbstractBatch};
-  shape.insert(shape.end(), inputs.sample.begin(), inputs.sample.end());
-  context_.input = {.node = "input", .shape = shape, .constant = {}};
+  context_.input = {.node = "input", .shape = with_symbolic_batch(inputs.sample), .constant = {}};
   if (inputs.own.size() == 1 && !inputs.own[0].sample.empty())
     values_.emplace(first.name, context_.input);
   else
@@ -41,14 +39,14 @@ ImportedModel GraphImport::finish(const std::string& name, const Shape& sample,
            name.substr(0, 100));
   ImportValue output = found->second;
   FQ_CHECK(!output.is_empty(), "import_onnx", "the output '{}' is {}: it has no elements",
-           name.substr(0, 100), with_readable_batch(to_string(output.shape)));
+           name.substr(0, 100), batch_text(output.shape));
   if (output.node == "input" || parts_.contains(output.node)) {
     const OnnxNode same{"Identity", name, {}, {}, {}, {}};
     output = context_.model.add(NodeReader(same), "identity", "identity", {}, {output}, {});
   }
-  FQ_CHECK(!output.shape.empty() && output.shape[0] == kAbstractBatch, "import_onnx",
+  FQ_CHECK(!output.shape.empty() && output.shape[0] == kSymbolicBatch, "import_onnx",
            "the output '{}' is {}: its first axis must be the batch", name.substr(0, 100),
-           with_readable_batch(to_string(output.shape)));
+           batch_text(output.shape));
   auto built = context_.model.finish(model_name, output);
   return {std::move(built.spec),
           sample,
@@ -145,7 +143,7 @@ void GraphImport::guess(const OnnxNode& node) {
 std::optional<Shape> GraphImport::stated_shape(const std::string& name) const {
   const auto stated = std::ranges::find(model_.values, name, &OnnxValueInfo::name);
   if (stated == model_.values.end() || !stated->has_shape || stated->shape.empty()) return std::nullopt;
-  Shape shape{kAbstractBatch};
+  Shape shape{kSymbolicBatch};
   for (std::size_t axis = 1; axis < stated->shape.size(); ++axis) shape.push_back(stated->shape[axis].size);
   if (std::ranges::any_of(shape, [](auto size) { return size <= 0 || size > kLargestSize; }))
     return std::nullopt;

@@ -25,7 +25,7 @@ ImportValue onnx_ops::on_grid(const OpImport& op) {
   const std::int64_t given = op.integer("axis", 0, -8, 7), axis = given < 0 ? given + rank : given;
   const bool fits = scales == 0 || (axis >= 0 && axis < rank && shape[std::size_t(axis)] == scales);
   FQ_CHECK(fits, "import_onnx", "{}: it has {} scales along axis {} of {}: one for each element is needed",
-           op.text("origin", ""), scales, given, with_readable_batch(to_string(shape)));
+           op.text("origin", ""), scales, given, batch_text(shape));
   const auto index = op.integer("index", 0, 0, kLargestSize);
   return op.layer("identity", {}, {op.value()}, {}, std::string(kMark) + std::to_string(index));
 }

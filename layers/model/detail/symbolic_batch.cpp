@@ -1,10 +1,16 @@
-#include "fakequant/layers/model/detail/abstract_batch.h"
+#include "fakequant/layers/model/detail/symbolic_batch.h"
 
 #include <cctype>
 
 namespace fq::detail {
 
-std::string with_readable_batch(const std::string& message) {
+Shape with_symbolic_batch(const Shape& sample) {
+  Shape shape{kSymbolicBatch};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  return shape;
+}
+
+std::string with_batch_symbol(const std::string& message) {
   const auto is_digit = [&](std::size_t i) {
     return i < message.size() && std::isdigit(static_cast<unsigned char>(message[i])) != 0;
   };
@@ -25,13 +31,15 @@ std::string with_readable_batch(const std::string& message) {
     const bool decimal = (begin > 1 && message[begin - 1] == '.' && is_digit(begin - 2)) ||
                          (end < message.size() && message[end] == '.' && is_digit(end + 1));
     const std::int64_t value = part_of_name || decimal || digits.size() > 18 ? 0 : std::stoll(digits);
-    if (value == 0 || value % kAbstractBatch != 0)
+    if (!has_symbolic_batch(value))
       out += digits;
     else
-      out += value == kAbstractBatch ? "N" : std::to_string(value / kAbstractBatch) + "*N";
+      out += value == kSymbolicBatch ? "N" : std::to_string(value / kSymbolicBatch) + "*N";
     begin = end;
   }
   return out;
 }
+
+std::string batch_text(const Shape& shape) { return with_batch_symbol(to_string(shape)); }
 
 }  // namespace fq::detail
