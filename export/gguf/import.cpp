@@ -13,7 +13,7 @@
 #include "fakequant/export/gguf/detail/llama.h"
 #include "fakequant/export/gguf/file.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
-#include "fakequant/export/quantized/detail/scaled_codes.h"
+#include "fakequant/export/quantized/detail/file_grids.h"
 #include "fakequant/export/safetensors/detail/weight_names.h"
 #include "fakequant/export/transformers/detail/plan.h"
 #include "fakequant/layers/modules/rotary_scaling.h"

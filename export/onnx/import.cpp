@@ -1,13 +1,232 @@
 #include "fakequant/export/onnx/import.h"
 
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/export/onnx/import_quantized.h"
 #include "fakequant/export/onnx/reader/element_types.h"
-#include "fakequant/export/onnx/reader/graph/fixed_values.h"
-#include "fakequant/export/onnx/reader/graph/graph_import.h"
-#include "fakequant/export/onnx/reader/live_nodes.h"
-#include "fakequant/export/onnx/reader/onnx_schema.h"
+#include "fakequant/export/onnx/reader/folding/fixed_values.h"
+#include "fakequant/export/onnx/reader/op_import.h"
+#include "fakequant/export/onnx/reader/operator_checks.h"
 #include "fakequant/export/onnx/reader/patterns/graph_view.h"
+#include "fakequant/export/onnx/reader/quantized/pair_graph.h"
+#include "fakequant/export/onnx/reader/quantized/placed_grids.h"
 #include "fakequant/layers/model/detail/symbolic_batch.h"
 #include "fakequant/train/loop/checkpoint.h"
+
+namespace fq::detail {
+namespace {
+
+/// The message with the node's name, where it has none.
+std::string error_of(const OnnxNode& node, const std::string& message) {
+  if (message.starts_with("[import_onnx] node ")) return message;
+  try {
+    NodeReader(node).fail("{}", message.starts_with("[import_onnx] ") ? message.substr(14) : message);
+  } catch (const ArgumentError& named) {
+    return with_batch_symbol(named.what());
+  }
+}
+
+/// Makes layers of nodes, in order.
+class GraphImport {
+ public:
+  /// All of them are kept by reference.
+  GraphImport(const OnnxModel& model, FixedValues& fixed, const NodeNames& names, const ElementTypes& types)
+      : model_(model), fixed_(fixed), context_{static_cast<int>(model.opset),
+                                               -1,
+                                               ModelBuilder(element_limit(model)),
+                                               {},
+                                               names,
+                                               types,
+                                               {}} {}
+
+  /// Throws ArgumentError that tells of all nodes that cannot be built.
+  void run(const std::vector<OnnxNode>& nodes, const GraphInputs& inputs);
+  /// What `run` made, up to the value `name`.
+  [[nodiscard]] ImportedModel finish(const std::string& name, const Shape& sample,
+                                     const std::string& model_name);
+
+ private:
+  /// Each input is a part of the rows of the data.
+  void take_parts(const std::vector<GraphInputs::Own>& parts);
+  /// What cannot be built is kept, with a guess of what it gives, so that all of it is told at once.
+  void build(const OnnxNode& node);
+  /// The branch of an If whose condition is fixed; null otherwise.
+  [[nodiscard]] const OnnxBranch* taken(const OnnxNode& node) const;
+  void follow(const OnnxNode& node, const OnnxBranch& way);
+  void keep(const OnnxNode& node, const std::string& name, ImportValue value);
+  [[nodiscard]] bool reads_guess(const OnnxNode& node) const;
+  /// Outputs of a node that cannot be built: of the shape that the file states, or of its input's.
+  void guess(const OnnxNode& node);
+  [[nodiscard]] std::optional<Shape> stated_shape(const std::string& name) const;
+  /// Fewer than the node's where an error left one unknown.
+  [[nodiscard]] std::vector<ImportValue> inputs_of(const OnnxNode& node) const;
+
+  const OnnxModel& model_;
+  FixedValues& fixed_;
+  ImportContext context_;
+  std::unordered_map<std::string, ImportValue> values_;
+  std::set<std::string> parts_;    // layers that are inputs
+  std::set<std::string> guessed_;  // values whose shape is not known
+  bool failed_ = false;
+  int depth_ = 0;  // branches around the node that is built
+  MissingNodes missing_;
+};
+
+void GraphImport::run(const std::vector<OnnxNode>& nodes, const GraphInputs& inputs) {
+  const OnnxValueInfo& first = *inputs.own[0].info;
+  if (first.has_shape) context_.batch = first.shape[0].size;
+  context_.input = {.node = "input", .shape = with_symbolic_batch(inputs.sample), .constant = {}};
+  if (inputs.own.size() == 1 && !inputs.own[0].sample.empty())
+    values_.emplace(first.name, context_.input);
+  else
+    take_parts(inputs.own);
+  for (const auto& node : nodes) build(node);
+  missing_.check();
+}
+
+ImportedModel GraphImport::finish(const std::string& name, const Shape& sample,
+                                  const std::string& model_name) {
+  const auto found = values_.find(name);
+  FQ_CHECK(found != values_.end(), "import_onnx", "the output '{}' does not depend on the input",
+           name.substr(0, 100));
+  ImportValue output = found->second;
+  FQ_CHECK(!output.is_empty(), "import_onnx", "the output '{}' is {}: it has no elements",
+           name.substr(0, 100), batch_text(output.shape));
+  if (output.node == "input" || parts_.contains(output.node)) {
+    const OnnxNode same{"Identity", name, {}, {}, {}, {}};
+    output = context_.model.add(NodeReader(same), "identity", "identity", {}, {output}, {});
+  }
+  FQ_CHECK(!output.shape.empty() && output.shape[0] == kSymbolicBatch, "import_onnx",
+           "the output '{}' is {}: its first axis must be the batch", name.substr(0, 100),
+           batch_text(output.shape));
+  auto built = context_.model.finish(model_name, output);
+  return {std::move(built.spec),
+          sample,
+          Shape(output.shape.begin() + 1, output.shape.end()),
+          std::move(built.state),
+          {context_.recognised.begin(), context_.recognised.end()}};
+}
+
+void GraphImport::take_parts(const std::vector<GraphInputs::Own>& parts) {
+  std::int64_t begin = 0;
+  for (const auto& [info, sample] : parts) {
+    const OnnxNode node{"Input", info->name, {}, {}, {}, {}};
+    NodeOptions options{{"begin", begin}};
+    if (!sample.empty()) options["shape"] = sample;
+    options["name"] = info->name;
+    options["type"] = part_type(*info);
+    ImportValue value = context_.model.add(NodeReader(node), legal_name(info->name), "input_part",
+                                           std::move(options), {context_.input}, {});
+    parts_.insert(value.node);
+    values_.emplace(info->name, std::move(value));
+    begin += numel(sample);
+  }
+}
+
+void GraphImport::build(const OnnxNode& node) {
+  try {
+    if (depth_ > 0) check_operator(node, context_.opset);
+    if (node.outputs.empty() || fixed_.find(node.outputs[0]) != nullptr || fixed_.fold_node(node)) return;
+    if (const OnnxBranch* way = taken(node); way != nullptr) return follow(node, *way);
+    const auto builder = find_op_builder(node);
+    if (builder == nullptr) throw UnsupportedUse{operator_name(node)};
+    auto inputs = inputs_of(node);
+    if (inputs.size() != node.inputs.size()) return;
+    const OpImport op(node, std::move(inputs), context_);
+    keep(node, node.outputs[0], builder(op));
+    for (const auto& [output, value] : op.more())
+      if (output < node.outputs.size()) keep(node, node.outputs[output], value);
+  } catch (const UnsupportedUse& use) {
+    missing_.add(node, use.what);
+    guess(node);
+  } catch (const ArgumentError& error) {
+    if (!reads_guess(node)) missing_.add_error(error_of(node, error.what()));
+    guess(node);
+  }
+}
+
+const OnnxBranch* GraphImport::taken(const OnnxNode& node) const {
+  const Tensor* condition =
+      node.branches.empty() || node.inputs.size() != 1 ? nullptr : fixed_.find(node.inputs[0]);
+  if (condition == nullptr || condition->numel() != 1) return nullptr;
+  const auto way = std::ranges::find(node.branches, condition->item() != 0 ? "then_branch" : "else_branch",
+                                     &OnnxBranch::name);
+  return way == node.branches.end() || way->outputs.size() != node.outputs.size() ? nullptr : &*way;
+}
+
+void GraphImport::follow(const OnnxNode& node, const OnnxBranch& way) {
+  for (const auto& value : way.initializers) fixed_.add(value.name, value.value, false);
+  ++depth_;
+  for (const auto& inner : way.nodes) build(inner);
+  --depth_;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    if (const Tensor* constant = fixed_.find(way.outputs[i]); constant != nullptr)
+      fixed_.add(node.outputs[i], *constant, fixed_.is_learned(way.outputs[i]));
+    else if (const auto value = values_.find(way.outputs[i]); value != values_.end())
+      keep(node, node.outputs[i], value->second);
+  }
+}
+
+void GraphImport::keep(const OnnxNode& node, const std::string& name, ImportValue value) {
+  if (value.is_constant()) return fixed_.add(name, value.constant, false);
+  values_.emplace(name, std::move(value));
+  if (reads_guess(node)) guessed_.insert(name);
+}
+
+bool GraphImport::reads_guess(const OnnxNode& node) const {
+  return std::ranges::any_of(node.inputs, [&](const auto& name) { return guessed_.contains(name); });
+}
+
+void GraphImport::guess(const OnnxNode& node) {
+  failed_ = true;
+  const auto input =
+      std::ranges::find_if(node.inputs, [&](const auto& name) { return values_.contains(name); });
+  if (input == node.inputs.end()) return;
+  const ImportValue like = values_.at(*input);
+  for (const auto& name : node.outputs) {
+    if (name.empty()) continue;
+    values_.emplace(
+        name,
+        ImportValue{.node = like.node, .shape = stated_shape(name).value_or(like.shape), .constant = {}});
+    guessed_.insert(name);
+  }
+}
+
+std::optional<Shape> GraphImport::stated_shape(const std::string& name) const {
+  const auto stated = std::ranges::find(model_.values, name, &OnnxValueInfo::name);
+  if (stated == model_.values.end() || !stated->has_shape || stated->shape.empty()) return std::nullopt;
+  Shape shape{kSymbolicBatch};
+  for (std::size_t axis = 1; axis < stated->shape.size(); ++axis) shape.push_back(stated->shape[axis].size);
+  if (std::ranges::any_of(shape, [](auto size) { return size <= 0 || size > kLargestSize; }))
+    return std::nullopt;
+  return shape;
+}
+
+std::vector<ImportValue> GraphImport::inputs_of(const OnnxNode& node) const {
+  std::vector<ImportValue> out;
+  for (const auto& name : node.inputs) {
+    const auto value = values_.find(name);
+    if (value != values_.end())
+      out.push_back(value->second);
+    else if (const Tensor* constant = fixed_.find(name); constant != nullptr)
+      out.push_back({.node = {}, .shape = {}, .constant = *constant, .learned = fixed_.is_learned(name)});
+    else if (name.empty())
+      out.emplace_back();
+    else if (!failed_)
+      NodeReader(node).fail("it reads '{}', which is not a first output of a supported operator",
+                            name.substr(0, 100));
+  }
+  return out;
+}
+
+}  // namespace
+}  // namespace fq::detail
 
 namespace fq {
 namespace {
@@ -22,9 +241,8 @@ std::vector<OnnxNode> prepared(const OnnxModel& model, const ElementTypes& types
   return live_nodes(with_patterns(nodes, fixed.values()), output);
 }
 
-}  // namespace
-
-ImportedModel detail::import_checked(const OnnxModel& model, const ImportOptions& options) try {
+/// Imports a graph whose nodes were checked by `check_operators`, or made by the reader.
+ImportedModel import_checked(const OnnxModel& model, const ImportOptions& options) try {
   const std::string& output = output_of(model, options.output);
   const GraphInputs inputs = inputs_of(model, live_nodes(model.nodes, output), output, options);
   FixedValues fixed(model);
@@ -39,6 +257,15 @@ ImportedModel detail::import_checked(const OnnxModel& model, const ImportOptions
   throw ArgumentError(with_batch_symbol(error.what()));
 }
 
+/// Codes of activations that are signed with zero point 0, beside biases of floats.
+bool is_for_tensorrt(const Unquantized& file) {
+  return !file.integer_bias && !file.grids.empty() && std::ranges::all_of(file.grids, [](const auto& grid) {
+    return grid.type == DType::i8 && grid.zero_point == 0;
+  });
+}
+
+}  // namespace
+
 ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options) {
   check_operators(model, live_nodes(model.nodes, output_of(model, options.output)));
   return import_checked(model, options);
@@ -48,6 +275,20 @@ std::shared_ptr<Graph> ImportedModel::build() const {
   auto graph = build_model(spec, sample_shape);
   load_model_state(*graph, state, spec.name());
   return graph;
+}
+
+bool is_quantized(const OnnxModel& model) { return has_grids(model); }
+
+QuantizedModel import_quantized_onnx(const OnnxModel& model, const ImportOptions& options) {
+  check_operators(model, live_nodes(model.nodes, output_of(model, options.output)));
+  const Unquantized file = unquantized(with_convolution_pairs(model));
+  ImportedModel floats = import_checked(file.floats, options);
+  const UnmarkedNodes nodes = unmarked(floats.spec.nodes(), file);
+  floats.spec = ModelSpec(floats.spec.name(), nodes.nodes);
+  auto placed = placed_grids(floats, nodes, file);
+  const nlohmann::ordered_json config{{"target", is_for_tensorrt(file) ? "tensorrt" : "ort"},
+                                      {"rules", std::move(placed.rules)}};
+  return {std::move(floats), {config.dump(), std::move(placed.grids)}};
 }
 
 }  // namespace fq

@@ -9,7 +9,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/export/quantized/detail/grid_rule.h"
+#include "fakequant/export/quantized/detail/file_grids.h"
 #include "fakequant/export/safetensors/detail/weight_source.h"
 
 namespace fq {

@@ -7,7 +7,6 @@
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/export/safetensors/detail/header.h"
-#include "fakequant/export/safetensors/detail/types.h"
 
 static_assert(std::endian::native == std::endian::little, "tensors are read and written as they lie");
 

@@ -5,7 +5,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/crc32c.h"
-#include "fakequant/export/safetensors/detail/types.h"
+#include "fakequant/export/safetensors/detail/header.h"
 #include "fakequant/export/safetensors/file.h"
 
 namespace fq {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fakequant/export/onnx/reader/conversions.h"
+#include "fakequant/export/onnx/reader/element_types.h"
 #include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 

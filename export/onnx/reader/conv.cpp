@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "fakequant/export/onnx/reader/node_reader.h"
 #include "fakequant/export/onnx/reader/operators.h"
-#include "fakequant/export/onnx/reader/window.h"
 
 namespace fq::detail::onnx_ops {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Element types of the values of a graph. ONNX computes by them, layers in f32: layers of their own do what
-/// whole numbers and 16-bit floats do otherwise (conversions.h).
+/// whole numbers and 16-bit floats do otherwise.
 
 #include <string>
 #include <unordered_map>
@@ -11,6 +11,9 @@
 #include "fakequant/export/onnx/reader/node_reader.h"
 
 namespace fq::detail {
+
+class OpImport;
+struct ImportValue;
 
 /// The element type that the file gives a value.
 struct ElementType {
@@ -43,3 +46,16 @@ class ElementTypes {
 [[nodiscard]] std::vector<OnnxNode> with_casts(std::vector<OnnxNode> nodes, const ElementTypes& types);
 
 }  // namespace fq::detail
+
+/// Layers that give f32 values the behaviour of integers and 16-bit floats.
+namespace fq::detail::onnx_ops {
+
+/// Converts `x` as ONNX's Cast does: floats lose their fraction or are rounded to 16 bits, integers beyond a
+/// type of 8 or 16 bits wrap. Integers of 32 and 64 bits are exact up to 2^24.
+ImportValue converted(const OpImport& op, const ImportValue& x, ElementType from, ElementType to);
+/// Removes the fraction where the node computes integers.
+ImportValue truncated(const OpImport& op, const ImportValue& x);
+/// Wraps `x` where the node computes integers of 8 or 16 bits.
+ImportValue wrapped(const OpImport& op, const ImportValue& x);
+
+}  // namespace fq::detail::onnx_ops

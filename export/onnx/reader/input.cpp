@@ -9,8 +9,8 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/ops/shape.h"
-#include "fakequant/export/onnx/reader/live_nodes.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
+#include "fakequant/export/onnx/reader/patterns/graph_view.h"
 #include "fakequant/layers/model/detail/symbolic_batch.h"
 
 namespace fq::detail {

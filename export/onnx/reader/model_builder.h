@@ -2,6 +2,7 @@
 
 /// The model that an import makes, node by node.
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -9,12 +10,54 @@
 #include <vector>
 
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/tensor.h"
+#include "fakequant/export/onnx/model.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
-#include "fakequant/export/onnx/reader/value.h"
 #include "fakequant/layers/model/detail/layer_registry.h"
+#include "fakequant/layers/model/detail/symbolic_batch.h"
 #include "fakequant/layers/model/model_file.h"
 
 namespace fq::detail {
+
+/// The output of one of our nodes (or "input"), with its shape; or a constant. Of the sizes of what depends
+/// on the network's input one is a multiple of the batch.
+struct ImportValue {
+  std::string node;
+  Shape shape;
+  Tensor constant;
+  bool learned = false;  ///< of a constant: made of what the file has been trained to
+  bool fixed = false;    ///< a node that gives the same for every batch, [1, ..]
+
+  [[nodiscard]] bool is_constant() const noexcept { return constant.defined(); }
+  /// Whether it has no elements: no layer gives it, and a Concat alone may read it.
+  [[nodiscard]] bool is_empty() const noexcept { return !is_constant() && node.empty() && !shape.empty(); }
+};
+
+[[nodiscard]] inline int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
+
+/// The path of the module that made a node, "layer1.0.conv1" of "/layer1/layer1.0/conv1/Conv"; empty when its
+/// name is not a path.
+[[nodiscard]] std::string module_path_of(const OnnxNode& node);
+
+/// `text` in a model file's letters, cut to a length that a name may have: letters, digits, '_' and '-'.
+[[nodiscard]] std::string legal_name(std::string text);
+
+class NodeNames {
+ public:
+  explicit NodeNames(const std::vector<OnnxNode>& nodes);
+
+  /// The name, in a model file's letters, of a layer of that type which the node becomes: the path of the
+  /// node's module, or what its weights' names have in common ("layer1.0.conv1.weight"), or its type. A
+  /// function that a module with several nodes calls has its type behind the module's path: "layer1_0_add".
+  /// Layers that a node makes beside its main one have a `suffix`.
+  [[nodiscard]] std::string name(const OnnxNode& node, const std::string& type,
+                                 const std::string& suffix = {}) const;
+
+ private:
+  [[nodiscard]] bool is_shared(const std::string& path) const;
+
+  std::multiset<std::string> paths_;
+};
 
 /// Parameters and buffers of a node: {"parameters", "weight"} -> tensor.
 struct LayerValue {

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "fakequant/export/onnx/reader/folding/fold.h"
-#include "fakequant/export/onnx/reader/folding/fold_moves.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail::onnx_ops {

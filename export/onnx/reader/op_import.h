@@ -10,9 +10,7 @@
 
 #include "fakequant/export/onnx/reader/element_types.h"
 #include "fakequant/export/onnx/reader/model_builder.h"
-#include "fakequant/export/onnx/reader/node_names.h"
 #include "fakequant/export/onnx/reader/node_reader.h"
-#include "fakequant/export/onnx/reader/value.h"
 
 namespace fq::detail {
 

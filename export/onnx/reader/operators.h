@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "fakequant/core/ops/operators.h"
-#include "fakequant/export/onnx/reader/onnx_schema.h"
 #include "fakequant/export/onnx/reader/op_import.h"
+#include "fakequant/export/onnx/reader/operator_checks.h"
 
 namespace fq::detail {
 

@@ -2,7 +2,7 @@
 #include <numeric>
 #include <set>
 
-#include "fakequant/export/onnx/reader/conversions.h"
+#include "fakequant/export/onnx/reader/element_types.h"
 #include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
 

@@ -1,16 +1,31 @@
 #pragma once
 
-/// The JSON header of a safetensors file.
+/// The JSON header of a safetensors file, and its element types.
 
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fakequant/core/dtype.h"
 #include "fakequant/export/safetensors/file.h"
 
 namespace fq::detail {
+
+/// `rank` is the place among types in which a writer orders tensors, the last first; `dtype` is ours, if any.
+struct SafetensorsType {
+  std::string_view name;
+  int bits;
+  std::optional<DType> dtype;
+  int rank = 0;
+};
+
+/// Null for a name that the format has not.
+[[nodiscard]] const SafetensorsType* safetensors_type(std::string_view name) noexcept;
+/// Null for a type that the format has not.
+[[nodiscard]] const SafetensorsType* safetensors_type(DType dtype) noexcept;
 
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< by begin

@@ -10,7 +10,7 @@
 #include "fakequant/core/format.h"
 #include "fakequant/core/numerics/detail/minifloat.h"
 #include "fakequant/core/tensor.h"
-#include "fakequant/export/quantized/detail/scaled_codes.h"
+#include "fakequant/export/quantized/detail/file_grids.h"
 
 namespace fq::detail {
 namespace {

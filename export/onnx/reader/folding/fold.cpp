@@ -8,7 +8,6 @@
 
 #include "fakequant/core/ops/elementwise.h"
 #include "fakequant/export/onnx/reader/element_types.h"
-#include "fakequant/export/onnx/reader/folding/fold_values.h"
 #include "fakequant/export/onnx/reader/operators.h"
 
 namespace fq::detail {

@@ -1,11 +1,10 @@
-#include "fakequant/export/onnx/reader/folding/fold_moves.h"
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <set>
 
 #include "fakequant/core/ops/shape.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 
 namespace fq::detail {
 namespace {

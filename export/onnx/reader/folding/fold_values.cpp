@@ -1,8 +1,8 @@
-#include "fakequant/export/onnx/reader/folding/fold_values.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "fakequant/export/onnx/reader/folding/fold.h"
 
 namespace fq::detail {
 namespace {

@@ -1,5 +1,6 @@
 #include "fakequant/export/onnx/reader/patterns/graph_view.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fakequant/export/onnx/reader/op_import.h"
@@ -62,6 +63,28 @@ std::vector<OnnxNode> with_patterns(const std::vector<OnnxNode>& nodes, const Co
         if (!found) found = find(graph, node);
     out.push_back(found ? std::move(*found) : node);
   }
+  return out;
+}
+
+void add_reads(const OnnxNode& node, std::set<std::string>& names) {
+  names.insert(node.inputs.begin(), node.inputs.end());
+  for (const auto& branch : node.branches) {
+    for (const auto& inner : branch.nodes) add_reads(inner, names);
+    names.insert(branch.outputs.begin(), branch.outputs.end());
+  }
+}
+
+std::vector<OnnxNode> live_nodes(std::vector<OnnxNode> nodes, const std::string& output) {
+  std::set<std::string> needed{output};
+  std::vector<OnnxNode> out;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (std::ranges::none_of(node->outputs,
+                             [&](const auto& name) { return !name.empty() && needed.contains(name); }))
+      continue;
+    add_reads(*node, needed);
+    out.push_back(std::move(*node));
+  }
+  std::ranges::reverse(out);
   return out;
 }
 

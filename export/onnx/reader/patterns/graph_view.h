@@ -1,9 +1,10 @@
 #pragma once
 
-/// A graph in which patterns are looked for.
+/// The nodes of a graph that an output needs, and chains of nodes that are one layer.
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -54,5 +55,10 @@ class GraphView {
 /// The nodes with chains replaced; what is left of them is no longer read.
 [[nodiscard]] std::vector<OnnxNode> with_patterns(const std::vector<OnnxNode>& nodes,
                                                   const Constants& constants);
+
+/// Adds all names that a node reads, those that its branches take from around them with them.
+void add_reads(const OnnxNode& node, std::set<std::string>& names);
+/// The nodes that the output needs, in their order.
+[[nodiscard]] std::vector<OnnxNode> live_nodes(std::vector<OnnxNode> nodes, const std::string& output);
 
 }  // namespace fq::detail

@@ -1,4 +1,3 @@
-#include "fakequant/export/onnx/reader/quantized/convolution_pairs.h"
 
 #include <algorithm>
 #include <set>

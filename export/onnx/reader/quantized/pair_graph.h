@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fakequant/export/onnx/model.h"
 #include "fakequant/export/onnx/reader/quantized/stored_grid.h"
 
 namespace fq::detail {
@@ -43,5 +44,9 @@ class PairGraph {
   std::unordered_map<std::string, const OnnxNode*> makers_;
   std::unordered_map<std::string, std::vector<const OnnxNode*>> readers_;
 };
+
+/// The model in which Mul(Cast(Add(ConvInteger(q, w, zero), bias)), Mul(scale of q, scale of w)), which the
+/// exporter writes, is a Conv of three DequantizeLinear. What is otherwise stays as it is.
+[[nodiscard]] OnnxModel with_convolution_pairs(const OnnxModel& model);
 
 }  // namespace fq::detail

@@ -7,7 +7,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/operators.h"
 #include "fakequant/core/ops/shape.h"
-#include "fakequant/export/quantized/detail/grid_rule.h"
+#include "fakequant/export/quantized/detail/file_grids.h"
 #include "fakequant/layers/detail/quant_factories.h"
 #include "fakequant/layers/model/fold.h"
 #include "fakequant/layers/model/trace.h"

@@ -38,4 +38,15 @@ using FindConstant = std::function<Tensor(const std::string&)>;
 /// code * scale. Throws as `granularity_of`.
 [[nodiscard]] Tensor values_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
 
+/// What a Clip leaves of a grid's codes.
+struct ClippedCodes {
+  Format format;
+  bool relu = false;  ///< signed codes without the negative ones
+};
+
+/// Throws ArgumentError naming the node: for codes of E4M3, bounds that are computed, and codes that no
+/// number of bits has.
+[[nodiscard]] ClippedCodes clipped_codes(const OnnxNode& clip, const FindConstant& constant,
+                                         const StoredGrid& grid);
+
 }  // namespace fq::detail

@@ -6,8 +6,8 @@
 
 #include "fakequant/core/quantized.h"
 #include "fakequant/export/onnx/reader/op_import.h"
-#include "fakequant/export/onnx/reader/quantized/clipped_codes.h"
 #include "fakequant/export/onnx/reader/quantized/pair_graph.h"
+#include "fakequant/export/onnx/reader/quantized/stored_grid.h"
 
 namespace fq::detail {
 namespace {

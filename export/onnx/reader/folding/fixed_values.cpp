@@ -1,10 +1,10 @@
-#include "fakequant/export/onnx/reader/graph/fixed_values.h"
+#include "fakequant/export/onnx/reader/folding/fixed_values.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "fakequant/export/onnx/reader/folding/fold_moves.h"
+#include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/layers/model/detail/symbolic_batch.h"
 
 namespace fq::detail {

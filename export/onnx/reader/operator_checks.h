@@ -2,6 +2,7 @@
 
 /// Inputs, attributes and versions that an operator may have. Everything else in a file is an error.
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,5 +61,25 @@ void check_operator(const OnnxNode& node, int opset);
 /// Throws ArgumentError for unsupported opsets. Throws one ArgumentError that lists all nodes that do not fit
 /// the table.
 void check_operators(const OnnxModel& model, const std::vector<OnnxNode>& nodes);
+
+/// The nodes of a graph that cannot be imported, with their operators and ways round.
+class MissingNodes {
+ public:
+  /// `what`: the operator, or how it is used: "Mul of a constant".
+  void add(const OnnxNode& node, const std::string& what);
+  /// A node whose operator is supported and whose attributes, shapes or types are not; `message` names it and
+  /// begins with "[import_onnx] ".
+  void add_error(std::string message);
+  /// Throws ArgumentError unless nothing was added.
+  void check() const;
+
+ private:
+  std::map<std::string, std::vector<std::string>> nodes_;  // by what
+  std::vector<std::string> errors_;
+};
+
+/// What somebody can do about an operator, or a use of it, that is not supported: "put the normalisation ..";
+/// empty where there is nothing to say.
+[[nodiscard]] std::string way_round(const std::string& what);
 
 }  // namespace fq::detail

@@ -1,11 +1,22 @@
 #pragma once
 
-/// What codes of a file stand for.
+/// Grids of a file: their rules in a quantization config, and the values of their codes.
+
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "fakequant/core/blocks/shape.h"
+#include "fakequant/core/format.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::detail {
+
+/// {"pattern": quantizer, "enable": true, ..} with the fields that say the format; one range.
+[[nodiscard]] nlohmann::ordered_json grid_rule(const std::string& quantizer, const Format& format);
+/// The rule that comes first: what the file does not name is off.
+[[nodiscard]] nlohmann::ordered_json all_off();
+/// A format of signed integers without its lowest code, where no code is that; else itself.
+[[nodiscard]] Format narrowed(const Format& format, const Tensor& codes);
 
 /// fl(code * scale) of codes as f32 in row-major order. `scale` is f32: one number, or one for each block of
 /// `by`, row-major. Throws ArgumentError for another count, and where `by` does not fit the shape.

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "fakequant/export/onnx/reader/folding/fold.h"
-#include "fakequant/export/onnx/reader/patterns/graph_view.h"
 #include "fakequant/export/onnx/reader/input.h"
+#include "fakequant/export/onnx/reader/patterns/graph_view.h"
 
 namespace fq::detail {
 
