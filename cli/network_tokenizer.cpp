@@ -11,7 +11,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
-#include "fakequant/export/gguf/tokenizer.h"
+#include "fakequant/export/gguf/import.h"
 #include "fakequant/train/data/detail/tokens.h"
 
 namespace fq::cli {

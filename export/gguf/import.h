@@ -4,8 +4,10 @@
 ///
 ///     const QuantizedModel file = import_gguf(load_gguf("llama-q4_0.gguf"), {.sample_shape = {128}});
 ///     std::shared_ptr<Graph> net = file.build();  // ids [N, 128] to [N, vocabulary, 128]
+///     const GgufTokenizer tokens = gguf_tokenizer(load_gguf("llama-q4_0.gguf"), "llama-q4_0.gguf");
 
 #include <string>
+#include <vector>
 
 #include "fakequant/export/gguf/file.h"
 #include "fakequant/export/quantized/quantized_model.h"
@@ -26,5 +28,19 @@ namespace fq {
 /// grid does not have (-128 of Q8_0) are refused by `set_grids`, naming the tensor.
 [[nodiscard]] QuantizedModel import_gguf(const GgufModel& model, const ImportOptions& options = {},
                                          const std::string& file = "file.gguf");
+
+/// Tokenizer of a GGUF file.
+struct GgufTokenizer {
+  /// Bytes of each id, of a file without merges. Else empty.
+  std::vector<std::string> tokens = {};
+  /// Text of a tokenizer.json, of a file with merges. Else empty.
+  std::string json = {};
+};
+
+/// Reads the keys tokenizer.ggml.*: the model "gpt2" (byte-level BPE) with the words of "gpt-2", "llama-bpe"
+/// and "qwen2"; a file that keeps a tokenizer.json (tokenizer.huggingface.json) has that. Nothing where the
+/// file has no tokenizer. `file` names it in messages. Throws FileError for other models ("llama",
+/// sentencepiece's) and words, naming the known ones, and for keys of another type or count.
+[[nodiscard]] GgufTokenizer gguf_tokenizer(const GgufModel& model, const std::string& file = "file.gguf");
 
 }  // namespace fq

@@ -1,11 +1,10 @@
-#include "fakequant/export/gguf/tokenizer.h"
-
 #include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
 #include "fakequant/core/error.h"
 #include "fakequant/export/gguf/detail/vocabulary.h"
+#include "fakequant/export/gguf/import.h"
 
 namespace fq {
 namespace {

@@ -58,8 +58,7 @@ struct OnnxNode {
 
   /// The attribute of that name; null when there is none. The pointer is good while the node lives.
   [[nodiscard]] const OnnxAttribute* attribute(std::string_view key) const {
-    const auto found =
-        std::ranges::find(attributes, key, [](const auto& entry) { return std::string_view(entry.first); });
+    const auto found = std::ranges::find(attributes, key, &std::pair<std::string, OnnxAttribute>::first);
     return found == attributes.end() ? nullptr : &found->second;
   }
 };
@@ -99,8 +98,7 @@ struct OnnxModel {
 
   /// The constant of that name; null when there is none.
   [[nodiscard]] const OnnxInitializer* initializer(std::string_view name) const {
-    const auto found =
-        std::ranges::find(initializers, name, [](const auto& entry) { return std::string_view(entry.name); });
+    const auto found = std::ranges::find(initializers, name, &OnnxInitializer::name);
     return found == initializers.end() ? nullptr : &*found;
   }
 };

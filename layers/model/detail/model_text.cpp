@@ -15,7 +15,7 @@ using nlohmann::ordered_json;
 NodeOption list_option(const JsonValue& value) {
   const auto all = [&](auto is) { return std::ranges::all_of(value.json(), is); };
   if (all([](const auto& each) { return whole_if<std::int64_t>(each).has_value(); }))
-    return value.json().get<std::vector<std::int64_t>>();
+    return whole_values<std::int64_t>(value.json());
   if (all([](const auto& each) { return each.is_number(); })) return value.json().get<std::vector<double>>();
   value.fail(fmt::format("'{}' is a list of other values than numbers", value.key()));
 }

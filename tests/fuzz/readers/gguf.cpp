@@ -1,6 +1,5 @@
 #include "fakequant/export/gguf/file.h"
 #include "fakequant/export/gguf/import.h"
-#include "fakequant/export/gguf/tokenizer.h"
 #include "reader.h"
 
 void fq::fuzz::read_gguf(const std::string& path) {
