@@ -35,7 +35,7 @@ void check_histogram_method(std::string_view method);
 
 }  // namespace fq::detail
 
-// Histograms in states of calibrators.
+// Histograms in the states of calibrators.
 
 namespace fq {
 class StateDict;

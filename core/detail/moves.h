@@ -33,7 +33,7 @@ namespace fq::detail {
 /// u1.
 [[nodiscard]] Tensor cut(const Tensor& x, int axis, std::int64_t begin, std::int64_t end);
 
-// Elements as words of their width, for what moves them and computes nothing.
+// Fill values as unsigned integers of the width of an element.
 
 /// Calls `f` with the word that `value` is in f32 and f64; with 0 of other types, of 8, 16, 32 or 64 bits.
 template <class F>

@@ -28,7 +28,7 @@ namespace fq::detail {
 /// "prefix.name"; the name alone below an empty prefix.
 [[nodiscard]] std::string join_path(const std::string& prefix, const std::string& name);
 
-// Text that others made, as UTF-8 and for a terminal.
+// Text of users and files, as UTF-8 and for a terminal.
 
 /// A character of a text, and its bytes.
 struct Utf8Character {

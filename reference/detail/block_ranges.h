@@ -27,7 +27,7 @@ inline float largest_magnitude(const float* x, std::int64_t count) {
 
 }  // namespace fq::detail
 
-// What torchao reduces by blocks.
+// Reductions by blocks in torchao.
 
 namespace fq::torchao {
 

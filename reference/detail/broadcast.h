@@ -50,7 +50,7 @@ void for_broadcast(const Shape& x, const Shape& other, std::string_view function
   }
 }
 
-// A small tensor against larger operands.
+// Broadcasts of a small tensor to larger operands.
 
 /// f32, or f64 as it is: what loops over elements take.
 inline Tensor widened(const Tensor& x) { return x.to(x.dtype() == DType::f64 ? DType::f64 : DType::f32); }

@@ -60,7 +60,7 @@ inline DType promoted(DType a, DType b) {
   return a == DType::f64 || b == DType::f64 ? DType::f64 : DType::f32;
 }
 
-// Numbers that make the formulas of `formulas-inl.h` round after every operation.
+// Numbers for which the formulas of `formulas-inl.h` round after each operation.
 
 /// A float that is rounded to T, float16 or bfloat16, by every operation on it. Made from any float: only
 /// results are rounded.
@@ -120,7 +120,7 @@ Stepped<T> select_(bool condition, Stepped<T> yes, Stepped<T> no) {
 }
 using scalar::and_;
 
-// Numbers that make the formulas of `formulas-inl.h` compute in double.
+// Numbers for which the formulas of `formulas-inl.h` compute in double.
 
 struct Wide {
   double value;

@@ -25,7 +25,7 @@ void parallel_for(std::int64_t count, bool much, F&& f) {
 
 }  // namespace fq::detail
 
-// A tensor in memory order, seen around one logical axis.
+// The channels of a tensor in memory order: positions along one logical axis.
 
 namespace fq::cpu {
 

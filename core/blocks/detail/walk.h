@@ -25,7 +25,7 @@ inline AxisView memory_view(const Shape& shape, Layout layout, int axis) {
 
 }  // namespace fq::detail
 
-// Two dense tensors walked together in the memory order of a third.
+// Iteration over two dense tensors in the memory order of a third.
 
 namespace fq::cpu {
 

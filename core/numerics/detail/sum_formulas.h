@@ -57,7 +57,7 @@ FQ_HD std::int32_t bias_code(float bias, float scale, std::int32_t room) {
 
 }  // namespace fq::detail
 
-// Floats in 64-bit fixed point, on host and device: what sums over ranks are made in.
+// Floats in 64-bit fixed point, on host and device, for sums over ranks.
 
 namespace fq::scalar {
 

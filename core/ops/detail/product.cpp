@@ -78,8 +78,7 @@ std::int64_t largest_sum(const QuantizedTensor& x, const QuantizedTensor& w, std
   const std::int64_t product = largest_code(x.grid.format.integer()) * largest_code(w.grid.format.integer());
   FQ_CHECK(terms <= most / product, function,
            "a sum of {} products of {} and {} codes may reach {} * {}: int32 holds {} such terms; use fewer "
-           "bits or "
-           "groups",
+           "bits or groups",
            terms, to_string(x.grid.format), to_string(w.grid.format), terms, product, most / product);
   return terms * product;
 }
@@ -338,12 +337,6 @@ Variable apply(Shared product, const Variable& x, const Variable& w, const Varia
   return kind == CodeKind::floats ? of_floats(product, x, w, bias) : of_codes(product, kind, x, w, bias);
 }
 
-namespace {
-
-constexpr auto nhwc = Layout::channels_last;
-
-}  // namespace
-
 DType product_dtype(const Tensor& factor) { return factor.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
 void check_factors(const Tensor& x, const Tensor& w, std::string_view function) {
@@ -379,13 +372,13 @@ void multiply_scaled(const Factor& a, const Factor& b, const Tensor& scale, cons
 }
 
 Tensor conv_y(const ConvShape& shape, const Tensor& x, const Tensor& w, Sharing sharing) {
-  Tensor y = Tensor::empty(shape.y_shape(), product_dtype(x), x.device(), nhwc);
+  Tensor y = Tensor::empty(shape.y_shape(), product_dtype(x), x.device(), Layout::channels_last);
   run(y.device(), &Kernels::conv_forward, shape, x, w, y, sharing);
   return y;
 }
 
 Tensor conv_dx(const ConvShape& shape, const Tensor& dy, const Tensor& w, Sharing sharing) {
-  Tensor dx = Tensor::empty(shape.x_shape(), product_dtype(dy), dy.device(), nhwc);
+  Tensor dx = Tensor::empty(shape.x_shape(), product_dtype(dy), dy.device(), Layout::channels_last);
   run(dx.device(), &Kernels::conv_backward_data, shape, dy, w, dx, sharing);
   return dx;
 }

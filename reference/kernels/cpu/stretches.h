@@ -32,7 +32,7 @@ void for_stretches(const Tensor& x, const Columns& columns, Tensor& y, Tensor* m
 void for_stretches(const Tensor& x, const Shape& range, const Columns& columns, Tensor& y, Tensor* mask,
                    const RunStretch& run);
 
-// Arrays of one float a range, for kernels.
+// Arrays of one float for each range, for kernels.
 
 /// Arrays of one float a range, padded to whole groups, one group where there is no range; of a single range
 /// without allocation.

@@ -46,11 +46,11 @@ struct SumGrid {
 [[nodiscard]] std::int64_t sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& values,
                                       bool innermost, float* y);
 
-// Additions of codes, sums of pixels and averages to codes, and their floats, for every vector instruction
-// set, chosen when the program runs.
+// Codes of additions, pooled sums and averages, and the floats of additions. These functions take any number
+// of elements.
 //
-// Any number of elements; results have the bits of the scalar formulas. A mask starts on a byte and may be
-// null; the unused bits of its last byte become 0.
+// Results have the bits of the scalar formulas. A mask starts on a byte and may be null. The unused bits of
+// its last byte become 0.
 
 using detail::AdditionGrid;
 using detail::SumReader;

@@ -24,15 +24,15 @@ RowPowers powers_of_row(const float* x, std::int64_t n, float* y);
 /// y[i] /= divisor
 void divide_row(float divisor, std::int64_t n, float* y);
 
-// Numbers of a table with an entry for each f16, for every vector instruction set, chosen when the program
-// runs.
+// GELU of ggml by a table with an entry for each f16, for each vector instruction set.
+//
 
 /// y[i] = entries[f16(x[i])], but 0 up to -10 and x[i] from 10 on, for whole vectors: the caller does those
 /// behind the count that is returned. `entries` has 65,536 numbers.
 std::int64_t gelu_entries_of(const float* x, std::int64_t n, const float* entries, float* y);
 
-// Arrays of f32 to those of half its width, with the bits of number_formats.h, for every vector instruction
-// set, chosen when the program runs.
+// Conversion of f32 arrays to bf16 and f16, with the bits of number_formats.h, for each vector instruction
+// set.
 
 void narrow_floats(const float* x, std::int64_t count, bfloat16* y);
 void narrow_floats(const float* x, std::int64_t count, float16* y);

@@ -80,7 +80,7 @@ void reference_conv_backward_weights(const ConvShape& s, const X* x, const D* dy
     });
 }
 
-// Sums of columns that have the same bits for any number of threads.
+// Column sums whose bits do not depend on the number of threads.
 
 /// sums[c] = the sum of rows [rows, columns], of which add(row, to) adds one to `to`: those of blocks of rows
 /// are added in their order.

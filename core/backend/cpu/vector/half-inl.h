@@ -1,4 +1,4 @@
-// Vectors of floats from and to memory of f32, f16 and bf16, with the bits of number_formats.h. Included inside of a
+// Loads and stores of float vectors in f32, f16 and bf16, with the bits of number_formats.h. Included by a
 // source that goes through foreach_target.h, after vector-inl.h; not a public header. No pragma once for
 // that reason.
 

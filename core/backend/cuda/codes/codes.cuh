@@ -173,7 +173,7 @@ FQ_HD void store_codes(void* codes, const CodeFormat& format, std::int64_t first
   store_group(bytes + first, count, own);
 }
 
-// Codes of one byte where each column of a matrix has a scale of its own.
+// Codes of one byte of a matrix with one scale for each column.
 
 /// Quantizes where codes are integers of one byte, columns whole groups of eight and everything lies at
 /// multiples of 16 bytes, with the bits of `quantize`; false, and nothing is done, elsewhere.

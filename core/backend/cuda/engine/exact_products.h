@@ -56,7 +56,7 @@ class FloatProducts {
   Device device_;
 };
 
-// What exact products do besides multiplying.
+// Conversions and corrections around exact products.
 
 /// Codes, i8 or u8, as bf16, f32 or f64 values.
 void decode_codes(const fq::detail::Codes& codes, std::int64_t count, DType dtype, void* values,
