@@ -19,7 +19,7 @@
 #include "fakequant/core/ops/attention.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/elementwise.h"
-#include "fakequant/core/ops/engine_ops.h"
+#include "fakequant/core/ops/engines/engine_ops.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/core/ops/norm.h"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/ops/engine_ops.h"
+#include "fakequant/core/ops/engines/engine_ops.h"
 #include "fakequant/layers/detail/float_products.h"
 #include "fakequant/layers/detail/quant_factories.h"
 #include "fakequant/layers/modules/activation.h"

@@ -3,7 +3,7 @@
 /// Layers of engines that round the input as they run, and tables of codes: what `quantize` puts in place for
 /// the targets ort_dynamic, xnnpack and ggml.
 
-#include "fakequant/core/ops/engine_ops.h"
+#include "fakequant/core/ops/engines/engine_ops.h"
 #include "fakequant/layers/modules/quant_modules.h"
 
 namespace fq {

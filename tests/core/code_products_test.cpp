@@ -10,7 +10,7 @@
 #include "fakequant/core/ops/activation.h"
 #include "fakequant/core/ops/conv.h"
 #include "fakequant/core/ops/detail/product.h"
-#include "fakequant/core/ops/engine_ops.h"
+#include "fakequant/core/ops/engines/engine_ops.h"
 #include "fakequant/core/ops/linear.h"
 #include "fakequant/core/tape.h"
 

@@ -6,7 +6,7 @@
 
 #include "fakequant/core/numerics/detail/ggml_formulas.h"
 #include "fakequant/core/ops/activation.h"
-#include "fakequant/core/ops/engine_ops.h"
+#include "fakequant/core/ops/engines/engine_ops.h"
 #include "fakequant/layers/modules/activation.h"
 #include "fakequant/layers/modules/linear.h"
 #include "fakequant/layers/quantize.h"

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "fakequant/core/backend/kernel_arguments.h"
-#include "fakequant/core/ops/engine_ops.h"
+#include "fakequant/core/ops/engines/engine_ops.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq::detail {

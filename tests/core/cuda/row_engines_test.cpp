@@ -7,7 +7,7 @@
 #include "core/gradient_check.h"
 #include "cuda_device.h"
 #include "fakequant/core/error.h"
-#include "fakequant/core/ops/engine_ops.h"
+#include "fakequant/core/ops/engines/engine_ops.h"
 #include "fakequant/core/quantized.h"
 
 namespace fq::cuda_row_engines_test {

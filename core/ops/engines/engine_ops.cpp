@@ -1,4 +1,4 @@
-#include "fakequant/core/ops/engine_ops.h"
+#include "fakequant/core/ops/engines/engine_ops.h"
 
 #include <limits>
 
@@ -46,7 +46,7 @@ std::string refusal(RowEngine engine, const Grid& grid, const Shape& weight) {
 }
 
 detail::EngineRows engine_rows(RowEngine engine, const Tensor& x, std::int64_t samples,
-                           const detail::EngineWeight& w, const Tensor& bias) {
+                               const detail::EngineWeight& w, const Tensor& bias) {
   switch (engine) {
     case RowEngine::ggml:
       return detail::ggml_rows(x, w, bias);
@@ -118,7 +118,7 @@ Variable detail::engine_linear(const Variable& x, const Variable& w, const Varia
                           [matrix] { return matrix; }};
   if (!values.device().is_meta() && made.y.numel() > 0)
     made = engine_rows(engine, matrix, values.rank() > 1 ? values.dim(0) : 1,
-                   *weight_for(*codes, w, engine, kept), bias.defined() ? bias.tensor() : Tensor());
+                       *weight_for(*codes, w, engine, kept), bias.defined() ? bias.tensor() : Tensor());
   const bool for_x = x.requires_grad(), for_w = w.requires_grad(), for_bias = bias.requires_grad();
   auto backward = [=, floats = detail::FloatGradients(made.codes ? Variable(*made.codes) : w, w),
                    x_values = made.x, x_shape = values.shape()](const Tensor& gradient) {
