@@ -38,8 +38,8 @@ struct GgufTokenizer {
 };
 
 /// Reads the keys tokenizer.ggml.*: the model "gpt2" (byte-level BPE) with the words of "gpt-2", "llama-bpe"
-/// and "qwen2"; a file that keeps a tokenizer.json (tokenizer.huggingface.json) has that. Nothing where the
-/// file has no tokenizer. `file` names it in messages. Throws FileError for other models ("llama",
+/// and "qwen2"; a file that keeps a tokenizer.json (tokenizer.huggingface.json) has that. Returns an empty
+/// tokenizer if the file has none. `file` names it in messages. Throws FileError for other models ("llama",
 /// sentencepiece's) and words, naming the known ones, and for keys of another type or count.
 [[nodiscard]] GgufTokenizer gguf_tokenizer(const GgufModel& model, const std::string& file = "file.gguf");
 

@@ -22,7 +22,7 @@
 namespace fq::detail {
 namespace {
 
-/// The message with the node's name, where it has none.
+/// Adds the node's name to a message without one.
 std::string error_of(const OnnxNode& node, const std::string& message) {
   if (message.starts_with("[import_onnx] node ")) return message;
   try {
@@ -32,10 +32,10 @@ std::string error_of(const OnnxNode& node, const std::string& message) {
   }
 }
 
-/// Makes layers of nodes, in order.
+/// Builds layers from nodes, in order.
 class GraphImport {
  public:
-  /// All of them are kept by reference.
+  /// Keeps references to its arguments.
   GraphImport(const OnnxModel& model, FixedValues& fixed, const NodeNames& names, const ElementTypes& types)
       : model_(model), fixed_(fixed), context_{static_cast<int>(model.opset),
                                                -1,
@@ -45,16 +45,17 @@ class GraphImport {
                                                types,
                                                {}} {}
 
-  /// Throws ArgumentError that tells of all nodes that cannot be built.
+  /// Builds all nodes. Throws one ArgumentError that lists the nodes that cannot be built.
   void run(const std::vector<OnnxNode>& nodes, const GraphInputs& inputs);
-  /// What `run` made, up to the value `name`.
+  /// Returns the layers that `run` made, up to the value `name`.
   [[nodiscard]] ImportedModel finish(const std::string& name, const Shape& sample,
                                      const std::string& model_name);
 
  private:
-  /// Each input is a part of the rows of the data.
+  /// Adds a layer "input_part" for each input.
   void take_parts(const std::vector<GraphInputs::Own>& parts);
-  /// What cannot be built is kept, with a guess of what it gives, so that all of it is told at once.
+  /// Builds the layers of a node. Records a node that cannot be built and guesses its output, so that one
+  /// error lists all of them.
   void build(const OnnxNode& node);
   /// The branch of an If whose condition is fixed; null otherwise.
   [[nodiscard]] const OnnxBranch* taken(const OnnxNode& node) const;
@@ -71,7 +72,7 @@ class GraphImport {
   FixedValues& fixed_;
   ImportContext context_;
   std::unordered_map<std::string, ImportValue> values_;
-  std::set<std::string> parts_;    // layers that are inputs
+  std::set<std::string> parts_;    // layers "input_part"
   std::set<std::string> guessed_;  // values whose shape is not known
   bool failed_ = false;
   int depth_ = 0;  // branches around the node that is built
@@ -233,7 +234,7 @@ namespace {
 
 using namespace detail;
 
-/// The nodes that count, with what is fixed computed and patterns found.
+/// Returns the nodes that the output needs. Fixed values are computed and patterns are replaced.
 std::vector<OnnxNode> prepared(const OnnxModel& model, const ElementTypes& types, const std::string& output,
                                FixedValues& fixed) {
   auto nodes = live_nodes(with_casts(model.nodes, types), output);
@@ -257,7 +258,7 @@ ImportedModel import_checked(const OnnxModel& model, const ImportOptions& option
   throw ArgumentError(with_batch_symbol(error.what()));
 }
 
-/// Codes of activations that are signed with zero point 0, beside biases of floats.
+/// Whether all codes of activations are signed with zero point 0, and biases are floats.
 bool is_for_tensorrt(const Unquantized& file) {
   return !file.integer_bias && !file.grids.empty() && std::ranges::all_of(file.grids, [](const auto& grid) {
     return grid.type == DType::i8 && grid.zero_point == 0;

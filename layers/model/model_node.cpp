@@ -121,7 +121,7 @@ class NodeChecker {
       return check_option_names(node);
     }
     if (!node.options.empty())
-      node.place.fail(fmt::format("a \"{}\" has nodes in place of options", node.type), "/options");
+      node.place.fail(fmt::format("a \"{}\" has nodes instead of options", node.type), "/options");
     if (node.nodes.empty()) node.place.fail("give a list of at least one node", "/nodes");
     check(node.nodes, node.type == "graph");
   }

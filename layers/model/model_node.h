@@ -26,7 +26,7 @@ class JsonText;
 using NodeOption =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
 
-/// Options of a node by name, in the order in which they were added.
+/// Options of a node by name, in insertion order.
 class NodeOptions {
  public:
   using Entry = std::pair<std::string, NodeOption>;
@@ -82,6 +82,7 @@ class NodePlace {
   std::shared_ptr<const detail::JsonText> text_;
 };
 
+/// One node of a model.
 struct ModelNode {
   std::string name;                      ///< empty: its type and position
   std::string type;                      ///< see `layer_types`

@@ -201,7 +201,7 @@ class FixedShape {
         if (!own->shape[i].symbol.empty()) sizes_[own->shape[i].symbol] = sample[i - 1];
     }
   }
-  /// The batch is `kSymbolicBatch`, sizes that nothing tells are -1.
+  /// The batch is `kSymbolicBatch`. An unknown size is -1.
   [[nodiscard]] Shape of(const OnnxValueInfo& input) const {
     Shape shape;
     for (std::size_t i = 0; i < input.shape.size(); ++i) shape.push_back(size(input.shape[i], i == 0));

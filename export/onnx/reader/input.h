@@ -21,7 +21,7 @@ struct GraphInputs {
   Shape sample;          ///< of one sample of the data
   struct Fixed {
     Tensor value;    ///< of the type that the file states, with a batch of 1
-    Shape of_batch;  ///< its shape beside a batch of `kSymbolicBatch`
+    Shape of_batch;  ///< shape with a symbolic batch
   };
   std::map<std::string, Fixed> fixed;
 };

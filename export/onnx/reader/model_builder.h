@@ -1,6 +1,6 @@
 #pragma once
 
-/// The model that an import makes, node by node.
+/// The model of an import, node by node: values, names and layers.
 
 #include <cstdint>
 #include <map>
@@ -19,37 +19,36 @@
 
 namespace fq::detail {
 
-/// The output of one of our nodes (or "input"), with its shape; or a constant. Of the sizes of what depends
-/// on the network's input one is a multiple of the batch.
+/// A value during the import: the output of a node (or "input") with its shape, or a constant. A value that
+/// depends on the network's input has a batch axis.
 struct ImportValue {
   std::string node;
   Shape shape;
   Tensor constant;
-  bool learned = false;  ///< of a constant: made of what the file has been trained to
+  bool learned = false;  ///< whether a constant depends on trained values of the file
   bool fixed = false;    ///< a node that gives the same for every batch, [1, ..]
 
   [[nodiscard]] bool is_constant() const noexcept { return constant.defined(); }
-  /// Whether it has no elements: no layer gives it, and a Concat alone may read it.
+  /// Whether the value has no elements. No layer returns such a value, and only a Concat may read it.
   [[nodiscard]] bool is_empty() const noexcept { return !is_constant() && node.empty() && !shape.empty(); }
 };
 
 [[nodiscard]] inline int rank_of(const ImportValue& x) { return static_cast<int>(x.shape.size()); }
 
-/// The path of the module that made a node, "layer1.0.conv1" of "/layer1/layer1.0/conv1/Conv"; empty when its
-/// name is not a path.
+/// Returns the module path of a node: "layer1.0.conv1" for "/layer1/layer1.0/conv1/Conv". Returns an empty
+/// text if the name is not a path.
 [[nodiscard]] std::string module_path_of(const OnnxNode& node);
 
-/// `text` in a model file's letters, cut to a length that a name may have: letters, digits, '_' and '-'.
+/// Returns `text` as a legal name of a node: letters, digits, '_' and '-', at most 80 of them.
 [[nodiscard]] std::string legal_name(std::string text);
 
 class NodeNames {
  public:
   explicit NodeNames(const std::vector<OnnxNode>& nodes);
 
-  /// The name, in a model file's letters, of a layer of that type which the node becomes: the path of the
-  /// node's module, or what its weights' names have in common ("layer1.0.conv1.weight"), or its type. A
-  /// function that a module with several nodes calls has its type behind the module's path: "layer1_0_add".
-  /// Layers that a node makes beside its main one have a `suffix`.
+  /// Returns a legal name for a layer of a type: the path of the node's module, or the path of its weights
+  /// ("layer1.0.conv1.weight"), or the type. A node of a module with several nodes has its type after the
+  /// path: "layer1_0_add". Additional layers of a node have a `suffix`.
   [[nodiscard]] std::string name(const OnnxNode& node, const std::string& type,
                                  const std::string& suffix = {}) const;
 

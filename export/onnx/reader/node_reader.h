@@ -64,23 +64,23 @@ inline constexpr std::int64_t kLargestSize = (std::int64_t{1} << 31) - 1;
 /// The domain and the operator: "com.example.FusedConv", "Conv".
 [[nodiscard]] std::string operator_name(const OnnxNode& node);
 
-/// Along each axis of the image. `before` and `after` are pads.
+/// Window of a convolution or a pool, by axis of the image. `before` and `after` are pads.
 struct Window {
   std::vector<std::int64_t> kernel, stride, dilation, before, after;
 
   [[nodiscard]] bool equal_pads() const { return before == after; }
-  /// Pixels from its first tap to behind its last.
+  /// Pixels from the first tap to the last, both included.
   [[nodiscard]] std::int64_t extent(std::size_t axis) const {
     return dilation[axis] * (kernel[axis] - 1) + 1;
   }
 };
 
-/// Strides, dilations and pads of a node, `auto_pad` computed for an image of that size. Throws ArgumentError
-/// for attributes that do not fit, and negative pads.
+/// Reads strides, dilations and pads of a node. Computes `auto_pad` for an image of that size. Throws
+/// ArgumentError for attributes that do not fit, and negative pads.
 [[nodiscard]] Window read_window(const NodeReader& node, std::vector<std::int64_t> kernel,
                                  const std::vector<std::int64_t>& image);
 
-/// One number when all are the same, as model files have it.
+/// Returns one number if all are the same.
 [[nodiscard]] NodeOption one_or_list(const std::vector<std::int64_t>& sizes);
 
 }  // namespace fq::detail

@@ -78,8 +78,8 @@ class MissingNodes {
   std::vector<std::string> errors_;
 };
 
-/// What somebody can do about an operator, or a use of it, that is not supported: "put the normalisation ..";
-/// empty where there is nothing to say.
+/// Returns a workaround for an unsupported operator or use of one: "export the network up to its logits".
+/// Returns an empty text if none is known.
 [[nodiscard]] std::string way_round(const std::string& what);
 
 }  // namespace fq::detail

@@ -11,11 +11,12 @@
 
 namespace fq::detail {
 
-/// {"pattern": quantizer, "enable": true, ..} with the fields that say the format; one range.
+/// Returns the rule {"pattern": quantizer, "enable": true, ..} with the fields of the format and one range.
 [[nodiscard]] nlohmann::ordered_json grid_rule(const std::string& quantizer, const Format& format);
-/// The rule that comes first: what the file does not name is off.
+/// Returns the first rule, which disables all quantizers.
 [[nodiscard]] nlohmann::ordered_json all_off();
-/// A format of signed integers without its lowest code, where no code is that; else itself.
+/// Returns a format of signed integers without its lowest code if no code is the lowest. Returns other
+/// formats unchanged.
 [[nodiscard]] Format narrowed(const Format& format, const Tensor& codes);
 
 /// fl(code * scale) of codes as f32 in row-major order. `scale` is f32: one number, or one for each block of

@@ -14,7 +14,7 @@
 
 namespace fq::detail {
 
-/// `rank` is the place among types in which a writer orders tensors, the last first; `dtype` is ours, if any.
+/// A writer orders tensors by descending `rank` of their types. `dtype` is empty for types without a DType.
 struct SafetensorsType {
   std::string_view name;
   int bits;

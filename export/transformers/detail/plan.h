@@ -1,6 +1,7 @@
 #pragma once
 
-/// What a config.json asks for: the nodes of a model, and which tensor of the file is which parameter.
+/// Plan of a network from its config.json: the nodes of the model, and the tensor in the file of each
+/// parameter.
 
 #include <string>
 #include <vector>

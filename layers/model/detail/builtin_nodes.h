@@ -54,9 +54,9 @@ class BuiltinOptions {
   const JsonValue* given_;
 };
 
-/// The nodes of a built-in model: see `builtin_model_text`. `options` may be null.
+/// Returns the nodes of a built-in model: see `builtin_model_text`. `options` may be null.
 [[nodiscard]] ModelNodes builtin_nodes(std::string_view name, const JsonValue* options);
-/// The same with options that are a text, empty for none.
+/// Reads the options from a text, which may be empty.
 [[nodiscard]] ModelNodes builtin_nodes(std::string_view name, std::string_view options);
 
 }  // namespace fq::detail

@@ -65,7 +65,7 @@ class NodeReader {
     if (entry.has("inputs")) out.inputs = read_inputs(entry.at("inputs"));
     if (has_nested_nodes(out.type)) {
       if (entry.has("options"))
-        entry.at("options").fail(fmt::format("a \"{}\" has nodes in place of options", out.type));
+        entry.at("options").fail(fmt::format("a \"{}\" has nodes instead of options", out.type));
       out.nodes = nodes(entry.at("nodes"));
       return out;
     }

@@ -12,7 +12,7 @@
 namespace fq::detail {
 
 /// Reads the list of nodes at `list`. The nodes keep `text` for the lines of errors. Throws for values of
-/// other types than those of nodes; `checked_nodes` checks the rest.
+/// a wrong type. `checked_nodes` checks names and inputs.
 [[nodiscard]] ModelNodes read_nodes(const JsonValue& list, const std::shared_ptr<const JsonText>& text);
 /// Writes `{"name": .., "nodes": [..]}`, one node a line, nested ones indented. The inputs of a node are
 /// before its options, or with `inputs_last` after them.

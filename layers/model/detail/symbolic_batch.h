@@ -4,8 +4,8 @@
 ///
 /// Operators and modules of users compute sizes as plain integers, which carry no names. N is therefore a
 /// prime that no layer has for a size, and a size that depends on the batch is a multiple of it. Only these
-/// two files know the number. The ONNX exporter reads models whose sizes nobody has checked: it compares the
-/// shapes of two batches instead.
+/// two files know the number. The ONNX exporter runs models with unchecked sizes: it compares the shapes of
+/// two batches instead.
 
 #include <algorithm>
 #include <cstdint>

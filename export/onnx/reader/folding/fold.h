@@ -1,6 +1,6 @@
 #pragma once
 
-/// Constant folding: what operators give whose inputs are fixed.
+/// Constant folding: outputs of operators whose inputs are fixed.
 
 #include <cstdint>
 #include <optional>
@@ -34,7 +34,7 @@ struct FoldBudget {
 [[nodiscard]] std::vector<int> axes_of(const NodeReader& node, const std::vector<std::int64_t>& axes,
                                        int rank);
 
-/// One node and what its inputs are.
+/// One node and the values of its inputs.
 struct Fold {
   const NodeReader& node;
   const std::vector<Tensor>& inputs;
@@ -51,12 +51,12 @@ struct Fold {
   }
 };
 
-/// As one of the two types that operators compute in.
+/// Converts to f32 or f64, the types that operators compute in.
 [[nodiscard]] inline Tensor computable(const Tensor& x) {
   return x.dtype() == DType::f32 ? x : x.to(DType::f64);
 }
 
-/// The places of an axis that a slice takes.
+/// Returns the indices along an axis that a slice takes.
 [[nodiscard]] std::vector<std::int64_t> slice_picks(const NodeReader& node, std::int64_t begin,
                                                     std::int64_t end, std::int64_t step, std::int64_t size);
 [[nodiscard]] Tensor fold_gather(const Fold& f);
@@ -69,7 +69,7 @@ struct Fold {
 [[nodiscard]] Tensor fold_unsqueeze(const Fold& f);
 /// Throws ArgumentError if a Split names another number of parts than it has outputs.
 void check_parts(const NodeReader& node, std::int64_t parts);
-/// As many parts as the node has outputs.
+/// Returns one part for each output of the node.
 [[nodiscard]] std::vector<Tensor> fold_split(const Fold& f, std::size_t parts);
 [[nodiscard]] Tensor fold_squeeze(const Fold& f);
 [[nodiscard]] Tensor fold_flatten(const Fold& f);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The nodes of a graph that an output needs, and chains of nodes that are one layer.
+/// The nodes that an output needs, and patterns: chains of nodes that are one layer.
 
 #include <cstdint>
 #include <optional>
@@ -56,9 +56,9 @@ class GraphView {
 [[nodiscard]] std::vector<OnnxNode> with_patterns(const std::vector<OnnxNode>& nodes,
                                                   const Constants& constants);
 
-/// Adds all names that a node reads, those that its branches take from around them with them.
+/// Adds all names that a node and its branches read.
 void add_reads(const OnnxNode& node, std::set<std::string>& names);
-/// The nodes that the output needs, in their order.
+/// Returns the nodes that the output needs, in their order.
 [[nodiscard]] std::vector<OnnxNode> live_nodes(std::vector<OnnxNode> nodes, const std::string& output);
 
 }  // namespace fq::detail

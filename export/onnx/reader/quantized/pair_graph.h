@@ -45,8 +45,8 @@ class PairGraph {
   std::unordered_map<std::string, std::vector<const OnnxNode*>> readers_;
 };
 
-/// The model in which Mul(Cast(Add(ConvInteger(q, w, zero), bias)), Mul(scale of q, scale of w)), which the
-/// exporter writes, is a Conv of three DequantizeLinear. What is otherwise stays as it is.
+/// Replaces Mul(Cast(Add(ConvInteger(q, w, zero), bias)), Mul(scale of q, scale of w)), which the exporter
+/// writes, by a Conv of three DequantizeLinear. Other nodes stay unchanged.
 [[nodiscard]] OnnxModel with_convolution_pairs(const OnnxModel& model);
 
 }  // namespace fq::detail

@@ -38,7 +38,7 @@ using FindConstant = std::function<Tensor(const std::string&)>;
 /// code * scale. Throws as `granularity_of`.
 [[nodiscard]] Tensor values_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
 
-/// What a Clip leaves of a grid's codes.
+/// The codes of a grid after a Clip.
 struct ClippedCodes {
   Format format;
   bool relu = false;  ///< signed codes without the negative ones
