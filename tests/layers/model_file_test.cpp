@@ -181,6 +181,51 @@ TEST(ModelFile, RoundTripsAsText) {
   EXPECT_FALSE(spec == ModelSpec::parse(one_node("relu", "{}")));
 }
 
+TEST(ModelFile, NodesAreTheSameAsTheirText) {
+  const ModelSpec spec(
+      "net", {{.name = "a", .type = "leaky_relu", .options = {{"slope", 1.0}}},
+              {.name = {}, .type = "clip", .options = {{"high", 6}, {"low", 0.5}}},
+              {.name = "b", .type = "sequential", .nodes = {{.name = {}, .type = "relu"}}},
+              {.name = "c", .type = "add", .inputs = {"b", "input"}},
+              {.name = "d", .type = "reshape", .options = {{"shape", Shape{2, -1}}}, .inputs = {"c"}}});
+  EXPECT_EQ(spec.text(), R"({"name": "net", "nodes": [
+  {"name": "a", "type": "leaky_relu", "options": {"slope": 1.0}},
+  {"name": "clip_1", "type": "clip", "options": {"high": 6, "low": 0.5}},
+  {"name": "b", "type": "sequential", "nodes": [
+    {"name": "relu_0", "type": "relu"}
+  ]},
+  {"name": "c", "type": "add", "inputs": ["b", "input"]},
+  {"name": "d", "type": "reshape", "options": {"shape": [2, -1]}}
+]}
+)");
+  EXPECT_EQ(ModelSpec::parse(spec.text()), spec);
+  EXPECT_EQ(spec,
+            ModelSpec::parse(
+                R"({"name": "net", "nodes": [{"name": "a", "type": "leaky_relu", "options": {"slope": 1}},
+    {"type": "clip", "options": {"low": 0.5, "high": 6}}, {"name": "b", "type": "sequential", "nodes": [{"type": "relu"}]},
+    {"name": "c", "type": "add", "inputs": ["b", "input"]}, {"name": "d", "type": "reshape", "options": {"shape": [2, -1]}}]})"));
+}
+
+TEST(ModelFile, MistakesInNodesNameTheNode) {
+  const auto error = [](ModelNode node) {
+    return test::message_of([&] { (void)build_model(ModelSpec("net", {std::move(node)}), {1, 8, 8}); });
+  };
+  EXPECT_THAT(error({.name = "n", .type = "con2d"}), HasSubstr("did you mean 'conv2d'?"));
+  EXPECT_THAT(error({.name = "n", .type = "relu", .inputs = {"m"}}),
+              HasSubstr("[model] node 'n': 'm' is no earlier node"));
+  EXPECT_THAT(error({.name = "n", .type = "relu", .options = {{"slope", 1}}}),
+              HasSubstr("[model] node 'n': unknown key 'slope' of relu"));
+  EXPECT_THAT(error({.name = "n",
+                     .type = "conv2d",
+                     .options = {{"out_channels", 2}, {"kernel", std::vector{1.5, 2.0}}}}),
+              HasSubstr("[model] node 'n': '0': 1.5 is not a whole number"));
+  EXPECT_THAT(error({.name = "n", .type = "linear", .options = {{"out_features", true}}}),
+              HasSubstr("[model] node 'n': 'out_features': true is not a whole number"));
+  EXPECT_THAT(
+      error({.name = "n", .type = "relu", .inputs = {"m"}, .place = NodePlace("[import] tensor 't': ")}),
+      HasSubstr("[import] tensor 't': 'm' is no earlier node"));
+}
+
 TEST(ModelFile, TheSeedDeterminesTheParameters) {
   const auto spec = ModelSpec::parse(kEveryType);
   const auto values = [&](std::uint64_t seed) {
