@@ -149,6 +149,10 @@ void Network::quantize(const nlohmann::ordered_json& config, NetworkPart* part) 
   identity_.set_quantization(config);
 }
 
+OnnxModel Network::to_onnx(const OnnxExportOptions& options) const {
+  return export_onnx(*module_, identity_.sample_shape, options);
+}
+
 Identity load_identity(const StateDict& state, const std::string& path) {
   const nlohmann::json identity = state.has_attribute("model") ? state.attribute("model") : nlohmann::json();
   if (!identity.is_object())

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/export/onnx/exporter.h"
 #include "fakequant/export/onnx/import.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantize.h"
@@ -74,6 +75,9 @@ class Network {
   /// files sort the keys of objects, and the order of rules counts. `part`: the network is a part of another
   /// one. Throws ArgumentError as `fq::quantize`.
   void quantize(const nlohmann::ordered_json& config, NetworkPart* part = nullptr);
+  /// Returns the ONNX graph of the network. Engines fold batch norm, so call `fold` before. Throws as
+  /// `export_onnx`.
+  [[nodiscard]] OnnxModel to_onnx(const OnnxExportOptions& options = {}) const;
 
  private:
   std::shared_ptr<Module> module_;

@@ -320,7 +320,7 @@ std::string export_problem(const Network& network) {
   if (!profile_of(target).onnx || !uncalibrated_quantizers(model).empty()) return {};
   try {
     const Target rules = target == Target::tensorrt ? target : Target::ort;
-    static_cast<void>(export_onnx(model, network.identity().sample_shape, {.target = rules}));
+    check_onnx_export(model, network.identity().sample_shape, {.target = rules});
     return {};
   } catch (const ArgumentError& error) {
     const std::string message = error.what();

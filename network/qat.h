@@ -164,8 +164,8 @@ void check_calibrated(const Network& network, const std::string& function);
 /// missing.
 [[nodiscard]] std::vector<QuantizerFinding> quantizer_findings(const Network& network,
                                                                const std::shared_ptr<const Dataset>& data);
-/// Returns why a calibrated network cannot be exported to ONNX for its target; empty if it can, or if the
-/// target has no ONNX.
+/// Returns why a calibrated network cannot be exported to ONNX for its target: an operator or the grid of an
+/// activation (check_onnx_export). Empty if there is no reason, or if the target has no ONNX.
 [[nodiscard]] std::string export_problem(const Network& network);
 
 }  // namespace fq

@@ -20,13 +20,12 @@ Target chosen_target(const ExportOptions& options, Module& model) {
   return target_of(model) == Target::tensorrt ? Target::tensorrt : Target::ort;
 }
 
-OnnxModel onnx_model(Network& network, const ExportOptions& given, Target target) {
+OnnxModel onnx_model(const Network& network, const ExportOptions& given, Target target) {
   OnnxExportOptions options;
   options.target = target;
   options.opset = static_cast<int>(given.opset);
   options.emulate = given.emulate;
-  const Shape batch = network.input_shape();
-  return export_onnx(network.module(), {batch.begin() + 1, batch.end()}, options);
+  return network.to_onnx(options);
 }
 
 /// Says which operators the engine computes in floats; of float networks nothing.

@@ -36,8 +36,7 @@ constexpr double kSecondsOfEngine = 60;
 
 std::optional<Latency> in_onnx_runtime(const Network& network, const std::string& python, int threads) try {
   const TemporaryFolder folder;
-  const Shape batch = network.input_shape();
-  save_onnx(folder.file("net.onnx"), export_onnx(network.module(), {batch.begin() + 1, batch.end()}));
+  save_onnx(folder.file("net.onnx"), network.to_onnx());
   const std::vector<std::string> arguments{folder.file("net.onnx"), std::to_string(kLeastTimed),
                                            std::to_string(kMostTimed), std::to_string(kSecondsTimed),
                                            std::to_string(threads)};

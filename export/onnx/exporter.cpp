@@ -119,12 +119,28 @@ OnnxModel Exporting::run() {
   return std::move(model);
 }
 
+void Exporting::check() const {
+  for (const auto& call : calls_.list) {
+    if (call.op == "input_part") continue;
+    if (call.op != "quantize") {
+      if (!traits(call.op).is_conversion) check_form(call);
+    } else if (!is_constant(call.inputs.at(0))) {
+      check_grid(call);
+    }
+  }
+}
+
+void Exporting::check_form(const Call& call) {
+  FQ_CHECK(has_form(call.op), "export_onnx", "'{}' calls the operator {}, which has no form in ONNX here",
+           call.path, call.op);
+}
+
 void Exporting::emit(const Call& call) {
   if (call.op == "input_part") return;
   if (call.op == "quantize") return quantize(call);
   if (traits(call.op).is_conversion) return alias(call);
-  FQ_CHECK(emit_operator(*this, call), "export_onnx",
-           "'{}' calls the operator {}, which has no form in ONNX here", call.path, call.op);
+  check_form(call);
+  emit_operator(*this, call);
 }
 
 void Exporting::name_codes() {
@@ -159,6 +175,11 @@ std::string Exporting::batch() {
 OnnxModel export_onnx(Module& model, const Shape& sample, const OnnxExportOptions& options) {
   const detail::OnHost host(model);
   return detail::Exporting(model, sample, options).run();
+}
+
+void check_onnx_export(Module& model, const Shape& sample, const OnnxExportOptions& options) {
+  const detail::OnHost host(model);
+  detail::Exporting(model, sample, options).check();
 }
 
 }  // namespace fq

@@ -47,4 +47,8 @@ struct OnnxExportOptions {
 [[nodiscard]] OnnxModel export_onnx(Module& model, const Shape& sample,
                                     const OnnxExportOptions& options = {});
 
+/// Throws ArgumentError if `export_onnx` cannot write the grid of an activation or an operator of the model.
+/// Reads the operators on `meta` and computes no constants, so a check is much cheaper than an export.
+void check_onnx_export(Module& model, const Shape& sample, const OnnxExportOptions& options = {});
+
 }  // namespace fq

@@ -113,13 +113,12 @@ void export_model(Network& self, const std::string& path, const std::string& tar
   options.opset = opset;
   options.emulate = emulate;
   interruptible([&](InterruptWatch& watch) {
-    const Shape shape = self.input_shape();
     Network folded =
         self.clone();  // evaluation has the bits of the folded network, and engines fold otherwise
     watch.look();
     folded.fold();
     watch.look();
-    const OnnxModel graph = export_onnx(folded.module(), {shape.begin() + 1, shape.end()}, options);
+    const OnnxModel graph = folded.to_onnx(options);
     watch.look();
     save_onnx(path, graph);
     return true;

@@ -51,6 +51,8 @@ class Exporting {
  public:
   Exporting(Module& model, const Shape& sample, const OnnxExportOptions& options);
   [[nodiscard]] OnnxModel run();
+  /// Throws ArgumentError if ONNX has no form of an operator or of the grid of an activation.
+  void check() const;
 
   /// The floats of a value; constants are added when first asked for.
   std::string floats(const Variable& value, Form form = Form::as_is);
@@ -110,6 +112,10 @@ class Exporting {
   };
 
   void check_model() const;
+  /// Throws ArgumentError if ONNX has no form of the call's operator.
+  static void check_form(const Call& call);
+  /// Throws ArgumentError if ONNX has no node for the grid on which the call puts an activation.
+  void check_grid(const Call& call) const;
   void emit(const Call& call);
   /// Names the input, or those that are parts of it, and makes floats of what they hold.
   void add_inputs();
@@ -153,8 +159,10 @@ class Exporting {
   std::string batch_;
 };
 
-/// Adds the form of the call's operator. False when it has none.
-[[nodiscard]] bool emit_operator(Exporting& out, const Call& call);
+/// Returns true if ONNX has a form of the operator.
+[[nodiscard]] bool has_form(std::string_view op);
+/// Adds the form of the call's operator, which `has_form`.
+void emit_operator(Exporting& out, const Call& call);
 /// Linear layers and convolutions.
 void emit_product(Exporting& out, const Call& call);
 /// Linear layers whose engine rounds the input as it runs.

@@ -156,6 +156,11 @@ std::string add_quantize(GraphBuilder& graph, const OnnxExportOptions& options, 
 
 }  // namespace
 
+void check_activation_grid(const QuantSpec& spec, int rank, Target target, const std::string& path) {
+  (void)stored_activation(spec, target, path);
+  (void)scale_axis(spec, rank, path);
+}
+
 std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {
   const Stored stored = stored_activation(input.grid, options.target, input.path);
   const GridNames grid = add_constants(graph, input, stored);

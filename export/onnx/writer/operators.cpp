@@ -163,15 +163,16 @@ void give_numbers(Exporting& out, const Call& call, const std::string& truth) {
   out.node(call, "Cast", {truth}, {{"to", kFloat}});
 }
 
-bool emit_operator(Exporting& out, const Call& call) {
-  if (const auto form = forms().find(call.op); form != forms().end()) {
+bool has_form(std::string_view op) {
+  const OperatorSchema* row = operator_schema(op);
+  return forms().contains(op) || (row != nullptr && !row->onnx.empty());
+}
+
+void emit_operator(Exporting& out, const Call& call) {
+  if (const auto form = forms().find(call.op); form != forms().end())
     form->second(out, call);
-    return true;
-  }
-  const OperatorSchema* row = operator_schema(call.op);
-  if (row == nullptr || row->onnx.empty()) return false;
-  emit_plain(out, call, *row);
-  return true;
+  else
+    emit_plain(out, call, *operator_schema(call.op));
 }
 
 }  // namespace fq::detail
