@@ -13,6 +13,7 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/config/target_profile.h"
+#include "fakequant/train/calibration/detail/calibration_undo.h"
 #include "fakequant/train/data/some_samples.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/ranks/shares.h"
@@ -74,10 +75,16 @@ void observe(Module& model, DataLoader& loader, const CalibrateOptions& observer
     return tell(options,
                 fmt::format("the {} samples are in it already, and are not counted again", share.images));
   DataLoader own = rank_loader(loader, options);
-  const CalibrationReport report = collect_ranges(model, own, observers);
+  const CalibrationReport report = collected.report = collect_ranges(model, own, observers);
   FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, kCalibrate,
-           "--mask: no tensor of the network has its positions: give the mask of the sequences");
+           "mask: no tensor of the model has its positions: give [N, T] for samples of T positions");
   add(collected, report.samples, shared ? std::vector{share} : std::vector<CalibrationShare>{});
+}
+
+std::vector<TensorQuantizer*> quantizers_of(Module& model) {
+  std::vector<TensorQuantizer*> out;
+  for (const auto& entry : named_quantizers(model)) out.push_back(entry.quantizer);
+  return out;
 }
 
 /// Runs the algorithm on weights of a config.
@@ -125,6 +132,7 @@ CollectedSamples calibrate(Network& network, std::shared_ptr<const Dataset> data
   Module& model = network.module();
   CalibrateOptions observers{
       .amax = config.amax, .keep_known = options.keep_known, .rules = config.calibration};
+  observers.method = options.method;
   observers.ranks = options.ranks;
   observers.mask = options.mask;
   if (options.percentile) observers.amax.percentile = *options.percentile;
@@ -133,10 +141,12 @@ CollectedSamples calibrate(Network& network, std::shared_ptr<const Dataset> data
   if (data != nullptr) loader.emplace(std::move(data), options.batches);
   WeightAlgorithm algorithm(config, options);
   if (loader) algorithm.before(model, *loader);
+  detail::CalibrationUndo undo(quantizers_of(model));
   CollectedSamples collected = merge_states(model, options);
   observers.keep_collected = collected.count > 0;
   if (loader) observe(model, *loader, observers, collected, options);
-  (void)choose_ranges(model, observers);
+  collected.report.quantizers = choose_ranges(model, observers).quantizers;
+  undo.keep();
   for (const auto& adjustment : config.postprocess) (void)postprocess_amax(model, adjustment);
   if (loader) algorithm.after(model, *loader);
   return collected;

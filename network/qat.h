@@ -39,6 +39,7 @@ namespace fq {
 struct NetworkCalibrateOptions {
   std::int64_t samples = 512;  ///< number of samples, drawn by seed 0; 0 for all
   LoaderOptions batches = {.batch_size = 64, .shuffle = false};
+  std::string method = {};                ///< replaces the methods of activations in the config
   std::optional<double> percentile = {};  ///< replaces the percentile of the config
   BatchMask mask = {};                    ///< padding that observers do not see
   bool keep_known = false;                ///< quantizers that have a range keep it
@@ -58,6 +59,7 @@ struct NetworkCalibrateOptions {
 struct CollectedSamples {
   std::int64_t count = 0;
   std::vector<CalibrationShare> shares;  ///< sorted; empty without states and `keep_shares`
+  CalibrationReport report = {};         ///< counts of this call, without states
 };
 
 /// Folds batch norm, unless it is folded already or to be kept, and places quantizers.

@@ -99,21 +99,26 @@ std::pair<std::shared_ptr<const Dataset>, BatchMask> data_with_mask(Network& sel
           [](const Batch& batch) { return batch.y; }};
 }
 
-/// Samples spread over the data, as the command takes them.
+/// Samples spread over the data, as the command takes them. The config's algorithm on weights runs too.
 nb::dict calibrate_model(Network& self, nb::object data, const std::string& method, std::int64_t samples,
                          std::optional<double> percentile, std::int64_t batch_size, nb::object ranks,
                          nb::object mask) {
-  CalibrateOptions options = calibrate_options(self, method, percentile);
+  NetworkCalibrateOptions options;
+  options.samples = samples;
+  options.batches.batch_size = batch_size;
+  options.batches.prefetch = 0;  // data sets of numpy's memory are read on the thread that asks
+  options.method = method;
+  options.percentile = percentile;
   options.ranks = ranks_of(ranks);
   std::shared_ptr<const Dataset> source;
   std::tie(source, options.mask) = data_with_mask(self, data, mask, "calibrate");
   warn(take_sample_notes(self.identity().inputs, *source, "calibrate"));
-  if (samples > 0) source = some_samples(std::move(source), samples, 0);
-  const auto batches = in_order(std::move(source), batch_size, options.ranks.get());
+  if (!self.quantized()) return report_of({});
   return report_of(interruptible([&](auto&) {
-    check_same_call(options.ranks.get(), "calibrate", self.module(),
-                    {{"samples", batches->data().size()}, {"batch_size", batch_size}, {"method", method}});
-    return calibrate(self.module(), *batches, options);
+    check_same_call(
+        options.ranks.get(), "calibrate", self.module(),
+        {{"data", source->size()}, {"samples", samples}, {"batch_size", batch_size}, {"method", method}});
+    return calibrate(self, source, options).report;
   }));
 }
 
@@ -140,6 +145,7 @@ void bind_training(nb::module_& m) {
       .def("calibrate", &calibrate_model, arg("data"), arg("method") = "", arg("samples") = 0,
            arg("percentile") = none(), arg("batch_size") = 64, arg("ranks") = none(), arg("mask") = none(),
            "Chooses the ranges of all quantizers from data: all of it, or so many samples spread over it. "
+           "The weight_algorithm and the postprocess of the config run too. "
            "`mask` is [N, T] beside arrays of samples, or the name of an input: ranges do not depend on "
            "positions where it is 0, which is padding.")
       .def(
@@ -184,8 +190,6 @@ void bind_training(nb::module_& m) {
 }
 
 namespace {
-
-using nb::arg, nb::none;
 
 nb::object dict_of(const nlohmann::ordered_json& json) {
   return nb::module_::import_("json").attr("loads")(json.dump());

@@ -25,6 +25,14 @@ def made(data, preset="int8"):
     return model
 
 
+def test_calibrate_runs_the_weight_algorithm(data):
+    config = {"preset": "w4a8"}
+    plain, changed = (made(data, config | extra).state_dict() for extra in ({}, {"weight_algorithm": "gptq"}))
+    assert not np.array_equal(plain["conv1.weight"], changed["conv1.weight"])
+    with pytest.raises(fq.ArgumentError, match="smoothquant found no layer"):
+        made(data, {"preset": "int8_weight_only", "weight_algorithm": "smoothquant"})
+
+
 @pytest.mark.parametrize("preset", ["int8", "int8_weight_only", "w4a4", "fp8", "int8_dynamic"])
 def test_verify(data, tmp_path, preset):
     pytest.importorskip("onnxruntime", reason="there is no onnxruntime: FAKEQUANT_TORCH_SITE can name a folder that has it")
