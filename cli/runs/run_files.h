@@ -14,7 +14,8 @@
 
 namespace fq::cli {
 
-/// Throws ArgumentError for those settings without a run directory, and for unknown words of `log`.
+/// Throws ArgumentError if the settings keep_epochs and log are given without a run directory, and for
+/// unknown words of `log`.
 void check_run_flags(const Flags& flags);
 /// Returns the number of epochs whose checkpoints are kept.
 [[nodiscard]] std::int64_t kept_epochs(const Flags& flags);
@@ -24,17 +25,17 @@ void check_run_flags(const Flags& flags);
 /// The event file of TensorBoard in a run directory.
 class EventLog {
  public:
-  /// A new file of that folder, "events.out.tfevents.<seconds>.fakequant"; those of before stay beside it.
+  /// Makes the file "events.out.tfevents.<seconds>.fakequant" in the folder. Earlier files stay.
   explicit EventLog(const std::string& folder);
   ~EventLog();
   EventLog(EventLog&&) noexcept;
 
-  /// What a file of before told of later steps does not count.
+  /// Marks the start at a step. TensorBoard then ignores later steps of earlier files.
   void begin(std::int64_t step);
-  /// The numbers of a line of the record; of epochs as "epoch/loss", of quantizers as
-  /// "amax/conv1.input_quantizer".
+  /// Adds the numbers of a line of the record. Names are "epoch/loss" for epochs and
+  /// "amax/conv1.input_quantizer" for quantizers.
   void add(const nlohmann::ordered_json& line);
-  /// What was added is safe from a loss of power.
+  /// Writes all added numbers to the disk.
   void sync();
 
  private:
@@ -42,10 +43,11 @@ class EventLog {
   std::unique_ptr<Body> body_;
 };
 
-/// Makes the folder of a run that begins, in place of one that --force replaces, and begins its log. Nothing
-/// without a run directory, and on other ranks than the first.
+/// Makes the folder of a new run and begins its log. With --force it replaces an existing run. Does nothing
+/// without a run directory and on ranks other than the first.
 void open_run_folder(const Flags& flags);
 
+/// The files of a run directory that grow with the run.
 class RunFiles {
  public:
   RunFiles(RunFolder folder, const Flags& flags);
@@ -54,16 +56,17 @@ class RunFiles {
   [[nodiscard]] const fq::detail::RunRecord& record() const noexcept { return record_; }
   [[nodiscard]] bool began() const noexcept { return metrics_.has_value(); }
 
-  /// Writes config.json, and the record without what it tells of steps after `step`.
+  /// Writes config.json, and removes steps after `step` from the record.
   void begin(const nlohmann::ordered_json& config, std::int64_t step);
-  /// To the record alone, or to TensorBoard's file too.
+  /// Adds a line to the record. `add_numbers` adds it to the file of TensorBoard too.
   void add(nlohmann::ordered_json line);
   void add_numbers(nlohmann::ordered_json line);
-  /// What was added is safe from a loss of power.
+  /// Writes all added lines to the disk.
   void sync();
-  /// keep_epochs: the last checkpoint as that of an epoch, from 1; one of so many epochs before is removed.
+  /// Keeps the last checkpoint as the checkpoint of an epoch, from 1. Removes the oldest one beyond
+  /// keep_epochs.
   void keep_epoch(std::int64_t epoch) const;
-  /// report.html and, with log=csv, metrics.csv.
+  /// Writes report.html and, with log=csv, metrics.csv.
   void write_page(const std::string& html) const;
 
  private:

@@ -14,7 +14,7 @@
 
 namespace fq::cli {
 
-/// Of the files of a run directory; a newer one is refused.
+/// Format version of run directories. Newer versions are rejected.
 inline constexpr int kRunFormat = 1;
 
 struct RunFolder {
@@ -50,17 +50,17 @@ struct RunFolder {
 /// things, and without --resume and --force one that holds a run; with --resume one of another command.
 void check_run_folder(const Flags& flags);
 
-/// A run that began: config.json and metrics.jsonl are there.
+/// Returns true for a run that began: config.json and metrics.jsonl exist.
 [[nodiscard]] bool holds_run(const RunFolder& folder);
-/// Whether there is nothing but what a run leaves that ended before it began, whenever that was.
+/// Returns true if the folder is empty or has only files of a run that ended before it began.
 [[nodiscard]] bool is_empty_folder(const RunFolder& folder);
-/// Removes what a run wrote there, and nothing else.
+/// Removes the files of a run. Other files stay.
 void clear_run(const RunFolder& folder);
 
-/// Whether who wrote its page or table last was killed over it.
+/// Returns true if a process was killed while it wrote the page or the table.
 [[nodiscard]] bool was_cut_off(const RunFolder& folder);
 
-/// Another process writes the folder: empty folders in it are that one's.
+/// Another process writes the folder. Empty folders in it belong to that process.
 class FolderTaken final : public SystemError {
  public:
   using SystemError::SystemError;

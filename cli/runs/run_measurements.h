@@ -14,13 +14,13 @@
 
 namespace fq::cli {
 
-/// Milliseconds by "forward", "backward", "quantize", "optimizer", "waiting for data", "other".
+/// Returns milliseconds by "forward", "backward", "quantize", "optimizer", "waiting for data", "other".
 [[nodiscard]] nlohmann::ordered_json phases_of(const Profile& profile);
-/// Some training samples, that clipping is looked at on; undefined for a network without quantizers.
+/// Returns training samples on which clipping is measured; undefined for a network without quantizers.
 [[nodiscard]] Tensor some_inputs(const Run& run);
-/// Of each quantizer that is on and has a range: {"amax": its largest, "clipped": the share of elements of
-/// `x` that it clips}; without "clipped" for weights, and where a quantizer is not calibrated or `x` is
-/// undefined.
+/// Returns for each enabled quantizer with a range {"amax": the largest range, "clipped": the share of
+/// clipped elements on `x`}. There is no "clipped" for weights, if a quantizer is not calibrated, and if `x`
+/// is undefined.
 [[nodiscard]] nlohmann::ordered_json quantizers_of(Module& model, const Tensor& x);
 
 struct ClassExamples {
@@ -31,7 +31,7 @@ struct ClassExamples {
       shown;  ///< HTML of the worst samples by their row; none where they are no images
 };
 
-/// Of those samples of `data`, ascending, which has a class for each.
+/// Examines the samples `rows`, in ascending order. `data` has a class for each sample.
 [[nodiscard]] ClassExamples class_examples(const Network& network, const std::shared_ptr<const Dataset>& data,
                                            const std::vector<std::int64_t>& rows, std::int64_t batch);
 

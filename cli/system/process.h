@@ -7,15 +7,15 @@
 
 namespace fq::cli {
 
-/// From now on SIGINT (Ctrl-C), SIGTERM and SIGHUP ask for a stop: see GracefulStop. The second SIGINT ends
-/// the process at once. SIGHUP and SIGTERM stay ignored where they were (nohup). What would raise SIGPIPE or
-/// SIGXFSZ fails in the call that writes.
+/// Makes SIGINT (Ctrl-C), SIGTERM and SIGHUP request a stop: see GracefulStop. The second SIGINT ends the
+/// process at once. SIGHUP and SIGTERM stay ignored if they were ignored (nohup). Instead of SIGPIPE and
+/// SIGXFSZ, the call that writes fails.
 void catch_signals();
 
-/// Set by SIGINT, and by SIGTERM and SIGHUP while a GracefulStop lives: whoever works in batches stops after
-/// the current one.
+/// Set by SIGINT, and by SIGTERM and SIGHUP while a GracefulStop lives. Loops over batches stop after the
+/// current batch.
 [[nodiscard]] std::atomic<bool>& stop_requested();
-/// The signal that asked for it; 0 before.
+/// Returns the signal that requested the stop; 0 before.
 [[nodiscard]] int stop_signal() noexcept;
 /// "Ctrl-C", "SIGTERM" or "SIGHUP".
 [[nodiscard]] std::string stop_name();
@@ -32,27 +32,27 @@ class GracefulStop {
 
 /// The message of a command that ran out of memory.
 [[nodiscard]] const char* out_of_memory_message() noexcept;
-/// Says that the command has --batch, which the message then names.
+/// Makes that message name --batch, for commands that have the flag.
 void advise_smaller_batch() noexcept;
 
-/// That line, by what needs no memory.
+/// Prints that message without allocating memory.
 void complain_of_memory() noexcept;
 
-/// From now on a std::bad_alloc that nobody can catch, as one out of a destructor (nlohmann::json's take
-/// memory), ends the process with exit status 1 and that line in place of an abort.
+/// Makes an uncaught std::bad_alloc end the process with exit status 1 and that message instead of an abort.
+/// Destructors of nlohmann::json can throw one.
 void end_without_memory() noexcept;
-/// Whether memory was asked for since then that was not given: what fails may fail for that, as streams end
-/// where it does and say nothing.
+/// Returns true if an allocation failed since then. A later failure can follow from it, because streams fail
+/// silently without memory.
 [[nodiscard]] bool ran_out_of_memory() noexcept;
 
-/// Most threads to compute on.
+/// Largest number of threads.
 inline constexpr int kMostThreads = 1024;
 
-/// Throws SystemError where stack or address space (ulimit -s, -v) are less than oneDNN can work with: it
-/// does not say so itself, it crashes. Lowers the number of threads to kMostThreads, with a warning.
+/// Throws SystemError if stack or address space (ulimit -s, -v) are too small for oneDNN, which would crash.
+/// Lowers the number of threads to kMostThreads, with a warning.
 void check_limits();
 
-/// Sets the number of threads to compute on. Warns where OpenMP gives fewer.
+/// Sets the number of threads. Warns if OpenMP gives fewer.
 void use_threads(int count);
 
 }  // namespace fq::cli

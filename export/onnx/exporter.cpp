@@ -7,7 +7,7 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/operators.h"
 #include "fakequant/export/onnx/writer/exporting.h"
-#include "fakequant/export/onnx/writer/graph_passes.h"
+#include "fakequant/export/onnx/writer/graph_builder.h"
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/layers/quantize.h"

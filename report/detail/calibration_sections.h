@@ -10,14 +10,14 @@
 
 namespace fq::html {
 
-/// All quantizers, a line each, to be sorted by the script of the page. Names link to #q<place>.
+/// Returns a table of all quantizers, which the script of the page sorts. Names link to #q<index>.
 [[nodiscard]] std::string quantizer_table(const std::vector<QuantizerReport>& quantizers);
 
-/// The range in force and those of the methods, a line each.
+/// Returns a table of the range in force and the ranges of the methods.
 [[nodiscard]] std::string range_table(const QuantizerReport& quantizer);
 
-/// What was asked for and what came of it, a drawing of the layers (as wide as their weights, as high as
-/// their bits) and a table of what each format costs each, which sorts.
+/// Returns the plan: its request and result, a drawing of the layers (width: weights, height: bits), and a
+/// table of the cost of each format in each layer.
 [[nodiscard]] std::string plan_section(const QuantizationPlan& plan);
 
 }  // namespace fq::html

@@ -13,7 +13,7 @@
 
 namespace fq {
 
-/// A sample as a picture of 8 bits, of images, or as text: what its tokens stand for, or its numbers.
+/// A sample as a picture of 8 bits, or as text: its tokens as text, or its numbers.
 struct ShownSample {
   std::int64_t row = 0;
   Picture picture = {};
@@ -48,11 +48,11 @@ struct ShownChange {
 [[nodiscard]] ShownData samples_to_show(const std::string& path, const std::string& split, std::int64_t count,
                                         const std::optional<ShownChange>& change = {});
 
-/// A PNG file: the pictures of each class in rows of their own, enlarged by whole numbers to about 64 pixels,
-/// or made smaller to 160. Throws ArgumentError for data that is no images.
+/// Returns a PNG file with separate rows for each class. Pictures are enlarged by whole numbers to about 64
+/// pixels, or shrunk to 160. Throws ArgumentError unless the samples are images.
 [[nodiscard]] std::string contact_sheet_png(const ShownData& data);
 
-/// A page that needs nothing else, and loads nothing: the samples of each class under its name and count.
+/// Returns a page that loads no other file: the samples of each class under its name and count.
 [[nodiscard]] std::string contact_sheet_html(const std::string& title,
                                              const std::vector<std::pair<std::string, std::string>>& facts,
                                              const ShownData& data);

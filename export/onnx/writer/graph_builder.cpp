@@ -1,6 +1,13 @@
 #include "fakequant/export/onnx/writer/graph_builder.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <list>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
 
 namespace fq::detail {
 namespace {
@@ -35,5 +42,234 @@ std::string GraphBuilder::constant(const std::string& name, const Tensor& value)
 }
 
 void GraphBuilder::needs_opset(int opset) { model.opset = std::max<std::int64_t>(model.opset, opset); }
+
+namespace {
+
+class Splitting {
+ public:
+  explicit Splitting(GraphBuilder& graph)
+      : graph_(graph),
+        nodes_(std::make_move_iterator(graph.model.nodes.begin()),
+               std::make_move_iterator(graph.model.nodes.end())) {
+    for (auto& node : nodes_) {
+      makers_[node.outputs[0]] = &node;
+      add_reader(node);
+    }
+  }
+
+  /// From the end, so that a ReLU is split before the sums that it reads.
+  void run() {
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node)
+      if (node->op == "Relu" || sums_codes(*node)) split(*node);
+    graph_.model.nodes.assign(std::make_move_iterator(nodes_.begin()), std::make_move_iterator(nodes_.end()));
+  }
+
+ private:
+  void add_reader(OnnxNode& node) {
+    for (const auto& input : node.inputs)
+      if (auto& readers = readers_[input]; std::ranges::find(readers, &node) == readers.end())
+        readers.push_back(&node);
+  }
+
+  [[nodiscard]] bool sums_codes(const OnnxNode& node) const {
+    constexpr std::array<std::string_view, 5> ops{"Conv", "Gemm", "Add", "AveragePool", "GlobalAveragePool"};
+    if (std::ranges::find(ops, node.op) == ops.end()) return false;
+    return std::ranges::all_of(node.inputs, [&](const std::string& input) {
+      const auto maker = makers_.find(input);
+      return maker != makers_.end() && maker->second->op == "DequantizeLinear";
+    });
+  }
+
+  [[nodiscard]] bool rounds(const OnnxNode& reader) const {
+    if (reader.op == "QuantizeLinear") return true;
+    const auto next = readers_.find(reader.outputs[0]);
+    return reader.op == "Relu" && next != readers_.end() && next->second.size() == 1 &&
+           rounds(*next->second[0]);
+  }
+
+  /// Readers that round get a node of their own, but for the last reader of all.
+  void split(const OnnxNode& node) {
+    const std::vector<OnnxNode*> readers = readers_[node.outputs[0]];
+    std::size_t left = readers.size();
+    for (OnnxNode* reader : readers)
+      if (left > 1 && rounds(*reader)) {
+        copy_for(node, *reader);
+        --left;
+      }
+  }
+
+  void copy_for(const OnnxNode& node, OnnxNode& reader) {
+    const auto place = std::ranges::find(nodes_, &node, [](const OnnxNode& other) { return &other; });
+    OnnxNode& copy = *nodes_.insert(place, node);
+    copy.name = graph_.free_node_name(node.name + ".again");
+    copy.outputs[0] = graph_.free_tensor_name(copy.name + ".output");
+    std::ranges::replace(reader.inputs, node.outputs[0], copy.outputs[0]);
+    std::erase(readers_[node.outputs[0]], &reader);
+    readers_[copy.outputs[0]] = {&reader};
+    add_reader(copy);
+  }
+
+  GraphBuilder& graph_;
+  std::list<OnnxNode> nodes_;  // addresses stay
+  std::map<std::string, OnnxNode*> makers_;
+  std::map<std::string, std::vector<OnnxNode*>> readers_;
+};
+
+}  // namespace
+
+void split_sums(GraphBuilder& graph) { Splitting(graph).run(); }
+
+namespace {
+
+constexpr std::int64_t kCastToFloat = 1;  // TensorProto.FLOAT
+
+class IntegerConvolutions {
+ public:
+  explicit IntegerConvolutions(GraphBuilder& graph)
+      : graph_(graph), nodes_(std::exchange(graph.model.nodes, {})) {
+    for (const auto& node : nodes_)
+      if (node.op == "DequantizeLinear") grids_[node.outputs[0]] = node.inputs;
+    for (const auto& constant : graph.model.initializers) constants_[constant.name] = constant.value;
+    for (const auto& node : nodes_)
+      for (const auto& input : node.inputs) readers_[input].push_back(&node);
+    for (const auto& output : graph.model.outputs) readers_[output.name].push_back(nullptr);
+  }
+
+  void run() {
+    bool some = false;
+    for (auto& node : nodes_)
+      if (is_of_codes(node) && !is_rounded(node.outputs[0])) {
+        write(node);
+        some = true;
+      } else {
+        graph_.model.nodes.push_back(std::move(node));
+      }
+    if (some) drop_unread();
+  }
+
+ private:
+  [[nodiscard]] bool is_grid_of(const std::string& floats, DType codes, bool is_one) const {
+    const auto grid = grids_.find(floats);
+    if (grid == grids_.end() || grid->second.size() != 3) return false;
+    const auto zero = constants_.find(grid->second[2]);
+    return zero != constants_.end() && zero->second.dtype() == codes && (!is_one || zero->second.rank() == 0);
+  }
+
+  [[nodiscard]] bool is_of_codes(const OnnxNode& node) const {
+    return node.op == "Conv" && node.inputs.size() == 3 && is_grid_of(node.inputs[0], DType::u8, true) &&
+           is_grid_of(node.inputs[1], DType::i8, false) && is_grid_of(node.inputs[2], DType::i32, false);
+  }
+
+  /// Through a ReLU at most.
+  [[nodiscard]] bool is_rounded(const std::string& floats) const {
+    const auto readers = readers_.find(floats);
+    return readers != readers_.end() && std::ranges::all_of(readers->second, [&](const OnnxNode* reader) {
+             if (reader == nullptr) return false;
+             return reader->op == "QuantizeLinear" ||
+                    (reader->op == "Relu" && is_rounded(reader->outputs[0]));
+           });
+  }
+
+  /// The constant with an axis of one behind channels for each of positions.
+  std::string by_channels(const std::string& name, std::size_t positions) {
+    const Tensor& values = constants_.at(name);
+    if (values.numel() == 1) return name;
+    Shape shape(positions + 1, 1);
+    shape[0] = values.numel();
+    return graph_.constant(name + ".of_channels", values.reshape(shape));
+  }
+
+  void write(OnnxNode& node) {
+    const Grid &x = grids_.at(node.inputs[0]), &w = grids_.at(node.inputs[1]),
+               &bias = grids_.at(node.inputs[2]);
+    const std::size_t positions = constants_.at(w[0]).shape().size() - 2;
+    const std::string sums =
+        graph_.add("ConvInteger", node.name + ".codes", {x[0], w[0], x[2]}, std::move(node.attributes));
+    const std::string all =
+        graph_.add("Add", node.name + ".add_bias", {sums, by_channels(bias[0], positions)});
+    const std::string floats = graph_.add("Cast", node.name + ".sums", {all}, {{"to", kCastToFloat}});
+    const std::string scale = graph_.add("Mul", node.name + ".scale", {x[1], by_channels(w[1], positions)});
+    graph_.model.nodes.push_back({"Mul", node.name, "", {floats, scale}, std::move(node.outputs), {}});
+  }
+
+  /// Floats that nobody reads any longer, and then constants.
+  void drop_unread() {
+    OnnxModel& model = graph_.model;
+    const auto read = [&] {
+      std::set<std::string> names;
+      for (const auto& node : model.nodes) names.insert(node.inputs.begin(), node.inputs.end());
+      for (const auto& output : model.outputs) names.insert(output.name);
+      return names;
+    };
+    std::erase_if(model.nodes, [names = read()](const OnnxNode& node) {
+      return node.op == "DequantizeLinear" && !names.contains(node.outputs[0]);
+    });
+    std::erase_if(model.initializers, [names = read()](const OnnxInitializer& constant) {
+      return !names.contains(constant.name);
+    });
+  }
+
+  using Grid = std::vector<std::string>;  // codes, scale, zero point
+
+  GraphBuilder& graph_;
+  std::vector<OnnxNode> nodes_;
+  std::map<std::string, Grid> grids_;  // by their floats
+  std::map<std::string, Tensor> constants_;
+  std::map<std::string, std::vector<const OnnxNode*>> readers_;  // null: the graph gives it out
+};
+
+}  // namespace
+
+void write_integer_convolutions(GraphBuilder& graph) { IntegerConvolutions(graph).run(); }
+
+namespace {
+
+class Separating {
+ public:
+  explicit Separating(GraphBuilder& graph) : graph_(graph), nodes_(std::exchange(graph.model.nodes, {})) {
+    for (const auto& constant : graph.model.initializers)
+      if (constant.value.dtype() == DType::i8) codes_[constant.name] = constant.value;
+    for (const auto& node : nodes_)
+      if (node.op == "DequantizeLinear" && codes_.contains(node.inputs[0])) weights_[node.outputs[0]] = node;
+  }
+
+  void run() {
+    for (auto& node : nodes_) {
+      if (is_weighted(node))
+        for (auto& input : node.inputs)
+          if (const auto weight = weights_.find(input); weight != weights_.end())
+            input = separate(weight->second, node.name);
+      graph_.model.nodes.push_back(std::move(node));
+    }
+  }
+
+ private:
+  static bool is_weighted(const OnnxNode& node) {
+    constexpr std::array<std::string_view, 4> ops{"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    return std::ranges::find(ops, node.op) != ops.end();
+  }
+
+  /// The floats of the weight, or of a copy where another product has some of its constants.
+  std::string separate(OnnxNode weight, const std::string& reader) {
+    bool copied = false;
+    for (auto& input : weight.inputs)
+      if (const auto codes = codes_.find(input); codes != codes_.end() && !read_.insert(input).second) {
+        input = graph_.constant(input + ".of." + reader, codes->second);
+        copied = true;
+      }
+    if (!copied) return weight.outputs[0];
+    return graph_.add(weight.op, weight.name + ".of." + reader, weight.inputs, weight.attributes);
+  }
+
+  GraphBuilder& graph_;
+  std::vector<OnnxNode> nodes_;
+  std::map<std::string, Tensor> codes_;      // constants of bytes
+  std::map<std::string, OnnxNode> weights_;  // by their floats
+  std::set<std::string> read_;
+};
+
+}  // namespace
+
+void separate_weights(GraphBuilder& graph) { Separating(graph).run(); }
 
 }  // namespace fq::detail

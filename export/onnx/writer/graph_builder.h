@@ -1,6 +1,6 @@
 #pragma once
 
-/// An OnnxModel in the making.
+/// An OnnxModel under construction, and changes of the finished graph for ONNX Runtime.
 
 #include <map>
 #include <set>
@@ -33,5 +33,20 @@ class GraphBuilder {
   std::set<std::string> nodes_, tensors_;
   std::map<std::string, std::size_t> constants_;  // index into model.initializers
 };
+
+/// Repeats a product, an addition or an average of codes for each quantizer that reads it. ONNX Runtime
+/// computes such a node in integers only if one quantizer reads it, directly or through a ReLU. Two nodes in
+/// integers take less time than one in floats, and give the codes of evaluation here.
+void split_sums(GraphBuilder& graph);
+
+/// Writes a convolution of 8-bit codes whose sums are read as floats as ConvInteger, an integer bias and one
+/// multiplication by the scale: fl(fl(A) * s), the floats of evaluation here. ONNX Runtime would multiply the
+/// dequantized floats. Requires `split_sums` before.
+void write_integer_convolutions(GraphBuilder& graph);
+
+/// Gives each product after the first its own constants. On a processor without VNNI, ONNX Runtime changes
+/// the codes of an 8-bit weight and its zero points for each product (`session.x64quantprecision`). It does
+/// not load a graph in which two products read one constant.
+void separate_weights(GraphBuilder& graph);
 
 }  // namespace fq::detail
