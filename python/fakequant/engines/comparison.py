@@ -38,28 +38,41 @@ def required_packages(module, packages):
 
 def program_parser(doc):
     """Returns the argument parser of a program, which runs as a module."""
-    spec = sys.modules["__main__"].__spec__  # None for a script that calls a program's main()
+    spec = sys.modules["__main__"].__spec__  # None if a script calls main()
     return argparse.ArgumentParser(prog=spec and f"python3 -m {spec.name}", description=doc,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
-def arguments(doc, tolerance, flip_tolerance, code_tolerance=0.0):
-    """Parses the command line. The bounds are the defaults of the flags."""
+def comparison_parser(doc, tolerance, flip_tolerance, code_tolerance=0.0):
+    """Returns the argument parser of a program that compares a file. The bounds are the defaults of the flags; None depends on the file."""
     parser = program_parser(doc)
     parser.add_argument("model")
     parser.add_argument("predictions", nargs="+")
+    parser.add_argument("--threads", type=int, default=0, help="threads of the engine; 0: its own choice")
+    for flag, default, what in [("tolerance", tolerance, "largest difference of a logit, relative to the largest logit; 0: the same bits"),
+                                ("code-tolerance", code_tolerance, "share of codes that may differ"),
+                                ("flip-tolerance", flip_tolerance, "share of predictions that may differ")]:
+        value = "depends on the file" if default is None else default
+        parser.add_argument(f"--{flag}", type=float, default=default, help=f"{what} (default: {value})")
+    parser.add_argument("--json", metavar="FILE", help="write the counts to this file")
+    parser.add_argument("--folded", metavar="PREDICTIONS", action="append", default=[],
+                        help="for each of PREDICTIONS: the same samples of the network with folded batch norms")
+    parser.add_argument("--folder", metavar="FOLDER", help="folder for temporary files (default: the folder of the system)")
+    return parser
+
+
+def arguments(doc, *bounds):
+    """Parses the command line of a program with an engine that fakequant.engines.install makes."""
+    parser = comparison_parser(doc, *bounds)
     parser.add_argument("--home", metavar="FOLDER", help="folder of the engine, made by fakequant.engines.install")
     parser.add_argument("--layers", metavar="FILE", help="linear layers with their inputs and outputs")
-    parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: its own choice")
-    for flag, standard, what in [("tolerance", tolerance, "of logits, relative to the largest"),
-                                 ("code-tolerance", code_tolerance, "share of codes"),
-                                 ("flip-tolerance", flip_tolerance, "share of answers")]:
-        parser.add_argument(f"--{flag}", type=float, default=standard, help=f"{what} ({'stated' if standard is None else standard})")
-    parser.add_argument("--json", metavar="FILE", help="write the counts to this file too")
-    parser.add_argument("--folded", metavar="PREDICTIONS", action="append", default=[],
-                        help="for each of PREDICTIONS: the same samples where live batch norms are folded")
-    parser.add_argument("--folder", metavar="FOLDER", help="for temporary files (one of the system's)")
     return parser.parse_args()
+
+
+def print_messages(warnings, reasons, ways):
+    for head, lines in [("warning", warnings), ("why", reasons), ("way out", ways)]:
+        for line in lines:
+            print(f"{head}: {line}")
 
 
 def version_warning(engine, version, measured):
@@ -70,7 +83,7 @@ def version_warning(engine, version, measured):
 
 
 def rounded_up(share):
-    """Rounds a share up to two digits."""
+    """Returns a share rounded up to two digits, as text."""
     step = 10.0 ** (math.floor(math.log10(share)) - 1) if share > 0 else 1.0
     return f"{math.ceil(share / step * (1 + 1e-9)) * step:.2g}"
 
@@ -87,8 +100,11 @@ def accepting(args, sides):
 
 
 def finish(args, engine, sides, samples, *, same, lines=(), warnings=(), reasons=(), ways=(), **more):
-    """Prints the counts, writes the report and returns the exit status. `sides` are the counts of the trained network and, if it
-    has live batch norms, of the folded network. `same` is whether the other conditions hold."""
+    """Prints the counts, writes the report and returns the exit status.
+
+    `sides` are the counts of the trained network and, if it has live batch norms, of the folded network. `same` says whether the other
+    conditions hold.
+    """
     own, folded = sides[0], sides[1] if len(sides) > 1 else None
     within = all(side.within(args.tolerance, args.code_tolerance, args.flip_tolerance) for side in sides)
     same = bool(same and within and own.logits > 0)
@@ -100,9 +116,7 @@ def finish(args, engine, sides, samples, *, same, lines=(), warnings=(), reasons
           f"{args.flip_tolerance:g} of answers")
     for line in lines:
         print(line)
-    for head, texts in [("warning", warnings), ("why", reasons), ("way out", ways)]:
-        for text in texts:
-            print(f"{head}: {text}")
+    print_messages(warnings, reasons, ways)
     if args.json:
         report = {"codes": own.codes, "logits": own.logits, **own.as_json(), "folded": folded and folded.as_json(),
                   "samples": samples, "engine": engine, "level": "", "session_options": {}, "kernels": {}, "float_kernels": [],

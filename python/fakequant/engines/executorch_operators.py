@@ -6,28 +6,28 @@ from torch.nn import functional
 from .comparison import Unusable
 
 
-def layer_norm(inputs, told):
+def layer_norm(inputs, attributes):
     x, weight, bias = (*inputs, None, None)[:3]
-    return functional.layer_norm(x, x.shape[x.ndim - told["axes"]:], weight, bias, told["eps"])
+    return functional.layer_norm(x, x.shape[x.ndim - attributes["axes"]:], weight, bias, attributes["eps"])
 
 
-def attention(inputs, told):
+def attention(inputs, attributes):
     q, k, v, mask = (*inputs, None)[:4]
     if mask is not None:
         raise Unusable("attention with a mask of its own: no way to write it for ExecuTorch")
-    scores = torch.matmul(q, k.transpose(-2, -1)) * told["scale"]
-    if told["causal"]:
+    scores = torch.matmul(q, k.transpose(-2, -1)) * attributes["scale"]
+    if attributes["causal"]:
         rows, columns = scores.shape[-2:]
         scores = scores + torch.full((rows, columns), -1e30).triu(1)
     return torch.matmul(torch.softmax(scores, -1), v)
 
 
-def sliced(inputs, told):
-    end = min(told["end"], inputs[0].shape[told["axis"]])
-    return inputs[0][(slice(None),) * told["axis"] + (slice(told["begin"], end, told["step"]),)]
+def sliced(inputs, attributes):
+    end = min(attributes["end"], inputs[0].shape[attributes["axis"]])
+    return inputs[0][(slice(None),) * attributes["axis"] + (slice(attributes["begin"], end, attributes["step"]),)]
 
 
-PRODUCTS = {  # of an input, a weight, a bias or None, and attributes
+PRODUCTS = {  # arguments: input, weight, bias or None, attributes
     "linear": lambda x, w, b, a: functional.linear(x, w, b),
     "conv2d": lambda x, w, b, a: functional.conv2d(x, w, b, a["stride"], a["padding"], a["dilation"], a["groups"]),
     "conv_transpose2d": lambda x, w, b, a: functional.conv_transpose2d(x, w, b, a["stride"], a["padding"], a["output_padding"],
@@ -62,8 +62,8 @@ class Codes:
 
 
 class Sums:
-    """Sums of products of codes with the bias, as whole numbers in floats, and the scale of each channel. Below 2^24 every order
-    of summation gives the same sum."""
+    """Sums of products of codes with the bias, whole numbers in floats, and the scale of each channel. Below 2^24 every order of
+    summation gives the same sum."""
 
     kept_by = KEEPS_CHANNELS
 
@@ -78,7 +78,7 @@ class Sums:
         return type(self)(function(self.sums), self.scale)
 
     def rounded(self, factor, node):
-        """Rounds the sums to the grid of a quantizer by one multiplication. `factor` is the scale divided by that of the grid."""
+        """Rounds the sums to the grid of a quantizer by one multiplication. `factor` is the scale of the sums divided by the scale of the grid."""
         steps = torch.clamp(torch.round(self.sums * factor), node["low"], node["high"])
         return Codes(steps * node["scale"], node)
 

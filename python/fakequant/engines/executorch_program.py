@@ -7,7 +7,7 @@ import logging
 import re
 import warnings
 
-logging.disable(logging.WARNING)  # of imports that warn of themselves
+logging.disable(logging.WARNING)  # warnings of the imports
 import torch  # noqa: E402
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner  # noqa: E402
 from executorch.exir import to_edge_transform_and_lower  # noqa: E402
@@ -51,9 +51,9 @@ def lowered(module, *examples):
         warnings.simplefilter("ignore")
         edge = to_edge_transform_and_lower(torch.export.export(module.eval(), examples),
                                            partitioner=[XnnpackPartitioner()])
-        told = delegated(edge.exported_program())
+        counts = delegated(edge.exported_program())
         program = edge.to_executorch().buffer
-    return bytes(program), told
+    return bytes(program), counts
 
 
 def delegated(program):
@@ -70,12 +70,12 @@ def delegated(program):
 
 
 class Program:
-    """A program that is loaded; its bytes are kept alive, which the runtime does not do."""
+    """A loaded program. It keeps the bytes alive, which the runtime does not do."""
 
     def __init__(self, data):
         self.data = data
         self.module = _load_for_executorch_from_buffer(data)
 
     def __call__(self, *inputs):
-        """The outputs, one after another."""
+        """Returns the list of outputs."""
         return [y.numpy().copy() for y in self.module.forward(inputs)]

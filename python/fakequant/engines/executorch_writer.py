@@ -187,18 +187,18 @@ class Network(torch.nn.Module):
         return PooledSums(steps.sum((2, 3), keepdim=True), (scale, steps.shape[2] * steps.shape[3]))
 
     def product(self, at, node, known):
-        inputs, told = node["inputs"], node["attributes"]
+        inputs, attributes = node["inputs"], node["attributes"]
         bias = self.constant(inputs[2]) if len(inputs) > 2 else None
         bias = getattr(self, f"bias{at}", bias)
         if hasattr(self, f"steps{at}"):
-            sums = PRODUCTS[node["op"]](self.steps(inputs[0], known), getattr(self, f"steps{at}"), bias, told)
+            sums = PRODUCTS[node["op"]](self.steps(inputs[0], known), getattr(self, f"steps{at}"), bias, attributes)
             return Sums(sums, getattr(self, f"scales{at}"))
         if hasattr(self, f"codes{at}"):
             weight = torch.ops.quantized_decomposed.dequantize_per_channel(
                 getattr(self, f"codes{at}"), getattr(self, f"scales{at}"), getattr(self, f"zeros{at}"), 0, -127, 127, torch.int8)
         else:
             weight = self.float_value(known, inputs[1])
-        return PRODUCTS[node["op"]](self.float_value(known, inputs[0]), weight, bias, told)
+        return PRODUCTS[node["op"]](self.float_value(known, inputs[0]), weight, bias, attributes)
 
 
 def run(args):

@@ -34,8 +34,8 @@ class Text:
         for side, logits in enumerate((own, engine)):
             z = logits[:, :, :-1].astype(np.float64)
             z -= z.max(axis=1, keepdims=True)
-            told = np.take_along_axis(z, x[:, None, 1:], axis=1)[:, 0] - np.log(np.exp(z).sum(axis=1))
-            self.bits[side] -= told.sum() / np.log(2)
+            log_probability = np.take_along_axis(z, x[:, None, 1:], axis=1)[:, 0] - np.log(np.exp(z).sum(axis=1))
+            self.bits[side] -= log_probability.sum() / np.log(2)
         self.tokens += x[:, 1:].size
 
     def each(self):
@@ -47,7 +47,7 @@ def windows(path):
         x, logits = file["x"][...], file["logits"][...]
     if x.ndim != 2 or x.dtype.kind not in "iu" or logits.ndim != 3 or logits.shape[2] != x.shape[1]:
         raise Unusable(f"samples are {list(x.shape)} {x.dtype}, answers {list(logits.shape)}: llama.cpp runs networks that "
-                       "tell the next token of a text, such as --model gpt")
+                       "predict the next token of a text, for example --model gpt")
     return x, logits
 
 
@@ -88,10 +88,10 @@ def run(args):
     default, default_bits = compare_f16_cache(args, args.predictions[0])
     lines.append(f"keys and values are f32 there as they are here (-ctk f32 -ctv f32); in f16, its default, {default.flips:,} of "
                  f"{default.answers:,} answers are others, logits by {default.max_abs_diff:.3g} at most")
-    reasons, ways, told = explain(engine, products, stages)
+    reasons, ways, stage_lines = explain(engine, products, stages)
     if not close:
         reasons = [f"a token costs {own:.5f} bits here and {made:.5f} in the engine", *reasons]
-    return finish(args, f"llama.cpp (ggml {engine.version})", [counts], samples, same=close and exact, lines=lines + told,
+    return finish(args, f"llama.cpp (ggml {engine.version})", [counts], samples, same=close and exact, lines=lines + stage_lines,
                   warnings=version_warning("ggml", engine.version, MEASURED), reasons=reasons, ways=ways,
                   bits_a_token={"own": own, "engine": made, "tokens": text.tokens, "bound": BITS}, layers=products,
                   stages=stages, f16_cache={"answers": default.answers, "flips": default.flips, "bits_a_token": default_bits,

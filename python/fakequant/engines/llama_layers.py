@@ -140,10 +140,10 @@ def explain(engine, products, stages):
         first = first | {"operator": "the table of tokens", "how": "the file keeps it in f16, as other matrices"}
         ways.append("export it by --float-type f32")
     if first:
-        told = (f"{first['operator']} before '{first['before']}' is the first to differ, by {first['largest']:.2g} of the largest "
+        line = (f"{first['operator']} before '{first['before']}' is the first to differ, by {first['largest']:.2g} of the largest "
                 f"value: {first['how']}")
-        lines.append(told)
-        reasons.append(told)
+        lines.append(line)
+        reasons.append(line)
     if any("exact one" in stage["how"] and stage["largest"] > FLOATS for stage in stages):
         lines.append("the checkpoint's GELU is the exact one, llama.cpp's the approximation by tanh, from a table of f16")
         ways.append('train with {"type": "gelu", "options": {"approximate": "tanh"}}')

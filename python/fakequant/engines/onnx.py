@@ -1,15 +1,18 @@
 """Runs an ONNX file that fakequant exported in ONNX Runtime and counts what differs from fakequant's own evaluation.
 
 PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>. Codes are read from the optimised graph, which is saved and run
-again with the tensors of its quantizers as outputs. Outputs of the exported file would change the fusions. Exit status: 0 the
-same, 1 different or not compared, 2 a file that cannot be used, 3 a Python package is missing."""
+again with the tensors of its quantizers as outputs. Outputs of the exported file would change the fusions.
+
+Default bounds: the same bits for 8-bit integers. If the engine computes floats between the codes, logits may differ by 0.02 of the
+largest, 1e-3 of the codes and 1e-3 of the predictions. For floats, 4-bit weights and weights in blocks logits may differ by 1e-6.
+Exit status: 0 the same, 1 different or not compared, 2 a file that cannot be used, 3 a Python package is missing."""
 import collections
 import json
 import os
 import sys
 import tempfile
 
-from .comparison import program_parser, required_packages
+from .comparison import comparison_parser, print_messages, required_packages
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # set before the import
 with required_packages(__name__, "onnxruntime onnx h5py"):
@@ -128,31 +131,17 @@ def as_json(own, folded, engine, samples, kernels, not_compared):
 
 
 def arguments():
-    parser = program_parser(__doc__)
-    parser.add_argument("model")
-    parser.add_argument("predictions", nargs="+")
-    parser.add_argument("--level", choices=LEVELS, help="of optimisation (all; basic for 8-bit floats and 4-bit activations)")
+    parser = comparison_parser(__doc__, None, None, None)
+    parser.add_argument("--level", choices=LEVELS, help="optimisation level (default: all; basic for 8-bit floats and 4-bit activations)")
     parser.add_argument("--session", metavar="KEY=VALUE", action="append", default=[],
-                        help="an option of the session, such as session.disable_quant_qdq=1")
-    parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: its own choice")
-    parser.add_argument("--tolerance", type=float, help="of logits, relative to the largest one; 0: the same bits (0 for "
-                        "8-bit integers, 0.02 where the engine computes floats between their codes; 1e-6 for floats, 4-bit weights "
-                        "and weights in blocks)")
-    parser.add_argument("--code-tolerance", type=float,
-                        help="share of codes that may differ (0; 1e-3 where the engine computes floats between codes)")
-    parser.add_argument("--flip-tolerance", type=float, help="share of answers that may be others (1: any; 1e-3 where the engine "
-                        "computes floats between codes)")
-    parser.add_argument("--json", metavar="FILE", help="write the counts to this file too")
-    parser.add_argument("--folded", metavar="PREDICTIONS", action="append", default=[],
-                        help="for each of PREDICTIONS: the same samples where live batch norms are folded")
-    parser.add_argument("--folder", metavar="FOLDER", help="for temporary files (one of the system's)")
+                        help="option of the session, for example session.disable_quant_qdq=1")
     return parser.parse_args()
 
 
 def session_options(entries):
     for entry in entries:
         if "=" not in entry.strip("="):
-            raise ValueError(f"--session {entry} is not KEY=VALUE, such as session.disable_quant_qdq=1")
+            raise ValueError(f"--session {entry} is not KEY=VALUE, for example session.disable_quant_qdq=1")
     return dict(entry.split("=", 1) for entry in entries)
 
 
@@ -204,9 +193,7 @@ def run(args, sides, folder):
         print(describe_beginnings(begun))
     warnings = [] if onnxruntime.__version__ in MEASURED else [
         f"{ENGINE} runs; what is documented was measured with {' and '.join(MEASURED)}"]
-    for head, lines in [("warning", warnings), ("why", reasons), ("way out", ways)]:
-        for line in lines:
-            print(f"{head}: {line}")
+    print_messages(warnings, reasons, ways)
     if args.json:
         report = as_json(own, folded, engine, samples, kernels, not_compared) | {
             "tolerance": tolerance, "code_tolerance": code_tolerance, "flip_tolerance": flip_tolerance,

@@ -197,7 +197,7 @@ class Engine:
         return open_session(path, level, self.options, self.threads, saved)
 
     def kinds(self):
-        """Returns the type of every tensor, such as "float". The saved graph does not contain it."""
+        """Returns {name of a tensor: its type}, for example "float". The saved graph does not contain types."""
         known = {value.name for value in self.graph.model.graph.output}
         inside = self.open(self.graph.exposed([name for name in self.graph.producers if name and name not in known], {}),
                            "disabled")

@@ -45,16 +45,16 @@ def float_bias(source, node):
 def float_cause(source, kernel):
     """Returns (kind, line): why a kernel computes in floats. The kind is "operator", "fusion" or "bias"."""
     node = next((node for node in source.nodes if node.name and kernel.name.startswith(node.name)), None)
-    told = f"{kernel.op_type} {kernel.name}".strip()
+    label = f"{kernel.op_type} {kernel.name}".strip()
     if node is None or node.op_type not in PRODUCTS:
-        return "operator", f"{told}: the engine has no integer kernel of it that rounds as the definition does"
+        return "operator", f"{label}: the engine has no integer kernel of it that rounds as the definition does"
     others = [reader for reader in final_readers(source, node.output[0]) if reader.op_type != "QuantizeLinear"]
     if others:
-        return "fusion", (f"{told}: not taken together with a quantizer, as {others[0].op_type} {others[0].name} reads its "
+        return "fusion", (f"{label}: not fused with a quantizer, because {others[0].op_type} {others[0].name} reads its "
                           "result")
     if float_bias(source, node):
-        return "bias", f"{told}: its bias is floats, which the engine rounds again"
-    return "fusion", f"{told}: not taken together with the quantizers around it"
+        return "bias", f"{label}: its bias is in floats, which the engine rounds again"
+    return "fusion", f"{label}: not fused with the quantizers around it"
 
 
 def float_causes(source, kernels):
@@ -134,7 +134,7 @@ def explain_floats(source, engine, chosen):
     if source.integer() and engine.level in BELOW_INTEGERS:
         ways.append("--level all, where the engine multiplies integers")
     if engine.options != chosen[1]:
-        ways.append("leave out --session: the file asks for "
+        ways.append("leave out --session: the file requires "
                     + (", ".join(f"{key}={value}" for key, value in chosen[1].items()) or "no option"))
     if not source.powers_of_two():
         others = listed(sorted({node.op_type for node in engine.float_kernels} - SUMS))
@@ -188,8 +188,8 @@ def differences(counts):
 def explain_folding(folded):
     return (f"its batch norms are live, and a file has them folded, which rounds otherwise: with the folded network "
             f"{folded.codes_different:,} codes differ",
-            ["fold the checkpoint by fakequant fold, whose --data tells what that changes, then qat, export and verify the "
-             "folded one", "calibrate without --keep-bn"])
+            ["fold the checkpoint by fakequant fold (--data reports the change), then qat, export and verify the "
+             "folded checkpoint", "calibrate without --keep-bn"])
 
 
 def accepting(sides):

@@ -98,7 +98,7 @@ class Source:
         return 0 if zero is None or zero.data_type in FLOAT8 else int(onnx.numpy_helper.to_array(zero).ravel()[0])
 
     def batch(self, usual):
-        """Returns the batch size: 1 if ranges are taken from each input."""
+        """Returns the batch size: 1 if each input sets its ranges."""
         return 1 if any(node.op_type in DYNAMIC for node in self.nodes) else usual
 
     def settings(self):

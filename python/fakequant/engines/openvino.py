@@ -1,7 +1,7 @@
 """Runs an ONNX file that fakequant exported in OpenVINO on the CPU and compares it with fakequant's own evaluation.
 
-PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>. Codes are read in a second run in which they are outputs. This
-may prevent fusions: the logits that differ from the first run are counted. Exit status: 0 within the bounds, 1 not, 2 a file
+PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>. A second run has the codes as outputs. This may prevent fusions, so
+the program counts the logits that differ between the two runs. Exit status: 0 within the bounds, 1 not, 2 a file
 that cannot be used, 3 a Python package is missing."""
 import collections
 
@@ -42,14 +42,14 @@ class OpenVino:
         self.inside = open_model(path, self.names, threads)
         self.exposed_different = 0
         operations = [op for op in self.network.get_runtime_model().get_ordered_ops()]
-        kinds = [(op, self.told(op, "layerType"), self.told(op, "runtimePrecision")) for op in operations]
+        kinds = [(op, self.runtime_info(op, "layerType"), self.runtime_info(op, "runtimePrecision")) for op in operations]
         hidden = {"Input", "Output", "Const", "Reorder", "Parameter", "Result", "Constant"}
         self.kernels = dict(collections.Counter(f"{kind} {precision}" for _, kind, precision in kinds if kind not in hidden))
         self.float_kernels = [{"node": op.get_friendly_name(), "kernel": kind} for op, kind, precision in kinds
                               if kind not in hidden and precision in ("f32", "f16", "bf16")]
 
     @staticmethod
-    def told(op, key):
+    def runtime_info(op, key):
         info = op.get_rt_info()
         return str(info[key].value if hasattr(info[key], "value") else info[key]) if key in info else ""
 
@@ -96,8 +96,8 @@ def explain(engine, source, counts):
     if has_vnni() is False:
         cause += "; this processor has no VNNI, so that pairs of products of bytes saturate at 16 bits in the engine"
         ways.insert(0, "run it on a processor with VNNI")
-    told = f"first different: {what}; it rounds the result of {named}: {cause}"
-    return [told], ways, [told]
+    line = f"first different: {what}; it rounds the result of {named}: {cause}"
+    return [line], ways, [line]
 
 
 def compare(engine, source, files, counts):
