@@ -44,7 +44,7 @@ def qat(self, data, preset=None, *, epochs=None, batch_size=64, learning_rate=No
     A float model is quantized: its batch norms are folded, and `samples` samples calibrate it. The format sets the defaults: 8 bits in the
     edge layers, learned ranges, learning rates, and distillation from the float model (`follow_itself`). Two lines report them unless
     `quiet`. `lora` is the rank of low-rank adapters, which are trained instead of all parameters. `ranks` share the calibration and, with
-    `micro_batch`, the training. Other options are those of `fit`.
+    `micro_batch`, the training. `fit` gets the other options.
     """
     chosen = self.prepare_qat(data, preset, edge_bits=edge_bits, weight_method=weight_method, target=target, scale=scale,
                               keep_batch_norm=keep_batch_norm, samples=samples, batch_size=batch_size, follow_itself=follow_itself,

@@ -222,7 +222,10 @@ class QuantizedMultihead(nn.MultiheadAttention):
 
 
 def quantized_multihead(module, args, kwargs, config, name):
-    """Returns a QuantizedMultihead with the parameters of `module`. `args` and `kwargs` are the arguments of its example call. Raises Unsupported."""
+    """Returns a QuantizedMultihead with the parameters of `module`. `args` and `kwargs` are the arguments of its example call.
+
+    Raises Unsupported.
+    """
     call = dict(zip(("query", "key", "value", "key_padding_mask", "need_weights"), args)) | kwargs
     key = call["key"].shape if call["query"] is not call["key"] else None
     out = object.__new__(QuantizedMultihead)

@@ -157,20 +157,20 @@ class OperatorLowering:
             return Lowering(_RESHAPES[name](node, inputs[0]), inputs)
         require(name in _FUNCTIONS and node.args[:1] == (inputs[0],), f"{name} has no layer here")
         try:
-            kind = _FUNCTIONS[name](*node.args[1:], **node.kwargs)
+            layer = _FUNCTIONS[name](*node.args[1:], **node.kwargs)
         except TypeError:
             raise Unsupported(f"{name} with such arguments") from None
-        require(not kind[0].startswith("drop") or node.meta["in_evaluation"] != (node.args, node.kwargs), f"{name} in evaluation too")
-        return Lowering([kind], inputs)
+        require(not layer[0].startswith("drop") or node.meta["in_evaluation"] != (node.args, node.kwargs), f"{name} in evaluation too")
+        return Lowering([layer], inputs)
 
     def _module(self, node):
         module = self.modules[node.target]
         require(not has_hooks(module), f"{type(module).__name__} has hooks, which torch runs")
-        kind = module_layer(module)
+        layer = module_layer(module)
         if isinstance(module, nn.MultiheadAttention):
             return _multihead(self, node)
         require(len(node.args) == 1 and not node.kwargs, f"{type(module).__name__} called with more than its input")
-        return Lowering([kind], tensor_inputs(node), tensor_refs(module))
+        return Lowering([layer], tensor_inputs(node), tensor_refs(module))
 
     def _pair(self, node, name):
         if sum(type(value) in (int, float) for value in node.args) == 1 and len(node.args) == 2 and not node.kwargs:
@@ -290,17 +290,17 @@ class _Masks:
         """Adds a mask. True in a bool mask means "seen" or "hidden". `shape_for` converts the shape of the mask to [heads, L, S], without the
         samples if the mask is computed, or returns None."""
         require(isinstance(mask, torch.fx.Node) and is_tensor(mask), "attention with a mask that is not a tensor")
-        shape, kind = shape_for(shape_of(mask)), mask.meta["tensor_meta"].dtype
+        shape, dtype = shape_for(shape_of(mask)), mask.meta["tensor_meta"].dtype
         require(shape is not None, "attention with a mask that is neither a buffer of the model nor one for each sample")
-        require(kind in (torch.bool, torch.float32), f"attention with a mask of {kind}")
+        require(dtype in (torch.bool, torch.float32), f"attention with a mask of {dtype}")
         if is_parameter(mask):
             require(not self._reader.tensor(mask).requires_grad, "attention with a mask that takes a gradient")
             self.helpers.append(constant(self._reader.ref(mask, shape=(1, *shape), mask=true), self._query, name))
         else:
-            require(kind == torch.bool or _is_data(mask), "attention with a mask that is computed from parameters")
+            require(dtype == torch.bool or _is_data(mask), "attention with a mask that is computed from parameters")
             self.reads.append(mask)
             self.helpers.append(HelperNode(name, "reshape", {"shape": shape}, [mask]))
-            name = self._from_bool(name, true) if kind == torch.bool else name
+            name = self._from_bool(name, true) if dtype == torch.bool else name
         self._names.append(name)
 
     def _from_bool(self, name, true):
