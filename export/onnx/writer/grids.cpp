@@ -156,9 +156,9 @@ std::string add_quantize(GraphBuilder& graph, const OnnxExportOptions& options, 
 
 }  // namespace
 
-void check_activation_grid(const QuantSpec& spec, int rank, Target target, const std::string& path) {
-  (void)stored_activation(spec, target, path);
-  (void)scale_axis(spec, rank, path);
+void check_activation_grid(const Grid& grid, int rank, Target target, const std::string& path) {
+  (void)stored_activation(grid, target, path);
+  (void)scale_axis(grid, rank, path);
 }
 
 std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input) {

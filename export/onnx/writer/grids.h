@@ -22,7 +22,7 @@ struct GridInput {
 
 /// Throws ArgumentError, naming the path, if ONNX has no type for the codes of an activation or no form of
 /// its ranges.
-void check_activation_grid(const QuantSpec& spec, int rank, Target target, const std::string& path);
+void check_activation_grid(const Grid& grid, int rank, Target target, const std::string& path);
 /// Adds the node that makes codes and the one that makes floats of them. Returns the latter's output. Throws
 /// ArgumentError, naming the path, for what the target cannot do.
 std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input);

@@ -10,13 +10,13 @@
 namespace fq::detail {
 
 void Exporting::check_grid(const Call& call) const {
-  const Grid& spec = call.output.quantized()->spec;
-  if (const auto found = quantizers_.find(spec.name); found != quantizers_.end())
+  const Grid& grid = call.output.quantized()->grid;
+  if (const auto found = quantizers_.find(grid.name); found != quantizers_.end())
     FQ_CHECK(!found->second->descriptor().dynamic() && !found->second->descriptor().has_dynamic_blocks(),
              "export_onnx",
              "'{}' takes its range from each input: QuantizeLinear has constants, calibrate a static range",
              call.path);
-  check_activation_grid(spec, call.output.rank(), options_.target, node_name(call));
+  check_activation_grid(grid, call.output.rank(), options_.target, node_name(call));
 }
 
 void Exporting::quantize(const Call& call) {
@@ -26,7 +26,7 @@ void Exporting::quantize(const Call& call) {
     out.codes = codes_of(call);
     return;
   }
-  const Grid& spec = call.output.quantized()->spec;
+  const Grid& grid = call.output.quantized()->grid;
   check_grid(call);
   const Value& from = values_.at(input.node().get());
   const std::string& codes = code_names_.at(&call);
