@@ -31,8 +31,8 @@ inline void write_floats(const float* values, std::int64_t count, DType dtype, v
   visit_dtype(dtype, "write", [&]<class T>(T) {
     T* to = static_cast<T*>(out) + begin;
     // By way of 32 bits, which loops can do in vectors.
-    using Wide = std::conditional_t<std::is_integral_v<T> && sizeof(T) < 4, std::int32_t, T>;
-    for (std::int64_t k = 0; k < count; ++k) to[k] = static_cast<T>(static_cast<Wide>(values[k]));
+    using Lane = std::conditional_t<std::is_integral_v<T> && sizeof(T) < 4, std::int32_t, T>;
+    for (std::int64_t k = 0; k < count; ++k) to[k] = static_cast<T>(static_cast<Lane>(values[k]));
   });
 }
 
