@@ -89,7 +89,7 @@ template <class Options>
   return [=] { return std::make_unique<TypedInvocation<Options>>(flags, plan); };
 }
 
-/// Runs a call after a check of its files (file_checks.h), or with --dry-run prints its plan. All calls are
+/// Runs a call after a check of its files (command_files.h), or with --dry-run prints its plan. All calls are
 /// run by this function.
 nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output& output);
 
@@ -100,7 +100,7 @@ nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output&
 /// The one of `parts` whose second word that is. Throws likewise.
 [[nodiscard]] const Command& find_part(const Command& command, const std::string& word);
 
-/// Thrown by a command that stopped because of a signal (signals.h); exit status 128 + its number, 130 after
+/// Thrown by a command that stopped because of a signal (process.h); exit status 128 + its number, 130 after
 /// Ctrl-C.
 class Interrupted : public std::runtime_error {
  public:

@@ -26,7 +26,7 @@ struct Call {
   /// A tensor over the array's own memory, which it keeps alive; undefined for None. 4-D arrays may be
   /// row-major or channels last. Throws ArgumentError naming the argument for what is no array, other
   /// strides, types that DType has not, devices that this build has not, and tensors of torch that require a
-  /// gradient. On a GPU the library's work is put after that of the array's stream (streams.h).
+  /// gradient. On a GPU the library's work is put after that of the array's stream (exchange.h).
   [[nodiscard]] Tensor tensor(nb::handle value, std::string_view argument) const;
   /// The same, copied to the CPU where it lies on a GPU.
   [[nodiscard]] Tensor host(nb::handle value, std::string_view argument) const;
