@@ -17,17 +17,17 @@ void put_specials(Tensor& x, float amax);
 
 /// `<folder>/<name>.bin`: the elements in row-major order, little-endian; bits as one byte each.
 void write_array(const std::filesystem::path& folder, const std::string& name, const Tensor& values);
-/// Throws FileError unless the file holds exactly as many bytes.
+/// Reads an array of that shape. Throws FileError if the file has another size.
 [[nodiscard]] Tensor read_array(const std::filesystem::path& folder, const std::string& name, Shape shape,
                                 DType dtype = DType::f32);
 
 /// Whether a zero differs from a negative zero.
 enum class Zeros { differ, equal };
 
-/// Where two f32 tensors differ first, or nothing: in a bit, but any NaN equals any NaN.
+/// Describes the first element whose bits differ between two f32 tensors; empty if they are equal. All NaNs are equal.
 [[nodiscard]] std::string first_difference(const std::string& name, const Tensor& ours,
                                            const Tensor& expected, Zeros zeros = Zeros::differ);
-/// The same for masks (u1).
+/// Describes the first difference of two masks (u1); empty if they are equal.
 [[nodiscard]] std::string first_mask_difference(const Tensor& ours, const Tensor& expected);
 
 }  // namespace fq::bench

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Processes that compute as long as it lives, beside whatever is timed.
+/// Starts processes that keep every core busy until the object is destroyed.
 class BusyMachine {
  public:
   explicit BusyMachine(int processes) {

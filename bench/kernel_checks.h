@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the kernels must give, one element at a time by the scalar formulas: the first element of y or of the
-/// mask that differs after a run, or nothing.
+/// Checks of kernels against the scalar formulas. Each function describes the first element of y or of the mask
+/// that differs after a run; an empty text means that all are equal.
 
 #include <string>
 

@@ -9,7 +9,7 @@
 
 namespace fq::bench {
 
-/// Of the ranges: some of the values, which lie in (-3, 3), are clipped.
+/// The range of every kernel. Values are in (-3, 3), so that some of them are clipped.
 inline constexpr float kAmax = 2.7f;
 
 struct Forward {

@@ -28,7 +28,7 @@ std::string write_images(const std::filesystem::path& folder) {
   return path;
 }
 
-/// One epoch of a new run over the file, opened anew: 0 to 1.
+/// Trains one epoch and returns the share of the time spent waiting for data, 0 to 1.
 double loader_share(const std::shared_ptr<Module>& model, const std::string& path) {
   const auto data = std::make_shared<Hdf5Dataset>(path);
   const auto loader = std::make_shared<DataLoader>(data, LoaderOptions{.batch_size = kBatchSize});

@@ -17,7 +17,7 @@
 namespace fq::bench {
 namespace {
 
-/// So small that hundreds of steps on one batch leave the numbers what they are, gradients among them.
+/// Small enough that hundreds of steps on one batch do not change the size of values and gradients.
 constexpr double kLearningRate = 1e-5;
 
 struct Case {

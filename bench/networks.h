@@ -29,7 +29,7 @@ enum class BatchNorm { live, folded };
 
 struct Network {
   std::shared_ptr<Module> model;
-  Tensor x;  ///< as a loader gives it, row-major; conv4's, which stands for an inner value, channels_last
+  Tensor x;       ///< input batch, row-major as from a loader; channels_last for conv4, an inner part of a network
   Tensor labels;  ///< i64
 };
 

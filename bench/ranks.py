@@ -1,12 +1,11 @@
-"""What ranks cost on this machine: images a second and process of two ranks beside one, and their sums beside MPI's own.
+"""Measures the cost of ranks: images per second of two ranks against one, and the exact gradient sum against MPI's sum.
 
     cmake --build build/release --target fakequant_cli fakequant_bench_ranks && python3 bench/ranks.py
 
-`ranks.resnet20.2/1` trains resnet20 on random images of 3x32x32 in batches of 128, micro-batches of 32, a thread a rank: pairs of
-runs in turn, the one of two ranks first and last of each two. `ranks.reduce/mpi_doubles` is the time of MPI_Allreduce of doubles
-over that of the exact sum of as many gradients, for those of resnet20 and for 4 million. `alone` is what two runs at once that know
-nothing of each other keep of one's speed: more than the machine gives, ranks cannot have. All want a machine that does nothing else
-and has a core a rank."""
+`ranks.resnet20.2/1` trains resnet20 on random images of 3x32x32 in batches of 128, micro-batches of 32, one thread per rank. Runs are
+interleaved in pairs. `ranks.reduce/mpi_doubles` is the time of MPI_Allreduce of doubles divided by the time of the exact sum of the
+same number of gradients, for resnet20 and for 4 million gradients. `alone` is the speed of two independent runs at once relative to
+one run: the upper bound for two ranks. The machine must be idle and have one core per rank."""
 
 import argparse
 import array

@@ -1,11 +1,11 @@
-"""Steps of ranks over a shaped network, beside what bench/ranks_plan.py says of them.
+"""Times steps of ranks over a network with limited rate and latency, and compares them with bench/ranks_plan.py.
 
     cmake --build build/release --target fakequant_cli && python3 bench/ranks_network.py        (root, iproute2, Open MPI)
 
-Each rank has a network namespace; between them lies a network of that rate to each (tc tbf) and that time for a message (frames
-wait in this process, which is their switch). The network is an mlp of 300,000 parameters on data/digits.h5, batches of 64 in
-micro-batches of 16, one thread a rank. The plan is given what the runs of one process took, and counts with all four ranks having
-a core: where they have not, --cores tells how many share one."""
+Each rank has a network namespace. This process is the switch between them: it limits the rate (tc tbf) and delays each frame by
+the latency. The model is an mlp of 300,000 parameters on data/digits.h5, batches of 64 in micro-batches of 16, one thread per
+rank. The plan uses the measured time of one process and assumes one core per rank; --cores gives the number of cores if there
+are fewer."""
 
 import argparse
 import collections
@@ -38,7 +38,7 @@ FRAME = 60000  # few frames: a switch in Python takes its time for each
 
 
 class DistantHosts(Hosts):
-    """Hosts whose frames take `seconds`: a tap each, and a thread that hands over what has waited."""
+    """Hosts whose frames are delayed by `seconds`: one tap per host, and a thread that delivers due frames."""
 
     def __init__(self, rate, count, seconds):
         super().__init__(rate, count)
@@ -79,7 +79,7 @@ class DistantHosts(Hosts):
                 for n in to:
                     try:
                         os.write(self.taps[n], frame)
-                    except OSError:  # as a switch: what does not fit is lost
+                    except OSError:  # a switch drops frames that do not fit its queue
                         pass
 
 

@@ -1,15 +1,15 @@
-"""How long a step takes on many processes, from what one micro-batch takes on one: for a ring and for a tree of sums.
+"""Predicts the time of a step on many processes from the time of one micro-batch on one process, for ring and tree sums.
 
     python3 bench/ranks_plan.py --parameters 270000 --micro-batch-ms 38 --micro-batches 32 --network 100Gb/s --latency-us 5 \\
         --ranks 1,2,4,8,16,32
 
-A step is the micro-batches of the rank that has most, one after another; behind the last of them the ranks meet for each bucket of
-131,072 numbers (32,768 a rank where that is more), to agree on exponents (8 bytes a tensor) and then for the sums (8 bytes an element in 64-bit fixed point, 4 as floats,
-2 as bf16), and twice more for what the micro-batches tell; then comes the optimizer. With --overlap what goes out during the last
-backward pass, all but the last bucket, is hidden by that pass (two thirds of a micro-batch) as far as it fits. A ring, which the
-library's sums of more than 4,096 numbers a rank are, moves 2 (n - 1) / n of the bytes through each link in 2 (n - 1) messages, a tree
-all of them in 2 ceil(log2 n) steps (Thakur, Rabenseifner and Gropp 2005). --fixed-ns is what making fixed point of an element and a
-float again costs a rank. The plan is an upper bound for the best network and a lower one for a shared one."""
+A step consists of the micro-batches of the busiest rank, the sums, and the optimizer. Gradients are summed in buckets of 131,072
+numbers (or 32,768 per rank, if that is more). For each bucket the ranks first agree on exponents (8 bytes per tensor) and then
+exchange the sums: 8 bytes per element in 64-bit fixed point, 4 as floats, 2 as bf16. Two more messages carry the loss and the
+statistics. With --overlap, the last backward pass (two thirds of a micro-batch) hides the transfer of all buckets except the last.
+A ring (used for more than 4,096 numbers per rank) moves 2 (n - 1) / n of the bytes through each link in 2 (n - 1) messages. A tree
+moves all bytes in 2 ceil(log2 n) steps (Thakur, Rabenseifner and Gropp 2005). --fixed-ns: cost per element and rank of converting to
+fixed point and back. The plan is an upper bound of the speed for a dedicated network and a lower bound of the time for a shared one."""
 
 import argparse
 import math

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The rows of the benchmark: what is timed, against what, and what must be equal first.
+/// Rows of the benchmark: the timed function, its peer, and the check that both give equal results.
 ///
 /// A row is named "<subject>/<peer>", the subject "<family>.<what>[.<size>]". The peer is either C++ too
 /// (`theirs` is given) or the function of the same name in bench/peers/<family>.py. A new family is one file
@@ -19,8 +19,7 @@ struct Settings {
   std::filesystem::path exchange;
 };
 
-/// One side: a call of `run` is timed; where `value` is given, what it returns is the measurement instead
-/// (bytes, percent; smaller is better).
+/// One side of a row. `run` is timed, or `value` returns the measurement (bytes, percent; smaller is better).
 struct Side {
   std::function<void()> run;
   std::function<double()> value;
@@ -30,14 +29,15 @@ struct Side {
 struct Work {
   Side ours;
   Side theirs;  ///< empty: the peer is Python
-  /// What differs, or nothing; called after the peer has left its results. Empty where equality is not meant.
+  /// Describes the first difference between the results of both sides, or returns an empty text. Called after the
+  /// peer has published its results. Empty function: the results need not be equal.
   std::function<std::string()> check;
-  /// From seconds a call to `Row::unit`; 1 for values.
+  /// Factor from seconds per call to `Row::unit`; 1 for values.
   double units_per_second = 1e3;
 };
 
-/// What is read off a clock: time spent by this process, which other jobs on the machine hardly change, or
-/// the time on the wall, which counts waiting too. With more than one thread it is always the wall.
+/// The clock of a row: CPU time of this process, which other jobs hardly change, or wall time, which includes
+/// waiting. With more than one thread it is always wall time.
 enum class Clock { cpu, wall };
 
 struct Row {
@@ -46,7 +46,7 @@ struct Row {
   Clock clock = Clock::wall;
   bool python = false;  ///< whether the peer is Python
   std::function<Work(const Settings&)> make;
-  bool own_waiting = false;  ///< threads wait as those of the command do, unless the user says how
+  bool own_waiting = false;  ///< use the command's wait policy for threads, unless the user sets one
 };
 
 [[nodiscard]] std::vector<Row> kernel_rows();

@@ -1,6 +1,6 @@
-/// The own side of scripts/bench: a program that times a row whenever it is asked, so that rounds can be
-/// interleaved with another program's. fakequant_bench --threads N --exchange FOLDER reads one request a line
-/// and answers each with one line of JSON, {"error": "..."} where it fails:
+/// Our side of scripts/bench: times rows on request, so that rounds can be interleaved with another program.
+/// fakequant_bench --threads N --exchange FOLDER reads one request per line and replies with one line of JSON,
+/// {"error": "..."} on failure:
 ///   hello                      {"versions": {name: version}}
 ///   rows                       {"rows": [{"name", "unit", "clock", "python", "own_waiting"}]}
 ///   prepare ROW                {"units_per_second": f, "checked": bool}; inputs for a Python peer are

@@ -2,9 +2,9 @@
 set(FAKEQUANT_CUDA AUTO CACHE STRING "Kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
 set_property(CACHE FAKEQUANT_CUDA PROPERTY STRINGS AUTO ON OFF)
 
-# Code for the GPUs that this nvcc knows of those wanted: that of 80 runs on 86 and 89 too, that of 100 on 103; 110 are
-# boards of Arm. No kernel asks for more than 8.0 has, so that each is compiled once, to PTX of 80, which is assembled for all
-# of them, and kept for others and those to come.
+# Code for those of the wanted GPUs that this nvcc supports. Code for 80 also runs on 86 and 89, code for 100 on 103; 110 is Arm's
+# boards. No kernel requires more than compute capability 8.0: each is compiled once to PTX of 80, which is assembled for all
+# architectures and also stored, for other and later GPUs.
 function(fakequant_cuda_code nvcc out)
   execute_process(COMMAND "${nvcc}" --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
   set(found compute_80)

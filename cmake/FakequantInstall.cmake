@@ -66,7 +66,7 @@ write_basic_package_version_file(fakequantConfigVersion.cmake COMPATIBILITY Same
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/installed/fakequantConfig.cmake"
   "${CMAKE_CURRENT_BINARY_DIR}/fakequantConfigVersion.cmake" DESTINATION "${package_dir}" COMPONENT development)
 
-# What the libraries link, as a linker takes it; static ones leave it to whoever links them.
+# Linker flags of the dependencies. Users of the static libraries have to link them.
 set(linked dnnl hwy fmt z)
 set(linked_files ${HDF5_C_LIBRARIES})
 if(FAKEQUANT_HAS_MPI)
@@ -96,7 +96,7 @@ if(BUILD_SHARED_LIBS)
 endif()
 set(FAKEQUANT_PC_OWN "")
 foreach(library IN LISTS FAKEQUANT_LIBRARIES)
-  string(PREPEND FAKEQUANT_PC_OWN " -l${library}") # who needs stands before what is needed
+  string(PREPEND FAKEQUANT_PC_OWN " -l${library}") # dependents come before their dependencies
 endforeach()
 file(RELATIVE_PATH FAKEQUANT_PC_UP "/p/${CMAKE_INSTALL_LIBDIR}/pkgconfig" /p)
 configure_file(cmake/fakequant.pc.in fakequant.pc @ONLY)

@@ -1,6 +1,6 @@
-# One folder of the house: a library of all its sources, by the rules of every folder.
+# Makes the library of one top-level folder from all of its sources, with the rules that every folder shares.
 # fakequant_add_library(<folder> [COLD] [KERNELS] [DEPENDS <folders>...] [PRECOMPILE <headers>...])
-# COLD: what takes time at run time lies in other folders, so that building quickly counts.
+# COLD: code that is not critical for run time. It is compiled with -O1, which builds faster.
 # KERNELS: sources *_kernels.cpp include themselves once per instruction set. Two kinds of Highway targets are disabled: SSSE3,
 # which only processors from before 2008 need, and SVE, whose vectors cannot be array elements (64-bit ARM uses NEON). In the
 # other sources an undeclared function is an error, for example a kernel whose signature differs from its list.
@@ -46,16 +46,16 @@ function(fakequant_add_library folder)
   endif()
 endfunction()
 
-# Gives an installed target one RPATH for the build tree and the installation: `folders`, and those of linked libraries that
-# the system does not search. CMake ends an RPATH that an installation replaces with an empty entry, which makes the loader
-# search the current folder.
+# Gives an installed target one RPATH for the build tree and the installation: `folders`, and the folders of linked libraries
+# outside the system's search path. (When an installation replaces an RPATH, CMake leaves an empty entry at its end, which makes
+# the loader search the current folder.)
 function(fakequant_one_rpath target)
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "${ARGN}" INSTALL_RPATH_USE_LINK_PATH ON
     BUILD_WITH_INSTALL_RPATH ON)
 endfunction()
 
-# What most sources of a target include, parsed once: headers of others. None of ours, so that an edit of ours rebuilds what
-# includes it and no more. -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON shows what a source forgot to include.
+# Precompiles headers of other projects that most sources of a target include. It has no header of this project, so that an edit
+# rebuilds only its dependents. -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON finds missing includes.
 function(fakequant_precompile target)
   foreach(header IN ITEMS algorithm functional map memory optional string variant vector LISTS ARGN)
     target_precompile_headers(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
@@ -75,7 +75,7 @@ function(fakequant_compile_rules target)
     list(APPEND options -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
   endif()
   if(FAKEQUANT_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    list(APPEND options -Wno-maybe-uninitialized) # std::optional is taken for it then
+    list(APPEND options -Wno-maybe-uninitialized) # false positives for std::optional with sanitizers
   endif()
   if(FAKEQUANT_OPENMP)
     target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)

@@ -1,5 +1,5 @@
-# What cpack makes of a build: Debian packages, rpms or archives (docs/installing.md). One has the command, its data and the
-# documents; another the headers and libraries, and what programs that link them need; where there is an MPI a third one takes it.
+# Packages that cpack makes: Debian packages, rpms or archives (docs/installing.md). `runtime` has the command, its data and the
+# documents; `development` the headers, the libraries and the CMake package; `mpi` the MPI module, if MPI was found.
 
 set(CPACK_PACKAGE_NAME fakequant)
 set(CPACK_PACKAGE_VENDOR fakequant)

@@ -17,7 +17,7 @@ function(fakequant_add_simulated_device)
   list(TRANSFORM kernels APPEND "/*.cu")
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${kernels})
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
-  foreach(kernel IN LISTS kernels) # those that call Thrust, which declares its headers to be the system's
+  foreach(kernel IN LISTS kernels) # kernels that call Thrust need its include folder
     file(STRINGS "${kernel}" calls REGEX "loops/(reduce|sort)\\.cuh")
     if(calls)
       set_source_files_properties("${kernel}" PROPERTIES INCLUDE_DIRECTORIES "${FAKEQUANT_CCCL}"
@@ -42,7 +42,7 @@ function(fakequant_add_simulated_device)
   gtest_discover_tests(test_device_errors DISCOVERY_TIMEOUT 60 PROPERTIES LABELS cuda TIMEOUT 120)
 endfunction()
 
-# What every program of tests is made with.
+# Compile rules of every test program.
 function(fakequant_test_rules target)
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE FAKEQUANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
@@ -118,7 +118,7 @@ function(fakequant_add_script_test name script command)
     ${ARGN})
 endfunction()
 
-# tests/cli/*.sh and *.py, of the command. tests/crash: what makes calls fail, and records them.
+# End-to-end tests of the command (tests/cli/*.sh and *.py). tests/crash: libraries that make system calls fail and record them.
 function(fakequant_add_e2e_tests)
   if(NOT TARGET fakequant_cli)
     return()
@@ -226,8 +226,8 @@ function(fakequant_add_file_tests name label variable)
 endfunction()
 
 # tests/engines: exported files in engines that fakequant.engines.install makes. OpenVINO is installed by the first test; XNNPACK (1.6 GB
-# with PyTorch) and llama.cpp (minutes of compiling) are not: where nobody has made them in FAKEQUANT_ENGINES, or in engines of the
-# build folder, their tests are skipped with the line that makes them. To lower programs for XNNPACK takes minutes.
+# with PyTorch) and llama.cpp (minutes of compiling) are not: if they are neither in FAKEQUANT_ENGINES nor in `engines` of the
+# build folder, their tests are skipped with the command that installs them. Lowering programs for XNNPACK takes minutes.
 function(fakequant_add_engine_tests)
   if(NOT TARGET fakequant_cli OR NOT FAKEQUANT_HAS_ONNX)
     return()
@@ -252,7 +252,7 @@ function(fakequant_add_engine_tests)
   endforeach()
 endfunction()
 
-# tests/package: a program of somebody else, built from an installed tree and with this tree as a subdirectory.
+# tests/package: a user's program, built against an installed tree and with this tree as a subdirectory.
 function(fakequant_add_package_test way from)
   set(work "${CMAKE_CURRENT_BINARY_DIR}/package/${way}")
   file(MAKE_DIRECTORY "${work}")

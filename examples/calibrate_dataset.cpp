@@ -49,7 +49,7 @@ int main(int argc, char** argv) try {
   bool good = true;
   for (const auto& [method, by_name] : results)
     for (const auto& [name, amax] : by_name) {
-      // No method goes beyond what was seen; a histogram's range ends on an edge of a bin.
+      // No method exceeds the largest observed value; a histogram's range ends at the edge of a bin.
       const double largest = results["max"][name];
       good = good && amax > 0 && amax <= largest * (1 + 1e-6);
     }

@@ -105,7 +105,7 @@ int main(int argc, char** argv) try {
     error = std::max(error, std::abs(codes[i] - floats[i]));
     largest = std::max(largest, std::abs(floats[i]));
   }
-  check("8-bit logits are those of floats within 5 % of the largest", error < 0.05f * largest);
+  check("8-bit logits differ from float logits by at most 5 % of the largest", error < 0.05f * largest);
   train(*model, batches, 1);
   check("training on codes reaches every parameter",
         std::ranges::all_of(model->parameters(), [](const auto& p) { return p.grad().defined(); }));

@@ -28,7 +28,7 @@ Tensor grid(const Shape& shape, float first = 0) {
   return Tensor::from(values, shape);
 }
 
-/// Equal to as many decimals as were printed.
+/// Checks equality to the number of printed decimals.
 bool printed(const Tensor& y, const std::vector<float>& expected, float tolerance = 0.51e-4f) {
   const auto values = y.to_vector<float>();
   bool same = values.size() == expected.size();

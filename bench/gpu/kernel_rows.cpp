@@ -17,7 +17,7 @@ constexpr std::int64_t kChecked = 1 << 20;  // elements that the CPU computes to
 
 using Compute = std::function<Tensor(const Tensor&)>;
 
-/// `compute` of x on the device against a copy of as many bytes as it reads and writes.
+/// Times `compute(x)` against a copy of the number of bytes that it reads and writes.
 GpuRow elementwise(std::string name, DType dtype, double bytes_an_element, const Compute& compute) {
   GpuRow row{std::move(name), kCopyShare, {}};
   row.make = [=](Device device, std::int64_t elements) {

@@ -36,7 +36,7 @@ Tensor conv_sums(const ConvShape& s, bool transposed, const Tensor& x, const Ten
   return sums;
 }
 
-/// Codes of `images`, beside a copy of what they and their sums take; one image is checked.
+/// Times a convolution of `images` codes against a copy of the codes and sums. One image is checked.
 GpuRow code_row(std::string name, std::int64_t images, const std::function<ConvShape(std::int64_t)>& shape,
                 bool transposed) {
   GpuRow row{std::move(name), kTwiceACopy, {}};
@@ -72,7 +72,7 @@ GpuRow float_row(std::string name, DType dtype, Pass pass) {
     const Tensor w = bell(s.w_shape(), 2).to(dtype).to(device);
     const double own = bit_width(dtype) / 8.0, per_element = pass == Pass::weights ? 2 * own : own + 4;
     GpuRow::Work work;
-    work.bytes = per_element * static_cast<double>(x.numel());  // y has as many elements
+    work.bytes = per_element * static_cast<double>(x.numel());  // y has the same number of elements
     work.theirs = device_copy(device, static_cast<std::int64_t>(work.bytes / 2));
     work.ours = [=] {
       if (pass == Pass::forward) (void)detail::conv_y(s, x, w);

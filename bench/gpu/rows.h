@@ -1,6 +1,6 @@
 #pragma once
 
-/// What is timed on a GPU. A row is named "<subject>/<peer>".
+/// Measurements on a GPU. A row is named "<subject>/<peer>".
 
 #include <functional>
 #include <string>
@@ -13,8 +13,8 @@ namespace fq::bench {
 struct GpuRow {
   std::string name;
   double goal;  ///< ours / theirs in time at most
-  /// Arrays are made here. `check` says what differs from the CPU, or nothing; `bytes` is what a call must
-  /// read and write, 0 where it is not bound by memory.
+  /// The two timed functions with their arrays. `check` describes the first difference from the CPU's result, or
+  /// returns an empty text. `bytes`: bytes that a call reads and writes; 0 if memory does not limit it.
   struct Work {
     std::function<void()> ours, theirs;
     std::function<std::string()> check;

@@ -15,7 +15,7 @@ struct Pair {
 [[nodiscard]] Pair time_pair(Device device, const std::function<void()>& ours,
                              const std::function<void()>& theirs, int rounds);
 
-/// The device's own copy of as many bytes from one array to another: reads and writes each once.
+/// Returns a function that copies `bytes` bytes on the device: it reads and writes each byte once.
 [[nodiscard]] std::function<void()> device_copy(Device device, std::int64_t bytes);
 /// Bytes of the last cache.
 [[nodiscard]] std::int64_t cache_bytes(Device device);

@@ -60,7 +60,7 @@ def modelopt_entropy(_name, settings):
 
 @row("calib.mse_2048/numpy")
 def numpy_mse(_name, settings):
-    """ModelOpt's search as it is meant: its own passes the number of bits as a bias."""
+    """ModelOpt's search with its bug fixed: ModelOpt passes the number of bits as a bias."""
     counts = read_array(settings.exchange, "counts", torch.int64).numpy()
     edges = read_array(settings.exchange, "edges").numpy()
     centres = (edges[1:] + edges[:-1]) * np.float32(0.5)

@@ -44,7 +44,7 @@ class QdqGraph:
 
 
 class Layer:
-    """A layer as our side wrote it: floats and scales, from which the codes are made here."""
+    """A layer from our side's arrays: float parameters and scales. The peer computes the codes."""
 
     def __init__(self, folder, name, shape):
         def read(what):

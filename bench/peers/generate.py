@@ -1,4 +1,4 @@
-"""Peers of the rows generate.*: one call is as many tokens as ours has, each by a run of the exported file on a whole window."""
+"""Peers of the rows generate.*: a call makes the same number of tokens, each by a run of the exported file on a full window."""
 
 import os
 

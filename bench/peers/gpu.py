@@ -1,7 +1,8 @@
-"""What PyTorch and ModelOpt take on this machine's GPU, where they are installed: one JSON object a row.
+"""Times PyTorch and ModelOpt on this machine's GPU, if they are installed. Prints one JSON object per row.
 
-gpu.py [--batch N] [--rounds N] [--gpt]. Kernels are timed beside a copy of the same bytes; steps of resnet20 (bench/networks.h), row-major and
-channels last, and of GPTs, launched one by one and as a graph, in float32, TF32 and bf16; --gpt: these alone.
+gpu.py [--batch N] [--rounds N] [--gpt]. Kernels are compared with a copy of the same bytes. Steps are those of resnet20
+(bench/networks.h; row-major and channels last) and of GPTs, launched one by one and as a CUDA graph, in float32, TF32 and
+bf16. With --gpt only the GPTs are timed.
 """
 
 import argparse

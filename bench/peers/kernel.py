@@ -1,4 +1,4 @@
-"""Peers of the rows kernel.*: one call is the forward (with what it keeps for backward), backward, or both."""
+"""Peers of the rows kernel.*: one call is the forward (including values saved for backward), the backward, or both."""
 
 from dataclasses import replace
 

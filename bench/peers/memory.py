@@ -9,8 +9,8 @@ from peer import Side, row
 
 
 def saved_bytes(network):
-    """Of storages kept for backward, each once; neither the input nor anything of a parameter's shape, such as a weight
-    that went through a fake quantizer, counts."""
+    """Bytes of the storages saved for backward, each counted once. The input and tensors with the shape of a parameter, such
+    as a fake-quantized weight, do not count."""
     model, parameters = network.model, {parameter.shape for parameter in network.model.parameters()}
     known = {tensor.untyped_storage().data_ptr() for tensor in (network.x, network.labels, *model.parameters())}
     kept = {}

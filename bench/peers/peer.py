@@ -1,4 +1,4 @@
-"""What the files of peers share: the list of rows, arrays exchanged with the own side, versions."""
+"""Shared code of the peers: the list of rows, arrays exchanged with our side, versions."""
 
 import os
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ class Side:
     run: Callable[[], Any]  # one call is timed
     results: Callable[[], dict] = dict  # name -> tensor of one call, compared by the own side
     value: Optional[Callable[[], float]] = None  # a measurement other than time
-    variant: str = ""  # which of several ways it is, for the report
-    variants: dict = field(default_factory=dict)  # what each of them gave
+    variant: str = ""  # the fastest implementation, for the report
+    variants: dict = field(default_factory=dict)  # the measurement of each implementation
 
 
 def row(*names):

@@ -1,4 +1,4 @@
-"""Both sides of the rows python.*: the same script with fakequant.torch, and with what it takes the place of."""
+"""Both sides of the rows python.*: the same script with fakequant.torch and with the library that it replaces."""
 
 import torch
 

@@ -1,5 +1,5 @@
 """Float networks made quantization-aware, as users of each library would: INT8 weights per output channel, activations
-per tensor, ranges calibrated on the batch. Each conversion checks that what it made quantizes; batch norm stays as it is.
+per tensor, ranges calibrated on the batch. Each conversion checks that the result quantizes. Batch norm is not changed.
 """
 
 import os
@@ -31,7 +31,7 @@ class QuantLinear(nn.Linear):
 
 
 def with_quantizers(model, make_input, make_weight):
-    """The same layers with two quantizers each, made by functions of the layer."""
+    """Adds an input and a weight quantizer to each layer. The two functions make them from the layer."""
     for layer in layers_of(model):
         layer.input_quantizer, layer.weight_quantizer = make_input(layer), make_weight(layer)
         layer.__class__ = QuantConv2d if isinstance(layer, nn.Conv2d) else QuantLinear
@@ -64,7 +64,7 @@ def torch_observing(network):
 
 
 def torch_kept(network):
-    """The same grids by torch.ao's FakeQuantize, the observers switched off after one batch."""
+    """The INT8 grids with torch.ao's FakeQuantize. Observers are disabled after one batch."""
     from torch.ao import quantization
 
     activation = quantization.FakeQuantize.with_args(observer=quantization.MovingAverageMinMaxObserver, quant_min=0,
@@ -78,7 +78,7 @@ def torch_kept(network):
 
 
 def quantized_layers(model):
-    """Of the layers that are quantized; ModelOpt gives quantizers, which are off, to embeddings and norms too."""
+    """Lists the layers with enabled quantizers. ModelOpt also attaches disabled quantizers to embeddings and norms."""
     return [layer for layer in layers_of(model) if hasattr(layer, "weight_quantizer")]
 
 
@@ -127,7 +127,7 @@ def brevitas_layer(layer):
 
 
 def brevitas_int8(network):
-    """Scales of inputs are parameters after two batches of statistics, not 300: what is timed is what follows these."""
+    """Input scales become parameters after two batches of statistics, not 300: the timed steps come after them."""
     for parent in list(network.model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) in LAYERS:
@@ -165,7 +165,7 @@ class Masked(nn.Module):
 
 
 class Detached(Masked):
-    """The same without a function: autograd sees the clamp alone."""
+    """The masked quantizer without an autograd.Function: autograd differentiates only the clamp."""
 
     def forward(self, x):
         clipped = torch.clamp(x, -127 * self.scale, 127 * self.scale)

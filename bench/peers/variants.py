@@ -12,7 +12,7 @@ LIMIT = 300  # seconds for a way to be built, compiled and timed
 
 
 class TooSlow(BaseException):
-    """Not an Exception: nothing that compiles may take it for an error of its own and go on."""
+    """Raised by the timer. Not an Exception, so that a compiler under test cannot catch it."""
 
 
 def stop(*_):
@@ -20,7 +20,7 @@ def stop(*_):
 
 
 def seconds(run):
-    """Of the fastest of five calls after two: on a core, on the wall with more threads."""
+    """Returns the fastest of five calls after two warm-up calls: CPU time with one thread, else wall time."""
     run(), run()
     clock, times = time.process_time if torch.get_num_threads() == 1 else time.perf_counter, []
     for _ in range(5):
@@ -54,5 +54,5 @@ def fastest(ways):
         del run
         gc.collect()
     if best is None:
-        raise RuntimeError(f"none of these runs: {found}")
+        raise RuntimeError(f"every variant failed: {found}")
     return Side(best_run, variant=best, variants=found)

@@ -1,8 +1,8 @@
-"""The peers' side of scripts/bench: worker.py --threads N --exchange FOLDER times a row whenever it is asked.
+"""The peers' side of scripts/bench: worker.py --threads N --exchange FOLDER times rows on request.
 
-One request a line, one line of JSON as answer, as bench/server.cpp tells:
+Each request is one line, each reply one line of JSON (the protocol of bench/server.cpp):
   hello               {"versions": {name: version}}
-  prepare ROW         {"variant": text, "variants": {text: what it gave}}, which of its ways the peer runs; the inputs are
+  prepare ROW         {"variant": name, "variants": {name: measurement}}: the implementation that the peer runs. Inputs are
                       read from the exchange folder
   publish             {}; one call's results are written there
   run theirs CALLS    {"wall": seconds, "cpu": seconds} for all calls after an untimed one, or {"value": v}
@@ -26,8 +26,8 @@ def page_faults():
 
 
 def settle(run, calls):
-    """Runs until a call takes no new memory from the system: malloc, which keeps what it has, may need a few calls before
-    the results of one fit where those of the last were."""
+    """Runs until a call allocates no new memory from the system. malloc reuses freed memory, but may need a few calls before
+    the results of one call fit into the memory of the previous one."""
     for _ in range(calls):
         before = page_faults()
         run()
@@ -74,7 +74,7 @@ def answer(worker, request):
     verb, *words = request.split()
     try:
         return getattr(worker, verb)(*words)
-    except Exception as error:  # the driver shows it and goes on with the next row
+    except Exception as error:  # the driver prints it and continues with the next row
         return {"error": f"{type(error).__name__}: {error}"}
 
 

@@ -55,7 +55,7 @@ struct Network {
   const char* path;
   float outliers;
 
-  /// Anew for each run.
+  /// Builds a new model for each run.
   [[nodiscard]] std::shared_ptr<fq::Module> build(fq::DataLoader& data) const {
     auto model = fq::ptq::load_folded(path);
     if (outliers > 1) fq::ptq::add_outliers(*model, data, outliers);

@@ -1,4 +1,4 @@
-// What a sum of gradients over ranks costs, beside MPI's own sum of as many doubles:
+// Times the exact sum of gradients over ranks against MPI's sum of the same number of doubles:
 //
 //     mpiexec -n 2 build/release/bin/fakequant_bench_ranks [elements]
 //
