@@ -3,8 +3,8 @@
 arm64_sysroot=build/aarch64-sysroot
 arm64_suites=(golden core calib reference layers train export exchange)
 
-# What needs a GPU; what the emulator does otherwise than a processor (it says of a process that it began when the thread that asks
-# did); what takes seconds on a processor, and minutes to an hour in the emulator.
+# Excluded: tests that require a GPU, tests that depend on behaviour the emulator lacks (it reports the start time of the calling
+# thread as that of the process), and tests that take seconds on a processor but minutes to an hour in the emulator.
 arm64_left_out='Cuda*:*/Cuda*:AtomicFileTest.ALockIsHeldByOneAndLeavesNothing:FakeQuantKernels.QuotientsAreExact'
 arm64_left_out+=':LargeTensor.QuantizesPast2To31Elements:BlockMapTest.NoBlockLiesOnBothSidesOfACut'
 arm64_left_out+=':Memory.NothingIsAskedOfTheSystemAfterTheFirstStep:Hdf5DatasetTest.LargerThanMemory'
@@ -60,7 +60,7 @@ run_arm64_suite() {
   done
 }
 
-# test_arm64 [SUITES..]: builds them and runs each, whatever became of the one before; fails where one failed.
+# test_arm64 [SUITES..]: builds and runs all suites, also after a failure. Fails if any suite failed.
 test_arm64() {
   local suite targets=() failed=()
   for suite in "$@"; do targets+=("$(arm64_target "$suite")"); done

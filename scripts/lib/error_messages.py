@@ -1,4 +1,4 @@
-"""Every message that the sources throw: what it says, the error that carries it, and where it stands."""
+"""Lists every message that the sources throw, with its error type, file and line."""
 import collections
 import pathlib
 import re
@@ -50,7 +50,7 @@ def words(expression, names):
 
 
 def template(text):
-    """A message for people: what is filled in at run time stands as three dots."""
+    """Returns the message with `...` for parts that are filled in at run time."""
     bare = text.replace("{{", "\0").replace("}}", "\1")
     return re.sub(r"\{[^{}]*\}", "...", bare).replace("\0", "{").replace("\1", "}")
 
@@ -60,7 +60,7 @@ def messages_of(path, text):
     for found in START.finditer(text):
         call = arguments(text, found.end())
         line = text.count("\n", 0, found.start()) + 1
-        if found.group(2):  # a function of the file that throws what it is given
+        if found.group(2):  # a helper function that throws its argument as an error
             said = [w for part in call for w in words(part, names) if " " in w]
             error = "FileError" if "reader" in path else "ArgumentError"
         elif found.group(1):
@@ -73,7 +73,7 @@ def messages_of(path, text):
             error = "ArgumentError"
         if said:
             yield Message(template(" ".join(said)), error, path, line)
-    for found in REASON.finditer(text):  # the reason that a function gives to whoever throws
+    for found in REASON.finditer(text):  # a function returns the reason, its caller throws
         said = "".join(words(found.group(1), names))
         if ": " in said and len(said.split()) > 6:
             yield Message(template(said), "ArgumentError", path, text.count("\n", 0, found.start()) + 1)

@@ -2,7 +2,7 @@
 
 gpu_programs=(test_core test_calib test_reference test_layers test_train test_export golden fakequant_cli fakequant_gpu_bench)
 
-# Shared libraries of a program, but the C library and what comes with the driver and CUDA.
+# Shared libraries of a program, without the C library, the driver's libraries and CUDA's libraries.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -Ev '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcudart|libcublas|libcublasLt|libnv[^/]*)\.so'

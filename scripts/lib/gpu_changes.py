@@ -1,4 +1,4 @@
-"""gpu_changes.py BEFORE REPORT_LINES: rows of the benchmark on a GPU beside those of an earlier report (docs/benchmarks/gpu-*.json).
+"""gpu_changes.py BEFORE REPORT_LINES: compares rows of a GPU benchmark with an earlier report (docs/benchmarks/gpu-*.json).
 
 One JSON object a row: microseconds before and now, their quotient, and the shares of a copy's speed. Rows that the earlier report has
 not are given alone. Only of one kind of GPU is the quotient a change of the program's.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs in the unpacked archive of scripts/gpu bundle, on the GPU of this machine, in the order of docs/cuda.md. Each section is in
-# the report as soon as it ends, so that a run that is ended early keeps what it has. REPORT.log has all that programs said.
+# the report as soon as it ends, so that an interrupted run keeps its results. REPORT.log has the output of all programs.
 # run [--only SECTION,..] [--report FILE] [--limit SECONDS]; exit status 1 when anything failed.
 # Sections: library, golden, loops, commands, bench, changes, memcheck, racecheck, initcheck, peers.
 set -uo pipefail
@@ -30,7 +30,7 @@ tests=(test_core test_calib test_reference test_layers test_train test_export)
 sanitized_tests=(test_calib test_reference test_layers test_train test_export test_core) # the longest last
 sections=()
 
-# A member of the report: a name and a file that holds JSON. The report is written anew.
+# Adds a member to the report (a name and a JSON file) and writes the report again.
 add() {
   sections+=("\"$1\": $(cat "$2")")
   { printf '{'; local IFS=,; printf '%s' "${sections[*]}"; printf '}\n'; } >"$report.part"
@@ -120,7 +120,7 @@ run_bench() {
   add bench "$work/bench"
 }
 
-# What the benchmark of this run says beside the last report, row by row; without `bench` before it, of the kernels and products alone.
+# Compares the benchmark of this run with the last report, row by row. Without the section `bench`: only kernels and products.
 run_changes() {
   echo "== changes"
   [[ -s $work/bench.txt ]] || limited "$root/bin/fakequant_gpu_bench" kernel. product. >"$work/bench.txt" || failed=1
@@ -129,13 +129,13 @@ run_changes() {
   add changes "$work/changes"
 }
 
-# sanitized_part TOOL PROGRAM PARTS PART: one of so many parts of a program's tests, under a tool.
+# sanitized_part TOOL PROGRAM PARTS PART: runs shard PART of PARTS of a program's tests under a tool.
 sanitized_part() {
   GTEST_TOTAL_SHARDS=$3 GTEST_SHARD_INDEX=$4 "$sanitizer" --tool "$1" --error-exitcode 9 "$root/bin/$2" \
     "--gtest_filter=$filter" --gtest_brief=1 >"$work/part.$4.txt" 2>&1
   echo "part $4 of $3: status $?" >>"$work/part.$4.txt"
 }
-# sanitized TOOL PROGRAM: its tests in as many parts as there are processors, side by side; status 1 when one did not end well.
+# sanitized TOOL PROGRAM: runs one shard of the tests per processor in parallel; status 1 if any of them failed.
 sanitized() {
   local parts
   parts=$("$root/bin/$2" --gtest_list_tests "--gtest_filter=$filter" | grep -c '^  ')
@@ -147,7 +147,7 @@ sanitized() {
   [[ $(grep -lx 'part .*: status 0' "$work"/part.*.txt | wc -l) == "$parts" ]]
 }
 
-# Graphs keep memory of an arena, of which a sanitizer sees one block: racecheck goes without them.
+# CUDA graphs use memory of an arena, which a sanitizer sees as one block. racecheck runs without graphs.
 run_sanitizer() {
   local tool=$1 name
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)

@@ -7,7 +7,7 @@ ROW, ROWS, SIGNAL, IMAGE, VOLUME = (2, 8), (2, 5, 8), (2, 8, 12), (2, 8, 6, 7), 
 
 
 class Call(nn.Module):
-    """What a function makes of the input."""
+    """A module that applies a function to its input."""
 
     def __init__(self, function, *parts):
         super().__init__()
@@ -211,7 +211,7 @@ MODULES = dict(entry for kind in (activations, convolutions, pools, norms, pads,
 
 
 def made(name):
-    """The module in evaluation, with statistics that are not those of the start, and an input."""
+    """Returns the module in evaluation mode, with changed batch norm statistics, and an input."""
     torch.manual_seed(0)
     make, shape = MODULES[name]
     model = make()

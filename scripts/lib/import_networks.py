@@ -141,7 +141,7 @@ class Autoencoder(nn.Module):
 
 
 class Parts(nn.Module):
-    """Layers that none of the others has, and arithmetic."""
+    """Arithmetic, and layers that the other networks do not use."""
 
     def __init__(self):
         super().__init__()
@@ -242,7 +242,7 @@ NETWORKS = {
 
 
 def made(name):
-    """The module in evaluation, with weights and statistics that are not those of the start, and an input."""
+    """Returns the module in evaluation mode, with changed weights and batch norm statistics, and an input."""
     torch.manual_seed(0)
     _, make, data = NETWORKS[name]
     model = make().eval()

@@ -36,7 +36,7 @@ EXPORTERS = {"dynamo": {"dynamo": True, "external_data": False, "verbose": False
 
 
 def command(*words):
-    """What a command gives as JSON, or why it failed."""
+    """Runs a command. Returns its JSON output, or the reason of its failure."""
     done = subprocess.run([os.environ["FAKEQUANT"], *words, "--json"], capture_output=True, text=True)
     lines = done.stdout.strip().splitlines()
     found = json.loads(lines[-1]) if lines else None
@@ -108,7 +108,7 @@ class Row:
         return [] if classes else ["--loss", "mse"]
 
     def quantized(self, output):
-        """What became of PTQ, QAT, export and verification, for outputs of that shape."""
+        """Returns the results of PTQ, QAT, export and verification for a network with outputs of that shape."""
         task = self.data(output)
         data = ["--data", self.path("_data.h5")]
         said = []
@@ -190,7 +190,7 @@ def wheel_rows(folder, names):
 
 
 def module_rows(folder, names):
-    """Modules of torch.nn that are not imported as they are: refused, or more than 1e-5 off."""
+    """Lists modules of torch.nn that are rejected, or whose imported outputs differ by more than 1e-5."""
     tried = 0
     for name in names:
         model, x = import_modules.made(name)

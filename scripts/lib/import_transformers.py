@@ -34,7 +34,7 @@ def networks():
 
 
 def data_set(path, rows, answers):
-    """Windows whose labels are what follows; of a list of numbers their largest."""
+    """Writes windows of tokens, labelled by the next token; for vectors of outputs, by the index of the largest."""
     tokens = answers.ndim == 3
     with h5py.File(path, "w") as file:
         for split in ("train", "test"):

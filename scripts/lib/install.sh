@@ -1,10 +1,10 @@
-# Sourced by scripts/test and scripts/demo: what the project needs, and how a system gets it.
+# Sourced by scripts/test and scripts/demo: the packages that the project requires, and their installation.
 
 packages=(g++ cmake ninja-build libdnnl-dev ocl-icd-opencl-dev libhwy-dev libhdf5-dev zlib1g-dev libboost-program-options-dev
   nlohmann-json3-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev libonnx-dev libprotobuf-dev libopenmpi-dev openmpi-bin
   python3 python3-venv python3-dev python3-numpy python3-h5py python3-pil)
 
-# What tests open pages with. Ubuntu has it as a snap only.
+# Adds the browser in which tests open HTML pages. Ubuntu has it only as a snap.
 add_browser() {
   local name
   for name in chromium chromium-browser google-chrome chrome; do
@@ -13,7 +13,7 @@ add_browser() {
   [[ $(system_name) != debian* ]] || packages+=(chromium)
 }
 
-# "debian 12", "ubuntu 24.04", ..; WSL2 is whichever of these runs inside it.
+# Prints "debian 12", "ubuntu 24.04", ..; in WSL2 that of the installed distribution.
 system_name() {
   local file=${FAKEQUANT_OS_RELEASE:-/etc/os-release}
   [[ -r $file ]] || { echo unknown; return; }
@@ -50,7 +50,7 @@ apt_install() {
   "$@" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
 }
 
-# Installs what is missing: as root at once; otherwise prints the line, and asks on a terminal or stops in a pipe.
+# Installs missing packages. As another user than root it prints the command first, and asks on a terminal or stops in a pipe.
 install_packages() {
   case $(system_name) in
     "debian 12" | "debian 13" | "ubuntu 24.04") ;;

@@ -1,10 +1,10 @@
-"""What is compared: networks on data, and formats. A format is (name in the report, preset, bits of the picture)."""
+"""The compared networks, data sets and formats. A format is (name in the report, preset, bits in the chart)."""
 
 from dataclasses import dataclass
 
 FORMATS = {"int8": "INT8", "fp8": "E4M3", "mxfp8": "MXFP8", "w4a8": "W4A8", "w4a4": "W4A4", "nvfp4": "NVFP4", "w3a3": "W3A3",
            "w2a2": "W2A2", "int8_weight_only": "W8", "ternary": "ternary"}
-COMPARED = ["int8", "fp8", "w4a8", "w4a4", "nvfp4", "w3a3", "w2a2"]  # what peers are asked for
+COMPARED = ["int8", "fp8", "w4a8", "w4a4", "nvfp4", "w3a3", "w2a2"]  # formats that peers are run with
 
 TOOLS = {"modelopt": "ModelOpt", "brevitas": "Brevitas", "torchao": "torchao", "torch_ao": "torch.ao", "expert": "expert"}
 

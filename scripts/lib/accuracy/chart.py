@@ -5,7 +5,7 @@ from html import escape
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 380, 56, 130, 44, 46
 COLOURS = [("#0b6bcb", "#6cb6ff"), ("#6b7280", "#b4bcc8"), ("#5f9e0a", "#a3d65c"), ("#8b3fc7", "#cf9bff"), ("#b0157a", "#ff8ac9"),
            ("#c2410c", "#ff9d66")]
-LEAST_SPAN, MOST_SPAN = 2.0, 8.0  # points on the axis; what lies below leaves the picture
+LEAST_SPAN, MOST_SPAN = 2.0, 8.0  # percentage points on the axis; lower values are cut off
 
 
 def style():

@@ -1,5 +1,5 @@
-"""scripts/accuracy --peers: every tool fine-tunes the same float networks; a result is kept in a line of JSON as it comes,
-and what is there is not run again."""
+"""scripts/accuracy --peers: every tool fine-tunes the same float networks. Each result is appended to a file as one line of JSON.
+Jobs with a stored result are not run again."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Results:
                     self.all[key(result)] = result
 
     def once(self, make, **what):
-        """`make` gives a dictionary of accuracies, or of a reason why there is none. Several threads may ask for different ones."""
+        """Returns the stored result or runs `make`, which returns accuracies or the reason of a failure. Thread-safe."""
         if key(what) in self.all:
             return self.all[key(what)]
         start = time.time()

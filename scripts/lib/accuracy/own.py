@@ -22,7 +22,7 @@ def accuracy(command, checkpoint, data):
 
 
 def float_network(command, case, data, seed, path):
-    """Trained once; a file that is there is taken."""
+    """Trains the float network, unless its file exists."""
     if not os.path.exists(path):
         options = ["--model-options", case.options] if case.options else []
         run(command, "train", "--model", case.network, *options, "--data", data, "--epochs", case.epochs, "--batch", BATCH,

@@ -23,7 +23,7 @@ def best_rate(results):
 
 
 def summary(results):
-    """(data, format, tool) -> figures less those of the float networks, and of ours less the peer's, seed by seed."""
+    """(data, format, tool) -> per seed: accuracy minus the float network's, and our accuracy minus the peer's."""
     floats = {(r["data"], r["seed"]): r["qat"] for r in results if r["tool"] == "float"}
     groups, found = {}, {}
     for result in results:
@@ -46,7 +46,7 @@ def signed(figures):
 
 
 def cell(figures, seeds):
-    """`seeds`: of the row; fewer are told."""
+    """Formats mean and spread. `seeds`: number of seeds of the row; a cell with fewer seeds prints its number."""
     if figures is None:
         return "-"
     fewer = f", seeds: {figures['seeds']}" if figures["seeds"] < seeds else ""
@@ -55,7 +55,7 @@ def cell(figures, seeds):
 
 
 def reasons(results):
-    """One line a reason, with the formats it is told of."""
+    """Lists each reason of a failure once, with the formats that it applies to."""
     found = {}
     for result in results:
         if "reason" in result:

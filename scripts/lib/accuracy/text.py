@@ -1,7 +1,6 @@
-"""scripts/accuracy --text: a GPT of characters in every format, bits a character above the float network that was
-fine-tuned as long. A result is kept in a line of JSON, and what is there is not run again: files of each device have a folder
-of their own. With --text-tune flags are tried on networks that have not seen the last tenth of the training part, which takes
-the place of the held-out text."""
+"""scripts/accuracy --text: a character GPT in every format, in bits per character above a float network that was fine-tuned for
+the same number of steps. Each result is stored as one line of JSON and not computed again; each device has its own folder. With
+--text-tune, flags are compared on the last tenth of the training text instead of the held-out text; networks do not train on it."""
 
 import json
 import os
@@ -40,7 +39,7 @@ FORMATS = {
 
 
 class Setting(NamedTuple):
-    """What runs, where, and on which files."""
+    """The command, the device and the data files of a comparison."""
     command: str
     device: str
     whole: str
@@ -67,7 +66,7 @@ def training_part(text, folder):
 
 
 def setting(command, device, text, folder):
-    """With data of the whole text, its last tenth held out, and of so much of the training part as fine-tuning reads."""
+    """Writes the data sets (the whole text with its last tenth held out; the part that fine-tuning reads) and returns a Setting."""
     whole, fine, cut = (os.path.abspath(f"{folder}/{name}") for name in ("text.h5", "fine.h5", "fine.txt"))
     characters, held_out = read(text)
     part, tail = characters[:-held_out][-(FINE_STEPS * BATCH * WINDOW + 1):], characters[-held_out:]
@@ -99,7 +98,7 @@ def float_networks(where, seed, path):
 
 
 def quantized(where, seed, path, name, tried=""):
-    """`tried`: flags of calibrate, and behind a | those of qat."""
+    """Calibrates and fine-tunes one network. `tried`: flags of calibrate, then `|`, then flags of qat."""
     _, preset, flags = FORMATS[name]
     calibrating, _, tuning = tried.partition("|")
     stem = f"{os.path.splitext(path)[0]}.{name}" + (f".{zlib.crc32(tried.encode()):08x}" if tried else "")
@@ -129,7 +128,7 @@ def table(results):
 
 
 def at_once(jobs, calls):
-    """Runs every call, `jobs` of them at a time; how many failed, which is told and stops none of the others."""
+    """Runs all calls, `jobs` at a time. Prints failures, continues, and returns their number."""
     def guarded(call):
         try:
             call()

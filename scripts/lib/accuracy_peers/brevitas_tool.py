@@ -1,4 +1,4 @@
-"""Brevitas: scales of weights (a channel each) and activations that are learned, begun from statistics of the data."""
+"""Brevitas with learned scales (per channel for weights, per tensor for activations), initialised from data statistics."""
 
 import torch
 from brevitas import nn as quant_nn

@@ -1,5 +1,6 @@
-"""What an expert writes in PyTorch: learned steps (LSQ, Esser et al. 2020) begun at the least squared error, weights by the
-channel, 8 bits at the edges, half of the loss from the float network; float formats straight through, ranges fixed."""
+"""An expert's own PyTorch code: learned step sizes (LSQ, Esser et al. 2020) initialised at the least squared error, weights per
+channel, 8 bits in the first and last layer, half of the loss by distillation. Float formats use straight-through gradients and
+fixed ranges."""
 
 import torch
 from quantized import to_e2m1
@@ -19,7 +20,7 @@ def scale_gradient(x, factor):
 
 
 def least_error_step(rows, low, high):
-    """Of each row, the best of 80 shares of what reaches the largest magnitude."""
+    """Returns for each row the step with the least squared error among 80 fractions of largest magnitude / bound."""
     largest = rows.abs().amax(1, keepdim=True).clamp(min=1e-8) / max(high, 1)
     best, least = largest.clone(), torch.full_like(largest, torch.inf)
     for share in torch.linspace(0.2, 1, 80):

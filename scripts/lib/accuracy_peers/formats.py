@@ -1,5 +1,5 @@
-"""What peers quantize to. Formats of 4 bits and fewer have INT8, NVFP4 E4M3, in the first and the last layer, in every tool, as
-fakequant's defaults have: what differs then is how each calibrates and trains."""
+"""Formats of the peers. As with fakequant's defaults, the first and last layer use INT8 with integer formats of 4 bits or fewer, and
+E4M3 with NVFP4. The tools then differ only in calibration and training."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class Format:
 
     @property
     def edge(self):
-        """Of the first and the last layer."""
+        """The format of the first and the last layer."""
         return Format("int") if self.kind == "int" else Format("fp8")
 
 
@@ -50,7 +50,7 @@ def replace(network, name, module):
 
 
 def inputs_of(network, x):
-    """What every layer with weights reads of the samples `x`, in evaluation mode."""
+    """Returns the input of each layer with weights for the samples `x`, in evaluation mode."""
     found = {}
     hooks = [layer.register_forward_pre_hook(lambda layer, inputs: found.update({layer: inputs[0]}))
              for _, layer in named_layers(network)]

@@ -45,7 +45,7 @@ def answer(request):
     verb, _, rest = request.strip().partition(" ")
     try:
         return {"versions": peer.versions()} if verb == "hello" else tune_job(json.loads(rest))
-    except Exception as error:  # the driver writes it into the report and goes on
+    except Exception as error:  # the driver writes it into the report and continues
         return {"error": f"{type(error).__name__}: {error}"[:300]}
 
 

@@ -1,4 +1,4 @@
-"""Rows of which both sides run in Python: bench/peers/python.py, ours as "<subject>/fakequant"."""
+"""Rows with both sides in Python (bench/peers/python.py). Our side is "<subject>/fakequant"."""
 
 
 def _row(name, unit, units_per_second):

@@ -41,7 +41,7 @@ def machine():
 
 
 def revision():
-    """Of this source tree, as git names it."""
+    """Returns `git describe` of this source tree."""
     try:
         done = subprocess.run(["git", "describe", "--always", "--dirty"], text=True, capture_output=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which rows to run, and one row from its preparation to its figures."""
+"""Chooses the rows to run, prepares them, and computes their figures."""
 
 import difflib
 import fnmatch
@@ -10,7 +10,7 @@ from .worker import WorkerError
 
 
 class Refused(Exception):
-    """What was asked for cannot be done; the message says why and the way out."""
+    """A request that cannot be fulfilled. The message gives the reason and a remedy."""
 
 
 class Different(Exception):
@@ -37,7 +37,7 @@ def choose(rows, patterns, peers):
     chosen = [row for row in rows
               if (peers or not row["python"]) and (not patterns or any(matches(row, p) for p in patterns))]
     if not chosen:
-        raise Refused("there is no row to run: --list gives all" + ("" if peers else ", those with a Python library need --peers"))
+        raise Refused("no row matches. --list prints all rows" + ("" if peers else "; rows with a Python peer require --peers"))
     return chosen
 
 
@@ -87,7 +87,7 @@ class Runner:
 
 
 def run_all(runner, rows, tell):
-    """(results, failures); `tell` is called with a line for each row."""
+    """Returns (results, failures). Calls `tell` with one line per row."""
     results, failures = [], []
     for row in rows:
         try:

@@ -1,4 +1,4 @@
-"""What has to be there first: the own side's program and, for peers, a virtual environment with them."""
+"""Builds our side's program and, for Python peers, a virtual environment."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ def build_own(tell):
         done = subprocess.run(["bash", "-c", ". scripts/lib/install.sh && build_preset release --target fakequant_bench"],
                               stdout=output, stderr=subprocess.STDOUT)
     if done.returncode:
-        raise Refused(f"the own side does not build: see {log}; scripts/test --no-test installs what it needs")
+        raise Refused(f"the build of our side failed: see {log}. scripts/test --no-test installs its dependencies")
     return [os.path.abspath(OWN)]
 
 
@@ -62,12 +62,12 @@ def make_environment(tell):
 
 
 def environment(threads):
-    """For both sides: as many threads, the same waiting."""
+    """Environment of both sides: number of threads and wait policy."""
     return {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
 
 
 def own_environment(threads, own_waiting):
-    """For our side; `own_waiting`: threads wait as those of the command, unless the user says how."""
+    """Environment of our side. `own_waiting`: use the command's wait policy, unless the user sets OMP_WAIT_POLICY."""
     values = environment(threads)
     if own_waiting and "OMP_WAIT_POLICY" not in os.environ:
         del values["OMP_WAIT_POLICY"]

@@ -9,7 +9,7 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """Started at once; what it writes to standard error goes to the file `log`."""
+    """A worker process, started by the constructor. Its standard error goes to the file `log`."""
 
     def __init__(self, command, environment, log):
         self.log = log

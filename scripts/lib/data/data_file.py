@@ -6,7 +6,7 @@ import h5py
 
 
 def write(path, groups, classes=None, **attributes):
-    """`groups` are name -> (x, y); attributes are those of each x."""
+    """Writes a data set. `groups`: name -> (x, y); `attributes` are set on each x."""
     with h5py.File(path + ".part", "w") as file:
         for name, (x, y) in groups.items():
             stored = file.create_dataset(name + "/x", data=x, compression="gzip", shuffle=True)

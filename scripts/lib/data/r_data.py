@@ -13,7 +13,7 @@ HAS_ATTRIBUTES, HAS_TAG = 1 << 9, 1 << 10
 
 
 class Factor:
-    """Classes of rows: `codes` from 0 on, and what each is called."""
+    """A categorical column: `codes` from 0, and the name of each class."""
 
     def __init__(self, codes, levels):
         self.codes, self.levels = [code - 1 for code in codes], levels
@@ -76,7 +76,7 @@ class Reader:
             return self.numbers(">f8")
         if kind in (STRINGS, VECTOR):
             return [self.item() for _ in range(self.integer())]
-        raise ValueError(f"the R file has a value of type {kind}, of which no table is made")
+        raise ValueError(f"the R file has a value of unsupported type {kind}")
 
     @staticmethod
     def with_attributes(value, attributes):

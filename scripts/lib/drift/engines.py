@@ -1,4 +1,4 @@
-"""What engines make of the networks, and what is compared with it: (name, outputs of training, outputs of the engine)."""
+"""Runs the networks in engines. Each comparison is (name, outputs of training, outputs of the engine)."""
 import os
 
 import numpy as np
@@ -7,7 +7,7 @@ from fakequant.engines.processor import has_vnni
 
 
 def onnxruntime(depth, x):
-    """Static INT8; beside it the same ranges as other frameworks simulate them, in floats, and with a float bias."""
+    """Static INT8 in ONNX Runtime; compared with codes, with a float simulation of the same ranges, and with a float bias."""
     import onnxruntime as ort
 
     checkpoint = depth.calibrated("ort", preset="int8")

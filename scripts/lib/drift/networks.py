@@ -12,8 +12,8 @@ SAMPLES = 360  # of the test group
 
 
 class Depth:
-    """A network of so many linear layers with ReLU between, in a folder of its own; weights are He's (arXiv:1502.01852),
-    so that values stay of one size at every depth."""
+    """A network of `depth` linear layers with ReLU between them, in its own folder. Weights are initialised by He et al.
+    (arXiv:1502.01852), so that the size of values does not change with depth."""
 
     def __init__(self, command, folder, layers, data):
         self.command, self.folder, self.layers, self.data = command, folder, layers, data
@@ -68,7 +68,7 @@ class Depth:
         return path
 
     def forward(self, checkpoint):
-        """What the forward pass of training gives for the test group."""
+        """Returns the outputs of the training forward pass for the test group."""
         path = self.path("predictions.h5")
         self.run("predict", checkpoint, "--data", self.data, "--force", "-o", path)
         with h5py.File(path) as file:
