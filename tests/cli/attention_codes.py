@@ -1,4 +1,4 @@
-"""Attention on codes in a network that tells classes apart: its row in a sensitivity, its tensors in other files, compressed
+"""Attention on codes in a classifier: its row in a sensitivity report, its tensors in exported files, compressed
 weights, algorithms on weights, and the other target."""
 
 import json

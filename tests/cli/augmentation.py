@@ -1,5 +1,5 @@
-"""--augment and the settings loader.balanced and loader.class_weights: the same bits from the same flags (resume.py stops and goes on), labels that are
-mixed for each loss, what samples do not have refused by name, and sheets of what the network sees."""
+"""--augment, loader.balanced and loader.class_weights: equal flags give equal bits (resume.py tests resuming), labels are
+mixed for each loss, transforms that the samples cannot have are rejected by name, and sheets show augmented samples."""
 
 import os
 import sys
@@ -54,7 +54,7 @@ for flag, value, says in (("--augment", EVERYTHING.replace("mixup=0.4", "mixup=0
     fails(2, ["[resume] one.h5", says],
           *train(colour, *[word for pair in flags.items() for word in pair], model="cnn", out="one.h5"), "--resume")
 
-# A network learns from shares of classes: digits, by mixing, to what they are known to reach.
+# A network trains with balanced classes and mixing to its known accuracy.
 learned = result("train", *TINY, "--data", DIGITS, "--epochs", "15", "--batch", "32", "--seed", "1", "--augment",
                  "shift=0.6,mixup=0.2", "--set", "loader.balanced=true", "-o", "mixed.h5")
 assert result("evaluate", "mixed.h5", "--data", DIGITS)["accuracy"] > 90
@@ -72,7 +72,7 @@ fails(2, "mix labels of samples, and those of --data are of places", *train(dens
 fails(2, "cutmix is of classes, and --loss mse is of numbers: use mixup", *train(real, "--loss", "mse", "--augment", "cutmix=1"))
 fails(2, "have no label for --loss cross_entropy,ignore=2", *train(rows, "--loss", "cross_entropy,ignore=2", "--augment", "mixup=1"))
 
-# What samples do not have, and words that are none.
+# Transforms that the samples cannot have, and unknown names.
 for file, changes, says in (
         (rows, "rotate=5", "rows of features, which have no rotate: use noise, drop, mixup"),
         (signals, "hflip=0.5", "signals [C, L], which have no hflip"), (colour, "gain=0.1", "images [C, H, W], which have no gain"),
@@ -101,7 +101,7 @@ fails(2, "give one of them", *train(uneven, "--set", "loader.class_weights=1:2",
 fails(2, "--set loader.balanced is 'yes'", *train(uneven, "--set", "loader.balanced=yes"))
 
 
-# Sheets of what the network sees.
+# Sheets of augmented samples.
 def sheet(name, *more, file=DIGITS):
     run("dataset", "show", file, "-o", name, "--samples", "40", *more)
     return np.asarray(Image.open(name)).copy()

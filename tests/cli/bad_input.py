@@ -1,4 +1,4 @@
-"""Bad input: an exit status, one line that says what is allowed, and nothing half written."""
+"""Bad input gives an exit status, one line with the allowed values, and no partly written file."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Calibration in shares: states that are kept, gone on with and merged give the file of one run."""
+"""Calibration in parts: states that are saved, resumed and merged give the file of a single run."""
 
 import json
 import os
@@ -26,7 +26,7 @@ for method in ("max", "one_pass", "one_pass_entropy"):
     run(*base, "--merge", a, "-o", "again.h5")
     assert same_bytes(whole, "again.h5"), method
 
-# What does not fit is refused by name, and nothing is written.
+# States that do not match are rejected by name, and no file is written.
 out = ["-o", "out.h5"]
 merge = ["calibrate", "float.h5", "--method", "max", "--merge", "max_a.state.h5"]
 fails(2, ["one_pass_b.state.h5", "quantizer"], *merge, "one_pass_b.state.h5", *out)

@@ -42,7 +42,7 @@ uncalibrated = report("float.h5", *DATA, "--preset", "w4a4", "--edge-bits", "0")
 assert not uncalibrated["fc.input_quantizer"]["calibrated"] and uncalibrated["fc.input_quantizer"]["format"] == "uint4"
 assert report("float.h5", "--state", "s.h5", "--method", "one_pass").keys() == held.keys()
 
-# SQNR is that of the values (images repeat 17 of them: not these).
+# The reported SQNR is that of the values; repeated values of images are excluded.
 measured = {e["quantizer"]: e["sqnr_db"]
             for e in events("calibrate", "float.h5", *DATA, "--method", "one_pass", "--errors", "-o", "again.h5")
             if e["event"] == "quantization_error"}
@@ -50,14 +50,14 @@ for name, q in held.items():
     if name != "conv1.input_quantizer":
         assert abs(measured[name] - q["in_force"]["sqnr_db"]) < 0.2, (name, measured[name], q["in_force"])
 
-# Max keeps no histogram: what is known is printed, and why the rest is not.
+# Max has no histogram: known figures are printed, with the reason for the missing ones.
 text = run("inspect", "--calibration", "max.h5").stdout
 assert "-: collected by max, which keeps no histogram" in text and "--data collects them now" in text, text
 q = report("max_state.h5")["fc.input_quantizer"]
 assert q["in_force"]["amax"] and q["in_force"]["sqnr_db"] is None and "no histogram" in q["in_force"]["reason"], q
 assert q["methods"][0]["amax"] == q["in_force"]["amax"] and q["methods"][3]["amax"] is None, q
 
-# What does not fit is refused, and nothing is written.
+# Files that do not match are rejected, and no file is written.
 report_of = ["inspect", "--html", "out.html", "--calibration"]
 run("train", *SHORT[:-1], "2", "-o", "other.h5")
 run("calibrate", "other.h5", *DATA, "--method", "one_pass", "-o", "other8.h5")
@@ -102,7 +102,7 @@ for name in ("page.html", "named.html"):
     assert not re.search(r"https?:|//|src=|url\(|@import|<link", page), name
 assert "<b>&'" not in page and "&#60;b&#62;&#38;&#39;int8.h5" in page
 if not browser.find():
-    print("SKIPPED: the rest needs a browser: none of", *browser.NAMES)
+    print("SKIPPED: the rest requires a browser. Looked for", *browser.NAMES)
     sys.exit(77)
 
 plain = browser.dom("page.html")

@@ -1,4 +1,4 @@
-"""Names of classes: read from data sets of whatever kind, carried by checkpoints, shown wherever a class is. Attributes of
+"""Class names: read from every kind of data set, stored in checkpoints, shown in every output with classes. Attributes of
 others do no harm."""
 
 import json
@@ -92,7 +92,7 @@ fails(2, ["label", "0 to 3", "'classes'"], "train", *TINY, "--data", digits("few
 assert result("train", *TINY, "--data", more, "--epochs", "1", "-o", "eleven.h5")["output"] == "eleven.h5"
 assert "11 classes" in run("inspect", "eleven.h5").stdout
 
-# Anything may stand in an attribute, `classes` too.
+# Attributes may have any content, `classes` too.
 kinds = {
     "number": 3, "float": 1.5, "empty": h5py.Empty("f"), "no text": h5py.Empty(h5py.string_dtype()),
     "compound": np.array((1, 2.5), dtype=[("a", int), ("b", float)]), "bool": True, "opaque": np.void(b"\x00\xff"),

@@ -1,5 +1,5 @@
-"""fakequant dataset from-npy and from-idx: what is written is what was given, value by value, and what cannot be is
-refused with its place and the way round."""
+"""fakequant dataset from-npy and from-idx: written values equal the input, and unsupported input is
+rejected with its position and a remedy."""
 
 import gzip
 import io
@@ -55,7 +55,7 @@ def attributes(path="out.h5", of="train/x"):
         return dict(file[of].attrs)
 
 
-# Types, byte orders and orders of axes; every value as it was.
+# Types, byte orders and axis orders; values are unchanged.
 labels = RANDOM.integers(0, 4, N)
 npy("y.npy", labels)
 TYPES = {"u1": "uint8", "i1": "int8", "f2": "float16", "f4": "float32", "f8": "float32", "b1": "uint8", "u2": "float32",
@@ -71,7 +71,7 @@ for code, stored in TYPES.items():
 x = RANDOM.integers(0, 256, (N, 6, 5, 3)).astype(np.uint8)
 image, flat = npy("image.npy", x), npy("flat.npy", RANDOM.normal(size=(N, 7)))
 
-# What the axes are: told, or found where there is no doubt.
+# Axes are given by flags, or detected if there is no doubt.
 done = run(*from_npy(image, "--labels", "y.npy"))
 assert "channels at the end" in done.stdout, done.stdout
 back(groups(), x.transpose(0, 3, 1, 2), labels)
@@ -99,7 +99,7 @@ back(groups(), deep[:, None].astype(np.float32))
 fails(2, ["--layout nhwc", "--layout nchw"], *from_npy(npy("doubt.npy", np.zeros((N, 9, 7, 1), np.float32))))
 fails(2, ["[60, 7]", "--layout nchw is of 4 axes"], *from_npy(flat, "--layout", "nchw"))
 
-# Scale and normalisation are what the network sees: known by reading the file as it does.
+# Scale and normalisation are those of the network's input; they are checked by reading the file as the network does.
 assert "--scale 0.0039" in run(*from_npy(npy("big.npy", x.astype(np.float32)))).stdout
 assert "--scale" not in run(*from_npy("big.npy", "--scale", "1")).stdout
 assert "largest value is 15" in run(*from_npy(npy("dim.npy", (x // 17).astype(np.uint8)))).stdout
@@ -305,7 +305,7 @@ for name, contents, says in (("bad.idx", idx(pictures, 8)[:-5], "too short for i
 os.makedirs("nowhere")
 fails(2, "train-images-idx3-ubyte", "dataset", "from-idx", "nowhere", "-o", "bad.h5")
 
-# A signal in the middle: nothing is written, nothing is left. The first file beside the output tries whether one can be written.
+# A signal during the run: no file is written or left. Before that, a first file next to the output tests if it is writable.
 TRIAL = 4096
 
 
@@ -327,7 +327,7 @@ assert started.returncode == 128 + signal.SIGTERM and "stopped by SIGTERM: nothi
 assert set(os.listdir()) == before
 os.remove("sparse.npy")
 
-# A disk that is full, and files that stand there.
+# A full disk, and existing files.
 before = open("out.h5", "rb").read()
 npy("large.npy", np.zeros((3000, 1000), np.float32))
 done = run("dataset", "from-npy", "large.npy", "-o", "out.h5", status=1, limits="ulimit -f 4000")
@@ -337,7 +337,7 @@ fails(2, "--force", "dataset", "from-npy", flat, "-o", "y.npy")
 fails(2, ["--output", "--file"], "dataset", "from-npy", flat, "-o", flat, "--force")
 run("dataset", "from-npy", flat, "-o", "/dev/null", status=2)
 
-# Both words of the command, and what is near them.
+# Both words of the command, and similar words.
 fails(2, "fakequant dataset --help", "dataset")
 fails(2, "did you mean 'from-npy'", "dataset", "from-np")
 assert json.loads(run(*from_npy(flat), "--json").stdout.splitlines()[-1])["command"] == "dataset from-npy"

@@ -1,5 +1,5 @@
-"""fakequant dataset from-images: pixels as Pillow sees them, whatever the colours, bits, turn and size; and images that
-cannot be read, which are left out and named."""
+"""fakequant dataset from-images: pixels equal Pillow's for all colours, bit depths, orientations and sizes; images that
+cannot be read are left out and reported."""
 
 import os
 import shutil
@@ -122,7 +122,7 @@ for orientation in range(1, 9):
     path = put("modes/turned.jpg", rgb, exif=motorola)
     with Image.open(path) as opened:
         assert np.array_equal(only(path), pixels(ImageOps.exif_transpose(opened))), orientation
-# .. also where it stands behind the samples.
+# .. also if the orientation is stored after the samples.
 plain, turned = (open(put(f"modes/{name}.png", rgb, **more), "rb").read() for name, more in (("plain", {}), ("exif", {"exif": exif.tobytes()})))
 begin = turned.index(b"eXIf") - 4
 chunk = turned[begin:begin + 12 + struct.unpack(">I", turned[begin:begin + 4])[0]]
@@ -130,7 +130,7 @@ with open("modes/behind.png", "wb") as file:
     file.write(plain[:-12] + chunk + plain[-12:])
 with Image.open("modes/exif.png") as opened:
     assert np.array_equal(only("modes/behind.png", "--size", "37x29"), pixels(ImageOps.exif_transpose(opened)))
-for index in range(0, 40, 3):  # what is damaged in it turns nothing, or something, and breaks nothing
+for index in range(0, 40, 3):  # damaged metadata changes at most the orientation
     damaged = bytearray(motorola)
     damaged[6 + index % (len(damaged) - 6)] ^= 0xFF
     assert only(put("modes/turned.jpg", rgb, exif=bytes(damaged))).size == 37 * 29 * 3
@@ -193,7 +193,7 @@ with open("animals/cat/notes.txt", "wb") as file:
     file.write(b"nothing")
 assert "1 files of other kinds" in run(*from_images("animals")).stdout
 
-# What cannot be read.
+# Unreadable input.
 os.makedirs("animals/empty")
 assert "no classes: empty" in run(*from_images("animals")).stdout
 fails(2, "folders without an image: empty", *from_images("animals", "--strict"))
@@ -255,7 +255,7 @@ assert "2 classes: a\\x0ab, c\n" in said and "are no classes: no\\x0ane\n" in sa
 put("half/train/a/a.png", grey), put("half/b/a.png", grey)
 fails(2, ["groups", "'b'"], *from_images("half"))
 
-# A folder is never in memory: four times as many images take no more.
+# A folder is not read into memory at once: four times the images need no more memory.
 for name, count in (("few", 200), ("lots", 800)):
     for i in range(count):
         put(f"{name}/c/{i:04}.png", Image.fromarray(np.full((200, 200, 3), i % 251, np.uint8)), compress_level=1)

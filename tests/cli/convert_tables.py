@@ -66,7 +66,7 @@ run(*from_csv("trees.csv", "--label", "tree", "--columns", "size", "--test", "0"
 assert np.array_equal(read("x"), expected[:, 1:])
 assert '3 classes: a, "blue"\\x0aone, green, red\n' in run(*from_csv("trees.csv", "--label", "colour", "--drop", "tree", "--test", "0")).stdout
 
-# Numbers for texts, and what the network sees.
+# Texts become numbers; the input of the network.
 found = result(*from_csv("trees.csv", "--label", "tree", "--one-hot", "colour", "--test", "0"))
 colours = sorted({row[2] for row in rows})
 assert found["columns"] == ["id", "size", *("colour=" + colour for colour in colours)], found
@@ -89,7 +89,7 @@ for text, says in (("t,colour,a\nw,green,9\n", ["line 2", "label 'w'"]), ("t,col
                    ("t,color,a\nz,green,9\n", ["no column 'colour'", "did you mean 'color'"]), ("t,colour,a\n", "no records")):
     fails(2, says, *from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test-file", write("other.csv", text)))
 
-# Rows to predict on, as those of the training: its classes, texts, mean and deviation.
+# Rows for prediction use the classes, texts, mean and deviation of the training data.
 run(*from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test", "0"))
 os.rename("out.h5", "training.h5")
 run(*from_csv("second.csv", "--task", "none", "--drop", "t", "--columns", "a,colour", "--one-hot", "colour", "--test", "1"), status=2)
@@ -158,7 +158,7 @@ fails(2, ["'x'", "--task classes"], *from_csv("good.csv", "--label", "t", "--tas
 write("many.csv", "a,t\n" + "".join(f"w{i},{i % 2}\n" for i in range(1100)))
 fails(2, ["line 1002", "at most 1000"], *from_csv("many.csv", "--label", "t", "--one-hot", "a"))
 fails(2, "more than 65536 fields", *from_csv(write("wide.csv", "1," * 70000 + "1\n"), "--label", "0"))
-for _ in range(200):  # whatever stands there ends in one line, or in a data set
+for _ in range(200):  # any text gives one error line or a data set
     text = "".join(RANDOM.choice("ab1.,;\"'\n\r\t -\u00e9") for _ in range(RANDOM.randrange(60)))
     done = run(*from_csv(write("random.csv", text), "--label", "0"), status=None)
     assert done.returncode == 0 or done.returncode == 2 and done.stderr.count("\n") == 1, (text, done)
@@ -189,7 +189,7 @@ run(*from_text("new.txt", "--like", "words.h5", "--test", "1"))
 assert read("x", "test").tolist() == [[7, 2, 1, 0, 0, 0]]
 fails(2, "--like words.h5 has words", *from_text("new.txt", "--like", "words.h5", "--tokens", "bytes"))
 fails(2, "no data set of text", *from_text("new.txt", "--like", os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "data", "digits.h5")))
-# Words of the test are none of the vocabulary.
+# Words that occur only in the test text are not in the vocabulary.
 write("train.txt", "red red\nblue\n" * 5)
 write("held.txt", "green red\n")
 run(*from_text("train.txt", "--tokens", "words", "--length", "2", "--test-file", "held.txt"))
@@ -241,7 +241,7 @@ assert "note" not in run(*from_csv("index.csv", "--label", "y", "--drop", "0")).
 write("same.csv", "a,y\n" + "".join(f"{i % 5}.5,same\n" for i in range(30)))
 assert "note: all samples are of one class" in run(*from_csv("same.csv", "--label", "y")).stdout
 
-# One of a kind is for training, and the group that nothing is left for is told; names are in one line.
+# A class with one sample goes to training, and an empty group is reported. Names are printed on one line.
 write("unique.csv", 'a,b,y\n1,2,"y\nnew"\n3,4,z\n')
 said = run(*from_csv("unique.csv", "--label", "y")).stdout
 assert "note: no sample is left for the group test" in said and "y\\x0anew, z" in said, said

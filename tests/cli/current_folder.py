@@ -36,7 +36,7 @@ with open("table.csv", "w") as file:
 with open("recipe.json", "w") as file:
     json.dump({"data": DIGITS, "phases": [{"command": "verify", "model": "net.onnx", "checkpoint": "int8.h5"}]}, file)
 
-os.environ["PIP_NO_INDEX"] = "1"  # environments are begun, and stay empty
+os.environ["PIP_NO_INDEX"] = "1"  # environments are created and stay empty
 os.environ["XDG_CACHE_HOME"] = os.path.abspath("cache")
 os.environ.pop("FAKEQUANT_ENGINES", None)
 named, installed = {"FAKEQUANT_PYTHON": PYTHON}, {"FAKEQUANT_PYTHON": ""}

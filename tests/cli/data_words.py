@@ -1,5 +1,5 @@
-"""What is said of data that is not a data set, or not the network's: what it is, what is wanted and the way there; and
-what needs no labels asks for none."""
+"""Messages about files that are not data sets or do not fit the network: what the file is, what is expected, and a remedy.
+Commands that do not use labels do not require them."""
 
 import gzip
 import os
@@ -92,7 +92,7 @@ run("calibrate", "float.h5", "--data", DIGITS, "-o", "int8.h5")
 for name, kind in {"x.npy": "a NumPy array", DIGITS: "an HDF5 file", "x.onnx": "fakequant import x.onnx"}.items():
     fails(2, kind, "evaluate", name, "--data", DIGITS)
 
-# Shapes before labels, both of them, and what mends the order of axes.
+# Shapes are checked before labels; the message has both shapes and the remedy for a wrong axis order.
 commands = [["evaluate", "int8.h5"], ["predict", "int8.h5", "-o", "p.h5"], ["calibrate", "float.h5", "-o", "c.h5"],
             ["qat", "int8.h5", "-o", "q.h5"], ["sensitivity", "int8.h5"], ["fold", "float.h5", "-o", "f.h5"],
             ["export", "int8.h5", "-o", "e"], ["inspect", "--calibration", "int8.h5"], ["train", "--checkpoint", "float.h5",
@@ -130,7 +130,7 @@ for x in (floats(1, 8, 8), floats(1, 8, 8, low=-200, high=200), floats(1, 8, 8, 
           RANDOM.integers(0, 17, (96, 1, 8, 8)).astype(np.uint8), RANDOM.integers(0, 200, (96, 8)).astype(np.int64)):
     assert not run("inspect", data("other.h5", x, np.arange(96) % 10)).stderr
 
-# No labels where none are needed.
+# Commands that do not use labels accept data without them.
 bare = data("bare.h5", floats(1, 8, 8))
 assert result("inspect", data("only.h5", floats(1, 8, 8), groups=["fold1"]))["groups"]["fold1"]["samples"] == 96
 assert "labels f32 [96, 2]" in run("inspect", data("real.h5", floats(1, 8, 8), floats(2))).stdout
@@ -153,7 +153,7 @@ for command in (["evaluate", "int8.h5"], ["qat", "int8.h5", "-o", "q.h5"], ["tra
 # Labels of another task do not matter there either.
 run("calibrate", "float.h5", "--data", data("far.h5", floats(1, 8, 8), np.full(96, 77)), "-o", "far_int8.h5")
 
-# What was chosen is told.
+# Defaults are reported.
 assert "preset int8 (by default: --preset takes others), target ort, scale free" in run(
     "calibrate", "float.h5", "--data", DIGITS, "-o", "d.h5").stdout
 done = run("calibrate", "float.h5", "--data", DIGITS, "-o", "d.h5", "--preset", "w4a8", "--scale", "pow2").stdout

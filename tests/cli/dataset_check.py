@@ -48,7 +48,7 @@ def check(name="d.h5", status=None):
 
 labels = np.arange(N) % 4
 
-# Nothing is wrong with these.
+# Correct data sets.
 assert check(DIGITS, 0) == {}
 assert check(data(train=(images(), labels), test=(images(), labels)), 0) == {}
 assert check(data(train=(images(), None)), 0) == {}
@@ -118,7 +118,7 @@ assert {key[1:] for key in found} == {("train", "values"), ("train", "labels"), 
 with h5py.File("root.h5", "w") as file:
     file["x"], file["fold1/x"], file["notes"] = images(), images(), 3
 assert "fold1" in run("dataset", "check", "root.h5").stdout
-# What is no data set.
+# Files that are not data sets.
 with h5py.File("none.h5", "w") as file:
     file["values"] = [1]
 fails(2, ["no group with an x", "values"], "dataset", "check", "none.h5")

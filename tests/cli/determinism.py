@@ -1,4 +1,4 @@
-"""The same run gives the same bits; evaluation and calibration give them with any number of threads."""
+"""Equal runs give equal bits. Evaluation and calibration do so with any number of threads."""
 
 import os
 import sys

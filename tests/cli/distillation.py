@@ -1,5 +1,5 @@
-"""Fine-tuning towards the float network: chosen by itself where labels hold nothing new, a checkpoint by flag, refused where it does not
-fit; what is lost is told."""
+"""Distillation from the float network: chosen by default if labels add no information, a checkpoint by flag, rejected if it does not
+fit; lost accuracy is reported."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ assert result("evaluate", "large_qat.h5", *DATA)["accuracy"] > 95
 told = run("train", *HIDDEN, '{"hidden": [16]}', *DATA, "--epochs", "4", "--teacher", "large.h5", "-o", "student.h5").stdout
 assert result("evaluate", "student.h5", *DATA)["accuracy"] > 90, told
 
-# The same bits where it goes on, and what is trained is what is evaluated: validation begins before the first step.
+# A resumed run has equal bits. The evaluated model is the trained one: validation begins before the first step.
 PARTS = ("--schedule", "constant", "--lr", "0.001")
 run("qat", "ptq.h5", *DATA, "--epochs", "2", *PARTS, "-o", "whole.h5")
 run("qat", "ptq.h5", *DATA, "--epochs", "1", *PARTS, "-o", "parts.h5")
@@ -64,7 +64,7 @@ with h5py.File("whole.h5") as whole, h5py.File("parts.h5") as parts:
 fails(2, "--distill is kl there, none here", "qat", "ptq.h5", *DATA, "--epochs", "3", *PARTS,
       "--teacher", "none", "-o", "parts.h5", "--resume")
 
-# A rate that destroys the network: it is told, and the best of all is what the run began with.
+# A learning rate that destroys the network is reported, and the best model is the initial one.
 run("calibrate", "float.h5", *DATA, "--preset", "int8", "-o", "int8.h5")
 lost = run("qat", "int8.h5", *DATA, "--epochs", "1", "--lr", "3", "--teacher", "none", "--val-fraction", "0.1", "-o", "lost.h5")
 assert "no epoch was better in validation than what the run began with" in lost.stderr, lost.stderr
@@ -76,7 +76,7 @@ near = run("calibrate", "float.h5", *DATA, "--preset", "w2a2", "--method", "max"
            "near.h5")
 found = result("evaluate", "near.h5", *DATA)["accuracy"]
 assert ("and chance is" in near.stderr) == (found < 40), (found, near.stderr)
-with h5py.File("bare.h5", "w") as file:  # calibration asks for no labels
+with h5py.File("bare.h5", "w") as file:  # calibration does not require labels
     file["train/x"] = table[:1200]
 assert "training samples right" not in run("calibrate", "float.h5", "--data", "bare.h5", "--preset", "int8", "-o", "bare_ptq.h5").stdout
 

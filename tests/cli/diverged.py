@@ -1,4 +1,4 @@
-"""Runs that diverge: the last good checkpoint stays, and files with NaN or infinity inside are taken by nobody."""
+"""Runs that diverge: the last good checkpoint stays, and files with NaN or infinity are rejected by all commands."""
 
 import os
 import struct
@@ -8,7 +8,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from command import DIGITS, SHORT, TINY, fails, result, run  # noqa: E402
 from forge import StateFile  # noqa: E402
 
-# One step an epoch; the first has a rate of 0, the second leaves infinite weights behind it, with a loss that is finite.
+# One step per epoch. The first has a learning rate of 0, the second gives infinite weights with a finite loss.
 SUDDEN = ["--optimizer", "sgd", "--lr", "1e38", "--weight-decay", "1e9", "--schedule", "constant", "--batch", "1100",
           "--data", DIGITS]
 BURST = SUDDEN + ["--set", "schedule.warm_up=2"]

@@ -1,4 +1,4 @@
-"""What `doctor` finds on this machine, with and without a Python for verify."""
+"""Findings of `doctor` on this machine, with and without a Python for verify."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ own = python(sys.executable)
 for package in ("numpy", "h5py", "onnx", "onnxruntime"):
     assert package in own["found"] + own["advice"], own
 
-# More threads than this process may use are told, without counting on how many that are.
+# Too many threads are reported, whatever the number of allowed processors is.
 many = str(2 * len(os.sched_getaffinity(0)))
 threads = next(f for f in result("doctor", threads=many)["findings"] if f["name"] == "threads")
 assert threads["found"].startswith(many + " of ") and "--threads" in threads["advice"], threads

@@ -1,4 +1,4 @@
-"""Commands whose calls of the system fail, one at a time, and that are killed at them: every file is as it was, or replaced
+"""Commands whose system calls fail one at a time, or that are killed at them: every file is unchanged or replaced
 whole. scripts/crash lets all of them fail."""
 
 import os

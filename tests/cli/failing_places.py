@@ -1,5 +1,5 @@
-"""Commands that run out of memory, at places spread over those that ask for it: each ends with one line and exit status 1, or does
-what it should, and every file is as it was, or replaced whole. `scripts/crash places` tries all places of all commands."""
+"""Commands that run out of memory at selected places that allocate: each ends with one line and exit status 1, or completes,
+and every file is unchanged or replaced as a whole. `scripts/crash places` tries all places of all commands."""
 
 import os
 import sys

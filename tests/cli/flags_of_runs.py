@@ -32,7 +32,7 @@ run("train", *SHORT, "-o", "inputs/before/")
 
 
 def seen(line):
-    """What the command says and leaves, but for times."""
+    """Output and files of the command, without times."""
     shutil.rmtree("work", ignore_errors=True)
     shutil.copytree("inputs", "work")
     os.chdir("work")
@@ -52,7 +52,7 @@ def config(file):
 
 
 def check(command, line, cases):
-    """A case is what is added to `line`, or to another one."""
+    """A case is the text added to `line`, or to another line."""
     known = FLAG.findall(run(command, "--help").stdout)
     assert sorted(cases) == sorted(known), (command, set(cases) ^ set(known))
     usual = seen([command, *line])
@@ -77,7 +77,7 @@ check("run", RUN, COMMON | {
 os.chdir(fresh("shares"))
 shutil.copytree("../inputs", ".", dirs_exist_ok=True)
 
-# What says nothing by itself, or to any phase, is refused.
+# Flags that have no effect are rejected.
 for flag in (["--threads", "2"], ["--python", "python3"], ["--device", "cpu"]):
     fails(2, [flag[0], "--latency"], "compare", "before/", *flag)
 for flag in (["--model", "cnn"], ["--model-options", "{}"], ["--seed", "1"], ["--data", "digits.h5"]):
@@ -85,7 +85,7 @@ for flag in (["--model", "cnn"], ["--model-options", "{}"], ["--seed", "1"], ["-
 fails(2, ["--seed reaches no phase"], "run", "one.json", "--seed", "1", "--set", "train.seed=2")
 run("run", "none.json", "--resume", "--threads", "1", "--device", "cpu")
 
-# Of an engine, which --latency asks and takes a file.
+# Flags for an engine: --latency runs it on a file.
 os.chdir(HOME)
 run("export", "inputs/before/", "--format", "onnx", "-o", "file.onnx")
 check("compare", ["before/"], COMMON | {

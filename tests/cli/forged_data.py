@@ -1,4 +1,4 @@
-"""Data sets of anyone's making: whatever one claims, a line that names it and exit status 2, no crash, no wait, no more
+"""Malformed data sets: any false claim gives one line that names it and exit status 2, without a crash, a wait, or more
 memory than it has values."""
 
 import os
@@ -82,7 +82,7 @@ large = data("large.h5", lambda group: group.create_dataset(
 refused(large, "more than 1 GiB")
 
 
-# Chunks that do not expand to their size: HDF5 hands out the memory behind the short ones.
+# Chunks that do not expand to their size: HDF5 returns the memory after the short ones.
 def one_chunk(name, contents, shape=SHAPE, chunk=COUNT, mask=0, **filters):
     def make(group):
         x = group.create_dataset("x", (COUNT, *shape), "u1", chunks=(chunk, *shape), maxshape=(None, *shape), **filters)
@@ -106,7 +106,7 @@ refused(one_chunk("unsummed.h5", b"ab", fletcher32=True), "checksum")
 refused(data("lzf.h5", lambda group: group.create_dataset("x", data=IMAGES, compression="lzf")), "lzf", "h5repack")
 refused(data("scaled.h5", lambda group: group.create_dataset("x", data=IMAGES, scaleoffset=0)), "h5repack")
 os.mkdir("plugins")
-os.mkfifo("plugins/libtrap.so")  # whoever loads it waits for ever
+os.mkfifo("plugins/libtrap.so")  # loading it would block forever
 os.environ["HDF5_PLUGIN_PATH"] = os.path.abspath("plugins")
 properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
 properties.set_chunk((COUNT, *SHAPE))

@@ -1,5 +1,5 @@
-"""What a checkpoint says of its network and of its run, each word of it replaced by each kind of JSON value: commands read it, or
-refuse it in a line that names the file. None takes a value for granted, or cuts off a number."""
+"""Every value of a checkpoint's network and run settings is replaced by each kind of JSON value: commands read the file, or
+reject it in a line that names it. No command accepts a value unchecked or truncates a number."""
 
 import copy
 import functools
@@ -22,7 +22,7 @@ run(*[word for word in RESUMED["run.h5"] if word != "--resume"], "run.h5")
 
 
 def places(value, path=()):
-    """Where values are: the last of a list stands for all."""
+    """Paths of all values; the last element of a list represents the others."""
     if path:
         yield path
     keys = value if isinstance(value, dict) else [len(value) - 1] if isinstance(value, list) and value else []
@@ -54,7 +54,7 @@ def check(source, attributes, command, told):
     return done.returncode == 0
 
 
-# Keys that this network has none of are put in too.
+# Optional keys that this network does not use are added.
 MORE = {"dense": False, "tokenizer": "", "task": {"loss": "cross_entropy", "metrics": "accuracy"}}
 read = refused = 0
 for name, command in RESUMED.items():

@@ -23,7 +23,7 @@ def refused(name, *says):
 
 
 def part(name, *says, **more):
-    """A state of one part, with attributes that are not those of its values."""
+    """A state with one part whose attributes do not match its values."""
     refused(state(name, lambda file: put_part(file, "parameters/a", VALUES, 1, **more)), *says)
 
 
@@ -115,7 +115,7 @@ for value in ("variable", np.arange(5), h5py.Empty("i8"), np.array([h5py.Referen
 refused(state("line.h5", lambda file: put_part(file, "parameters/a\nb", VALUES, 1, "float33")), "a?b")
 
 
-# A listing that is not that of its tree.
+# A listing that does not match its tree.
 def relisted(name, change):
     state(name, lambda file: put_part(file, "parameters/a", VALUES, 1))
     with open(name, "rb") as file:
@@ -132,7 +132,7 @@ refused(relisted("absent.h5", lambda entries: entries + [dict(entries[1], name="
 refused(relisted("moved.h5", lambda entries: [entries[0], dict(entries[1], offset=entries[0]["offset"])]), "another place")
 refused(relisted("sum.h5", lambda entries: [entries[0], dict(entries[1], crc32c=7)]), "parameters/a", "checksum")
 
-# A listing that tells types is all that is read: there may be no tree.
+# If a listing has types, only the listing is read: a tree is not required.
 A = VALUES.tobytes()
 text = part_of("attributes", b"{}", len(A), "json", [])
 
@@ -161,7 +161,7 @@ for entries in (b"", b"[]", b"{}", b"7", b"[7]", b'[{"name": 7}]', b"[", b"[" * 
     refused(listed("listing.h5", entries))
 
 
-# Files that are none: whoever opens a pipe waits for its writer.
+# Files that are not states: opening a pipe would wait for its writer.
 def commands(path):
     yield "evaluate", path, "--data", DIGITS
     yield "evaluate", "float.h5", "--data", path

@@ -1,5 +1,5 @@
 """fakequant generate, and attention on codes by --attention and --kv: the same text with and without a cache, alone or with
-others, on any number of threads; quantizers by name; QAT; what is refused."""
+others, on any number of threads; quantizers by name; QAT; rejected input."""
 
 import os
 import re
@@ -53,7 +53,7 @@ fails(2, "--prompt is empty", "generate", "codes.h5", "--prompt", "")
 fails(2, "--prompt is missing", "generate", "codes.h5")
 assert re.search(r"accuracy \d+\.\d\d %", run("evaluate", "codes.h5", *DATA).stdout)
 
-# It trains, and says what it costs.
+# It trains, and the loss stays close.
 run("qat", "codes.h5", *DATA, "--epochs", "2", "--batch", "8", "--lr", "0.001", "-o", "qat.h5")
 assert result("evaluate", "qat.h5", *DATA)["loss"] < losses["codes.h5"] + 0.05
 assert texts("qat.h5") == texts("qat.h5", "--no-cache")
@@ -67,7 +67,7 @@ for unit, prompt in [("bytes", "The"), ("words", "the")]:
     found = result("generate", f"{unit}_float.h5", "--prompt", prompt, "--tokens", 5)["texts"][0]
     assert found.startswith(prompt), found
 
-# What is refused.
+# Rejected input.
 fails(2, ["[generate]", "--prompt has '\u00e9' at offset 2", "characters"], "generate", "float.h5", "--prompt", "Th\u00e9")
 fails(2, "--prompt", "generate", "float.h5")
 fails(2, ["--temperature", "-1"], "generate", "float.h5", "--prompt", "a", "--temperature", "-1")

@@ -43,7 +43,7 @@ IDLE = [
 for line, flags, other in IDLE:
     fails(2, [flags[0], other], *line, *flags)
 
-# With what they are for they pass.
+# Together with the flags that they belong to, they are accepted.
 for line, flags, other in [(TRAIN, ["--set", "optimizer.momentum=0.5"], ["--optimizer", "sgd,dampening=0.1"]),
                            (TRAIN, ["--set", "distillation.temperature=3"], ["--teacher", "int8.h5"]),
                            (QAT, ["--set", "amax_momentum=0.5"], ["--amax", "running"]),

@@ -49,7 +49,7 @@ run("predict", "float.h5", "--data", "d.h5", "-o", "said.h5")
 with h5py.File("said.h5") as file:
     assert np.abs(file["logits"][:] - answers["y"]).max() < 2e-6
 
-# The same by --init: calibrated, fine-tuned with quantizers and trained on, under other names too.
+# The same weights by --init: calibrated, fine-tuned and trained, also under other names.
 renamed = write("renamed.safetensors", {"model." + name.replace("fc.", "head."): value for name, value in weights.items()})
 with open("names.json", "w") as file:
     json.dump({"*.head.*": "*.fc.*"}, file)
@@ -79,7 +79,7 @@ part = write("part.safetensors", {name: value for name, value in weights.items()
 says = run(*TRAIN, "part.h5", "--init", part, "--init-partial").stdout
 assert "at random: fc.weight, fc.bias" in says, says
 
-# What does not fit is told at once, and nothing is written.
+# Files that do not fit are rejected before anything is written.
 odd = dict(weights)
 odd["fc.wieght"] = odd.pop("fc.weight")
 odd["conv1.bias"] = np.zeros(3, "f4")

@@ -1,5 +1,5 @@
-"""What a checkpoint knows of its inputs: data of other columns is refused, of another scale told; files of before know nothing.
-And the rest of an epoch that is less than a batch."""
+"""A checkpoint records its inputs: data with other columns is rejected, another scale is reported. Old files record nothing.
+The last partial batch of an epoch is also tested here."""
 
 import os
 import sys
@@ -36,7 +36,7 @@ for line in (["evaluate", "float.h5"], ["predict", "float.h5", "-o", "out.h5"], 
     fails(2, ["column 0 of the data is 'c'", "'a'", "--like"], *line, "--data", turned)
 assert not run("evaluate", "int8.h5", "--data", data).stderr
 
-# A checkpoint of before says nothing of inputs, and is taken as it was.
+# A checkpoint of an older version has no record of inputs and is accepted.
 old = StateFile("float.h5")
 identity = old.attributes["model"]
 assert identity["inputs"]["columns"] == ["a", "b", "c"] and len(identity["inputs"]["mean"]) == 3, identity["inputs"]
@@ -49,7 +49,7 @@ for wrong in (3, ["a"], {"columns": 3}, {"scale": "x"}, {"mean": [None]}):
     old.save("wrong.h5")
     fails(2, ["wrong.h5"], "evaluate", "wrong.h5", "--data", data)
 
-# Pixels of another scale, of a mean: told in a line. Values that nobody says a scale of may be scaled already.
+# Pixels of another scale or mean are reported in one line. Values without a recorded scale may already be scaled.
 pixels = random.integers(0, 16, (64, 1, 8, 8)).astype(np.uint8)
 kinds = random.integers(0, 2, 64)
 
@@ -77,7 +77,7 @@ for whatever in (3, [1.5, 2], h5py.Empty("f"), "x", b"a,b", np.array((1, 2.5), d
         file.attrs["columns"] = whatever
     run("evaluate", "images.h5", "--data", "attribute.h5")
 
-# The rest of an epoch, and data of less than a batch.
+# The last partial batch of an epoch, and data smaller than a batch.
 for flags, steps in (([], 2), (["--set", "loader.drop_last=false"], 3)):
     found = result("train", *SMALL, "--data", data, "--epochs", "1", "--batch", "50", *flags, "-o", "rest.h5")
     assert StateFile("rest.h5").attributes["progress/step"] == steps, (flags, found)

@@ -1,4 +1,4 @@
-"""Few bits by a preset alone: what is chosen is told, trained networks are far from chance, and every choice is a flag."""
+"""Low-bit presets without other flags: choices are reported, trained networks are far above chance, every choice has a flag."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Low-rank adapters: merged on the grid that was calibrated, nothing else trained, gone on with, refused where they do not fit."""
+"""Low-rank adapters: merged on the calibrated grid, the only trained parameters, resumed, rejected if they do not fit."""
 
 import os
 import sys

@@ -16,7 +16,7 @@ FORBIDDEN = set(map(chr, [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202
 
 
 def clean(done):
-    """What it printed, as text that no terminal obeys."""
+    """Checks that the output has no control sequences for a terminal."""
     for text in (done.stdout, done.stderr):
         assert not FORBIDDEN & set(text), repr(text)
     return done

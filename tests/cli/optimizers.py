@@ -1,4 +1,4 @@
-"""Optimizers and schedules with numbers of their own: they train, go on where they were stopped, and are refused by name."""
+"""Optimizers and schedules with their own options: they train, resume, and reject wrong options by name."""
 
 import os
 import sys

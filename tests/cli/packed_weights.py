@@ -1,5 +1,5 @@
-"""Quantized safetensors in and out: ModelOpt's names and those of compressed-tensors are imported with their codes and scales,
-and written again the same; what no grid of ours holds is refused by tensor and reason."""
+"""Quantized safetensors: files with ModelOpt's or compressed-tensors' names are imported with their codes and scales
+and exported unchanged. Tensors that no grid can represent are rejected with the reason."""
 
 import json
 import os

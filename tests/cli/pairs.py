@@ -1,4 +1,4 @@
-"""Files that belong together name each other: whatever moment an export is killed at, two of different exports are
+"""Files that belong together name each other: files of two different exports are detected, whenever an export was
 known by it."""
 
 import itertools

@@ -1,5 +1,5 @@
-"""Commands whose power failed: whatever the disk was left with, every file is whole, the old one or the new one, and it goes on.
-scripts/crash power goes on from all of them."""
+"""Commands interrupted by a power failure: in any state of the disk every file is complete, old or new, and the command resumes.
+scripts/crash power resumes from all of them."""
 
 import os
 import sys
@@ -14,4 +14,4 @@ if not os.path.exists(LIBRARY) or sanitized():
     sys.exit(77)
 states, tried = power_loss(8)
 assert states >= 100 and tried >= 20, (states, tried)
-print(f"power loss: ok ({states} states, {tried} were gone on from)")
+print(f"power loss: ok ({states} states, {tried} were resumed)")

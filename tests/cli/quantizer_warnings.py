@@ -1,4 +1,4 @@
-"""Quantizers that cannot be right are told by name, with what to do; healthy ones are not."""
+"""Quantizers with wrong settings are reported by name with a remedy; correct ones are not."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ for preset in ("int8", "w2a2", "ternary", "binary"):
 told = run("calibrate", "float.h5", "--data", "outlier.h5", "--preset", "int8", "--method", "max", "-o", "collapsed.h5").stderr
 assert "of its values have one code, its range is 1e+07" in told and "give it another --method" in told, told
 
-# A rate that takes ranges anywhere: they are held, and it is told.
+# A learning rate that would change ranges without limit: they are limited, and this is reported.
 lost = run("qat", "w2a2.h5", *DATA, "--epochs", "1", "--lr", "20", "--schedule", "constant", "-o", "held.h5")
 assert "they were held there" in lost.stderr, lost.stderr
 assert result("qat", "w2a2.h5", *DATA, "--epochs", "1", "--lr", "20", "--schedule", "constant", "-o", "held.h5", "--force")[

@@ -1,4 +1,4 @@
-"""A run has the bytes of one process, however many share it out; killed, it goes on with another number of them."""
+"""A run with any number of ranks has the bytes of one process. A killed run resumes with another number of ranks."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_same_bytes():
 
 
 def test_shared_optimizer():
-    """The state lies on several ranks; the file has the bytes of one, and goes on with another number of them."""
+    """The optimizer state is sharded over ranks; the file equals that of one rank and resumes with another number of ranks."""
     flags = ["train", *TINY, *DATA, "--schedule", "constant", "--epochs", "2"]
     on(1, *flags, "-o", "kept.h5")
     for ranks in (2, 3):
@@ -50,7 +50,7 @@ def test_shared_optimizer():
 
 
 def test_sums_of_floats():
-    """Fewer bytes go between ranks, the loss is nearly the same, and the log says what is given up."""
+    """Ranks exchange fewer bytes, the loss is nearly the same, and the log reports the lost determinism."""
     told = {}
     for reduce in ("exact", "fp32", "bf16"):
         done = on(2, *FLOAT, "--set", f"reduction={reduce}", "-o", f"{reduce}.h5", "--json")
@@ -63,7 +63,7 @@ def test_sums_of_floats():
 
 
 def same_answers(*arguments, output=None, counts=(1, 3)):
-    """What the command reports and writes does not depend on the number of ranks, times apart."""
+    """The report and files of the command do not depend on the number of ranks, except for times."""
     found = []
     for ranks in counts:
         written = ["-o", output] if output else []
@@ -89,7 +89,7 @@ def test_calibration_and_evaluation():
     for command, more in (("evaluate", []), ("predict", ["-o", "said.h5"]), ("sensitivity", ["--report", "report.json"])):
         found = same_answers(command, "calibrated_int8.h5", *images, *more)
         assert found.get("count", 1) > 0, found
-    # Into a state that one process holds for all, which is gone on with.
+    # A state written by one process for all ranks, then resumed.
     for ranks in (1, 2):
         for skip in ("0", "256"):
             on(ranks, "calibrate", "network.h5", *images, "--preset", "int8", "--method", "one_pass_mse", "--samples", "256", "--skip",
@@ -108,7 +108,7 @@ def test_algorithms_on_weights():
 
 
 def bytes_read(ranks, *arguments):
-    """By each rank, in calls of read: a shell counts what the process that it waited for has read."""
+    """Bytes that each rank reads by read calls: a shell counts those of the process that it waited for."""
     count = 'echo "read $(sed -n "s/rchar: //p" /proc/$$/io)" >&2'
     line = ["sh", "-c", shlex.join([COMMAND, *map(str, arguments)]) + f" || exit 1; {count}"]
     done = subprocess.run([MPIEXEC, "-n", str(ranks), *line], capture_output=True, text=True, timeout=120, env=dict(environment(1), **LAUNCH))
@@ -119,7 +119,7 @@ def bytes_read(ranks, *arguments):
 
 
 def test_no_rank_reads_what_it_does_not_use():
-    """Of data whose checksum is that of some samples (above 64 MiB of floats), an epoch reads each sample on one rank."""
+    """If the data's checksum covers only some samples (above 64 MiB of floats), an epoch reads each sample on one rank."""
     row, samples = 3 * 32 * 32, 8192
     for name, count in (("few.h5", 64), ("many.h5", samples)):
         with h5py.File(name, "w") as file:
@@ -132,7 +132,7 @@ def test_no_rank_reads_what_it_does_not_use():
         start = bytes_read(ranks, *train, "few.h5", "-o", "few_out.h5")
         read = [most - least for most, least in zip(bytes_read(ranks, *train, "many.h5", "-o", "out.h5"), start)]
         share = row * samples / ranks
-        # A rank takes whole micro-batches of a step of four: of three ranks one has two of them. 64 samples tell what data it is.
+        # A rank processes whole micro-batches of a step of four: one of three ranks has two. 64 samples identify the data.
         largest = share * (1.5 if ranks == 3 else 1) + (64 + 128) * row
         assert max(read) < largest and 0.98 * row * samples < sum(read) < row * samples + ranks * (64 + 128) * row, (ranks, read, share)
     calibrate = ["calibrate", "out.h5", "--preset", "int8", "--batch", "64", "--samples", "4096", "--threads", "1", "--data"]
@@ -144,7 +144,7 @@ def test_no_rank_reads_what_it_does_not_use():
 def test_one_report():
     done = on(3, *FLOAT, "-o", "told.h5", "--json")
     ends = [line for line in done.stdout.splitlines() if '"result"' in line]
-    plain = on(2, *FLOAT, "-o", "plain.h5").stdout  # on a terminal of mpiexec's making, which nobody sees
+    plain = on(2, *FLOAT, "-o", "plain.h5").stdout  # mpiexec's own terminal is not a user's
     assert "epoch 1" in plain and "\033" not in plain, plain
     assert len(ends) == 1 and '"ranks":3' in ends[0].replace(" ", ""), done.stdout
     alone = result(*FLOAT, "-o", "alone.h5", threads=1)
@@ -182,7 +182,7 @@ def test_killed_and_resumed_elsewhere():
 
 
 def test_sums_during_the_backward_pass():
-    """Of a network that takes several buckets: sums begin while other gradients are made, with the same bits."""
+    """In a network with several buckets, sums begin while other gradients are computed, with equal bits."""
     flags = ["train", "--model", "mlp", "--model-options", '{"hidden": [400, 400, 200]}', *DATA, "--epochs", "1"]
     on(1, *flags, "-o", "whole_mlp.h5")
     for _ in range(5):  # on a busy machine the thread of the sums may not get its turn within a step
@@ -212,7 +212,7 @@ def test_a_rank_that_hangs_is_named():
 
 
 def test_run_directories():
-    """Rank 0 alone writes: the directory has what one process leaves in it, and is gone on with by another number of them."""
+    """Only rank 0 writes: the directory equals that of one process and is resumed with another number of ranks."""
     flags = ["train", *TINY, *DATA, "--val-fraction", "0.1", "--set", "keep_epochs=2", "--epochs"]
     times = ("seconds", "images_per_second", "phases", "time")
     found = {}

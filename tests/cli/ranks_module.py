@@ -1,4 +1,4 @@
-"""One process needs no MPI: what calls it is a module that is loaded for several. What is said where it cannot be, and what it leaves alone."""
+"""MPI is a module that is loaded only for several processes. Errors if it cannot be loaded, and signals that it leaves alone."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def in_place(name, text):
 
 
 def doctor(folder, *before):
-    """What doctor says of ranks, with a Python that sends it SIGHUP."""
+    """The section `ranks` of doctor, with a Python that sends it SIGHUP."""
     with open("python", "w") as file:
         file.write(f"#!/bin/sh\nkill -{signal.SIGHUP.value} $PPID\nexec false\n")
     os.chmod("python", 0o755)

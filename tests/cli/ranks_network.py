@@ -35,7 +35,7 @@ def test_same_bytes():
 
 
 def ranks_of(checkpoint):
-    """The processes of a run: of this machine, in whatever namespace."""
+    """Process ids of a run on this machine, in all network namespaces."""
     lines = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True).stdout.splitlines()
     return [int(line.split()[0]) for line in lines if line.split()[1] == COMMAND and line.endswith(checkpoint)]
 

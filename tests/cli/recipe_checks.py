@@ -118,7 +118,7 @@ assert sorted(os.listdir("out")) == sorted(
     ["float.h5", "float.best.h5", "folded.h5", "mixed.h5", "planned.h5", "qat.h5", "int8.h5", "small.h5", "logits.h5",
      "int8.onnx", "float.onnx", "imported.h5"]), os.listdir("out")
 
-# A recipe that was installed finds its data and models beside it, or in the folder above; what it writes stays here.
+# An installed recipe finds its data and models in its folder or the parent folder; outputs go to the current folder.
 os.makedirs("installed/recipes")
 os.makedirs("installed/data")
 shutil.copy(DIGITS, "installed/data/few.h5")
@@ -133,7 +133,7 @@ run("run", "installed/recipes/it.json")
 assert os.path.exists("made/n.h5") and sorted(os.listdir("installed")) == ["data", "models", "recipes"]
 fails(2, ["'.' is a folder"], "run", ".")
 
-# What phases took tells what later ones will; where a recipe says nothing, nothing is told.
+# Times of finished phases predict the times of later ones. Without recorded times no prediction is printed.
 said = events(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000), phase("evaluate", checkpoint="float.h5"),
                       phase("qat", checkpoint="float.h5", preset="int8", epochs=1, output="timed.h5", seconds=500)))
 expected = [event["expected_seconds"] for event in said if event["event"] == "phase"]
@@ -142,7 +142,7 @@ assert expected[0] == 1000 and expected[1] == 0 and abs(expected[2] / (took / 2)
 said = run(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000), {**phase("inspect", file="out/float.h5"), "seconds": 500})).stdout
 assert "[1/2] the train\n" in said and "[2/2] the inspect (about" in said, said
 
-# What trains tells its time when it has measured some steps.
+# Training predicts its time after some measured steps.
 process = start(*recipe(phase("train", epochs=100000, output="long.h5")))
 words = iter(process.stdout.readline, "")
 told = next(line for line in words if line.startswith("about "))

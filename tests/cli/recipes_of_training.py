@@ -34,7 +34,7 @@ def same_bits(one, other):
 
 
 def goes_on(start, *flags):
-    """The epochs of two as one run, which is the same as one that goes on after one of them, and as one again."""
+    """Epochs of a run of two; it equals a run that was resumed after one epoch, and a repeated run."""
     told = events("qat", start, *DATA, "--epochs", "2", *PARTS, *flags, "-o", "whole.h5", "--force")
     run("qat", start, *DATA, "--epochs", "1", *PARTS, *flags, "-o", "parts.h5", "--force")
     run("qat", start, *DATA, "--epochs", "2", *PARTS, *flags, "-o", "parts.h5", "--resume")
@@ -42,7 +42,7 @@ def goes_on(start, *flags):
     return [event for event in told if event["event"] == "epoch"]
 
 
-# Statistics: other numbers than the running ones, the parameters the same, and what is saved is what is validated.
+# Re-estimated statistics differ from the running ones, parameters are equal, and the saved model is the validated one.
 plain = result("qat", "live.h5", *DATA, "--epochs", "2", *PARTS, "-o", "plain.h5")
 goes_on("live.h5", "--set", "reestimate_bn=10")
 with h5py.File("plain.h5") as running, h5py.File("whole.h5") as anew:
@@ -55,7 +55,7 @@ goes_on("live.h5", "--set", "reestimate_bn=10", "--ema", "0.9", "--val-fraction"
 
 QAT = ("qat", "folded.h5", *DATA, "--epochs", "3", *PARTS)
 
-# A format for each layer: what `sensitivity` plans, then calibrated by what few bits need, and trained.
+# A format for each layer: planned by `sensitivity`, calibrated with the low-bit defaults, and trained.
 CHOSEN = ("--preset", "w2a2", "--effective-bits", "3")
 goes_on("float.h5", *CHOSEN)
 run("sensitivity", "float.h5", *DATA, "--effective-bits", "3", "--formats", "w2a2,w4a4,int8", "--plan", "plan.json")

@@ -1,4 +1,4 @@
-"""What a command refuses, --dry-run and a recipe refuse in the same words before anything runs; what these let pass runs."""
+"""Input that a command rejects is rejected by --dry-run and recipes with equal words before anything runs; input they accept runs."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ def refusal(*arguments):
 
 
 def in_recipe(*phases):
-    """What a recipe of these phases says before it runs; each is a command's line."""
+    """Messages of a recipe of these phases before it runs; each phase is the command line of one command."""
     listed = []
     for command, *flags in phases:
         phase = {"command": command}
@@ -48,7 +48,7 @@ def advice(said):
     return said.split(": ", 1)[-1]
 
 
-# What fine-tuning takes, by format, and what it takes with ranges that are frozen, running and learned.
+# Formats that fine-tuning accepts, with frozen, running and learned ranges.
 RANGES = [["--amax", "frozen"], ["--amax", "running"], ["--amax", "learned"], ["--lora", "2"], ["--set", "amax_rate=2"],
           ["--set", "amax_gradient=lsq"], ["--set", "learn_weight_ranges=true"]]
 ALONE = [["--lora", "400"], ["--set", "freeze_bn_after=5"], ["--set", "quant_start=5"], ["--set", "schedule.warm_up=5"],

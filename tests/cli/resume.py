@@ -29,7 +29,7 @@ run("train", *SHORT, "-o", "again.h5")
 run("train", *SHORT, "--resume", "-o", "again.h5")
 assert same_bytes("again.h5", "float.h5"), "resuming a finished run changed it"
 
-# So many steps, within an epoch; more of them give the bits of a run that had as many from the beginning.
+# A given number of steps, ending within an epoch. More steps give the bits of a run with the larger number from the start.
 STEPS = [*RUN, "--schedule", "constant"]
 assert result("train", *STEPS, "--steps", "7", "-o", "parts.h5")["steps"] == 7
 run("train", *STEPS, "--steps", "30", "--resume", "-o", "parts.h5")

@@ -1,4 +1,4 @@
-"""--resume goes on with the run that the file holds, or says which flag, data or number is another's."""
+"""--resume continues the run of the file, or reports the flag, data or number that differs."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ shutil.copy("run.h5", "same.h5")
 run(*line(data="test_only.h5"), "--resume", "-o", "same.h5")
 assert same_bytes("same.h5", "run.h5")
 
-# What may be otherwise.
+# Settings that may differ.
 run(*line(epochs="3", save_every="7", threads="1"), "--resume", "-o", "same.h5")
 assert StateFile("same.h5").attributes["progress/epoch"] == 3
 run("calibrate", "run.h5", "--data", DIGITS, "-o", "int8.h5")
@@ -69,7 +69,7 @@ fails(2, ["qat.h5", "--amax is "], *QAT, "--amax", "frozen")
 for key, value in (("amax_momentum", "0.5"), ("backward", "fp32"), ("quant_start", "3"), ("freeze_bn_after", "3"), ("freeze_amax_after", "3")):
     fails(2, ["qat.h5", f"--set {key} is "], *QAT, "--amax", "running", "--set", f"{key}={value}")
 
-# Without a length it goes on to the end that the run was to have; fewer have to be meant.
+# Without a length the run continues to its original end. A shorter length requires a flag.
 ENDLESS = {name: value for name, value in BASE.items() if name != "--epochs"}
 
 

@@ -1,4 +1,4 @@
-"""Run directories: what is in them, the bits of a plain run, going on, and what is refused."""
+"""Run directories: their contents, the bits of a plain run, resuming, and rejected input."""
 
 import json
 import os
@@ -112,7 +112,7 @@ if browser.find():
 assert result("evaluate", "runs/int8", "--data", DIGITS)["accuracy"] > 50
 assert result("inspect", "runs/int8/")["kind"] == "checkpoint"
 
-# Nothing is written over.
+# Existing runs are not overwritten.
 fails(2, ["--resume runs/float/", "--force"], "train", *TRAIN, "-o", "runs/float/")
 fails(2, ["--resume runs/float/"], "train", *TRAIN, "-o", "runs/float")
 fails(2, ["is a file", "slash"], "train", *TRAIN, "-o", "plain.h5/")
@@ -132,7 +132,7 @@ open("other/checkpoints/mine.h5", "w").close()
 run("train", *TRAIN, "--epochs", "1", "--set", "keep_epochs=1", "--force", "-o", "other/")
 assert set(os.listdir("other/checkpoints")) == {"mine.h5", "last.h5", "best.h5", "epoch-0001.h5"}
 
-# Nothing at all with --dry-run; no words with --quiet.
+# --dry-run writes no files; --quiet prints no text.
 before = snapshot()
 words = run("train", *TRAIN, "--dry-run", "-o", "new/").stdout
 assert "would write new/checkpoints/last.h5" in words and "nothing was written" in words, words
@@ -152,7 +152,7 @@ record = lines("runs/float/metrics.jsonl")
 assert [line["step"] for line in record if line["event"] == "step"] == list(range(1, 86))
 assert [line["event"] for line in record].count("start") == 2
 assert config("runs/float")["epochs"] == 5 and config("runs/float")["given"]["set"] == ["keep_epochs=2", "log=csv,tensorboard"]
-# The schedule is of the longer run from there on: compared with a file that was gone on with.
+# From there the schedule is that of the longer run. It is compared with a resumed checkpoint file.
 run("train", *TRAIN, "--epochs", "5", "--resume", "-o", "plain.h5")
 assert same_bytes("runs/float/checkpoints/last.h5", "plain.h5")
 told = config("runs/float")
@@ -168,7 +168,7 @@ fails(2, "'adam'", "train", *TRAIN, "--optimizer", "adm", "-o", "runs/failed/inn
 assert not os.path.exists("runs/failed"), "a command that failed before it began leaves empty folders"
 fails(2, ["nowhere"], "train", "--resume", "nowhere/")
 
-# Of another version, damaged.
+# Directories of another version, and damaged ones.
 whole = config("runs/int8")
 
 
@@ -199,7 +199,7 @@ record = lines("runs/int8/metrics.jsonl")
 assert [line["event"] for line in record[before:]] == ["start", *["step"] * 17, "epoch", "classes", "end"], record[before:]
 assert config("runs/int8")["started"] == whole["started"] and config("runs/int8")["resumed"] > whole["started"]
 
-# Of a finished run nothing is left to do, and its figures stay.
+# A finished run has no remaining work, and its figures stay.
 kept = {name: read("runs/int8/" + name) for name in ("config.json", "metrics.jsonl", "report.html")}
 figures = result("compare", "runs/int8/")["runs"]
 assert "nothing is left to do" in run("qat", "--resume", "runs/int8/").stdout
@@ -216,7 +216,7 @@ with open("runs/int8/metrics.jsonl", "w") as file:
     file.write("\n".join(lines_before[:3] + ["nonsense"] + lines_before[3:]))
 fails(2, ["metrics.jsonl:4"], "compare", "runs/int8/")
 
-# Killed at any moment it goes on, with the bits of a run that was not.
+# A run killed at any moment resumes, with the bits of an undisturbed run.
 for moment in (0.3, 0.6):
     process = subprocess.Popen([COMMAND, "train", *TRAIN, "--epochs", "5", "--set", "save_every=5", "--resume", "-o", "killed/"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(2))
@@ -228,7 +228,7 @@ assert same_bytes("killed/checkpoints/last.h5", "longer.h5")
 record = lines("killed/metrics.jsonl")
 assert [line["step"] for line in record if line["event"] == "step"] == list(range(1, 86))
 
-# Beside each other.
+# Comparison of runs.
 run("qat", "runs/float/", "--preset", "w4a4", *DATA, "--epochs", "1", "-o", "runs/w4a4/")
 done = result("compare", "runs/float/", "runs/w4a4", "--html", "compare.html")["runs"]
 assert [of["format"] for of in done] == ["float", "w4a4"] and done[0]["bits"] == 32 and 4 < done[1]["bits"] < 10, done

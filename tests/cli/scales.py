@@ -15,7 +15,7 @@ DATA = ["--data", DIGITS]
 
 
 def write_safetensors(path, tensors, **header):
-    """f32 tensors by name; keys of `header` in place of the right ones."""
+    """Writes f32 tensors by name; `header` replaces entries of the right header."""
     entries, end = {}, 0
     for name, values in tensors.items():
         begin, end = end, end + values.nbytes

@@ -1,4 +1,4 @@
-"""What quantizing each layer costs, and plans that calibrate and qat take."""
+"""The loss of quantizing each layer, and plans that calibrate and qat read."""
 
 import json
 import os

@@ -57,7 +57,7 @@ quantized = result("evaluate", "crnn8.ck", *FIRST)["metrics"]
 assert quantized["ler"] < 0.15, quantized
 run("export", "crnn8.ck", "--format", "onnx", "-o", "crnn8.onnx")
 
-# What predict reads is what evaluate counts.
+# Predictions match the counts of evaluate.
 run("predict", "crnn8.ck", *FIRST, "-o", "read.h5")
 with h5py.File("read.h5") as file, h5py.File("lines.h5") as truth:
     read, wanted = file["sequences"][:], truth["test/y"][:]
@@ -65,13 +65,13 @@ assert read.shape == (200, PLACES // 2) and read.dtype == np.int64
 exact = np.mean([[c for c in a if c >= 0] == [c for c in b if c >= 0] for a, b in zip(read, wanted)])
 assert abs(exact - quantized["exact"]) < 1e-12, (exact, quantized)
 
-# The blank behind the other classes, labels of bytes filled by 255.
+# The blank is the last class, labels are bytes padded by 255.
 last = data("last.h5", lambda y: np.where(y < 0, 255, y - 1).astype("u1"))
 run("train", *MODEL, *last, "--loss", "ctc,blank=10,ignore=255", "--epochs", "1", "--batch", "32", "-o", "last.ck")
 assert set(result("evaluate", "last.ck", *last)["metrics"]) == {"ler10", "exact10"}
 assert set(result("evaluate", "last.ck", *last, "--metrics", "exact")["metrics"]) == {"exact10"}
 
-# What does not fit is said before anything is trained.
+# Data that does not fit is rejected before training.
 out = ["--epochs", "1", "-o", "no.ck"]
 fails(2, "behind the end", "train", *MODEL, *data("holes.h5", lambda y: y[:, ::-1].copy()), "--loss", "ctc", *out)
 fails(2, "--label-smoothing", "train", *MODEL, *FIRST, "--loss", "ctc", "--label-smoothing", "0.1", *out)

@@ -1,5 +1,5 @@
-"""Several processes on one run directory: one writes, the others are refused with its name, also where the file system has no
-locks; one that was killed keeps nobody from it."""
+"""Several processes on one run directory: one writes, the others are rejected with its name, also if the file system has no
+locks. A killed process does not block others."""
 
 import os
 import re
@@ -19,7 +19,7 @@ NO_LOCKS = {"FAIL_CALL": "flock", "FAIL_AT": "all", "FAIL_WITH": "37"}  # ENOLCK
 
 
 def writer(folder, **plan):
-    """A run that goes on until it is ended, from when on it writes."""
+    """A run that continues until it is killed, after it began to write."""
     more = dict(plan, LD_PRELOAD=LIBRARY) if plan else {}
     process = subprocess.Popen([COMMAND, *TRAIN, "--epochs", "100000", "--resume", "-o", folder], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, env=dict(environment(1), **more))
@@ -101,7 +101,7 @@ assert done.returncode == 1, done.stderr
 refused(done.stderr.splitlines()[-1], first, "without/")
 assert "remove without/.writer.fakequant-owner" in done.stderr.replace(os.getcwd() + "/", ""), done.stderr
 end(first, signal.SIGKILL)
-# What it was writing stays: without locks nobody knows whether somebody still does.
+# Its unfinished files stay: without locks other processes cannot know that it ended.
 left = {path for path in snapshot() if "fakequant-" in path and not path.endswith("fakequant-owner")}
 done, _ = preloaded([*TRAIN, "--epochs", "2", "--force", "-o", "without/"], ".", **NO_LOCKS)
 assert done.returncode == 0 and same_bytes("without/checkpoints/last.h5", "plain.h5"), done.stderr
@@ -110,7 +110,7 @@ done, _ = preloaded([*TRAIN, "--force", "-o", "without/"], ".", **NO_LOCKS)
 assert done.returncode == 1 and "process 17 on elsewhere (if it has ended, remove " in done.stderr, done.stderr
 os.remove("without/.writer.fakequant-owner")
 
-# Of one state of calibration: it waits, with locks and without.
+# A state of calibration: the command waits, with locks and without.
 state = ["calibrate", "plain.h5", "--data", DIGITS, "--samples", "32", "--state", "state.h5"]
 for at, plan in enumerate(({}, NO_LOCKS)):
     both = [subprocess.Popen([COMMAND, *state, "--skip", str(32 * (2 * at + i))] + (["--merge", "state.h5"] if at else []),

@@ -43,7 +43,7 @@ for attempt in range(3):
     run(*base, "--merge", "s.h5", "-o", "merged.h5")
     assert same_bytes("merged.h5", "whole.h5")
 
-# Killed while it writes -o, before it writes --state: a pipe that nobody reads holds it there.
+# Killed while it writes -o, before it writes --state: a pipe without a reader blocks it there.
 os.mkfifo("pipe")
 killed = start(*data, "--samples", "100", "--state", "k.h5", "-o", "pipe")
 wait_for(lambda: os.path.exists(".k.h5.fakequant-lock"))
@@ -68,7 +68,7 @@ run(*data, "--samples", "100", "--merge", "k.h5", "-o", "merged.h5")
 assert same_bytes("merged.h5", "whole.h5")
 fails(2, ["k.h5", "in common"], *base, "--merge", "b.h5", "k.h5", "-o", "other.h5")
 
-# Who waits says so, and can be stopped.
+# A waiting process reports that it waits, and can be stopped.
 with open(".s.h5.fakequant-lock", "w") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     waiting = start(*data, "--samples", "100", "--state", "s.h5")

@@ -1,4 +1,4 @@
-"""What ends a command from outside: signals, readers that go, streams that are closed or full, limits of the system."""
+"""External ends of a command: signals, readers that close, streams that are closed or full, limits of the system."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ ENDLESS = ["train", *TINY, "--data", DIGITS, "--epochs", "2000"]
 
 
 def shell(line, *arguments, **more):
-    """Runs `line` of bash, in which "$@" is the command with these arguments."""
+    """Runs `line` in bash, where "$@" is the command with these arguments."""
     return subprocess.run(["bash", "-c", line, "bash", COMMAND, *map(str, arguments)], capture_output=True, text=True,
                           env=dict(environment(2), **more), timeout=patient(120))
 
@@ -28,7 +28,7 @@ def one_line(text):
 for number, name in ((signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")):
     process = start(*ENDLESS, "-o", f"{name}.h5", "--json")
     assert '"epoch"' in process.stdout.readline() and '"epoch"' in process.stdout.readline()
-    os.remove(f"{name}.h5")  # what is there afterwards was saved for the signal
+    os.remove(f"{name}.h5")  # a later file was saved because of the signal
     process.send_signal(number)
     _, errors = process.communicate(timeout=patient(60))
     assert process.returncode == 128 + number, (name, process.returncode, errors)
@@ -68,7 +68,7 @@ done = shell('"$@" | head -1; exit ${PIPESTATUS[0]}', "train", *TINY, "--data", 
 assert done.returncode == 0 and done.stderr == "" and done.stdout.count("\n") == 1, done
 assert StateFile("piped.h5").attributes["progress/epoch"] == 4
 
-# Errors that cannot be told have the same exit status.
+# Errors that cannot be printed have the same exit status.
 for stream in ("2>&-", "2>/dev/full", ">&- 2>&-"):
     assert shell(f'"$@" {stream}', "evaluate", "nowhere.h5", "--data", DIGITS).returncode == 2, stream
     assert shell(f'"$@" {stream}', "tarin").returncode == 2, stream

@@ -1,5 +1,5 @@
 """Losses and metrics on the command line: numbers, several labels, yes and no, classes of pixels; from training to an
-exported network, and what is refused."""
+exported network, and rejected input."""
 
 import json
 import os
@@ -65,7 +65,7 @@ REAL, SEVERAL, YES = data("real.h5", numbers), data("several.h5", several), data
 PIXELS = data("pixels.h5", pixels)
 SHORT = ["--epochs", "6", "--batch", "32", "--val-fraction", "0.1"]
 
-# Numbers: the best epoch is that of the smallest rmse; qat and export go on with the task of the checkpoint.
+# Numbers: the best epoch has the smallest rmse; qat and export use the task of the checkpoint.
 told = events("train", *MLP, *REAL, "--loss", "huber,delta=2", *SHORT, "-o", "real.ck")
 epochs = [event for event in told if event["event"] == "epoch"]
 assert all({"val_loss", "val_rmse", "val_mae", "val_r2"} <= set(event) for event in epochs), epochs
@@ -84,7 +84,7 @@ rmse = float(np.sqrt(np.mean((y - t) ** 2)))
 assert abs(rmse - result("evaluate", "real8.ck", *REAL)["metrics"]["rmse"]) < 1e-9, rmse
 run("export", "real8.ck", "-o", "real.onnx", "--format", "onnx")
 
-# Other metrics are asked for; the loss stays that of the checkpoint.
+# Other metrics may be requested; the loss stays that of the checkpoint.
 assert set(result("evaluate", "real.ck", *REAL, "--metrics", "mae")["metrics"]) == {"mae"}
 
 # Several labels; yes and no by one output; weights of classes.
@@ -100,19 +100,19 @@ assert found["accuracy"] > 80 and found["metrics"]["auc"] > 0.9, found
 f1 = np.mean([entry["f1"] for entry in found["classes"]])
 assert abs(f1 - found["metrics"]["f1"]) < 1e-12, found
 
-# Classes of pixels, one of which says nothing.
+# Classes of pixels, one of which is ignored.
 run("train", *CONV, *PIXELS, "--loss", "cross_entropy,ignore=255", *SHORT, "-o", "pixels.ck")
 found = result("evaluate", "pixels.ck", *PIXELS)
 assert found["metrics"]["iou"] > 0.8, found
 run("qat", "pixels.ck", *PIXELS, "--preset", "int8", *SHORT, "-o", "pixels8.ck")
 assert result("evaluate", "pixels8.ck", *PIXELS)["metrics"]["iou"] > 0.8
 
-# A run goes on with its own task only.
+# A run resumes only with its own task.
 more = ["--epochs", "7", *SHORT[2:], "--resume"]
 run("train", *MLP, *SEVERAL, "--loss", "bce", *more, "-o", "several.ck")
 fails(2, "its task differs", "train", *MLP, *SEVERAL, "--loss", "mse", *more, "-o", "several.ck")
 
-# What does not go together is said before anything is trained.
+# Combinations that do not fit are rejected before training.
 out = ["-o", "no.ck", "--epochs", "1"]
 fails(2, ["is f64", "such as mse"], "train", *MLP, *REAL, *out)
 fails(2, "did you mean 'mse'", "train", *MLP, *REAL, "--loss", "msa", *out)

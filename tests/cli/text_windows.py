@@ -1,5 +1,5 @@
 """fakequant dataset from-text --windows: the windows of one text and the tokens behind them, the vocabulary, the held-out
-tail; a gpt of it trained, quantized and evaluated; and what is refused."""
+tail; a gpt trained on it, quantized and evaluated; and rejected input."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ def read(name):
         return file[name][...]
 
 
-# Characters: sorted, of the whole text, also those that only the held-out tail has.
+# Characters: sorted, from the whole text, including those that occur only in the held-out tail.
 text = "To b\u00e9, or\nnot \\ to b\u00e9.\t" * 20 + "\u4e2d" * 9
 write("text.txt", text)
 found = result(*windows("text.txt"))
@@ -47,7 +47,7 @@ middle = ids[len(ids) - round(0.3 * len(ids)):]
 assert np.array_equal(read("train/x")[1], ids[3:11]) and np.array_equal(read("val/x")[1], middle[8:16])
 assert list(result(*windows("text.txt", "--test", "0"))["groups"]) == ["train"]
 
-# Bytes are byte + 1, words those of texts; another text has the ids of the data set that it is like.
+# Bytes have id byte + 1, words the ids of the texts; another text gets the ids of the --like data set.
 run(*windows("text.txt", "--tokens", "bytes", "--test", "0"))
 assert bytes(i - 1 for i in read("train/x")[:3].ravel()).decode() == text.encode()[:24].decode()
 assert "not" in result(*windows("text.txt", "--tokens", "words", length=2))["class_names"]
@@ -79,7 +79,7 @@ run(*windows("text.txt", length=5, out="short.h5"))
 fails(2, ["windows of 8", "--input-shape 5"], "evaluate", "float.h5", "--data", "short.h5")
 fails(2, "context", "train", "--model", "gpt", "--model-options", '{"context": 4}', "--data", "like.h5", "-o", "none.h5")
 
-# What is refused.
+# Rejected input.
 fails(2, ["latin.txt", "0xe9", "offset 3", "--tokens bytes"], *windows(write("latin.txt", b"abc\xe9 def" * 9)))
 fails(2, ["cut.txt", "0xe4", "offset 40"], *windows(write("cut.txt", b"a" * 40 + "\u4e2d".encode()[:2])))
 fails(2, ["1 tokens for the group test", "--windows"], *windows(write("short.txt", "abcdefghij"), length=8))

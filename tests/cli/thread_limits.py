@@ -1,4 +1,4 @@
-"""OpenMP may give fewer threads than requested. A run then writes the same files as a run on that many threads."""
+"""OpenMP may start fewer threads than requested. The run then writes the files of a run on that number of threads."""
 
 import os
 import signal

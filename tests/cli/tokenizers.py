@@ -1,5 +1,5 @@
 """fakequant dataset from-text --tokenizer: ids of a tokenizer.json, which data set and checkpoint keep; a gpt of them, whose
-bits are of characters; texts that it goes on with; an encoder of padded texts; and what is refused."""
+bits are per character; generated texts; an encoder on padded texts; and rejected input."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def own(name):
     return os.path.join(FILES, name + ".json")
 
 
-# The ids are the package's: all of a text but what is shorter than a window.
+# The ids equal those of the package: all of a text, except tails shorter than a window.
 sample = ANSWERS["byte_level"][0]
 with open("sample.txt", "w", encoding="utf-8") as file:
     file.write(sample["text"])
@@ -43,7 +43,7 @@ with open(own("byte_level"), encoding="utf-8") as file:
     assert kept == json.load(file)
 assert np.array_equal(x.ravel(), sample["ids"][:x.size]) and np.array_equal(y.ravel(), sample["ids"][1:x.size + 1])
 
-# A network of them: bits of characters are fewer than those of tokens, and the text of the tokens is printed.
+# A network on tokens: bits per character are fewer than per token, and tokens are printed as text.
 GPT = ["--model", "gpt", "--model-options", '{"layers": 1, "width": 16, "heads": 2, "context": 8, "tied": true}',
        "--epochs", "1", "--batch", "8", "--seed", "1"]
 for name in ("byte_level", "llama", "unigram"):
@@ -101,7 +101,7 @@ run("train", *GPT, "--data", "wordpiece.h5", "-o", "wordpiece_float.h5")
 said = result("generate", "wordpiece_float.h5", "--prompt", "The text, here", "--tokens", 0)["texts"][0]
 assert said == "The text, here", said
 
-# What is refused.
+# Rejected input.
 shutil.copy("byte_level.h5", "other.h5")
 fails(2, ["another vocabulary", "--tokenizer"], "evaluate", "byte_level_float.h5", "--data", "llama.h5")
 run("dataset", "from-text", "text.txt", "--windows", "8", "-o", "characters.h5")

@@ -1,5 +1,5 @@
 """Folders of transformers (tests/data/transformers) through the command: imported, compared, fine-tuned quantized, and out as
-ONNX, GGUF and safetensors; what is refused."""
+ONNX, GGUF and safetensors; and rejected input."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def folder(name):
 
 
 def tensor(name, what):
-    """Of the answers, all of f32."""
+    """An f32 tensor of the expected outputs."""
     path = os.path.join(folder(name), "answers.safetensors")
     entry = header(path)[what]
     with open(path, "rb") as file:
@@ -46,7 +46,7 @@ random = np.random.default_rng(0)
 windows = random.integers(0, 20, (64, 10))
 TEXT = data("text.h5", windows[:, :9], windows[:, 1:])
 
-# Language models: logits, and what the built-in gpt goes through.
+# Language models: logits, and the steps that the built-in gpt supports.
 for name in ("gpt2", "llama", "qwen3"):
     told = result("import", folder(name), "--input-shape", "9", "-o", f"{name}.h5")
     assert told["tokens"] == 20 and told["sample_shape"] == [9], told

@@ -1,4 +1,4 @@
-"""verify --engine: which engine takes which file, what is missing, and engines that crash, hang or print garbage."""
+"""verify --engine: the engine of each file, missing parts, and engines that crash, hang or print garbage."""
 
 import os
 import sys
@@ -41,7 +41,7 @@ line = run(*verify("openvino", "net.onnx", "--engines", "engines"), status=1).st
 assert line.count("\n") == 1 and "engine openvino: " in line and "no venv here" in line and "--engines" in line, line
 os.environ["PATH"] = path
 
-# Ends that are no answer, of every engine; what the Python is told.
+# Failures of every engine process; the arguments of the Python.
 ENDS = {"exit 0": "ended with status 0 and wrote no report", "kill -11 $$": "was ended by signal 11",
         'echo "garbage" > "$json"; exit 0': "is not JSON"}
 for engine, model in FILES.items():
@@ -57,7 +57,7 @@ for engine, model in FILES.items():
     assert any(word.startswith("--home=") for word in words) == (engine != "ort"), words
     assert any(word.startswith("--layers=") for word in words) == (engine in ("xnnpack", "llama.cpp")), words
 
-# A report is believed where its counts say what it says; answers have a bound of their own.
+# A report is accepted if its counts match its verdict; outputs have their own tolerance.
 reporter = program("reporter", 'cp report.json "$json"; exit $(cat status)')
 right = right_report("int8.h5")
 write("status", "0")
@@ -72,7 +72,7 @@ write("report.json", right)
 both = result(*verify("all", "net.onnx", "--python", reporter))
 assert [one["name"] for one in both["engines"]] == ["ort", "openvino"] and all(one["same"] for one in both["engines"]), both
 
-# Another version than the one that was measured is named beside it.
+# Another version than the measured one is named in the report.
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 from fakequant.engines.comparison import version_warning  # noqa: E402
 

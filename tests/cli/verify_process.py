@@ -15,7 +15,7 @@ os.mkdir("temporary")
 run("train", *SHORT, "-o", "float.h5")
 write("net.onnx", "any file: the stand-in reads none")
 same = ["verify", "net.onnx", "--checkpoint", "float.h5", "--data", DIGITS, "--python"]
-LONG = round(patient(100))  # seconds that nobody waits for
+LONG = round(patient(100))  # longer than any wait of this test
 
 
 def alive(pid):
@@ -35,7 +35,7 @@ def until(what, seconds=60):
 
 
 def pids(path, count):
-    """The process ids in a file, once there are so many."""
+    """The process ids in a file, once their number is reached."""
     def there():
         return os.path.exists(path) and len(open(path).read().split()) == count
     until(there)
@@ -45,7 +45,7 @@ def pids(path, count):
 hung = program("hung", f"echo $$ > pids; exec sleep {LONG}")
 wrapped = program("wrapped", f"echo $$ > pids; sleep {LONG} & echo $! >> pids; wait")
 
-# By time: the program and what it has started.
+# Timeout: the program and its children are ended.
 for python, count in [(hung, 1), (wrapped, 2)]:
     began = time.monotonic()
     errors = run(*same, python, "--timeout", 1, status=1).stderr

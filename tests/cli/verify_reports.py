@@ -71,7 +71,7 @@ refused("the checkpoint has no quantizer 'other'", dict(right, compared=dict(rig
 refused("'codes'", dict(right, codes=0))
 refused("'codes_different'", dict(right, codes_different=1))
 
-# The verdict is that of the counts and of the exit status.
+# The verdict must match the counts and the exit status.
 one = {quantizers[0]: 1}
 refused("of counts that differ", dict(right, codes_different=1, different=one))
 refused("of counts that differ", dict(right, logit_bits_different=1))
@@ -88,7 +88,7 @@ result(*verify)
 given(dict(right, same=False, codes_different=1, different=one), 1)
 fails(1, "does not compute", *verify)
 
-# Where batch norms are live, the folded network is compared too.
+# With live batch norms the folded network is compared too.
 run("calibrate", "float.h5", "--data", DIGITS, "--preset", "int8", "--keep-bn", "-o", "live.h5")
 verify[verify.index("int8.h5")] = "live.h5"
 live = right_report("live.h5", folded=True)

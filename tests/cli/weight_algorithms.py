@@ -1,4 +1,4 @@
-"""calibrate --algorithm: what it says layer by layer, and that the network it writes evaluates, trains on and exports."""
+"""calibrate --algorithm: its report per layer; the written network evaluates, trains and exports."""
 
 import json
 import os

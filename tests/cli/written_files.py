@@ -1,4 +1,4 @@
-"""No command writes over what it reads, or replaces a file of another kind: every command, every flag that names a
+"""No command overwrites its input or replaces a file of another kind: every command, every flag that names a
 file, every way of naming one twice. A flag that names a file and is not in COMMANDS fails this test."""
 
 import glob
@@ -15,7 +15,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import DIGITS, SHORT, SOURCE, fails, run  # noqa: E402
 
-# What the commands read.
+# Inputs of the commands.
 run("train", *SHORT, "-o", "float.h5")
 run("calibrate", "float.h5", "--data", DIGITS, "-o", "int8.h5")
 run("calibrate", "float.h5", "--data", DIGITS, "--preset", "fp8", "-o", "fp8.h5")
@@ -77,7 +77,7 @@ with open("weights.safetensors", "wb") as file:
 WEIGHTS = {"model": "small.json", "init": "weights.safetensors", "map": "names.json", "data": "digits.h5"}
 
 TRAIN = ["--epochs", "1", "--val-fraction", "0.2", "--samples", "64"]
-# Command: arguments, flags that name what is read, and what is written: by flag, its value and the files of it.
+# Command: arguments, flags of inputs, and outputs: by flag, its value and its files.
 COMMANDS = [
     ("train", TRAIN[:4], {"model": "model.json", "data": "digits.h5", "config": "training.json"},
      {"output": ("t.h5", ["t.h5", "t.best.h5"]), "profile": ("t.json", ["t.json"])}),
@@ -130,7 +130,7 @@ COMMANDS = [
     ("dataset show", [], {"file": "digits.h5"}, {"output": ("sheet.png", ["sheet.png"]), "html": ("show.html", ["show.html"])}),
     ("run", [], {"recipe": "recipe.json", "data": "digits.h5"}, {"report": ("report.json", ["report.json"])}),
 ]
-# What is not run here: it writes nothing, or names a folder of which each phase is checked.
+# Commands not run here: they write no files, or name a folder whose phases are checked.
 ELSEWHERE = {"evaluate": set(), "generate": {"checkpoint", "python"}, "verify": {"model", "data", "checkpoint", "python", "engines"},
              "export": {"python", "engines"}, "run": {"output", "model"},
              "dataset from-parquet": {"file", "test-file", "like", "output"}, "dataset from-images": {"folder"},
@@ -187,7 +187,7 @@ def clear(paths):
 
 
 def names_of(target):
-    """Ways of naming a file; a link is there until the next one is asked for."""
+    """Names of one file; a link exists until the next one is requested."""
     yield from (target, "./" + target)
     os.symlink(target, "symbolic")
     yield "symbolic"
@@ -213,7 +213,7 @@ for command, more, read, written in COMMANDS:
 
     for flag, (value, paths) in written.items():
         for path in paths:
-            # What is read, under the name of what is written.
+            # The input, under the name of the output.
             for reading, source in read.items():
                 contents = bytes_of(source)
                 clear([path])
@@ -223,7 +223,7 @@ for command, more, read, written in COMMANDS:
                     clear([path])
                     cases += 1
                 assert bytes_of(source) == contents
-            # What is written, under the name of what is read.
+            # The output, under the name of the input.
             if value == path:
                 for reading, source in read.items():
                     for name in names_of(source):
@@ -241,7 +241,7 @@ for command, more, read, written in COMMANDS:
     values = [(flag, value) for flag, (value, paths) in written.items() if value == paths[0]]
     for (flag, value), (other, _) in zip(values, values[1:]):
         fails(2, [f"--{flag}", f"--{other}", "both"], *arguments(command, more, read, written, other, "./" + value))
-    # --force replaces any file, and an empty one is nobody's.
+    # --force replaces any file, and an empty file has no kind.
     clear(everything)
     for index, path in enumerate(everything):
         with open(path, "wb") as opened:
@@ -250,7 +250,7 @@ for command, more, read, written in COMMANDS:
         run(*line, "--force")
         assert [bytes_of(path)[:4] for path in everything] == [contents[:4] for contents in first]
     clear(everything)
-    # Places that cannot be written are told before anything is done.
+    # Outputs that cannot be written are reported before anything runs.
     for flag, (value, paths) in written.items():
         if value not in paths:
             continue
@@ -266,7 +266,7 @@ for command, more, read, written in COMMANDS:
             cases += 1
         clear(["loop"])
 
-# What is read by a name that leads nowhere is told in one line.
+# An input name that leads nowhere is reported in one line.
 os.symlink("loop", "loop")
 for command, more, read, written in COMMANDS:
     for flag in read:
@@ -276,7 +276,7 @@ for command, more, read, written in COMMANDS:
             error = fails(2, "", *line)
             assert "filesystem error" not in error, (line, error)
 
-# A run is gone on with in its own checkpoint.
+# A run is resumed in its own checkpoint.
 run("qat", "int8.h5", "--data", DIGITS, "--epochs", "1", "-o", "mine.h5")
 run("qat", "mine.h5", "--data", DIGITS, "--epochs", "2", "--resume", "-o", "mine.h5")
 fails(2, ["--output", "--checkpoint"], "qat", "mine.h5", "--data", DIGITS, "--epochs", "2", "-o", "mine.h5")
@@ -287,7 +287,7 @@ with open("over.json", "w") as file:
         {"command": "fold", "checkpoint": "new.h5", "output": "over.json"}]}, file)
 for more in ([], ["--force"]):
     fails(2, ["over.json", "--recipe"], "run", "over.json", *more)
-# A best epoch and a trace have no place beside a device; names that differ behind a point are not one.
+# The best epoch and the trace cannot be written next to a device; names that differ after a dot are different.
 run("train", *SHORT, "--val-fraction", "0.2", "-o", "/dev/null")
 assert not glob.glob("/dev/null?*")
 fails(2, ["--profile=FILE", "/dev/null"], "train", *SHORT, "--profile", "-o", "/dev/null")

@@ -1,4 +1,4 @@
-"""A browser without a window, to see what a page becomes."""
+"""A headless browser that renders pages."""
 
 import os
 import re
@@ -15,7 +15,7 @@ def find():
 
 
 def browse(page, *options, fragment="", dark=False, size="1480,2000"):
-    """Runs the browser on a file; returns what it printed. A message of the page's console is a failure."""
+    """Runs the browser on a file and returns its output. A message on the page's console is a failure."""
     scheme = ["--blink-settings=preferredColorScheme=0"] if dark else []
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: running the command and looking at what it did."""
+"""Shared code of the end-to-end tests: runs the command and inspects its results."""
 
 import json
 import os
@@ -18,7 +18,7 @@ SHORT = TINY + ["--data", DIGITS, "--epochs", "2", "--batch", "64", "--seed", "1
 
 
 def english(letters):
-    """A text that stays as it is: the begin of the licence. What is bounded near ties is a matter of the text."""
+    """A fixed text: the beginning of the licence. Accuracy bounds of tests depend on the text."""
     with open(os.path.join(SOURCE, "LICENSE"), encoding="utf-8") as file:
         return file.read()[:letters]
 
@@ -28,7 +28,7 @@ def environment(threads):
 
 
 def skip_without_part(errors):
-    """What fails because the build was made without a part of it skips the rest of the test."""
+    """Skips the rest of the test if the build lacks a part that the command requires."""
     missing = PART.search(errors)
     if not missing:
         return
@@ -38,13 +38,13 @@ def skip_without_part(errors):
 
 
 def patient(seconds):
-    """How long to wait in this build for what takes less in a usual one."""
+    """Returns a timeout for this build, given the timeout of a usual build."""
     return PATIENCE * seconds
 
 
 def run(*arguments, status=0, threads=2, limits=None):
-    """Runs the command; returns the finished process. A status of None is any, a tuple one of several; `limits` are shell commands before it
-    (ulimit)."""
+    """Runs the command; returns the finished process. `status`: expected status, a tuple of them, or None for any. `limits`: shell commands
+    (ulimit) to run before it."""
     line = [COMMAND, *map(str, arguments)]
     if limits:
         line = ["bash", "-c", limits + '; exec "$@"', "bash", *line]

@@ -10,7 +10,7 @@ from command import COMMAND, environment, run, same_bytes
 
 
 def kill_and_resume(arguments, moments, seed=0, log=lambda text: None):
-    """Kills the run at so many random moments, resuming it each time, and compares with an undisturbed one."""
+    """Kills the run at random moments given by their number, resumes it each time, and compares with an undisturbed run."""
     began = time.monotonic()
     run(*arguments, "-o", "undisturbed.h5")
     seconds = time.monotonic() - began

@@ -1,6 +1,6 @@
-"""What scripts/crash runs on every command that writes: crash_calls.py calls MOST [NAME..], the most calls of each kind that fail;
-crash_calls.py kills COUNT [NAME..], how often all of them together are killed; crash_calls.py places MOST [NAME..], the most places
-of each ("all") at which memory runs out."""
+"""Entry point of scripts/crash for every command that writes. crash_calls.py calls MOST [NAME..]: number of failing calls of each kind;
+crash_calls.py kills COUNT [NAME..]: number of kills over all commands; crash_calls.py places MOST [NAME..]: number of places of each
+command ("all") at which memory runs out."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ REPORTS = ("report.html", "config.json", "log.txt", "metrics.jsonl", "metrics.cs
 
 
 def trials():
-    """Each replaces what a run before it wrote, with other bytes."""
+    """Each trial replaces the output of an earlier run with other bytes."""
     shutil.rmtree("start", ignore_errors=True)
     os.makedirs("start")
     short = ["--data", DIGITS, "--epochs", "1", "--batch", "720", "--threads", "1"]
@@ -39,7 +39,7 @@ def trials():
 
 
 def readers():
-    """What writes nothing, in the folder that trials() made."""
+    """Commands that write no files, in the folder of trials()."""
     for name, arguments in (("inspect", ["int8.h5"]), ("compare", ["run/"]), ("doctor", []),
                             ("evaluate", ["int8.h5", "--data", DIGITS])):
         yield Trial(name, "start", [name, *arguments], again=(), says=name in ("inspect", "compare"))

@@ -1,4 +1,4 @@
-"""What scripts/crash runs: half of the moments in float, half quantized."""
+"""Entry point of scripts/crash for runs: half of the moments in float training, half in quantized training."""
 
 import sys
 

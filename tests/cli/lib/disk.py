@@ -1,8 +1,8 @@
-"""What a disk may hold after the power failed at any moment of a recorded run (tests/crash/record_calls.cpp).
+"""States of a disk after a power failure at any moment of a recorded run (tests/crash/record_calls.cpp).
 
-Of a file what was written before its last sync is there. Of what was written after it: nothing; a beginning; only its length (zeros);
-only the last piece; all. Names (made, renamed, linked, removed) are there in the order in which they were changed, at least up to the
-last sync of their folder: up to there, in part, or all; a renamed file may so be there without its bytes."""
+The bytes written to a file before its last sync are present. Of later bytes there may be: none; a prefix; only the length (zeros);
+only the last piece; all. Names (created, renamed, linked, removed) change in their order, at least up to the
+last sync of their folder, then partly or completely. A renamed file may therefore be present without its bytes."""
 
 import os
 
@@ -11,7 +11,7 @@ NAMES = ("lost", "half", "all")
 
 
 class Node:
-    """The bytes of a file: those that are safe, and what was done since."""
+    """The bytes of a file: the synced ones and the later changes."""
 
     def __init__(self, content=b""):
         self.safe, self.since = content, []
@@ -44,7 +44,7 @@ def apply(content, changes):
 
 
 def calls_of(path):
-    """Of a record: (name, words, bytes)."""
+    """Yields the calls of a record: (name, arguments, bytes)."""
     with open(path, "rb") as file:
         while line := file.readline():
             name, _, words = line.decode()[:-1].partition(" ")
@@ -60,7 +60,7 @@ class Disk:
         self.names = {path: path for path in before}
         self.folders = {""} | {folder for path in before for folder in parents(path)}
         self.pending = []  # changes of names that no sync made safe
-        self.whole = {path: {content} for path, content in before.items()}  # what a name stood for, whole
+        self.whole = {path: {content} for path, content in before.items()}  # complete contents that a name had
 
     def node(self, inode):
         return self.nodes.setdefault(self.known.get(inode, inode), Node())

@@ -1,4 +1,4 @@
-"""Programs that stand in for the Python in which `fakequant verify` runs an engine."""
+"""Programs that replace the Python in which `fakequant verify` runs an engine."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from command import DIGITS, run
 
 
 def program(path, lines):
-    """A shell script that is given what the Python would be; $json is where the report belongs."""
+    """Writes a shell script that receives the arguments of that Python; $json is the path of the report."""
     with open(path, "w") as file:
         file.write('#!/bin/sh\nfor word; do case $word in --json=*) json=${word#--json=} ;; esac; done\n' + lines + "\n")
     os.chmod(path, 0o755)
@@ -17,7 +17,7 @@ def program(path, lines):
 
 
 def right_report(checkpoint, folded=None):
-    """What an engine that computes the same would be reported to have done on the digits."""
+    """Returns the report of an engine that computes the digits without differences."""
     run("predict", checkpoint, "--data", DIGITS, "--codes", "-o", "predictions.h5")
     with h5py.File("predictions.h5") as file:
         compared = {name: int(codes.size) for name, codes in file["codes"].items()}

@@ -1,4 +1,4 @@
-"""Commands whose n-th call of the system fails, or that are killed at it: what was there is there as it was, or replaced
+"""Commands whose n-th system call fails, or that are killed at it: existing files are unchanged or replaced as a
 whole."""
 
 import contextlib
@@ -26,7 +26,7 @@ def preloaded(arguments, folder, **plan):
 
 
 def contents(folder):
-    """Of all files but those that a killed writer may leave."""
+    """Contents of all files, without those that a killed writer may leave."""
     found = {}
     for place, _, names in os.walk(folder):
         for name in names:
@@ -41,7 +41,7 @@ def is_left_over(name):
 
 
 def put(files, folder):
-    """These files alone, in place of what is there."""
+    """Replaces the contents of the folder by these files."""
     shutil.rmtree(folder)
     os.makedirs(folder)
     for name, data in files.items():
@@ -51,9 +51,9 @@ def put(files, folder):
 
 
 class Trial:
-    """A command in a folder as `prepare` left it. `growing` are files that are added to, and may have any beginning of what they
-    become; of those `changing` only that they are there, or not, is looked at (times, names of folders). `says`: what it prints is
-    looked at too."""
+    """A command in a folder that `prepare` made. `growing`: files that are appended to and may have any prefix of their result.
+    `changing`: files of which only the existence is compared (times, names of folders). `says`: the printed output is compared
+    too."""
 
     def __init__(self, name, source, arguments, growing=(), changing=(), again=("--force",), says=False):
         self.name, self.source, self.arguments, self.says = name, source, arguments, says
@@ -99,7 +99,7 @@ class Trial:
             assert name in found, (self.name, plan, name, "is gone")
 
     def fault_without_memory(self, status, output, errors, found):
-        """What is wrong about how it ended, with what it said and left; or None."""
+        """Returns the fault in status, output, errors or files, or None."""
         try:
             if status == 0:
                 assert not errors and self.is_done(found), f"not done, status 0: {errors}"
@@ -126,7 +126,7 @@ class Trial:
         return state not in self.left and (self.left.add(state) or True)
 
     def kill(self, moment):
-        """SIGKILL so many seconds after its start; whether it ran still. Then it is begun again, as after other kills."""
+        """Sends SIGKILL after that number of seconds; returns whether the command was still running. Then starts it again."""
         with self.copied() as folder:
             process = subprocess.Popen([COMMAND, *map(str, self.arguments)], cwd=folder, env=environment(1),
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -142,7 +142,7 @@ class Trial:
             return True
 
     def begin_again(self, folder, plan):
-        """Whoever comes next is not kept from it by what was left."""
+        """Starts the command again: files left by the killed one must not prevent it."""
         again, _ = preloaded(self.arguments + self.again, folder)
         assert again.returncode == 0, (self.name, plan, again.stderr)
         self.check_files(contents(folder), plan, False)

@@ -1,5 +1,5 @@
-"""Commands that run out of memory at every place that asks for it, each in a copy of the process
-(tests/crash/fork_allocations.cpp): they end with exit status 1 and one line, or go on and do what they should; files are as they
+"""Commands that run out of memory at every place that allocates, each in a copy of the process
+(tests/crash/fork_allocations.cpp): they end with exit status 1 and one line, or complete. Files are unchanged
 were, or replaced whole. A place is a stack of callers that was not there before."""
 
 import collections
@@ -53,7 +53,7 @@ class Places:
         return count
 
     def copy(self, way):
-        """How a copy ended that goes on without memory, what it printed and said, and the files that it left."""
+        """Exit status, output, errors and files of a copy that continues without memory."""
         kept, printed = Kept(self.folder), os.path.getsize(self.output)
         os.write(self.answer, way.encode())
         status = os.waitstatus_to_exitcode(int(self.told.readline().split()[1]))

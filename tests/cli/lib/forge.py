@@ -1,4 +1,4 @@
-"""Files that say what is not so: data sets, and states whose checksums hold all the same."""
+"""Files with false claims: data sets, and states with valid checksums."""
 
 import json
 import struct
@@ -55,8 +55,8 @@ def mark(part, contents, index, dtype="f32", **more):
 
 
 def state(name, build, attributes=b"{}", kind=b"checkpoint"):
-    """A state that `build` puts parts into, with whole checksums, whose listing tells no types: as of files from before it
-    did, so that the tree is read."""
+    """A state that `build` puts parts into, with valid checksums. Its listing has no types, as in files of older versions,
+    so that the tree is read."""
     with h5py.File(name, "w", userblock_size=512, libver=("earliest", "v110")) as file:
         text = file.create_dataset("attributes", data=np.bytes_(attributes))
         mark(text, attributes, 0)
@@ -83,7 +83,7 @@ def state(name, build, attributes=b"{}", kind=b"checkpoint"):
 
 
 def listed(name, entries, data=b"", kind=b"checkpoint"):
-    """A state whose listing is all there is to read: behind the header comes `data`, then the listing."""
+    """A state without a tree: the header, `data`, and the listing."""
     with open(name, "wb") as file:
         file.write(bytes(512) + data)
     seal(name, kind, entries)
@@ -96,7 +96,7 @@ def part_of(name, data, at, dtype, shape, **more):
 
 
 def seal(name, kind=b"checkpoint", entries=None):
-    """Puts the header before a file, and a listing behind it; without `entries` it keeps the one it has."""
+    """Adds a header before a file and a listing after it; without `entries` it keeps its listing."""
     with open(name, "rb") as file:
         contents = file.read()
     body, listing = contents[512:], b""

@@ -1,4 +1,4 @@
-"""A folder that is put back as it was."""
+"""A folder whose contents can be restored."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from failing_calls import contents
 
 
 class Kept:
-    """Its names, the files behind them, which a process may have open, and their bytes."""
+    """Stores names, the files they refer to (a process may have them open), and bytes."""
 
     def __init__(self, folder):
         self.folder, self.place = folder, tempfile.mkdtemp(dir=".")

@@ -1,4 +1,4 @@
-"""What tests on several processes share."""
+"""Shared code of tests with several processes."""
 
 import hashlib
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 from command import COMMAND, environment, run
 
 MPIEXEC = shutil.which("mpiexec")
-# What Open MPI asks for on a small machine and as root; MPICH does not look at it.
+# Settings that Open MPI requires on a small machine and as root; MPICH ignores them.
 LAUNCH = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
           "OMPI_MCA_hwloc_base_binding_policy": "none",
           "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -31,7 +31,7 @@ def launched(ranks, *arguments, variables=()):
 
 
 def on(ranks, *arguments, status=0, variables=()):
-    """The finished run of so many processes; of one without mpiexec."""
+    """Runs the command on that number of ranks and returns the finished process; one rank runs without mpiexec."""
     if ranks == 1:
         return run(*arguments, status=status, threads=1)
     process = launched(ranks, *arguments, variables=variables)

@@ -21,7 +21,7 @@ def save(path, tensors):
 
 
 def folder(name, architecture, vocabulary, tied, biases, positions=16):
-    """What save_pretrained would write of a random network; its tensors."""
+    """Writes the files of save_pretrained for a random network; returns its tensors."""
     random = np.random.default_rng(3)
     size = WIDTH // HEADS
     shapes = {"model.embed_tokens.weight": (vocabulary, WIDTH), "model.norm.weight": (WIDTH,)}

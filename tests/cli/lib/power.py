@@ -1,4 +1,4 @@
-"""Runs whose power failed: a command is recorded, every state that the disk may be left in is looked at, and some are gone on
+"""Power failures: a command is recorded, every possible state of the disk is checked, and runs resume from some
 from."""
 
 import hashlib
@@ -29,7 +29,7 @@ def put(state, folder):
 
 
 class PowerTrial:
-    """A command in a folder as `source` is. `growing` are files that are added to. `again` are the arguments that go on, or begin
+    """A command in a folder made from `source`. `growing`: files that are appended to. `again`: arguments that resume, or start
     again, in any state; `same` the files that must then be as if the power had not failed."""
 
     def __init__(self, name, source, arguments, again, same, growing=()):
@@ -37,7 +37,7 @@ class PowerTrial:
         self.same, self.growing = same, growing
 
     def run(self, most, log=lambda text: None):
-        """Goes on from `most` of the states; returns how many there were, and from how many it went on."""
+        """Resumes from up to `most` of the states; returns the number of states and of resumed states."""
         found = self.states()
         states = [state for _, state in sorted(found.items())]  # by digest: spread over the run
         tried = states[::max(1, len(states) // most)][:most]

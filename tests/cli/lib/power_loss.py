@@ -1,4 +1,4 @@
-"""What scripts/crash power runs: power_loss.py MOST [NAME..], the most states of each command that are gone on from."""
+"""Entry point of scripts/crash power. power_loss.py MOST [NAME..]: largest number of states per command that runs resume from."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def trials():
 
 
 def power_loss(most, names=None, log=lambda text: None):
-    """How many states there were, and from how many it was gone on."""
+    """Returns the number of states, and the number of states that runs resumed from."""
     counts = [trial.run(most, log) for trial in trials() if names is None or trial.name in names]
     return tuple(map(sum, zip(*counts)))
 
