@@ -17,7 +17,7 @@ using test::tensor;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-/// Cuts the values into batches for a few calibrators, shuffled, and merges those in a random tree.
+/// Splits shuffled values into batches for several calibrators, and merges these in a random tree.
 std::unique_ptr<Calibrator> split_and_merged(const std::vector<float>& v, std::string_view method,
                                              const CalibratorOptions& options, std::mt19937& random) {
   std::vector<std::pair<std::size_t, std::size_t>> batches;

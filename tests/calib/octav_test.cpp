@@ -58,7 +58,7 @@ TEST(Octav, FromAHistogramWithinABin) {
       HistogramCalibrator histogram("octav", {.skip_zeros = true});
       histogram.collect(x);
       const double amax = histogram.compute_amax({.num_bits = bits}).item(), noise = std::pow(4.0, -bits) / 3;
-      // Centres stand for the values of bins, so the clips differ; their errors hardly do.
+      // A histogram replaces values by bin centres: the clips differ, their errors hardly do.
       EXPECT_LE(error_at(x.to_vector<float>(), amax, noise),
                 1.01 * error_at(x.to_vector<float>(), octav_amax(x, {}, bits, false).item(), noise));
     }

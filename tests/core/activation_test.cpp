@@ -40,7 +40,7 @@ TEST(Activation, LargeInputsSaturateWithoutNaN) {
   EXPECT_EQ(values(ops::gelu(x)), (std::vector<float>{0, 1e4f}));
 }
 
-/// Slopes at the places where two pieces meet: those of torch 2.15.
+/// Slopes at points where two pieces meet equal those of torch 2.15.
 TEST(Activation, SlopesAtKinksAreThoseOfTorch) {
   struct Kinks {
     std::function<Variable(const Variable&)> function;

@@ -92,8 +92,8 @@ TEST(Attention, BlocksAddUpToTheWhole) {
   EXPECT_NEAR(sum, 2 * 1100 * 8, 0.1);
 }
 
-/// The same bits; where oneDNN's kernels are others than those that were looked at (AVX2's), the same but for
-/// the order of some hundred products of up to 1.
+/// Expects equal bits. With other oneDNN kernels than AVX2's, it allows for another order of some hundred products
+/// of up to 1.
 void expect_sums(const Tensor& found, const Tensor& expected) {
   const bool avx2 = (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) == HWY_AVX2;
   const bool exact = found.dtype() == DType::f64 || avx2;
@@ -152,7 +152,7 @@ TEST(Attention, ARowThatSeesNothingIsZeroAndPassesNothing) {
   for (std::size_t i = 8; i < 12; ++i) EXPECT_EQ(dk[i], 0.0f);
 }
 
-/// What the quantized layer is made of gives the same numbers.
+/// The quantized layer's parts give the same numbers.
 TEST(Attention, IsMatmulSoftmaxMatmul) {
   const auto q = values({2, 2, 5, 4}, 1), k = values({2, 2, 6, 4}, 2), v = values({2, 2, 6, 3}, 3);
   const Variable fused = ops::scaled_dot_product_attention(q, k, v);
@@ -186,7 +186,7 @@ TEST(Rotary, ProductsTellTheDistanceAlone) {
   }
 }
 
-/// Gradients of attention and of GELU whose inputs are products of codes, and what is kept for them.
+/// Gradients of attention and of GELU whose inputs are products of codes, and the saved bytes.
 struct OfCodes {
   std::vector<std::vector<float>> gradients;
   std::int64_t kept = 0;
@@ -195,9 +195,9 @@ struct OfCodes {
     const Grid grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
     const Variable x = values({2, 64, 32}, 1, true), w = values({96, 32}, 2, true), b = values({96}, 3, true);
     const Variable codes = ops::quantize(x, grid), weights = ops::quantize(w, grid);
-    // what is scaled is no longer made of codes
+    // a scaled value no longer has codes
     const auto read = [&](const Variable& y) { return keeps_floats ? ops::scale(y, 1.0) : y; };
-    const BackwardScope scope(BackwardType::fp32);  // bf16 rounds those of codes alone
+    const BackwardScope scope(BackwardType::fp32);  // in bf16 only gradients of codes are rounded
     const std::int64_t before = memory_stats().in_use;
     Variable sum;
     {
@@ -283,7 +283,7 @@ TEST(Attention, GradientsOfProductsOfCodesAreInBf16Too) {
   }
 }
 
-/// Where heads are not moved (16 samples and more), and where they are.
+/// With heads read in place (16 samples and more), and with copied heads.
 TEST(Attention, OfRowsHasTheBitsOfTheHeadsThatLieInThem) {
   constexpr std::int64_t heads = 3, queries = 40, keys = 48, width = 8, value_width = 16;
   const Grid grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
@@ -425,7 +425,7 @@ TEST(FunctionFormulas, VectorsHaveTheBitsOfScalars) {
   expect([](float v) { return scalar::silu_slope(v); });
 }
 
-/// Terms in 16 columns, and those in their order.
+/// Sum in 16 columns, and sum in order.
 float sum_in_columns(const std::vector<float>& x) {
   float columns[16] = {}, sum = 0;
   for (std::size_t i = 0; i < x.size(); ++i) columns[i % 16] += x[i];
@@ -444,7 +444,7 @@ TEST(FunctionFormulas, RowsOfSoftmaxHaveTheBitsOfScalarsOnEveryTarget) {
     const float sum = sum_in_columns(powers);
     for (const float p : powers) shares.push_back(p / sum);
     on_every_target([&](std::int64_t target) {
-      std::vector<float> y(n + 1, 7.0f);  // one behind the row, which stays
+      std::vector<float> y(n + 1, 7.0f);  // one element after the row must not change
       const auto size = static_cast<std::int64_t>(n);
       const auto [most, total] = cpu::powers_of_row(x.data(), size, y.data());
       EXPECT_EQ(most, largest) << n << " on " << target;

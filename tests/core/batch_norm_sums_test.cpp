@@ -1,4 +1,4 @@
-// Batch normalization of sums of products that nobody has rounded, against that of their float values.
+// Batch normalization of integer sums that are not yet rounded equals that of their float values.
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-/// Tensors in channels_last are quantized in blocks as they lie; what comes out is that of the row-major
+/// Block quantization of channels_last tensors without a copy gives the result of the row-major
 /// tensor.
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ Grid grid_of(const Tensor& x, const Format& format, const Granularity& by, bool 
 
 class BlockLayout : public testing::TestWithParam<Format> {};
 
-/// Blocks of whole vectors, the last of a row shorter than the others: those of the columns by themselves.
+/// Blocks of whole vectors with a shorter last block per row: each column is quantized on its own.
 TEST_P(BlockLayout, ThePartialBlocksOfRowsAreBlocksOfTheirColumns) {
   for (const std::int64_t rows : {1, 3, 40})
     for (const auto& [columns, length] :

@@ -65,7 +65,7 @@ struct Product {
       out += (x[std::size_t(m * columns + k)] + offset) * w[std::size_t(n * columns + k)];
     return out;
   }
-  /// Of every output, the chain from there on.
+  /// The expected sums of each output, starting with its initial value.
   template <class Begin, class End>
   [[nodiscard]] std::vector<float> expected(int offset, bool scaled, Begin begin, End end) const {
     std::vector<float> out;

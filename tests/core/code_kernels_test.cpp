@@ -43,7 +43,7 @@ bool same_bits(float a, float b) {
   return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
-/// `value(i)` is what code i stands for.
+/// `value(i)` is the value of code i.
 template <class F>
 void compare(const cpu::CodeArray& codes, F&& value) {
   on_every_target([&](std::int64_t target) {

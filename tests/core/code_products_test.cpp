@@ -34,7 +34,7 @@ Variable leaf(const QuantizedTensor& x) {
                         [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
 }
 
-/// dy with what backward in bf16 makes of it: bf16(dy * s_w[c]) / s_w[c], in f64.
+/// dy as the bf16 backward rounds it: bf16(dy * s_w[c]) / s_w[c], in f64.
 Tensor rounded(const Tensor& dy, const QuantizedTensor& w) {
   const AxisView view = axis_view(dy.shape(), w.codes.rank() == 2 ? dy.rank() - 1 : 1);
   const bool channels = detail::codes_are_factors(w, w.grid.granularity.single_axis(w.codes.rank()));
@@ -244,7 +244,7 @@ TEST(CodeProducts, ConvolutionsOfVolumesGiveSumsAndGradients) {
   expect_like_floats(x, w, 10, transposed);
 }
 
-/// The sums are those of plain loops over the largest codes of each sign, whatever the engine splits.
+/// Sums equal those of plain loops over the largest codes of each sign, however the engine splits them.
 TEST(CodeProducts, ConvolutionsOfVolumesAreExactAtTheExtremes) {
   constexpr std::int64_t channels = 173, taps = 3;  // 4671 products a sum
   Tensor codes = Tensor::full({1, channels, 4, 3, 3}, 255, DType::u8),
@@ -305,8 +305,8 @@ Tensor bf16_values(const Tensor& x) {
   return Tensor::from(out, x.shape());
 }
 
-/// Weights alone are quantized, in blocks whose scales are any floats: the forward product is that of floats,
-/// backward multiplies what bf16 makes of dY and of both factors, or with fp32 the floats.
+/// Only weights are quantized, in blocks with arbitrary float scales. The forward product is in floats.
+/// Backward multiplies dY and the factors, rounded to bf16, or unrounded with fp32.
 template <class F>
 void expect_rounded_backward(const Tensor& x, const QuantizedTensor& w, const F& op) {
   const auto gradients = [&](const Tensor& input, const Tensor& by) {
@@ -419,7 +419,7 @@ TEST(CodeProducts, EmptyBatch) {
   EXPECT_EQ(ops::linear(Variable(rows), Variable(columns)).tensor().shape(), (Shape{0, 4}));
 }
 
-/// An activation reads sums as it needs them: the bits of that of their floats, forward and backward.
+/// Activations of sums equal those of the sums' floats, bit for bit, forward and backward.
 TEST(CodeProducts, ActivationsOfSumsHaveTheBitsOfThoseOfFloats) {
   const std::pair<const char*, Variable (*)(const Variable&)> activations[] = {
       {"gelu", [](const Variable& v) { return ops::gelu(v); }},

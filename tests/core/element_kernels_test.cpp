@@ -18,7 +18,7 @@ namespace {
 
 class Elements : public testing::TestWithParam<Format> {};
 
-/// What one element's code, mask and value have to be.
+/// Expected code, mask and value of one element.
 struct Expected {
   float code;
   bool mask;
@@ -37,7 +37,7 @@ bool bit(const Tensor& mask, std::int64_t i) {
 }
 
 struct Cut {
-  std::int64_t tail;  ///< elements of a row behind the last whole group
+  std::int64_t tail;  ///< elements of a row after the last whole group
   Shape block;
 };
 

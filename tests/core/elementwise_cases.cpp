@@ -45,7 +45,7 @@ std::vector<OperatorCase> elementwise_cases() {
   };
 }
 
-/// Comparisons take no gradient: what they choose does.
+/// Comparisons have no gradient; the values that they choose have one.
 std::vector<OperatorCase> comparison_cases() {
   using Compare = Variable (*)(const Variable&, const Variable&);
   const std::pair<const char*, Compare> all[] = {
@@ -63,7 +63,7 @@ std::vector<OperatorCase> comparison_cases() {
   return cases;
 }
 
-/// Of one value, and of two that divide, raise or choose.
+/// Functions of one value, and functions of two that divide, raise or choose.
 std::vector<OperatorCase> function_cases() {
   const auto where = [](const Vars& v) {
     const Variable zero = Tensor::zeros({}, v[0].tensor().dtype(), v[0].device());

@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
                     TileCase{300, 70, 1024, false, true}, TileCase{70, 300, 1000, true, true},
                     TileCase{96, 70, 2081, true, false}, TileCase{70, 96, 2081, false, true}));
 
-/// Matrix i of a batch of which `beside` lie side by side, by itself.
+/// Copies matrix i out of a batch in which `beside` matrices are interleaved.
 Tensor alone(const Tensor& batch, std::int64_t i, std::int64_t rows, std::int64_t columns,
              std::int64_t beside) {
   Tensor out = Tensor::empty({rows, columns}, batch.dtype());

@@ -132,7 +132,7 @@ TEST(Exact, ConvolutionsByPatches) {
     expect_exact_patches<std::int8_t, std::int8_t>(s, Fill::mixed, Fill::alternating);
     expect_exact_patches<std::uint8_t, std::int8_t>(s, Fill::highest, Fill::lowest);
   }
-  // Several parts, whose pixels lie in several images, of a dilated and strided filter.
+  // Several parts, each with pixels of several images, with a dilated and strided filter.
   const ConvShape parts{3, 24, 40, 37, 6, 3, 3, 19, 18, {2, 2}, {1, 1}, {2, 2}, 2};
   expect_exact_patches<std::uint8_t, std::int8_t>(parts, Fill::mixed, Fill::mixed);
   expect_exact_patches<std::int8_t, std::uint8_t>(parts, Fill::lowest, Fill::mixed);

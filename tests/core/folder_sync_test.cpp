@@ -11,11 +11,11 @@
 
 namespace {
 
-int folder_error = 0;  // what fsync answers for a directory; 0: what the system says
+int folder_error = 0;  // errno of fsync for a directory; 0: calls the system
 
 }  // namespace
 
-/// In place of the C library's, in this program.
+/// Replaces the C library's fsync in this program.
 extern "C" int fsync(int file) {
   struct stat status {};
   if (folder_error == 0 || ::fstat(file, &status) != 0 || !S_ISDIR(status.st_mode))

@@ -11,7 +11,7 @@
 namespace fq::int16_products_test {
 namespace {
 
-/// Each extreme beside each other one, and what lies between.
+/// Codes with each pair of extremes next to each other, and values between.
 template <class Code>
 std::vector<Code> codes(std::int64_t count, int lowest, int highest, unsigned state) {
   std::vector<Code> out;

@@ -72,7 +72,7 @@ TEST(Log, HandsMessagesToTheCallback) {
   log(LogLevel::warning, "w");
   log(LogLevel::debug, "d");
   set_log_callback([](LogLevel, std::string_view) { throw 1; });
-  log(LogLevel::error, "what the callback throws is dropped");
+  log(LogLevel::error, "exceptions of the callback are ignored");
   set_log_callback({});
   log(LogLevel::error, "dropped");
   EXPECT_THAT(heard, ElementsAre("warning:w", "debug:d"));

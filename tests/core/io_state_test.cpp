@@ -288,7 +288,7 @@ TEST_F(StateFileTest, OtherFilesAreRefusedInOneLine) {
               HasSubstr("is not a file of fakequant"));
 }
 
-// A whole checksum around nonsense: what is inside must still not be believed.
+// Invalid contents with a valid checksum must be rejected.
 TEST_F(StateFileTest, NonsenseWithAValidChecksumIsRefused) {
   std::string file(512, '\0');
   file.replace(0, 8,
@@ -306,7 +306,7 @@ TEST_F(StateFileTest, NonsenseWithAValidChecksumIsRefused) {
   EXPECT_THAT(message_of([&] { (void)load_state(path(), ""); }), HasSubstr("has no listing of its parts"));
 }
 
-// The writer keeps its lock until the file is renamed and synced; a reader must neither ask for one nor mix
+// The writer keeps its lock until the file is renamed and synced. A reader must not require a lock, and must not mix
 // two files.
 TEST_F(StateFileTest, CanBeReadWhileItIsSaved) {
   StateDict small, large;
@@ -336,7 +336,7 @@ TEST_F(StateFileTest, AFullDiskLeavesTheOldFile) {
   StateDict large;
   large.set("x", random_bits({300000}, DType::f64, 1));
   const pid_t child = ::fork();
-  if (child == 0) {  // a file size limit stands for a full disk
+  if (child == 0) {  // a file size limit simulates a full disk
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1 << 20, 1 << 20};
     ::setrlimit(RLIMIT_FSIZE, &limit);

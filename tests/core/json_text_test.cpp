@@ -38,7 +38,7 @@ TEST(JsonText, ValuesAreThoseOfTheParser) {
   EXPECT_EQ(JsonText(source, "test").value(), nlohmann::ordered_json::parse(source));
 }
 
-// As it was before lines were looked for: a walk over the value beside a count of the lines.
+// Reference implementation: walks over the value and counts lines.
 TEST(JsonText, LinesAreThoseOfAWalk) {
   std::string text = "{\"first\": 0";
   std::vector<std::string> pointers{"/first"};
@@ -57,7 +57,7 @@ TEST(JsonText, LinesAreThoseOfAWalk) {
   EXPECT_EQ(parsed.line("/none"), 1);
 }
 
-// Ways in which a text can be long: each takes some ten times of what one long string takes, and not minutes.
+// Kinds of long texts: each may take about ten times as long as one long string, not minutes.
 TEST(JsonText, TimeIsLinearInTheLength) {
   constexpr std::size_t kBytes = std::size_t{4} << 20;
   const auto seconds = [](const std::string& text) {

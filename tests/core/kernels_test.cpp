@@ -10,7 +10,7 @@
 namespace fq::kernels_test {
 namespace {
 
-/// A table is a list of pointers and nothing else: none of them may be null.
+/// A table consists of function pointers only: none may be null.
 template <class Table>
 void expect_filled(const Table& table) {
   constexpr std::size_t entries = sizeof(Table) / sizeof(void*);

@@ -116,7 +116,7 @@ TEST(CrossEntropy, PositionsAreRows) {
   EXPECT_TRUE(bitwise_equal(back, rows.grad()));
 }
 
-/// Logits of several chunks give the loss and gradients of one: sums over rows go on from chunk to chunk.
+/// The loss and gradients of logits in several chunks equal those of one chunk: row sums continue over chunks.
 TEST(CrossEntropy, ChunksGiveTheBitsOfOne) {
   constexpr std::int64_t classes = std::int64_t{1} << 20, rows = 20;  // 1.25 chunks
   const Tensor logits = test::random_values({rows, classes}, 4).to(DType::f32);

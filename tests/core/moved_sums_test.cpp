@@ -7,7 +7,7 @@
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/core/ops/shape.h"
 
-/// Sums that are moved are rounded as if their reader stood right behind the layer that made them: for every
+/// Moving unrounded sums does not change how they are rounded: for every
 /// kind of sums and every move, requantize(move(sums)) == move(requantize(sums)), with masks and gradients.
 
 namespace fq::moved_sums_test {
@@ -110,7 +110,7 @@ std::vector<Moving> moves() {
   return out;
 }
 
-/// Where each element comes from, found out by moving their numbers as floats.
+/// Source index of each element, found by moving the indices as floats.
 std::vector<float> sources(const Operator& move, const Shape& shape) {
   Tensor numbers = Tensor::empty(shape);
   for (std::int64_t i = 0; i < numbers.numel(); ++i) numbers.mutable_data<float>()[i] = static_cast<float>(i);
@@ -137,7 +137,7 @@ std::vector<Grid> readers() {
   return out;
 }
 
-/// What the mask of the elements' own reader lets through of the gradients of their copies.
+/// Gradient that the mask of the elements' own reader passes from the gradients of their copies.
 std::vector<float> expected_gradient(const std::vector<float>& from, const std::vector<float>& mask) {
   std::vector<float> out(mask.size());
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -183,7 +183,7 @@ void expect_same_floats(const Accumulator& x, const Moving& move, const std::str
   EXPECT_EQ(leaf.grad().to_vector<float>(), expected_gradient(from, passed)) << where;
 }
 
-/// Calls f(sums, move, where) for all there are, with a ReLU behind the layer and without.
+/// Calls f(sums, move, where) for all combinations, with and without a ReLU after the layer.
 template <class F>
 void for_all(F&& f) {
   for (const auto& kind : kinds())

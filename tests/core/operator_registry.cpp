@@ -377,7 +377,7 @@ std::vector<OperatorCase> other_cases() {
   };
 }
 
-/// Straight-through operators: their gradient is that of a clip to the range of the codes.
+/// Straight-through operators: their gradient equals that of a clip to the code range.
 std::vector<OperatorCase> quantize_cases() {
   const auto grid = [](Format format, const Vars& v) {
     Grid made = Grid::from_amax(format, {}, Tensor::scalar(1.5), "q");

@@ -6,7 +6,7 @@
 
 namespace fq::test {
 
-/// On the CPU; with `empty` those that are batches have none.
+/// The inputs of a case on the CPU; with `empty`, batches have no samples.
 [[nodiscard]] std::vector<Tensor> inputs_of(const OperatorCase& tested, DType dtype, bool empty = false);
 [[nodiscard]] std::vector<Variable> leaves_of(const OperatorCase& tested, const std::vector<Tensor>& tensors);
 [[nodiscard]] std::vector<bool> differentiable_of(const OperatorCase& tested);

@@ -16,7 +16,7 @@
 
 namespace fq::test {
 
-/// What GoogleTest prints of a case.
+/// Printed name of a case in GoogleTest.
 void PrintTo(const OperatorCase& tested, std::ostream* out) { *out << tested.op << ' ' << tested.variant; }
 
 namespace {

@@ -14,7 +14,7 @@ struct Large {
   test::Function apply;
 };
 
-/// The output and the gradients, with that many threads, of inputs large enough to be shared among them.
+/// The output and gradients with that number of threads; the inputs are large enough to be split.
 std::vector<Tensor> run(const Large& op, int threads) {
   const int before = detail::threads();
   detail::set_threads(threads);

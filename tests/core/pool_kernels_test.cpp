@@ -48,7 +48,7 @@ Tensor empty(const Shape& shape) {
   return Tensor::empty(shape, dtype_of<T>, Device::cpu(), Layout::channels_last);
 }
 
-/// f(place in the window, index of the input) for the pixels of a window that lie in the image.
+/// Calls f(position in the window, index of the input) for the pixels of a window that are inside the image.
 template <class F>
 void each_pixel(const PoolSizes& s, std::int64_t n, std::int64_t c, std::int64_t i, std::int64_t j, F&& f) {
   for (std::int64_t u = 0; u < s.kh; ++u)
@@ -163,7 +163,7 @@ TEST(PoolKernels, GradientsOfTheLargestGoToTheirPlaces) {
   });
 }
 
-/// `value(code or float)` is what is summed.
+/// `value(code or float)` is the summed value.
 template <class In, class T, class F>
 void compare_average(const PoolSizes& s, bool padded, float scale, F&& value) {
   const Tensor x = Tensor::from(

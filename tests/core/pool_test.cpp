@@ -50,7 +50,7 @@ TEST(MaxPool, PaddingNeverWinsAndNaNDoes) {
   EXPECT_TRUE(std::isnan(values(ops::max_pool2d(y, two))[0]));
 }
 
-/// Of channels that lie one after another, as volumes have them.
+/// Windows of channels stored one after another, as in volumes.
 template <class Window>
 std::vector<float> of_windows(const Tensor& x, const ops::Pool3d& o, const Shape& out, const Window& window) {
   const auto v = x.to_vector<float>();

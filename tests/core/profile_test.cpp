@@ -1,5 +1,5 @@
-// Where the time goes: own times add up, scopes outside of steps do not count, the trace is JSON whose events
-// nest.
+// Profiles: own times add up, scopes outside of steps do not count, the trace is JSON with nested
+// events.
 
 #include "fakequant/core/profile.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 void spend(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
-/// One step of 3 ms in "outer", 2 of them inside of conv1, and 1 ms of nobody's.
+/// One step with 3 ms in "outer", 2 of them in conv1, and 1 ms outside of all scopes.
 void work(bool counted = true) {
   ProfileStep step;
   {
@@ -74,7 +74,7 @@ TEST(Profile, LeavesTheFirstOfSeveralStepsOut) {
   EXPECT_EQ(profiler.profile().steps, 1);
   EXPECT_EQ(profiler.profile().rows.size(), 2u);
   work();
-  work(false);  // what comes before the next one belongs to it
+  work(false);  // time before a step belongs to the next step
   work();
   const Profile found = profiler.profile();
   EXPECT_EQ(found.steps, 2);

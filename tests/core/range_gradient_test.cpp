@@ -1,4 +1,4 @@
-// Gradients of learned ranges: what they do not read, and what need not be computed for them.
+// Gradients of learned ranges: inputs that are not read, and gradients that are not computed.
 
 #include <gtest/gtest.h>
 

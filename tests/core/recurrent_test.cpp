@@ -24,7 +24,7 @@ using ops::DynamicRange;
 
 constexpr std::int64_t kSteps = 3, kIn = 5, kWidth = 3, kRows = 4 * kWidth;
 
-/// (i * factor) % modulus - offset, times unit: what the script that made the engine's answers has too.
+/// (i * factor) % modulus - offset, times unit. The script that computed the engine's outputs uses the same formula.
 Tensor numbers(const Shape& shape, int factor, int modulus, int offset, double unit) {
   std::vector<float> out;
   for (std::int64_t i = 0; i < numel(shape); ++i)
@@ -72,7 +72,7 @@ TEST(Recurrent, IntegersHaveTheBitsOfOnnxRuntime) {
   });
 }
 
-/// The same of one sample, with one scale for each weight.
+/// Outputs of one sample with one scale per weight.
 TEST(Recurrent, ASampleAloneHasTheBitsOfOnnxRuntime) {
   const std::vector<float> expected{-0x1.cbcfep-4f,  -0x1.0328aep-4f, -0x1.4c1b02p-4f,
                                     -0x1.e724b2p-5f, 0x1.169744p-4f,  -0x1.a058f8p-4f,
@@ -94,7 +94,7 @@ TEST(Recurrent, ARangeForEachSampleIsThatOfTheSampleAlone) {
   EXPECT_FALSE(bitwise_equal(run(all, DynamicRange::tensor).tensor(), together));
 }
 
-/// x as its codes would have it, the gradient passing as it is.
+/// x rounded to its codes; the gradient passes unchanged.
 Variable rounded(const Variable& x) {
   const auto values = x.tensor().to_vector<float>();
   float low = 0, high = 0;
@@ -218,7 +218,7 @@ std::vector<Tensor> results(const Step& step) {
   return out;
 }
 
-/// Backward of what forward gave.
+/// Outputs of backward after forward.
 template <class Forward, class Backward>
 std::vector<Tensor> computed(RecurrentCell cell, std::int64_t width, Forward forward, Backward backward) {
   Step step = step_of(cell, width);

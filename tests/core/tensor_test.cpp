@@ -45,7 +45,7 @@ TEST(Tensor, CopiesShareAndWritersBumpTheVersion) {
   EXPECT_EQ(y.data<float>()[2], 5.0f);
   EXPECT_GT(y.version(), before);
   const Tensor other = x.clone(), another = x.clone();
-  EXPECT_NE(other.version(), another.version());  // what was made of one is not of the other
+  EXPECT_NE(other.version(), another.version());  // values derived from one do not match the other
 }
 
 TEST(Tensor, ReshapeAndSliceAreViews) {

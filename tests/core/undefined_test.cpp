@@ -13,7 +13,7 @@
 namespace fq::undefined_test {
 namespace {
 
-/// What answers for a tensor without values, and what refuses it.
+/// Operators that accept a tensor without values, and operators that reject it.
 enum class Does { answers, refuses };
 
 template <class T>

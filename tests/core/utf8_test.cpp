@@ -15,7 +15,7 @@ TEST(Utf8, KeepsText) {
   }
 }
 
-// What is no UTF-8 after RFC 3629: lone and missing bytes, longer forms than needed, surrogates, beyond
+// Invalid UTF-8 by RFC 3629: lone and missing bytes, overlong forms, surrogates, values beyond
 // U+10FFFF.
 TEST(Utf8, ReplacesWhatIsNone) {
   EXPECT_EQ(valid_utf8("a\xff"

@@ -18,7 +18,7 @@ namespace {
 
 using test::eighths;
 
-/// What the layer is, with grouped heads written out, by the numbers that this thread draws.
+/// Attention with grouped heads written as separate operators. Dropout uses this thread's random numbers.
 Variable dropped_by_hand(Module& layer, const Variable& x, double p) {
   const auto heads = [&](const char* name, std::int64_t count) {
     const Variable y = layer.at(name)(x);

@@ -53,7 +53,7 @@ TEST(AttentionLayer, RefusesSizesThatDoNotDivide) {
   EXPECT_THROW((void)positions(eighths({1, 5, 2}, 1)), ArgumentError);
 }
 
-/// What the layer has beside its projections goes with it into the quantized one.
+/// Norms and biases of the float layer stay in the quantized one.
 TEST(AttentionLayer, NormsAndBiasesStayWhenItIsQuantized) {
   const Attention layer({.width = 8,
                          .heads = 2,
@@ -111,7 +111,7 @@ TEST(DotProductAttentionLayer, IsTheOperator) {
   EXPECT_THROW((void)usual(q, k), ArgumentError);
 }
 
-/// On codes it is what the layer with projections makes of the same queries, keys and values.
+/// On codes the layer gives the same output as attention with projections for equal queries, keys and values.
 TEST(DotProductAttentionLayer, IsQuantizedAsAttentionIs) {
   const auto graph = [] {
     return build_model(ModelSpec::parse(R"([

@@ -134,7 +134,7 @@ TEST(Blocks, ReadersOfAValueShareTheCodesOfItsOwnGrid) {
     EXPECT_TRUE(bitwise_equal(again.tensor(), codes.tensor()));
     {
       const NoGrad quiet;
-      EXPECT_NE((*q)(input).node(), again.node()) << "with a gradient that nobody asks for";
+      EXPECT_NE((*q)(input).node(), again.node()) << "a gradient was recorded without need";
     }
   }
 }

@@ -76,7 +76,7 @@ TEST(BuiltinModels, GptTellsTheNextTokens) {
   const auto a = y.to_vector<float>(), b = z.to_vector<float>();
   for (std::size_t i = 0; i < a.size(); ++i) {
     const bool before = i % 6 < 5;
-    EXPECT_TRUE(!before || !(a[i] < b[i] || b[i] < a[i])) << "what comes later was seen at " << i;
+    EXPECT_TRUE(!before || !(a[i] < b[i] || b[i] < a[i])) << "a later token changed output " << i;
   }
   EXPECT_THAT(test::message_of([&] { (void)logits({1, 11, 3}); }), HasSubstr("11"));
   EXPECT_THAT(test::message_of([&] { (void)build_model(spec, {9}, 11, {.dense = true}); }),
@@ -97,7 +97,7 @@ TEST(BuiltinModels, GptTakesTheFormsOfLlama) {
             builtin_model_text("gpt", R"({"positions": "rotary"})"));
 }
 
-/// Dropout behind the positions, and in each block behind attention and behind the feed forward layers.
+/// Dropout follows the positions, and in each block attention and the feed forward layers.
 TEST(BuiltinModels, TransformersHaveDropout) {
   for (const char* name : {"gpt", "vit", "encoder"}) {
     const auto text = builtin_model_text(name, R"({"layers": 2, "dropout": 0.25})");

@@ -1,4 +1,4 @@
-// What is no code of its weight, and who cannot use codes.
+// Rejected codes of a packed weight, and layers that cannot use packed weights.
 
 #include <nlohmann/json.hpp>
 

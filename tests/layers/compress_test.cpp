@@ -122,7 +122,7 @@ TEST(Compress, FreesTheFloatsAndKeepsNoUnpackedCopy) {
   evaluate();
   EXPECT_GE(memory_stats().in_use, fresh + elements);  // the codes of a float weight stay, one a byte
   compress(*model);
-  constexpr std::int64_t small = 16 << 10;  // scales, and what was made once
+  constexpr std::int64_t small = 16 << 10;  // scales, and buffers that are allocated once
   EXPECT_LE(memory_stats().in_use, fresh - floats + packed + small);
   evaluate();
   EXPECT_LE(memory_stats().in_use, fresh - floats + packed + small);

@@ -1,4 +1,4 @@
-// Which layers are the first and the last of a network, and rules of a config that name them so.
+// Detection of the first and the last layer of a network, and config rules for them.
 
 #include <nlohmann/json.hpp>
 

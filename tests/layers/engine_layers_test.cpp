@@ -176,7 +176,7 @@ TEST(EngineLayers, TokensOfASampleShareItsRange) {
     EXPECT_TRUE(bitwise_equal(all.slice(i, i + 1), evaluated(*model, x.slice(i, i + 1))));
 }
 
-/// The gradients are those of the product of what both sides were rounded to.
+/// Gradients equal those of the product of the rounded inputs.
 TEST(EngineLayers, GradientsAreStraightThrough) {
   const BackwardScope exact(BackwardType::fp32);
   for (const char* preset : {"q4_0", "q8_0", "8da8w", "8da4w", "int8_dynamic"}) {
@@ -191,7 +191,7 @@ TEST(EngineLayers, GradientsAreStraightThrough) {
     ops::linear(floats, values, bias).backward(dy);
     EXPECT_TRUE(bitwise_equal(x.grad(), floats.grad())) << preset;
     EXPECT_TRUE(bitwise_equal(fc.bias().grad(), bias.grad())) << preset;
-    // what x was rounded to is within a step of x: 4 / 255, or 2 / 127
+    // the rounded x is within one step of x: 4 / 255, or 2 / 127
     for (std::int64_t i = 0; i < values.numel(); ++i)
       EXPECT_NEAR(fc.weight().grad().data<float>()[i], values.grad().data<float>()[i], 6 * 0.5 * 4.0 / 254)
           << preset;

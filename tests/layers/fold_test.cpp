@@ -19,8 +19,8 @@ namespace {
 
 using namespace test;
 
-/// Of both signs, with dead channels; `extreme` ones too, beside which a quantizer of all channels sees no
-/// others.
+/// Sets statistics of both signs with dead channels. With `extreme` a few channels are so large that a per-tensor
+/// quantizer rounds all others to 0.
 void disturb(BatchNorm& norm, unsigned seed, bool extreme) {
   Variable gamma = norm.weight(), beta = norm.bias();
   Tensor mean = norm.running_mean(), variance = norm.running_var();
@@ -51,7 +51,7 @@ void disturb_all(Module& model) {
       disturb(*norm, seed += 10, path == "bn2" && dynamic_cast<Graph&>(model).named_slots().size() == 5);
 }
 
-/// What the model and each of its quantizers of activations give for x, as bits.
+/// Bits of the outputs of the model and of each activation quantizer for x.
 std::vector<float> evaluated(Module& model, const Tensor& x) {
   model.eval();
   const NoGrad no_grad;
@@ -162,7 +162,7 @@ TEST(LiveBatchNorm, WithAnotherReaderBeforeItStaysAsItIs) {
   EXPECT_TRUE(fold_batch_norm(model, {1, 6}).empty());
 }
 
-/// The codes of a layer's weight, and those that folding the channels leaves.
+/// Folding any channel factor keeps the codes of the layer's weight.
 TEST(FoldedWeight, KeepsItsCodesWhateverTheFactor) {
   constexpr std::int64_t outputs = 40, inputs = 500;
   for (int bits = 2; bits <= 8; ++bits)
@@ -219,7 +219,7 @@ TEST(FoldedWeight, OfAChannelThatABatchNormSilencedTheBiasStays) {
   const Variable beta = dynamic_cast<BatchNorm&>(model->at("bn2")).bias();
   fold_batch_norm(*model, {1, 20});
   const auto y = evaluated(*model, random_tensor({4, 20}, -1, 1, 3));
-  for (std::size_t i = 0; i < 4; ++i)  // of a gamma of 0 nothing but beta
+  for (std::size_t i = 0; i < 4; ++i)  // with gamma 0 the output is beta
     EXPECT_NEAR(y[12 * i], beta.tensor().data<float>()[0], 1e-6f);
   auto& layer = dynamic_cast<QuantModule&>(model->at("second"));
   const auto codes = code_values(*layer.weight_quantizer()->weight(layer.quantized_weight()).quantized());

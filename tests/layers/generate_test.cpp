@@ -54,7 +54,7 @@ TEST(Generate, IsTheSameTextWithAndWithoutACache) {
     }
 }
 
-/// Row i of several is what it is among others, and draws are those of its place and the seed.
+/// A row's text does not depend on the other rows: its random numbers follow from its index and the seed.
 TEST(Generate, TextsDoNotDependOnEachOther) {
   const auto model = gpt();
   const GenerateOptions options{.tokens = 20, .seed = 8, .context = kContext};
@@ -76,7 +76,7 @@ TEST(Generate, TakesTheLikeliestAtATemperatureOfZeroAndOfOneToken) {
   EXPECT_EQ(ids_of(*model, prompts({4}), coldest), ids_of(*model, prompts({4}), first));
 }
 
-/// A recurrent layer knows nothing of calls before: such a model is found out, and computed anew each time.
+/// A recurrent layer has no cache: such models are detected and computed from the start for each token.
 TEST(Generate, RunsWithoutACacheWhereItWouldChangeTheBits) {
   const auto model =
       network({{"attention", attention(), {"positions"}},

@@ -34,7 +34,7 @@ Variable input(std::int64_t samples = 2, std::int64_t tokens = 6) {
   return Variable(random_tensor({samples, tokens, kWidth}, -1, 1, 3));
 }
 
-/// A layer in a network, whose ranges are those of one batch.
+/// A layer in a network, calibrated on one batch.
 struct Calibrated {
   std::shared_ptr<Graph> net;
   explicit Calibrated(const AttentionOptions& options, const QuantConfig& config) {
@@ -87,7 +87,7 @@ TEST(QuantAttention, IsMadeWhereARuleAsksForIt) {
   EXPECT_NE(dynamic_cast<QuantLinear*>(&made.net->at("attention.out_proj")), nullptr);
 }
 
-/// Scores and sums are those of integers, and what is between them is the softmax of floats.
+/// Scores and sums are products of integers; the softmax between them is computed in floats.
 TEST(QuantAttention, MultipliesTheCodes) {
   for (const std::int64_t kv : {4, 2, 1}) {
     AttentionOptions options = kGrouped;
@@ -101,12 +101,12 @@ TEST(QuantAttention, MultipliesTheCodes) {
     const Tensor found = (*made.net)(input()).tensor();
     for (const char* name : {"q_bmm_quantizer", "k_bmm_quantizer", "v_bmm_quantizer", "softmax_quantizer"})
       made.quantizer(name).set_enabled(false);
-    // The rest is quantized alike: 1/127 of the ranges of q, k and v, and 1/255 of a probability.
+    // Only these quantizers differ: 1/127 of the ranges of q, k and v, and 1/255 of a probability.
     EXPECT_LT(largest_difference(found, (*made.net)(input()).tensor()), 0.02) << kv;
   }
 }
 
-/// Also where nothing else keeps heads from being read as they lie.
+/// The scale of a disabled quantizer applies also if the heads are read without a copy.
 TEST(QuantAttention, ScalesWhatAQuantizerThatIsOffScales) {
   AttentionOptions options = kGrouped;
   options.kv_heads = options.heads;
@@ -130,7 +130,7 @@ TEST(QuantAttention, ScalesWhatAQuantizerThatIsOffScales) {
   EXPECT_FALSE(bitwise_equal(scaled("v_bmm_quantizer"), plain));
 }
 
-/// The same numbers by integers written out here, without heads that share or positions.
+/// The layer equals its definition in integers, for heads without groups and positions.
 TEST(QuantAttention, HasTheBitsOfItsDefinition) {
   Calibrated made({.width = kWidth, .heads = 2, .causal = true}, codes_everywhere());
   made.quantizer("softmax_quantizer").set_enabled(true);
@@ -210,7 +210,7 @@ TEST(QuantAttention, HasTheSameBitsForAnyNumberOfThreads) {
   detail::set_threads(before);
 }
 
-/// In training alone, behind the rounding: near what is dropped of floats.
+/// Codes are dropped after rounding, only in training; the result is near dropout of floats.
 TEST(QuantAttention, DropsCodesOfProbabilities) {
   AttentionOptions options = kGrouped;
   Calibrated whole(options, codes_everywhere());
@@ -228,10 +228,10 @@ TEST(QuantAttention, DropsCodesOfProbabilities) {
   EXPECT_GT(largest_difference(dropped, run(whole)), 0.05);
   for (const char* name : {"q_bmm_quantizer", "k_bmm_quantizer", "v_bmm_quantizer", "softmax_quantizer"})
     made.quantizer(name).set_enabled(false);
-  EXPECT_LT(largest_difference(run(made), dropped), 0.03);  // twice what is without dropout, above
+  EXPECT_LT(largest_difference(run(made), dropped), 0.03);  // twice the bound without dropout, above
 }
 
-/// Gradients pass straight through the rounding: near those of floats, which fine grids show.
+/// Gradients are straight-through: with fine grids they are near those of floats.
 TEST(QuantAttention, PassesGradientsStraightThrough) {
   Calibrated made(kGrouped, codes_everywhere());
   const auto gradient = [&] {
@@ -276,7 +276,7 @@ struct Gradients {
   }
 };
 
-/// Causal, of grouped heads, across, with a mask by which the first query sees nothing.
+/// Causal, grouped and cross attention, with a mask that hides all keys from the first query.
 TEST(QuantAttention, MakesProbabilitiesAgainWithTheSameBits) {
   constexpr std::int64_t queries = 6, keys = 40;
   Tensor mask = Tensor::full({queries, keys}, 1.0).to(DType::u8);
@@ -299,11 +299,11 @@ TEST(QuantAttention, MakesProbabilitiesAgainWithTheSameBits) {
     }
   Calibrated made(kGrouped, codes_everywhere());
   const auto many = input(2, 160);
-  // what has 160 x 160 elements would be 200 KB of a byte each
+  // saved probabilities, 160 x 160 x 8 heads of one byte, would be 200 KB
   EXPECT_LT(Gradients(made, {many, many}, false).kept, 150000);
 }
 
-/// A cache of codes alone: attention reads the values that they stand for.
+/// With only a quantized cache, attention reads the dequantized keys and values.
 TEST(QuantAttention, ReadsKeysAndValuesOnTheirGridsAlone) {
   auto config = QuantConfig::preset("int8");
   config.rules.push_back({.pattern = "*k_bmm_quantizer", .fields = {.num_bits = 4, .axis = 1}});

@@ -1,4 +1,4 @@
-// Presets, ModelOpt's configs in every form, and what they refuse.
+// Presets, ModelOpt's configs in all forms, and rejected configs.
 
 #include "fakequant/layers/config/quant_config.h"
 
@@ -156,7 +156,7 @@ TEST(QuantConfig, TakesAlgorithmsOnWeights) {
       QuantConfig::parse(R"({"quant_cfg": {}, "algorithm": {"method": "awq_lite", "alpha_step": 0.25}})");
   EXPECT_EQ(config.weight_algorithm, "awq_lite");
   EXPECT_EQ(config.weight_options->dump(), R"({"alpha_step":0.25})");
-  // ModelOpt's smoothquant moves all of the range unless told otherwise; ours has no such default here
+  // ModelOpt's smoothquant has alpha 1 by default; ours has no default alpha here
   EXPECT_EQ(QuantConfig::preset("INT8_SMOOTHQUANT_CFG").weight_options->dump(), R"({"alpha":1.0})");
   const auto theirs = QuantConfig::parse(R"({"preset": "int8", "algorithm": "smoothquant"})");
   EXPECT_EQ(theirs.weight_options->dump(), R"({"alpha":1.0})");

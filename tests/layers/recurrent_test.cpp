@@ -100,7 +100,7 @@ TEST(RecurrentLayers, EveryWeightHasAQuantizer) {
   EXPECT_TRUE(float_operators(*model, kSample, Target::ort).empty());
 }
 
-/// Of a range for each sample no batch is different from its samples.
+/// With one range per sample, outputs do not depend on the other samples of the batch.
 TEST(RecurrentLayers, SamplesDoNotDependOnTheirBatch) {
   auto model = int8_net();
   const Tensor x = random_tensor({6, 7, 6}, -1, 1, 3), all = run(*model, x);
@@ -109,7 +109,7 @@ TEST(RecurrentLayers, SamplesDoNotDependOnTheirBatch) {
   auto whole =
       int8_net(Kind::lstm, R"({"preset": "int8", "rules": [{"pattern": "*input_quantizer", "axis": null}]})");
   const Tensor together = run(*whole, x);
-  int same = 0;  // what reads the layer rounds, so that some samples are
+  int same = 0;  // the next layer rounds, so that some samples are equal
   for (std::int64_t n = 0; n < 6; ++n)
     same += bitwise_equal(run(*whole, x.slice(n, n + 1).clone()), together.slice(n, n + 1).clone()) ? 1 : 0;
   EXPECT_LT(same, 6);

@@ -48,7 +48,7 @@ TEST(TiedWeights, AreOneParameterUnderTwoNames) {
   EXPECT_TRUE(is_tied(*model, model->parameters()[0]));
 }
 
-/// That of two parameters with the same values, added up.
+/// The gradient equals the sum of the gradients of two parameters with the same values.
 TEST(TiedWeights, HaveTheSumOfBothGradients) {
   const auto tied = network(kTied), apart = network(untied());
   const Tensor table = tied->parameters()[0].tensor();
@@ -61,7 +61,7 @@ TEST(TiedWeights, HaveTheSumOfBothGradients) {
   for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], a[i] + b[i]) << i;
 }
 
-/// The product reads codes, the table is looked up as it is.
+/// The product reads codes; the embedding reads the float table.
 TEST(TiedWeights, AreCodesOfTheProductAlone) {
   const auto model = network(kTied);
   static_cast<void>(quantize(*model, QuantConfig::preset("int8"), {1, 3}));

@@ -74,7 +74,7 @@ TEST(AugmentColour, FactorsOfOneAndNoTurnChangeNothing) {
   same([](auto& x) { detail::adjust_hue(x, 0); });
 }
 
-// Of pixels from -1 to 3, a brightness is that of the values from 0 to 1 which they stand for.
+// Brightness of pixels from -1 to 3 is computed on values from 0 to 1.
 TEST(AugmentColour, KnowsBlackAndWhite) {
   auto x = ramp();
   Image unit({3, 4, 5}, x);

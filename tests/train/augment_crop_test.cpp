@@ -76,7 +76,7 @@ TEST(AugmentCrop, ResizedCropTakesTheAreaAndRatioThatAreAsked) {
   EXPECT_NEAR(largest, 0.6, 0.03);
 }
 
-// Of the 50 keys some draw torchvision's part, [1:3, 2:5], of the image.
+// Some of the 50 keys draw torchvision's crop [1:3, 2:5] of the image.
 TEST(AugmentCrop, InterpolatesAsTorchvision) {
   bool found = false;
   for (std::int64_t key = 0; key < 400 && !found; ++key) {

@@ -37,7 +37,7 @@ Batch mixed(const AugmentOptions& options, Batch batch = batch_of(kCount), std::
   return batch;
 }
 
-/// Of sample i, how much of its own class is left.
+/// Returns the weight of sample i's own class in its mixed label.
 double share(const Batch& batch, std::int64_t i) {
   return static_cast<double>(batch.y.data<float>()[i * 3 + i % 3]);
 }

@@ -135,7 +135,7 @@ TEST(AutoQuantize, ReadersOfOneTensorGetOneFormat) {
   std::map<std::string, const PlannedLayer*> layers;
   for (const auto& layer : plan.layers) layers[layer.layer] = &layer;
   ASSERT_EQ(layers.size(), 5U);
-  EXPECT_EQ(layers["conv2"]->group, layers["add"]->group);  // both read what the pooling gives
+  EXPECT_EQ(layers["conv2"]->group, layers["add"]->group);  // both read the output of the pooling
   EXPECT_EQ(layers["conv2"]->format, layers["add"]->format);
   EXPECT_EQ(layers["gap"]->group, layers["add"]->group);  // no weight, and a tensor of its own: as the last
   EXPECT_NE(layers["conv1"]->group, layers["conv2"]->group);
@@ -185,7 +185,7 @@ TEST(AutoQuantize, RefusesAndLeavesTheModelInFloat) {
       FAIL() << message;
     } catch (const ArgumentError& error) {
       EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
-      if (options.constraint.accuracy_budget != 0.0) {  // what the layers lose is measured
+      if (options.constraint.accuracy_budget != 0.0) {  // the loss of each layer is measured
         EXPECT_THROW(check_auto_quantize(*model, digit_shape(), options), ArgumentError) << message;
       }
     }
@@ -246,7 +246,7 @@ TEST(QuantizationPlan, RefusesWhatIsNoPlan) {
   refuses([](auto& p) { p["version"] = 2; });
   for (const auto& [key, value] : plan.items()) refuses([&, k = key](auto& p) { p.erase(k); });
   for (const auto& [key, value] : plan["layers"][0].items())
-    if (key != "bits" && !key.ends_with("_change") && key != "divergence")  // told again in the scores
+    if (key != "bits" && !key.ends_with("_change") && key != "divergence")  // repeated in the scores
       refuses([&, k = key](auto& p) { p["layers"][0].erase(k); });
   refuses([](auto& p) { p["layers"][0]["format"] = "fp8"; });
   refuses([](auto& p) { p["layers"][0]["scores"].clear(); });

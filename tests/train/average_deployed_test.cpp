@@ -23,7 +23,7 @@ Evaluation judged(Module& model) {
   return evaluate(model, validation);
 }
 
-/// The network of a file, as whoever deploys it loads it.
+/// Loads the network of a file as an application does.
 std::shared_ptr<Module> loaded(const std::string& path) {
   auto model = test::small_network(false);
   quantize(*model, QuantConfig::preset(kPreset), {1, 1, 8, 8});

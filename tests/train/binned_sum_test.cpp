@@ -14,7 +14,7 @@ namespace {
 
 using Terms = std::vector<std::vector<double>>;
 
-/// Of many magnitudes: one term's largest element is often a bin or more from the other's.
+/// Terms of many magnitudes: the largest elements of two terms often differ by a bin or more.
 Terms random_terms(std::size_t count, std::size_t size, double spread) {
   std::mt19937_64 random(7);
   std::normal_distribution<double> normal;

@@ -20,7 +20,7 @@ DataLoader loader() {
                     {.batch_size = 8, .shuffle = false});
 }
 
-/// Every quantizer, or those of weights, with `change` made to its descriptor.
+/// A network with `change` applied to the descriptors of all quantizers, or of weight quantizers only.
 template <class Change>
 std::shared_ptr<Graph> quantized_net(bool inputs, const Change& change) {
   auto model = residual_net();

@@ -94,7 +94,7 @@ TEST(CalibrationReport, GivesTheAmaxThatEachMethodWouldChoose) {
     const std::string reading =
         text == "one_pass" ? "percentile" : std::string(text.substr(text.rfind('_') + 1));
     const double tolerance =
-        reading == "octav" ? 2e-3 : 0;  // zeros are told from small values by the first bin
+        reading == "octav" ? 2e-3 : 0;  // the first bin separates zeros from small values
     for (const char* name : {"conv1.input_quantizer", "conv2.input_quantizer", "fc.input_quantizer"}) {
       const double amax = dynamic_cast<TensorQuantizer&>(other->at(name)).amax().item();
       const auto found = range(find(all, name), reading);

@@ -97,7 +97,7 @@ TEST(CompressedCheckpoint, IsNotOfAFloatNetwork) {
   EXPECT_THROW(load_model_state(*other, model_state(*model, nullptr), "c.h5"), FileError);
 }
 
-/// What a reader says to a state that was changed.
+/// Returns the reader's message for a changed state.
 template <class F>
 std::string refusal(const std::string& preset, F&& change) {
   auto model = calibrated(preset), other = calibrated(preset);

@@ -62,7 +62,7 @@ TEST(Augment, FlipMirrorsEverySecondImage) {
 }
 
 // A plane a + b x + c y is resampled exactly by bilinear interpolation, up to rounding: its value at the
-// centre moves by what the shift says, and stays when the image turns about its centre.
+// centre moves by the shift, and does not change when the image is rotated about its centre.
 TEST(Augment, WarpsAPlaneExactly) {
   Tensor plane = Tensor::zeros({1, 1, 21, 21});
   for (int y = 0; y < 21; ++y)

@@ -331,7 +331,7 @@ TEST_F(Hdf5DatasetTest, RefusesWrongAttributes) {
 
 TEST_F(Hdf5DatasetTest, RefusesFilesThatAreNotWhole) {
   EXPECT_THAT(refusal(), HasSubstr("No such file"));
-  write_file(path(), "this is a text, and not at all what was asked for");
+  write_file(path(), "this is a text file, not a data set");
   EXPECT_THAT(refusal(), HasSubstr("is not an HDF5 file"));
   const auto whole = read_file(kDigits);
   for (std::size_t length = 8; length < whole.size(); length += whole.size() / 50) {

@@ -17,7 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// Sample i is the number i. Blocks and cache as told; counts how often a block is read anew.
+/// Sample i is the number i. Block size and cache are options; counts the reads of blocks.
 class Numbers : public Dataset {
  public:
   Numbers(std::int64_t size, std::int64_t block, std::int64_t at_once, std::int64_t broken = -1)

@@ -51,7 +51,7 @@ TEST(ExactSum, IsTheRoundedSum) {
     for (const auto& term : terms) exact += static_cast<long double>(term[0].data<float>()[i]);
     other += found.data<float>()[i] != static_cast<float>(exact);
   }
-  EXPECT_LE(other, 1);  // elements far below the largest one lose digits: as many were seen
+  EXPECT_LE(other, 1);  // an element far below the largest one loses digits; one such element was observed
 }
 
 TEST(ExactSum, KeepsOneTermAndExtremes) {

@@ -1,5 +1,5 @@
-// Sums over ranks that begin during the backward pass have the bits of those that one process makes at its
-// end.
+// Sums over ranks that begin during the backward pass equal, bit for bit, the sums at the end of a single
+// process's pass.
 
 #include <thread>
 
@@ -114,7 +114,7 @@ TEST(GradientBuckets, RanksWithoutABatchMeetTheOthersAtTheEnd) {
       EXPECT_TRUE(bitwise_equal(ran.gradients[i], one.gradients[i])) << i;
 }
 
-/// The second layer is passed by at first: its gradients come when the sum of its bucket has begun without.
+/// The first steps skip the second layer: its gradients appear after the sum of its bucket has begun without them.
 TEST(GradientBuckets, AreSummedAgainWithGradientsThatAreNew) {
   const auto forward = [](Sequential& model, const Variable& x, std::int64_t step) {
     const Variable first = model.at("relu")(model.at("first")(x));
@@ -124,7 +124,7 @@ TEST(GradientBuckets, AreSummedAgainWithGradientsThatAreNew) {
   expect_bits_of_one({3, 3, 3}, forward, true);
 }
 
-/// Gradients of a checkpointed block come within a pass of their own, of which nobody is told.
+/// Gradients of a checkpointed block are computed in an inner pass without notifications.
 TEST(GradientBuckets, WaitForCheckpointedBlocks) {
   const auto forward = [](Sequential& model, const Variable& x, std::int64_t) {
     const auto block = [&model](const std::vector<Variable>& in) {

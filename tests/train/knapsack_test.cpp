@@ -20,7 +20,7 @@ Groups random_groups(std::mt19937& random, std::size_t count, bool integers) {
   return groups;
 }
 
-/// The least score of all assignments within the budget, in the order in which scores are added up.
+/// Returns the lowest score of all assignments within the budget. Scores are added in the same order.
 double brute_force(const Groups& groups, double budget, std::size_t at = 0, double cost = 0,
                    double score = 0) {
   if (at == groups.size()) return cost <= budget ? score : std::numeric_limits<double>::infinity();

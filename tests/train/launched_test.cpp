@@ -32,7 +32,7 @@ void expect(const Launched& found, int rank, int ranks, int rank_here, int ranks
   EXPECT_EQ(found.ranks_here, ranks_here);
 }
 
-/// As srun --mpi=pmix tells each of its tasks.
+/// Environment that srun --mpi=pmix sets for each task.
 std::map<std::string, std::string> slurm(int task, int tasks, int node, int here,
                                          const std::string& of_nodes) {
   return {{"PMIX_RANK", std::to_string(task)},

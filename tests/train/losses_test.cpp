@@ -97,7 +97,7 @@ TEST(Losses, ManyLabelsAreIgnored) {
   EXPECT_EQ(all.gradient, 0.0);
 }
 
-/// Half precision of outputs is no option; floats and doubles agree to what a float holds.
+/// Losses of half precision outputs are not supported; floats agree with doubles to float precision.
 TEST(Losses, FloatsGiveWhatDoublesGive) {
   const Variable y(outputs().to(DType::f32));
   EXPECT_NEAR(losses::huber(y, target()).item(), losses::huber(outputs(), target()).item(), 1e-6);

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Sample i is i, in blocks of 100,000: of as many as one likes, without memory for them.
+/// Sample i is the number i, in blocks of 100,000; any number of samples without memory for them.
 class Numbers : public Dataset {
  public:
   explicit Numbers(std::int64_t size) : size_(size) {}
@@ -117,7 +117,7 @@ TEST(ManyRows, AreHeldOutWithoutAList) {
   EXPECT_THROW((void)hold_out(numbers(2 * kMany), 0.1, 1), ArgumentError);
 }
 
-/// What a shuffle of all samples, where they are few, has always chosen: figures and checkpoints rest on it.
+/// Subsets of small data sets must not change: recorded figures and checkpoints depend on them.
 TEST(ManyRows, FewOnesAreChosenAsEver) {
   EXPECT_THAT(split_validation(20, 0.3, 1).validation, ElementsAre(2, 3, 9, 11, 17, 19));
   std::uint64_t hash = 1469598103934665603u;

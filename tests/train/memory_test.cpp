@@ -1,5 +1,5 @@
-// Memory of a training step: the plan is what a run takes, saved activations stay within their bounds, and
-// after the first step nothing is asked of the system.
+// Memory of a training step: the plan predicts the use, saved activations stay within their bounds, and
+// no memory is allocated after the first step.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ OptimizerOptions sgd() {
 
 std::int64_t in_use() { return memory_stats().in_use; }
 
-/// Of a step like those before it: what lives between forward and backward besides what lived before.
+/// Bytes that a repeated step keeps between forward and backward, beyond those in use before it.
 std::int64_t measured_saved(Module& model, const Tensor& x, const Tensor& y) {
   std::int64_t saved = 0;
   for (int step = 0; step < 2; ++step) {

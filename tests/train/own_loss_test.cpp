@@ -23,7 +23,7 @@ std::shared_ptr<const Dataset> halves(std::int64_t count, std::uint64_t seed) {
   return std::make_shared<TensorDataset>(x, y);
 }
 
-/// Which of two classes each pixel is of: by its sign.
+/// Images whose pixels belong to one of two classes by their sign.
 std::shared_ptr<const Dataset> signs(std::int64_t count, std::uint64_t seed) {
   Tensor x = Tensor::empty({count, 1, 8, 8}), y = Tensor::empty({count, 8, 8}, DType::i64);
   fill_uniform(x, -1, 1, seed);

@@ -53,7 +53,7 @@ TEST(ProfiledTraining, FloatLayersAndKinds) {
   expect_adds_up(run);
   EXPECT_TRUE(kinds_of(run.profile, "conv").contains("product forward"));
   EXPECT_TRUE(kinds_of(run.profile, "conv").contains("dW"));
-  EXPECT_FALSE(kinds_of(run.profile, "conv").contains("dX"));  // nobody asks for the images' gradient
+  EXPECT_FALSE(kinds_of(run.profile, "conv").contains("dX"));  // the gradient of the images is not computed
   for (const char* kind : {"product forward", "dX", "dW"})
     EXPECT_TRUE(kinds_of(run.profile, "fc").contains(kind)) << kind;
   EXPECT_EQ(kinds_of(run.profile, "bn"),

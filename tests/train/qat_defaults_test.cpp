@@ -1,4 +1,4 @@
-// What a format gets where nobody asks for something else.
+// Default training settings of a format.
 
 #include "fakequant/train/qat_defaults.h"
 

@@ -1,4 +1,4 @@
-// What a preset gets where nobody asks for something else, and what is told of it.
+// Default training settings of a preset, and their report.
 
 #include "fakequant/train/qat_preset.h"
 

@@ -21,7 +21,7 @@ Plan one_epoch() {
   return run;
 }
 
-/// What `resume` says; empty when it takes the state.
+/// Returns the message of `resume`; empty if it accepts the state.
 std::string refusal(const Plan& run, const StateDict& state) {
   try {
     run.make()->resume(state, "some.h5");

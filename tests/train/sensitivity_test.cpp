@@ -65,7 +65,7 @@ void expect_same(const SensitivityReport& a, const SensitivityReport& b) {
   }
 }
 
-/// With what lies before a layer taken again and with a whole pass for each layer.
+/// Sensitivity with cached activations before a layer equals that with a full pass per layer.
 SensitivityReport expect_exact(Module& model, DataLoader& data) {
   const auto cached = sensitivity(model, data), whole = sensitivity(model, data, {.cached = false});
   expect_same(cached, whole);
@@ -155,7 +155,7 @@ TEST(Sensitivity, CostsAPassAndWhatLiesBehindEachLayer) {
   const auto layers = static_cast<std::int64_t>(report.layers.size());
   EXPECT_GE(layers, 20 + 9 + 1);  // convolutions and fc, additions, pooling
   EXPECT_EQ(report.pass_runs, layers);
-  // On average half of the layers lie behind one.
+  // On average half of the layers follow a layer.
   EXPECT_LE(report.layer_runs, layers + layers * (layers + 1) / 2);
   expect_same(report, sensitivity(*resnet, data, {.cached = false}));
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What torchvision 0.29.2 makes of x[i] = (37 i mod 101) / 100, [3, 4, 5] (posterize of its bytes,
+/// Outputs of torchvision 0.29.2 for x[i] = (37 i mod 101) / 100, [3, 4, 5] (posterize of its bytes,
 /// autocontrast of x / 2 + 0.1), and equalize of the bytes (7 i^2 mod 90) + (13 i mod 40), [1, 20, 20].
 
 #include <array>

@@ -75,7 +75,7 @@ State state_of(Module& model) {
   return out;
 }
 
-/// The names of what has changed.
+/// Returns the names of changed entries.
 std::vector<std::string> changes(const State& before, const State& after) {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < before.tensors.size(); ++i)

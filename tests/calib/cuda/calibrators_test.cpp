@@ -34,7 +34,7 @@ std::vector<Tensor> batches(DType dtype) {
           Tensor::zeros(kShape, dtype), magnitudes_of(heavy_tailed(kShape, 5)).to(dtype)};
 }
 
-/// All that was collected, and the answer, are those of the CPU; the answer is there.
+/// The collected state and the amax equal those of the CPU; the amax stays on the device.
 void compare(const std::string& method, const CalibratorOptions& options, const std::vector<Tensor>& data,
              const AmaxOptions& amax = {}) {
   const auto here = make_calibrator(method, options), there = make_calibrator(method, options);

@@ -77,7 +77,7 @@ TEST_F(CudaRanges, GrowAsOnTheHost) {
   }
 }
 
-/// Magnitudes beside the edges of a rule's bins, and what no bin has.
+/// Magnitudes next to the edges of a rule's bins, and values outside of all bins.
 Tensor beside_edges(const detail::BinRule& rule, int bins) {
   std::vector<float> v{0.0f,   -0.0f, kInfinity, std::nanf(""), rule.top, std::nextafter(rule.top, kInfinity),
                        1e-45f, 3e38f};

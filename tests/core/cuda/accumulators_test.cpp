@@ -64,7 +64,7 @@ QuantizedTensor codes(const Shape& shape, const Format& format, Layout layout, f
   return quantize(floats(shape, -1.5f, 1.5f).to(layout), grid, false);
 }
 
-/// What readers round to: among them a range of nothing, and an offset.
+/// Grids of the readers, including a range of 0 and a zero point.
 std::vector<Grid> readers() {
   std::vector<Grid> out;
   for (const int bits : {2, 4, 8, 16})

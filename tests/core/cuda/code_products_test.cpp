@@ -39,7 +39,7 @@ QuantizedTensor codes(const Shape& shape, const Format& format, const Granularit
   return quantize(numbers(shape).to(layout), Grid::from_amax(format, by, ranges(by, shape), "q"));
 }
 
-/// Of NVFP4: blocks whose scales are E4M3 numbers.
+/// An NVFP4 tensor: blocks with E4M3 scales.
 QuantizedTensor nvfp4(const Shape& shape) {
   const auto by = Granularity::per_group(16);
   return quantize(numbers(shape),

@@ -29,7 +29,7 @@ Tensor numbers(const Shape& shape) {
   return out;
 }
 
-/// As many ranges as the grid needs: one of them 0, one the least that counts.
+/// The ranges that the grid requires: one of them is 0, one is the smallest effective range.
 Tensor ranges(std::int64_t count, bool per_tensor) {
   Tensor out = Tensor::empty(per_tensor ? Shape{} : Shape{count});
   auto* v = out.mutable_data<float>();

@@ -152,7 +152,7 @@ TEST_F(CudaNorm, SumsAsTheFoldedLayerHasThem) {
     for (const bool with_bias : {true, false}) {
       const auto found = folded_on(Device::cuda(), shape, with_bias);
       const auto expected = folded_on(Device::cpu(), shape, with_bias);
-      EXPECT_EQ(expected[0].data<float>()[0], 0);  // silent, its value is that of its bias
+      EXPECT_EQ(expected[0].data<float>()[0], 0);  // the channel is 0, its output is the bias
       for (std::size_t i = 0; i < 3; ++i)
         EXPECT_TRUE(bitwise_equal(found[i].to(Device::cpu()), expected[i])) << i;
       for (std::size_t i = 3; i < found.size(); ++i)

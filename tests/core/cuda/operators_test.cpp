@@ -18,8 +18,8 @@ std::string name_of(const OperatorCase& tested) {
   return tested.op + (tested.variant.empty() ? "" : "_" + tested.variant);
 }
 
-/// Operators of + - * / alone, in one order, and those that move elements. The others call exp and the like
-/// or add up in another order.
+/// Operators that use only + - * / in one order, or move elements, are exact. The others call exp and similar functions,
+/// or sum in another order.
 bool is_exact(const OperatorCase& tested) {
   static const std::set<std::string> names{"relu",         "relu6",
                                            "clip",         "leaky_relu",
@@ -57,7 +57,7 @@ class CudaOperator : public testing::TestWithParam<OperatorCase> {
   [[nodiscard]] const OperatorCase& op() const { return GetParam(); }
 };
 
-/// What differs between cuda:0 and the CPU.
+/// Describes the difference between cuda:0 and the CPU; empty if there is none.
 std::string difference_from_cpu(const OperatorCase& tested, DType dtype, Layout layout) {
   const auto inputs = inputs_of(tested, dtype);
   const auto found = run_case(tested, moved(inputs, Device::cuda(), layout));

@@ -86,7 +86,7 @@ template <template <class> class Rule>
 std::vector<Tensor> rule_on(Device device, const Rule<double>& rule) {
   auto parameters = tensors(device, 1);
   std::vector<std::vector<Tensor>> states(3);
-  // Squares first, no smaller than those of the means: RMSprop takes the root of the difference.
+  // The mean squares are at least the squared means: RMSprop takes the root of the difference.
   for (int k = 0; k < Rule<double>::states; ++k)
     states[k] = tensors(device, 1000U * (k + 1), k == 0 ? 4.0 : 0.0, k == 0 ? 6.0 : 2.0);
   for (unsigned t = 0; t < 3; ++t) {

@@ -153,7 +153,7 @@ TEST_F(CudaPool, ImagesOfMoreThanOneSweep) {
   EXPECT_EQ(test::difference({found.second}, {expected.second}, 1e-5), "");  // a sum over pixels in f64
 }
 
-/// Codes and sums stay what they are: their bits, and those of their gradients.
+/// Pooled codes and sums and their gradients are equal bit for bit.
 TEST_F(CudaPool, CodesAndSumsArePooledAsTheyAre) {
   const Tensor x = test::random_values({3, 5, 9, 8}, 10).to(DType::f32).to(Layout::channels_last);
   for (const Format format :

@@ -116,7 +116,7 @@ TEST_F(CudaProducts, ConvolutionsOfCodesAreExact) {
       }
 }
 
-/// What every processor multiplies: not all have products of bfloat16.
+/// A type that every processor multiplies: not all support bfloat16 products.
 Tensor on_host(const Tensor& x) { return x.dtype() == DType::bf16 ? x.to(DType::f32) : x; }
 
 TEST_F(CudaProducts, MatricesInEveryOrder) {

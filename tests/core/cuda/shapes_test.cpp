@@ -1,4 +1,4 @@
-// Which thread does what, by arithmetic alone: also of sizes that no test can allocate.
+// Assignment of elements to threads by arithmetic alone, also for sizes that no test can allocate.
 
 #include <gtest/gtest.h>
 

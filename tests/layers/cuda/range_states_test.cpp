@@ -1,4 +1,4 @@
-// Ranges that changed on a GPU: what becomes of them, and of what is not finite.
+// Ranges changed on a GPU, also by values that are not finite.
 
 #include <cmath>
 #include <limits>

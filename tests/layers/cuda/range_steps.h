@@ -1,6 +1,6 @@
 #pragma once
 
-/// Steps of one quantizer on the CPU and on a GPU, and what they leave behind.
+/// Steps of one quantizer on the CPU and on a GPU, and their results.
 
 #include <functional>
 #include <string>
@@ -22,7 +22,7 @@ inline Tensor input(const Shape& shape, int step, Layout layout = Layout::row_ma
   return random_tensor(shape, -size, size, static_cast<unsigned>(step + 1)).to(layout);
 }
 
-/// What a step leaves behind.
+/// Results of one step.
 struct Step {
   Tensor values, codes, mask, amax, used_amax, scale, dx, range_gradient;
 };

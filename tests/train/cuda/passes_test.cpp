@@ -142,7 +142,7 @@ TEST_F(CudaPasses, AModuleThatWaitsIsCalled) {
   expect_same(plan, 0);
 }
 
-/// Its backward pass reads a value.
+/// A module whose backward pass reads a value on the host.
 class ReadsBackward : public Module {
  public:
   [[nodiscard]] std::string type() const override { return "reads_backward"; }
@@ -163,7 +163,7 @@ TEST_F(CudaPasses, ABackwardPassThatWaitsIsCalled) {
   expect_same(plan, 0);
 }
 
-/// Of each step: how often the host waited and kernels were launched by themselves.
+/// Returns for each step the number of host waits and of single kernel launches.
 std::vector<std::pair<std::int64_t, std::int64_t>> waits_and_launches(bool capture) {
   test::Plan plan;
   plan.quantized = true;

@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-/// What may stay of the mean of squared shifts: biases have the accumulator's grid of s_x * s_w, and one is
+/// Bound of the remaining mean of squared shifts. Biases have the accumulator's grid of s_x * s_w: each is
 /// off by up to half a step before it is corrected and by as much, the other way, after it. Weights have 3
 /// bits, inputs 8, whose unsigned steps are the finer ones.
 double grid_bound(Module& model, const std::string& layer) {

@@ -54,7 +54,7 @@ TEST(Equalize, RecoversRangesPerTensorThatOutliersSpoil) {
 }
 
 TEST(Equalize, StopsAtBranchesAndBatchNorm) {
-  auto model = residual_net();  // bn behind each convolution; pooled features go to an addition too
+  auto model = residual_net();  // batch norm after each convolution; an addition reads the pooled features too
   const auto report = ptq::equalize(*model, {1, 1, 8, 8});
   EXPECT_TRUE(report.layers.empty());
   EXPECT_EQ(report.skipped.size(), 3u);

@@ -31,7 +31,7 @@ TEST(Gptq, ChoosesCodesInBlocks) {
   expect_smaller_errors("mlp", config, [](Module& model) { return run(model); });
 }
 
-/// The values that their quantizer gives back, scales of blocks being taken from them anew.
+/// GPTQ chooses values that the quantizer reproduces, with block scales recomputed from them.
 TEST(Gptq, ChoosesFloatsThatTheirQuantizersKeep) {
   for (const std::string preset : {"mxfp4", "nvfp4", "mxfp8", "mxint8", "fp8"}) {
     SCOPED_TRACE(preset);

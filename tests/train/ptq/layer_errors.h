@@ -19,7 +19,7 @@ inline std::vector<ptq::WeightedLayer> layers_of(Module& model) {
   return ptq::weighted_layers(model, ptq::float_graph(model, digit_shape())).layers;
 }
 
-/// What each layer multiplies by: the values of its codes where its weights are quantized.
+/// The factor of each layer's product: the dequantized weight, or the float weight if it is not quantized.
 inline Weights multiplied_weights(Module& model) {
   const NoGrad no_grad;
   Weights out;
@@ -29,7 +29,7 @@ inline Weights multiplied_weights(Module& model) {
   return out;
 }
 
-/// Mean squared difference of each layer's output on the test images, its inputs being those of `original`.
+/// Mean squared difference of each layer's output on the test images, with the inputs of `original`.
 class HeldOutErrors : public Recorder {
  public:
   HeldOutErrors(Module& original, Weights weights) : weights_(std::move(weights)) {
@@ -66,14 +66,14 @@ inline std::shared_ptr<Graph> calibrated(const std::string& name, const QuantCon
   return model;
 }
 
-/// The weights are code * scale already: quantizing moves none of them.
+/// The weights equal code * scale: quantizing does not change them.
 inline void expect_weights_on_their_grid(Module& model) {
   const auto values = multiplied_weights(model);
   for (const auto& layer : layers_of(model))
     EXPECT_TRUE(bitwise_equal(layer.weight.tensor(), values.at(layer.path))) << layer.path;
 }
 
-/// `choose` makes every layer's held-out error smaller than that of the nearest codes.
+/// With `choose` every layer's held-out error is smaller than with rounding to the nearest code.
 template <class Choose>
 void expect_smaller_errors(const std::string& name, const QuantConfig& config, Choose&& choose) {
   auto original = trained(name), model = calibrated(name, config);

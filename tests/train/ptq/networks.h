@@ -25,8 +25,8 @@ inline std::unique_ptr<DataLoader> digit_batches(const std::string& split) {
 
 inline Shape digit_shape() { return {1, 1, 8, 8}; }
 
-/// Of tests/data, by tests/data/generate.py. "cnn": three convolutions, the second by groups, the third by
-/// depth, and a linear layer. "mlp": two hidden layers.
+/// Networks of tests/data, trained by tests/data/generate.py. "cnn": three convolutions (the second grouped, the third
+/// depthwise) and a linear layer. "mlp": two hidden layers.
 inline std::shared_ptr<Graph> trained(const std::string& name) {
   return ptq::load_folded(FAKEQUANT_SOURCE_DIR "/tests/data/digits_" + name + ".h5");
 }
@@ -38,7 +38,7 @@ inline std::shared_ptr<Graph> with_outliers(const std::string& name) {
   return model;
 }
 
-/// A quantization config of weights per output channel of so many bits, and inputs; 0 leaves them float.
+/// A quantization config with that number of bits for weights (per output channel) and inputs; 0: float.
 inline QuantConfig integers(int weight_bits, int input_bits) {
   std::string text = R"({"rules": [{"pattern": "*weight_quantizer", "num_bits": )" +
                      std::to_string(weight_bits) + R"(, "axis": 0, "narrow_range": true})";
