@@ -1,6 +1,6 @@
 #pragma once
 
-/// The GPU of tests: that of the machine, or the simulated one in programs that have it.
+/// The GPU of tests: the machine's, or the simulated one in programs linked to it.
 
 #include <cstdlib>
 

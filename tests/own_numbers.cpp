@@ -1,4 +1,4 @@
-/// Part of every test_<folder>: a test draws what it draws in a process of its own, whichever ran before it.
+/// Part of every test_<folder>: a test draws the same random numbers as in a process of its own.
 
 #include <gtest/gtest.h>
 

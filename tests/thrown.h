@@ -6,7 +6,7 @@
 
 namespace fq::test {
 
-/// The message of what `call` throws as Expected; empty when it throws nothing.
+/// The message that `call` throws as Expected; empty if it does not throw.
 template <class Expected = ArgumentError, class Call>
 std::string message_of(Call&& call) {
   try {

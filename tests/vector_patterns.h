@@ -1,6 +1,6 @@
 #pragma once
 
-/// What tests of vector kernels share: every instruction set, and floats of every kind.
+/// Shared code of tests of vector kernels: all instruction sets, and floats of all kinds.
 
 #include <bit>
 #include <limits>

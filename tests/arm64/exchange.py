@@ -1,7 +1,7 @@
-"""The command of this machine (FAKEQUANT) and that of 64-bit ARM (FAKEQUANT_ARM64, a line that begins with its emulator) take each
-other's files. ARM trains, calibrates, fine-tunes and exports; what it writes has the same codes and outputs here, bit for bit, the
-same files for engines, and no other code in ONNX Runtime (FAKEQUANT_PYTHON has the packages of `verify`). Bounds are what was
-seen: of floats that are summed in another order, and behind erf, whose last bit differs."""
+"""The command of this machine (FAKEQUANT) and of 64-bit ARM (FAKEQUANT_ARM64, a command line that begins with an emulator) read each
+other's files. ARM trains, calibrates, fine-tunes and exports. Its files have equal codes and outputs here, bit for bit, equal
+files for engines, and equal codes in ONNX Runtime (FAKEQUANT_PYTHON has the packages of `verify`). Bounds are the measured
+differences: float sums in another order, and erf, whose last bit differs."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def both(output, *arguments):
 
 
 def arrays(path, below="/"):
-    """The data sets of a group and of those in it, by their names."""
+    """The data sets of a group and its subgroups, by name."""
     found = {}
     with h5py.File(path) as file:
         file[below].visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
@@ -41,7 +41,7 @@ def arrays(path, below="/"):
 
 
 def largest_difference(first, second):
-    """Of floats by the same names, as a share of the largest of each."""
+    """Largest difference of floats of the same names, relative to the largest of each."""
     assert first.keys() == second.keys(), (first.keys(), second.keys())
     return max(np.abs(np.float64(first[n]) - second[n]).max() / max(np.abs(first[n]).max(), 1e-30)
                for n in first if first[n].dtype.kind == "f" and first[n].size)
@@ -87,7 +87,7 @@ def check(name, model, data, training, verifying=(), *, trained=0, noise=(), ran
 
 print(subprocess.run([*COMMANDS["arm"], "doctor"], capture_output=True, text=True, check=True, env=ONE_THREAD).stdout)
 check("mlp", ["--model", "mlp", "--model-options", '{"hidden": [64, 64]}'], DIGITS, ["--steps", 20])
-# The bias ahead of a batch norm and that of keys have no gradient but what rounding leaves, which Adam makes steps of.
+# Biases before a batch norm and biases of keys have no gradient except rounding errors, from which Adam makes steps.
 check("cnn", ["--model", "cnn", "--model-options", '{"widths": [8, 8, 8], "features": 16}'], DIGITS, ["--steps", 20, "--batch", 32],
       trained=1e-6, noise=["features.bias"])
 

@@ -1,7 +1,7 @@
 #pragma once
 
 /// malloc() and its like of a library that is loaded before libc, in its one source: operator new and what
-/// libc itself asks for come here too.
+/// libc's own allocations come here too.
 
 #include <cerrno>
 #include <cstddef>

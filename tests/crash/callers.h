@@ -1,6 +1,6 @@
 #pragma once
 
-/// Who called: the stack at a place, in the one source of a library that is loaded before libc.
+/// The callers of a function: the stack, in the one source of a library that is loaded before libc.
 
 #include <cstdint>
 #include <cstring>
@@ -28,8 +28,8 @@ struct Callers {
   void* places[128] = {};
   int count = ::backtrace(places, 128);
 
-  /// The library among these that asks, or null: the first one on the way out, of those that call functions
-  /// of the program's (whose main is given) only what comes before them.
+  /// The library among these that called, or null: the innermost one. For libraries that call functions
+  /// of the program (whose main is given), only the frames before these functions count.
   template <std::size_t N>
   const char* library_of(const Library (&libraries)[N], const void* main) const {
     Dl_info info{}, program{};

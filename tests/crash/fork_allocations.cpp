@@ -1,10 +1,10 @@
 /// Loaded before libc (LD_PRELOAD) it lets memory run out in copies of the process (fork). At each call of
 /// malloc and its like within main whose callers were not there before, it writes "new" to FORK_TALK ("7,8",
-/// descriptors to read and write) and reads letters: o, a copy goes on without this memory; a, without this
-/// and all that it asks for from there on; n, no more. Each copy's end is told ("ended STATUS", of waitpid)
-/// before the next letter is read. FORK_ERRORS takes what a copy says, FORK_CALLERS who asked. Threads run in
-/// turns on the first one (one_thread.h), as a copy would lack them. What the libraries of `kOthers` ask for
-/// they get, and in place of "new" their name is told.
+/// descriptors to read and write) and reads letters: o, a copy continues without this memory; a, without this
+/// and all later allocations; n, no more copies. The end of each copy is written ("ended STATUS", of waitpid)
+/// before the next letter is read. FORK_ERRORS gets the output of copies, FORK_CALLERS the callers. Threads run in
+/// turn on the first one (one_thread.h), because a copy has only one. Allocations of the libraries in `kOthers` succeed,
+/// and their name is written instead of "new".
 
 #include <cstdio>
 #include <cstdlib>
@@ -41,10 +41,10 @@ struct Talk {
 };
 
 const Talk talk;
-bool busy = false;                          // with what the library itself asks for
-bool is_copy = false, has_nothing = false;  // of a copy, whether all is refused
+bool busy = false;                          // true during allocations of this library
+bool is_copy = false, has_nothing = false;  // in a copy: whether all allocations fail
 
-/// Where the files are that the process reads and writes: copies share it.
+/// File offsets of the process, which copies share.
 struct FileOffsets {
   off_t at[64];
   FileOffsets() {

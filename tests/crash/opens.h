@@ -10,7 +10,7 @@
 
 namespace crash {
 
-/// What the library does with them: `open()` is libc's.
+/// The library's own action; `open()` is libc's.
 template <class Open>
 int opening(const char* path, int flags, Open&& open);
 

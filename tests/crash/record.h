@@ -53,7 +53,7 @@ inline std::string path_of(int file) {
   return ::readlink(link.c_str(), name, sizeof name - 1) > 0 ? name : std::string();
 }
 
-/// Nothing for what is no file below the current folder.
+/// A file below the current folder; default values for other descriptors.
 struct File {
   bool counts = false, is_folder = false;
   std::string inode = {}, path = {};

@@ -1,6 +1,6 @@
-/// Loaded before libc (LD_PRELOAD) it writes down what a program does to the files below the current folder,
-/// in the order in which it does it, for tests/cli/lib/disk.py: to the file RECORD_TO, one line a call,
-/// behind which stand the bytes that were written.
+/// Loaded before libc (LD_PRELOAD) it records the changes of a program to files below the current folder,
+/// in their order, for tests/cli/lib/disk.py: to the file RECORD_TO, one line per call,
+/// followed by the written bytes.
 ///
 ///     create INODE PATH | write INODE OFFSET BYTES | size INODE BYTES | sync INODE | folder PATH
 ///     rename FROM<tab>TO | link FROM<tab>TO | remove PATH | make PATH       (folder: it was synced)

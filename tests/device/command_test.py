@@ -27,13 +27,13 @@ def check_same_codes(network):
         assert np.array_equal(there[name], values), f"{network}: {name} differs in {np.sum(there[name] != values)} places"
 
 
-# Trained there, and close to what is trained here: float sums are added in another order.
+# A network trained on the GPU is close to one trained on the CPU: float sums have another order.
 run("train", *SHORT, "--device", "cuda:0", "-o", "float.h5")
 run("train", *SHORT, "--device", "cpu", "-o", "float_cpu.h5")
 there, here = (result("evaluate", name, *DATA) for name in ("float.h5", "float_cpu.h5"))
 assert abs(there["accuracy"] - here["accuracy"]) < 3, (there, here)
 
-# Calibrated and fine-tuned there: the codes of every layer are those of the CPU, and so are the logits.
+# Calibrated and fine-tuned on the GPU: codes of all layers and logits equal the CPU's.
 for preset in ("int8", "w4a8"):
     run("calibrate", "--checkpoint", "float.h5", *DATA, "--preset", preset, "--device", "cuda", "-o", f"{preset}.h5")
     check_same_codes(f"{preset}.h5")
@@ -50,20 +50,20 @@ for flags in (["--preset", "fp8"], ["--preset", "int8", "--amax", "running"], ["
     run("qat", "float.h5", *flags, *DATA, "--epochs", "1", "--lr", "0.001", "--device", "cuda", "-o", "other.h5")
     assert result("evaluate", "other.h5", *DATA, "--device", "cuda")["accuracy"] > 50, flags
 
-# A run begun on one goes on on the other.
+# A run that began on one device resumes on the other.
 LONGER = [word if word != "2" else "3" for word in SHORT]
 for first, second in (("cuda", "cpu"), ("cpu", "cuda")):
     run("train", *SHORT, "--schedule", "constant", "--device", first, "-o", "moved.h5")
     run("train", *LONGER, "--schedule", "constant", "--device", second, "--resume", "-o", "moved.h5")
     assert result("evaluate", "moved.h5", *DATA)["accuracy"] > 50
 
-# The same run there gives the same bits, in graphs and kernel by kernel.
+# Equal runs on the GPU give equal bits, with CUDA graphs and kernel by kernel.
 for name, flags in (("a.h5", []), ("b.h5", []), ("c.h5", ["--set", "capture=false"])):
     run("qat", "int8.h5", *DATA, "--epochs", "1", "--device", "cuda", *flags, "-o", name)
 files = [open(name, "rb").read() for name in ("a.h5", "b.h5", "c.h5")]
 assert files[0] == files[1] == files[2], "runs on the device differ"
 
-# What is not there.
+# Missing devices.
 assert "cuda:7 is not there" in run("evaluate", "qat.h5", *DATA, "--device", "cuda:7", status=1).stderr
 assert "is not a device" in run("evaluate", "qat.h5", *DATA, "--device", "gpu", status=2).stderr
 print("command on a device: ok")

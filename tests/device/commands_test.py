@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
-# Of calibration in shares and bounds that were measured on the CPU's sums none: a GPU's depend on the shape of a batch.
+# Excluded: calibration in parts, and tests with bounds measured on CPU sums. On a GPU sums depend on the shape of a batch.
 TESTS = ["attention_codes", "classes", "compress", "data_words", "determinism", "distillation", "generate", "init_weights", "inputs",
          "low_bits", "low_rank", "one_output", "optimizers", "packed_weights", "pairs", "quantizer_warnings",
          "recipes_of_training", "resume", "scales", "sensitivity", "tasks", "text_windows", "weight_algorithms"]
@@ -23,7 +23,7 @@ environment = dict(os.environ, FAKEQUANT=os.path.abspath("command"))
 
 
 def failure(name):
-    """What a test said that failed; None of one that passed, or was skipped, which is printed."""
+    """The message of a failed test; None if it passed, or was skipped (then the reason is printed)."""
     os.makedirs(name)
     script = os.path.join(SOURCE, "tests", "cli", name + ".py")
     done = subprocess.run([sys.executable, script], cwd=name, env=environment, capture_output=True, text=True)

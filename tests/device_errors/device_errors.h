@@ -1,6 +1,6 @@
 #pragma once
 
-/// What tests of a device that fails have in common.
+/// Shared code of tests of a failing device.
 
 #include <cstdlib>
 #include <string>
@@ -43,7 +43,7 @@ void in_fresh_process(cudaError_t first_answer, F&& f) {
       testing::ExitedWithCode(0), "");
 }
 
-/// What is logged while it lives.
+/// Collects log messages during its lifetime.
 class Logged {
  public:
   Logged() {

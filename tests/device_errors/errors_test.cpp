@@ -1,4 +1,4 @@
-// What a GPU's failures look like to whoever uses the library. The simulated device fails when it is told to.
+// Errors of the library for failures of a GPU. The simulated device fails on request.
 
 #include "device_errors/device_errors.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
@@ -19,7 +19,7 @@ TEST(DeviceErrors, TooLittleMemory) {
   EXPECT_THAT(message, HasSubstr("at core/backend/cuda/runtime/device_state.cpp:"));
   EXPECT_THAT(message, HasSubstr("use a smaller batch"));
   simulated::set_memory(std::int64_t{1} << 33);
-  EXPECT_EQ(on_device(std::int64_t{1} << 20).slice(0, 1).item(), 1.0);  // it goes on
+  EXPECT_EQ(on_device(std::int64_t{1} << 20).slice(0, 1).item(), 1.0);  // the device still works
   EXPECT_EQ(first.slice(0, 1).item(), 1.0);
 }
 

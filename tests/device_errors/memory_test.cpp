@@ -1,4 +1,4 @@
-// What the simulated device's memory refuses.
+// Allocations that the simulated device rejects.
 
 #include <cstdlib>
 

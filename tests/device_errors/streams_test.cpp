@@ -34,7 +34,7 @@ TEST(SimulatedStreams, WorkThatNobodyWaitsForIsNotDone) {
     (void)cudaStreamSynchronize(second);
     return got;
   };
-  EXPECT_EQ(read(), 1);  // nothing told the second stream to wait
+  EXPECT_EQ(read(), 1);  // the second stream does not wait
   *number = 8;           // too early: the copy has not read it
   (void)cudaStreamWaitEvent(second, event, 0);
   EXPECT_EQ(read(), 8);

@@ -1,4 +1,4 @@
-// What goes on, in another way, where a GPU or a library lacks something.
+// Alternatives that are used if a GPU or a library lacks a feature.
 
 #include <algorithm>
 #include <filesystem>

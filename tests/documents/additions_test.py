@@ -1,5 +1,5 @@
-"""additions_test.py SOURCE BUILD: what docs/developing.md shows as diffs is what it takes. All of them are applied to a
-copy of the sources, the units of BUILD with files that they touch are compiled anew and linked before its libraries into
+"""additions_test.py SOURCE BUILD: the diffs in docs/developing.md are complete. All of them are applied to a
+copy of the sources. Sources of BUILD that they affect are compiled again and linked before its libraries into
 a command of their own, and the document's commands are run with that."""
 import concurrent.futures
 import json
@@ -27,7 +27,7 @@ def run(line, folder, **more):
 
 
 def apply(diff, tree):
-    """Each hunk where its lines stand, once and whatever their number; a file from /dev/null is new."""
+    """Applies each hunk at the only place with its lines, whatever their numbers; a file from /dev/null is new."""
     for old, path, hunks in re.findall(r"^--- (\S+)\n\+\+\+ b/(\S+)\n((?:[@ +\-].*\n)+?)(?=--- |\Z)", diff, re.M):
         file = tree / path
         text = "" if old == "/dev/null" else file.read_text()
@@ -41,8 +41,8 @@ def apply(diff, tree):
 
 
 def touched(diffs, tree):
-    """Sources that the diffs change or add, and those that include a file that they change, directly or below. Device
-    code is as it was: these commands run on the host. Hunks of tests are applied only."""
+    """Sources that the diffs change or add, and sources that include a changed file, directly or indirectly. Device
+    code is not compiled: these commands run on the host. Hunks of tests are only applied."""
     files = {str(path.relative_to(tree)): path.read_text() for folder in FOLDERS for path in (tree / folder).rglob("*.*")
              if path.suffix in (".h", ".def", ".cpp")}
     included = {path: set(re.findall(r'^#include "fakequant/([^"]+)"', text, re.M)) for path, text in files.items()}
@@ -56,7 +56,7 @@ def touched(diffs, tree):
 class Build:
     def __init__(self, source, build, work):
         self.build, self.work = build, work
-        self.members, self.commands = {}, {}  # of each source, those that are compiled with it; how they are
+        self.members, self.commands = {}, {}  # per source: the sources of its unit; the compile command
         for entry in json.loads((build / "compile_commands.json").read_text()):
             file = pathlib.Path(entry["file"])
             together = re.findall(r'^#include "(.+)"', file.read_text(), re.M) if file.parent.name == "Unity" else [file]
@@ -71,7 +71,7 @@ class Build:
         return sorted({self.members.get(source, (source,)) for source in sources})
 
     def flags(self, path):
-        """Those of the source, or of one beside it for a new one."""
+        """Compile flags of the source; for a new source those of another one in its folder."""
         folder = os.path.dirname(path)
         near = path if path in self.commands else min(name for name in self.commands if os.path.dirname(name) == folder)
         words = shlex.split(self.commands[near])

@@ -1,12 +1,12 @@
 """cpp_snippets.py write SOURCE FILE..: the C++ of documents as one source: fragments in functions, and the one program.
 cpp_snippets.py write-whole SOURCE FILE: the C++ of one document, which is a program in pieces.
-cpp_snippets.py check PROGRAM FILE..: a program prints what the comments behind its output say."""
+cpp_snippets.py check PROGRAM FILE..: the output of a program equals the comments next to its output statements."""
 import pathlib
 import re
 import subprocess
 import sys
 
-# What fragments take for granted.
+# Variables that fragments use.
 PARAMETERS = ("fq::Module& model, const std::shared_ptr<const fq::Dataset>& data, const fq::Tensor& x, const fq::Tensor& amax, "
               "const fq::Tensor& scale, const fq::Tensor& zero")
 

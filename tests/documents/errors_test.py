@@ -8,7 +8,7 @@ ROOT = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(ROOT / "scripts" / "lib"))
 from error_messages import messages, messages_of, part_of, parts_of  # noqa: E402
 
-# What is read from a source: literals of the condition are no words of the message, constants of the file are.
+# A message's text in a source: string literals of the condition do not belong to it, constants of the file do.
 SAMPLE = '''
 constexpr const char* kName = "load";
   FQ_CHECK(x != "a, b" && f(y, ')'), kName, "x is {}: use {{1}} "

@@ -57,7 +57,7 @@ void empty_numbers(const Case& c, std::vector<Emptied>& out) {
   }
 }
 
-/// What tells cases apart here.
+/// Properties by which cases differ here.
 std::string signature(const Case& c) {
   std::string out;
   for (const auto& [name, value] : c.inputs)

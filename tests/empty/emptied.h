@@ -1,6 +1,6 @@
 #pragma once
 
-/// Golden cases with nothing along an axis: what the test of empty inputs tries.
+/// Golden cases with an axis of size 0: inputs of the test of empty tensors.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace fq::empty {
 
-/// A case, and what was emptied in it: "axis 0 of x", "axis -1 of all", "amax", "block_size".
+/// A case with an emptied argument: "axis 0 of x", "axis -1 of all", "amax", "block_size".
 struct Emptied {
   golden::Case changed;
   std::string what;
@@ -20,8 +20,8 @@ struct Emptied {
 /// empty.
 [[nodiscard]] std::vector<Emptied> emptied(const golden::Case& c);
 
-/// Those of the cases that differ in more than their values, at most `most`: in the shapes or types of their
-/// tensors, or in what they name.
+/// At most `most` cases that differ in more than their values: in shapes or types of their
+/// tensors, or in names of arguments.
 [[nodiscard]] std::vector<golden::Case> unlike(const std::vector<golden::Case>& cases, std::size_t most);
 
 }  // namespace fq::empty

@@ -1,7 +1,7 @@
 /// Calls every function with empty inputs, made from the golden cases of it: it must answer or throw an
 /// fq::Error; of an empty x the answer "y" has no elements and "grad_x" its shape. Arguments:
 /// functions to restrict it to; before them `--device cuda`; or --list, which prints the functions that are
-/// called. With EMPTY_TRACE set each call is printed before it is made. Exit status as that of `golden`.
+/// called. With EMPTY_TRACE set each call is printed before it runs. Exit status as that of `golden`.
 
 #include <cstdlib>
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace fq::empty {
 namespace {
 
 constexpr std::size_t kMost = 60;        // cases of a function
-constexpr std::int64_t kLargest = 2000;  // elements of such a case
+constexpr std::int64_t kLargest = 2000;  // elements of a case that is used
 
 std::map<std::string, std::vector<golden::Case>> starts(const std::filesystem::path& folder) {
   std::map<std::string, std::vector<golden::Case>> out;
@@ -38,7 +38,7 @@ struct Counts {
   int answered = 0, refused = 0;
 };
 
-/// What is wrong with the answer, or empty.
+/// Describes the fault of a result; empty if it is right.
 std::string wrong(const golden::Case& c, const golden::Outputs& got) {
   const Tensor x = c.tensor("x");
   if (!x.defined() || x.numel() > 0) return "";

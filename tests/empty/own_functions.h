@@ -1,6 +1,6 @@
 #pragma once
 
-/// What golden files name no function of: grids, quantizers, calibrators, packing, updates of parameters; in
+/// Functions without golden files (grids, quantizers, calibrators, packing, updates of parameters) in
 /// the form of golden functions, each with cases to begin with.
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace fq::empty {
 
-/// Public functions of the reference namespaces that a golden function calls beside the one it is named
+/// Public functions of the reference namespaces that a golden function calls, except the one that it is named
 /// after.
 [[nodiscard]] std::vector<std::string> called_within();
 

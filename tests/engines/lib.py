@@ -1,4 +1,4 @@
-"""What the tests of engines share."""
+"""Shared code of the tests of engines."""
 
 import os
 import sys

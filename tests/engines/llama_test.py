@@ -75,7 +75,7 @@ for kind, architecture, tied, biases in [("llama", "LlamaForCausalLM", False, Fa
         assert {stage["operator"] for stage in found["stages"]} == {"RMSNorm", "attention", "SiLU and a product"}, found["stages"]
         assert all(stage["largest"] < 2e-6 for stage in found["stages"][:4]), found["stages"]
 
-# Scaled rotary positions: by keys of the file, and those of llama3 by a factor of each pair.
+# Scaled rotary positions: by keys of the file, and for llama3 by a factor per pair.
 whole = {"factor": 4.0, "original_max_position_embeddings": 8}
 for scaling in ({"rope_type": "linear", "factor": 2.0}, {"rope_type": "yarn", **whole},
                 {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, **whole}):

@@ -1,5 +1,5 @@
 """openvino_inputs.py without_ties DATA OUT: the data set in another scale, so that no pixel lies between two codes.
-openvino_inputs.py inputs FILE QUANTIZER DATA: codes of the network's input in OpenVINO beside the formula of docs/deploy.md."""
+openvino_inputs.py inputs FILE QUANTIZER DATA: codes of the network's input in OpenVINO, and by the formula of docs/deploy.md."""
 
 import os
 import sys

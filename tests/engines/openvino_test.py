@@ -19,7 +19,7 @@ PYTHON = os.path.join(HOME, "openvino", "bin", "python")
 
 
 def from_engine(what, *arguments):
-    """What tests/engines/openvino_inputs.py says, which the engine's own Python runs."""
+    """Output of tests/engines/openvino_inputs.py, run by the engine's own Python."""
     script = os.path.join(SOURCE, "tests", "engines", "openvino_inputs.py")
     done = subprocess.run([PYTHON, script, what, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -35,7 +35,7 @@ def exported(network, scale):
 
 
 def verified(file, checkpoint, data):
-    """What verify finds, whether or not it is within the bounds."""
+    """Report of verify, whatever its verdict."""
     done = run("verify", file, "--engine", "openvino", "--checkpoint", checkpoint, "--data", data, "--random", "1000", "--json",
                status=None)
     assert done.returncode in (0, 1), done.stderr
@@ -52,7 +52,7 @@ def within_bounds(found):
         assert found["same"] and found["flips"] == 0, found
 
 
-# Digits of sixteen greys lie on ties of codes of 1/255 where they are 8/16; a sixteenth less two percent has none.
+# Digits with sixteen greys have ties at 8/16 with steps of 1/255; scaled by 0.98 they have none.
 from_engine("without_ties", DIGITS, "without_ties.h5")
 for network in ["mlp", "digits_cnn"]:
     file, checkpoint = exported(network, "free")

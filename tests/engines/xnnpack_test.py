@@ -46,7 +46,7 @@ for model, layers in [("mlp", 2), ("mobilenet", 9), ("channel_shuffle", 4), ("un
     found = verified(f"{model}_int8.h5", DIGITS, layers)
     assert found["layers"] == [] and found["logit_bits_different"] == 0, found
 
-# What XNNPACK does not compute is refused, and files that are none.
+# Operators that XNNPACK does not have are rejected, and files of other kinds.
 run("calibrate", "mlp.h5", "--data", DIGITS, "--preset", "q8_0", "-o", "ggml.h5")
 fails(2, ["an ExecuTorch program", "import the checkpoint"], "import", "mlp_8da8w.pte", "-o", "none.h5")
 fails(2, ["quantized for ggml", "--preset 8da8w or 8da4w"], "export", "ggml.h5", "--format", "executorch", "-o", "ggml.pte")

@@ -1,4 +1,4 @@
-// GGUF files: what is written is read back, and what is damaged is refused.
+// GGUF files: written files are read back, and damaged files are rejected.
 
 #include <filesystem>
 #include <fstream>
@@ -177,7 +177,7 @@ TEST(GgufModelOf, ScaledRotaryPositionsAreKeysOfLlamaCpp) {
   EXPECT_EQ(std::get<float>(*yarn.value("llama.rope.scaling.attn_factor")), 1);
 }
 
-/// Of wave lengths above 16 all of the factor, below 2 nothing: theta 100 and heads of 8 have waves of 6.3,
+/// The factor applies to wave lengths above 16, not below 2: theta 100 and heads of 8 have waves of 6.3,
 /// 19.9, 62.8 and 198.7 tokens.
 TEST(GgufModelOf, Llama3HasATensorOfFactorsAndDynamicIsRefused) {
   const auto llama3 = gguf_model(

@@ -127,7 +127,7 @@ class Anything {
   std::mt19937 random_;
 };
 
-/// Memory beyond what is there is seen by a sanitizer.
+/// A sanitizer finds accesses outside of an input.
 TEST(OnnxImport, WhateverAnOperatorIsGivenIsRefusedOrBuilt) {
   int built = 0, refused = 0;
   unsigned seed = 0;

@@ -89,7 +89,7 @@ TEST(OnnxImportTraining, RefusesBatchNormsOfTheBatchsStatistics) {
   }
 }
 
-/// What a hostile file could hold that load_onnx lets pass, and more.
+/// Random changes of a model, including those that load_onnx would reject.
 class Mutation {
  public:
   explicit Mutation(unsigned seed) : random_(seed) {}

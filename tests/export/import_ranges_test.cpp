@@ -27,7 +27,7 @@ std::map<std::string, Tensor> ranges_of(Module& model) {
   return out;
 }
 
-/// Of a calibrated model, as ModelOpt or pytorch-quantization spells and shapes them.
+/// State of a calibrated model with the names and shapes of ModelOpt or pytorch-quantization.
 NamedTensors state_of(Module& model, bool pytorch_quantization) {
   NamedTensors out{{"conv1.weight", Tensor::zeros({8, 1, 3, 3})}};
   for (const auto& [name, range] : ranges_of(model)) {

@@ -16,7 +16,7 @@ using test::OnnxGraph;
 using test::random_tensor;
 using ::testing::HasSubstr;
 
-/// A recurrent node over 5 steps of 3 features, two states wide, and what stands behind its weights.
+/// A recurrent node over 5 steps of 3 features with state width 2, and optional inputs after its weights.
 OnnxModel recurrent(const std::string& op, test::Attributes attributes, const Tensor& lengths = {},
                     const Tensor& peepholes = {}) {
   const std::int64_t gates = op == "LSTM" ? 4 : op == "GRU" ? 3 : 1;

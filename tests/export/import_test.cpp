@@ -216,8 +216,8 @@ TEST(OnnxImport, UnsupportedOperatorsAreToldAllAtOnce) {
   EXPECT_THAT(refusal(quantized), AllOf(HasSubstr("QuantizeLinear (1: 'y')"), HasSubstr("the checkpoint")));
 }
 
-/// Behind a node that cannot be built too, and beside nodes whose attributes do not fit; what only follows
-/// from a guess is not told.
+/// Also after another unsupported node, and next to nodes with wrong attributes. Problems that follow only
+/// from a guess are not reported.
 TEST(OnnxImport, EverythingThatIsMissingIsToldInOneMessage) {
   auto graph = OnnxGraph({-1, 2, 8, 8}).number("two", 2).fixed("w", random_tensor({4, 2, 3, 3}, -1, 1));
   graph.node("Conv", {"x", "w"}, "wide", {{"group", kHuge}})

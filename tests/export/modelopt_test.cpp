@@ -53,7 +53,7 @@ std::map<std::string, Tensor> by_name(const NamedTensors& tensors) {
   return {tensors.begin(), tensors.end()};
 }
 
-/// What the file says a weight is, from its own bytes.
+/// The values of a weight, computed from the bytes of the file.
 Tensor dequantized(const std::string& algorithm, const std::map<std::string, Tensor>& t,
                    const std::string& path, const Shape& shape) {
   const Tensor& codes = t.at(path + ".weight");
@@ -219,7 +219,7 @@ TEST(Modelopt, SaysWhatThereAreNamesFor) {
   EXPECT_NE(error_of(*floats).find("has no amax"), std::string::npos);
 }
 
-/// tests/scripts/safetensors_test.py runs it with a folder of its own, to read what it writes.
+/// tests/scripts/safetensors_test.py runs this test with its own folder and reads the written files.
 TEST(Modelopt, WritesACheckpointAndItsConfig) {
   const char* given = std::getenv("FAKEQUANT_SAFETENSORS_FOLDER");
   const std::filesystem::path folder = given != nullptr ? given : test::temporary("modelopt");

@@ -191,7 +191,7 @@ struct Bits {
 
 class OnnxExportBits : public testing::TestWithParam<Bits> {};
 
-/// Of types that ONNX has not, codes are kept within their bounds in the next wider one.
+/// Codes of types that ONNX does not have are clamped to their bounds in the next wider type.
 TEST_P(OnnxExportBits, StayWithinTheirBounds) {
   const auto& [bits, opset, stored, cut_codes] = GetParam();
   auto net = calibrated(fmt::format(R"({{"rules": [{{"pattern": "*input_quantizer*", "num_bits": {0}}},
@@ -338,7 +338,7 @@ TEST(OnnxExport, BlocksOfALinearLayerAreWrittenTransposed) {
   EXPECT_EQ(std::get<std::int64_t>(*weight.attribute("block_size")), 16);
 }
 
-/// Two layers whose quantizers nobody gave a name.
+/// Two layers with unnamed quantizers.
 class OwnQuantizers : public Module {
  public:
   OwnQuantizers()

@@ -209,7 +209,7 @@ TEST_F(OnnxFile, SurvivesDamage) {
     write_quickly(path("cut"), whole.substr(0, size));
     loaded += refusal_of(path("cut")) == "nothing was refused" ? 1 : 0;
   }
-  EXPECT_EQ(loaded, 3);  // cut behind the graph, and behind each of the two operator sets
+  EXPECT_EQ(loaded, 3);  // cut after the graph, and after each of the two operator sets
   std::mt19937 random(1);
   for (int round = 0; round < 1500; ++round) {
     std::string bytes = whole;

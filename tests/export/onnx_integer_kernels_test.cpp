@@ -30,7 +30,7 @@ const OnnxNode* maker(const OnnxModel& model, const std::string& tensor) {
   return found == model.nodes.end() ? nullptr : &*found;
 }
 
-/// What leads to a tensor by first inputs, the last first.
+/// Operators that lead to a tensor by first inputs, the last first.
 Ops way_to(const OnnxModel& model, const std::string& tensor) {
   Ops out;
   for (const OnnxNode* node = maker(model, tensor); node != nullptr; node = maker(model, node->inputs[0]))
@@ -81,7 +81,7 @@ TEST(OnnxIntegerKernels, AConvolutionThatIsReadAsFloatsIsScaledBehindItsSums) {
   EXPECT_THAT(way_to(model, "b.input_quantizer"),
               ElementsAre("QuantizeLinear", "Gelu", "Mul", "Cast", "Add", "ConvInteger", "QuantizeLinear"));
   EXPECT_EQ(model.initializer("b.weight_quantizer.scale.of_channels")->value.shape(), (Shape{4, 1, 1}));
-  for (const auto& constant : model.initializers)  // nothing is left of what a Conv would read
+  for (const auto& constant : model.initializers)  // the constants of a Conv are removed
     EXPECT_TRUE(std::ranges::any_of(model.nodes, [&](const OnnxNode& node) {
       return std::ranges::find(node.inputs, constant.name) != node.inputs.end();
     })) << constant.name;

@@ -10,7 +10,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// Graphs of nodes that are named after what they write.
+/// Builds graphs whose nodes are named after their outputs.
 class Builder {
  public:
   std::string constant(const std::string& name, Tensor value) {

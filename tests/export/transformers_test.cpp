@@ -22,8 +22,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kData = std::string(FAKEQUANT_SOURCE_DIR) + "/tests/data/transformers/";
-// Of answers up to 5: 1.02e-5 was seen, of the llama, whose answers by float64 are 5.5e-6 from ours
-// and 4.9e-6 from those of the file.
+// For outputs up to 5. The largest difference was 1.02e-5, in the llama, whose float64 outputs differ by 5.5e-6 from ours
+// and by 4.9e-6 from those of the file.
 constexpr float kTolerance = 2e-5f;
 
 Tensor answer(const std::string& name, const std::string& what) {
@@ -229,7 +229,7 @@ TEST(Transformers, TellsAllTensorsThatDoNotFit) {
   EXPECT_THAT(told, AllOf(HasSubstr("1 missing: transformer.ln_f.bias"), HasSubstr("transformer.ln_g.bias"),
                           HasSubstr("transformer.wpe.weight is [8, 12], config.json makes it [12, 8]")));
   EXPECT_THAT(told, HasSubstr("--map"));
-  const auto missing = import_transformers;  // a name may be mended, or left out
+  const auto missing = import_transformers;  // a name may be corrected or omitted
   EXPECT_THROW((void)missing(folder, {}, {{"transformer.ln_g.bias", "transformer.ln_f.bias"}}), FileError);
 }
 

@@ -1,9 +1,9 @@
 /// fuzz_descriptors [COUNT] [SEED] [FIRST]: makes COUNT random descriptors, each with a random input of a
-/// random function, valid and invalid, and calls what takes them: every function that golden files name, from
+/// random function, valid and invalid, and calls functions with them: all functions of golden files, from
 /// cases of those files with tensors and parameters changed; descriptors and quantizers are written and read
-/// again. What is refused is refused by ArgumentError or NumericError; what was accepted is written and read
-/// without any. Runs of one seed are the same, so a failure at i is seen again by COUNT 1, the seed, and
-/// FIRST i. A hundred runs and more of which too few were accepted have tested nothing: that is a failure.
+/// again. Invalid input must be rejected by ArgumentError or NumericError; accepted descriptors are written and read
+/// without an error. Runs with equal seeds are equal: a failure at i is repeated by COUNT 1, the seed, and
+/// FIRST i. At least kManyRuns runs with too few accepted inputs test nothing: this is a failure.
 
 #include <algorithm>
 #include <cstdlib>
@@ -22,8 +22,8 @@
 namespace fq::fuzz {
 namespace {
 
-constexpr std::int64_t kLargest = 2000;  // elements of a case that is taken as a start
-constexpr std::int64_t kManyRuns = 100;  // of which one in kLeastShare must be accepted
+constexpr std::int64_t kLargest = 2000;  // elements of a case that is used as a start
+constexpr std::int64_t kManyRuns = 100;  // at least one in kLeastShare runs must be accepted
 constexpr std::int64_t kLeastShare = 20;
 
 struct Start {
@@ -85,7 +85,7 @@ QuantDescriptor valid_descriptor(Random& random) {
   return *made;
 }
 
-/// Its text with a byte changed, a digit to another one or any byte, is read, or refused; what is read is
+/// The descriptor's text with a changed byte is read or rejected; a descriptor that was read is
 /// written and read again.
 bool try_text(Random& random) {
   std::string text = valid_descriptor(random).to_json();

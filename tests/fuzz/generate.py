@@ -1,4 +1,4 @@
-"""Makes the corpus of the readers that are not text anew: FAKEQUANT=build/release/bin/fakequant /usr/bin/python3
+"""Makes the binary part of the readers' corpus again: FAKEQUANT=build/release/bin/fakequant /usr/bin/python3
 tests/fuzz/generate.py. Needs numpy and h5py. Text files of the corpus are written by hand."""
 
 import glob
@@ -33,7 +33,7 @@ def crc32c(contents):
 
 
 def without_structure(name):
-    """Leaves what is listed of a state file: a reader of ours looks at nothing else of it, a third of the bytes."""
+    """Removes the HDF5 structure of a state file, a third of its bytes: our readers use only the listing."""
     with open(name, "rb") as file:
         header, rest = bytearray(file.read(512)), file.read()
     listing = json.loads(rest[-struct.unpack_from("<Q", header, 24)[0] :])

@@ -30,7 +30,7 @@ class Case {
   std::map<std::string, Value> inputs, outputs;  ///< without the prefix in/ or out/
 
   [[nodiscard]] bool has(const std::string& attribute) const;
-  /// The parameter, or what the reference takes without it.
+  /// The parameter, or the default of the reference.
   [[nodiscard]] int integer(const std::string& attribute, int otherwise) const;
   [[nodiscard]] double number(const std::string& attribute, double otherwise) const;
   [[nodiscard]] bool flag(const std::string& attribute, bool otherwise) const;
@@ -41,13 +41,13 @@ class Case {
   [[nodiscard]] Tensor tensor(const std::string& input) const;
   /// Inputs batch_000, batch_001, .. in order.
   [[nodiscard]] std::vector<Tensor> batches() const;
-  /// The same with its inputs on a device.
+  /// A copy of the case with its inputs on a device.
   [[nodiscard]] Case on(Device device) const;
   [[nodiscard]] bool refused() const { return texts.contains("error"); }
   [[nodiscard]] bool degenerate() const { return text("edge") == "degenerate"; }
 };
 
-/// All cases of a file. Throws FileError for what is not a golden file of schema version 1.
+/// All cases of a file. Throws FileError for files other than golden files of schema version 1.
 [[nodiscard]] std::vector<Case> read_cases(const std::string& path);
 
 }  // namespace fq::golden

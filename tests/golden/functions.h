@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the runner calls for each function that golden files name.
+/// The functions that the runner calls for the names in golden files.
 
 #include <functional>
 #include <map>

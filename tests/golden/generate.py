@@ -30,7 +30,7 @@ def check_versions():
     for package, wanted in PINS.items():
         found = importlib.metadata.version(package)
         if found.split("+")[0] != wanted:
-            sys.exit(f"generate.py: {package} is {found}, the answers are those of {wanted}: use scripts/goldens")
+            sys.exit(f"generate.py: {package} is {found}, but the golden files use {wanted}: use scripts/goldens")
 
 
 def main():

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where golden files are: FAKEQUANT_GOLDEN_DIR on a machine that has them elsewhere than where tests were built.
+/// The folder of golden files: FAKEQUANT_GOLDEN_DIR, or the folder in the sources.
 
 #include <cstdlib>
 #include <string>

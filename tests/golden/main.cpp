@@ -1,5 +1,5 @@
-/// Compares the library with every case of every golden file: those beside this source, or those in the
-/// folder that FAKEQUANT_GOLDEN_DIR names: their answers, and the mistakes that they refuse. Arguments:
+/// Compares the library with every case of every golden file (next to this source, or in the
+/// folder FAKEQUANT_GOLDEN_DIR): results, and rejected input. Arguments:
 /// functions to restrict it to; before them `--device cuda`, which puts all inputs there; or --list, which
 /// prints the functions' names. Exit status 77 without the device, 1 with FAKEQUANT_REQUIRE_CUDA=1.
 
@@ -35,7 +35,7 @@ std::string input_at(const Case& c, const std::string& output, const std::string
   return fmt::format(", input {:.9g}", x.to(DType::f64).to_vector<double>()[static_cast<std::size_t>(i)]);
 }
 
-/// What is wrong with a refusal, or empty: it must be for the mistake that the reference names.
+/// Describes a wrong rejection; empty if it names the mistake that the reference names.
 std::string wrong_refusal(const Case& c, const std::string& ours) {
   const std::string theirs = c.text("error_message", c.text("error"));
   const auto words = expected_refusal(c);
@@ -47,7 +47,7 @@ std::string wrong_refusal(const Case& c, const std::string& ours) {
   return "";
 }
 
-/// What is wrong with a case, or empty.
+/// Describes the fault of a case; empty if there is none.
 std::string disagreement(const Case& c, const Function& function) {
   Outputs got;
   try {

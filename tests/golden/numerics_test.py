@@ -1,5 +1,5 @@
-"""docs/numerics.md has a row for every function: those that golden files name, and those that headers declare. Those of
-headers are all tried with empty inputs too."""
+"""docs/numerics.md has a row for every function in golden files and in headers. Functions of
+headers are also called with empty inputs."""
 import glob
 import os
 import re
@@ -46,7 +46,7 @@ assert not headers() - set(named), f"no row in docs/numerics.md: {sorted(headers
 folders = [glob.glob(f"{ROOT}/{folder}/**/*.h", recursive=True) for folder in ("core", "calib", "reference", "layers")]
 declared = "".join(open(path, encoding="utf-8").read() for paths in folders for path in paths)
 gone = [name for name in named if name not in golden and not re.search(rf"\b{name.split('::')[-1]}\b", declared)]
-assert not gone, f"rows in docs/numerics.md of what is not there: {gone}"
+assert not gone, f"rows in docs/numerics.md of missing functions: {gone}"
 classes = {name for name in headers() if name[0].isupper()}  # their row names what golden files call them
 called = {name.replace("::", "_") for name in emptied}
 forgotten = [name for name in headers() - classes if name.replace("::", "_") not in called]

@@ -52,7 +52,7 @@ constexpr Refusal kRefusals[] = {
 struct Accident {
   std::string_view function, output;
 };
-/// Codes of a block whose scale is NaN: the reference casts what is no number.
+/// Codes of a block with a NaN scale: the reference casts a NaN to an integer.
 constexpr Accident kAccidents[] = {{"to_mx", "codes"}};
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the library must say where a reference refuses, and which answers are accidents that nobody follows.
+/// Messages of the library where a reference rejects input, and results of references that are accidents and not reproduced.
 
 #include <optional>
 #include <string_view>

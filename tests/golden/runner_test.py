@@ -1,4 +1,4 @@
-"""The golden runner finds what is wrong: small files with one right and one wrong case each."""
+"""The golden runner finds faults: small files with one right and one wrong case each."""
 import os
 import subprocess
 import sys

@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-# What examples take for granted.
+# Variables that examples use.
 PARAMETERS = """Module& model, Network& network, const std::shared_ptr<Module>& float_network, DataLoader& loader, DataLoader& test, DataLoader& validation, DataLoader& first_half,
     const std::shared_ptr<const Dataset>& data, const std::vector<Tensor>& batches, const Batch& batch,
     const std::vector<std::pair<Tensor, Tensor>>& samples, const Tensor& x, const Tensor& y, const Tensor& w, const Tensor& bias,

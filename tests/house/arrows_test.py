@@ -1,9 +1,9 @@
-"""arrows_test.py SOURCE_DIR: includes point down the house (docs/developing.md), no folder is too full, and numbers of JSON become
-whole ones by whole_value alone (core/io/detail/json_text.h), as those of files may be of any size. Loops are shared by
-`omp for`: OpenMP may give fewer threads than were asked for. Headers between backends and their callers name no backend.
+"""arrows_test.py SOURCE_DIR: rules of structure (docs/developing.md). Includes point down, and no folder is too full. Only
+whole_value (core/io/detail/json_text.h) converts JSON numbers to integers, because files may hold any value. Loops use
+`omp for`, because OpenMP may start fewer threads than requested. Headers between backends and their callers name no backend.
 
-A folder may include those that stand before it. Inside of core each room has a floor: headers include their own floor
-and those below, sources of the nouns may call the backend's table too.
+A folder may include the folders before it. Inside of core each folder has a level: headers include their own level
+and lower ones; sources directly in core may also call the backend's table.
 """
 import collections
 import pathlib
@@ -13,7 +13,7 @@ import sys
 HOUSE = ["core", "calib", "reference", "layers", "train", "export", "network", "report", "cli", "python"]
 FLOORS = {"core/numerics": 0, "core/blocks": 1, "core": 2, "core/detail": 2, "core/io": 3, "core/backend": 4,
           "core/ops": 5}
-GROUND = {"core/error.h", "core/detail/check.h"}  # what every floor throws with
+GROUND = {"core/error.h", "core/detail/check.h"}  # every level throws these
 TABLE = "core/backend/kernels.h"
 NOT_INSTALLED = re.compile(r"/(detail|backend|kernels|reader|writer)/")  # as in cmake/FakequantLibrary.cmake
 MOST_FILES = 45

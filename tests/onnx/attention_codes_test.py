@@ -20,7 +20,7 @@ def kernels(path):
 
 
 def exported(network, name, *flags):
-    """What verify finds of the network's test windows, and the engine's kernels."""
+    """Report of verify on the network's test windows, and the engine's kernels."""
     result("calibrate", f"{network}.h5", "--data", "text.h5", "--preset", "int8", *flags, "-o", f"{name}.h5")
     result("export", f"{name}.h5", "--format", "onnx", "-o", f"{name}.onnx")
     lines = run("verify", f"{name}.onnx", "--checkpoint", f"{name}.h5", "--data", "text.h5", "--split", "train", "--json",

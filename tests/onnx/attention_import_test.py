@@ -92,7 +92,7 @@ CAUSAL = np.where(TRIANGLE, 0, -np.inf).astype("f")
 SOME = random.random((L, L)) < 0.7
 SOME[:, 0] = True
 HIDDEN = np.where(SOME, 0, np.finfo("f").min).astype("f")
-# What the layer is, with the options that it has.
+# Forms of attention, with the options of the layer.
 FORMS = {
     "explicit": (explicit, {}, {"causal": True}),
     "function": (function, {}, {}),
@@ -132,9 +132,9 @@ for name, (form, options, wanted) in FORMS.items():
     run("export", f"{name}.h5", "--format", "onnx", "-o", f"{name}_ours.onnx")
     ours, theirs = answer(f"{name}_ours.onnx"), answer(f"{name}.onnx")
     off = np.abs(ours - theirs).max() / np.abs(theirs).max()
-    assert off < 2e-6, (name, off)  # the factor is taken once: 3e-7 was seen
+    assert off < 2e-6, (name, off)  # the layer multiplies by the factor once: 3e-7 was measured
 
-# What is trained within the scores stays as it is.
+# Parameters within the scores are trained and not merged.
 graph = Graph()
 graph.save("bias.onnx", function(graph, random.standard_normal((H, L, L)).astype("f")))
 told = result("import", "bias.onnx", "-o", "bias.h5")

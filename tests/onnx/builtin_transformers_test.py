@@ -15,7 +15,7 @@ run("dataset", "from-text", "texts.csv", "--text", "text", "--label", "label", "
 
 
 def compared(name, data, model, options, tuning):
-    """What verify finds of the fine-tuned network, and the nodes of its file."""
+    """Report of verify for the fine-tuned network, and the nodes of its file."""
     result("train", "--model", model, "--model-options", json.dumps(options), "--data", data, "--epochs", 3, "--batch", 16, "--lr",
            0.004, "--seed", 2, "-o", f"{name}.h5")
     result("qat", f"{name}.h5", "--preset", "int8", "--data", data, "--epochs", 1, "--batch", 16, "--lr", 0.0005, "-o",

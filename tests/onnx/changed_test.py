@@ -1,4 +1,4 @@
-"""verify notices files that are not what the checkpoint computes, and fails in one line where it cannot compare."""
+"""verify detects files that differ from the checkpoint, and fails with one line if it cannot compare."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Networks of several inputs, all but one of which are the same for every sample."""
+"""Networks with several inputs; all but one have the same value for every sample."""
 
 import numpy as np
 import onnx

@@ -1,5 +1,5 @@
 """Networks of MobileNet's and U-Net's kind: where the engine computes floats between codes verify names them, judges by stated
-bounds and says what mends it; with powers of two no code and no bit differs."""
+bounds and suggests a remedy; with powers of two no code and no bit differs."""
 
 import json
 
@@ -65,7 +65,7 @@ for name, nodes in NETWORKS.items():
         assert "HardSwish" in found["reasons"][0] and "float operators" in found["reasons"][0], found["reasons"]
     assert_identical(verified(*files(name, "pow2")))
 
-# What was asked for wins over what is stated: every bit.
+# Given tolerances replace the defaults: every bit.
 strict = verified("relu6_free.h5", "relu6_free.onnx", "--tolerance", "0", "--code-tolerance", "0", status=None)
 assert strict["same"] == (strict["codes_different"] == strict["logit_bits_different"] == 0), strict
 if not strict["same"]:

@@ -12,11 +12,11 @@ def assert_close(found, relative):
     assert {key: found[key] for key in EXACT} == EXACT and found["tolerance"] == relative, found
 
 
-# Powers of two: products of codes are exact in floats too, whatever kernel multiplies them.
+# Powers of two: products of codes are exact in floats too, with any kernel.
 for preset in ["w4a8", "w4a4"]:
     assert_identical(verified(*calibrated("digits_cnn", "--preset", preset, "--scale", "pow2"), "--tolerance", 0))
 
-# Codes of few bits within bytes: products of integers, whatever the scales are. More than 8 bits: of floats, whose sums
+# Codes with few bits in bytes: products of integers, with any scales. More than 8 bits: products of floats, whose sums
 # round to another code now and then.
 for bits in [2, 3, 5, 6, 7]:
     for network in ["digits_cnn", "resnet20"] if bits < 4 else ["mlp"]:
@@ -36,8 +36,8 @@ with open("wide.json", "w") as config:
 found = verified(*calibrated("mlp", "--config", "wide.json", name="wide"), "--tolerance", 1e-3, "--code-tolerance", 2e-3)
 assert found["codes"] > 0 and found["flips"] == 0, found
 
-# Sums of E4M3 products may be longer than a float's 24 bits: logits are the same to their last bits, codes but for a sum at
-# a tie. Measured: 2 of 5,396,480, and none of another network.
+# Sums of E4M3 products may be longer than a float's 24 bits: logits are equal except for their last bits, codes except for sums at
+# a tie. Measured: 2 of 5,396,480, and 0 in another network.
 result("calibrate", kept("digits_cnn"), "--data", DIGITS, "--preset", "fp8", "--scale", "pow2", "-o", "fp8.h5")
 result("export", "fp8.h5", "--format", "onnx", "-o", "fp8.onnx")
 fp8 = verified("fp8.h5", "fp8.onnx", "--random", 1000, "--code-tolerance", 1e-6, "--tolerance", 1e-6)
@@ -80,7 +80,7 @@ assert default["max_abs_diff"] > 1e-4, default
 
 # TensorRT's form of a network: signed codes, float biases. ONNX Runtime runs it in floats, where a code that differs changes
 # others through 20 layers: of resnet20 6,408 of 6,497,280, and logits by 0.0063 of the largest (without VNNI 8,815 and 10,824
-# of two networks, and 0.013); of the one that is kept, with half as many channels, 1,383 of 3,260,160. Powers of two are exact
+# of two networks, and 0.013); of the network in kept/, with half the channels, 1,383 of 3,260,160. Powers of two are exact
 # in floats.
 assert_identical(verified(*calibrated("resnet20", "--preset", "int8", "--target", "tensorrt", "--scale", "pow2")))
 result("export", kept("resnet20_tensorrt"), "--format", "onnx", "-o", "trt.onnx")
@@ -94,7 +94,7 @@ calibrated("resnet20", "--preset", "int8", name="ort")
 broken = run("verify", "ort.onnx", "--target", "tensorrt", status=1).stdout
 assert "conv1.input_quantizer: codes are UINT8" in broken and "conv1.bias: an INT32 constant" in broken, broken
 
-# What no file can hold is said before it is trained, not after.
+# Networks that no file can represent are reported before training.
 for preset, quantizer in [("mxfp8", "fc1.input_quantizer"), ("nvfp4", "fc2.input_quantizer")]:  # fc1 of nvfp4 has E4M3
     says = "takes its range from each input"
     done = run("calibrate", trained("mlp"), "--data", DIGITS, "--preset", preset, "-o", "none.h5")

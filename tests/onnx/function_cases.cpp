@@ -18,7 +18,7 @@ void add_arithmetic(Cases& cases) {
       {"less", ops::less},       {"less_equal", ops::less_equal},
       {"greater", ops::greater}, {"greater_equal", ops::greater_equal},
       {"equal", ops::equal},     {"not_equal", ops::not_equal}};
-  for (const auto& [name, f] : comparisons)  // of whole numbers, of which some are equal
+  for (const auto& [name, f] : comparisons)  // whole numbers, some of them equal
     cases.add(name, {6}, [f = f](auto& x, auto& p) { return f(ops::round(x), ops::round(p[0])); },
               {row(6, -2, 2)});
   cases.add("where", {6}, [](auto& x, auto& p) { return ops::where(ops::greater(x, p[0]), x, p[0]); },

@@ -1,8 +1,8 @@
-"""keep.py FAKEQUANT: trains and calibrates the networks of kept/ anew, in the current folder. Run by hand where other networks are
+"""keep.py FAKEQUANT: trains and calibrates the networks of kept/ again, in the current folder. Run by hand if other networks are
 wanted: the bounds of the tests that read them were measured on these, trained on Debian 12 (oneDNN 2.6, AVX-512 with VNNI).
 
-Sums of floats are others with other libraries and processors: networks trained there have other bits, and so many more or fewer
-codes near ties, where what an engine computes in floats differs by one.
+Float sums depend on libraries and processors: networks trained elsewhere have other bits, and another number of codes near
+ties, where floats of an engine may round to the next code.
 """
 
 import json
@@ -38,7 +38,7 @@ keep("digits_cnn")
 run("calibrate", "digits_cnn.h5", *data, "--preset", "fp8", "-o", "digits_cnn_fp8.h5")
 keep("digits_cnn_fp8")
 
-# resnet20 of half as many channels, one of those in which an early code differs.
+# resnet20 with half the channels; an early code differs in it.
 model = json.loads((ROOT / "models" / "resnet20.json").read_text())
 for node in model["nodes"]:
     channels = node.get("options", {}).get("out_channels")

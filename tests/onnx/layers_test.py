@@ -12,7 +12,7 @@ def config(name, **fields):
     return name
 
 
-# What the engine computes in floats is named, and only there may a code or a bit of a logit be another: the shares of codes
+# Operators that the engine computes in floats are listed, and only there a code or a bit of a logit may differ. The shares of codes
 # that differed, and the largest differences of logits, were measured on 10,360 samples, the most of two trained networks
 # (with free scales one has 3,298 codes near a tie that another has not). They are tested on one that is kept.
 FLOATS = {"grouped_relu6", "depthwise_silu", "strided_leaky", "cut_gelu", "gate", "gated", "joined_norm", "mixed_clip",
@@ -33,7 +33,7 @@ result("train", "--model", model, "--data", DIGITS, "--epochs", "1", "-o", "floa
 
 
 def exported(checkpoint, floats, *flags):
-    """What verify finds of a file whose operators of floats are these."""
+    """Report of verify for a file with these float operators."""
     operators = result("export", checkpoint, "--format", "onnx", "-o", "layers.onnx")["float_operators"]
     assert {entry["path"] for entry in operators} == floats, (checkpoint, floats, operators)
     found = verified(checkpoint, "layers.onnx", "--code-tolerance", 1, "--tolerance", 1e6, *flags)
@@ -68,7 +68,7 @@ result("qat", "before.h5", "--data", DIGITS, "--epochs", "1", "--amax", "learned
 result("export", "learned.h5", "--format", "onnx", "-o", "learned.onnx")
 assert_identical(verified("learned.h5", "learned.onnx"))
 
-# Sums of floats have the engine's bits where what they add has: here of linear layers, and of sums again.
+# Float sums equal the engine's bit for bit if their inputs do: linear layers, and sums of sums.
 nodes = [{"name": "flat", "type": "flatten"}]
 for name, kind, inputs in [("a", "linear", ["flat"]), ("b", "linear", ["flat"]), ("sum", "add", ["a", "b"]), ("c", "linear", ["sum"]),
                            ("again", "add", ["c", "sum"]), ("d", "linear", ["again"])]:

@@ -1,4 +1,4 @@
-"""What the tests of exported files share."""
+"""Shared code of the tests of exported files."""
 
 import json
 import lzma
@@ -18,7 +18,7 @@ NETWORKS = ["cnn", "digits_cnn", "mlp", "resnet20"]
 
 
 def session_options():
-    """Of a session that computes integers exactly on this processor."""
+    """Session options with which integers are exact on this processor."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

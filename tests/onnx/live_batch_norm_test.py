@@ -1,5 +1,5 @@
-"""Networks trained with live batch norms: a file has them folded. Of integers with free scales that changes no bit of what
-was trained; elsewhere verify says what it changes."""
+"""Networks trained with live batch norms: the file has them folded. With integers and free scales folding changes no bit
+of the trained network; otherwise verify reports the changes."""
 
 import shutil
 
@@ -41,7 +41,7 @@ for network in ["normed_mlp.h5", trained("cnn"), trained("digits_cnn"), trained(
         assert_same_bits("live.h5", "folded.h5")
         if preset == "w4a4":  # the engine multiplies 4-bit codes as floats
             continue
-        # The file is what was trained, and the folded network too.
+        # The file equals the trained network and the folded one.
         found = verified(*exported("live"))
         assert_identical(found)
         assert found["folded"]["codes_different"] == found["folded"]["logit_bits_different"] == 0, found

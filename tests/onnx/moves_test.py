@@ -33,7 +33,7 @@ NETWORKS = {
     "joined": [conv(name="a"), layer("relu", name="b"), conv(name="c", inputs=["input"]),
                layer("concat", name="d", inputs=["b", "c"]), layer("transpose", axes=[0, 1, 3, 2]), conv(), *HEAD],
 }
-# Where the engine joins a transposition with one of its own no tensor has those codes: what reads them is compared.
+# If the engine merges a transposition with another one, no tensor has these codes: their reader is compared.
 UNSEEN = {"turned": ["conv2d_2.input_quantizer", "conv2d_5.input_quantizer"]}
 
 for name, nodes in NETWORKS.items():

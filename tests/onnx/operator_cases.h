@@ -1,6 +1,6 @@
 #pragma once
 
-/// Graphs of single operators, with what they compute here.
+/// Graphs of single operators, with the outputs of this library.
 
 #include <functional>
 #include <set>

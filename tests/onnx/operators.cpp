@@ -1,4 +1,4 @@
-/// Writes one graph for each operator and reference function that an export knows, and what it computes here:
+/// Writes one graph for each operator and reference function that an export supports, with this library's outputs:
 /// `onnx_operators FOLDER` makes FOLDER/<case>.onnx and FOLDER/cases.h5 with <case>/x, <case>/y; likewise
 /// FOLDER/sums.h5 for integer layers whose sums are moved before they are rounded.
 
@@ -307,7 +307,7 @@ void add_plain_functions(Cases& cases) {
   }
 }
 
-/// Whether every operator that a network may have was written; names those that were not.
+/// Whether every operator that a network may have was written; names the missing ones.
 bool all_are_written(const Cases& cases) {
   std::string missing;
   for (const auto& row : operator_table())

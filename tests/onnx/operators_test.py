@@ -23,7 +23,7 @@ RELATIVE = 2e-6  # sums in another order, and the engine's own exp, tanh and erf
 
 
 def values(name, case, options):
-    """What the engine computes, and what was computed here."""
+    """Outputs of the engine, and of this library."""
     session = onnxruntime.InferenceSession(f"{name}.onnx", options, providers=["CPUExecutionProvider"])
     ids = session.get_inputs()[0].type == "tensor(int64)"
     assert ids == (name in {"embedding", "embedding_of_moved_ids"}), name
@@ -34,7 +34,7 @@ def values(name, case, options):
 
 
 def imported(name, case):
-    """What the file computes as a network of ours; why not, where it cannot be one."""
+    """Output of the file imported as a network, or the reason why it cannot be imported."""
     x, y = case["x"][()].astype(np.float32), case["y"]
     x.tofile("x")
     sizes = [str(size) for size in x.shape]

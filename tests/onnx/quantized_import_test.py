@@ -1,5 +1,5 @@
-"""fakequant import of quantized ONNX files: ours, and those of ONNX Runtime's static quantizer, ModelOpt and PyTorch, come back
-with their codes and scales, are written again the same, and train on; what no grid of ours holds is refused by node and reason."""
+"""fakequant import of quantized ONNX files (ours, ONNX Runtime's static quantizer, ModelOpt, PyTorch): networks have the codes
+and scales of the file, are exported unchanged, and train; tensors that no grid can represent are rejected with node and reason."""
 
 import os
 
@@ -27,7 +27,7 @@ def constants_of(graph):
 
 
 def grids(file):
-    """What a file has on grids: the codes and scales of its constants, in order, and the scales of all other values."""
+    """The quantized values of a file: codes and scales of constants, in order, and scales of all other values."""
     graph = onnx.load(file).graph
     known = constants_of(graph)
     made = {node.output[0]: node for node in graph.node}
@@ -77,7 +77,7 @@ for flags in (["--preset", "int8", "--scale", "pow2"], ["--preset", "w4a4"], ["-
     again, written = back(file, "again_" + flags[-1])
     same(file, written)
 
-# A transformer: its layers are on codes, norms are not; products within attention are where that is asked for.
+# A transformer: its layers are quantized, norms are not; products within attention only on request.
 with open("text.txt", "w", encoding="utf-8") as text:
     text.write("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" * 20)
 run("dataset", "from-text", "text.txt", "--windows", "16", "-o", "text.h5")

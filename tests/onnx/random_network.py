@@ -129,7 +129,7 @@ class Nodes:
         self.add("avg_pool", shape, **options, count_include_pad=self.rng.random() < 0.5)
 
     def nothing(self):
-        """What does nothing in evaluation; or a residual block under one name."""
+        """An operator without effect in evaluation, or a residual block under one name."""
         if self.rng.random() < 0.5 or len(self.shape) != 3:
             self.add(self.rng.choice(["identity", "dropout"]), self.shape)
             return
@@ -139,7 +139,7 @@ class Nodes:
         self.nodes[-1]["nodes"] = inner
 
     def same_shape(self):
-        """Earlier values of the last one's shape; seldom what an activation reads already, which takes two roundings."""
+        """Earlier values of the last one's shape; rarely one that an activation already reads, which is rounded twice."""
         activated = {node["inputs"][0] for node in self.nodes if node["type"] in ACTIVATIONS + ["relu"]}
         raw = self.rng.random() < 0.2
         return [name for name, shape in self.shapes.items()

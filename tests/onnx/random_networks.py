@@ -1,7 +1,7 @@
-"""random_networks.py [COUNT] [SEED]: trains, quantizes, exports and verifies COUNT random networks, those of the seeds from
-SEED on, in this folder. A network of which `export` names no operator that the engine runs in floats must come out with
-the same codes and the same bits, by kernels of integers alone; the others must stay within what is known of floats. What
-fails is made smaller and left in failed/SEED, with the commands to run it. Exit status 1 when something failed."""
+"""random_networks.py [COUNT] [SEED]: trains, quantizes, exports and verifies COUNT random networks with seeds from
+SEED on, in this folder. If `export` lists no float operator for a network, the engine must give
+equal codes and bits with integer kernels only; other networks must stay within the known error of floats. Networks that
+fail are reduced and stored in failed/SEED, with the commands to run them. Exit status 1 if one failed."""
 
 import collections
 import contextlib
@@ -36,7 +36,7 @@ TIED_FLIPS = 0.08  # of W2A2, whose logits are a few numbers that often tie. Mea
 
 
 class OnePython:
-    """Stands in for --python: the script of verify runs in this process, which has the engine loaded already."""
+    """Replaces --python: the script of verify runs in this process, which has already loaded the engine."""
 
     def __init__(self, folder):
         self.asked, self.answered = os.path.join(folder, "asked"), os.path.join(folder, "answered")
@@ -60,7 +60,7 @@ class OnePython:
 
 
 def commands(network):
-    """What is run, in the folder with model.json, data.h5 and config.json; the last two are export and verify."""
+    """The commands to run, in a folder with model.json, data.h5 and config.json; the last two are export and verify."""
     data = ["--data", "data.h5"]
     training = [*data, "--epochs", 1, "--batch", 16, "--lr", 0.01]
     config = ["--config", "config.json"] if network["format"] in CONFIGS else ["--preset", network["format"]]
@@ -122,11 +122,11 @@ def is_exact(network, floats):
 
 
 def faults(network, found, floats):
-    """What is not as it has to be, in words."""
+    """Describes all faults."""
     out = [f"the file has no {name}" for name in found["not_in_file"]]
     if is_exact(network, floats):
         out += [f"{found[key]} {key}" for key in SAME if found[key]]
-        if network["scale"] == "free":  # what live batch norms were trained as is what they are folded to
+        if network["scale"] == "free":  # the folded network equals the trained one
             out += [f"{found['trained'][key]} {key} from what was trained" for key in SAME if found["trained"][key]]
         parameters = {"Add"} if any(node["type"] == "parameter" for node in network["nodes"]) else set()
         kernels = set(found["kernels"]) - INTEGER - MOVES - parameters - (SCALES if "ConvInteger" in found["kernels"] else set())
@@ -152,7 +152,7 @@ def faults_of(network, python, folder):
 
 
 def without(network, i):
-    """The network with a node left out: who read it reads what it read."""
+    """The network without a node: its readers read the node's input."""
     smaller = copy.deepcopy(network)
     gone = smaller["nodes"].pop(i)
     for node in smaller["nodes"]:
@@ -170,7 +170,7 @@ def simpler(network):
 
 
 def shrunk(network, python, folder):
-    """A network that still fails, of which no part can be left out."""
+    """A smallest network that still fails."""
     for smaller in simpler(network):
         try:
             if faults_of(smaller, python, folder)[0]:

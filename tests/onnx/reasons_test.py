@@ -68,7 +68,7 @@ shutil.copy("digits_cnn.onnx", "other.onnx")
 found = verified("other.h5", "other.onnx", status=1)
 assert "not of this checkpoint" in found["reasons"][0] and found["ways"][-1].startswith("export it again"), found
 
-# Another version than those that were measured: it runs, and the warning names both.
+# Another version than the measured ones: it runs, and the warning names both versions.
 with open("newer", "w") as program:
     program.write(f"""#!/bin/sh
 exec {sys.executable} -c 'import onnxruntime, sys; onnxruntime.__version__ = "9.9.9"

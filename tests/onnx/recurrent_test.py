@@ -39,7 +39,7 @@ assert_identical(verified(checkpoint, file))
 
 
 def largest_code(file):
-    """Of the weights of the first layer."""
+    """Largest code of the weights of the first layer."""
     return max(abs(onnx.numpy_helper.to_array(tensor)).max() for tensor in onnx.load(file).graph.initializer
                if tensor.name.startswith("layers.weight_ih_l0") and tensor.data_type == onnx.TensorProto.INT8)
 
@@ -81,7 +81,7 @@ with h5py.File(DIGITS) as data, h5py.File("batch_predictions.h5") as ours:
     y = session.run(None, {"input": x})[0]
     assert np.array_equal(y.view(np.int32), ours["logits"][:64].view(np.int32))
 
-# Others: weights that codes stand for, in floats.
+# Other layers: dequantized weights, in floats.
 for kind, options in [("gru", {"bidirectional": True}), ("rnn", {}), ("rnn", {"nonlinearity": "relu"})]:
     name = kind + "".join(options.get("nonlinearity", ""))
     checkpoint, file, exported = quantized(name, network("float_" + name, kind, **options), "--preset", "int8")

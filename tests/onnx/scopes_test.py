@@ -1,4 +1,4 @@
-"""The place of a node in PyTorch's names, by what its newer exporter writes as metadata: in refusals and in names of layers."""
+"""Module paths of nodes in the metadata of PyTorch's newer exporter: in error messages and names of layers."""
 
 import onnx
 from lib import fails, result

@@ -94,13 +94,13 @@ for section in sections:
     assert re.search(r"^verify: 0 of [\d,]+ codes and 0 of [\d,]+ logits differ", said[-1], re.M), (title, said[-1])
     data = re.search(r"--data (\S+)", commands[-1])[1]
     found[title] = result("evaluate", "int8.h5", "--data", data)["accuracy"]
-    for line in "".join(shown).splitlines():  # what the page shows is what was printed
+    for line in "".join(shown).splitlines():  # the page shows the printed lines
         assert line in "".join(said).splitlines(), (title, line, said)
     assert not any(entry["verdict"] == "wrong" for entry in result("dataset", "check", data)["findings"])
 assert not MAKERS, f"docs/start.md has no section {list(MAKERS)}"
 assert all(accuracy > 90 for accuracy in found.values()), found  # of 10, 10, 3 and 2 classes: no accident
 
-# Nothing but training and evaluation asks for labels.
+# Only training and evaluation require labels.
 with h5py.File("texts.h5") as file, h5py.File("bare.h5", "w") as bare:
     bare["test/x"] = file["test/x"][...]
 run_section(["fakequant verify int8.onnx --checkpoint int8.h5 --data bare.h5", "fakequant inspect bare.h5",

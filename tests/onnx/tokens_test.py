@@ -74,7 +74,7 @@ assert first == again, (first, again)
 result("export", "again.h5", "--format", "onnx", "-o", "again.onnx")
 assert onnx.load("again.onnx").graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.INT64
 
-# What is no token is refused by its place.
+# Invalid token ids are rejected with their position.
 with h5py.File("beyond.h5", "w") as file:
     for split in ["train", "test"]:
         wrong = ids[:20].copy()

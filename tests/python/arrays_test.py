@@ -1,4 +1,4 @@
-"""Arrays in and out: nothing is copied, and what does not fit is refused by name."""
+"""Arrays as arguments and results: no copies; arrays that do not fit are rejected by name."""
 import gc
 import threading
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)  # the library looks for cuBLASLt among what is loaded
+sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)  # the library looks for cuBLASLt among the loaded libraries
 import fakequant as fq  # noqa: E402
 from exchange_table import give_table  # noqa: E402
 
@@ -100,7 +100,7 @@ class Array:
         self._copy(self.pointer, pinned, values.nbytes, TO_DEVICE)
 
     def read_later(self):
-        """What the stream copies when it is waited for."""
+        """The values that the stream copies once it is synchronised."""
         out = np.empty(self.shape, np.float32)
         pinned = _pinned(out.nbytes)
         self._copy(pinned, self.pointer, out.nbytes, TO_HOST)

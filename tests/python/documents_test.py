@@ -1,4 +1,4 @@
-"""The examples of docs/python.md run as they stand. That of torch: FAKEQUANT_TORCH_SITE names a folder that has it."""
+"""The examples of docs/python.md run unchanged. Examples with torch: FAKEQUANT_TORCH_SITE names a folder with torch."""
 import os
 import pathlib
 import re

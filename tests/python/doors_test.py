@@ -1,4 +1,4 @@
-"""Every door of data sets and models, ten thousand times and with whatever comes: nothing leaks, crashes or changes a model."""
+"""Every entry point of data sets and models, ten thousand times with random arguments: no leak, crash or changed model."""
 import gc
 import os
 

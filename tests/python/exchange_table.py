@@ -1,4 +1,4 @@
-"""float32 arrays of a GPU that come and go by DLPack's C exchange table, as those of torch do, without torch."""
+"""float32 arrays of a GPU that are exchanged by DLPack's C exchange table, like torch's, without torch."""
 import ctypes as c
 
 
@@ -26,7 +26,7 @@ class _Table(c.Structure):
 
 
 CUDA, _FLOAT, _NAME = 2, 2, b"dlpack_exchange_api"
-lent = {}  # what the library holds on to
+lent = {}  # arrays that the library holds
 _new_capsule = c.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = c.py_object, [c.c_void_p, c.c_char_p, c.c_void_p]
 

@@ -71,7 +71,7 @@ DOMAIN = dict(zero_point_domain=("zero_point_domain", str))
 
 
 def outs(*names):
-    """Names of what a function gives, in order; gradients only where the case has a grad_y."""
+    """Names of a function's results, in order; gradients only if the case has a grad_y."""
     return lambda result: dict(zip(names, result if isinstance(result, tuple) else (result,)))
 
 

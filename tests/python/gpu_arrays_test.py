@@ -55,7 +55,7 @@ def test_who_writes_to_an_input_later_waits():
 
 def test_memory_is_given_out_again_after_it_was_read():
     y = quant(Array.of(X), 2.0)
-    read = y.read_later()  # nobody has waited for it
+    read = y.read_later()  # not synchronised yet
     del y
     other = fq.Tensor.from_array(Array.of(X * 3))
     assert (quant(other, 2.0).numpy() == quant(X * 3, 2.0)).all()  # waits for the library alone

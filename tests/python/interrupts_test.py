@@ -1,4 +1,4 @@
-"""Ctrl-C in calls that take long, on the main thread and on others: they end, and the model is as it was."""
+"""Ctrl-C during long calls, on the main thread and on others: they end, and the model is not changed."""
 import os
 import signal
 import threading

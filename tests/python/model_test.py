@@ -1,4 +1,4 @@
-"""What the command does to a checkpoint, done to a model: verify and compress; and blocks of `with`."""
+"""Actions of the command on a model: verify and compress; and `with` blocks."""
 import os
 import sys
 

@@ -1,4 +1,4 @@
-"""What a notebook and a terminal show: tables, pages of histograms and plans, a progress line."""
+"""Output in a notebook and a terminal: tables, pages of histograms and plans, a progress line."""
 import io
 import re
 import sys

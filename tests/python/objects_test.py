@@ -119,7 +119,7 @@ def test_state_dict_both_ways(trained, digits):
     assert not np.array_equal(other.state_dict()[name], first)
     other.load_state_dict(state)
     assert all(np.array_equal(other.state_dict()[k], v) for k, v in state.items())
-    first += 1  # copies: the model is as it was
+    first += 1  # a copy: the model does not change
     assert not np.array_equal(trained.state_dict()[name], first)
     for broken, words in [({}, "missing"), ({**state, "more": first}, "'more' is no parameter"),
                           ({**state, name: np.ones(3, np.float32)}, name)]:

@@ -1,4 +1,4 @@
-"""What is installed: one version everywhere, another library refused at import and at configure time, scripts/wheel."""
+"""The installed package: one version everywhere, another library is rejected at import and at configure time, scripts/wheel."""
 import os
 import pathlib
 import re

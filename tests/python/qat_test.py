@@ -191,7 +191,7 @@ def test_presets_of_the_command(table):
 
 @pytest.mark.parametrize("stop", ["on_step", "on_epoch"])
 def test_an_interrupt_leaves_a_whole_model(table, stop):
-    """Quantizers are on, ranges are there, and what is evaluated then is what a later run begins with."""
+    """Quantizers are enabled and have ranges, and the evaluated model is the one that a later run begins with."""
     folder, _, data = table
     model = fq.load(str(folder / "float.h5"))
     model.quantize("int8")

@@ -1,4 +1,4 @@
-"""fq.ranks(): our own loop on several processes has the bits of one, and what goes wrong is told once."""
+"""fq.ranks(): a user's loop on several processes has the bits of one, and an error is reported once."""
 import hashlib
 import json
 import os

@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((8, 64)).astype(np.float32)
 MODULES = {"ModelOpt": "modelopt", "ModelOpt, or our own": "modelopt", "pytorch-quantization": "pytorch_quantization",
            "torchao": "torchao", "PyTorch": "torch_ref", "TensorRT": "tensorrt"}
-#: Names of C++, or of recorded answers, and what Python has instead.
+#: Names in C++ or in golden files, and the name in Python.
 ELSEWHERE = {"TensorQuantizer": "TensorQuantizer", "tensor_quantizer": "TensorQuantizer", "quantizer_attribute_config": "QuantDescriptor",
              "fake_quantize_learnable_per_tensor_affine": "torch_ref.fake_quantize_learnable",
              "fake_quantize_learnable_per_channel_affine": "torch_ref.fake_quantize_learnable",

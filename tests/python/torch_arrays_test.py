@@ -1,4 +1,4 @@
-"""Tensors of torch that the C exchange table gives: owners, lifetimes, and what does not fit."""
+"""Tensors of torch by the C exchange table: owners, lifetimes, and tensors that do not fit."""
 import copy
 import gc
 import os

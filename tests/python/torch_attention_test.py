@@ -1,4 +1,4 @@
-"""Attention of torch as a layer: its function and its module, in networks that torch.fx reads and in those that it cannot."""
+"""Attention of torch as a layer: its function and its module, in networks that torch.fx can and cannot trace."""
 import copy
 import inspect
 import os
@@ -47,14 +47,14 @@ class Projections(nn.Module):
 
 
 class Cross(Projections):
-    """Of two inputs and a mask."""
+    """Attention on two inputs and a mask."""
 
     def forward(self, x, memory, mask):
         return x + self.attend(x, memory, mask[:, None, None, :])
 
 
 class Unreadable(Projections):
-    """What torch.fx cannot read."""
+    """A module that torch.fx cannot trace."""
 
     def forward(self, x, mask=None):
         return x + self.attend(x, x, mask) if x.abs().sum() < 1e9 else x
@@ -70,7 +70,7 @@ class Module(nn.Module):
 
 
 class Memory(Module):
-    """Of keys and values of their own, with masks."""
+    """Attention with its own keys and values, and masks."""
 
     def forward(self, x, memory, hidden=None, mask=None):
         return self.head(self.attention(x, memory, memory, key_padding_mask=hidden, attn_mask=mask, need_weights=False)[0])
@@ -87,7 +87,7 @@ def encoder():
 
 
 class Decoder(nn.Module):
-    """Of ids and a memory that is padded; what follows a query is hidden from it."""
+    """A decoder on ids and a padded memory, with a causal mask."""
 
     def __init__(self, **options):
         super().__init__()
@@ -292,7 +292,7 @@ def test_transformers():
               {"pixel_values": torch.randn(3, 3, 16, 16)})]
     for model, batch in cases:
         model.eval()
-        with warnings.catch_warnings():  # a rule that matches in one of the parts is none of those that match nowhere
+        with warnings.catch_warnings():  # a rule that matches in one part gives no warning
             warnings.simplefilter("error", fq.FakequantWarning)
             quantized = fqt.calibrate(fqt.quantize(model, ON_CODES, batch), [batch])
         assert sum(isinstance(part, fqt.attention.Attention) for part in quantized.modules()) == 2, type(model)

@@ -52,13 +52,13 @@ def test_modelopts_ranges_are_taken(modelopt, x, tmp_path):
         assert rows[f"{layer}.weight_quantizer"]["amax"] == (amax.min().item(), amax.max().item())
         grid = torch.as_tensor(own.codes_0.network.weights_on_grid([layer])[layer])
         weight = dict(modelopt.named_modules())[layer].weight
-        # ModelOpt multiplies by 127 / amax where we divide by amax / 127: the same codes but for halves, the same values to a rounding.
+        # ModelOpt multiplies by 127 / amax, we divide by amax / 127: equal codes except for ties, equal values up to one rounding.
         torch.testing.assert_close(grid, theirs[f"{layer}.weight_quantizer"](weight).detach(), rtol=1e-6, atol=0)
     with torch.no_grad():
         wanted, found = modelopt(x), own(x)
         in_float = own.in_float(x)
     off, quantization = (found - wanted).abs(), (in_float - wanted).abs()
-    # But for an image in which a value lies at a half of a step: biases are on the accumulator's grid, 1e-6 here.
+    # Except for images with a value at a tie: biases are on the accumulator's grid, here of 1e-6.
     assert (off < 1e-5).float().mean() > 0.8 and off.mean() < 0.2 * quantization.mean() and off.max() < quantization.max()
 
 

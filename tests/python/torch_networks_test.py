@@ -368,7 +368,7 @@ def test_refusals(call, words):
 
 
 class Branches(nn.Module):
-    """What torch.fx cannot read: a branch on values, a list of modules, a keyword."""
+    """A module that torch.fx cannot trace: a branch on values, a list of modules, a keyword."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What scripts of PyTorch do with their models, done to quantized ones: it works as with torch's own, or is refused by name."""
+"""Operations of PyTorch scripts on quantized models: they work as on torch's own, or are rejected by name."""
 import copy
 import io
 import os

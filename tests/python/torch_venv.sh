@@ -4,7 +4,7 @@
 set -euo pipefail
 source=$1 folder=$2 python=$3
 if [[ -n ${FAKEQUANT_TORCH_SITE:-} ]]; then
-  echo "SKIPPED: torch is that of $FAKEQUANT_TORCH_SITE"
+  echo "SKIPPED: torch comes from $FAKEQUANT_TORCH_SITE"
   exit 77
 fi
 "$python" "$source/scripts/lib/venv.py" "$folder" torch_requirements.txt --stand-ins || {

@@ -22,7 +22,7 @@ def test_the_library_warns_as_python_does(tmp_path):
     (category, text, place), = warned(lambda: encoder.quantize("int8"))
     assert category is fq.FakequantWarning and issubclass(category, UserWarning)
     assert "ONNX Runtime computes" in text and place == __file__
-    # What was said when it was quantized is not said of each copy.
+    # Warnings given when the model was quantized are not repeated for copies.
     encoder.save(str(tmp_path / "m.h5"))
     assert warned(lambda: fq.load(str(tmp_path / "m.h5"))) == []
     model = fq.model("cnn", [1, 8, 8], 2)

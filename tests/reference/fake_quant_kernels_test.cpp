@@ -24,11 +24,11 @@ struct Expected {
   float y;
   bool mask;
 };
-/// Of an element, its range, and what the mask compares with.
+/// Formula of an element, its range, and the bound of the mask.
 using Formula = std::function<Expected(float, float, float)>;
 using Kernel = std::function<void(const Tensor& x, const Tensor& amax, Tensor& y, Tensor* mask)>;
 
-/// The kernel's values and mask, on every target, are those of the formula.
+/// On every target, the kernel's values and mask equal the formula.
 void compare(const Tensor& x, const Tensor& amax, const Formula& formula, const Kernel& kernel) {
   const auto in = x.to(DType::f32).to_vector<float>();
   std::vector<float> rounded(in.size());

@@ -186,7 +186,7 @@ TEST(QTensorMx, BlocksOfOneElementHaveTheirOwnScales) {
   EXPECT_EQ(values(mxfp4_qtensor(x.reshape({4}), 1).dequantize()), values(x));
 }
 
-/// What is packed and unpacked again lies within half of the widest step of its block.
+/// Packed and unpacked values differ by at most half of the widest step of their block.
 TEST(QTensor, RoundTripsWithinItsStep) {
   const Tensor x = spread({4, 64});
   const auto in = values(x);

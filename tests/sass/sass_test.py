@@ -1,7 +1,7 @@
 """sass_test.py OBJECTS VENV [OUT]: the machine code of hot kernels in the build's own objects (a file lists them).
 
-Groups of eight elements are read and written by 16-byte accesses, no kernel keeps anything in local memory, and what is not
-of doubles computes no doubles. With OUT, a JSON of the instructions of each kernel is left there.
+Groups of eight elements are read and written by 16-byte accesses, no kernel uses local memory, and kernels
+without f64 types have no f64 instructions. With OUT, a JSON file with the instructions of each kernel is written.
 """
 
 import json

@@ -1,5 +1,5 @@
 """The report of scripts/accuracy --peers, of results made up: means, pairs of the same seed, the better rate, the picture;
-and what the script refuses. Standard library only."""
+and rejected input. Standard library only."""
 
 import argparse
 import json
@@ -50,7 +50,7 @@ with tempfile.TemporaryDirectory() as folder:
     with open(f"{folder}/peers.json") as file:
         assert {row["tool"] for row in json.load(file)["summary"]} == {"fakequant", "expert"}
 
-    # What is kept is not run again.
+    # Jobs with a stored result are not run again.
     kept = compare.Results(f"{folder}/results.jsonl")
     assert kept.once(lambda: {"ptq": 1.0, "qat": 2.0}, data="letters", tool="expert", format="w4a4", seed=1)["qat"] == 2.0
     again = compare.Results(f"{folder}/results.jsonl")

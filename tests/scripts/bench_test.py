@@ -1,4 +1,4 @@
-"""bench_test.py SOURCE_DIR: scripts/bench with programs that stand in for both sides: order of the batches, figures,
+"""bench_test.py SOURCE_DIR: scripts/bench with programs that replace both sides: order of the batches, figures,
 report, comparison, messages. Nothing is built, installed or really timed. Exit status 77: skipped."""
 
 import json
@@ -99,7 +99,7 @@ class Bench(unittest.TestCase):
         done = subprocess.run([*plan, "--ranks", "1,4"], text=True, capture_output=True)
         lines = [line.split() for line in done.stdout.splitlines()[1:]]
         self.assertEqual(lines[0], ["1", "80.00", "1.00", "80.00", "1.00"])
-        # Two micro-batches; 8 MB, of which a ring moves 1.5 times as many, a tree four times.
+        # Two micro-batches; 8 MB: a ring moves 1.5 times the bytes, a tree four times.
         self.assertEqual([lines[1][1], lines[1][3]], ["32.00", "52.00"])
         done = subprocess.run([*plan, "--ranks", "9"], text=True, capture_output=True)
         self.assertEqual(done.returncode, 2)

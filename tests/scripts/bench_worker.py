@@ -1,4 +1,4 @@
-"""bench_worker.py LOG SIDE [options]: stands in for both programs of scripts/bench. Its times are made up, and LOG gets a
+"""bench_worker.py LOG SIDE [options]: replaces both programs of scripts/bench. Its times are constants, and LOG gets a
 line for every timed batch. Row 'fake.different' fails its comparison, 'fake.crash' ends the program."""
 
 import json

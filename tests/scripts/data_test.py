@@ -35,7 +35,7 @@ def fakequant(*arguments):
 
 
 def short_run(name, data):
-    """All phases of a recipe, of one epoch each, but for the engine's."""
+    """All phases of a recipe with one epoch each, without the engine's."""
     with open(os.path.join(SOURCE, "recipes", name + ".json")) as file:
         recipe = json.loads("".join(line for line in file if not line.lstrip().startswith("//")))
     if "/" in recipe["model"]:
@@ -117,7 +117,7 @@ if any(name.endswith(".ttf") for _, _, names in os.walk(FONTS) for name in names
 else:
     print("skipped: glyphs, as there are no fonts")
 
-# Texts and tables need no Pillow; who makes glyphs without it is told what to install.
+# Texts and tables do not need Pillow; glyphs without it give a message with the package to install.
 os.makedirs("without/PIL", exist_ok=True)
 with open("without/PIL/__init__.py", "w") as file:
     file.write("raise ModuleNotFoundError(\"No module named 'PIL'\", name='PIL')\n")

@@ -8,7 +8,7 @@ chmod 755 "$room"
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 
-stub() { # stub NAME BODY: a command that stands in for the real one
+stub() { # stub NAME BODY: a command that replaces the real one
   printf '#!/bin/sh\n%s\n' "$2" >"$room/bin/$1"
   chmod +x "$room/bin/$1"
 }

@@ -1,4 +1,4 @@
-"""Reads what we write as safetensors with the reference's package: values to the bit, the file's own bytes too.
+"""Reads our safetensors files with the reference package: values are equal bit for bit, and the package writes equal bytes.
 
 TEST_EXPORT is the program whose test writes a checkpoint of each format.
 """
@@ -57,7 +57,7 @@ def weight(name, layer, tensors):
 
 
 def written_again(path):
-    """The file, and what the package writes of the same tensors."""
+    """The bytes of the file, and the bytes that the package writes for the same tensors."""
     with open(path, "rb") as file:
         contents = file.read()
     length = struct.unpack("<Q", contents[:8])[0]

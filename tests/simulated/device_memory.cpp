@@ -32,7 +32,7 @@ DeviceMemory::DeviceMemory()
   base_ = static_cast<std::byte*>(space);
 }
 
-/// Its end is that of a page, as nearly as 16-byte accesses allow.
+/// The block ends at the end of a page, as nearly as 16-byte alignment allows.
 void* DeviceMemory::take_fenced(std::size_t size, Pool pool) {
   const std::size_t pages = rounded_up(size, kPage);
   std::byte* first = base_ + top_;

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The memory of the simulated device. Closed but while it is opened; with FAKEQUANT_SIMULATED_FENCES=1 in
-/// the environment always open, but a page behind every block and every block that was given back: what reads
+/// the environment always accessible, with an inaccessible page after every block and freed blocks inaccessible: accesses
 /// or writes there faults.
 
 #include <cstddef>
@@ -18,10 +18,10 @@ class DeviceMemory {
 
   using Pool = const void*;
 
-  /// Null when there are not so many bytes left. What a block holds at first is left to `poison`.
+  /// Null if fewer bytes are left. `poison` fills the block.
   [[nodiscard]] void* take(std::size_t bytes, Pool pool);
   /// The bytes of a block that is given back, to be given to `drop`; 0 for a pointer that was not taken. It
-  /// may be taken again at once: what is still to be done with it comes first in the order of a stream. Blocks of
+  /// may be allocated again at once: pending work on it comes first in the order of a stream. Blocks of
   /// a pool that `never_waits` are taken again after `drop`: their next user may be another stream.
   [[nodiscard]] std::size_t give(void* pointer);
   void set_never_waits(Pool pool) { never_waits_.insert(pool); }
@@ -29,7 +29,7 @@ class DeviceMemory {
 
   /// Fills a fresh block, while the memory is open.
   void poison(void* block) const;
-  /// Of a block that was given back: its pages and, with fences, access to it go.
+  /// Releases the pages of a freed block and, with fences, makes it inaccessible.
   void drop(void* block, std::size_t bytes);
   [[nodiscard]] bool holds(const void* pointer) const;
   void set_limit(std::size_t bytes) { limit_ = bytes; }

@@ -9,7 +9,7 @@
 
 namespace fq::simulated {
 
-/// In which blocks and threads take their turns: no result may depend on it.
+/// Order of blocks and threads: no result may depend on it.
 enum class Order { forwards, backwards };
 
 /// f(i) for 0 <= i < count.
@@ -18,7 +18,7 @@ void in_order(Order order, std::int64_t count, F&& f) {
   for (std::int64_t i = 0; i < count; ++i) f(order == Order::forwards ? i : count - 1 - i);
 }
 
-/// Takes what a kernel does into the stream. Every second one runs backwards.
+/// Adds a kernel to the stream. Every second one runs backwards.
 cudaError_t launch(cudaStream_t stream, std::function<void(Order)> kernel);
 
 }  // namespace fq::simulated

@@ -39,7 +39,7 @@ namespace {
 
 std::deque<int> pools;  // their addresses are the handles
 
-/// One, or FAKEQUANT_SIMULATED_GPUS: names of one memory, of which a process of several uses its own.
+/// One, or FAKEQUANT_SIMULATED_GPUS: names of one memory. A process of several uses its own device.
 int devices() {
   const char* given = std::getenv("FAKEQUANT_SIMULATED_GPUS");
   return given != nullptr ? std::atoi(given) : 1;
@@ -51,7 +51,7 @@ bool is_pinned(const void* pointer) {
   return block != state().pinned.end() && at < block->first + block->second;
 }
 
-/// Bytes of pageable memory are taken over at once, others when the copy runs.
+/// Pageable memory is copied at once, other memory when the copy runs.
 Work copy_work(void* to, const void* from, std::size_t bytes) {
   State& s = state();
   if (s.memory.holds(from) || is_pinned(from)) return [=] { std::memcpy(to, from, bytes); };
@@ -197,7 +197,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_
   return copy(to, from, bytes, stream);
 }
 
-// What nvcc's own code calls when a program starts.
+// Functions that nvcc's code calls at program start.
 void** __cudaRegisterFatBinary(void*) {
   static void* handle = nullptr;
   return &handle;

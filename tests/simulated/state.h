@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the simulated device is, and how its streams take work.
+/// State of the simulated device and its streams.
 
 #include <cstdint>
 #include <deque>
@@ -17,7 +17,7 @@ namespace fq::simulated {
 
 using Work = std::function<void()>;
 
-/// The work of a stream that nobody has waited for. It outlives the stream for events that refer to it.
+/// The work of a stream that was not waited for. It outlives the stream for events that refer to it.
 struct Queue {
   std::deque<Work> work;
   std::uint64_t done = 0;  ///< pieces that have left it
@@ -37,7 +37,7 @@ struct State {
 };
 [[nodiscard]] State& state();
 
-/// What a call that may fail begins with. A device that fails has no more work under way.
+/// Start of every call that may fail. A failing device has no pending work.
 [[nodiscard]] cudaError_t answer();
 [[nodiscard]] cudaError_t failed(cudaError_t code);
 

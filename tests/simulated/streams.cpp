@@ -19,7 +19,7 @@ struct Stream {
   Graph* graph = nullptr;  // not null between cudaStreamBeginCapture and cudaStreamEndCapture
 };
 
-/// What a stream had been given when it was recorded.
+/// The work of a stream when the event was recorded.
 struct Event {
   std::shared_ptr<Queue> queue;
   std::uint64_t end = 0;

@@ -1,4 +1,4 @@
-"""Makes the tokenizers here, of a text, and ids.json: what the package tokenizers 0.23.3 says of some texts.
+"""Makes the tokenizers here from a text, and ids.json: the ids of the package tokenizers 0.23.3 for some texts.
 
 python3 tests/data/tokenizers/generate.py TEXT     e.g. of tinyshakespeare.txt
 """
@@ -74,7 +74,7 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def llama(text):
-    """As transformers writes Llama's: no pre-tokenizer, blanks by the normalizer, bytes for what is unknown."""
+    """A tokenizer like Llama's in transformers: no pre-tokenizer, blanks by the normalizer, bytes for unknown characters."""
     it = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     it.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     it.train_from_iterator([text], trainers.BpeTrainer(

@@ -1,5 +1,5 @@
-"""Small networks of transformers with random weights, as save_pretrained writes them, and what they answer: the folders
-beside this file. Run with torch 2.15, transformers 5.24 and safetensors."""
+"""Small transformers with random weights, written by save_pretrained, and their outputs: the folders
+next to this file. Run with torch 2.15, transformers 5.24 and safetensors."""
 
 import json
 import os

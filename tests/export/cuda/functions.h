@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a function of a model gives, and the models that it is given.
+/// Results of a function of a model, and the models that it runs on.
 
 #include <functional>
 #include <memory>
@@ -27,7 +27,7 @@ namespace fq::test {
 
 inline const Shape kFunctionBatch = {1, 1, 8, 8};
 
-/// What a function gave: numbers, which sums of floats in another order move a little, and words.
+/// Result of a function: numbers, which may differ slightly if sums have another order, and texts.
 struct FunctionOutcome {
   std::vector<std::pair<std::string, double>> numbers = {};
   std::vector<std::string> words = {};

@@ -1,5 +1,5 @@
-// Functions of a model, of one on a GPU: they give what they give on the CPU, and the model stays
-// where it was.
+// Functions of a model on a GPU give the results of the CPU, and the model stays on its
+// device.
 
 #include "export/cuda/functions.h"
 
@@ -46,8 +46,8 @@ using test::kFunctionBatch;
 using Outcome = test::FunctionOutcome;
 using Case = test::FunctionCase;
 
-// Of the largest number of a tensor: sums in another order were seen to move 2e-6. Divergences are
-// differences of logarithms near 1, 1e-8 of them is nothing: what is smaller than this counts as this.
+// Tolerance relative to the largest number of a tensor: sums in another order differed by 2e-6. Divergences are
+// differences of logarithms near 1, with an error of 1e-8: smaller results count as kSmall.
 constexpr double kClose = 1e-5, kSmall = 1e-2;
 
 Case algorithm(const char* name) {

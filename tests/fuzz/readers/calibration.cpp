@@ -7,7 +7,7 @@
 #include "fakequant/train/calibration/detail/calibration_undo.h"
 #include "reader.h"
 
-/// Into the network that the states of the corpus were collected on, which is as it was afterwards.
+/// Loads into the network that the states of the corpus were collected on. The network is not changed.
 void fq::fuzz::read_calibration(const std::string& path) {
   static const auto network =
       cli::load_network(std::string(FAKEQUANT_SOURCE_DIR "/tests/fuzz/corpus/checkpoint/int8.h5"));

@@ -13,11 +13,11 @@ namespace fq::fuzz {
 [[nodiscard]] std::string mutated(const std::vector<std::string>& seeds, std::uint64_t seed);
 
 /// JSON with one to three values, keys or elements changed, left out, added or copied to another place; a
-/// text that is none as it is.
+/// text that is not JSON is returned unchanged.
 [[nodiscard]] std::string change_json(const std::string& text, std::uint64_t seed);
-/// The same of the header.
+/// Changes the JSON header of a safetensors file.
 [[nodiscard]] std::string change_safetensors(const std::string& bytes, std::uint64_t seed);
-/// The same of our state files' attributes and listing; a tensor's bytes as above. Parts behind move.
+/// Changes attributes or the listing of a state file, or bytes of a tensor. Later parts move.
 [[nodiscard]] std::string change_state(const std::string& bytes, std::uint64_t seed);
 
 }  // namespace fq::fuzz

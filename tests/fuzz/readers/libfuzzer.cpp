@@ -1,5 +1,5 @@
-/// What libFuzzer calls: the reader that FUZZ_READER names (scripts/fuzz). Ends with status 1 where none of
-/// many inputs behind the corpus was accepted: it has tested nothing then.
+/// Entry points of libFuzzer for the reader named by FUZZ_READER (scripts/fuzz). Ends with status 1 if none of
+/// kManyRuns inputs after the corpus was accepted: the run then tested nothing.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,9 +19,9 @@ extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t bytes, s
 
 namespace {
 
-constexpr std::uint64_t kManyRuns = 500;  // of which some must be accepted
+constexpr std::uint64_t kManyRuns = 500;  // some of them must be accepted
 
-/// Of the inputs behind those of the corpora, which libFuzzer runs first, an empty one before them.
+/// Numbers of inputs after the corpus. libFuzzer runs an empty input and the corpus first.
 struct Counts {
   std::uint64_t corpus = 1, runs = 0, accepted = 0;
 } counts;
@@ -72,7 +72,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t b
   return changed.copy(reinterpret_cast<char*>(data), most);
 }
 
-/// In place of the command's main (--wrap=main).
+/// Replaces the command's main (--wrap=main).
 extern "C" int __wrap_main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
     if (std::filesystem::is_directory(argv[i]))

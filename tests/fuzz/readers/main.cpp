@@ -1,6 +1,6 @@
-/// fuzz_readers [RUNS] [READER] [FIRST]: reads the corpus of each reader, or of one, all of which must be
+/// fuzz_readers [RUNS] [READER] [FIRST]: reads the corpus of each reader, or of one. All files must be
 /// accepted but files named refused*, then RUNS changed ones, from number FIRST on; runs of one number are
-/// the same. A reader that accepts none of the changed ones has tested nothing: that is a failure. What is
+/// the same. A reader that accepts none of the changed inputs tests nothing: this is a failure. Inputs that are
 /// neither read nor refused stays in a folder that is named; a crash leaves it in fakequant_fuzz_<READER> of
 /// the temporary folder.
 
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kManyRuns = 500;  // of which some must be accepted
+constexpr std::int64_t kManyRuns = 500;  // some of them must be accepted
 
 std::string bytes_of(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
@@ -76,7 +76,7 @@ bool try_reader(const Reader& reader, std::int64_t runs, std::int64_t first) {
 }  // namespace
 }  // namespace fq::fuzz
 
-/// In place of the command's main (--wrap=main).
+/// Replaces the command's main (--wrap=main).
 extern "C" int __wrap_main(int argc, char** argv) {
   const std::int64_t runs = argc > 1 ? std::atoll(argv[1]) : 1000, first = argc > 3 ? std::atoll(argv[3]) : 0;
   bool found = false;

@@ -9,12 +9,12 @@
 
 namespace fq::fuzz {
 
-/// What reads one kind of file.
+/// A reader of one kind of file.
 struct Reader {
   const char* name;  ///< also the folder of its corpus, tests/fuzz/corpus/<name>
-  const char* file;  ///< what an input is named: some readers go by the ending
-  /// Reads it as a command would, and uses what was read. Throws FileError or ArgumentError for what it
-  /// refuses; anything else is a finding.
+  const char* file;  ///< name of an input: some readers look at the extension
+  /// Reads and uses the file as a command does. Throws FileError or ArgumentError for rejected
+  /// files; any other error is a finding.
   void (*read)(const std::string& path);
   /// Makes the checksums of changed bytes fit, so that the reader looks behind them; null for none.
   void (*seal)(std::string& bytes) = nullptr;
@@ -30,7 +30,7 @@ struct Reader {
 /// Throws std::runtime_error naming the readers there are.
 [[nodiscard]] const Reader& reader(const std::string& name);
 
-/// Its corpus, in the order of their names: all but what it refuses.
+/// Its corpus in the order of names, without files that it must reject.
 [[nodiscard]] std::vector<std::string> seeds(const Reader& reader);
 
 /// Writes `bytes` to the reader's file in `folder` and reads it. False where it was refused. Throws
@@ -54,7 +54,7 @@ void read_scales(const std::string& path);
 void read_tensorrt(const std::string& path);
 void read_tokenizer(const std::string& path);
 
-/// Of our state files: length and checksums of the header, the body, the listing and what it lists.
+/// Updates lengths and checksums of a state file: header, body, listing and listed parts.
 void seal_state(std::string& bytes);
 
 }  // namespace fq::fuzz

@@ -35,7 +35,7 @@ std::vector<std::string> arguments(const std::string& path, bool adapters) {
 
 }  // namespace
 
-/// As `qat --resume` goes on with it: one epoch of three batches. What diverges was read.
+/// Resumes as `qat --resume` does: one epoch of three batches. A run that diverges was read.
 void fq::fuzz::read_run(const std::string& path) {
   const auto call = cli::find_command("qat").call();
   const cli::Flags flags(call->set(), arguments(path, load_checkpoint(path).has_sub("adapters")));

@@ -37,7 +37,7 @@ std::size_t listing_bytes(const std::string& bytes) {
       std::min<std::uint64_t>(number_at<std::uint64_t>(bytes, kListingBytes), bytes.size() - kHeader));
 }
 
-/// Nothing where it is none.
+/// The listing of a state file; null if there is none.
 Json listing_of(const std::string& bytes) {
   if (bytes.size() < kHeader || listing_bytes(bytes) > kLongestListing) return {};
   const auto no_deep_one = [](int depth, Json::parse_event_t, const Json&) { return depth < 8; };
@@ -63,7 +63,7 @@ std::optional<std::size_t> size_in(const Json& entry, const char* key, std::size
   return size <= most ? std::optional(std::size_t(size)) : std::nullopt;
 }
 
-/// Where a part lies.
+/// Position of a part.
 struct Part {
   Json* entry;
   std::size_t offset, bytes;
@@ -79,7 +79,7 @@ std::vector<Part> parts_of(Json& listing, const std::string& bytes) {
   return parts;
 }
 
-/// Sums of the parts: the listing is written anew only where one is wrong.
+/// Updates the checksums of parts. The listing is written only if one of them is wrong.
 void seal_parts(std::string& bytes) {
   Json listing = listing_of(bytes);
   bool changed = false;
@@ -91,7 +91,7 @@ void seal_parts(std::string& bytes) {
   if (changed) put_listing(bytes, text_of(listing));
 }
 
-/// JSON that became shorter gets blanks, so that what is behind stays at its place.
+/// Shorter JSON is padded with blanks, so that later parts do not move.
 std::string changed_part(const std::string& text, bool json, std::uint64_t seed) {
   std::string changed = json ? change_json(text, seed) : mutated({text}, seed);
   if (changed.size() < text.size()) changed.resize(text.size(), ' ');

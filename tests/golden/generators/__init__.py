@@ -1,1 +1,1 @@
-"""What generate.py runs: a module <family>_cases for each family of references."""
+"""Modules of generate.py: <family>_cases for each family of references."""

@@ -1,4 +1,4 @@
-"""Writes the cases of one family, and draws what they are made of."""
+"""Writes the cases of one family, and draws their random inputs."""
 
 import os
 import zlib
@@ -72,7 +72,7 @@ class Family:
         results, error = None, None
         try:
             results = answer()
-        except Exception as raised:  # what a reference raises is its own business
+        except Exception as raised:  # references raise any type of error
             error = raised
             if not refused:
                 raise
@@ -158,7 +158,7 @@ class Family:
 
 
 def gradient(call, x, grad_y, *others):
-    """call(x), and the gradients of x and of the others that ask for one."""
+    """call(x), and the gradients of x and of other inputs that require one."""
     x = x.clone().requires_grad_(True)
     y = call(x)
     y.backward(grad_y)

@@ -9,7 +9,7 @@ SOURCE = "nvidia-modelopt 0.47.0, torch 2.15.0, CPU"
 
 
 def summed(grad_x, grad_y):
-    """A gradient summed over what was repeated."""
+    """A gradient summed over repeated elements."""
     terms = 2.0 ** -22 * float(grad_y.abs().sum())
     return Value(grad_x, f"abs:{terms:.3g}" if grad_y.dtype == torch.float32 else "ulp:1", UNORDERED)
 
@@ -86,7 +86,7 @@ def repeated(family):
 
 
 def cast_bounds(family):
-    """Values on the bounds of codes and beside them, in types that do not hold every bound."""
+    """Values at the bounds of codes and next to them, in types that cannot represent every bound."""
     for dtype, bits in [(torch.float32, 16), (torch.float64, 12), (torch.float16, 12), (torch.float16, 13), (torch.float16, 16),
                         (torch.bfloat16, 8), (torch.bfloat16, 9), (torch.bfloat16, 10), (torch.bfloat16, 16)]:
         for unsigned, narrow in [(False, False), (False, True), (True, False)]:

@@ -103,7 +103,7 @@ def nf4(family):
 
 
 def odd_blocks(family):
-    """Which the reference packs, and cannot dequantize."""
+    """Blocks that the reference packs but cannot dequantize."""
     for shape, block in [((2, 6), 3), ((2, 6), 1), ((4, 10), 5), ((1, 14), 7)]:
         x = data(family, shape)
 

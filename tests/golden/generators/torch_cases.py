@@ -107,7 +107,7 @@ def overflowing_e4m3(x):
 
 
 def float_zero_points(family):
-    """Of channels: also outside of the range, and inputs whose positions are ties or beside them."""
+    """Zero points of channels, also outside of the range, and inputs at ties or next to them."""
     for i in range(16):
         dtype, kind = [*FLOATS, torch.float64][i % 4], family.pick([torch.float32, torch.float16])
         low, high = family.pick(RANGES[:5])

@@ -27,7 +27,7 @@ constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 
 using Function = std::function<Variable(const Variable&)>;
 
-/// Values, dtype, layout and gradient are those of the CPU.
+/// Values, dtype, layout and gradient equal those of the CPU.
 void compare(const Tensor& x, const Function& f, const std::string& what) {
   const Variable here(x, true), there(x.to(Device::cuda()), true);
   const Variable expected = f(here), got = f(there);
@@ -282,7 +282,7 @@ TEST_F(CudaFakeQuant, Nvfp4) {
               fmt::format("nvfp4 with {}", global));
 }
 
-/// Blocks of sixteen: the largest number of each, and numbers beside those that separate two codes.
+/// Blocks of sixteen: the largest number of each, and numbers next to the midpoints between codes.
 Tensor beside_fp4_middles(float global, std::int64_t blocks) {
   constexpr float middles[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
   Tensor out = Tensor::empty({blocks, 16});

@@ -1,4 +1,4 @@
-// The functions of NCCL that core calls, over the processes of MPI, each of which has a simulated device. A
+// The functions of NCCL that core calls, over MPI processes with one simulated device each. A
 // sum is work of the stream, as on a GPU: ranks meet when they wait for it.
 
 #include <algorithm>
@@ -67,7 +67,7 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
   auto sums = std::make_shared<std::vector<std::int64_t>>(count);
   auto request = std::make_shared<MPI_Request>(MPI_REQUEST_NULL);
   submit_locked(stream, [=] { std::copy_n(static_cast<const std::int64_t*>(from), count, sums->begin()); });
-  cudaStreamSynchronize(stream);  // a GPU gets there by itself, whatever its host waits for
+  cudaStreamSynchronize(stream);  // a GPU proceeds without its host
   MPI_Iallreduce(MPI_IN_PLACE, sums->data(), static_cast<int>(count), MPI_INT64_T, MPI_SUM,
                  *reinterpret_cast<MPI_Comm*>(comm), request.get());
   submit_locked(stream, [=] {

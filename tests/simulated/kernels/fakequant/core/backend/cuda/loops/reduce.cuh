@@ -1,7 +1,7 @@
 #pragma once
 
 /// The library's reductions by CUB, for the simulated device: by Thrust on the host, in one thread, or with
-/// FAKEQUANT_SIMULATED_FENCES=1 in several. What is wrong with a functor, or with an order that a result
+/// FAKEQUANT_SIMULATED_FENCES=1 in several. Faults of a functor, and results that depend on the order,
 /// depends on, shows in both.
 
 #include <cstdlib>
