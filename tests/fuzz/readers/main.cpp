@@ -1,8 +1,8 @@
-/// fuzz_readers [RUNS] [READER] [FIRST]: reads the corpus of each reader, or of one. All files must be
-/// accepted but files named refused*, then RUNS changed ones, from number FIRST on; runs of one number are
-/// the same. A reader that accepts none of the changed inputs tests nothing: this is a failure. Inputs that are
-/// neither read nor refused stays in a folder that is named; a crash leaves it in fakequant_fuzz_<READER> of
-/// the temporary folder.
+/// fuzz_readers [RUNS] [READER] [FIRST]: reads the corpus of each reader, or of one, then RUNS changed inputs, from
+/// number FIRST on. Every file of the corpus must be accepted, except those named refused*. Runs with equal numbers
+/// are equal. A reader that accepts none of the changed inputs tests nothing: this is a failure. A finding (input that
+/// is neither read nor rejected by an error) is stored in a folder that is printed; a crash leaves its input in
+/// fakequant_fuzz_<READER> of the temporary folder.
 
 #include <algorithm>
 #include <cstdlib>
