@@ -1,4 +1,4 @@
-"""The examples of docs/python.md run unchanged. Examples with torch: FAKEQUANT_TORCH_SITE names a folder with torch."""
+"""Runs the Python of README.md and docs/python.md unchanged. FAKEQUANT_TORCH_SITE names a folder with torch."""
 import os
 import pathlib
 import re
@@ -9,7 +9,11 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.S)
+def examples(path):
+    return re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(), re.S)
+
+
+EXAMPLES = examples("docs/python.md")
 
 
 @pytest.fixture
@@ -34,11 +38,19 @@ def test_data_sets(folder, capsys):
     assert capsys.readouterr().out.strip() == re.search(r"# (\{.*\})", EXAMPLES[1]).group(1)
 
 
-def test_torch(folder, capsys):
+def require_torch():
     if os.environ.get("FAKEQUANT_TORCH_SITE"):
         sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
     for package in ("torch", "onnxruntime"):
         pytest.importorskip(package, reason=f"there is no {package}: FAKEQUANT_TORCH_SITE can name a folder that has it")
-    run(EXAMPLES[2])
-    assert capsys.readouterr().out.strip() == re.search(r"# (\{'outputs.*\})", EXAMPLES[2]).group(1)
-    assert len(EXAMPLES) == 3
+
+
+@pytest.mark.parametrize("example", [*EXAMPLES[2:], *examples("README.md")])
+def test_torch(example, folder, capsys):
+    require_torch()
+    run(example)
+    assert capsys.readouterr().out.strip() == re.search(r"# (\{'outputs.*\})", example).group(1)
+
+
+def test_all_examples_run():
+    assert len(EXAMPLES) == 3 and len(examples("README.md")) == 1
