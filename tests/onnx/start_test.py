@@ -1,5 +1,5 @@
-"""docs/start.md: the commands of each section, run as they stand, lead from data to a file that ONNX Runtime computes
-with the same bits; and the answers are good."""
+"""Runs the commands of docs/start.md and README.md unchanged. Each section must end with a file that ONNX Runtime computes
+with the same bits, and with good accuracy."""
 
 import os
 import re
@@ -105,4 +105,8 @@ with h5py.File("texts.h5") as file, h5py.File("bare.h5", "w") as bare:
     bare["test/x"] = file["test/x"][...]
 run_section(["fakequant verify int8.onnx --checkpoint int8.h5 --data bare.h5", "fakequant inspect bare.h5",
              "fakequant predict int8.h5 --data bare.h5 -o answers.h5"])
+os.symlink(os.path.join(SOURCE, "data"), "data")
+with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as page:
+    commands, shown = re.search(r"^## Use the command\n\n```sh\n(.*?)^```\n\n```\n(.*?)^```$", page.read(), re.M | re.S).groups()
+assert shown.strip() in run_section(commands.splitlines())[-1].splitlines(), shown
 print("start:", found)
