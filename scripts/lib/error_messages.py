@@ -106,10 +106,10 @@ def nearest(found, said, count=3):
 
 
 def parts_of(page):
-    """Folder -> the part of docs/errors.md whose line of places names it."""
+    """Returns {source folder: section of docs/errors.md}, from the lines "Sources: .."."""
     found = {}
-    for part, places in re.findall(r"^## (.+)\n\nPlaces: (.+)$", page, re.M):
-        for folder in re.findall(r"`([^`]+)`", places):
+    for part, sources in re.findall(r"^## (.+)\n\nSources: (.+)$", page, re.M):
+        for folder in re.findall(r"`([^`]+)`", sources):
             assert folder not in found, f"{folder} stands in two parts, {found[folder]} and {part}"
             found[folder] = part
     return found
