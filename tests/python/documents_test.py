@@ -1,4 +1,5 @@
 """Runs the Python of README.md and docs/python.md unchanged. FAKEQUANT_TORCH_SITE names a folder with torch."""
+import operator
 import os
 import pathlib
 import re
@@ -54,3 +55,17 @@ def test_torch(example, folder, capsys):
 
 def test_all_examples_run():
     assert len(EXAMPLES) == 3 and len(examples("README.md")) == 1
+
+
+def test_names_of_the_migration_guide_exist():
+    import fakequant as fq
+
+    require_torch()
+    import fakequant.torch as fqt
+
+    roots = {"fq": fq, "fqt": fqt, "model": fq.Model}
+    spans = re.findall(r"`([^`\n]+)`", (ROOT / "docs" / "coming_from.md").read_text())
+    names = {(root, path) for span in spans for root, path in re.findall(r"(?<![\w.])(fqt?|model)\.(\w+(?:\.\w+)?)", span)}
+    assert len(names) > 30, names
+    for root, path in sorted(names):
+        operator.attrgetter(path)(roots[root])
