@@ -1,11 +1,12 @@
-"""Commands, flags, presets, files and links that README and docs mention exist."""
+"""What README and docs say can be asked for is there: commands, flags, presets, files, links."""
 
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import SOURCE, run  # noqa: E402
+from command import COMMAND, SOURCE, run  # noqa: E402
 
 FOLDERS = "scripts|tests|docs|examples|models|recipes|data|core|calib|layers|train|export|cli"
 
@@ -22,7 +23,7 @@ def documents():
 
 
 def code(text):
-    """Lines of fenced blocks, and text between backticks."""
+    """Lines of fenced blocks, and what stands between backticks."""
     fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
     indented = re.findall(r"^ {4}(\S.*)$", text, re.M)
     rest = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.M | re.S)
@@ -44,7 +45,7 @@ def listed(*command):
     return [name for name in found if not name.startswith("fakequant")]
 
 
-# Every command has a help that lists every flag with its meaning, and a unit if it takes a value.
+# Every command has a help, in which every flag stands with words, and its unit where it takes a value.
 groups = {"dataset": listed("dataset")}
 commands = [name for name in listed() if name not in groups] + sum(groups.values(), [])
 assert len(commands) > 15, commands
@@ -97,7 +98,7 @@ for name, text in documents().items():
             assert place in headings, f"{name}: {target} has no {place}, but {headings}"
 assert all(count >= 10 for count in found.values()), found
 
-# Allowed values of flags in the help are in the page of the command line.
+# The page of the command line has all commands and presets, and the flags of the help.
 page = text_of("docs/command-line.md")
 presets = re.findall(r"\b(?:int8|w\da\d|int4|fp8|nvfp4|mx(?:fp|int)\d)\w*", helps["calibrate"].split("--preset")[1].split("--config")[0])
 assert len(presets) >= 15, presets
@@ -105,4 +106,6 @@ for preset in presets:
     assert f"`{preset}`" in page, f"docs/command-line.md has no `{preset}`"
 for command in commands:
     assert f"| `{command}` |" in page, f"docs/command-line.md has no `{command}`"
+subprocess.run([sys.executable, os.path.join(SOURCE, "scripts/lib/command_reference.py"), COMMAND,
+                os.path.join(SOURCE, "docs/command-line.md"), "--check"], check=True)
 print("documents: ok", found)

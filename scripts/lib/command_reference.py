@@ -1,0 +1,136 @@
+"""command_reference.py FAKEQUANT PAGE [--check]: writes the lists of flags and settings in docs/command-line.md from the
+command's help. --check compares instead. Exit status 1 if the page differs.
+
+A list is between `<!-- flags: COMMAND, .. -->` and `<!-- end -->`. Each flag goes to the list with the fewest commands that has all
+commands of the flag. `<!-- flags: all -->` has the other flags, `<!-- commands -->` the commands, `<!-- settings -->` the settings.
+"""
+import os
+import re
+import subprocess
+import sys
+
+FLAG = re.compile(r"^  (?:(-\w)(?: \[ (--[\w-]+) \]| \S+, (--[\w-]+))|(--[\w-]+)|(-\w), (--[\w-]+))"
+                  r"(?: ((?:\[NAME=\])?[A-Z]\S*(?: \.\.)?))?(?: \(=(.*?)\))? +(\S.*)$")
+SETTING = re.compile(r"^  (\S+) (\S+)(?: \(=(.*?)\))?( \(qat\))?$")
+MARKER = re.compile(r"<!-- (flags: [^>]*?|commands|settings) -->\n.*?<!-- end -->", re.S)
+
+
+def help_of(program, *command):
+    # Help of the Python parts wraps its lines at the width of the terminal.
+    done = subprocess.run([program, *command], capture_output=True, text=True, env=dict(os.environ, COLUMNS="120"))
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def commands(program):
+    """Names of all commands, each with the words of its line in the list of commands."""
+    def listed(*group):
+        found = re.findall(r"^  ([a-z]+(?: [a-z-]+)?) {2,}(\S.*(?:\n {15,}\S.*)*)", help_of(program, *group, "--help"), re.M)
+        return {name: " ".join(text.split()) for name, text in found if not name.startswith("fakequant")}
+    top = listed()
+    assert len(top) > 10 and "dataset" in top, top
+    del top["dataset"]
+    return {**top, **listed("dataset")}
+
+
+def flags(text):
+    """(flag with its value, default, description) of each flag of a help."""
+    rows, row = [], None
+    for line in text.split("\nSettings for --set")[0].splitlines():
+        match = FLAG.match(line)
+        if match:
+            short, name = match[1] or match[5], match[2] or match[3] or match[4] or match[6]
+            row = [", ".join(filter(None, (short, name))) + (f" {match[7]}" if match[7] else ""), match[8] or "", match[9].strip()]
+            rows.append(row)
+        elif row and line.startswith("     ") and line.strip():
+            of_value = re.match(r"[a-z]+(-[a-z]+)*: [A-Z]", line.strip())  # a line for each value of the flag
+            separator = "; " if of_value and not row[2].endswith(":") else " "
+            row[2] += separator + line.strip()
+        else:
+            row = None
+    return [(name, *separate_default(default, text)) for name, default, text in rows if "--help" not in name]
+
+
+def separate_default(default, text):
+    match = re.fullmatch(r"(.*?),? \(default: ([^()]*)\)", text)
+    return (match[2], match[1]) if match and not default else (default, text)
+
+
+def entry(name, value, default, text, note=""):
+    shown = f"`{name}`" + (f" {value}" if value else "") + (f" ({default})" if default else "")
+    return f"* {escaped(shown)}: {escaped(text)}{note}"
+
+
+def escaped(text):
+    return "".join(part if part.startswith("`") else re.sub(r"([<*]|(?<=\s)_)", r"\\\1", part) for part in re.split(r"(`[^`]*`)", text))
+
+
+def flags_of_commands(program):
+    """The commands of each flag with one description."""
+    users = {}
+    for name in commands(program):
+        for row in flags(help_of(program, *name.split(), "--help")):
+            users.setdefault(row, []).append(name)
+    return users
+
+
+def flag_lists(program, users, markers):
+    lists = {marker: [] for marker in markers}
+    for (flag, default, text), used in users.items():
+        fitting = [marker for marker in markers if marker != ("all",) and set(used) <= set(marker)]
+        marker = min(fitting, key=len) if fitting else ("all",)
+        assert marker in lists, f"no list for {flag} of {used}"
+        everywhere = len(used) > 5 if marker == ("all",) else len(used) == len(marker)
+        note = "" if everywhere else f" ({', '.join(f'`{name.split()[-1]}`' for name in used)})"
+        lists[marker].append(entry(flag, "", default, text, note))
+    unknown = {name for marker in markers for name in marker} - set(commands(program)) - {"all"}
+    assert not unknown, f"no commands {unknown}"
+    empty = [marker for marker, rows in lists.items() if not rows]
+    assert not empty, f"no flags for the list of {empty}"
+    return {marker: "\n".join(rows) for marker, rows in lists.items()}
+
+
+def setting_list(program, users):
+    described = {text: flag.split()[0] for flag, _, text in users}
+    rows, found = [], help_of(program, "help", "settings").splitlines()
+    for line, text in zip(found, found[1:]):
+        match = SETTING.match(line)
+        if match and text.startswith("      "):
+            default, text = separate_default(match[3] or "", text.strip())
+            text = f"as the flag `{described[text]}`" if text in described else text
+            rows.append(entry(match[1], match[2], default, text, " (`qat`)" if match[4] else ""))
+    assert len(rows) > 40, rows
+    return "\n".join(rows)
+
+
+def command_table(program):
+    return "\n".join(["| command | purpose |", "| --- | --- |", *(f"| `{name}` | {text} |" for name, text in commands(program).items())])
+
+
+def main(program, page, *options):
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    users = flags_of_commands(program)
+
+    def commands_of(marker):
+        return tuple(name.strip() for name in marker.removeprefix("flags:").split(","))
+
+    lists = flag_lists(program, users, [commands_of(marker) for marker in MARKER.findall(text) if marker.startswith("flags:")])
+
+    def block(match):
+        rows = {"settings": lambda: setting_list(program, users), "commands": lambda: command_table(program)}.get(
+            match[1], lambda: lists[commands_of(match[1])])()
+        return f"<!-- {match[1]} -->\n{rows}\n<!-- end -->"
+
+    written = MARKER.sub(block, text)
+    if "--check" in options:
+        if written != text:
+            print(f"{page} differs from the help. Run: python3 scripts/lib/command_reference.py {program} {page}", file=sys.stderr)
+        return written != text
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(written)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
