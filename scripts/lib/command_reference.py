@@ -1,4 +1,4 @@
-"""command_reference.py FAKEQUANT PAGE [--check]: writes the lists of flags and settings in docs/command-line.md from the
+"""command_reference.py FAKEQUANT [--check]: writes the lists of flags and settings in docs/command-line.md from the
 command's help. --check compares instead. Exit status 1 if the page differs.
 
 A list is between `<!-- flags: COMMAND, .. -->` and `<!-- end -->`. Each flag goes to the list with the fewest commands that has all
@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "command-line.md")
 FLAG = re.compile(r"^  (?:(-\w)(?: \[ (--[\w-]+) \]| \S+, (--[\w-]+))|(--[\w-]+)|(-\w), (--[\w-]+))"
                   r"(?: ((?:\[NAME=\])?[A-Z]\S*(?: \.\.)?))?(?: \(=(.*?)\))? +(\S.*)$")
 SETTING = re.compile(r"^  (\S+) (\S+)(?: \(=(.*?)\))?( \(qat\))?$")
@@ -107,8 +108,8 @@ def command_table(program):
     return "\n".join(["| command | purpose |", "| --- | --- |", *(f"| `{name}` | {text} |" for name, text in commands(program).items())])
 
 
-def main(program, page, *options):
-    with open(page, encoding="utf-8") as file:
+def main(program, *options):
+    with open(PAGE, encoding="utf-8") as file:
         text = file.read()
     users = flags_of_commands(program)
 
@@ -125,9 +126,9 @@ def main(program, page, *options):
     written = MARKER.sub(block, text)
     if "--check" in options:
         if written != text:
-            print(f"{page} differs from the help. Run: python3 scripts/lib/command_reference.py {program} {page}", file=sys.stderr)
+            print(f"docs/command-line.md differs from the help. Run: python3 scripts/lib/command_reference.py {program}", file=sys.stderr)
         return written != text
-    with open(page, "w", encoding="utf-8") as file:
+    with open(PAGE, "w", encoding="utf-8") as file:
         file.write(written)
     return 0
 
