@@ -1,9 +1,10 @@
 """command_reference.py FAKEQUANT [--check]: writes the lists of flags and settings in docs/command-line.md from the
 command's help. --check compares instead. Exit status 1 if the page differs.
 
-A list is between `<!-- flags: COMMAND, .. -->` and `<!-- end -->`. Each flag goes to the list with the fewest commands that has all
+A list is between `<!-- flags: COMMAND, .. -->` and `<!-- end -->`; `NAME*` means all commands that begin so. Each flag goes to the list with the fewest commands that has all
 commands of the flag. `<!-- flags: all -->` has the other flags, `<!-- commands -->` the commands, `<!-- settings -->` the settings.
 """
+import fnmatch
 import os
 import re
 import subprocess
@@ -92,34 +93,38 @@ def flag_lists(program, users, markers):
 
 
 def setting_list(program, users):
-    described = {text: flag.split()[0] for flag, _, text in users}
-    rows, found = [], help_of(program, "help", "settings").splitlines()
+    """A line for each setting; those with the description of a flag of calibrate share the last line."""
+    described = {text for (_, _, text), used in users.items() if "calibrate" in used}
+    rows, flags_too, found = [], [], help_of(program, "help", "settings").splitlines()
     for line, text in zip(found, found[1:]):
         match = SETTING.match(line)
         if match and text.startswith("      "):
             default, text = separate_default(match[3] or "", text.strip())
-            text = f"as the flag `{described[text]}`" if text in described else text
-            rows.append(entry(match[1], match[2], default, text, " (`qat`)" if match[4] else ""))
+            if text in described:
+                flags_too.append(f"`{match[1]}`")
+            else:
+                rows.append(entry(match[1], match[2], default, text, " (`qat`)" if match[4] else ""))
     assert len(rows) > 40, rows
-    return "\n".join(rows)
+    return "\n".join(rows + [f"* {', '.join(flags_too)}: as the flags of `calibrate` (`qat`)"] * bool(flags_too))
 
 
-def command_table(program):
-    return "\n".join(["| command | purpose |", "| --- | --- |", *(f"| `{name}` | {text} |" for name, text in commands(program).items())])
+def command_list(program):
+    return "\n".join(f"* `{name}`: {text}" for name, text in commands(program).items())
 
 
 def main(program, *options):
     with open(PAGE, encoding="utf-8") as file:
         text = file.read()
-    users = flags_of_commands(program)
+    users, names = flags_of_commands(program), list(commands(program))
 
     def commands_of(marker):
-        return tuple(name.strip() for name in marker.removeprefix("flags:").split(","))
+        patterns = [name.strip() for name in marker.removeprefix("flags:").split(",")]
+        return tuple(name for pattern in patterns for name in fnmatch.filter(names, pattern) or [pattern])
 
     lists = flag_lists(program, users, [commands_of(marker) for marker in MARKER.findall(text) if marker.startswith("flags:")])
 
     def block(match):
-        rows = {"settings": lambda: setting_list(program, users), "commands": lambda: command_table(program)}.get(
+        rows = {"settings": lambda: setting_list(program, users), "commands": lambda: command_list(program)}.get(
             match[1], lambda: lists[commands_of(match[1])])()
         return f"<!-- {match[1]} -->\n{rows}\n<!-- end -->"
 

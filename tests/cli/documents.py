@@ -105,6 +105,6 @@ assert len(presets) >= 15, presets
 for preset in presets:
     assert f"`{preset}`" in page, f"docs/command-line.md has no `{preset}`"
 for command in commands:
-    assert f"| `{command}` |" in page, f"docs/command-line.md has no `{command}`"
+    assert f"* `{command}`: " in page, f"docs/command-line.md has no `{command}`"
 subprocess.run([sys.executable, os.path.join(SOURCE, "scripts/lib/command_reference.py"), COMMAND, "--check"], check=True)
 print("documents: ok", found)

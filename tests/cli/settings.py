@@ -104,6 +104,6 @@ listed = run("qat", "--help").stdout.split("Settings for --set")[1].split(":", 1
 assert [word.partition("=")[0] for word in listed] == keys, (listed, keys)
 with open(os.path.join(SOURCE, "docs", "command-line.md")) as file:
     page = file.read()
-missing = [key for key in keys if f"\n* `{key}` " not in page]
+missing = [key for key in keys if f"`{key}`" not in page]
 assert not missing, missing
 print("settings: ok")
