@@ -93,9 +93,9 @@ def flag_lists(program, users, markers):
 
 
 def setting_list(program, users):
-    """A line for each setting; those with the description of a flag of calibrate share the last line."""
+    """A line for each setting, first of train and qat, then of qat. Settings with the description of a flag of calibrate share the last line."""
     described = {text for (_, _, text), used in users.items() if "calibrate" in used}
-    rows, flags_too, found = [], [], help_of(program, "help", "settings").splitlines()
+    rows, flags_too, found = ([], []), [], help_of(program, "help", "settings").splitlines()
     for line, text in zip(found, found[1:]):
         match = SETTING.match(line)
         if match and text.startswith("      "):
@@ -103,9 +103,11 @@ def setting_list(program, users):
             if text in described:
                 flags_too.append(f"`{match[1]}`")
             else:
-                rows.append(entry(match[1], match[2], default, text, " (`qat`)" if match[4] else ""))
-    assert len(rows) > 40, rows
-    return "\n".join(rows + [f"* {', '.join(flags_too)}: as the flags of `calibrate` (`qat`)"] * bool(flags_too))
+                rows[bool(match[4])].append(entry(match[1], match[2], default, text))
+    if flags_too:
+        rows[1].append(f"* {', '.join(flags_too)}: as the flags of `calibrate`")
+    assert len(rows[0]) > 30 and len(rows[1]) > 10, rows
+    return "\n".join([*rows[0], "", "`qat` only:", "", *rows[1]])
 
 
 def command_list(program):
