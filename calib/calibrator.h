@@ -24,12 +24,12 @@ namespace fq {
 
 class StateDict;
 
-/// How `compute_amax` chooses among what was collected. Histograms read all of it, `lsq` the bits and sign;
+/// Options of `compute_amax`. Histograms use all of them, `lsq` the bits and sign;
 /// `max` and `moving_average` need none.
 struct AmaxOptions {
   /// How a histogram is read, "percentile", "entropy", "mse" or "octav"; empty for the calibrator's own way.
   std::string method = {};
-  /// 0 to 100: so many percent of the values are at most amax. Less clips more and makes the steps finer.
+  /// Percentage of values that are at most amax, 0 to 100. A smaller value clips more and makes steps finer.
   double percentile = 99.99;
   /// The codes that the range is chosen for (entropy, mse, octav, lsq).
   NumBits num_bits = 8;
@@ -43,24 +43,24 @@ struct AmaxOptions {
   bool limits_clipping = false;
 };
 
-/// Which bins a histogram has: those of torch.histc over [0, largest] (ModelOpt's default), or those of
+/// Bins of a histogram: those of torch.histc over [0, largest] (ModelOpt's default), or bins of
 /// numpy.histogram over [smallest, largest] of the first batch (its `torch_hist=False`).
 enum class HistogramGrid : unsigned char { torch, numpy };
 
 /// How a calibrator is built; a method reads the options that it has a use for.
 struct CalibratorOptions {
-  /// The kept axes: there is one amax for each index along them; none is per tensor.
+  /// The kept axes: one amax for each index along them; empty: per tensor.
   Axes axis = {};
   int num_bins = 2048;      ///< of the first histogram
   bool skip_zeros = false;  ///< histograms and lsq do not count exact zeros
   HistogramGrid grid = HistogramGrid::torch;
-  /// What a moving average keeps of itself in a batch: a += (1 - momentum) * (new - a), 0 to less than 1.
+  /// Momentum of a moving average: a += (1 - momentum) * (new - a), 0 to less than 1.
   double momentum = 0.99;
   /// The codes that mse_search and scale_sweep try.
   NumBits num_bits = 8;
   bool is_unsigned = false;   ///< whether those codes are 0 and above
   bool narrow_range = false;  ///< whether they leave out the lowest signed one
-  /// What mse_search tries: multiples of the first batch's largest |x|, from start_multiplier to
+  /// Candidates of mse_search: multiples of the first batch's largest |x|, from start_multiplier to
   /// stop_multiplier, evenly spaced, in steps of at most multiplier_step.
   double start_multiplier = 0.25;
   double stop_multiplier = 4.0;  ///< .. up to this
@@ -90,7 +90,7 @@ class Calibrator {
   /// method cannot use.
   [[nodiscard]] Tensor compute_amax(const AmaxOptions& options = {}) const;
   /// Takes over what `other` collected, as if its batches had been collected here. For "max" and the
-  /// "one_pass" methods the result is that of one run over all batches, bit by bit, whatever their split and
+  /// "one_pass" methods the result equals one run over all batches, bit by bit, for any split and
   /// order; for "lsq" it is up to rounding.
   ///
   /// Throws ArgumentError for calibrators of other methods, settings, shapes or dtypes, and for methods whose
@@ -108,7 +108,7 @@ class Calibrator {
   /// All that was collected, to be saved: tensors of the method, attributes `method`, `minimum` and `dtype`.
   /// It is empty before a batch.
   [[nodiscard]] StateDict state_dict() const;
-  /// Takes back what `state_dict` gave, in place of what was collected; answers are then bit by bit the same.
+  /// Restores a state of `state_dict` and discards collected data. Results are then equal bit by bit.
   /// Throws ArgumentError for the state of another method and for a damaged one.
   void load_state(const StateDict& state);
 
@@ -121,7 +121,7 @@ class Calibrator {
 
  protected:
   /// Takes in `x`, which is f32, finite, not empty, and on the batch's device; `largest` is its largest
-  /// magnitude. What is kept of it should lie on the CPU.
+  /// magnitude. Kept data should be on the CPU.
   virtual void do_collect(const Tensor& x, float largest) = 0;
   /// Takes over what `other` has, which is of the same method, and of the same dtype unless one of the two is
   /// empty. Where it is not overridden merging is refused.
@@ -151,7 +151,7 @@ class Calibrator {
 ///   are powers of two wide and are joined as the range grows, so that neither the split into batches nor
 ///   their order matters and calibrators merge;
 /// - "two_pass" and the same with "_entropy", "_mse", "_octav": the first pass finds the largest magnitude,
-///   the second counts in even bins from 0 to it: the finest histogram of that many bins, for twice the time;
+///   the second counts in even bins from 0 to it. This is the finest histogram with that number of bins, for twice the time;
 /// - "mse_search": the multiple of the first batch's largest |x|, from start_multiplier to stop_multiplier,
 ///   with the smallest sum of squared errors of fake quantization over all batches (ModelOpt's
 ///   MseCalibrator);
@@ -164,15 +164,15 @@ class Calibrator {
 [[nodiscard]] std::unique_ptr<Calibrator> make_calibrator(std::string_view method,
                                                           const CalibratorOptions& options = {});
 
-/// How the quantizers are calibrated one of whose paths the pattern covers (`*` is any run of characters, `?`
+/// Calibration of the quantizers with a path that matches the pattern (`*` is any run of characters, `?`
 /// one). Where several rules cover one, the last counts. CalibrateOptions and QuantConfig have lists of them.
 struct CalibrationRule {
   std::string pattern;
-  std::string method = {};  ///< a calib_method; empty: that of the descriptor
+  std::string method = {};  ///< a calib_method; empty: the descriptor's method
   AmaxOptions amax = {};
 };
 
-/// What is done with ranges after calibration: amax = min(max(amax * multiply, minimum), maximum), then
+/// Adjustment of ranges after calibration: amax = min(max(amax * multiply, minimum), maximum), then
 /// raised to a power of two. `postprocess_amax` applies one.
 struct AmaxAdjustment {
   std::string pattern;
@@ -194,7 +194,7 @@ struct AmaxAdjustment {
 /// bytes a range.
 class MaxCalibrator final : public Calibrator {
  public:
-  /// `axis` are the kept axes; none is per tensor.
+  /// `axis` are the kept axes; empty: per tensor.
   explicit MaxCalibrator(Axes axis = {}) : axis_(std::move(axis)) {}
 
   [[nodiscard]] std::string_view method() const noexcept override { return "max"; }
@@ -238,7 +238,7 @@ class MovingAverageCalibrator final : public Calibrator {
   Tensor amax_;
 };
 
-/// BiasCalibrator: chooses what an affine quantizer subtracts before it rounds and adds again after.
+/// BiasCalibrator: chooses the value that an affine quantizer subtracts before rounding and adds after it.
 ///
 ///     BiasCalibrator calibrator(BiasMethod::max_min, 0);  // one for each index of axis 0
 ///     for (const Tensor& batch : batches) calibrator.collect(batch);
@@ -248,7 +248,7 @@ class MovingAverageCalibrator final : public Calibrator {
 
 class StateDict;
 
-/// Which bias is chosen.
+/// Methods of choosing the bias.
 ///
 /// - `mean`: the mean of all values of all batches, in double (ModelOpt averages the means of batches, which
 ///   is the same for batches of one size).
@@ -257,7 +257,7 @@ enum class BiasMethod : unsigned char { mean, max_min };
 
 /// The bias of fake_tensor_quant, per tensor or for each index of the kept axes (ModelOpt's BiasCalibrator,
 /// whose `axis` names the axes that are reduced). It keeps 16 bytes a range. It is not for use by several
-/// threads at once. An error leaves it as it was.
+/// threads at once. After an error it is unchanged.
 class BiasCalibrator {
  public:
   /// `axis` are the kept axes, none for one bias; they are checked by the first batch.
@@ -276,7 +276,7 @@ class BiasCalibrator {
   /// Whether there was no batch yet.
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
 
-  /// What was collected, to be saved; empty before a batch.
+  /// The collected data, to be saved; empty before a batch.
   [[nodiscard]] StateDict state_dict() const;
   /// Takes back what `state_dict` gave. Throws ArgumentError for the state of another method and for a
   /// damaged one.

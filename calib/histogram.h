@@ -19,7 +19,7 @@
 
 namespace fq {
 
-/// Counts of magnitudes: counts[i] values lie in [edges[i], edges[i+1]), and the last bin includes its upper
+/// Counts of magnitudes: counts[i] values are in [edges[i], edges[i+1]), and the last bin includes its upper
 /// edge. Both lists are empty before the first value.
 struct Histogram {
   static constexpr int max_bins = 1 << 16;
@@ -30,7 +30,7 @@ struct Histogram {
   /// Counts |x|, where `x` is f32, finite, of any layout, and `largest` its largest magnitude. The first
   /// values greater than 0 make the grid, `bins` bins over [0, largest]. A larger value later adds bins of
   /// the same width, up to `max_bins`; beyond that neighbours are joined, so that memory stays bounded. Zeros
-  /// that come before the grid stand in `zeros`.
+  /// before the grid exists are counted in `zeros`.
   void collect(const Tensor& x, float largest, int bins, bool skip_zeros);
   std::int64_t zeros = 0;  ///< counted before there was a grid
 
@@ -38,7 +38,7 @@ struct Histogram {
   /// (or 0.5 to either side of a single value, [0, 1] without any), with edges in f32; a larger value later
   /// appends edges as numpy.arange makes them, and all are f64 from then on. Values below the grid are
   /// dropped. Bins are found by their edges, one value at a time, in a plain loop: it is there for its bits,
-  /// not for speed. Throws ArgumentError where floats are too coarse for so many bins of a first batch.
+  /// not for speed. Throws ArgumentError if floats are too coarse for the number of bins in the first batch.
   void collect_numpy(const Tensor& x, int bins, bool skip_zeros);
   std::vector<double> wide_edges = {};  ///< of that grid once it has grown: what `edges` rounds; else empty
 
@@ -52,15 +52,15 @@ struct Histogram {
 /// together, or are not one fewer than the edges.
 [[nodiscard]] float amax_by_percentile(const Histogram& histogram, double percentile);
 
-/// The edge that loses least information: that of the smallest Kullback-Leibler divergence between the
+/// The edge with the smallest loss of information: the smallest Kullback-Leibler divergence between the
 /// histogram cut at the edge and itself in 2^(bits-1+unsigned) levels, the last of equals, among start_bin,
 /// start_bin + stride, ... bins. Bin 0 counts as bin 1.
 ///
-/// A cut that keeps no value is none of the candidates; `exact` takes the last such cut where there is one,
-/// as ModelOpt's argmin does, to which its divergence of 0 / 0 is the smallest. `divergences`, when given,
+/// A cut that keeps no value is not a candidate. `exact` uses the last such cut if there is one,
+/// as ModelOpt's argmin does, which treats its divergence of 0 / 0 as the smallest. `divergences`, when given,
 /// receives one value a candidate, infinity for those.
 ///
-/// `limits_clipping` leaves out the cuts that clip more than one value in as many as there are levels. Spikes
+/// `limits_clipping` excludes cuts that clip more than one value in (number of levels). Spikes
 /// do not count there: bins with more than 16 times the mean of their filled neighbors, as the constants that
 /// blank samples give.
 ///
@@ -87,7 +87,7 @@ class HistogramCalibrator final : public Calibrator {
   explicit HistogramCalibrator(std::string_view method = "percentile", const CalibratorOptions& options = {});
 
   [[nodiscard]] std::string_view method() const noexcept override { return method_; }
-  /// What was counted so far.
+  /// The counts so far.
   [[nodiscard]] const Histogram& histogram() const noexcept { return histogram_; }
 
  protected:
@@ -120,7 +120,7 @@ class HistogramCalibrator final : public Calibrator {
 /// whose steps are not even, and bits outside 2 .. 16; NumericError for NaN and Inf.
 [[nodiscard]] Tensor octav_amax(const Tensor& x, const Axes& axis, NumBits num_bits, bool is_unsigned);
 
-/// The OCTAV clip of the centres of bins, each taken as often as it was counted; zeros in the first bin count
+/// The OCTAV clip of bin centres weighted by their counts. Zeros in the first bin count
 /// as small values, so collect with skip_zeros. Throws ArgumentError for the formats that `octav_amax`
 /// refuses and the counts that `amax_by_percentile` refuses.
 [[nodiscard]] float amax_by_octav(const Histogram& histogram, NumBits num_bits, bool is_unsigned);

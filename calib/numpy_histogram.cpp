@@ -24,7 +24,7 @@ std::vector<float> even_edges(T first, T last, int bins) {
   for (int i = 0; i < bins; ++i) edges.push_back(static_cast<float>(static_cast<T>(i) * step + first));
   edges.push_back(static_cast<float>(last));
   FQ_CHECK(std::ranges::adjacent_find(edges, std::ranges::greater_equal()) == edges.end(), kNumpy,
-           "there are not {} floats from {} to {} for so many bins: use fewer bins, or the torch grid", bins,
+           "there are fewer than {} floats from {} to {}: use fewer bins, or the torch grid", bins,
            first, last);
   return edges;
 }
@@ -52,8 +52,8 @@ std::size_t bin_between(const std::vector<T>& edges, float v) {
   return static_cast<std::size_t>(above - 1);
 }
 
-/// What numpy.arange gives from one width above the last edge to one above `largest`: its length is found in
-/// numbers of type T, and its step is that of its first two values.
+/// Edges of numpy.arange from one width above the last edge to one above `largest`. Its length is computed in
+/// type T, and its step is the difference of its first two values.
 template <class T>
 std::vector<double> more_edges(const std::vector<T>& edges, float largest) {
   const T width = edges[1] - edges[0], start = edges.back() + width, stop = static_cast<T>(largest) + width;

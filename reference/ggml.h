@@ -28,7 +28,7 @@ struct Blocks {
 [[nodiscard]] Blocks quantize_q4_0(const Tensor& x);
 /// Codes -127 .. 127, half away from zero: d = fl(amax / 127), round(fl(x * fl(1 / d))).
 [[nodiscard]] Blocks quantize_q8_0(const Tensor& x);
-/// The same step by another rounding, that of activations at run time: rne(fl(x * fl(127 / amax))).
+/// The same step with the rounding of activations at run time: rne(fl(x * fl(127 / amax))).
 [[nodiscard]] Blocks quantize_q8_0_activation(const Tensor& x);
 
 /// The bytes of a file, u8 [rows, K / 32 * 18]: of each block the scale, then byte j with code j + 8 in its
@@ -40,7 +40,7 @@ struct Blocks {
 [[nodiscard]] Blocks unpack_q4_0(const Tensor& bytes);
 [[nodiscard]] Blocks unpack_q8_0(const Tensor& bytes);
 
-/// Where the engine keeps weights, which decides the order of its sums.
+/// Memory layout of the engine's weights, which determines the order of its sums.
 enum class Buffer : unsigned char {
   plain,  ///< 8 lanes of 4 products a block, each a chain of fma, folded (4 + 0, .. then 0 + 2, 1 + 3, 0 + 1)
   repack,  ///< CPU_REPACK: fma(float(S_b), d_a * d_w, sum) over blocks; Q4_0 whose rows are a multiple of 8
@@ -51,7 +51,7 @@ enum class Buffer : unsigned char {
 /// y [M, N] = x [M, K] by the rows of a weight [N, K] of codes -8 .. 7; x is rounded by
 /// `quantize_q8_0_activation`. There is no bias: ggml adds it on its own, y = fl(y + b).
 [[nodiscard]] Tensor matmul_q4_0_q8_0(const Tensor& x, const Blocks& weight, Buffer buffer = Buffer::plain);
-/// The same of codes -127 .. 127, in plain buffers, which x86-64 has only.
+/// The product with codes -127 .. 127, in plain buffers (the only kind on x86-64).
 [[nodiscard]] Tensor matmul_q8_0(const Tensor& x, const Blocks& weight);
 
 }  // namespace fq::ggml

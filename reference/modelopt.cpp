@@ -83,7 +83,7 @@ Tensor checked_ranges(const Amax& range) {
   return range.tensor();
 }
 
-/// Ranges that have been checked, or lie on the GPU of the input, which checks them.
+/// Quantizes by ranges that were checked, or that are on the input's GPU, which checks them.
 detail::Masked integer_quant(const Tensor& input, const Tensor& amax, const Tensor& bias,
                              const IntFormat& format, bool masked) {
   const Shifted x = shift(input, bias, kInteger);
@@ -122,7 +122,7 @@ struct CastBounds {
   }
 };
 
-/// Of f64, in doubles.
+/// For f64: computes in doubles.
 detail::Masked int_cast_wide(const Tensor& input, const CastBounds& bounds, bool masked) {
   using detail::Wide;
   const Tensor x = input.to(Device::cpu());

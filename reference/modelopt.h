@@ -7,7 +7,7 @@
 ///     const Tensor z = modelopt::fake_tensor_quant(x, amax, {}, 4);              // 4 bits, amax [C, 1, 1]
 ///     const Variable w = modelopt::scaled_e4m3(Variable(x, true), 448.0);        // passes gradients
 ///
-/// Common to all: `x` is f32, f16, bf16 or f64, any layout; arithmetic is f32, that of int_cast_ste in x's
+/// Common rules: `x` is f32, f16, bf16 or f64, any layout; arithmetic is f32, except int_cast_ste, which uses x's
 /// type; the output has x's dtype (with a `bias`, the promoted type of the two). x, `amax` and `bias`
 /// broadcast together by NumPy's rule: where those have more axes or elements, x is repeated, and its
 /// gradient summed in double. On `meta` only shapes flow.
@@ -38,7 +38,7 @@ namespace fq::modelopt {
 /// 0, -hi (narrow) or -hi-1. The grid of Grid differs from it: that divides by a scale, this multiplies
 /// by its inverse.
 ///
-/// Where amax <= 2^-24, y is 0. NaN stays NaN, Inf saturates (and is NaN where amax is so small), -0 stays
+/// Where amax <= 2^-24, y is 0. NaN stays NaN, Inf saturates (and becomes NaN for such a small amax), -0 stays
 /// -0. An infinite amax makes NaN; with a NaN anywhere in amax small values of it are no longer special. A
 /// signed code of one bit is 0 / 0: NaN. It refuses a negative amax, a negative x when unsigned (unless x has
 /// a NaN), and num_bits outside 1 .. 16.
@@ -48,7 +48,7 @@ namespace fq::modelopt {
 [[nodiscard]] Variable fake_tensor_quant(const Variable& x, const Amax& amax, const Tensor& bias = {},
                                          int num_bits = 8, bool is_unsigned = false, bool narrow_range = true,
                                          bool pass_through_bwd = false);
-/// The same of a range that is a tensor: on the GPU of x it stays there and nothing waits; a negative number
+/// With a range in a tensor: on the GPU of x it stays there and the host does not wait; a negative number
 /// in it raises NumericError when a value is next read back. Elsewhere as an Amax.
 [[nodiscard]] Tensor fake_tensor_quant(const Tensor& x, const Tensor& amax, const Tensor& bias = {},
                                        int num_bits = 8, bool is_unsigned = false, bool narrow_range = true,
@@ -64,7 +64,7 @@ namespace fq::modelopt {
                                  int exponent = 4, int mantissa = 3, bool pass_through_bwd = false);
 [[nodiscard]] Variable scaled_e4m3(const Variable& x, const Amax& amax = {}, const Tensor& bias = {},
                                    int exponent = 4, int mantissa = 3, bool pass_through_bwd = false);
-/// The same of a range that is a tensor: on the GPU of x it stays there and nothing waits. Elsewhere as an
+/// With a range in a tensor: on the GPU of x it stays there and the host does not wait. Elsewhere as an
 /// Amax. `{}` is no range.
 template <class Input, std::same_as<Tensor> Range>
 [[nodiscard]] auto scaled_e4m3(const Input& x, const Range& amax, const Tensor& bias = {}, int exponent = 4,
@@ -80,8 +80,8 @@ template <class Input, std::same_as<Tensor> Range>
 [[nodiscard]] Variable int_cast_ste(const Variable& x, int num_bits, bool is_unsigned = false,
                                     bool narrow_range = true);
 
-/// The descriptor of the fields of a QuantizerAttributeConfig, with ModelOpt's refusals: besides those of
-/// QuantDescriptor it refuses nothing but `{"enable": true}`, and learn_amax. `enable` and `pass_through_bwd`
+/// The descriptor of the fields of a QuantizerAttributeConfig. In addition to QuantDescriptor's checks
+/// it rejects learn_amax, and a config with only `{"enable": true}`. `enable` and `pass_through_bwd`
 /// are a quantizer's, not a descriptor's: they are checked and left out. Throws ArgumentError naming the
 /// field.
 [[nodiscard]] QuantDescriptor quantizer_attribute_config(const nlohmann::json& fields);
@@ -124,7 +124,7 @@ namespace fq::modelopt {
 
 /// FP4 with given ranges of blocks: the row-major elements of x, in amax.numel() blocks of equal length, with
 /// s of compute_fp4_scales: y = e2m1(|x| / s) * s, negative unless x >= 0 (so -0 becomes +0, a NaN -6*s).
-/// Where s is 0, y is +0; a NaN or infinite s counts as 1.
+/// Where s is 0, y is +0; a NaN or infinite s is replaced by 1.
 ///
 /// The gradient passes where |x| <= amax of the block (an amax of rank 0 is first rounded to a 16-bit type of
 /// x), everywhere with `pass_through_bwd`. `out_dtype` is f32, f16 or bf16. It refuses a count of amax that
@@ -146,7 +146,7 @@ namespace fq::modelopt {
 [[nodiscard]] Tensor fp4_cast_ste(const Tensor& x, std::optional<DType> out_dtype = {});
 [[nodiscard]] Variable fp4_cast_ste(const Variable& x, std::optional<DType> out_dtype = {});
 
-/// Which of the reference's kernels is meant: they differ in their scales and in signs of zero.
+/// The reference's kernel. The kernels differ in their scales and in signs of zero.
 enum class BlockKernel : unsigned char { cuda_ext, triton };
 
 /// Blocks of `block_size` along the last axis, the tail padded with zeros, whose scales are found from x; am
@@ -201,18 +201,18 @@ enum class BlockKernel : unsigned char { cuda_ext, triton };
 /// The format of the codes, each made by the function of its name.
 enum class PackedFormat : unsigned char { int8, fp8, int4, nvfp4, mxfp4, mxfp8, nf4 };
 
-/// What one of the functions below gives: codes, their scales, and what it was made from.
+/// Result of the functions below: codes, scales, and properties of the input.
 struct QTensor {
   PackedFormat format;
   Shape shape;  ///< of x
   DType dtype;  ///< of x
   /// The codes, packed as the function of the format says.
   Tensor codes;
-  /// What codes are multiplied by (INT4: divided), one a block or axis.
+  /// Factor of the codes (INT4: divisor), one per block or axis.
   Tensor scale;
   Tensor scale2 = {};        ///< nvfp4: f32, rank 0
   Tensor scale_codes = {};   ///< nf4: i8 [blocks of scales, scale_block_size]
-  Tensor double_scale = {};  ///< nf4: what a block of scales was multiplied by
+  Tensor double_scale = {};  ///< nf4: factor of each block of scales
   Tensor scale_zero = {};    ///< nf4: the mean of all scales, rank 0
   Shape block = {};          ///< elements along each axis that share a scale; of the flattened x: one size
 
@@ -232,7 +232,7 @@ using BlockLengths = std::map<int, std::int64_t>;
 /// 1 .. 2^24.
 [[nodiscard]] QTensor int8_qtensor(const Tensor& x, const Axes& axis = {}, const BlockLengths& blocks = {});
 /// FP8: codes f8_e4m3 of x / s, s = amax / 448, saturating, in the shape of x; a zero block has NaN codes for
-/// its zeros. y = codes * s. Scales and refusals are those of int8_qtensor.
+/// its zeros. y = codes * s. Scales and rejected input as in int8_qtensor.
 [[nodiscard]] QTensor fp8_qtensor(const Tensor& x, const Axes& axis = {}, const BlockLengths& blocks = {});
 
 /// INT4, of the flattened x in blocks: s = 7 * (1 / amax), two roundings, [blocks, 1]; code = clamp(rne(x *

@@ -23,7 +23,7 @@ DType output_type(const Tensor& x, std::optional<DType> out_dtype, const char* f
   FQ_CHECK(x.defined() && is_narrow_float(x.dtype()), function, "the input is {}: give f32, f16 or bf16",
            x.describe());
   const DType out = out_dtype.value_or(x.dtype());
-  FQ_CHECK(is_narrow_float(out), function, "the output is to be {}: ask for f32, f16 or bf16", name(out));
+  FQ_CHECK(is_narrow_float(out), function, "the output type is {}: use f32, f16 or bf16", name(out));
   return out;
 }
 

@@ -17,7 +17,7 @@ using detail::ReferenceKernels;
 constexpr const char* kDynamic = "dynamic_block_quantize";
 constexpr NumBits kE4m3{4, 3}, kE8m0{8, 0}, kE3m0{3, 0}, kE2m1{2, 1};
 
-/// How magnitudes of a format are rounded: its grid and what a NaN becomes.
+/// Rounding of a format's magnitudes: its grid, and the result for NaN.
 struct Element {
   Minifloat grid;
   float nan;
@@ -78,7 +78,7 @@ void check(const Tensor& x, const Request& r) {
            r.global.values().size(), to_string(x.shape()));
 }
 
-/// Where the blocks of x find their scales; `globals`, on the device of x, are kept by the caller.
+/// The scales of the blocks of x. The caller keeps `globals`, on the device of x, alive.
 detail::BlockScales scales_of(const Tensor& x, const Request& r, float max, const Tensor& globals) {
   using Rule = detail::BlockScales::Rule;
   if (r.scale_bits == kE8m0) return {Rule::power_of_two, max};

@@ -25,12 +25,12 @@ namespace fq::onnx {
 ///
 /// `x` is f32, f16, bf16 or i32; `scale` f32, f16 or bf16, the type of a float x. A scale of one element
 /// (rank 0 or 1) is per tensor; a list has one element for each index of `axis`; with `block_size` B it has
-/// the shape of x but ceil(D / B) along `axis`, x having 2 axes at least and the last block what is left.
+/// the shape of x but ceil(D / B) along `axis`; x then has at least 2 axes, and the last block may be shorter.
 /// `zero_point` has the scale's shape and the type of the codes (numbers take it), and is 0 for floats. The
 /// codes are of `output_dtype`, else of the zero point's type, else u8.
 ///
 /// On `meta` only the shape flows. Codes pass no gradient: a Variable that needs one is refused. Throws
-/// ArgumentError for what is none of these.
+/// ArgumentError for other shapes and types.
 [[nodiscard]] Tensor quantize_linear(const Constant& x, const Constant& scale,
                                      const Constant& zero_point = {}, int axis = 1,
                                      std::int64_t block_size = 0, bool saturate = true,
@@ -41,7 +41,7 @@ namespace fq::onnx {
                                        const Constant& zero_point = {}, int axis = 1,
                                        std::int64_t block_size = 0, std::optional<DType> output_dtype = {});
 
-/// What ONNX Runtime 1.32 quantizes as it runs, on a CPU: activations, keys and values.
+/// Values that ONNX Runtime 1.32 quantizes at run time, on a CPU: activations, keys and values.
 ///
 ///     const auto q = onnx::dynamic_quantize_linear(x);                         // one range for all of x
 ///     const Tensor y = onnx::dynamic_quantize_matmul(x, weight, scale, bias);  // codes i8 [K, N]
@@ -58,7 +58,7 @@ struct DynamicCodes {
 /// DynamicQuantizeLinear: lo, hi the extremes of all of x (f32) and 0, s = fl(fl(hi - lo) / 255), 1 for
 /// zeros, z = rne(clamp(fl(0 - fl(lo / s)), 0, 255)); q = sat(rne(fl(x / s)) + z).
 [[nodiscard]] DynamicCodes dynamic_quantize_linear(const Tensor& x);
-/// DynamicQuantizeLinear, MatMulInteger and what follows, fused or not: fl(fl(fl(A) * fl(s * scale)) + bias),
+/// DynamicQuantizeLinear, MatMulInteger and the following operators, fused or not: fl(fl(fl(A) * fl(s * scale)) + bias),
 /// A the sum of (q - z) * code, of x f32 [M, K] and codes i8 [K, N]. `scale` is f32 of one element or [N],
 /// `bias` f32 [N] or undefined: nothing is added.
 [[nodiscard]] Tensor dynamic_quantize_matmul(const Tensor& x, const Tensor& codes, const Tensor& scale,

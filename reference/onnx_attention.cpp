@@ -18,7 +18,7 @@ constexpr const char* kGqa = "onnx.gqa_int8_kv";
 struct Sizes {
   std::int64_t batch, length, width, heads, kv_heads;
 
-  /// Of element d of position s of a head, in [B, S, heads * D] and in the cache.
+  /// Offset of element `d` = 0 of position s of a head, in [B, S, heads * D] and in the cache.
   [[nodiscard]] std::int64_t at(std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t of) const {
     return ((b * length + s) * of + h) * width;
   }
@@ -44,7 +44,7 @@ void check_cached(const Tensor& x, const Tensor& scale, const Sizes& z, std::str
                       "the scale", kGqa);
 }
 
-/// The codes, and what they stand for in `values`, in the cache's order.
+/// The codes, and their values in `values`, in the cache's order.
 Tensor cache(const Tensor& x, const Tensor& scale, const Sizes& z, std::vector<double>& values) {
   Tensor out = Tensor::empty({z.batch, z.kv_heads, z.length, z.width}, DType::i8);
   values.resize(static_cast<std::size_t>(out.numel()));

@@ -61,7 +61,7 @@ Tensor scales_of(const Amax& amax, const IntFormat& format) {
 DType code_type(const Tensor& x, std::optional<DType> output_dtype) {
   if (!output_dtype) return x.dtype();
   FQ_CHECK(*output_dtype == DType::f32 || *output_dtype == DType::i32, kCodes,
-           "codes of {}: ask for f32 or i32", name(*output_dtype));
+           "the type of codes is {}: use f32 or i32", name(*output_dtype));
   return *output_dtype;
 }
 

@@ -19,7 +19,7 @@ using detail::ReferenceKernels;
 constexpr const char* kAffine = "fake_affine_tensor_quant";
 constexpr const char* kClip = "clip";
 
-/// Of x's type where both bounds have rank 0, else f32.
+/// Type of the result: x's type if both bounds have rank 0, else f32.
 DType result_type(const Tensor& x, const Tensor& lower, const Tensor& upper) {
   return lower.rank() == 0 && upper.rank() == 0 ? x.dtype() : DType::f32;
 }

@@ -19,13 +19,13 @@ namespace fq::tensorrt {
 /// Codes saturate(rne(input / scale)) of `to_type` i8, i4 (packed) or f8_e4m3 (saturating). `input` is f32,
 /// f16 or bf16.
 ///
-/// A scale of one element acts per tensor whatever its axis; a list has one element for each index of `axis`;
+/// A scale of one element is per tensor for any axis; a list has one element for each index of `axis`;
 /// a scale of rank 2 [blocks, columns] is for blocks of rows of an input [rows, columns], i4 only, `blocks` a
 /// divisor of the rows. Scales are above 0. `zero_point` may be given: zeros, in the scale's shape. There may
 /// be at most 2^31 - 1 elements each.
 ///
 /// On `meta` only the shape flows. Codes pass no gradient: a Variable that needs one is refused. Throws
-/// ArgumentError for what is none of these.
+/// ArgumentError for other shapes and types.
 [[nodiscard]] Tensor quantize(const Constant& input, const Constant& scale, DType to_type = DType::i8,
                               int axis = 1, const Constant& zero_point = {});
 /// fl(codes * scale) in f32, then in `dtype`, f32, f16 or bf16; all else is as above.
@@ -60,7 +60,7 @@ namespace fq::tripy {
 /// divisor of the rows.
 ///
 /// On `meta` only the shape flows. Codes pass no gradient: a Variable that needs one is refused, as input and
-/// as scale. Throws ArgumentError for what is none of these.
+/// and as scale. Throws ArgumentError for other shapes and types.
 [[nodiscard]] Tensor quantize(const Constant& input, const Constant& scale, DType dtype,
                               std::optional<int> dim = {});
 /// fl(codes * scale) in f32, then in `dtype`, f32 or f16; codes and scale are as above.

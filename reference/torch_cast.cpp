@@ -21,7 +21,7 @@ Tensor encode(const Tensor& x, DType dtype, F f) {
   auto* to = static_cast<std::uint8_t*>(codes.mutable_raw());
   detail::for_chunks(x.to(Layout::row_major), x.shape(),
                      [&](const float* in, auto begin, auto count, auto, auto) {
-                       const F of = f;  // apart from what is written, so that loops vectorise
+                       const F of = f;  // a copy that does not alias the output, so that loops vectorise
                        std::uint8_t* __restrict out = to + begin;
                        for (std::int64_t k = 0; k < count; ++k) out[k] = of(in[k]);
                      });
@@ -38,7 +38,7 @@ Tensor encode_minifloat(const Tensor& x, DType dtype, float limit, std::uint8_t 
 }
 
 /// Half to even between powers of two, whose mantissa is the odd one: 1.5 goes up. Below the smallest normal
-/// float the powers are 0, which stands for 2^-127, and 2^-126.
+/// float the powers are 0, which represents 2^-127, and 2^-126.
 std::uint8_t encode_e8m0(float v) {
   const std::int32_t word = std::bit_cast<std::int32_t>(v) & 0x7fffffff;
   const std::int32_t half = word < 0x00800000 ? 0x003fffff : 0x00400000;

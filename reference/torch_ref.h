@@ -34,8 +34,8 @@ namespace fq::torch_ref {
 ///
 /// A float zero point may lie outside of the range and is added before rounding: q = rne(fma(x, 1/scale, z))
 /// for f32, rne(x * fl(1/scale) + z) for f16, with an f64 x rounded to f32 first; y is then computed in
-/// double and rounded once. It refuses other shapes and types, an axis that is not there, and what the form
-/// per tensor refuses.
+/// double and rounded once. It rejects other shapes and types, a missing axis, and the input that the per-tensor form
+/// rejects.
 [[nodiscard]] Tensor fake_quantize_per_channel_affine(const Tensor& x, const Tensor& scale,
                                                       const Tensor& zero_point, int axis,
                                                       std::int64_t quant_min, std::int64_t quant_max);
@@ -70,7 +70,7 @@ namespace fq::torch_ref {
 [[nodiscard]] Tensor cast_float8(const Tensor& x, DType dtype, bool saturate = true);
 /// The values of such codes, in f32, f16 or bf16.
 [[nodiscard]] Tensor decode_float8(const Tensor& codes, DType dtype = DType::f32);
-/// x rounded to another of f32, f64, f16 and bf16, half to even; what is beyond the largest value becomes
+/// x rounded to another of f32, f64, f16 and bf16, half to even; values beyond the largest one become
 /// infinity.
 [[nodiscard]] Tensor cast_float(const Tensor& x, DType dtype);
 

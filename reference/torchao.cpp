@@ -87,7 +87,7 @@ Grid make_grid(const Shape& shape, DType dtype, const Parameters& p, const Codes
   Grid grid{p.block_size, {}, codes, floating, floating ? promoted(dtype, base) : product};
   FQ_CHECK(!strict || grid.steps != DType::f16 || (codes.lower >= -65504.0f && codes.upper <= 65504.0f),
            function,
-           "codes of {} to {} are beyond f16, in which they are found: use an f32 scale, or fewer bits",
+           "codes of {} to {} exceed the range of f16, the type of the scale: use an f32 scale, or fewer bits",
            codes.lower, codes.upper);
   if (p.scale.device().is_meta()) return grid;
   const auto scales = values_of(p.scale, count, "scale", function);

@@ -49,7 +49,7 @@ struct PerToken {};
 struct PerBlock {
   Shape block_size;
 };
-/// Which elements share a scale.
+/// The blocks of elements that share a scale.
 using Granularity = std::variant<PerTensor, PerAxis, PerGroup, PerRow, PerToken, PerBlock>;
 
 /// How many elements along each axis share a scale. Throws ArgumentError for an axis that is not there, a
@@ -80,7 +80,7 @@ struct IntegerType {
   friend bool operator==(const IntegerType&, const IntegerType&) = default;
 };
 
-/// The codes in use; a bound that is not given is that of the type.
+/// The codes in use; a missing bound defaults to the type's.
 struct CodeRange {
   std::optional<std::int64_t> quant_min = {}, quant_max = {};
 };
@@ -91,7 +91,7 @@ enum class MappingType : unsigned char {
   symmetric_no_clipping_err,  ///< the scale that clips neither side
   asymmetric,                 ///< the lowest value becomes the lowest code
 };
-/// Where the zero point lives.
+/// Domain of the zero point.
 enum class ZeroPointDomain : unsigned char {
   integer,   ///< a code: q = rne(x / s) + z
   floating,  ///< a value: the one of the middle code
@@ -102,22 +102,22 @@ enum class ZeroPointDomain : unsigned char {
 /// "INT", "FLOAT", "NONE". Throws ArgumentError for another name.
 [[nodiscard]] ZeroPointDomain zero_point_domain(std::string_view name);
 
-/// What a range becomes: the step, and the code (or value) of zero, in one shape.
+/// Parameters of a range: the step, and the code (or value) of zero, in one shape.
 struct QParams {
   /// One element for each block.
   Tensor scale, zero_point;
 };
 
-/// What choose_qparams_.. are told besides: the defaults are torchao's.
+/// Options of choose_qparams_..; the defaults are torchao's.
 struct QParamsOptions {
   /// The codes that values are mapped to.
   CodeRange range = {};
   /// The least scale.
   std::optional<double> eps = {};
-  /// The types of the results; a zero point is i32 unless said, that of tinygemm has x's type.
+  /// Types of the results. A zero point is i32 by default, for tinygemm x's type.
   std::optional<DType> scale_dtype = {};
   std::optional<DType> zero_point_dtype = {};  ///< by default i32; tinygemm: the type of x
-  /// Whether the results have as many axes as x; only choose_qparams_affine heeds it.
+  /// Whether the results have the rank of x; only choose_qparams_affine uses it.
   bool keepdim = false;
 };
 
@@ -133,16 +133,16 @@ struct QParamsOptions {
 [[nodiscard]] QParams choose_qparams_affine(const Tensor& x, MappingType mapping_type,
                                             const Shape& block_size, IntegerType target_dtype,
                                             const QParamsOptions& options = {});
-/// The same from ranges that were observed: `min_val` and `max_val` have one shape and dtype, which the
+/// Parameters from observed ranges: `min_val` and `max_val` have one shape and dtype, which the
 /// results get.
 [[nodiscard]] QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& max_val,
                                                          MappingType mapping_type, IntegerType target_dtype,
                                                          const QParamsOptions& options = {});
-/// Asymmetric from the range as it is: s = (max - min) / (quant_max - quant_min), z = min + s * mid, a value.
+/// Asymmetric, from the unchanged range: s = (max - min) / (quant_max - quant_min), z = min + s * mid, a value.
 [[nodiscard]] QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type,
                                                      const Shape& block_size, IntegerType target_dtype,
                                                      const QParamsOptions& options = {});
-/// Asymmetric from the range as it is: z = clamp(quant_min - rne(min / s)); zero need not have a code.
+/// Asymmetric, from the unchanged range: z = clamp(quant_min - rne(min / s)); zero need not have a code.
 [[nodiscard]] QParams choose_qparams_affine_dont_preserve_zero(const Tensor& x, MappingType mapping_type,
                                                                const Shape& block_size,
                                                                IntegerType target_dtype,
@@ -187,7 +187,7 @@ struct QParamsOptions {
 /// - floating: (q - mid) * scale + zero_point
 /// - none: q * scale
 ///
-/// `codes` have the type that `quantize_affine` gives for `input_dtype`; uint1 to uint7 may lie in any type.
+/// `codes` have the type that `quantize_affine` returns for `input_dtype`; uint1 to uint7 may have any type.
 [[nodiscard]] Tensor dequantize_affine(const Tensor& codes, const Shape& block_size, const Tensor& scale,
                                        const Tensor& zero_point, IntegerType input_dtype,
                                        const CodeRange& range = {},
@@ -200,14 +200,14 @@ struct QParamsOptions {
                                           const CodeRange& range = {},
                                           ZeroPointDomain domain = ZeroPointDomain::integer);
 /// dx = (dy * scale) * r (floating: / scale) where the position before the clamp lies strictly between
-/// quant_min and quant_max, each product rounded; 0 elsewhere. A scale that requires a gradient gets that of
+/// quant_min and quant_max, each product rounded; 0 elsewhere. A scale that requires a gradient gets the gradient of
 /// range learning: the sum over its block through both its uses, exact to double precision.
 [[nodiscard]] Variable fake_quantize_affine(const Variable& x, const Shape& block_size, const Variable& scale,
                                             const Tensor& zero_point, IntegerType quant_dtype,
                                             const CodeRange& range = {},
                                             ZeroPointDomain domain = ZeroPointDomain::integer);
 
-/// The values and a mask (u1) of the codes that are within the range after the clamp: all but those of NaN.
+/// The values, and a mask (u1) of the codes that are within the range after the clamp: all except NaN.
 [[nodiscard]] std::pair<Tensor, Tensor> fake_quantize_affine_cachemask(
     const Tensor& x, const Shape& block_size, const Tensor& scale, const Tensor& zero_point,
     IntegerType quant_dtype, const CodeRange& range = {}, ZeroPointDomain domain = ZeroPointDomain::integer);
@@ -224,7 +224,7 @@ struct QParamsOptions {
 /// Every refusal is an ArgumentError. On `meta` only shapes flow. Only
 /// `quantize_affine_float8` of a Variable passes a gradient.
 
-/// What choose_scale_float8 may be told.
+/// Options of choose_scale_float8.
 struct Float8ScaleOptions {
   DType scale_dtype = DType::f32;  ///< f8_e8m0: powers of two, 2^rne(log2(s)); the result is f32 still
   std::optional<double> hp_value_lb = {};  ///< the least amax
@@ -251,7 +251,7 @@ struct Float8ScaleOptions {
 
 /// Codes, one a byte (u8) in the low bits, of floats with a sign, `ebits` and `mbits` bits, no infinities and
 /// no NaN: half to even, saturating, infinity too; zeros keep their sign. x is f32. It refuses ebits or mbits
-/// below 1 and more than 7 together. What a NaN becomes is not specified.
+/// below 1 and a sum above 7. The code of NaN is not specified.
 [[nodiscard]] Tensor cast_floatx(const Tensor& x, int ebits, int mbits);
 /// The values of such codes, in f32.
 [[nodiscard]] Tensor decode_floatx(const Tensor& codes, int ebits, int mbits);
@@ -266,7 +266,7 @@ enum class ScalingMode : unsigned char {
 /// "FLOOR", "CEIL", "EVEN", "RCEIL". Throws ArgumentError for another name.
 [[nodiscard]] ScalingMode scaling_mode(std::string_view name);
 
-/// Codes and their scales: one scale for each block, in the shape of the codes but for the last axis.
+/// Codes and their scales: one scale per block, in the shape of the codes except for the last axis.
 struct ScaledCodes {
   Tensor scale, codes;
 };

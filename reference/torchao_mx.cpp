@@ -76,7 +76,7 @@ Shape per_block(Shape shape, std::int64_t block_size) {
   return shape;
 }
 
-/// The same bytes as another type of one byte an element.
+/// The same bytes as a tensor of another one-byte type.
 Tensor relabelled(const Tensor& bytes, DType dtype) {
   if (dtype == bytes.dtype()) return bytes;
   Tensor out = Tensor::empty(bytes.shape(), dtype, bytes.device());

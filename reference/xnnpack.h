@@ -35,7 +35,7 @@ struct StaticGrid {
   float scale = 1;
   int zero_point = 0;
 };
-/// Codes i8 and what they stand for, fl((code - zero point) * scale).
+/// Codes i8 and their values, fl((code - zero point) * scale).
 struct StaticResult {
   Tensor codes, y;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The calibrators behind the names of core/detail/calib_methods.def, and what others ask about a method.
+/// The calibrators of the names in core/detail/calib_methods.def, and properties of the methods.
 
 #include <memory>
 #include <string_view>
@@ -13,13 +13,13 @@ struct CalibMethod {
   std::string_view name;
   std::string_view kind;     ///< of calibrator: "one_pass" of "one_pass_mse"; the name where it is its own
   std::string_view reading;  ///< of its histogram: "mse" of "one_pass_mse"; empty: it keeps none
-  bool tries_codes;          ///< what it collects depends on the format that it chooses for
+  bool tries_codes;          ///< whether the collected data depends on the target format
   std::unique_ptr<Calibrator> (*make)(std::string_view method, const CalibratorOptions& options);
 };
 
 /// Null when there is none.
 [[nodiscard]] const CalibMethod* find_calib_method(std::string_view name) noexcept;
-/// Whether what several collect on shares of the data is, merged, bit by bit what one collects on all of it.
+/// Whether merging collectors on parts of the data gives, bit by bit, the result of one collector on all data.
 [[nodiscard]] bool merges_exactly(const CalibMethod& method) noexcept;
 /// Empty too when there is no such method.
 [[nodiscard]] std::string_view reading_of(std::string_view method) noexcept;

@@ -15,11 +15,11 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// Far above what rounding can change of a divergence of 2^16 bins.
 constexpr double kRounding = 1e-8;
 constexpr int kFewestLevelsLog2 = 3;    // of level_entropy
-constexpr std::size_t kFirstLook = 16;  // of so many candidates one is looked at first
+constexpr std::size_t kFirstLook = 16;  // the first pass tries one of this number of candidates
 
 double x_log_x(double x) { return x > 0 ? x * std::log(x) : 0; }
 
-/// Sums over the first i bins, for every i: what the divergence of a cut at i is made of.
+/// Sums over the first i bins, for every i: terms of the divergence of a cut at i.
 struct Prefix {
   std::vector<std::int64_t> counts, filled;
   std::vector<double> logs;
@@ -63,7 +63,7 @@ class Divergences {
     return of(i, cpu::level_entropy({counts_.data(), filled_.data()}, i, levels_log2_));
   }
 
-  /// No more than the exact one: KL(P || Q) of whole levels, of which only the last one differs.
+  /// A lower bound of the exact value: KL(P || Q) of whole levels; only the last level differs.
   [[nodiscard]] double floor(std::size_t i) const {
     const auto all = static_cast<double>(total()), kept = static_cast<double>(sums_.counts[i]);
     const double last = count_of(i, top_of(i)), tail = all - kept;

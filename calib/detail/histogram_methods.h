@@ -24,13 +24,13 @@ struct HistogramReading {
   bool skips_zeros = false;  ///< zeros do not belong in its histogram
 };
 
-/// In the order in which messages and reports list them.
+/// All readings, in the order of messages and reports.
 [[nodiscard]] std::span<const HistogramReading> histogram_readings() noexcept;
 /// By name or alias; null when there is none.
 [[nodiscard]] const HistogramReading* find_histogram_reading(std::string_view name) noexcept;
 /// Throws ArgumentError when there is none.
 void check_histogram_method(std::string_view method);
-/// By such a method, which replaces the one in `options`. Throws ArgumentError when there is none.
+/// Reads the histogram by `method`, which replaces the one in `options`. Throws ArgumentError for unknown methods.
 [[nodiscard]] float amax_of(const Histogram& histogram, std::string_view method, const AmaxOptions& options);
 
 }  // namespace fq::detail
@@ -45,7 +45,7 @@ namespace fq::detail {
 
 /// `counts` i64, `edges` f32, or f64 where it has wide ones, `zeros` i64.
 void save_histogram(const Histogram& histogram, StateDict& state);
-/// What save_histogram left. Throws ArgumentError, opened by `where`, when a tensor is missing or of another
+/// Loads the state of save_histogram. Throws ArgumentError, opened by `where`, when a tensor is missing or of another
 /// shape or type, for negative counts, edges that do not rise or, if `from_zero`, do not begin at 0, and more
 /// than max_bins bins.
 [[nodiscard]] Histogram load_histogram(const StateDict& state, bool from_zero, const char* where);

@@ -11,9 +11,9 @@ namespace fq {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Far above what the order of a sum of 2^16 doubles that are not negative can change of it.
+/// Far above the relative error that the order of summation causes for 2^16 non-negative doubles.
 constexpr double kOrder = 1 + 1e-9;
-/// Of so many candidates one is looked at first, so that the others can stop where they exceed its error.
+/// The first pass tries one of this number of candidates, so that others can stop once they exceed its error.
 constexpr std::int64_t kCoarse = 32;
 
 cpu::FakeQuantRule rule_of(float amax, const Format& format) {

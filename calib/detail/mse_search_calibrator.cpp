@@ -79,7 +79,7 @@ void MseSearchCalibrator::do_collect(const Tensor& x, float) {
 Tensor MseSearchCalibrator::do_compute(const AmaxOptions& options) const {
   const bool other = options.is_unsigned && format_.is_integer() && !format_.integer().is_unsigned;
   FQ_CHECK(!other || !unsigned_errors_.empty(), kMseSearchCalibrator,
-           "an unsigned range is asked for and a value was below 0: use the signed one");
+           "an unsigned range was requested, but a value was below 0: use a signed range");
   const auto& errors = other ? unsigned_errors_ : errors_;
   Tensor out = first_.clone();
   auto* amax = out.mutable_data<float>();

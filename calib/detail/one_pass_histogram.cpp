@@ -22,7 +22,7 @@ std::size_t checked(int num_bins) {
   return static_cast<std::size_t>(num_bins);
 }
 
-/// Of all counts, or -1 when one is negative or they pass the limit.
+/// Sum of all counts, or -1 if one is negative or the sum exceeds the limit.
 std::int64_t total_of(const std::vector<std::int64_t>& counts) {
   std::int64_t total = 0;
   for (const std::int64_t count : counts) {
@@ -51,7 +51,7 @@ OnePassHistogram::OnePassHistogram(int num_bins, bool skip_zeros, int exponent,
   FQ_CHECK(total_of(counts) >= 0, kOnePassHistogram, "counts must not be negative, nor pass 2^62 together");
   const bool least = exponent == min_exponent || used(counts) > counts.size() / 2;
   FQ_CHECK(exponent >= min_exponent && exponent <= exponent_for(kLargest) && least, kOnePassHistogram,
-           "bins of width 2^{} are not those of such counts: the histogram is damaged", exponent);
+           "bins of width 2^{} do not fit the counts: the histogram is damaged", exponent);
   exponent_ = exponent;
   counts_ = std::move(counts);
 }

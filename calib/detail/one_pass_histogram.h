@@ -13,7 +13,7 @@ namespace fq {
 /// Bins are [k*2^e, (k+1)*2^e), e the least exponent (at least -126) that leaves the largest magnitude in
 /// less than 2*num_bins bins: a power of two, so that a magnitude is binned without rounding and widening the
 /// bins joins them in whole pairs. Batches in any split and order, collected or merged, therefore give the
-/// same counts; at least num_bins bins lie below the largest magnitude (but for magnitudes below
+/// same counts; at least num_bins bins are below the largest magnitude (except for magnitudes below
 /// 2^-125*num_bins). Memory is 2*num_bins counts of 64 bits.
 class OnePassHistogram {
  public:

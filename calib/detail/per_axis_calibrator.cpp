@@ -35,7 +35,7 @@ Tensor sizes(const std::vector<StateDict>& states, const std::string& name) {
   return Tensor::from(out, {static_cast<std::int64_t>(out.size())});
 }
 
-/// The tensors of one name of `count` ranges from `values/<name>`, as many elements each as `sizes/<name>`.
+/// Splits `values/<name>` into `count` tensors, one per range, with the lengths `sizes/<name>`.
 std::vector<Tensor> split(const StateDict& state, const std::string& name, std::int64_t count) {
   const Tensor& all = state.at("values/" + name);
   std::vector<Tensor> out;

@@ -8,8 +8,8 @@
 
 namespace fq {
 
-/// A histogram for each index of the kept axes: amax of every one of them is what a calibrator of the same
-/// method gives that watches its elements alone. Memory: 12 bytes a bin, up to `most_bins` at first; a
+/// A histogram for each index of the kept axes. Each amax equals the result of a calibrator of the same
+/// method on the elements of that index. Memory: 12 bytes a bin, up to `most_bins` at first; a
 /// histogram that grows has up to Histogram::max_bins.
 class PerAxisCalibrator final : public Calibrator {
  public:

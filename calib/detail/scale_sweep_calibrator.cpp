@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kScaleSweepCalibrator = "scale_sweep_calibrator";
 constexpr std::size_t kScales = 126;
 
-/// amax of every scale; none passes that of the tensor, which says what g is.
+/// amax of every scale. No value exceeds the amax of the tensor, which determines g.
 std::array<float, kScales> candidates(const Format& format, float global) {
   const auto grid = Grid::with_scale_bits(format, {}, Tensor::scalar(static_cast<double>(global)),
                                           NumBits(4, 3), global, kScaleSweepCalibrator);

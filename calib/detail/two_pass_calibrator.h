@@ -8,7 +8,7 @@
 namespace fq {
 
 /// Finds the largest magnitude of all of the data, then counts |x| in even bins from 0 to it: the finest
-/// histogram of that many bins, whatever the split into batches and their order, for twice the time. Per
+/// histogram with that number of bins, for any split into batches and any order, for twice the time. Per
 /// tensor only.
 class TwoPassCalibrator final : public Calibrator {
  public:
@@ -19,8 +19,8 @@ class TwoPassCalibrator final : public Calibrator {
 
   [[nodiscard]] std::string_view method() const noexcept override { return method_; }
   [[nodiscard]] int passes() const noexcept override { return 2; }
-  /// From here on batches are counted; one with a value beyond those of the first pass is refused
-  /// (ArgumentError), and so is `compute_amax` before this call.
+  /// Starts counting. Later batches with a value beyond the first pass are rejected
+  /// (ArgumentError), as is `compute_amax` before this call.
   void next_pass() override { counting_ = true; }
   [[nodiscard]] const Histogram& histogram() const noexcept { return histogram_; }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What affine fake quantization shares between references: parameters by block and loops.
+/// Shared parts of affine fake quantization of the references: parameters by block and loops.
 
 #include <vector>
 
@@ -40,7 +40,7 @@ Tensor map_rows(const Tensor& x, const Shape& block, const std::vector<AffineRow
   return y.to(x.layout());
 }
 
-/// The same of two tensors of one shape: out[i] = f(x[i], dy[i], row of i, j), j being the number of the
+/// Loop over two tensors of one shape: out[i] = f(x[i], dy[i], row of i, j), j being the number of the
 /// block.
 template <class F>
 Tensor map_rows(const Tensor& x, const Tensor& dy, const Shape& block, const std::vector<AffineRow>& rows,

@@ -13,7 +13,7 @@ namespace fq::detail {
 struct Ranges {
   std::vector<float> lower, upper;  ///< one a block, row-major
 };
-/// Of a tensor of any float type and layout; a block with a NaN has NaN for both. Throws ArgumentError when
+/// Ranges of a tensor of any float type and layout; a block with a NaN has NaN for both. Throws ArgumentError when
 /// there is no element.
 [[nodiscard]] Ranges block_ranges(const Tensor& x, const Shape& block, const char* function);
 
@@ -27,7 +27,7 @@ inline float largest_magnitude(const float* x, std::int64_t count) {
 
 }  // namespace fq::detail
 
-// Reductions by blocks in torchao.
+// Block reductions of torchao.
 
 namespace fq::torchao {
 

@@ -65,7 +65,7 @@ struct BlockScales {
   Rule rule;
   float max;
   const float* globals = nullptr;  ///< where the blocks are; only of e4m3_of_global
-  std::int64_t sharing = 1;        ///< so many blocks after each other have one of them
+  std::int64_t sharing = 1;        ///< number of consecutive blocks that share one global
 
   FQ_HD BlockScale operator()(float amax, std::int64_t block) const {
     if (rule == Rule::power_of_two) return of_power(amax);

@@ -52,7 +52,7 @@ void for_broadcast(const Shape& x, const Shape& other, std::string_view function
 
 // Broadcasts of a small tensor to larger operands.
 
-/// f32, or f64 as it is: what loops over elements take.
+/// Converts to f32, the type of loops over elements; f64 is not changed.
 inline Tensor widened(const Tensor& x) { return x.to(x.dtype() == DType::f64 ? DType::f64 : DType::f32); }
 
 /// x repeated to a shape that it broadcasts to by NumPy's rule. Floats.
@@ -64,7 +64,7 @@ inline Tensor repeated(const Tensor& x, const Shape& shape) {
   return out.to(x.dtype());
 }
 
-/// The gradient of that: dy summed, in double, over what was repeated.
+/// The gradient of `repeated`: dy summed, in double, over repeated elements.
 inline Tensor summed_to(const Tensor& dy, const Shape& shape) {
   Tensor out = Tensor::zeros(shape, widened(dy).dtype(), dy.device());
   if (dy.numel() > 0 && !dy.device().is_meta())

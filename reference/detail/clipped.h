@@ -59,7 +59,7 @@ void fill_mask(const Tensor& x, const Shape& block, F&& predicate, Tensor& mask)
     set_bits(bits, begin, count, [v, j, &predicate](auto k) { return predicate(v[k], j + k); });
   });
 }
-/// The same of any layout, as a new mask.
+/// A new mask of a tensor in any layout.
 template <class F>
 Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
   Tensor mask = Tensor::empty(x.shape(), DType::u1, x.device());
@@ -67,24 +67,24 @@ Tensor mask_where(const Tensor& x, const Shape& block, F&& predicate) {
   return mask;
 }
 
-/// A bound as it is compared with values of type `dtype`: of rank 0 rounded to a 16-bit type; else as it is,
-/// f32.
+/// A bound for comparison with values of type `dtype`: rank 0 is rounded to a 16-bit type; otherwise it is
+/// f32 and not changed.
 [[nodiscard]] Tensor compared_with(DType dtype, const Tensor& bound);
 
 /// u1, row-major: |x| <= amax (f32, broadcast against x), as compared_with says. A NaN is never within.
 [[nodiscard]] Tensor within_amax(const Tensor& x, const Tensor& amax, const char* function);
 
-/// What a quantizing function gives; the mask only where it was asked for.
+/// Result of a quantizing function; the mask only on request.
 struct Masked {
   Tensor y, mask;
 };
 
-/// What a function that quantizes tells whoever traces: its range, an input beside x, and its arguments.
+/// Traced arguments of a quantizing function: its range, an input next to x, and its attributes.
 struct TracedRange {
   Tensor amax;
   Attributes attributes;
 
-  /// None when nobody traces. `bias` tells whether x is shifted first.
+  /// Empty outside of a trace. `bias`: x is shifted first.
   [[nodiscard]] static TracedRange integer(const Amax& amax, const IntFormat& format, bool bias = false);
   [[nodiscard]] static TracedRange floating(const Amax& amax, bool bias);
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the products of deployment engines check of their operands.
+/// Checks of the operands of engine products.
 
 #include <cstdint>
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace fq::detail {
 
-/// Steps of work from which loops are shared among threads.
+/// Smallest work of a loop that is divided among threads.
 constexpr std::int64_t engine_parallel = std::int64_t{1} << 14;
 
 /// Each throws ArgumentError in the name of `function`.
@@ -19,9 +19,9 @@ void check_shape(const Tensor& t, DType dtype, const Shape& shape, std::string_v
 /// One column or more, in blocks of `length`.
 void check_columns(std::int64_t columns, std::int64_t length, const char* function);
 void check_same_columns(std::int64_t x, std::int64_t weight, const char* function);
-/// Of i8, on the host.
+/// Checks codes of type i8 on the host.
 void check_codes(const Tensor& codes, int lower, int upper, const char* function);
-/// The sum of as many products of such codes fits int32.
+/// Checks that the sum of `terms` products of these codes fits int32.
 void check_terms(std::int64_t terms, std::int64_t largest_x, std::int64_t largest_w, const char* function);
 
 /// The smallest and the largest of `count` numbers and 0.

@@ -32,7 +32,7 @@ struct LinearGrid {
 [[nodiscard]] Tensor linear_dequantize(const Tensor& codes, const LinearGrid& grid, DType dtype);
 
 /// The block of a scale that is for everything (one element, rank 0 or 1), or for each index of `axis` (a
-/// list of as many). Throws ArgumentError when it is neither.
+/// list of that length). Throws ArgumentError for other shapes.
 [[nodiscard]] Shape linear_block(const Shape& x, const Shape& scale, int axis, const char* function);
 /// The block of a scale of rank 2 that divides axis 0 of an input of rank 2; ArgumentError where it does not.
 [[nodiscard]] Shape rows_block(const Shape& x, const Shape& scale, const char* function);

@@ -19,7 +19,7 @@ float outer_scale(const Tensor& x, const Amax& scale2) {
   return static_cast<float>(packed::block_amax(x, x.shape(), {}).item()) / 2688.0f;
 }
 
-/// Bytes of e4m3(clamp(amax / (6 * s2), 2^-9, 448)); in `steps` what elements are divided by.
+/// Bytes of e4m3(clamp(amax / (6 * s2), 2^-9, 448)); `steps` gets the divisors of the elements.
 Tensor inner_scales(const Tensor& amax, float scale2, std::vector<float>& steps) {
   Tensor scale = Tensor::empty(amax.shape(), DType::f8_e4m3);
   const auto* a = amax.data<float>();

@@ -39,7 +39,7 @@ Tensor dequantize(const QTensor& q, DType dtype) {
 Tensor QTensor::dequantize(std::optional<DType> target) const {
   const DType to = target.value_or(dtype);
   FQ_CHECK(is_floating(to) && to != DType::f64, "qtensor.dequantize",
-           "the output is to be {}: ask for f32, f16 or bf16", name(to));
+           "the output type is {}: use f32, f16 or bf16", name(to));
   if (codes.device().is_meta()) return Tensor::empty(shape, to, codes.device());
   return fq::detail::through_host(host::dequantize, *this, to);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the packed tensors share.
+/// Shared parts of packed tensors.
 
 #include "fakequant/reference/detail/code_table.h"
 #include "fakequant/reference/detail/rounding.h"

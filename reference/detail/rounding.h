@@ -53,7 +53,7 @@ inline float rounded_to(DType dtype, float v) {
   return visit_rounding(dtype, [v]<class T>(T) { return rounded<T>(v); });
 }
 
-/// The type in which two tensors meet: the same if equal, else f32 (f64 where one is). Integers do not count.
+/// The common type of two tensors: their type if equal, else f32 (f64 if one is f64). Integers do not count.
 inline DType promoted(DType a, DType b) {
   if (a == b || !is_floating(b)) return a;
   if (!is_floating(a)) return b;

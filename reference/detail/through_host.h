@@ -16,7 +16,7 @@ namespace fq::detail {
   return record("to_device", v.tensor().to(device), {v},
                 [from = v.device()](const Tensor& dy) { return std::vector<Tensor>{dy.to(from)}; });
 }
-/// Of a pair of these, whatever its type.
+/// Moves a pair of tensors.
 template <class Both>
 [[nodiscard]] Both moved(const Both& both, Device device) {
   const auto& [first, second] = both;

@@ -16,7 +16,7 @@ struct Range {
 /// The largest position that the reference's cast to a 64-bit integer keeps.
 inline constexpr float channel_limit = 0x1.fffffep62f;
 
-/// Where a zero point is added: after the rounding, or, where it is a float, before; of f32 fused with the
+/// Position of the zero point: added after rounding, or, if it is a float, before rounding; for f32 fused with the
 /// product. Values of float zero points are computed in double and rounded once.
 enum class ZeroPointSum : unsigned char { outside, fused, summed };
 
@@ -40,7 +40,7 @@ void check_channels(const Tensor& x, const Tensor& scale, const Tensor& zero_poi
                     const char* function);
 
 [[nodiscard]] Tensor fake_quantize(const Tensor& x, const Grid& grid);
-/// Of f64: positions in double, and values too where there are channels, else in float. Plain loops.
+/// For f64: positions in double; values in double with channels, else in float. Plain loops.
 [[nodiscard]] Tensor fake_quantize_wide(const Tensor& x, const Grid& grid);
 [[nodiscard]] Tensor gradient_wide(const Tensor& x, const Tensor& dy, const Grid& grid);
 

@@ -10,7 +10,7 @@
 namespace fq::detail {
 
 /// The type called "float8_e4m3fn", with or without "torch." before it; "float8" is e4m3, as Tripy has it.
-/// None for names that are not torch's.
+/// Empty for names that torch does not have.
 [[nodiscard]] std::optional<DType> dtype_of_torch(std::string_view name);
 
 }  // namespace fq::detail

@@ -120,7 +120,7 @@ struct Linspace {
   }
 };
 
-/// `counts` between `from` on as many bins between `to`, which holds it.
+/// Redistributes `counts` over `from` to the same number of bins over `to`, which contains `from`.
 std::vector<float> spread(const std::vector<float>& counts, std::pair<float, float> from,
                           std::pair<float, float> to) {
   const auto bins = static_cast<int>(counts.size());

@@ -38,7 +38,7 @@ enum class QScheme : unsigned char {
 /// "per_tensor_affine", .. Throws ArgumentError for another name.
 [[nodiscard]] QScheme qscheme(std::string_view name);
 
-/// What an observer is told, under PyTorch's names.
+/// Options of an observer, with PyTorch's names.
 struct ObserverOptions {
   /// The codes that scale and zero point are for, i8 or u8: torch's qint8 and quint8.
   DType dtype = DType::u8;
@@ -52,10 +52,10 @@ struct ObserverOptions {
   double eps = 0x1p-23;
 };
 
-/// The options as they are. Throws ArgumentError, naming `function`, for a scheme per channel.
+/// Returns the options. Throws ArgumentError, naming `function`, for a scheme per channel.
 [[nodiscard]] ObserverOptions check_per_tensor(ObserverOptions options, const char* function);
 
-/// The range of codes that options ask for, and scales and zero points from ranges of values, by the formulas
+/// The code range of the options, and scales and zero points from ranges of values, by the formulas
 /// above.
 class AffineRule {
  public:
@@ -72,7 +72,7 @@ class AffineRule {
   int quant_min_, quant_max_;
 };
 
-/// What the four observers of smallest and largest values share. For use by one thread at a time.
+/// Shared parts of the four observers of smallest and largest values. For use by one thread at a time.
 class RangeObserver {
  public:
   /// Takes an observation into account.
@@ -129,14 +129,14 @@ class MovingAveragePerChannelMinMaxObserver final : public RangeObserver {
                                                      .qscheme = QScheme::per_channel_affine});
 };
 
-/// A running histogram of equal bins over all that was seen, in which a search finds the range that quantizes
+/// A running histogram with equal bins over all observed values. A search finds the range that quantizes
 /// with the least squared error, elements spread evenly within their bins. It moves the ends inward by steps
 /// of 1e-5 of the mass, the side that skips more bins first, until the error grows. When a new observation
 /// widens the range, old counts are spread on the new bins by 16 pieces a bin. Infinite elements are left
 /// out.
 ///
-/// It is per tensor only. Sums are in f32 where the reference has them there, but in another order: results
-/// agree but for the last digits. These are plain loops, meant for one tensor at a time.
+/// Per tensor only. Sums are in f32 where the reference's are, but in another order: results
+/// agree except for the last digits. Plain loops, for one tensor at a time.
 class HistogramObserver {
  public:
   /// `bins` at least 2.
@@ -163,7 +163,7 @@ class HistogramObserver {
 
 namespace fq::torchao {
 
-/// Running smallest and largest value of each block of a granularity, from which
+/// Running smallest and largest value of each block of a granularity, input of
 /// `choose_qparams_affine_with_min_max` makes scale and zero point. Observations are f32, f16 or bf16 and
 /// keep their type; an empty one changes nothing. As in `choose_qparams_affine`, axes of size 1 stay in the
 /// shape of the results, and a block of all ones reduces everything. Throws ArgumentError for a granularity

@@ -107,7 +107,7 @@ TEST(StaticFp4, Refuses) {
   expect_refused([&] { return static_blockwise_fp4_fake_quant(x.to(DType::f64), {1.0}); },
                  "f32, f16 or bf16");
   expect_refused([&] { return static_blockwise_fp4_fake_quant(x, {1.0}, {}, true, 448, DType::i8); },
-                 "ask for f32");
+                 "use f32");
   expect_refused([&] { return fp4_cast_ste(x.to(DType::i8)); }, "f32, f16 or bf16");
   expect_refused([&] { return fp4_cast_ste(Tensor()); }, "f32, f16 or bf16");
 }

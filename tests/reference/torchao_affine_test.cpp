@@ -159,7 +159,7 @@ TEST(TorchaoAffine, Refuses) {
       [&] {
         return quantize_affine(x.to(DType::f16), {1, 3}, scale.to(DType::f16), zero, {32, false});
       },
-      "are beyond f16");
+      "exceed the range of f16");
   const Tensor codes = Tensor::zeros({2, 6}, DType::i32);
   refuses([&] { return dequantize_affine(codes, {1, 3}, scale, zero, kInt8); }, "give i8");
   refuses(

@@ -88,7 +88,7 @@ Shape block_of(const Tensor& x, const Tensor& bound) {
   return detail::broadcast_block(x.shape(), bound.shape(), "clip");
 }
 
-/// The sum of g where selected(v, bound), in double, in as many lanes as vectors like.
+/// The sum of g where selected(v, bound), in double, in several lanes for vectorisation.
 template <class F>
 double selected_sum(const float* v, const float* g, std::int64_t count, float bound, F&& selected) {
   constexpr std::int64_t lanes = 8;

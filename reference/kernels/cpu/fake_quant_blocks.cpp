@@ -60,7 +60,7 @@ void fill_scales(ChunkColumns& c, std::int64_t count, F f) {
 }
 
 void fill_scales(ChunkColumns& c, std::int64_t first, std::int64_t count, const detail::BlockScales& scales) {
-  const detail::BlockScales own = scales;  // apart from what is written, so that loops vectorise
+  const detail::BlockScales own = scales;  // a copy that does not alias the output, so that loops vectorise
   if (own.rule == detail::BlockScales::Rule::power_of_two)
     return fill_scales(c, count, [own](float amax, std::int64_t) { return own.of_power(amax); });
   fill_scales(c, count, [own, first](float amax, std::int64_t i) { return own(amax, first + i); });

@@ -13,9 +13,9 @@ namespace fq::cpu {
 /// Consecutive elements and which parameters they meet.
 struct Stretch {
   const void* x;
-  /// Of x's type; may be x.
+  /// Output, of x's type; may be x.
   void* y;
-  /// Starts on a byte, may be null; bits behind the last element of its last byte become 0.
+  /// Starts on a byte, may be null; bits after the last element in its last byte become 0.
   std::uint8_t* mask;
   std::int64_t count;
   /// Elements a parameter: `count`, a multiple of vector_group(), or 0: each has its own.
@@ -25,7 +25,7 @@ struct Stretch {
   /// y is not read soon: it is written past the caches, and x fetched `ahead` bytes before it is needed.
   bool beyond_cache;
   std::int64_t ahead = 2048;
-  /// Where each element has its own parameter: these come again after so many, a multiple of vector_group();
+  /// Number of elements after which per-element parameters repeat, a multiple of vector_group();
   /// 0 for never.
   std::int64_t period = 0;
 };
@@ -41,9 +41,9 @@ struct Columns {
   const float* scale = nullptr;
   const float* divisor = nullptr;
   const float* inverse = nullptr;
-  const float* bound = nullptr;  ///< what |x| is compared with
+  const float* bound = nullptr;  ///< bound of |x|
 
-  /// The same of every array.
+  /// Applies f to every array.
   template <class F>
   [[nodiscard]] Columns map(F&& f) const {
     return {f(scale), f(divisor), f(inverse), f(bound)};

@@ -46,7 +46,7 @@ void for_rest(const T* x, T* y, std::uint8_t* mask, std::int64_t begin, std::int
 }
 
 /// y[i] = formula.value(x[i], i), mask[i] = formula.mask(x[i], i). With `ahead`, y is written past the caches
-/// and x fetched so many bytes before.
+/// and x is prefetched that number of bytes ahead.
 template <class T, class Formula>
 void for_elements(const T* x, T* y, std::uint8_t* mask, std::int64_t count, std::int64_t ahead,
                   const Formula& formula) {
@@ -87,7 +87,7 @@ struct Blocked {
   const float* values;
   int shift;
 };
-/// Where the parameters of a formula begin in their columns.
+/// Start of a formula's parameters in their columns.
 struct From {
   std::int64_t at;
   int shift = 0;

@@ -81,7 +81,7 @@ struct CheckRanges {
   }
 };
 
-/// What makes the rows of ranges, and the memory of the device that it reads.
+/// Makes the rows of ranges from device memory.
 struct IntegerRows {
   Tensor nans;
   IntegerRow row;

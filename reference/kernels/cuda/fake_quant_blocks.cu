@@ -92,7 +92,7 @@ struct DynamicBlocks {
   std::int64_t count;
   float bound;
 
-  /// Of the block that has element `first`.
+  /// The row of the block with element `first`.
   FQ_HD RangeRow row(std::int64_t first, const float* most) const {
     float amax = most[0];
     for (int i = 1; i < groups; ++i) amax = scalar::max_(most[i], amax);
