@@ -12,7 +12,7 @@
 namespace fq::bias_calibrator_test {
 namespace {
 
-TEST(BiasCalibrator, MeanAndMiddleOfEveryRange) {
+TEST(BiasCalibrator, ComputesMeanAndMidpointOfEachRange) {
   for (unsigned seed = 0; seed < 20; ++seed)
     for (int axis = -1; axis < 3; ++axis) {
       const Axes kept = axis < 0 ? Axes() : Axes(axis);
@@ -42,7 +42,7 @@ TEST(BiasCalibrator, MeanAndMiddleOfEveryRange) {
     }
 }
 
-TEST(BiasCalibrator, ResumesAndKeepsTheTypeOfTheBatch) {
+TEST(BiasCalibrator, ResumesAndKeepsTheBatchType) {
   for (const BiasMethod method : {BiasMethod::mean, BiasMethod::max_min}) {
     BiasCalibrator whole(method, 1), first(method, 1), second(method, 1);
     EXPECT_THROW((void)whole.compute_bias(), ArgumentError);
@@ -58,7 +58,7 @@ TEST(BiasCalibrator, ResumesAndKeepsTheTypeOfTheBatch) {
   }
 }
 
-TEST(BiasCalibrator, AnErrorLeavesItAsItWas) {
+TEST(BiasCalibrator, IsUnchangedAfterAnError) {
   BiasCalibrator c(BiasMethod::max_min, 0), mean;
   c.collect(heavy_tailed({4, 10}, 1));
   mean.collect(heavy_tailed({4, 10}, 1));

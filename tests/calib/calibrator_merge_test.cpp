@@ -40,7 +40,7 @@ std::unique_ptr<Calibrator> split_and_merged(const std::vector<float>& v, std::s
   return std::move(parts.front());
 }
 
-TEST(CalibratorMerge, AnySplitAndOrderGivesTheBitsOfOneRun) {
+TEST(CalibratorMerge, IsBitwiseInvariantToSplitAndOrder) {
   std::mt19937 random(11);
   for (const std::string_view method : {"max", "one_pass", "one_pass_entropy", "one_pass_mse"})
     for (int trial = 0; trial < 25; ++trial) {
@@ -69,7 +69,7 @@ TEST(CalibratorMerge, IsAssociative) {
   EXPECT_TRUE(bitwise_equal(left[0]->state_dict(), right[0]->state_dict()));
 }
 
-TEST(CalibratorMerge, KeepsAxesAndTakesEmptyOnes) {
+TEST(CalibratorMerge, KeepsAxesAndAcceptsEmptyCalibrators) {
   MaxCalibrator a(1), b(1), none(1), whole(1);
   const Tensor first = tensor(magnitudes(60, 1)).reshape({2, 3, 10}),
                second = tensor(magnitudes(60, 2)).reshape({2, 3, 10});
@@ -100,7 +100,7 @@ std::unique_ptr<Calibrator> collected(std::string_view method, const CalibratorO
   return calibrator;
 }
 
-TEST(CalibratorMerge, Refuses) {
+TEST(CalibratorMerge, RejectsIncompatibleCalibrators) {
   const auto one_pass = collected("one_pass"), max = collected("max", {.axis = 1});
   for (const std::string_view method : {"moving_average", "histogram", "percentile", "entropy", "mse"})
     refuses(*collected(method), *collected(method), "depends on the order of its batches");
@@ -116,7 +116,7 @@ TEST(CalibratorMerge, Refuses) {
   refuses(*max, half, "in one dtype");
 }
 
-TEST(CalibratorMerge, CountsMayNotPass2To62) {
+TEST(CalibratorMerge, RejectsCountsAbove2To62) {
   const auto a = collected("one_pass", {.num_bins = 2});
   StateDict state = a->state_dict();
   state.set("counts", Tensor::from(std::vector<std::int64_t>{0, 0, 0, std::int64_t{1} << 62}, {4}));

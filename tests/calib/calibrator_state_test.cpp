@@ -49,7 +49,7 @@ void resumes(std::string_view method, const CalibratorOptions& options) {
   EXPECT_TRUE(second->empty());
 }
 
-TEST(MakeCalibrator, MakesEveryMethodByItsName) {
+TEST(MakeCalibrator, CreatesEveryMethodByName) {
   for (const std::string_view method : QuantDescriptor::calib_methods())
     for (const Axes& axis : {Axes(), Axes(0)}) {
       const auto made = make_calibrator(method, {.axis = axis});
@@ -65,7 +65,7 @@ TEST(MakeCalibrator, MakesEveryMethodByItsName) {
               ThrowsMessage<ArgumentError>(HasSubstr("did you mean 'one_pass'?")));
 }
 
-TEST(MakeCalibrator, EveryReadingOfAHistogramIsThere) {
+TEST(MakeCalibrator, CreatesEveryHistogramMethod) {
   for (const std::string_view method : QuantDescriptor::calib_methods()) {
     const auto reading = detail::reading_of(method);
     EXPECT_TRUE(reading.empty() || detail::find_histogram_reading(reading) != nullptr) << method;
@@ -77,14 +77,14 @@ TEST(MakeCalibrator, EveryReadingOfAHistogramIsThere) {
                   HasSubstr("use one_pass, one_pass_entropy, one_pass_mse or one_pass_octav")));
 }
 
-TEST(CalibratorState, ResumesBitByBit) {
+TEST(CalibratorState, ResumesBitwise) {
   for (const std::string_view method : QuantDescriptor::calib_methods())
     if (method != "scale_sweep")  // takes one tensor
       for (const Axes& axis : {Axes(), Axes(1), Axes({0, 2})})
         resumes(method, {.axis = axis, .num_bins = 160, .momentum = 0.7});
 }
 
-TEST(CalibratorState, RefusesForeignAndDamagedStates) {
+TEST(CalibratorState, RejectsForeignAndDamagedStates) {
   const auto max = make_calibrator("max"), histogram = make_calibrator("histogram");
   max->collect(batch(1));
   histogram->collect(batch(1));

@@ -41,7 +41,7 @@ std::vector<std::int64_t> slow_counts(const Tensor& x, const Histogram& h) {
   return counts;
 }
 
-TEST(Histogram, CountsByTheDefinition) {
+TEST(Histogram, CountsMatchTheDefinition) {
   for (const std::int64_t count : {1, 63, 64, 65, 1000, 400001}) {
     HistogramCalibrator calibrator;
     const Tensor x = normal(count, 1.5f, 1);
@@ -61,7 +61,7 @@ TEST(Histogram, GrowsByBinsOfTheSameWidth) {
   EXPECT_EQ(h.edges.back(), 3.25f);
 }
 
-TEST(Histogram, ZerosBeforeTheGridAreKept) {
+TEST(Histogram, KeepsZerosSeenBeforeTheGridExists) {
   HistogramCalibrator all("percentile", {.num_bins = 4}),
       skipping("percentile", {.num_bins = 4, .skip_zeros = true});
   for (HistogramCalibrator* c : {&all, &skipping}) {
@@ -85,7 +85,7 @@ TEST(Histogram, MemoryStaysBounded) {
   }
 }
 
-TEST(Histogram, PercentileIsTheLeftEdgeWhereItIsReached) {
+TEST(Histogram, PercentileIsTheLeftEdgeOfItsBin) {
   Histogram h{{50, 25, 15, 10}, {0, 1, 2, 3, 4}};
   EXPECT_EQ(amax_by_percentile(h, 0), 0.0f);
   EXPECT_EQ(amax_by_percentile(h, 50), 0.0f);
@@ -94,7 +94,7 @@ TEST(Histogram, PercentileIsTheLeftEdgeWhereItIsReached) {
   EXPECT_EQ(amax_by_percentile(h, 100), 3.0f);
 }
 
-TEST(Histogram, EntropyByItsDefinition) {
+TEST(Histogram, EntropyMatchesItsDefinition) {
   HistogramCalibrator calibrator("entropy", {.num_bins = 300});
   calibrator.collect(normal(20000, 1.0f, 7));
   Histogram h = calibrator.histogram();
@@ -131,7 +131,7 @@ TEST(Histogram, EntropyByItsDefinition) {
 
 /// Answers of ModelOpt 0.47's _compute_amax_entropy (8 bits, signed) for bins of width 1/64 whose first ones
 /// are empty and whose counts are otherwise k * k * 7919 % 97 + 1.
-TEST(Histogram, EntropyOfCutsThatKeepNothingIsModelOptsOnRequest) {
+TEST(Histogram, EntropyOfEmptyCutsMatchesModelOptOnRequest) {
   struct {
     int bins, empty, stride;
     float modelopt;
@@ -220,7 +220,7 @@ TEST(Histogram, MseStopsEarlyWithoutChangingTheChoice) {
   }
 }
 
-TEST(Histogram, NumpyGridIsDoubleOnceItHasGrownAndIsSavedAsSuch) {
+TEST(Histogram, NumpyGridIsSavedAsDoubleAfterGrowth) {
   const CalibratorOptions options{.num_bins = 7, .grid = HistogramGrid::numpy};
   HistogramCalibrator a("percentile", options), b("percentile", options);
   a.collect(Tensor::from({0.1f, 0.8f}));
@@ -235,7 +235,7 @@ TEST(Histogram, NumpyGridIsDoubleOnceItHasGrownAndIsSavedAsSuch) {
   EXPECT_EQ(a.histogram().counts, b.histogram().counts);
 }
 
-TEST(Histogram, NumpyGridBeginsAtTheSmallestAndAppendsEdges) {
+TEST(Histogram, NumpyGridBeginsAtTheMinimumAndAppendsEdges) {
   Histogram h;
   h.collect_numpy(Tensor::from({-1.0f, 2.0f, 5.0f, 0.0f}), 4, true);
   EXPECT_EQ(h.edges, (std::vector<float>{1, 2, 3, 4, 5}));
@@ -256,7 +256,7 @@ TEST(Histogram, NumpyGridBeginsAtTheSmallestAndAppendsEdges) {
   EXPECT_EQ(single.counts, (std::vector<std::int64_t>{0, 2}));
 }
 
-TEST(Histogram, RefusesCountsThatAreNone) {
+TEST(Histogram, RejectsInvalidCounts) {
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
   for (const std::vector<std::int64_t>& counts : {std::vector<std::int64_t>{most / 2, most / 2}, {-1, 2}}) {
     const Histogram h{counts, {0, 1, 2}};
@@ -266,7 +266,7 @@ TEST(Histogram, RefusesCountsThatAreNone) {
   }
 }
 
-TEST(HistogramCalibrator, Refuses) {
+TEST(HistogramCalibrator, RejectsInvalidInput) {
   HistogramCalibrator calibrator;
   const auto compute = [&](AmaxOptions o) { return [&calibrator, o] { (void)calibrator.compute_amax(o); }; };
   EXPECT_THAT(compute({}), ThrowsMessage<ArgumentError>(HasSubstr("calibrate with at least one batch")));

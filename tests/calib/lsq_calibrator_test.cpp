@@ -24,7 +24,7 @@ double mean_magnitude(const Tensor& x, bool skip_zeros) {
   return sum / count;
 }
 
-TEST(LsqCalibrator, TheFormula) {
+TEST(LsqCalibrator, FollowsTheFormula) {
   for (unsigned seed = 0; seed < 5; ++seed)
     for (const int bits : {2, 4, 8, 16})
       for (const bool flag : {false, true}) {
@@ -40,7 +40,7 @@ TEST(LsqCalibrator, TheFormula) {
       }
 }
 
-TEST(LsqCalibrator, AlongAxes) {
+TEST(LsqCalibrator, CalibratesAlongAxes) {
   const Tensor x = heavy_tailed({5, 6, 40}, 4);
   LsqCalibrator c(1);
   c.collect(x);
@@ -63,7 +63,7 @@ TEST(LsqCalibrator, Merges) {
   EXPECT_THROW(a.merge(wider), ArgumentError);
 }
 
-TEST(LsqCalibrator, ZerosAndHugeValues) {
+TEST(LsqCalibrator, HandlesZerosAndHugeValues) {
   LsqCalibrator c({}, true);
   c.collect(Tensor::zeros({10}));
   EXPECT_EQ(c.compute_amax().item(), 0);
@@ -71,7 +71,7 @@ TEST(LsqCalibrator, ZerosAndHugeValues) {
   EXPECT_EQ(c.compute_amax().item(), static_cast<double>(std::numeric_limits<float>::max()));
 }
 
-TEST(LsqCalibrator, AnErrorLeavesItAsItWas) {
+TEST(LsqCalibrator, IsUnchangedAfterAnError) {
   LsqCalibrator c(0);
   c.collect(heavy_tailed({4, 100}, 1));
   const StateDict before = c.state_dict();

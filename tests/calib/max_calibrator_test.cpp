@@ -44,7 +44,7 @@ Tensor amax_of(const Tensor& x, Axes axis = {}) {
   return calibrator.compute_amax();
 }
 
-TEST(MaxCalibrator, EveryAxisOfEveryLayout) {
+TEST(MaxCalibrator, ReducesEveryAxisOfEveryLayout) {
   const Tensor x = ramp({5, 67, 9, 11});
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
     for (const std::vector<int>& kept : {std::vector<int>{}, {0}, {1}, {2}, {3}, {0, 1}, {0, 3}, {1, 2, 3}}) {
@@ -55,7 +55,7 @@ TEST(MaxCalibrator, EveryAxisOfEveryLayout) {
   EXPECT_EQ(amax_of(x, -3).shape(), (Shape{1, 67, 1, 1}));
 }
 
-TEST(MaxCalibrator, LargeTensorsInParallel) {
+TEST(MaxCalibrator, ReducesLargeTensorsInParallel) {
   const Tensor x = ramp({600, 1000});
   for (const std::vector<int>& kept : {std::vector<int>{}, {0}, {1}})
     EXPECT_EQ(amax_of(x, kept).to_vector<float>(), slow_amax(x, kept));
@@ -74,7 +74,7 @@ TEST(MaxCalibrator, RunsOverBatches) {
   EXPECT_EQ(calibrator.minimum(), 1.0f);
 }
 
-TEST(MaxCalibrator, NothingLeftToReduceIsPerTensor) {
+TEST(MaxCalibrator, IsPerTensorWithoutReducedAxes) {
   EXPECT_EQ(amax_of(Tensor::from({1.0f, -3.0f, 2.0f}), 0).shape(), Shape{});
   EXPECT_EQ(amax_of(Tensor::from({1.0f, -3.0f}, {2, 1}), 0).shape(), (Shape{2, 1}));
 }
@@ -86,7 +86,7 @@ TEST(MaxCalibrator, KeepsSixteenBitTypes) {
   EXPECT_EQ(amax_of(Tensor::from({1.0, -3.1})).dtype(), DType::f32);
 }
 
-TEST(MaxCalibrator, RefusesAndStaysAsItWas) {
+TEST(MaxCalibrator, RejectsInvalidInputWithoutChange) {
   MaxCalibrator calibrator(0);
   const auto compute = [&] { (void)calibrator.compute_amax(); };
   EXPECT_THAT(compute, ThrowsMessage<ArgumentError>(HasSubstr("calibrate with at least one batch")));
@@ -124,7 +124,7 @@ TEST(MovingAverageCalibrator, FollowsTheFormula) {
   EXPECT_THROW(MovingAverageCalibrator({}, 1.0), ArgumentError);
 }
 
-TEST(MakeCalibrator, KnowsEveryMethodAndSuggests) {
+TEST(MakeCalibrator, ListsEveryMethodAndSuggestsNames) {
   EXPECT_EQ(make_calibrator("max")->method(), "max");
   EXPECT_EQ(make_calibrator("moving_average")->method(), "moving_average");
   EXPECT_THAT([] { (void)make_calibrator("maks"); },

@@ -70,7 +70,7 @@ std::vector<CalibratorOptions> formats() {
   return out;
 }
 
-TEST(MseSearch, MultiplesAreThoseOfTorch) {
+TEST(MseSearch, MultiplesMatchTorch) {
   const auto bits = [](float v) { return std::bit_cast<std::uint32_t>(v); };
   const auto m = MseSearchCalibrator().multiples();
   ASSERT_EQ(m.size(), 39u);  // torch 2.15: torch.linspace(0.25, 4.0, 39)
@@ -91,7 +91,7 @@ TEST(MseSearch, FindsTheBestMultipleOfEveryFormat) {
     }
 }
 
-TEST(MseSearch, AlongAxesOverBatches) {
+TEST(MseSearch, SearchesAlongAxesOverBatches) {
   for (CalibratorOptions options : formats()) {
     options.axis = 1;
     MseSearchCalibrator c(options);
@@ -110,7 +110,7 @@ TEST(MseSearch, AlongAxesOverBatches) {
   }
 }
 
-TEST(MseSearch, TheChoiceOfASignCanWait) {
+TEST(MseSearch, DefersTheChoiceOfSign) {
   Tensor x = heavy_tailed({900}, 5);
   auto* v = x.mutable_data<float>();
   for (std::int64_t i = 0; i < 900; ++i) v[i] = std::fabs(v[i]);
@@ -126,7 +126,7 @@ TEST(MseSearch, TheChoiceOfASignCanWait) {
               ThrowsMessage<ArgumentError>(HasSubstr("a value was below 0")));
 }
 
-TEST(MseSearch, ZerosOneValueAndHugeValues) {
+TEST(MseSearch, HandlesZerosOneValueAndHugeValues) {
   MseSearchCalibrator c({.axis = 0});
   c.collect(Tensor::from({0.0f, 0.0f, 5.0f, 5.0f, 3e38f, 3e38f}, {3, 2}));
   const auto zeros = c.compute_amax().to_vector<float>();
@@ -137,7 +137,7 @@ TEST(MseSearch, ZerosOneValueAndHugeValues) {
   EXPECT_GT(c.compute_amax().to_vector<float>()[0], 0);
 }
 
-TEST(MseSearch, LongRowsHaveTheBitsOfAnyNumberOfThreads) {
+TEST(MseSearch, LongRowsAreInvariantToThreadCount) {
   const Tensor x = heavy_tailed({3, 100000}, 9);
   MseSearchCalibrator whole({.axis = 0}), again({.axis = 0});
   whole.collect(x);
@@ -145,7 +145,7 @@ TEST(MseSearch, LongRowsHaveTheBitsOfAnyNumberOfThreads) {
   EXPECT_TRUE(bitwise_equal(whole.state_dict(), again.state_dict()));
 }
 
-TEST(MseSearch, AnErrorLeavesItAsItWas) {
+TEST(MseSearch, IsUnchangedAfterAnError) {
   MseSearchCalibrator c({.axis = 0});
   c.collect(heavy_tailed({4, 100}, 1));
   const StateDict before = c.state_dict();
@@ -154,7 +154,7 @@ TEST(MseSearch, AnErrorLeavesItAsItWas) {
   EXPECT_TRUE(bitwise_equal(c.state_dict(), before));
 }
 
-TEST(MseSearch, RefusesSettingsAndStatesOfOthers) {
+TEST(MseSearch, RejectsForeignSettingsAndStates) {
   EXPECT_THAT(
       [] {
         MseSearchCalibrator({.num_bits = {5, 2}});

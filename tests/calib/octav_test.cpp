@@ -23,7 +23,7 @@ double error_at(const std::vector<float>& x, double s, double noise) {
   return sum;
 }
 
-TEST(Octav, IsAnOptimumOfItsError) {
+TEST(Octav, MinimizesItsError) {
   for (unsigned seed = 0; seed < 12; ++seed)
     for (const int bits : {2, 3, 4, 8, 16})
       for (const bool is_unsigned : {false, true}) {
@@ -40,7 +40,7 @@ TEST(Octav, IsAnOptimumOfItsError) {
       }
 }
 
-TEST(Octav, AlongAxesAsAlone) {
+TEST(Octav, MatchesEachSliceAlongAxes) {
   const Tensor x = heavy_tailed({6, 5, 70}, 7);
   for (int axis = 0; axis < 2; ++axis) {
     const auto amax = octav_amax(x, axis, 4, false);
@@ -51,7 +51,7 @@ TEST(Octav, AlongAxesAsAlone) {
   }
 }
 
-TEST(Octav, FromAHistogramWithinABin) {
+TEST(Octav, MatchesAHistogramWithinOneBin) {
   for (unsigned seed = 0; seed < 6; ++seed)
     for (const int bits : {3, 4, 8}) {
       const Tensor x = heavy_tailed({20000}, seed);
@@ -64,13 +64,13 @@ TEST(Octav, FromAHistogramWithinABin) {
     }
 }
 
-TEST(Octav, OneValueAndZeros) {
+TEST(Octav, HandlesOneValueAndZeros) {
   EXPECT_EQ(octav_amax(Tensor::zeros({9}), {}, 8, false).item(), 0);
   EXPECT_FLOAT_EQ(static_cast<float>(octav_amax(Tensor::full({9}, -3.0), {}, 8, false).item()), 3);
   EXPECT_EQ(amax_by_octav({}, 8, false), 0);
 }
 
-TEST(Octav, Refuses) {
+TEST(Octav, RejectsInvalidInput) {
   const Tensor x = heavy_tailed({10}, 1);
   EXPECT_THAT(
       [&] {

@@ -28,7 +28,7 @@ std::vector<std::int64_t> slow_counts(const std::vector<float>& v, int bins, int
   return counts;
 }
 
-TEST(OnePassHistogram, CountsByTheDefinition) {
+TEST(OnePassHistogram, CountsMatchTheDefinition) {
   for (const int bins : {2, 3, 100, 2048, 32768})
     for (const std::size_t count : {1, 511, 513, 300001})
       for (const bool skip_zeros : {false, true}) {
@@ -40,7 +40,7 @@ TEST(OnePassHistogram, CountsByTheDefinition) {
       }
 }
 
-TEST(OnePassHistogram, GridIsTheLeastThatHoldsTheLargest) {
+TEST(OnePassHistogram, GridIsTheSmallestThatCoversTheMaximum) {
   const auto exponent = [](float largest) {
     OnePassHistogram h(4);
     h.collect(Tensor::from({largest}), largest);
@@ -53,7 +53,7 @@ TEST(OnePassHistogram, GridIsTheLeastThatHoldsTheLargest) {
   EXPECT_EQ(exponent(1e-44f), OnePassHistogram::min_exponent);
 }
 
-TEST(OnePassHistogram, EdgesEndBehindTheLargest) {
+TEST(OnePassHistogram, EdgesEndAfterTheMaximum) {
   OnePassHistogram h(4);
   h.collect(Tensor::from({0.0f, -2.5f, 6.0f}), 6.0f);
   EXPECT_EQ(h.histogram().counts, (std::vector<std::int64_t>{1, 0, 1, 0, 0, 0, 1}));
@@ -64,7 +64,7 @@ TEST(OnePassHistogram, EdgesEndBehindTheLargest) {
   EXPECT_EQ(h.histogram().counts, (std::vector<std::int64_t>{3, 0, 0, 0, 0, 0, 0, 1}));
 }
 
-TEST(OnePassCalibrator, ReadsLikeTheHistogramOfTheSameGrid) {
+TEST(OnePassCalibrator, MatchesTheHistogramOfTheSameGrid) {
   OnePassCalibrator calibrator("one_pass", {.num_bins = 512});
   calibrator.collect(tensor(magnitudes(30000, 9)));
   const Histogram h = calibrator.counts().histogram();
@@ -76,7 +76,7 @@ TEST(OnePassCalibrator, ReadsLikeTheHistogramOfTheSameGrid) {
             amax_by_mse(h, 4, false, 1, 128));
 }
 
-TEST(OnePassCalibrator, ZerosAndSingleValues) {
+TEST(OnePassCalibrator, HandlesZerosAndSingleValues) {
   for (const std::string_view method : {"one_pass", "one_pass_entropy", "one_pass_mse"}) {
     const auto zeros = make_calibrator(method), ones = make_calibrator(method);
     zeros->collect(Tensor::zeros({1000}));
@@ -122,7 +122,7 @@ TEST(OnePassCalibrator, KeepsTheLargestMagnitude) {
   EXPECT_EQ(b.largest(), 5.0f);
 }
 
-TEST(OnePassCalibrator, RefusesAndStays) {
+TEST(OnePassCalibrator, RejectsInvalidInputWithoutChange) {
   OnePassCalibrator calibrator("one_pass", {.num_bins = 128});
   calibrator.collect(tensor(magnitudes(500, 3)));
   const StateDict before = calibrator.state_dict();
@@ -141,7 +141,7 @@ TEST(OnePassCalibrator, RefusesAndStays) {
   EXPECT_THROW(OnePassCalibrator("percentile"), ArgumentError);
 }
 
-TEST(OnePassCalibrator, RefusesDamagedStates) {
+TEST(OnePassCalibrator, RejectsDamagedStates) {
   const auto source = make_calibrator("one_pass", {.num_bins = 128}),
              target = make_calibrator("one_pass", {.num_bins = 128});
   source->collect(tensor(magnitudes(600, 5)));

@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(PerAxisCalibrator, EachIndexHasTheRangeOfItsElementsAlone) {
+TEST(PerAxisCalibrator, CalibratesEachIndexSeparately) {
   const CalibratorOptions small{.num_bins = 200};
   const AmaxOptions options{.percentile = 95, .start_bin = 10};
   for (const std::string_view method :
@@ -37,7 +37,7 @@ TEST(PerAxisCalibrator, EachIndexHasTheRangeOfItsElementsAlone) {
       }
 }
 
-TEST(PerAxisCalibrator, ConstantsAndZeros) {
+TEST(PerAxisCalibrator, HandlesConstantsAndZeros) {
   const auto c = make_calibrator("percentile", {.axis = 0});
   c->collect(Tensor::from({0.0f, 0.0f, 3.0f, 3.0f}, {2, 2}));
   EXPECT_EQ(c->compute_amax().shape(), (Shape{2, 1}));
@@ -49,7 +49,7 @@ TEST(PerAxisCalibrator, ConstantsAndZeros) {
   EXPECT_TRUE(bitwise_equal(second->state_dict(), c->state_dict()));
 }
 
-TEST(PerAxisCalibrator, AnErrorLeavesItAsItWas) {
+TEST(PerAxisCalibrator, IsUnchangedAfterAnError) {
   const auto c = make_calibrator("mse", {.axis = 0});
   c->collect(heavy_tailed({4, 100}, 1));
   const StateDict before = c->state_dict();
@@ -64,7 +64,7 @@ TEST(PerAxisCalibrator, AnErrorLeavesItAsItWas) {
   EXPECT_TRUE(bitwise_equal(c->state_dict(), before));
 }
 
-TEST(PerAxisCalibrator, MergesWhereItsHistogramsDo) {
+TEST(PerAxisCalibrator, MergesLikeItsHistograms) {
   const CalibratorOptions options{.axis = 0, .num_bins = 64};
   const auto whole = make_calibrator("one_pass", options), a = make_calibrator("one_pass", options),
              b = make_calibrator("one_pass", options);
@@ -85,7 +85,7 @@ TEST(PerAxisCalibrator, MergesWhereItsHistogramsDo) {
   EXPECT_TRUE(bitwise_equal(a->state_dict(), whole->state_dict()));
 }
 
-TEST(PerAxisCalibrator, Refuses) {
+TEST(PerAxisCalibrator, RejectsInvalidInput) {
   EXPECT_THAT([] { (void)make_calibrator("mse", {.axis = 0, .grid = HistogramGrid::numpy}); },
               ThrowsMessage<ArgumentError>(HasSubstr("leave axis out")));
   EXPECT_THROW(PerAxisCalibrator("max", {.axis = 0}), ArgumentError);
@@ -98,7 +98,7 @@ TEST(PerAxisCalibrator, Refuses) {
   EXPECT_TRUE(c->empty());
 }
 
-TEST(PerAxisCalibrator, RefusesDamagedStates) {
+TEST(PerAxisCalibrator, RejectsDamagedStates) {
   const auto c = make_calibrator("percentile", {.axis = 0, .num_bins = 50});
   c->collect(heavy_tailed({4, 100}, 1));
   const auto refuses = [&](auto&& damage) {

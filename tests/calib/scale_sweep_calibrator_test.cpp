@@ -44,7 +44,7 @@ Tensor amax_of(const Tensor& x, const CalibratorOptions& options) {
   return c.compute_amax();
 }
 
-TEST(ScaleSweep, EachBlockHasTheBestOf126ScalesAsTheQuantizerSeesThem) {
+TEST(ScaleSweep, ChoosesTheBestOf126ScalesForEachBlock) {
   const auto e4m3 = Minifloat::of({4, 3});
   for (unsigned seed = 0; seed < 8; ++seed) {
     const Format format = seed % 2 == 0 ? Format(FloatFormat{2, 1}) : Format(IntFormat{4});
@@ -69,7 +69,7 @@ TEST(ScaleSweep, EachBlockHasTheBestOf126ScalesAsTheQuantizerSeesThem) {
   }
 }
 
-TEST(ScaleSweep, EveryScaleIsFoundAgain) {
+TEST(ScaleSweep, RecoversEveryScale) {
   const auto e4m3 = Minifloat::of({4, 3});
   const Format format = FloatFormat{2, 1};
   for (unsigned seed = 0; seed < 100; ++seed) {
@@ -83,14 +83,14 @@ TEST(ScaleSweep, EveryScaleIsFoundAgain) {
   }
 }
 
-TEST(ScaleSweep, ZerosAndOneValue) {
+TEST(ScaleSweep, HandlesZerosAndOneValue) {
   EXPECT_EQ(amax_of(Tensor::zeros({3, 4}), {.axis = 0, .num_bits = {2, 1}}).to_vector<float>(),
             (std::vector<float>{0, 0, 0}));
   EXPECT_EQ(amax_of(Tensor::full({2, 4}, -2.5), {.axis = 0, .num_bits = {2, 1}}).to_vector<float>(),
             (std::vector<float>{2.5f, 2.5f}));
 }
 
-TEST(ScaleSweep, Refuses) {
+TEST(ScaleSweep, RejectsInvalidInput) {
   ScaleSweepCalibrator c({.axis = 0, .num_bits = {2, 1}});
   const Tensor x = heavy_tailed({4, 16}, 1);
   EXPECT_THROW(c.collect(Tensor::full({4, 16}, std::numeric_limits<double>::quiet_NaN())), NumericError);

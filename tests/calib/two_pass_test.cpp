@@ -39,7 +39,7 @@ void calibrate(Calibrator& calibrator, const Parts& parts) {
   see(calibrator, parts);
 }
 
-TEST(TwoPassCalibrator, CountsInEvenBinsUpToTheLargestWhateverTheSplit) {
+TEST(TwoPassCalibrator, CountsAreInvariantToTheSplit) {
   const auto v = magnitudes(20000, 3);
   Histogram whole;
   whole.collect(tensor(v), std::fabs(*std::ranges::max_element(v, {}, [](float e) { return std::fabs(e); })),
@@ -55,7 +55,7 @@ TEST(TwoPassCalibrator, CountsInEvenBinsUpToTheLargestWhateverTheSplit) {
   }
 }
 
-TEST(TwoPassCalibrator, TheMethodSaysHowItIsRead) {
+TEST(TwoPassCalibrator, MethodSelectsTheHistogramSearch) {
   const auto v = magnitudes(5000, 4);
   for (const std::string reading : {"entropy", "mse", "octav"}) {
     TwoPassCalibrator own("two_pass_" + reading), named("two_pass");
@@ -67,7 +67,7 @@ TEST(TwoPassCalibrator, TheMethodSaysHowItIsRead) {
               ThrowsMessage<ArgumentError>(HasSubstr("'two_pass_max' is unknown: use two_pass")));
 }
 
-TEST(TwoPassCalibrator, HalvesThatMergeAfterEachPassAreTheWhole) {
+TEST(TwoPassCalibrator, MergedHalvesMatchOneRun) {
   const auto parts = cut(magnitudes(9000, 5), {4000});
   TwoPassCalibrator whole, a, b;
   calibrate(whole, parts);
@@ -87,7 +87,7 @@ TEST(TwoPassCalibrator, HalvesThatMergeAfterEachPassAreTheWhole) {
   EXPECT_EQ(first.compute_amax().item(), whole.compute_amax().item());
 }
 
-TEST(TwoPassCalibrator, StatesComeBackInEitherPass) {
+TEST(TwoPassCalibrator, RestoresStatesInEitherPass) {
   const auto v = magnitudes(3000, 6);
   TwoPassCalibrator whole, resumed, again;
   calibrate(whole, {v});
@@ -107,14 +107,14 @@ TEST(TwoPassCalibrator, StatesComeBackInEitherPass) {
               ThrowsMessage<ArgumentError>(HasSubstr("this calibrator 64 and false")));
 }
 
-TEST(TwoPassCalibrator, ZerosAlone) {
+TEST(TwoPassCalibrator, HandlesOnlyZeros) {
   TwoPassCalibrator calibrator;
   calibrate(calibrator, {{0, 0}, {0}});
   EXPECT_EQ(calibrator.histogram().zeros, 3);
   EXPECT_EQ(calibrator.compute_amax().item(), 0);
 }
 
-TEST(TwoPassCalibrator, KeptAxesHaveOneEach) {
+TEST(TwoPassCalibrator, KeptAxesHaveOneHistogramEach) {
   const auto v = magnitudes(4000, 7);
   const Tensor x = Tensor::from(v, {4, 1000});
   const auto calibrator = make_calibrator("two_pass_mse", {.axis = {0}});
@@ -131,7 +131,7 @@ TEST(TwoPassCalibrator, KeptAxesHaveOneEach) {
   }
 }
 
-TEST(TwoPassCalibrator, RefusesPassesOfOtherData) {
+TEST(TwoPassCalibrator, RejectsASecondPassOverOtherData) {
   TwoPassCalibrator calibrator;
   calibrator.collect(Tensor::from({1.0f, -2.0f}));
   EXPECT_THAT([&] { (void)calibrator.compute_amax(); },

@@ -56,7 +56,7 @@ void compare(const std::string& method, const CalibratorOptions& options, const 
     EXPECT_TRUE(bitwise_equal(own.at(name), state.at(name))) << method << ": " << name;
 }
 
-TEST_F(CudaCalibrators, EveryMethodOfEveryType) {
+TEST_F(CudaCalibrators, MatchTheCpuForEveryMethodAndType) {
   for (const auto& method : QuantDescriptor::calib_methods())
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
       for (const Axes& axis : {Axes{}, Axes{0}, Axes{1}, Axes{-1}, Axes{0, 1}, Axes{1, 3}}) {
@@ -68,7 +68,7 @@ TEST_F(CudaCalibrators, EveryMethodOfEveryType) {
       }
 }
 
-TEST_F(CudaCalibrators, HistogramsOfOneSweepAndMore) {
+TEST_F(CudaCalibrators, BuildHistogramsOfOneAndSeveralSweeps) {
   for (const std::string method : {"percentile", "one_pass", "two_pass"})
     for (const bool skip_zeros : {false, true})
       for (const int bins : {2, 129, 2048, 4096, 20000}) {
@@ -80,7 +80,7 @@ TEST_F(CudaCalibrators, HistogramsOfOneSweepAndMore) {
   compare("one_pass", {}, {x.slice(1, 2), x.slice(1, 3)});
 }
 
-TEST_F(CudaCalibrators, SearchesOfEveryFormat) {
+TEST_F(CudaCalibrators, SearchRangesOfEveryFormat) {
   const Tensor x = heavy_tailed({5, 4103}, 6), positive = magnitudes_of(x);
   for (const NumBits& bits :
        {NumBits(2), NumBits(4), NumBits(8), NumBits(9), NumBits(16), NumBits(4, 3), NumBits(2, 1)})
@@ -97,7 +97,7 @@ TEST_F(CudaCalibrators, SearchesOfEveryFormat) {
   compare("scale_sweep", {.axis = {0}, .num_bits = {2, 1}}, {heavy_tailed({700, 16}, 3)});
 }
 
-TEST_F(CudaCalibrators, Biases) {
+TEST_F(CudaCalibrators, CalibrateBiases) {
   for (const BiasMethod method : {BiasMethod::mean, BiasMethod::max_min})
     for (const Axes& axis : {Axes{}, Axes{1}, Axes{0, 2}}) {
       BiasCalibrator here(method, axis), there(method, axis);
@@ -111,7 +111,7 @@ TEST_F(CudaCalibrators, Biases) {
   EXPECT_TRUE(bitwise_equal(octav_amax(x.to(Device::cuda()), {0}, 4, false), octav_amax(x, {0}, 4, false)));
 }
 
-TEST_F(CudaCalibrators, WhatIsRefused) {
+TEST_F(CudaCalibrators, RejectInvalidInput) {
   const auto max = make_calibrator("max"), histogram = make_calibrator("percentile");
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     Tensor x = Tensor::full({20001}, 1);

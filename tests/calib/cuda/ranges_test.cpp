@@ -22,7 +22,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
 
-TEST_F(CudaRanges, LargestMagnitudesOfRows) {
+TEST_F(CudaRanges, ComputeLargestMagnitudeOfEachRow) {
   for (const auto& [rows, length] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {1, 5}, {1031, 1}, {3000, 16}, {517, 32}, {301, 7}, {40, 129}, {5, 2047}, {3, 2048}, {2, 2049}}) {
     const Tensor x = heavy_tailed({rows, length}, 4);
@@ -34,7 +34,7 @@ TEST_F(CudaRanges, LargestMagnitudesOfRows) {
       bitwise_equal(detail::amax(there(x).slice(1, 67), 0, "test"), detail::amax(x.slice(1, 67), 0, "test")));
 }
 
-TEST_F(CudaRanges, NumbersThatAreNotFiniteComeOutOfRows) {
+TEST_F(CudaRanges, ReportNonFiniteValuesInRows) {
   Tensor x = heavy_tailed({9, 24}, 4);
   x.mutable_data<float>()[25] = -kInfinity;
   x.mutable_data<float>()[3 * 24 + 23] = std::nanf("");
@@ -44,7 +44,7 @@ TEST_F(CudaRanges, NumbersThatAreNotFiniteComeOutOfRows) {
   EXPECT_TRUE(std::isfinite(got[0]) && std::isfinite(got[2]) && std::isfinite(got[4]));
 }
 
-TEST_F(CudaRanges, MovedAndUsedAsOnTheHost) {
+TEST_F(CudaRanges, MatchTheHostAfterMoves) {
   for (const std::int64_t count : {1, 9, 7001}) {
     const Tensor batch = detail::used_ranges(heavy_tailed({count}, 5), 0, 0.7f);
     Tensor here = detail::used_ranges(heavy_tailed({count}, 6), 0, 1), moved = there(here);
@@ -62,7 +62,7 @@ TEST_F(CudaRanges, MovedAndUsedAsOnTheHost) {
             (std::vector<float>{0x1p-22f, 0x1p-22f, 0x1p-22f, 0x1p-21f}));
 }
 
-TEST_F(CudaRanges, GrowAsOnTheHost) {
+TEST_F(CudaRanges, GrowLikeOnTheHost) {
   for (const std::int64_t count : {1, 9, 7001}) {
     const Tensor batch = detail::used_ranges(heavy_tailed({count}, 5), 0, 0.7f);
     Tensor growing = Tensor::full({count}, 1), here = Tensor::zeros({count});
@@ -91,7 +91,7 @@ Tensor beside_edges(const detail::BinRule& rule, int bins) {
   return Tensor::from(v, {static_cast<std::int64_t>(v.size())});
 }
 
-TEST_F(CudaRanges, CountsBesideTheEdgesOfBins) {
+TEST_F(CudaRanges, CountValuesNextToBinEdges) {
   for (const float divisor : {1.0f, 0.7123f, 5.4321f, 1e-25f, 3e-31f, 1e30f, 1e36f})
     for (const int bins : {1, 2, 129, 2048, 9001})
       for (const float factor : {static_cast<float>(bins), 0x1p-3f}) {
@@ -109,7 +109,7 @@ TEST_F(CudaRanges, CountsBesideTheEdgesOfBins) {
       }
 }
 
-TEST_F(CudaRanges, BatchesThatAreNotFiniteMoveNothingAndAreTold) {
+TEST_F(CudaRanges, RejectNonFiniteBatchesWithoutChange) {
   Tensor amax = there(Tensor::from({1.0f, 2.0f, 3.0f}));
   const Tensor batch = there(Tensor::from({5.0f, kInfinity, std::nanf("")}));
   detail::move_ranges(amax, batch, 0.5f);
