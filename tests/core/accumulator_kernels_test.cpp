@@ -90,18 +90,18 @@ void compare_additions() {
   }
 }
 
-TEST(AccumulatorKernels, AdditionsHaveTheBitsOfTheScalarFormula) {
+TEST(AccumulatorKernels, AdditionsMatchTheScalarFormulaBitwise) {
   compare_additions<std::int8_t, std::int8_t>();
   compare_additions<std::int8_t, std::uint8_t>();
   compare_additions<std::uint8_t, std::int8_t>();
   compare_additions<std::uint8_t, std::uint8_t>();
 }
-TEST(AccumulatorKernels, AdditionsOfWiderCodesToo) {
+TEST(AccumulatorKernels, AdditionsOfWiderCodesMatchTheScalarFormula) {
   compare_additions<std::int16_t, std::uint8_t>();
   compare_additions<std::int8_t, std::int32_t>();
 }
 
-TEST(AccumulatorKernels, SumsHaveTheBitsOfTheScalarFormula) {
+TEST(AccumulatorKernels, SumsMatchTheScalarFormulaBitwise) {
   std::vector<std::int32_t> sums(1025);
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::int32_t>(i * 2654435761u);
   for (std::size_t i = 0; i < 700; ++i) sums[i] >>= 18;
@@ -117,7 +117,7 @@ TEST(AccumulatorKernels, SumsHaveTheBitsOfTheScalarFormula) {
       });
 }
 
-TEST(AccumulatorKernels, AveragesHaveTheBitsOfTheScalarFormula) {
+TEST(AccumulatorKernels, AveragesMatchTheScalarFormulaBitwise) {
   auto values = patterns();
   std::vector<float> x;
   for (std::size_t i = 0; i < 900; ++i) x.push_back(values[i * 1163]);
@@ -134,7 +134,7 @@ TEST(AccumulatorKernels, AveragesHaveTheBitsOfTheScalarFormula) {
         });
 }
 
-TEST(AccumulatorKernels, FloatsOfSums) {
+TEST(AccumulatorKernels, ConvertSumsToFloats) {
   std::vector<std::int32_t> sums(1025), bias(1025);
   std::vector<float> scale(1025), shift(1025);
   for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -166,7 +166,7 @@ TEST(AccumulatorKernels, FloatsOfSums) {
   });
 }
 
-TEST(AccumulatorKernels, FloatsOfAdditions) {
+TEST(AccumulatorKernels, ConvertAdditionsToFloats) {
   const auto a = codes<std::int8_t>(37);
   const auto b = codes<std::uint8_t>(113);
   on_every_target([&](std::int64_t) {

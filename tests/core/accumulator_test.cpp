@@ -99,7 +99,7 @@ TEST(Accumulator, PooledSumsUseOneMultiply) {
     EXPECT_EQ(codes[i], saturate(std::nearbyint(static_cast<float>(sums[i]) * m), format));
 }
 
-TEST(Accumulator, AReshapeRoundsTheSameCodesInLogicalOrder) {
+TEST(Accumulator, ReshapeRoundsTheSameCodesInLogicalOrder) {
   const auto sums = random_sums(2 * 3 * 4 * 5, 20000);
   const Tensor scale = Tensor::from({1.0e-3f, 2.0e-3f, 5.0e-3f});
   const Accumulator x{ProductSums{Tensor::from(sums, {2, 3, 4, 5}).to(Layout::channels_last), {}, scale, 1},
@@ -114,7 +114,7 @@ TEST(Accumulator, AReshapeRoundsTheSameCodesInLogicalOrder) {
   EXPECT_TRUE(bitwise_equal(a.mask.to(Layout::row_major).reshape({2, 60}), b.mask));
 }
 
-TEST(Accumulator, AConcatJoinsTheMasksOfItsParts) {
+TEST(Accumulator, ConcatJoinsTheMasksOfItsParts) {
   const Tensor scale = Tensor::scalar(1.0e-3);
   const Grid grid = make_grid(0.05f, {8, true, false});
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
@@ -144,7 +144,7 @@ TEST(Accumulator, BiasCodesRoundToTheGridAndStayInRange) {
   EXPECT_EQ(bias_codes(Tensor::scalar(0.0), Tensor::scalar(0.0), 0).to_vector<std::int32_t>()[0], 0);
 }
 
-TEST(Accumulator, ANanInABiasIsAnError) {
+TEST(Accumulator, RejectsNaNInABias) {
   const Tensor b = Tensor::from({0.5f, std::numeric_limits<float>::quiet_NaN()});
   EXPECT_THROW((void)bias_codes(b, Tensor::scalar(0.1), 1000), NumericError);
   const NoGrad no_grad;
@@ -160,7 +160,7 @@ TEST(Accumulator, ANanInABiasIsAnError) {
   }
 }
 
-TEST(Accumulator, RefusesFloatFormatsAndChannels) {
+TEST(Accumulator, RejectsFloatFormatsAndChannels) {
   const Accumulator x{PooledSums{Tensor::zeros({1, 2}, DType::i32), Tensor::scalar(1.0), 1}, false};
   EXPECT_THROW((void)requantize(x, Grid::from_amax(FloatFormat{4, 3}, {}, Tensor::scalar(1.0))),
                ArgumentError);

@@ -41,7 +41,7 @@ TEST(Activation, LargeInputsSaturateWithoutNaN) {
 }
 
 /// Slopes at points where two pieces meet equal those of torch 2.15.
-TEST(Activation, SlopesAtKinksAreThoseOfTorch) {
+TEST(Activation, SlopesAtKinksMatchTorch) {
   struct Kinks {
     std::function<Variable(const Variable&)> function;
     std::vector<double> at, slopes;
@@ -70,7 +70,7 @@ TEST(Activation, NaNReachesTheNextQuantizer) {
     EXPECT_TRUE(std::isnan(values(y)[0]));
 }
 
-TEST(Activation, ReluOfSumsSetsTheirFlagAndLeavesTheMaskToTheReader) {
+TEST(Activation, ReluOfSumsSetsTheFlagAndDefersTheMask) {
   const ProductSums sums{Tensor::from({-3, 2, 5}, {1, 3}), {}, Tensor::scalar(0.5), 1};
   const Variable leaf = Variable(Tensor::zeros({1, 3}), true);
   const Variable x = ops::relu(Variable(Accumulator{sums}));
@@ -79,22 +79,22 @@ TEST(Activation, ReluOfSumsSetsTheirFlagAndLeavesTheMaskToTheReader) {
   EXPECT_EQ(values(x), (std::vector<float>{0, 1, 2.5f}));
 }
 
-TEST(Activation, ReluOfUnsignedCodesKeepsThem) {
-  const auto grid = Grid::from_amax(IntFormat{8, true}, {}, Tensor::scalar(2.55));
-  const Variable x = ops::relu(Variable(quantize(Tensor::from({0.0f, 1.0f, 3.0f}), grid)));
+TEST(Activation, ReluKeepsUnsignedCodes) {
+  const auto spec = Grid::from_amax(IntFormat{8, true}, {}, Tensor::scalar(2.55));
+  const Variable x = ops::relu(Variable(quantize(Tensor::from({0.0f, 1.0f, 3.0f}), spec)));
   ASSERT_NE(x.quantized(), nullptr);
   EXPECT_EQ(x.quantized()->codes.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{0, 100, 255}));
 }
 
-TEST(Activation, ReluOfSignedCodesIsOfFloats) {
-  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.27));
-  const Variable x = ops::relu(Variable(quantize(Tensor::from({-0.5f, 0.5f}), grid)));
+TEST(Activation, ReluConvertsSignedCodesToFloats) {
+  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.27));
+  const Variable x = ops::relu(Variable(quantize(Tensor::from({-0.5f, 0.5f}), spec)));
   EXPECT_EQ(x.quantized(), nullptr);
   EXPECT_EQ(values(x)[0], 0.0f);
   EXPECT_NEAR(values(x)[1], 0.5f, 1e-6);
 }
 
-TEST(Activation, RefusesBadArguments) {
+TEST(Activation, RejectsInvalidArguments) {
   EXPECT_THROW((void)ops::clip(row({1.0f}), 1, 0), ArgumentError);
   EXPECT_THROW((void)ops::clip(row({1.0f}), std::nan(""), 0), ArgumentError);
   EXPECT_THROW((void)ops::leaky_relu(row({1.0f}), -0.1), ArgumentError);

@@ -14,7 +14,7 @@
 namespace fq::allocator_test {
 namespace {
 
-TEST(Allocator, ReusesBlocksInsteadOfAskingTheSystem) {
+TEST(Allocator, ReusesBlocks) {
   { const Tensor warm = Tensor::empty({1 << 20}); }
   const MemoryStats before = memory_stats();
   for (int i = 0; i < 100; ++i) const Tensor again = Tensor::empty({(1 << 20) - i});
@@ -23,7 +23,7 @@ TEST(Allocator, ReusesBlocksInsteadOfAskingTheSystem) {
   EXPECT_EQ(after.in_use, before.in_use);
 }
 
-TEST(Allocator, TracksThePeakAndGivesMemoryBack) {
+TEST(Allocator, TracksThePeakAndReleasesMemory) {
   reset_peak_memory();
   const auto start = memory_stats().in_use;
   { const Tensor large = Tensor::empty({4 << 20}); }
@@ -33,7 +33,7 @@ TEST(Allocator, TracksThePeakAndGivesMemoryBack) {
   EXPECT_LT(memory_stats().reserved, start + (16 << 20));
 }
 
-TEST(Allocator, CountsWhatMetaWouldHold) {
+TEST(Allocator, CountsBytesOfMetaTensors) {
   const MemoryStats host = memory_stats(), before = memory_stats(Device::meta());
   reset_peak_memory(Device::meta());
   {
@@ -53,7 +53,7 @@ TEST(Allocator, PoisonFillsFloatsWithNaN) {
   for (const float v : x.to_vector<float>()) EXPECT_NE(v, v);
 }
 
-TEST(Allocator, RefusesWhatNoSystemHas) {
+TEST(Allocator, RejectsExcessiveSizes) {
   EXPECT_THROW((void)Tensor::empty({std::int64_t{1} << 50}), SystemError);
   EXPECT_THROW((void)Tensor::empty({std::int64_t{1} << 62}), ArgumentError);
   EXPECT_EQ(Tensor::empty({std::int64_t{1} << 50}, DType::f32, Device::meta()).nbytes(),

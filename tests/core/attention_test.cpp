@@ -71,7 +71,7 @@ void expect_near(const Tensor& found, const std::vector<double>& expected, doubl
 /// Sums of some hundred products of up to 4, each of 6e-8, in exponents.
 constexpr double kTolerance = 1e-5;
 
-TEST(Attention, IsTheDefinitionWhateverTheHeads) {
+TEST(Attention, MatchesTheDefinitionForAnyHeads) {
   for (const std::int64_t kv : {1, 2, 4})
     for (const bool causal : {false, true}) {
       const auto q = values({2, 4, 7, 5}, 1), k = values({2, kv, 9, 5}, 2), v = values({2, kv, 9, 3}, 3);
@@ -81,7 +81,7 @@ TEST(Attention, IsTheDefinitionWhateverTheHeads) {
 }
 
 /// More scores than a block holds: heads apart, and rows of one apart.
-TEST(Attention, BlocksAddUpToTheWhole) {
+TEST(Attention, BlocksSumToTheWhole) {
   const auto q = values({1, 2, 1100, 8}, 1, true), k = values({1, 1, 1100, 8}, 2, true),
              v = values({1, 1, 1100, 8}, 3, true);
   const Variable y = ops::scaled_dot_product_attention(q, k, v, {.causal = true});
@@ -106,7 +106,7 @@ void expect_sums(const Tensor& found, const Tensor& expected) {
 }
 
 /// Forward and backward; without some keys are several blocks of 128 rows of each of 16 groups.
-TEST(Attention, CausalBlocksWithoutTheKeysBehindThemHaveEveryBit) {
+TEST(Attention, CausalBlocksWithoutLaterKeysMatchBitwise) {
   struct Sizes {
     std::int64_t heads, queries, keys, width;
     bool mask;
@@ -138,7 +138,7 @@ TEST(Attention, CausalBlocksWithoutTheKeysBehindThemHaveEveryBit) {
   }
 }
 
-TEST(Attention, ARowThatSeesNothingIsZeroAndPassesNothing) {
+TEST(Attention, FullyMaskedRowsAreZeroWithoutGradient) {
   const auto q = values({1, 1, 2, 4}, 1, true), k = values({1, 1, 3, 4}, 2, true),
              v = values({1, 1, 3, 2}, 3, true);
   const Variable mask(Tensor::from<std::uint8_t>({1, 1, 0, 0, 0, 0}, {2, 3}));
@@ -153,7 +153,7 @@ TEST(Attention, ARowThatSeesNothingIsZeroAndPassesNothing) {
 }
 
 /// The quantized layer's parts give the same numbers.
-TEST(Attention, IsMatmulSoftmaxMatmul) {
+TEST(Attention, MatchesMatmulSoftmaxMatmul) {
   const auto q = values({2, 2, 5, 4}, 1), k = values({2, 2, 6, 4}, 2), v = values({2, 2, 6, 3}, 3);
   const Variable fused = ops::scaled_dot_product_attention(q, k, v);
   const Variable p = ops::softmax(ops::scale(ops::matmul(q, k, true), 0.5));
@@ -161,7 +161,7 @@ TEST(Attention, IsMatmulSoftmaxMatmul) {
   EXPECT_EQ(a, b);
 }
 
-TEST(Attention, RefusesWhatDoesNotFit) {
+TEST(Attention, RejectsMismatchedShapes) {
   const auto q = values({2, 4, 3, 6}, 1), k = values({2, 3, 5, 6}, 2), v = values({2, 2, 5, 6}, 3);
   EXPECT_THROW((void)ops::scaled_dot_product_attention(q, k, k), ArgumentError);  // 3 heads for 4
   EXPECT_THROW((void)ops::scaled_dot_product_attention(q, k, v), ArgumentError);
@@ -173,7 +173,7 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)ops::rotary(values({3, 4}, 1), {.magnitude = 0}), ArgumentError);
 }
 
-TEST(Rotary, ProductsTellTheDistanceAlone) {
+TEST(Rotary, ProductsDependOnTheDistanceOnly) {
   for (const bool interleaved : {false, true}) {
     const auto q = values({1, 8}, 1), k = values({1, 8}, 2);
     const auto product = [&](std::int64_t i, std::int64_t j) {
@@ -218,7 +218,7 @@ struct OfCodes {
   }
 };
 
-TEST(Attention, MakesProductsOfCodesAgainWithTheSameBits) {
+TEST(Attention, RecomputesCodeProductsBitwise) {
   const BackwardScope numbers(BackwardType::fp32);  // in bf16 codes and floats differ
   const OfCodes again(false), floats(true);
   EXPECT_EQ(again.gradients, floats.gradients);
@@ -227,7 +227,7 @@ TEST(Attention, MakesProductsOfCodesAgainWithTheSameBits) {
 }
 
 /// Factors are rounded by 2^-9 there, sums are of up to 12 products of up to 4; elsewhere nothing is.
-TEST(Attention, GradientsOfCodesAreProductsInBf16WhereTheProcessorHasThem) {
+TEST(Attention, CodeGradientsUseBf16ProductsIfSupported) {
   const auto gradients = [](BackwardType type, bool causal) {
     const BackwardScope scope(type);
     const Grid grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
@@ -251,7 +251,7 @@ TEST(Attention, GradientsOfCodesAreProductsInBf16WhereTheProcessorHasThem) {
 
 /// q, k and v that are products of codes without being made again: minifloats, and rows of ggml. Factors are
 /// rounded by 2^-9.
-TEST(Attention, GradientsOfProductsOfCodesAreInBf16Too) {
+TEST(Attention, CodeProductGradientsUseBf16) {
   const auto gradients = [](BackwardType type, bool ggml) {
     const BackwardScope of_attention(type);
     const Variable x = values({2, 9, 32}, 1, true), w = values({32, 32}, 2);
@@ -284,7 +284,7 @@ TEST(Attention, GradientsOfProductsOfCodesAreInBf16Too) {
 }
 
 /// With heads read in place (16 samples and more), and with copied heads.
-TEST(Attention, OfRowsHasTheBitsOfTheHeadsThatLieInThem) {
+TEST(Attention, RowsMatchTheirHeadsBitwise) {
   constexpr std::int64_t heads = 3, queries = 40, keys = 48, width = 8, value_width = 16;
   const Grid grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
   for (const std::int64_t samples : {2, 16})
@@ -341,7 +341,7 @@ TEST(MatmulOfCodes, SumsAreExactAndScaledOnce) {
   }
 }
 
-TEST(MatmulOfCodes, GradientsAreThoseOfTheDequantizedProduct) {
+TEST(MatmulOfCodes, GradientsMatchTheDequantizedProduct) {
   for (const bool turned : {false, true}) {
     const auto a = values({2, 3, 6}, 1, true), b = values(turned ? Shape{2, 4, 6} : Shape{2, 6, 4}, 2, true);
     const auto qa = ops::quantize(a, make_grid(4)), qb = ops::quantize(b, make_grid(4));
@@ -357,7 +357,7 @@ TEST(MatmulOfCodes, GradientsAreThoseOfTheDequantizedProduct) {
 }
 
 /// In bf16 dy alone is rounded, by 2^-9; sums of 40 products of up to 4.
-TEST(MatmulOfCodes, GradientsInBf16AreNearThose) {
+TEST(MatmulOfCodes, Bf16GradientsAreCloseToTheDequantizedProduct) {
   for (const bool turned : {false, true}) {
     const auto gradients = [&](BackwardType type) {
       const auto a = values({3, 2, 6, 40}, 1, true),
@@ -383,7 +383,7 @@ void each_float(F&& f) {
     f(std::bit_cast<float>(std::uint32_t(bits)));
 }
 
-TEST(FunctionFormulas, AreAsExactAsTheySay) {
+TEST(FunctionFormulas, MeetTheirStatedAccuracy) {
   double worst_power = 0, worst_erf = 0;
   each_float([&](float x) {
     if (std::isnan(x)) return;
@@ -401,7 +401,7 @@ TEST(FunctionFormulas, AreAsExactAsTheySay) {
   EXPECT_EQ(scalar::exp_below_zero(0.0f), 1.0f);
 }
 
-TEST(FunctionFormulas, VectorsHaveTheBitsOfScalars) {
+TEST(FunctionFormulas, VectorsMatchScalarsBitwise) {
   std::vector<float> x;
   each_float([&](float v) { x.push_back(v); });
   const auto n = static_cast<std::int64_t>(x.size());
@@ -433,7 +433,7 @@ float sum_in_columns(const std::vector<float>& x) {
   return sum;
 }
 
-TEST(FunctionFormulas, RowsOfSoftmaxHaveTheBitsOfScalarsOnEveryTarget) {
+TEST(FunctionFormulas, SoftmaxRowsMatchScalarsBitwiseOnEveryTarget) {
   for (std::size_t n = 1; n < 70; ++n) {
     auto x = test::uniform({static_cast<std::int64_t>(n)}, static_cast<std::uint32_t>(n)).to_vector<float>();
     if (n % 3 == 0) x[n / 2] = -std::numeric_limits<float>::infinity();

@@ -55,7 +55,7 @@ Result run(const ProductSums& sums, bool as_floats, bool training, const Tensor&
   return out;
 }
 
-TEST(BatchNormOfSums, IsThatOfTheirFloatValues) {
+TEST(BatchNormOfSums, MatchesBatchNormOfTheFloatValues) {
   // both round to f32 in another order: |x| < 160, sums of 210 rows
   constexpr double values = 2e-5, gradients = 2e-3;
   for (const auto& [shape, layout] :
@@ -73,7 +73,7 @@ TEST(BatchNormOfSums, IsThatOfTheirFloatValues) {
     }
 }
 
-TEST(BatchNormOfSums, IsRoundedWithOneMultiplyAddAndItsRelu) {
+TEST(BatchNormOfSums, RoundsWithOneMultiplyAddAndRelu) {
   const ProductSums sums = sums_of({3, kChannels, 7, 10}, Layout::channels_last);
   const Tensor gamma = test::uniform({kChannels}, 1), beta = test::uniform({kChannels}, 2);
   Variable y = ops::batch_norm(Variable(Accumulator{sums}), gamma, beta, {}, {}, true, 0.1, 1e-5);
@@ -98,7 +98,7 @@ TEST(BatchNormOfSums, ReadsSumsUnderAReluAsFloats) {
   EXPECT_EQ(ops::batch_norm(x, {}, {}, {}, {}, true).accumulator(), nullptr);
 }
 
-TEST(BatchNormOfSums, NaNIsNeitherRoundedNorLostInAReLU) {
+TEST(BatchNormOfSums, KeepsNaNThroughRounding) {
   const Tensor sums = Tensor::from(std::vector<std::int32_t>{-3, 5, 7, -2}, {2, 2});
   const Tensor factor = Tensor::from({1.0f, NAN}), shift = Tensor::from({0.0f, 0.0f});
   const Accumulator x{NormalizedSums{sums, factor, shift}, true};

@@ -41,7 +41,7 @@ Grid grid_of(const Tensor& x, const Format& format, const Granularity& by, bool 
 class BlockLayout : public testing::TestWithParam<Format> {};
 
 /// Blocks of whole vectors with a shorter last block per row: each column is quantized on its own.
-TEST_P(BlockLayout, ThePartialBlocksOfRowsAreBlocksOfTheirColumns) {
+TEST_P(BlockLayout, PartialRowBlocksAreColumnBlocks) {
   for (const std::int64_t rows : {1, 3, 40})
     for (const auto& [columns, length] :
          {std::pair<std::int64_t, std::int64_t>{80, 32}, {784, 128}, {48, 64}}) {
@@ -61,7 +61,7 @@ TEST_P(BlockLayout, ThePartialBlocksOfRowsAreBlocksOfTheirColumns) {
     }
 }
 
-TEST_P(BlockLayout, CodesMasksValuesAndFactorsAreThoseOfTheRowMajorTensor) {
+TEST_P(BlockLayout, ResultsMatchTheRowMajorTensor) {
   for (const auto& [shape, lengths] : all_blocks()) {
     SCOPED_TRACE(to_string(shape));
     const Tensor x = test::uniform(shape, 3), last = x.to(Layout::channels_last);
@@ -83,7 +83,7 @@ TEST_P(BlockLayout, CodesMasksValuesAndFactorsAreThoseOfTheRowMajorTensor) {
 }
 
 /// s * f is the number that was dequantized, and f has the eight bits of a bfloat16.
-TEST_P(BlockLayout, FactorsTimesTheUnitAreTheValues) {
+TEST_P(BlockLayout, FactorsTimesTheUnitEqualTheValues) {
   if (GetParam().is_integer()) GTEST_SKIP() << "their scales are any floats";
   const Tensor x = test::uniform({3, 3, 7, 20}, 5);
   const auto out = quantize(x, grid_of(x, GetParam(), Granularity::per_group(16), true));
@@ -120,7 +120,7 @@ TEST(BlockRanges, AreTheLargestMagnitudes) {
   }
 }
 
-TEST(BlockRanges, OfManyThreads) {
+TEST(BlockRanges, AreInvariantToThreadCount) {
   const Tensor x = test::uniform({8, 32, 48, 80}, 13);
   for (const auto& by :
        {Granularity::per_group(16), Granularity::per_group(16, 1), Granularity::blocks_2d(7, 16),

@@ -63,7 +63,7 @@ std::vector<std::int64_t> blocks_of(const Case& c) {
   return out;
 }
 
-TEST(BlockMapTest, EveryWayToAskGivesTheSameBlock) {
+TEST(BlockMapTest, AllLookupsGiveTheSameBlock) {
   for (const auto& c : cases()) {
     SCOPED_TRACE(text(c));
     const auto expected = blocks_of(c);
@@ -87,7 +87,7 @@ TEST(BlockMapTest, EveryWayToAskGivesTheSameBlock) {
   }
 }
 
-TEST(BlockMapTest, ElementsOfABlock) {
+TEST(BlockMapTest, ListsTheElementsOfABlock) {
   for (const auto& c : cases()) {
     SCOPED_TRACE(text(c));
     const auto expected = blocks_of(c);
@@ -104,7 +104,7 @@ TEST(BlockMapTest, ElementsOfABlock) {
   }
 }
 
-TEST(BlockMapTest, NoBlockLiesOnBothSidesOfACut) {
+TEST(BlockMapTest, CutsSplitNoBlock) {
   for (const auto& c : cases()) {
     SCOPED_TRACE(text(c));
     const auto blocks = blocks_of(c);
@@ -121,7 +121,7 @@ TEST(BlockMapTest, NoBlockLiesOnBothSidesOfACut) {
 }
 
 /// Vectors of 16 read one number or 16 that follow each other: where activations of networks are quantized.
-TEST(BlockMapTest, VectorsReadTheNumbersOfTheFieldsBlocks) {
+TEST(BlockMapTest, VectorsMatchTheBlockNumbersOfTheFields) {
   const auto index = [](const Case& c) { return BlockMap::of(c.shape, c.block, c.layout).number_index(); };
   EXPECT_TRUE(index({{64, 1024}, {1, 16}})->shared());
   EXPECT_TRUE(index({{64, 1024}, {1, 32}})->shared());

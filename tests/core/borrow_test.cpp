@@ -7,7 +7,7 @@
 
 namespace fq::borrow_test {
 
-TEST(TensorBorrow, ReadsAndWritesMemoryOfSomebodyElse) {
+TEST(TensorBorrow, ReadsAndWritesExternalMemory) {
   std::vector<float> memory{1, 2, 3, 4};
   Tensor x = Tensor::borrow(memory.data(), {2, 2}, DType::f32);
   EXPECT_EQ(x.data<float>(), memory.data());
@@ -31,7 +31,7 @@ TEST(TensorBorrow, ReleasesOnceWithTheLastHandle) {
   EXPECT_EQ(released, 1);
 }
 
-TEST(TensorBorrow, TakesNoMemoryForNoElementsOnly) {
+TEST(TensorBorrow, AcceptsNullMemoryForEmptyTensorsOnly) {
   EXPECT_EQ(Tensor::borrow(nullptr, {0, 3}, DType::f32).numel(), 0);
   EXPECT_THROW(static_cast<void>(Tensor::borrow(nullptr, {1}, DType::f32)), ArgumentError);
   float memory[2] = {};

@@ -143,7 +143,7 @@ void for_products(const Run& run) {
       }
 }
 
-TEST(ChainKernels, HaveTheBitsOfTheChainInGgmlsOrder) {
+TEST(ChainKernels, MatchTheGgmlOrderBitwise) {
   for_products([](const Product& p) {
     for (const bool bias : {false, true}) {
       Operands o(p);
@@ -162,7 +162,7 @@ TEST(ChainKernels, HaveTheBitsOfTheChainInGgmlsOrder) {
   });
 }
 
-TEST(ChainKernels, HaveTheBitsOfTheChainInXnnpacksOrder) {
+TEST(ChainKernels, MatchTheXnnpackOrderBitwise) {
   for_products([](const Product& p) {
     Operands o(p);
     o.chains.first = p.first.data();
@@ -184,7 +184,7 @@ TEST(ChainKernels, HaveTheBitsOfTheChainInXnnpacksOrder) {
 }
 
 /// Blocks of every pattern: of zeros of both signs, of equal magnitudes of both signs, with a NaN.
-TEST(RowCodeKernels, FindTheExtremeThatTheFormulaFinds) {
+TEST(RowCodeKernels, FindTheSameExtremeAsTheFormula) {
   std::vector<float> x = patterns();
   x.resize(x.size() / 32 * 32);
   for (int i = 0; i < 32; ++i) x.push_back(i % 2 == 0 ? -0.0f : 0.0f);
@@ -200,7 +200,7 @@ TEST(RowCodeKernels, FindTheExtremeThatTheFormulaFinds) {
   });
 }
 
-TEST(RowCodeKernels, RoundHalvesUpAsTheFormulaDoes) {
+TEST(RowCodeKernels, RoundHalfUpLikeTheFormula) {
   std::vector<float> x;
   for (const float v : patterns())
     if (std::isfinite(v)) x.push_back(v);

@@ -26,7 +26,7 @@ void masks_in_place() {
     }
   });
 }
-TEST(Masks, InPlaceAreThoseElsewhere) {
+TEST(Masks, InPlaceMatchesOutOfPlace) {
   masks_in_place<std::uint16_t>();
   masks_in_place<std::uint32_t>();
   masks_in_place<std::uint64_t>();
@@ -79,7 +79,7 @@ TEST(CodeKernels, IntegersDecodeExactly) {
   compare_integers<std::int32_t>();
 }
 
-TEST(CodeKernels, EveryE4m3ByteDecodesAsTheScalarDoes) {
+TEST(CodeKernels, EveryE4m3ByteDecodesLikeTheScalar) {
   const auto codes = all_codes<std::uint8_t>();
   compare({codes.data(), DType::f8_e4m3}, [&](std::size_t i) { return scalar::decode_e4m3(codes[i]); });
 }
@@ -98,7 +98,7 @@ std::vector<float> e4m3_neighbourhood() {
   return out;
 }
 
-TEST(CodeKernels, E4m3CodesHaveTheBitsOfTheScalarFormula) {
+TEST(CodeKernels, E4m3CodesMatchTheScalarFormulaBitwise) {
   const auto x = e4m3_neighbourhood();
   const auto count = static_cast<std::int64_t>(x.size());
   for (const cpu::GridRow& row :
@@ -118,7 +118,7 @@ TEST(CodeKernels, E4m3CodesHaveTheBitsOfTheScalarFormula) {
     });
 }
 
-TEST(CodeKernels, WholeTensorsDecodeInTheirLayout) {
+TEST(CodeKernels, DecodeWholeTensorsInTheirLayout) {
   std::vector<std::int8_t> codes(2 * 3 * 67 * 129);
   std::iota(codes.begin(), codes.end(), std::int8_t{0});
   const Tensor x = Tensor::from(codes, {2, 3, 67, 129}).to(Layout::channels_last);

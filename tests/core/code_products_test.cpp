@@ -101,7 +101,7 @@ void expect_like_floats(const QuantizedTensor& x, const QuantizedTensor& w, std:
   }
 }
 
-TEST(CodeProducts, LinearGivesSumsAndGradients) {
+TEST(CodeProducts, LinearReturnsSumsAndGradients) {
   const auto x = quantized(test::uniform({2, 3, 50}, 1), kInt8);
   for (const auto& by : {Granularity::per_tensor(), Granularity::per_axis(0), Granularity::per_axis(-2)}) {
     const auto w = quantized(test::uniform({11, 50}, 2), kNarrow, by);
@@ -115,7 +115,7 @@ TEST(CodeProducts, LinearGivesSumsAndGradients) {
   }
 }
 
-TEST(CodeProducts, TheValueIsDefinedOnCodes) {
+TEST(CodeProducts, ValueIsDefinedOnCodes) {
   const auto x = quantized(test::uniform({4, 30}, 1), kUint8);
   const auto w = quantized(test::uniform({5, 30}, 2), kInt4, Granularity::per_axis(0));
   const Tensor b = test::uniform({5}, 3);
@@ -131,7 +131,7 @@ TEST(CodeProducts, TheValueIsDefinedOnCodes) {
     }
 }
 
-TEST(CodeProducts, ConvolutionsGiveSumsAndGradients) {
+TEST(CodeProducts, ConvolutionsReturnSumsAndGradients) {
   const auto x = quantized(test::uniform({2, 6, 7, 5}, 1).to(Layout::channels_last), kInt8);
   const auto rows = quantized(test::uniform({2, 6, 7, 5}, 1), kInt8);
   const ops::ConvOptions options{{2, 1}, {1}, {}, 2};
@@ -151,7 +151,7 @@ TEST(CodeProducts, ConvolutionsGiveSumsAndGradients) {
                      [](const auto& a, const auto& b, const auto& c) { return ops::conv1d(a, b, c); });
 }
 
-TEST(CodeProducts, TransposedConvolutionsTakeTheirScalesAlongAxis1) {
+TEST(CodeProducts, TransposedConvolutionsUseScalesAlongAxis1) {
   const auto x = quantized(test::uniform({2, 6, 4, 5}, 1).to(Layout::channels_last), kInt8);
   const auto w = quantized(test::uniform({6, 5, 3, 3}, 2), kNarrow, Granularity::per_axis(1));
   const auto op = [](const auto& a, const auto& b, const auto& c) {
@@ -192,7 +192,7 @@ void expect_bias_in_int32(const QuantizedTensor& x, const QuantizedTensor& w, st
   }
 }
 
-TEST(CodeProducts, BiasCodesHaveAllOfInt32ThatTheSumsLeave) {
+TEST(CodeProducts, BiasCodesUseTheInt32RangeLeftByTheSums) {
   const auto linear = [](const auto& a, const auto& b, const auto& c) { return ops::linear(a, b, c); };
   const auto conv = [](const auto& a, const auto& b, const auto& c) { return ops::conv2d(a, b, c); };
   const auto grouped = [](const auto& a, const auto& b, const auto& c) {
@@ -224,7 +224,7 @@ TEST(CodeProducts, BiasCodesHaveAllOfInt32ThatTheSumsLeave) {
   }
 }
 
-TEST(CodeProducts, ConvolutionsOfVolumesGiveSumsAndGradients) {
+TEST(CodeProducts, VolumeConvolutionsReturnSumsAndGradients) {
   const auto x = quantized(test::uniform({2, 6, 4, 3, 5}, 1), kInt8);
   const auto op = [](const auto& a, const auto& b, const auto& c) {
     return ops::conv3d(a, b, c, {{2, 1, 1}, {1, 1, 0}, {1, 2, 1}, 2});
@@ -245,7 +245,7 @@ TEST(CodeProducts, ConvolutionsOfVolumesGiveSumsAndGradients) {
 }
 
 /// Sums equal those of plain loops over the largest codes of each sign, however the engine splits them.
-TEST(CodeProducts, ConvolutionsOfVolumesAreExactAtTheExtremes) {
+TEST(CodeProducts, VolumeConvolutionsAreExactAtTheExtremes) {
   constexpr std::int64_t channels = 173, taps = 3;  // 4671 products a sum
   Tensor codes = Tensor::full({1, channels, 4, 3, 3}, 255, DType::u8),
          weight = Tensor::full({2, channels, taps, 3, 3}, -127, DType::i8);
@@ -338,7 +338,7 @@ void expect_rounded_backward(const Tensor& x, const QuantizedTensor& w, const F&
   EXPECT_TRUE(bitwise_equal(fp32.second, exact.second));
 }
 
-TEST(CodeProducts, FloatsTimesDequantizedWeightsGoBackwardInBf16) {
+TEST(CodeProducts, DequantizedWeightProductsUseBf16InBackward) {
   const auto blocks = quantized(test::uniform({11, 96}, 2), kInt4, Granularity::per_group(32));
   expect_rounded_backward(test::uniform({6, 96}, 1), blocks,
                           [](const auto& a, const auto& b) { return ops::linear(a, b); });
@@ -357,7 +357,7 @@ QuantizedTensor in_blocks(const Tensor& x, Format format, NumBits scale_bits, st
   return quantize(x, grid);
 }
 
-TEST(CodeProducts, BlocksAreFactorsWithTheirScales) {
+TEST(CodeProducts, BlocksAreFactorsAndScales) {
   const auto linear = [](const auto& a, const auto& b, const auto& c) { return ops::linear(a, b, c); };
   const Tensor x = test::uniform({6, 50}, 1), w = test::uniform({11, 50}, 2);
   const FloatFormat e2m1{2, 1}, e4m3{4, 3};
@@ -378,7 +378,7 @@ TEST(CodeProducts, BlocksAreFactorsWithTheirScales) {
                      [](const auto& a, const auto& b, const auto& c) { return ops::conv2d(a, b, c); });
 }
 
-TEST(CodeProducts, SumsThatCouldLeaveInt32AreRefused) {
+TEST(CodeProducts, RejectsSumsThatCouldOverflowInt32) {
   const auto product = [](std::int64_t k) {
     const auto x = quantized(Tensor::full({1, k}, 1.0), kUint8),
                w = quantized(Tensor::full({1, k}, 1.0), kNarrow);
@@ -394,7 +394,7 @@ TEST(CodeProducts, SumsThatCouldLeaveInt32AreRefused) {
   }
 }
 
-TEST(CodeProducts, OnMetaShapesOnly) {
+TEST(CodeProducts, InfersShapesOnMeta) {
   const auto meta = [](Shape shape, Format format) {
     return Variable(QuantizedTensor{Tensor::empty(shape, format.code_dtype(), Device::meta()),
                                     Grid::from_amax(format, {}, Tensor::scalar(1.0)),
@@ -420,7 +420,7 @@ TEST(CodeProducts, EmptyBatch) {
 }
 
 /// Activations of sums equal those of the sums' floats, bit for bit, forward and backward.
-TEST(CodeProducts, ActivationsOfSumsHaveTheBitsOfThoseOfFloats) {
+TEST(CodeProducts, ActivationsOfSumsMatchFloatsBitwise) {
   const std::pair<const char*, Variable (*)(const Variable&)> activations[] = {
       {"gelu", [](const Variable& v) { return ops::gelu(v); }},
       {"silu", [](const Variable& v) { return ops::silu(v); }},

@@ -69,14 +69,14 @@ TEST(Conv2d, KnownNumbers) {
   EXPECT_EQ(y.layout(), Layout::channels_last);
 }
 
-TEST(Conv2d, LayoutsOfTheInputAgree) {
+TEST(Conv2d, InputLayoutsAgree) {
   const Tensor x = uniform({2, 3, 5, 6}, 1);
   const Variable w(uniform({4, 3, 3, 3}, 2));
   EXPECT_TRUE(
       bitwise_equal(ops::conv2d(x, w).tensor(), ops::conv2d(x.to(Layout::channels_last), w).tensor()));
 }
 
-TEST(Conv2d, ForwardBitsAreTheSameForAnyNumberOfThreads) {
+TEST(Conv2d, ForwardIsInvariantToThreadCount) {
   for (const auto& [x_shape, w_shape, options] : cases)
     for (const std::int64_t n : {std::int64_t{1}, std::int64_t{3}, x_shape[0]}) {
       const Variable x(uniform({n, x_shape[1], x_shape[2], x_shape[3]}, 5)), w(uniform(w_shape, 6));
@@ -97,7 +97,7 @@ TEST(Conv2d, EmptyBatch) {
   EXPECT_EQ(g.dw.to_vector<float>(), std::vector<float>(54));
 }
 
-TEST(Conv2d, OnMetaShapesOnly) {
+TEST(Conv2d, InfersShapesOnMeta) {
   const auto meta = [](Shape shape) {
     return Variable(Tensor::empty(std::move(shape), DType::f32, Device::meta()));
   };
@@ -106,7 +106,7 @@ TEST(Conv2d, OnMetaShapesOnly) {
   EXPECT_EQ(y.layout(), Layout::channels_last);
 }
 
-TEST(Conv2d, NoGradientForTheInputUnlessAsked) {
+TEST(Conv2d, SkipsTheInputGradientUnlessRequired) {
   const Variable x(uniform({2, 3, 5, 5}, 1)), w(uniform({4, 3, 3, 3}, 2), true);
   const Variable y = ops::conv2d(x, w);
   y.backward(uniform(y.shape(), 3));
@@ -114,7 +114,7 @@ TEST(Conv2d, NoGradientForTheInputUnlessAsked) {
   EXPECT_FALSE(x.grad().defined());
 }
 
-TEST(Conv2d, RefusesWhatDoesNotFit) {
+TEST(Conv2d, RejectsMismatchedShapes) {
   const Variable x(uniform({2, 4, 5, 5}, 1)), w(uniform({6, 4, 3, 3}, 2));
   const auto refused = [&](const Shape& w_shape, const ConvOptions& options) {
     EXPECT_THROW((void)ops::conv2d(x, uniform(w_shape, 2), {}, options), ArgumentError);

@@ -59,7 +59,7 @@ TEST(ConvTranspose2d, KnownNumbers) {
   EXPECT_EQ(padded.tensor().to_vector<float>(), (std::vector<float>{10, 102, 20, 200}));
 }
 
-TEST(ConvTranspose2d, ForwardBitsAreTheSameForAnyNumberOfThreads) {
+TEST(ConvTranspose2d, ForwardIsInvariantToThreadCount) {
   for (const auto& c : cases) {
     Tensor first;
     const Variable x(uniform(c.x, 1)), w(uniform(c.w, 2));
@@ -71,7 +71,7 @@ TEST(ConvTranspose2d, ForwardBitsAreTheSameForAnyNumberOfThreads) {
   }
 }
 
-TEST(ConvTranspose2d, EmptyBatchAndMeta) {
+TEST(ConvTranspose2d, HandlesEmptyBatchAndMeta) {
   const Variable w(uniform({3, 2, 3, 3}, 1));
   EXPECT_EQ(ops::conv_transpose2d(Variable(Tensor::zeros({0, 3, 4, 4})), w).shape(), (Shape{0, 2, 6, 6}));
   const auto meta = [](Shape shape) {
@@ -81,7 +81,7 @@ TEST(ConvTranspose2d, EmptyBatchAndMeta) {
             (Shape{5, 2, 8, 8}));
 }
 
-TEST(ConvTranspose2d, RefusesWhatDoesNotFit) {
+TEST(ConvTranspose2d, RejectsMismatchedShapes) {
   const Variable x(uniform({2, 4, 3, 3}, 1));
   const auto refused = [&](const Shape& w, const ConvOptions& options,
                            const std::vector<std::int64_t>& extra = {}) {

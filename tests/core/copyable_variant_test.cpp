@@ -41,7 +41,7 @@ TEST(CopyableVariant, IsAVariant) {
   EXPECT_EQ(a.index(), 3u);
 }
 
-TEST(CopyableVariant, ACopyWithoutMemoryLeavesAllAsItWas) {
+TEST(CopyableVariant, IsUnchangedAfterAFailedCopy) {
   const Any a = Numbers{1, 2};
   Any b = true;
   has_memory = false;

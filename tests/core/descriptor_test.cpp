@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-TEST(QuantDescriptor, DefaultsAreTheReferences) {
+TEST(QuantDescriptor, DefaultsMatchTheReference) {
   const QuantDescriptor d;
   EXPECT_EQ(d.num_bits(), NumBits(8));
   EXPECT_TRUE(d.axis().empty());
@@ -40,7 +40,7 @@ TEST(QuantDescriptor, FieldsAndFormats) {
   EXPECT_EQ(f.dict(), (json{{"num_bits", {4, 3}}, {"axis", {0, -1}}, {"unsigned", true}}));
 }
 
-TEST(QuantDescriptor, AmaxDecidesTheGranularity) {
+TEST(QuantDescriptor, AmaxDeterminesTheGranularity) {
   EXPECT_TRUE(QuantDescriptor({.axis = 0, .amax = 1.5}).granularity(2).is_per_tensor());
   EXPECT_EQ(QuantDescriptor({.axis = 0, .amax = {1.0, 2.0}}).granularity(4), Granularity::per_axis(0));
   EXPECT_EQ(QuantDescriptor({.amax = {1.0, 2.0}}).granularity(2), Granularity::per_axis(1));
@@ -50,7 +50,7 @@ TEST(QuantDescriptor, AmaxDecidesTheGranularity) {
               HasSubstr("more axes"));
 }
 
-TEST(QuantDescriptor, AmaxIsACopy) {
+TEST(QuantDescriptor, CopiesAmax) {
   Tensor given = Tensor::from({1.0f, 2.0f});
   const QuantDescriptor d({.amax = given});
   given.mutable_data<float>()[0] = 9.0f;
@@ -58,7 +58,7 @@ TEST(QuantDescriptor, AmaxIsACopy) {
   EXPECT_EQ(d.amax().tensor().to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
-TEST(QuantDescriptor, RefusesWhatContradictsItself) {
+TEST(QuantDescriptor, RejectsContradictoryFields) {
   const auto refused = [](QuantDescriptorOptions o) {
     return test::message_of([&] { return QuantDescriptor(o); });
   };
@@ -86,7 +86,7 @@ TEST(QuantDescriptor, RefusesWhatContradictsItself) {
   EXPECT_THAT(refused({.amax = Tensor::full(Shape(17, 1), 1.0)}), HasSubstr("17 axes"));
 }
 
-TEST(QuantDescriptor, RefusesBlocksThatContradictThemselves) {
+TEST(QuantDescriptor, RejectsContradictoryBlocks) {
   const auto refused = [](BlockSizes blocks, QuantDescriptorOptions o = {}) {
     o.block_sizes = std::move(blocks);
     return test::message_of([&] { return QuantDescriptor(o); });
@@ -153,7 +153,7 @@ TEST(QuantDescriptor, KeepsEveryFieldOfBlocks) {
             "calib_method=max)");
 }
 
-TEST(QuantDescriptor, BadJsonNamesTheKeyAndTheWayOut) {
+TEST(QuantDescriptor, InvalidJsonNamesTheKeyAndTheRemedy) {
   const auto refused = [](const char* text) {
     return test::message_of([&] { return QuantDescriptor::from_json(text); });
   };
@@ -247,7 +247,7 @@ TEST(QuantDescriptor, RoundTripsExactly) {
   }
 }
 
-TEST(QuantDescriptor, EveryFieldCounts) {
+TEST(QuantDescriptor, EqualityComparesEveryField) {
   const QuantDescriptor base;
   for (const char* text : {R"({"num_bits":4})", R"({"name":"a"})", R"({"fake_quant":false})", R"({"axis":0})",
                            R"({"block_sizes":{"-1":2}})", R"({"amax":1.0})", R"({"learn_amax":true})",

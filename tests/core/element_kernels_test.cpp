@@ -82,7 +82,7 @@ void compare(const Tensor& x, const Grid& grid, const Shape& block, std::int64_t
   }
 }
 
-TEST_P(Elements, CodesMasksAndValuesAreThoseOfOneFloat) {
+TEST_P(Elements, MatchTheScalarResult) {
   for (const auto& [tail, block] : {Cut{0, {1, 16}}, {1, {1, 5}}, {37, {3, 7}}, {63, {1, 1}}}) {
     const Tensor x = values_of(1024 + tail);
     const auto granularity = Granularity::blocks({{0, block[0]}, {1, block[1]}});
@@ -91,7 +91,7 @@ TEST_P(Elements, CodesMasksAndValuesAreThoseOfOneFloat) {
   }
 }
 
-TEST_P(Elements, ScalesThatArePowersOfTwo) {
+TEST_P(Elements, SupportPowerOfTwoScales) {
   const Tensor x = values_of(1024);
   for (const Shape& block : {Shape{1, 32}, Shape{1, 48}}) {
     const auto granularity = Granularity::per_group(block[1]);
@@ -101,8 +101,8 @@ TEST_P(Elements, ScalesThatArePowersOfTwo) {
   }
 }
 
-TEST_P(Elements, ANaNIsRefused) {
-  const auto grid = Grid::from_amax(GetParam(), Granularity::per_group(16), Tensor::full({5, 7}, 1.0));
+TEST_P(Elements, RejectNaN) {
+  const auto spec = Grid::from_amax(GetParam(), Granularity::per_group(16), Tensor::full({5, 7}, 1.0));
   for (const std::int64_t at : {0, 63, 64, 499}) {
     Tensor x = Tensor::zeros({5, 100});
     x.mutable_data<float>()[at] = std::numeric_limits<float>::quiet_NaN();

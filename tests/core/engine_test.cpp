@@ -20,7 +20,7 @@ namespace {
 
 using cpu::ConvShape;
 
-TEST(Engine, MatricesAndTheirTransposes) {
+TEST(Engine, MultipliesMatricesAndTransposes) {
   for (const auto& [m, n, k] :
        {std::array{1, 1, 1}, {3, 5, 7}, {129, 65, 300}, {300, 500, 70}, {256, 512, 130}})
     for (const bool ta : {false, true})
@@ -35,7 +35,7 @@ TEST(Engine, MatricesAndTheirTransposes) {
 }
 
 /// Together or a task of some each, whole or in tiles.
-TEST(Engine, ABatchIsTheProductOfEachPair) {
+TEST(Engine, BatchMatchesEachPair) {
   using enum cpu::Sharing;
   for (const auto& [batch, m, n, k] : {std::array{33, 7, 5, 9}, {2, 300, 130, 70}, {70, 128, 64, 128}})
     for (const bool turned : {false, true})
@@ -78,7 +78,7 @@ class Tiles : public testing::TestWithParam<TileCase> {
 };
 
 /// A batch goes to oneDNN, whose sums of so few terms are in the order of the tiles.
-TEST_P(Tiles, HaveTheBitsOfOneDnn) {
+TEST_P(Tiles, MatchOneDnnBitwise) {
   if (t.k > 1024) GTEST_SKIP() << "oneDNN splits the sums";
   std::vector<float> pair(static_cast<std::size_t>(2 * t.m * t.n));
   cpu::gemm(left(), right(), pair.data(), 2, cpu::Sharing::by_threads);
@@ -119,7 +119,7 @@ Tensor alone(const Tensor& batch, std::int64_t i, std::int64_t rows, std::int64_
   return out;
 }
 
-TEST(Engine, TilesOfMatricesSideBySideHaveTheBitsOfEach) {
+TEST(Engine, TilesOfAdjacentMatricesMatchEachBitwise) {
   if (!cpu::tiles_allowed()) GTEST_SKIP() << "no AMX";
   constexpr std::int64_t batch = 6, sides = 3;
   for (const auto& [m, n, k] : {std::array{128, 64, 32}, {64, 96, 64}, {70, 33, 45}, {64, 128, 100}})
@@ -145,7 +145,7 @@ TEST(Engine, TilesOfMatricesSideBySideHaveTheBitsOfEach) {
         }
 }
 
-TEST(Engine, ProductsScaledOnTheWayHaveTheBitsOfScalesBehindThem) {
+TEST(Engine, FusedScalesMatchSeparateScalesBitwise) {
   const DType dtype = cpu::code_factor_dtype();
   for (const auto& [m, n, k] :
        {std::array{64, 32, 32}, {129, 97, 333}, {70, 200, 64}, {200, 70, 1024}, {5, 7, 9}})
@@ -163,7 +163,7 @@ TEST(Engine, ProductsScaledOnTheWayHaveTheBitsOfScalesBehindThem) {
       }
 }
 
-TEST(Engine, GradientsSummedOnTheWayHaveTheBitsOfSumsBehindThem) {
+TEST(Engine, FusedGradientSumsMatchSeparateSumsBitwise) {
   on_every_target([](std::int64_t target) {
     for (const auto& [rows, channels] : {std::array{1, 64}, {257, 77}, {600, 130}, {257, 63}})
       for (const DType dtype : {DType::bf16, DType::f32})
@@ -181,7 +181,7 @@ TEST(Engine, GradientsSummedOnTheWayHaveTheBitsOfSumsBehindThem) {
   });
 }
 
-TEST(Engine, AnEmptySumIsZero) {
+TEST(Engine, EmptySumIsZero) {
   std::vector<float> c(6, 7.0f);
   cpu::gemm({nullptr, DType::f32, 2, 0}, {nullptr, DType::f32, 0, 3}, c.data());
   EXPECT_EQ(c, std::vector<float>(6));
@@ -190,7 +190,7 @@ TEST(Engine, AnEmptySumIsZero) {
   EXPECT_EQ(dw, std::vector<float>(18));
 }
 
-TEST(Engine, SmallIntegersAreExactInEveryTypeItHas) {
+TEST(Engine, SmallIntegersAreExactInEveryType) {
   constexpr std::int64_t m = 6, n = 10, k = 64;  // codes within 4 bits: no 16-bit sum of a pair can saturate
   std::vector<std::int8_t> a(m * k), b(n * k);
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<std::int8_t>(i % 15) - 7;
@@ -211,7 +211,7 @@ TEST(Engine, FailuresAreBackendErrors) {
                ArgumentError);
 }
 
-TEST(Engine, TasksRunOnOneThreadAndLeaveTheCountAlone) {
+TEST(Engine, TasksRunOnOneThreadAndKeepTheThreadCount) {
   test::for_threads({1, 3}, [](int) {
     struct None {};
     const int count = detail::threads();  // 1 without OpenMP
@@ -226,7 +226,7 @@ TEST(Engine, TasksRunOnOneThreadAndLeaveTheCountAlone) {
 
 #if defined(_OPENMP)
 /// oneDNN waits for every thread that it plans for: these are never more than a loop gets.
-TEST(Engine, ThreadsAreThoseThatALoopGets) {
+TEST(Engine, ThreadCountMatchesParallelLoops) {
   test::for_threads({2, 3}, [](int count) {
     omp_set_dynamic(1);
     EXPECT_EQ(detail::threads(), count);
@@ -243,7 +243,7 @@ TEST(Engine, ThreadsAreThoseThatALoopGets) {
 }
 #endif
 
-TEST(Engine, ATaskThatThrowsDoesNotStopTheOthers) {
+TEST(Engine, AThrowingTaskDoesNotStopOthers) {
   struct None {};
   std::vector<int> done(8);
   EXPECT_THROW(cpu::parallel_tasks<None>(8,
@@ -255,7 +255,7 @@ TEST(Engine, ATaskThatThrowsDoesNotStopTheOthers) {
   EXPECT_EQ(std::ranges::count(done, 1), 7);
 }
 
-TEST(Engine, TasksWithoutAStateAreLeftOut) {
+TEST(Engine, SkipsTasksWithoutState) {
   struct Unmade {
     Unmade() { throw NumericError("unmade"); }
   };

@@ -18,7 +18,7 @@ std::string what(const Arguments&... arguments) {
   return E(arguments..., kFromAFile).what();
 }
 
-TEST(Errors, AreOneLineWhateverNamesTheyCarry) {
+TEST(Errors, AreOneLineForAnyName) {
   EXPECT_EQ(what<Error>(), kShown);
   EXPECT_EQ(what<ArgumentError>(), kShown);
   EXPECT_EQ((what<FileError, std::string, std::string>("net.h5", "a\nb")), kShown);
@@ -27,7 +27,7 @@ TEST(Errors, AreOneLineWhateverNamesTheyCarry) {
   EXPECT_EQ(what<BackendError>(), kShown);
 }
 
-TEST(Errors, AreLinesWhereTheyAreLogged) {
+TEST(Errors, AreLoggedAsLines) {
   std::string seen;
   set_log_callback([&](LogLevel, std::string_view message) { seen = message; });
   log(LogLevel::warning, kFromAFile);
@@ -35,7 +35,7 @@ TEST(Errors, AreLinesWhereTheyAreLogged) {
   EXPECT_EQ(seen, kShown);
 }
 
-TEST(Errors, AreNotLoggedByAThreadThatIsQuiet) {
+TEST(Errors, AreNotLoggedByQuietThreads) {
   std::string seen;
   set_log_callback([&](LogLevel, std::string_view message) { seen += message; });
   {

@@ -67,7 +67,7 @@ void expect_exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, Fill x_fi
   EXPECT_EQ(sums, right) << "k " << k;
 }
 
-TEST(Exact, MatricesOfExtremeCodes) {
+TEST(Exact, MultipliesMatricesOfExtremeCodes) {
   for_engines([] {
     for (const int k : kLengths)
       for (const Fill x : kFills)
@@ -127,7 +127,7 @@ void expect_exact_patches(const ConvShape& s, Fill x_fill, Fill w_fill) {
   EXPECT_EQ(sums, right) << to_string(s.w_shape()) << " of " << to_string(s.x_shape());
 }
 
-TEST(Exact, ConvolutionsByPatches) {
+TEST(Exact, ConvolvesByPatches) {
   for (const auto& s : kConvolutions) {
     expect_exact_patches<std::int8_t, std::int8_t>(s, Fill::mixed, Fill::alternating);
     expect_exact_patches<std::uint8_t, std::int8_t>(s, Fill::highest, Fill::lowest);
@@ -139,7 +139,7 @@ TEST(Exact, ConvolutionsByPatches) {
   expect_exact_patches<std::uint8_t, std::int8_t>({0, 4, 3, 3, 2, 1, 1, 3, 3}, Fill::mixed, Fill::mixed);
 }
 
-TEST(Exact, ConvolutionsOfExtremeCodes) {
+TEST(Exact, ConvolvesExtremeCodes) {
   for_engines([] {
     for (const auto& s : kConvolutions)
       for (const auto& [x, w] : {std::pair{Fill::highest, Fill::highest},
@@ -152,7 +152,7 @@ TEST(Exact, ConvolutionsOfExtremeCodes) {
   });
 }
 
-TEST(Exact, TransposedConvolutionsOfExtremeCodes) {
+TEST(Exact, ConvolvesTransposedExtremeCodes) {
   for_engines([] {
     for (const int k : kLengths) {
       expect_exact_conv_transpose<std::int8_t>({1, 3, 3, 3, k, 2, 2, 2, 2}, Fill::lowest, Fill::lowest);
@@ -175,7 +175,7 @@ TEST(Exact, PartsStayWithin24Bits) {
     }
 }
 
-TEST(Exact, TheBestTypeWorks) {
+TEST(Exact, SelectsAWorkingType) {
   EXPECT_TRUE(cpu::exact_type_works(cpu::best_exact_type()));
   EXPECT_TRUE(cpu::exact_type_works(ExactType::f32));
 }

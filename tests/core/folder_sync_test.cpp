@@ -27,7 +27,7 @@ extern "C" int fsync(int file) {
 namespace fq::folder_sync_test {
 namespace {
 
-TEST(AtomicFileFolder, TellsThatADirectoryIsNotSynced) {
+TEST(AtomicFileFolder, ReportsAnUnsyncedDirectory) {
   const auto folder = std::filesystem::path(testing::TempDir()) / ("fq_folder_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const std::string path = (folder / "a").string();

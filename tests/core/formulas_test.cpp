@@ -33,7 +33,7 @@ std::vector<bool> mask_of(const QuantizedTensor& q) {
 
 class IntegerFormats : public ::testing::TestWithParam<int> {};
 
-TEST_P(IntegerFormats, EveryQuarterOfEveryCodeAndBeyond) {
+TEST_P(IntegerFormats, RoundEveryQuarterOfEveryCode) {
   const int bits = GetParam();
   for (const auto& format :
        {IntFormat{bits, false, false}, IntFormat{bits, false, true}, IntFormat{bits, true, false}}) {
@@ -72,7 +72,7 @@ double e4m3_value(int magnitude) {
   return exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
 }
 
-TEST(DivideByInverse, HasTheBitsOfADivisionBesideEveryEdge) {
+TEST(DivideByInverse, MatchesDivisionBitwiseAtEveryEdge) {
   std::int64_t others = 0;
   for (std::uint32_t s = 0; s < 1u << 23; s += 2039)
     for (const float power : {0x1p-100f, 1.0f, 0x1p99f})
@@ -86,7 +86,7 @@ TEST(DivideByInverse, HasTheBitsOfADivisionBesideEveryEdge) {
   EXPECT_EQ(others, 0);
 }
 
-TEST(E4m3, EveryCodeRoundTrips) {
+TEST(E4m3, RoundTripsEveryCode) {
   for (int code = 0; code < 256; ++code) {
     const float value = scalar::decode_e4m3(static_cast<std::uint8_t>(code));
     if ((code & 0x7f) == 0x7f) {
@@ -101,7 +101,7 @@ TEST(E4m3, EveryCodeRoundTrips) {
   }
 }
 
-TEST(E4m3, MidpointsGoToTheEvenCode) {
+TEST(E4m3, RoundsHalfToEven) {
   for (int code = 0; code < 0x7e; ++code) {
     const double low = e4m3_value(code), high = e4m3_value(code + 1);
     const auto middle = static_cast<float>((low + high) / 2);  // exact: one more bit than the codes
@@ -142,7 +142,7 @@ TEST(Quantize, PerAxisUsesEachChannelsScale) {
   }
 }
 
-TEST(Quantize, DeadChannelsAndSpecials) {
+TEST(Quantize, HandlesDeadChannelsAndSpecials) {
   const Tensor amax = Tensor::from({0.0f, 0x1p-24f, 0x1.000002p-24f, 1.0f});
   const Tensor x = Tensor::from({kInf, -kInf, 0.0f, 0x1p-24f, 1.0f, -1.0f, 0.0f, 0x1p-24f, 1.0f, -1.0f, -0.0f,
                                  0x1p-24f, kInf, -kInf, -0.0f, 0x1p-130f},
@@ -171,7 +171,7 @@ TEST(Quantize, PowerOfTwoScalesCoverAmax) {
   }
 }
 
-TEST(Grid, RefusesBadRanges) {
+TEST(Grid, RejectsInvalidRanges) {
   for (const double bad : {-1.0, static_cast<double>(kInf), static_cast<double>(kNaN)})
     EXPECT_THROW((void)Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(bad)), ArgumentError);
 }

@@ -15,7 +15,7 @@ Function doubled_with(Backward backward) {
   };
 }
 
-TEST(GradientCheck, AcceptsTheRightGradient) {
+TEST(GradientCheck, AcceptsACorrectGradient) {
   const auto f =
       doubled_with([](const Tensor& dy) { return std::vector<Tensor>{ops::scale(dy, 2.0).tensor()}; });
   EXPECT_EQ(check_gradients(f, {random_values({3, 2}, 1)}, {true}), "");
@@ -27,7 +27,7 @@ TEST(GradientCheck, CatchesAGradientOffByAHundredThousandth) {
   EXPECT_NE(check_gradients(f, {random_values({3, 2}, 1)}, {true}), "");
 }
 
-TEST(GradientCheck, CatchesAGradientNeverWritten) {
+TEST(GradientCheck, CatchesAnUnwrittenGradient) {
   const auto f = doubled_with(
       [](const Tensor& dy) { return std::vector<Tensor>{Tensor::empty(dy.shape(), dy.dtype())}; });
   EXPECT_NE(check_gradients(f, {random_values({3, 2}, 1)}, {true}).find("nan"), std::string::npos);
@@ -41,7 +41,7 @@ TEST(GradientCheck, ComparesStraightThroughOperatorsWithTheirSurrogate) {
   EXPECT_EQ(check_gradients(f, {random_values({3, 2}, 1)}, {true}, options), "");
 }
 
-TEST(GradientCheck, InputsStayOffKinks) {
+TEST(GradientCheck, AvoidsKinks) {
   const auto values = moved_off(Tensor::from({0.01, -0.01, 0.5, 5.98}), {0.0, 6.0}).to_vector<double>();
   EXPECT_EQ(values, (std::vector<double>{0.05, -0.05, 0.5, 5.95}));
 }

@@ -71,7 +71,7 @@ TEST(Int16Products, AreExactForUnsignedWeightsAndPairs) {
   expect_exact<std::int8_t, std::int8_t>(3, 70, 6, 1041);
 }
 
-TEST(Int16Products, OfNothingAreZeroOrNothing) {
+TEST(WordProducts, HandleEmptyInput) {
   expect_exact<std::int8_t, std::int8_t>(1, 3, 5, 0);
   expect_exact<std::int8_t, std::int8_t>(1, 1, 5, 0);
   expect_exact<std::int8_t, std::int8_t>(1, 0, 5, 7);

@@ -39,7 +39,7 @@ class AtomicFileTest : public testing::Test {
 };
 
 // RFC 3720, appendix B.4.
-TEST(Crc32c, EqualsTheVectorsOfRfc3720) {
+TEST(Crc32c, MatchesTheVectorsOfRfc3720) {
   std::array<unsigned char, 32> bytes{};
   EXPECT_EQ(crc32c(bytes.data(), bytes.size()), 0x8a9136aau);
   bytes.fill(0xff);
@@ -52,7 +52,7 @@ TEST(Crc32c, EqualsTheVectorsOfRfc3720) {
   EXPECT_EQ(crc32c("", 0), 0u);
 }
 
-TEST(Crc32c, PartsGiveTheSumOfTheWhole) {
+TEST(Crc32c, PartsMatchTheWhole) {
   std::string text(1000, '\0');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i + 7 * i);
   const auto whole = crc32c(text.data(), text.size());
@@ -63,7 +63,7 @@ TEST(Crc32c, PartsGiveTheSumOfTheWhole) {
   }
 }
 
-TEST(Log, HandsMessagesToTheCallback) {
+TEST(Log, PassesMessagesToTheCallback) {
   std::vector<std::string> heard;
   log(LogLevel::info, "nobody hears this");
   set_log_callback([&](LogLevel level, std::string_view text) {
@@ -91,7 +91,7 @@ TEST(ThreadsLog, CallsDoNotOverlap) {
   EXPECT_EQ(count, 4000);
 }
 
-TEST_F(AtomicFileTest, ReplacesAWholeFileAndKeepsItsMode) {
+TEST_F(AtomicFileTest, ReplacesAFileAndKeepsItsMode) {
   write_file(path("a"), "one");
   ::chmod(path("a").c_str(), 0640);
   write_file(path("a"), "two");
@@ -102,14 +102,14 @@ TEST_F(AtomicFileTest, ReplacesAWholeFileAndKeepsItsMode) {
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(AtomicFileTest, WithoutCommitNothingChanges) {
+TEST_F(AtomicFileTest, ChangesNothingWithoutCommit) {
   write_file(path("a"), "one");
   { AtomicFile(path("a")).write("two"); }
   EXPECT_EQ(read_file(path("a")), "one");
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(AtomicFileTest, RemovesWhatAKilledWriterLeftAndNothingElse) {
+TEST_F(AtomicFileTest, RemovesOnlyFilesOfAKilledWriter) {
   write_file(path("a.tmp"), "a user's own");
   write_file(path(".a.fakequant-k1ll3d"), "a file that was never finished");
   write_file(path(".a.fakequant-longer-than-ours"), "a user's own");
@@ -122,7 +122,7 @@ TEST_F(AtomicFileTest, RemovesWhatAKilledWriterLeftAndNothingElse) {
   EXPECT_EQ(files(), 5u);
 }
 
-TEST_F(AtomicFileTest, AKilledWriterLeavesTheOldFile) {
+TEST_F(AtomicFileTest, KeepsTheOldFileIfTheWriterIsKilled) {
   write_file(path("a"), "old");
   const auto child = ::fork();
   if (child == 0) {
@@ -138,7 +138,7 @@ TEST_F(AtomicFileTest, AKilledWriterLeavesTheOldFile) {
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(AtomicFileTest, TakesNamesOfAnyLength) {
+TEST_F(AtomicFileTest, AcceptsNamesOfAnyLength) {
   const std::string name(255, 'x'), other = std::string(254, 'x') + "y";
   AtomicFile file(path(name)), beside(path(other));
   write_file(path(std::string(255, 'z')), "");
@@ -148,7 +148,7 @@ TEST_F(AtomicFileTest, TakesNamesOfAnyLength) {
   EXPECT_THROW(write_file(path(name + "x"), ""), FileError);
 }
 
-TEST_F(AtomicFileTest, CommitsFilesThatBelongTogether) {
+TEST_F(AtomicFileTest, CommitsSeveralFilesTogether) {
   write_file(path("a"), "old");
   {
     AtomicFile a(path("a")), b(path("b"));
@@ -162,7 +162,7 @@ TEST_F(AtomicFileTest, CommitsFilesThatBelongTogether) {
   EXPECT_EQ(files(), 2u);
 }
 
-TEST_F(AtomicFileTest, CheckingAPlaceLeavesItAlone) {
+TEST_F(AtomicFileTest, CheckingAPathDoesNotChangeIt) {
   write_file(path("a"), "one");
   check_writable(path("a"));
   check_writable(path("b"));
@@ -177,13 +177,13 @@ TEST_F(AtomicFileTest, CheckingAPlaceLeavesItAlone) {
   EXPECT_THROW(check_writable(path("loop")), FileError);
 }
 
-TEST_F(AtomicFileTest, WhatIsBeingWrittenCanBeWritten) {
+TEST_F(AtomicFileTest, CheckAcceptsAFileInProgress) {
   const AtomicFile writing(path("a"));
   check_writable(path("a"));
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(AtomicFileTest, CheckingAPlaceFindsALimitOfItsSize) {
+TEST_F(AtomicFileTest, CheckFindsASizeLimit) {
   ::rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -195,7 +195,7 @@ TEST_F(AtomicFileTest, CheckingAPlaceFindsALimitOfItsSize) {
   EXPECT_EQ(files(), 0u);
 }
 
-TEST_F(AtomicFileTest, AReadOnlyFileIsNotReplaced) {
+TEST_F(AtomicFileTest, DoesNotReplaceAReadOnlyFile) {
   if (::geteuid() == 0) GTEST_SKIP() << "nothing is read-only to root";
   write_file(path("a"), "one");
   ::chmod(path("a").c_str(), 0400);
@@ -215,7 +215,7 @@ TEST_F(AtomicFileTest, FollowsLinks) {
   EXPECT_TRUE(std::filesystem::is_symlink(path("ahead")));
 }
 
-TEST_F(AtomicFileTest, RefusesASecondWriter) {
+TEST_F(AtomicFileTest, RejectsASecondWriter) {
   AtomicFile first(path("a"));
   EXPECT_THROW(AtomicFile(path("a")), SystemError);
   first.write("1");
@@ -224,7 +224,7 @@ TEST_F(AtomicFileTest, RefusesASecondWriter) {
   EXPECT_THROW(first.commit(), ArgumentError);
 }
 
-TEST_F(AtomicFileTest, NamesWhyAPlaceCannotBeWritten) {
+TEST_F(AtomicFileTest, ReportsWhyAPathIsNotWritable) {
   EXPECT_THROW(write_file(path("none/a"), "x"), FileError);
   EXPECT_THROW(write_file(folder_.string(), "x"), FileError);
   EXPECT_THROW(write_file("", "x"), FileError);
@@ -236,13 +236,13 @@ TEST_F(AtomicFileTest, NamesWhyAPlaceCannotBeWritten) {
   }
 }
 
-TEST_F(AtomicFileTest, AFullDiskIsASystemError) {
+TEST_F(AtomicFileTest, ReportsAFullDiskAsSystemError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   EXPECT_THROW(write_file("/dev/full", "x"), SystemError);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
-TEST_F(AtomicFileTest, ALockIsHeldByOneAndLeavesNothing) {
+TEST_F(AtomicFileTest, LockHasOneOwnerAndLeavesNoFile) {
   std::vector<int> order;
   std::atomic<bool> held = false;
   std::jthread other;
@@ -266,7 +266,7 @@ TEST_F(AtomicFileTest, ALockIsHeldByOneAndLeavesNothing) {
                std::runtime_error);
 }
 
-TEST_F(AtomicFileTest, ALockNeedsAFile) {
+TEST_F(AtomicFileTest, LockRequiresAFile) {
   write_file(path(".a.fakequant-lock"), "");  // of a killed process
   {
     const FileLock lock(path("a"), [](const auto&) { FAIL(); });
@@ -277,7 +277,7 @@ TEST_F(AtomicFileTest, ALockNeedsAFile) {
   EXPECT_THROW(FileLock(path("none/a"), [](const auto&) {}), FileError);
 }
 
-TEST_F(AtomicFileTest, ReadRefusesWhatIsNotAFile) {
+TEST_F(AtomicFileTest, ReadRejectsNonFiles) {
   EXPECT_THROW((void)read_file(path("none")), FileError);
   EXPECT_THROW((void)read_file(folder_.string()), FileError);
   write_file(path("a"), "12345");

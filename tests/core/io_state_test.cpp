@@ -86,7 +86,7 @@ TEST(StateDict, KeepsTheOrderAndReplacesInPlace) {
   EXPECT_EQ(state.at("b").item(), 3);
 }
 
-TEST(StateDict, NamesTheNearestNames) {
+TEST(StateDict, SuggestsTheNearestNames) {
   const auto state = sample();
   try {
     (void)state.at("parameters/conv1/wieght");
@@ -100,7 +100,7 @@ TEST(StateDict, NamesTheNearestNames) {
   EXPECT_EQ(state.at("parameters/conv1/bias", {4}, DType::f32).numel(), 4);
 }
 
-TEST(StateDict, RefusesNamesThatAreNotPaths) {
+TEST(StateDict, RejectsNamesThatAreNotPaths) {
   StateDict state;
   for (const std::string name : {"", "/", "a/", "/a", "a//b", "a/./b", "."})
     EXPECT_THROW(state.set(name, Tensor::scalar(1)), ArgumentError) << name;
@@ -130,7 +130,7 @@ TEST(StateDict, SubUndoesMerge) {
   EXPECT_EQ(outer.size(), 8u);
 }
 
-TEST_F(StateFileTest, EveryDTypeRoundTrips) {
+TEST_F(StateFileTest, RoundTripsEveryDType) {
   StateDict state;
   for (const auto dtype : kDTypes) {
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{1}, Shape{3, 5, 2}, Shape{17}})
@@ -142,7 +142,7 @@ TEST_F(StateFileTest, EveryDTypeRoundTrips) {
   EXPECT_TRUE(bitwise_equal(loaded, state));
 }
 
-TEST_F(StateFileTest, TheDeepestNameRoundTrips) {
+TEST_F(StateFileTest, RoundTripsTheDeepestName) {
   std::string deepest = "a";
   for (int parts = 1; parts < 64; ++parts) deepest += "/a";
   StateDict state;
@@ -172,13 +172,13 @@ TEST_F(StateFileTest, AttributesRoundTripExactly) {
   EXPECT_TRUE(bitwise_equal(load_state(path(), "s"), StateDict()));
 }
 
-TEST_F(StateFileTest, TheSameStateGivesTheSameBytes) {
+TEST_F(StateFileTest, IsDeterministic) {
   save_state(path("a"), sample(), "s");
   save_state(path("b"), sample(), "s");
   EXPECT_EQ(read_file(path("a")), read_file(path("b")));
 }
 
-TEST_F(StateFileTest, LargeTensorsGrowTheImage) {
+TEST_F(StateFileTest, GrowsForLargeTensors) {
   StateDict state;
   state.set("a", random_bits({3000000}, DType::f32, 1));
   state.set("b", random_bits({1000001}, DType::f64, 2));
@@ -186,7 +186,7 @@ TEST_F(StateFileTest, LargeTensorsGrowTheImage) {
   EXPECT_TRUE(bitwise_equal(load_state(path(), "s"), state));
 }
 
-TEST_F(StateFileTest, SaysWhatItIs) {
+TEST_F(StateFileTest, RecordsItsKind) {
   save_state(path(), sample(), "checkpoint");
   const auto info = state_file_info(path());
   EXPECT_EQ(info.kind, "checkpoint");
@@ -197,7 +197,7 @@ TEST_F(StateFileTest, SaysWhatItIs) {
   EXPECT_EQ(load_state(path(), "").size(), 3u);
 }
 
-TEST_F(StateFileTest, RefusesWhatHasNoPlaceInAFile) {
+TEST_F(StateFileTest, RejectsUnsupportedValues) {
   StateDict state;
   state.set("a", Tensor::scalar(1));
   state.set("a/b", Tensor::scalar(1));
@@ -215,7 +215,7 @@ TEST_F(StateFileTest, RefusesWhatHasNoPlaceInAFile) {
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
-TEST_F(StateFileTest, AFlippedByteIsFoundWhereverItIs) {
+TEST_F(StateFileTest, DetectsAnyFlippedByte) {
   const auto state = sample();
   save_state(path(), state, "s");
   const std::string whole = read_file(path());
@@ -249,7 +249,7 @@ TEST_F(StateFileTest, NamesTheDamagedDataset) {
   }
 }
 
-TEST_F(StateFileTest, TruncatedOrLongerFilesAreRefused) {
+TEST_F(StateFileTest, RejectsTruncatedAndExtendedFiles) {
   save_state(path(), sample(), "s");
   const std::string whole = read_file(path());
   for (std::size_t length = 0; length < whole.size(); length += length < 600 ? 7 : 97) {
@@ -263,7 +263,7 @@ TEST_F(StateFileTest, TruncatedOrLongerFilesAreRefused) {
   EXPECT_THROW((void)load_state(path("cut"), "s"), FileError);
 }
 
-TEST_F(StateFileTest, ANewerVersionSaysSo) {
+TEST_F(StateFileTest, ReportsANewerVersion) {
   save_state(path(), sample(), "s");
   std::string newer = read_file(path());
   newer[8] = 2;
@@ -274,7 +274,7 @@ TEST_F(StateFileTest, ANewerVersionSaysSo) {
               HasSubstr("format version 2, this program reads up to 1: use a newer fakequant"));
 }
 
-TEST_F(StateFileTest, OtherFilesAreRefusedInOneLine) {
+TEST_F(StateFileTest, RejectsOtherFilesInOneLine) {
   EXPECT_THAT(message_of([&] { (void)load_state(path("none"), "s"); }), HasSubstr("No such file"));
   EXPECT_THAT(message_of([&] { (void)load_state(folder_.string(), "s"); }), HasSubstr("directory"));
   EXPECT_THAT(message_of([&] { (void)load_state("/dev/zero", "s"); }), HasSubstr("not a regular file"));
@@ -289,7 +289,7 @@ TEST_F(StateFileTest, OtherFilesAreRefusedInOneLine) {
 }
 
 // Invalid contents with a valid checksum must be rejected.
-TEST_F(StateFileTest, NonsenseWithAValidChecksumIsRefused) {
+TEST_F(StateFileTest, RejectsInvalidContentWithAValidChecksum) {
   std::string file(512, '\0');
   file.replace(0, 8,
                "\x89"
@@ -330,7 +330,7 @@ TEST_F(StateFileTest, CanBeReadWhileItIsSaved) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-TEST_F(StateFileTest, AFullDiskLeavesTheOldFile) {
+TEST_F(StateFileTest, KeepsTheOldFileOnAFullDisk) {
   const auto old = sample();
   save_state(path(), old, "s");
   StateDict large;

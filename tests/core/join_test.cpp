@@ -25,7 +25,7 @@ Tensor bits(const Tensor& mask) {
 const Shape shapes[] = {{2, 3, 5, 7},  {2, 8, 4, 4},  {1, 1, 1, 1},
                         {3, 16, 3, 3}, {2, 24, 8, 7}, {9, 67, 9, 13}};
 
-TEST(Join, BitsOfMasksGoWhereTheElementsGo) {
+TEST(Join, MovesMaskBitsWithTheElements) {
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
     for (const Shape& shape : shapes)
       for (const int axis : {0, 1, 2, 3}) {
@@ -42,7 +42,7 @@ TEST(Join, BitsOfMasksGoWhereTheElementsGo) {
       }
 }
 
-TEST(Cut, BitsOfMasksGoWhereTheElementsGo) {
+TEST(Cut, MovesMaskBitsWithTheElements) {
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
     for (const Shape& shape : shapes)
       for (const int axis : {0, 1, 2, 3}) {
@@ -59,7 +59,7 @@ TEST(Cut, BitsOfMasksGoWhereTheElementsGo) {
       }
 }
 
-TEST(Join, ElementsOfEverySizeGoWhereTheyBelong) {
+TEST(Join, MovesElementsOfEverySize) {
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
     for (const DType dtype : {DType::i8, DType::i16, DType::f32, DType::f64}) {
       const Tensor x = bits(random_mask({2, 30, 40, 50}, layout, 3)).to(dtype);
@@ -69,7 +69,7 @@ TEST(Join, ElementsOfEverySizeGoWhereTheyBelong) {
     }
 }
 
-TEST(Layouts, BitsOfMasksGoWhereTheElementsGo) {
+TEST(Layouts, MoveMaskBitsWithTheElements) {
   for (const Shape& shape : shapes)
     for (const Layout from : {Layout::row_major, Layout::channels_last}) {
       const Layout to = from == Layout::row_major ? Layout::channels_last : Layout::row_major;

@@ -20,7 +20,7 @@ std::string parse(const std::string& text) {
   return message_of([&] { const JsonText parsed(text, "test"); });
 }
 
-TEST(JsonText, KnowsTheLineOfEachValue) {
+TEST(JsonText, RecordsTheLineOfEachValue) {
   const JsonText text("// first\n{\n  \"a\": [1,\n    22 // two\n    , {\"b/c\":\n true}],\n\"d\": -1.5\n}\n",
                       "test");
   EXPECT_EQ(text.line(""), 2);
@@ -33,13 +33,13 @@ TEST(JsonText, KnowsTheLineOfEachValue) {
   EXPECT_EQ(text.line("/a/9/x"), 3);  // the nearest around it
 }
 
-TEST(JsonText, ValuesAreThoseOfTheParser) {
+TEST(JsonText, ValuesMatchTheParser) {
   const std::string source = R"({"b": [1, -2, 3.5, "x\n", null, true], "a": {"z": {}, "y": []}})";
   EXPECT_EQ(JsonText(source, "test").value(), nlohmann::ordered_json::parse(source));
 }
 
 // Reference implementation: walks over the value and counts lines.
-TEST(JsonText, LinesAreThoseOfAWalk) {
+TEST(JsonText, LinesMatchAFullScan) {
   std::string text = "{\"first\": 0";
   std::vector<std::string> pointers{"/first"};
   for (int i = 0; i < 40; ++i) {
@@ -58,7 +58,7 @@ TEST(JsonText, LinesAreThoseOfAWalk) {
 }
 
 // Kinds of long texts: each may take about ten times as long as one long string, not minutes.
-TEST(JsonText, TimeIsLinearInTheLength) {
+TEST(JsonText, TakesLinearTime) {
   constexpr std::size_t kBytes = std::size_t{4} << 20;
   const auto seconds = [](const std::string& text) {
     const auto start = std::clock();
@@ -78,7 +78,7 @@ TEST(JsonText, TimeIsLinearInTheLength) {
     EXPECT_LT(seconds(list_of(item)), 20 * one + 0.5) << item.substr(0, 20);
 }
 
-TEST(JsonText, RefusesWhatIsNotJson) {
+TEST(JsonText, RejectsInvalidJson) {
   EXPECT_THAT(parse("{\n\"a\": 1,\n}"), HasSubstr("[test] line 3: "));
   EXPECT_THAT(parse(""), HasSubstr("[test] line 1: "));
   EXPECT_THAT(parse("[1]\n x"), HasSubstr("line 2"));
@@ -87,7 +87,7 @@ TEST(JsonText, RefusesWhatIsNotJson) {
   EXPECT_THAT(parse("[\"\xff\"]"), HasSubstr("line 1"));
 }
 
-TEST(JsonText, HasLimits) {
+TEST(JsonText, EnforcesLimits) {
   EXPECT_THAT(parse(std::string(1000, '[')), HasSubstr("more than 64 levels of nesting"));
   EXPECT_THAT(parse(std::string((16 << 20) + 1, ' ')), HasSubstr("larger than 16 MiB"));
   std::string keys = "{\"k\": 0";
@@ -95,7 +95,7 @@ TEST(JsonText, HasLimits) {
   EXPECT_THAT(parse(keys + "}"), HasSubstr("more than 10000 keys"));
 }
 
-TEST(JsonText, FilesAreNamed) {
+TEST(JsonText, ErrorsNameTheFile) {
   EXPECT_THAT(message_of<FileError>([] { (void)JsonText::load("none.json", "test"); }),
               HasSubstr("there is no file 'none.json'"));
   const std::string path = ::testing::TempDir() + "json_text_test.json";
@@ -103,7 +103,7 @@ TEST(JsonText, FilesAreNamed) {
   EXPECT_THAT(message_of<FileError>([&] { (void)JsonText::load(path, "test"); }), HasSubstr(path + ":2: "));
 }
 
-TEST(JsonValue, ReadersCheck) {
+TEST(JsonValue, ReadersCheckTypes) {
   const JsonText text(R"({"n": 3, "x": 1.5, "big": 18446744073709551615, "s": "rel6", "l": [1], "b": true})",
                       "test");
   const JsonValue root(text);
@@ -127,7 +127,7 @@ TEST(JsonValue, ReadersCheck) {
               HasSubstr("unknown key 'b' of this"));
 }
 
-TEST(JsonText, WholeValuesFitTheirTypeOrAreRefused) {
+TEST(JsonText, RejectsIntegersOutOfRange) {
   using Json = nlohmann::json;
   EXPECT_EQ(detail::whole_value<int>(Json(-3)), -3);
   EXPECT_EQ(detail::whole_value<std::uint64_t>(Json(~std::uint64_t{0})), ~std::uint64_t{0});

@@ -20,20 +20,20 @@ void expect_filled(const Table& table) {
   for (std::size_t i = 0; i < entries; ++i) EXPECT_NE(pointers[i], nullptr) << "entry " << i;
 }
 
-TEST(Kernels, EveryTableIsWhole) {
+TEST(Kernels, EveryTableIsComplete) {
   expect_filled(cpu::kernel_table);
   if (cuda::kernel_table == nullptr) GTEST_SKIP() << "this build has no CUDA";
   expect_filled(*cuda::kernel_table);
 }
 
-TEST(Kernels, NothingIsComputedOnMeta) {
+TEST(Kernels, MetaComputesNothing) {
   const Tensor x = Tensor::empty({4, 3}, DType::f32, Device::meta());
   Tensor y = Tensor::empty({4, 3}, DType::f32, Device::meta());
   detail::run(x.device(), &detail::Kernels::scale, x, 2.0, y);
   EXPECT_EQ(detail::run(x.device(), &detail::Kernels::code_factor_dtype), DType{});
 }
 
-TEST(Kernels, ABuildWithoutCudaSaysSo) {
+TEST(Kernels, BuildWithoutCudaReportsIt) {
   if (cuda::kernel_table != nullptr) GTEST_SKIP() << "this build has CUDA";
   EXPECT_THROW((void)detail::Kernels::of(Device::cuda()), BackendError);
   EXPECT_EQ(memory_stats(Device::cuda()).in_use, 0);

@@ -37,7 +37,7 @@ TEST(Linear, F32AgreesWithLoopsInF64) {
     }
 }
 
-TEST(Linear, ForwardBitsAreTheSameForAnyNumberOfThreads) {
+TEST(Linear, ForwardIsInvariantToThreadCount) {
   for (const auto& mnk : {std::array{1, 1000, 4000}, {4, 10, 5000}, {513, 257, 700}, {64, 1024, 784}}) {
     const Variable x(uniform({mnk[0], mnk[2]}, 5)), w(uniform({mnk[1], mnk[2]}, 6));
     Tensor first;
@@ -56,14 +56,14 @@ TEST(Linear, EmptyBatch) {
   EXPECT_EQ(g.dw.to_vector<float>(), std::vector<float>(15));
 }
 
-TEST(Linear, OnMetaShapesOnly) {
+TEST(Linear, InfersShapesOnMeta) {
   const Variable x(Tensor::empty({4, 2, 6}, DType::f32, Device::meta()));
   const Variable y = ops::linear(x, Variable(Tensor::empty({3, 6}, DType::f32, Device::meta())));
   EXPECT_EQ(y.shape(), (Shape{4, 2, 3}));
   EXPECT_TRUE(y.device().is_meta());
 }
 
-TEST(Linear, RefusesWhatDoesNotFit) {
+TEST(Linear, RejectsMismatchedShapes) {
   const Variable x(uniform({4, 6}, 1)), w(uniform({3, 6}, 2));
   EXPECT_THROW((void)ops::linear(x, Variable(uniform({3, 5}, 2))), ArgumentError);
   EXPECT_THROW((void)ops::linear(x, Variable(uniform({3, 6, 1}, 2))), ArgumentError);
@@ -73,7 +73,7 @@ TEST(Linear, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)ops::linear(Variable(Tensor::scalar(1)), w), ArgumentError);
 }
 
-TEST(Linear, BackwardRefusesAChangedWeight) {
+TEST(Linear, BackwardRejectsAChangedWeight) {
   const Variable x(uniform({4, 6}, 1), true);
   Variable w(uniform({3, 6}, 2));
   const Variable y = ops::linear(x, w);
@@ -110,7 +110,7 @@ TEST(Matmul, F32AgreesWithLoopsInF64) {
   }
 }
 
-TEST(Matmul, RefusesWhatDoesNotFit) {
+TEST(Matmul, RejectsMismatchedShapes) {
   EXPECT_THROW((void)ops::matmul(uniform({3, 4}, 1), uniform({3, 4}, 1)), ArgumentError);
   EXPECT_THROW((void)ops::matmul(uniform({2, 3, 4}, 1), uniform({3, 4, 5}, 1)), ArgumentError);
   EXPECT_THROW((void)ops::matmul(uniform({4}, 1), uniform({4, 5}, 1)), ArgumentError);

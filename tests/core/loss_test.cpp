@@ -25,7 +25,7 @@ TEST(CrossEntropy, KnownValues) {
               smoothed, 1e-6);
 }
 
-TEST(CrossEntropy, IgnoredRowsCountForNothing) {
+TEST(CrossEntropy, IgnoresMaskedRows) {
   const auto joined = [](const std::vector<Variable>& parts) { return ops::concat(parts, 0).tensor(); };
   const Tensor all = test::random_values({5, 4}, 1), rest = joined({all.slice(0, 1), all.slice(2, 4)});
   for (const double smoothing : {0.0, 0.3}) {
@@ -48,7 +48,7 @@ TEST(CrossEntropy, IgnoredRowsCountForNothing) {
 
 /// torch 2.15: F.cross_entropy(x, y, weight=[0.5, 2, 1, 0.25], label_smoothing=e, ignore_index=-7) of x[i, j]
 /// = 2 sin(0.37 (4 i + j)), and its gradient times [1, 2, .., 20].
-TEST(CrossEntropy, WeightsOfClassesAreThoseOfPyTorch) {
+TEST(CrossEntropy, ClassWeightsMatchPyTorch) {
   std::vector<double> values(20), seeds(20);
   for (int i = 0; i < 20; ++i) {
     values[static_cast<std::size_t>(i)] = 2 * std::sin(0.37 * i);
@@ -79,12 +79,12 @@ TEST(CrossEntropy, LargeLogitsStayFinite) {
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{1, -1}));
 }
 
-TEST(CrossEntropy, TakesInt32Labels) {
+TEST(CrossEntropy, AcceptsInt32Labels) {
   const Variable x = Tensor::zeros({1, 4});
   EXPECT_NEAR(ops::cross_entropy(x, Tensor::from({2})).item(), std::log(4.0), 1e-6);
 }
 
-TEST(CrossEntropy, ReadsSumsNotYetRounded) {
+TEST(CrossEntropy, ReadsUnroundedSums) {
   const Accumulator sums{ProductSums{Tensor::from({0, 0}, {1, 2}), {}, Tensor::scalar(1.0), 1}};
   EXPECT_NEAR(ops::cross_entropy(Variable(sums), labels({0})).item(), std::log(2.0), 1e-6);
 }
@@ -117,7 +117,7 @@ TEST(CrossEntropy, PositionsAreRows) {
 }
 
 /// The loss and gradients of logits in several chunks equal those of one chunk: row sums continue over chunks.
-TEST(CrossEntropy, ChunksGiveTheBitsOfOne) {
+TEST(CrossEntropy, IsBitwiseInvariantToChunks) {
   constexpr std::int64_t classes = std::int64_t{1} << 20, rows = 20;  // 1.25 chunks
   const Tensor logits = test::random_values({rows, classes}, 4).to(DType::f32);
   std::vector<std::int64_t> values;
@@ -136,7 +136,7 @@ TEST(CrossEntropy, ChunksGiveTheBitsOfOne) {
   EXPECT_NEAR(loss.item(), sum / rows, 1e-5 * sum / rows);  // each mean is rounded to f32
 }
 
-TEST(CrossEntropy, RefusesWhatDoesNotFit) {
+TEST(CrossEntropy, RejectsMismatchedShapes) {
   const Variable x = Tensor::zeros({2, 4});
   EXPECT_THROW((void)ops::cross_entropy(x, labels({0})), ArgumentError);
   EXPECT_THROW((void)ops::cross_entropy(x, Tensor::zeros({2})), ArgumentError);
@@ -160,7 +160,7 @@ TEST(Softmax, RowsSumToOneAndLogarithmsAgree) {
   for (std::size_t i = 0; i < p.size(); ++i) EXPECT_NEAR(std::log(p[i]), l[i], 1e-12);
 }
 
-TEST(Softmax, RefusesAnAxisOutOfRange) {
+TEST(Softmax, RejectsAnAxisOutOfRange) {
   EXPECT_THROW((void)ops::softmax(Tensor::zeros({2, 2}), 2), ArgumentError);
   EXPECT_THROW((void)ops::softmax(Tensor::scalar(1.0)), ArgumentError);
 }

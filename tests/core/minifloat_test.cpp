@@ -11,7 +11,7 @@ namespace {
 const std::vector<std::pair<int, int>> kFormats{{4, 3}, {5, 2}, {3, 2}, {2, 3},
                                                 {2, 1}, {1, 2}, {3, 1}, {2, 2}};
 
-TEST(Minifloat, CodesAreTheirValues) {
+TEST(Minifloat, DecodesEveryCode) {
   for (const auto& [e, m] : kFormats) {
     const Minifloat f = Minifloat::finite(e, m);
     for (int code = 0; code < 1 << (1 + e + m); ++code) {
@@ -37,7 +37,7 @@ TEST(Minifloat, RoundsToTheNearestCodeAndHalfToEven) {
   }
 }
 
-TEST(Minifloat, OcpFormatsAndTheirSpecials) {
+TEST(Minifloat, SupportsOcpFormatsAndSpecials) {
   const float inf = std::numeric_limits<float>::infinity();
   const Minifloat e4m3 = Minifloat::of({4, 3}), e5m2 = Minifloat::of({5, 2});
   EXPECT_EQ(e4m3.max, 448.0f);
@@ -53,7 +53,7 @@ TEST(Minifloat, OcpFormatsAndTheirSpecials) {
   EXPECT_TRUE(std::signbit(e4m3.round(-0x1p-20f)));
 }
 
-TEST(Minifloat, E8m0IsPowersOfTwo) {
+TEST(Minifloat, E8m0ValuesArePowersOfTwo) {
   EXPECT_EQ(decode_e8m0(127), 1.0f);
   EXPECT_EQ(decode_e8m0(0), 0x1p-127f);
   EXPECT_EQ(decode_e8m0(encode_e8m0(127)), 0x1p127f);

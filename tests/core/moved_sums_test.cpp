@@ -201,21 +201,21 @@ TEST(MovedSums, StaySums) {
   });
 }
 
-TEST(MovedSums, AreRoundedAsIfTheyHadNotBeenMoved) {
-  for (const auto& grid : readers())
+TEST(MovedSums, RoundLikeUnmovedSums) {
+  for (const auto& spec : readers())
     for_all([&](const Accumulator& x, const Moving& move, const std::string& where) {
       expect_same_codes(x, move, grid, where + (grid.pass_through_bwd ? " through" : ""));
     });
 }
 
-TEST(MovedSums, AreTheFloatsOfTheSums) {
+TEST(MovedSums, MatchTheFloatsOfTheSums) {
   for_all([](const Accumulator& x, const Moving& move, const std::string& where) {
     expect_same_floats(x, move, where);
   });
 }
 
-TEST(MovedSums, TakeAReLULater) {
-  for (const auto& grid : readers())
+TEST(MovedSums, AcceptALaterReLU) {
+  for (const auto& spec : readers())
     for (const auto& kind : kinds())
       for (const auto& move : moves()) {
         Accumulator before = kind.sums;

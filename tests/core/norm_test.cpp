@@ -13,7 +13,7 @@ namespace {
 Variable ones(std::int64_t n) { return Tensor::full({n}, 1.0); }
 Variable zeros(std::int64_t n) { return Tensor::zeros({n}); }
 
-TEST(BatchNorm, RunningStatisticsAreThoseOfPyTorch) {
+TEST(BatchNorm, RunningStatisticsMatchPyTorch) {
   // torch.nn.BatchNorm1d(1, momentum=0.1) on 1, 2, 3, 6: mean 3, biased variance 3.5, unbiased 14/3.
   const Variable x = Tensor::from({1.0f, 2.0f, 3.0f, 6.0f}, {4, 1});
   Tensor mean = Tensor::zeros({1}), variance = Tensor::full({1}, 1.0);
@@ -33,13 +33,13 @@ TEST(BatchNorm, EvaluationUsesAndKeepsTheRunningStatistics) {
   EXPECT_EQ(mean.version() + variance.version(), versions);
 }
 
-TEST(BatchNorm, ImagesComeOutChannelsLast) {
+TEST(BatchNorm, ReturnsChannelsLastImages) {
   const Tensor x = test::random_values({2, 3, 4, 4}, 1).to(DType::f32);
   EXPECT_EQ(ops::batch_norm(x, {}, {}, {}, {}, true).layout(), Layout::channels_last);
   EXPECT_EQ(ops::batch_norm(x.reshape({2, 3, 16}), {}, {}, {}, {}, true).layout(), Layout::row_major);
 }
 
-TEST(BatchNorm, AMeanFarFromZeroCostsNoAccuracy) {
+TEST(BatchNorm, IsAccurateForALargeMean) {
   // Values around 1000 with deviation 1: a sum of squares in f32 would lose the variance altogether.
   const Tensor offset = test::random_values({20000, 2}, 3, 999.0, 1001.0).to(DType::f32);
   const auto exact =
@@ -48,14 +48,14 @@ TEST(BatchNorm, AMeanFarFromZeroCostsNoAccuracy) {
   for (std::size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], exact[i], 2e-4);  // 1000 has an ulp of 6e-5
 }
 
-TEST(BatchNorm, AnEmptyBatchLeavesTheRunningStatistics) {
+TEST(BatchNorm, EmptyBatchKeepsTheRunningStatistics) {
   Tensor mean = Tensor::full({3}, 0.5), variance = Tensor::full({3}, 2.0);
   (void)ops::batch_norm(Tensor::empty({0, 3, 2, 2}), {}, {}, mean, variance, true);
   EXPECT_EQ(mean.to_vector<float>(), (std::vector<float>{0.5f, 0.5f, 0.5f}));
   EXPECT_EQ(variance.to_vector<float>(), (std::vector<float>{2, 2, 2}));
 }
 
-TEST(BatchNorm, RefusesWhatDoesNotFit) {
+TEST(BatchNorm, RejectsMismatchedShapes) {
   const Variable x = Tensor::zeros({2, 3, 2, 2});
   EXPECT_THROW((void)ops::batch_norm(x, ones(2), zeros(3), {}, {}, true), ArgumentError);
   EXPECT_THROW((void)ops::batch_norm(x, ones(3), zeros(3), Tensor::zeros({4}), {}, true), ArgumentError);
@@ -72,7 +72,7 @@ TEST(LayerNorm, NormalizesEachRow) {
   EXPECT_EQ(y, (std::vector<float>{-1, 1, -1, 1}));
 }
 
-TEST(LayerNorm, RefusesWhatDoesNotFit) {
+TEST(LayerNorm, RejectsMismatchedShapes) {
   const Variable x = Tensor::zeros({2, 3});
   EXPECT_THROW((void)ops::layer_norm(x, ones(2), {}), ArgumentError);
   EXPECT_THROW((void)ops::layer_norm(x, {}, {}, 3), ArgumentError);

@@ -43,7 +43,7 @@ void expect_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, do
   EXPECT_EQ(difference(a, b, tolerance), "");
 }
 
-TEST_P(Operator, GradientsAreThoseOfCentralDifferences) {
+TEST_P(Operator, GradientsMatchCentralDifferences) {
   GradientCheck options;
   options.surrogate = op().surrogate;
   EXPECT_EQ(check_gradients(op().apply, inputs(), differentiable_of(op()), options), "");
@@ -59,7 +59,7 @@ TEST_P(Operator, FloatAgreesWithDouble) {
   expect_close(single, run(exact), op().tolerance);
 }
 
-TEST_P(Operator, LayoutsGiveTheSameLogicalValues) {
+TEST_P(Operator, IsInvariantToLayout) {
   const Poison poison;
   const auto rows = inputs(DType::f32);
   const auto expected = run(rows);
@@ -72,7 +72,7 @@ TEST_P(Operator, LayoutsGiveTheSameLogicalValues) {
   }
 }
 
-TEST_P(Operator, EmptyBatchGivesNoElementsAndNoNaN) {
+TEST_P(Operator, EmptyBatchGivesEmptyOutputs) {
   if (!op().empty_batch) GTEST_SKIP();
   const Poison poison;
   for (const auto& tensor : run(inputs(DType::f32, true))) {
@@ -93,7 +93,7 @@ std::vector<Tensor> emptied(std::vector<Tensor> tensors, std::size_t only, int a
   return tensors;
 }
 
-TEST_P(Operator, EmptyAxesAreAnsweredOrRefused) {
+TEST_P(Operator, HandlesOrRejectsEmptyAxes) {
   const Poison poison;
   const auto whole = inputs(DType::f32);
   int answered = 0;
@@ -108,7 +108,7 @@ TEST_P(Operator, EmptyAxesAreAnsweredOrRefused) {
   EXPECT_GT(answered, 0);
 }
 
-TEST_P(Operator, EmptyCodesAreAnsweredOrRefused) {
+TEST_P(Operator, HandlesOrRejectsEmptyCodes) {
   const Poison poison;
   const auto whole = inputs(DType::f32);
   for (const Format format : {Format(IntFormat{8}), Format(IntFormat{4, true}), Format(FloatFormat{})}) {
@@ -124,7 +124,7 @@ TEST_P(Operator, EmptyCodesAreAnsweredOrRefused) {
   }
 }
 
-TEST_P(Operator, MetaGivesTheExecutedShape) {
+TEST_P(Operator, MetaInfersTheExecutedShape) {
   for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
     std::vector<Variable> real, abstract;
     for (const auto& x : inputs(DType::f32)) {
@@ -140,7 +140,7 @@ TEST_P(Operator, MetaGivesTheExecutedShape) {
   }
 }
 
-TEST_P(Operator, MetaGivesTheGradientsShapes) {
+TEST_P(Operator, MetaInfersTheGradientShapes) {
   const auto expected = run(inputs(DType::f32));
   std::vector<Tensor> abstract;
   for (const auto& x : inputs(DType::f32))
@@ -177,7 +177,7 @@ TEST_P(Operator, ChangedInputsNeverGiveWrongGradients) {
   }
 }
 
-TEST_P(Operator, RunsTwiceWithTheSameBits) {
+TEST_P(Operator, IsDeterministic) {
   const auto a = run(inputs(DType::f32)), b = run(inputs(DType::f32));
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(!a[i].defined() || bitwise_equal(a[i], b[i])) << i;
 }
@@ -214,7 +214,7 @@ bool is_non_negative(const Tensor& x) {
   return std::ranges::all_of(x.to(Layout::row_major).to_vector<double>(), [](double v) { return v >= 0; });
 }
 
-TEST_P(Operator, IsWhatItsTraitsSay) {
+TEST_P(Operator, MatchesItsTraits) {
   const OperatorTraits& facts = traits(name());
   const auto given = inputs();
   const Tensor y = run(given)[0];
@@ -255,7 +255,7 @@ std::set<std::string> declared_operators() {
   return names;
 }
 
-TEST(OperatorTraits, AreThoseOfTheName) {
+TEST(OperatorTraits, BelongToTheName) {
   const auto named = [](bool OperatorTraits::*fact) {
     std::set<std::string_view> names;
     for (const auto& row : operator_table())
@@ -288,7 +288,7 @@ TEST(OperatorTraits, AreThoseOfTheName) {
   for (const auto& row : operator_table()) EXPECT_TRUE(once.insert(row.name).second) << row.name;
 }
 
-TEST(Operators, NoneIsWithoutATest) {
+TEST(Operators, AllHaveATest) {
   std::set<std::string> missing = declared_operators();
   EXPECT_GE(missing.size(), 20u);
   for (const auto& row : operator_table())

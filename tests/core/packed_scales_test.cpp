@@ -25,7 +25,7 @@ Grid unpacked(const PackedScales& scales) {
   return unpack_scales(scales, kFp4, Granularity::per_group(16), "w");
 }
 
-TEST(PackedScales, E4m3ScalesComeBackToTheBit) {
+TEST(PackedScales, RoundTripE4m3Scales) {
   for (const float global : {1e-7f, 0.3f, 448.0f * 6, 1e9f, 3e38f}) {
     std::vector<float> amax{0, global};
     for (int i = 0; i < 2000; ++i) amax.push_back(global * std::pow(0.99f, static_cast<float>(i)));
@@ -39,7 +39,7 @@ TEST(PackedScales, E4m3ScalesComeBackToTheBit) {
   }
 }
 
-TEST(PackedScales, PowersOfTwoComeBackToTheBit) {
+TEST(PackedScales, RoundTripPowersOfTwo) {
   std::vector<float> amax{0, 1e-45f, 3e38f};
   for (int e = -140; e < 127; ++e) amax.push_back(std::ldexp(1.3f, e));
   const Grid grid = grid_of(amax, NumBits(8, 0), 0);
@@ -50,9 +50,10 @@ TEST(PackedScales, PowersOfTwoComeBackToTheBit) {
   EXPECT_EQ(unpacked(packed).scale_bits, 1);
 }
 
-TEST(PackedScales, FloatsStayFloats) {
-  const Grid grid = Grid::from_amax(IntFormat{8}, Granularity::per_axis(0), Tensor::from({0.1f, 3.0f}), "w");
-  const PackedScales packed = pack_scales(grid);
+TEST(PackedScales, KeepFloats) {
+  const Grid spec =
+      Grid::from_amax(IntFormat{8}, Granularity::per_axis(0), Tensor::from({0.1f, 3.0f}), "w");
+  const PackedScales packed = pack_scales(spec);
   EXPECT_EQ(packed.nbytes(), 8);
   const Grid back = unpack_scales(packed, grid.format, grid.granularity, "w");
   EXPECT_TRUE(bitwise_equal(back.scale, grid.scale));
@@ -61,7 +62,7 @@ TEST(PackedScales, FloatsStayFloats) {
   EXPECT_EQ(PackedScales{}.nbytes(), 0);
 }
 
-TEST(PackedScales, RefusesWhatIsNoScale) {
+TEST(PackedScales, RejectInvalidScales) {
   const auto refused = [](const PackedScales& scales, const std::string& why) {
     EXPECT_THAT([&] { check_scales(scales, "w"); }, ThrowsMessage<ArgumentError>(HasSubstr(why)));
     EXPECT_THAT([&] { (void)unpacked(scales); }, ThrowsMessage<ArgumentError>(HasSubstr(why)));

@@ -91,7 +91,7 @@ void compare_max(const PoolSizes& s, DType places) {
   });
 }
 
-TEST(PoolKernels, MaxPoolHasTheBitsOfPlainLoops) {
+TEST(PoolKernels, MaxPoolMatchesPlainLoopsBitwise) {
   for_sizes([](const PoolSizes& s) {
     compare_max<float>(s, DType::u8);
     compare_max<double>(s, DType::u8);
@@ -102,7 +102,7 @@ TEST(PoolKernels, MaxPoolHasTheBitsOfPlainLoops) {
   });
 }
 
-TEST(PoolKernels, PlacesOfLargeWindowsAreWide) {
+TEST(PoolKernels, LargeWindowsUseWideIndices) {
   const PoolSizes s{1, 20, 17, 16, 17, 16, 1, 1, 0, 0, 1, 1};
   ASSERT_GT(s.window(), detail::byte_places);
   on_every_target([&](std::int64_t) {
@@ -154,7 +154,7 @@ void compare_max_backward(const PoolSizes& s, DType places) {
   for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(got[i], expected[i]) << i;
 }
 
-TEST(PoolKernels, GradientsOfTheLargestGoToTheirPlaces) {
+TEST(PoolKernels, MaxPoolGradientsGoToTheMaxima) {
   for_sizes([](const PoolSizes& s) {
     compare_max_backward<float>(s, DType::u8);
     compare_max_backward<double>(s, DType::u8);
@@ -187,7 +187,7 @@ void compare_average(const PoolSizes& s, bool padded, float scale, F&& value) {
   });
 }
 
-TEST(PoolKernels, AveragesHaveTheBitsOfPlainLoops) {
+TEST(PoolKernels, AveragesMatchPlainLoopsBitwise) {
   const auto same = [](auto v) { return v; };
   const auto scaled = [](auto code) { return static_cast<float>(code) * 0.0123f; };
   for_sizes([&](const PoolSizes& s) {
@@ -218,7 +218,7 @@ void compare_average_backward(const PoolSizes& s, bool padded) {
   for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(got[i], expected[i]) << i;
 }
 
-TEST(PoolKernels, GradientsOfAveragesAreShared) {
+TEST(PoolKernels, AverageGradientsAreSpreadEvenly) {
   for_sizes([](const PoolSizes& s) {
     for (const bool padded : {false, true}) {
       compare_average_backward<float>(s, padded);
@@ -241,7 +241,7 @@ void compare_sums(std::int64_t channels) {
   }
 }
 
-TEST(PoolKernels, SumsOfPixelsAreExact) {
+TEST(PoolKernels, PixelSumsAreExact) {
   on_every_target([](std::int64_t) {
     for (const std::int64_t channels : channel_counts) {
       compare_sums<std::int8_t>(channels);

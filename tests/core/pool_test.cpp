@@ -36,13 +36,13 @@ Variable sums_of(const Variable& leaf, const Tensor& sums) {
                         [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
 }
 
-TEST(MaxPool, TheFirstOfEqualValuesTakesTheGradient) {
+TEST(MaxPool, FirstOfEqualValuesReceivesTheGradient) {
   const Variable x(Tensor::from({1.0f, 2.0f, 2.0f, 2.0f}, {1, 1, 2, 2}), true);
   ops::max_pool2d(x, two).backward(Tensor::full({1, 1, 1, 1}, 5.0));
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 5, 0, 0}));
 }
 
-TEST(MaxPool, PaddingNeverWinsAndNaNDoes) {
+TEST(MaxPool, IgnoresPaddingAndPropagatesNaN) {
   const Variable x = Tensor::full({1, 1, 3, 3}, -7.0);
   EXPECT_EQ(values(ops::max_pool2d(x, three)), (std::vector<float>(4, -7.0f)));
   Tensor y = Tensor::zeros({1, 1, 2, 2});
@@ -75,7 +75,7 @@ std::vector<float> of_windows(const Tensor& x, const ops::Pool3d& o, const Shape
   return y;
 }
 
-TEST(Pool3d, IsThatOfPlainLoopsToTheBit) {
+TEST(Pool3d, MatchesPlainLoopsBitwise) {
   const Tensor x = floats({2, 3, 5, 6, 7}, 5);
   const ops::Pool3d dilated{
       .kernel = {2, 2, 3}, .stride = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {2, 1, 2}},
@@ -93,7 +93,7 @@ TEST(Pool3d, IsThatOfPlainLoopsToTheBit) {
             of_windows(x, {.kernel = {1, 2, 3}, .stride = {1, 2, 3}}, {2, 3, 5, 3, 2}, mean));
 }
 
-TEST(Pool3d, CodesAndSumsStayThem) {
+TEST(Pool3d, KeepsCodesAndSums) {
   const Tensor x = floats({2, 3, 4, 6, 5}, 5);
   const ops::Pool3d padded{.kernel = {2, 3, 2}, .stride = {1, 2, 2}, .padding = {1, 1, 0}};
   const Variable codes(quantize(x, int8(1.7)));
@@ -111,7 +111,7 @@ TEST(Pool3d, CodesAndSumsStayThem) {
   EXPECT_EQ(values(largest), values(ops::max_pool3d(sums.tensor(), padded)));
 }
 
-TEST(Pool3d, RefusesWhatDoesNotFit) {
+TEST(Pool3d, RejectsMismatchedShapes) {
   const Tensor x = floats({1, 2, 3, 3, 3}, 1);
   const auto refused = [&](const ops::Pool3d& options) {
     EXPECT_THROW((void)ops::max_pool3d(x, options), ArgumentError);
@@ -126,7 +126,7 @@ TEST(Pool3d, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)ops::max_pool3d(floats({1, 2, 3, 3}, 1), {}), ArgumentError);
 }
 
-TEST(MaxPool, CodesGiveTheCodesOfThePooledFloats) {
+TEST(MaxPool, PooledCodesMatchPooledFloats) {
   const Tensor x = floats({2, 3, 7, 6}, 5);
   for (const auto& grid :
        {int8(1.7), int8(1.7, true), Grid::from_amax(FloatFormat{}, {}, Tensor::scalar(1.7))}) {
@@ -139,7 +139,7 @@ TEST(MaxPool, CodesGiveTheCodesOfThePooledFloats) {
   }
 }
 
-TEST(MaxPool, GradientsOfCodesPassTheMaskOfTheirQuantizer) {
+TEST(MaxPool, CodeGradientsPassThroughTheQuantizerMask) {
   const Variable x(Tensor::from({0.5f, 9.0f, 0.25f, -1.0f}, {1, 1, 1, 4}), true);
   const Variable y = ops::max_pool2d(ops::quantize(x, int8(1.0)), {{1, 2}});
   y.backward(Tensor::from({1.0f, 2.0f}, {1, 1, 1, 2}));
@@ -147,7 +147,7 @@ TEST(MaxPool, GradientsOfCodesPassTheMaskOfTheirQuantizer) {
             (std::vector<float>{0, 0, 2, 0}));  // 9 saturates: its gradient is clipped
 }
 
-TEST(MaxPool, SumsGiveTheCodesOfPoolingAfterRounding) {
+TEST(MaxPool, PooledSumsMatchPoolingAfterRounding) {
   const ProductSums sums{integers({2, 3, 6, 6}, 7, 40000).to(Layout::channels_last),
                          Tensor::from({100, -5000, 7}), Tensor::from({1e-4f, 3e-5f, 2e-4f}), 1};
   const Accumulator x{sums, true};
@@ -159,7 +159,7 @@ TEST(MaxPool, SumsGiveTheCodesOfPoolingAfterRounding) {
   EXPECT_TRUE(bitwise_equal(requantize(*y.accumulator(), grid).codes, after.quantized()->codes));
 }
 
-TEST(MaxPool, NormalizedSumsPoolTheSmallestWhereTheirFactorIsNegative) {
+TEST(MaxPool, NormalizedSumsPoolTheMinimumForANegativeFactor) {
   const NormalizedSums sums{integers({2, 4, 6, 6}, 7, 40000).to(Layout::channels_last),
                             Tensor::from({1e-4f, -3e-5f, 0.0f, -2e-4f}),
                             Tensor::from({0.1f, -0.2f, 0.7f, 0.3f}), 1};
@@ -190,7 +190,7 @@ TEST(MaxPool, PoolsEachPartOfAConcat) {
   EXPECT_EQ(values(y), values(ops::max_pool2d(Variable(to_float(*x.accumulator())), two)));
 }
 
-TEST(MaxPool, GradientOfSumsGoesToTheLargest) {
+TEST(MaxPool, SumGradientsGoToTheMaximum) {
   const Variable weight(Tensor::zeros({1, 2, 2, 2}), true);
   const Tensor sums = Tensor::from({1, 5, 3, 2, 9, 0, 9, 9}, {1, 2, 2, 2});
   const Variable x = sums_of(weight, sums);
@@ -198,7 +198,7 @@ TEST(MaxPool, GradientOfSumsGoesToTheLargest) {
   EXPECT_EQ(weight.grad().to_vector<float>(), (std::vector<float>{0, 1, 0, 0, 1, 0, 0, 0}));
 }
 
-TEST(AvgPool, CodesAverageAsTheEngineDoes) {
+TEST(AvgPool, AveragesCodesLikeTheEngine) {
   const auto q = quantize(floats({1, 2, 4, 4}, 9), int8(1.9));
   const Variable y = ops::avg_pool2d(Variable(q), two);
   ASSERT_NE(y.accumulator(), nullptr);
@@ -211,7 +211,7 @@ TEST(AvgPool, CodesAverageAsTheEngineDoes) {
   }
 }
 
-TEST(AvgPool, DividesByTheWholeWindowOrByThePixelsInIt) {
+TEST(AvgPool, DividesByWindowSizeOrPixelCount) {
   const Variable x = Tensor::full({1, 1, 2, 2}, 9.0);
   ops::Pool2d options{{3, 3}, {1, 1}, {1, 1}};
   EXPECT_EQ(values(ops::avg_pool2d(x, options)), (std::vector<float>(4, 4.0f)));
@@ -219,7 +219,7 @@ TEST(AvgPool, DividesByTheWholeWindowOrByThePixelsInIt) {
   EXPECT_EQ(values(ops::avg_pool2d(x, options)), (std::vector<float>(4, 9.0f)));
 }
 
-TEST(GlobalPool, CodesGiveIntegerSums) {
+TEST(GlobalPool, ReturnsIntegerSumsForCodes) {
   const auto q = quantize(floats({2, 3, 5, 4}, 11), int8(1.5));
   const Variable y = ops::global_avg_pool2d(Variable(q));
   ASSERT_NE(y.accumulator(), nullptr);
@@ -232,7 +232,7 @@ TEST(GlobalPool, CodesGiveIntegerSums) {
   EXPECT_EQ(values(y)[0], static_cast<float>(first) * (q.grid.scale.data<float>()[0] / 20.0f));
 }
 
-TEST(GlobalPool, FlattenedSumsRoundToTheSameCodes) {
+TEST(GlobalPool, FlattenKeepsTheRoundedCodes) {
   const Variable x = ops::global_avg_pool2d(Variable(quantize(floats({4, 8, 3, 3}, 13), int8(1.5))));
   const Variable flat = ops::flatten(x);
   ASSERT_NE(flat.accumulator(), nullptr);
@@ -240,14 +240,14 @@ TEST(GlobalPool, FlattenedSumsRoundToTheSameCodes) {
             requantize(*x.accumulator(), int8(0.4)).codes.to_vector<std::int8_t>());
 }
 
-TEST(Pool, CodesWithSeveralScalesAreReadAsFloats) {
-  const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::from({1.0f, 2.0f}));
-  const Variable x(quantize(floats({1, 2, 4, 4}, 3), grid));
+TEST(Pool, ReadsCodesWithSeveralScalesAsFloats) {
+  const auto spec = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::from({1.0f, 2.0f}));
+  const Variable x(quantize(floats({1, 2, 4, 4}, 3), spec));
   for (const auto& y : {ops::max_pool2d(x, two), ops::avg_pool2d(x, two), ops::global_avg_pool2d(x)})
     EXPECT_TRUE(std::holds_alternative<Tensor>(y.value()));
 }
 
-TEST(Pool, RefusesWhatDoesNotFit) {
+TEST(Pool, RejectsMismatchedShapes) {
   const Variable x = Tensor::zeros({1, 1, 4, 4});
   EXPECT_THROW((void)ops::max_pool2d(x, {{5, 2}}), ArgumentError);
   EXPECT_THROW((void)ops::max_pool2d(x, {{0, 2}}), ArgumentError);

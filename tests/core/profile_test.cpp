@@ -40,7 +40,7 @@ double total(const Profile& profile) {
   return sum;
 }
 
-TEST(Profile, OwnTimesAddUp) {
+TEST(Profile, SelfTimesSumToTheTotal) {
   Profiler profiler;
   const ProfilerScope scope(profiler);
   const auto begin = std::chrono::steady_clock::now();
@@ -62,7 +62,7 @@ TEST(Profile, OwnTimesAddUp) {
   EXPECT_NEAR(share, 1, 1e-9);
 }
 
-TEST(Profile, LeavesTheFirstOfSeveralStepsOut) {
+TEST(Profile, SkipsTheFirstOfSeveralSteps) {
   Profiler profiler;
   const ProfilerScope scope(profiler);
   {
@@ -82,7 +82,7 @@ TEST(Profile, LeavesTheFirstOfSeveralStepsOut) {
   EXPECT_DOUBLE_EQ(found.rows[2].calls, 1.5);
 }
 
-TEST(Profile, NothingOutsideOfSteps) {
+TEST(Profile, RecordsNothingOutsideSteps) {
   Profiler profiler;
   const ProfilerScope scope(profiler);
   {
@@ -93,7 +93,7 @@ TEST(Profile, NothingOutsideOfSteps) {
   EXPECT_EQ(profiler.profile().steps, 0);
 }
 
-TEST(Profile, OffByDefaultAndOnOneThread) {
+TEST(Profile, IsOffByDefaultAndPerThread) {
   EXPECT_EQ(fq::profiler(), nullptr);
   Profiler profiler;
   const ProfilerScope scope(profiler);
@@ -104,7 +104,7 @@ TEST(Profile, OffByDefaultAndOnOneThread) {
   EXPECT_TRUE(profiler.profile().rows.empty());
 }
 
-TEST(Profile, BackwardCarriesThePathOfTheForwardPass) {
+TEST(Profile, BackwardUsesThePathOfTheForwardPass) {
   Profiler profiler;
   const ProfilerScope scope(profiler);
   {
@@ -125,7 +125,7 @@ TEST(Profile, BackwardCarriesThePathOfTheForwardPass) {
   EXPECT_EQ(found.rows[1].kind, "relu backward");
 }
 
-TEST(Profile, TraceIsJsonAndNests) {
+TEST(Profile, TraceIsNestedJson) {
   Profiler profiler;
   const ProfilerScope scope(profiler);
   work();

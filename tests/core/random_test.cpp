@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-TEST(Philox, KnownAnswers) {  // Random123 1.09, tests/kat_vectors, philox4x32 10
+TEST(Philox, KnownValues) {  // Random123 1.09, tests/kat_vectors, philox4x32 10
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const std::uint32_t all = 0xffffffff;
   EXPECT_EQ(philox({all, all, all, all}, {all, all}),
@@ -23,7 +23,7 @@ TEST(Philox, KnownAnswers) {  // Random123 1.09, tests/kat_vectors, philox4x32 1
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Fill, NormalValuesHaveTheirMoments) {
+TEST(Fill, NormalValuesHaveTheExpectedMoments) {
   Tensor x = Tensor::empty({200, 500});
   fill_normal(x, 1.0, 2.0, 42);
   double sum = 0, squares = 0;
@@ -46,7 +46,7 @@ TEST(Fill, UniformValuesStayInTheirRange) {
   EXPECT_NEAR(sum / 10001, -2.0, 5 * 2.0 / std::sqrt(12.0 * 10001));
 }
 
-TEST(Fill, DependsOnSeedAndStreamNotOnLayoutOrSize) {
+TEST(Fill, DependsOnSeedAndStreamOnly) {
   const auto filled = [](Layout layout, std::uint64_t seed, std::uint64_t stream) {
     Tensor x = Tensor::empty({2, 3, 4, 5}, DType::f32, Device::cpu(), layout);
     fill_normal(x, 0, 1, seed, stream);
@@ -71,7 +71,7 @@ std::vector<float> dropped(const Tensor& x, std::uint64_t step) {
 /// Each of these draws; tests/own_numbers.cpp lets the second start as the first did.
 class OwnNumbers : public testing::TestWithParam<int> {};
 
-TEST_P(OwnNumbers, NoTestDependsOnTheOneBeforeIt) {
+TEST_P(OwnNumbers, EachTestDrawsIndependentNumbers) {
   EXPECT_EQ(random_stream().seed, 0u);
   EXPECT_EQ(random_stream().op, 0u);
   (void)ops::dropout(Tensor::full({4}, 1.0), 0.25, true);
@@ -80,7 +80,7 @@ TEST_P(OwnNumbers, NoTestDependsOnTheOneBeforeIt) {
 
 INSTANTIATE_TEST_SUITE_P(Twice, OwnNumbers, testing::Values(0, 1));
 
-TEST(Dropout, KeepsTheGivenShareScaled) {
+TEST(Dropout, KeepsTheGivenFractionScaled) {
   const auto y = dropped(Tensor::full({40000}, 3.0), 0);
   int kept = 0;
   for (const float v : y) {
@@ -90,7 +90,7 @@ TEST(Dropout, KeepsTheGivenShareScaled) {
   EXPECT_NEAR(kept, 30000, 5 * std::sqrt(40000 * 0.25 * 0.75));
 }
 
-TEST(Dropout, IsAFunctionOfStepOperatorAndLogicalElement) {
+TEST(Dropout, DependsOnStepOperatorAndLogicalElement) {
   const Tensor x = Tensor::full({2, 3, 4, 5}, 1.0);
   EXPECT_EQ(dropped(x, 1), dropped(x, 1));
   EXPECT_EQ(dropped(x, 1), dropped(x.to(Layout::channels_last), 1));
@@ -111,7 +111,7 @@ std::vector<float> units(const std::vector<float>& y, std::size_t size) {
   return out;
 }
 
-TEST(Dropout, OfChannelsAndSamplesDropsThemWhole) {
+TEST(Dropout, DropsWholeChannelsAndSamples) {
   const RandomScope scope(5, 1);
   const Variable x(Tensor::full({64, 32, 2, 3}, 1.0));
   const auto channels = units(ops::channel_dropout(x, 0.25, true).tensor().to_vector<float>(), 6);
@@ -124,7 +124,7 @@ TEST(Dropout, OfChannelsAndSamplesDropsThemWhole) {
 }
 
 /// Mean 0 and variance 1 stay, up to 4 deviations of the mean of 60,000 numbers.
-TEST(Dropout, OfSeluKeepsMeanAndVariance) {
+TEST(Dropout, AlphaDropoutKeepsMeanAndVariance) {
   const RandomScope scope(5, 1);
   std::vector<float> values;
   for (int i = 0; i < 60000; ++i) values.push_back(i % 2 == 0 ? 1.0f : -1.0f);
@@ -142,7 +142,7 @@ TEST(Dropout, OfSeluKeepsMeanAndVariance) {
   EXPECT_EQ(std::ranges::count(one, 0.0f), 60000);
 }
 
-TEST(Dropout, OfBlocksDropsSquares) {
+TEST(Dropout, BlockDropoutDropsSquares) {
   const RandomScope scope(5, 1);
   const Variable x(Tensor::full({40, 4, 12, 12}, 1.0));
   const auto y = ops::drop_block2d(x, 0.1, 3, true).tensor().to_vector<float>();
@@ -166,7 +166,7 @@ TEST(Dropout, OfBlocksDropsSquares) {
   EXPECT_THROW((void)ops::drop_block2d(x, 0.1, 13, true), ArgumentError);
 }
 
-TEST(Dropout, NoFormDoesAnythingInEvaluation) {
+TEST(Dropout, AllFormsAreIdentityInEvaluation) {
   const Variable x(Tensor::full({2, 3, 5, 5}, 1.0));
   for (const auto& y :
        {ops::channel_dropout(x, 0.5, false), ops::drop_path(x, 0.5, false), ops::alpha_dropout(x, 0.5, false),
@@ -176,7 +176,7 @@ TEST(Dropout, NoFormDoesAnythingInEvaluation) {
   EXPECT_THROW((void)ops::channel_dropout(Variable(Tensor::full({3}, 1.0)), 0.1, true), ArgumentError);
 }
 
-TEST(Dropout, IsNothingInEvaluation) {
+TEST(Dropout, IsIdentityInEvaluation) {
   const Variable x = Tensor::full({3}, 1.0);
   EXPECT_EQ(ops::dropout(x, 0.5, false).node(), x.node());
   EXPECT_EQ(ops::dropout(x, 1.0, true).tensor().to_vector<float>(), (std::vector<float>{0, 0, 0}));

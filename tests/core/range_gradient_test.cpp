@@ -41,14 +41,14 @@ void expect_ends(int least, int most, Code upper) {
       }
 }
 
-TEST(RangeEnds, AreFoundInTheirGroup) {
+TEST(RangeEnds, AreFoundInTheirBlock) {
   expect_ends<std::int8_t>(-128, 127, 127);
   expect_ends<std::int8_t>(-128, 127, 15);
   expect_ends<std::uint8_t>(0, 255, 255);
   expect_ends<std::uint8_t>(0, 255, 200);
 }
 
-TEST(RangeEnds, PartsOfARunAddUpAsTheRun) {
+TEST(RangeEnds, PartsSumToTheWholeRun) {
   const auto x = test::uniform({1000}, 1).to_vector<float>(),
              dy = test::uniform({1000}, 2).to_vector<float>();
   const detail::GridRow row{0.4f / 127, -128, 127, 0.4f, -0.4f};
@@ -76,7 +76,7 @@ std::vector<float> clip_gradients(const Tensor& x, const Tensor& dy, const Grid&
   return {sums.begin(), sums.end()};
 }
 
-TEST(RangeGradient, OfEveryFormatIsThatOfItsElements) {
+TEST(RangeGradient, MatchesElementsForEveryFormat) {
   const Shape shape{6, 10, 31, 17};
   Tensor x = test::uniform(shape, 3);
   const Tensor dy = whole(shape);
@@ -106,7 +106,7 @@ Tensor integers(const Shape& shape, Layout layout) {
   return out;
 }
 
-TEST(RangeGradient, OfSumsIsThatOfTheirFloats) {
+TEST(RangeGradient, OfSumsMatchesTheirFloats) {
   const Shape shape{5, 6, 17, 19};
   const Tensor factor = Tensor::from({1e-4f, -2e-4f, 3e-4f, 1e-5f, -1e-4f, 2e-4f}),
                bias = Tensor::from({100, -200, 3000, 0, 1, 50});
@@ -137,7 +137,7 @@ TEST(RangeGradient, OfSumsIsThatOfTheirFloats) {
   }
 }
 
-TEST(RangeGradient, WhatIsNeverPassedBackwardIsFreed) {
+TEST(RangeGradient, FreesUnusedBackwardState) {
   const Variable amax(Tensor::scalar(1), true);
   const auto grid = Grid::from_amax(IntFormat{}, {}, amax.tensor(), "q");
   const ops::LearnedRange learned{amax};
@@ -219,7 +219,7 @@ Trained train(const Network& network, const Tensor& x, bool with_input, AmaxGrad
 }
 
 /// An input that takes a gradient gets a whole one; the range's is the same.
-TEST(RangeOfAnInput, HasTheBitsOfAWholeGradient) {
+TEST(RangeOfAnInput, MatchesTheFullGradientBitwise) {
   for (const Network& network : networks()) {
     const std::int64_t last = network.x[0] - 1;
     Rows all;
@@ -240,7 +240,7 @@ TEST(RangeOfAnInput, HasTheBitsOfAWholeGradient) {
   }
 }
 
-TEST(RangeOfAnInput, ReadsAllWhereEveryElementCounts) {
+TEST(RangeOfAnInput, ReadsAllElementsIfRequired) {
   const Network network = networks()[0];
   const Tensor x = input(network.x, {2});
   const Trained few = train(network, x, false, AmaxGradient::lsq, 1),

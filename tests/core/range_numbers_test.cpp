@@ -24,7 +24,7 @@ std::vector<ScaleRule> rules() {
           {Kind::e8m0, 6, detail::least_amax},          {Kind::e8m0, 7, detail::least_amax}};
 }
 
-TEST(RangeScales, AreThoseOfOneRangeOnEveryTarget) {
+TEST(RangeScales, MatchTheScalarOnEveryTarget) {
   auto ranges = patterns();
   std::erase_if(ranges, [](float v) { return !detail::is_range(v); });
   for (const auto& rule : rules())
@@ -41,7 +41,7 @@ TEST(RangeScales, AreThoseOfOneRangeOnEveryTarget) {
       });
 }
 
-TEST(RangeScales, WhatIsNoRangeIsFoundAndStays) {
+TEST(RangeScales, DetectInvalidRanges) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const auto& rule : rules())
     for (const float bad : {-1.0f, -0x1p-149f, inf, std::numeric_limits<float>::quiet_NaN()})
@@ -64,7 +64,7 @@ double expected_sum(const std::vector<float>& x, const std::vector<float>& dy, c
   return sum;
 }
 
-TEST(RangeShares, AreThoseOfOneElementOnEveryTarget) {
+TEST(RangeShares, MatchTheScalarOnEveryTarget) {
   for (const std::int64_t count : {1, 15, 16, 17, 1000, 4099}) {
     const auto x = test::uniform({count}, 1).to_vector<float>(),
                dy = test::uniform({count}, 2).to_vector<float>();
@@ -85,7 +85,7 @@ TEST(RangeShares, AreThoseOfOneElementOnEveryTarget) {
   }
 }
 
-TEST(RangeShares, AtTheEndsOfTheRange) {
+TEST(RangeShares, AreCorrectAtTheRangeEnds) {
   const GridRow row{0.5f, -8, 7, 1.0f, -1.0f};
   EXPECT_EQ(detail::clip_share(1.0f, row), 1);
   EXPECT_EQ(detail::clip_share(-1.0f, row), -1);

@@ -62,7 +62,7 @@ Variable run(const Layer& l, DynamicRange range) {
 }
 
 /// ONNX Runtime 1.31.1, DynamicQuantizeLSTM on one thread, a batch of two.
-TEST(Recurrent, IntegersHaveTheBitsOfOnnxRuntime) {
+TEST(Recurrent, IntegersMatchOnnxRuntimeBitwise) {
   const std::vector<float> expected{
       0x1.7020d4p-3f, -0x1.7c06cep-5f, -0x1.a7d214p-2f, 0x1.ca18a8p-4f, -0x1.85444cp-5f, -0x1.3a7f5cp-2f,
       0x1.cf2328p-7f, -0x1.024154p-3f, -0x1.466ca8p-3f, 0x1.3561a2p-2f, -0x1.f4c904p-3f, 0x1.62304ap-8f,
@@ -73,7 +73,7 @@ TEST(Recurrent, IntegersHaveTheBitsOfOnnxRuntime) {
 }
 
 /// Outputs of one sample with one scale per weight.
-TEST(Recurrent, ASampleAloneHasTheBitsOfOnnxRuntime) {
+TEST(Recurrent, OneSampleMatchesOnnxRuntimeBitwise) {
   const std::vector<float> expected{-0x1.cbcfep-4f,  -0x1.0328aep-4f, -0x1.4c1b02p-4f,
                                     -0x1.e724b2p-5f, 0x1.169744p-4f,  -0x1.a058f8p-4f,
                                     -0x1.429b2ap-5f, 0x1.2ca792p-4f,  -0x1.61b406p-4f};
@@ -81,7 +81,7 @@ TEST(Recurrent, ASampleAloneHasTheBitsOfOnnxRuntime) {
   EXPECT_EQ(run(layer(1, false), DynamicRange::sample).tensor().to_vector<float>(), expected);
 }
 
-TEST(Recurrent, ARangeForEachSampleIsThatOfTheSampleAlone) {
+TEST(Recurrent, PerSampleRangesMatchEachSampleAlone) {
   Layer all = layer(3, true);
   const auto together = run(all, DynamicRange::sample).tensor();
   for (std::int64_t n = 0; n < 3; ++n) {
@@ -122,7 +122,7 @@ Variable by_operators(const Layer& l) {
   return ops::stack(outputs, 1);
 }
 
-TEST(Recurrent, GradientsPassAsIfNothingHadBeenRounded) {
+TEST(Recurrent, PassesGradientsStraightThrough) {
   std::vector<std::vector<Tensor>> gradients;
   for (const bool single : {false, true}) {
     Layer l = layer(2, true);
@@ -146,7 +146,7 @@ TEST(Recurrent, GradientsPassAsIfNothingHadBeenRounded) {
   }
 }
 
-TEST(Recurrent, WhatDoesNotFitIsRefused) {
+TEST(Recurrent, RejectsMismatchedShapes) {
   Layer l = layer(2, true);
   l.weights.hidden = l.weights.hidden.as_float();
   EXPECT_FALSE(ops::has_integer_weights(l.weights));
@@ -159,7 +159,7 @@ TEST(Recurrent, WhatDoesNotFitIsRefused) {
 }
 
 /// A range of zeros has scale 1; one so small that its step vanishes too.
-TEST(Recurrent, RangesOfNothing) {
+TEST(Recurrent, HandlesRangesOfEmptyInput) {
   for (const float tiny : {0.0f, 1e-44f}) {
     const auto grid = detail::DynamicGrid::of(0.0f, tiny);
     EXPECT_EQ(grid.scale, 1.0f);
@@ -167,7 +167,7 @@ TEST(Recurrent, RangesOfNothing) {
   }
 }
 
-TEST(Recurrent, FunctionsOfGatesAreNearThoseOfDoubles) {
+TEST(Recurrent, GateFunctionsAreCloseToDouble) {
   float sigmoid = 0, tanh = 0;
   for (const float x : patterns()) {
     if (std::isnan(x)) {
@@ -237,7 +237,7 @@ void one_by_one(Call& call, std::int64_t width, const Element& element) {
   for (std::int64_t i = 0; i < 3 * width; ++i) element(a, i / width, i % width);
 }
 
-TEST(Recurrent, VectorsHaveTheBitsOfOneNumber) {
+TEST(Recurrent, VectorsMatchScalarsBitwise) {
   for (const auto cell :
        {RecurrentCell::lstm, RecurrentCell::gru, RecurrentCell::rnn_tanh, RecurrentCell::rnn_relu})
     for (const std::int64_t width : {1, 5, 16, 37, 200}) {

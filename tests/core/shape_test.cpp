@@ -37,7 +37,7 @@ TEST(Reshape, IsAViewOfARowMajorTensor) {
   EXPECT_TRUE(y.tensor().storage().shares(x.storage()));
 }
 
-TEST(Reshape, RefusesWhatDoesNotFit) {
+TEST(Reshape, RejectsMismatchedShapes) {
   const Variable x = counted({2, 6});
   EXPECT_THROW((void)ops::reshape(x, {5}), ArgumentError);
   EXPECT_THROW((void)ops::reshape(x, {-1, -1}), ArgumentError);
@@ -55,7 +55,7 @@ TEST(Flatten, MovesCodesIntoLogicalOrder) {
   EXPECT_TRUE(same_grid(y.quantized()->grid, codes().grid));
 }
 
-TEST(Flatten, SumsStaySumsAndRoundToTheSameCodes) {
+TEST(Flatten, KeepsSumsAndTheirRoundedCodes) {
   const Variable y = ops::flatten(Variable(sums()));
   ASSERT_NE(y.accumulator(), nullptr);
   const auto flat = requantize(*y.accumulator(), int8(20.0)), whole = requantize(sums(), int8(20.0));
@@ -66,7 +66,7 @@ TEST(Flatten, SumsStaySumsAndRoundToTheSameCodes) {
   EXPECT_TRUE(back.accumulator()->relu);
 }
 
-TEST(Flatten, GradientsOfCodesPassTheMaskOfTheirQuantizer) {
+TEST(Flatten, CodeGradientsPassThroughTheQuantizerMask) {
   const Variable x(counted(image).to(Layout::channels_last), true);
   ops::flatten(ops::quantize(x, int8(20.0))).backward(Tensor::full({2, 12}, 1.0));
   const auto dx = x.grad().to_vector<float>();
@@ -80,14 +80,14 @@ TEST(Transpose, MovesCodes) {
   EXPECT_EQ(values(y)[1], 4.0f);
 }
 
-TEST(Transpose, RefusesWhatIsNoPermutation) {
+TEST(Transpose, RejectsInvalidPermutations) {
   const Variable x = counted({2, 3});
   EXPECT_THROW((void)ops::transpose(x, {0}), ArgumentError);
   EXPECT_THROW((void)ops::transpose(x, {0, 0}), ArgumentError);
   EXPECT_THROW((void)ops::transpose(x, {0, 2}), ArgumentError);
 }
 
-TEST(Concat, CodesOfOneGridStayCodes) {
+TEST(Concat, KeepsCodesOfOneGrid) {
   const Variable x{codes()};
   const Variable y = ops::concat({x, x}, 1);
   ASSERT_NE(y.quantized(), nullptr);
@@ -96,7 +96,7 @@ TEST(Concat, CodesOfOneGridStayCodes) {
   EXPECT_EQ(ops::concat({x, Variable(codes(64.0))}, 1).quantized(), nullptr);
 }
 
-TEST(Concat, SumsRoundEachToTheSameGrid) {
+TEST(Concat, RoundsSumsToOneGrid) {
   const Variable x{sums()};
   const Variable y = ops::concat({x, x}, 1);
   ASSERT_NE(y.accumulator(), nullptr);
@@ -106,7 +106,7 @@ TEST(Concat, SumsRoundEachToTheSameGrid) {
   EXPECT_TRUE(std::equal(one.begin(), one.begin() + 12, joined.begin() + 12));
 }
 
-TEST(Concat, RefusesWhatDoesNotFit) {
+TEST(Concat, RejectsMismatchedShapes) {
   const Variable x = counted({2, 3});
   EXPECT_THROW((void)ops::concat({}, 0), ArgumentError);
   EXPECT_THROW((void)ops::concat({x, counted({2, 2})}, 0), ArgumentError);
@@ -125,7 +125,7 @@ TEST(Slice, CountsFromBothEnds) {
   EXPECT_THROW((void)ops::slice(x, 1, -5, 2), ArgumentError);
 }
 
-TEST(Add, TwoCodeTensorsAddInTheirOrder) {
+TEST(Add, AddsCodeTensorsInOrder) {
   const Variable a{codes(127.0)}, b{quantize(counted(image), int8(50.0))};
   const Variable y = ops::add(a, b);
   ASSERT_NE(y.accumulator(), nullptr);
@@ -136,7 +136,7 @@ TEST(Add, TwoCodeTensorsAddInTheirOrder) {
   EXPECT_EQ(ops::add(a, Variable(Tensor::full({1}, 1.0))).accumulator(), nullptr);
 }
 
-TEST(Add, RefusesWhatDoesNotFit) {
+TEST(Add, RejectsMismatchedShapes) {
   EXPECT_THROW((void)ops::add(counted({2, 3}), counted({2, 2})), ArgumentError);
   EXPECT_THROW((void)ops::multiply(counted({2}), counted({2}).to(DType::f64)), ArgumentError);
   EXPECT_THROW((void)ops::add(counted({2}), Variable()), ArgumentError);

@@ -9,7 +9,7 @@
 namespace fq::stand_ins_test {
 namespace {
 
-TEST(StandIns, TakeTheLeafsPlaceWithAGradientOfTheirOwn) {
+TEST(StandIns, ReplaceTheLeafAndCollectTheirOwnGradient) {
   Variable leaf(Tensor::scalar(2.0), true);
   const auto node = leaf.node();
   const auto version = leaf.tensor().version();
@@ -47,7 +47,7 @@ TEST(StandIns, Nest) {
   EXPECT_EQ(b.item(), 2.0);
 }
 
-TEST(StandIns, AreForLeavesOfTheirShape) {
+TEST(StandIns, RequireALeafOfTheSameShape) {
   const Variable leaf(Tensor::scalar(1.0), true);
   detail::StandIns stand_ins;
   EXPECT_THROW(stand_ins.set(leaf, Tensor::zeros({2})), ArgumentError);
@@ -56,7 +56,7 @@ TEST(StandIns, AreForLeavesOfTheirShape) {
   EXPECT_FALSE(Variable().requires_grad());
 }
 
-TEST(ThreadsStandIns, AreThoseOfOneThread) {
+TEST(ThreadsStandIns, ArePerThread) {
   const Variable leaf(Tensor::scalar(2.0));
   detail::StandIns stand_ins;
   stand_ins.set(leaf, Tensor::scalar(3.0));

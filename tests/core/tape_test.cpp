@@ -28,7 +28,7 @@ Variable sum(const Variable& a, const Variable& b) {
   return detail::record("sum", out, {a, b}, [](const Tensor& dy) { return std::vector<Tensor>{dy, dy}; });
 }
 
-TEST(Tape, SumsTheGradientsOfAllReadersOnce) {
+TEST(Tape, SumsGradientsOfAllReadersOnce) {
   Variable x(Tensor::from({2.0f, -3.0f}), true);
   const Variable twice = times(x, 2.0f);
   sum(sum(twice, times(twice, 5.0f)), x).backward(Tensor::full({2}, 1.0));
@@ -39,7 +39,7 @@ TEST(Tape, SumsTheGradientsOfAllReadersOnce) {
   EXPECT_FALSE(x.grad().defined());
 }
 
-TEST(Tape, RecordsNothingWithoutNeed) {
+TEST(Tape, RecordsNothingWithoutGradients) {
   const Variable constant(Tensor::from({1.0f}));
   EXPECT_FALSE(times(constant, 2.0f).requires_grad());
   Variable x(Tensor::from({1.0f}), true);
@@ -47,7 +47,7 @@ TEST(Tape, RecordsNothingWithoutNeed) {
   EXPECT_FALSE(times(x, 2.0f).requires_grad());
 }
 
-TEST(Tape, RefusesChangedValuesSecondRunsAndMissingSeeds) {
+TEST(Tape, RejectsChangedValuesSecondRunsAndMissingSeeds) {
   Variable x(Tensor::from({1.0f, 2.0f}), true);
   const Variable y = times(x, 3.0f);
   EXPECT_THROW(y.backward(), ArgumentError);
@@ -71,7 +71,7 @@ TEST(Tape, ConvertsCodesToFloatsOnceForAllReaders) {
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{2.0f, 0.0f, 2.0f}));
 }
 
-TEST(Tape, AReaderOfSumsAppliesThePendingReluToItsGradient) {
+TEST(Tape, AppliesThePendingReluOfSumsToTheGradient) {
   const Accumulator sums{ProductSums{Tensor::from({-8, 8, 80}, {1, 3}), {}, Tensor::scalar(0.125), 1}, true};
   Variable leaf(Tensor::zeros({1, 3}), true);
   const auto pass = [](const Tensor& dy) { return std::vector<Tensor>{dy}; };
@@ -87,7 +87,7 @@ TEST(Tape, AReaderOfSumsAppliesThePendingReluToItsGradient) {
   EXPECT_EQ(leaf.grad().to_vector<float>(), (std::vector<float>{0, 1, 0}));
 }
 
-TEST(Tape, AReaderOfConcatenatedSumsMasksEachPartsRelu) {
+TEST(Tape, MasksTheReluOfEachConcatenatedPart) {
   const auto pass = [](const Tensor& dy) { return std::vector<Tensor>{dy}; };
   const auto sums = [](bool relu) {
     return Accumulator{ProductSums{Tensor::from({-8, 8}, {1, 2}), {}, Tensor::scalar(0.125), 1}, relu};

@@ -23,7 +23,7 @@ TEST(Tensor, ChannelsLastKeepsLogicalOrder) {
   EXPECT_TRUE(bitwise_equal(x, y));
 }
 
-TEST(Tensor, PackedCodesHaveBothLayouts) {
+TEST(Tensor, PackedCodesSupportBothLayouts) {
   for (const DType dtype : {DType::u1, DType::i2, DType::u2, DType::i4, DType::u4, DType::f4_e2m1}) {
     SCOPED_TRACE(name(dtype));
     std::vector<std::uint8_t> values(2 * 3 * 5 * 1);

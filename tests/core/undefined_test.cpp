@@ -57,7 +57,7 @@ const Tensor& ones() {
 
 Grid make_grid() { return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4), "x"); }
 
-TEST(Undefined, WhatWasMovedFromIsAsATensorThatNeverWas) {
+TEST(Undefined, MovedFromTensorsAreUndefined) {
   for (const Tensor& x : {Tensor(), moved_from(), assigned_from()}) {
     EXPECT_FALSE(x.defined());
     EXPECT_EQ(x.shape(), Shape{});
@@ -74,7 +74,7 @@ TEST(Undefined, WhatWasMovedFromIsAsATensorThatNeverWas) {
   EXPECT_EQ(same.to_vector<float>(), (std::vector<float>{2, 2, 2}));
 }
 
-TEST(Undefined, TensorsAnswerOrThrow) {
+TEST(Undefined, TensorsReturnOrThrow) {
   const Accesses<Tensor> accesses = {
       {"dim", {Does::refuses, [](Tensor& x) { (void)x.dim(0); }}},
       {"rank", {Does::answers, [](Tensor& x) { (void)x.rank(); }}},
@@ -156,7 +156,7 @@ const Accesses<Variable>& of_variables() {
   return accesses;
 }
 
-TEST(Undefined, VariablesAnswerOrThrow) {
+TEST(Undefined, VariablesReturnOrThrow) {
   check<Variable>(of_variables(), [] { return Variable(); });
   check<Variable>(of_variables(), [] {
     Variable from(ones(), true);
@@ -166,7 +166,7 @@ TEST(Undefined, VariablesAnswerOrThrow) {
   });
 }
 
-TEST(Undefined, CodesAndSumsWithoutTensorsAreRefused) {
+TEST(Undefined, RejectsCodesAndSumsWithoutTensors) {
   const Accesses<QuantizedTensor> codes = {
       {"shape", {Does::answers, [](QuantizedTensor& x) { (void)x.shape(); }}},
       {"layout", {Does::answers, [](QuantizedTensor& x) { (void)x.layout(); }}},
@@ -194,7 +194,7 @@ TEST(Undefined, CodesAndSumsWithoutTensorsAreRefused) {
   check<Accumulator>(sums, [] { return Accumulator{CodeAddition{}}; });
 }
 
-TEST(Undefined, MessagesNameNoNamelessQuantizerAndNoEmptyRange) {
+TEST(Undefined, MessagesOmitEmptyNamesAndRanges) {
   const auto negative = [](const char* name) {
     return test::message_of(
         [&] { return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(-1), name); });

@@ -17,7 +17,7 @@ TEST(Utf8, KeepsText) {
 
 // Invalid UTF-8 by RFC 3629: lone and missing bytes, overlong forms, surrogates, values beyond
 // U+10FFFF.
-TEST(Utf8, ReplacesWhatIsNone) {
+TEST(Utf8, ReplacesInvalidBytes) {
   EXPECT_EQ(valid_utf8("a\xff"
                        "b"),
             "a\ufffdb");
@@ -29,7 +29,7 @@ TEST(Utf8, ReplacesWhatIsNone) {
   EXPECT_EQ(printable("a\xff"), "a\\xff");
 }
 
-TEST(Utf8, WritesOutWhatATerminalObeys) {
+TEST(Utf8, EscapesControlCharacters) {
   EXPECT_EQ(printable("\x1b[31mred"), "\\x1b[31mred");
   EXPECT_EQ(printable(std::string("a\r\b\x7f\0", 5)), "a\\x0d\\x08\\x7f\\x00");
   EXPECT_EQ(printable("\u009b2J"), "\\x9b2J");  // CSI in one character

@@ -40,7 +40,7 @@ void compare_quantize(const cpu::GridRow& row) {
   });
 }
 
-TEST(Vectors, QuantizeHasTheBitsOfTheScalarFormula) {
+TEST(Vectors, QuantizeMatchesTheScalarFormulaBitwise) {
   compare_quantize<std::int8_t>({1.0f, -128, 127, 127.0f, -127.0f});
   compare_quantize<std::int8_t>({0.0123f, -127, 127, 1.5621f, -1.5621f});
   compare_quantize<std::int8_t>({0x1p-24f / 127, 0, 0, 0x1p-24f, -0x1p-24f});
@@ -108,7 +108,7 @@ void compare_requantize(cpu::SumGrid grid) {
     });
 }
 
-TEST(Vectors, RequantizeHasTheBitsOfTheScalarFormula) {
+TEST(Vectors, RequantizeMatchesTheScalarFormulaBitwise) {
   for (const std::int64_t width : {0, 16, 48}) {
     cpu::SumGrid grid{};
     grid.width = width;
@@ -121,7 +121,7 @@ TEST(Vectors, RequantizeHasTheBitsOfTheScalarFormula) {
   }
 }
 
-TEST(Vectors, DequantizeHasTheBitsOfTheScalarFormula) {
+TEST(Vectors, DequantizeMatchesTheScalarFormulaBitwise) {
   std::vector<std::int8_t> codes(256);
   for (int i = 0; i < 256; ++i) codes[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(i - 128);
   const auto* raw = reinterpret_cast<const std::uint8_t*>(codes.data());
@@ -137,7 +137,7 @@ TEST(Vectors, DequantizeHasTheBitsOfTheScalarFormula) {
     });
 }
 
-TEST(Vectors, HalvesHaveTheBitsOfTheScalarConversions) {
+TEST(Vectors, HalvesMatchTheScalarConversionsBitwise) {
   const auto x = patterns();
   on_every_target([&](std::int64_t target) {
     for (const std::size_t begin : {0, 1, 5}) {
@@ -155,7 +155,7 @@ TEST(Vectors, HalvesHaveTheBitsOfTheScalarConversions) {
 }
 
 /// Channels that begin in the middle of a mask byte: heads and tails one by one, vectors between.
-TEST(Vectors, RunsMayBeginAnywhere) {
+TEST(Vectors, RunsMayBeUnaligned) {
   for (const std::int64_t channels : {1, 3, 20, 64, 67})
     for (const Layout layout : {Layout::row_major, Layout::channels_last})
       for (const bool relu : {false, true}) {

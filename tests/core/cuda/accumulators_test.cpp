@@ -99,7 +99,7 @@ void expect_same(Accumulator x, const std::string& where) {
 
 const Shape kShapes[] = {{2, 3, 5, 7}, {1, 16, 4, 4}, {3, 1, 3, 3}, {20, 33, 5, 3}, {2, 24, 1, 1}};
 
-TEST_F(CudaAccumulators, Products) {
+TEST_F(CudaAccumulators, MatchTheCpuForProducts) {
   for (const Shape& shape : kShapes)
     for (const Layout layout : {Layout::row_major, Layout::channels_last})
       for (const int axis : {0, 1})
@@ -116,7 +116,7 @@ TEST_F(CudaAccumulators, Products) {
   expect_same({ProductSums{sums({0, 4}, 9), {}, floats({4}, 1e-5f, 2e-4f), 1}}, "none");
 }
 
-TEST_F(CudaAccumulators, NormalizedSums) {
+TEST_F(CudaAccumulators, MatchTheCpuForNormalizedSums) {
   for (const Shape& shape : kShapes)
     for (const Layout layout : {Layout::row_major, Layout::channels_last})
       for (const Tensor& bias : {Tensor(), sums({shape[1]}, 3000)})
@@ -125,7 +125,7 @@ TEST_F(CudaAccumulators, NormalizedSums) {
                     to_string(shape));
 }
 
-TEST_F(CudaAccumulators, PoolsAndAverages) {
+TEST_F(CudaAccumulators, MatchTheCpuForPoolsAndAverages) {
   for (const Shape& shape : kShapes)
     for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
       expect_same({PooledSums{sums(shape, 6000).to(layout), Tensor::scalar(0.0137), 49}}, to_string(shape));
@@ -133,7 +133,7 @@ TEST_F(CudaAccumulators, PoolsAndAverages) {
     }
 }
 
-TEST_F(CudaAccumulators, AdditionsOfAllCodes) {
+TEST_F(CudaAccumulators, MatchTheCpuForAdditionsOfAllCodes) {
   const Format formats[] = {IntFormat{}, IntFormat{4, true, false}, IntFormat{12, false, false},
                             IntFormat{16, true, false}, FloatFormat{4, 3}};
   const auto compare = [](const Shape& shape, const Format& a, const Format& b) {
@@ -146,7 +146,7 @@ TEST_F(CudaAccumulators, AdditionsOfAllCodes) {
   compare({20, 33, 5, 3}, formats[0], formats[0]);
 }
 
-TEST_F(CudaAccumulators, Moves) {
+TEST_F(CudaAccumulators, MatchTheCpuForMoves) {
   for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
     const Accumulator product{
         ProductSums{sums({2, 6, 5, 7}, 20000).to(layout), {}, floats({6}, 1e-5f, 2e-4f), 1}};
@@ -165,7 +165,7 @@ TEST_F(CudaAccumulators, Moves) {
   }
 }
 
-TEST_F(CudaAccumulators, ANaNOfBatchNormalization) {
+TEST_F(CudaAccumulators, ReportNaNOfBatchNormalization) {
   Tensor shift = floats({3}, -0.5f, 0.7f);
   shift.mutable_data<float>()[1] = std::nanf("");
   const Accumulator x{NormalizedSums{sums({2, 3, 4, 5}, 20000), floats({3}, -1e-4f, 2e-4f), shift, 1}, true};
@@ -184,7 +184,7 @@ TEST_F(CudaAccumulators, ANaNOfBatchNormalization) {
   }
 }
 
-TEST_F(CudaAccumulators, BiasesAreRoundedAndSaturate) {
+TEST_F(CudaAccumulators, RoundAndSaturateBiases) {
   const Tensor b = floats({37}, -3.0f, 3.0f);
   for (const Tensor& scale : {Tensor::scalar(1.3e-5), floats({37}, 1e-9f, 1e-4f)})
     for (const std::int64_t largest : {std::int64_t{0}, std::int64_t{1} << 30, std::int64_t{1} << 40}) {
@@ -195,7 +195,7 @@ TEST_F(CudaAccumulators, BiasesAreRoundedAndSaturate) {
     }
 }
 
-TEST_F(CudaAccumulators, ANanInABiasIsReportedWhenValuesAreRead) {
+TEST_F(CudaAccumulators, ReportNaNInABiasOnRead) {
   const Tensor b = Tensor::from({0.5f, std::numeric_limits<float>::quiet_NaN()});
   const Tensor codes = bias_codes(there(b), there(Tensor::scalar(0.1)), 1000, "[quantize] of bias");
   try {
@@ -207,7 +207,7 @@ TEST_F(CudaAccumulators, ANanInABiasIsReportedWhenValuesAreRead) {
   EXPECT_EQ(codes.to(Device::cpu()).to_vector<std::int32_t>(), (std::vector<std::int32_t>{5, 0}));
 }
 
-TEST_F(CudaAccumulators, ReadersElsewhereAreRefused) {
+TEST_F(CudaAccumulators, RejectReadersOnAnotherDevice) {
   const Accumulator x{Averages{floats({4}, -1, 1)}};
   const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "q");
   EXPECT_THROW((void)requantize(there(x), grid), ArgumentError);

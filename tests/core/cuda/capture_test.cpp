@@ -29,7 +29,7 @@ Tensor numbers(std::int64_t count, double scale = 1) {
 Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
 Tensor twice(const Tensor& x) { return ops::add(Variable(x), Variable(x)).tensor(); }
 
-TEST_F(CudaCapture, NothingIsDoneBeforeALaunch) {
+TEST_F(CudaCapture, ComputesNothingBeforeLaunch) {
   Tensor x = there(numbers(1000)), y = Tensor::zeros({1000}, DType::f32, Device::cuda());
   Capture capture(Device::cuda());
   capture.add([&] { y.copy_from(twice(x)); });
@@ -38,7 +38,7 @@ TEST_F(CudaCapture, NothingIsDoneBeforeALaunch) {
   EXPECT_EQ(y.to_vector<float>(), numbers(1000, 2).to_vector<float>());
 }
 
-TEST_F(CudaCapture, EachLaunchReadsWhatIsThereThen) {
+TEST_F(CudaCapture, EachLaunchReadsTheCurrentValues) {
   Tensor x = there(numbers(777)), y, z;
   Capture capture(Device::cuda());
   capture.add([&] { y = twice(x); });
@@ -52,7 +52,7 @@ TEST_F(CudaCapture, EachLaunchReadsWhatIsThereThen) {
   }
 }
 
-TEST_F(CudaCapture, VersionsOfWhatIsWrittenChangeWithEachLaunch) {
+TEST_F(CudaCapture, LaunchesBumpVersionsOfWrittenTensors) {
   const Tensor x = there(numbers(64));
   Tensor y = Tensor::zeros({64}, DType::f32, Device::cuda());
   Capture capture(Device::cuda());
@@ -63,7 +63,7 @@ TEST_F(CudaCapture, VersionsOfWhatIsWrittenChangeWithEachLaunch) {
   EXPECT_NE(y.version(), written);
 }
 
-TEST_F(CudaCapture, KeepsWhatItReads) {
+TEST_F(CudaCapture, KeepsItsInputsAlive) {
   Tensor y;
   Capture capture(Device::cuda());
   {
@@ -76,7 +76,7 @@ TEST_F(CudaCapture, KeepsWhatItReads) {
   EXPECT_EQ(y.to_vector<float>(), numbers(500, 2).to_vector<float>());
 }
 
-TEST_F(CudaCapture, MemoryServesAgainWithinAPart) {
+TEST_F(CudaCapture, ReusesMemoryWithinAPart) {
   const Tensor x = there(numbers(std::int64_t{1} << 20));  // 4 MiB
   const auto before = memory_stats(Device::cuda()).in_use;
   Tensor y;
@@ -95,7 +95,7 @@ TEST_F(CudaCapture, MemoryServesAgainWithinAPart) {
   EXPECT_EQ(memory_stats(Device::cuda()).in_use, before);
 }
 
-TEST_F(CudaCapture, WhatIsKeptKeepsItsPieceAlone) {
+TEST_F(CudaCapture, RetainedTensorsKeepOnlyTheirMemory) {
   const auto before = memory_stats(Device::cuda()).in_use;
   const Tensor x = there(numbers(std::int64_t{1} << 22));  // 16 MiB
   Tensor small;
@@ -111,7 +111,7 @@ TEST_F(CudaCapture, WhatIsKeptKeepsItsPieceAlone) {
   EXPECT_EQ(small.to_vector<float>(), numbers(100, 2).to_vector<float>());
 }
 
-TEST_F(CudaCapture, ProductsAreCapturedToo) {
+TEST_F(CudaCapture, CapturesProducts) {
   Tensor x = there(numbers(6 * 8).reshape({6, 8}));
   const Tensor w = there(numbers(5 * 8, 0.25).reshape({5, 8}));
   const auto product = [&] { return ops::linear(Variable(x), Variable(w)).tensor(); };
@@ -123,7 +123,7 @@ TEST_F(CudaCapture, ProductsAreCapturedToo) {
   EXPECT_EQ(y.to_vector<float>(), right);
 }
 
-TEST_F(CudaCapture, TablesOfOperatorsAreMadeOutsideOfIt) {
+TEST_F(CudaCapture, BuildsOperatorTablesBeforeCapture) {
   const Tensor q = there(numbers(2 * 2 * 6 * 8)).reshape({2, 2, 6, 8});
   const auto step = [&] {
     const Variable turned = ops::rotary(Variable(q), {.dims = 8});
@@ -136,7 +136,7 @@ TEST_F(CudaCapture, TablesOfOperatorsAreMadeOutsideOfIt) {
   EXPECT_EQ(y.to_vector<float>(), step().to_vector<float>());
 }
 
-TEST_F(CudaCapture, DropoutDrawsForTheStepOfTheLaunch) {
+TEST_F(CudaCapture, DropoutUsesTheStepOfTheLaunch) {
   const Tensor x = Tensor::full({4096}, 1, DType::f32, Device::cuda());
   const auto drop = [&] { return ops::dropout(Variable(x), 0.5, true).tensor(); };
   Capture capture(Device::cuda());
@@ -154,7 +154,7 @@ TEST_F(CudaCapture, DropoutDrawsForTheStepOfTheLaunch) {
   }
 }
 
-TEST_F(CudaCapture, RefusesWhatWaitsAndGoesOn) {
+TEST_F(CudaCapture, RejectsSynchronizationAndContinues) {
   const Tensor x = there(numbers(64));
   Capture capture(Device::cuda());
   EXPECT_THROW(capture.add([&] { (void)x.to(Device::cpu()); }), CannotCapture);
@@ -168,7 +168,7 @@ TEST_F(CudaCapture, RefusesWhatWaitsAndGoesOn) {
   EXPECT_EQ(y.to_vector<float>(), numbers(64, 2).to_vector<float>());
 }
 
-TEST(Capture, NeedsAGpu) {
+TEST(Capture, RequiresAGpu) {
   const auto make = [](Device device) { const Capture capture(device); };
   if (cuda_device_count() == 0) {
     EXPECT_THROW(make(Device::cuda()), BackendError);

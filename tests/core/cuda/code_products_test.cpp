@@ -46,7 +46,7 @@ QuantizedTensor nvfp4(const Shape& shape) {
                   Grid::with_scale_bits(FloatFormat{2, 1}, by, ranges(by, shape), NumBits(4, 3), 1.3f, "q"));
 }
 
-TEST_F(CudaCodeProducts, ScalesOfProducts) {
+TEST_F(CudaCodeProducts, ComputeProductScales) {
   const auto x = codes({2, 6}, IntFormat{});
   for (const Granularity& by : {Granularity::per_tensor(), Granularity::per_axis(0)})
     for (const std::int64_t channels : {6, 12}) {
@@ -59,7 +59,7 @@ TEST_F(CudaCodeProducts, ScalesOfProducts) {
       bitwise_equal(detail::product_scale(there(x), there(w), 0, 6), detail::product_scale(x, w, 0, 6)));
 }
 
-TEST_F(CudaCodeProducts, ProductsAreScaledAndBiased) {
+TEST_F(CudaCodeProducts, ScaleAndBiasProducts) {
   for (const Shape& shape : {Shape{3, 5, 7, 2}, Shape{20, 24, 9, 9}, Shape{0, 5, 2, 2}})
     for (const bool one_scale : {false, true})
       for (const bool biased : {false, true}) {
@@ -87,7 +87,7 @@ void expect_same_gradients(const QuantizedTensor& x, const QuantizedTensor& w, i
   }
 }
 
-TEST_F(CudaCodeProducts, WhatBackwardMultiplies) {
+TEST_F(CudaCodeProducts, MatchTheCpuInBackward) {
   const Tensor rows = numbers({9, 6}, 3), image = numbers({3, 12, 5, 7}, 3).to(Layout::channels_last);
   for (const Format& format :
        {Format(IntFormat{}), Format(IntFormat{4, false, true}), Format(FloatFormat{4, 3})}) {
@@ -101,7 +101,7 @@ TEST_F(CudaCodeProducts, WhatBackwardMultiplies) {
   expect_same_gradients(codes({9, 32}, FloatFormat{4, 3}), nvfp4({6, 32}), 0, rows);
 }
 
-TEST_F(CudaCodeProducts, GradientsOfRanges) {
+TEST_F(CudaCodeProducts, ComputeRangeGradients) {
   for (const Shape& shape : {Shape{3, 5, 7, 2}, Shape{64, 24, 9, 9}})
     for (const Format& format :
          {Format(IntFormat{}), Format(IntFormat{4, true, false}), Format(FloatFormat{2, 1})})
@@ -128,7 +128,7 @@ TEST_F(CudaCodeProducts, GradientsOfRanges) {
         }
 }
 
-TEST_F(CudaCodeProducts, GradientsOfRangesOfSums) {
+TEST_F(CudaCodeProducts, ComputeRangeGradientsOfSums) {
   const Shape shape{5, 6, 9, 7};
   Tensor sums = Tensor::empty(shape, DType::i32);
   for (std::int64_t i = 0; i < sums.numel(); ++i)
@@ -146,14 +146,14 @@ TEST_F(CudaCodeProducts, GradientsOfRangesOfSums) {
   }
 }
 
-TEST_F(CudaCodeProducts, ReadsEveryRowForARange) {
+TEST_F(CudaCodeProducts, ReadEveryRowForARange) {
   const auto q = there(codes({4, 6}, IntFormat{}));
   const Variable amax(Tensor::scalar(1), true);
   const auto made = detail::attach_learned(Variable(there(numbers({4, 6}))), q, {amax}, {});
   EXPECT_EQ(made.node()->gradient->reads, std::nullopt);
 }
 
-TEST_F(CudaCodeProducts, OpenRangesKeepTheReluAlone) {
+TEST_F(CudaCodeProducts, UnboundedRangesKeepOnlyTheRelu) {
   Tensor sums = Tensor::empty({5, 7}, DType::i32);
   for (std::int64_t i = 0; i < 35; ++i)
     sums.mutable_data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7919 % 20011) - 10005;
@@ -175,8 +175,8 @@ TEST_F(CudaCodeProducts, OpenRangesKeepTheReluAlone) {
   }
 }
 
-TEST_F(CudaCodeProducts, AStepOfCodesWaitsForNothing) {
-  const auto grid = Grid::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.7)), "q");
+TEST_F(CudaCodeProducts, StepsDoNotSynchronize) {
+  const auto spec = Grid::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.7)), "q");
   const auto learned = Grid::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.9)), "r");
   const Variable x(there(numbers({9, 32})), true), range(there(Tensor::scalar(0.9)), true);
   const auto before = test::waits_so_far();

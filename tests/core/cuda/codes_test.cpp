@@ -63,7 +63,7 @@ void expect_same(const Tensor& x, const Grid& grid, const std::string& where) {
   EXPECT_FALSE(quantize(x.to(Device::cuda()), there(grid), false).mask.defined());
 }
 
-TEST_F(CudaCodes, EveryFormatAndBlock) {
+TEST_F(CudaCodes, MatchTheCpuForEveryFormatAndBlock) {
   const Shape shape{3, 5, 7};
   const Granularity granularities[] = {
       Granularity::per_tensor(),     Granularity::per_axis(0),
@@ -80,7 +80,7 @@ TEST_F(CudaCodes, EveryFormatAndBlock) {
     }
 }
 
-TEST_F(CudaCodes, NumbersBesideTheMiddleOfTwoCodes) {
+TEST_F(CudaCodes, RoundValuesNextToMidpoints) {
   constexpr std::int64_t rows = 64, codes = 300, near = 7;
   const Tensor amax = ranges(rows, false);
   for (const Format& format : {Format(IntFormat{}), Format(IntFormat{8, true, false}), Format(IntFormat{9}),
@@ -99,7 +99,7 @@ TEST_F(CudaCodes, NumbersBesideTheMiddleOfTwoCodes) {
   }
 }
 
-TEST_F(CudaCodes, LayoutsAndSizes) {
+TEST_F(CudaCodes, HandleLayoutsAndSizes) {
   for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1, 16, 4, 4}, Shape{5, 1, 3, 3}, Shape{40, 33, 8, 9}})
     for (const Layout layout : {Layout::row_major, Layout::channels_last})
       for (int axis = -1; axis < 4; ++axis) {
@@ -110,7 +110,7 @@ TEST_F(CudaCodes, LayoutsAndSizes) {
       }
 }
 
-TEST_F(CudaCodes, WholeGroupsOfColumns) {
+TEST_F(CudaCodes, HandleWholeColumnGroups) {
   for (const Shape& shape : {Shape{1, 8}, Shape{33, 16}, Shape{6, 5, 24}, Shape{9001, 24}})
     for (const Format& format : {Format(IntFormat{}), Format(IntFormat{8, true, false}), Format(IntFormat{3}),
                                  Format(IntFormat{9}), Format(FloatFormat{4, 3})}) {
@@ -132,7 +132,7 @@ TEST_F(CudaCodes, WholeGroupsOfColumns) {
   EXPECT_TRUE(bitwise_equal(codes.codes, quantize(x, grid).codes));
 }
 
-TEST_F(CudaCodes, LongBlocksOfManyAxes) {
+TEST_F(CudaCodes, HandleLongBlocksOfManyAxes) {
   for (const Shape& shape : {Shape{64, 1000}, Shape{9, 3, 2, 5, 3, 4}, Shape{1}, Shape{}, Shape{0, 4}})
     for (const std::int64_t length : {1, 5, 16, 24}) {
       if (shape.empty()) continue;
@@ -145,7 +145,7 @@ TEST_F(CudaCodes, LongBlocksOfManyAxes) {
   expect_same(numbers({0, 3}), Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q"), "none");
 }
 
-TEST_F(CudaCodes, BlocksWithScalesOfEightBits) {
+TEST_F(CudaCodes, HandleBlocksWithEightBitScales) {
   const Shape shape{33, 80};
   const auto amax = [&](std::int64_t length) {
     return ranges(numel(Granularity::per_group(length).scale_shape(shape)), false);
@@ -161,7 +161,7 @@ TEST_F(CudaCodes, BlocksWithScalesOfEightBits) {
               "nvfp4");
 }
 
-TEST_F(CudaCodes, SeveralTensorsAtOnce) {
+TEST_F(CudaCodes, QuantizeSeveralTensorsAtOnce) {
   for (const bool with_blocks : {false, true}) {
     std::vector<QuantizeRequest> here, moved;
     for (const Shape& shape : {Shape{5, 7}, Shape{0, 7}, Shape{64, 33}, Shape{1, 1}, Shape{300, 41}})
@@ -182,7 +182,7 @@ TEST_F(CudaCodes, SeveralTensorsAtOnce) {
   }
 }
 
-TEST_F(CudaCodes, SlicesThatBeginAnywhere) {
+TEST_F(CudaCodes, HandleUnalignedSlices) {
   const Tensor x = numbers({8, 37});
   const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
   const auto here = quantize(x.slice(3, 7), grid),
@@ -191,13 +191,13 @@ TEST_F(CudaCodes, SlicesThatBeginAnywhere) {
   EXPECT_TRUE(bitwise_equal(codes.mask, here.mask));
 }
 
-TEST_F(CudaCodes, OtherFloatsAreRoundedFirst) {
-  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+TEST_F(CudaCodes, RoundOtherFloatTypesFirst) {
+  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
   for (const DType dtype : {DType::f64, DType::f16, DType::bf16})
     expect_same(numbers({17, 9}).to(dtype), grid, std::string(name(dtype)));
 }
 
-TEST_F(CudaCodes, ANaNIsAnAlarmThatTheNextReaderHears) {
+TEST_F(CudaCodes, ReportNaNOnTheNextRead) {
   Tensor x = numbers({1000});
   x.mutable_data<float>()[123] = std::nanf("");
   for (const Format& format : {Format(IntFormat{}), Format(FloatFormat{4, 3})}) {
@@ -218,14 +218,14 @@ TEST_F(CudaCodes, ANaNIsAnAlarmThatTheNextReaderHears) {
   }
 }
 
-TEST_F(CudaCodes, RangesElsewhereAreRefused) {
-  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
-  EXPECT_THROW((void)quantize(numbers({3}).to(Device::cuda()), grid), ArgumentError);
-  EXPECT_THROW((void)quantize(numbers({3}), there(grid)), ArgumentError);
+TEST_F(CudaCodes, RejectRangesOnAnotherDevice) {
+  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  EXPECT_THROW((void)quantize(numbers({3}).to(Device::cuda()), spec), ArgumentError);
+  EXPECT_THROW((void)quantize(numbers({3}), there(spec)), ArgumentError);
 }
 
-TEST_F(CudaCodes, GradientsPassTheMask) {
-  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+TEST_F(CudaCodes, PassGradientsThroughTheMask) {
+  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
   for (const Shape& shape : {Shape{3, 5, 7, 2}, Shape{64, 33, 3, 3}})
     for (const Layout layout : {Layout::row_major, Layout::channels_last})
       for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {

@@ -27,7 +27,7 @@ Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
 /// Sizes that are no multiple of a group, a block or a grid, and above one sweep of the simulated device.
 const Shape kOdd{7, 3, 41, 17};
 
-TEST_F(CudaElementwise, EveryWayToBroadcast) {
+TEST_F(CudaElementwise, BroadcastsInEveryWay) {
   const std::vector<std::pair<Shape, Shape>> pairs{{{20011}, {20011}},
                                                    {{20011}, {1}},
                                                    {{}, {20011}},
@@ -48,7 +48,7 @@ TEST_F(CudaElementwise, EveryWayToBroadcast) {
       }
 }
 
-TEST_F(CudaElementwise, RowsThatBeginOnNo16Bytes) {
+TEST_F(CudaElementwise, HandlesUnalignedRows) {
   const Tensor x = random_values({5, 4001}, 3).to(DType::f32), y = there(x);
   EXPECT_TRUE(
       bitwise_equal(ops::relu(y.slice(1, 4)).tensor().to(Device::cpu()), ops::relu(x.slice(1, 4)).tensor()));
@@ -58,7 +58,7 @@ TEST_F(CudaElementwise, RowsThatBeginOnNo16Bytes) {
 
 /// Sums of f64 parts in another order: f64 is off by some 1e-16 of the sum of magnitudes, f32 by one
 /// rounding.
-TEST_F(CudaElementwise, SumsOverTheAxesThatWereBroadcast) {
+TEST_F(CudaElementwise, SumsGradientsOverBroadcastAxes) {
   const std::vector<std::pair<Shape, Shape>> pairs{
       {kOdd, {3, 1, 1}},    {kOdd, {}},       {kOdd, {17}},          {kOdd, {7, 1, 1, 1}},
       {kOdd, {7, 3, 1, 1}}, {kOdd, {41, 17}}, {kOdd, {7, 1, 41, 1}}, {{9001, 5}, {5}},
@@ -82,7 +82,7 @@ TEST_F(CudaElementwise, SumsOverTheAxesThatWereBroadcast) {
       }
 }
 
-TEST_F(CudaElementwise, Permutations) {
+TEST_F(CudaElementwise, PermutesAxes) {
   const Tensor x = random_values({3, 5, 7, 11, 13}, 7).to(DType::f32);
   for (const std::vector<int>& axes :
        {std::vector<int>{0, 2, 1, 3, 4}, {4, 3, 2, 1, 0}, {0, 1, 2, 4, 3}, {2, 0, 1, 4, 3}, {0, 1, 2, 3, 4}})
@@ -104,7 +104,7 @@ TEST_F(CudaElementwise, Permutations) {
                             ops::transpose(last, {3, 0, 2, 1}).tensor()));
 }
 
-TEST_F(CudaElementwise, DropoutKeepsTheSameElements) {
+TEST_F(CudaElementwise, DropoutMatchesTheCpu) {
   for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
     const Tensor x = random_values(kOdd, 9).to(DType::f32).to(layout);
     const auto dropped = [&](const Tensor& from) {
@@ -116,14 +116,14 @@ TEST_F(CudaElementwise, DropoutKeepsTheSameElements) {
   }
 }
 
-TEST_F(CudaElementwise, RandomFillsAreThoseOfTheCpu) {
+TEST_F(CudaElementwise, RandomFillsMatchTheCpu) {
   Tensor here = Tensor::empty({4001}), far = Tensor::empty({4001}, DType::f32, Device::cuda());
   fill_uniform(here, -1, 1, 3);
   fill_uniform(far, -1, 1, 3);
   EXPECT_TRUE(bitwise_equal(far.to(Device::cpu()), here));
 }
 
-TEST_F(CudaElementwise, RowsOfATableAndTheSumsOfTheirGradients) {
+TEST_F(CudaElementwise, EmbeddingMatchesTheCpu) {
   constexpr std::int64_t rows = 211, uses = 4003;
   for (const std::int64_t width : {1, 8, 19}) {
     std::vector<std::int64_t> ids(uses);
@@ -141,7 +141,7 @@ TEST_F(CudaElementwise, RowsOfATableAndTheSumsOfTheirGradients) {
   }
 }
 
-TEST_F(CudaElementwise, IdsOutOfRangeAreToldWhenAValueIsRead) {
+TEST_F(CudaElementwise, ReportsIdsOutOfRangeOnRead) {
   const Tensor table = there(random_values({5, 2}, 12).to(DType::f32));
   const auto message = [&](const Tensor& ids) -> std::string {
     const Tensor y = ops::embedding(there(ids), table).tensor();
@@ -158,7 +158,7 @@ TEST_F(CudaElementwise, IdsOutOfRangeAreToldWhenAValueIsRead) {
   EXPECT_EQ(message(Tensor::from<float>({3.0f, 4.0f})), "");
 }
 
-TEST_F(CudaElementwise, AnswersAreTheLargestScores) {
+TEST_F(CudaElementwise, PredictionsAreTheLargestScores) {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const std::int64_t classes : {1, 7, 10, 300, 5000}) {
       Tensor scores = random_values({37, classes}, 15).to(DType::f32);
@@ -176,7 +176,7 @@ TEST_F(CudaElementwise, AnswersAreTheLargestScores) {
     }
 }
 
-TEST_F(CudaElementwise, GradientsAreAddedInAnyLayout) {
+TEST_F(CudaElementwise, AddsGradientsInAnyLayout) {
   const Tensor a = random_values(kOdd, 13).to(DType::f32), b = random_values(kOdd, 14).to(DType::f32);
   Tensor sum = there(a.to(Layout::channels_last)).clone(), expected = a.to(Layout::channels_last).clone();
   detail::accumulate(sum, there(b));

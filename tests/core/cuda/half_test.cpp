@@ -13,7 +13,7 @@ class CudaHalf : public testing::Test {
   void SetUp() override { FQ_NEEDS_CUDA(); }
 };
 
-TEST_F(CudaHalf, EveryNumberAndManyFloats) {
+TEST_F(CudaHalf, ConvertsEveryHalfAndManyFloats) {
   const auto floats = patterns();
   const Tensor x = Tensor::from(floats, {static_cast<std::int64_t>(floats.size())});
   for (const DType dtype : {DType::f16, DType::bf16}) {

@@ -32,7 +32,7 @@ Shape with_size(Shape shape, int axis, std::int64_t size) {
 constexpr DType kTypes[] = {DType::u1, DType::i8, DType::f16, DType::f32, DType::f64};
 const Shape kShapes[] = {{2, 3, 5, 7}, {4, 16, 2, 8}, {1, 5, 1, 1}, {40, 3, 11, 3}};
 
-TEST_F(CudaJoin, PartsSideBySide) {
+TEST_F(CudaJoin, ConcatenatesParts) {
   for (const Shape& shape : kShapes)
     for (const DType dtype : kTypes)
       for (const Layout layout : {Layout::row_major, Layout::channels_last})
@@ -49,7 +49,7 @@ TEST_F(CudaJoin, PartsSideBySide) {
         }
 }
 
-TEST_F(CudaJoin, RangesCutOut) {
+TEST_F(CudaJoin, SlicesRanges) {
   for (const Shape& shape : kShapes)
     for (const DType dtype : kTypes)
       for (const Layout layout : {Layout::row_major, Layout::channels_last})
@@ -61,12 +61,12 @@ TEST_F(CudaJoin, RangesCutOut) {
         }
 }
 
-TEST_F(CudaJoin, PartsOfTwoDevicesAreRefused) {
+TEST_F(CudaJoin, RejectsPartsOnTwoDevices) {
   const Tensor x = Tensor::zeros({2, 3});
   EXPECT_THROW((void)detail::join({x, x.to(Device::cuda())}, 0), ArgumentError);
 }
 
-TEST_F(CudaJoin, SumsSideBySideAndSeenInAnotherShape) {
+TEST_F(CudaJoin, ConcatenatesAndReshapesSums) {
   const auto sums = [](std::int64_t channels, int seed) {
     Tensor out = Tensor::empty({2, channels, 3, 5}, DType::i32);
     auto* v = out.mutable_data<std::int32_t>();
@@ -98,7 +98,7 @@ TEST_F(CudaJoin, SumsSideBySideAndSeenInAnotherShape) {
   }
 }
 
-TEST_F(CudaJoin, PackedCodes) {
+TEST_F(CudaJoin, ConcatenatesPackedCodes) {
   for (const DType dtype : {DType::i2, DType::u2, DType::i4, DType::u4, DType::f4_e2m1})
     for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1}, Shape{4096, 3}, Shape{0}}) {
       const Tensor codes = bytes(shape, DType::u8, Layout::row_major, 3);

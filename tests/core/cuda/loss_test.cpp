@@ -31,7 +31,7 @@ std::vector<Tensor> softmax_on(Device device, const Shape& shape, int axis, DTyp
   return {y.tensor(), x.grad()};
 }
 
-TEST_F(CudaLoss, SoftmaxOfLinesOfManyLengths) {
+TEST_F(CudaLoss, SoftmaxHandlesRowsOfManyLengths) {
   const std::vector<std::pair<Shape, int>> cases{{{1000, 1}, 1}, {{777, 10}, 1},     {{129, 129}, 1},
                                                  {{3, 5003}, 1}, {{5, 300, 17}, 1},  {{900, 3}, 0},
                                                  {{0, 4}, 1},    {{2, 3, 50, 20}, 1}};
@@ -44,7 +44,7 @@ TEST_F(CudaLoss, SoftmaxOfLinesOfManyLengths) {
             << to_string(shape) << name(dtype) << logarithm;
 }
 
-TEST_F(CudaLoss, LargeLogitsOverflowNothing) {
+TEST_F(CudaLoss, LargeLogitsStayFinite) {
   const float infinity = std::numeric_limits<float>::infinity();
   const Tensor x = Tensor::from({1e4f, -1e4f, 9999.0f, -infinity}, {1, 4});
   const auto y = ops::softmax(x.to(Device::cuda())).tensor(), expected = ops::softmax(x).tensor();
@@ -66,7 +66,7 @@ std::vector<Tensor> entropy_on(Device device, const Shape& shape, DType dtype, d
   return {loss.tensor(), x.grad()};
 }
 
-TEST_F(CudaLoss, CrossEntropyOfManySizes) {
+TEST_F(CudaLoss, CrossEntropyMatchesTheCpuForManySizes) {
   for (const Shape& shape : {Shape{1, 2}, Shape{512, 10}, Shape{3001, 3}, Shape{17, 1001}, Shape{0, 5}})
     for (const DType dtype : {DType::f32, DType::f64})
       for (const double smoothing : {0.0, 0.1, 1.0})
@@ -76,7 +76,7 @@ TEST_F(CudaLoss, CrossEntropyOfManySizes) {
             << to_string(shape) << name(dtype) << smoothing;
 }
 
-TEST_F(CudaLoss, IgnoredRowsCountForNothing) {
+TEST_F(CudaLoss, IgnoresMaskedRows) {
   for (const Shape& shape : {Shape{512, 10}, Shape{17, 1001}, Shape{1, 2}})
     for (const double smoothing : {0.0, 0.1})
       for (const std::int64_t ignored : {std::int64_t{1}, std::int64_t{3}, std::int64_t{-100}})
@@ -87,7 +87,7 @@ TEST_F(CudaLoss, IgnoredRowsCountForNothing) {
             << to_string(shape) << smoothing << ignored;
 }
 
-TEST_F(CudaLoss, WeightsOfClasses) {
+TEST_F(CudaLoss, SupportsClassWeights) {
   for (const Shape& shape : {Shape{512, 10}, Shape{17, 1001}, Shape{1, 2}})
     for (const DType dtype : {DType::f32, DType::f64})
       for (const double smoothing : {0.0, 0.1})
@@ -109,7 +109,7 @@ std::string message_of(const Tensor& tensor) {
   return "";
 }
 
-TEST_F(CudaLoss, ALabelThatIsNoClassIsToldWhenAValueIsRead) {
+TEST_F(CudaLoss, ReportsInvalidLabelsOnRead) {
   for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{4}, std::int64_t{1} << 40})
     for (const double smoothing : {0.0, 0.2}) {
       const Tensor weights = label == 4 ? Tensor::full({4}, 2) : Tensor();
@@ -122,14 +122,14 @@ TEST_F(CudaLoss, ALabelThatIsNoClassIsToldWhenAValueIsRead) {
     }
 }
 
-TEST_F(CudaLoss, TensorsOnTwoDevicesAreRefused) {
+TEST_F(CudaLoss, RejectsTensorsOnTwoDevices) {
   const Tensor x = Tensor::zeros({3, 4}, DType::f32, Device::cuda());
   EXPECT_THROW((void)ops::cross_entropy(x, labels(3, 4)), ArgumentError);
   EXPECT_THROW((void)ops::embedding(labels(3, 3), x), ArgumentError);
   EXPECT_THROW((void)ops::batch_norm(x, {}, {}, Tensor::zeros({4}), Tensor::zeros({4}), true), ArgumentError);
 }
 
-TEST_F(CudaLoss, SquaredDistances) {
+TEST_F(CudaLoss, ComputesSquaredDistances) {
   const auto run = [](Device device, const Shape& shape, DType dtype, Layout layout) {
     const auto value = [&](unsigned seed) { return random_values(shape, seed).to(dtype); };
     const Variable a((shape.size() == 4 ? value(1).to(layout) : value(1)).to(device), true);

@@ -46,7 +46,7 @@ std::vector<Tensor> batch_norm_on(Device device, const Batch& b) {
   return out;
 }
 
-TEST_F(CudaNorm, BatchesOfManySizes) {
+TEST_F(CudaNorm, HandlesBatchesOfManySizes) {
   const std::vector<Shape> shapes{{2, 1}, {5003, 3}, {257, 37}, {3, 16, 19, 23}, {7, 33, 41}, {40, 1030}};
   for (const auto& shape : shapes)
     for (const DType dtype : {DType::f32, DType::f64})
@@ -59,7 +59,7 @@ TEST_F(CudaNorm, BatchesOfManySizes) {
       }
 }
 
-TEST_F(CudaNorm, EvaluationHasTheBitsOfTheCpu) {
+TEST_F(CudaNorm, EvaluationMatchesTheCpuBitwise) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Batch batch{{3, 19, 31, 7}, dtype, false};
     const auto found = batch_norm_on(Device::cuda(), batch), expected = batch_norm_on(Device::cpu(), batch);
@@ -68,13 +68,13 @@ TEST_F(CudaNorm, EvaluationHasTheBitsOfTheCpu) {
   }
 }
 
-TEST_F(CudaNorm, AMeanFarFromZeroCostsNoAccuracy) {
+TEST_F(CudaNorm, IsAccurateForALargeMean) {
   const Batch batch{{20000, 2}, DType::f64, true, true, 1e6};
   const auto found = batch_norm_on(Device::cuda(), batch), expected = batch_norm_on(Device::cpu(), batch);
   EXPECT_EQ(difference({found[0]}, {expected[0]}, 1e-8), "");  // 1e6 has an ulp of 1e-10
 }
 
-TEST_F(CudaNorm, AnEmptyBatchMovesNothing) {
+TEST_F(CudaNorm, EmptyBatchKeepsTheStatistics) {
   const Batch batch{{0, 3, 2, 2}};
   EXPECT_EQ(difference(batch_norm_on(Device::cuda(), batch), batch_norm_on(Device::cpu(), batch), 0.0), "");
 }
@@ -106,7 +106,7 @@ std::vector<Tensor> sums_on(Device device, bool training, bool with_bias) {
   return out;
 }
 
-TEST_F(CudaNorm, SumsThatNobodyHasRounded) {
+TEST_F(CudaNorm, HandlesUnroundedSums) {
   for (const bool training : {true, false})
     for (const bool with_bias : {true, false}) {
       const auto found = sums_on(Device::cuda(), training, with_bias);
@@ -147,7 +147,7 @@ std::vector<Tensor> folded_on(Device device, const Shape& shape, bool with_bias)
   return out;
 }
 
-TEST_F(CudaNorm, SumsAsTheFoldedLayerHasThem) {
+TEST_F(CudaNorm, SumsMatchTheFoldedLayer) {
   for (const Shape& shape : {Shape{64, 20}, Shape{5, 20, 37}})
     for (const bool with_bias : {true, false}) {
       const auto found = folded_on(Device::cuda(), shape, with_bias);
@@ -175,7 +175,7 @@ std::vector<Tensor> layer_norm_on(Device device, const Shape& shape, DType dtype
   return out;
 }
 
-TEST_F(CudaNorm, RowsOfManyLengths) {
+TEST_F(CudaNorm, HandlesRowsOfManyLengths) {
   const std::vector<Shape> shapes{{700, 1},  {1001, 7}, {300, 8}, {33, 129},
                                   {5, 2049}, {2, 5003}, {0, 5},   {3, 4, 1024}};
   for (const auto& shape : shapes)

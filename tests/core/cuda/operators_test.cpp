@@ -77,14 +77,14 @@ TEST_P(CudaOperator, AgreesWithTheCpu) {
       EXPECT_EQ(difference_from_cpu(op(), dtype, layout), "") << name(dtype) << ' ' << name(layout);
 }
 
-TEST_P(CudaOperator, GradientsAreThoseOfCentralDifferences) {
+TEST_P(CudaOperator, GradientsMatchCentralDifferences) {
   GradientCheck options;
   options.surrogate = op().surrogate;
   const auto inputs = moved(inputs_of(op(), DType::f64), Device::cuda(), Layout::row_major);
   EXPECT_EQ(check_gradients(op().apply, inputs, differentiable_of(op()), options), "");
 }
 
-TEST_P(CudaOperator, WaitsForNothing) {
+TEST_P(CudaOperator, DoesNotSynchronize) {
   const auto variables =
       leaves_of(op(), moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major));
   const auto before = waits_so_far();
@@ -93,7 +93,7 @@ TEST_P(CudaOperator, WaitsForNothing) {
   EXPECT_EQ(waits_so_far(), before);
 }
 
-TEST_P(CudaOperator, EmptyBatchGivesNoElementsAndNoNaN) {
+TEST_P(CudaOperator, EmptyBatchGivesEmptyOutputs) {
   if (!op().empty_batch) return;
   const auto inputs = moved(inputs_of(op(), DType::f32, true), Device::cuda(), Layout::row_major);
   for (const auto& tensor : run_case(op(), inputs)) {
@@ -102,14 +102,14 @@ TEST_P(CudaOperator, EmptyBatchGivesNoElementsAndNoNaN) {
   }
 }
 
-TEST_P(CudaOperator, RunsTwiceWithTheSameBits) {
+TEST_P(CudaOperator, IsDeterministic) {
   const auto inputs = moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major);
   const auto a = run_case(op(), inputs), b = run_case(op(), inputs);
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(!a[i].defined() || bitwise_equal(a[i], b[i])) << i;
 }
 
 /// A captured step may not copy from the host or wait: an operator that makes a table keeps it on the device.
-TEST_P(CudaOperator, CapturedGivesTheBitsOfTheCall) {
+TEST_P(CudaOperator, CaptureMatchesTheCallBitwise) {
   const auto inputs = moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major);
   detail::Capture capture(Device::cuda());
   std::vector<Tensor> captured;
@@ -135,7 +135,7 @@ std::vector<std::string> traced_names(const OperatorCase& tested, Device device)
   return out;
 }
 
-TEST_P(CudaOperator, TracesAsTheCpuDoes) {
+TEST_P(CudaOperator, TracesLikeTheCpu) {
   EXPECT_EQ(traced_names(op(), Device::cuda()), traced_names(op(), Device::cpu()));
 }
 

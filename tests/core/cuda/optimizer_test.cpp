@@ -57,7 +57,7 @@ std::vector<Tensor> sgd_on(Device device, const ops::SgdStep& step) {
   return parameters;
 }
 
-TEST_F(CudaOptimizer, SgdHasTheBitsOfTheCpu) {
+TEST_F(CudaOptimizer, SgdMatchesTheCpuBitwise) {
   for (const ops::SgdStep& step : {ops::SgdStep{}, ops::SgdStep{0.9}, ops::SgdStep{0.9, true, 0.25}})
     expect_same(sgd_on(Device::cuda(), step), sgd_on(Device::cpu(), step));
 }
@@ -77,7 +77,7 @@ std::vector<Tensor> adam_on(Device device, const ops::AdamStep& step) {
   return parameters;
 }
 
-TEST_F(CudaOptimizer, AdamHasTheBitsOfTheCpu) {
+TEST_F(CudaOptimizer, AdamMatchesTheCpuBitwise) {
   for (const ops::AdamStep& step : {ops::AdamStep{}, ops::AdamStep{0.8, 0.95, 1e-6, true, 0.5}})
     expect_same(adam_on(Device::cuda(), step), adam_on(Device::cpu(), step));
 }
@@ -108,7 +108,7 @@ void expect_rule(const Rule<double>& rule) {
   expect_same(rule_on<Rule>(Device::cuda(), rule), rule_on<Rule>(Device::cpu(), rule));
 }
 
-TEST_F(CudaOptimizer, TheOthersHaveTheBitsOfTheCpu) {
+TEST_F(CudaOptimizer, OtherOptimizersMatchTheCpuBitwise) {
   const detail::Moments<double> moments{0.9, 0.1, 0.99, 0.01};
   expect_rule<detail::DampenedSgd>({0.1, 0.9, 0.5, 0});
   expect_rule<detail::DampenedSgd>({0.1, 0.9, 0.5, 1});
@@ -122,7 +122,7 @@ TEST_F(CudaOptimizer, TheOthersHaveTheBitsOfTheCpu) {
   expect_rule<detail::Descent>({0.1});
 }
 
-TEST_F(CudaOptimizer, AListTakesFewLaunchesAndNoWait) {
+TEST_F(CudaOptimizer, UpdatesAListInFewLaunchesWithoutSynchronization) {
   const auto parameters = tensors(Device::cuda(), 1), gradients = tensors(Device::cuda(), 2);
   std::vector<ops::SgdUpdate> updates;
   for (std::size_t i = 0; i < kTensors; ++i) updates.push_back({parameters[i], gradients[i], {}, 0.1, 0.0});
@@ -132,7 +132,7 @@ TEST_F(CudaOptimizer, AListTakesFewLaunchesAndNoWait) {
   EXPECT_EQ(test::waits_so_far(), waits);
 }
 
-TEST_F(CudaOptimizer, ViewsAndGradientsOfAnotherLayout) {
+TEST_F(CudaOptimizer, HandlesViewsAndGradientsOfAnotherLayout) {
   const Tensor rows = random_values({5, 4003}, 1).to(DType::f32);
   const Tensor gradient = random_values({3, 4003}, 2).to(DType::f32);
   const Tensor image = random_values({4, 3, 5, 7}, 3).to(DType::f32),
@@ -148,7 +148,7 @@ TEST_F(CudaOptimizer, ViewsAndGradientsOfAnotherLayout) {
   expect_same(run(Device::cuda()), run(Device::cpu()));
 }
 
-TEST_F(CudaOptimizer, AveragesMoveAndContentsAreSwapped) {
+TEST_F(CudaOptimizer, UpdatesAveragesAndSwapsContents) {
   auto a = tensors(Device::cpu(), 1), b = tensors(Device::cpu(), 2);
   auto there_a = tensors(Device::cuda(), 1), there_b = tensors(Device::cuda(), 2);
   ops::move_towards(a, b, 0.3);
@@ -160,7 +160,7 @@ TEST_F(CudaOptimizer, AveragesMoveAndContentsAreSwapped) {
 }
 
 /// Sums of squares in f64, in another order.
-TEST_F(CudaOptimizer, NormOfAll) {
+TEST_F(CudaOptimizer, ComputesTheTotalNorm) {
   auto here = tensors(Device::cpu(), 1), there = tensors(Device::cuda(), 1);
   here.push_back(random_values({70001}, 5));
   there.push_back(here.back().to(Device::cuda()));
@@ -171,7 +171,7 @@ TEST_F(CudaOptimizer, NormOfAll) {
   EXPECT_EQ(ops::norm(std::vector<Tensor>{Tensor::zeros({0}, DType::f32, Device::cuda())}), 0.0);
 }
 
-TEST_F(CudaOptimizer, TensorsOnTwoDevicesAreRefused) {
+TEST_F(CudaOptimizer, RejectsTensorsOnTwoDevices) {
   const Tensor here = Tensor::zeros({2}), there = Tensor::zeros({2}, DType::f32, Device::cuda());
   EXPECT_THROW(ops::sgd_step(std::vector<ops::SgdUpdate>{{there, here, {}, 0.1, 0.0}}, {}), ArgumentError);
   EXPECT_THROW(ops::sgd_step(std::vector<ops::SgdUpdate>{{there, there, {}, 0.1}, {here, here, {}, 0.1}}, {}),

@@ -57,7 +57,7 @@ Tensor empty(const Shape& shape, DType dtype, Device device) {
 
 bool same(const Tensor& there, const Tensor& here) { return bitwise_equal(there.to(Device::cpu()), here); }
 
-TEST_F(CudaPool, MaximaAndTheirPlacesOfEveryType) {
+TEST_F(CudaPool, MaxPoolHandlesEveryType) {
   for_sizes([](const PoolSizes& s) {
     const DType places = s.window() <= detail::byte_places ? DType::u8 : DType::i32;
     for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::i32}) {
@@ -76,7 +76,7 @@ TEST_F(CudaPool, MaximaAndTheirPlacesOfEveryType) {
   });
 }
 
-TEST_F(CudaPool, ChannelsOfNegativeFactorsGiveTheirSmallest) {
+TEST_F(CudaPool, NegativeFactorsPoolTheSmallest) {
   for_sizes([](const PoolSizes& s) {
     const Tensor x = values(input(s), DType::i32), factor = test::random_values({s.c}, 3).to(DType::f32);
     const DType places = s.window() <= detail::byte_places ? DType::u8 : DType::i32;
@@ -90,7 +90,7 @@ TEST_F(CudaPool, ChannelsOfNegativeFactorsGiveTheirSmallest) {
   });
 }
 
-TEST_F(CudaPool, GradientsOfMaximaHaveTheBitsOfTheCpu) {
+TEST_F(CudaPool, MaxPoolGradientsMatchTheCpuBitwise) {
   for_sizes([](const PoolSizes& s) {
     const DType places = s.window() <= detail::byte_places ? DType::u8 : DType::i32;
     for (const DType dtype : {DType::f32, DType::f64}) {
@@ -105,7 +105,7 @@ TEST_F(CudaPool, GradientsOfMaximaHaveTheBitsOfTheCpu) {
   });
 }
 
-TEST_F(CudaPool, AveragesAndTheirGradientsHaveTheBitsOfTheCpu) {
+TEST_F(CudaPool, AveragePoolMatchesTheCpuBitwise) {
   for_sizes([](const PoolSizes& s) {
     for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8})
       for (const bool padded : {false, true}) {
@@ -125,7 +125,7 @@ TEST_F(CudaPool, AveragesAndTheirGradientsHaveTheBitsOfTheCpu) {
   });
 }
 
-TEST_F(CudaPool, SumsOfPixels) {
+TEST_F(CudaPool, ComputesPixelSums) {
   for (const Shape& shape :
        {Shape{2, 37, 5, 7}, Shape{3, 16, 1, 1}, Shape{0, 4, 2, 2}, Shape{9001, 60, 1, 2}})
     for (const DType dtype : {DType::i8, DType::u8, DType::i16, DType::i32}) {
@@ -138,7 +138,7 @@ TEST_F(CudaPool, SumsOfPixels) {
     }
 }
 
-TEST_F(CudaPool, ImagesOfMoreThanOneSweep) {
+TEST_F(CudaPool, HandlesImagesOfSeveralSweeps) {
   const Tensor x = test::random_values({20, 24, 33, 31}, 9).to(DType::f32);
   const auto run = [&](Device device) {
     const Variable image(x.to(device), true);
@@ -154,7 +154,7 @@ TEST_F(CudaPool, ImagesOfMoreThanOneSweep) {
 }
 
 /// Pooled codes and sums and their gradients are equal bit for bit.
-TEST_F(CudaPool, CodesAndSumsArePooledAsTheyAre) {
+TEST_F(CudaPool, PoolsCodesAndSumsDirectly) {
   const Tensor x = test::random_values({3, 5, 9, 8}, 10).to(DType::f32).to(Layout::channels_last);
   for (const Format format :
        {Format(IntFormat{8}), Format(IntFormat{4, true}), Format(IntFormat{12}), Format(FloatFormat{})}) {

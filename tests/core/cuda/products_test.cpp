@@ -119,7 +119,7 @@ TEST_F(CudaProducts, ConvolutionsOfCodesAreExact) {
 /// A type that every processor multiplies: not all support bfloat16 products.
 Tensor on_host(const Tensor& x) { return x.dtype() == DType::bf16 ? x.to(DType::f32) : x; }
 
-TEST_F(CudaProducts, MatricesInEveryOrder) {
+TEST_F(CudaProducts, MultipliesMatricesInEveryOrder) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
     for (const bool flip_a : {false, true})
       for (const bool flip_b : {false, true})
@@ -136,7 +136,7 @@ TEST_F(CudaProducts, MatricesInEveryOrder) {
         }
 }
 
-TEST_F(CudaProducts, ConvolutionsOfFloatsForwardAndBackward) {
+TEST_F(CudaProducts, ConvolvesFloatsForwardAndBackward) {
   constexpr auto nhwc = Layout::channels_last;
   for (const ConvShape& s : conv_shapes())
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
@@ -153,7 +153,7 @@ TEST_F(CudaProducts, ConvolutionsOfFloatsForwardAndBackward) {
     }
 }
 
-TEST_F(CudaProducts, BiasesAndTheirGradients) {
+TEST_F(CudaProducts, ComputesBiasesAndTheirGradients) {
   const Tensor y = small_numbers({37, 5}, DType::f32), bias = small_numbers({5}, DType::f32);
   Tensor on_cpu = y.clone(), there = y.to(Device::cuda());
   detail::add_bias(on_cpu, Variable(bias));

@@ -40,12 +40,12 @@ Tensor run(ops::DynamicRange range, Device device) {
 }
 
 /// Sums are exact, and all else is rounded alike.
-TEST_F(CudaRecurrent, IntegersHaveTheBitsOfTheCpu) {
+TEST_F(CudaRecurrent, IntegersMatchTheCpuBitwise) {
   for (const auto range : {ops::DynamicRange::tensor, ops::DynamicRange::sample})
     EXPECT_TRUE(bitwise_equal(run(range, Device::cuda()), run(range, Device::cpu())));
 }
 
-TEST_F(CudaRecurrent, ANaNIsFound) {
+TEST_F(CudaRecurrent, DetectsNaN) {
   const Device device = Device::cuda();
   const Tensor x = Tensor::full({2, 3, 9}, std::numeric_limits<double>::quiet_NaN()).to(device);
   EXPECT_THROW((void)ops::lstm(x, {weight({8, 9}, 29, device), weight({8, 2}, 53, device)}, {}, {}, false,

@@ -61,7 +61,7 @@ std::vector<Tensor> run_on(Device device, const Product& p) {
   return out;
 }
 
-TEST_F(CudaRowEngines, HaveTheBitsOfTheCpu) {
+TEST_F(CudaRowEngines, MatchTheCpuBitwise) {
   using enum RowEngine;
   for (const Product& p :
        {Product{ggml, 1, 8, 32, 4, 32, false}, Product{ggml, 7, 40, 96, 4, 32, true},
@@ -82,7 +82,7 @@ TEST_F(CudaRowEngines, HaveTheBitsOfTheCpu) {
   }
 }
 
-TEST_F(CudaRowEngines, NothingWaitsAndANaNIsToldLater) {
+TEST_F(CudaRowEngines, ReportNaNLaterWithoutSynchronization) {
   for (const auto& [engine, bits, block] :
        {std::tuple{RowEngine::ggml, 4, 32}, {RowEngine::xnnpack, 4, 32}, {RowEngine::xnnpack, 8, 0}}) {
     const Variable w(on(Device::cuda(), weight(8, 64, bits, block)));

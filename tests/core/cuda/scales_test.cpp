@@ -37,7 +37,7 @@ std::vector<Format> some_formats() {
   return {IntFormat{}, IntFormat{4, true, false}, FloatFormat{4, 3}, FloatFormat{2, 1}, FloatFormat{5, 2}};
 }
 
-TEST_F(CudaScales, OfRangesAreThoseOfTheHost) {
+TEST_F(CudaScales, MatchTheHost) {
   const Tensor amax = ranges(999983);
   const auto by = Granularity::per_axis(0);
   for (const auto& format : some_formats())
@@ -46,7 +46,7 @@ TEST_F(CudaScales, OfRangesAreThoseOfTheHost) {
                    Grid::from_amax(format, by, amax, "q", pow2));
 }
 
-TEST_F(CudaScales, OfEightBitsToo) {
+TEST_F(CudaScales, EightBitScalesMatchTheHost) {
   const Tensor amax = ranges(999983);
   const auto by = Granularity::per_group(1);
   for (const auto& format : some_formats())
@@ -56,7 +56,7 @@ TEST_F(CudaScales, OfEightBitsToo) {
                      Grid::with_scale_bits(format, by, amax, bits, global, "q"));
 }
 
-TEST_F(CudaScales, WhatIsNoRangeIsHeardOfWhenRead) {
+TEST_F(CudaScales, ReportInvalidRangesOnRead) {
   for (const float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
     Grid grid;
     const Tensor amax = Tensor::from({1.0f, bad}).to(Device::cuda());
@@ -80,7 +80,7 @@ float next_power(float v) {
   return std::ldexp(1.0f, std::min(fraction == 0.5f ? exponent - 1 : exponent, 127));
 }
 
-TEST(Scales, PowersOfTwoByTheBits) {
+TEST(Scales, ComputePowersOfTwoFromTheBits) {
   constexpr auto most = std::bit_cast<std::uint32_t>(std::numeric_limits<float>::max());
   for (std::uint64_t word = 0; word <= most; word += 997) {
     const auto v = std::bit_cast<float>(static_cast<std::uint32_t>(word));

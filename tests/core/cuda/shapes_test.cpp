@@ -24,7 +24,7 @@ std::int64_t items_of(Thread t, std::int64_t items) {
   return t.first() >= items ? 0 : (items - t.first() - 1) / t.step() + 1;
 }
 
-TEST(LaunchShape, EveryItemHasOneThread) {
+TEST(LaunchShape, AssignsOneThreadToEveryItem) {
   for (const std::int64_t items : kSizes)
     for (const std::int64_t resident : {1, 3, 264, 2112}) {
       const std::int64_t blocks = cuda::grid_blocks(items, resident);
@@ -37,14 +37,14 @@ TEST(LaunchShape, EveryItemHasOneThread) {
     }
 }
 
-TEST(LaunchShape, NoBlockIsIdleAndNoneIsLost) {
+TEST(LaunchShape, LaunchesNoIdleAndNoMissingBlock) {
   EXPECT_EQ(cuda::grid_blocks(0, 100), 1);
   EXPECT_EQ(cuda::grid_blocks(block_threads, 100), 1);
   EXPECT_EQ(cuda::grid_blocks(block_threads + 1, 100), 2);
   EXPECT_EQ(cuda::grid_blocks(std::int64_t{1} << 60, std::int64_t{1} << 40), cuda::most_blocks);
 }
 
-TEST(Quotient, IsThatOfWholeNumbers) {
+TEST(Quotient, MatchesIntegerDivision) {
   for (const std::int64_t a : {std::int64_t{0}, std::int64_t{5}, (std::int64_t{1} << 32) - 1,
                                std::int64_t{1} << 32, (std::int64_t{1} << 45) + 17})
     for (const std::int64_t b :
@@ -52,7 +52,7 @@ TEST(Quotient, IsThatOfWholeNumbers) {
       EXPECT_EQ(cuda::quotient(a, b), a / b) << a << '/' << b;
 }
 
-TEST(Divisor, IsADivision) {
+TEST(Divisor, MatchesIntegerDivision) {
   for (std::int64_t d = 1; d < 1 << 16; d += d < 300 ? 1 : 97)
     for (const std::int64_t top :
          {d, 5 * d, (std::int64_t{1} << 31) / d * d, (std::int64_t{1} << 40) / d * d})
@@ -82,7 +82,7 @@ TEST(ChannelView, ElementsAndChannelsAgree) {
   }
 }
 
-TEST(ReductionShape, PartsHoldEveryElementOnce) {
+TEST(ReductionShape, PartsCoverEveryElementOnce) {
   for (const std::int64_t channels : {1, 2, 31, 32, 33, 4096})
     for (const std::int64_t length :
          {std::int64_t{1}, std::int64_t{255}, std::int64_t{70000}, std::int64_t{1} << 33})
@@ -97,7 +97,7 @@ TEST(ReductionShape, PartsHoldEveryElementOnce) {
       }
 }
 
-TEST(ReductionShape, OfNothing) {
+TEST(ReductionShape, HandlesEmptyInput) {
   for (const std::int64_t channels : {1, 16, 100, 3072})
     for (const std::int64_t parts : {2, 9, 33, 300, 1024}) {
       const auto s = ReductionShape::of_parts({channels, parts, channels * parts});
@@ -115,7 +115,7 @@ TEST(ReductionShape, OfNothing) {
   EXPECT_EQ(ReductionShape::of({0, 1, 0}).tiles, 0);
 }
 
-TEST(AxisBlocks, ChannelsOfLargeTensors) {
+TEST(AxisBlocks, HandlesChannelsOfLargeTensors) {
   using detail::AxisBlocks;
   const Shape shape{1 << 20, 3, 1 << 7, 1 << 6};  // 3 * 2^33 elements
   const auto rows = AxisBlocks::of(shape, Layout::row_major, 1);
@@ -128,7 +128,7 @@ TEST(AxisBlocks, ChannelsOfLargeTensors) {
   }
 }
 
-TEST(BlockMap, BlocksHaveTheirElements) {
+TEST(BlockMap, MapsElementsToTheirBlocks) {
   using detail::BlockMap;
   for (const auto& [shape, block] :
        {std::pair<Shape, Shape>{{5, 7}, {2, 3}}, {{3, 5, 4}, {1, 5, 3}}, {{6}, {4}}}) {
@@ -142,7 +142,7 @@ TEST(BlockMap, BlocksHaveTheirElements) {
   }
 }
 
-TEST(BlockMap, BlocksOfLargeTensors) {
+TEST(BlockMap, HandlesLargeTensors) {
   const Shape shape{1 << 20, 3 << 13};  // 3 * 2^33 elements
   const auto groups = detail::BlockMap::of(shape, {1, 16}), tiles = detail::BlockMap::of(shape, {128, 128});
   for (const std::int64_t i : {std::int64_t{0}, (std::int64_t{1} << 32) + 77, numel(shape) - 1}) {
@@ -154,7 +154,7 @@ TEST(BlockMap, BlocksOfLargeTensors) {
   }
 }
 
-TEST(RowBlocks, EveryGroupOfARowHasOneLane) {
+TEST(RowBlocks, AssignsOneLaneToEveryRowGroup) {
   for (const std::int64_t length : {1, 8, 9, 129, 2048, 2049, 50257})
     for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{255}, (std::int64_t{1} << 33) + 1}) {
       const auto shape = cuda::RowBlocks::of(rows, length);
@@ -171,7 +171,7 @@ TEST(RowBlocks, EveryGroupOfARowHasOneLane) {
     }
 }
 
-TEST(RowGroups, PartsHoldEveryColumnOnce) {
+TEST(RowGroups, PartsCoverEveryColumnOnce) {
   for (const std::int64_t width : {1, 7, 8, 9, 64, 67})
     for (const int most : {1, 8}) {
       const cuda::RowGroups groups(width, most);
@@ -189,7 +189,7 @@ TEST(RowGroups, PartsHoldEveryColumnOnce) {
     }
 }
 
-TEST(Covering, AJumpGoesWhereSmallStepsGo) {
+TEST(Covering, AJumpMatchesSmallSteps) {
   for (const std::int64_t kernel : {1, 2, 3, 7})
     for (const std::int64_t stride : {1, 2, 5})
       for (const std::int64_t windows : {1, 4}) {

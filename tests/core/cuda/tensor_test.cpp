@@ -27,7 +27,7 @@ Tensor numbers(const Shape& shape) {
   return out;
 }
 
-TEST_F(CudaTensor, BytesGoThereAndBack) {
+TEST_F(CudaTensor, RoundTripsBytes) {
   const Tensor x = numbers({3, 5, 7});
   const Tensor there = x.to(Device::cuda());
   EXPECT_EQ(there.device(), Device::cuda());
@@ -40,7 +40,7 @@ TEST_F(CudaTensor, BytesGoThereAndBack) {
   EXPECT_TRUE(there.to(Device::cuda()).storage().shares(there.storage()));
 }
 
-TEST_F(CudaTensor, ValuesAreFilledAndCopied) {
+TEST_F(CudaTensor, FillsAndCopiesValues) {
   for (const DType dtype : kTypes) {
     EXPECT_TRUE(
         bitwise_equal(Tensor::full({1001}, 3, dtype, Device::cuda()), Tensor::full({1001}, 3, dtype)));
@@ -51,7 +51,7 @@ TEST_F(CudaTensor, ValuesAreFilledAndCopied) {
   EXPECT_TRUE(bitwise_equal(out, numbers({4, 6})));
 }
 
-TEST_F(CudaTensor, EveryTypeConvertsToEveryOther) {
+TEST_F(CudaTensor, ConvertsBetweenAllTypes) {
   for (const DType from : kTypes)
     for (const DType to : kTypes) {
       const Tensor x = numbers({9001}).to(from);
@@ -61,7 +61,7 @@ TEST_F(CudaTensor, EveryTypeConvertsToEveryOther) {
     }
 }
 
-TEST_F(CudaTensor, LayoutsOfEveryWidth) {
+TEST_F(CudaTensor, PermutesLayoutsOfEveryWidth) {
   for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{3, 33, 8, 9}, Shape{1, 64, 1, 100}, Shape{0, 3, 2, 2}})
     for (const DType dtype : {DType::i8, DType::f16, DType::f32, DType::f64}) {
       const Tensor x = numbers(shape).to(dtype), there = x.to(Device::cuda());
@@ -71,7 +71,7 @@ TEST_F(CudaTensor, LayoutsOfEveryWidth) {
     }
 }
 
-TEST_F(CudaTensor, LayoutsOfMasks) {
+TEST_F(CudaTensor, PermutesMasks) {
   for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{3, 16, 4, 8}}) {
     Tensor bits = Tensor::zeros(shape, DType::u1);
     auto* bytes = static_cast<unsigned char*>(bits.mutable_raw());
@@ -84,7 +84,7 @@ TEST_F(CudaTensor, LayoutsOfMasks) {
   }
 }
 
-TEST_F(CudaTensor, TheHostIsRefusedAndPrinted) {
+TEST_F(CudaTensor, RejectsHostAccessAndPrints) {
   const Tensor x = Tensor::full({2}, 1.5).to(Device::cuda());
   EXPECT_THROW((void)x.data<float>(), BackendError);
   std::ostringstream text;
@@ -92,7 +92,7 @@ TEST_F(CudaTensor, TheHostIsRefusedAndPrinted) {
   EXPECT_EQ(text.str(), "Tensor([1.5, 1.5], f32 [2] cuda:0)");
 }
 
-TEST_F(CudaTensor, MemoryIsCounted) {
+TEST_F(CudaTensor, CountsMemory) {
   const auto before = memory_stats(Device::cuda()).in_use;
   {
     const Tensor x = Tensor::empty({1000}, DType::f32, Device::cuda());
@@ -102,7 +102,7 @@ TEST_F(CudaTensor, MemoryIsCounted) {
   EXPECT_GE(memory_stats(Device::cuda()).peak, before + 4000);
 }
 
-TEST_F(CudaTensor, ADeviceThatIsNotThere) {
+TEST_F(CudaTensor, RejectsAMissingDevice) {
   EXPECT_THROW((void)Tensor::empty({1}, DType::f32, Device::cuda(63)), BackendError);
   EXPECT_THROW((void)Device::parse("cuda:x"), ArgumentError);
   EXPECT_EQ(Device::parse("auto"), Device::cuda());
