@@ -26,7 +26,7 @@ struct ShapeAndBlock {
 
 class Blocks : public testing::TestWithParam<ShapeAndBlock> {};
 
-TEST_P(Blocks, EveryElementOnceInItsBlock) {
+TEST_P(Blocks, VisitEveryElementOnceInItsBlock) {
   const auto& [x, block] = GetParam();
   std::vector<std::int64_t> blocks;
   detail::for_block_runs(x, block, [&](auto begin, auto end, auto j, auto step) {
@@ -36,7 +36,7 @@ TEST_P(Blocks, EveryElementOnceInItsBlock) {
   EXPECT_EQ(blocks, by_coordinates(x, block));
 }
 
-TEST_P(Blocks, ChunksToo) {
+TEST_P(Blocks, VisitEveryChunk) {
   const auto& [shape, block] = GetParam();
   Tensor x = Tensor::zeros(shape, DType::bf16), y = Tensor::zeros(shape, DType::i32);
   detail::map_blocks(x, block, y, [](const float* in, float* out, auto count, auto j, auto step) {

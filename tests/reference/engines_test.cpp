@@ -24,7 +24,7 @@ Tensor codes(const Shape& shape, int lower, int upper) {
   return Tensor::from(out, shape);
 }
 
-TEST(Ggml, BytesAreUnpackedToWhatTheyWerePackedFrom) {
+TEST(Ggml, UnpacksWhatItPacked) {
   for (const bool narrow : {true, false}) {
     const auto blocks =
         narrow ? ggml::quantize_q4_0(numbers({3, 96})) : ggml::quantize_q8_0(numbers({3, 96}));
@@ -36,7 +36,7 @@ TEST(Ggml, BytesAreUnpackedToWhatTheyWerePackedFrom) {
   }
 }
 
-TEST(Ggml, TheLargestMagnitudeHasCodeMinusEight) {
+TEST(Ggml, MapsTheLargestMagnitudeToMinusEight) {
   std::vector<float> x(32, 0.25f);
   x[3] = 4.0f;
   x[9] = -4.0f;  // as large, but later
@@ -46,7 +46,7 @@ TEST(Ggml, TheLargestMagnitudeHasCodeMinusEight) {
   EXPECT_EQ(q.codes.to_vector<std::int8_t>()[9], 7);
 }
 
-TEST(Ggml, TiesAreRoundedByWhereTheyAre) {
+TEST(Ggml, RoundsTiesByPosition) {
   std::vector<float> x(32, 0.5f);
   x[0] = 127.0f;
   x[1] = -0.5f;
@@ -56,7 +56,7 @@ TEST(Ggml, TiesAreRoundedByWhereTheyAre) {
   EXPECT_EQ(ggml::quantize_q8_0_activation(t).codes.to_vector<std::int8_t>()[2], 0);
 }
 
-TEST(Ggml, BothOrdersOfSumsAreOfOneProduct) {
+TEST(Ggml, BothSummationOrdersGiveOneProduct) {
   const auto w = ggml::quantize_q4_0(numbers({8, 320}));
   const Tensor x = numbers({5, 320});
   const auto plain = ggml::matmul_q4_0_q8_0(x, w).to_vector<float>();
@@ -65,7 +65,7 @@ TEST(Ggml, BothOrdersOfSumsAreOfOneProduct) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(plain[i], repack[i], 1e-4);  // of some 300 terms
 }
 
-TEST(Ggml, RefusesWhatTheEngineCannotHold) {
+TEST(Ggml, RejectsInputUnsupportedByTheEngine) {
   EXPECT_THROW((void)ggml::quantize_q4_0(numbers({2, 33})), ArgumentError);
   EXPECT_THROW((void)ggml::quantize_q8_0(numbers({2, 0})), ArgumentError);
   EXPECT_THROW((void)ggml::quantize_q8_0(numbers({64})), ArgumentError);
@@ -79,14 +79,14 @@ TEST(Ggml, RefusesWhatTheEngineCannotHold) {
   EXPECT_THROW((void)ggml::buffer("amx"), ArgumentError);
 }
 
-TEST(Ggml, NoRowsAndShapesAlone) {
+TEST(Ggml, HandlesNoRowsAndMetaTensors) {
   EXPECT_EQ(ggml::quantize_q4_0(numbers({0, 32})).scale.shape(), (Shape{0, 1}));
   const auto w = ggml::quantize_q8_0(Tensor::empty({4, 64}, DType::f32, Device::meta()));
   EXPECT_EQ(ggml::matmul_q8_0(Tensor::empty({2, 64}, DType::f32, Device::meta()), w).shape(), (Shape{2, 4}));
   EXPECT_EQ(ggml::pack_q8_0(w).shape(), (Shape{4, 68}));
 }
 
-TEST(Xnnpack, ARowsResultDoesNotDependOnOthers) {
+TEST(Xnnpack, RowsAreIndependent) {
   const Tensor w = codes({5, 64}, -8, 7), scale = Tensor::full({5, 2}, 0.01), x = numbers({3, 64});
   const Tensor all = xnnpack::linear_qd8_qb4w(x, w, scale, 32);
   for (std::int64_t m = 0; m < 3; ++m)
@@ -94,13 +94,13 @@ TEST(Xnnpack, ARowsResultDoesNotDependOnOthers) {
                               xnnpack::linear_qd8_qb4w(x.slice(m, m + 1).clone(), w, scale, 32)));
 }
 
-TEST(Xnnpack, ZerosGiveTheBias) {
+TEST(Xnnpack, ReturnsTheBiasForZeros) {
   const Tensor bias = numbers({5}), x = Tensor::zeros({2, 33}), scale = Tensor::full({5}, 0.5);
   const auto y = xnnpack::linear_qd8_qc8w(x, codes({5, 33}, -128, 127), scale, bias).to_vector<float>();
   for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], bias.to_vector<float>()[i % 5]);
 }
 
-TEST(Xnnpack, RefusesWhatTheEngineCannotHold) {
+TEST(Xnnpack, RejectsInputUnsupportedByTheEngine) {
   const Tensor x = numbers({2, 64}), w = codes({3, 64}, -8, 7), scale = Tensor::full({3}, 0.1);
   EXPECT_THROW((void)xnnpack::linear_qd8_qc4w(x, codes({3, 64}, -9, 7), scale), ArgumentError);
   EXPECT_THROW((void)xnnpack::linear_qd8_qc4w(numbers({2, 40}), codes({3, 40}, -8, 7), scale), ArgumentError);
@@ -111,7 +111,7 @@ TEST(Xnnpack, RefusesWhatTheEngineCannotHold) {
   EXPECT_THROW((void)xnnpack::linear_qs8(x, {1, 128}, w, scale, {1, 0}), ArgumentError);
 }
 
-TEST(OnnxDynamic, OneRangeForAllRows) {
+TEST(OnnxDynamic, UsesOneRangeForAllRows) {
   const auto q = onnx::dynamic_quantize_linear(Tensor::from<float>({-1, 0, 2, 4}, {2, 2}));
   EXPECT_EQ(static_cast<float>(q.scale.item()), 5.0f / 255.0f);
   EXPECT_EQ(q.zero_point.item(), 51);
@@ -119,14 +119,14 @@ TEST(OnnxDynamic, OneRangeForAllRows) {
   EXPECT_EQ(onnx::dynamic_quantize_linear(Tensor::zeros({2})).scale.item(), 1);
 }
 
-TEST(OnnxDynamic, AttentionOfOnePositionIsItsValue) {
+TEST(OnnxDynamic, AttentionOverOnePositionReturnsItsValue) {
   const Tensor one = Tensor::full({1}, 0.25), v = Tensor::from<float>({1, -2, 3, 40}, {1, 1, 4});
   const auto got = onnx::gqa_int8_kv(numbers({1, 1, 8}), v, v, one, one, {4, 2});
   EXPECT_EQ(got.v_codes.to_vector<std::int8_t>(), (std::vector<std::int8_t>{4, -8, 12, 127}));
   EXPECT_EQ(got.y.to_vector<float>(), (std::vector<float>{1, -2, 1, -2, 3, 31.75f, 3, 31.75f}));
 }
 
-TEST(OnnxDynamic, RefusesWhatTheEngineCannotHold) {
+TEST(OnnxDynamic, RejectsInputUnsupportedByTheEngine) {
   const Tensor x = numbers({2, 32}), scale = Tensor::full({3, 1}, 0.1);
   EXPECT_THROW((void)onnx::matmulnbits_level4(x, codes({3, 32}, -8, 7), scale, 24), ArgumentError);
   EXPECT_THROW((void)onnx::matmulnbits_level4(x, codes({3, 32}, -8, 8), scale, 32), ArgumentError);

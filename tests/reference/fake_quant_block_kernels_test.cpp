@@ -64,7 +64,7 @@ Tensor blocks(std::int64_t count, std::int64_t length, DType dtype) {
 
 constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 
-TEST(FakeQuantBlockKernels, PowersOfTwo) {
+TEST(FakeQuantBlockKernels, HandlePowerOfTwoScales) {
   for (const DType dtype : kTypes)
     for (const std::int64_t block : {8, 16, 32})
       for (const std::int64_t count : {1, 3, 700, 5000}) {
@@ -83,7 +83,7 @@ TEST(FakeQuantBlockKernels, PowersOfTwo) {
       }
 }
 
-TEST(FakeQuantBlockKernels, ScalesKnowTheirBlock) {
+TEST(FakeQuantBlockKernels, UseTheScaleOfEachBlock) {
   constexpr std::int64_t sharing = 7;
   std::vector<float> globals;
   for (int j = 0; j < 3000; j += sharing) globals.push_back(0.25f * static_cast<float>(j % 13 + 1));
@@ -101,7 +101,7 @@ TEST(FakeQuantBlockKernels, ScalesKnowTheirBlock) {
         });
 }
 
-TEST(FakeQuantBlockKernels, Nvfp4) {
+TEST(FakeQuantBlockKernels, HandleNvfp4) {
   for (const DType dtype : kTypes)
     for (const float global : {1.0f / 2688.0f, 1e-12f, 300.0f, kInf})
       compare(
@@ -113,7 +113,7 @@ TEST(FakeQuantBlockKernels, Nvfp4) {
           [&](const Tensor& x, Tensor& y, Tensor* mask) { cpu::fake_quant_nvfp4(x, global, 1.5f, y, mask); });
 }
 
-TEST(FakeQuantBlockKernels, Fp4WithGivenScales) {
+TEST(FakeQuantBlockKernels, HandleFp4WithGivenScales) {
   const float specials[] = {0.0f, -0.0f, kInf, kNaN, 0x1p-149f, 3e38f, -0.5f, 1.0f / 3.0f};
   for (const DType dtype : kTypes)
     for (const std::int64_t block : {1, 5, 8, 16, 24, 32, 600, 4096})
@@ -138,7 +138,7 @@ TEST(FakeQuantBlockKernels, Fp4WithGivenScales) {
 }
 
 /// Every bit pattern of the ratio that decides on the power of two, against integer arithmetic on its bits.
-TEST(FakeQuantBlockKernels, PowerOfTwoOfEveryRatio) {
+TEST(FakeQuantBlockKernels, RoundEveryRatioToAPowerOfTwo) {
   for (std::uint64_t bits = 1; bits < 0x7f800000u; bits += 509) {
     const auto word = static_cast<std::uint32_t>(bits);
     const int field = static_cast<int>(word >> 23);

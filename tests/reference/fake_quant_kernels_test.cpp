@@ -99,7 +99,7 @@ const std::vector<float>& ranges() {
   return values;
 }
 
-TEST(FakeQuantKernels, IntegersHaveTheBitsOfTheFormula) {
+TEST(FakeQuantKernels, IntegersMatchTheFormulaBitwise) {
   const IntFormat formats[] = {{8, false, true}, {8, true, true}, {4, false, false}, {16, false, false}};
   compare_integer(floats(), Tensor::scalar(1.7), formats[0]);
   compare_integer(floats(), Tensor::scalar(1e30), formats[2]);
@@ -109,7 +109,7 @@ TEST(FakeQuantKernels, IntegersHaveTheBitsOfTheFormula) {
         compare_integer(every(dtype), Tensor::scalar(static_cast<double>(amax)), format);
 }
 
-TEST(FakeQuantKernels, E4m3HasTheBitsOfTheFormula) {
+TEST(FakeQuantKernels, E4m3MatchesTheFormulaBitwise) {
   compare(floats(), Tensor::scalar(1.7), e4m3_formula, e4m3_kernel);
   compare(floats(), Tensor::scalar(448), e4m3_formula, e4m3_kernel);
   for (const float amax : ranges())
@@ -122,7 +122,7 @@ TEST(FakeQuantKernels, E4m3HasTheBitsOfTheFormula) {
   });
 }
 
-TEST(FakeQuantKernels, IntegerCastHasTheBitsOfTheFormula) {
+TEST(FakeQuantKernels, IntegerCastMatchesTheFormulaBitwise) {
   for (const IntFormat& format : {IntFormat{8, false, true}, IntFormat{4, true, false}}) {
     const auto lower = static_cast<float>(format.lower()), upper = static_cast<float>(format.upper());
     const auto formula = [=](float x, float, float) -> Expected {
@@ -147,7 +147,7 @@ Tensor different(const Shape& shape) {
   return Tensor::from(a, shape);
 }
 
-TEST(FakeQuantKernels, RangesOfEveryShape) {
+TEST(FakeQuantKernels, AcceptRangesOfEveryShape) {
   const std::pair<Shape, Shape> shapes[] = {{{}, {}},
                                             {{1}, {1}},
                                             {{7}, {1}},
@@ -191,7 +191,7 @@ TEST(FakeQuantKernels, RangesOfEveryShape) {
                ArgumentError);
 }
 
-TEST(FakeQuantKernels, StretchesMayBeUnalignedOrPassTheCaches) {
+TEST(FakeQuantKernels, AcceptUnalignedAndLargeRuns) {
   constexpr std::int64_t most = 200;
   std::vector<float> x(most + 16), y(most + 16), padded_range(64, 1.3f);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.011f * static_cast<float>(i) - 1.1f;
@@ -243,7 +243,7 @@ TEST(FakeQuantKernels, QuotientsAreExact) {
   }
 }
 
-TEST(FakeQuantKernels, GradientsThroughTheMask) {
+TEST(FakeQuantKernels, PassGradientsThroughTheMask) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
     for (const std::int64_t count : {0, 1, 7, 8, 9, 31, 64, 129, 100003}) {
       const Tensor dy = waves({count}, dtype, Layout::row_major);

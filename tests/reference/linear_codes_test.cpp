@@ -32,7 +32,7 @@ Tensor meta(Shape shape, DType dtype = DType::f32) {
   return Tensor::empty(std::move(shape), dtype, Device::meta());
 }
 
-TEST(Constant, TakesNumbersListsTensorsAndVariables) {
+TEST(Constant, AcceptsNumbersListsTensorsAndVariables) {
   const auto of = [](const Constant& c) { return c.tensor("f", "scale"); };
   EXPECT_EQ(of(0.5).shape(), Shape{});
   EXPECT_EQ(values(of({0.5, 2})), (std::vector<float>{0.5f, 2}));
@@ -68,7 +68,7 @@ TEST(Tripy, ScalesPerTensorChannelAndBlock) {
   EXPECT_EQ(tripy::quantize(Tensor::zeros({0, 3}), 1, DType::i4).nbytes(), 0);
 }
 
-TEST(Tripy, RefusesWhatItsFrontDoorDoes) {
+TEST(Tripy, RejectsWhatThePublicFunctionRejects) {
   const Tensor x = Tensor::zeros({4, 6});
   const auto quantize = [&](const Constant& scale, DType dtype, std::optional<int> dim = {}) {
     return [=] { return tripy::quantize(x, scale, dtype, dim); };
@@ -109,7 +109,7 @@ TEST(TensorRT, QuantizesToInt8ByDefault) {
   EXPECT_EQ(bytes(tensorrt::quantize(x, 1, DType::f8_e4m3)), (std::vector<unsigned>{0x38, 0xf9, 0x7e, 0x7f}));
 }
 
-TEST(TensorRT, RefusesWhatItsLayerDoes) {
+TEST(TensorRT, RejectsWhatTheLayerRejects) {
   const Tensor x = Tensor::zeros({4, 6});
   const auto quantize = [&](const Constant& scale, DType to_type = DType::i8,
                             const Constant& zero_point = {}) {
@@ -138,7 +138,7 @@ TEST(TensorRT, RefusesWhatItsLayerDoes) {
   refuses([&] { return tensorrt::dequantize(q, 1, DType::f32, 1, 2); }, "only zeros are possible");
 }
 
-TEST(Onnx, EveryTypeOfCodes) {
+TEST(Onnx, HandlesEveryCodeType) {
   const Tensor x = Tensor::from({-1e9f, -1.5f, 0.5f, 2.5f, 1e9f, kNaN});
   const auto integers = [&](DType dtype, const Constant& zero_point) {
     const Tensor q = onnx::quantize_linear(x, 1, zero_point, 1, 0, true, dtype);
@@ -162,7 +162,7 @@ TEST(Onnx, EveryTypeOfCodes) {
   EXPECT_EQ(floats(DType::f4_e2m1, false), (std::vector<unsigned>{0xbf, 0x41, 0x77}));
 }
 
-TEST(Onnx, AZeroPointOfFp4MakesPlusZeroOfMinusZero) {
+TEST(Onnx, Fp4ZeroPointTurnsMinusZeroIntoPlusZero) {
   const Tensor x = Tensor::from({-0.0f, -0.1f, -1e-30f, 0.0f});
   const Tensor zero = pack_codes(Tensor::from<std::uint8_t>({0}, {1}), DType::f4_e2m1).reshape({});
   const auto codes = [&](const Constant& zero_point) {
@@ -172,7 +172,7 @@ TEST(Onnx, AZeroPointOfFp4MakesPlusZeroOfMinusZero) {
   EXPECT_EQ(codes(zero), (std::vector<unsigned>{0x80, 0x00}));
 }
 
-TEST(Onnx, OverflowsFromHalfAStepBeyondTheLargest) {
+TEST(Onnx, OverflowsHalfAStepAboveTheMaximum) {
   const Tensor x = Tensor::from({464.0f, 464.1f, 61439.0f, 61440.0f});
   const auto e4m3 = bytes(onnx::quantize_linear(x, 1, {}, 1, 0, false, DType::f8_e4m3));
   const auto e5m2 = bytes(onnx::quantize_linear(x, 1, {}, 1, 0, false, DType::f8_e5m2));
@@ -180,7 +180,7 @@ TEST(Onnx, OverflowsFromHalfAStepBeyondTheLargest) {
   EXPECT_EQ((std::vector<unsigned>{e5m2[2], e5m2[3]}), (std::vector<unsigned>{0x7b, 0x7c}));
 }
 
-TEST(Onnx, PartialBlocksAndZeroPointsThereAndBack) {
+TEST(Onnx, RoundTripsPartialBlocksAndZeroPoints) {
   const Tensor x = Tensor::from({1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f}, {2, 3});
   const Tensor q = onnx::quantize_linear(x, {{1, 2}, {1, 0.5}}, {{0, 1}, {-1, 2}}, 1, 2, true, DType::i8);
   EXPECT_EQ(codes(q), (std::vector<std::int8_t>{1, 2, 3, 3, 4, 14}));
@@ -197,7 +197,7 @@ TEST(Onnx, PartialBlocksAndZeroPointsThereAndBack) {
             (std::vector<std::int8_t>{4}));
 }
 
-TEST(Onnx, Refuses) {
+TEST(Onnx, RejectsInvalidArguments) {
   const Tensor x = Tensor::zeros({4, 6});
   const auto quantize = [&](const Constant& scale, const Constant& z = {}, int axis = 1,
                             std::int64_t block = 0, std::optional<DType> dtype = {}) {

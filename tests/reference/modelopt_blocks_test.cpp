@@ -41,14 +41,14 @@ TEST(StaticFp4, RoundsTiesToEvenAndGivesZerosTheirSigns) {
   EXPECT_EQ(values(fp4_cast_ste(x.reshape({12}))), y);
 }
 
-TEST(StaticFp4, BlocksOfScaleZeroArePositiveZeros) {
+TEST(StaticFp4, ReturnsPositiveZerosForAZeroScale) {
   const Tensor x = Tensor::from({-1.0f, kNaN, 1.0f, 2.0f}, {2, 2});
   const auto y = values(static_blockwise_fp4_fake_quant(x, Tensor::from({0.0f, 6.0f}, {2, 1}), {}, false));
   EXPECT_EQ(y, (std::vector<float>{0, 0, 1, 2}));
   EXPECT_FALSE(std::signbit(y[0]));
 }
 
-TEST(StaticFp4, ScalesAreE4m3OfTheLargest) {
+TEST(StaticFp4, ScalesAreE4m3OfTheLargestMagnitude) {
   const auto exact = values(compute_fp4_scales({6.0, 3.0, 0.1}, {}, false));
   EXPECT_EQ(exact, (std::vector<float>{1.0f, 0.5f, 0.1f / 6.0f}));
   const auto rounded = values(compute_fp4_scales({6.0, 3.0, 0.1}));
@@ -96,7 +96,7 @@ TEST(StaticFp4, KeepsTypeLayoutAndRunsOnMeta) {
   EXPECT_EQ(static_blockwise_fp4_fake_quant(Tensor::zeros({0, 4}), {1.0, 2.0}).shape(), (Shape{0, 4}));
 }
 
-TEST(StaticFp4, Refuses) {
+TEST(StaticFp4, RejectsInvalidArguments) {
   const Tensor x = spread({2, 3});
   expect_refused([&] { return static_blockwise_fp4_fake_quant(x, {1.0, 2.0, 3.0, 4.0}); }, "equal length");
   expect_refused([&] { return static_blockwise_fp4_fake_quant(x, Amax()); }, "amax is missing");
@@ -112,7 +112,7 @@ TEST(StaticFp4, Refuses) {
   expect_refused([&] { return fp4_cast_ste(Tensor()); }, "f32, f16 or bf16");
 }
 
-TEST(DynamicBlocks, PowerOfTwoScalesLeaveTheGridAlone) {
+TEST(DynamicBlocks, PowerOfTwoScalesKeepGridValues) {
   const Tensor grid = Tensor::from({0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, -4.0f, 6.0f});
   for (const float scale : {0x1p-126f, 0x1p-20f, 1.0f, 0x1p100f}) {
     std::vector<float> x = values(grid);
@@ -143,7 +143,7 @@ TEST(DynamicBlocks, EveryFormatRoundsToItsOwnGrid) {
   EXPECT_EQ(last({2, 1}, 6, 5.0f), 4);
 }
 
-TEST(DynamicBlocks, NumbersThatAreNone) {
+TEST(DynamicBlocks, HandlesNaNAndInfinity) {
   const Tensor x = Tensor::from({1.0f, kNaN, -2.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f});
   EXPECT_TRUE(std::isnan(values(dynamic_block_quantize(x, kE4m3, kE8m0, 8))[1]));
   EXPECT_EQ(values(dynamic_block_quantize(x, 8, kE8m0, 8))[1], 0);
@@ -156,7 +156,7 @@ TEST(DynamicBlocks, NumbersThatAreNone) {
             values(dynamic_block_quantize(Tensor::from({top}), kE2m1, kE8m0, 8))[0]);
 }
 
-TEST(DynamicBlocks, TheTailIsPaddedWithZeros) {
+TEST(DynamicBlocks, PadsTheTailWithZeros) {
   const Tensor x = spread({3, 21});
   std::vector<float> padded(3 * 32), v = values(x);
   for (std::size_t i = 0; i < 3; ++i)
@@ -166,14 +166,14 @@ TEST(DynamicBlocks, TheTailIsPaddedWithZeros) {
   for (std::size_t i = 0; i < ragged.size(); ++i) EXPECT_EQ(ragged[i], whole[i / 21 * 32 + i % 21]);
 }
 
-TEST(DynamicBlocks, OneGlobalRangeARow) {
+TEST(DynamicBlocks, AcceptsOneGlobalRangePerRow) {
   const Tensor x = spread({2, 40});
   const Tensor both = dynamic_block_quantize(x, kE2m1, kE4m3, 16, {30.0, 70.0});
   EXPECT_TRUE(bitwise_equal(both.slice(0, 1), dynamic_block_quantize(x.slice(0, 1), kE2m1, kE4m3, 16, 30.0)));
   EXPECT_TRUE(bitwise_equal(both.slice(1, 2), dynamic_block_quantize(x.slice(1, 2), kE2m1, kE4m3, 16, 70.0)));
 }
 
-TEST(DynamicBlocks, ManyBlocksAreTheSameAsFew) {
+TEST(DynamicBlocks, ResultIsInvariantToBlockCount) {
   const Tensor x = spread({300, 200});
   for (const BlockKernel kernel : {BlockKernel::cuda_ext, BlockKernel::triton}) {
     const Tensor whole = dynamic_block_quantize(x, kE2m1, kE4m3, 16, 60.0, kernel);
@@ -184,7 +184,7 @@ TEST(DynamicBlocks, ManyBlocksAreTheSameAsFew) {
   }
 }
 
-TEST(DynamicBlocks, SixteenBitsAreRoundedAtTheEnd) {
+TEST(DynamicBlocks, SixteenBitTypesAreRoundedAtTheEnd) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     const Tensor x = spread({5, 48}).to(dtype);
     const Tensor expected = dynamic_block_quantize(x.to(DType::f32), kE2m1, kE4m3, 16, 60.0).to(dtype);
@@ -192,7 +192,7 @@ TEST(DynamicBlocks, SixteenBitsAreRoundedAtTheEnd) {
   }
 }
 
-TEST(DynamicBlocks, GradientPassesUnlessAskedToClip) {
+TEST(DynamicBlocks, PassesGradientsUnlessClippingIsEnabled) {
   const Tensor x = Tensor::from({1.0f, -2.0f, 3.0f, kNaN}), dy = Tensor::full({4}, 1);
   const Variable passed(x, true), clipped(x, true), unbounded(x, true);
   dynamic_block_quantize(passed, kE2m1, kE4m3, 16, 2.0).backward(dy);
@@ -203,7 +203,7 @@ TEST(DynamicBlocks, GradientPassesUnlessAskedToClip) {
   EXPECT_EQ(values(unbounded.grad()), (std::vector<float>{1, 1, 1, 1}));
 }
 
-TEST(DynamicBlocks, Refuses) {
+TEST(DynamicBlocks, RejectsInvalidArguments) {
   const Tensor x = spread({2, 16});
   const auto triton = BlockKernel::triton;
   expect_refused([&] { return dynamic_block_quantize(x, NumBits(4, 2), kE8m0, 16); }, "num_bits is (4, 2)");

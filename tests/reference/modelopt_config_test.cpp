@@ -22,7 +22,7 @@ std::string refused(const char* text) {
   return "no error";
 }
 
-TEST(ModeloptConfig, ReadsTheReferencesFields) {
+TEST(ModeloptConfig, ReadsModelOptFields) {
   const auto d = quantizer_attribute_config(json::parse(
       R"({"num_bits": "e2m1", "enable": true, "pass_through_bwd": false, "trt_high_precision_dtype": "Half",
           "rotate": false, "bias": null, "calibrator": "histogram",
@@ -40,7 +40,7 @@ TEST(ModeloptConfig, ReadsTheReferencesFields) {
             QuantDescriptor({.amax = 2.5}));
 }
 
-TEST(ModeloptConfig, RefusesWhatTheReferenceRefuses) {
+TEST(ModeloptConfig, RejectsWhatModelOptRejects) {
   EXPECT_THAT(refused(R"({"enable": true})"), HasSubstr("only enable is given"));
   EXPECT_THAT(refused(R"({"num_bits": 8, "learn_amax": true})"), HasSubstr("learn_amax is refused"));
   EXPECT_THAT(refused(R"({"num_bits": 0})"), HasSubstr("use 2 to 16"));

@@ -34,7 +34,7 @@ void expect_refused(F&& f, const char* part) {
   EXPECT_THAT([&] { (void)f(); }, ThrowsMessage<ArgumentError>(HasSubstr(part)));
 }
 
-TEST(QTensorBytes, Int8CodesAndScales) {
+TEST(QTensorBytes, StoresInt8CodesAndScales) {
   const Tensor x = Tensor::from({1.0f, -0.5f, 127.0f, 0.0f, 0.0f, kNaN}, {2, 3});
   const QTensor rows = int8_qtensor(x.slice(0, 1), 0);
   EXPECT_EQ(rows.codes.to_vector<std::int8_t>(), (std::vector<std::int8_t>{1, 0, 127}));
@@ -45,7 +45,7 @@ TEST(QTensorBytes, Int8CodesAndScales) {
   EXPECT_TRUE(std::isnan(int8_qtensor(x).scale.item()));
 }
 
-TEST(QTensorBytes, Int8CodesKeepThePaddingOfBlocks) {
+TEST(QTensorBytes, KeepsBlockPaddingOfInt8Codes) {
   const Tensor x = spread({3, 5});
   const QTensor q = int8_qtensor(x, {}, {{-1, 4}, {0, 2}});
   EXPECT_EQ(q.codes.shape(), (Shape{4, 8}));
@@ -59,7 +59,7 @@ TEST(QTensorBytes, Int8CodesKeepThePaddingOfBlocks) {
   EXPECT_EQ(fp8_qtensor(x, {}, {{-1, 4}, {0, 2}}).codes.shape(), x.shape());
 }
 
-TEST(QTensorBytes, ATensorWithoutAxesHasOneScale) {
+TEST(QTensorBytes, UsesOneScaleForARankZeroTensor) {
   const QTensor q = int8_qtensor(Tensor::scalar(-2));
   EXPECT_EQ(q.codes.to_vector<std::int8_t>(), (std::vector<std::int8_t>{-127}));
   EXPECT_EQ(q.codes.rank() + q.scale.rank() + q.dequantize().rank(), 0);
@@ -67,14 +67,14 @@ TEST(QTensorBytes, ATensorWithoutAxesHasOneScale) {
   EXPECT_EQ(nf4_qtensor(Tensor::scalar(-2), 2, 1).dequantize().item(), -2);
 }
 
-TEST(QTensorBytes, ZerosAndNaN) {
+TEST(QTensorBytes, HandlesZerosAndNaN) {
   const QTensor q = fp8_qtensor(Tensor::from({0.0f, 0.0f, 1.0f, kNaN}), {}, {{0, 2}});
   EXPECT_EQ(bytes(q.codes)[0] & 0x7f, 0x7f);
   EXPECT_EQ(bytes(q.codes)[3] & 0x7f, 0x7f);
   EXPECT_TRUE(std::isnan(values(q.dequantize())[0]));
 }
 
-TEST(QTensorBytes, SixteenBitsRoundEveryStep) {
+TEST(QTensorBytes, RoundsEveryStepToSixteenBits) {
   const Tensor x = Tensor::from({0.3f, -1.7f, 2.9f}).to(DType::bf16);
   const auto fl = [](float v) { return static_cast<float>(bfloat16(v)); };
   const auto in = values(x);
@@ -89,7 +89,7 @@ TEST(QTensorBytes, SixteenBitsRoundEveryStep) {
   }
 }
 
-TEST(QTensorInt4, PacksTheEarlierCodeHigh) {
+TEST(QTensorInt4, PacksTheFirstCodeInTheHighNibble) {
   const QTensor q = int4_qtensor(Tensor::from({7.0f, -7.0f, 0.4f, -3.6f}, {1, 4}), 4);
   EXPECT_EQ(bytes(q.codes), (std::vector<int>{0xf1, 0x84}));
   EXPECT_EQ(q.codes.shape(), (Shape{1, 2}));
@@ -97,7 +97,7 @@ TEST(QTensorInt4, PacksTheEarlierCodeHigh) {
   EXPECT_EQ(values(q.dequantize()), (std::vector<float>{7, -7, 0, -4}));
 }
 
-TEST(QTensorInt4, BlocksOfAnOddLengthShareBytes) {
+TEST(QTensorInt4, OddBlocksShareBytes) {
   const Tensor x = spread({2, 6});
   const QTensor one = int4_qtensor(x, 3);
   EXPECT_EQ(one.codes.shape(), (Shape{2, 3}));
@@ -107,14 +107,14 @@ TEST(QTensorInt4, BlocksOfAnOddLengthShareBytes) {
   for (std::size_t i = 0; i < v.size(); ++i) EXPECT_NEAR(y[i], v[i], 0.5 / s[i / 3]);
 }
 
-TEST(QTensorInt4, AZeroBlockIsMinusZero) {
+TEST(QTensorInt4, ReturnsMinusZeroForAZeroBlock) {
   const QTensor q = int4_qtensor(Tensor::zeros({1, 4}), 4);
   EXPECT_EQ(bytes(q.codes), (std::vector<int>{0, 0}));
   EXPECT_TRUE(std::isinf(q.scale.item()));
   for (const float v : values(q.dequantize())) EXPECT_TRUE(v == 0 && std::signbit(v));
 }
 
-TEST(QTensorFp4, NvCodesAndScales) {
+TEST(QTensorFp4, StoresNvfp4CodesAndScales) {
   std::vector<float> v(16);
   v[0] = 6, v[1] = -0.0f, v[2] = -0.1f, v[3] = 0.75f, v[4] = -5.0f;
   const QTensor q = nvfp4_qtensor(Tensor::from(v, {16}), 1.0);
@@ -127,7 +127,7 @@ TEST(QTensorFp4, NvCodesAndScales) {
   EXPECT_EQ(nvfp4_qtensor(Tensor::from(v, {16})).scale2.item(), static_cast<double>(6.0f / 2688.0f));
 }
 
-TEST(QTensorFp4, NvPadsRowsAndCropsThem) {
+TEST(QTensorFp4, Nvfp4PadsAndCropsRows) {
   const Tensor x = spread({3, 40});
   const QTensor q = nvfp4_qtensor(x);
   EXPECT_EQ(q.codes.shape(), (Shape{3, 48}));
@@ -136,14 +136,14 @@ TEST(QTensorFp4, NvPadsRowsAndCropsThem) {
   EXPECT_EQ(q.dequantize().shape(), x.shape());
 }
 
-TEST(QTensorFp4, NvNumbersThatAreNone) {
+TEST(QTensorFp4, Nvfp4HandlesNaNAndInfinity) {
   const QTensor zeros = nvfp4_qtensor(Tensor::zeros({16}));
   EXPECT_EQ(bytes(zeros.scale)[0] & 0x7f, 0x7f);
   const Tensor x = Tensor::from({kNaN, 1.0f}, {2});
   EXPECT_EQ(bytes(nvfp4_qtensor(x, 1.0, 2).codes), (std::vector<int>{0x77}));  // the scale is NaN too
 }
 
-TEST(QTensorFp4, MxTiesGoTowardsZero) {
+TEST(QTensorFp4, MxRoundsTiesTowardZero) {
   std::vector<float> v{6, 0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5, 0, -0.0f, -0.75f, 0.76f};
   const QTensor q = mxfp4_qtensor(Tensor::from(v, {12}), 12);
   EXPECT_EQ(bytes(q.scale), (std::vector<int>{127}));
@@ -166,7 +166,7 @@ TEST(QTensorMx, Fp8ScalesArePowersOfTwo) {
   EXPECT_EQ(mxfp8_qtensor(Tensor::zeros({3, 0})).dequantize().shape(), (Shape{3, 0}));
 }
 
-TEST(QTensorNf4, TableAndDoubleScales) {
+TEST(QTensorNf4, UsesItsTableAndDoubleQuantizedScales) {
   const Tensor x = Tensor::from({2.0f, -2.0f, 0.1608f, 0.0f, 1.0f, 0.73f, kNaN, 0.0f}, {8});
   const QTensor q = nf4_qtensor(x, 2, 2);
   EXPECT_EQ(bytes(q.codes), (std::vector<int>{0xf0, 0xf7, 0xfe, 0x00}));
@@ -212,7 +212,7 @@ std::vector<QTensor> all_packed(const Tensor& x) {
           nf4_qtensor(x, 8, 4)};
 }
 
-TEST(QTensor, LayoutDoesNotMatterAndMetaHasTheSameShapes) {
+TEST(QTensor, IsInvariantToLayoutAndRunsOnMeta) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     const Tensor x = spread({2, 6, 2, 2}).to(dtype);
     const auto rows = all_packed(x), last = all_packed(x.to(Layout::channels_last));
@@ -238,7 +238,7 @@ TEST(QTensor, LayoutDoesNotMatterAndMetaHasTheSameShapes) {
   }
 }
 
-TEST(QTensor, RefusesInputs) {
+TEST(QTensor, RejectsInvalidInputs) {
   const Tensor x = spread({2, 4}), odd = spread({2, 3});
   for (const Tensor& bad : {x.to(DType::f64), x.to(DType::i8), Tensor()}) {
     expect_refused([&] { return int8_qtensor(bad); }, "f32, f16 or bf16");
@@ -265,7 +265,7 @@ TEST(QTensor, RefusesInputs) {
   expect_refused([&] { return int8_qtensor(x).dequantize(DType::i8); }, "use f32, f16 or bf16");
 }
 
-TEST(QTensor, RefusesBlocks) {
+TEST(QTensor, RejectsInvalidBlocks) {
   const Tensor x = spread({2, 4});
   expect_refused([&] { return int8_qtensor(x, 0, {{-1, 2}}); }, "both given");
   expect_refused([&] { return int8_qtensor(x, 2); }, "axis 2");

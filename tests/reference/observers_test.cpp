@@ -23,7 +23,7 @@ void refuses(F f, const char* part) {
   EXPECT_THAT([&] { (void)f(); }, ThrowsMessage<ArgumentError>(HasSubstr(part)));
 }
 
-TEST(Observers, SmallestAndLargest) {
+TEST(Observers, RecordMinimumAndMaximum) {
   MinMaxObserver observer;
   observer.observe(kFirst);
   observer.observe(Tensor::empty({0}));
@@ -35,7 +35,7 @@ TEST(Observers, SmallestAndLargest) {
   EXPECT_EQ(zero.to_vector<std::int32_t>(), (std::vector<std::int32_t>{116}));
 }
 
-TEST(Observers, MovingAverageOfEachChannel) {
+TEST(Observers, AverageEachChannel) {
   MovingAveragePerChannelMinMaxObserver observer(0.5, -1);
   observer.observe(kFirst);
   observer.observe(kSecond);
@@ -43,7 +43,7 @@ TEST(Observers, MovingAverageOfEachChannel) {
   EXPECT_EQ(observer.max_val().to_vector<float>(), (std::vector<float>{2, 4}));
 }
 
-TEST(Observers, ZeroPointOfSymmetricSchemes) {
+TEST(Observers, ComputeZeroPointOfSymmetricSchemes) {
   const auto zero = [](ObserverOptions options) {
     options.qscheme = QScheme::per_tensor_symmetric;
     MinMaxObserver observer(options);
@@ -55,13 +55,13 @@ TEST(Observers, ZeroPointOfSymmetricSchemes) {
   EXPECT_EQ(zero({.quant_min = 0, .quant_max = 127}), 63);
 }
 
-TEST(Observers, ReducedRange) {
+TEST(Observers, SupportAReducedRange) {
   MinMaxObserver observer({.dtype = DType::i8, .reduce_range = true});
   observer.observe(Tensor::from({-1.0f, 1.0f}));
   EXPECT_EQ(observer.calculate_qparams().scale.to_vector<float>()[0], 2 / 127.0f);
 }
 
-TEST(Observers, Refuse) {
+TEST(Observers, RejectInvalidInput) {
   refuses([] { return MinMaxObserver().calculate_qparams(); }, "nothing was observed");
   refuses([] { return HistogramObserver().calculate_qparams(); }, "nothing was observed");
   refuses([] { return MinMaxObserver({.dtype = DType::i32}); }, "use i8 or u8");
@@ -87,7 +87,7 @@ TEST(Observers, Refuse) {
   EXPECT_THROW((void)broken.calculate_qparams(), NumericError);
 }
 
-TEST(HistogramObserver, KeepsItsMassWhenTheRangeGrows) {
+TEST(HistogramObserver, KeepsItsTotalCountWhenTheRangeGrows) {
   HistogramObserver observer({}, 64);
   for (int i = 1; i <= 4; ++i) observer.observe(Tensor::from({-1.0f * i, 0.3f, 0.2f, 2.0f * i}));
   const auto& counts = observer.histogram();
@@ -96,7 +96,7 @@ TEST(HistogramObserver, KeepsItsMassWhenTheRangeGrows) {
   EXPECT_EQ(observer.max_val(), 8);
 }
 
-TEST(HistogramObserver, LeavesOutALonelyValue) {
+TEST(HistogramObserver, DropsAnOutlier) {
   std::vector<float> values(1000000);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
   values[7] = 3;
@@ -105,7 +105,7 @@ TEST(HistogramObserver, LeavesOutALonelyValue) {
   EXPECT_LT(observer.calculate_qparams().scale.item(), 3 / 255.0);
 }
 
-TEST(HistogramObserver, InfinityIsLeftOutAndNanRefused) {
+TEST(HistogramObserver, DropsInfinityAndRejectsNaN) {
   HistogramObserver observer;
   observer.observe(Tensor::from({std::numeric_limits<float>::infinity()}));
   refuses([&] { return observer.calculate_qparams(); }, "nothing was observed");
@@ -114,7 +114,7 @@ TEST(HistogramObserver, InfinityIsLeftOutAndNanRefused) {
 
 using torchao::AffineQuantizedMinMaxObserver, torchao::IntegerType, torchao::MappingType, torchao::PerAxis;
 
-TEST(AffineObserver, IsTheChoiceFromAllBatches) {
+TEST(AffineObserver, ChoosesParametersFromAllBatches) {
   AffineQuantizedMinMaxObserver observer(MappingType::asymmetric, {4, true}, PerAxis{0});
   observer.observe(kFirst);
   observer.observe(kSecond);
@@ -126,7 +126,7 @@ TEST(AffineObserver, IsTheChoiceFromAllBatches) {
   EXPECT_TRUE(bitwise_equal(zero, both.zero_point));
 }
 
-TEST(AffineObserver, Refuses) {
+TEST(AffineObserver, RejectsInvalidInput) {
   AffineQuantizedMinMaxObserver observer(MappingType::symmetric, {}, PerAxis{0});
   refuses([&] { return observer.calculate_qparams(); }, "nothing was observed");
   observer.observe(kFirst);

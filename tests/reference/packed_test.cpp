@@ -13,7 +13,7 @@ using ::testing::ThrowsMessage;
 
 const std::vector<std::int8_t> kCodes{-8, 7, -1, 0, 3, -2, 1};
 
-TEST(Packed, LowBitsFirst) {
+TEST(Packed, StoresLowBitsFirst) {
   const Tensor codes = Tensor::from(kCodes, {7});
   const Tensor i4 = pack_codes(codes, DType::i4), i2 = pack_codes(codes, DType::i2);
   ASSERT_EQ(i4.nbytes(), 4);
@@ -27,7 +27,7 @@ TEST(Packed, LowBitsFirst) {
             (std::vector<std::uint8_t>{8, 7, 15, 0, 3, 14, 1}));
 }
 
-TEST(Packed, ValuesOfEveryStorageType) {
+TEST(Packed, HandlesEveryStorageType) {
   const auto values = [](const Tensor& codes, std::int64_t begin) {
     std::vector<float> buffer(2);
     const float* at = detail::read_floats(codes, begin, 2, buffer.data());
@@ -45,7 +45,7 @@ TEST(Packed, ValuesOfEveryStorageType) {
   EXPECT_EQ(values(bytes, 0), (std::vector<float>{1, -2}));
 }
 
-TEST(Packed, Refuses) {
+TEST(Packed, RejectsInvalidArguments) {
   EXPECT_THAT([] { (void)pack_codes(Tensor::zeros({2}), DType::i4); },
               ThrowsMessage<ArgumentError>(HasSubstr("give i8 or u8")));
   EXPECT_THAT([] { (void)pack_codes(Tensor::zeros({2}, DType::i8), DType::i8); },

@@ -24,7 +24,7 @@ void expect_refused(F&& f, const char* part) {
   EXPECT_THAT([&] { (void)f(); }, ThrowsMessage<ArgumentError>(HasSubstr(part)));
 }
 
-TEST(TensorQuant, CodesAndScale) {
+TEST(TensorQuant, ReturnsCodesAndScale) {
   const Tensor x = Tensor::from({-3.0f, -0.3f, 0.24f, 0.5f, kInf, kNaN});
   const auto [codes, scale] = tensor_quant(x, 1.5, 4);
   EXPECT_EQ(scale.item(), static_cast<double>(7.0f / 1.5f));
@@ -38,7 +38,7 @@ TEST(TensorQuant, CodesAndScale) {
   EXPECT_EQ(tensor_quant(x.to(DType::f16), 1.5, 4, false, true, DType::f32).codes.dtype(), DType::f32);
 }
 
-TEST(TensorQuant, AZeroRangeHasScaleOne) {
+TEST(TensorQuant, UsesScaleOneForAZeroRange) {
   const Tensor x = Tensor::from({1.0f, 1.0f}, {2, 1});
   const auto [codes, scale] = tensor_quant(x, Tensor::from({0x1p-24f, 1.0f}, {2, 1}));
   EXPECT_EQ(values(codes), (std::vector<float>{0, 127}));
@@ -46,7 +46,7 @@ TEST(TensorQuant, AZeroRangeHasScaleOne) {
   EXPECT_EQ(scale.shape(), (Shape{2, 1}));
 }
 
-TEST(TensorQuant, TakesAGradientForItsScale) {
+TEST(TensorQuant, AcceptsAGradientForItsScale) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     const Variable x(Tensor::from({0.5f, -1.0f, 2.0f}).to(dtype), true);
     const auto [codes, scale] = tensor_quant(x, 1.0);
@@ -61,7 +61,7 @@ TEST(TensorQuant, TakesAGradientForItsScale) {
   EXPECT_EQ(values(x.grad()), (std::vector<float>{1, 1, 0}));
 }
 
-TEST(TensorQuant, LegacyIsFakeTensorQuant) {
+TEST(TensorQuant, LegacyFunctionMatchesFakeTensorQuant) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     std::vector<float> v(3000);
     for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i % 701) / 350 - 1;
@@ -74,7 +74,7 @@ TEST(TensorQuant, LegacyIsFakeTensorQuant) {
   }
 }
 
-TEST(TensorQuant, Refuses) {
+TEST(TensorQuant, RejectsInvalidArguments) {
   const Tensor x = Tensor::from({1.0f, -2.0f, 3.0f, 4.0f}, {2, 2});
   expect_refused([&] { return tensor_quant(x, -1.0); }, "must not be negative");
   expect_refused([&] { return tensor_quant(x, Amax()); }, "amax is missing");
@@ -97,7 +97,7 @@ TEST(TensorQuant, Refuses) {
   EXPECT_NO_THROW((void)legacy_fake_tensor_quant(x.to(DType::f16), 1e-3));
 }
 
-TEST(FakeAffine, KeepsZeroAndTheGridOfItsRange) {
+TEST(FakeAffine, KeepsZeroAndGridValues) {
   const Tensor x = Tensor::from({-2.0f, -1.0f, 0.0f, 0.1f, 3.0f, 9.0f});
   const auto y = values(fake_affine_tensor_quant(x, -1.0, 3.0, 2));  // step 4/3: -4/3, 0, 4/3, 8/3
   const float step = 4.0f / 3.0f;
@@ -115,7 +115,7 @@ TEST(FakeAffine, GradientPassesWithinTheRange) {
   EXPECT_EQ(values(x.grad()), (std::vector<float>{1, 0, 1, 0, 0}));
 }
 
-TEST(FakeAffine, SixteenBitsRoundEveryStep) {
+TEST(FakeAffine, RoundsEveryStepToSixteenBits) {
   const Tensor x = Tensor::from({0.3f, 100.0f}).to(DType::f16);
   const auto fl = [](float v) { return static_cast<float>(float16(v)); };
   const float step = 1000.0f / 255.0f;
@@ -126,7 +126,7 @@ TEST(FakeAffine, SixteenBitsRoundEveryStep) {
   EXPECT_EQ(fake_affine_tensor_quant(x, {0.0, 0.0}, {1000.0, 1.0}).dtype(), DType::f32);
 }
 
-TEST(FakeAffine, Refuses) {
+TEST(FakeAffine, RejectsInvalidArguments) {
   const Tensor x = Tensor::zeros({2, 2});
   expect_refused([&] { return fake_affine_tensor_quant(x, Amax(), 1.0); }, "both be given");
   expect_refused([&] { return fake_affine_tensor_quant(x, 0.0, {1.0, 2.0}); }, "one shape");
@@ -139,7 +139,7 @@ TEST(FakeAffine, Refuses) {
   expect_refused([&] { return fake_affine_tensor_quant(x.to(DType::i8), 0.0, 1.0); }, "f32, f16 or bf16");
 }
 
-TEST(Clip, GradientsGoWhereTheValueCameFrom) {
+TEST(Clip, RoutesGradientsToTheSelectedInput) {
   const Variable x(Tensor::from({-2.0f, -1.0f, 0.0f, 1.0f, 5.0f, kNaN}), true);
   const Variable low(Tensor::scalar(-1), true), high(Tensor::from({1.0f}), true);
   const Variable y = clip(x, low, high);
@@ -154,7 +154,7 @@ TEST(Clip, GradientsGoWhereTheValueCameFrom) {
   EXPECT_EQ(high.grad().shape(), (Shape{1}));
 }
 
-TEST(Clip, OneBoundForEachChannel) {
+TEST(Clip, AcceptsOneBoundPerChannel) {
   const Tensor x = Tensor::from({-2.0f, 2.0f, -2.0f, 2.0f}, {2, 2});
   const Variable low(Tensor::scalar(-3), true), high(Tensor::from({1.0f, 3.0f}, {2, 1}), true);
   const Variable y = clip(Variable(x), low, high);
@@ -164,7 +164,7 @@ TEST(Clip, OneBoundForEachChannel) {
   EXPECT_EQ(values(low.grad()), (std::vector<float>{0}));
 }
 
-TEST(Clip, CrossedAndMissingBounds) {
+TEST(Clip, HandlesCrossedAndMissingBounds) {
   EXPECT_EQ(values(clip(Tensor::from({0.0f, 5.0f}), 2.0, 1.0)), (std::vector<float>{2, 2}));
   for (const float v : values(clip(Tensor::from({0.0f, 5.0f}), static_cast<double>(kNaN), 1.0)))
     EXPECT_TRUE(std::isnan(v));
@@ -195,7 +195,7 @@ TEST(PytorchQuantization, KeepsTypeLayoutAndRunsOnMeta) {
   EXPECT_EQ(tensor_quant(Tensor::zeros({0, 3}), 1.0).codes.shape(), (Shape{0, 3}));
 }
 
-TEST(ScaledE4m3, AbstractFormOnMeta) {
+TEST(ScaledE4m3, InfersShapesOnMeta) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     const Tensor meta = Tensor::empty({2, 3}, dtype, Device::meta());
     for (const Amax& amax : {Amax(), Amax(1.0), Amax(Tensor::full({2, 1}, 1))}) {

@@ -27,7 +27,7 @@ TEST(FakeTensorQuant, FollowsTheFormula) {
   EXPECT_EQ(values(fake_tensor_quant(x, 1.5, {}, 4, false, false))[0], -8.0f / s);
 }
 
-TEST(FakeTensorQuant, Specials) {
+TEST(FakeTensorQuant, HandlesNaNAndInfinity) {
   const auto y = values(fake_tensor_quant(Tensor::from({kInf, -kInf, kNaN, -0.0f, -0.001f}), 127.0));
   EXPECT_EQ(y[0], 127.0f);
   EXPECT_EQ(y[1], -127.0f);
@@ -47,7 +47,7 @@ TEST(FakeTensorQuant, Specials) {
   EXPECT_TRUE(std::signbit(zero[0]));
 }
 
-TEST(FakeTensorQuant, Refuses) {
+TEST(FakeTensorQuant, RejectsInvalidArguments) {
   const Tensor x = Tensor::from({1.0f, -2.0f, 3.0f, 4.0f}, {2, 2});
   const auto message = [](auto f) { return [f] { (void)f(); }; };
   EXPECT_THAT(message([&] { return fake_tensor_quant(x, -1.0); }),
@@ -85,7 +85,7 @@ TEST(FakeTensorQuant, GradientIsClipped) {
   EXPECT_EQ(values(bounded.grad()), (std::vector<float>{0, 2, 3, 4, 0, 0}));
 }
 
-TEST(FakeTensorQuant, RangesMayRepeatTheInput) {
+TEST(FakeTensorQuant, AcceptsTheInputAsItsRange) {
   const Tensor ranges = Tensor::from({1.0f, 2.0f}, {2, 1}), row = Tensor::from({1.0f, -2.0f, 0.5f});
   const Tensor twice = Tensor::from({1.0f, -2.0f, 0.5f, 1.0f, -2.0f, 0.5f}, {2, 3});
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
@@ -102,7 +102,7 @@ TEST(FakeTensorQuant, RangesMayRepeatTheInput) {
             (Shape{2, 3}));
 }
 
-TEST(FakeTensorQuant, CodesOfOneBit) {
+TEST(FakeTensorQuant, SupportsOneBit) {
   const Tensor x = Tensor::from({1.0f, 0.75f, 0.25f, 0.0f});
   EXPECT_EQ(values(fake_tensor_quant(x, 1.0, {}, 1, true)), (std::vector<float>{1, 1, 0, 0}));
   for (const float v : values(fake_tensor_quant(x, 1.0, {}, 1))) EXPECT_TRUE(std::isnan(v));  // 0 / 0
@@ -111,7 +111,7 @@ TEST(FakeTensorQuant, CodesOfOneBit) {
 }
 
 /// Bounds that a type has no number for are its nearest ones, in codes and in the mask.
-TEST(IntCast, BoundsAreNumbersOfTheTypeOfX) {
+TEST(IntCast, BoundsHaveTheInputType) {
   const Variable x(Tensor::from({510.0f, 512.0f, 516.0f, -512.0f, -516.0f}).to(DType::bf16), true);
   const Variable y = modelopt::int_cast_ste(x, 10);  // 511 is 512 in bf16
   EXPECT_EQ(values(y.tensor().to(DType::f32)), (std::vector<float>{510, 512, 512, -512, -512}));
@@ -126,7 +126,7 @@ TEST(IntCast, BoundsAreNumbersOfTheTypeOfX) {
   EXPECT_EQ(wide.grad().to_vector<double>(), (std::vector<double>{0, 1}));
 }
 
-TEST(FakeTensorQuant, BiasMovesTheCentre) {
+TEST(FakeTensorQuant, BiasShiftsTheCentre) {
   const Variable x(Tensor::from({4.0f, 6.5f}), true);
   const Variable y = fake_tensor_quant(x, 1.0, Tensor::from({5.0f}));
   EXPECT_EQ(values(y.tensor()), (std::vector<float>{4, 6}));
@@ -152,7 +152,7 @@ TEST(FakeTensorQuant, KeepsTypeLayoutAndRunsOnMeta) {
   EXPECT_EQ(fake_tensor_quant(Tensor::zeros({0, 3}), 1.0).shape(), (Shape{0, 3}));
 }
 
-TEST(FakeTensorQuant, SixteenBitBoundIsRoundedForRankZeroOnly) {
+TEST(FakeTensorQuant, RoundsSixteenBitBoundsForRankZeroOnly) {
   const Tensor x = Tensor::from({1.0f}).to(DType::bf16);  // amax 0.999 rounds to 1 in bf16
   const Variable scalar(x, true), list(x, true);
   fake_tensor_quant(scalar, 0.999).backward(x);
@@ -169,7 +169,7 @@ TEST(ScaledE4m3, ScalesByTheReciprocal) {
   EXPECT_EQ(values(scaled_e4m3(Tensor::from({0.5f}), 0.0))[0], 224.0f * (1.0f / 448.0f));
 }
 
-TEST(Torchao, BlocksOfEveryGranularity) {
+TEST(Torchao, SupportsEveryGranularity) {
   const Shape x{4, 6};
   EXPECT_EQ(torchao::get_block_size(x, torchao::PerTensor{}), (Shape{4, 6}));
   EXPECT_EQ(torchao::get_block_size(x, torchao::PerAxis{-1}), (Shape{4, 1}));

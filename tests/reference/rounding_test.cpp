@@ -17,7 +17,7 @@ void expect_conversion(std::uint32_t word) {
 }
 
 /// Every sign and exponent, and significands around each tie.
-TEST(Rounding, IsTheConversionThereAndBack) {
+TEST(Rounding, MatchesARoundTripConversion) {
   for (std::uint32_t high = 0; high < 0x80000; ++high)
     for (const std::uint32_t low : {0u, 1u, 0xfffu, 0x1000u, 0x1001u, 0x1fffu}) {
       expect_conversion<float16>(high << 13 | low);

@@ -9,21 +9,21 @@
 namespace fq::tensorrt_cache_test {
 namespace {
 
-TEST(TensorrtCache, EntriesAreTheBitsOfScales) {
+TEST(TensorrtCache, EntriesAreTheScaleBits) {
   EXPECT_EQ(tensorrt::calibration_cache_entry(127.0f), "3f800000");
   EXPECT_EQ(tensorrt::calibration_cache_scale("3f800000"), 1.0f);
   for (const float amax : {0.0f, 1e-30f, 0.7f, 3e38f})
     EXPECT_EQ(tensorrt::calibration_cache_scale(tensorrt::calibration_cache_entry(amax)), amax / 127.0f);
 }
 
-TEST(TensorrtCache, RefusesWhatIsNoEntry) {
+TEST(TensorrtCache, RejectsInvalidEntries) {
   for (const char* entry : {"", "3f80000", "3f8000000", "3f80000g", "-f800000", "0x3f8000"})
     EXPECT_THROW((void)tensorrt::calibration_cache_scale(entry), ArgumentError) << entry;
   for (const float amax : {-1.0f, NAN, INFINITY})
     EXPECT_THROW((void)tensorrt::calibration_cache_entry(amax), ArgumentError) << amax;
 }
 
-TEST(Grid, ScalesOfEightBits) {
+TEST(Grid, SupportsEightBitScales) {
   const Tensor amax = Tensor::from({0.0f, 6.0f, 6.5f, 1e-20f});
   const auto by = Granularity::per_axis(0);
   const Grid mx = Grid::with_scale_bits(FloatFormat{2, 1}, by, amax, {8, 0}, 1);

@@ -28,13 +28,13 @@ Tensor ramp(Shape shape) {
   return Tensor::from(values, std::move(shape));
 }
 
-TEST(TorchFakeQuantize, RoundsBeforeTheZeroPointIsAdded) {
+TEST(TorchFakeQuantize, RoundsBeforeAddingTheZeroPoint) {
   const Tensor x = Tensor::from({0.5f, 1.5f, -0.5f, 300.0f, -300.0f});
   EXPECT_EQ(fake_quantize_per_tensor_affine(x, 1, 1, 0, 255).to_vector<float>(),
             (std::vector<float>{0, 2, 0, 254, -1}));
 }
 
-TEST(TorchFakeQuantize, SpecialsPerTensorSaturateAndPerChannelWrap) {
+TEST(TorchFakeQuantize, SaturatesSpecialsPerTensorAndWrapsPerChannel) {
   const Tensor x = Tensor::from({kNan, kInf, -kInf, 1e30f}), scale = Tensor::from({1.0f, 1.0f, 1.0f, 1.0f});
   const Tensor zero = Tensor::zeros({4}, DType::i32);
   EXPECT_EQ(fake_quantize_per_tensor_affine(x, 1, 0, -8, 7).to_vector<float>(),
@@ -43,7 +43,7 @@ TEST(TorchFakeQuantize, SpecialsPerTensorSaturateAndPerChannelWrap) {
             (std::vector<float>{-8, -8, -8, -8}));
 }
 
-TEST(TorchFakeQuantize, GradientIsAProduct) {
+TEST(TorchFakeQuantize, GradientIsTheMaskedProduct) {
   const Variable x(Tensor::from({-9.0f, -8.0f, 7.0f, 7.6f, kNan}), true);
   fake_quantize_per_tensor_affine(x, 1, 0, -8, 7).backward(Tensor::from({-1.0f, 2.0f, 3.0f, 4.0f, 5.0f}));
   const auto dx = x.grad().to_vector<float>();
@@ -51,7 +51,7 @@ TEST(TorchFakeQuantize, GradientIsAProduct) {
   EXPECT_TRUE(std::signbit(dx[0]));
 }
 
-TEST(TorchFakeQuantize, OneScaleForEachChannelIsOneForAllWhereTheyAreEqual) {
+TEST(TorchFakeQuantize, EqualChannelScalesMatchOneScale) {
   const Tensor x = ramp({2, 3, 2, 2});
   const Tensor one = fake_quantize_per_tensor_affine(x, 0.3, 3, 0, 15);
   for (int axis = 0; axis < 4; ++axis) {
@@ -63,7 +63,7 @@ TEST(TorchFakeQuantize, OneScaleForEachChannelIsOneForAllWhereTheyAreEqual) {
   EXPECT_TRUE(bitwise_equal(last, one));
 }
 
-TEST(TorchFakeQuantize, IsItsOwnFixedPoint) {
+TEST(TorchFakeQuantize, IsIdempotent) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     const Tensor y = fake_quantize_per_tensor_affine(ramp({40}).to(dtype), 0.25, 5, 0, 31);
     EXPECT_EQ(y.dtype(), dtype);
@@ -71,7 +71,7 @@ TEST(TorchFakeQuantize, IsItsOwnFixedPoint) {
   }
 }
 
-TEST(TorchFakeQuantize, DoublesAreComparedAsSuch) {
+TEST(TorchFakeQuantize, ComparesDoublesInDoublePrecision) {
   const double above = std::nextafter(0.5, 1.0);
   const Variable x(Tensor::from({0.5, above, 8.4}), true);
   const Variable y = fake_quantize_per_tensor_affine(x, 1, 0, -8, 7);
@@ -99,7 +99,7 @@ TEST(TorchFakeQuantize, FloatZeroPointsAreAddedBeforeRounding) {
   EXPECT_EQ(beyond.to_vector<float>(), (std::vector<float>{-46.5, -54}));
 }
 
-TEST(TorchFakeQuantize, EmptyAndMeta) {
+TEST(TorchFakeQuantize, HandlesEmptyAndMetaTensors) {
   EXPECT_EQ(fake_quantize_per_tensor_affine(Tensor::empty({0, 3}), 1, 0, 0, 1).shape(), (Shape{0, 3}));
   const Tensor meta =
       fake_quantize_per_tensor_affine(Tensor::empty({4}, DType::bf16, Device::meta()), 1, 0, 0, 1);
@@ -107,7 +107,7 @@ TEST(TorchFakeQuantize, EmptyAndMeta) {
   EXPECT_EQ(meta.dtype(), DType::bf16);
 }
 
-TEST(TorchFakeQuantize, Refuses) {
+TEST(TorchFakeQuantize, RejectsInvalidArguments) {
   const Tensor x = ramp({2, 3}), scale = Tensor::full({3}, 1), zero = Tensor::zeros({3}, DType::i32);
   refuses([&] { return fake_quantize_per_tensor_affine(x, 1, 300, 0, 255); }, "zero point 300 is outside");
   refuses([&] { return fake_quantize_per_tensor_affine(x, 1, 0, 7, -8); }, "quant_min 7 is above");
@@ -127,7 +127,7 @@ TEST(TorchFakeQuantize, Refuses) {
       "zero point 8 is outside");
 }
 
-TEST(TorchLearnable, GradientsOfScaleAndZeroPoint) {
+TEST(TorchLearnable, ComputesGradientsOfScaleAndZeroPoint) {
   const Variable x(Tensor::from({0.3f, -5.0f, 9.0f}), true), scale(Tensor::from({0.5f}), true),
       zero(Tensor::from({1.0f}), true);
   const Variable y = fake_quantize_learnable_per_tensor_affine(x, scale, zero, -4, 3, 2.0);
@@ -138,7 +138,7 @@ TEST(TorchLearnable, GradientsOfScaleAndZeroPoint) {
   EXPECT_FLOAT_EQ(zero.grad().to_vector<float>()[0], 2.0f * -0.5f * 110);
 }
 
-TEST(TorchLearnable, ZeroPointIsRoundedDifferentlyOnTheWayBack) {
+TEST(TorchLearnable, RoundsTheZeroPointDifferentlyInBackward) {
   const Variable x(Tensor::from({7.4f}), true), scale(Tensor::from({1.0f}), true),
       zero(Tensor::from({0.5f}), true);
   const Variable y = fake_quantize_learnable_per_tensor_affine(x, scale, zero, 0, 7);
@@ -147,7 +147,7 @@ TEST(TorchLearnable, ZeroPointIsRoundedDifferentlyOnTheWayBack) {
   EXPECT_EQ(x.grad().item(), 0);
 }
 
-TEST(TorchLearnable, OneForEachChannel) {
+TEST(TorchLearnable, SupportsOneScalePerChannel) {
   const Variable x(ramp({2, 3}), true), scale(Tensor::from({0.5f, 0.25f, 1.0f}), true),
       zero(Tensor::from({0.4f, -0.6f, 20.0f}), true);
   const Variable y = fake_quantize_learnable_per_channel_affine(x, scale, zero, 1, -8, 7);
@@ -159,7 +159,7 @@ TEST(TorchLearnable, OneForEachChannel) {
   EXPECT_EQ(zero.grad().shape(), (Shape{3}));
 }
 
-TEST(TorchLearnable, Refuses) {
+TEST(TorchLearnable, RejectsInvalidArguments) {
   refuses(
       [] {
         return fake_quantize_learnable_per_tensor_affine(Tensor::zeros({2}, DType::f16), Tensor::zeros({1}),
@@ -182,7 +182,7 @@ std::vector<int> bytes_of(const Tensor& codes) {
   return {bytes, bytes + codes.numel()};
 }
 
-TEST(TorchCast, BeyondTheLargestValue) {
+TEST(TorchCast, HandlesValuesAboveTheMaximum) {
   const Tensor x = Tensor::from({464.0f, 464.1f, -kInf, kNan});
   EXPECT_EQ(bytes_of(cast_float8(x, DType::f8_e4m3)), (std::vector<int>{0x7e, 0x7e, 0xfe, 0x7f}));
   EXPECT_EQ(bytes_of(cast_float8(x, DType::f8_e4m3, false)), (std::vector<int>{0x7e, 0x7f, 0xff, 0x7f}));
@@ -191,12 +191,12 @@ TEST(TorchCast, BeyondTheLargestValue) {
   EXPECT_EQ(bytes_of(cast_float8(wide, DType::f8_e5m2, false)), (std::vector<int>{0x7b, 0x7c, 0xfc}));
 }
 
-TEST(TorchCast, PowersOfTwo) {
+TEST(TorchCast, CastsPowersOfTwo) {
   const Tensor x = Tensor::from({0.0f, 0x1p-127f, 0x1.1p-127f, 1.49f, 1.5f, -2.0f, kInf});
   EXPECT_EQ(bytes_of(cast_float8(x, DType::f8_e8m0)), (std::vector<int>{0, 0, 1, 127, 128, 128, 255}));
 }
 
-TEST(TorchCast, EveryCodeComesBack) {
+TEST(TorchCast, RoundTripsEveryCode) {
   for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2, DType::f8_e8m0}) {
     Tensor codes = Tensor::empty({256}, dtype);
     for (int i = 0; i < 256; ++i)
@@ -208,7 +208,7 @@ TEST(TorchCast, EveryCodeComesBack) {
   }
 }
 
-TEST(TorchCast, Refuses) {
+TEST(TorchCast, RejectsInvalidArguments) {
   refuses([] { return cast_float8(Tensor::zeros({1}, DType::i32), DType::f8_e4m3); }, "the input is i32");
   refuses([] { return cast_float8(Tensor::zeros({1}), DType::i8); }, "codes of i8");
   refuses([] { return decode_float8(Tensor::zeros({1}, DType::u8)); }, "codes of u8");

@@ -29,7 +29,7 @@ Tensor ramp(Shape shape, float from = -4.0f, float step = 0.37f) {
   return Tensor::from(values, std::move(shape));
 }
 
-TEST(TorchaoTypes, NamesAndBounds) {
+TEST(TorchaoTypes, HaveNamesAndBounds) {
   EXPECT_EQ(IntegerType::named("uint4"), kUint4);
   EXPECT_EQ(IntegerType::named("int32").lower(), -2147483648LL);
   EXPECT_EQ(IntegerType::named("int1").upper(), 0);
@@ -40,7 +40,7 @@ TEST(TorchaoTypes, NamesAndBounds) {
   refuses([] { return zero_point_domain("int"); }, "INT, FLOAT or NONE");
 }
 
-TEST(TorchaoAffine, ThereAndBackIsFakeQuantization) {
+TEST(TorchaoAffine, RoundTripMatchesFakeQuantization) {
   const Tensor x = ramp({4, 6});
   const Tensor scale = ramp({2, 2}, 0.1f, 0.05f), integer = Tensor::from({1, 7, 0, 15}, {2, 2}),
                floating = ramp({2, 2}, -0.3f, 0.4f);
@@ -54,7 +54,7 @@ TEST(TorchaoAffine, ThereAndBackIsFakeQuantization) {
   }
 }
 
-TEST(TorchaoAffine, OneBlockIsTorchsFakeQuantization) {
+TEST(TorchaoAffine, OneBlockMatchesTorchFakeQuantization) {
   const Tensor x = ramp({5, 7});
   const Tensor y = fake_quantize_affine(x, x.shape(), Tensor::scalar(0.3), Tensor::from({5}), kUint4);
   EXPECT_TRUE(bitwise_equal(y, torch_ref::fake_quantize_per_tensor_affine(x, 0.3, 5, 0, 15)));
@@ -69,14 +69,14 @@ TEST(TorchaoAffine, EveryStepIsRoundedToSixteenBits) {
   EXPECT_EQ(value(DType::f32), static_cast<float>(bfloat16(3 * 0.3f)));
 }
 
-TEST(TorchaoAffine, WithoutAZeroPointZerosKeepTheirSign) {
+TEST(TorchaoAffine, ZerosKeepTheirSignWithoutAZeroPoint) {
   const Tensor x = Tensor::from({-0.1f}), scale = Tensor::from({1.0f});
   EXPECT_TRUE(std::signbit(fake_quantize_affine(x, {1}, scale, {}, kInt8, {}, kNone).item()));
   EXPECT_FALSE(std::signbit(
       fake_quantize_affine(x, {1}, scale, Tensor::zeros({1}, DType::i32), kInt8, {}, kInteger).item()));
 }
 
-TEST(TorchaoAffine, NanIsCodeZeroAndLeavesTheMask) {
+TEST(TorchaoAffine, MapsNaNToCodeZeroOutsideTheMask) {
   const Tensor x = Tensor::from({std::numeric_limits<float>::quiet_NaN(), 500.0f});
   const Tensor scale = Tensor::from({1.0f}), zero = Tensor::from({3});
   EXPECT_EQ(quantize_affine(x, {2}, scale, zero, kInt8).to_vector<std::int8_t>(),
@@ -109,7 +109,7 @@ TEST(TorchaoAffine, GradientOfTheScale) {
   EXPECT_FLOAT_EQ(static_cast<float>(scale.grad().item()), 1 * 2 + 2 * 4 + 4 * 6 - (1 * 1.8f + 2 * 4.0f));
 }
 
-TEST(TorchaoAffine, AnyLayoutEmptyAndMeta) {
+TEST(TorchaoAffine, HandlesLayoutsEmptyAndMetaTensors) {
   const Tensor x = ramp({2, 4, 2, 3}), scale = Tensor::full({4}, 0.2), zero = Tensor::zeros({4}, DType::i32);
   const Shape block{2, 1, 2, 3};
   const Tensor y = fake_quantize_affine(x.to(Layout::channels_last), block, scale, zero, kInt8);
@@ -125,7 +125,7 @@ TEST(TorchaoAffine, AnyLayoutEmptyAndMeta) {
   EXPECT_EQ(quantize_affine(meta, {1, 4}, s, z, kInt8).dtype(), DType::i8);
 }
 
-TEST(TorchaoAffine, Refuses) {
+TEST(TorchaoAffine, RejectsInvalidArguments) {
   const Tensor x = ramp({2, 6}), scale = Tensor::full({2, 2}, 1), zero = Tensor::zeros({2, 2}, DType::i32);
   const auto quantize = [&](const Shape& block, IntegerType type, const CodeRange& range = {}) {
     return quantize_affine(x, block, scale, zero, type, range);
@@ -169,7 +169,7 @@ TEST(TorchaoAffine, Refuses) {
       "the output is i8");
 }
 
-TEST(TorchaoQParams, OfEveryMapping) {
+TEST(TorchaoQParams, SupportEveryMapping) {
   const Tensor x = Tensor::from({-2.0f, 1.0f, 4.0f, 6.0f}, {2, 2});
   const auto chosen = [&](MappingType mapping) { return choose_qparams_affine(x, mapping, {1, 2}, kInt8); };
   EXPECT_EQ(chosen(MappingType::symmetric).scale.to_vector<float>(),
@@ -181,7 +181,7 @@ TEST(TorchaoQParams, OfEveryMapping) {
   EXPECT_EQ(asymmetric.zero_point.to_vector<std::int32_t>(), (std::vector<std::int32_t>{42, -128}));
 }
 
-TEST(TorchaoQParams, ShapesOfResults) {
+TEST(TorchaoQParams, HaveTheExpectedShapes) {
   const Tensor x = ramp({2, 1, 6});
   const auto shape = [&](const Shape& block, bool keepdim) {
     return choose_qparams_affine(x, MappingType::symmetric, block, kInt8, {.keepdim = keepdim}).scale.shape();
@@ -193,18 +193,18 @@ TEST(TorchaoQParams, ShapesOfResults) {
   refuses([&] { return shape({1, 1, 1}, true); }, "a block of all ones");
 }
 
-TEST(TorchaoQParams, ZeroPointsOfIntegersWrap) {
+TEST(TorchaoQParams, IntegerZeroPointsWrap) {
   const QParams q = choose_qparams_affine(ramp({3}), MappingType::symmetric, {3}, {8, true},
                                           {.zero_point_dtype = DType::i8});
   EXPECT_EQ(q.zero_point.to_vector<std::int8_t>()[0], -128);
 }
 
-TEST(TorchaoQParams, BoundsOfCodesAreRoundedToTheTypeOfX) {
+TEST(TorchaoQParams, CodeBoundsAreRoundedToTheInputType) {
   const Tensor x = Tensor::from({-3.0f, 0.0f}).to(DType::bf16);
   EXPECT_EQ(choose_qparams_affine(x, MappingType::asymmetric, {2}, {16, false}).zero_point.item(), 32768);
 }
 
-TEST(TorchaoQParams, AScaleOfZero) {
+TEST(TorchaoQParams, HandleAZeroScale) {
   const Tensor zeros = Tensor::zeros({3}, DType::f16);  // where 1e-12 is 0
   const auto chosen = [&](MappingType mapping, DType type) {
     return choose_qparams_affine(zeros, mapping, {3}, kInt8, {.eps = 1e-12, .zero_point_dtype = type});
@@ -217,13 +217,13 @@ TEST(TorchaoQParams, AScaleOfZero) {
   EXPECT_TRUE(std::isnan(chosen(MappingType::asymmetric, DType::f32).zero_point.item()));
 }
 
-TEST(TorchaoQParams, EpsIsTheLeastScale) {
+TEST(TorchaoQParams, EpsIsTheSmallestScale) {
   const Tensor zeros = Tensor::zeros({3}, DType::f16);
   EXPECT_EQ(choose_qparams_affine(zeros, MappingType::symmetric, {3}, kInt8).scale.item(), 0x1p-14);
   EXPECT_EQ(choose_qparams_affine(zeros, MappingType::symmetric, {3}, kInt8, {.eps = 0.5}).scale.item(), 0.5);
 }
 
-TEST(TorchaoQParams, ObservedRangesGiveTheSame) {
+TEST(TorchaoQParams, ObservedRangesGiveTheSameResult) {
   const Tensor x = ramp({4, 5});
   for (const auto mapping :
        {MappingType::symmetric, MappingType::symmetric_no_clipping_err, MappingType::asymmetric}) {
@@ -235,7 +235,7 @@ TEST(TorchaoQParams, ObservedRangesGiveTheSame) {
   }
 }
 
-TEST(TorchaoQParams, Refuses) {
+TEST(TorchaoQParams, RejectInvalidArguments) {
   const Tensor x = ramp({2, 3});
   const auto symmetric = MappingType::symmetric, asymmetric = MappingType::asymmetric;
   refuses([&] { return choose_qparams_affine(x, symmetric, {2}, kInt8); }, "another rank");

@@ -31,7 +31,7 @@ Tensor ramp(Shape shape, float from = -4.0f, float step = 0.37f) {
   return Tensor::from(values, std::move(shape));
 }
 
-TEST(TorchaoFloat8, ScaleOfEachBlock) {
+TEST(TorchaoFloat8, ComputesOneScalePerBlock) {
   const Tensor x = Tensor::from({-896.0f, 1.0f, 2.0f, 448.0f}, {2, 2});
   EXPECT_EQ(choose_scale_float8(x, {1, 2}).to_vector<float>(), (std::vector<float>{2, 1}));
   EXPECT_EQ(choose_scale_float8(x, {2, 2}, DType::f8_e5m2).shape(), (Shape{1, 1}));
@@ -41,7 +41,7 @@ TEST(TorchaoFloat8, ScaleOfEachBlock) {
   EXPECT_EQ(choose_scale_float8(three, {1}, DType::f8_e4m3, {.scale_dtype = DType::f8_e8m0}).item(), 4);
 }
 
-TEST(TorchaoFloat8, CodesAndBack) {
+TEST(TorchaoFloat8, RoundTripsCodes) {
   const Tensor x = ramp({4, 6}), scale = Tensor::from({0.5f, 0.25f}, {2, 1});
   const Tensor y = dequantize_affine_float8(quantize_affine_float8(x, scale), scale);
   const auto a = x.to_vector<float>(), b = y.to_vector<float>();
@@ -49,7 +49,7 @@ TEST(TorchaoFloat8, CodesAndBack) {
   EXPECT_TRUE(bitwise_equal(quantize_affine_float8(y, scale), quantize_affine_float8(x, scale)));
 }
 
-TEST(TorchaoFloat8, Refuses) {
+TEST(TorchaoFloat8, RejectsInvalidArguments) {
   const Tensor x = ramp({4, 6}), one = Tensor::full({1}, 1);
   refuses([&] { return choose_scale_float8(x, {1, 4}); }, "does not divide");
   refuses([&] { return choose_scale_float8(x, {1, 1}); }, "a block of all ones");
@@ -68,7 +68,7 @@ TEST(TorchaoFloat8, Refuses) {
           "the output is i8");
 }
 
-TEST(TorchaoFloatx, EveryCodeComesBack) {
+TEST(TorchaoFloatx, RoundTripsEveryCode) {
   for (int ebits = 1; ebits <= 5; ++ebits)
     for (int mbits = 1; ebits + mbits <= 7; ++mbits) {
       Tensor codes = Tensor::empty({std::int64_t{2} << (ebits + mbits)}, DType::u8);
@@ -79,19 +79,19 @@ TEST(TorchaoFloatx, EveryCodeComesBack) {
     }
 }
 
-TEST(TorchaoFloatx, HalfToEvenAndSaturating) {
+TEST(TorchaoFloatx, RoundsHalfToEvenAndSaturates) {
   const Tensor x = Tensor::from({0.25f, 0.75f, 2.5f, 5.0f, 7.0f, -kInf, -0.0f});
   EXPECT_EQ(bytes_of(cast_floatx(x, 2, 1)), (std::vector<int>{0, 2, 4, 6, 7, 15, 8}));
 }
 
-TEST(TorchaoFloatx, Refuses) {
+TEST(TorchaoFloatx, RejectsInvalidArguments) {
   refuses([] { return cast_floatx(Tensor::zeros({1}), 5, 3); }, "7 together at most");
   refuses([] { return cast_floatx(Tensor::zeros({1}), 0, 3); }, "ebits 0");
   refuses([] { return cast_floatx(Tensor::zeros({1}, DType::f16), 2, 1); }, "give f32");
   refuses([] { return decode_floatx(Tensor::zeros({1}), 2, 1); }, "one code a byte");
 }
 
-TEST(TorchaoMx, ScalesOfEveryMode) {
+TEST(TorchaoMx, ComputesScalesInEveryMode) {
   const Tensor x = Tensor::from({7.5f, 0.0f}, {1, 2});
   const auto scale = [&](ScalingMode mode) { return bytes_of(to_mx(x, {2, 1}, 2, mode).scale)[0]; };
   EXPECT_EQ(scale(ScalingMode::floor), 127);
@@ -100,7 +100,7 @@ TEST(TorchaoMx, ScalesOfEveryMode) {
   EXPECT_EQ(scale(ScalingMode::rceil), 128);
 }
 
-TEST(TorchaoMx, ValuesOnTheGridComeBack) {
+TEST(TorchaoMx, RoundTripsGridValues) {
   for (const FloatFormat element :
        {FloatFormat{4, 3}, FloatFormat{5, 2}, FloatFormat{3, 2}, FloatFormat{2, 3}, FloatFormat{2, 1}})
     for (const ScalingMode mode :
@@ -114,7 +114,7 @@ TEST(TorchaoMx, ValuesOnTheGridComeBack) {
     }
 }
 
-TEST(TorchaoMx, Refuses) {
+TEST(TorchaoMx, RejectsInvalidArguments) {
   const Tensor x = ramp({2, 33});
   refuses([&] { return to_mx(x, {4, 3}); }, "do not divide the last axis");
   refuses([&] { return to_mx(x, {4, 3}, 0); }, "do not divide");
@@ -129,7 +129,7 @@ TEST(TorchaoMx, Refuses) {
   refuses([&] { return to_dtype(mx, {4, 3}, 11, DType::i8); }, "the output is i8");
 }
 
-TEST(TorchaoNvfp4, LeastScaleIsANormalNumber) {
+TEST(TorchaoNvfp4, SmallestScaleIsNormal) {
   const Tensor zeros = Tensor::zeros({1, 16});
   EXPECT_EQ(bytes_of(nvfp4_quantize(zeros).scale)[0], 0x08);
   const Tensor x = Tensor::full({1, 16}, 6);
@@ -138,7 +138,7 @@ TEST(TorchaoNvfp4, LeastScaleIsANormalNumber) {
   EXPECT_EQ(bytes_of(q.codes)[0], 0x77);
 }
 
-TEST(TorchaoNvfp4, OneOuterScaleForEachRow) {
+TEST(TorchaoNvfp4, SupportsOneOuterScalePerRow) {
   const Tensor x = ramp({2, 32}), scales = Tensor::from({0.5f, 0.01f}, {2, 1});
   const ScaledCodes both = nvfp4_quantize(x, scales);
   for (std::int64_t row = 0; row < 2; ++row) {
@@ -148,7 +148,7 @@ TEST(TorchaoNvfp4, OneOuterScaleForEachRow) {
   }
 }
 
-TEST(TorchaoNvfp4, Refuses) {
+TEST(TorchaoNvfp4, RejectsInvalidArguments) {
   refuses([] { return nvfp4_quantize(Tensor::zeros({2, 24})); }, "divisible by 16");
   refuses([] { return nvfp4_quantize(Tensor::zeros({32})); }, "needs 2 axes");
   refuses([] { return nvfp4_quantize(Tensor::zeros({2, 16}, DType::f16)); }, "give f32 or bf16");

@@ -65,7 +65,7 @@ Tensor ranges(const Shape& shape) {
   return out;
 }
 
-TEST_F(CudaFakeQuant, EveryIntegerFormat) {
+TEST_F(CudaFakeQuant, MatchesTheCpuForEveryIntegerFormat) {
   const auto all = patterns();
   const Tensor every = Tensor::from(all, {static_cast<std::int64_t>(all.size())});
   for (const DType dtype : kTypes)
@@ -81,7 +81,7 @@ TEST_F(CudaFakeQuant, EveryIntegerFormat) {
             fmt::format("{} bits", bits));
 }
 
-TEST_F(CudaFakeQuant, RangesOfEveryKind) {
+TEST_F(CudaFakeQuant, AcceptsRangesOfEveryKind) {
   for (const double amax : {0.0, 0x1p-24, 0x1p-23, 1e-30, 3e38, double{kInf}, double{kNaN}, 1e30})
     for (const DType dtype : kTypes) {
       compare(
@@ -97,7 +97,7 @@ TEST_F(CudaFakeQuant, RangesOfEveryKind) {
       numbers({7, 100}), [=](const Variable& x) { return fake_tensor_quant(x, some); }, "a NaN in amax");
 }
 
-TEST_F(CudaFakeQuant, RangesThatBroadcast) {
+TEST_F(CudaFakeQuant, BroadcastsRanges) {
   const Shape shape{5, 6, 7, 3};
   for (const Shape& range : {Shape{}, Shape{1}, Shape{3}, Shape{7, 1}, Shape{6, 1, 1}, Shape{1, 6, 1, 1},
                              Shape{5, 1, 1, 1}, Shape{6, 1, 3}, Shape{5, 1, 7, 1}, shape})
@@ -131,7 +131,7 @@ TEST_F(CudaFakeQuant, RangesThatBroadcast) {
             "wide");
 }
 
-TEST_F(CudaFakeQuant, SizesSlicesAndNothing) {
+TEST_F(CudaFakeQuant, HandlesSizesSlicesAndEmptyTensors) {
   for (const std::int64_t count : {0, 1, 7, 8, 9, 6143, 6144, 6145, 100003})
     for (const DType dtype : kTypes)
       compare(
@@ -149,7 +149,7 @@ TEST_F(CudaFakeQuant, SizesSlicesAndNothing) {
       "no columns");
 }
 
-TEST_F(CudaFakeQuant, BiasesDoublesAndCasts) {
+TEST_F(CudaFakeQuant, HandlesBiasesDoublesAndCasts) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     const Tensor x = numbers({4, 3, 5, 7}, dtype).to(Layout::channels_last), bias = ranges({3, 1, 1});
     compare(
@@ -170,7 +170,7 @@ TEST_F(CudaFakeQuant, BiasesDoublesAndCasts) {
   }
 }
 
-TEST_F(CudaFakeQuant, UnsignedRefusesNegatives) {
+TEST_F(CudaFakeQuant, UnsignedRejectsNegativeValues) {
   const Tensor negative = Tensor::from({1.0f, -1.0f, 2.0f}), nan = Tensor::from({1.0f, -1.0f, kNaN});
   EXPECT_THROW((void)fake_tensor_quant(negative.to(Device::cuda()), 1.0, {}, 8, true), ArgumentError);
   compare(
@@ -182,7 +182,7 @@ TEST_F(CudaFakeQuant, UnsignedRefusesNegatives) {
   EXPECT_THROW((void)fake_tensor_quant(large.to(Device::cuda()), 1.0, {}, 8, true), ArgumentError);
 }
 
-TEST_F(CudaFakeQuant, RangesOfTheGpuStayThere) {
+TEST_F(CudaFakeQuant, KeepsRangesOnTheGpu) {
   const Tensor x = numbers({5, 300});
   for (const DType dtype : kTypes)
     for (const Shape& shape : {Shape{5, 1}, Shape{300}, Shape{}, Shape{5, 300}}) {
@@ -204,13 +204,13 @@ TEST_F(CudaFakeQuant, RangesOfTheGpuStayThere) {
                            fake_tensor_quant(y, Amax(small))));
 }
 
-TEST_F(CudaFakeQuant, ANegativeRangeOfTheGpuIsToldWhenAValueIsRead) {
+TEST_F(CudaFakeQuant, ReportsANegativeGpuRangeOnRead) {
   const Tensor amax = Tensor::from({1.0f, -1.0f}).reshape({2, 1}).to(Device::cuda());
   const Tensor y = fake_tensor_quant(numbers({2, 9}).to(Device::cuda()), amax);
   EXPECT_THROW((void)y.to(Device::cpu()), NumericError);
 }
 
-TEST_F(CudaFakeQuant, Fp4InGivenBlocks) {
+TEST_F(CudaFakeQuant, MatchesTheCpuForFp4WithGivenScales) {
   for (const DType dtype : kTypes)
     for (const std::int64_t block : {1, 5, 8, 16, 24, 600})
       for (const std::int64_t count : {1, 9, 130})
@@ -233,7 +233,7 @@ TEST_F(CudaFakeQuant, Fp4InGivenBlocks) {
   }
 }
 
-TEST_F(CudaFakeQuant, DynamicBlocks) {
+TEST_F(CudaFakeQuant, MatchesTheCpuForDynamicBlocks) {
   using modelopt::dynamic_block_quantize;
   constexpr NumBits e4m3{4, 3}, e8m0{8, 0};
   for (const NumBits& bits : {NumBits(4, 3), NumBits(5, 2), NumBits(3, 2), NumBits(2, 3), NumBits(2, 1),
@@ -268,7 +268,7 @@ TEST_F(CudaFakeQuant, DynamicBlocks) {
     }
 }
 
-TEST_F(CudaFakeQuant, Nvfp4) {
+TEST_F(CudaFakeQuant, MatchesTheCpuForNvfp4) {
   for (const DType dtype : kTypes)
     for (const double global : {2688.0, 5.0, 0.0, double{kInf}, 1e-9})
       for (const Shape& shape : {Shape{16}, Shape{700, 48}, Shape{5, 71}, Shape{0, 16}})
@@ -300,7 +300,7 @@ Tensor beside_fp4_middles(float global, std::int64_t blocks) {
   return out;
 }
 
-TEST_F(CudaFakeQuant, Nvfp4BesideTheMiddlesAndWhereMemoryIsNotAligned) {
+TEST_F(CudaFakeQuant, Nvfp4HandlesMidpointsAndUnalignedMemory) {
   for (const float global : {2688.0f, 5.3f, 0.0371f}) {
     const auto f = [=](const Variable& v) {
       return modelopt::dynamic_block_quantize(v, {2, 1}, {4, 3}, 16, double{global},
@@ -318,7 +318,7 @@ TEST_F(CudaFakeQuant, Nvfp4BesideTheMiddlesAndWhereMemoryIsNotAligned) {
   }
 }
 
-TEST_F(CudaFakeQuant, PytorchQuantization) {
+TEST_F(CudaFakeQuant, MatchesTheCpuForPytorchQuantization) {
   using namespace pytorch_quantization;
   for (const DType dtype : kTypes) {
     const Tensor x = numbers({4, 6, 5, 7}, dtype).to(Layout::channels_last);
@@ -341,7 +341,7 @@ TEST_F(CudaFakeQuant, PytorchQuantization) {
   }
 }
 
-TEST_F(CudaFakeQuant, ClipAndItsBounds) {
+TEST_F(CudaFakeQuant, ClipsAtItsBounds) {
   const auto clipped = [](const Tensor& x, const Tensor& low, const Tensor& high) {
     const Variable v(x, true), lower(low.to(x.device()), true), upper(high.to(x.device()), true);
     const Variable y = pytorch_quantization::clip(v, lower, upper);

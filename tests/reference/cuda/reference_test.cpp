@@ -35,7 +35,7 @@ void expect_on_gpu(const Tensor& got, const Tensor& expected) {
   EXPECT_TRUE(same_numbers(got, expected));
 }
 
-TEST_F(CudaReference, CodesAndTheirValues) {
+TEST_F(CudaReference, MatchesTheCpuForCodesAndValues) {
   const Tensor x = numbers({4, 16}), there = x.to(Device::cuda()),
                scale = Tensor::from({0.1f, 0.2f, 0.3f, 0.4f});
   const Tensor codes = onnx::quantize_linear(x, scale, {}, 0);
@@ -51,7 +51,7 @@ TEST_F(CudaReference, CodesAndTheirValues) {
   expect_on_gpu(tensorrt::dequantize(own, 0.4), tensorrt::dequantize(packed, 0.4));
 }
 
-TEST_F(CudaReference, GradientsComeBack) {
+TEST_F(CudaReference, MatchesTheCpuForGradients) {
   const auto learned = [](Device device) {
     const Variable x(numbers({3, 8}).to(device), true),
         scale(Tensor::from({0.1f, 0.2f, 0.3f}).to(device), true);
@@ -71,7 +71,7 @@ TEST_F(CudaReference, GradientsComeBack) {
   expect_on_gpu(fixed(Device::cuda()), fixed(Device::cpu()));
 }
 
-TEST_F(CudaReference, ResultsOfSeveralTensors) {
+TEST_F(CudaReference, ReturnsSeveralTensors) {
   const Tensor x = numbers({2, 64}), there = x.to(Device::cuda());
   const auto params =
       torchao::choose_qparams_affine(x, torchao::MappingType::asymmetric, {1, 32}, {.bits = 8});
