@@ -35,7 +35,7 @@ Variable dropped_by_hand(Module& layer, const Variable& x, double p) {
       ops::reshape(ops::transpose(ops::reshape(y, {n, 2, tokens, 4}), {0, 2, 1, 3}), {n, tokens, 8}));
 }
 
-TEST(AttentionLayer, DropsProbabilitiesInTrainingAlone) {
+TEST(AttentionLayer, DropsProbabilitiesInTrainingOnly) {
   const auto make = [](double p) {
     const RandomScope scope(3, 0);
     return Attention({.width = 8, .heads = 2, .kv_heads = 1, .causal = true, .dropout = p});
@@ -62,7 +62,7 @@ TEST(AttentionLayer, DropsProbabilitiesInTrainingAlone) {
 }
 
 /// With the same numbers drawn each time, along one direction.
-TEST(AttentionLayer, GradientsAreThoseOfWhatWasNotDropped) {
+TEST(AttentionLayer, GradientsExcludeDroppedProbabilities) {
   Attention layer({.width = 8, .heads = 2, .kv_heads = 1, .causal = true, .dropout = 0.5});
   layer.train();
   const Tensor seed = eighths({2, 9, 8}, 4).tensor(), along = eighths({2, 9, 8}, 7).tensor();

@@ -21,7 +21,7 @@ namespace {
 
 using test::eighths;
 
-TEST(AttentionLayer, ReadsItselfOrAnother) {
+TEST(AttentionLayer, SupportsSelfAndCrossAttention) {
   Attention self({.width = 8, .heads = 2, .causal = true, .rotary = true});
   EXPECT_EQ(self(eighths({2, 5, 8}, 1)).shape(), (Shape{2, 5, 8}));
   Attention cross({.width = 8, .heads = 4, .kv_heads = 2, .head_size = 3, .memory_width = 6});
@@ -29,7 +29,7 @@ TEST(AttentionLayer, ReadsItselfOrAnother) {
 }
 
 /// A key that the mask hides changes nothing.
-TEST(AttentionLayer, TakesAMask) {
+TEST(AttentionLayer, AcceptsAMask) {
   Attention layer({.width = 4, .heads = 2});
   const Variable mask(Tensor::from<std::uint8_t>({1, 1, 0}, {3}));
   Tensor memory = eighths({1, 3, 4}, 2).tensor().clone();
@@ -44,7 +44,7 @@ TEST(AttentionLayer, TakesAMask) {
   EXPECT_EQ(run(), before);
 }
 
-TEST(AttentionLayer, RefusesSizesThatDoNotDivide) {
+TEST(AttentionLayer, RejectsIndivisibleSizes) {
   EXPECT_THROW(Attention({.width = 8, .heads = 3}), ArgumentError);
   EXPECT_THROW(Attention({.width = 8, .heads = 4, .kv_heads = 3}), ArgumentError);
   EXPECT_THROW(Attention({.width = 6, .heads = 2, .rotary = true}), ArgumentError);
@@ -54,7 +54,7 @@ TEST(AttentionLayer, RefusesSizesThatDoNotDivide) {
 }
 
 /// Norms and biases of the float layer stay in the quantized one.
-TEST(AttentionLayer, NormsAndBiasesStayWhenItIsQuantized) {
+TEST(AttentionLayer, QuantizationKeepsNormsAndBiases) {
   const Attention layer({.width = 8,
                          .heads = 2,
                          .kv_heads = 1,
@@ -84,7 +84,7 @@ TEST(AttentionLayer, NormsAndBiasesStayWhenItIsQuantized) {
 
 /// A norm of each head leaves the length of queries and keys out: scores do not change with the weights'
 /// size.
-TEST(AttentionLayer, NormsTakeTheSizeOfQueriesAndKeysAway) {
+TEST(AttentionLayer, NormsRemoveTheScaleOfQueriesAndKeys) {
   Attention layer({.width = 8, .heads = 2, .qk_norm = 1e-12});
   const Variable x = eighths({1, 4, 8}, 3);
   const auto before = layer(x).tensor().to_vector<float>();
@@ -98,7 +98,7 @@ TEST(AttentionLayer, NormsTakeTheSizeOfQueriesAndKeysAway) {
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(after[i], before[i], 1e-6);
 }
 
-TEST(DotProductAttentionLayer, IsTheOperator) {
+TEST(DotProductAttentionLayer, MatchesTheOperator) {
   const Variable q = eighths({2, 4, 3, 8}, 1), k = eighths({2, 2, 3, 8}, 2), v = eighths({2, 2, 3, 5}, 3);
   DotProductAttention layer({.causal = true, .scale = 0.3});
   EXPECT_EQ(
@@ -112,7 +112,7 @@ TEST(DotProductAttentionLayer, IsTheOperator) {
 }
 
 /// On codes the layer gives the same output as attention with projections for equal queries, keys and values.
-TEST(DotProductAttentionLayer, IsQuantizedAsAttentionIs) {
+TEST(DotProductAttentionLayer, IsQuantizedLikeAttention) {
   const auto graph = [] {
     return build_model(ModelSpec::parse(R"([
       {"name": "heads", "type": "reshape", "options": {"shape": [2, 3, 4]}},
@@ -142,7 +142,7 @@ TEST(DotProductAttentionLayer, IsQuantizedAsAttentionIs) {
 }
 
 /// The projections are quantized as any linear layer; q, k and v read one tensor through one quantizer.
-TEST(AttentionLayer, ProjectionsShareTheQuantizerOfTheirInput) {
+TEST(AttentionLayer, ProjectionsShareTheInputQuantizer) {
   Attention layer({.width = 8, .heads = 2, .causal = true});
   (void)quantize(layer, QuantConfig::preset("int8"), {2, 5, 8});
   std::set<const TensorQuantizer*> inputs;

@@ -40,7 +40,7 @@ const TensorQuantizer& quantizer(Module& model, const std::string& path) {
   return dynamic_cast<const TensorQuantizer&>(model.at(path));
 }
 
-TEST(Binary, AreSignsTimesTheMeanOfTheirChannel) {
+TEST(Binary, WeightsAreSignsTimesTheChannelMean) {
   TensorQuantizer q(params());
   const Variable w(Tensor::from({1.0f, -2.0f, 0.0f, 3.0f, -0.5f, -0.25f, 0.5f, 0.75f}, {2, 4}), true);
   const Variable out = q.weight(w);
@@ -53,32 +53,32 @@ TEST(Binary, AreSignsTimesTheMeanOfTheirChannel) {
   EXPECT_EQ(q.quantized_values(w.tensor()).to_vector<float>(), out.tensor().to_vector<float>());
 }
 
-TEST(Binary, ChannelsMayLieOnAnotherAxis) {
-  TensorQuantizer q(params(1));
+TEST(Binary, SupportsAnotherChannelAxis) {
+  TensorQuantizer q(settings(1));
   const Variable w(Tensor::from({1.0f, -2.0f, 3.0f, 4.0f}, {2, 2}));
   EXPECT_EQ(q(w).tensor().to_vector<float>(), (std::vector<float>{2, -3, 2, 3}));
 }
 
-TEST(Binary, PassEveryGradient) {
+TEST(Binary, PassesEveryGradient) {
   TensorQuantizer q(params());
   Variable w(Tensor::from({0.1f, -9.0f, 0.0f, 3.0f}, {1, 4}), true);
   q.weight(w).backward(Tensor::from({1.0f, 2.0f, 3.0f, 4.0f}, {1, 4}));
   EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
 }
 
-TEST(Binary, AChannelOfZerosStaysZero) {
+TEST(Binary, KeepsAZeroChannel) {
   TensorQuantizer q(params());
   const Variable w(Tensor::from({0.0f, 0.0f, 1.0f, -1.0f}, {2, 2}));
   EXPECT_EQ(q(w).tensor().to_vector<float>(), (std::vector<float>{0, 0, 1, -1}));
 }
 
-TEST(Binary, RefuseWhatIsNotFinite) {
+TEST(Binary, RejectsNonFiniteValues) {
   TensorQuantizer q(params());
   const Variable w(Tensor::from({std::nanf(""), 1.0f}, {1, 2}));
   EXPECT_THROW((void)q(w).tensor(), NumericError);
 }
 
-TEST(Binary, AreSaved) {
+TEST(Binary, RoundTripsThroughAFile) {
   TensorQuantizer q(params()), other;
   StateDict state;
   q.save(state, "q");
@@ -87,7 +87,7 @@ TEST(Binary, AreSaved) {
   EXPECT_EQ(other.descriptor(), q.descriptor());
 }
 
-TEST(Binary, ALaterRuleOfBitsTakesThemBack) {
+TEST(Binary, IsRevertedByALaterRule) {
   auto model = residual_net();
   const auto config = QuantConfig::parse(R"({"preset": "binary", "rules": [
       {"pattern": "@first.weight_quantizer", "num_bits": 8}]})");
@@ -102,7 +102,7 @@ TEST(Binary, ALaterRuleOfBitsTakesThemBack) {
   EXPECT_TRUE(quantizer(*model, "conv2.weight_quantizer").descriptor().needs_amax());
 }
 
-TEST(Binary, FieldsAreReadAndRefused) {
+TEST(Binary, AcceptsAndRejectsFields) {
   EXPECT_EQ(PartialQuantParams::from_dict({{"binary", true}}).binary, std::optional(std::optional(true)));
   EXPECT_THAT(quantize_error(R"({"pattern": "*", "binary": 3})"), HasSubstr("'binary' is 3"));
   EXPECT_THAT(quantize_error(R"({"pattern": "fc.weight_quantizer", "num_bits": 3, "binary": true})"),
@@ -126,7 +126,7 @@ TEST(Binary, FieldsAreReadAndRefused) {
               HasSubstr("use arithmetic deployed"));
 }
 
-TEST(Binary, KeepTheirCodesWhenFoldedAndWhenPacked) {
+TEST(Binary, KeepsCodesWhenFoldedAndPacked) {
   auto model = residual_net();
   quantize(*model, QuantConfig::preset("binary"), {1, 1, 8, 8});
   model->eval();

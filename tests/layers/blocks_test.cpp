@@ -89,7 +89,7 @@ void expect_codes_times_scales(const QuantDescriptor& d, std::int64_t rows, std:
 
 float e8m0(float v) { return v == 0 ? 0x1p-127f : std::exp2(std::ceil(std::log2(v))); }
 
-TEST(Blocks, DeployedValuesAreCodesTimesScales) {
+TEST(Blocks, DeployedValuesEqualCodesTimesScales) {
   const auto plain = [](float bound, float small) {
     return [=](float amax, float) { return (amax <= 0x1p-24f ? small : amax) / bound; };
   };
@@ -103,7 +103,7 @@ TEST(Blocks, DeployedValuesAreCodesTimesScales) {
       plain(448, 1));
 }
 
-TEST(Blocks, DeployedScalesOfEightBits) {
+TEST(Blocks, SupportEightBitDeployedScales) {
   for (const NumBits bits :
        {NumBits(4, 3), NumBits(5, 2), NumBits(3, 2), NumBits(2, 3), NumBits(2, 1), NumBits(8)}) {
     const float bound = dynamic_blocks(bits, 32, {{8, 0}}).format().bound();
@@ -118,7 +118,7 @@ TEST(Blocks, DeployedScalesOfEightBits) {
   expect_codes_times_scales(static_blocks({2, 1}, {{-1, 16}}, {{4, 3}}), 1, 16, two_level);
 }
 
-TEST(Blocks, ReadersOfAValueShareTheCodesOfItsOwnGrid) {
+TEST(Blocks, ReadersShareTheCodesOfOneGrid) {
   const Tensor x = random_tensor({6, 32}, -3, 3);
   for (const auto& d : {dynamic_blocks({2, 1}, 16, {{4, 3}}), dynamic_blocks(8, 16, {{8, 0}}),
                         QuantDescriptor({.num_bits = 8, .dynamic = true})}) {
@@ -139,7 +139,7 @@ TEST(Blocks, ReadersOfAValueShareTheCodesOfItsOwnGrid) {
   }
 }
 
-TEST(Blocks, CodesOfAnotherRangeOrValueAreMadeAnew) {
+TEST(Blocks, RecomputeCodesForAnotherRangeOrValue) {
   const Tensor x = random_tensor({6, 32}, -3, 3);
   const auto q = quantizer_for(dynamic_blocks({2, 1}, 16, {{4, 3}}), x);
   Variable input(x.clone(), true);
@@ -166,7 +166,7 @@ TEST(Blocks, SharedCodesSumTheGradientsOfTheirReaders) {
   EXPECT_NE((*q)(input).node(), first.node()) << "that was passed backward";
 }
 
-TEST(Blocks, ReferenceIsModelOptsFunctions) {
+TEST(Blocks, ReferenceMatchesModelOpt) {
   const Tensor x = random_tensor({6, 32}, -3, 3);
   const auto same = [&](const QuantDescriptor& d, const Tensor& expected) {
     EXPECT_TRUE(bitwise_equal((*quantizer_for(d, x, Arithmetic::reference))(Variable(x)).tensor(), expected))
@@ -185,7 +185,7 @@ TEST(Blocks, ReferenceIsModelOptsFunctions) {
        fake_tensor_quant(x.reshape({12, 16}), amax, {}, 4, false, false).reshape({6, 32}));
 }
 
-TEST(Blocks, SeveralAxesHaveARangeForEachPairOfIndices) {
+TEST(Blocks, SeveralAxesHaveOneRangePerIndexPair) {
   const Tensor x = random_tensor({3, 4, 5}, -2, 2);
   const QuantDescriptor d({.num_bits = 6, .axis = {0, -1}});
   const auto deployed = quantizer_for(d, x), reference = quantizer_for(d, x, Arithmetic::reference);
@@ -206,7 +206,7 @@ TEST(Blocks, SeveralAxesHaveARangeForEachPairOfIndices) {
                               (*quantizer_for(d, x, arithmetic))(Variable(x)).tensor()));
 }
 
-TEST(Blocks, RangesHaveTheShapeOfTheirArithmetic) {
+TEST(Blocks, RangeShapeDependsOnTheArithmetic) {
   const Tensor x = random_tensor({4, 6}, -1, 1);
   const auto d = static_blocks(8, {{0, 2}, {1, 3}});
   EXPECT_EQ(quantizer_for(d, x)->amax().shape(), (Shape{4}));
@@ -222,7 +222,7 @@ TEST(Blocks, RangesHaveTheShapeOfTheirArithmetic) {
   EXPECT_EQ(export_amax(given, {0, 3}).shape(), (Shape{}));
 }
 
-TEST(Blocks, CodesAndScalesWithoutFakeQuant) {
+TEST(Blocks, ReturnCodesAndScalesWithoutFakeQuant) {
   auto options = static_blocks({2, 1}, {{-1, 4}}).options();
   options.fake_quant = false;
   const Tensor x = Tensor::from({-6.0f, 3.0f, 0.6f, 0.0f, 12.0f}, {1, 5});
@@ -236,7 +236,7 @@ TEST(Blocks, CodesAndScalesWithoutFakeQuant) {
                ArgumentError);
 }
 
-TEST(Blocks, SequencesQuantizeWhatThePredecessorGives) {
+TEST(Blocks, SequencesQuantizeThePreviousOutput) {
   const Tensor x = random_tensor({4, 32}, -2, 2);
   for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference}) {
     std::vector<std::shared_ptr<TensorQuantizer>> parts{
@@ -259,7 +259,7 @@ TEST(Blocks, SequencesQuantizeWhatThePredecessorGives) {
   EXPECT_THROW(SequentialQuantizer({codes, std::make_shared<TensorQuantizer>()}), ArgumentError);
 }
 
-TEST(Blocks, SixteenBitInputsKeepTheirTypeInGradients) {
+TEST(Blocks, SixteenBitInputsKeepTheGradientType) {
   const Tensor x = random_tensor({3, 8}, -2, 2).to(DType::f16);
   Variable input(x, true);
   const auto q = quantizer_for(static_blocks(8, {{-1, 4}}), x);
@@ -268,7 +268,7 @@ TEST(Blocks, SixteenBitInputsKeepTheirTypeInGradients) {
   EXPECT_EQ(input.grad().dtype(), DType::f16);
 }
 
-TEST(Blocks, PassThroughBwd) {
+TEST(Blocks, SupportPassThroughBackward) {
   const Tensor x = Tensor::from({-3.0f, 0.5f});
   for (const bool pass : {false, true}) {
     TensorQuantizer q;
@@ -280,7 +280,7 @@ TEST(Blocks, PassThroughBwd) {
   }
 }
 
-TEST(Blocks, RefusesWhatDoesNotFit) {
+TEST(Blocks, RejectMismatchedShapes) {
   const Tensor x = random_tensor({4, 32}, -2, 2);
   const auto refused = [&](const QuantDescriptor& d, Arithmetic arithmetic,
                            const Tensor& amax = {}) -> std::string {
@@ -313,7 +313,7 @@ TEST(Blocks, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)dynamic.grid(), ArgumentError);
 }
 
-TEST(Blocks, PackedCodesAreJoinedAtAnyBit) {
+TEST(Blocks, ConcatenatePackedCodesAtAnyBit) {
   const auto codes = [](std::initializer_list<float> values) {
     auto options = static_blocks({2, 1}, {{-1, -1}}).options();
     options.fake_quant = false;

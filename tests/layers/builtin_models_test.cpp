@@ -37,7 +37,7 @@ TEST(BuiltinModels, HaveTheExpectedParameters) {
                272474);  // 269,722 and two 1x1 shortcuts with BN
 }
 
-TEST(BuiltinModels, TakeAnySizeAndChannels) {
+TEST(BuiltinModels, AcceptAnySizeAndChannels) {
   expect_model(ModelSpec::load("mlp", R"({"hidden": [5], "batch_norm": true})"), {2, 3, 4}, 7,
                24 * 5 + 5 + 10 + 42);
   expect_model(ModelSpec::load("resnet20", R"({"widths": [4, 8], "blocks": 1})"), {2, 5, 9}, 3,
@@ -50,7 +50,7 @@ TEST(BuiltinModels, TakeAnySizeAndChannels) {
               HasSubstr("pool"));
 }
 
-TEST(BuiltinModels, TakeSignals) {
+TEST(BuiltinModels, AcceptSignals) {
   expect_model(ModelSpec::load("cnn", R"({"widths": [4, 4], "signals": true})"), {2, 10}, 3,
                24 + 8 + 48 + 8 + 4 * 5 * 3 + 3);
   expect_model(ModelSpec::load("resnet20", R"({"widths": [4, 8], "blocks": 1, "signals": true})"), {2, 12}, 3,
@@ -58,7 +58,7 @@ TEST(BuiltinModels, TakeSignals) {
 }
 
 /// [N, L] ids to a class for each next token.
-TEST(BuiltinModels, GptTellsTheNextTokens) {
+TEST(BuiltinModels, GptPredictsTheNextTokens) {
   const auto spec =
       ModelSpec::load("gpt", R"({"layers": 2, "width": 16, "heads": 4, "kv_heads": 2, "context": 8})");
   const auto model = build_model(spec, {6}, 11, {.dense = true});
@@ -87,7 +87,7 @@ TEST(BuiltinModels, GptTellsTheNextTokens) {
               HasSubstr("a width of 128 has no 3 heads of one size"));
 }
 
-TEST(BuiltinModels, GptTakesTheFormsOfLlama) {
+TEST(BuiltinModels, GptSupportsLlamaOptions) {
   const auto spec = ModelSpec::load("gpt", R"({"layers": 2, "width": 16, "heads": 4, "kv_heads": 2, "norm":
       "rms_norm", "feed_forward": "swiglu", "positions": "rotary", "bias": false, "tied": true})");
   const auto model = build_model(spec, {6}, 11, {.dense = true});
@@ -113,7 +113,7 @@ TEST(BuiltinModels, TransformersHaveDropout) {
   }
 }
 
-TEST(BuiltinModels, VitTakesImagesOfAnySize) {
+TEST(BuiltinModels, VitAcceptsImagesOfAnySize) {
   const std::int64_t block = 2 * (2 * 8) + 4 * (8 * 8 + 8) + (8 * 32 + 32) + (32 * 8 + 8);
   expect_model(ModelSpec::load("vit", R"({"layers": 2, "width": 8, "heads": 2, "patch": 3})"), {2, 9, 7}, 5,
                2 * 9 * 8 + 8 + 6 * 8 + 2 * block + 2 * 8 + 8 * 5 + 5);
@@ -126,7 +126,7 @@ TEST(BuiltinModels, VitTakesImagesOfAnySize) {
               HasSubstr("a width of 64 has no 5 heads of one size"));
 }
 
-TEST(BuiltinModels, EncoderTellsTheClassOfATokenList) {
+TEST(BuiltinModels, EncoderClassifiesATokenList) {
   const std::int64_t block = 2 * (2 * 8) + 4 * (8 * 8 + 8) + (8 * 32 + 32) + (32 * 8 + 8);
   for (const char* pool : {"mean", "first"}) {
     const std::string options =
@@ -160,12 +160,12 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
-TEST(ShippedModels, AreTheBuiltInOnes) {
+TEST(ShippedModels, MatchTheBuiltinModels) {
   for (const auto& name : builtin_models())
     EXPECT_EQ(contents("models/" + name + ".json"), builtin_model_text(name)) << name;
 }
 
-TEST(ShippedModels, TheirPageNamesEveryTypeAndOption) {
+TEST(ShippedModels, DocumentationNamesEveryTypeAndOption) {
   const auto page = contents("docs/models.md");
   for (const auto& [type, entry] : detail::standard_layer_types()) {
     EXPECT_THAT(page, HasSubstr("`" + type + "`"));

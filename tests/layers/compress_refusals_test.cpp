@@ -44,7 +44,7 @@ void expect_refused(Module& model, F&& call, const std::string& why) {
   EXPECT_EQ(parameter_bytes(model), before);
 }
 
-TEST(Compress, AWeightOfSeveralLayers) {
+TEST(Compress, SupportsAWeightOfSeveralLayers) {
   auto model = shared_weight(1);
   EXPECT_EQ(compress(*model).size(), 1u);
   EXPECT_TRUE(holds_codes(layer(*model, "b").quantized_weight()));
@@ -56,7 +56,7 @@ TEST(Compress, AWeightOfSeveralLayers) {
       *model, [&] { compress(*model); }, "'c.weight' is read as floats too");
 }
 
-TEST(Compress, RefusesWhatHasNoCodes) {
+TEST(Compress, RejectsFormatsWithoutCodes) {
   auto model = float_network();
   expect_refused(
       *model, [&] { compress(*model); }, "no quantized weight: quantize and calibrate it first");
@@ -83,7 +83,7 @@ TEST(Compress, RefusesWhatHasNoCodes) {
   EXPECT_EQ(parameter_bytes(*model), before);
 }
 
-TEST(Compress, WhatNeedsFloatsSaysSo) {
+TEST(Compress, FunctionsThatRequireFloatsReportIt) {
   auto model = residual_net();
   quantize(*model, QuantConfig::preset("int8"), kImage);
   calibrate_all(*model);
@@ -95,7 +95,7 @@ TEST(Compress, WhatNeedsFloatsSaysSo) {
       *model, [&] { check_not_compressed(*model, "here"); }, "[here] 'conv1.weight'");
 }
 
-TEST(Compress, AnotherFormatThanThatOfTheCodesIsRefused) {
+TEST(Compress, RejectsAnotherFormat) {
   auto model = quantized("w4a4");
   compress(*model);
   set_quantizer_attributes(*model, "conv.weight_quantizer", {{"num_bits", 8}});
@@ -103,7 +103,7 @@ TEST(Compress, AnotherFormatThanThatOfTheCodesIsRefused) {
               ThrowsMessage<ArgumentError>(HasSubstr("codes of int8 narrow are kept as i8")));
 }
 
-TEST(SetWeight, TakesFloatsAndCodes) {
+TEST(SetWeight, AcceptsFloatsAndCodes) {
   auto model = quantized("w4a4"), other = quantized("w4a4");
   compress(*model);
   for (const std::string path : {"conv", "grouped", "fc1", "fc2"})
@@ -115,7 +115,7 @@ TEST(SetWeight, TakesFloatsAndCodes) {
   EXPECT_TRUE(layer(*other, "fc1").quantized_weight().requires_grad());
 }
 
-TEST(SetWeight, RefusesWhatIsNoCodeOfTheFormat) {
+TEST(SetWeight, RejectsInvalidCodes) {
   const auto refused = [](const std::string& preset, const Tensor& value, const std::string& why) {
     auto model = quantized(preset);
     expect_refused(
@@ -135,7 +135,7 @@ TEST(SetWeight, RefusesWhatIsNoCodeOfTheFormat) {
   refused("nvfp4", bytes(1, DType::f4_e2m1), "there are no scales with the codes");
 }
 
-TEST(SetWeight, RefusesScalesThatDoNotFit) {
+TEST(SetWeight, RejectsMismatchedScales) {
   auto model = quantized("nvfp4");
   compress(*model);
   TensorQuantizer& q = *layer(*model, "fc2").weight_quantizer();

@@ -49,13 +49,13 @@ void expect_compresses(const QuantConfig& config, const std::string& what) {
   EXPECT_TRUE(is_compressed(*model));
 }
 
-TEST(Compress, EveryPresetComputesTheSameBitsFromLess) {
+TEST(Compress, EveryPresetIsBitwiseUnchangedAndSmaller) {
   for (const auto& preset : QuantConfig::preset_names())
     if (const auto config = QuantConfig::preset(preset); config.target == Target::ort)
       expect_compresses(config, preset);
 }
 
-TEST(Compress, PowersOfTwoStaticScaledBlocksSequencesAndLearnedRangesToo) {
+TEST(Compress, SupportsOtherScalesSequencesAndLearnedRanges) {
   const auto with = [](const std::string& fields) {
     return QuantConfig::parse(R"({"preset": "w4a4", "rules": [{"pattern": "*weight_quantizer", )" + fields +
                               "}]}");
@@ -78,7 +78,7 @@ TEST(Compress, PowersOfTwoStaticScaledBlocksSequencesAndLearnedRangesToo) {
                     "sequence");
 }
 
-TEST(Compress, BytesByFormat) {
+TEST(Compress, ReportsBytesByFormat) {
   const auto bytes_of = [](const std::string& preset) {
     auto model = quantized(preset);
     compress(*model);
@@ -94,7 +94,7 @@ TEST(Compress, BytesByFormat) {
   EXPECT_EQ(bytes_of("mxfp6"), elements);
 }
 
-TEST(Compress, ScalesOfBlocksAreKeptInTheirOwnType) {
+TEST(Compress, KeepsBlockScalesInTheirType) {
   auto model = quantized("nvfp4");
   const auto report = compress(*model);
   const auto& scales = layer(*model, "fc1").weight_quantizer()->weight_codes().scales();
@@ -128,7 +128,7 @@ TEST(Compress, FreesTheFloatsAndKeepsNoUnpackedCopy) {
   EXPECT_LE(memory_stats().in_use, fresh - floats + packed + small);
 }
 
-TEST(Compress, TheGraphIsThatOfFloatWeights) {
+TEST(Compress, GraphMatchesFloatWeights) {
   for (const std::string preset : {"int8", "w4a8", "nvfp4", "mxfp4"}) {
     auto model = quantized(preset);
     const TraceGraph before = trace(*model, kImage);
@@ -147,7 +147,7 @@ TEST(Compress, TheGraphIsThatOfFloatWeights) {
   }
 }
 
-TEST(Compress, TwiceIsOnce) {
+TEST(Compress, IsIdempotent) {
   auto model = quantized("w4a4");
   const auto first = compress(*model);
   const Tensor codes = weight(*model, "conv");
@@ -156,7 +156,7 @@ TEST(Compress, TwiceIsOnce) {
   EXPECT_TRUE(weight(*model, "conv").storage().shares(codes.storage()));
 }
 
-TEST(Compress, LayersWhoseQuantizerIsOffStayFloat) {
+TEST(Compress, LayersWithDisabledQuantizersStayFloat) {
   auto model = quantized("int8");
   disable_quantizer(*model, "fc*.weight_quantizer");
   const Tensor before = logits(*model);
@@ -165,7 +165,7 @@ TEST(Compress, LayersWhoseQuantizerIsOffStayFloat) {
   EXPECT_TRUE(bitwise_equal(logits(*model), before));
 }
 
-TEST(Compress, SwitchedOffItGivesTheValuesOfTheCodes) {
+TEST(Compress, DisabledQuantizerReturnsTheCodeValues) {
   for (const std::string preset : {"int8", "nvfp4"}) {
     auto model = quantized(preset);
     compress(*model);
@@ -176,7 +176,7 @@ TEST(Compress, SwitchedOffItGivesTheValuesOfTheCodes) {
   }
 }
 
-TEST(Compress, FoldsIntoFloatsAsFloatWeightsDo) {
+TEST(Compress, FoldsLikeFloatWeights) {
   for (const std::string preset : {"w4a4", "nvfp4"}) {
     auto model = quantized(preset), other = quantized(preset);
     compress(*model);
@@ -187,7 +187,7 @@ TEST(Compress, FoldsIntoFloatsAsFloatWeightsDo) {
   }
 }
 
-TEST(Compress, DecompressedStaticGridsGiveTheSameCodes) {
+TEST(Compress, DecompressedStaticGridsKeepTheCodes) {
   for (const std::string preset : {"int8", "w2a2", "int4_blockwise", "fp8", "fp8_2d_blockwise"}) {
     auto model = quantized(preset);
     const Tensor before = logits(*model);
@@ -201,7 +201,7 @@ TEST(Compress, DecompressedStaticGridsGiveTheSameCodes) {
   }
 }
 
-TEST(Compress, DecompressedWeightsAreTheValuesOfTheCodes) {
+TEST(Compress, DecompressedWeightsAreTheCodeValues) {
   for (const std::string preset : {"nvfp4", "mxfp4"}) {
     auto model = quantized(preset);
     const Tensor values = dequantize(weight_codes(layer(*model, "fc1")));
@@ -212,7 +212,7 @@ TEST(Compress, DecompressedWeightsAreTheValuesOfTheCodes) {
   }
 }
 
-TEST(Compress, GradientsOfWhatStaysFloatAreTheSame) {
+TEST(Compress, KeepsGradientsOfFloatParameters) {
   const auto gradients = [](Module& model) {
     model.zero_grad();
     Variable x(random_tensor({4, 1, 8, 8}, -1, 1, 3), true);
@@ -230,7 +230,7 @@ TEST(Compress, GradientsOfWhatStaysFloatAreTheSame) {
   EXPECT_FALSE(layer(*model, "fc1").quantized_weight().grad().defined());
 }
 
-TEST(ThreadsCompress, ManyReadersOfOneModelGetTheBitsOfOne) {
+TEST(ThreadsCompress, ConcurrentReadersGetTheSameBits) {
   auto model = quantized("nvfp4");
   compress(*model);
   const auto run = [&] {

@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-TEST(ThreadsEvaluation, ManyReadersOfOneModelGetTheBitsOfOne) {
+TEST(ThreadsEvaluation, ConcurrentReadersGetTheSameBits) {
   auto model = residual_net();
   fold_batch_norm(*model, {1, 1, 8, 8});
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});

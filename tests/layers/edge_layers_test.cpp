@@ -31,7 +31,7 @@ std::string conv(const std::string& name, const std::string& inputs = "") {
   return R"({"name": ")" + name + R"(", )" + kConv + (inputs.empty() ? "" : R"(, "inputs": )" + inputs) + "}";
 }
 
-TEST(EdgeLayers, OfAChain) {
+TEST(EdgeLayers, AreTheEndsOfAChain) {
   const auto found =
       edges("[" + conv("a") + R"(, {"type": "relu"}, )" + conv("b") +
             R"(, {"type": "flatten"}, {"name": "c", "type": "linear", "options": {"out_features": 3}},
@@ -42,7 +42,7 @@ TEST(EdgeLayers, OfAChain) {
   EXPECT_THAT(found.names_of("b"), ElementsAre());
 }
 
-TEST(EdgeLayers, OfOneLayer) {
+TEST(EdgeLayers, IncludeASingleLayer) {
   const auto found = edges("[" + conv("only") + "]");
   EXPECT_THAT(found.names_of("only"), ElementsAre("@first", "@last"));
 }
@@ -58,7 +58,7 @@ TEST(EdgeLayers, RecurrentLayersHaveWeights) {
   EXPECT_THAT(found.last, ElementsAre("out"));
 }
 
-TEST(EdgeLayers, BranchesAtBothEnds) {
+TEST(EdgeLayers, IncludeBranchesAtBothEnds) {
   const auto found = edges("[" + conv("left", R"(["input"])") + "," + conv("right", R"(["input"])") +
                            R"(, {"name": "sum", "type": "add", "inputs": ["left", "right"]}, )" +
                            conv("head1", R"(["sum"])") + "," + conv("head2", R"(["sum"])") +
@@ -67,7 +67,7 @@ TEST(EdgeLayers, BranchesAtBothEnds) {
   EXPECT_THAT(found.last, ElementsAre("head1", "head2"));
 }
 
-TEST(EdgeLayers, AResidualStreamHasOneEnd) {
+TEST(EdgeLayers, ResidualStreamHasOneEnd) {
   const auto found = edges("[" + conv("stem") + "," + conv("one") +
                            R"(, {"name": "s1", "type": "add", "inputs": ["one", "stem"]}, )" + conv("two") +
                            R"(, {"name": "s2", "type": "add", "inputs": ["two", "s1"]}])");
@@ -75,14 +75,14 @@ TEST(EdgeLayers, AResidualStreamHasOneEnd) {
   EXPECT_THAT(found.last, ElementsAre("two"));
 }
 
-TEST(EdgeLayers, ASkipOfTheInputLeavesTheFirstLayerAlone) {
+TEST(EdgeLayers, InputSkipKeepsTheFirstLayer) {
   const auto found = edges("[" + conv("a") + R"(, {"name": "s", "type": "add", "inputs": ["a", "input"]}, )" +
                            conv("b") + "]");
   EXPECT_THAT(found.first, ElementsAre("a"));
   EXPECT_THAT(found.last, ElementsAre("b"));
 }
 
-TEST(EdgeLayers, RulesOfAConfigNameThem) {
+TEST(EdgeLayers, ConfigRulesSelectThem) {
   const auto model = built("[" + conv("a") + R"(, {"type": "relu"}, )" + conv("b") +
                            R"(, {"type": "relu"}, )" + conv("c") + "]");
   const auto warnings = quantize(*model, QuantConfig::parse(R"({"preset": "w2a2", "rules": [
@@ -112,7 +112,7 @@ constexpr const char* kSums = R"([
     {"name": "down", "type": "linear", "options": {"out_features": 8}, "inputs": ["codes"]},
     {"name": "last", "type": "add", "inputs": ["down", "norm2"]}])";
 
-TEST(ResidualSums, LeaveTheQuantizerBehindAConvolution) {
+TEST(ResidualSums, ExcludeTheQuantizerAfterAConvolution) {
   for (const char* between : {"", R"({"name": "pool", "type": "avg_pool", "options": {"kernel": 1}}, )"}) {
     const std::string text = "[" + conv("a") + ", " + between + R"({"name": "act", "type": "relu"},
         {"name": "sum", "type": "add", "inputs": ["act", "input"]}, {"name": "end", "type": "gelu"}])";
@@ -120,12 +120,12 @@ TEST(ResidualSums, LeaveTheQuantizerBehindAConvolution) {
   }
 }
 
-TEST(ResidualSums, AreThoseThatNormsAndOneAnotherRead) {
+TEST(ResidualSums, AreReadByNormsAndOtherSums) {
   const auto model = build_model(ModelSpec::parse(kSums), {8});
   EXPECT_THAT(detail::residual_sums(trace(*model, {1, 8})), ElementsAre("first", "second"));
 }
 
-TEST(ResidualSums, AreKnownToRulesAsResidual) {
+TEST(ResidualSums, AreSelectedByTheResidualRule) {
   const auto added = [](nlohmann::ordered_json config) {
     const auto model = build_model(ModelSpec::parse(kSums), {8});
     EXPECT_THAT(quantize(*model, QuantConfig::from_json(config), {1, 8}), ElementsAre());

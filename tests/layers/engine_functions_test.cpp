@@ -31,11 +31,11 @@ constexpr std::uint16_t kEntries[][2] = {{0x0001, 0x0000}, {0x8001, 0x8000}, {0x
                                          {0x4500, 0x4500}, {0xc500, 0x8005}, {0x2e66, 0x2ae8},
                                          {0xc640, 0x8000}, {0x48ff, 0x48ff}, {0xbfff, 0xa9d3}};
 
-TEST(GgmlGelu, HasTheEntriesOfTheEngine) {
+TEST(GgmlGelu, MatchesTheEngineTable) {
   for (const auto& [x, y] : kEntries) EXPECT_EQ(detail::f16_bits(at(half(x))), y) << half(x);
 }
 
-TEST(GgmlGelu, RoundsWhatItReadsAndEndsAtTen) {
+TEST(GgmlGelu, RoundsItsInputAndSaturatesAtTen) {
   EXPECT_EQ(at(1.0001f), at(1.0f));  // f16 has nothing between 1 and 1.001
   EXPECT_EQ(at(9.9999f), 10.0f);     // rounded
   EXPECT_EQ(at(10.0001f), 10.0001f);
@@ -45,7 +45,7 @@ TEST(GgmlGelu, RoundsWhatItReadsAndEndsAtTen) {
   EXPECT_TRUE(std::isnan(at(NAN)));
 }
 
-TEST(GgmlGelu, VectorsAndDoublesHaveTheBitsOfTheFormula) {
+TEST(GgmlGelu, VectorsAndDoublesMatchTheFormulaBitwise) {
   std::vector<float> x, y;
   std::vector<double> as_doubles;
   for (float v = -12.0f; v < 12.0f; v += 0.00171f) {
@@ -59,7 +59,7 @@ TEST(GgmlGelu, VectorsAndDoublesHaveTheBitsOfTheFormula) {
   EXPECT_EQ(ops::ggml_gelu(doubles).tensor().to_vector<double>(), as_doubles);
 }
 
-TEST(GgmlGelu, HasTheGradientOfTheFunctionThatIsMeant) {
+TEST(GgmlGelu, UsesTheGradientOfTheExactFunction) {
   const Tensor x = random_tensor({40}, -4, 4);
   for (const bool by_tanh : {false, true}) {
     Variable own(x, true), plain(x, true);
@@ -75,7 +75,7 @@ std::shared_ptr<Graph> with_gelu() {
                                                         {"down", std::make_shared<Linear>(64, 8), {"act"}}});
 }
 
-TEST(GgmlGelu, TargetsTakeTheirEnginesFunction) {
+TEST(GgmlGelu, TargetsSelectTheirEngineFunction) {
   for (const char* preset : {"q4_0", "q8_0", "8da8w", "int8"}) {
     const auto model = with_gelu();
     quantize(*model, QuantConfig::preset(preset), {1, 32});

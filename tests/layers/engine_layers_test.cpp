@@ -80,7 +80,7 @@ void expect_bits(Module& model, const Tensor& x, const Tensor& expected) {
   detail::set_threads(before);
 }
 
-TEST(EngineLayers, Q40HasTheBitsOfGgmlInBothBuffers) {
+TEST(EngineLayers, Q40MatchesGgmlBitwiseInBothBuffers) {
   for (const std::int64_t outputs : {24, 40, 10})
     for (const std::int64_t rows : {1, 7, 70}) {
       auto model = quantized_layer("q4_0", 96, outputs);
@@ -91,7 +91,7 @@ TEST(EngineLayers, Q40HasTheBitsOfGgmlInBothBuffers) {
     }
 }
 
-TEST(EngineLayers, Q80HasTheBitsOfGgml) {
+TEST(EngineLayers, Q80MatchesGgmlBitwise) {
   for (const std::int64_t outputs : {24, 10}) {
     auto model = quantized_layer("q8_0", 64, outputs, false);
     const Tensor x = inputs({9, 64});
@@ -99,7 +99,7 @@ TEST(EngineLayers, Q80HasTheBitsOfGgml) {
   }
 }
 
-TEST(EngineLayers, EightBitsHaveTheBitsOfXnnpack) {
+TEST(EngineLayers, EightBitsMatchXnnpackBitwise) {
   auto model = quantized_layer("8da8w", 50, 21);
   const Tensor x = inputs({9, 50});
   const Variable w = weights(*model).weight(layer(*model).weight());
@@ -108,7 +108,7 @@ TEST(EngineLayers, EightBitsHaveTheBitsOfXnnpack) {
                                        layer(*model).bias().tensor()));
 }
 
-TEST(EngineLayers, FourBitsHaveTheBitsOfXnnpack) {
+TEST(EngineLayers, FourBitsMatchXnnpackBitwise) {
   auto model = quantized_layer("8da4w", 96, 21);
   const Tensor x = inputs({9, 96});
   const Variable w = weights(*model).weight(layer(*model).weight());
@@ -119,7 +119,7 @@ TEST(EngineLayers, FourBitsHaveTheBitsOfXnnpack) {
                                        layer(*model).bias().tensor()));
 }
 
-TEST(EngineLayers, FourBitsPerChannelAreOneBlock) {
+TEST(EngineLayers, FourBitsPerChannelUseOneBlock) {
   auto model = one_layer(96, 21);
   auto config = QuantConfig::preset("8da4w");
   config.rules.push_back({.pattern = "*weight_quantizer", .fields = {.num_bits = 4, .axis = Axes(0)}});
@@ -140,7 +140,7 @@ Tensor turned(const Tensor& codes) {
   return out;
 }
 
-TEST(EngineLayers, DynamicIntegersHaveTheBitsOfOnnxRuntimeSampleBySample) {
+TEST(EngineLayers, DynamicIntegersMatchOnnxRuntimeBitwisePerSample) {
   auto model = quantized_layer("int8_dynamic", 50, 21);
   const Tensor x = inputs({10, 50});
   const Variable w = weights(*model).weight(layer(*model).weight());
@@ -154,7 +154,7 @@ TEST(EngineLayers, DynamicIntegersHaveTheBitsOfOnnxRuntimeSampleBySample) {
   expect_bits(*model, x, Tensor::from(expected, {10, 21}));
 }
 
-TEST(EngineLayers, OneRangeForAllSamplesIsARuleAway) {
+TEST(EngineLayers, RuleSelectsOneRangeForAllSamples) {
   auto model = one_layer(50, 21);
   auto config = QuantConfig::preset("int8_dynamic");
   config.rules.push_back({.pattern = "*input_quantizer", .fields = {.axis = std::optional<Axes>()}});
@@ -198,7 +198,7 @@ TEST(EngineLayers, GradientsAreStraightThrough) {
   }
 }
 
-TEST(EngineLayers, AWeightIsKeptAsItsEngineReadsItUntilItsCodesChange) {
+TEST(EngineLayers, CachePackedWeightsUntilCodesChange) {
   for (const char* preset : {"q4_0", "q8_0", "8da4w", "8da8w", "int8_dynamic"}) {
     auto model = quantized_layer(preset, 64, 16);
     const Tensor x = inputs({5, 64});
@@ -235,7 +235,7 @@ TEST(EngineLayers, AWeightIsKeptAsItsEngineReadsItUntilItsCodesChange) {
 }
 
 /// As the plan of a step's memory does it.
-TEST(EngineLayers, AStepOnMetaHasTheShapesOfOne) {
+TEST(EngineLayers, MetaStepHasTheExecutedShapes) {
   const Variable w(Tensor::empty({16, 64}, DType::f32, Device::meta()), true);
   const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(1));
   for (const RowEngine engine :
@@ -248,7 +248,7 @@ TEST(EngineLayers, AStepOnMetaHasTheShapesOfOne) {
   }
 }
 
-TEST(EngineLayers, AStateBringsTheGridBack) {
+TEST(EngineLayers, StateRestoresTheGrid) {
   for (const char* preset : {"q4_0", "8da4w"}) {
     auto model = quantized_layer(preset, 64, 16);
     StateDict state;
@@ -261,7 +261,7 @@ TEST(EngineLayers, AStateBringsTheGridBack) {
   }
 }
 
-TEST(EngineLayers, GgmlLooksRowsUpInATableOfCodes) {
+TEST(EngineLayers, GgmlEmbeddingReadsCodes) {
   const auto table = std::make_shared<Embedding>(11, 32);
   Graph model({{"table", table, {"input"}}, {"fc", std::make_shared<Linear>(32, 8), {"table"}}});
   const Tensor ids = Tensor::from<std::int64_t>({3, 0, 10, 3}, {2, 2});
@@ -277,7 +277,7 @@ TEST(EngineLayers, GgmlLooksRowsUpInATableOfCodes) {
                                            static_cast<float>(blocks.scale.data<float16>()[3]));
 }
 
-TEST(EngineLayers, WhatTheEngineHasNoCodesOfStaysInFloatsAndIsNamed) {
+TEST(EngineLayers, UnsupportedLayersStayFloatAndAreNamed) {
   auto model = residual_net();
   model->eval();
   const auto warnings = quantize(*model, QuantConfig::preset("8da8w"), {1, 1, 8, 8});
@@ -310,7 +310,7 @@ std::string refusal(const char* preset, Target target) {
   return {};
 }
 
-TEST(EngineLayers, FormatsOfOtherEnginesAreRefusedWithThePresetToChoose) {
+TEST(EngineLayers, RejectFormatsOfOtherEnginesAndSuggestAPreset) {
   EXPECT_NE(refusal("int8", Target::ggml).find("use --preset q4_0 or q8_0"), std::string::npos);
   EXPECT_NE(refusal("int8_weight_only", Target::xnnpack).find("'fc.input_quantizer' says otherwise"),
             std::string::npos);
@@ -335,7 +335,7 @@ TEST(EngineLayers, EveryTargetHasARowInTheTable) {
   EXPECT_EQ(QuantConfig::parse(R"({"preset": "q4_0", "target": "none"})").target, Target::none);
 }
 
-TEST(EngineLayers, RangesWithoutAFiniteFactorAreRoundedAsTheReferenceDoes) {
+TEST(EngineLayers, RangesWithoutAFiniteFactorMatchTheReference) {
   Tensor x = inputs({6, 96});
   auto* v = x.mutable_data<float>();
   for (std::int64_t k = 0; k < 96; ++k) {
@@ -355,7 +355,7 @@ TEST(EngineLayers, RangesWithoutAFiniteFactorAreRoundedAsTheReferenceDoes) {
                                32, layer(*by_rows).bias().tensor()));
 }
 
-TEST(EngineLayers, ANaNInTheInputIsAnError) {
+TEST(EngineLayers, RejectNaNInput) {
   for (const char* preset : {"q4_0", "8da8w", "int8_dynamic"}) {
     auto model = quantized_layer(preset, 32, 8);
     Tensor x = inputs({2, 32});

@@ -51,11 +51,11 @@ constexpr const char* kUnroundedAverage = R"([
   {"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}},
   {"name": "average", "type": "global_avg_pool"}, {"name": "flat", "type": "flatten"}])";
 
-TEST(FloatOperators, NoneWhereEverySumOfCodesIsRoundedByOneQuantizer) {
+TEST(FloatOperators, AreEmptyIfOneQuantizerRoundsEachSum) {
   EXPECT_THAT(named(*quantized(kIntegers)), IsEmpty());
 }
 
-TEST(FloatOperators, AnActivationBetweenSumsAndQuantizerMakesATransposedConvolutionFloatsToo) {
+TEST(FloatOperators, IncludeATransposedConvolutionBeforeAnActivation) {
   const auto model = quantized(R"([
     {"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}, {"name": "act", "type": "silu"},
     {"name": "up", "type": "conv_transpose2d", "options": {"out_channels": 4, "kernel": 2}},
@@ -63,7 +63,7 @@ TEST(FloatOperators, AnActivationBetweenSumsAndQuantizerMakesATransposedConvolut
   EXPECT_THAT(named(*model), ElementsAre(std::pair("act", "silu"), std::pair("up", "conv_transpose2d")));
 }
 
-TEST(FloatOperators, ALinearLayerMayBeReadAsFloatsAnAverageMayNot) {
+TEST(FloatOperators, ExcludeALinearLayerAndIncludeAnAverageReadAsFloats) {
   const auto model = quantized(R"([
     {"name": "flat", "type": "flatten"}, {"name": "fc", "type": "linear", "options": {"out_features": 8}},
     {"name": "act", "type": "tanh"}, {"name": "head", "type": "linear", "options": {"out_features": 4}}])");
@@ -71,7 +71,7 @@ TEST(FloatOperators, ALinearLayerMayBeReadAsFloatsAnAverageMayNot) {
   EXPECT_THAT(named(*quantized(kUnroundedAverage)), ElementsAre(std::pair("average", "global_avg_pool2d")));
 }
 
-TEST(FloatOperators, TwoQuantizersOfOneSumAreTwoKernels) {
+TEST(FloatOperators, TwoQuantizersOfOneSumUseTwoKernels) {
   const auto model = quantized(R"([
     {"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}, {"name": "act", "type": "relu"},
     {"name": "sum", "type": "add", "inputs": ["a", "act"]}, {"name": "late", "type": "relu"},
@@ -81,7 +81,7 @@ TEST(FloatOperators, TwoQuantizersOfOneSumAreTwoKernels) {
   EXPECT_THAT(named(*model), IsEmpty());
 }
 
-TEST(FloatOperators, LayersWithoutCodesOrWithCodesThatAreNotMultiplied) {
+TEST(FloatOperators, IncludeLayersWithoutCodeProducts) {
   const std::string nodes = R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}},
     {"name": "act", "type": "relu"}, {"name": "flat", "type": "flatten"},
     {"name": "fc", "type": "linear", "options": {"out_features": 4}}])";
@@ -97,7 +97,7 @@ TEST(FloatOperators, LayersWithoutCodesOrWithCodesThatAreNotMultiplied) {
               IsEmpty());
 }
 
-TEST(FloatOperators, ASumOfFloatsIsExactUnlessItsPartsAreNot) {
+TEST(FloatOperators, FloatSumsAreExactIfTheirPartsAre) {
   const std::string before = R"([{"name": "flat", "type": "flatten"},
     {"name": "a", "type": "linear", "options": {"out_features": 8}}, )",
                     behind = R"({"name": "b", "type": "linear", "options": {"out_features": 8}},
@@ -124,7 +124,7 @@ TEST(FloatOperators, ASumOfFloatsIsExactUnlessItsPartsAreNot) {
   EXPECT_THAT(named(*of_codes), ::testing::Contains(std::pair("sum", "add")));
 }
 
-TEST(FloatOperators, PowersOfTwoAreExactInFloatsToo) {
+TEST(FloatOperators, PowersOfTwoAreExactInFloats) {
   const std::string nodes = R"([
     {"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}}, {"name": "act", "type": "silu"},
     {"name": "flat", "type": "flatten"}, {"name": "fc", "type": "linear", "options": {"out_features": 4}}])";
@@ -133,7 +133,7 @@ TEST(FloatOperators, PowersOfTwoAreExactInFloatsToo) {
               ElementsAre(std::pair("act", "silu")));
 }
 
-TEST(FloatOperators, AreLoggedWhereAModelIsQuantized) {
+TEST(FloatOperators, AreLoggedWhenAModelIsQuantized) {
   std::vector<std::string> said;
   set_log_callback([&](LogLevel level, std::string_view message) {
     if (level == LogLevel::warning) said.emplace_back(message);
@@ -146,7 +146,7 @@ TEST(FloatOperators, AreLoggedWhereAModelIsQuantized) {
   EXPECT_THAT(said, ElementsAre(HasSubstr("'average' (global_avg_pool2d: its sums are read otherwise")));
 }
 
-TEST(FloatOperators, AreDescribedUpToANumber) {
+TEST(FloatOperators, DescriptionIsLimitedInLength) {
   EXPECT_EQ(describe(std::vector<FloatOperator>{}), "");
   EXPECT_EQ(describe({{"a", "gelu", "x"}, {"b", "tanh", "y"}, {"c", "tanh", "y"}}, 2),
             "'a' (gelu: x), 'b' (tanh: y) and 1 more");
@@ -154,7 +154,7 @@ TEST(FloatOperators, AreDescribedUpToANumber) {
 
 /// docs/deploy.md has the same table: a line for each form, with its operators in the order of the operator
 /// table.
-TEST(FloatOperators, AreInTheManual) {
+TEST(FloatOperators, AreDocumented) {
   std::ifstream file(std::string(FAKEQUANT_SOURCE_DIR) + "/docs/deploy.md");
   std::stringstream text;
   text << file.rdbuf();

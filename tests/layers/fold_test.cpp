@@ -95,7 +95,7 @@ std::shared_ptr<Graph> ends_in_norm(std::shared_ptr<Module> first, std::int64_t 
   return std::make_shared<Graph>(std::move(nodes));
 }
 
-TEST(LiveBatchNorm, EvaluatesToTheBitsOfTheFoldedModel) {
+TEST(LiveBatchNorm, MatchesTheFoldedModelBitwiseInEvaluation) {
   for (const char* preset : {"int8", "w4a8", "w4a4", "w3a3", "w2a2"})
     for (const Target target : {Target::none, Target::ort, Target::tensorrt}) {
       QuantConfig config = QuantConfig::preset(preset);
@@ -122,7 +122,7 @@ TEST(LiveBatchNorm, EvaluatesToTheBitsOfTheFoldedModel) {
     }
 }
 
-TEST(LiveBatchNorm, SoDoWeightsWithOneScaleAndRangesOfTheirOwn) {
+TEST(LiveBatchNorm, MatchesWithOneScaleAndTheirOwnRanges) {
   for (const char* fields : {R"("axis": null)", R"("scale_amax": 0.7)", R"("dynamic": true)",
                              R"("dynamic": true, "axis": null)", R"("learn_amax": true)"}) {
     auto config = [&] {
@@ -133,7 +133,7 @@ TEST(LiveBatchNorm, SoDoWeightsWithOneScaleAndRangesOfTheirOwn) {
   }
 }
 
-TEST(LiveBatchNorm, FrozenInTrainingTooAndItsGradientsReachEverything) {
+TEST(LiveBatchNorm, IsFrozenInTrainingAndPassesAllGradients) {
   auto model = residual_net();
   disturb_all(*model);
   quantize(*model, QuantConfig::preset("w4a4"), {1, 1, 8, 8});
@@ -151,7 +151,7 @@ TEST(LiveBatchNorm, FrozenInTrainingTooAndItsGradientsReachEverything) {
   }
 }
 
-TEST(LiveBatchNorm, WithAnotherReaderBeforeItStaysAsItIs) {
+TEST(LiveBatchNorm, IsNotFoldedWithAnotherReader) {
   std::vector<GraphNode> nodes;
   nodes.push_back({"fc", std::make_shared<Linear>(6, 6), {"input"}});
   nodes.push_back({"bn", std::make_shared<BatchNorm>(6), {"fc"}});
@@ -163,7 +163,7 @@ TEST(LiveBatchNorm, WithAnotherReaderBeforeItStaysAsItIs) {
 }
 
 /// Folding any channel factor keeps the codes of the layer's weight.
-TEST(FoldedWeight, KeepsItsCodesWhateverTheFactor) {
+TEST(FoldedWeight, KeepsItsCodesForAnyFactor) {
   constexpr std::int64_t outputs = 40, inputs = 500;
   for (int bits = 2; bits <= 8; ++bits)
     for (const char* calibrated : {"max", "small"}) {
@@ -211,7 +211,7 @@ TEST(FoldedWeight, KeepsItsCodesWhateverTheFactor) {
     }
 }
 
-TEST(FoldedWeight, OfAChannelThatABatchNormSilencedTheBiasStays) {
+TEST(FoldedWeight, KeepsTheBiasOfASilencedChannel) {
   auto model = ends_in_norm(std::make_shared<Linear>(20, 16), 16, std::make_shared<Linear>(16, 12), 12);
   disturb_all(*model);
   quantize(*model, QuantConfig::preset("int8"), {1, 20});
@@ -226,7 +226,7 @@ TEST(FoldedWeight, OfAChannelThatABatchNormSilencedTheBiasStays) {
   for (std::int64_t i = 0; i < 16; ++i) EXPECT_EQ(codes.data<float>()[i], 0);
 }
 
-TEST(FoldedWeight, RangesThatBecameOnesOfChannelsAreSavedAndLoaded) {
+TEST(FoldedWeight, RoundTripsPerChannelRanges) {
   const auto config =
       QuantConfig::parse(R"({"preset": "int8", "rules": [{"pattern": "*.weight_quantizer", "axis": null}]})");
   auto model = residual_net(), other = residual_net();
@@ -249,7 +249,7 @@ TEST(FoldedWeight, RangesThatBecameOnesOfChannelsAreSavedAndLoaded) {
   expect_same_bits(evaluated(*model, x), evaluated(*other, x), "loaded");
 }
 
-TEST(FoldedWeight, RefusesWhatIsNoNumber) {
+TEST(FoldedWeight, RejectsNonFiniteValues) {
   auto model = residual_net();
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
   observe(*model, random_tensor({16, 1, 8, 8}, 0, 1));

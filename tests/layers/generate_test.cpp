@@ -42,7 +42,7 @@ std::vector<std::int64_t> ids_of(Module& model, const Tensor& prompt, const Gene
   return generate(model, prompt, options).to_vector<std::int64_t>();
 }
 
-TEST(Generate, IsTheSameTextWithAndWithoutACache) {
+TEST(Generate, GivesTheSameTextWithAndWithoutACache) {
   const auto model = gpt();
   for (const std::int64_t context : {kContext, std::int64_t{7}, std::int64_t{1}})
     for (const double temperature : {0.0, 0.7}) {
@@ -55,7 +55,7 @@ TEST(Generate, IsTheSameTextWithAndWithoutACache) {
 }
 
 /// A row's text does not depend on the other rows: its random numbers follow from its index and the seed.
-TEST(Generate, TextsDoNotDependOnEachOther) {
+TEST(Generate, TextsAreIndependent) {
   const auto model = gpt();
   const GenerateOptions options{.tokens = 20, .seed = 8, .context = kContext};
   const auto one = ids_of(*model, prompts({1, 2, 3}), options);
@@ -69,7 +69,7 @@ TEST(Generate, TextsDoNotDependOnEachOther) {
   EXPECT_NE(one, ids_of(*model, prompts({1, 2, 3}), other));
 }
 
-TEST(Generate, TakesTheLikeliestAtATemperatureOfZeroAndOfOneToken) {
+TEST(Generate, IsGreedyAtZeroTemperatureAndWithOneToken) {
   const auto model = gpt();
   const GenerateOptions coldest{.tokens = 12, .temperature = 0, .context = kContext},
       first{.tokens = 12, .temperature = 3, .top_k = 1, .context = kContext};
@@ -77,7 +77,7 @@ TEST(Generate, TakesTheLikeliestAtATemperatureOfZeroAndOfOneToken) {
 }
 
 /// A recurrent layer has no cache: such models are detected and computed from the start for each token.
-TEST(Generate, RunsWithoutACacheWhereItWouldChangeTheBits) {
+TEST(Generate, DisablesTheCacheIfItWouldChangeBits) {
   const auto model =
       network({{"attention", attention(), {"positions"}},
                {"gru", std::make_shared<Recurrent>(Recurrent::Kind::gru, kWidth, kWidth), {"attention"}}});
@@ -89,7 +89,7 @@ TEST(Generate, RunsWithoutACacheWhereItWouldChangeTheBits) {
   EXPECT_EQ(ids_of(*sees_all, prompts({1, 2}), {.tokens = 5, .context = kContext}).size(), 7u);
 }
 
-TEST(Generate, PutsTheModeBackAndEndsTheCache) {
+TEST(Generate, RestoresTheModeAndFreesTheCache) {
   const auto model = gpt();
   model->train();
   (void)generate(*model, prompts({1}), {.tokens = 3, .context = kContext});
@@ -99,7 +99,7 @@ TEST(Generate, PutsTheModeBackAndEndsTheCache) {
   EXPECT_EQ((*model)(x).tensor().to_vector<float>(), (*model)(x).tensor().to_vector<float>());
 }
 
-TEST(Generate, RefusesWhatItCannotDo) {
+TEST(Generate, RejectsUnsupportedInput) {
   const auto model = gpt();
   const GenerateOptions options{.tokens = 3, .context = kContext};
   EXPECT_THROW((void)generate(*model, prompts({1, kVocabulary}), options), ArgumentError);

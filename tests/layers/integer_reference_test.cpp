@@ -136,7 +136,7 @@ std::shared_ptr<Graph> int8_net() {
   return model;
 }
 
-TEST(IntegerReference, EveryLogitBitIsThatOfPlainIntegerLoops) {
+TEST(IntegerReference, LogitsMatchPlainIntegerLoopsBitwise) {
   constexpr int images = 10000;
   const auto model = int8_net();
   const Tensor x = random_tensor({images, 1, 8, 8}, -0.1f, 1.2f, 4);
@@ -158,7 +158,7 @@ TEST(IntegerReference, EveryLogitBitIsThatOfPlainIntegerLoops) {
   detail::set_threads(before);
 }
 
-TEST(IntegerReference, TrainingIsEvaluation) {
+TEST(IntegerReference, TrainingMatchesEvaluation) {
   const auto model = int8_net();
   const Tensor x = random_tensor({64, 1, 8, 8}, -0.1f, 1.2f, 4);
   model->eval();

@@ -32,7 +32,7 @@ std::vector<float> gradient(TensorQuantizer& q, const Tensor& x, const Tensor& d
   return range.grad().to_vector<float>();
 }
 
-TEST(LearnedRange, IsAParameterFromItsFirstValue) {
+TEST(LearnedRange, BecomesAParameterWithItsFirstValue) {
   TensorQuantizer q(QuantDescriptor({.learn_amax = true}));
   EXPECT_TRUE(q.parameters().empty());
   q.observer().collect(Tensor::from({-2.0f, 1.0f}));
@@ -53,7 +53,7 @@ TEST(LearnedRange, IsAParameterFromItsFirstValue) {
   EXPECT_EQ(given.parameters().size(), 1u);
 }
 
-TEST(LearnedRange, ClipSumsBeyondTheBounds) {
+TEST(LearnedRange, SumsGradientsOutsideTheBounds) {
   const Tensor x = Tensor::from({-3.0f, -1.0f, 0.5f, 2.0f, 7.0f}),
                dy = Tensor::from({1.0f, 10.0f, 100.0f, 1000.0f, 10000.0f});
   auto q = learned({}, Tensor::scalar(2));
@@ -64,14 +64,14 @@ TEST(LearnedRange, ClipSumsBeyondTheBounds) {
   EXPECT_EQ(gradient(*doubled, x, dy), (std::vector<float>{20000}));
 }
 
-TEST(LearnedRange, LsqIsTheGradientOfTheStep) {
+TEST(LearnedRange, LsqGradientIsTheStepGradient) {
   const Tensor x = Tensor::from({-3.0f, 0.6f, 1.3f, 9.0f}), dy = Tensor::from({1.0f, 2.0f, 3.0f, 4.0f});
   auto q = learned({.num_bits = 4}, Tensor::scalar(7), AmaxGradient::lsq);
   const double sum = 0 + 2 * (1 - 0.6) + 3 * (1 - 1.3) + 4 * 7;
   EXPECT_NEAR(gradient(*q, x, dy)[0], sum / (7 * std::sqrt(4.0 * 7)), 1e-5);
 }
 
-TEST(LearnedRange, EachChannelHasItsOwn) {
+TEST(LearnedRange, SupportsOneRangePerChannel) {
   const Tensor x = Tensor::from({3.0f, 1.0f, -5.0f, 1.0f, 9.0f, 0.0f}, {2, 3}),
                dy = Tensor::full({2, 3}, 1.0);
   auto q = learned({.axis = 1}, Tensor::from({2.0f, 2.0f, 4.0f}));
@@ -88,7 +88,7 @@ TEST(LearnedRange, SurvivesAStepBelowZero) {
   EXPECT_EQ(gradient(*q, Tensor::from({1.0f, -1.0f}), Tensor::from({1.0f, -1.0f})), (std::vector<float>{2}));
 }
 
-TEST(LearnedRange, SeesSumsWithTheirRelu) {
+TEST(LearnedRange, ReadsSumsAfterTheRelu) {
   Linear linear(2, 2, false);
   linear.parameters()[0].mutable_tensor().copy_from(Tensor::from({1.0f, 0.0f, 0.0f, 1.0f}, {2, 2}));
   TensorQuantizer inputs, weights;
@@ -130,7 +130,7 @@ TEST(LearnedRange, IsSavedWithItsGradient) {
   EXPECT_EQ(other.range().learned().node().get(), node);
 }
 
-TEST(LearnedRange, RefusesAxesInReference) {
+TEST(LearnedRange, RejectsAxesInReference) {
   const auto refused = [](auto&& f) -> std::string {
     try {
       f();

@@ -123,7 +123,7 @@ TEST(ModelFile, EveryTypeBuildsAndRuns) {
   }
 }
 
-TEST(ModelFile, PoolsTakeSequences) {
+TEST(ModelFile, PoolsAcceptSequences) {
   const auto model = build_model(ModelSpec::parse(R"([
     {"type": "conv1d", "options": {"out_channels": 4, "kernel": 3, "padding": 1}},
     {"type": "max_pool", "options": {"kernel": 2}}, {"type": "avg_pool", "options": {"kernel": 3, "stride": 1, "padding": 1}},
@@ -140,7 +140,7 @@ Shape shape_of(const std::string& type, const std::string& options, Shape sample
   return (*model)(Variable(Tensor::zeros(sample))).shape();
 }
 
-TEST(ModelFile, PaddingsOfConvolutions) {
+TEST(ModelFile, SupportsConvolutionPaddings) {
   EXPECT_EQ(shape_of("conv2d", R"({"out_channels": 1, "kernel": [4, 3], "padding": "same"})", {2, 6, 5}),
             (Shape{1, 1, 6, 5}));
   EXPECT_EQ(shape_of("conv2d", R"({"out_channels": 1, "kernel": 3, "padding": "valid"})", {2, 6, 5}),
@@ -181,52 +181,7 @@ TEST(ModelFile, RoundTripsAsText) {
   EXPECT_FALSE(spec == ModelSpec::parse(one_node("relu", "{}")));
 }
 
-TEST(ModelFile, NodesAreTheSameAsTheirText) {
-  const ModelSpec spec(
-      "net", {{.name = "a", .type = "leaky_relu", .options = {{"slope", 1.0}}},
-              {.name = {}, .type = "clip", .options = {{"high", 6}, {"low", 0.5}}},
-              {.name = "b", .type = "sequential", .nodes = {{.name = {}, .type = "relu"}}},
-              {.name = "c", .type = "add", .inputs = {"b", "input"}},
-              {.name = "d", .type = "reshape", .options = {{"shape", Shape{2, -1}}}, .inputs = {"c"}}});
-  EXPECT_EQ(spec.text(), R"({"name": "net", "nodes": [
-  {"name": "a", "type": "leaky_relu", "options": {"slope": 1.0}},
-  {"name": "clip_1", "type": "clip", "options": {"high": 6, "low": 0.5}},
-  {"name": "b", "type": "sequential", "nodes": [
-    {"name": "relu_0", "type": "relu"}
-  ]},
-  {"name": "c", "type": "add", "inputs": ["b", "input"]},
-  {"name": "d", "type": "reshape", "options": {"shape": [2, -1]}}
-]}
-)");
-  EXPECT_EQ(ModelSpec::parse(spec.text()), spec);
-  EXPECT_EQ(spec,
-            ModelSpec::parse(
-                R"({"name": "net", "nodes": [{"name": "a", "type": "leaky_relu", "options": {"slope": 1}},
-    {"type": "clip", "options": {"low": 0.5, "high": 6}}, {"name": "b", "type": "sequential", "nodes": [{"type": "relu"}]},
-    {"name": "c", "type": "add", "inputs": ["b", "input"]}, {"name": "d", "type": "reshape", "options": {"shape": [2, -1]}}]})"));
-}
-
-TEST(ModelFile, MistakesInNodesNameTheNode) {
-  const auto error = [](ModelNode node) {
-    return test::message_of([&] { (void)build_model(ModelSpec("net", {std::move(node)}), {1, 8, 8}); });
-  };
-  EXPECT_THAT(error({.name = "n", .type = "con2d"}), HasSubstr("did you mean 'conv2d'?"));
-  EXPECT_THAT(error({.name = "n", .type = "relu", .inputs = {"m"}}),
-              HasSubstr("[model] node 'n': 'm' is no earlier node"));
-  EXPECT_THAT(error({.name = "n", .type = "relu", .options = {{"slope", 1}}}),
-              HasSubstr("[model] node 'n': unknown key 'slope' of relu"));
-  EXPECT_THAT(error({.name = "n",
-                     .type = "conv2d",
-                     .options = {{"out_channels", 2}, {"kernel", std::vector{1.5, 2.0}}}}),
-              HasSubstr("[model] node 'n': '0': 1.5 is not a whole number"));
-  EXPECT_THAT(error({.name = "n", .type = "linear", .options = {{"out_features", true}}}),
-              HasSubstr("[model] node 'n': 'out_features': true is not a whole number"));
-  EXPECT_THAT(
-      error({.name = "n", .type = "relu", .inputs = {"m"}, .place = NodePlace("[import] tensor 't': ")}),
-      HasSubstr("[import] tensor 't': 'm' is no earlier node"));
-}
-
-TEST(ModelFile, TheSeedDeterminesTheParameters) {
+TEST(ModelFile, SeedDeterminesTheParameters) {
   const auto spec = ModelSpec::parse(kEveryType);
   const auto values = [&](std::uint64_t seed) {
     std::vector<float> out;
@@ -238,7 +193,7 @@ TEST(ModelFile, TheSeedDeterminesTheParameters) {
   EXPECT_NE(values(1), values(2));
 }
 
-TEST(ModelFile, ALayerTypeOfTheUser) {
+TEST(ModelFile, SupportsUserLayerTypes) {
   register_layer_type("my_linear", {"width"}, [](const LayerOptions& options) {
     const auto in = options.inferred("width", -1);
     options.reserve({in, in});
@@ -250,7 +205,7 @@ TEST(ModelFile, ALayerTypeOfTheUser) {
   EXPECT_THROW(register_layer_type("", {}, nullptr), ArgumentError);
 }
 
-TEST(ModelFile, MistakesInTheListAreNamed) {
+TEST(ModelFile, ReportsErrorsInTheList) {
   EXPECT_THAT(parse_error("[]"), HasSubstr("at least one node"));
   EXPECT_THAT(parse_error("3"), HasSubstr("not an object"));
   EXPECT_THAT(parse_error(R"({"nodes": [], "nam": ""})"),
@@ -281,7 +236,7 @@ TEST(ModelFile, MistakesInTheListAreNamed) {
               HasSubstr("line 2: unknown key 'width' of cnn: did you mean 'widths'?"));
 }
 
-TEST(ModelFile, MistakesInOptionsAreNamed) {
+TEST(ModelFile, ReportsErrorsInOptions) {
   EXPECT_THAT(build_error(one_node("conv2d", R"({"kernel": 3})")),
               HasSubstr("the option 'out_channels' is missing"));
   EXPECT_THAT(build_error(one_node("conv2d", R"({"out_channels": 3})")),
@@ -310,7 +265,7 @@ TEST(ModelFile, MistakesInOptionsAreNamed) {
   EXPECT_THAT(build_error(one_node("relu", "{}"), {0}), HasSubstr("is empty"));
 }
 
-TEST(ModelFile, LimitsHoldBeforeAllocation) {
+TEST(ModelFile, ChecksLimitsBeforeAllocation) {
   EXPECT_THAT(build_error(one_node("linear", R"({"out_features": 2147483647})"), {64}),
               HasSubstr("a model may have 8589934592 in all"));
   EXPECT_THAT(
@@ -322,7 +277,7 @@ TEST(ModelFile, LimitsHoldBeforeAllocation) {
               HasSubstr("is too large: at most 2^60 elements"));
 }
 
-TEST(ModelFile, FilesAreNamedInErrors) {
+TEST(ModelFile, ErrorsNameTheFile) {
   const std::string path = ::testing::TempDir() + "model_file_test.json";
   std::ofstream(path) << "// wrong\n[\n{\"type\": \"linear\",\n \"options\": {\"out_features\": 2.5}}]";
   const auto spec = ModelSpec::load(path);

@@ -41,7 +41,7 @@ class Wider : public Linear {
   Wider() : Linear(4, 4) {}
 };
 
-TEST(Children, AParentThatOnlyCallsRunsWhateverReplacesItsChild) {
+TEST(Children, ReplacementsRunInPlaceOfTheChild) {
   Parent parent;
   parent.replace("called", std::make_shared<Doubled>());
   const Tensor x = Tensor::full({4, 4}, 1.5);
@@ -50,7 +50,7 @@ TEST(Children, AParentThatOnlyCallsRunsWhateverReplacesItsChild) {
       bitwise_equal(y.tensor(), ops::add(Tensor::full({4, 4}, 3.0), parent.read()->weight()).tensor()));
 }
 
-TEST(Children, ADerivedModuleIsTheChild) {
+TEST(Children, AcceptDerivedModules) {
   Parent parent;
   const auto other = std::make_shared<Wider>();
   parent.replace("read", other);
@@ -58,7 +58,7 @@ TEST(Children, ADerivedModuleIsTheChild) {
   EXPECT_NO_THROW((void)parent(Tensor::zeros({4, 4})));
 }
 
-TEST(Children, AnotherTypeIsNamedWhereTheParentAsksForMore) {
+TEST(Children, RejectAnotherTypeIfTheParentRequiresIt) {
   Parent parent;
   parent.replace("read", std::make_shared<Doubled>());
   EXPECT_EQ(parent.read(), nullptr);

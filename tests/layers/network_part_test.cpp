@@ -42,7 +42,7 @@ std::vector<std::string> switched_off(Module& model) {
   return out;
 }
 
-TEST(NetworkPart, NodesHavePathsAsNames) {
+TEST(NetworkPart, NamesNodesByPath) {
   const auto model = network();
   EXPECT_THAT(quantize(*model, int8(R"({"pattern": "layers.0.*", "enable": false})"), {1, 4}), ElementsAre());
   EXPECT_THAT(switched_off(*model), ElementsAre("layers.0.up", "layers.0.down"));
@@ -53,7 +53,7 @@ TEST(NetworkPart, NodesHavePathsAsNames) {
   EXPECT_EQ((*model)(Variable(x)).shape(), Shape({1, 3}));
 }
 
-TEST(NetworkPart, TheNameOfAPartOfAnotherNodeIsRefused) {
+TEST(NetworkPart, RejectsTheNameOfAnotherPart) {
   auto inner = std::make_shared<Sequential>();
   inner->add("b", std::make_shared<Linear>(4, 4));
   std::vector<GraphNode> nodes{{"a", inner, {"input"}}, {"a.b", std::make_shared<Linear>(4, 4), {"a"}}};
@@ -65,7 +65,7 @@ TEST(NetworkPart, TheNameOfAPartOfAnotherNodeIsRefused) {
   }
 }
 
-TEST(NetworkPart, KnowsTheEdgesOfTheWhole) {
+TEST(NetworkPart, UsesTheEdgesOfTheWholeNetwork) {
   const std::string rules =
       R"({"pattern": "@first*", "enable": false}, {"pattern": "@last*", "enable": false})";
   for (const auto& [first, last] :
@@ -91,7 +91,7 @@ TEST(NetworkPart, ReportsPatternsThatMatchNothing) {
   EXPECT_THAT(part.names, Contains("layers.0.down.weight_quantizer"));
 }
 
-TEST(NetworkPart, ExceptionsOfModelOptsConstantsMayMatchNothing) {
+TEST(NetworkPart, ModelOptExceptionsMayMatchNothing) {
   const auto config = QuantConfig::parse(R"({"quant_cfg": {
       "*weight_quantizer": {"num_bits": 8, "axis": 0}, "*input_quantizer": {"num_bits": 8, "axis": null},
       "*lm_head*": {"enable": false}, "*router*": {"enable": false}, "*visual*": {"num_bits": 4}}})");
@@ -99,7 +99,7 @@ TEST(NetworkPart, ExceptionsOfModelOptsConstantsMayMatchNothing) {
   EXPECT_THAT(warnings, ElementsAre(HasSubstr("'*visual*' matches no quantizer")));
 }
 
-TEST(NetworkPart, RangesAreDeclaredLearnedBeforeCalibration) {
+TEST(NetworkPart, DeclaresLearnedRangesBeforeCalibration) {
   const auto model = network();
   (void)quantize(*model, QuantConfig::preset("w4a4"), {1, 4});
   const auto before = model->named_parameters().size();

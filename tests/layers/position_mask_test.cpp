@@ -36,7 +36,7 @@ Tensor seen(const Shape& shape, const Axes& kept = {}) {
 
 using Values = std::vector<float>;
 
-TEST(PositionMask, DropsPaddingOfPositionsBehindTheSamples) {
+TEST(PositionMask, DropsPaddingAlongTheSecondAxis) {
   const Tensor x = seen({2, 3, 2});
   EXPECT_EQ(x.shape(), (Shape{1, 3, 2}));
   EXPECT_EQ(x.to_vector<float>(), (Values{0, 1, 2, 3, 6, 7}));
@@ -48,7 +48,7 @@ TEST(PositionMask, DropsRowsOfPadding) {
   EXPECT_EQ(x.to_vector<float>(), (Values{0, 1, 2, 3, 6, 7}));
 }
 
-TEST(PositionMask, DropsPaddingAlongTheAxisThatHasThePositions) {
+TEST(PositionMask, DropsPaddingAlongThePositionAxis) {
   const Tensor x = seen({2, 2, 3, 2});  // [N, heads, T, d]
   EXPECT_EQ(x.shape(), (Shape{1, 2, 3, 2}));
   EXPECT_EQ(x.to_vector<float>(), (Values{0, 1, 2, 3, 12, 13, 6, 7, 8, 9, 18, 19}));
@@ -60,7 +60,7 @@ TEST(PositionMask, ReadsChannelsLastByItsLogicalAxes) {
   EXPECT_EQ(x.to_vector<float>(), seen({2, 2, 3, 2}).to_vector<float>());
 }
 
-TEST(PositionMask, LeavesOtherTensorsWhole) {
+TEST(PositionMask, KeepsOtherTensors) {
   const PositionMask padding(mask());
   for (const Shape& shape :
        {Shape{2, 3}, Shape{2, 4}, Shape{2, 2, 3, 3}, Shape{3, 3, 2}, Shape{2}, Shape{2, 4, 2}, Shape{}})
@@ -72,12 +72,12 @@ TEST(PositionMask, LeavesOtherTensorsWhole) {
   EXPECT_EQ(padding.matches(), 1);
 }
 
-TEST(PositionMask, OfPaddingAloneLeavesNothing) {
+TEST(PositionMask, DropsAllIfEverythingIsPadding) {
   const PositionMask padding(Tensor::zeros({2, 3}));
   EXPECT_EQ(padding.without_padding(counted({2, 3, 2}), {}).shape(), (Shape{1, 0, 2}));
 }
 
-TEST(PositionMask, HasTwoAxes) {
+TEST(PositionMask, RequiresTwoAxes) {
   EXPECT_THAT(
       [] {
         PositionMask{Tensor::zeros({2, 3, 1})};
@@ -97,7 +97,7 @@ void collect(TensorQuantizer& quantizer, const Tensor& x) {
 }
 
 /// Every method that a calibrator has, with padding 100 times as large as the data.
-TEST(PositionMask, KeepsPaddingOutOfWhatEveryMethodCollects) {
+TEST(PositionMask, ExcludesPaddingFromEveryMethod) {
   Tensor padded = counted({2, 3, 4}), data = Tensor::empty({1, 3, 4});
   const auto rows = mask().to_vector<float>();
   for (std::size_t i = 0, next = 0; i < rows.size(); ++i)
@@ -126,7 +126,7 @@ TEST(PositionMask, KeepsPaddingOutOfWhatEveryMethodCollects) {
   }
 }
 
-TEST(PositionMask, RunningRangesDoNotFollowPadding) {
+TEST(PositionMask, ExcludesPaddingFromRunningRanges) {
   TensorQuantizer quantizer;
   quantizer.update([](QuantParams& s) {
     s.running = true;

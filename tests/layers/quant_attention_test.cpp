@@ -74,7 +74,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-TEST(QuantAttention, IsMadeWhereARuleAsksForIt) {
+TEST(QuantAttention, IsCreatedByARule) {
   Attention layer(kGrouped);
   Graph net({{"attention", std::make_shared<Attention>(kGrouped), {"input"}}});
   (void)quantize(net, QuantConfig::preset("int8"), {2, 6, kWidth});
@@ -107,7 +107,7 @@ TEST(QuantAttention, MultipliesTheCodes) {
 }
 
 /// The scale of a disabled quantizer applies also if the heads are read without a copy.
-TEST(QuantAttention, ScalesWhatAQuantizerThatIsOffScales) {
+TEST(QuantAttention, AppliesThePreScaleOfADisabledQuantizer) {
   AttentionOptions options = kGrouped;
   options.kv_heads = options.heads;
   options.rotary = false;
@@ -131,7 +131,7 @@ TEST(QuantAttention, ScalesWhatAQuantizerThatIsOffScales) {
 }
 
 /// The layer equals its definition in integers, for heads without groups and positions.
-TEST(QuantAttention, HasTheBitsOfItsDefinition) {
+TEST(QuantAttention, MatchesItsDefinitionBitwise) {
   Calibrated made({.width = kWidth, .heads = 2, .causal = true}, codes_everywhere());
   made.quantizer("softmax_quantizer").set_enabled(true);
   auto& layer = dynamic_cast<QuantAttention&>(made.net->at("attention"));
@@ -176,7 +176,7 @@ TEST(QuantAttention, HasTheBitsOfItsDefinition) {
 
 /// Blocks of 128 queries read no key behind them; with a mask, which hides nothing here, all are read. Keys'
 /// and values' gradients are added block by block, queries' are sums over fewer keys.
-TEST(QuantAttention, CausalBlocksWithoutTheKeysBehindThemHaveEveryBit) {
+TEST(QuantAttention, CausalBlocksWithoutLaterKeysMatchBitwise) {
   Calibrated made(kGrouped, codes_everywhere());
   made.net->train();
   auto& layer = made.net->at("attention");
@@ -197,7 +197,7 @@ TEST(QuantAttention, CausalBlocksWithoutTheKeysBehindThemHaveEveryBit) {
   }
 }
 
-TEST(QuantAttention, HasTheSameBitsForAnyNumberOfThreads) {
+TEST(QuantAttention, IsInvariantToThreadCount) {
   Calibrated made(kGrouped, codes_everywhere());
   const NoGrad none;
   const int before = detail::threads();
@@ -277,7 +277,7 @@ struct Gradients {
 };
 
 /// Causal, grouped and cross attention, with a mask that hides all keys from the first query.
-TEST(QuantAttention, MakesProbabilitiesAgainWithTheSameBits) {
+TEST(QuantAttention, RecomputesProbabilitiesBitwise) {
   constexpr std::int64_t queries = 6, keys = 40;
   Tensor mask = Tensor::full({queries, keys}, 1.0).to(DType::u8);
   for (std::int64_t j = 0; j < keys; ++j) mask.mutable_data<std::uint8_t>()[j] = 0;
@@ -304,7 +304,7 @@ TEST(QuantAttention, MakesProbabilitiesAgainWithTheSameBits) {
 }
 
 /// With only a quantized cache, attention reads the dequantized keys and values.
-TEST(QuantAttention, ReadsKeysAndValuesOnTheirGridsAlone) {
+TEST(QuantAttention, ReadsKeysAndValuesOnTheirGrids) {
   auto config = QuantConfig::preset("int8");
   config.rules.push_back({.pattern = "*k_bmm_quantizer", .fields = {.num_bits = 4, .axis = 1}});
   config.rules.push_back({.pattern = "*v_bmm_quantizer", .fields = {.num_bits = 4, .axis = 1}});
@@ -320,7 +320,7 @@ TEST(QuantAttention, ReadsKeysAndValuesOnTheirGridsAlone) {
   EXPECT_GT(largest_difference(four, (*made.net)(input()).tensor()), 0.0);
 }
 
-TEST(QuantAttention, GivesZeroToWhoSeesNothing) {
+TEST(QuantAttention, ReturnsZeroForFullyMaskedRows) {
   Graph net(
       {{"attention", std::make_shared<Attention>(AttentionOptions{.width = kWidth, .heads = 2}), {"input"}}});
   (void)quantize(net, codes_everywhere(), {2, 6, kWidth});
@@ -335,7 +335,7 @@ TEST(QuantAttention, GivesZeroToWhoSeesNothing) {
   EXPECT_EQ(y.to_vector<float>(), out(Variable(Tensor::zeros({1, 3, kWidth}))).tensor().to_vector<float>());
 }
 
-TEST(QuantAttention, TakesTheConstantsAndPatternsOfCaches) {
+TEST(QuantAttention, SupportsCacheConstantsAndPatterns) {
   Calibrated made(kGrouped, QuantConfig::preset("FP8_KV_CFG"));
   EXPECT_TRUE(made.quantizer("k_bmm_quantizer").enabled());
   EXPECT_TRUE(made.quantizer("v_bmm_quantizer").enabled());
@@ -347,7 +347,7 @@ TEST(QuantAttention, TakesTheConstantsAndPatternsOfCaches) {
   EXPECT_FALSE(blocks.quantizer("softmax_quantizer").enabled());
 }
 
-TEST(QuantAttention, RulesThatMatchNothingAreNamed) {
+TEST(QuantAttention, ReportsRulesThatMatchNothing) {
   auto config = codes_everywhere();
   config.rules.push_back({.pattern = "attention.k_bm_quantizer", .fields = {.num_bits = 8}});
   Graph net({{"attention", std::make_shared<Attention>(kGrouped), {"input"}}});
@@ -357,7 +357,7 @@ TEST(QuantAttention, RulesThatMatchNothingAreNamed) {
 }
 
 /// Calls that continue each other give the bits of one call, in floats, codes, and codes of the cache alone.
-TEST(KvCache, HasTheBitsOfOneCall) {
+TEST(KvCache, MatchesOneCallBitwise) {
   auto cache_only = QuantConfig::preset("int8");
   cache_only.rules.push_back({.pattern = "*k_bmm_quantizer", .fields = {.num_bits = 8}});
   cache_only.rules.push_back({.pattern = "*v_bmm_quantizer", .fields = {.num_bits = 8, .axis = 1}});
@@ -387,7 +387,7 @@ TEST(KvCache, HasTheBitsOfOneCall) {
   }
 }
 
-TEST(KvCache, KeepsCodesAsCodes) {
+TEST(KvCache, StoresCodes) {
   Calibrated floats(kGrouped, QuantConfig::preset("int8")), codes(kGrouped, codes_everywhere());
   const auto bytes = [](Module& net) {
     const NoGrad none;
@@ -399,7 +399,7 @@ TEST(KvCache, KeepsCodesAsCodes) {
   EXPECT_EQ(bytes(*floats.net), 4 * bytes(*codes.net));
 }
 
-TEST(KvCache, RefusesWhatItCannotContinue) {
+TEST(KvCache, RejectsUnsupportedContinuations) {
   Graph all(
       {{"attention", std::make_shared<Attention>(AttentionOptions{.width = 4, .heads = 2}), {"input"}}});
   EXPECT_THROW(KvCache cache(all), ArgumentError);

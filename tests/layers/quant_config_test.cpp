@@ -34,7 +34,7 @@ std::map<std::string, std::string> parsed(const std::string& quant_cfg, const st
   return placed(QuantConfig::parse(R"({"target": "none", "quant_cfg": )" + quant_cfg + more + "}"));
 }
 
-TEST(QuantConfig, EveryFormOfQuantCfgSaysTheSame) {
+TEST(QuantConfig, AllFormsOfQuantCfgAreEquivalent) {
   const std::string weight =
       R"({"num_bits": [2, 1], "block_sizes": {"-1": 16, "type": "dynamic", "scale_bits": [4, 3]}})";
   const auto expected = parsed(R"([{"quantizer_name": "*", "enable": false},
@@ -72,7 +72,7 @@ TEST(QuantConfig, ParentClassesScopeRules) {
   EXPECT_FALSE(rules.contains("fc.weight_quantizer"));
 }
 
-TEST(QuantConfig, ListsAreSequences) {
+TEST(QuantConfig, ListsBecomeSequences) {
   auto model = residual_net();
   const auto config = QuantConfig::parse(R"({"quant_cfg": [{"quantizer_name": "*weight_quantizer",
       "cfg": [{"num_bits": 4, "block_sizes": {"-1": 128, "type": "static"}}, {"num_bits": "e4m3"}]},
@@ -86,7 +86,7 @@ TEST(QuantConfig, ListsAreSequences) {
   EXPECT_EQ(second->quantizer->name(), "fc.weight_quantizer.1");
 }
 
-TEST(QuantConfig, RulesTakeBackWhatTheyContradict) {
+TEST(QuantConfig, LaterRulesOverrideEarlierOnes) {
   const auto rules = placed(QuantConfig::parse(R"({"preset": "int8", "target": "none", "rules": [
       {"pattern": "*weight_quantizer", "block_sizes": {"-1": 32}},
       {"pattern": "fc.weight_quantizer", "axis": 0}, {"pattern": "fc.input_quantizer", "pass_through_bwd": true}]})"));
@@ -101,7 +101,7 @@ TEST(QuantConfig, RulesTakeBackWhatTheyContradict) {
   EXPECT_EQ(q.params().amax_gradient, AmaxGradient::lsq);
 }
 
-TEST(QuantConfig, ARuleMayBeAPresetForAPart) {
+TEST(QuantConfig, RuleMayNameAPreset) {
   EXPECT_EQ(placed(QuantConfig::parse(R"({"rules": [{"pattern": "*", "preset": "w4a8"}]})")),
             placed(QuantConfig::preset("w4a8")));
   const auto all = placed(QuantConfig::preset("int8")), four = placed(QuantConfig::preset("w4a8"));
@@ -122,7 +122,7 @@ TEST(QuantConfig, ARuleMayBeAPresetForAPart) {
   EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "NVFP4_MLP_ONLY_CFG"})"), HasSubstr("alone"));
 }
 
-TEST(QuantConfig, EveryConstantIsKnown) {
+TEST(QuantConfig, SupportsEveryConstant) {
   for (const char* name :
        {"INT8_DEFAULT_CFG", "INT8_WEIGHT_ONLY_CFG", "FP8_DEFAULT_CFG", "FP8_PER_CHANNEL_PER_TOKEN_CFG",
         "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG", "INT4_BLOCKWISE_WEIGHT_ONLY_CFG", "NVFP4_DEFAULT_CFG",
@@ -140,7 +140,7 @@ TEST(QuantConfig, EveryConstantIsKnown) {
                 HasSubstr(why + ", which is not available"));
 }
 
-TEST(QuantConfig, TakesAlgorithmsOnWeights) {
+TEST(QuantConfig, AcceptsAlgorithmsOnWeights) {
   for (const auto& [name, algorithm] :
        std::map<std::string, std::string>{{"W4A8_AWQ_BETA_CFG", "awq_lite"},
                                           {"INT4_AWQ_CFG", "awq_lite"},
@@ -174,7 +174,7 @@ TEST(QuantConfig, TakesAlgorithmsOnWeights) {
   EXPECT_TRUE(none.weight_algorithm.empty());
 }
 
-TEST(QuantConfig, BadConfigsNameTheEntry) {
+TEST(QuantConfig, ErrorsNameTheEntry) {
   const auto refused = [](const char* text) { return message_of([&] { return QuantConfig::parse(text); }); };
   EXPECT_THAT(refused(R"({"quant_cfg": 3})"), HasSubstr("give a list of entries"));
   EXPECT_THAT(refused(R"({"quant_cfg": [3]})"), HasSubstr("an entry of 'quant_cfg' is 3"));
@@ -210,14 +210,14 @@ TEST(QuantConfig, BadConfigsNameTheEntry) {
               HasSubstr("use clip or lsq"));
 }
 
-TEST(QuantConfig, FieldsAreAnObject) {
+TEST(QuantConfig, RequiresFieldsAsAnObject) {
   for (const char* text : {"null", "3", "[]", "[{\"num_bits\": 4}]", "\"int8\""})
     EXPECT_THAT(message_of([&] { return PartialQuantParams::from_dict(nlohmann::json::parse(text)).enable; }),
                 HasSubstr("give an object"))
         << text;
 }
 
-TEST(QuantConfig, RulesAreWrittenInCppToo) {
+TEST(QuantConfig, SupportsRulesInCpp) {
   QuantConfig own = QuantConfig::preset("int8");
   own.rules.push_back(
       {.pattern = "conv2.weight_quantizer", .fields = {.num_bits = 4, .block_sizes = BlockSizes{{{-1, 8}}}}});
@@ -236,7 +236,7 @@ std::string merged(const std::vector<std::string>& rules) {
       .at("fc.weight_quantizer");
 }
 
-TEST(QuantConfig, NullGoesBackToTheDefault) {
+TEST(QuantConfig, NullRestoresTheDefault) {
   EXPECT_EQ(merged({R"("enable": true)"}), R"({"axis":0,"narrow_range":true,"num_bits":4})");
   EXPECT_EQ(merged({R"("num_bits": null)"}), R"({"axis":0,"narrow_range":true})");
   EXPECT_EQ(merged({R"("axis": null)"}), R"({"narrow_range":true,"num_bits":4})");
@@ -265,7 +265,7 @@ std::string place_of(const std::string& text) {
   return "no error";
 }
 
-TEST(QuantConfig, MistakesHaveTheirPlace) {
+TEST(QuantConfig, ErrorsReportTheirPosition) {
   EXPECT_EQ(place_of(R"({"presett": "int8"})"), "/presett");
   EXPECT_EQ(place_of(R"({"preset": "int9"})"), "/preset");
   EXPECT_EQ(place_of(R"({"preset": 8})"), "/preset");

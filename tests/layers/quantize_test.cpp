@@ -24,7 +24,7 @@ namespace {
 
 using namespace test;
 
-TEST(Trace, ShowsWhatAModelDoesOnMeta) {
+TEST(Trace, ListsTheOperatorsOfAModelOnMeta) {
   auto model = residual_net();
   const TraceGraph graph = trace(*model, {2, 1, 8, 8});
   ASSERT_EQ(graph.nodes.size(), 11u);
@@ -51,7 +51,7 @@ TEST(Fold, KeepsTheFunctionAndDropsTheNorm) {
   EXPECT_EQ(model->at("bn1").type(), "identity");
 }
 
-TEST(Fold, OfAQuantizedModelMovesTheRangesOfTheWeights) {
+TEST(Fold, UpdatesWeightRangesOfAQuantizedModel) {
   for (const char* preset : {"int8", "fp8", "int4_blockwise"}) {
     auto model = residual_net();
     quantize(*model, QuantConfig::preset(preset), {1, 1, 8, 8});
@@ -76,7 +76,7 @@ TEST(Fold, OfAQuantizedModelMovesTheRangesOfTheWeights) {
   }
 }
 
-TEST(Quantize, SaysOnceWhichLayersMultiplyFloats) {
+TEST(Quantize, ReportsFloatLayersOnce) {
   const auto parse = [](const std::string& more) {
     return QuantConfig::parse(
         R"({"preset": "int8", "rules": [{"pattern": "fc.input_quantizer", "num_bits": 12}])" + more + "}");
@@ -95,7 +95,7 @@ TEST(Quantize, SaysOnceWhichLayersMultiplyFloats) {
   EXPECT_THROW((void)QuantConfig::parse(R"({"preset": "int8", "strict": 1})"), ArgumentError);
 }
 
-TEST(Quantize, RefusesSumsThatCouldLeaveInt32WithTheBound) {
+TEST(Quantize, RejectsSumsThatCouldOverflowInt32) {
   std::vector<GraphNode> nodes;
   nodes.push_back({"fc", std::make_shared<Linear>(140000, 1), {"input"}});
   Graph model(std::move(nodes));
@@ -107,7 +107,7 @@ TEST(Quantize, RefusesSumsThatCouldLeaveInt32WithTheBound) {
   }
 }
 
-TEST(Quantize, GivesOneQuantizerToAllReadersOfATensor) {
+TEST(Quantize, SharesOneQuantizerPerTensor) {
   auto model = residual_net();
   fold_batch_norm(*model, {1, 1, 8, 8});
   const auto warnings = quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
@@ -130,7 +130,7 @@ TEST(Quantize, GivesOneQuantizerToAllReadersOfATensor) {
   EXPECT_THROW((void)quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8}), ArgumentError);
 }
 
-TEST(Quantize, TargetsDecideSignsAndWhatIsQuantized) {
+TEST(Quantize, TargetSelectsSignsAndQuantizers) {
   auto model = residual_net();
   QuantConfig config = QuantConfig::preset("int8");
   config.target = Target::tensorrt;
@@ -171,7 +171,7 @@ TEST(Quantize, RunsOnCodesFromTheInputToTheLogits) {
   EXPECT_EQ(training, logits);
 }
 
-TEST(Quantize, GivesGradientsToEveryParameterAndFollowsTheirChanges) {
+TEST(Quantize, ComputesAllGradientsAndUsesUpdatedParameters) {
   auto model = residual_net();
   fold_batch_norm(*model, {1, 1, 8, 8});
   quantize(*model, QuantConfig::preset("w4a4"), {1, 1, 8, 8});
@@ -189,7 +189,7 @@ TEST(Quantize, GivesGradientsToEveryParameterAndFollowsTheirChanges) {
   EXPECT_NE((*model)(Variable(x)).tensor().to_vector<float>(), before);
 }
 
-TEST(Quantize, RulesWarnOfPatternsThatMatchNothing) {
+TEST(Quantize, WarnsOfPatternsWithoutMatch) {
   auto model = residual_net();
   const auto config = QuantConfig::parse(
       R"({"preset": "int8", "rules": [{"pattern": "*conv3*", "enable": false}, {"pattern": "*fc*", "enable": false}]})");
@@ -204,7 +204,7 @@ TEST(Quantize, RulesWarnOfPatternsThatMatchNothing) {
   EXPECT_EQ(disable_quantizer(*model, "*weight_quantizer"), 2);
 }
 
-TEST(Quantize, ReferenceArithmeticGivesModelOptsFloats) {
+TEST(Quantize, ReferenceArithmeticMatchesModelOpt) {
   const Tensor x = random_tensor({4, 3, 2, 2}, -2, 2);
   for (const auto& options :
        {QuantDescriptorOptions{.num_bits = 8, .axis = 1}, QuantDescriptorOptions{.num_bits = 4},
@@ -224,7 +224,7 @@ TEST(Quantize, ReferenceArithmeticGivesModelOptsFloats) {
   }
 }
 
-TEST(Quantize, RunningRangesFollowTheInputInTrainingOnly) {
+TEST(Quantize, UpdatesRunningRangesInTrainingOnly) {
   TensorQuantizer quantizer;
   quantizer.set_amax(Tensor::scalar(1.0));
   quantizer.update([](QuantParams& s) {
@@ -239,7 +239,7 @@ TEST(Quantize, RunningRangesFollowTheInputInTrainingOnly) {
   EXPECT_EQ(quantizer.amax().item(), 2.0);
 }
 
-TEST(Quantize, RefusesRangesThatDoNotFitTheModel) {
+TEST(Quantize, RejectsMismatchedRanges) {
   for (const char* rule : {R"({"pattern": "*weight_quantizer", "amax": [1, 2, 3]})",
                            R"({"pattern": "conv2.input_quantizer", "axis": 1, "amax": [1, 2, 3]})",
                            R"({"pattern": "fc.input_quantizer", "axis": 7})"}) {
@@ -249,7 +249,7 @@ TEST(Quantize, RefusesRangesThatDoNotFitTheModel) {
   }
 }
 
-TEST(Quantize, RefusesUnknownPresetsAndKeys) {
+TEST(Quantize, RejectsUnknownPresetsAndKeys) {
   EXPECT_THROW((void)QuantConfig::preset("int9"), ArgumentError);
   EXPECT_THROW((void)QuantConfig::preset("NVFP4_SVDQUANT_DEFAULT_CFG"), ArgumentError);
   EXPECT_THROW((void)QuantConfig::parse(R"({"presets": "int8"})"), ArgumentError);
@@ -260,7 +260,7 @@ TEST(Quantize, RefusesUnknownPresetsAndKeys) {
   EXPECT_THROW(quantizer.load_calibrated_amax(), ArgumentError);
 }
 
-TEST(Quantize, AModelWithoutALayerToQuantizeIsTold) {
+TEST(Quantize, ReportsAModelWithoutQuantizableLayers) {
   Linear lone(64, 10);
   try {
     (void)quantize(lone, QuantConfig::preset("int8"), {1, 64});

@@ -26,9 +26,9 @@ QuantParams named(QuantDescriptorOptions options) {
   return out;
 }
 
-TEST(RangeObserver, AWatcherStandsInForTheCalibrator) {
-  const QuantParams params = named({});
-  RangeObserver observer(params);
+TEST(RangeObserver, ObserverReplacesTheCalibrator) {
+  const QuantParams settings = named({});
+  RangeObserver observer(settings);
   EXPECT_THROW((void)observer.range(), ArgumentError);
   int seen = 0;
   observer.set_watcher([&](const Variable&) { ++seen; });
@@ -41,9 +41,9 @@ TEST(RangeObserver, AWatcherStandsInForTheCalibrator) {
   EXPECT_EQ(observer.range().amax.item(), 5);
 }
 
-TEST(RangeObserver, BecomesUnsignedOnlyWhereItMay) {
-  QuantParams params = named({});
-  RangeObserver observer(params);
+TEST(RangeObserver, BecomesUnsignedOnlyIfAllowed) {
+  QuantParams settings = named({});
+  RangeObserver observer(settings);
   observer.collect(Tensor::from({0.0f, 2.0f}));
   EXPECT_FALSE(observer.range().is_unsigned);
   params.may_become_unsigned = true;
@@ -52,9 +52,9 @@ TEST(RangeObserver, BecomesUnsignedOnlyWhereItMay) {
   EXPECT_FALSE(observer.range().is_unsigned);
 }
 
-TEST(RangeObserver, ARefusedStateChangesNothing) {
-  const QuantParams params = named({});
-  RangeObserver observer(params);
+TEST(RangeObserver, IsUnchangedAfterARejectedState) {
+  const QuantParams settings = named({});
+  RangeObserver observer(settings);
   observer.collect(Tensor::from({3.0f}));
   StateDict state;
   observer.save(state, "q");
@@ -64,9 +64,9 @@ TEST(RangeObserver, ARefusedStateChangesNothing) {
   EXPECT_EQ(observer.range().amax.item(), 3);
 }
 
-TEST(WeightCodes, AreKeptUntilTheWeightChanges) {
-  QuantParams params = named({});
-  QuantizerRange range(params);
+TEST(WeightCodes, AreCachedUntilTheWeightChanges) {
+  QuantParams settings = named({});
+  QuantizerRange range(settings);
   range.set(Tensor::scalar(127));
   const detail::GridCache grid(params, range);
   WeightCodes codes(params, range, grid);
@@ -82,9 +82,9 @@ TEST(WeightCodes, AreKeptUntilTheWeightChanges) {
   EXPECT_FALSE(codes.keeps(w));
 }
 
-TEST(WeightCodes, ArePackedInTheTypeOfTheirFormatOnly) {
-  const QuantParams params = named({.num_bits = 4});
-  QuantizerRange range(params);
+TEST(WeightCodes, ArePackedOnlyInTheirFormatType) {
+  const QuantParams settings = named({.num_bits = 4});
+  QuantizerRange range(settings);
   range.set(Tensor::scalar(7));
   const detail::GridCache grid(params, range);
   const WeightCodes codes(params, range, grid);
@@ -94,9 +94,9 @@ TEST(WeightCodes, ArePackedInTheTypeOfTheirFormatOnly) {
   EXPECT_THAT([&] { (void)codes.unpack(bytes); }, ThrowsMessage<ArgumentError>(HasSubstr("are kept as i4")));
 }
 
-TEST(Arithmetic, BothPutValuesOnOneGridAndDifferInTheGradientOutsideOfIt) {
-  QuantParams params = named({});
-  QuantizerRange range(params);
+TEST(Arithmetic, BothKindsShareAGridAndDifferInOuterGradients) {
+  QuantParams settings = named({});
+  QuantizerRange range(settings);
   range.set(Tensor::scalar(127));
   const detail::GridCache grid(params, range);
   const Tensor values = Tensor::from({1.25f, -3.5f, 500.0f});
@@ -113,7 +113,7 @@ TEST(Arithmetic, BothPutValuesOnOneGridAndDifferInTheGradientOutsideOfIt) {
   EXPECT_EQ(gradients, (std::vector<std::vector<float>>{{1, 1, 0}, {1, 1, 1}}));
 }
 
-TEST(TensorQuantizer, ARefusedChangeChangesNothing) {
+TEST(TensorQuantizer, IsUnchangedAfterARejectedUpdate) {
   TensorQuantizer q(QuantDescriptor({.axis = 0, .learn_amax = true}));
   q.set_amax(Tensor::from({1.0f, 2.0f}));
   const auto change = [](QuantParams& s) {
@@ -126,7 +126,7 @@ TEST(TensorQuantizer, ARefusedChangeChangesNothing) {
   EXPECT_EQ(q.amax().numel(), 2);
 }
 
-TEST(TensorQuantizer, OnlyAnotherDescriptorForgetsWhatWasCollected) {
+TEST(TensorQuantizer, KeepsStatisticsUntilTheDescriptorChanges) {
   TensorQuantizer q;
   q.observer().collect(Tensor::from({2.0f}));
   q.update([](QuantParams& s) { s.pow2 = true; });

@@ -27,7 +27,7 @@ QuantParams named(QuantDescriptorOptions options) {
   return out;
 }
 
-TEST(QuantParams, ARefusalNamesTheQuantizer) {
+TEST(QuantParams, ErrorsNameTheQuantizer) {
   check(named({}));
   for (const double momentum : {0.0, -1.0, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
     QuantParams s = named({});
@@ -40,7 +40,7 @@ TEST(QuantParams, ARefusalNamesTheQuantizer) {
   EXPECT_THAT([&] { check(s); }, ThrowsMessage<ArgumentError>(HasSubstr("leave axis out")));
 }
 
-TEST(QuantParams, GradientsPassAsTheArithmeticHasIt) {
+TEST(QuantParams, ArithmeticSelectsTheGradient) {
   QuantParams s;
   EXPECT_FALSE(s.passes_through());
   s.arithmetic = Arithmetic::reference;
@@ -49,9 +49,9 @@ TEST(QuantParams, GradientsPassAsTheArithmeticHasIt) {
   EXPECT_FALSE(s.passes_through());
 }
 
-TEST(QuantizerRange, RefusesWhatIsNoRangeAndKeepsTheOneItHad) {
-  const QuantParams params = named({.axis = 0});
-  QuantizerRange range(params);
+TEST(QuantizerRange, RejectsInvalidRangesWithoutChange) {
+  const QuantParams settings = named({.axis = 0});
+  QuantizerRange range(settings);
   EXPECT_THROW(range.check_known(), ArgumentError);
   range.set(Tensor::from({1.0f, 2.0f}));
   for (const float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::nanf("")})
@@ -60,18 +60,18 @@ TEST(QuantizerRange, RefusesWhatIsNoRangeAndKeepsTheOneItHad) {
   EXPECT_EQ(range.amax().to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
-TEST(QuantizerRange, IsUsedWithTheFactorOfItsDescriptor) {
-  const QuantParams params = named({.scale_amax = 0.5});
-  QuantizerRange range(params);
+TEST(QuantizerRange, AppliesTheDescriptorFactor) {
+  const QuantParams settings = named({.scale_amax = 0.5});
+  QuantizerRange range(settings);
   range.set(Tensor::scalar(3));
   EXPECT_EQ(range.used().to_vector<float>(), (std::vector<float>{1.5f}));
   EXPECT_EQ(range.amax().item(), 3);
 }
 
-TEST(QuantizerRange, MovesByItsMomentumFromTheFirstInputOn) {
-  QuantParams params = named({});
-  params.momentum = 0.25;
-  QuantizerRange range(params);
+TEST(QuantizerRange, UsesMomentumFromTheFirstInput) {
+  QuantParams settings = named({});
+  settings.momentum = 0.25;
+  QuantizerRange range(settings);
   range.move_towards(Variable(Tensor::from({-4.0f, 1.0f})));
   EXPECT_EQ(range.amax().item(), 4);
   range.move_towards(Variable(Tensor::from({8.0f, 1.0f})));
@@ -98,9 +98,9 @@ TEST(QuantizerRange, FollowsItsDescriptor) {
   EXPECT_FALSE(range.amax().defined());
 }
 
-TEST(GridCache, IsMadeAgainWhenTheRangeMovedInPlace) {
-  const QuantParams params = named({.learn_amax = true});
-  QuantizerRange range(params);
+TEST(QuantizerGrid, IsRebuiltAfterAnInPlaceRangeUpdate) {
+  const QuantParams settings = named({.learn_amax = true});
+  QuantizerRange range(settings);
   range.keep(Tensor::scalar(127));
   const detail::GridCache grid(params, range);
   EXPECT_EQ(grid.fixed_grid().scale.item(), 1);
@@ -110,19 +110,19 @@ TEST(GridCache, IsMadeAgainWhenTheRangeMovedInPlace) {
   EXPECT_EQ(grid.fixed_grid().scale.item(), 2);
 }
 
-TEST(GridCache, IsThatOfEachInputWhereRangesAreDynamic) {
-  const QuantParams params = named({.dynamic = true});
-  const QuantizerRange range(params);
-  const detail::GridCache grid(params, range);
-  EXPECT_EQ(grid.input_grid(Variable(Tensor::from({-127.0f}))).scale.item(), 1);
-  EXPECT_EQ(grid.input_grid(Variable(Tensor::from({254.0f}))).scale.item(), 2);
-  EXPECT_THROW((void)grid.fixed_grid(), ArgumentError);
+TEST(QuantizerGrid, IsRebuiltPerInputForDynamicRanges) {
+  const QuantParams settings = named({.dynamic = true});
+  const QuantizerRange range(settings);
+  const detail::QuantizerGrid grid(settings, range);
+  EXPECT_EQ(grid.of(Variable(Tensor::from({-127.0f}))).scale.item(), 1);
+  EXPECT_EQ(grid.of(Variable(Tensor::from({254.0f}))).scale.item(), 2);
+  EXPECT_THROW((void)grid.own(), ArgumentError);
 }
 
-TEST(QuantizerRange, ScalesOfAFileAreKeptToTheBit) {
-  QuantParams params = named({.num_bits = 8, .axis = 0});
-  QuantizerRange range(params);
-  const detail::GridCache grid(params, range);
+TEST(QuantizerRange, KeepsFileScalesBitwise) {
+  QuantParams settings = named({.num_bits = 8, .axis = 0});
+  QuantizerRange range(settings);
+  const detail::QuantizerGrid grid(settings, range);
   std::vector<float> steps;
   for (int i = 0; i < 2048; ++i) steps.push_back(1.5f + static_cast<float>(i) * 0x1p-12f + 0x1p-17f);
   range.set_scale(Tensor::from(steps, {2048}));
@@ -133,9 +133,9 @@ TEST(QuantizerRange, ScalesOfAFileAreKeptToTheBit) {
   EXPECT_NE(detail::GridCache(params, range).fixed_grid().scale.to_vector<float>(), steps);
 }
 
-TEST(QuantizerRange, RefusesScalesThatAreNone) {
-  QuantParams params = named({});
-  QuantizerRange range(params);
+TEST(QuantizerRange, RejectsInvalidScales) {
+  QuantParams settings = named({});
+  QuantizerRange range(settings);
   for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), 0x1p-40f})
     EXPECT_THROW(range.set_scale(Tensor::scalar(bad)), ArgumentError) << bad;
   range.set_scale(Tensor::scalar(0.5));
@@ -157,7 +157,7 @@ double even_error(std::span<const float> block, float amax) {
 }
 
 /// Blocks are more than a histogram each would have room for.
-TEST(QuantizerRange, BlocksOfTwoBitsAreSearchedAmongEvenCodesInLayersOfAnySize) {
+TEST(QuantizerRange, SearchesTwoBitBlocksInLayersOfAnySize) {
   constexpr std::int64_t width = 4096, block = 32;
   Tensor w = Tensor::empty({width / 4, width});
   fill_normal(w, 0, 1, 1);

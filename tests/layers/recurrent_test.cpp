@@ -50,7 +50,7 @@ const char* const kWeights[] = {
     "deep.weight_ih_l1", "deep.weight_hh_l1", "deep.weight_ih_l1_reverse", "deep.weight_hh_l1_reverse",
     "top.weight_ih",     "top.weight_hh"};
 
-TEST(RecurrentLayers, ParametersHavePyTorchsNames) {
+TEST(RecurrentLayers, UsePyTorchParameterNames) {
   const auto model = sequence_net();
   std::map<std::string, Shape> shapes;
   for (const auto& [name, value] : model->named_parameters()) shapes[name] = value.shape();
@@ -60,7 +60,7 @@ TEST(RecurrentLayers, ParametersHavePyTorchsNames) {
   EXPECT_EQ(shapes.size(), 22u);
 }
 
-TEST(RecurrentLayers, LayersOnTopOfOneAnotherAreOneAfterAnother) {
+TEST(RecurrentLayers, StackedLayersMatchSequentialLayers) {
   for (const auto kind : {Kind::lstm, Kind::gru, Kind::rnn_tanh, Kind::rnn_relu}) {
     Recurrent deep(kind, {.in = 4, .hidden = 3, .layers = 2, .dropout = 0.5}), low(kind, 4, 3),
         high(kind, 3, 3);
@@ -115,7 +115,7 @@ TEST(RecurrentLayers, SamplesDoNotDependOnTheirBatch) {
   EXPECT_LT(same, 6);
 }
 
-TEST(RecurrentLayers, SwitchedOffTheyComputeFloats) {
+TEST(RecurrentLayers, ComputeFloatsIfDisabled) {
   const Tensor x = random_tensor({6, 7, 6}, -1, 1, 3);
   auto model = int8_net();
   const Tensor codes = run(*model, x);
@@ -131,7 +131,7 @@ TEST(RecurrentLayers, SwitchedOffTheyComputeFloats) {
   EXPECT_TRUE(bitwise_equal(run(*model, x), run(*plain, x)));
 }
 
-TEST(RecurrentLayers, OtherKindsAndTargetsHaveWeightsOnTheirGrids) {
+TEST(RecurrentLayers, WeightsOfOtherTargetsAreOnTheirGrids) {
   const Tensor x = random_tensor({6, 7, 6}, -1, 1, 3);
   const std::pair<Kind, const char*> cases[] = {{Kind::gru, R"({"preset": "int8"})"},
                                                 {Kind::rnn_relu, R"({"preset": "int8"})"},
@@ -164,7 +164,7 @@ TEST(RecurrentLayers, TrainingMovesQuantizedWeights) {
   }
 }
 
-TEST(RecurrentLayers, CompressedOnesGiveTheSameBits) {
+TEST(RecurrentLayers, CompressionKeepsTheBits) {
   for (const char* config :
        {R"({"preset": "int8"})", R"({"preset": "w4a8"})", R"({"preset": "int4_blockwise"})"}) {
     auto model = int8_net(Kind::lstm, config);
@@ -176,7 +176,7 @@ TEST(RecurrentLayers, CompressedOnesGiveTheSameBits) {
   }
 }
 
-TEST(RecurrentLayers, SavedAndLoadedTheyAreTheSame) {
+TEST(RecurrentLayers, RoundTripThroughAFile) {
   auto model = int8_net();
   const Tensor x = random_tensor({6, 7, 6}, -1, 1, 3);
   StateDict state;
@@ -191,7 +191,7 @@ TEST(RecurrentLayers, SavedAndLoadedTheyAreTheSame) {
   EXPECT_TRUE(bitwise_equal(run(*other, x), run(*model, x)));
 }
 
-TEST(RecurrentLayers, AnInputThatNoEngineTakesIsRefused) {
+TEST(RecurrentLayers, RejectUnsupportedInput) {
   auto model = int8_net();
   set_quantizer_attributes(*model, "top.input_quantizer", {{"num_bits", 4}});
   EXPECT_THROW((void)run(*model, random_tensor({1, 7, 6}, -1, 1)), ArgumentError);
@@ -199,7 +199,7 @@ TEST(RecurrentLayers, AnInputThatNoEngineTakesIsRefused) {
   EXPECT_THROW(Recurrent(Kind::lstm, {.in = 1, .hidden = 1, .dropout = 1.5}), ArgumentError);
 }
 
-TEST(ThreadsRecurrentLayers, ManyReadersOfOneModelGetTheBitsOfOne) {
+TEST(ThreadsRecurrentLayers, ConcurrentReadersGetTheSameBits) {
   auto model = int8_net();
   const Tensor x = random_tensor({8, 7, 6}, -1, 1, 9);
   const auto evaluate = [&] {

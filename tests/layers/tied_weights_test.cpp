@@ -62,7 +62,7 @@ TEST(TiedWeights, HaveTheSumOfBothGradients) {
 }
 
 /// The product reads codes; the embedding reads the float table.
-TEST(TiedWeights, AreCodesOfTheProductAlone) {
+TEST(TiedWeights, AreQuantizedForTheProductOnly) {
   const auto model = network(kTied);
   static_cast<void>(quantize(*model, QuantConfig::preset("int8"), {1, 3}));
   const auto* head = dynamic_cast<const QuantLinear*>(&model->at("head"));
@@ -72,7 +72,7 @@ TEST(TiedWeights, AreCodesOfTheProductAlone) {
   EXPECT_EQ(model->parameters().size(), 1U);
 }
 
-TEST(TiedWeights, BatchNormStaysBehindThem) {
+TEST(TiedWeights, KeepTheBatchNormAfterThem) {
   const auto model = build_model(ModelSpec::parse(R"([
     {"name": "a", "type": "linear", "options": {"out_features": 5, "bias": false}},
     {"name": "b", "type": "linear", "options": {"out_features": 5, "bias": false, "weight_of": "a"}},
@@ -81,7 +81,7 @@ TEST(TiedWeights, BatchNormStaysBehindThem) {
   EXPECT_TRUE(fold_batch_norm(*model, {2, 5}).empty());
 }
 
-TEST(TiedWeights, MustBeThereAndFit) {
+TEST(TiedWeights, MustExistAndMatch) {
   const auto refusal = [](const char* name, const char* out) {
     std::string text = kTied;
     text.replace(text.find("\"tokens\"}}"), 8, name);

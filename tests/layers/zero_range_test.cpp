@@ -26,7 +26,7 @@ std::unique_ptr<TensorQuantizer> zero_quantizer(QuantDescriptorOptions options =
 
 std::vector<float> amax(const TensorQuantizer& q) { return q.amax().to_vector<float>(); }
 
-TEST(ZeroRange, PassesFloatsAndSaysSo) {
+TEST(ZeroRange, PassesFloatsAndReportsIt) {
   const auto made = zero_quantizer();
   TensorQuantizer& q = *made;
   EXPECT_FALSE(q.enabled());
@@ -42,7 +42,7 @@ TEST(ZeroRange, PassesFloatsAndSaysSo) {
   EXPECT_EQ(amax(q), (std::vector<float>{0}));
 }
 
-TEST(ZeroRange, TrainingTakesTheFirstValuesThatAreNotZeroAndGrows) {
+TEST(ZeroRange, TrainingStartsFromTheFirstNonZeroValues) {
   const auto made = zero_quantizer();
   TensorQuantizer& q = *made;
   EXPECT_EQ(q(Variable(Tensor::zeros({2, 2}), true)).quantized(), nullptr);
@@ -59,7 +59,7 @@ TEST(ZeroRange, TrainingTakesTheFirstValuesThatAreNotZeroAndGrows) {
   EXPECT_EQ(amax(q), (std::vector<float>{3}));
 }
 
-TEST(ZeroRange, NothingChangesWithoutAGradient) {
+TEST(ZeroRange, IsUnchangedWithoutAGradient) {
   const auto made = zero_quantizer();
   TensorQuantizer& q = *made;
   const NoGrad no_grad;
@@ -92,7 +92,7 @@ TEST(ZeroRange, LearnedRangesBeginWithTheFirstValues) {
   EXPECT_EQ(amax(q), (std::vector<float>{4.5}));  // half of the largest magnitude, as 4 of 8 bits
 }
 
-TEST(ZeroRange, EachChannelTakesItsOwn) {
+TEST(ZeroRange, ChannelsAreIndependent) {
   for (const bool learned : {false, true}) {
     TensorQuantizer q(QuantDescriptor({.axis = 0, .learn_amax = learned}));
     q.set_amax(Tensor::from({1.0f, 0.0f}));
@@ -109,7 +109,7 @@ TEST(ZeroRange, EachChannelTakesItsOwn) {
   }
 }
 
-TEST(ZeroRange, BlocksTakeTheirOwn) {
+TEST(ZeroRange, BlocksAreIndependent) {
   const auto made = zero_quantizer({.num_bits = 4, .block_sizes = {.lengths = {{-1, 2}}}}, 2);
   TensorQuantizer& q = *made;
   Variable w(Tensor::from({0.0f, 0.0f, 0.5f, -2.0f}, {1, 4}), true);
@@ -126,7 +126,7 @@ TEST(ZeroRange, RaisedRangesStillGrow) {
   EXPECT_EQ(amax(q), (std::vector<float>{1, 2}));
 }
 
-TEST(ZeroRange, SavesWhatStillGrows) {
+TEST(ZeroRange, SavesGrowingRanges) {
   TensorQuantizer q(QuantDescriptor({.axis = 0})), other;
   q.set_amax(Tensor::from({1.0f, 0.0f}));
   Variable w(Tensor::from({1.0f, 1.0f, 2.0f, 0.0f}, {2, 2}), true);
@@ -140,7 +140,7 @@ TEST(ZeroRange, SavesWhatStillGrows) {
   EXPECT_EQ(amax(other), (std::vector<float>{1, 3}));
 }
 
-TEST(ZeroRange, ABlockThatRunsAgainHasTheRangesOfItsFirstRun) {
+TEST(ZeroRange, RecomputedBlocksKeepTheirRanges) {
   const auto made = zero_quantizer();
   TensorQuantizer& q = *made;
   const auto run = [&](const std::vector<Variable>& in) { return q(in[0]); };
@@ -163,7 +163,7 @@ TEST(ZeroRange, CalibrationOnZerosKeepsTheSign) {
   EXPECT_TRUE(q.range().is_zero());
 }
 
-TEST(ZeroRange, TheReferenceKeepsModelOptsResults) {
+TEST(ZeroRange, ReferenceMatchesModelOpt) {
   TensorQuantizer q(QuantDescriptor(), Arithmetic::reference);
   q.set_amax(Tensor::scalar(0));
   EXPECT_TRUE(q.enabled());

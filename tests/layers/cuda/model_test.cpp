@@ -49,7 +49,7 @@ std::shared_ptr<Module> quantized_network() {
   return model;
 }
 
-TEST_F(CudaModel, GoesThereAndBack) {
+TEST_F(CudaModel, RoundTrips) {
   const auto model = network();
   std::vector<Tensor> before;
   for (const auto& [name, value] : model->named_parameters()) before.push_back(value.tensor().clone());
@@ -68,7 +68,7 @@ TEST_F(CudaModel, GoesThereAndBack) {
   EXPECT_THROW(model->to(Device::meta()), ArgumentError);
 }
 
-TEST_F(CudaModel, AQuantizedNetworkGivesTheBitsOfTheCpu) {
+TEST_F(CudaModel, QuantizedNetworkMatchesTheCpuBitwise) {
   const auto model = quantized_network();
   model->eval();
   const NoGrad no_grad;
@@ -79,7 +79,7 @@ TEST_F(CudaModel, AQuantizedNetworkGivesTheBitsOfTheCpu) {
   EXPECT_TRUE(bitwise_equal(there, right));
 }
 
-TEST_F(CudaModel, GradientsAreThoseOfTheCpu) {
+TEST_F(CudaModel, GradientsMatchTheCpu) {
   const auto model = quantized_network();
   const Tensor x = images(6);
   Tensor labels = Tensor::empty({6}, DType::i64);
@@ -105,7 +105,7 @@ TEST_F(CudaModel, GradientsAreThoseOfTheCpu) {
   }
 }
 
-TEST_F(CudaModel, AQuantizerLoadsAStateWhereItIs) {
+TEST_F(CudaModel, QuantizersLoadStatesOnTheirDevice) {
   TensorQuantizer saved, loaded;
   saved.set_amax(Tensor::scalar(1.5));
   saved.update([](QuantParams& s) { s.pre_quant_scale = Tensor::from<float>({0.5f, 2.0f, 4.0f}); });
@@ -122,7 +122,7 @@ TEST_F(CudaModel, AQuantizerLoadsAStateWhereItIs) {
   EXPECT_TRUE(bitwise_equal(back.at("q/pre_quant_scale"), state.at("q/pre_quant_scale")));
 }
 
-TEST_F(CudaModel, WeightsAreQuantizedAtOnce) {
+TEST_F(CudaModel, QuantizesAllWeightsAtOnce) {
   const auto model = quantized_network();
   model->to(Device::cuda());
   quantize_weights(*model);

@@ -19,7 +19,7 @@ class CudaRangeStates : public testing::Test {
   void SetUp() override { FQ_NEEDS_CUDA(); }
 };
 
-TEST_F(CudaRangeStates, StepsHereAndThereGoOn) {
+TEST_F(CudaRangeStates, StepsContinueAcrossDevices) {
   TensorQuantizer here, there;
   for (auto* q : {&here, &there})
     q->update([](QuantParams& s) {
@@ -42,7 +42,7 @@ TEST_F(CudaRangeStates, StepsHereAndThereGoOn) {
   EXPECT_TRUE(bitwise_equal(export_amax(there), export_amax(here)));
 }
 
-TEST_F(CudaRangeStates, GoHomeWithTheirModule) {
+TEST_F(CudaRangeStates, MoveWithTheirModule) {
   TensorQuantizer q;
   q.update([](QuantParams& s) { s.running = true; });
   q.to(Device::cuda());
@@ -52,7 +52,7 @@ TEST_F(CudaRangeStates, GoHomeWithTheirModule) {
   EXPECT_EQ(q.amax().device(), Device::cpu());
 }
 
-TEST_F(CudaRangeStates, StatesGoOnOnTheOtherDevice) {
+TEST_F(CudaRangeStates, StatesResumeOnTheOtherDevice) {
   const QuantDescriptor channels({.axis = 1});
   TensorQuantizer here(channels), there(channels);
   const auto feed = [](TensorQuantizer& q, Device device, int i) {
@@ -91,7 +91,7 @@ std::string message(const std::function<void()>& run) {
   return "nothing";
 }
 
-TEST_F(CudaRangeStates, WhatIsNotFiniteIsToldAsOnTheCpu) {
+TEST_F(CudaRangeStates, ReportNonFiniteValuesLikeTheCpu) {
   for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     for (const bool running : {false, true}) {
       TensorQuantizer q(QuantDescriptor({.dynamic = !running}));

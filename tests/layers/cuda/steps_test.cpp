@@ -70,21 +70,21 @@ std::shared_ptr<Module> network(const std::function<void(TensorQuantizer&)>& cha
   return model;
 }
 
-TEST_F(CudaSteps, OfFrozenRanges) { expect_no_waits(*network(), "frozen"); }
+TEST_F(CudaSteps, MatchTheCpuForFrozenRanges) { expect_no_waits(*network(), "frozen"); }
 
-TEST_F(CudaSteps, OfRunningRanges) {
+TEST_F(CudaSteps, MatchTheCpuForRunningRanges) {
   expect_no_waits(
       *network([](TensorQuantizer& q) { q.update([](QuantParams& s) { s.running = true; }); }),
       "running");
 }
 
-TEST_F(CudaSteps, OfRunningRangesInCheckpointedBlocks) {
+TEST_F(CudaSteps, MatchTheCpuForRunningRangesInCheckpointedBlocks) {
   auto model = network([](TensorQuantizer& q) { q.update([](QuantParams& s) { s.running = true; }); });
   set_checkpointing(*model, "conv?");
   expect_no_waits(*model, "running, checkpointed");
 }
 
-TEST_F(CudaSteps, OfLearnedRanges) {
+TEST_F(CudaSteps, MatchTheCpuForLearnedRanges) {
   for (const auto gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
     auto model = network();
     learn_ranges(*model, gradient);
@@ -92,7 +92,7 @@ TEST_F(CudaSteps, OfLearnedRanges) {
   }
 }
 
-TEST_F(CudaSteps, OfDynamicRanges) {
+TEST_F(CudaSteps, MatchTheCpuForDynamicRanges) {
   auto model = calibrated(QuantConfig::preset("int8"));
   set_quantizer_attributes(*model, "*input_quantizer*", {{"dynamic", true}});
   expect_no_waits(*model, "dynamic");
@@ -100,7 +100,7 @@ TEST_F(CudaSteps, OfDynamicRanges) {
   expect_no_waits(*model, "dynamic weights");
 }
 
-TEST_F(CudaSteps, OfEachPreset) {
+TEST_F(CudaSteps, MatchTheCpuForEachPreset) {
   for (const char* preset : {"fp8", "fp8_per_channel_per_token", "nvfp4", "mxfp8", "mxfp4", "mxint8"})
     expect_no_waits(*calibrated(QuantConfig::preset(preset)), preset);
 }
