@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(DeviceErrors, TooLittleMemory) {
+TEST(DeviceErrors, ReportsTooLittleMemory) {
   const Tensor first = on_device(1000);
   simulated::set_memory(std::int64_t{1} << 20);
   const auto message = message_of<SystemError>([] { (void)on_device(std::int64_t{1} << 20); });
@@ -23,7 +23,7 @@ TEST(DeviceErrors, TooLittleMemory) {
   EXPECT_EQ(first.slice(0, 1).item(), 1.0);
 }
 
-TEST(DeviceErrors, AKernelThatFails) {
+TEST(DeviceErrors, ReportsAFailingKernel) {
   const Tensor x = on_device(64);
   simulated::fail(cudaErrorLaunchFailure, 3);  // set device, memory for y, launch
   const auto message = message_of<BackendError>([&] { (void)x.to(DType::f64); });
@@ -31,7 +31,7 @@ TEST(DeviceErrors, AKernelThatFails) {
   EXPECT_THAT(message, HasSubstr("the GPU is lost to this process"));
 }
 
-TEST(DeviceErrors, AWaitThatFails) {
+TEST(DeviceErrors, ReportsAFailingSynchronization) {
   const Tensor x = on_device(64);
   for (int calls = 1; calls <= 3; ++calls) {
     simulated::fail(cudaErrorIllegalAddress, calls);
@@ -42,14 +42,14 @@ TEST(DeviceErrors, AWaitThatFails) {
   EXPECT_EQ(x.to_vector<float>(), std::vector<float>(64, 1.0f));
 }
 
-TEST(DeviceErrors, MemoryThatCannotBeGivenBackIsNoError) {
+TEST(DeviceErrors, IgnoresAFailingFree) {
   Tensor x = on_device(64);
   simulated::fail(cudaErrorLaunchFailure);
   x = {};
   EXPECT_EQ(on_device(2).slice(1, 2).item(), 1.0);
 }
 
-TEST(DeviceErrors, ADriverThatIsTooOld) {
+TEST(DeviceErrors, ReportsAnOutdatedDriver) {
   in_fresh_process(cudaErrorInsufficientDriver, [] {
     EXPECT_EQ(cuda_device_count(), 0);
     EXPECT_EQ(Device::parse("auto"), Device::cpu());
@@ -60,7 +60,7 @@ TEST(DeviceErrors, ADriverThatIsTooOld) {
   });
 }
 
-TEST(DeviceErrors, ABusyDevice) {
+TEST(DeviceErrors, ReportsABusyDevice) {
   in_fresh_process(cudaErrorDevicesUnavailable, [] {
     EXPECT_EQ(cuda_device_count(), 0);
     EXPECT_THAT(message_of<BackendError>([] { (void)on_device(1); }),
@@ -68,18 +68,18 @@ TEST(DeviceErrors, ABusyDevice) {
   });
 }
 
-TEST(DeviceErrors, ADeviceThatIsNotThere) {
+TEST(DeviceErrors, ReportsAMissingDevice) {
   EXPECT_THAT(message_of<BackendError>([] { (void)Tensor::empty({1}, DType::f32, Device::cuda(5)); }),
               HasSubstr("cuda:5 is not there: use cuda:0 to cuda:0"));
 }
 
-TEST(DeviceErrors, InputsOnTwoDevices) {
+TEST(DeviceErrors, RejectsInputsOnTwoDevices) {
   const Variable x(Tensor::full({2, 3}, 1.0)), w(Tensor::full({4, 3}, 1.0, DType::f32, Device::cuda()));
   EXPECT_THAT(message_of<ArgumentError>([&] { (void)ops::linear(x, w, {}); }),
               HasSubstr("give both on one device"));
 }
 
-TEST(DeviceErrors, NothingWaitsButForValuesThatAreReadBack) {
+TEST(DeviceErrors, SynchronizesOnlyForReads) {
   const Tensor x = on_device(4096);
   const auto before = cuda::counts();
   const Tensor y = x.to(DType::f64).clone().to(DType::f32).reshape({4, 4, 16, 16}).to(Layout::channels_last);

@@ -22,7 +22,7 @@ TEST(SimulatedMemoryDeathTest, IsClosedToTheHost) {
   EXPECT_EQ(read(block, 99), '\xff');
 }
 
-TEST(SimulatedMemoryDeathTest, HasFencesWhenAsked) {
+TEST(SimulatedMemoryDeathTest, HasFencesOnRequest) {
   ::setenv("FAKEQUANT_SIMULATED_FENCES", "1", 1);
   DeviceMemory memory;
   ::unsetenv("FAKEQUANT_SIMULATED_FENCES");

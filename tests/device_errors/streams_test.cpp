@@ -12,7 +12,7 @@
 namespace fq::device_errors_test {
 namespace {
 
-TEST(SimulatedStreams, WorkThatNobodyWaitsForIsNotDone) {
+TEST(SimulatedStreams, RunNoWorkWithoutSynchronization) {
   cudaStream_t first = nullptr, second = nullptr;
   cudaEvent_t event = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), cudaSuccess);
@@ -45,7 +45,7 @@ TEST(SimulatedStreams, WorkThatNobodyWaitsForIsNotDone) {
   (void)cudaStreamDestroy(second);
 }
 
-TEST(SimulatedStreams, FewBytesOfTheHostAreCopiedFromPageLockedMemory) {
+TEST(SimulatedStreams, CopySmallHostBuffersFromPageLockedMemory) {
   const auto before = simulated::pageable_copies();
   const auto waits = cuda::counts().waits;
   std::vector<Tensor> there;
@@ -58,7 +58,7 @@ TEST(SimulatedStreams, FewBytesOfTheHostAreCopiedFromPageLockedMemory) {
   EXPECT_EQ(simulated::pageable_copies(), before + 1);
 }
 
-TEST(SimulatedStreams, AnUploadWaitsForNoOtherWork) {
+TEST(SimulatedStreams, UploadWithoutWaitingForOtherWork) {
   const Device device = Device::cuda();
   const cudaStream_t stream = cuda::stream_of(device);
   const cuda::Event queued = cuda::make_event();
@@ -69,7 +69,7 @@ TEST(SimulatedStreams, AnUploadWaitsForNoOtherWork) {
   EXPECT_EQ(batch.to_vector<float>(), std::vector<float>(1000, 3.0F));
 }
 
-TEST(SimulatedStreams, AWaitEndsByAnErrorOfItsCheck) {
+TEST(SimulatedStreams, StopWaitingOnACheckError) {
   struct Lost {};
   const Tensor x = on_device(8);
   double longest = -1;
@@ -85,7 +85,7 @@ TEST(SimulatedStreams, AWaitEndsByAnErrorOfItsCheck) {
   EXPECT_EQ(x.to_vector<float>(), std::vector<float>(8, 1.0F));
 }
 
-TEST(SimulatedStreams, FreeingLeavesTheCurrentDeviceAlone) {
+TEST(SimulatedStreams, FreeWithoutChangingTheCurrentDevice) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   setenv("FAKEQUANT_SIMULATED_GPUS", "2", 1);
   EXPECT_EXIT(

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(DeviceWaysOut, AutoSaysWhatItChose) {
+TEST(DeviceFallbacks, AutoReportsItsChoice) {
   in_fresh_process(cudaSuccess, [] {
     const Logged log;
     EXPECT_EQ(Device::parse("auto"), Device::cuda());
@@ -27,7 +27,7 @@ TEST(DeviceWaysOut, AutoSaysWhatItChose) {
   });
 }
 
-TEST(DeviceWaysOut, AutoTakesNoGpuThatCannotWork) {
+TEST(DeviceFallbacks, AutoSkipsUnusableGpus) {
   in_fresh_process(cudaSuccess, [] {
     const Logged log;
     (void)on_device(1);
@@ -45,7 +45,7 @@ TEST(DeviceWaysOut, AutoTakesNoGpuThatCannotWork) {
   });
 }
 
-TEST(DeviceWaysOut, ACaptureThatFailsIsRefused) {
+TEST(DeviceFallbacks, RejectsAFailingCapture) {
   const Tensor x = on_device(64);
   detail::Capture capture(Device::cuda());
   const auto add = [&] { capture.add([&] { (void)x.to(DType::f64); }); };
@@ -63,7 +63,7 @@ TEST(DeviceWaysOut, ACaptureThatFailsIsRefused) {
   EXPECT_EQ(x.slice(0, 1).item(), 1.0);
 }
 
-TEST(DeviceWaysOut, CodesThatCannotBeMultipliedAsBytes) {
+TEST(DeviceFallbacks, HandlesCodesWithoutByteProducts) {
   in_fresh_process(cudaSuccess, [] {
     const Logged log;
     simulated::refuse_bytes();
@@ -74,7 +74,7 @@ TEST(DeviceWaysOut, CodesThatCannotBeMultipliedAsBytes) {
   });
 }
 
-TEST(DeviceWaysOut, ProductsWithoutCublas) {
+TEST(DeviceFallbacks, MultipliesWithoutCublas) {
   const auto root = std::filesystem::temp_directory_path() / fmt::format("blas_lt_paths.{}", ::getpid());
   const auto wheel = root / "lib/nvidia/cu13/lib/libcublasLt.so.13";
   std::filesystem::create_directories(wheel.parent_path());

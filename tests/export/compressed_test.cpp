@@ -50,7 +50,7 @@ void expect_same(const OnnxModel& a, const OnnxModel& b, const std::string& what
   }
 }
 
-TEST(Compressed, TheSameOnnxGraph) {
+TEST(Compressed, ExportsTheSameOnnxGraph) {
   for (const std::string preset :
        {"int8", "w4a8", "int4_blockwise", "fp8", "nvfp4", "mxfp4", "mxfp6", "mxfp8"})
     for (const bool emulate : {false, true}) {
@@ -62,7 +62,7 @@ TEST(Compressed, TheSameOnnxGraph) {
     }
 }
 
-TEST(Compressed, TheSameTensorsUnderTheNamesOfModelOpt) {
+TEST(Compressed, ExportsTheSameModelOptTensors) {
   for (const std::string preset : {"int8", "int8_weight_only", "fp8", "nvfp4", "mxfp8"}) {
     auto model = matrices(preset, false);
     const NamedTensors before = modelopt_tensors(*model);
@@ -76,7 +76,7 @@ TEST(Compressed, TheSameTensorsUnderTheNamesOfModelOpt) {
   }
 }
 
-TEST(Compressed, TheSameScales) {
+TEST(Compressed, ExportsTheSameScales) {
   for (const std::string preset : {"int8", "int4_blockwise", "nvfp4"}) {
     auto model = matrices(preset, false);
     const auto before = scales_json(*model);
@@ -85,7 +85,7 @@ TEST(Compressed, TheSameScales) {
   }
 }
 
-TEST(Compressed, ClipsOfCodesAreNotKnown) {
+TEST(Compressed, OmitsClippedCountsOfCodes) {
   auto model = matrices("int8", false);
   compress(*model);
   ClipCounter counter(*model);
@@ -98,7 +98,7 @@ TEST(Compressed, ClipsOfCodesAreNotKnown) {
   EXPECT_FALSE(counter.counts().contains("fc1.weight_quantizer"));
 }
 
-TEST(Compressed, RangesAreNotImported) {
+TEST(Compressed, RejectsImportedRanges) {
   auto model = matrices("int8", false);
   compress(*model);
   EXPECT_THROW((void)import_ranges(*model, "nothing.safetensors"), ArgumentError);

@@ -58,7 +58,7 @@ class Gguf : public testing::Test {
   void write(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
 };
 
-TEST_F(Gguf, WhatIsWrittenIsReadBack) {
+TEST_F(Gguf, RoundTrips) {
   const GgufModel model = small_model();
   save_gguf(path_, model);
   const GgufModel back = load_gguf(path_);
@@ -73,7 +73,7 @@ TEST_F(Gguf, WhatIsWrittenIsReadBack) {
   }
 }
 
-TEST_F(Gguf, ACutFileIsRefusedWhereverItEnds) {
+TEST_F(Gguf, RejectsTruncatedFiles) {
   save_gguf(path_, small_model());
   const std::string whole = bytes();
   for (std::size_t size = 0; size + 32 < whole.size(); size += 7) {
@@ -82,7 +82,7 @@ TEST_F(Gguf, ACutFileIsRefusedWhereverItEnds) {
   }
 }
 
-TEST_F(Gguf, NoByteMakesTheReaderCrashOrAllocateMoreThanTheFile) {
+TEST_F(Gguf, SurvivesAnyChangedByte) {
   save_gguf(path_, small_model());
   const std::string whole = bytes();
   for (std::size_t at = 0; at < std::min<std::size_t>(whole.size(), 420); at += 3)
@@ -97,7 +97,7 @@ TEST_F(Gguf, NoByteMakesTheReaderCrashOrAllocateMoreThanTheFile) {
     }
 }
 
-TEST_F(Gguf, WhatDoesNotFitIsNotWritten) {
+TEST_F(Gguf, DoesNotWriteUnsupportedValues) {
   GgufModel twice = small_model();
   twice.tensors.push_back(twice.tensors[1]);
   EXPECT_THROW(save_gguf(path_, twice), ArgumentError);
@@ -113,7 +113,7 @@ std::shared_ptr<Module> gpt(const char* options) {
   return build_model(ModelSpec::builtin("gpt", options), {16}, 11, {.dense = true});
 }
 
-TEST(GgufModelOf, AGptHasTheArchitectureOfLlamaCpp) {
+TEST(GgufModelOf, GptUsesALlamaCppArchitecture) {
   auto model = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16})");
   quantize(*model, QuantConfig::preset("q4_0"), {1, 16});
   const GgufModel file = gguf_model(*model, {1, 16});
@@ -126,7 +126,7 @@ TEST(GgufModelOf, AGptHasTheArchitectureOfLlamaCpp) {
   EXPECT_THROW((void)gguf_model(*model, {1, 16}, {.vocabulary = {"a", "b"}}), ArgumentError);
 }
 
-TEST(GgufModelOf, ATiedTableIsThereOnce) {
+TEST(GgufModelOf, WritesATiedTableOnce) {
   auto model = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16, "tied": true})");
   EXPECT_EQ(gguf_model(*model, {1, 16}).tensors.size(), 4U + 12U);
   quantize(*model, QuantConfig::preset("q4_0"), {1, 16});
@@ -157,7 +157,7 @@ Tensor answers_of(Graph& model) {
 }
 
 /// Numbers of the keys are f32.
-TEST(GgufModelOf, ScaledRotaryPositionsAreKeysOfLlamaCpp) {
+TEST(GgufModelOf, ScaledRotaryPositionsUseLlamaCppKeys) {
   for (const char* parameters :
        {R"({"rope_type": "linear", "rope_theta": 100, "factor": 3})",
         R"({"rope_type": "yarn", "rope_theta": 100, "factor": 4, "original_max_position_embeddings": 6,
@@ -179,7 +179,7 @@ TEST(GgufModelOf, ScaledRotaryPositionsAreKeysOfLlamaCpp) {
 
 /// The factor applies to wave lengths above 16, not below 2: theta 100 and heads of 8 have waves of 6.3,
 /// 19.9, 62.8 and 198.7 tokens.
-TEST(GgufModelOf, Llama3HasATensorOfFactorsAndDynamicIsRefused) {
+TEST(GgufModelOf, Llama3WritesAFactorTensorAndDynamicIsRejected) {
   const auto llama3 = gguf_model(
       *scaled_llama(R"({"rope_type": "llama3", "rope_theta": 100, "factor": 8, "low_freq_factor": 1,
                         "high_freq_factor": 8, "original_max_position_embeddings": 16})"),

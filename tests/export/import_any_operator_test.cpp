@@ -128,7 +128,7 @@ class Anything {
 };
 
 /// A sanitizer finds accesses outside of an input.
-TEST(OnnxImport, WhateverAnOperatorIsGivenIsRefusedOrBuilt) {
+TEST(OnnxImport, AcceptsOrRejectsAnyOperatorInput) {
   int built = 0, refused = 0;
   unsigned seed = 0;
   for (const auto& op : operators()) {

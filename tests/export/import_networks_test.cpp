@@ -68,7 +68,7 @@ void expect_near(const Tensor& found, const Tensor& wanted) {
   EXPECT_LE(difference, 1e-5F * largest);
 }
 
-TEST_P(OnnxImportNetworks, GivesTheLogitsOfPyTorchAlsoWhenExportedAgain) {
+TEST_P(OnnxImportNetworks, MatchesPyTorchLogitsAlsoAfterReexport) {
   if (GetParam() == "cnn_script_training") GTEST_SKIP() << "of batch norms in training mode";
   const std::string name = GetParam().substr(0, GetParam().find('_'));
   const Tensor x = answer(name, "x"), wanted = answer(name, "logits");
@@ -78,7 +78,7 @@ TEST_P(OnnxImportNetworks, GivesTheLogitsOfPyTorchAlsoWhenExportedAgain) {
   expect_near(logits(again, x), wanted);
 }
 
-TEST(OnnxImportTraining, RefusesBatchNormsOfTheBatchsStatistics) {
+TEST(OnnxImportTraining, RejectsBatchNormInTrainingMode) {
   if (!has_onnx()) GTEST_SKIP() << "built without libonnx";
   try {
     (void)import_onnx(load_onnx(folder + "cnn_script_training.onnx"));
@@ -170,7 +170,7 @@ class Mutation {
   std::mt19937 random_;
 };
 
-TEST_P(OnnxImportNetworks, ChangedAtRandomAreRefusedOrBuilt) {
+TEST_P(OnnxImportNetworks, AcceptsOrRejectsRandomChanges) {
   const OnnxModel original = model();
   int refused = 0;
   for (unsigned seed = 0; seed < 120; ++seed) {

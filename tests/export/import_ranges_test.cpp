@@ -55,7 +55,7 @@ std::string error_of(Module& model, const NamedTensors& state) {
   return {};
 }
 
-TEST(ImportRanges, ByEitherSpellingTheyAreThoseOfTheFile) {
+TEST(ImportRanges, AcceptsBothSpellings) {
   auto calibrated = quantized();
   test::observe(*calibrated, test::random_tensor({4, 1, 8, 8}, -1, 1));
   const auto wanted = ranges_of(*calibrated);
@@ -70,7 +70,7 @@ TEST(ImportRanges, ByEitherSpellingTheyAreThoseOfTheFile) {
   }
 }
 
-TEST(ImportRanges, OfSixteenBitFloatsToo) {
+TEST(ImportRanges, AcceptsSixteenBitFloats) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
     auto model = quantized();
     (void)import(*model, {{"fc.input_quantizer._amax", Tensor::scalar(1.5).to(dtype)}});
@@ -78,7 +78,7 @@ TEST(ImportRanges, OfSixteenBitFloatsToo) {
   }
 }
 
-TEST(ImportRanges, SharedQuantizersTakeTheirOwnNameElseTheLargest) {
+TEST(ImportRanges, SharedQuantizersUseTheirNameElseTheLargestRange) {
   auto model = quantized();
   std::string own, alias;
   for (const auto& [name, q, aliases] : named_quantizers(*model))
@@ -94,7 +94,7 @@ TEST(ImportRanges, SharedQuantizersTakeTheirOwnNameElseTheLargest) {
   EXPECT_EQ(q.amax().item(), 2);
 }
 
-TEST(ImportRanges, TellsWhatIsMissingAndWhatIsNotUsed) {
+TEST(ImportRanges, ReportsMissingAndUnusedRanges) {
   auto model = quantized(R"({"preset": "int8", "rules": [{"pattern": "gap.*", "amax": 4.0}]})");
   const ImportedRanges done = import(*model, {{"fc.input_quantizer._amax", Tensor::scalar(1)},
                                               {"fc.output_quantizer._amax", Tensor::scalar(1)},
@@ -107,7 +107,7 @@ TEST(ImportRanges, TellsWhatIsMissingAndWhatIsNotUsed) {
   EXPECT_EQ(std::ranges::find(done.missing, "gap.input_quantizer"), done.missing.end());
 }
 
-TEST(ImportRanges, FactorsOfInputs) {
+TEST(ImportRanges, AcceptsInputFactors) {
   auto model = quantized();
   (void)import(*model, {{"fc.input_quantizer._pre_quant_scale", Tensor::full({8}, 0.5).to(DType::bf16)}});
   EXPECT_EQ(dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer"))
@@ -120,7 +120,7 @@ TEST(ImportRanges, FactorsOfInputs) {
       std::string::npos);
 }
 
-TEST(ImportRanges, BlocksAndRangesOfWholeTensors) {
+TEST(ImportRanges, AcceptsBlockAndTensorRanges) {
   auto nvfp4 = quantized(R"({"preset": "nvfp4", "target": "none"})");
   EXPECT_EQ(import(*nvfp4, {{"fc.weight_quantizer._amax", Tensor::scalar(1)}}).set.size(), 1u);
   EXPECT_NE(error_of(*nvfp4, {{"fc.weight_quantizer._amax", Tensor::full({10}, 1)}}).find("10 elements"),
@@ -133,7 +133,7 @@ TEST(ImportRanges, BlocksAndRangesOfWholeTensors) {
             std::string::npos);
 }
 
-TEST(ImportRanges, NamesKeyAndQuantizerOfWhatIsWrong) {
+TEST(ImportRanges, NamesKeyAndQuantizerOfAnError) {
   const std::string weight = "fc.weight_quantizer._amax", input = "fc.input_quantizer._amax";
   for (const auto& [state, says] : std::vector<std::pair<NamedTensors, std::string>>{
            {{{weight, Tensor::full({3, 1}, 1)}},
@@ -155,7 +155,7 @@ TEST(ImportRanges, NamesKeyAndQuantizerOfWhatIsWrong) {
   }
 }
 
-TEST(ImportRanges, NothingIsChangedByAFileThatIsWrong) {
+TEST(ImportRanges, ChangesNothingOnAnInvalidFile) {
   auto model = quantized();
   EXPECT_NE(error_of(*model, {{"conv1.input_quantizer._amax", Tensor::scalar(1)},
                               {"fc.input_quantizer._amax", Tensor::scalar(-1)}}),

@@ -58,7 +58,7 @@ Tensor lengths(std::vector<std::int64_t> values) {
   return Tensor::from(values, {size}).to(DType::i32);
 }
 
-TEST(OnnxImportRecurrent, WhatChangesNothingIsTaken) {
+TEST(OnnxImportRecurrent, AcceptsAttributesWithoutEffect) {
   for (const char* op : {"LSTM", "GRU", "RNN"}) {
     const Tensor plain = run(recurrent(op, {}));
     EXPECT_EQ(plain.shape(), (Shape{2, 5, 2}));
@@ -75,7 +75,7 @@ TEST(OnnxImportRecurrent, WhatChangesNothingIsTaken) {
   EXPECT_GE(*std::ranges::min_element(relu), 0);
 }
 
-TEST(OnnxImportRecurrent, WhatLayersHereDoNotComputeIsRefusedByName) {
+TEST(OnnxImportRecurrent, RejectsUnsupportedOptionsByName) {
   using Names = std::vector<std::string>;
   EXPECT_THAT(refusal(recurrent("GRU", {}, lengths({5, 3}))), HasSubstr("a sequence is 3 of 5 steps long"));
   EXPECT_THAT(refusal(recurrent("LSTM", {}, {}, Tensor::full({1, 6}, 0.5))), HasSubstr("peepholes"));

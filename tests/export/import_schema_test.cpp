@@ -84,12 +84,12 @@ std::string named(const OperatorRow& row, const std::string& what) {
          "): " + what;
 }
 
-TEST(OnnxSchema, WhatEveryRowRequiresIsEnough) {
+TEST(OnnxSchema, AcceptsTheMinimalNodeOfEveryRow) {
   for (const auto& [row, opset] : rows())
     EXPECT_NO_THROW(detail::check_operator(smallest(row, opset).nodes[0], opset)) << row.name << ' ' << opset;
 }
 
-TEST(OnnxSchema, EveryOperatorWithALayerIsInTheManual) {
+TEST(OnnxSchema, EveryLayerOperatorIsDocumented) {
   std::stringstream text;
   text << std::ifstream(FAKEQUANT_SOURCE_DIR "/docs/import.md").rdbuf();
   const std::string page = text.str();
@@ -128,7 +128,7 @@ TEST(OnnxSchema, EveryOperatorRejectsAnAttributeOfAnotherTypeOrTwice) {
     }
 }
 
-TEST(OnnxSchema, EveryOperatorRejectsValuesThatAreNotSupported) {
+TEST(OnnxSchema, EveryOperatorRejectsUnsupportedValues) {
   int values = 0;
   for (const auto& [row, opset] : rows())
     for (const auto& attribute :
@@ -145,7 +145,7 @@ TEST(OnnxSchema, EveryOperatorRejectsValuesThatAreNotSupported) {
   EXPECT_GT(values, 30);
 }
 
-TEST(OnnxSchema, EveryOperatorRejectsInputsThatAreTooManyOrMissing) {
+TEST(OnnxSchema, EveryOperatorRejectsExtraAndMissingInputs) {
   for (const auto& [row, opset] : rows()) {
     OnnxModel model = smallest(row, opset);
     auto& inputs = model.nodes[0].inputs;
@@ -191,7 +191,7 @@ TEST(OnnxSchema, EveryOperatorRejectsOtherOpsets) {
   EXPECT_THAT(refusal(model), HasSubstr("opset of com.microsoft: 2 is not supported, 1 is"));
 }
 
-TEST(OnnxSchema, AnAttributeOfAnotherOpsetIsNamedWithIts) {
+TEST(OnnxSchema, NamesTheOpsetOfAnAttribute) {
   const auto model = [](std::int64_t opset) {
     OnnxGraph graph({-1, 4, 4, 4});
     graph.model.opset = opset;
@@ -204,7 +204,7 @@ TEST(OnnxSchema, AnAttributeOfAnotherOpsetIsNamedWithIts) {
   EXPECT_EQ(refusal(model(28)), "imported");
 }
 
-TEST(OnnxSchema, FoldedNodesAndNodesOfPatternsAndBranchesAreChecked) {
+TEST(OnnxSchema, ChecksNodesInFoldsPatternsAndBranches) {
   OnnxGraph folded({-1, 4});
   folded.number("c", 2).node("Neg", {"c"}, "n", {{"by", 1.0F}}).node("Mul", {"x", "n"}, "y");
   EXPECT_THAT(refusal(folded.model), HasSubstr("node 'n' (Neg): attribute 'by' is unknown"));
@@ -261,14 +261,14 @@ TEST(OnnxSchema, ScalesAndZeroPointsFitTheirAxis) {
   EXPECT_THAT(refused(typed), HasSubstr("attribute 'output_dtype' is i16: its zero point is i8"));
 }
 
-TEST(OnnxSchema, NodesOfTheReaderItselfAreNotTakenFromFiles) {
+TEST(OnnxSchema, RejectsInternalNodesInFiles) {
   for (const auto& row : detail::operator_table()) {
     if (row.domain != detail::kPatternDomain) continue;
     EXPECT_THAT(refusal(smallest(row, 20)), HasSubstr("fakequant." + std::string(row.name) + " (1: 'y')"));
   }
 }
 
-TEST(OnnxSchema, AnOutputThatIsNotNeededMayHaveAnyNodes) {
+TEST(OnnxSchema, IgnoresNodesOfUnusedOutputs) {
   OnnxGraph graph({-1, 4});
   graph.node("Relu", {"x"}, "y").node("Relu", {"x"}, "other", {{"alpha", 0.5F}});
   EXPECT_EQ(refusal(graph.model), "imported");

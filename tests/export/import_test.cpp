@@ -66,7 +66,7 @@ OnnxModel conv(const Ints& input, const Shape& weight, test::Attributes attribut
       .model;
 }
 
-TEST(OnnxImport, GemmTakesAlphaBetaAndBothOrders) {
+TEST(OnnxImport, GemmAcceptsAlphaBetaAndBothOrders) {
   const Tensor w = random_tensor({3, 4}, -1, 1), x = random_tensor({2, 3}, -1, 1, 2);
   const auto model = OnnxGraph({-1, 3})
                          .fixed("w", w)
@@ -78,7 +78,7 @@ TEST(OnnxImport, GemmTakesAlphaBetaAndBothOrders) {
   expect_near(run(model, x), wanted);
 }
 
-TEST(OnnxImport, UnequalPadsBecomeTapsOfZeros) {
+TEST(OnnxImport, UnequalPadsBecomeZeroTaps) {
   const Tensor x = random_tensor({2, 2, 7, 6}, -1, 1), w = random_tensor({3, 2, 3, 2}, -1, 1);
   const auto pad = [&](Ints pads, const char* mode) {
     test::Attributes attributes{{"strides", Ints{2, 1}}};
@@ -110,7 +110,7 @@ TEST(OnnxImport, UnequalPadsBecomeTapsOfZeros) {
   expect_near(run(padded, x), wanted(0, 1, 1, 0));
 }
 
-TEST(OnnxImport, ClipIsTheNarrowestActivation) {
+TEST(OnnxImport, ClipBecomesTheNarrowestActivation) {
   const auto clip = [](const std::vector<std::string>& inputs) {
     return types(OnnxGraph({-1, 4})
                      .number("zero", 0)
@@ -129,7 +129,7 @@ TEST(OnnxImport, ClipIsTheNarrowestActivation) {
   EXPECT_EQ(types(old).at(0), "relu6");
 }
 
-TEST(OnnxImport, MeansAndWindowsOfTheWholeImageArePoolsOfIt) {
+TEST(OnnxImport, WholeImageMeansBecomeGlobalPools) {
   using Types = std::vector<std::string>;
   const auto mean = [](Ints axes, std::int64_t keep) {
     return types(OnnxGraph({-1, 3, 4, 5})
@@ -147,7 +147,7 @@ TEST(OnnxImport, MeansAndWindowsOfTheWholeImageArePoolsOfIt) {
               HasSubstr("it mixes samples: axis 0 is one of its axes"));
 }
 
-TEST(OnnxImport, ShapesComputedFromTheInputAreFoundInReshapes) {
+TEST(OnnxImport, ResolvesComputedReshapes) {
   const auto model = OnnxGraph({-1, 3, 4, 5})
                          .number("unused", 1)
                          .ints("zero", {0})
@@ -161,7 +161,7 @@ TEST(OnnxImport, ShapesComputedFromTheInputAreFoundInReshapes) {
   EXPECT_EQ(import_onnx(model).output_shape, Shape{60});
 }
 
-TEST(OnnxImport, AFixedBatchInAReshapeIsAnyBatch) {
+TEST(OnnxImport, GeneralizesAFixedBatchInAReshape) {
   for (const std::int64_t batch : {1, 8}) {
     const auto model =
         OnnxGraph({batch, 3, 4}).ints("to", {batch, 2, 6}).node("Reshape", {"x", "to"}, "y").model;
@@ -169,7 +169,7 @@ TEST(OnnxImport, AFixedBatchInAReshapeIsAnyBatch) {
   }
 }
 
-TEST(OnnxImport, LayersOfOneNameAreNumbered) {
+TEST(OnnxImport, NumbersLayersWithEqualNames) {
   OnnxGraph graph({-1, 4});
   for (int i = 0; i < 16384; ++i)
     graph.node("Relu", {i == 0 ? "x" : "v" + std::to_string(i - 1)},
@@ -179,7 +179,7 @@ TEST(OnnxImport, LayersOfOneNameAreNumbered) {
   EXPECT_THAT(refusal(graph.node("Relu", {"y"}, "z").model), HasSubstr("more than 16384 layers"));
 }
 
-TEST(OnnxImport, NamesAreThePathsOfModules) {
+TEST(OnnxImport, UsesModulePathsAsNames) {
   OnnxGraph graph({-1, 4});
   graph.fixed("block.0.fc.weight", random_tensor({4, 4}, -1, 1));
   for (const char* to : {"a", "b"}) graph.node("Relu", {to == std::string("a") ? "x" : "a"}, to);
@@ -195,11 +195,11 @@ TEST(OnnxImport, NamesAreThePathsOfModules) {
   EXPECT_TRUE(imported.state.contains("parameters/block_0_fc.weight"));
 }
 
-TEST(OnnxImport, AGraphThatGivesItsInputIsAnIdentity) {
+TEST(OnnxImport, PassThroughGraphIsAnIdentity) {
   EXPECT_EQ(types(one({-1, 4}, "Identity")), std::vector<std::string>{"identity"});
 }
 
-TEST(OnnxImport, UnsupportedOperatorsAreToldAllAtOnce) {
+TEST(OnnxImport, ReportsAllUnsupportedOperatorsAtOnce) {
   auto graph = OnnxGraph({-1, 4}).number("two", 2);
   graph.node("Scan", {"x"}, "a")
       .node("Scan", {"a"}, "b")
@@ -218,7 +218,7 @@ TEST(OnnxImport, UnsupportedOperatorsAreToldAllAtOnce) {
 
 /// Also after another unsupported node, and next to nodes with wrong attributes. Problems that follow only
 /// from a guess are not reported.
-TEST(OnnxImport, EverythingThatIsMissingIsToldInOneMessage) {
+TEST(OnnxImport, ReportsAllMissingItemsInOneMessage) {
   auto graph = OnnxGraph({-1, 2, 8, 8}).number("two", 2).fixed("w", random_tensor({4, 2, 3, 3}, -1, 1));
   graph.node("Conv", {"x", "w"}, "wide", {{"group", kHuge}})
       .node("Resize", {"x"}, "resized")
@@ -237,7 +237,7 @@ TEST(OnnxImport, EverythingThatIsMissingIsToldInOneMessage) {
   EXPECT_THAT(told, Not(HasSubstr("\n")));
 }
 
-TEST(OnnxImport, InputsAndOutputsThatDoNotFitAreRefused) {
+TEST(OnnxImport, RejectsMismatchedInputsAndOutputs) {
   EXPECT_THAT(refusal(one({-1, 3, -1, 8}, "Relu")),
               HasSubstr("['n', 3, 'n', 8]: give the shape of one sample"));
   EXPECT_EQ(import_onnx(one({-1, 3, -1, 8}, "Relu"), {{3, 4, 8}, "net"}).output_shape, (Shape{3, 4, 8}));
@@ -265,7 +265,7 @@ TEST(OnnxImport, InputsAndOutputsThatDoNotFitAreRefused) {
               HasSubstr("it reads 'nothing'"));
 }
 
-TEST(OnnxImport, AbsurdAttributesAreRefusedWithTheirNode) {
+TEST(OnnxImport, RejectsInvalidAttributesAndNamesTheNode) {
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"group", kHuge}})),
               HasSubstr("node 'y' (Conv): its attribute 'group'"));
   EXPECT_THAT(refusal(conv({-1, 2, 8, 8}, {4, 2, 3, 3}, {{"group", std::int64_t{3}}})),
@@ -301,7 +301,7 @@ TEST(OnnxImport, AbsurdAttributesAreRefusedWithTheirNode) {
               HasSubstr("nan"));
 }
 
-TEST(OnnxImport, ReshapesThatMixSamplesAreRefused) {
+TEST(OnnxImport, RejectsReshapesThatMixSamples) {
   const auto reshape = [](const Ints& to) {
     return OnnxGraph({-1, 3, 4}).ints("to", to).node("Reshape", {"x", "to"}, "y").model;
   };
@@ -313,7 +313,7 @@ TEST(OnnxImport, ReshapesThatMixSamplesAreRefused) {
   EXPECT_THAT(refusal(reshape({0, 0, 0, 0})), HasSubstr("it keeps axis 3 of 3"));
 }
 
-TEST(OnnxImport, NothingIsAllocatedWithoutBound) {
+TEST(OnnxImport, BoundsAllocations) {
   const auto expand = [](const Ints& to) {
     return OnnxGraph({-1, 4})
         .number("one", 1)
@@ -332,7 +332,7 @@ TEST(OnnxImport, NothingIsAllocatedWithoutBound) {
   EXPECT_THAT(refusal(shared.model), HasSubstr("a model may have"));
 }
 
-TEST(OnnxImport, PlacesThatAreTakenTwiceAreNotTheWholeAxis) {
+TEST(OnnxImport, RepeatedIndicesAreNotTheWholeAxis) {
   const auto gather = [](const Ints& places) {
     return OnnxGraph({-1, 3})
         .ints("places", places)
@@ -344,7 +344,7 @@ TEST(OnnxImport, PlacesThatAreTakenTwiceAreNotTheWholeAxis) {
   EXPECT_EQ(run(gather({0, 1, 2}), x).to_vector<float>(), (std::vector<float>{1, 2, 3}));
 }
 
-TEST(OnnxImport, GathersOfSeveralAxes) {
+TEST(OnnxImport, SupportsGathersOfSeveralAxes) {
   const Tensor x = random_tensor({2, 3, 4}, -1, 1, 6);
   const auto v = x.to_vector<float>();
   const auto gather = OnnxGraph({-1, 3, 4})
@@ -364,7 +364,7 @@ TEST(OnnxImport, GathersOfSeveralAxes) {
   EXPECT_EQ(run(nd, x).to_vector<float>(), (std::vector<float>{v[11], v[1], v[23], v[13]}));
 }
 
-TEST(OnnxImport, OperatorsMadeOfSeveralLayers) {
+TEST(OnnxImport, SupportsOperatorsOfSeveralLayers) {
   const Tensor x = Tensor::from({1.0F, -2.5F, 3.0F, 0.5F}, {1, 4});
   const auto sums = [](test::Attributes attributes) {
     return OnnxGraph({-1, 4})
@@ -390,7 +390,7 @@ TEST(OnnxImport, OperatorsMadeOfSeveralLayers) {
   EXPECT_EQ(run(modulo(1), x).to_vector<float>(), (std::vector<float>{1, -0.5F, 1, 0.5F}));
 }
 
-TEST(OnnxImport, PartsOfConstantsAreConstants) {
+TEST(OnnxImport, FoldsPartsOfConstants) {
   const auto model = OnnxGraph({-1, 2})
                          .fixed("w", Tensor::from({1.0F, 2.0F, 3.0F, 4.0F}, {2, 2}))
                          .node("Split", {"w"}, "first", {{"axis", std::int64_t{0}}})
@@ -412,7 +412,7 @@ OnnxModel of_three() {
   return graph.model;
 }
 
-TEST(OnnxImport, InputsThatAreTheSameForEverySampleAreFixed) {
+TEST(OnnxImport, FixesInputsSharedByAllSamples) {
   const Tensor x = random_tensor({3, 4}, -1, 1, 2);
   ImportOptions options;
   options.fixed_inputs = {{"mask", Tensor::from<std::int64_t>({1, 0, 2, 1}, {4})},
@@ -426,7 +426,7 @@ TEST(OnnxImport, InputsThatAreTheSameForEverySampleAreFixed) {
   expect_near((*import_onnx(of_three(), options).build())(Variable(x)).tensor(), x);
 }
 
-TEST(OnnxImport, InputsThatAreLeftOpenAreNamedWithTheWayRound) {
+TEST(OnnxImport, NamesUnfixedInputsAndTheRemedy) {
   EXPECT_THAT(refusal(of_three()),
               AllOf(HasSubstr("3 inputs, 'x' f32 ['n', 4], 'mask' i64 ['n', 4], 'scale' f32 []"),
                     HasSubstr("--fix-input mask=1 scale=1"), Not(HasSubstr("unread"))));
@@ -444,7 +444,7 @@ TEST(OnnxImport, InputsThatAreLeftOpenAreNamedWithTheWayRound) {
   EXPECT_THAT(refusal(of_three(), options), HasSubstr("all inputs are fixed"));
 }
 
-TEST(OnnxImport, TheShapeOfAFixedInputHasTheBatch) {
+TEST(OnnxImport, FixedInputShapeIncludesTheBatch) {
   OnnxGraph graph({-1, 4});
   graph.model.inputs.push_back({"start", OnnxKind::tensor, DType::f32, true, {{-1, "n"}, {2, ""}}});
   graph.node("Shape", {"start"}, "sizes").ints("first", {0}).node("Gather", {"sizes", "first"}, "batch");

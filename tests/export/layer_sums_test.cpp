@@ -59,14 +59,14 @@ void expect_those_of_a_run(const char* config, std::size_t layers) {
   }
 }
 
-TEST(LayerSums, AreThoseOfARun) {
+TEST(LayerSums, MatchARun) {
   expect_those_of_a_run(R"({"preset": "int8"})", 5);
   expect_those_of_a_run(R"({"preset": "w4a4", "target": "tensorrt", "scale": "pow2"})", 5);
   expect_those_of_a_run(R"({"preset": "int8", "rules": [{"pattern": "*weight_quantizer", "axis": null}]})",
                         5);
 }
 
-TEST(LayerSums, NotWhereFloatsAreMultiplied) {
+TEST(LayerSums, SkipFloatProducts) {
   expect_those_of_a_run(R"({"preset": "int8_weight_only"})", 0);
   expect_those_of_a_run(R"({"preset": "fp8"})", 0);
   expect_those_of_a_run(R"({"preset": "int8", "rules": [{"pattern": "up.*", "num_bits": 12},
@@ -74,7 +74,7 @@ TEST(LayerSums, NotWhereFloatsAreMultiplied) {
                         3);
 }
 
-TEST(LayerSums, NamesWhatWasNotCalibrated) {
+TEST(LayerSums, NameUncalibratedQuantizers) {
   auto model = convolutions();
   quantize(*model, QuantConfig::parse(R"({"preset": "int8"})"), {1, 2, 8, 8});
   try {

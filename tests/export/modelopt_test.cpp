@@ -90,7 +90,7 @@ Tensor own_values(Module& model, const std::string& path) {
   return layer.weight_quantizer()->weight(layer.quantized_weight()).tensor();
 }
 
-TEST(Modelopt, WeightsAreTheQuantizersValuesBitForBit) {
+TEST(Modelopt, WeightsMatchTheQuantizerBitwise) {
   for (const auto& [algorithm, config] : configs()) {
     auto model = calibrated(config);
     const auto tensors = by_name(modelopt_tensors(*model));
@@ -105,7 +105,7 @@ TEST(Modelopt, WeightsAreTheQuantizersValuesBitForBit) {
   }
 }
 
-TEST(Modelopt, KeysAndShapesOfEachFormat) {
+TEST(Modelopt, WritesKeysAndShapesOfEachFormat) {
   const std::map<std::string, std::vector<std::string>> wanted{
       {"W8A8_SQ_PER_CHANNEL",
        {"fc1.bias f32 [32]", "fc1.bias_code i32 [32]", "fc1.input_scale f32 []", "fc1.weight i8 [32, 128]",
@@ -130,7 +130,7 @@ TEST(Modelopt, KeysAndShapesOfEachFormat) {
   }
 }
 
-TEST(Modelopt, InputScalesAreThoseInForce) {
+TEST(Modelopt, WritesTheActiveInputScales) {
   auto int8 = calibrated(configs().at("W8A8_SQ_PER_CHANNEL"));
   auto& q = dynamic_cast<TensorQuantizer&>(int8->at("fc1.input_quantizer"));
   q.update([](QuantParams& s) { s.pre_quant_scale = Tensor::full({128}, 0.5); });
@@ -143,7 +143,7 @@ TEST(Modelopt, InputScalesAreThoseInForce) {
   EXPECT_EQ(by_name(modelopt_tensors(*nvfp4)).at("fc1.input_scale").item(), amax / 2688.0f);
 }
 
-TEST(Modelopt, ConvolutionsSharedInputsAndOuterScales) {
+TEST(Modelopt, WritesConvolutionsSharedInputsAndOuterScales) {
   auto model = calibrated(R"({"preset": "int8", "target": "tensorrt", "rules": [
       {"pattern": "fc.output_quantizer", "enable": true, "num_bits": 8}]})",
                           test::residual_net(), {4, 1, 8, 8});
@@ -158,7 +158,7 @@ TEST(Modelopt, ConvolutionsSharedInputsAndOuterScales) {
   EXPECT_TRUE(tensors.contains("bn1.running_mean"));
 }
 
-TEST(Modelopt, RangesThatAreTrainedAreNoParametersOfTheFile) {
+TEST(Modelopt, OmitsLearnedRangesFromTheParameters) {
   auto model = calibrated(configs().at("W8A8_SQ_PER_CHANNEL"));
   learn_ranges(*model);
   for (const auto& [name, tensor] : modelopt_tensors(*model))
@@ -189,7 +189,7 @@ std::string error_of(Module& model) {
   return {};
 }
 
-TEST(Modelopt, SaysWhatThereAreNamesFor) {
+TEST(Modelopt, RejectsFormatsWithoutNames) {
   for (
       const auto& [config, says] : std::vector<std::pair<std::string, std::string>>{
           {R"({"preset": "int8", "target": "ort"})", "uint8"},

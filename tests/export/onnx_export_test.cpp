@@ -83,7 +83,7 @@ TEST(OnnxExport, CodesHaveTheNamesAndTypesOfTheirQuantizers) {
   }
 }
 
-TEST(OnnxExport, WeightsAndBiasesAreTheCodesThatTheLayerMultiplies) {
+TEST(OnnxExport, WritesTheCodesThatTheLayerMultiplies) {
   auto net = calibrated(R"({"preset": "int8"})");
   const OnnxModel model = export_onnx(*net, kSample);
   auto& fc = dynamic_cast<QuantLinear&>(net->at("fc"));
@@ -104,7 +104,7 @@ TEST(OnnxExport, WeightsAndBiasesAreTheCodesThatTheLayerMultiplies) {
   }
 }
 
-TEST(OnnxExport, ForTensorRtBiasesAreFloatsOnTheirGrid) {
+TEST(OnnxExport, TensorRtBiasesAreFloatsOnTheirGrid) {
   auto net = calibrated(R"({"preset": "int8", "target": "tensorrt"})");
   const OnnxModel theirs = export_onnx(*net, kSample, {.target = Target::tensorrt});
   const OnnxModel ours = export_onnx(*net, kSample);
@@ -122,7 +122,7 @@ TEST(OnnxExport, ForTensorRtBiasesAreFloatsOnTheirGrid) {
 }
 
 /// Engines pool codes; here pooling acts on sums.
-TEST(OnnxExport, WhatIsMovedIsOnOneGridBeforeAndAfter) {
+TEST(OnnxExport, MovingOperatorsKeepTheGrid) {
   auto net = calibrated(R"({"preset": "int8"})");
   const OnnxModel model = export_onnx(*net, kSample);
   for (const char* name : {"pool", "flat"}) {
@@ -138,7 +138,7 @@ TEST(OnnxExport, WhatIsMovedIsOnOneGridBeforeAndAfter) {
   }
 }
 
-TEST(OnnxExport, EndsAreOpenInTheBatch) {
+TEST(OnnxExport, InputsAndOutputsHaveADynamicBatch) {
   auto net = calibrated(R"({"preset": "int8"})");
   const OnnxModel model = export_onnx(*net, kSample);
   ASSERT_EQ(model.inputs.size(), 1u);
@@ -150,7 +150,7 @@ TEST(OnnxExport, EndsAreOpenInTheBatch) {
   EXPECT_EQ(model.outputs[0].shape[1].size, 10);
 }
 
-TEST(OnnxExport, AModelWithoutQuantizersIsAFloatGraph) {
+TEST(OnnxExport, WritesAFloatGraphWithoutQuantizers) {
   auto net = test::residual_net();
   const OnnxModel model = export_onnx(*net, kSample);
   std::vector<std::string> ops;
@@ -160,19 +160,19 @@ TEST(OnnxExport, AModelWithoutQuantizersIsAFloatGraph) {
   EXPECT_EQ(node(model, "bn1")->inputs[3], "bn1.running_mean");
 }
 
-TEST(OnnxExport, RefusesWhatWasNotCalibratedByName) {
+TEST(OnnxExport, RejectsUncalibratedQuantizersByName) {
   auto net = test::residual_net();
   quantize(*net, QuantConfig::preset("int8"), {1, 1, 8, 8});
   EXPECT_THAT(refusal(*net, kSample), HasSubstr("calibrate conv1.input_quantizer, conv1.weight_quantizer, "));
 }
 
-TEST(OnnxExport, RefusesAModelOfAnotherTarget) {
+TEST(OnnxExport, RejectsAModelOfAnotherTarget) {
   auto net = calibrated(R"({"preset": "int8"})");
   EXPECT_THAT(refusal(*net, kSample, {.target = Target::tensorrt}),
               HasSubstr("was quantized for the target ort"));
 }
 
-TEST(OnnxExport, RefusesFormatsThatTheTargetHasNot) {
+TEST(OnnxExport, RejectsFormatsUnsupportedByTheTarget) {
   auto wide =
       calibrated(R"({"rules": [{"pattern": "*input_quantizer*", "num_bits": 16}], "target": "tensorrt"})");
   EXPECT_THAT(refusal(*wide, kSample, {.target = Target::tensorrt}),
@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(All, OnnxExportBits,
                                          Bits{12, 21, DType::i16, false}, Bits{15, 21, DType::i16, false}));
 
 /// TensorRT wants DQ behind Q.
-TEST(OnnxExport, ForTensorRtValuesAreCutBeforeTheyAreRounded) {
+TEST(OnnxExport, TensorRtClampsBeforeRounding) {
   auto net =
       calibrated(R"({"rules": [{"pattern": "*input_quantizer*", "num_bits": 3}], "target": "tensorrt"})");
   const OnnxModel model = export_onnx(*net, kSample, {.target = Target::tensorrt});
@@ -253,7 +253,7 @@ TEST(OnnxExport, TokenIdsAreIntegers) {
   EXPECT_EQ(floats.nodes[0].op, "Cast");
 }
 
-TEST(OnnxExport, RefusesAnOperatorSetWithoutTheTypes) {
+TEST(OnnxExport, RejectsAnOpsetWithoutTheTypes) {
   auto fp8 = calibrated(R"({"preset": "fp8"})");
   EXPECT_THAT(refusal(*fp8, kSample, {.opset = 13}),
               HasSubstr("needs operator set 19 or newer, up to 24: 13 was asked for"));
@@ -261,7 +261,7 @@ TEST(OnnxExport, RefusesAnOperatorSetWithoutTheTypes) {
 }
 
 /// ONNX Runtime removes a Relu that is followed by a quantizer of E4M3.
-TEST(OnnxExport, ReluBeforeE4M3IsAMaximumForOnnxRuntime) {
+TEST(OnnxExport, WritesReluBeforeE4M3AsMaxForOnnxRuntime) {
   auto net = calibrated(R"({"preset": "fp8", "target": "tensorrt"})");
   EXPECT_EQ(node(export_onnx(*net, kSample), "relu1")->op, "Max");
   EXPECT_EQ(node(export_onnx(*net, kSample, {.target = Target::tensorrt}), "relu1")->op, "Relu");
@@ -276,7 +276,7 @@ struct WeightCase {
 
 class OnnxExportWeights : public testing::TestWithParam<WeightCase> {};
 
-TEST_P(OnnxExportWeights, HaveTheSmallestTypeAndTheirOwnScales) {
+TEST_P(OnnxExportWeights, UseTheSmallestTypeAndTheirOwnScales) {
   const auto& [fields, codes, scales, opset] = GetParam();
   Graph net({{"fc", std::make_shared<Linear>(32, 6), {"input"}}});
   quantize(
@@ -323,7 +323,7 @@ INSTANTIATE_TEST_SUITE_P(
             DType::f8_e4m3, DType::f8_e8m0, 24}));
 
 /// Engines know weights in blocks as the right factor of MatMul: [in, out], blocks along the first axis.
-TEST(OnnxExport, BlocksOfALinearLayerAreWrittenTransposed) {
+TEST(OnnxExport, WritesLinearBlocksTransposed) {
   Graph net({{"fc", std::make_shared<Linear>(32, 6), {"input"}}});
   quantize(net, QuantConfig::parse(R"({"rules": [{"pattern": "*weight_quantizer", "num_bits": 4,
       "block_sizes": {"-1": 16}}]})"),
@@ -371,7 +371,7 @@ class OwnQuantizers : public Module {
   Child<TensorQuantizer> in1_, in2_, of_w1_, of_w2_;
 };
 
-TEST(OnnxExport, UnnamedQuantizersHaveTheirPaths) {
+TEST(OnnxExport, NamesUnnamedQuantizersByPath) {
   OwnQuantizers model;
   const OnnxModel graph = export_onnx(model, {4});
   for (const char* name : {"in1", "in2"}) EXPECT_NE(maker(graph, name), nullptr) << name;
@@ -383,7 +383,7 @@ TEST(OnnxExport, UnnamedQuantizersHaveTheirPaths) {
   for (const auto& entry : named_quantizers(model)) EXPECT_EQ(entry.quantizer->name(), "") << entry.name;
 }
 
-TEST(OnnxExport, AModelsOwnCallsBecomeNodes) {
+TEST(OnnxExport, WritesDirectCallsAsNodes) {
   Calls model([](const Variable& x) {
     const Variable a = fake_tensor_quant(x, Amax(2.0), {}, 8, false, false);
     const Variable b = scaled_e4m3(a, Tensor::from({1.0f, 2.0f, 3.0f}, {3}));
@@ -398,7 +398,7 @@ TEST(OnnxExport, AModelsOwnCallsBecomeNodes) {
   EXPECT_EQ(std::get<std::int64_t>(*graph.nodes[2].attribute("axis")), 1);
 }
 
-TEST(OnnxExport, RefusesCallsThatNodesCannotTell) {
+TEST(OnnxExport, RejectsCallsWithoutANodeForm) {
   Calls two_axes([](const Variable& x) { return fake_tensor_quant(x, Tensor::full({4, 3}, 1.0)); });
   EXPECT_THAT(refusal(two_axes, {4, 3}), HasSubstr("is [4, 3]: a graph has ranges along one axis"));
   Calls shifted([](const Variable& x) { return fake_tensor_quant(x, 1.0, Tensor::full({3}, 0.5)); });
@@ -407,7 +407,7 @@ TEST(OnnxExport, RefusesCallsThatNodesCannotTell) {
   EXPECT_THAT(refusal(moving, {3}), HasSubstr("amax is computed from an input"));
 }
 
-TEST(OnnxExport, RefusesOperatorsWithoutAForm) {
+TEST(OnnxExport, RejectsOperatorsWithoutAForm) {
   Calls loss([](const Variable& x) { return ops::mse_loss(x, x); });
   EXPECT_THAT(refusal(loss, {3}), HasSubstr("calls the operator mse_loss, which has no form in ONNX here"));
 }

@@ -77,7 +77,7 @@ OnnxModel small() {
   return model;
 }
 
-TEST_F(OnnxFile, KeepsEverything) {
+TEST_F(OnnxFile, RoundTrips) {
   save_onnx(path(), small());
   const OnnxModel model = load_onnx(path());
   EXPECT_EQ(model.opset, 21);
@@ -106,7 +106,7 @@ TEST_F(OnnxFile, KeepsEverything) {
   EXPECT_EQ(model.inputs[0].shape[1].size, 3);
 }
 
-TEST_F(OnnxFile, LargeModelsKeepTheirWeightsBeside) {
+TEST_F(OnnxFile, StoresLargeWeightsInAnExternalFile) {
   OnnxModel model = small();
   const Tensor large = Tensor::full({300}, 1.5), larger = Tensor::full({5000}, 2.5);
   model.initializers.push_back({"large", large, false});
@@ -123,7 +123,7 @@ TEST_F(OnnxFile, LargeModelsKeepTheirWeightsBeside) {
   EXPECT_THAT(refusal_of(path()), HasSubstr("model.onnx.data cannot be read"));
 }
 
-TEST_F(OnnxFile, DataOfAnotherExportAreRefused) {
+TEST_F(OnnxFile, RejectsDataOfAnotherExport) {
   OnnxModel model = small();
   model.initializers.push_back({"large", Tensor::full({300}, 1.5), false});
   save_onnx(path(), model, 1000);
@@ -154,7 +154,7 @@ TEST_F(OnnxFile, ExternalDataStaysInItsFolder) {
   EXPECT_THAT(refusal_of(path("b")), HasSubstr("is outside of the model's folder"));
 }
 
-TEST_F(OnnxFile, RefusesNamesThatNobodyGives) {
+TEST_F(OnnxFile, RejectsUndefinedNames) {
   OnnxModel missing = small();
   missing.initializers.erase(missing.initializers.begin());
   EXPECT_THAT(refusal(missing), HasSubstr("node 'act' (Relu): it reads 'w', which nothing before it gives"));
@@ -172,7 +172,7 @@ TEST_F(OnnxFile, RefusesNamesThatNobodyGives) {
   EXPECT_THAT(refusal(open), HasSubstr("output 'z': nothing gives it"));
 }
 
-TEST_F(OnnxFile, RefusesWhatIsNoModel) {
+TEST_F(OnnxFile, RejectsOtherFiles) {
   EXPECT_THAT(refusal_of(path("none")), HasSubstr("No such file"));
   write_file(path(), "");
   EXPECT_THAT(refusal_of(path()), HasSubstr("it is not an ONNX model, or is cut off"));
@@ -184,7 +184,7 @@ TEST_F(OnnxFile, RefusesWhatIsNoModel) {
   EXPECT_THAT(refusal_of(path()), HasSubstr("it is not an ONNX model, or is cut off"));
 }
 
-TEST_F(OnnxFile, NothingIsWrittenWhereTheGraphCannotBe) {
+TEST_F(OnnxFile, WritesNothingForAnInvalidGraph) {
   OnnxModel model = small();
   model.nodes[1].attributes[0].second = std::monostate{};
   EXPECT_THROW(save_onnx(path(), model), ArgumentError);

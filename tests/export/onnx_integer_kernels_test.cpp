@@ -42,7 +42,7 @@ int count(const OnnxModel& model, const std::string& op) {
   return static_cast<int>(std::ranges::count(model.nodes, op, &OnnxNode::op));
 }
 
-TEST(OnnxIntegerKernels, RowsAreMultipliedByAGemmThatIsRoundedBeforeTheyAreUnrolled) {
+TEST(OnnxIntegerKernels, RowsUseAGemmRoundedBeforeUnrolling) {
   const OnnxModel model = exported(R"([{"name": "a", "type": "linear", "options": {"out_features": 8}},
     {"name": "act", "type": "relu"}, {"name": "b", "type": "linear", "options": {"out_features": 8}},
     {"name": "flat", "type": "flatten"}, {"name": "fc", "type": "linear", "options": {"out_features": 4}}])",
@@ -55,7 +55,7 @@ TEST(OnnxIntegerKernels, RowsAreMultipliedByAGemmThatIsRoundedBeforeTheyAreUnrol
   EXPECT_THAT(way_to(model, "b.input_quantizer").at(1), "Reshape");
 }
 
-TEST(OnnxIntegerKernels, AReluOnSignedCodesIsTheirMaximumWithZero) {
+TEST(OnnxIntegerKernels, ReluOnSignedCodesIsMaxWithZero) {
   const OnnxModel model =
       exported(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 1}},
     {"name": "act", "type": "relu"}, {"name": "both", "type": "concat", "inputs": ["act", "input"]},
@@ -69,7 +69,7 @@ TEST(OnnxIntegerKernels, AReluOnSignedCodesIsTheirMaximumWithZero) {
               ElementsAre("Clip", "QuantizeLinear", "Conv", "DequantizeLinear", "QuantizeLinear"));
 }
 
-TEST(OnnxIntegerKernels, AConvolutionThatIsReadAsFloatsIsScaledBehindItsSums) {
+TEST(OnnxIntegerKernels, FloatOutputConvolutionIsScaledAfterItsSums) {
   const OnnxModel model =
       exported(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 1}},
     {"name": "act", "type": "gelu"}, {"name": "b", "type": "conv2d", "options": {"out_channels": 4, "kernel": 3}},
@@ -87,7 +87,7 @@ TEST(OnnxIntegerKernels, AConvolutionThatIsReadAsFloatsIsScaledBehindItsSums) {
     })) << constant.name;
 }
 
-TEST(OnnxIntegerKernels, AReluBehindPoolingIsRoundedWithTheConvolution) {
+TEST(OnnxIntegerKernels, ReluAfterPoolingIsRoundedWithTheConvolution) {
   const OnnxModel model =
       exported(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 1}},
     {"name": "pool", "type": "max_pool", "options": {"kernel": 2}}, {"name": "act", "type": "relu"},
@@ -99,7 +99,7 @@ TEST(OnnxIntegerKernels, AReluBehindPoolingIsRoundedWithTheConvolution) {
                                                           "Conv", "DequantizeLinear", "QuantizeLinear"));
 }
 
-TEST(OnnxIntegerKernels, SumsThatTwoQuantizersRoundAreWrittenTwice) {
+TEST(OnnxIntegerKernels, SumsWithTwoQuantizersAreWrittenTwice) {
   const OnnxModel model =
       exported(R"([{"name": "a", "type": "conv2d", "options": {"out_channels": 4, "kernel": 1}},
     {"name": "act", "type": "relu"}, {"name": "sum", "type": "add", "inputs": ["a", "act"]}, {"name": "late", "type": "relu"},

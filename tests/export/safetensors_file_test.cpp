@@ -53,7 +53,7 @@ NamedTensors some_tensors() {
           {"empty", Tensor::zeros({0, 3})}};
 }
 
-TEST(Safetensors, RoundTripsInTheReferencesOrder) {
+TEST(Safetensors, RoundTripsInTheReferenceOrder) {
   const NamedTensors tensors = some_tensors();
   save_safetensors(path_of("whole"), tensors, {{"format", "pt"}});
   const SafetensorsFile file(path_of("whole"));
@@ -70,13 +70,13 @@ TEST(Safetensors, RoundTripsInTheReferencesOrder) {
   EXPECT_THROW((void)file.read("hal"), ArgumentError);
 }
 
-TEST(Safetensors, LogicalOrderWhateverTheLayout) {
+TEST(Safetensors, StoresLogicalOrderForAnyLayout) {
   const Tensor x = Tensor::from({0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f}, {1, 2, 2, 2});
   save_safetensors(path_of("layout"), {{"x", x.to(Layout::channels_last)}});
   EXPECT_TRUE(bitwise_equal(SafetensorsFile(path_of("layout")).read("x"), x));
 }
 
-TEST(Safetensors, RefusesWhatTheFormatHasNot) {
+TEST(Safetensors, RejectsUnsupportedValues) {
   const Tensor one = Tensor::scalar(1);
   for (const NamedTensors& tensors : std::vector<NamedTensors>{{{"", one}},
                                                                {{"__metadata__", one}},
@@ -95,7 +95,7 @@ std::string one_tensor(const std::string& dtype, const std::string& shape, const
   return R"({"x":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
 }
 
-TEST(Safetensors, TakesForeignHeaders) {
+TEST(Safetensors, AcceptsForeignHeaders) {
   const std::string data(8, '\1');
   EXPECT_EQ(load_bytes(with_length(one_tensor("F32", "[2]", "[0,8]") + " \n") + data).read("x").numel(), 2);
   const std::string reversed =
@@ -110,7 +110,7 @@ TEST(Safetensors, TakesForeignHeaders) {
   EXPECT_THROW((void)foreign.read("x"), FileError);  // no tensor of ours has that type
 }
 
-TEST(Safetensors, NamesWhatIsWrongWithAHeader) {
+TEST(Safetensors, ReportsHeaderErrors) {
   const std::string data(8, '\1');
   for (
       const auto& [header, says] : std::vector<std::pair<std::string, std::string>>{
@@ -167,7 +167,7 @@ TEST(Safetensors, NamesWhatIsWrongWithAHeader) {
             std::string::npos);
 }
 
-TEST(Safetensors, NoHeaderIsLongerThanItsFile) {
+TEST(Safetensors, RejectsAHeaderLongerThanTheFile) {
   for (const std::uint64_t length : {std::uint64_t{3}, std::uint64_t{100'000'001}, ~std::uint64_t{0}})
     EXPECT_NE(error_of(with_length("{}", length)).find("no whole safetensors file"), std::string::npos)
         << length;
@@ -204,7 +204,7 @@ void expect_its_bytes(const SafetensorsFile& file, const std::string& bytes) {
   EXPECT_EQ(8 + length + static_cast<std::uint64_t>(end), bytes.size());
 }
 
-TEST(Safetensors, ChangedAndCutFilesAreRefusedByFileErrorsOrReadAsTheySay) {
+TEST(Safetensors, SurvivesChangedAndTruncatedFiles) {
   save_safetensors(path_of("whole"), some_tensors(), {{"format", "pt"}});
   const std::string whole = read_file(path_of("whole"));
   std::uint64_t length = 0;
@@ -228,7 +228,7 @@ TEST(Safetensors, ChangedAndCutFilesAreRefusedByFileErrorsOrReadAsTheySay) {
   EXPECT_GT(refused, 100);
 }
 
-TEST(Safetensors, ChangedHeadersAreRefusedOrCoverTheFile) {
+TEST(Safetensors, RejectsHeadersThatDoNotCoverTheFile) {
   save_safetensors(path_of("whole"), some_tensors(), {{"format", "pt"}});
   const std::string whole = read_file(path_of("whole"));
   std::uint64_t length = 0;
@@ -252,7 +252,7 @@ TEST(Safetensors, ChangedHeadersAreRefusedOrCoverTheFile) {
   EXPECT_GT(refused, 2000);
 }
 
-TEST(Safetensors, AFileThatIsCutMeanwhile) {
+TEST(Safetensors, ReportsAFileTruncatedDuringReading) {
   save_safetensors(path_of("cut"), {{"x", Tensor::zeros({1000})}});
   const SafetensorsFile file(path_of("cut"));
   std::filesystem::resize_file(path_of("cut"), 100);

@@ -36,7 +36,7 @@ json scales_of(Module& model, const std::string& name) {
   return nullptr;
 }
 
-TEST(Scales, BlocksAreListsInTheOrderOfRows) {
+TEST(Scales, BlocksAreListsInRowOrder) {
   auto model = quantized_layer(
       R"({"rules": [{"pattern": "*weight_quantizer", "num_bits": 4, "block_sizes": {"-1": 4}}]})");
   const json weight = scales_of(*model, "fc.weight_quantizer");
@@ -46,7 +46,7 @@ TEST(Scales, BlocksAreListsInTheOrderOfRows) {
   EXPECT_FALSE(weight["dynamic"].get<bool>());
 }
 
-TEST(Scales, DynamicBlocksHaveNoneAndTheirTensorsRangeOnlyWhereItCounts) {
+TEST(Scales, DynamicBlocksHaveATensorRangeOnlyIfRequired) {
   auto nvfp4 = quantized_layer(R"({"preset": "nvfp4"})");
   const json input = scales_of(*nvfp4, "fc.input_quantizer");
   EXPECT_TRUE(input["dynamic"].get<bool>());
@@ -56,7 +56,7 @@ TEST(Scales, DynamicBlocksHaveNoneAndTheirTensorsRangeOnlyWhereItCounts) {
   EXPECT_FALSE(scales_of(*mx, "fc.input_quantizer").contains("amax"));
 }
 
-TEST(Scales, SequencesHaveOneEntryAPart) {
+TEST(Scales, SequencesHaveOneEntryPerPart) {
   auto model = quantized_layer(R"({"rules": [{"pattern": "*weight_quantizer", "sequence":
       [{"num_bits": 4, "block_sizes": {"-1": 4}}, {"num_bits": [4, 3]}]}]})");
   EXPECT_EQ(scales_of(*model, "fc.weight_quantizer.0")["scale"].size(), 4u);
@@ -71,7 +71,7 @@ TEST(Scales, SequencesHaveOneEntryAPart) {
   EXPECT_TRUE(bitwise_equal((*model)(Variable(x)).tensor(), y));
 }
 
-TEST(Scales, LearnedRangesAreThoseInForce) {
+TEST(Scales, WriteTheActiveLearnedRanges) {
   auto model = quantized_layer(R"({"preset": "int8"})");
   learn_ranges(*model);
   Variable range = dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer")).range().learned();
@@ -79,7 +79,7 @@ TEST(Scales, LearnedRangesAreThoseInForce) {
   EXPECT_EQ(scales_of(*model, "fc.input_quantizer")["amax"], 3.0);
 }
 
-TEST(Scales, WeightsHaveShapesAndLayersTheirBiasCodes) {
+TEST(Scales, IncludeWeightShapesAndBiasCodes) {
   auto model = quantized_layer(R"({"preset": "int8"})");
   const json weight = scales_of(*model, "fc.weight_quantizer");
   EXPECT_EQ(weight["shape"], json({2, 6}));
@@ -124,7 +124,7 @@ TEST(Scales, ClippedValuesAreCountedOnce) {
   EXPECT_FALSE(entries["fc.output_quantizer"].contains("clipped"));
 }
 
-TEST(Scales, WhatAPendingReluRemovesIsNotClipped) {
+TEST(Scales, DoNotCountReluAsClipping) {
   auto model = test::residual_net();
   const Tensor x = test::random_tensor({4, 1, 8, 8}, -1, 1);
   quantize(*model, QuantConfig::parse(R"({"preset": "int8"})"), x.shape());

@@ -43,7 +43,7 @@ Tensor answer(Module& network, const Tensor& rows) {
   return network(Variable(rows)).tensor();
 }
 
-TEST(SeveralInputs, ArePartsOfRows) {
+TEST(SeveralInputs, ArePartsOfEachRow) {
   const auto imported = import_onnx(of_three());
   EXPECT_EQ(imported.sample_shape, (Shape{7}));
   const auto network = imported.build();
@@ -55,7 +55,7 @@ TEST(SeveralInputs, ArePartsOfRows) {
             y.to_vector<float>());
 }
 
-TEST(SeveralInputs, AreInputsOfTheExportAgain) {
+TEST(SeveralInputs, AreInputsOfTheExport) {
   const auto network = import_onnx(of_three()).build();
   network->eval();
   const OnnxModel file = export_onnx(*network, {7});
@@ -89,7 +89,7 @@ TEST(SeveralInputs, HaveTheBatchFirst) {
               HasSubstr("'mask' is not a tensor of numbers"));
 }
 
-TEST(SeveralInputs, TakeASizeWhereTheFileLeavesItOpen) {
+TEST(SeveralInputs, AcceptASizeForDynamicAxes) {
   OnnxModel open = of_three({-1, -1});
   ImportOptions options;
   EXPECT_THAT(test::message_of([&] { (void)import_onnx(open, options); }), HasSubstr("'mask' is"));
@@ -108,7 +108,7 @@ constexpr const char* kTwo = R"({"name": "two", "nodes": [
 
 std::shared_ptr<Module> network_of(std::string text) { return build_model(ModelSpec::parse(text), {32}, 0); }
 
-TEST(SeveralInputs, TakeSizesByTheirNames) {
+TEST(SeveralInputs, AcceptSizesByName) {
   OnnxModel model = of_three({-1, -1});
   model.inputs[0].shape[1] = {-1, ""};
   const auto sizes = [&](const std::map<std::string, Shape>& shapes) {
@@ -122,13 +122,13 @@ TEST(SeveralInputs, TakeSizesByTheirNames) {
   EXPECT_THAT(sizes({{"x", {4, 4}}, {"mask", {2}}}), HasSubstr("[4, 4] does not fit"));
 }
 
-TEST(SeveralInputs, HaveQuantizersOfTheirOwn) {
+TEST(SeveralInputs, HaveTheirOwnQuantizers) {
   const auto network = network_of(kTwo);
   (void)quantize(*network, QuantConfig::preset("int8"), {1, 32});
   EXPECT_NE(&network->at("a.input_quantizer"), &network->at("b.input_quantizer"));
 }
 
-TEST(SeveralInputs, CoverTheRowInTheirOrder) {
+TEST(SeveralInputs, CoverTheRowInOrder) {
   const auto told = [](const std::string& from, const std::string& to) {
     std::string text = kTwo;
     text.replace(text.find(from), from.size(), to);

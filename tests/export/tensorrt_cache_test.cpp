@@ -35,7 +35,7 @@ std::string error_of(const char* config) {
   return {};
 }
 
-TEST(TensorrtCacheFile, HoldsTheScalesInForceBitForBit) {
+TEST(TensorrtCacheFile, StoresTheActiveScalesBitwise) {
   for (const char* scale : {"free", "pow2"}) {
     auto model = calibrated(
         (std::string(R"({"preset": "int8", "target": "tensorrt", "scale": ")") + scale + "\"}").c_str());
@@ -65,7 +65,7 @@ TEST(TensorrtCacheFile, HeaderNamesVersionAndCalibrator) {
   EXPECT_THROW((void)tensorrt_cache_header(TensorrtCalibrator::entropy2, 0), ArgumentError);
 }
 
-TEST(TensorrtCacheFile, SaysWhatItTakes) {
+TEST(TensorrtCacheFile, RejectsUnsupportedModels) {
   for (const auto& [config, named] : std::vector<std::pair<const char*, const char*>>{
            {R"({"preset": "int8", "target": "ort"})", "uint8"},
            {R"({"preset": "fp8", "target": "tensorrt"})", "e4m3"},
@@ -90,14 +90,14 @@ TensorrtCache load_text(const std::string& text) {
   return load_tensorrt_cache(path_of("text"));
 }
 
-TEST(TensorrtCacheFile, TakesAnyHeaderAndNamesWithColons) {
+TEST(TensorrtCacheFile, AcceptsAnyHeaderAndNamesWithColons) {
   const TensorrtCache cache = load_text("1\r\na: b: 3f800000\r\n\r\nc: 00000000");
   EXPECT_EQ(cache.header, "1");
   EXPECT_EQ(cache.scales, (std::vector<std::pair<std::string, float>>{{"a: b", 1.0f}, {"c", 0.0f}}));
   EXPECT_TRUE(load_text("TRT-8601-EntropyCalibration2").scales.empty());
 }
 
-TEST(TensorrtCacheFile, NamesTheLineThatIsNone) {
+TEST(TensorrtCacheFile, NamesTheInvalidLine) {
   for (const char* text :
        {"", "\n", "h\nx", "h\nx:3f800000", "h\n: 3f800000", "h\nx: 3f80000", "h\nx: bf800000",
         "h\nx: 7f800000", "h\nx: 7fc00000", "h\nx: 3f800000\nx: 3f800000", "h\nx: 3f800000 "})
@@ -112,7 +112,7 @@ TEST(TensorrtCacheFile, NamesTheLineThatIsNone) {
   }
 }
 
-TEST(TensorrtCacheFile, RefusesLinesThatAreNone) {
+TEST(TensorrtCacheFile, RejectsInvalidLines) {
   EXPECT_THROW(save_tensorrt_cache(path_of("bad"), {"", {}}), ArgumentError);
   EXPECT_THROW(save_tensorrt_cache(path_of("bad"), {"h", {{"a\nb", 1.0f}}}), ArgumentError);
   EXPECT_THROW(save_tensorrt_cache(path_of("bad"), {"h", {{"a", -1.0f}}}), ArgumentError);
@@ -120,7 +120,7 @@ TEST(TensorrtCacheFile, RefusesLinesThatAreNone) {
   EXPECT_FALSE(std::filesystem::exists(path_of("bad")));
 }
 
-TEST(TensorrtCacheFile, ChangedFilesAreRefusedByFileErrorsOrReadAsTheySay) {
+TEST(TensorrtCacheFile, SurvivesChangedFiles) {
   const std::string whole = "TRT-8601-EntropyCalibration2\nconv1.input_quantizer: 3c010a14\nfc: 3f800000\n";
   std::mt19937 random(1);
   int refused = 0, read = 0;

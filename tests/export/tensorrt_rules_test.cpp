@@ -53,7 +53,7 @@ auto broken(const std::string& node, const std::string& rule) {
   return AllOf(testing::Field(&RuleBreak::node, node), testing::Field(&RuleBreak::rule, HasSubstr(rule)));
 }
 
-TEST(TensorrtRules, AQuantizedLayerWithAFloatBiasKeepsThem) {
+TEST(TensorrtRules, AcceptAQuantizedLayerWithAFloatBias) {
   Builder b;
   const auto x = b.activation("input", "fc.input_quantizer");
   const auto w = b.weight("fc.weight", codes({4, 8}), scales(4));
@@ -62,7 +62,7 @@ TEST(TensorrtRules, AQuantizedLayerWithAFloatBiasKeepsThem) {
   EXPECT_THAT(b.breaks(), IsEmpty());
 }
 
-TEST(TensorrtRules, Opset) {
+TEST(TensorrtRules, CheckTheOpset) {
   Builder b;
   b.model.graph_name = "net";
   b.model.opset = 26;
@@ -94,7 +94,7 @@ TEST(TensorrtRules, ZeroPointsAreZeroAndConstant) {
   EXPECT_THAT(computed.breaks(), testing::Contains(broken("q", "zero point is not a constant")));
 }
 
-TEST(TensorrtRules, AnIntegerBiasIsRefused) {
+TEST(TensorrtRules, RejectAnIntegerBias) {
   Builder b;
   b.weight("fc.bias", codes({4}, DType::i32), scales(4));
   EXPECT_THAT(b.breaks(), ElementsAre(broken("fc.bias", "INT32 constant is dequantized")));
@@ -140,7 +140,7 @@ TEST(TensorrtRules, WeightsHaveScalesAlongOutputChannels) {
   EXPECT_THAT(wrong.breaks(), ElementsAre(broken("w", "5 scales along axis 0"), broken("v", "along axis 7")));
 }
 
-TEST(TensorrtRules, BlocksAreOfOtherTypesThanInt8) {
+TEST(TensorrtRules, RejectInvalidBlocks) {
   Builder b;
   b.weight("int4", codes({64, 8}, DType::i4), Tensor::full({2, 8}, 0.5), 0, 32);
   EXPECT_THAT(b.breaks(), IsEmpty());
@@ -152,7 +152,7 @@ TEST(TensorrtRules, BlocksAreOfOtherTypesThanInt8) {
                                       broken("unblocked", "takes blocks"), broken("axis", "takes blocks")));
 }
 
-TEST(TensorrtRules, BlockScalesMayBeDequantizedThemselves) {
+TEST(TensorrtRules, AcceptDequantizedBlockScales) {
   Builder b;
   const auto level = b.weight("w.scales", Tensor::full({4, 2}, 1, DType::u8), Tensor::scalar(0.1));
   b.model.initializers[0].value = codes({4, 2}, DType::f8_e4m3);
@@ -162,7 +162,7 @@ TEST(TensorrtRules, BlockScalesMayBeDequantizedThemselves) {
   EXPECT_THAT(b.breaks(), IsEmpty());
 }
 
-TEST(TensorrtRules, BothInputsOfAQuantizedSum) {
+TEST(TensorrtRules, CheckBothInputsOfAQuantizedSum) {
   Builder b;
   b.node("Add", {b.activation("input", "q"), "input"}, "half");
   b.activation(b.node("Relu", {"half"}, "relu"), "next");
@@ -186,14 +186,14 @@ TEST(TensorrtRules, TensorsHaveFewerThan2To31Elements) {
   EXPECT_THAT(b.breaks(), ElementsAre(broken("big", "2147483648 elements")));
 }
 
-TEST(TensorrtRules, NodesWithoutANameAreKnownByTheirOutput) {
+TEST(TensorrtRules, IdentifyUnnamedNodesByOutput) {
   Builder b;
   b.activation("input", "q", Tensor::scalar(-1));
   for (auto& node : b.model.nodes) node.name.clear();
   EXPECT_THAT(b.breaks(), ElementsAre(broken("q", "not positive"), broken("q.dq", "not positive")));
 }
 
-TEST(TensorrtRules, OneValueReadManyTimesTakesNoLongTime) {
+TEST(TensorrtRules, TakeLinearTimeForManyReaders) {
   Builder b;
   std::string value = "start";
   for (const char* name : {"a", "b", "c", "d"})

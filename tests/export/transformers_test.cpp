@@ -90,20 +90,20 @@ void change_weights(const std::string& folder, const std::function<void(NamedTen
   save_safetensors(path, all);
 }
 
-class Answers : public testing::TestWithParam<const char*> {};
+class TransformersOutputs : public testing::TestWithParam<const char*> {};
 
-TEST_P(Answers, AreThoseOfTransformers) {
+TEST_P(TransformersOutputs, MatchTransformers) {
   const std::string name = GetParam();
   const auto imported = import_transformers(kData + name, {.sample_shape = {9}});
   const bool encoder = name.starts_with("bert");
   expect_near(run(imported, answer(name, encoder ? "rows" : "ids")), answer(name, "answers"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Transformers, Answers,
+INSTANTIATE_TEST_SUITE_P(Transformers, TransformersOutputs,
                          testing::Values("gpt2", "gpt2_untied", "llama", "llama_biases", "mistral", "qwen2",
                                          "qwen3", "bert", "bert_classes", "bert_masked"));
 
-TEST(Transformers, KnowsTheArchitecturesThatItNames) {
+TEST(Transformers, SupportsTheListedArchitectures) {
   EXPECT_THAT(transformer_architectures(),
               testing::IsSupersetOf({"GPT2LMHeadModel", "LlamaForCausalLM", "BertModel"}));
   EXPECT_TRUE(is_transformer(kData + "gpt2"));
@@ -112,7 +112,7 @@ TEST(Transformers, KnowsTheArchitecturesThatItNames) {
   EXPECT_FALSE(is_transformer(std::string(FAKEQUANT_SOURCE_DIR) + "/tests/data/torch_network.safetensors"));
 }
 
-TEST(Transformers, TakesFileAndIndexAsTheFolder) {
+TEST(Transformers, AcceptsFileIndexAndFolder) {
   const auto folder = import_transformers(kData + "llama");
   const auto index = import_transformers(kData + "llama/model.safetensors.index.json");
   EXPECT_EQ(folder.spec, index.spec);
@@ -120,7 +120,7 @@ TEST(Transformers, TakesFileAndIndexAsTheFolder) {
   EXPECT_EQ(folder.output_shape, (Shape{20, 12}));
 }
 
-TEST(Transformers, PathsAreThoseOfTheFile) {
+TEST(Transformers, UsesThePathsOfTheFile) {
   const auto net = import_transformers(kData + "llama").build();
   std::vector<std::string> names;
   for (const auto& [name, value] : net->named_parameters()) names.push_back(name);
@@ -129,7 +129,7 @@ TEST(Transformers, PathsAreThoseOfTheFile) {
                           "model.layers.1.mlp.down_proj.weight", "model.norm.weight", "lm_head.weight"}));
 }
 
-TEST(Transformers, FixedInputsLeaveIdsAlone) {
+TEST(Transformers, FixedInputsKeepTheIds) {
   for (const std::string name : {"bert", "bert_classes", "bert_masked"}) {
     ImportOptions options{.sample_shape = {9}};
     options.fixed_inputs = {{"attention_mask", Tensor::scalar(1, DType::f64)},
@@ -138,7 +138,7 @@ TEST(Transformers, FixedInputsLeaveIdsAlone) {
   }
 }
 
-TEST(Transformers, GivesThePooledOutput) {
+TEST(Transformers, ReturnsThePooledOutput) {
   const auto imported = import_transformers(kData + "bert", {.sample_shape = {9}, .output = "pooler_output"});
   expect_near(run(imported, answer("bert", "rows")), answer("bert", "pooled"));
 }
@@ -154,7 +154,7 @@ TEST(Transformers, GeneratesWithACache) {
   }
 }
 
-TEST(Transformers, TakesFilesOfTheNetworkWithoutItsHead) {
+TEST(Transformers, AcceptsFilesWithoutTheHead) {
   const std::string folder = copy_of("gpt2");
   change_weights(folder, [](NamedTensors& all) {
     for (auto& [name, tensor] : all) name = name.substr(std::string("transformer.").size());
@@ -165,7 +165,7 @@ TEST(Transformers, TakesFilesOfTheNetworkWithoutItsHead) {
 }
 
 /// One network by each way, and texts of more tokens than its context, where `dynamic` begins.
-TEST(Transformers, RotaryPositionsAreScaledAsTheirsAre) {
+TEST(Transformers, RotaryScalingMatchesTransformers) {
   const auto scalings = nlohmann::ordered_json::parse(text_of(kData + "llama_scaled/scalings.json"));
   ASSERT_EQ(scalings.size(), 5U);
   for (const auto& [name, values] : scalings.items()) {
@@ -183,7 +183,7 @@ TEST(Transformers, RotaryPositionsAreScaledAsTheirsAre) {
   }
 }
 
-TEST(Transformers, RefusesWhatConfigAsksForAndIsNotComputed) {
+TEST(Transformers, RejectsUnsupportedConfigOptions) {
   const auto refused = [](const std::string& name, const std::string& from, const std::string& to) {
     const std::string folder = copy_of(name);
     change_config(folder, from, to);
@@ -211,13 +211,13 @@ TEST(Transformers, RefusesWhatConfigAsksForAndIsNotComputed) {
   EXPECT_THAT(refused("gpt2", "{", "["), HasSubstr("config.json"));
 }
 
-TEST(Transformers, SizesThatConfigClaimsAreNotAllocated) {
+TEST(Transformers, DoesNotAllocateClaimedSizes) {
   const std::string folder = copy_of("llama_biases");
   change_config(folder, R"("vocab_size": 20)", R"("vocab_size": 2000000000)");
   EXPECT_THAT(error_of(folder), HasSubstr("[2000000000, 8]"));
 }
 
-TEST(Transformers, TellsAllTensorsThatDoNotFit) {
+TEST(Transformers, ReportsAllMismatchedTensors) {
   const std::string folder = copy_of("gpt2");
   change_weights(folder, [](NamedTensors& all) {
     for (auto& [name, tensor] : all) {
@@ -233,7 +233,7 @@ TEST(Transformers, TellsAllTensorsThatDoNotFit) {
   EXPECT_THROW((void)missing(folder, {}, {{"transformer.ln_g.bias", "transformer.ln_f.bias"}}), FileError);
 }
 
-TEST(Transformers, NamesAreMendedByRenames) {
+TEST(Transformers, AppliesRenames) {
   const std::string folder = copy_of("gpt2");
   change_weights(folder, [](NamedTensors& all) {
     for (auto& [name, tensor] : all) name = "net." + name;
@@ -244,7 +244,7 @@ TEST(Transformers, NamesAreMendedByRenames) {
   expect_near(run(imported, answer("gpt2", "ids")), answer("gpt2", "answers"));
 }
 
-TEST(Transformers, RefusesWeightsThatAreNone) {
+TEST(Transformers, RejectsInvalidWeights) {
   std::string folder = copy_of("gpt2");
   change_weights(folder, [](NamedTensors& all) { all[0].second = Tensor::full(all[0].second.shape(), NAN); });
   EXPECT_THAT(error_of(folder), HasSubstr("nan"));
@@ -259,7 +259,7 @@ TEST(Transformers, RefusesWeightsThatAreNone) {
   EXPECT_THAT(error_of(folder), AllOf(HasSubstr("model.safetensors.index.json"), HasSubstr("pickle")));
 }
 
-TEST(Transformers, RefusesOptionsThatDoNotFit) {
+TEST(Transformers, RejectsUnsuitableOptions) {
   EXPECT_THAT(error_of(kData + "gpt2", {.sample_shape = {13}}), HasSubstr("12 positions"));
   EXPECT_THAT(error_of(kData + "gpt2", {.sample_shape = {3, 4}}), HasSubstr("number of tokens"));
   EXPECT_THAT(error_of(kData + "gpt2", {.sample_shape = {}, .output = "logits"}), HasSubstr("'logits'"));

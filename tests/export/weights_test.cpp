@@ -71,7 +71,7 @@ std::string error_of(const NamedTensors& tensors, const WeightOptions& options =
 /// Convolutions, batch norms, PReLU, transposed convolution, LSTM of two layers both ways, GRU, layer norm
 /// and a parameter of its own: outputs of PyTorch 2.15 (tests/data/torch_network.py), in another order of
 /// sums.
-TEST(Weights, OfPyTorchGiveItsOutputs) {
+TEST(Weights, OfPyTorchReproduceItsOutputs) {
   auto model = network();
   const LoadedWeights found = load_weights(*model, kFile);
   EXPECT_THAT(found.kept, IsEmpty());
@@ -84,7 +84,7 @@ TEST(Weights, OfPyTorchGiveItsOutputs) {
   for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], wanted[i], 2e-6) << i;
 }
 
-TEST(Weights, AreFoundBehindPrefixes) {
+TEST(Weights, AreFoundAfterPrefixes) {
   for (const std::string prefix : {"model.", "module.", "_orig_mod.", "module.backbone."}) {
     auto model = small();
     EXPECT_EQ(load_weights(*model, saved(small_weights(prefix))).set.size(), 4) << prefix;
@@ -92,7 +92,7 @@ TEST(Weights, AreFoundBehindPrefixes) {
   }
 }
 
-TEST(Weights, AreFoundWhereTheModelHasThePrefix) {
+TEST(Weights, AreFoundIfTheModelHasThePrefix) {
   const auto spec = ModelSpec::parse(
       R"([{"name": "net", "type": "sequential", "nodes": [
             {"name": "first", "type": "linear", "options": {"out_features": 3}},
@@ -101,7 +101,7 @@ TEST(Weights, AreFoundWhereTheModelHasThePrefix) {
   EXPECT_EQ(load_weights(*model, saved(small_weights())).set.size(), 4);
 }
 
-TEST(Weights, OfEveryFloatTypeBecomeF32) {
+TEST(Weights, ConvertEveryFloatTypeToF32) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
     NamedTensors tensors = small_weights();
     for (auto& [name, tensor] : tensors) tensor = tensor.to(dtype);
@@ -143,7 +143,7 @@ TEST(Weights, RenamesAreReadFromJson) {
   EXPECT_THROW((void)read_weight_renames(test::temporary("none.json")), FileError);
 }
 
-TEST(Weights, TellEverythingThatDoesNotFit) {
+TEST(Weights, ReportEveryMismatch) {
   const std::string error = error_of({{"first.weight", Tensor::zeros({3, 4})},
                                       {"first.bias", Tensor::zeros({3})},
                                       {"lost.weight", Tensor::zeros({2, 3})},
@@ -154,13 +154,13 @@ TEST(Weights, TellEverythingThatDoesNotFit) {
                            HasSubstr("last.bias is I64"), HasSubstr("--map")));
 }
 
-TEST(Weights, OfTurnedMatricesSaySo) {
+TEST(Weights, ReportTransposedMatrices) {
   auto tensors = small_weights();
   tensors[2].second = Tensor::zeros({3, 2});
   EXPECT_THAT(error_of(tensors), HasSubstr("last.weight is [3, 2], the model's is [2, 3] (transposed)"));
 }
 
-TEST(Weights, ThatFitAreTakenIfAsked) {
+TEST(Weights, LoadMatchingTensorsOnRequest) {
   auto model = small();
   auto tensors = small_weights();
   tensors[0].second = Tensor::zeros({3, 4});
@@ -173,7 +173,7 @@ TEST(Weights, ThatFitAreTakenIfAsked) {
               HasSubstr("no tensor of it fits"));
 }
 
-TEST(Weights, ThatAreNotFiniteAreNamed) {
+TEST(Weights, NameNonFiniteTensors) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), 1e300}) {
     auto tensors = small_weights();
     tensors[2].second = Tensor::full({2, 3}, bad, DType::f64);
@@ -181,7 +181,7 @@ TEST(Weights, ThatAreNotFiniteAreNamed) {
   }
 }
 
-TEST(Weights, OfSeveralFilesComeByTheirIndex) {
+TEST(Weights, LoadSeveralFilesByIndex) {
   const auto all = small_weights();
   (void)saved({all[0], all[1]}, "one.safetensors");
   (void)saved({all[2], all[3]}, "two.safetensors");
@@ -201,7 +201,7 @@ TEST(Weights, OfSeveralFilesComeByTheirIndex) {
   }
 }
 
-TEST(Weights, OfOtherFilesAreRefusedWithTheWay) {
+TEST(Weights, RejectOtherFilesWithARemedy) {
   auto model = small();
   const auto error = [&](const std::string& name, const std::string& bytes) -> std::string {
     std::ofstream(test::temporary(name), std::ios::binary) << bytes;
@@ -222,7 +222,7 @@ TEST(Weights, OfOtherFilesAreRefusedWithTheWay) {
   EXPECT_THROW((void)load_weights(*model, ::testing::TempDir()), FileError);
 }
 
-TEST(Weights, LongNamesAreRefused) {
+TEST(Weights, RejectLongNames) {
   EXPECT_THAT(error_of({{std::string(5000, 'a'), Tensor::zeros({1})}}), HasSubstr("5000 characters"));
 }
 

@@ -257,7 +257,7 @@ class CudaFunctions : public testing::TestWithParam<Case> {
   void SetUp() override { FQ_NEEDS_CUDA(); }
 };
 
-TEST_P(CudaFunctions, GiveWhatTheyGiveOnTheCpu) {
+TEST_P(CudaFunctions, MatchTheCpu) {
   const Outcome here = outcome(GetParam(), Device::cpu()), there = outcome(GetParam(), Device::cuda());
   EXPECT_EQ(there.words, here.words);
   ASSERT_EQ(there.numbers.size(), here.numbers.size());
