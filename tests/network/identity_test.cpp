@@ -29,18 +29,18 @@ std::string problem(const json& identity) {
   return test::message_of([&] { return Identity::from_json(identity); });
 }
 
-TEST(Identity, TheTextOfAWholeOneStays) {
+TEST(Identity, TextOfACompleteConfigurationIsUnchanged) {
   EXPECT_EQ(Identity::from_json(json::parse(kWhole)).to_json().dump(), kWhole);
 }
 
-TEST(Identity, OptionalKeysAreLeftOut) {
+TEST(Identity, OmitsOptionalKeys) {
   json least = json::parse(kWhole);
   for (const char* key : {"class_names", "dense", "inputs", "task", "tokenizer"}) least.erase(key);
   least["quantization"] = nullptr;
   EXPECT_EQ(Identity::from_json(least).to_json(), least);
 }
 
-TEST(Identity, EveryOldCheckpointReadsAndStays) {
+TEST(Identity, ReadsEveryOldCheckpointUnchanged) {
   std::size_t count = 0;
   for (const char* folder : {"/tests/data", "/tests/fuzz/corpus/checkpoint"})
     for (const auto& file : std::filesystem::directory_iterator(FAKEQUANT_SOURCE_DIR + std::string(folder))) {
@@ -53,7 +53,7 @@ TEST(Identity, EveryOldCheckpointReadsAndStays) {
   EXPECT_GE(count, 6U);
 }
 
-TEST(Identity, UnknownKeysAreNamed) {
+TEST(Identity, NamesUnknownKeys) {
   const json whole = json::parse(kWhole);
   for (const char* place : {"", "/inputs", "/task", "/model", "/model/nodes/0"}) {
     json changed = whole;
@@ -62,7 +62,7 @@ TEST(Identity, UnknownKeysAreNamed) {
   }
 }
 
-TEST(Identity, MissingKeysAreNamed) {
+TEST(Identity, NamesMissingKeys) {
   for (const char* key : {"model", "sample_shape", "classes", "folded", "quantization"}) {
     json changed = json::parse(kWhole);
     changed.erase(key);
@@ -70,7 +70,7 @@ TEST(Identity, MissingKeysAreNamed) {
   }
 }
 
-TEST(Identity, WrongTypesAreRejected) {
+TEST(Identity, RejectsWrongTypes) {
   const json whole = json::parse(kWhole);
   for (const auto& [key, value] : whole.items())
     for (const json& other : {json(1.5), json("x"), json({{"a", 1}}), json({json::array({1})})}) {
@@ -83,7 +83,7 @@ TEST(Identity, WrongTypesAreRejected) {
     }
 }
 
-TEST(Identity, ConfigIsThatOfTheText) {
+TEST(Identity, ConfigMatchesTheText) {
   Identity identity = Identity::from_json(json::parse(kWhole));
   EXPECT_EQ(identity.preset(), "int8");
   EXPECT_EQ(identity.config().rules.back().pattern, "fc.*");
@@ -101,13 +101,13 @@ TEST(Identity, RulesKeepTheirOrder) {
   EXPECT_EQ(read.rules.back().pattern, "a*");
 }
 
-TEST(NetworkCreate, OutputsOfAListAreClasses) {
+TEST(NetworkCreate, ListOutputsAreClasses) {
   const auto spec = ModelSpec::parse(R"({"nodes": [{"type": "linear", "options": {"out_features": 3}}]})");
   EXPECT_EQ(Network::create(spec, {2}).classes(), 3);
   EXPECT_EQ(Network::create(Identity{.model = spec, .sample_shape = {2}}).classes(), 0);
 }
 
-TEST(NetworkCreate, CloneSharesNothing) {
+TEST(NetworkCreate, CloneSharesNoState) {
   const auto spec = ModelSpec::parse(R"({"nodes": [{"type": "linear", "options": {"out_features": 3}}]})");
   const Network network = Network::create(spec, {2}, 3, 7);
   const Network copy = network.clone();

@@ -69,7 +69,7 @@ bool same(const StateDict& a, const StateDict& b) {
   });
 }
 
-TEST(Qat, ATrainedNetworkIsItsOwnTeacherAndStaysAccurate) {
+TEST(Qat, TrainedNetworkIsItsTeacherAndStaysAccurate) {
   Network network = trained();
   QatOptions options = short_run();
   options.measure = true;
@@ -88,7 +88,7 @@ TEST(Qat, ATrainedNetworkIsItsOwnTeacherAndStaysAccurate) {
   EXPECT_THAT(lines[1], HasSubstr("towards the float network"));
 }
 
-TEST(Qat, AnUntrainedNetworkHasNoTeacher) {
+TEST(Qat, UntrainedNetworkHasNoTeacher) {
   Network network = float_network();
   QatOptions options = short_run();
   EXPECT_FALSE(prepare_qat(network, points(), options).self_distillation);
@@ -96,14 +96,14 @@ TEST(Qat, AnUntrainedNetworkHasNoTeacher) {
   EXPECT_NE(prepare_qat(network, points(), options).training.objective.distillation.teacher, nullptr);
 }
 
-TEST(Qat, TheSameCallGivesTheSameBits) {
+TEST(Qat, IsDeterministic) {
   Network one = trained(), other = one.clone();
   qat(one, points(), short_run());
   qat(other, points(), short_run());
   EXPECT_TRUE(same(values(one), values(other)));
 }
 
-TEST(Qat, ARunIsRestoredInPlaceOfCalibration) {
+TEST(Qat, RestoresARunInsteadOfCalibrating) {
   Network network = trained();
   QatOptions options = short_run();
   bool called = false;
@@ -115,7 +115,7 @@ TEST(Qat, ARunIsRestoredInPlaceOfCalibration) {
   EXPECT_TRUE(called);
 }
 
-TEST(Qat, TargetAndScaleReplaceThoseOfTheConfig) {
+TEST(Qat, TargetAndScaleOverrideTheConfig) {
   Network network = trained();
   QatOptions options = short_run();
   options.target = "none";
@@ -126,7 +126,7 @@ TEST(Qat, TargetAndScaleReplaceThoseOfTheConfig) {
   EXPECT_EQ(network.identity().preset(), "int8");
 }
 
-TEST(Qat, ChoicesReplaceTheDefaultsOfTheFormat) {
+TEST(Qat, OptionsOverrideTheFormatDefaults) {
   Network network = trained();
   QatOptions options = short_run();
   options.config = "w4a4";
@@ -137,7 +137,7 @@ TEST(Qat, ChoicesReplaceTheDefaultsOfTheFormat) {
   EXPECT_EQ(plan.training.optimizer.learning_rate, 0.25);
 }
 
-TEST(QuantizationConfig, PresetChoicesAreForNames) {
+TEST(QuantizationConfig, PresetOptionsRequireAName) {
   EXPECT_EQ(quantization_config("w2a2"), preset_config("w2a2"));
   EXPECT_EQ(quantization_config(R"({"preset": "w2a2"})"), nlohmann::ordered_json({{"preset", "w2a2"}}));
   EXPECT_THAT(message_of([] { return quantization_config(R"({"preset": "int8"})", {.edge_bits = 8}); }),
@@ -145,7 +145,7 @@ TEST(QuantizationConfig, PresetChoicesAreForNames) {
   EXPECT_THAT(message_of([] { return quantization_config("int9"); }), HasSubstr("int9"));
 }
 
-TEST(CalibrateNetwork, StatesGiveTheRangesOfOneRun) {
+TEST(CalibrateNetwork, MergedStatesMatchOneRun) {
   const Folder folder;
   const auto data = points(), more = points(0.5F);
   const auto collected = [&](const std::string& name, const auto& samples) {
@@ -174,7 +174,7 @@ TEST(CalibrateNetwork, StatesGiveTheRangesOfOneRun) {
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("is not counted again")));
 }
 
-TEST(CalibrateNetwork, TheAlgorithmOfTheConfigRuns) {
+TEST(CalibrateNetwork, RunsTheAlgorithmOfTheConfig) {
   Network network = trained();
   fold_and_quantize(network, nlohmann::ordered_json::parse(
                                  R"({"preset": "w4a8", "target": "none", "weight_algorithm": "gptq"})"));
@@ -188,7 +188,7 @@ TEST(CalibrateNetwork, TheAlgorithmOfTheConfigRuns) {
   EXPECT_THAT(layers, ::testing::SizeIs(2));
 }
 
-TEST(AutoQuantizeNetwork, TheIdentityKeepsThePlan) {
+TEST(AutoQuantizeNetwork, StoresThePlanInTheIdentity) {
   Network network = trained();
   DataLoader loader(points(), {.batch_size = 32, .shuffle = false});
   AutoQuantizeOptions options;
@@ -199,12 +199,12 @@ TEST(AutoQuantizeNetwork, TheIdentityKeepsThePlan) {
   EXPECT_EQ(evaluate(network.clone(), points()).loss, evaluate(network, points()).loss);
 }
 
-TEST(CalibrateNetwork, AFloatNetworkIsRejected) {
+TEST(CalibrateNetwork, RejectsAFloatNetwork) {
   Network network = float_network();
   EXPECT_THAT(message_of([&] { return calibrate(network, points()); }), HasSubstr("[identity] quantization"));
 }
 
-TEST(EvaluateNetwork, NeedsRangesAndFittingData) {
+TEST(EvaluateNetwork, RequiresRangesAndMatchingData) {
   Network network = float_network();
   EXPECT_EQ(evaluate(network, points()).count, kSamples);
   const auto wide = std::make_shared<TensorDataset>(Tensor::zeros({4, 5}), Tensor::zeros({4}, DType::i64));
@@ -213,7 +213,7 @@ TEST(EvaluateNetwork, NeedsRangesAndFittingData) {
   EXPECT_THAT(message_of([&] { return evaluate(network, points()); }), HasSubstr("not calibrated"));
 }
 
-TEST(Predictions, PartsHaveAllSamples) {
+TEST(Predictions, PartsCoverAllSamples) {
   Network network = trained();
   qat(network, points(), short_run());
   std::int64_t logits = 0, codes = 0, parts = 0;
@@ -235,7 +235,7 @@ TEST(Predictions, PartsHaveAllSamples) {
   EXPECT_EQ(codes, kSamples * (4 + 8));  // the inputs of two layers
 }
 
-TEST(Findings, ARangeOfZerosIsFound) {
+TEST(Findings, ReportAZeroRange) {
   Network network = trained();
   qat(network, points(), short_run());
   EXPECT_TRUE(quantizer_findings(network, points()).empty());

@@ -29,7 +29,7 @@ QuantizerReport report(const std::string& name) {
   return q;
 }
 
-TEST(CalibrationPage, TextOfAnyKindIsEscaped) {
+TEST(CalibrationPage, EscapesText) {
   const std::string hostile = "</title><script>alert('1')</script>\"&\x01";
   const std::string page = calibration_html(
       {.title = hostile, .facts = {{hostile, hostile}}, .quantizers = {report(hostile), report("b")}});
@@ -41,14 +41,14 @@ TEST(CalibrationPage, TextOfAnyKindIsEscaped) {
   EXPECT_EQ(html::escaped("Größe\n"), "Größe\n");
 }
 
-TEST(CalibrationPage, RefersToNothingOutside) {
+TEST(CalibrationPage, HasNoExternalReferences) {
   const std::string page = calibration_html({.title = "t", .quantizers = {report("a")}});
   for (const char* reference : {"http:", "https:", "//", "src=", "url(", "@import", "<link", "fetch("})
     EXPECT_THAT(page, Not(HasSubstr(reference)));
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
 }
 
-TEST(CalibrationPage, HasALineACardAndAnAnchorForEach) {
+TEST(CalibrationPage, HasALineACardAndAnAnchorPerQuantizer) {
   const std::string page = calibration_html({.title = "t", .quantizers = {report("a.x"), report("b.x")}});
   for (const char* part :
        {"href=\"#q1\">a.x", "href=\"#q2\">b.x", "id=q1", "id=q2", "data-key=\"sqnr\"", "∞ dB", "25 %"})
@@ -74,7 +74,7 @@ TEST(CalibrationPage, ShowsAPlan) {
   EXPECT_THAT(calibration_html({.title = "t", .quantizers = {}}), Not(HasSubstr("Sensitivity plan")));
 }
 
-TEST(CalibrationPage, IsWrittenWholeOrNotAtAll) {
+TEST(CalibrationPage, IsWrittenAtomically) {
   const std::string path = test::temporary("page.html");
   const CalibrationPage page{.title = "t", .quantizers = {report("a")}};
   save_calibration_html(path, page);
@@ -82,7 +82,7 @@ TEST(CalibrationPage, IsWrittenWholeOrNotAtAll) {
   EXPECT_THROW(save_calibration_html(test::temporary("none/page.html"), page), FileError);
 }
 
-TEST(HistogramPlot, ColumnsShareTheCountsOfBins) {
+TEST(HistogramPlot, DistributesBinCountsOverColumns) {
   const Histogram h{{6, 3, 0, 8}, {0, 1, 2, 3, 4}};
   EXPECT_EQ(html::plot_columns(h, 4, 2), (std::vector<double>{9, 8}));
   EXPECT_EQ(html::plot_columns(h, 4, 8), (std::vector<double>{3, 3, 1.5, 1.5, 0, 0, 4, 4}));
@@ -105,7 +105,7 @@ TEST(HistogramPlot, ScaleIsLogarithmic) {
   EXPECT_EQ((html::Axis{area, 4}.at(1)), 25);
 }
 
-TEST(HistogramPlot, EveryFiniteReportCanBeDrawn) {
+TEST(HistogramPlot, DrawsEveryFiniteReport) {
   for (const double scale : {1e-38, 1e-6, 1.0, 1e30}) {
     QuantizerReport q = report("a");
     for (auto& edge : q.histogram.edges) edge *= static_cast<float>(scale);

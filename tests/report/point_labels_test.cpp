@@ -31,7 +31,7 @@ bool meet(const PointLabel& a, const PointLabel& b, double size) {
   return left(a) < right(b) && left(b) < right(a) && std::abs(a.y - b.y) < size;
 }
 
-TEST(PointLabels, StandRightAboveAPointThatIsAlone) {
+TEST(PointLabels, AreCentredAboveAnIsolatedPoint) {
   const auto labels = place_labels({{100, 100, "a"}}, kArea, 11);
   ASSERT_EQ(labels.size(), 1U);
   EXPECT_EQ(labels[0].x, 107);
@@ -39,7 +39,7 @@ TEST(PointLabels, StandRightAboveAPointThatIsAlone) {
   EXPECT_FALSE(labels[0].ends_here || labels[0].away);
 }
 
-TEST(PointLabels, PointsOnEachOtherShareOne) {
+TEST(PointLabels, CoincidentPointsShareOneLabel) {
   EXPECT_THAT(texts(place_labels({{100, 100, "a"}, {300, 50, "c"}, {100.5, 100, "b"}}, kArea, 11)),
               ElementsAre("c", "a, b"));
   std::vector<NamedPoint> many;
@@ -47,7 +47,7 @@ TEST(PointLabels, PointsOnEachOtherShareOne) {
   EXPECT_THAT(texts(place_labels(many, kArea, 11)), ElementsAre("a, b and 7 more"));
 }
 
-TEST(PointLabels, CutsLongNamesAtTheirBeginBetweenLetters) {
+TEST(PointLabels, TruncateLongNamesAtTheStart) {
   std::string name;
   for (int i = 0; i < 40; ++i) name += "ä";
   const auto text = texts(place_labels({{100, 100, name + "/end"}}, kArea, 11)).at(0);
@@ -55,7 +55,7 @@ TEST(PointLabels, CutsLongNamesAtTheirBeginBetweenLetters) {
   EXPECT_THAT(text, EndsWith("ä/end"));
 }
 
-TEST(PointLabels, CoverNeitherEachOtherNorTheEdges) {
+TEST(PointLabels, DoNotOverlapEachOtherOrTheEdges) {
   for (const double size : {11.0, 18.0}) {
     std::vector<NamedPoint> points;
     for (int i = 0; i < 200; ++i)
@@ -73,7 +73,7 @@ TEST(PointLabels, CoverNeitherEachOtherNorTheEdges) {
   }
 }
 
-TEST(PointLabels, FewNearPointsAllHaveOne) {
+TEST(PointLabels, AFewClosePointsAllHaveLabels) {
   std::vector<NamedPoint> points;
   for (int i = 0; i < 6; ++i)
     points.push_back({540 + 5.0 * i, 100 + 2.0 * i, "runs/int8_" + std::to_string(i)});

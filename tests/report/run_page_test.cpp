@@ -44,7 +44,7 @@ detail::RunRecord record_of(const std::string& name) {
   return out;
 }
 
-TEST(RunPage, TextOfAnyKindIsEscapedAndNothingOutsideIsReferredTo) {
+TEST(RunPage, EscapesTextAndHasNoExternalReferences) {
   const auto record = record_of(kHostile);
   const std::string page = html::run_html({.title = kHostile,
                                            .config = {{"model", kHostile}, {"given", {{kHostile, kHostile}}}},
@@ -57,7 +57,7 @@ TEST(RunPage, TextOfAnyKindIsEscapedAndNothingOutsideIsReferredTo) {
   for (const char* part : {"75 %", "25 %", "3.5", "not b", "12 %"}) EXPECT_THAT(page, HasSubstr(part));
 }
 
-TEST(ComparePage, MarksWhatIsOfTrainingAndNamesRuns) {
+TEST(ComparePage, MarksTrainingValuesAndNamesRuns) {
   detail::RunSummary run{.name = "a", .command = "train", .model = "cnn", .format = "float", .state = "done"};
   run.given = ordered_json::object();
   run.accuracy = 90;
@@ -71,7 +71,7 @@ TEST(ComparePage, MarksWhatIsOfTrainingAndNamesRuns) {
   EXPECT_THAT(html::compare_html({validated, validated}), Not(HasSubstr("Hollow")));
 }
 
-TEST(RunPage, IsReadAgainWhileTheRunGoesOn) {
+TEST(RunPage, ReloadsWhileTheRunContinues) {
   const detail::RunRecord record;
   html::RunPage page{.title = "t", .config = ordered_json::object(), .record = &record};
   EXPECT_THAT(html::run_html(page), Not(HasSubstr("http-equiv=refresh")));
@@ -80,7 +80,7 @@ TEST(RunPage, IsReadAgainWhileTheRunGoesOn) {
   EXPECT_THAT(html::run_html(page), HasSubstr("2 min left"));
 }
 
-TEST(RunPage, PlotsLeaveOutWhatIsNotFinite) {
+TEST(RunPage, PlotsOmitNonFiniteValues) {
   EXPECT_EQ(html::line_plot("t", {{"a", {{1, NAN}, {2, INFINITY}}}}, 2), "");
   const std::string one = html::line_plot("t", {{"a", {{1, NAN}, {2, 3}}}}, 2);
   EXPECT_THAT(one, Not(HasSubstr("nan")));
@@ -89,7 +89,7 @@ TEST(RunPage, PlotsLeaveOutWhatIsNotFinite) {
               HasSubstr("logarithmic"));
 }
 
-TEST(RunRecord, DropsATornLineAndNamesABadOne) {
+TEST(RunRecord, DropsAnIncompleteLineAndNamesAnInvalidOne) {
   const std::string path = test::temporary("metrics.jsonl");
   write_file(path, record_of("q").text() + "{\"event\": \"st");
   auto read = detail::RunRecord::load(path);
@@ -108,12 +108,12 @@ TEST(RunRecord, DropsATornLineAndNamesABadOne) {
   }
 }
 
-TEST(RunRecord, IsATableToo) {
+TEST(RunRecord, ConvertsToATable) {
   EXPECT_EQ(metrics_csv(record_of("q")),
             "event,step,epoch,loss,lr,val_loss\nstep,1,1,2.5,0.1,\nstep,2,1,2.0,0.1,\nepoch,2,1,2,,1.5\n");
 }
 
-TEST(RunSummary, TakesTheBestEpochAndTellsWhatDiffers) {
+TEST(RunSummary, ReportsTheBestEpochAndDifferences) {
   auto record = record_of("q");
   record.lines.push_back(
       {{"event", "epoch"}, {"step", 4}, {"val_loss", 1.0}, {"val_accuracy", 90}, {"best", true}});
