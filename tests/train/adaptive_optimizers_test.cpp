@@ -39,7 +39,7 @@ void expect_steps(const Options& options, const std::vector<double>& expected) {
 }
 
 // torch 2.15, the same gradients in f64.
-TEST(AdaptiveOptimizers, DampeningAndAmsgradAreTorchs) {
+TEST(AdaptiveOptimizers, DampeningAndAmsgradMatchTorch) {
   expect_steps<Sgd>(SgdOptions{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .dampening = 0.5},
                     {0.883843346701375, -1.8003748304040001, 0.6008124064663125, 2.9812851403503746});
   const AdamOptions options{
@@ -50,7 +50,7 @@ TEST(AdaptiveOptimizers, DampeningAndAmsgradAreTorchs) {
                       {0.9595962819478085, -1.9520719533433346, 0.5066043152210636, 2.9880179880029996});
 }
 
-TEST(AdaptiveOptimizers, RmsPropIsTorchs) {
+TEST(AdaptiveOptimizers, RmsPropMatchesTorch) {
   expect_steps<RmsProp>(RmsPropOptions{.learning_rate = 0.01, .alpha = 0.9},
                         {0.8900242518988828, -1.909173851334084, 0.4814605614948599, 3.0});
   expect_steps<RmsProp>(
@@ -59,13 +59,13 @@ TEST(AdaptiveOptimizers, RmsPropIsTorchs) {
       {0.8171262365436937, -1.8387253096984995, 0.49169636116468346, 2.8391554819771976});
 }
 
-TEST(AdaptiveOptimizers, AdagradIsTorchs) {
+TEST(AdaptiveOptimizers, AdagradMatchesTorch) {
   expect_steps<Adagrad>(AdagradOptions{.learning_rate = 0.1, .rate_decay = 0.2, .weight_decay = 0.1},
                         {0.7365478784610132, -1.7703379426699313, 0.48670451121322866, 2.771541377401266});
 }
 
 // NumPy, by the same formula: torch keeps the product of momenta in f32 and differs by 3e-10.
-TEST(AdaptiveOptimizers, NAdamIsTorchs) {
+TEST(AdaptiveOptimizers, NAdamMatchesTorch) {
   expect_steps<NAdam>(NAdamOptions{.learning_rate = 0.02, .weight_decay = 0.1},
                       {0.9240872158402242, -1.9340613781990483, 0.48377175963331376, 2.934148355664777});
   expect_steps<NAdam>(
@@ -75,14 +75,14 @@ TEST(AdaptiveOptimizers, NAdamIsTorchs) {
 }
 
 // NumPy, by the papers' algorithms.
-TEST(AdaptiveOptimizers, LionAndLambAreThePapers) {
+TEST(AdaptiveOptimizers, LionAndLambMatchTheirPapers) {
   expect_steps<Lion>(LionOptions{.learning_rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1},
                      {0.956065956011, -1.9520719520119998, 0.49796303799049985, 2.9880179880029996});
   expect_steps<Lamb>(LambOptions{.learning_rate = 0.01, .beta2 = 0.99, .weight_decay = 0.1},
                      {0.908514457810782, -1.8972210556603153, 0.5167024142247615, 2.974305192540852});
 }
 
-TEST(AdaptiveOptimizers, LambTakesParametersOfZeros) {
+TEST(AdaptiveOptimizers, LambAcceptsZeroParameters) {
   const Variable p(Tensor::zeros({2}), true);
   Lamb lamb({{"p", p}}, {.learning_rate = 0.5});
   Variable(p).set_grad(Tensor::from({1.0F, -1.0F}));
@@ -118,7 +118,7 @@ std::unique_ptr<Linear> layer() {
   return std::make_unique<Linear>(3, 2);
 }
 
-TEST(AdaptiveOptimizers, EachGoesOnFromItsState) {
+TEST(AdaptiveOptimizers, EachResumesFromItsState) {
   for (const auto& options : kinds()) {
     const auto whole = layer(), first = layer();
     const auto optimizer = make_optimizer(*whole, options), begun = make_optimizer(*first, options);
@@ -132,7 +132,7 @@ TEST(AdaptiveOptimizers, EachGoesOnFromItsState) {
   }
 }
 
-TEST(AdaptiveOptimizers, EachTakesScaledGradients) {
+TEST(AdaptiveOptimizers, EachAcceptsScaledGradients) {
   for (const auto& options : kinds()) {
     const auto plain = layer(), scaled = layer();
     const auto a = make_optimizer(*plain, options), b = make_optimizer(*scaled, options);
@@ -144,7 +144,7 @@ TEST(AdaptiveOptimizers, EachTakesScaledGradients) {
   }
 }
 
-TEST(AdaptiveOptimizers, RefuseWhatIsOutOfRange) {
+TEST(AdaptiveOptimizers, RejectOptionsOutOfRange) {
   const NamedParameters p{{"p", start()}};
   EXPECT_THROW(Sgd(p, {.momentum = 0.9, .nesterov = true, .dampening = 0.1}), ArgumentError);
   EXPECT_THROW(Sgd(p, {.dampening = 0.1}), ArgumentError);

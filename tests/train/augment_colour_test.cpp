@@ -40,7 +40,7 @@ void expect_like(const Expected& expected, Change change, std::vector<float> x =
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(image.values[i], expected[i], 2e-6) << i;
 }
 
-TEST(AugmentColour, FormulasAreTorchvisions) {
+TEST(AugmentColour, MatchesTorchvision) {
   namespace tv = test::torchvision;
   expect_like(tv::k_brightness, [](auto& x) { detail::adjust_brightness(x, 1.4); });
   expect_like(tv::k_contrast, [](auto& x) { detail::adjust_contrast(x, 0.3); });
@@ -56,7 +56,7 @@ TEST(AugmentColour, FormulasAreTorchvisions) {
       tv::k_autocontrast, [](auto& x) { detail::autocontrast(x); }, half);
 }
 
-TEST(AugmentColour, EqualizeIsTorchvisions) {
+TEST(AugmentColour, EqualizeMatchesTorchvision) {
   std::vector<float> x;
   for (int i = 0; i < 400; ++i) x.push_back(static_cast<float>(i * i * 7 % 90 + i * 13 % 40) / 255);
   Image image({1, 20, 20}, x);
@@ -65,7 +65,7 @@ TEST(AugmentColour, EqualizeIsTorchvisions) {
     EXPECT_EQ(std::lround(image.values[i] * 255), test::torchvision::k_equalize[i]) << i;
 }
 
-TEST(AugmentColour, FactorsOfOneAndNoTurnChangeNothing) {
+TEST(AugmentColour, FactorOneAndZeroHueChangeNothing) {
   const auto same = [](auto change) { expect_like(ramp(), change); };
   same([](auto& x) { detail::adjust_brightness(x, 1); });
   same([](auto& x) { detail::adjust_contrast(x, 1); });
@@ -75,7 +75,7 @@ TEST(AugmentColour, FactorsOfOneAndNoTurnChangeNothing) {
 }
 
 // Brightness of pixels from -1 to 3 is computed on values from 0 to 1.
-TEST(AugmentColour, KnowsBlackAndWhite) {
+TEST(AugmentColour, UsesBlackAndWhiteLevels) {
   auto x = ramp();
   Image unit({3, 4, 5}, x);
   for (float& v : x) v = v * 4 - 1;
@@ -87,7 +87,7 @@ TEST(AugmentColour, KnowsBlackAndWhite) {
   for (std::size_t i = 0; i < 60; ++i) EXPECT_NEAR(other.values[i], unit.values[i] * 4 - 1, 4e-6);
 }
 
-TEST(AugmentColour, RandaugmentOfMagnitudeZeroKeepsWhatHasAMagnitude) {
+TEST(AugmentColour, RandaugmentOfMagnitudeZeroKeepsTheImage) {
   EXPECT_EQ(randaugment_operations().size(), 14u);
   // An image that autocontrast and equalize leave alone too: black, white, and too few bytes to spread.
   std::vector<float> x(60, 0.0f);
@@ -101,7 +101,7 @@ TEST(AugmentColour, RandaugmentOfMagnitudeZeroKeepsWhatHasAMagnitude) {
   }
 }
 
-TEST(AugmentColour, RandaugmentStaysBetweenBlackAndWhite) {
+TEST(AugmentColour, RandaugmentKeepsValuesBetweenBlackAndWhite) {
   const AugmentOptions options{.randaugment = 3, .randaugment_magnitude = 30};
   int changed = 0;
   for (std::int64_t key = 0; key < 200; ++key) {

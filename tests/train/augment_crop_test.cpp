@@ -25,7 +25,7 @@ std::vector<float> ramp(int count) {
   return x;
 }
 
-TEST(AugmentCrop, MovesByWholePixelsAndFillsWithTheBackground) {
+TEST(AugmentCrop, ShiftsByWholePixelsAndFillsWithTheBackground) {
   const auto x = ramp(12);
   std::set<std::pair<int, int>> seen;
   for (std::int64_t key = 0; key < 200; ++key) {
@@ -49,12 +49,12 @@ TEST(AugmentCrop, MovesByWholePixelsAndFillsWithTheBackground) {
 }
 
 // A part of the whole area in the image's own ratio is the image; a plane stays a plane of smaller slope.
-TEST(AugmentCrop, ResizedCropOfAllIsTheImage) {
+TEST(AugmentCrop, ResizedCropOfTheWholeImageIsIdentity) {
   const auto x = ramp(60);
   EXPECT_EQ(changed(x, {3, 4, 5}, {.resized_crop = 1, .ratio_low = 1.25, .ratio_high = 1.25}, 3), x);
 }
 
-TEST(AugmentCrop, ResizedCropTakesTheAreaAndRatioThatAreAsked) {
+TEST(AugmentCrop, ResizedCropHasTheRequestedAreaAndRatio) {
   const int side = 40;
   std::vector<float> x;
   for (int y = 0; y < side; ++y)
@@ -77,7 +77,7 @@ TEST(AugmentCrop, ResizedCropTakesTheAreaAndRatioThatAreAsked) {
 }
 
 // Some of the 50 keys draw torchvision's crop [1:3, 2:5] of the image.
-TEST(AugmentCrop, InterpolatesAsTorchvision) {
+TEST(AugmentCrop, InterpolatesLikeTorchvision) {
   bool found = false;
   for (std::int64_t key = 0; key < 400 && !found; ++key) {
     const auto out =
@@ -114,7 +114,7 @@ TEST(AugmentCrop, BlurKeepsTheMeanOfAnEvenImageAndSpreadsAPoint) {
   EXPECT_GT(squares, 0.01);
 }
 
-TEST(AugmentCrop, RefusesByName) {
+TEST(AugmentCrop, RejectsInvalidOptionsByName) {
   const auto says = [](const AugmentOptions& options, const Shape& shape, bool ids = false) -> std::string {
     try {
       check(options, shape, ids);

@@ -42,7 +42,7 @@ double share(const Batch& batch, std::int64_t i) {
   return static_cast<double>(batch.y.data<float>()[i * 3 + i % 3]);
 }
 
-TEST(AugmentMixing, SharesAreWhatIsLeftOfEachImage) {
+TEST(AugmentMixing, WeightsMatchTheRemainingArea) {
   const Batch out = mixed({.mixup = 0.4});
   ASSERT_EQ(out.y.shape(), (Shape{kCount, 3}));
   for (std::int64_t i = 0; i < kCount; ++i) {
@@ -57,7 +57,7 @@ TEST(AugmentMixing, SharesAreWhatIsLeftOfEachImage) {
   }
 }
 
-TEST(AugmentMixing, CutmixPutsARectangleOfItsShareIntoEveryChannel) {
+TEST(AugmentMixing, CutmixPastesARectangleIntoEveryChannel) {
   const Batch out = mixed({.cutmix = 1});
   int cut = 0;
   for (std::int64_t i = 1; i < kCount; ++i) {
@@ -80,7 +80,7 @@ TEST(AugmentMixing, CutmixPutsARectangleOfItsShareIntoEveryChannel) {
   EXPECT_GT(cut, kCount / 2);
 }
 
-TEST(AugmentMixing, SpansOfSignalsToo) {
+TEST(AugmentMixing, CutmixPastesSpansOfSignals) {
   const Batch out = mixed({.cutmix = 1}, batch_of(60, {2, 20}));
   for (std::int64_t i = 1; i < 60; ++i) {
     const float* x = out.x.data<float>() + i * 40;
@@ -96,7 +96,7 @@ TEST(AugmentMixing, SpansOfSignalsToo) {
 }
 
 // Beta(a, a) has a mean of 1/2 and a variance of 1 / (4 (2a + 1)).
-TEST(AugmentMixing, SharesAreOfABetaDistribution) {
+TEST(AugmentMixing, WeightsFollowABetaDistribution) {
   for (const double alpha : {0.2, 1.0, 4.0}) {
     const auto out = mixed({.mixup = alpha}, batch_of(3000, {1}));
     double sum = 0, squares = 0;
@@ -106,7 +106,7 @@ TEST(AugmentMixing, SharesAreOfABetaDistribution) {
   }
 }
 
-TEST(AugmentMixing, BothAreChosenByACoin) {
+TEST(AugmentMixing, ChoosesMixupOrCutmixAtRandom) {
   const Batch out = mixed({.mixup = 5, .cutmix = 5});
   int whole = 0;
   for (std::int64_t i = 1; i < kCount; ++i) {
@@ -117,7 +117,7 @@ TEST(AugmentMixing, BothAreChosenByACoin) {
   EXPECT_LT(whole, kCount * 2 / 3);
 }
 
-TEST(AugmentMixing, NumbersAreAveraged) {
+TEST(AugmentMixing, AveragesRegressionTargets) {
   Batch batch = batch_of(4, {1});
   batch.y = Tensor::from(std::vector<float>{0, 10, 20, 30}, {4});
   const Batch out = mixed({.mixup = 1}, batch, 0);
@@ -127,7 +127,7 @@ TEST(AugmentMixing, NumbersAreAveraged) {
   EXPECT_EQ(as_numbers.y.shape(), (Shape{4}));
 }
 
-TEST(AugmentMixing, OneSampleIsItselfAndRefusalsHaveNames) {
+TEST(AugmentMixing, KeepsOneSampleAndNamesErrors) {
   const Batch alone = mixed({.mixup = 1}, batch_of(1));
   EXPECT_TRUE(bitwise_equal(alone.x, batch_of(1).x));
   EXPECT_EQ(alone.y.to_vector<float>(), (std::vector<float>{1, 0, 0}));

@@ -18,7 +18,7 @@ std::vector<float> changed(const AugmentOptions& options, std::int64_t key, Shap
   return x.to_vector<float>();
 }
 
-TEST(AugmentSignal, ShiftsInTimeWithZerosBehind) {
+TEST(AugmentSignal, ShiftsInTimeAndFillsWithZeros) {
   std::set<std::vector<float>> seen;
   for (std::int64_t key = 0; key < 100; ++key) seen.insert(changed({.shift = 1}, key));
   EXPECT_EQ(seen, (std::set<std::vector<float>>{
@@ -27,7 +27,7 @@ TEST(AugmentSignal, ShiftsInTimeWithZerosBehind) {
     EXPECT_EQ(changed({.shift = 1e6}, key), std::vector<float>(10, 0.0f)) << key;
 }
 
-TEST(AugmentSignal, GainIsOneFactorOfAllChannels) {
+TEST(AugmentSignal, GainIsOneFactorForAllChannels) {
   float least = 9, most = 0;
   for (std::int64_t key = 0; key < 100; ++key) {
     const auto out = changed({.gain = 0.5}, key);
@@ -55,7 +55,7 @@ TEST(AugmentSignal, MasksTheSameSpanOfEveryChannel) {
   EXPECT_EQ(widths, (std::set<std::int64_t>{0, 1, 2, 3}));
 }
 
-TEST(AugmentSignal, NoiseHasTheSigmaThatIsAsked) {
+TEST(AugmentSignal, NoiseHasTheRequestedSigma) {
   Tensor x = Tensor::zeros({1, 1, 20000});
   const std::vector<std::int64_t> keys{5};
   augment(x, keys, {.noise = 0.3}, 1, 0, {0});

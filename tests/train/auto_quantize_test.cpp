@@ -48,7 +48,7 @@ double least_sum(const std::vector<PlannedLayer>& layers, double bits_left, std:
   return least;
 }
 
-TEST(AutoQuantize, ChoosesTheLeastSumOfScoresWithinTheBits) {
+TEST(AutoQuantize, MinimizesTheScoreSumWithinTheBits) {
   auto data = digit_batches("test");
   for (const double bits : {2.0, 4.8, 16.0}) {
     auto model = trained("cnn");
@@ -73,7 +73,7 @@ TEST(AutoQuantize, ChoosesTheLeastSumOfScoresWithinTheBits) {
   }
 }
 
-TEST(AutoQuantize, ScoresAreTheSensitivitiesOfTheUniformNetwork) {
+TEST(AutoQuantize, ScoresMatchSensitivitiesOfTheUniformNetwork) {
   auto data = digit_batches("test");
   auto model = trained("cnn"), uniform = trained("cnn");
   const auto plan = auto_quantize(*model, *data, within(16, {"w4a4", "none"}));
@@ -89,7 +89,7 @@ TEST(AutoQuantize, ScoresAreTheSensitivitiesOfTheUniformNetwork) {
   }
 }
 
-TEST(AutoQuantize, ThePlanAsAConfigGivesTheSameNetwork) {
+TEST(AutoQuantize, PlanAsConfigGivesTheSameNetwork) {
   auto data = digit_batches("test");
   auto model = trained("cnn");
   AutoQuantizeOptions options = within(5, {"w4a8", "fp8", "nvfp4", "int8_weight_only", "none"});
@@ -110,7 +110,7 @@ TEST(AutoQuantize, ThePlanAsAConfigGivesTheSameNetwork) {
   std::filesystem::remove(path);
 }
 
-TEST(AutoQuantize, WhatStaysFloatDoesSoUnderARule) {
+TEST(AutoQuantize, FloatLayersStayFloatUnderARule) {
   auto data = digit_batches("test");
   auto model = trained("cnn");
   AutoQuantizeOptions options = within(kFloatWeightBits, {"w4a8", "none"});
@@ -127,7 +127,7 @@ TEST(AutoQuantize, WhatStaysFloatDoesSoUnderARule) {
   }
 }
 
-TEST(AutoQuantize, ReadersOfOneTensorGetOneFormat) {
+TEST(AutoQuantize, ReadersOfOneTensorShareOneFormat) {
   const Tensor x = random_tensor({32, 1, 8, 8}, -1, 1);
   DataLoader data(std::make_shared<TensorDataset>(x, labels(32)), {.batch_size = 16, .shuffle = false});
   auto model = residual_net();
@@ -145,7 +145,7 @@ TEST(AutoQuantize, ReadersOfOneTensorGetOneFormat) {
   EXPECT_LE(plan.effective_bits, 5);
 }
 
-TEST(AutoQuantize, FewestBitsWithinABudgetOfAccuracy) {
+TEST(AutoQuantize, MinimizesBitsWithinAnAccuracyBudget) {
   auto data = digit_batches("test");
   double bits = 17;
   for (const double budget : {0.0, 0.01, 0.05, 1.0}) {
@@ -159,7 +159,7 @@ TEST(AutoQuantize, FewestBitsWithinABudgetOfAccuracy) {
   EXPECT_EQ(bits, 2);  // with any accuracy allowed
 }
 
-TEST(AutoQuantize, ByDivergenceWithoutLabels) {
+TEST(AutoQuantize, UsesDivergenceWithoutLabels) {
   DataLoader data(std::make_shared<TensorDataset>(random_tensor({16, 1, 8, 8}, -1, 1)),
                   {.batch_size = 16, .shuffle = false});
   auto model = residual_net();
@@ -175,7 +175,7 @@ TEST(AutoQuantize, ByDivergenceWithoutLabels) {
   EXPECT_THROW((void)auto_quantize(*other, data, losing(0.5, {"w4a4", "int8"})), ArgumentError);
 }
 
-TEST(AutoQuantize, RefusesAndLeavesTheModelInFloat) {
+TEST(AutoQuantize, RejectsInvalidInputAndKeepsTheFloatModel) {
   auto data = digit_batches("test");
   auto model = trained("cnn");
   const auto before = logits(*model);
@@ -221,7 +221,7 @@ TEST(AutoQuantize, RefusesAndLeavesTheModelInFloat) {
   EXPECT_EQ(logits(*model), before);
 }
 
-TEST(AutoQuantize, ANaNInABatchLeavesTheModelInFloat) {
+TEST(AutoQuantize, KeepsTheFloatModelAfterNaN) {
   Tensor x = random_tensor({32, 1, 8, 8}, -1, 1);
   x.mutable_data<float>()[20 * 64] = std::numeric_limits<float>::infinity();
   DataLoader data(std::make_shared<TensorDataset>(x, labels(32)), {.batch_size = 16, .shuffle = false});
@@ -232,7 +232,7 @@ TEST(AutoQuantize, ANaNInABatchLeavesTheModelInFloat) {
   EXPECT_TRUE(model->training());
 }
 
-TEST(QuantizationPlan, RefusesWhatIsNoPlan) {
+TEST(QuantizationPlan, RejectsInvalidPlans) {
   auto data = digit_batches("test");
   auto model = trained("mlp");
   const auto plan = auto_quantize(*model, *data, within(6, {"w4a8", "int8"})).to_json();

@@ -33,7 +33,7 @@ std::shared_ptr<Module> loaded(const std::string& path) {
 
 class AverageDeployed : public ::testing::TestWithParam<AmaxMode> {};
 
-TEST_P(AverageDeployed, FilesHoldTheNetworkThatValidationJudged) {
+TEST_P(AverageDeployed, FilesContainTheValidatedNetwork) {
   const Folder folder;
   Plan run;
   run.prepare = quantize_as_deployed;

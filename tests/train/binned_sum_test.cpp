@@ -33,7 +33,7 @@ std::vector<double> sum(const Terms& terms) {
   return out.values();
 }
 
-TEST(BinnedSum, DoesNotDependOnTheOrder) {
+TEST(BinnedSum, IsInvariantToOrder) {
   std::mt19937 random(1);
   for (const double spread : {0.0, 1.0, 10.0, 40.0}) {
     Terms terms = random_terms(40, 501, spread);
@@ -45,7 +45,7 @@ TEST(BinnedSum, DoesNotDependOnTheOrder) {
   }
 }
 
-TEST(BinnedSum, IsNearTheSumByItsBound) {
+TEST(BinnedSum, IsWithinItsErrorBound) {
   for (const double spread : {0.0, 1.0, 10.0}) {
     const Terms terms = random_terms(64, 200, spread);
     double largest = 0;
@@ -71,7 +71,7 @@ TEST(BinnedSum, KeepsNumbersAtTheEndsOfBins) {
   EXPECT_EQ(sum({{1e300}})[0], 1e300);
 }
 
-TEST(BinnedSum, RefusesWhatItCannotAdd) {
+TEST(BinnedSum, RejectsUnsupportedTerms) {
   BinnedSum sums(2);
   const std::vector<float> fine{1, 2}, nan{1, std::numeric_limits<float>::quiet_NaN()},
       infinite{std::numeric_limits<float>::infinity(), 1}, three{1, 2, 3};

@@ -44,7 +44,7 @@ double weight_error(Graph& model, const char* layer) {
   return sum;
 }
 
-TEST(CalibrateMethods, EachIsForWeightsAndActivations) {
+TEST(CalibrateMethods, SupportWeightsAndActivations) {
   for (const std::string_view method : QuantDescriptor::calib_methods()) {
     if (method == "scale_sweep") continue;  // for blocks of weights
     auto model = quantized_net(true, [&](auto& o) { o.calib_method = method; });
@@ -82,7 +82,7 @@ TEST(CalibrateMethods, SearchesHaveSmallerErrorsThanTheLargestMagnitude) {
   EXPECT_LT(error("scale_sweep", nvfp4), error("max", nvfp4));
 }
 
-TEST(CalibrateMethods, ScaleSweepIsForBlocksWithScalesOfE4m3) {
+TEST(CalibrateMethods, ScaleSweepRequiresE4m3BlockScales) {
   auto model = quantized_net(false, [](auto& o) { o.calib_method = "scale_sweep"; });
   DataLoader data = loader();
   EXPECT_THAT([&] { calibrate(*model, data); },

@@ -34,7 +34,7 @@ std::vector<float> ranges(Module& model) {
   return out;
 }
 
-TEST(Calibrate, SetsEveryRangeWithTheSameBitsForAnyNumberOfThreads) {
+TEST(Calibrate, SetsEveryRangeInvariantToThreadCount) {
   const Tensor images = random_tensor({50, 1, 8, 8}, 0, 1);
   auto model = quantized_net();
   const int before = detail::threads();
@@ -53,7 +53,7 @@ TEST(Calibrate, SetsEveryRangeWithTheSameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(dynamic_cast<TensorQuantizer&>(model->at("conv1.input_quantizer")).descriptor().is_unsigned());
 }
 
-TEST(Calibrate, KeepsWhatIsKnownWhenAsked) {
+TEST(Calibrate, KeepsExistingRangesOnRequest) {
   auto model = quantized_net();
   auto& input = dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer"));
   auto& weight = dynamic_cast<TensorQuantizer&>(model->at("fc.weight_quantizer"));
@@ -68,7 +68,7 @@ TEST(Calibrate, KeepsWhatIsKnownWhenAsked) {
   EXPECT_NE(input.amax().item(), 3);
 }
 
-TEST(Calibrate, LooksAtSoManyImagesOnly) {
+TEST(Calibrate, ReadsTheRequestedNumberOfImages) {
   Tensor images = random_tensor({32, 1, 8, 8}, 0, 1);
   images.mutable_data<float>()[20 * 64] = 100.0f;
   auto model = quantized_net();
@@ -80,7 +80,7 @@ TEST(Calibrate, LooksAtSoManyImagesOnly) {
   EXPECT_EQ(input.amax().item(), 100.0);
 }
 
-TEST(Calibrate, NoDataIsRefusedBeforeItBegins) {
+TEST(Calibrate, RejectsEmptyDataBeforeItStarts) {
   const auto refuses = [](std::int64_t images, const char* why) {
     const auto make = [images] {
       const auto data = std::make_shared<TensorDataset>(Tensor::zeros({images, 1, 8, 8}));
@@ -92,7 +92,7 @@ TEST(Calibrate, NoDataIsRefusedBeforeItBegins) {
   refuses(4, "the data has 4 images, a batch 8");
 }
 
-TEST(Calibrate, ANaNIsNamedByQuantizerAndBatchAndLeavesTheRanges) {
+TEST(Calibrate, ReportsNaNByQuantizerAndBatchWithoutChange) {
   Tensor images = random_tensor({32, 1, 8, 8}, 0, 1);
   auto model = quantized_net();
   DataLoader good = loader(images.clone());
@@ -110,7 +110,7 @@ TEST(Calibrate, ANaNIsNamedByQuantizerAndBatchAndLeavesTheRanges) {
   EXPECT_EQ(ranges(*model), before);
 }
 
-TEST(Calibrate, GivesADeadChannelARangeThatItsBiasFitsIn) {
+TEST(Calibrate, DeadChannelRangeFitsItsBias) {
   auto model = quantized_net();
   auto& conv = dynamic_cast<QuantConv2d&>(model->at("conv2"));
   Variable weight = conv.weight(), bias = conv.bias();
@@ -129,7 +129,7 @@ TEST(Calibrate, GivesADeadChannelARangeThatItsBiasFitsIn) {
   EXPECT_TRUE(bitwise_equal(other, conv.weight_quantizer()->amax()));
 }
 
-TEST(Calibrate, RaisesTheRangeThatTheLargestOfItsBiasesNeeds) {
+TEST(Calibrate, RaisesTheRangeForItsLargestBias) {
   // Ranges of a transposed convolution in groups serve a channel of each group, one range serves all.
   for (const bool one : {false, true}) {
     const ops::ConvOptions options{.stride = {}, .padding = {}, .dilation = {}, .groups = 2};
@@ -154,7 +154,7 @@ TEST(Calibrate, RaisesTheRangeThatTheLargestOfItsBiasesNeeds) {
 }
 
 /// A regression target that is not normalized has a bias much larger than the signal.
-TEST(Calibrate, ALargeBiasOfTheLastLayerKeepsItsSignal) {
+TEST(Calibrate, KeepsTheSignalDespiteALargeLastBias) {
   const auto made = [](float bias) {
     std::vector<GraphNode> nodes;
     nodes.push_back({"fc1", std::make_shared<Linear>(16, 32), {"input"}});
@@ -199,7 +199,7 @@ Tensor partly_blank(double share, std::int64_t others) {
   return out;
 }
 
-TEST(Calibrate, BlankSamplesHardlyMoveTheRanges) {
+TEST(Calibrate, BlankSamplesBarelyChangeTheRanges) {
   const ops::ConvOptions same{.stride = {}, .padding = {1}, .dilation = {}, .groups = 1};
   std::vector<GraphNode> nodes;
   nodes.push_back({"conv1", std::make_shared<Conv2d>(1, 8, Shape{3}, same), {"input"}});
@@ -229,7 +229,7 @@ TEST(Calibrate, BlankSamplesHardlyMoveTheRanges) {
   }
 }
 
-TEST(Calibrate, RefusesPartsOfDifferentTargets) {
+TEST(Calibrate, RejectsPartsOfDifferentTargets) {
   const auto part = [](Target target) {
     std::vector<GraphNode> nodes;
     nodes.push_back({"fc", std::make_shared<Linear>(64, 64), {"input"}});
@@ -256,7 +256,7 @@ TEST(Calibrate, RefusesPartsOfDifferentTargets) {
   EXPECT_EQ(calibrate(same, data).samples, 8);
 }
 
-TEST(Calibrate, RefusesModelsWithoutQuantizersAndNegativeCounts) {
+TEST(Calibrate, RejectsModelsWithoutQuantizersAndNegativeCounts) {
   auto model = residual_net();
   DataLoader data = loader(random_tensor({8, 1, 8, 8}, 0, 1));
   EXPECT_THROW(calibrate(*model, data), ArgumentError);

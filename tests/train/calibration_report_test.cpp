@@ -61,7 +61,7 @@ std::pair<double, double> measured(Module& model, const std::string& name, const
   return {sqnr, static_cast<double>(beyond) / static_cast<double>(images.numel())};
 }
 
-TEST(CalibrationReport, SqnrAndClippedShareAreThoseOfTheValues) {
+TEST(CalibrationReport, SqnrAndClippedShareMatchTheValues) {
   const Tensor images = normal_images();
   for (const char* preset : {"int8", "w4a4"})
     for (const double percentile : {100.0, 99.0}) {
@@ -81,7 +81,7 @@ TEST(CalibrationReport, SqnrAndClippedShareAreThoseOfTheValues) {
     }
 }
 
-TEST(CalibrationReport, GivesTheAmaxThatEachMethodWouldChoose) {
+TEST(CalibrationReport, ReportsTheAmaxOfEachMethod) {
   const Tensor images = normal_images();
   const auto model = net("one_pass");
   DataLoader data = loader(images);
@@ -105,7 +105,7 @@ TEST(CalibrationReport, GivesTheAmaxThatEachMethodWouldChoose) {
   }
 }
 
-TEST(CalibrationReport, OneWithoutARangeHasTheOneItsMethodWouldChoose) {
+TEST(CalibrationReport, UsesTheMethodRangeIfNoneIsSet) {
   const Tensor images = normal_images();
   DataLoader data = loader(images);
   for (const char* method : {"max", "percentile", "one_pass_mse", "two_pass_mse", "moving_average"}) {
@@ -125,7 +125,7 @@ TEST(CalibrationReport, OneWithoutARangeHasTheOneItsMethodWouldChoose) {
   }
 }
 
-TEST(CalibrationReport, TwoPassesLeaveAHistogramToo) {
+TEST(CalibrationReport, TwoPassesIncludeAHistogram) {
   DataLoader data = loader(normal_images());
   for (const std::string reading : {"percentile", "entropy", "mse"}) {
     const auto model = net(reading == "percentile" ? "two_pass" : "two_pass_" + reading);
@@ -139,7 +139,7 @@ TEST(CalibrationReport, TwoPassesLeaveAHistogramToo) {
   }
 }
 
-TEST(CalibrationReport, DataLeavesTheModelAsItWas) {
+TEST(CalibrationReport, DoesNotChangeTheModel) {
   const Tensor images = normal_images();
   const auto model = net("entropy");
   DataLoader data = loader(images);
@@ -156,7 +156,7 @@ TEST(CalibrationReport, DataLeavesTheModelAsItWas) {
   EXPECT_EQ(*q.in_force.highest, dynamic_cast<TensorQuantizer&>(model->at(q.name)).amax().item());
 }
 
-TEST(CalibrationReport, WeightsAreReadFromTheWeights) {
+TEST(CalibrationReport, ReadsWeightsDirectly) {
   const auto model = net("max");
   DataLoader data = loader(normal_images());
   calibrate(*model, data);
@@ -173,7 +173,7 @@ TEST(CalibrationReport, WeightsAreReadFromTheWeights) {
   EXPECT_EQ(q.histogram.total(), q.count);
 }
 
-TEST(CalibrationReport, WeightsOfTwoPassesHaveTheirRangeBeforeCalibration) {
+TEST(CalibrationReport, TwoPassWeightsHaveARangeBeforeCalibration) {
   const auto model = residual_net();
   (void)quantize(*model, QuantConfig::parse(R"({"preset": "int8",
       "rules": [{"pattern": "*weight_quantizer", "calib_method": "two_pass_mse"}]})"),
@@ -187,7 +187,7 @@ TEST(CalibrationReport, WeightsOfTwoPassesHaveTheirRangeBeforeCalibration) {
   EXPECT_EQ(before.in_force.highest, after.in_force.highest);
 }
 
-TEST(CalibrationReport, WhatIsNotKnownHasAReason) {
+TEST(CalibrationReport, UnknownValuesHaveAReason) {
   DataLoader data = loader(normal_images());
   const auto fresh = net("max");
   EXPECT_THAT(find(calibration_report(*fresh), "fc.input_quantizer").in_force.reason,
@@ -212,7 +212,7 @@ TEST(CalibrationReport, WhatIsNotKnownHasAReason) {
   EXPECT_THAT(range(first, "entropy").reason, HasSubstr("(4, 3) is a float format"));
 }
 
-TEST(CalibrationReport, AnUnsignedFormatOfNegativeValuesHasNoNumbers) {
+TEST(CalibrationReport, UnsignedFormatOfNegativeValuesHasNoStatistics) {
   const auto model = net("one_pass");
   DataLoader data = loader(normal_images());
   collect_ranges(*model, data);
@@ -239,7 +239,7 @@ TEST(CalibrationReport, ZerosAreExactUnderAnyRange) {
   for (const auto& method : q.methods) EXPECT_EQ(method.highest, 0.0) << method.method;
 }
 
-TEST(CalibrationReport, AStateAloneGivesWhatTheModelGives) {
+TEST(CalibrationReport, StateMatchesTheModel) {
   for (const char* method : {"one_pass", "entropy", "max"}) {
     const auto model = net(method);
     DataLoader data = loader(normal_images());
@@ -257,7 +257,7 @@ TEST(CalibrationReport, AStateAloneGivesWhatTheModelGives) {
   }
 }
 
-TEST(CalibrationReport, RefusesBadStatesAndOptions) {
+TEST(CalibrationReport, RejectsInvalidStatesAndOptions) {
   const auto model = net("one_pass");
   DataLoader data = loader(normal_images());
   collect_ranges(*model, data);

@@ -65,14 +65,14 @@ Recording& record(Module& model, const std::string& path, int passes) {
   return out;
 }
 
-TEST(CalibrationRules, TheAlgorithmOfAConfigIsForActivationsWhoseRulesGiveNoMethod) {
+TEST(CalibrationRules, ConfigAlgorithmAppliesToActivationsWithoutAMethod) {
   const auto model = net("entropy", {{{"pattern", "fc.input_quantizer"}, {"calib_method", "max"}}});
   EXPECT_EQ(method(*model, "conv1.input_quantizer"), "entropy");
   EXPECT_EQ(method(*model, "fc.input_quantizer"), "max");
   EXPECT_EQ(method(*model, "conv1.weight_quantizer"), "max");
 }
 
-TEST(CalibrationRules, OfAConfigAreReadAndRefusedByKey) {
+TEST(CalibrationRules, AcceptAndRejectConfigKeys) {
   const auto config = QuantConfig::from_json(
       {{"preset", "int8"},
        {"algorithm",
@@ -107,7 +107,7 @@ TEST(CalibrationRules, OfAConfigAreReadAndRefusedByKey) {
         << algorithm;
 }
 
-TEST(CalibrationRules, TheLastOneThatMatchesDecidesMethodAndOptions) {
+TEST(CalibrationRules, LastMatchSelectsMethodAndOptions) {
   const auto model = net("max");
   const Tensor images = random_tensor({32, 1, 8, 8}, 0, 1);
   DataLoader data = loader(images);
@@ -123,7 +123,7 @@ TEST(CalibrationRules, TheLastOneThatMatchesDecidesMethodAndOptions) {
             expected.compute_amax({.percentile = 50}).item());
 }
 
-TEST(CalibrationRules, ARuleThatMatchesNothingOrIsOutOfRangeChangesNothing) {
+TEST(CalibrationRules, InvalidOrUnmatchedRulesChangeNothing) {
   const auto model = net("max");
   DataLoader data = loader(random_tensor({16, 1, 8, 8}, 0, 1));
   calibrate(*model, data);
@@ -143,7 +143,7 @@ TEST(CalibrationRules, ARuleThatMatchesNothingOrIsOutOfRangeChangesNothing) {
   }
 }
 
-TEST(CalibrationRules, PassesAreRunAsOftenAsAMethodAsksAndOthersWatchTheFirst) {
+TEST(CalibrationRules, RunThePassesRequiredByTheMethods) {
   const auto model = net("max");
   Recording &two = record(*model, "conv1.input_quantizer", 2), &one = record(*model, "fc.input_quantizer", 1);
   DataLoader data = loader(random_tensor({16, 1, 8, 8}, 0, 1));
@@ -155,7 +155,7 @@ TEST(CalibrationRules, PassesAreRunAsOftenAsAMethodAsksAndOthersWatchTheFirst) {
   EXPECT_EQ(calibrate(*model, data).samples, 16);
 }
 
-TEST(CalibrationRules, ATensorCountsOnceHoweverManyLayersReadIt) {
+TEST(CalibrationRules, CountASharedTensorOnce) {
   const auto model = net("max");
   const auto shared = named_quantizers(*model);
   const auto found = std::ranges::find_if(shared, [](const auto& q) { return q.aliases.size() == 1; });
@@ -184,7 +184,7 @@ std::shared_ptr<Graph> joining_net(Target target) {
   return model;
 }
 
-TEST(CalibrationRules, WhatAnEngineConcatenatesHasOneRangeAndTermsOfASumTheirOwn) {
+TEST(CalibrationRules, ConcatSharesOneRangeAndSumTermsDoNot) {
   for (const Target target : {Target::ort, Target::tensorrt}) {
     const auto model = joining_net(target);
     const auto set_weight = [&](const char* layer, float value) {
@@ -207,7 +207,7 @@ TEST(CalibrationRules, WhatAnEngineConcatenatesHasOneRangeAndTermsOfASumTheirOwn
   }
 }
 
-TEST(CalibrationRules, HalvesOfTheDataAddUp) {
+TEST(CalibrationRules, MergedHalvesMatchOneRun) {
   const Tensor images = random_tensor({32, 1, 8, 8}, 0, 1);
   const auto whole = net("percentile"), parts = net("percentile");
   const auto from = whole->named_parameters();
@@ -224,7 +224,7 @@ TEST(CalibrationRules, HalvesOfTheDataAddUp) {
     EXPECT_TRUE(bitwise_equal(quantizer(*whole, path).amax(), quantizer(*parts, path).amax())) << path;
 }
 
-TEST(CalibrationRules, ZerosGiveRangesOfZeroByEveryMethod) {
+TEST(CalibrationRules, ZerosGiveZeroRangesByEveryMethod) {
   for (const auto& method : QuantDescriptor::calib_methods()) {
     if (method == "scale_sweep") continue;  // for blocks of weights
     const auto model = net("max");

@@ -50,7 +50,7 @@ std::vector<std::int64_t> rows(std::int64_t begin, std::int64_t end) {
   return out;
 }
 
-TEST(CalibrationState, GoesOnAnotherDayWithTheBitsOfOneRun) {
+TEST(CalibrationState, ResumesBitwise) {
   const Folder folder;
   for (const char* method : {"max", "moving_average", "percentile"}) {
     const std::string path = folder.file(std::string(method) + ".h5");
@@ -64,7 +64,7 @@ TEST(CalibrationState, GoesOnAnotherDayWithTheBitsOfOneRun) {
   }
 }
 
-TEST(CalibrationState, HalvesMergeToOneRunForRandomSplitsBatchesAndOrders) {
+TEST(CalibrationState, MergedPartsMatchOneRunForRandomSplits) {
   std::mt19937 random(5);
   for (const char* method : {"max", "one_pass", "one_pass_entropy", "one_pass_mse"}) {
     const auto whole = net(method);
@@ -89,7 +89,7 @@ TEST(CalibrationState, HalvesMergeToOneRunForRandomSplitsBatchesAndOrders) {
   }
 }
 
-TEST(CalibrationState, WhatDependsOnTheOrderOfBatchesIsNotMerged) {
+TEST(CalibrationState, RejectsMergingOrderDependentMethods) {
   const auto a = net("moving_average"), b = net("moving_average");
   collect(*a, rows(0, 32), 16);
   collect(*b, rows(32, 64), 16);
@@ -115,14 +115,14 @@ TEST(CalibrationState, BlocksKeepTheirAxes) {
                             second.observer().calibrator().compute_amax()));
 }
 
-TEST(CalibrationState, IsInCheckpointsToo) {
+TEST(CalibrationState, IsSavedInCheckpoints) {
   const auto model = net("percentile"), other = net("max");
   collect(*model, rows(0, 32), 16);
   load_model_state(*other, model_state(*model, nullptr), "some.h5");
   EXPECT_TRUE(bitwise_equal(calibration_state(*model), calibration_state(*other)));
 }
 
-TEST(CalibrationState, OfAnotherModelIsRefusedByNameAndNothingChanges) {
+TEST(CalibrationState, RejectsTheStateOfAnotherModelWithoutChange) {
   const Folder folder;
   const std::string path = folder.file("state.h5");
   const auto model = net("max");
@@ -158,7 +158,7 @@ TEST(CalibrationState, OfAnotherModelIsRefusedByNameAndNothingChanges) {
   EXPECT_TRUE(bitwise_equal(calibration_state(*model), before));
 }
 
-TEST(CalibrationState, DamagedAndOtherFilesAreRefused) {
+TEST(CalibrationState, RejectsDamagedAndOtherFiles) {
   const Folder folder;
   const std::string path = folder.file("state.h5");
   const auto model = net("percentile");
@@ -186,7 +186,7 @@ TEST(CalibrationState, DamagedAndOtherFilesAreRefused) {
   EXPECT_TRUE(bitwise_equal(calibration_state(*model), before));
 }
 
-TEST(CalibrationState, ABatchThatFailsLeavesWhatWasCollected) {
+TEST(CalibrationState, AFailingBatchKeepsTheStatistics) {
   const auto model = net("percentile");
   collect(*model, rows(0, 32), 16);
   const StateDict before = calibration_state(*model);
@@ -220,7 +220,7 @@ class Uneven final : public Dataset {
   Shape shape_{1, 8, 8};
 };
 
-TEST(CalibrationState, ALaterBatchOfAnotherShapeIsRefused) {
+TEST(CalibrationState, RejectsALaterBatchOfAnotherShape) {
   const auto model = net("max");
   DataLoader data(std::make_shared<Uneven>(), {.batch_size = 4, .shuffle = false});
   try {

@@ -58,7 +58,7 @@ void expect_same(const Trained& a, const Trained& b) {
 
 const std::string kResnet = R"({"widths": [8, 8, 16], "blocks": 2})";
 
-TEST(CheckpointBlocks, SameBitsOfAResidualNetwork) {
+TEST(CheckpointBlocks, MatchAResidualNetworkBitwise) {
   for (const Kind kind : {Kind::float_, Kind::live_bn, Kind::folded})
     for (const AmaxMode amax : {AmaxMode::frozen, AmaxMode::running}) {
       if (kind == Kind::float_ && amax == AmaxMode::running) continue;
@@ -72,7 +72,7 @@ TEST(CheckpointBlocks, SameBitsOfAResidualNetwork) {
 
 const std::string kDeep = R"({"widths": [8, 16, 32], "blocks": 3})";
 
-TEST(CheckpointBlocks, LessMemory) {
+TEST(CheckpointBlocks, UseLessMemory) {
   const Shape sample{3, 32, 32};
   for (const Kind kind : {Kind::float_, Kind::live_bn}) {
     const auto make = [&] { return test::built("resnet20", kDeep, sample, kind); };
@@ -106,7 +106,7 @@ std::shared_ptr<Sequential> dropout_net() {
   return model;
 }
 
-TEST(CheckpointBlocks, DropoutDrawsTheSameNumbers) {
+TEST(CheckpointBlocks, DropoutDrawsTheSameRandomNumbers) {
   for (const bool quantized : {false, true}) {
     const auto make = [&] {
       auto model = dropout_net();
@@ -124,7 +124,7 @@ TEST(CheckpointBlocks, DropoutDrawsTheSameNumbers) {
 }
 
 /// y = relu(w * x) of codes and of sums that cross into the block.
-TEST(Checkpoint, CodesAndSumsCrossTheBoundary) {
+TEST(Checkpoint, PassesCodesAndSums) {
   const auto block = std::make_shared<Linear>(8, 8);
   const auto first = std::make_shared<Linear>(8, 8);
   auto holder = std::make_shared<Sequential>();
@@ -154,7 +154,7 @@ TEST(Checkpoint, CodesAndSumsCrossTheBoundary) {
   }
 }
 
-TEST(Checkpoint, PlainWhereNothingIsRecorded) {
+TEST(Checkpoint, IsAPlainCallWithoutGradients) {
   int runs = 0;
   const BlockFunction block = [&](const std::vector<Variable>& in) {
     ++runs;
@@ -170,7 +170,7 @@ TEST(Checkpoint, PlainWhereNothingIsRecorded) {
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{1, 1, 1}));
 }
 
-TEST(Checkpoint, RefusesWhatWasWrittenTo) {
+TEST(Checkpoint, RejectsModifiedInputs) {
   Tensor values = Tensor::full({3}, 2.0);
   const Variable x(values, true);
   const Variable y = checkpoint([](const std::vector<Variable>& in) { return ops::relu(in[0]); }, {x}, {});
@@ -178,7 +178,7 @@ TEST(Checkpoint, RefusesWhatWasWrittenTo) {
   EXPECT_THROW(y.backward(Tensor::full({3}, 1.0)), ArgumentError);
 }
 
-TEST(Checkpoint, RefusesPatterns) {
+TEST(Checkpoint, RejectsInvalidPatterns) {
   const auto model = test::built("resnet20", kResnet, {3, 16, 16}, Kind::float_);
   const auto message = [&](const char* pattern) {
     try {

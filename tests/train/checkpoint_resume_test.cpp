@@ -53,7 +53,7 @@ Plan busy_run(const Folder& folder, bool quantized) {
   return run;
 }
 
-TEST(Checkpoint, StoppedRunsGoOnToTheSameBits) {
+TEST(Checkpoint, StoppedRunsResumeBitwise) {
   const Folder folder;
   for (const bool quantized : {false, true}) {
     const Plan run = busy_run(folder, quantized);
@@ -65,7 +65,7 @@ TEST(Checkpoint, StoppedRunsGoOnToTheSameBits) {
   }
 }
 
-TEST(Checkpoint, KilledRunsGoOnToTheSameBits) {
+TEST(Checkpoint, KilledRunsResumeBitwise) {
   const Folder folder;
   const Plan run = busy_run(folder, true);
   const StateDict expected = undisturbed(run);
@@ -75,7 +75,7 @@ TEST(Checkpoint, KilledRunsGoOnToTheSameBits) {
   }
 }
 
-TEST(Checkpoint, RunsOnAPlateauToo) {
+TEST(Checkpoint, PlateauRunsResumeBitwise) {
   const Folder folder;
   Plan run = busy_run(folder, false);
   run.options.schedule = {.kind = "plateau", .step_factor = 0.5, .patience = 0};
@@ -91,7 +91,7 @@ TEST(Checkpoint, RunsOnAPlateauToo) {
   EXPECT_THROW((void)run.make(), ArgumentError);
 }
 
-TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
+TEST(Checkpoint, AccumulatedAndUnaveragedRunsResumeBitwise) {
   const Folder folder;
   for (const char* kind : {"sgd", "adam", "rmsprop", "nadam", "lion"}) {
     Plan run = busy_run(folder, false);
@@ -112,7 +112,7 @@ TEST(Checkpoint, AccumulatedAndUnaveragedRunsToo) {
   }
 }
 
-TEST(Checkpoint, RunsOfSoManyStepsToo) {
+TEST(Checkpoint, RunsLimitedByStepsResumeBitwise) {
   const Folder folder;
   Plan run = busy_run(folder, true);
   run.options.steps = 14;  // in the third epoch
@@ -126,7 +126,7 @@ TEST(Checkpoint, RunsOfSoManyStepsToo) {
   EXPECT_EQ(again->fit().steps, 14);
 }
 
-TEST(Checkpoint, ARunOfSoManyStepsGoesOnWithMore) {
+TEST(Checkpoint, RunsLimitedByStepsContinueWithMoreSteps) {
   const Folder folder;
   Plan run = busy_run(folder, true);
   run.validate = false;
@@ -177,7 +177,7 @@ class Alarm : public TensorDataset {
   mutable std::atomic<int> reads_;
 };
 
-TEST(Checkpoint, StoppedInValidation) {
+TEST(Checkpoint, ResumesARunStoppedInValidation) {
   const Folder folder;
   std::atomic<bool> stop = false;
   Plan run;

@@ -13,7 +13,7 @@ namespace {
 using test::Folder;
 using test::Plan;
 
-TEST(Checkpoint, StoppedAtOnceLeavesTheLastOneWhole) {
+TEST(Checkpoint, StoppingKeepsTheLastCheckpointComplete) {
   const Folder folder;
   std::atomic<bool> stop = true;
   Plan run;
@@ -25,7 +25,7 @@ TEST(Checkpoint, StoppedAtOnceLeavesTheLastOneWhole) {
   EXPECT_TRUE(has_training_state(load_checkpoint(run.options.checkpoint.out)));
 }
 
-TEST(Checkpoint, EveryEpochEveryFewStepsAndTheBest) {
+TEST(Checkpoint, IsSavedByEpochByStepAndForTheBest) {
   const Folder folder;
   Plan run;
   run.options.checkpoint.out = folder.file("run.h5");
@@ -39,7 +39,7 @@ TEST(Checkpoint, EveryEpochEveryFewStepsAndTheBest) {
   EXPECT_EQ(state_file_info(folder.file("run.best.h5")).kind, "checkpoint");
 }
 
-TEST(Checkpoint, ParametersAreThoseToEvaluateBy) {
+TEST(Checkpoint, ContainsTheEvaluationParameters) {
   const Folder folder;
   Plan run;
   run.options.checkpoint.out = folder.file("run.h5");
@@ -76,7 +76,7 @@ TEST(Checkpoint, RestoresTheBestEpoch) {
   }
 }
 
-TEST(Checkpoint, QuantizersTravelWithTheModel) {
+TEST(Checkpoint, SavesQuantizersWithTheModel) {
   const Folder folder;
   const auto model = test::small_network(true), other = test::small_network(true);
   for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(1.5)); });
@@ -97,7 +97,7 @@ std::string refusal(Module& model, const StateDict& state) {
   return "not refused";
 }
 
-TEST(Checkpoint, AnotherModelIsNamedByWhatDiffersFirst) {
+TEST(Checkpoint, NamesTheFirstDifferenceOfAnotherModel) {
   const auto model = test::small_network(false);
   const StateDict before = model_state(*model, nullptr);
   Sequential other;
@@ -118,7 +118,7 @@ TEST(Checkpoint, AnotherModelIsNamedByWhatDiffersFirst) {
             std::string::npos);
 }
 
-TEST(Checkpoint, ResumeRefusesWhatDoesNotFit) {
+TEST(Checkpoint, ResumeRejectsMismatchedSettings) {
   const Folder folder;
   Plan run;
   run.options.epochs = 1;
@@ -139,7 +139,7 @@ TEST(Checkpoint, ResumeRefusesWhatDoesNotFit) {
   EXPECT_THROW(run.make()->resume(broken, "some.h5"), FileError);
 }
 
-TEST(Checkpoint, RefusesDamage) {
+TEST(Checkpoint, RejectsDamagedFiles) {
   const Folder folder;
   const std::string path = folder.file("model.h5");
   EXPECT_THROW((void)load_checkpoint(path), FileError);
@@ -154,7 +154,7 @@ TEST(Checkpoint, RefusesDamage) {
   EXPECT_THROW((void)load_checkpoint(path), FileError);
 }
 
-TEST(Checkpoint, BestPath) {
+TEST(Checkpoint, DerivesTheBestPath) {
   EXPECT_EQ(best_checkpoint_path("a/run.h5"), "a/run.best.h5");
   EXPECT_EQ(best_checkpoint_path("run"), "run.best.h5");
   EXPECT_EQ(best_checkpoint_path("a/checkpoints/last.h5"), "a/checkpoints/best.h5");

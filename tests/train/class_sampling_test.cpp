@@ -36,7 +36,7 @@ Epoch epoch_of(DataLoader& loader) {
   return all;
 }
 
-TEST(ClassSampling, DrawsEachClassAsOften) {
+TEST(ClassSampling, DrawsClassesEquallyOften) {
   DataLoader loader(uneven(), {.batch_size = 8, .seed = 3, .balanced = true});
   std::map<float, int> times;
   for (int epoch = 0; epoch < 6; ++epoch) {
@@ -66,7 +66,7 @@ TEST(ClassSampling, WeightsAreProportions) {
   EXPECT_FALSE(all.classes.contains(1));
 }
 
-TEST(ClassSampling, IsAFunctionOfSeedAndEpochWhereverItBegins) {
+TEST(ClassSampling, DependsOnSeedAndEpochOnly) {
   const LoaderOptions options{.batch_size = 7, .seed = 5, .balanced = true};
   DataLoader loader(uneven(), options);
   const auto first = epoch_of(loader).samples, second = epoch_of(loader).samples;
@@ -84,7 +84,7 @@ TEST(ClassSampling, IsAFunctionOfSeedAndEpochWhereverItBegins) {
   EXPECT_EQ(begun, second);
 }
 
-TEST(ClassSampling, RepeatsOfASampleAreChangedEachInItsWay) {
+TEST(ClassSampling, AugmentsRepeatedSamplesDifferently) {
   DataLoader loader(uneven(),
                     {.batch_size = 100, .seed = 5, .augment = {.noise = 0.1}, .class_weights = {0, 0, 1}});
   auto x = loader.next()->x.to_vector<float>();
@@ -110,14 +110,14 @@ class Blocks : public Subset {
   mutable std::int64_t last_ = -1, changes_ = 0;
 };
 
-TEST(ClassSampling, ReadsEveryBlockOnceAnEpoch) {
+TEST(ClassSampling, ReadsEveryBlockOncePerEpoch) {
   const auto data = std::make_shared<Blocks>();
   DataLoader loader(data, {.batch_size = 10, .prefetch = 0, .balanced = true});
   EXPECT_EQ(epoch_of(loader).samples.size(), 100u);
   EXPECT_EQ(data->changes_, 10);
 }
 
-TEST(ClassSampling, RefusesWhatHasNoClassToDraw) {
+TEST(ClassSampling, RejectsDataWithoutClasses) {
   const auto refused = [](const std::shared_ptr<const Dataset>& data, LoaderOptions options) -> std::string {
     try {
       options.batch_size = 1;

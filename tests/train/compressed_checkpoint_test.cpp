@@ -37,7 +37,7 @@ Tensor weight_of(const Module& model, const std::string& name) {
   return {};
 }
 
-TEST(CompressedCheckpoint, EveryPresetComesBackToTheBit) {
+TEST(CompressedCheckpoint, RoundTripsEveryPresetBitwise) {
   const Folder folder;
   for (const auto& preset : QuantConfig::preset_names()) {
     if (QuantConfig::preset(preset).target != Target::ort) continue;  // of linear layers alone
@@ -54,7 +54,7 @@ TEST(CompressedCheckpoint, EveryPresetComesBackToTheBit) {
   }
 }
 
-TEST(CompressedCheckpoint, TheFileIsAsSmallAsTheCodes) {
+TEST(CompressedCheckpoint, FileSizeMatchesTheCodes) {
   const Folder folder;
   const auto bytes = [&](const std::string& preset, bool compressed) {
     auto model = std::make_shared<Sequential>();
@@ -75,7 +75,7 @@ TEST(CompressedCheckpoint, TheFileIsAsSmallAsTheCodes) {
   EXPECT_LT(bytes("mxfp4", true), elements / 2 + elements / 32 + structure);
 }
 
-TEST(CompressedCheckpoint, FloatsAndCodesTakeEachOthersPlace) {
+TEST(CompressedCheckpoint, LoadsFloatsAndCodesInterchangeably) {
   auto floats = calibrated("w4a4"), codes = calibrated("w4a4");
   const Tensor expected = answers(*codes);
   compress(*codes);
@@ -90,7 +90,7 @@ TEST(CompressedCheckpoint, FloatsAndCodesTakeEachOthersPlace) {
   EXPECT_TRUE(bitwise_equal(model_state(*floats, nullptr), model_state(*model, nullptr)));
 }
 
-TEST(CompressedCheckpoint, IsNotOfAFloatNetwork) {
+TEST(CompressedCheckpoint, RequiresAQuantizedNetwork) {
   auto model = calibrated("int8");
   compress(*model);
   auto other = test::small_network(false, 0);
@@ -119,7 +119,7 @@ Tensor bytes_of(const Shape& shape, DType dtype, std::uint8_t byte) {
   return out;
 }
 
-TEST(CompressedCheckpoint, HostileCodesAreNamed) {
+TEST(CompressedCheckpoint, RejectsInvalidCodesByName) {
   const std::string weight = "parameters/fc.weight", scales = "quantizers/fc.weight_quantizer/weight_scale";
   const auto put = [](const std::string& name, const Tensor& value) {
     return [=](StateDict& state) { state.set(name, value); };
@@ -148,7 +148,7 @@ TEST(CompressedCheckpoint, HostileCodesAreNamed) {
               HasSubstr("codes of int4 narrow are kept as i4"));
 }
 
-TEST(CompressedCheckpoint, ScalesThatAreMissingAreNamed) {
+TEST(CompressedCheckpoint, NamesMissingScales) {
   auto model = calibrated("nvfp4"), other = calibrated("nvfp4");
   compress(*model);
   const StateDict all = model_state(*model, nullptr);
@@ -160,7 +160,7 @@ TEST(CompressedCheckpoint, ScalesThatAreMissingAreNamed) {
               ThrowsMessage<FileError>(HasSubstr("there are no scales with the codes of its weight")));
 }
 
-TEST(CompressedCheckpoint, TrainingAndCalibrationRefuseCodes) {
+TEST(CompressedCheckpoint, TrainingAndCalibrationRejectCodes) {
   auto model = calibrated("int8");
   compress(*model);
   DataLoader images(test::quadrants(32, 1), test::in_order());

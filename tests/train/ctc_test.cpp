@@ -70,7 +70,7 @@ double by_enumeration(const Tensor& y, std::int64_t sample, const std::vector<st
   return -std::log(all);
 }
 
-TEST(Ctc, SumsOverAllPlacements) {
+TEST(Ctc, SumsOverAllAlignments) {
   for (const std::int64_t blank : {0, 4}) {
     const Tensor wanted = Tensor::from<std::int64_t>({1, 1, 2, 3, 1, -1, -1, -1, -1}, {3, 3});
     const double mean =
@@ -84,7 +84,7 @@ TEST(Ctc, SumsOverAllPlacements) {
 /// ctc_loss(log_softmax(y.permute(2, 0, 1), 2), labels, lengths, label lengths) in f64, with its defaults,
 /// and with blank=3 of other labels, lengths [7, 6, 4], zero_infinity=True: a sample of 4 labels in 4 places
 /// with a repeat.
-TEST(Ctc, IsThatOfPyTorch) {
+TEST(Ctc, MatchesPyTorch) {
   const Found plain = found(labels());
   EXPECT_NEAR(plain.loss, 4.020463107412, 1e-11);
   EXPECT_NEAR(plain.gradient, 0.720560311672, 1e-11);
@@ -96,13 +96,13 @@ TEST(Ctc, IsThatOfPyTorch) {
   EXPECT_NEAR(cut.gradient, 0.185078102613, 1e-11);
 }
 
-TEST(Ctc, OfLabelsThatDoNotFitIsInfinite) {
+TEST(Ctc, IsInfiniteForLabelsThatDoNotFit) {
   const losses::CtcOptions options{.lengths = Tensor::from<std::int64_t>({7, 7, 3}, {3})};
   const Tensor wanted = Tensor::from<std::int64_t>({1, -1, -1, 2, -1, -1, 1, 1, 2}, {3, 3});
   EXPECT_EQ(found(wanted, options).loss, std::numeric_limits<double>::infinity());
 }
 
-TEST(Ctc, GradientIsTheSlope) {
+TEST(Ctc, GradientMatchesFiniteDifferences) {
   const losses::CtcOptions options{.blank = 2, .lengths = Tensor::from<std::int64_t>({7, 6, 5}, {3})};
   const Tensor wanted = Tensor::from<std::int64_t>({1, 1, 0, -1, 4, 3, 0, 1, 0, -1, -1, -1}, {3, 4});
   const Variable y(outputs(), true);
@@ -120,7 +120,7 @@ TEST(Ctc, GradientIsTheSlope) {
   }
 }
 
-TEST(Ctc, OfFloatsIsThatOfDoubles) {
+TEST(Ctc, FloatMatchesDouble) {
   const Variable y(outputs(DType::f32), true);
   const Variable loss = losses::ctc(y, labels());
   loss.backward();
@@ -128,7 +128,7 @@ TEST(Ctc, OfFloatsIsThatOfDoubles) {
   EXPECT_NEAR(loss.item(), found(labels()).loss, 1e-6);
 }
 
-TEST(Ctc, RowsEndWithWhatFillsThem) {
+TEST(Ctc, IgnoresPaddingAtRowEnds) {
   const auto rows = label_rows(Tensor::from<std::uint8_t>({1, 0, 255, 2, 3, 255}, {2, 3}), 5, 0, 255);
   EXPECT_EQ(rows, (std::vector<std::vector<std::int64_t>>{{1}, {2, 3}}));
   EXPECT_EQ(label_rows(Tensor::from<std::int64_t>({1, 2}, {2}), 5).at(1), std::vector<std::int64_t>{2});
@@ -145,7 +145,7 @@ TEST(Ctc, RowsEndWithWhatFillsThem) {
   refused(Tensor::from({1.0F}, {1, 1}), "give integers");
 }
 
-TEST(Ctc, RefusesOtherShapes) {
+TEST(Ctc, RejectsOtherShapes) {
   const Tensor y = outputs();
   EXPECT_THROW((void)losses::ctc(Variable(y.reshape({kSamples, kClasses * kPlaces})), labels()),
                ArgumentError);
@@ -156,7 +156,7 @@ TEST(Ctc, RefusesOtherShapes) {
       ArgumentError);
 }
 
-TEST(Ctc, AsALossByNameNamesTheSampleThatDoesNotFit) {
+TEST(Ctc, LossNamesTheSampleThatDoesNotFit) {
   LossOptions options{.kind = "ctc"};
   const Tensor many = Tensor::from<std::int64_t>({1, 2, 3, 4, 1, 1, 1, 1, 2, 3, 3, 3}, {2, 6});
   const Variable y(Tensor::zeros({2, 5, 7}));
@@ -183,7 +183,7 @@ Tensor of_ways(const std::vector<std::vector<std::int64_t>>& ways, std::int64_t 
   return out;
 }
 
-TEST(Ctc, DecodingTakesOutRepeatsAndBlanks) {
+TEST(Ctc, DecodingRemovesRepeatsAndBlanks) {
   const Tensor read = ctc_decode(of_ways({{1, 1, 0, 1, 2, 2}, {0, 0, 0, 0, 0, 3}}, 4));
   EXPECT_EQ(read.to_vector<std::int64_t>(),
             (std::vector<std::int64_t>{1, 1, 2, -1, -1, -1, 3, -1, -1, -1, -1, -1}));
@@ -191,7 +191,7 @@ TEST(Ctc, DecodingTakesOutRepeatsAndBlanks) {
             (std::vector<std::int64_t>{0, -1, -1, -1}));
 }
 
-TEST(Ctc, EditDistanceIsTheLeast) {
+TEST(Ctc, EditDistanceIsMinimal) {
   EXPECT_EQ(edit_distance({}, {}), 0);
   EXPECT_EQ(edit_distance({1, 2, 3}, {}), 3);
   EXPECT_EQ(edit_distance({11, 9, 20, 20, 5, 14}, {19, 9, 20, 20, 9, 14, 7}), 3);  // kitten, sitting

@@ -23,12 +23,12 @@ Tensor changed(Tensor images, const AugmentOptions& options, std::vector<std::in
   return images;
 }
 
-TEST(Augment, NothingAskedNothingChanged) {
+TEST(Augment, ChangesNothingByDefault) {
   EXPECT_TRUE(bitwise_equal(changed(ramp({2, 3, 5, 7}), {}, {0, 1}), ramp({2, 3, 5, 7})));
   EXPECT_FALSE(AugmentOptions{}.any());
 }
 
-TEST(Augment, DependsOnSeedEpochAndSampleAlone) {
+TEST(Augment, DependsOnSeedEpochAndSampleOnly) {
   const AugmentOptions options{
       .shift = 2, .rotation = 20, .scale = 0.2, .shear = 0.2, .hflip = 0.5, .cutout = 2};
   const auto both = changed(ramp({2, 1, 8, 8}), options, {4, 9});
@@ -40,7 +40,7 @@ TEST(Augment, DependsOnSeedEpochAndSampleAlone) {
   EXPECT_FALSE(bitwise_equal(other_sample.slice(0, 1), both.slice(0, 1)));
 }
 
-TEST(Augment, EveryChannelMovesAlike) {
+TEST(Augment, TransformsEveryChannelAlike) {
   Tensor images = Tensor::zeros({1, 2, 8, 8});
   for (int i = 0; i < 64; ++i)
     images.mutable_data<float>()[i] = images.mutable_data<float>()[64 + i] = static_cast<float>(i * i % 31);
@@ -80,7 +80,7 @@ TEST(Augment, WarpsAPlaneExactly) {
   }
 }
 
-TEST(Augment, RotationKeepsLengthsAndScaleChangesThem) {
+TEST(Augment, RotationKeepsAndScalingChangesLengths) {
   Tensor plane = Tensor::zeros({1, 1, 41, 41});
   for (int y = 0; y < 41; ++y)
     for (int x = 0; x < 41; ++x) plane.mutable_data<float>()[y * 41 + x] = static_cast<float>(x);
@@ -98,12 +98,12 @@ TEST(Augment, RotationKeepsLengthsAndScaleChangesThem) {
   EXPECT_NEAR(largest, 1 / 0.5, 0.15);
 }
 
-TEST(Augment, WhatWasOutsideIsBackground) {
+TEST(Augment, FillsTheOutsideWithBackground) {
   const auto out = changed(Tensor::full({1, 1, 4, 4}, 5), {.shift = 1000}, {2}, 0, -3).to_vector<float>();
   EXPECT_EQ(out, std::vector<float>(16, -3));
 }
 
-TEST(Augment, CutoutErasesAtMostItsSquare) {
+TEST(Augment, CutoutErasesAtMostOneSquare) {
   int most = 0;
   for (std::int64_t sample = 0; sample < 100; ++sample) {
     const auto out =
@@ -116,7 +116,7 @@ TEST(Augment, CutoutErasesAtMostItsSquare) {
   EXPECT_EQ(most, 9);
 }
 
-TEST(Augment, RefusesWhatItCannotChange) {
+TEST(Augment, RejectsUnsupportedInput) {
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_THROW(changed(ramp({1, 1, 2, 2}), {.shift = -1}, {0}), ArgumentError);
   EXPECT_THROW(changed(ramp({1, 1, 2, 2}), {.rotation = infinity}, {0}), ArgumentError);

@@ -76,7 +76,7 @@ TEST_F(Hdf5DatasetTest, ReadsTheDigits) {
   EXPECT_EQ(Hdf5Dataset(kDigits, {.split = "test"}).size(), 360);
 }
 
-TEST_F(Hdf5DatasetTest, EveryElementTypeOfImages) {
+TEST_F(Hdf5DatasetTest, ReadsEveryImageType) {
   const std::vector<std::int64_t> y{0, 1, 2};
   const std::vector<double> wanted{0, 1, 2, 3, 4, 5};
   DataFile(path())
@@ -119,7 +119,7 @@ TEST_F(Hdf5DatasetTest, ReadsHalfPrecision) {
   EXPECT_EQ(Hdf5Dataset(path()).read(rows).x.to_vector<float>(), values);
 }
 
-TEST_F(Hdf5DatasetTest, ScaleThenMeanAndDeviationByChannel) {
+TEST_F(Hdf5DatasetTest, AppliesScaleThenMeanAndDeviationPerChannel) {
   DataFile(path())
       .put("train/x", {1, 2, 1, 2}, std::vector<std::uint8_t>{0, 10, 20, 30})
       .put("train/y", {1}, counting<std::int64_t>(1))
@@ -134,7 +134,7 @@ TEST_F(Hdf5DatasetTest, ScaleThenMeanAndDeviationByChannel) {
   EXPECT_THAT(data.background(), ElementsAre(-2.0f, -0.5f));
 }
 
-TEST_F(Hdf5DatasetTest, ChunksOfEveryShapeGiveTheSameRows) {
+TEST_F(Hdf5DatasetTest, IsInvariantToChunkShape) {
   const auto x = counting<std::uint8_t>(100 * 3 * 8 * 8);
   const auto y = counting<std::int64_t>(100, 7);
   std::vector<std::int64_t> rows(100);
@@ -157,7 +157,7 @@ TEST_F(Hdf5DatasetTest, ChunksOfEveryShapeGiveTheSameRows) {
 }
 
 // Chunks are decoded here; HDF5's own reading is the measure. The last rows are never written.
-TEST_F(Hdf5DatasetTest, FilteredChunksReadAsHdf5ReadsThem) {
+TEST_F(Hdf5DatasetTest, FilteredChunksMatchHdf5) {
   using Filters = std::function<void(hid_t)>;
   const Filters deflate = [](hid_t made) { H5Pset_deflate(made, 1); };
   const Filters shuffle = [](hid_t made) { H5Pset_shuffle(made); };
@@ -203,7 +203,7 @@ TEST_F(Hdf5DatasetTest, FilteredChunksReadAsHdf5ReadsThem) {
       }
 }
 
-TEST_F(Hdf5DatasetTest, OtherGroupsAreNeverOpened) {
+TEST_F(Hdf5DatasetTest, NeverOpensOtherGroups) {
   std::filesystem::copy_file(kDigits, path());
   const hid_t file = H5Fopen(path().c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   ASSERT_GE(H5Ldelete(file, "test", H5P_DEFAULT), 0);
@@ -212,7 +212,7 @@ TEST_F(Hdf5DatasetTest, OtherGroupsAreNeverOpened) {
   EXPECT_THAT(refusal({.split = "test"}), HasSubstr("has no group 'test', but train"));
 }
 
-TEST_F(Hdf5DatasetTest, NamesWhatIsMissing) {
+TEST_F(Hdf5DatasetTest, NamesMissingDatasets) {
   DataFile(path())
       .put("train/images", {2, 3}, counting<float>(6))
       .put("train/y", {2}, counting<std::int64_t>(2));
@@ -225,7 +225,7 @@ TEST_F(Hdf5DatasetTest, NamesWhatIsMissing) {
   EXPECT_EQ(refusal({.split = ""}), "no error");
 }
 
-TEST_F(Hdf5DatasetTest, RefusesWrongLabels) {
+TEST_F(Hdf5DatasetTest, RejectsInvalidLabels) {
   const auto with = [&](const std::vector<std::int64_t>& y, std::vector<hsize_t> shape) {
     DataFile(path()).put("train/x", {3, 2}, counting<float>(6)).put("train/y", std::move(shape), y);
   };
@@ -264,10 +264,8 @@ TEST_F(Hdf5DatasetTest, ReadsNumbersAsLabels) {
   EXPECT_EQ(data.labels().dtype(), DType::f64);
 }
 
-TEST_F(Hdf5DatasetTest, ReadsAClassForEachPlaceAsLabels) {
-  DataFile(path())
-      .put("train/x", {3, 2}, counting<float>(6))
-      .put("train/y", {3, 2}, counting<std::uint8_t>(6));
+TEST_F(Hdf5DatasetTest, ReadsDenseClassLabels) {
+  DataFile(path()).put("train/x", {3, 2}, counting<float>(6)).put("train/y", {3, 2}, counting<std::uint8_t>(6));
   const std::vector<std::int64_t> rows{2, 0};
   for (const auto type : {LabelType::numbers, LabelType::integers}) {
     const auto data = std::make_shared<Hdf5Dataset>(path(), Hdf5DatasetOptions{.label_type = type});
@@ -277,10 +275,8 @@ TEST_F(Hdf5DatasetTest, ReadsAClassForEachPlaceAsLabels) {
   }
 }
 
-TEST_F(Hdf5DatasetTest, OneIntegerASampleIsAClassWhateverIsAskedFor) {
-  DataFile(path())
-      .put("train/x", {3, 2}, counting<float>(6))
-      .put("train/y", {3, 1}, counting<std::int64_t>(3));
+TEST_F(Hdf5DatasetTest, OneIntegerPerSampleIsAlwaysAClass) {
+  DataFile(path()).put("train/x", {3, 2}, counting<float>(6)).put("train/y", {3, 1}, counting<std::int64_t>(3));
   const Hdf5Dataset data(path(), {.label_type = LabelType::numbers});
   const std::vector<std::int64_t> rows{2, 0};
   EXPECT_EQ(data.classes(), 3);
@@ -296,7 +292,7 @@ TEST_F(Hdf5DatasetTest, NamesTheRowOfANaNOrInfinity) {
   }
 }
 
-TEST_F(Hdf5DatasetTest, RefusesWhatIsNotImages) {
+TEST_F(Hdf5DatasetTest, RejectsOtherShapes) {
   const auto y = counting<std::int64_t>(2);
   DataFile(path())
       .put("train/x", {0, 3}, std::vector<float>{})
@@ -314,7 +310,7 @@ TEST_F(Hdf5DatasetTest, RefusesWhatIsNotImages) {
   EXPECT_THAT(refusal(), HasSubstr("is not a dataset that can be opened"));
 }
 
-TEST_F(Hdf5DatasetTest, RefusesWrongAttributes) {
+TEST_F(Hdf5DatasetTest, RejectsInvalidAttributes) {
   const auto with = [&](const char* name, const std::vector<double>& values) {
     DataFile(path())
         .put("train/x", {2, 3, 1, 1}, counting<std::uint8_t>(6))
@@ -329,7 +325,7 @@ TEST_F(Hdf5DatasetTest, RefusesWrongAttributes) {
   EXPECT_EQ(with("mean", {1, 2, 3}), "no error");
 }
 
-TEST_F(Hdf5DatasetTest, RefusesFilesThatAreNotWhole) {
+TEST_F(Hdf5DatasetTest, RejectsIncompleteFiles) {
   EXPECT_THAT(refusal(), HasSubstr("No such file"));
   write_file(path(), "this is a text file, not a data set");
   EXPECT_THAT(refusal(), HasSubstr("is not an HDF5 file"));
@@ -341,7 +337,7 @@ TEST_F(Hdf5DatasetTest, RefusesFilesThatAreNotWhole) {
 }
 
 // Sizes that a small file only claims are refused, or read a piece at a time; nothing is allocated for them.
-TEST_F(Hdf5DatasetTest, ClaimedSizesAreNotBelieved) {
+TEST_F(Hdf5DatasetTest, DoesNotAllocateClaimedSizes) {
   const hsize_t huge = hsize_t{1} << 40;
   DataFile(path())
       .claim("train/x", H5T_NATIVE_UINT8, {huge, 4}, {1024, 4})
@@ -361,7 +357,7 @@ TEST_F(Hdf5DatasetTest, ClaimedSizesAreNotBelieved) {
   EXPECT_THAT(refusal(), HasSubstr("claims more than 2^60 elements"));
 }
 
-TEST_F(Hdf5DatasetTest, OurOwnFilesWithDataCanBeReadToo) {
+TEST_F(Hdf5DatasetTest, ReadsStateFilesWithData) {
   StateDict state;
   state.set("train/x", Tensor::full({4, 2}, 3));
   state.set("train/y", Tensor::zeros({4}, DType::i64));
@@ -370,7 +366,7 @@ TEST_F(Hdf5DatasetTest, OurOwnFilesWithDataCanBeReadToo) {
 }
 
 // 4 GiB of rows in a process that may have 1.5 GB of addresses: batches of a whole pass over the blocks.
-TEST_F(Hdf5DatasetTest, LargerThanMemory) {
+TEST_F(Hdf5DatasetTest, ReadsFilesLargerThanMemory) {
   if (test::addresses_held() > 1e9) GTEST_SKIP() << "a sanitizer holds more addresses than the limit";
   constexpr hsize_t kRows = 1 << 18, kRow = 1 << 14;
   DataFile(path())

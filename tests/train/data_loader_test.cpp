@@ -71,7 +71,7 @@ std::shared_ptr<const Dataset> numbers(std::int64_t size, std::int64_t block = 1
   return std::make_shared<Numbers>(size, block, at_once);
 }
 
-TEST(DataLoader, EveryEpochIsAnotherPermutation) {
+TEST(DataLoader, ShufflesEveryEpochDifferently) {
   for (const std::int64_t block : {1, 7, 64, 1000}) {
     DataLoader loader(numbers(203, block, 4), {.batch_size = 10, .seed = 3});
     const auto a = epoch_of(loader), b = epoch_of(loader);
@@ -99,7 +99,7 @@ TEST(DataLoader, WindowsReadEveryBlockOnce) {
   EXPECT_NE(all[0] / 10, all[1] / 10 == all[0] / 10 ? all[2] / 10 : all[1] / 10);
 }
 
-TEST(DataLoader, APermutationCanBeReadFromAnyPosition) {
+TEST(DataLoader, ReadsAPermutationFromAnyPosition) {
   detail::EpochOrder order(*numbers(97, 10, 3), true, 1, 5);
   const auto all = order.samples(0, 97);
   for (std::int64_t begin = 0; begin < 97; begin += 13)
@@ -109,7 +109,7 @@ TEST(DataLoader, APermutationCanBeReadFromAnyPosition) {
 
 // With every permutation as likely, sample 0 lands at each of 8 places equally often: chi-squared, 7 degrees
 // of freedom, fails one time in 10^5 for a fair shuffle; the seed is fixed.
-TEST(DataLoader, ThePermutationIsFair) {
+TEST(DataLoader, PermutationIsUniform) {
   std::vector<int> places(8);
   for (std::int64_t epoch = 0; epoch < 8000; ++epoch) {
     const auto all = detail::EpochOrder(*numbers(8), true, 42, epoch).samples(0, 8);
@@ -120,7 +120,7 @@ TEST(DataLoader, ThePermutationIsFair) {
   EXPECT_LT(chi, 34);
 }
 
-TEST(DataLoader, LastBatchIsKeptOrDropped) {
+TEST(DataLoader, KeepsOrDropsTheLastBatch) {
   DataLoader keep(numbers(25), {.batch_size = 10, .shuffle = false});
   EXPECT_EQ(keep.batches_per_epoch(), 3);
   EXPECT_EQ(epoch_of(keep), first(25));
@@ -168,7 +168,7 @@ class Watched final : public Numbers {
   mutable std::vector<std::int64_t> read_;
 };
 
-TEST(DataLoader, APartReadsItsOwnRowsAlone) {
+TEST(DataLoader, EachPartReadsOnlyItsRows) {
   std::vector<std::int64_t> all;
   for (std::int64_t part = 0; part < 3; ++part) {
     const auto data = std::make_shared<Watched>(103, 20, 2);
@@ -230,7 +230,7 @@ TEST(ThreadsDataLoader, ResumesAnywhere) {
   }
 }
 
-TEST(DataLoader, RefusesTheStateOfOtherData) {
+TEST(DataLoader, RejectsTheStateOfOtherData) {
   DataLoader loader(numbers(50), {.batch_size = 8});
   const auto state = loader.state_dict();
   EXPECT_THROW(DataLoader(numbers(51), {.batch_size = 8}).load_state_dict(state), ArgumentError);
@@ -245,7 +245,7 @@ TEST(DataLoader, RefusesTheStateOfOtherData) {
   EXPECT_EQ(loader.position(), 0);
 }
 
-TEST(ThreadsDataLoader, ErrorsOfTheThreadArriveInOrder) {
+TEST(ThreadsDataLoader, ReportsThreadErrorsInOrder) {
   for (const std::int64_t prefetch : {0, 2}) {
     DataLoader loader(std::make_shared<Numbers>(50, 50, 1, 25),
                       {.batch_size = 10, .shuffle = false, .prefetch = prefetch});
@@ -257,7 +257,7 @@ TEST(ThreadsDataLoader, ErrorsOfTheThreadArriveInOrder) {
   }
 }
 
-TEST(ThreadsDataLoader, StopsWhenBatchesAreLeft) {
+TEST(ThreadsDataLoader, DestructorStopsPrefetch) {
   for (int i = 0; i < 50; ++i) {
     DataLoader loader(numbers(1000), {.batch_size = 10});
     if (i % 2 == 0) {
@@ -266,7 +266,7 @@ TEST(ThreadsDataLoader, StopsWhenBatchesAreLeft) {
   }
 }
 
-TEST(DataLoader, RefusesOptionsOutOfRange) {
+TEST(DataLoader, RejectsOptionsOutOfRange) {
   EXPECT_THROW(DataLoader(numbers(9), {.batch_size = 10}), ArgumentError);
   EXPECT_NO_THROW(DataLoader(numbers(9), {.batch_size = 10, .shuffle = false}));
   EXPECT_THROW(DataLoader(numbers(9), {.batch_size = 10, .shuffle = false, .drop_last = true}),
@@ -278,7 +278,7 @@ TEST(DataLoader, RefusesOptionsOutOfRange) {
   EXPECT_THROW(DataLoader(numbers(9), {.batch_size = 1}).start_epoch(-1), ArgumentError);
 }
 
-TEST(DataLoader, ColoursNeedPixelsBetweenBlackAndWhite) {
+TEST(DataLoader, ColourAugmentationRequiresBoundedPixels) {
   const auto data = [](float value) {
     return std::make_shared<TensorDataset>(Tensor::full({4, 1, 2, 2}, value), Tensor::zeros({4}, DType::i64));
   };
@@ -295,12 +295,12 @@ TEST(DataLoader, ColoursNeedPixelsBetweenBlackAndWhite) {
   EXPECT_NO_THROW(DataLoader(data(200), {.batch_size = 2, .augment = {.shift = 1, .noise = 0.1}}));
 }
 
-TEST(DataLoader, WhiteIsWhatTheScaleSays) {
+TEST(DataLoader, WhiteLevelFollowsTheScale) {
   const Hdf5Dataset digits(FAKEQUANT_SOURCE_DIR "/data/digits.h5");
   EXPECT_EQ(digits.white(), std::vector<float>{1});  // bytes up to 16, with a scale of 1 / 16
 }
 
-TEST(DataLoader, MixingNeedsLabelsOfSamples) {
+TEST(DataLoader, MixingRequiresLabelsPerSample) {
   const Tensor x = Tensor::zeros({4, 1, 2, 2});
   const LoaderOptions options{.batch_size = 2, .augment = {.mixup = 0.2}};
   EXPECT_THROW(DataLoader(std::make_shared<TensorDataset>(x), options), ArgumentError);
@@ -310,7 +310,7 @@ TEST(DataLoader, MixingNeedsLabelsOfSamples) {
   EXPECT_EQ(DataLoader(numbers_of, options).next()->y.shape(), (Shape{2, 3}));
 }
 
-TEST(Split, TakesTheFractionAndNothingTwice) {
+TEST(Split, PartsAreDisjointAndHaveTheFraction) {
   for (const auto& [size, fraction, wanted] :
        {std::tuple{100, 0.2, 20u}, {7, 0.5, 4u}, {2, 0.01, 1u}, {10, 0.99, 9u}}) {
     const auto split = split_validation(size, fraction, 1);
@@ -326,7 +326,7 @@ TEST(Split, TakesTheFractionAndNothingTwice) {
   EXPECT_THROW((void)split_validation(1, 0.5, 1), ArgumentError);
 }
 
-TEST(Subset, KeepsTheBlocksOfItsData) {
+TEST(Subset, KeepsTheBlocksOfItsSource) {
   const Subset part(numbers(100, 10, 3), {1, 5, 9, 10, 35, 99});
   EXPECT_THAT(part.block_starts(), ElementsAre(0, 3, 4, 5));
   EXPECT_EQ(part.blocks_at_once(), 3);
@@ -339,7 +339,7 @@ TEST(Subset, KeepsTheBlocksOfItsData) {
   EXPECT_THROW(Subset(numbers(3), {1, 3}), ArgumentError);
 }
 
-TEST(TensorDataset, GivesRows) {
+TEST(TensorDataset, ReturnsRows) {
   const TensorDataset data(Tensor::from<float>({1, 2, 3, 4, 5, 6}, {3, 2}),
                            Tensor::from<std::int64_t>({4, 0, 2}));
   EXPECT_EQ(data.classes(), 5);

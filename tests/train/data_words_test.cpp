@@ -53,7 +53,7 @@ class DataWords : public testing::Test {
   std::string warnings_;
 };
 
-TEST_F(DataWords, TheShapeIsCheckedBeforeTheLabels) {
+TEST_F(DataWords, ChecksTheShapeBeforeTheLabels) {
   write({3, 4}, 77);
   EXPECT_THAT(refusal({.classes = 2}), HasSubstr("label 77"));
   EXPECT_THAT(refusal({.classes = 2, .sample_shape = {5, 6}}),
@@ -63,7 +63,7 @@ TEST_F(DataWords, TheShapeIsCheckedBeforeTheLabels) {
   EXPECT_EQ(refusal({.classes = 78, .sample_shape = {3, 4}}), "no error");
 }
 
-TEST_F(DataWords, ChannelsAtTheEndAreRefusedUnlessTheyAreMeant) {
+TEST_F(DataWords, RejectsChannelsLastUnlessDeclared) {
   write({8, 8, 3});
   EXPECT_THAT(refusal(), HasSubstr("x.transpose(0, 3, 1, 2)"));
   EXPECT_EQ(refusal({.sample_shape = {8, 8, 3}}), "no error");
@@ -76,7 +76,7 @@ TEST_F(DataWords, ChannelsAtTheEndAreRefusedUnlessTheyAreMeant) {
   EXPECT_EQ(warnings_, "");
 }
 
-TEST_F(DataWords, HowSureItIsThatChannelsAreAtTheEnd) {
+TEST_F(DataWords, EstimatesTheConfidenceOfChannelsLast) {
   using detail::ChannelsLast, detail::looks_channels_last;
   for (const Shape& sure : {Shape{8, 8, 1}, {5, 5, 4}, {32, 24, 3}, {224, 224, 3}})
     EXPECT_EQ(looks_channels_last(sure), ChannelsLast::surely) << to_string(sure);
@@ -86,7 +86,7 @@ TEST_F(DataWords, HowSureItIsThatChannelsAreAtTheEnd) {
     EXPECT_EQ(looks_channels_last(no), ChannelsLast::no) << to_string(no);
 }
 
-TEST_F(DataWords, BytesThatNothingScalesAreDoubted) {
+TEST_F(DataWords, WarnsAboutUnscaledBytes) {
   write({3, 4}, 1, 200);
   EXPECT_EQ(refusal(), "no error");
   EXPECT_THAT(warnings_, HasSubstr("is f32 of values up to 255"));
@@ -101,7 +101,7 @@ TEST_F(DataWords, BytesThatNothingScalesAreDoubted) {
   EXPECT_EQ(warnings_, "");
 }
 
-TEST_F(DataWords, LabelsMayBeLeftOutWhereTheyAreNotNeeded) {
+TEST_F(DataWords, AllowsMissingLabelsIfNotRequired) {
   DataFile(path()).put("train/x", {2, 3}, std::vector<float>(6, 0.5f));
   EXPECT_THAT(refusal(), HasSubstr("train/y is missing"));
   {
@@ -113,7 +113,7 @@ TEST_F(DataWords, LabelsMayBeLeftOutWhereTheyAreNotNeeded) {
   EXPECT_EQ(Hdf5Dataset(path(), {.may_lack_labels = true}).classes(), 2);
 }
 
-TEST_F(DataWords, NamesInOneText) {
+TEST_F(DataWords, JoinsNames) {
   using detail::split_names;
   EXPECT_THAT(split_names("[\"a\", \"b, c\"]"), ElementsAre("a", "b, c"));
   EXPECT_THAT(split_names("a, b ,c"), ElementsAre("a", "b", "c"));
@@ -124,7 +124,7 @@ TEST_F(DataWords, NamesInOneText) {
   EXPECT_THAT(split_names(std::string(100'000, '[')), IsEmpty());
 }
 
-TEST(Answers, AreTheFirstOfTheLargestAndNoneOfNaN) {
+TEST(Answers, AreTheFirstMaximumAndInvalidForNaN) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor logits = Tensor::from<float>({1, 2, 2, 3, 0, 0, nan, 5, 0, 0, 0, nan}, {4, 3});
   EXPECT_THAT(answers(logits).to_vector<std::int64_t>(), ElementsAre(1, 0, -1, -1));

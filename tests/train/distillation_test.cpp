@@ -21,7 +21,7 @@ double loss(const std::vector<float>& y, const std::vector<float>& t, const Shap
   return distillation_loss(Variable(Tensor::from(y, shape)), Tensor::from(t, shape), options).tensor().item();
 }
 
-TEST(Distillation, KlIsOfSoftenedClasses) {
+TEST(Distillation, KlUsesSoftenedClasses) {
   const float three = std::log(3.0f);  // shares of a quarter and three quarters
   const double expected = 0.5 * std::log(0.5 / 0.25) + 0.5 * std::log(0.5 / 0.75);
   EXPECT_NEAR(loss({0, three}, {0, 0}, {1, 2}, {.temperature = 1}), expected, 1e-6);
@@ -29,7 +29,7 @@ TEST(Distillation, KlIsOfSoftenedClasses) {
   EXPECT_NEAR(loss({1, 2, 3}, {1, 2, 3}, {1, 3}, {.temperature = 3}), 0, 1e-6);
 }
 
-TEST(Distillation, ClassesLieOnTheSecondAxis) {
+TEST(Distillation, ClassesAreOnTheSecondAxis) {
   // [1, 2, 2]: two places, the first alike, the second as above.
   const float three = std::log(3.0f);
   const double expected = 0.5 * std::log(0.5 / 0.25) + 0.5 * std::log(0.5 / 0.75);
@@ -53,9 +53,9 @@ TEST(Distillation, GradientsDoNotShrinkWithTheTemperature) {
   }
 }
 
-TEST(Distillation, MseIsOfNumbers) { EXPECT_DOUBLE_EQ(loss({1, 2}, {1, 4}, {2}, {.kind = "mse"}), 2); }
+TEST(Distillation, MseComparesLogits) { EXPECT_DOUBLE_EQ(loss({1, 2}, {1, 4}, {2}, {.kind = "mse"}), 2); }
 
-TEST(Distillation, WhatDoesNotFitIsRefused) {
+TEST(Distillation, RejectsMismatchedInput) {
   EXPECT_THAT(
       [] {
         (void)loss({1, 2}, {1, 2}, {1, 2}, {.kind = "kll"});
@@ -99,7 +99,7 @@ StateDict trained(const Plan& run) {
   return trainer->state_dict();
 }
 
-TEST(Distillation, TheWholeWeightLeavesLabelsOut) {
+TEST(Distillation, FullWeightIgnoresLabels) {
   Plan run = run_of(false, 1);
   run.validate = false;
   const auto parameters = [](const StateDict& state) { return state.sub("parameters"); };
@@ -110,7 +110,7 @@ TEST(Distillation, TheWholeWeightLeavesLabelsOut) {
   EXPECT_FALSE(bitwise_equal(parameters(trained(run)), parameters(smooth)));
 }
 
-TEST(Distillation, ResumedRunsGiveTheSameBits) {
+TEST(Distillation, ResumesBitwise) {
   for (const bool augments : {false, true}) {
     const Folder folder;
     Plan run = run_of(augments, 0.7);
@@ -146,7 +146,7 @@ class Counted : public Module {
   Child<Module> network_;
 };
 
-TEST(Distillation, OutputsAreComputedOnceAndNoSooner) {
+TEST(Distillation, TeacherOutputsAreComputedOnceOnDemand) {
   for (const auto& [steps, samples] : {std::pair{18, 96}, {6, 96}, {1, 16}}) {
     const auto teacher = std::make_shared<Counted>();
     Plan run = run_of(false, 0.7);
@@ -158,7 +158,7 @@ TEST(Distillation, OutputsAreComputedOnceAndNoSooner) {
   }
 }
 
-TEST(Distillation, ResumingAsksForTheSameTeacher) {
+TEST(Distillation, ResumeRequiresTheSameTeacher) {
   const Folder folder;
   Plan run = run_of(false, 0.7);
   run.options.checkpoint.out = folder.file("run.h5");
@@ -179,7 +179,7 @@ TEST(Distillation, ResumingAsksForTheSameTeacher) {
   EXPECT_THAT(resume, ThrowsMessage<ArgumentError>(HasSubstr("distillation is kl there, none here")));
 }
 
-TEST(Distillation, ATeacherOfOtherOutputsIsRefused) {
+TEST(Distillation, RejectsATeacherOfOtherOutputs) {
   Plan run = run_of(false, 0.7);
   auto other = std::make_shared<Sequential>();
   other->add("flat", make_flatten()).add("fc", std::make_shared<Linear>(64, 5));

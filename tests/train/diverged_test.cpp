@@ -39,13 +39,13 @@ std::string failure(const Plan& run) {
   return "no failure";
 }
 
-TEST(Diverged, RunsWithoutAFileSayWhichTensor) {
+TEST(Diverged, NamesTheTensorWithoutAFile) {
   const std::string message = failure(sudden(0));
   EXPECT_TRUE(message.starts_with("[train] parameters/")) << message;
   EXPECT_NE(message.find("(step 6, epoch 1)"), std::string::npos) << message;
 }
 
-TEST(Diverged, TheLastGoodCheckpointStays) {
+TEST(Diverged, KeepsTheLastFiniteCheckpoint) {
   const Folder folder;
   for (const std::int64_t save_every : {0, 1}) {
     Plan run = sudden(1);
@@ -63,7 +63,7 @@ TEST(Diverged, TheLastGoodCheckpointStays) {
   }
 }
 
-TEST(Diverged, TheFirstBadElementOfAnyFloatIsFound) {
+TEST(Diverged, FindsTheFirstNonFiniteElement) {
   const auto holds = [](DType dtype, double value) {
     std::vector<float> values(300, 1.0f);
     values[257] = static_cast<float>(value);
@@ -84,7 +84,7 @@ TEST(Diverged, TheFirstBadElementOfAnyFloatIsFound) {
   EXPECT_FALSE(detail::find_not_finite({{"codes", Tensor::zeros({3}, DType::i8)}}).has_value());
 }
 
-TEST(Diverged, NoEpochWithoutALossIsTheBest) {
+TEST(Diverged, IgnoresEpochsWithoutALoss) {
   EarlyStopping early;
   EXPECT_FALSE(early.update({.loss = std::nan(""), .score = 0.9}));
   EXPECT_FALSE(early.update({.loss = kInf, .score = 0.9}));
@@ -94,7 +94,7 @@ TEST(Diverged, NoEpochWithoutALossIsTheBest) {
   EXPECT_EQ(early.best_epoch(), 2);
 }
 
-TEST(Diverged, FilesOfItAreRefusedAndNotWritten) {
+TEST(Diverged, RejectsAndNeverWritesNonFiniteFiles) {
   const Folder folder;
   const std::string path = folder.file("model.h5");
   for (const char* name : {"parameters/fc.weight", "buffers/bn.running_var"}) {
@@ -133,7 +133,7 @@ bool finite(Module& model) {
   return !detail::find_not_finite(model_state(model, nullptr).tensors()).has_value();
 }
 
-TEST(Diverged, ABadSampleIsNamedAndLeavesWeightsAndGradientsGood) {
+TEST(Diverged, NamesTheSampleAndKeepsWeightsFinite) {
   for (const bool quantized : {false, true}) {
     for (const double value : {std::nan(""), kInf}) {
       const auto model = test::small_network(quantized);
@@ -153,7 +153,7 @@ TEST(Diverged, ABadSampleIsNamedAndLeavesWeightsAndGradientsGood) {
   }
 }
 
-TEST(Diverged, ARunDoesNotBeginWithGradientsOfOthers) {
+TEST(Diverged, RunStartsWithClearedGradients) {
   const auto run = [](bool before) {
     const auto model = test::small_network(false, 0);
     if (before) {
@@ -167,7 +167,7 @@ TEST(Diverged, ARunDoesNotBeginWithGradientsOfOthers) {
   EXPECT_TRUE(bitwise_equal(run(false), run(true)));
 }
 
-TEST(Diverged, AStepOfInfiniteGradientsIsNotMade) {
+TEST(Diverged, SkipsAStepWithInfiniteGradients) {
   const auto model = test::small_network(false, 0);
   TrainerOptions options = short_run();
   options.objective.loss = [](const Variable& logits, const Tensor& y) {
@@ -181,7 +181,7 @@ TEST(Diverged, AStepOfInfiniteGradientsIsNotMade) {
   EXPECT_TRUE(finite(*model));
 }
 
-TEST(Diverged, EvaluationNamesTheSampleAndGivesNoAccuracy) {
+TEST(Diverged, EvaluationNamesTheSampleWithoutAccuracy) {
   const auto model = test::small_network(false);
   DataLoader bad(quadrants_with(std::nan(""), 37), test::in_order());
   const std::string message = test::message_of<NumericError>([&] { return evaluate(*model, bad); });

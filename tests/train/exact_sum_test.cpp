@@ -30,7 +30,7 @@ Tensor sum(const std::vector<std::vector<Tensor>>& terms, std::int64_t size) {
   return exact_sums(*one_rank(), terms, std::int64_t(terms.size()), {Tensor::empty({size})})[0];
 }
 
-TEST(ExactSum, DoesNotDependOnTheOrder) {
+TEST(ExactSum, IsInvariantToOrder) {
   constexpr std::int64_t kSize = 20003;
   auto terms = random_terms(28, kSize);
   const Tensor first = sum(terms, kSize);
@@ -41,7 +41,7 @@ TEST(ExactSum, DoesNotDependOnTheOrder) {
   }
 }
 
-TEST(ExactSum, IsTheRoundedSum) {
+TEST(ExactSum, IsCorrectlyRounded) {
   constexpr std::int64_t kSize = 20003;
   const auto terms = random_terms(28, kSize);
   const Tensor found = sum(terms, kSize);
@@ -67,7 +67,7 @@ TEST(ExactSum, KeepsOneTermAndExtremes) {
             (std::vector<float>{0, 0, 0}));
 }
 
-TEST(ExactSum, TellsWhatIsMissingAndWhatIsNoNumber) {
+TEST(ExactSum, HandlesMissingAndNonFiniteTerms) {
   const Tensor one = Tensor::full({2}, 1.0);
   const auto found = exact_sums(*one_rank(), {{one, {}, one}, {{}, {}, Tensor::from({INFINITY, 0.0f}, {2})}},
                                 2, {one, one, one});
@@ -76,7 +76,7 @@ TEST(ExactSum, TellsWhatIsMissingAndWhatIsNoNumber) {
   EXPECT_TRUE(std::isnan(found[2].to_vector<float>()[0]) && std::isnan(found[2].to_vector<float>()[1]));
 }
 
-TEST(CudaExactSum, HasTheBitsOfTheCpu) {
+TEST(CudaExactSum, MatchesTheCpuBitwise) {
   FQ_NEEDS_CUDA();
   const Tensor absent;
   const std::vector<Tensor> like{Tensor::zeros({20003}), Tensor::zeros({5}), Tensor::zeros({2, 2})};
@@ -104,7 +104,7 @@ TEST(CudaExactSum, HasTheBitsOfTheCpu) {
   compare();
 }
 
-TEST(ExactSum, RefusesTermsThatDoNotFit) {
+TEST(ExactSum, RejectsMismatchedTerms) {
   const Tensor one = Tensor::full({2}, 1.0);
   const auto refused = [&](std::vector<std::vector<Tensor>> terms, std::int64_t count) {
     return test::message_of([&] { return exact_sums(*one_rank(), terms, count, {one}); });

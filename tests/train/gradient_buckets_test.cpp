@@ -104,9 +104,9 @@ void expect_bits_of_one(const std::vector<std::int64_t>& batches, const Forward&
     }
 }
 
-TEST(GradientBuckets, BeginEarlyWithTheBitsOfOneProcess) { expect_bits_of_one({4, 3, 5}, plain, true); }
+TEST(GradientBuckets, StartEarlyAndMatchOneProcessBitwise) { expect_bits_of_one({4, 3, 5}, plain, true); }
 
-TEST(GradientBuckets, RanksWithoutABatchMeetTheOthersAtTheEnd) {
+TEST(GradientBuckets, RanksWithoutABatchJoinAtTheEnd) {
   const std::vector<std::int64_t> batches{3, 1};
   const Ran one = run(one_rank(), batches, plain);
   for (const Ran& ran : run_on(3, batches, plain))
@@ -115,7 +115,7 @@ TEST(GradientBuckets, RanksWithoutABatchMeetTheOthersAtTheEnd) {
 }
 
 /// The first steps skip the second layer: its gradients appear after the sum of its bucket has begun without them.
-TEST(GradientBuckets, AreSummedAgainWithGradientsThatAreNew) {
+TEST(GradientBuckets, AreReducedAgainForNewGradients) {
   const auto forward = [](Sequential& model, const Variable& x, std::int64_t step) {
     const Variable first = model.at("relu")(model.at("first")(x));
     const Variable second = step == 0 ? first : model.at("second")(first);
@@ -140,7 +140,7 @@ TEST(GradientBuckets, WaitForCheckpointedBlocks) {
 }
 
 /// A layer that is read inside of a block and outside of it has its gradient in two parts.
-TEST(GradientBuckets, TakeAllPartsOfAGradient) {
+TEST(GradientBuckets, IncludeAllPartsOfAGradient) {
   const auto forward = [](Sequential& model, const Variable& x, std::int64_t) {
     auto& third = model.at("third");
     const auto block = [&third](const std::vector<Variable>& in) { return third(in[0]); };

@@ -30,7 +30,7 @@ double brute_force(const Groups& groups, double budget, std::size_t at = 0, doub
   return least;
 }
 
-TEST(Knapsack, FindsWhatTryingAllAssignmentsFinds) {
+TEST(Knapsack, MatchesExhaustiveSearch) {
   std::mt19937 random(7);
   for (int round = 0; round < 60; ++round) {
     const Groups groups = random_groups(random, static_cast<std::size_t>(1 + round % 7), round % 2 == 0);
@@ -56,7 +56,7 @@ TEST(Knapsack, FindsWhatTryingAllAssignmentsFinds) {
   }
 }
 
-TEST(Knapsack, TheFrontierFallsAsItsCostGrows) {
+TEST(Knapsack, FrontierDecreasesWithCost) {
   std::mt19937 random(3);
   const Knapsack knapsack(random_groups(random, 12, false));
   for (std::size_t i = 1; i < knapsack.size(); ++i) {
@@ -65,7 +65,7 @@ TEST(Knapsack, TheFrontierFallsAsItsCostGrows) {
   }
 }
 
-TEST(Knapsack, WithFewStatesTheGapHolds) {
+TEST(Knapsack, GapIsValidWithFewStates) {
   std::mt19937 random(5);
   for (int round = 0; round < 20; ++round) {
     Groups groups = random_groups(random, 10, false);
@@ -84,7 +84,7 @@ TEST(Knapsack, WithFewStatesTheGapHolds) {
   }
 }
 
-TEST(Knapsack, HundredsOfLayersStayWithinItsStates) {
+TEST(Knapsack, HundredsOfLayersStayWithinTheStateLimit) {
   std::mt19937 random(11);
   std::uniform_real_distribution<double> score(0, 1);
   Groups groups(200);

@@ -104,7 +104,7 @@ TEST(Lattice, GgmlBlocksKeepTheirCodes) {
 }
 
 /// Values of few codes, which several steps reach, lose nothing either.
-TEST(Lattice, FewCodesAndFourBitsInEightAreKeptInValue) {
+TEST(Lattice, KeepsValuesOfFewCodesAndFourBitsInEight) {
   for (const int largest : {1, 2, 3}) {
     const auto of = lattice(-largest, largest, 32, Numbers::f32, unsigned(largest));
     EXPECT_LT(error_in_steps(*layer_with(of.weight, preset("q4_0")), of, 32), 3 * 0x1p-11) << largest;
@@ -113,7 +113,7 @@ TEST(Lattice, FewCodesAndFourBitsInEightAreKeptInValue) {
   EXPECT_LT(error_in_steps(*layer_with(of.weight, preset("q8_0")), of, 32), 7 * 0x1p-11);
 }
 
-TEST(Lattice, OtherWeightsHaveTheCodesOfLlamaCpp) {
+TEST(Lattice, OtherWeightsMatchLlamaCpp) {
   Tensor w = random_tensor({kRows, 96}, -1, 1, 5);
   w.mutable_data<float>()[7] = 3;
   for (const bool four : {true, false}) {
@@ -126,7 +126,7 @@ TEST(Lattice, OtherWeightsHaveTheCodesOfLlamaCpp) {
 }
 
 /// A step of training moves the values; the code of the largest one stays.
-TEST(Lattice, TrainingAndStatesKeepTheStepsOfTheBlocks) {
+TEST(Lattice, TrainingAndStatesKeepBlockSteps) {
   const auto of = lattice(-7, 7, 32, Numbers::f32, 9);
   auto model = layer_with(of.weight, preset("q4_0"));
   Variable weight = dynamic_cast<Linear&>(model->at("fc")).weight();
@@ -156,7 +156,7 @@ double squared_error(const Tensor& w, Module& model) {
   return sum;
 }
 
-TEST(Lattice, MseChoosesTheStepOfLeastErrorAndOthersAreRefused) {
+TEST(Lattice, MseMinimizesTheErrorAndOthersAreRejected) {
   Tensor w = random_tensor({kRows, 64}, -1, 1, 6);
   for (std::int64_t i = 0; i < w.numel(); ++i) w.mutable_data<float>()[i] *= std::abs(w.data<float>()[i]);
   const auto made = [&](const std::string& name, const std::string& method) {
@@ -191,7 +191,7 @@ TEST(Lattice, BlocksOfIntegersKeepTheirCodes) {
 }
 
 /// Scales of few bits: blocks whose largest code is the format's, and of MX all others too.
-TEST(Lattice, BlocksWithPowerOfTwoScalesComeBackExactly) {
+TEST(Lattice, RoundTripsPowerOfTwoScales) {
   for (const char* name : {"mxfp8", "mxfp6", "mxfp4", "mxint8"})
     for (const float top : {1.0f, 0.7f, 0.3f}) {
       Tensor w = random_tensor({kRows, 64}, -1, 1, 8);
@@ -207,7 +207,7 @@ TEST(Lattice, BlocksWithPowerOfTwoScalesComeBackExactly) {
     }
 }
 
-TEST(Lattice, StepsThatFloat16LosesAreReported) {
+TEST(Lattice, ReportsStepsLostInFloat16) {
   Tensor w = random_tensor({4, 64}, -1, 1, 4);
   for (std::int64_t i = 0; i < 96; ++i) w.mutable_data<float>()[i] *= 4e-8f;  // 3 of 8 blocks
   for (const char* name : {"q4_0", "q8_0"}) {

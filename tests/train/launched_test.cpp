@@ -44,7 +44,7 @@ std::map<std::string, std::string> slurm(int task, int tasks, int node, int here
 
 TEST(Launched, IsOneProcessWithoutALauncher) { expect(launched(), 0, 1, 0, 1); }
 
-TEST(Launched, KnowsTheLaunchers) {
+TEST(Launched, DetectsEveryLauncher) {
   {
     const Variables open_mpi({{"OMPI_COMM_WORLD_RANK", "5"},
                               {"OMPI_COMM_WORLD_SIZE", "8"},
@@ -59,7 +59,7 @@ TEST(Launched, KnowsTheLaunchers) {
   }
 }
 
-TEST(Launched, CountsTheTasksOfSlurmOnThisNode) {
+TEST(Launched, CountsSlurmTasksOnThisNode) {
   for (const auto& [node, of_nodes, here] : {std::tuple{0, "8", 8},
                                              {1, "4(x2)", 4},
                                              {1, "4,3,1", 3},

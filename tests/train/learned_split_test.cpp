@@ -59,7 +59,7 @@ double largest(const Tensor& x) {
   return out;
 }
 
-TEST(LearnedSplit, ChunksHaveTheGradientsOfOneBatch) {
+TEST(LearnedSplit, ChunksMatchTheGradientsOfOneBatch) {
   for (const auto& preset : QuantConfig::preset_names()) {
     if (!qat_defaults(QuantConfig::preset(preset)).learn_weight_ranges) continue;
     for (const AmaxGradient gradient : {AmaxGradient::lsq, AmaxGradient::clip}) {

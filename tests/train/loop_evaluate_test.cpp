@@ -7,13 +7,13 @@
 namespace fq::loop_evaluate_test {
 namespace {
 
-TEST(Evaluate, CountsTheFirstLargest) {
+TEST(Evaluate, CountsTheFirstMaximum) {
   const Tensor logits = Tensor::from({1.0f, 2.0f, 0.0f, 3.0f, 3.0f, 0.0f, NAN, 0.0f, 1.0f}, {3, 3});
   EXPECT_EQ(count_correct(logits, Tensor::from({std::int64_t{1}, std::int64_t{0}, std::int64_t{2}})), 2);
   EXPECT_EQ(count_correct(logits, Tensor::from({std::int64_t{1}, std::int64_t{1}, std::int64_t{0}})), 1);
 }
 
-TEST(Evaluate, SameBitsForAnyNumberOfThreads) {
+TEST(Evaluate, IsInvariantToThreadCount) {
   const auto model = test::small_network(true);
   for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
   DataLoader loader(test::quadrants(40, 2), test::in_order());
@@ -36,7 +36,7 @@ TEST(Evaluate, SameBitsForAnyNumberOfThreads) {
   EXPECT_EQ(results[0].count, 40);
 }
 
-TEST(Evaluate, LeavesEachModuleItsMode) {
+TEST(Evaluate, RestoresTheModeOfEachModule) {
   DataLoader loader(test::quadrants(16, 2), test::in_order());
   const auto model = test::small_network(false);
   model->train();
@@ -47,7 +47,7 @@ TEST(Evaluate, LeavesEachModuleItsMode) {
   EXPECT_FALSE(model->at("bn").training());
 }
 
-TEST(Evaluate, NeedsLabels) {
+TEST(Evaluate, RequiresLabels) {
   DataLoader loader(std::make_shared<TensorDataset>(Tensor::zeros({4, 1, 8, 8})),
                     {.batch_size = 2, .shuffle = false});
   const auto model = test::small_network(false);

@@ -17,7 +17,7 @@ StateDict after(const Plan& run) {
   return trainer->state_dict();
 }
 
-TEST(Loop, LearnsToTellQuadrants) {
+TEST(Loop, LearnsQuadrants) {
   Plan run;
   run.options.epochs = 8;
   const auto result = run.make()->fit();
@@ -29,7 +29,7 @@ TEST(Loop, LearnsToTellQuadrants) {
   EXPECT_FALSE(result.stopped);
 }
 
-TEST(Loop, QuantizedWithRunningRangesLearnsToo) {
+TEST(Loop, LearnsQuantizedWithRunningRanges) {
   Plan run;
   run.quantized = true;
   run.options.epochs = 8;
@@ -38,7 +38,7 @@ TEST(Loop, QuantizedWithRunningRangesLearnsToo) {
   EXPECT_GE(run.make()->fit().validation->accuracy, 0.95);
 }
 
-TEST(Loop, SameRunSameBits) {
+TEST(Loop, IsDeterministic) {
   for (const int threads : {1, 2}) {
     detail::set_threads(threads);
     Plan run;
@@ -49,7 +49,7 @@ TEST(Loop, SameRunSameBits) {
   detail::set_threads(1);
 }
 
-TEST(Loop, AccumulationIsALargerBatch) {
+TEST(Loop, AccumulationMatchesALargerBatch) {
   Plan whole, parts;
   for (Plan* run : {&whole, &parts}) {
     run->options.update.average_decay = 0;
@@ -94,7 +94,7 @@ TEST(Loop, ReportsEveryStepAndEpoch) {
   EXPECT_DOUBLE_EQ(epochs[1].loss, steps.back().loss);
 }
 
-TEST(Loop, EndsAfterSoManySteps) {
+TEST(Loop, StopsAfterTheStepLimit) {
   for (const std::int64_t count : {1, 6, 8, 12}) {
     Plan run;
     std::vector<EpochReport> epochs;
@@ -138,7 +138,7 @@ TEST(Loop, EarlyStoppingPrefersAccuracyThenLoss) {
   EXPECT_EQ(resumed.best_epoch(), 2);
 }
 
-TEST(Loop, ANaNOfTheDataNamesTheSampleAndTheStep) {
+TEST(Loop, NaNInTheDataNamesSampleAndStep) {
   Tensor x = Tensor::zeros({32, 1, 8, 8});
   x.mutable_data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
   const auto data = std::make_shared<TensorDataset>(x, Tensor::zeros({32}, DType::i64));
@@ -157,7 +157,7 @@ TEST(Loop, ANaNOfTheDataNamesTheSampleAndTheStep) {
   }
 }
 
-TEST(Loop, NanInAnActivationNamesQuantizerAndStep) {
+TEST(Loop, NaNInAnActivationNamesQuantizerAndStep) {
   for (const AmaxMode mode : {AmaxMode::frozen, AmaxMode::running}) {
     Plan run;
     run.quantized = true;
@@ -182,7 +182,7 @@ TEST(Loop, NanInAnActivationNamesQuantizerAndStep) {
   }
 }
 
-TEST(Loop, SwitchesFollowTheSteps) {
+TEST(Loop, AppliesPhaseChangesByStep) {
   Plan run;
   run.quantized = true;
   run.options = {
@@ -213,7 +213,7 @@ TEST(Loop, SwitchesFollowTheSteps) {
   EXPECT_EQ(weights->amax().data<float>()[0], 2.0f);
 }
 
-TEST(Loop, EpochsHaveToBeBetterThanTheStart) {
+TEST(Loop, BestEpochMustBeatTheStart) {
   Plan run;
   run.options.validation.validate_start = true;
   run.options.validation.restore_best = true;
@@ -238,12 +238,11 @@ TEST(Loop, EpochsHaveToBeBetterThanTheStart) {
   EXPECT_TRUE(bitwise_equal(worse->state_dict().sub("parameters"), before));
 }
 
-TEST(Loop, SchedulesLongerThanTheRunAreRefused) {
-  for (const auto& change :
-       std::vector<std::function<void(Plan&)>>{[](Plan& r) { r.options.ranges.quant_start = 19; },
-                                               [](Plan& r) { r.options.batch_norm.freeze_bn_after = 19; },
-                                               [](Plan& r) { r.options.ranges.freeze_amax_after = 19; },
-                                               [](Plan& r) { r.options.schedule.warm_up = 19; }}) {
+TEST(Loop, RejectsSchedulesLongerThanTheRun) {
+  for (const auto& change : std::vector<std::function<void(Plan&)>>{
+           [](Plan& r) { r.options.quant_start = 19; }, [](Plan& r) { r.options.freeze_bn_after = 19; },
+           [](Plan& r) { r.options.freeze_amax_after = 19; },
+           [](Plan& r) { r.options.schedule.warm_up = 19; }}) {
     Plan run;
     change(run);
     try {
@@ -256,7 +255,7 @@ TEST(Loop, SchedulesLongerThanTheRunAreRefused) {
   }
 }
 
-TEST(Loop, QuantStartTrainsInFloatBefore) {
+TEST(Loop, TrainsInFloatBeforeQuantStart) {
   Plan floats, late;
   late.quantized = true;
   for (Plan* run : {&floats, &late}) {
@@ -272,7 +271,7 @@ TEST(Loop, QuantStartTrainsInFloatBefore) {
   EXPECT_EQ(losses[0], losses[1]);
 }
 
-TEST(Loop, AveragesFollowTheWeights) {
+TEST(Loop, UpdatesWeightAverages) {
   const auto model = test::small_network(false);
   WeightAverage average(*model, 0.5);
   Variable weight = model->parameters()[0];
@@ -293,7 +292,7 @@ TEST(Loop, AveragesFollowTheWeights) {
   EXPECT_THROW(WeightAverage(*model, 1), ArgumentError);
 }
 
-TEST(Loop, AsksTheSystemForNoMemoryAfterTheFirstEpoch) {
+TEST(Loop, AllocatesNoMemoryAfterTheFirstEpoch) {
   Plan run;
   run.loader.prefetch = 0;  // how far a thread is ahead is a matter of timing
   run.quantized = true;
@@ -305,7 +304,7 @@ TEST(Loop, AsksTheSystemForNoMemoryAfterTheFirstEpoch) {
   EXPECT_EQ(calls[2], calls[0]);
 }
 
-TEST(Loop, EndsWithTheAveragesInTheModel) {
+TEST(Loop, LoadsTheAveragesAtTheEnd) {
   Plan run;
   run.validate = false;
   const auto trainer = run.make();
@@ -317,7 +316,7 @@ TEST(Loop, EndsWithTheAveragesInTheModel) {
   EXPECT_TRUE(bitwise_equal(plain.at("parameters/fc.weight"), state.at("average/parameters/fc.weight")));
 }
 
-TEST(Loop, RefusesBadOptions) {
+TEST(Loop, RejectsInvalidOptions) {
   const auto refused = [](auto change) {
     Plan run;
     change(run);

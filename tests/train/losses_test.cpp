@@ -52,14 +52,14 @@ void expect(const Found& is, double loss, double gradient) {
 }
 
 /// Numbers of PyTorch 2.15 for these inputs: l1_loss, mse_loss, huber_loss(delta=0.7).
-TEST(Losses, OfDistancesAreThoseOfPyTorch) {
+TEST(Losses, DistancesMatchPyTorch) {
   expect(found([](auto& y) { return losses::l1(y, target()); }), 1.629018788921, 0.204124145232);
   expect(found([](auto& y) { return losses::mse(y, target()); }), 3.373148071957, 0.749794201982);
   expect(found([](auto& y) { return losses::huber(y, target(), 0.7); }), 0.910291284387, 0.134697451446);
 }
 
 /// binary_cross_entropy_with_logits, also with weight [0.5, 2, 1] and pos_weight [3, 1, 0.5] of [8, 3].
-TEST(Losses, OfTwoClassesAreThoseOfPyTorch) {
+TEST(Losses, BinaryLossesMatchPyTorch) {
   expect(found([](auto& y) { return losses::bce_with_logits(y, truth()); }), 1.017824619286, 0.124880036654);
   const auto weighted = [](const Variable& y) {
     return losses::bce_with_logits(y, truth({8, 3}), Tensor::from({0.5, 2.0, 1.0}, {3}),
@@ -69,7 +69,7 @@ TEST(Losses, OfTwoClassesAreThoseOfPyTorch) {
 }
 
 /// torchvision's sigmoid_focal_loss(reduction="mean"), also with alpha=-1, gamma=1.5; dice written out.
-TEST(Losses, OfRareThingsAreThoseOfTorchvision) {
+TEST(Losses, RareClassLossesMatchTorchvision) {
   expect(found([](auto& y) { return losses::focal(y, truth()); }), 0.383305506879, 0.092348294173);
   expect(found([](auto& y) { return losses::focal(y, truth(), -1, 1.5); }), 0.668659397347, 0.136049456012);
   expect(found([](auto& y) { return losses::dice(y, truth(kImage)); }, kImage), 0.469007636852,
@@ -78,7 +78,7 @@ TEST(Losses, OfRareThingsAreThoseOfTorchvision) {
 
 /// cross_entropy of [2, 3, 2, 2], one label ignored; with weight [0.5, 2, 1] and label_smoothing=0.1; of
 /// softmax(target).
-TEST(Losses, OfPixelsAreThoseOfPyTorch) {
+TEST(Losses, PixelLossesMatchPyTorch) {
   const Tensor labels = Tensor::from<std::int64_t>({0, 1, 2, -100, 1, 1, 0, 2}, {2, 2, 2});
   const losses::CrossEntropyOptions weighted{Tensor::from({0.5, 2.0, 1.0}, {3}), -100, 0.1};
   expect(found([&](auto& y) { return losses::cross_entropy(y, labels, {}); }, kImage), 2.175075685817,
@@ -90,7 +90,7 @@ TEST(Losses, OfPixelsAreThoseOfPyTorch) {
          0.258024183533);
 }
 
-TEST(Losses, ManyLabelsAreIgnored) {
+TEST(Losses, AreZeroIfAllLabelsAreIgnored) {
   const Tensor none = Tensor::full({2, 2, 2}, -100, DType::i64);
   const Found all = found([&](auto& y) { return losses::cross_entropy(y, none, {}); }, kImage);
   EXPECT_EQ(all.loss, 0.0);
@@ -98,7 +98,7 @@ TEST(Losses, ManyLabelsAreIgnored) {
 }
 
 /// Losses of half precision outputs are not supported; floats agree with doubles to float precision.
-TEST(Losses, FloatsGiveWhatDoublesGive) {
+TEST(Losses, FloatMatchesDouble) {
   const Variable y(outputs().to(DType::f32));
   EXPECT_NEAR(losses::huber(y, target()).item(), losses::huber(outputs(), target()).item(), 1e-6);
   EXPECT_NEAR(losses::bce_with_logits(y, truth()).item(), losses::bce_with_logits(outputs(), truth()).item(),
@@ -115,7 +115,7 @@ std::string refusal(const std::function<Variable()>& loss) {
   return "nothing was refused";
 }
 
-TEST(Losses, WhatDoesNotFitIsRefused) {
+TEST(Losses, RejectMismatchedInput) {
   const Variable y(outputs(kImage));
   EXPECT_THAT(refusal([&] { return losses::l1(y, target()); }),
               HasSubstr("[l1] the outputs are [2, 3, 2, 2]"));

@@ -33,7 +33,7 @@ std::string error_of(const LowRankOptions& options) {
   return test::message_of([&] { LowRankAdapters adapters(*model, options); });
 }
 
-TEST(LowRankAdapters, ARunTrainsThemAloneAndLeavesTheirSumInTheWeights) {
+TEST(LowRankAdapters, TrainOnlyAdaptersAndMergeThem) {
   const auto start = test::small_network(true);
   const StateDict before = model_state(*start, nullptr);
   const auto trainer = plan().make();
@@ -69,7 +69,7 @@ TEST(LowRankAdapters, ARunTrainsThemAloneAndLeavesTheirSumInTheWeights) {
   }
 }
 
-TEST(LowRankAdapters, StartFromTheCodesThatThereAre) {
+TEST(LowRankAdapters, StartFromTheExistingCodes) {
   const auto model = test::small_network(true);
   const auto before = at(model_state(*model, nullptr), "parameters/fc.weight");
   LowRankAdapters adapters(*model, {.rank = 4});
@@ -77,7 +77,7 @@ TEST(LowRankAdapters, StartFromTheCodesThatThereAre) {
   EXPECT_EQ(at(model_state(*model, nullptr), "parameters/fc.weight"), before);
 }
 
-TEST(LowRankAdapters, TheirGradientsAreThoseOfTheMergedWeight) {
+TEST(LowRankAdapters, GradientsMatchTheMergedWeight) {
   const auto model = test::small_network(true);
   LowRankAdapters adapters(*model, {.rank = 1, .alpha = 2, .layers = "fc"});
   const auto parameters = adapters.parameters().named_parameters();
@@ -94,7 +94,7 @@ TEST(LowRankAdapters, TheirGradientsAreThoseOfTheMergedWeight) {
   for (const float v : b.grad().to_vector<float>()) EXPECT_NEAR(v, sum, 1e-5);  // 2 * 0.5 * sum, in f32
 }
 
-TEST(LowRankAdapters, ARunThatGoesOnHasTheBitsOfOneThatWasNotStopped) {
+TEST(LowRankAdapters, ResumeBitwise) {
   auto settings = plan();
   settings.options.schedule = {.kind = "constant"};
   auto half = settings;
@@ -111,14 +111,14 @@ TEST(LowRankAdapters, ARunThatGoesOnHasTheBitsOfOneThatWasNotStopped) {
     }
 }
 
-TEST(LowRankAdapters, OtherParametersTakeGradientsAgainAfterwards) {
+TEST(LowRankAdapters, RestoreGradientsOfOtherParameters) {
   const auto model = test::small_network(true);
   { const LowRankAdapters adapters(*model, {.rank = 1, .layers = "fc"}); }
   for (const auto& [name, parameter] : model->named_parameters())
     EXPECT_TRUE(parameter.requires_grad()) << name;
 }
 
-TEST(LowRankAdapters, RefusesWhatNoWeightCanHave) {
+TEST(LowRankAdapters, RejectInvalidOptions) {
   EXPECT_THAT(error_of({.rank = 0}), HasSubstr("the rank of adapters is 0: use 1 or more"));
   EXPECT_THAT(error_of({.rank = 5}),
               HasSubstr("the rank of adapters is 5, and the weight of fc is 4 x 96: use at most 4"));
@@ -134,11 +134,10 @@ TEST(LowRankAdapters, RefusesWhatNoWeightCanHave) {
   EXPECT_THROW(one.load_state(two.state_dict()), Error);
 }
 
-TEST(LowRankAdapters, RefusesRunsThatMoveWeightsOrGridsOtherwise) {
-  for (const auto& change :
-       std::vector<std::function<void(TrainerOptions&)>>{[](auto& o) { o.ranges.amax = AmaxMode::learned; },
-                                                         [](auto& o) { o.ranges.learn_weight_ranges = true; },
-                                                         [](auto& o) { o.update.average_decay = 0.9; }}) {
+TEST(LowRankAdapters, RejectRunsThatChangeWeightsOrGrids) {
+  for (const auto& change : std::vector<std::function<void(TrainerOptions&)>>{
+           [](auto& o) { o.amax = AmaxMode::learned; }, [](auto& o) { o.learn_weight_ranges = true; },
+           [](auto& o) { o.average_decay = 0.9; }}) {
     auto refused = plan();
     change(refused.options);
     EXPECT_THAT(test::message_of([&] { (void)refused.make(); }), HasSubstr("low_rank adapters"));

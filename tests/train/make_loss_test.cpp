@@ -27,7 +27,7 @@ std::string message(const LossOptions& options) {
   return "no error";
 }
 
-TEST(MakeLoss, IsTheFunctionOfItsName) {
+TEST(MakeLoss, CreatesTheNamedLoss) {
   const Variable y = outputs({3, 2});
   const Tensor t = Tensor::from(std::vector<float>{0, 1, 1, 0, 0, 1}, {3, 2});
   EXPECT_EQ(make_loss({.kind = "mse"})(y, t).item(), losses::mse(y, t).item());
@@ -44,7 +44,7 @@ TEST(MakeLoss, IsTheFunctionOfItsName) {
             losses::dice(image, mask, 2).item());
 }
 
-TEST(MakeLoss, CrossEntropyTakesWeightsIgnoredLabelsAndPlaces) {
+TEST(MakeLoss, CrossEntropyAcceptsWeightsIgnoredAndDenseLabels) {
   const Variable y = outputs({4, 3});
   const Tensor t = labels({0, 2, 1, 2}, {4});
   EXPECT_EQ(make_loss({})(y, t).item(), ops::cross_entropy(y, t).item());
@@ -59,7 +59,7 @@ TEST(MakeLoss, CrossEntropyTakesWeightsIgnoredLabelsAndPlaces) {
             losses::cross_entropy(places, t.reshape({2, 2}), {}).item());
 }
 
-TEST(MakeLoss, LabelsBecomeWhatItTakes) {
+TEST(MakeLoss, ConvertsLabels) {
   const Variable one = outputs({3, 1});
   const Tensor column = Tensor::from(std::vector<float>{1, 0, 1}, {3, 1});
   for (const char* kind : {"mse", "l1", "huber", "bce", "focal"}) {
@@ -79,7 +79,7 @@ TEST(MakeLoss, LabelsBecomeWhatItTakes) {
             losses::dice(image, mask).item());
 }
 
-TEST(MakeLoss, RefusesWhatIsNone) {
+TEST(MakeLoss, RejectsUnknownNames) {
   EXPECT_THAT(message({.kind = "hubert"}), HasSubstr("did you mean 'huber'"));
   EXPECT_THAT(message({.class_weights = {1, -1}}), HasSubstr("0 or more"));
   EXPECT_THAT(message({.label_smoothing = 2}), HasSubstr("label_smoothing"));
@@ -95,7 +95,7 @@ Evaluation scored(double score, double loss) {
   return out;
 }
 
-TEST(MakeLoss, TheBestEpochIsThatOfTheFirstMetric) {
+TEST(MakeLoss, FirstMetricSelectsTheBestEpoch) {
   const auto data = std::make_shared<TensorDataset>(outputs({40, 3}).tensor(), outputs({40, 2}).tensor());
   auto model = std::make_shared<Sequential>();
   model->add("out", std::make_shared<Linear>(3, 2));

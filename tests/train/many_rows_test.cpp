@@ -66,7 +66,7 @@ TEST(ManyRows, ArePermutedByABijection) {
   }
 }
 
-TEST(ManyRows, SomeOfThemAreSpreadEvenly) {
+TEST(ManyRows, SubsetsAreSpreadEvenly) {
   const auto rows = all(*some_samples(numbers(kMany), 10000, 3));
   ASSERT_EQ(rows.size(), 10000u);
   std::vector<int> counts(16, 0);
@@ -76,7 +76,7 @@ TEST(ManyRows, SomeOfThemAreSpreadEvenly) {
   EXPECT_NE(rows, all(*some_samples(numbers(kMany), 10000, 4)));
 }
 
-TEST(ManyRows, SharesHaveNothingInCommon) {
+TEST(ManyRows, PartsAreDisjoint) {
   const auto data = numbers(300000);
   std::set<std::int64_t> seen;
   for (std::int64_t skip = 0; skip < 5000; skip += 1000)
@@ -85,7 +85,7 @@ TEST(ManyRows, SharesHaveNothingInCommon) {
   EXPECT_EQ(some_samples(numbers(kMany), 1000, 0, kMany - 10)->size(), 10);
 }
 
-TEST(ManyRows, AreSplitAsTheListsSay) {
+TEST(ManyRows, AreSplitByLists) {
   for (const std::int64_t size : {2, 1000, 65536, 65537, 300000})
     for (const double fraction : {0.01, 0.3, 0.99}) {
       const auto lists = split_validation(size, fraction, 7);
@@ -118,7 +118,7 @@ TEST(ManyRows, AreHeldOutWithoutAList) {
 }
 
 /// Subsets of small data sets must not change: recorded figures and checkpoints depend on them.
-TEST(ManyRows, FewOnesAreChosenAsEver) {
+TEST(ManyRows, SmallSetsKeepTheirSelection) {
   EXPECT_THAT(split_validation(20, 0.3, 1).validation, ElementsAre(2, 3, 9, 11, 17, 19));
   std::uint64_t hash = 1469598103934665603u;
   for (const auto row : split_validation(65536, 0.1, 7).validation)

@@ -45,7 +45,7 @@ std::int64_t measured_saved(Module& model, const Tensor& x, const Tensor& y) {
   return saved;
 }
 
-TEST(MemoryPlan, SavedActivationsAreThoseOfARun) {
+TEST(MemoryPlan, SavedActivationsMatchARun) {
   for (const auto& [name, options, sample] : kNetworks)
     for (const Kind kind : {Kind::float_, Kind::live_bn, Kind::folded}) {
       const auto model = test::built(name, options, sample, kind);
@@ -60,7 +60,7 @@ TEST(MemoryPlan, SavedActivationsAreThoseOfARun) {
     }
 }
 
-TEST(MemoryPlan, PartsAndPeak) {
+TEST(MemoryPlan, ReportsPartsAndPeak) {
   const auto model = test::built("cnn", kCnn, {1, 28, 28}, Kind::live_bn);
   std::int64_t bytes = 0;
   for (const auto& parameter : model->parameters()) bytes += 4 * parameter.numel();
@@ -76,7 +76,7 @@ TEST(MemoryPlan, PartsAndPeak) {
   EXPECT_GT(plan_memory(*model, {32, 1, 28, 28}, sgd()).saved_activations, plan.saved_activations * 3 / 2);
 }
 
-TEST(MemoryPlan, LeavesTheModelAsItWas) {
+TEST(MemoryPlan, DoesNotChangeTheModel) {
   const auto model = test::built("resnet20", kResnet, {3, 32, 32}, Kind::live_bn);
   const Tensor x = test::images({3, 32, 32}, 4), y = test::labels(4);
   ops::cross_entropy((*model)(Variable(x)), y).backward();
@@ -111,7 +111,7 @@ std::int64_t layer_elements(Module& model, const Shape& input) {
   return elements;
 }
 
-TEST(MemoryPlan, SavedBytesOfInt8) {
+TEST(MemoryPlan, CountsSavedInt8Bytes) {
   for (const auto& [name, options, sample] : kNetworks)
     for (const auto& [kind, most] : {std::pair{Kind::folded, 1.2}, std::pair{Kind::live_bn, 5.3}}) {
       const auto model = test::built(name, options, sample, kind);
@@ -139,7 +139,7 @@ std::vector<std::int64_t> calls_by_step(const std::shared_ptr<Module>& model, Am
   return calls;
 }
 
-TEST(Memory, NothingIsAskedOfTheSystemAfterTheFirstStep) {
+TEST(Memory, IsNotAllocatedAfterTheFirstStep) {
   for (const auto& [name, options, sample] : kNetworks)
     for (const Kind kind : {Kind::float_, Kind::live_bn, Kind::folded}) {
       const auto model = test::built(name, options, {1, 8, 8}, kind);

@@ -55,7 +55,7 @@ double value_of(const std::string& name, const Tensor& y, const Tensor& t) {
 
 // Numbers of scikit-learn 1.9.1: accuracy_score, top_k_accuracy_score, f1_score, balanced_accuracy_score,
 // recall_score, jaccard_score, roc_auc_score (ovr), mean_absolute_error, mean_squared_error, r2_score.
-TEST(Metrics, OfClassesAreThoseOfScikitLearn) {
+TEST(Metrics, ClassMetricsMatchScikitLearn) {
   const Tensor y = outputs(), t = classes();
   EXPECT_DOUBLE_EQ(value_of("accuracy", y, t), 0.22);
   EXPECT_DOUBLE_EQ(value_of("top2", y, t), 0.44);
@@ -65,7 +65,7 @@ TEST(Metrics, OfClassesAreThoseOfScikitLearn) {
   EXPECT_DOUBLE_EQ(value_of("auc", y, t), 0.4611213092463093);
 }
 
-TEST(Metrics, OfYesAndNoAreThoseOfScikitLearn) {
+TEST(Metrics, BinaryMetricsMatchScikitLearn) {
   const Tensor y = outputs(), t = bits();
   EXPECT_DOUBLE_EQ(value_of("accuracy", y, t), 0.515);
   EXPECT_DOUBLE_EQ(value_of("f1", y, t), 0.45852063434943197);
@@ -74,14 +74,14 @@ TEST(Metrics, OfYesAndNoAreThoseOfScikitLearn) {
   EXPECT_DOUBLE_EQ(value_of("auc", y, t), 0.514534453122942);
 }
 
-TEST(Metrics, OfNumbersAreThoseOfScikitLearn) {
+TEST(Metrics, RegressionMetricsMatchScikitLearn) {
   const Tensor y = outputs(), t = numbers();
   EXPECT_DOUBLE_EQ(value_of("mae", y, t), 2.653676946163177);
   EXPECT_DOUBLE_EQ(value_of("rmse", y, t), 3.2630000299603013);
   EXPECT_NEAR(value_of("r2", y, t), -0.9196804642388963, 1e-14);  // sums in another order
 }
 
-TEST(Metrics, DenseLabelsAreThoseOfTheirPlacesInAnyOrder) {
+TEST(Metrics, DenseLabelsMatchPositionsInAnyOrder) {
   const Tensor y = outputs(), t = classes();
   const Tensor dense = ops::transpose(Variable(y.reshape({5, 10, kClasses})), {0, 2, 1}).tensor();
   for (const char* name : {"accuracy", "top2", "f1", "recall", "iou", "auc", "bpc", "perplexity"}) {
@@ -91,7 +91,7 @@ TEST(Metrics, DenseLabelsAreThoseOfTheirPlacesInAnyOrder) {
   }
 }
 
-TEST(Metrics, BitsAreThoseOfTheSoftmax) {
+TEST(Metrics, MatchTheSoftmaxBitwise) {
   const Tensor y = Tensor::from(std::vector<float>{0, 0, 0, 0, 1000, 0, 0, 0}, {2, 4});
   const Tensor t = Tensor::from(std::vector<std::int64_t>{3, 0}, {2});
   for (const char* name : {"bpc", "perplexity"}) {
@@ -102,7 +102,7 @@ TEST(Metrics, BitsAreThoseOfTheSoftmax) {
   EXPECT_FALSE(higher_is_better("bpc"));
 }
 
-TEST(Metrics, LabelsThatAreNoClassAreLeftOut) {
+TEST(Metrics, SkipInvalidLabels) {
   const Tensor y = Tensor::from(std::vector<float>{0, 1, 0, 1, 0, 1}, {3, 2});
   const Tensor t = Tensor::from(std::vector<std::int64_t>{1, 255, -100}, {3});
   for (const char* name : {"accuracy", "top1", "f1", "recall", "iou"}) {
@@ -112,7 +112,7 @@ TEST(Metrics, LabelsThatAreNoClassAreLeftOut) {
   }
 }
 
-TEST(Metrics, OneOutputTakesLabelsWithoutItsAxis) {
+TEST(Metrics, OneOutputAcceptsLabelsWithoutItsAxis) {
   const Tensor y = Tensor::from(std::vector<float>{1, -1, 2}, {3, 1});
   for (const Shape& shape : {Shape{3}, Shape{3, 1}}) {
     const auto metric = make_metric("accuracy");
@@ -121,7 +121,7 @@ TEST(Metrics, OneOutputTakesLabelsWithoutItsAxis) {
   }
 }
 
-TEST(Metrics, WhatIsNotDefinedIsNaN) {
+TEST(Metrics, UndefinedValuesAreNaN) {
   for (const char* name :
        {"accuracy", "top5", "f1", "recall", "iou", "auc", "bpc", "perplexity", "mae", "rmse", "r2"})
     EXPECT_TRUE(std::isnan(make_metric(name)->value())) << name;
@@ -134,7 +134,7 @@ TEST(Metrics, WhatIsNotDefinedIsNaN) {
   EXPECT_TRUE(std::isnan(varies->value()));
 }
 
-TEST(Metrics, OutputsThatAreNaNAreNoAnswer) {
+TEST(Metrics, NaNOutputsAreNoPrediction) {
   const float nan = std::nanf("");
   const auto metric = make_metric("top1"), accuracy = make_metric("accuracy");
   for (const auto* each : {&metric, &accuracy})
@@ -144,7 +144,7 @@ TEST(Metrics, OutputsThatAreNaNAreNoAnswer) {
   EXPECT_EQ(accuracy->value(), 0.5);
 }
 
-TEST(Metrics, MistakesAreNamed) {
+TEST(Metrics, NameInvalidOptions) {
   const auto message = [](auto&& f) -> std::string {
     try {
       f();

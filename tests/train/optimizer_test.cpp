@@ -34,7 +34,7 @@ void expect_torch(Optimizer& optimizer, Variable p, const std::vector<double>& e
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-13) << i;
 }
 
-TEST(Optimizer, SgdIsTorchs) {
+TEST(Optimizer, SgdMatchesTorch) {
   const Variable a = start(), b = start(), c = start();
   Sgd plain({{"p", a}}, {.learning_rate = 0.1});
   expect_torch(plain, a, {0.9, -1.88, 0.36, 3});
@@ -46,7 +46,7 @@ TEST(Optimizer, SgdIsTorchs) {
                {0.72137713656205305, -1.6124858913514271, 0.32372798459111907, 2.9636705523141966});
 }
 
-TEST(Optimizer, AdamIsTorchs) {
+TEST(Optimizer, AdamMatchesTorch) {
   const Variable a = start(), b = start();
   Adam adam({{"p", a}}, {.learning_rate = 0.01, .weight_decay = 0.1});
   expect_torch(adam, a, {0.96033112081350336, -1.9600045662071206, 0.50875668337280566, 2.9600076712906276});
@@ -54,7 +54,7 @@ TEST(Optimizer, AdamIsTorchs) {
   expect_torch(adamw, b, {0.95658095065574245, -1.9520719533433346, 0.5063282302706823, 2.9880179880029996});
 }
 
-TEST(Optimizer, AdamFirstStepByHand) {
+TEST(Optimizer, AdamFirstStepMatchesTheFormula) {
   const Variable p(Tensor::from({1.0f}), true);
   Adam adam({{"p", p}}, {.learning_rate = 0.5});
   Variable(p).set_grad(Tensor::from({-4.0f}));
@@ -62,7 +62,7 @@ TEST(Optimizer, AdamFirstStepByHand) {
   EXPECT_FLOAT_EQ(p.tensor().data<float>()[0], 1.5f);
 }
 
-TEST(Optimizer, FloatsFollowDoubles) {
+TEST(Optimizer, FloatMatchesDouble) {
   for (const bool decoupled : {false, true}) {
     const Variable narrow = start(DType::f32), wide = start();
     const AdamOptions options{.learning_rate = 0.01, .weight_decay = 0.1};
@@ -94,7 +94,7 @@ TEST(Optimizer, GradientScaleMultipliesGradients) {
     EXPECT_DOUBLE_EQ(a.tensor().to_vector<double>()[i], b.tensor().to_vector<double>()[i]);
 }
 
-TEST(Optimizer, RulesGiveGroups) {
+TEST(Optimizer, RulesDefineGroups) {
   const Variable w = start(), b = start(), s = start();
   Sgd sgd({{"w.weight", w}, {"w.bias", b}, {"slow.weight", s}}, {.learning_rate = 0.1, .weight_decay = 1},
           {{"*.bias", 0.0, {}}, {"slow.*", {}, 0.5}});
@@ -119,7 +119,7 @@ TEST(Optimizer, OnlyWeightsDecay) {
   EXPECT_EQ(rules[0].weight_decay, 0.0);
 }
 
-TEST(Optimizer, PassesOverParametersWithoutGradient) {
+TEST(Optimizer, SkipsParametersWithoutGradient) {
   const Variable a = start(), b = start();
   AdamW adam({{"a", a}, {"b", b}, {"alias", a}}, {.weight_decay = 0.5});
   EXPECT_EQ(adam.parameters().size(), 2u);
@@ -141,7 +141,7 @@ TEST(Optimizer, WritingBumpsTheVersion) {
   EXPECT_GT(p.tensor().version(), version);
 }
 
-TEST(Optimizer, ResumedStateGivesTheSameBits) {
+TEST(Optimizer, ResumesBitwise) {
   const Variable a = start(DType::f32);
   AdamW first({{"p", a}}, {.weight_decay = 0.1});
   const auto step = [](Optimizer& o, Variable p, int t) {
@@ -158,7 +158,7 @@ TEST(Optimizer, ResumedStateGivesTheSameBits) {
   EXPECT_TRUE(bitwise_equal(first.state_dict(), second.state_dict()));
 }
 
-TEST(Optimizer, RefusesStateOfAnother) {
+TEST(Optimizer, RejectsTheStateOfAnotherOptimizer) {
   const Variable p = start();
   Adam adam({{"p", p}});
   AdamW adamw({{"p", p}}), other({{"q", p}});
@@ -171,7 +171,7 @@ TEST(Optimizer, RefusesStateOfAnother) {
   }
 }
 
-TEST(Optimizer, RefusesBadOptions) {
+TEST(Optimizer, RejectsInvalidOptions) {
   const NamedParameters p{{"p", start()}};
   EXPECT_THROW(Sgd(p, {.learning_rate = -1}), ArgumentError);
   EXPECT_THROW(Sgd(p, {.learning_rate = kNan}), ArgumentError);
@@ -184,7 +184,7 @@ TEST(Optimizer, RefusesBadOptions) {
   EXPECT_THROW(Sgd({{"p", Variable()}}), ArgumentError);
 }
 
-TEST(OptimizerOps, RefuseTensorsThatDoNotFit) {
+TEST(OptimizerOps, RejectMismatchedTensors) {
   const Tensor p = Tensor::zeros({2}), wrong = Tensor::zeros({3}), half = Tensor::zeros({2}, DType::f16);
   const std::vector<ops::SgdUpdate> shape{{p, wrong, {}, 0.1, 0}}, dtype{{half, half, {}, 0.1, 0}};
   const std::vector<ops::SgdUpdate> no_state{{p, p.clone(), {}, 0.1, 0}};
@@ -195,7 +195,7 @@ TEST(OptimizerOps, RefuseTensorsThatDoNotFit) {
   EXPECT_THROW(ops::adam_step(early, {}), ArgumentError);
 }
 
-TEST(OptimizerOps, GradientsMayBeChannelsLast) {
+TEST(OptimizerOps, AcceptChannelsLastGradients) {
   std::vector<float> values(24);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   const Tensor g = Tensor::from(values, {2, 3, 2, 2});
@@ -207,7 +207,7 @@ TEST(OptimizerOps, GradientsMayBeChannelsLast) {
   EXPECT_TRUE(bitwise_equal(a, b));
 }
 
-TEST(OptimizerOps, SameBitsForAnyNumberOfThreads) {
+TEST(OptimizerOps, AreInvariantToThreadCount) {
   const auto run = [](int threads) {
     detail::set_threads(threads);
     std::vector<float> values(100'003);
@@ -229,7 +229,7 @@ TEST(OptimizerOps, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-TEST(Clip, NormAndFactor) {
+TEST(Clip, ComputesNormAndFactor) {
   const Variable a(Tensor::zeros({2}), true), b(Tensor::zeros({1}), true), c(Tensor::zeros({1}), true);
   Variable(a).set_grad(Tensor::from({3.0f, 0.0f}));
   Variable(b).set_grad(Tensor::from({-4.0f}));
@@ -241,7 +241,7 @@ TEST(Clip, NormAndFactor) {
   EXPECT_THROW((void)clip_factor(kNan, 1), NumericError);
 }
 
-TEST(OptimizerOps, MoveTowardsAndSwap) {
+TEST(OptimizerOps, InterpolateAndSwap) {
   std::vector<Tensor> a{Tensor::from({1.0f, 2.0f})}, b{Tensor::from({3.0f, -2.0f})};
   const auto version = a[0].version();
   ops::move_towards(a, b, 0.25);

@@ -65,7 +65,7 @@ bool has_reference(const std::string& preset) {
   return QuantConfig::preset(preset).target == Target::ort && preset != "binary";
 }
 
-TEST(Presets, EachRunsFromAFloatNetworkToALoadedOne) {
+TEST(Presets, EachRunsFromFloatNetworkToLoadedCheckpoint) {
   for (const auto& preset : QuantConfig::preset_names())
     for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference})
       if (arithmetic == Arithmetic::deployed || has_reference(preset))
@@ -73,7 +73,7 @@ TEST(Presets, EachRunsFromAFloatNetworkToALoadedOne) {
                     preset + (arithmetic == Arithmetic::reference ? ", reference" : ""));
 }
 
-TEST(Presets, SequencesDoToo) {
+TEST(Presets, SequencesRunFromFloatNetworkToLoadedCheckpoint) {
   run_through(QuantConfig::parse(R"({"quant_cfg": {"*weight_quantizer": [{"num_bits": 4,
       "block_sizes": {"-1": 16}}, {"num_bits": [4, 3]}], "*input_quantizer": {"num_bits": [4, 3]}}})"),
               short_run(), "int4 and e4m3");
@@ -88,7 +88,7 @@ TEST(Presets, LearnedRangesAreTrainedSavedAndResumed) {
   }
 }
 
-TEST(Presets, RangesOfWeightsAreLearnedPerChannel) {
+TEST(Presets, WeightRangesAreLearnedPerChannel) {
   const auto config = QuantConfig::parse(R"({"preset": "w4a4", "rules": [{"pattern": "*weight_quantizer",
       "learn_amax": true, "amax_gradient": "lsq"}]})");
   run_through(config, short_run(), "learned weights");
@@ -102,7 +102,7 @@ TEST(Presets, RangesOfWeightsAreLearnedPerChannel) {
   EXPECT_EQ(range->second.shape(), (Shape{6}));
 }
 
-TEST(Presets, LearnedRangesMoveAndResumeToTheSameBits) {
+TEST(Presets, LearnedRangesChangeAndResumeBitwise) {
   const Folder folder;
   TrainerOptions options = short_run();
   options.ranges.amax = AmaxMode::learned;
@@ -139,7 +139,7 @@ TEST(Presets, LearnedRangesMoveAndResumeToTheSameBits) {
   EXPECT_EQ(evaluated(*resumed).loss, evaluated(*whole).loss);
 }
 
-TEST(Presets, LearnedRangesNeedOneToBeginWith) {
+TEST(Presets, LearnedRangesRequireAnInitialRange) {
   TrainerOptions options = short_run();
   options.ranges.amax = AmaxMode::learned;
   auto data = std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled());

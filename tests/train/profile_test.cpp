@@ -48,7 +48,7 @@ void expect_adds_up(const Profiled& run) {
   EXPECT_LE(sum * static_cast<double>(run.profile.steps), run.milliseconds);
 }
 
-TEST(ProfiledTraining, FloatLayersAndKinds) {
+TEST(ProfiledTraining, ReportsFloatLayersAndKinds) {
   const Profiled run = profiled(false);
   expect_adds_up(run);
   EXPECT_TRUE(kinds_of(run.profile, "conv").contains("product forward"));
@@ -65,7 +65,7 @@ TEST(ProfiledTraining, FloatLayersAndKinds) {
     EXPECT_TRUE(outside.contains(kind)) << kind;
 }
 
-TEST(ProfiledTraining, QuantizedLayersAndKinds) {
+TEST(ProfiledTraining, ReportsQuantizedLayersAndKinds) {
   const Profiled run = profiled(true);
   expect_adds_up(run);
   for (const char* kind : {"quantize", "product forward", "dW"})

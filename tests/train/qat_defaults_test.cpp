@@ -13,7 +13,7 @@ using ::testing::IsEmpty;
 
 QatDefaults of(const std::string& json) { return qat_defaults(QuantConfig::parse(json)); }
 
-TEST(QatDefaults, FewBitsOfStaticIntegersAreTrainedWithTheirRanges) {
+TEST(QatDefaults, LowBitStaticIntegersLearnTheirRanges) {
   for (const char* preset : {"w4a4", "w3a3", "w2a2", "w4a8", "w3a8", "w2a8"}) {
     const QatDefaults found = qat_defaults(QuantConfig::preset(preset));
     EXPECT_EQ(found.edge_bits, 8) << preset;
@@ -38,7 +38,7 @@ TEST(QatDefaults, FewBitsOfStaticIntegersAreTrainedWithTheirRanges) {
   EXPECT_EQ(qat_defaults(QuantConfig::preset("w4a8")).learning_rate, 5e-4);
 }
 
-TEST(QatDefaults, BlocksOfTwoBitsLearnTheirRangesAndHaveEightBitsAtTheEdges) {
+TEST(QatDefaults, TwoBitBlocksLearnRangesAndUseEightBitEdges) {
   const QatDefaults found = qat_defaults(QuantConfig::preset("int2_blockwise"));
   EXPECT_EQ(found.bits, 2);
   EXPECT_EQ(found.edge_bits, 8);
@@ -50,7 +50,7 @@ TEST(QatDefaults, BlocksOfTwoBitsLearnTheirRangesAndHaveEightBitsAtTheEdges) {
   EXPECT_THAT(found.integers, IsEmpty());
 }
 
-TEST(QatDefaults, OnTextRatesAreHigherAndAllButIntegersOfEightBitsFollowTheFloatNetworkToo) {
+TEST(QatDefaults, TextUsesHigherRatesAndDistillation) {
   for (const auto& [preset, rate, share] : {std::tuple{"int8", 3e-4, 0.0},
                                             {"int8_weight_only", 3e-4, 0.0},
                                             {"8da8w", 3e-4, 0.0},
@@ -85,14 +85,14 @@ TEST(QatDefaults, OtherFormatsKeepTheirRanges) {
   EXPECT_EQ(qat_defaults(QuantConfig::preset("int4_blockwise")).learning_rate, 5e-4);
 }
 
-TEST(QatDefaults, FixedBlocksOfFourBitIntegersHaveRangesOfLeastSquaredError) {
+TEST(QatDefaults, FixedFourBitBlocksMinimizeSquaredError) {
   for (const char* preset : {"8da4w", "int4_blockwise", "INT4_AWQ_CFG"})
     EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).weight_method, "mse_search") << preset;
   for (const char* preset : {"q4_0", "q8_0", "8da8w", "nvfp4", "int8_weight_only"})
     EXPECT_EQ(qat_defaults(QuantConfig::preset(preset)).weight_method, "max") << preset;
 }
 
-TEST(QatDefaults, BlocksOfFourBitFloatsHaveEightBitsAtTheEdges) {
+TEST(QatDefaults, FourBitFloatBlocksUseEightBitEdges) {
   for (const char* preset : {"nvfp4", "mxfp4", "NVFP4_DEFAULT_CFG"}) {
     const QatDefaults found = qat_defaults(QuantConfig::preset(preset));
     EXPECT_THAT(found.float_blocks, ElementsAre("weight_quantizer", "input_quantizer")) << preset;
@@ -105,7 +105,7 @@ TEST(QatDefaults, BlocksOfFourBitFloatsHaveEightBitsAtTheEdges) {
   }
 }
 
-TEST(QatDefaults, RulesOfAUserCountButThoseOfEdgesAndOfWhatIsOff) {
+TEST(QatDefaults, UserRulesCountExceptEdgesAndDisabled) {
   EXPECT_EQ(of(R"({"preset": "int8", "rules": [{"pattern": "conv2.*", "num_bits": 3}]})").bits, 3);
   EXPECT_EQ(of(R"({"preset": "int8", "rules": [{"pattern": "@first.*", "num_bits": 4}]})").bits, 8);
   EXPECT_EQ(of(R"({"preset": "int8", "rules": [{"pattern": "*", "num_bits": 4, "enable": false}]})").bits, 8);

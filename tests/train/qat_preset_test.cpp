@@ -23,7 +23,7 @@ std::string told(const std::string& preset, const PresetChoices& choices = {}) {
   return describe_choice(QuantConfig::from_json(preset_config(preset, choices)));
 }
 
-TEST(QatPreset, FewBitsHaveEightAtTheEdgesAndRangesOfLeastError) {
+TEST(QatPreset, LowBitsUseEightBitEdgesAndMinimalErrorRanges) {
   EXPECT_EQ(told("int8"), "target ort, scale free");
   EXPECT_EQ(told("w2a2"),
             "target ort, scale free; ranges by one_pass_mse; 8 bits in the first and the last layer");
@@ -35,7 +35,7 @@ TEST(QatPreset, FewBitsHaveEightAtTheEdgesAndRangesOfLeastError) {
             "target ort, scale free; ranges by one_pass_mse");
 }
 
-TEST(QatPreset, SumsOfFloatsStayFloatsWhereTheEngineWouldAddCodes) {
+TEST(QatPreset, KeepsFloatSumsForCodeAddingEngines) {
   const auto last_rule = [](const char* preset) {
     const auto config = preset_config(preset);
     return config.contains("rules") ? config.at("rules").back().dump() : "";
@@ -46,7 +46,7 @@ TEST(QatPreset, SumsOfFloatsStayFloatsWhereTheEngineWouldAddCodes) {
     EXPECT_THAT(last_rule(preset), ::testing::Not(HasSubstr("@residual"))) << preset;
 }
 
-TEST(QatPreset, TheMethodOfWeightsIsARule) {
+TEST(QatPreset, WeightMethodIsARule) {
   const auto rule = [](const PresetChoices& choices) {
     return preset_config("w4a4", choices).at("rules").at(0);
   };
@@ -54,7 +54,7 @@ TEST(QatPreset, TheMethodOfWeightsIsARule) {
   EXPECT_EQ(rule({.weight_method = "entropy", .edge_bits = {}}).at("calib_method"), "entropy");
 }
 
-TEST(QatPreset, ASearchForScalesKeepsTheBlocksStill) {
+TEST(QatPreset, ScaleSearchUsesStaticBlocks) {
   const auto rules = preset_config("nvfp4", {.weight_method = "scale_sweep", .edge_bits = {}}).at("rules");
   EXPECT_EQ(
       rules.at(0).dump(),
@@ -83,7 +83,7 @@ void expect_follows(const std::string& preset, const std::string& method) {
   EXPECT_TRUE(follows || method == "max");
 }
 
-TEST(QatPreset, AMethodReachesTheWeightsOfEveryPresetOrIsRefused) {
+TEST(QatPreset, WeightMethodAppliesToEveryPresetOrIsRejected) {
   int refused = 0;
   for (const auto& preset : QuantConfig::preset_names())
     for (const auto& method : QuantDescriptor::calib_methods()) {
@@ -100,7 +100,7 @@ TEST(QatPreset, AMethodReachesTheWeightsOfEveryPresetOrIsRefused) {
   EXPECT_LT(refused, 250);
 }
 
-TEST(QatPreset, NamesWhatDoesNotFit) {
+TEST(QatPreset, NamesUnsuitableOptions) {
   const auto message = [](const std::string& preset, std::int64_t bits) -> std::string {
     try {
       (void)preset_config(preset, {.weight_method = {}, .edge_bits = bits});
@@ -116,7 +116,7 @@ TEST(QatPreset, NamesWhatDoesNotFit) {
   EXPECT_THAT(message("w2a3", 8), HasSubstr("w2a3"));
 }
 
-TEST(QatTraining, ChoicesWinOverDefaults) {
+TEST(QatTraining, OptionsOverrideDefaults) {
   const QuantConfig config = QuantConfig::preset("w2a2");
   TrainerOptions options;
   complete_training(options, config);
@@ -134,14 +134,14 @@ TEST(QatTraining, ChoicesWinOverDefaults) {
   EXPECT_EQ(options.optimizer.learning_rate, 1e-3);  // towards itself
 }
 
-TEST(QatTraining, AdaptersKeepTheRangesThatWereCalibrated) {
+TEST(QatTraining, AdaptersKeepCalibratedRanges) {
   TrainerOptions options{.low_rank = {.rank = 4, .alpha = 2}};
   complete_training(options, QuantConfig::preset("w2a2"));
   EXPECT_EQ(describe_training(options, false),
             "ranges frozen; learning rate 0.001; adapters of rank 4 alone, times 0.5");
 }
 
-TEST(QatTraining, TextIsTokensWithAClassForEach) {
+TEST(QatTraining, DetectsTextByDenseTokenLabels) {
   EXPECT_FALSE(is_text(TensorDataset(Tensor::zeros({4, 6}), Tensor::zeros({4}, DType::i64))));
   TrainerOptions options;
   complete_training(options, QuantConfig::preset("w2a8"), {}, true, true);
@@ -153,7 +153,7 @@ TEST(QatTraining, TextIsTokensWithAClassForEach) {
             "ranges frozen, of weights learned (lsq) at 0.1 times the rate; learning rate 0.0005");
 }
 
-TEST(QatTraining, OnTextFewBitsFollowTheFloatNetworkInHalfOfTheLoss) {
+TEST(QatTraining, LowBitTextUsesDistillationWithHalfWeight) {
   const auto told = [](const char* preset, bool self, bool text, const TrainingChoices& choices = {}) {
     TrainerOptions options;
     options.objective.distillation.temperature = 3;
@@ -169,7 +169,7 @@ TEST(QatTraining, OnTextFewBitsFollowTheFloatNetworkInHalfOfTheLoss) {
   EXPECT_EQ(told("w2a8", true, false, choices), std::pair(4.0, 0.25));
 }
 
-TEST(QatTraining, FollowsItselfWhereItKnowsByHeartAndOnTextWithFewBits) {
+TEST(QatTraining, DistillsItselfIfOverfittedAndOnLowBitText) {
   EXPECT_TRUE(knows_by_heart(0.99));
   EXPECT_FALSE(knows_by_heart(0.989));
   EXPECT_TRUE(follows_itself(QuantConfig::preset("int8"), 0.99, false));

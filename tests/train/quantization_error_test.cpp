@@ -30,7 +30,7 @@ TensorQuantizer& quantizer(Module& model, const std::string& path) {
   return dynamic_cast<TensorQuantizer&>(model.at(path));
 }
 
-TEST(QuantizationError, IsTheMeanSquareOfWhatEachQuantizerLoses) {
+TEST(QuantizationError, IsTheMeanSquareErrorOfEachQuantizer) {
   const Tensor images = random_tensor({24, 1, 8, 8}, -1, 1);
   const auto model = calibrated(images);
   DataLoader data = loader(images);
@@ -58,7 +58,7 @@ TEST(QuantizationError, IsTheMeanSquareOfWhatEachQuantizerLoses) {
   detail::set_threads(before);
 }
 
-TEST(QuantizationError, ByPatternAndSamplesAndOnZeros) {
+TEST(QuantizationError, SupportsPatternsSampleCountsAndZeros) {
   const auto model = calibrated(random_tensor({24, 1, 8, 8}, -1, 1));
   DataLoader zeros = loader(Tensor::zeros({24, 1, 8, 8}));
   const auto errors = compute_quantization_mse(*model, zeros, 10, "conv1.input*");
@@ -95,7 +95,7 @@ TEST(PostprocessAmax, MultipliesBoundsAndRaisesByPattern) {
     EXPECT_EQ(weight.amax().data<float>()[i], untouched.data<float>()[i] * 0.5f);
 }
 
-TEST(PostprocessAmax, RefusesWhatIsNoRangeAndChangesNothing) {
+TEST(PostprocessAmax, RejectsInvalidRangesWithoutChange) {
   const auto model = calibrated(random_tensor({24, 1, 8, 8}, -1, 1));
   const double before = quantizer(*model, "conv1.input_quantizer").amax().item();
   EXPECT_THROW(postprocess_amax(*model, {.pattern = "conf*"}), ArgumentError);

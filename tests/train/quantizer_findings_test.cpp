@@ -35,13 +35,13 @@ QuantizerFinding only(Module& model) {
   return found.empty() ? QuantizerFinding{} : found.front();
 }
 
-TEST(QuantizerFindings, ACalibratedNetworkHasNone) {
+TEST(QuantizerFindings, AreEmptyForACalibratedNetwork) {
   auto model = calibrated_net();
   EXPECT_TRUE(quantizer_findings(*model, images()).empty());
   EXPECT_TRUE(model->training());
 }
 
-TEST(QuantizerFindings, RangesFarTooLargeLeaveOneCode) {
+TEST(QuantizerFindings, ReportRangesThatUseOneCode) {
   auto model = calibrated_net();
   quantizer(*model, "fc.input_quantizer").set_amax(Tensor::scalar(1e4));
   const auto found = only(*model);
@@ -51,7 +51,7 @@ TEST(QuantizerFindings, RangesFarTooLargeLeaveOneCode) {
   EXPECT_NE(found.text().find("range is 10000"), std::string::npos) << found.text();
 }
 
-TEST(QuantizerFindings, RangesTooSmallClip) {
+TEST(QuantizerFindings, ReportClipping) {
   auto model = calibrated_net();
   auto& first = quantizer(*model, "conv1.input_quantizer");
   first.set_amax(Tensor::scalar(0.01));
@@ -62,7 +62,7 @@ TEST(QuantizerFindings, RangesTooSmallClip) {
   EXPECT_GT(found.count, found.of / 2);
 }
 
-TEST(QuantizerFindings, ChannelsWithoutACodeAreCounted) {
+TEST(QuantizerFindings, CountChannelsWithoutCodes) {
   auto model = calibrated_net();
   auto& weight = quantizer(*model, "fc.weight_quantizer");
   auto ranges = weight.amax().to_vector<float>();
@@ -75,7 +75,7 @@ TEST(QuantizerFindings, ChannelsWithoutACodeAreCounted) {
   EXPECT_EQ(found[0].text(), "fc.weight_quantizer: 2 of 10 channels have no code but 0");
 }
 
-TEST(QuantizerFindings, ChannelsOfNoWeightAreNoFault) {
+TEST(QuantizerFindings, IgnoreZeroChannels) {
   auto model = calibrated_net();
   auto* layer = dynamic_cast<QuantLinear*>(&model->at("fc"));
   ASSERT_NE(layer, nullptr);
@@ -86,7 +86,7 @@ TEST(QuantizerFindings, ChannelsOfNoWeightAreNoFault) {
   EXPECT_TRUE(quantizer_findings(*model).empty());
 }
 
-TEST(QuantizerFindings, AnInputThatIsTheSameEverywhereIsToldAsSuch) {
+TEST(QuantizerFindings, ReportAConstantInput) {
   auto model = calibrated_net();
   const auto found = quantizer_findings(*model, Tensor::full({4, 1, 8, 8}, 0.5));
   ASSERT_FALSE(found.empty());

@@ -31,7 +31,7 @@ std::vector<float> ranges_of(const StateDict& state) {
   return out;
 }
 
-TEST(RangePolicy, StepsOfAnyRateHalveOrDoubleARangeAtMost) {
+TEST(RangePolicy, StepsAtMostHalveOrDoubleARange) {
   std::string told;
   set_log_callback([&](LogLevel, std::string_view message) { told += message; });
   const Plan run = learning(30);
@@ -50,12 +50,12 @@ TEST(RangePolicy, StepsOfAnyRateHalveOrDoubleARangeAtMost) {
   EXPECT_NE(told.find("they were held there"), std::string::npos) << told;
 }
 
-TEST(RangePolicy, OrdinaryStepsAreLeftAlone) {
+TEST(RangePolicy, KeepsSmallSteps) {
   const auto trainer = learning(1e-3).make();
   EXPECT_EQ(trainer->fit().ranges_held, 0);
 }
 
-TEST(RangePolicy, RejectedOptionsChangeNoModel) {
+TEST(RangePolicy, RejectedOptionsChangeNothing) {
   const auto model = test::small_network(true);
   for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
   const auto parameters = model->named_parameters().size();

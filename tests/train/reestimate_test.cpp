@@ -8,7 +8,7 @@
 namespace fq::reestimate_test {
 namespace {
 
-TEST(Reestimate, StatisticsAreTheMeansOfThoseOfTheBatches) {
+TEST(Reestimate, StatisticsAreMeansOverBatches) {
   auto model = std::make_shared<Sequential>();
   const auto norm = std::make_shared<BatchNorm>(1);
   model->add("bn", norm);
@@ -24,7 +24,7 @@ TEST(Reestimate, StatisticsAreTheMeansOfThoseOfTheBatches) {
   EXPECT_EQ(live_batch_norms(*model), 0);
 }
 
-TEST(Reestimate, ARunThatCannotIsRefused) {
+TEST(Reestimate, RejectsUnsupportedRuns) {
   test::Plan run;
   run.options.batch_norm.reestimate_bn = 2;
   run.options.batch_norm.freeze_bn_after = 3;

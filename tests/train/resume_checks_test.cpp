@@ -31,7 +31,7 @@ std::string refusal(const Plan& run, const StateDict& state) {
   return {};
 }
 
-TEST(Resume, EverySettingThatChangesBitsIsNamed) {
+TEST(Resume, NamesEverySettingThatChangesBits) {
   const Plan run = one_epoch();
   const StateDict state = finished(run);
   EXPECT_EQ(refusal(run, state), "");
@@ -72,7 +72,7 @@ TEST(Resume, EverySettingThatChangesBitsIsNamed) {
   names("validation_samples", [](Plan& r) { r.validate = false; });
 }
 
-TEST(Resume, RangesAreSettingsToo) {
+TEST(Resume, ComparesRangeSettings) {
   Plan run = one_epoch();
   run.quantized = true;
   run.options.ranges.amax = AmaxMode::running;
@@ -86,7 +86,7 @@ TEST(Resume, RangesAreSettingsToo) {
   EXPECT_NE(refusal(other, state).find("amax_mode is running there, frozen here"), std::string::npos);
 }
 
-TEST(Resume, WhatChangesNoBitsMayDiffer) {
+TEST(Resume, AllowsSettingsThatKeepTheBits) {
   Plan run = one_epoch();
   const StateDict state = finished(run);
   run.options.epochs = 5;
@@ -99,7 +99,7 @@ TEST(Resume, WhatChangesNoBitsMayDiffer) {
   EXPECT_EQ(refusal(run, state), "");
 }
 
-TEST(Resume, FilesOfBeforeASettingHadItsStandard) {
+TEST(Resume, OldFilesUseTheDefaultOfANewSetting) {
   const Plan run = one_epoch();
   StateDict state = finished(run);
   auto settings = state.attribute("progress/settings");
@@ -119,7 +119,7 @@ TEST(Resume, FilesOfBeforeASettingHadItsStandard) {
   EXPECT_EQ(refusal(other, state), "");
 }
 
-TEST(Resume, FilesWithoutSettingsAreTaken) {
+TEST(Resume, AcceptsFilesWithoutSettings) {
   Plan run = one_epoch();
   StateDict old;
   const StateDict state = finished(run);
@@ -136,7 +136,7 @@ std::uint32_t mark(float pixel, std::int64_t label, Shape shape = {3, 2}) {
   return TensorDataset(x, Tensor::full({shape[0]}, label, DType::i64)).fingerprint();
 }
 
-TEST(Fingerprint, TellsPixelsLabelsShapesAndRowsApart) {
+TEST(Fingerprint, DistinguishesPixelsLabelsShapesAndRows) {
   EXPECT_EQ(mark(1, 1), mark(1, 1));
   EXPECT_NE(mark(1, 1), mark(2, 1));
   EXPECT_NE(mark(1, 1), mark(1, 2));
@@ -167,7 +167,7 @@ class Large : public Dataset {
   Shape shape_{1 << 18};
 };
 
-TEST(Fingerprint, OfLargeDataSomeRowsFromTheFirstToTheLast) {
+TEST(Fingerprint, SamplesRowsOfLargeData) {
   const Large none(-1), first(0), last(9999);
   EXPECT_NE(none.fingerprint(), first.fingerprint());
   EXPECT_NE(none.fingerprint(), last.fingerprint());

@@ -14,7 +14,7 @@ void expect_values(const Schedule& schedule, const std::vector<double>& expected
     EXPECT_NEAR(schedule(static_cast<std::int64_t>(i)), expected[i], tolerance) << "step " << i;
 }
 
-TEST(Schedule, ConstantAndStep) {
+TEST(Schedule, SupportsConstantAndStep) {
   expect_values(schedule::constant(0.5), {0.5, 0.5, 0.5});
   expect_values(schedule::step(2, 0.1), {1, 1, 0.1, 0.1, 0.01});
 }
@@ -25,7 +25,7 @@ TEST(Schedule, CosineEndsAtItsLastValue) {
 }
 
 // torch 2.15: MultiStepLR, PolynomialLR, CosineAnnealingWarmRestarts, ReduceLROnPlateau in mode max.
-TEST(Schedule, MilestonesPowersAndRestartsAreTorchs) {
+TEST(Schedule, MilestonesPowersAndRestartsMatchTorch) {
   expect_values(schedule::multi_step({2, 3}, 0.5), {1, 1, 0.5, 0.25, 0.25, 0.25});
   expect_values(schedule::polynomial(4, 2), {1, 0.5625, 0.25, 0.0625, 0, 0});
   expect_values(schedule::polynomial(2, 1, 0.5), {1, 0.75, 0.5, 0.5});
@@ -34,7 +34,7 @@ TEST(Schedule, MilestonesPowersAndRestartsAreTorchs) {
   EXPECT_NEAR(schedule::restarts(3)((std::int64_t{1} << 40) * 3 + 1), schedule::restarts(3)(1), 1e-14);
 }
 
-TEST(Schedule, PlateauIsTorchs) {
+TEST(Schedule, PlateauMatchesTorch) {
   Plateau plateau(0.5, 1);
   std::vector<double> found;
   for (const double score : {0.1, 0.1, 0.1, 0.2, 0.20001, 0.2, 0.2, 0.3, 0.2, 0.2, 0.2}) {
@@ -56,14 +56,14 @@ TEST(Schedule, PlateauIsTorchs) {
   EXPECT_THROW(falling.load_state({}), ArgumentError);
 }
 
-TEST(Schedule, WarmUpThenAnother) {
+TEST(Schedule, SupportsWarmUp) {
   expect_values(schedule::warm_up(4, schedule::step(1, 0.5)), {0, 0.25, 0.5, 0.75, 1, 0.5, 0.25});
   expect_values(schedule::warm_up(2, schedule::constant(), 0.5), {0.5, 0.75, 1, 1});
 }
 
 // torch 2.15: OneCycleLR(max_lr=1, total_steps=10), and total_steps=7, pct_start=0.5, div_factor=10,
 // final_div_factor=100.
-TEST(Schedule, OneCycleIsTorchs) {
+TEST(Schedule, OneCycleMatchesTorch) {
   expect_values(schedule::one_cycle(10),
                 {0.040000000000000036, 0.52, 1, 0.95048463201347366, 0.81174565394976306, 0.61126202193628931,
                  0.38874197806371075, 0.18825834605023697, 0.049519367986526286, 4e-06, 4e-06});
@@ -72,7 +72,7 @@ TEST(Schedule, OneCycleIsTorchs) {
                  0.18906684397156262, 0.001});
 }
 
-TEST(Schedule, OneCycleOfVeryFewSteps) {
+TEST(Schedule, OneCycleSupportsFewSteps) {
   for (std::int64_t total = 1; total < 6; ++total)
     for (const double fraction : {0.0, 0.3, 1.0})
       for (std::int64_t at = 0; at <= total; ++at) {
@@ -81,14 +81,14 @@ TEST(Schedule, OneCycleOfVeryFewSteps) {
       }
 }
 
-TEST(Schedule, SequenceAndProduct) {
+TEST(Schedule, SupportsSequenceAndProduct) {
   expect_values(
       schedule::sequence({{2, schedule::constant(0.1)}, {2, schedule::cosine(2)}, {0, schedule::constant()}}),
       {0.1, 0.1, 1, 0.5, 1, 1});
   expect_values(schedule::product(schedule::step(1, 0.5), schedule::constant(4)), {4, 2, 1});
 }
 
-TEST(Schedule, ByName) {
+TEST(Schedule, IsCreatedByName) {
   expect_values(make_schedule({}, 10), {1, 1});
   expect_values(make_schedule({.kind = "cosine", .warm_up = 2}, 6), {0, 0.5, 1, 0.85355339059327373, 0.5});
   expect_values(make_schedule({.kind = "step"}, 6), {1, 1, 0.1, 0.1, 0.01, 0.01});
@@ -96,7 +96,7 @@ TEST(Schedule, ByName) {
   EXPECT_EQ(make_schedule({.kind = "cosine"}, 0)(0), 1);
 }
 
-TEST(Schedule, RefusesBadOptions) {
+TEST(Schedule, RejectsInvalidOptions) {
   EXPECT_THROW((void)schedule::step(0), ArgumentError);
   EXPECT_THROW((void)schedule::cosine(0), ArgumentError);
   EXPECT_THROW((void)schedule::one_cycle(10, 1.5), ArgumentError);

@@ -75,7 +75,7 @@ SensitivityReport expect_exact(Module& model, DataLoader& data) {
   return cached;
 }
 
-TEST(Sensitivity, IsWhatEvaluateGivesWithOneLayerQuantized) {
+TEST(Sensitivity, MatchesEvaluationWithOneQuantizedLayer) {
   auto model = trained("cnn");
   (void)quantize(*model, integers(4, 4), digit_shape());
   auto data = digit_batches("test");
@@ -102,7 +102,7 @@ TEST(Sensitivity, IsWhatEvaluateGivesWithOneLayerQuantized) {
   for (const auto& entry : entries) entry.quantizer->set_quantizing(true);
 }
 
-TEST(Sensitivity, QuantizesALayerAloneWhereQuantizersAreShared) {
+TEST(Sensitivity, QuantizesOneLayerWithSharedQuantizers) {
   auto model = residual_net();
   (void)quantize(*model, QuantConfig::preset("w4a4"), {1, 1, 8, 8});
   const Tensor x = random_tensor({20, 1, 8, 8}, -1, 1);
@@ -125,7 +125,7 @@ TEST(Sensitivity, QuantizesALayerAloneWhereQuantizersAreShared) {
   EXPECT_EQ(conv2->damage.loss_change, alone.loss - report.reference.loss);
 }
 
-TEST(Sensitivity, WorksInModulesOfAUsersOwn) {
+TEST(Sensitivity, SupportsUserModules) {
   auto model = own_model();
   (void)quantize(*model, integers(3, 3), {1, 6});
   DataLoader data = loader_of(random_tensor({20, 6}, -1, 1), labels(20));
@@ -138,7 +138,7 @@ TEST(Sensitivity, WorksInModulesOfAUsersOwn) {
   EXPECT_EQ(report.layer_runs, 3 * (8 + 8 + 7 + 6 + 4 + 3 + 1));
 }
 
-TEST(Sensitivity, CostsAPassAndWhatLiesBehindEachLayer) {
+TEST(Sensitivity, CostsOnePassAndTheRestAfterEachLayer) {
   auto mlp = trained("mlp");
   (void)quantize(*mlp, integers(8, 8), digit_shape());
   auto digits_test = digit_batches("test");
@@ -160,7 +160,7 @@ TEST(Sensitivity, CostsAPassAndWhatLiesBehindEachLayer) {
   expect_same(report, sensitivity(*resnet, data, {.cached = false}));
 }
 
-TEST(Sensitivity, WithoutLabelsOnlyTheDivergenceIsKnown) {
+TEST(Sensitivity, ReportsOnlyDivergenceWithoutLabels) {
   auto model = residual_net();
   (void)quantize(*model, QuantConfig::preset("w2a2"), {1, 1, 8, 8});
   DataLoader data = loader_of(random_tensor({8, 1, 8, 8}, -1, 1));
@@ -177,7 +177,7 @@ TEST(Sensitivity, WithoutLabelsOnlyTheDivergenceIsKnown) {
   EXPECT_EQ(json["layers"].size(), report.layers.size());
 }
 
-TEST(Sensitivity, LeavesTheModelAsItWasAlsoWhenItFails) {
+TEST(Sensitivity, RestoresTheModelAlsoAfterAnError) {
   auto model = residual_net();
   (void)quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
   Tensor x = random_tensor({24, 1, 8, 8}, -1, 1);
@@ -213,7 +213,7 @@ TEST(Sensitivity, LeavesTheModelAsItWasAlsoWhenItFails) {
   (void)enable_quantizer(*model, "*_quantizer");
 }
 
-TEST(Sensitivity, RefusesCompressedWeights) {
+TEST(Sensitivity, RejectsCompressedWeights) {
   auto model = trained("mlp");
   (void)quantize(*model, integers(8, 8), digit_shape());
   auto data = digit_batches("test");
@@ -222,7 +222,7 @@ TEST(Sensitivity, RefusesCompressedWeights) {
   EXPECT_THROW((void)sensitivity(*model, *data), ArgumentError);
 }
 
-TEST(WeightBits, CountScalesOfEightBits) {
+TEST(WeightBits, CountEightBitScales) {
   const auto bits = [](const char* preset) {
     auto model = residual_net();
     (void)quantize(*model, QuantConfig::preset(preset), {1, 1, 8, 8});

@@ -16,7 +16,7 @@ std::shared_ptr<Graph> network(std::uint64_t seed) {
   return build_model(spec, {3}, 0, {.seed = seed});
 }
 
-TEST(TiedCheckpoint, KeepsTheWeightOnce) {
+TEST(TiedCheckpoint, StoresTheWeightOnce) {
   const auto model = network(1), other = network(2);
   StateDict state = model_state(*model, nullptr);
   EXPECT_TRUE(state.contains("parameters/tokens.weight"));
@@ -29,7 +29,7 @@ TEST(TiedCheckpoint, KeepsTheWeightOnce) {
 }
 
 /// As files were before a tied weight was kept once.
-TEST(TiedCheckpoint, MayHaveTheWeightTwice) {
+TEST(TiedCheckpoint, AcceptsTheWeightTwice) {
   const auto model = network(1), other = network(2);
   StateDict state = model_state(*model, nullptr);
   state.set("parameters/head.weight", state.at("parameters/tokens.weight"));

@@ -21,7 +21,7 @@ std::string source(const std::string& name) {
 }
 
 /// tests/data/tokenizers/generate.py made the files and the texts, by the package tokenizers.
-TEST(TokenTable, DecodesAsThePackage) {
+TEST(TokenTable, DecodesLikeThePackage) {
   std::ifstream in(source("ids.json"));
   const json answers = json::parse(in);
   ASSERT_EQ(answers.size(), 6U);

@@ -91,7 +91,7 @@ void trace_all(Module& model) {
   (void)plan_memory(model, kInput);
 }
 
-TEST(Tracing, WritesNothingOfTheModel) {
+TEST(Tracing, DoesNotWriteToTheModel) {
   for (const auto& model : {cnn(Kind::float_), cnn(Kind::live_bn), cnn(Kind::folded), moving_ranges()}) {
     const Variable output = (*model)(Variable(test::images(kSample, 4)));
     ops::cross_entropy(output, test::labels(4)).backward();
@@ -105,7 +105,7 @@ TEST(Tracing, WritesNothingOfTheModel) {
   }
 }
 
-TEST(Tracing, SeesEvaluationAndPlansSeeTraining) {
+TEST(Tracing, UsesEvaluationAndPlansUseTraining) {
   const auto model = cnn(Kind::float_);
   const auto mode = [&](bool training) {
     model->train(training);
@@ -148,7 +148,7 @@ int differing_evaluations(Module& model, const Tensor& x, const std::vector<floa
   return differing;
 }
 
-TEST(ThreadsTracing, OthersEvaluateTheModelMeanwhile) {
+TEST(ThreadsTracing, AllowsConcurrentEvaluation) {
   const auto learned = moving_ranges();
   for (auto& q : named_quantizers(*learned)) q.quantizer->set_observing(false);
   for (const auto& model : {cnn(Kind::float_), cnn(Kind::live_bn), cnn(Kind::folded), learned}) {

@@ -175,7 +175,7 @@ TEST(ZeroBranch, IsTrainedInEveryFormat) {
 }
 
 /// A branch of zeros that adds a positive bias may be negative when it is trained.
-TEST(ZeroBranch, ThePositiveBiasOfABranchKeepsItsSign) {
+TEST(ZeroBranch, PositiveBranchBiasKeepsItsSign) {
   const QuietLog quiet;
   const RandomScope seed(2, 0);
   for (const bool zero : {true, false}) {
@@ -207,7 +207,7 @@ TEST(ZeroBranch, CalibrationNamesTheQuantizers) {
   for (const auto& each : found) EXPECT_EQ(each.kind, QuantizerFinding::Kind::zeros) << each.text();
 }
 
-TEST(ZeroBranch, AResumedRunHasTheSameBits) {
+TEST(ZeroBranch, ResumesBitwise) {
   const QuietLog quiet;
   const test::Folder folder;
   TrainerOptions options = run(AmaxMode::frozen);
@@ -244,7 +244,7 @@ std::vector<Tensor> trained_by(const std::shared_ptr<Communicator>& ranks, Zero 
   return out;
 }
 
-TEST(ZeroBranch, RanksChooseTheRangesOfOneProcess) {
+TEST(ZeroBranch, RanksMatchTheRangesOfOneProcess) {
   const QuietLog quiet;
   for (const Zero what : {Zero::weights, Zero::activations, Zero::channel})
     for (const AmaxMode amax : {AmaxMode::frozen, AmaxMode::running, AmaxMode::learned}) {

@@ -63,22 +63,22 @@ void expect_same(const test::Plan& plan, std::int64_t least_graphs) {
   EXPECT_GE(captured.graphs, least_graphs);
 }
 
-TEST_F(CudaPasses, AFloatNetwork) { expect_same({}, 2 * 4 * 3); }
+TEST_F(CudaPasses, MatchTheCpuForAFloatNetwork) { expect_same({}, 2 * 4 * 3); }
 
-TEST_F(CudaPasses, AQuantizedNetwork) {
+TEST_F(CudaPasses, MatchTheCpuForAQuantizedNetwork) {
   test::Plan plan;
   plan.quantized = true;
   expect_same(plan, 2 * 4 * 3);
 }
 
-TEST_F(CudaPasses, TheLastBatchIsShorter) {
+TEST_F(CudaPasses, SupportAShorterLastBatch) {
   test::Plan plan;
   plan.quantized = true;
   plan.samples = 101;
   expect_same(plan, 2 * 4 * 3);
 }
 
-TEST_F(CudaPasses, PhasesFollowEachOther) {
+TEST_F(CudaPasses, SupportConsecutivePhases) {
   test::Plan plan;
   plan.quantized = true;
   plan.options.ranges.quant_start = 3;
@@ -86,7 +86,7 @@ TEST_F(CudaPasses, PhasesFollowEachOther) {
   expect_same(plan, 2 * 4 * 2);
 }
 
-TEST_F(CudaPasses, RangesThatRunAndFreeze) {
+TEST_F(CudaPasses, SupportRunningAndFrozenRanges) {
   test::Plan plan;
   plan.quantized = true;
   plan.options.ranges.amax = AmaxMode::running;
@@ -95,7 +95,7 @@ TEST_F(CudaPasses, RangesThatRunAndFreeze) {
   expect_same(plan, 2 * (7 + 7));
 }
 
-TEST_F(CudaPasses, RangesThatRunInCheckpointedBlocks) {
+TEST_F(CudaPasses, SupportRunningRangesInCheckpointedBlocks) {
   test::Plan plan;
   plan.quantized = true;
   plan.options.ranges.amax = AmaxMode::running;
@@ -103,7 +103,7 @@ TEST_F(CudaPasses, RangesThatRunInCheckpointedBlocks) {
   expect_same(plan, 2 * 4 * 3);
 }
 
-TEST_F(CudaPasses, DynamicRanges) {
+TEST_F(CudaPasses, SupportDynamicRanges) {
   test::Plan plan;
   plan.quantized = true;
   plan.prepare = [](Module& model) {
@@ -112,7 +112,7 @@ TEST_F(CudaPasses, DynamicRanges) {
   expect_same(plan, 2 * 4 * 3);
 }
 
-TEST_F(CudaPasses, LearnedRanges) {
+TEST_F(CudaPasses, SupportLearnedRanges) {
   for (const auto gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
     test::Plan plan;
     plan.quantized = true;
@@ -122,20 +122,20 @@ TEST_F(CudaPasses, LearnedRanges) {
   }
 }
 
-TEST_F(CudaPasses, CheckpointedBlocks) {
+TEST_F(CudaPasses, SupportCheckpointedBlocks) {
   test::Plan plan;
   plan.quantized = true;
   plan.options.execution.checkpoint_blocks = "*";
   expect_same(plan, 2 * 4 * 3);
 }
 
-TEST_F(CudaPasses, SeveralBatchesAStepAreCalled) {
+TEST_F(CudaPasses, SeveralBatchesPerStepAreNotCaptured) {
   test::Plan plan;
   plan.options.update.accumulation = 2;
   expect_same(plan, 0);
 }
 
-TEST_F(CudaPasses, AModuleThatWaitsIsCalled) {
+TEST_F(CudaPasses, SynchronizingModulesAreNotCaptured) {
   test::Plan plan;
   plan.quantized = true;
   plan.arithmetic = Arithmetic::reference;
@@ -156,7 +156,7 @@ class ReadsBackward : public Module {
   using Module::forward;
 };
 
-TEST_F(CudaPasses, ABackwardPassThatWaitsIsCalled) {
+TEST_F(CudaPasses, SynchronizingBackwardPassesAreNotCaptured) {
   test::Plan plan;
   plan.quantized = true;
   plan.prepare = [](Module& model) { model.replace("drop", std::make_shared<ReadsBackward>()); };
@@ -216,7 +216,7 @@ std::vector<Tensor> transformer_steps(const std::string& preset, bool capture) {
   return out;
 }
 
-TEST_F(CudaPasses, ATransformerInEveryFormat) {
+TEST_F(CudaPasses, MatchTheCpuForATransformerInEveryFormat) {
   for (const std::string preset : {"", "int8", "fp8", "w4a8", "nvfp4", "mxfp8", "mxfp4", "q4_0", "8da4w"}) {
     const auto before = test::graphs_so_far();
     const auto captured = transformer_steps(preset, true);
@@ -261,7 +261,7 @@ std::vector<Tensor> pixel_steps(const LossCase& of, bool capture) {
   return out;
 }
 
-TEST_F(CudaPasses, LossesOfEveryKind) {
+TEST_F(CudaPasses, SupportEveryLoss) {
   Tensor classes = Tensor::empty({2, 8, 8}, DType::i64);
   for (std::int64_t i = 0; i < classes.numel(); ++i) classes.mutable_data<std::int64_t>()[i] = i * i % 4;
   const Tensor shares = ops::softmax(Variable(noise({2, 4, 8, 8}, 7)), 1).tensor();
@@ -289,14 +289,14 @@ TEST_F(CudaPasses, LossesOfEveryKind) {
   }
 }
 
-TEST_F(CudaPasses, LabelsOfTheHostAreTaken) {
+TEST_F(CudaPasses, AcceptHostLabels) {
   const Tensor y = Tensor::from({0.5f, -1.0f, 2.0f, 0.0f, 1.5f, -0.5f}, {1, 3, 2});
   const Tensor labels = Tensor::from<std::int64_t>({2, -100}, {1, 2});
   const double expected = losses::cross_entropy(y, labels, {}).item();
   EXPECT_NEAR(losses::cross_entropy(y.to(Device::cuda()), labels, {}).item(), expected, 1e-6);
 }
 
-TEST_F(CudaPasses, NoMoreIsLaunchedThanGraphsAndTheOptimizer) {
+TEST_F(CudaPasses, LaunchOnlyGraphsAndTheOptimizer) {
   const auto called = waits_and_launches(false), captured = waits_and_launches(true);
   ASSERT_EQ(captured.size(), 6u);
   for (std::size_t i = 2; i < captured.size(); ++i) {

@@ -17,7 +17,7 @@ ptq::Report run(Module& model, const ptq::AdaRoundOptions& options = {}) {
   return ptq::ada_round(model, *digit_batches("train"), options);
 }
 
-TEST(AdaRound, HasSmallerErrorsThanTheNearestCodesInEveryLayerOnHeldOutImages) {
+TEST(AdaRound, ReducesTheErrorOfEveryLayerOnHeldOutImages) {
   for (const std::string name : {"cnn", "mlp"})
     expect_smaller_errors(name, integers(4, 0), [](Module& model) { return run(model); });
 }
@@ -35,7 +35,7 @@ TEST(AdaRound, RoundsUpOrDown) {
   expect_weights_on_their_grid(*chosen);
 }
 
-TEST(AdaRound, LeavesNoWeightWhoseOtherCodeWouldBeBetter) {
+TEST(AdaRound, ChoosesTheBetterCodeOfEveryWeight) {
   const auto original = trained("mlp");
   auto model = calibrated("mlp", integers(3, 0));
   (void)run(*model, {.iterations = 5});
@@ -63,7 +63,7 @@ TEST(AdaRound, LeavesNoWeightWhoseOtherCodeWouldBeBetter) {
   }
 }
 
-TEST(AdaRound, LowRankFactorsGiveTheProducts) {
+TEST(AdaRound, LowRankFactorsMatchTheProducts) {
   const Tensor x = random_tensor({6, 40}, -1, 1);
   Tensor gram = Tensor::zeros({40, 40});
   auto* g = gram.mutable_data<float>();
@@ -83,14 +83,14 @@ TEST(AdaRound, LowRankFactorsGiveTheProducts) {
     }
 }
 
-TEST(AdaRound, RepeatsItselfToTheBit) {
+TEST(AdaRound, IsDeterministic) {
   auto a = calibrated("mlp", integers(4, 8)), b = calibrated("mlp", integers(4, 8));
   (void)run(*a, {.iterations = 50});
   (void)run(*b, {.iterations = 50});
   EXPECT_EQ(logits(*a), logits(*b));
 }
 
-TEST(AdaRound, RefusesOptionsOutOfRangeAndModelsWithoutRanges) {
+TEST(AdaRound, RejectsOptionsOutOfRangeAndModelsWithoutRanges) {
   auto model = trained("mlp");
   (void)quantize(*model, integers(4, 0), digit_shape());
   EXPECT_THROW((void)run(*model), ArgumentError);

@@ -40,7 +40,7 @@ TEST(PtqAlgorithm, EveryNameRuns) {
   }
 }
 
-TEST(PtqAlgorithm, TakesModelOptsNamesOfOptions) {
+TEST(PtqAlgorithm, AcceptsModelOptOptionNames) {
   const nlohmann::json theirs{{"min_clip_ratio", 0.25}, {"step", 0.1}, {"shrink_step", 0.2}};
   const ptq::AlgorithmOptions options("awq_full", ptq::awq_full_entry().options, &theirs, 64);
   EXPECT_EQ(options.number("lowest", 0.5), 0.25);
@@ -53,7 +53,7 @@ TEST(PtqAlgorithm, TakesModelOptsNamesOfOptions) {
   EXPECT_TRUE(gptq.flag("act_order", false));
 }
 
-TEST(PtqAlgorithm, ConstantsOfModelOptRun) {
+TEST(PtqAlgorithm, RunsModelOptConstants) {
   for (const char* name :
        {"INT8_SMOOTHQUANT_CFG", "INT4_AWQ_CFG", "W4A8_AWQ_BETA_CFG", "NVFP4_AWQ_LITE_CFG"}) {
     auto model = trained("mlp");
@@ -67,7 +67,7 @@ TEST(PtqAlgorithm, NoneDoesNothing) {
   EXPECT_EQ(run(*model, QuantConfig::preset("w4a8")), 0u);
 }
 
-TEST(PtqAlgorithm, RefusesOptionsItDoesNotHave) {
+TEST(PtqAlgorithm, RejectsUnknownOptions) {
   const auto made = [](const char* options) {
     return ptq::Algorithm(
         QuantConfig::parse(std::string(R"({"preset": "w4a8", "weight_algorithm": )") + options + "}"));
@@ -85,7 +85,7 @@ TEST(PtqAlgorithm, RefusesOptionsItDoesNotHave) {
   EXPECT_THROW((void)ptq::Algorithm(unknown), ArgumentError);
 }
 
-TEST(PtqAlgorithm, KnowsWhichChangeTheNetworkBeforeItIsCalibrated) {
+TEST(PtqAlgorithm, ListsAlgorithmsThatChangeTheNetworkFirst) {
   std::vector<std::string> before;
   for (const auto& name : QuantConfig::weight_algorithm_names()) {
     QuantConfig config = QuantConfig::preset("w4a8");
@@ -95,7 +95,7 @@ TEST(PtqAlgorithm, KnowsWhichChangeTheNetworkBeforeItIsCalibrated) {
   EXPECT_EQ(before, (std::vector<std::string>{"smoothquant", "equalize", "awq_lite", "awq_full"}));
 }
 
-TEST(PtqAlgorithm, RefusesDataThatItCannotLookAt) {
+TEST(PtqAlgorithm, RejectsUnreadableData) {
   for (const auto& name : QuantConfig::weight_algorithm_names()) {
     if (name == "equalize") continue;  // looks at weights alone
     QuantConfig config = QuantConfig::preset("w4a8");

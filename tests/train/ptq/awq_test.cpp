@@ -17,7 +17,7 @@ QuantConfig blocks(int length) {
                             std::to_string(length) + "}}]}");
 }
 
-TEST(AwqLite, MakesOutputsBetterAndLeavesTheFloatNetwork) {
+TEST(AwqLite, ImprovesOutputsAndKeepsTheFloatNetwork) {
   for (const std::string name : {"cnn", "mlp"}) {
     const auto exact = logits(*trained(name));
     auto nearest = calibrated(name, integers(3, 0)), model = trained(name);
@@ -40,7 +40,7 @@ TEST(AwqLite, MakesOutputsBetterAndLeavesTheFloatNetwork) {
   }
 }
 
-TEST(AwqLite, DividesTheInputWhereTheQuantizerOfIsOff) {
+TEST(AwqLite, DividesTheInputOfADisabledQuantizer) {
   auto model = trained("mlp");
   (void)quantize(*model, blocks(16), digit_shape());
   (void)ptq::awq_lite(*model, *digit_batches("train"));
@@ -49,7 +49,7 @@ TEST(AwqLite, DividesTheInputWhereTheQuantizerOfIsOff) {
   EXPECT_TRUE(input.params().pre_quant_scale.defined());
 }
 
-TEST(AwqLite, TriesWeightsWhoseRangesTakeTwoPasses) {
+TEST(AwqLite, SupportsTwoPassWeightRanges) {
   auto model = trained("mlp");
   (void)quantize(*model, QuantConfig::parse(R"({"rules": [{"pattern": "*weight_quantizer", "num_bits": 4,
       "axis": 0, "calib_method": "two_pass_mse"}]})"),
@@ -57,7 +57,7 @@ TEST(AwqLite, TriesWeightsWhoseRangesTakeTwoPasses) {
   EXPECT_FALSE(ptq::awq_lite(*model, *digit_batches("train")).layers.empty());
 }
 
-TEST(AwqLite, ReportsWhatSearchingCalibratingThenGives) {
+TEST(AwqLite, ReportMatchesSearchAndCalibration) {
   auto model = trained("mlp");
   (void)quantize(*model, blocks(16), digit_shape());
   const auto report = ptq::awq_lite(*model, *digit_batches("train"));
@@ -71,7 +71,7 @@ TEST(AwqLite, ReportsWhatSearchingCalibratingThenGives) {
     }
 }
 
-TEST(AwqClip, LowersRangesWhereOutputsBecomeBetter) {
+TEST(AwqClip, LowersRangesIfOutputsImprove) {
   for (const auto& config : {integers(3, 0), blocks(16)}) {
     auto original = trained("mlp"), model = calibrated("mlp", config);
     const auto before = HeldOutErrors(*original, multiplied_weights(*model)).errors;
@@ -87,7 +87,7 @@ TEST(AwqClip, LowersRangesWhereOutputsBecomeBetter) {
   }
 }
 
-TEST(AwqClip, StaysInItsShares) {
+TEST(AwqClip, RespectsTheLowestShare) {
   auto whole = calibrated("cnn", integers(2, 0)), model = calibrated("cnn", integers(2, 0));
   (void)ptq::awq_clip(*model, *digit_batches("train"), {.lowest = 0.7, .step = 0.1, .samples = 128});
   for (const auto& layer : layers_of(*whole)) {
@@ -103,7 +103,7 @@ TEST(AwqClip, StaysInItsShares) {
   }
 }
 
-TEST(AwqClip, LeavesScalesOfFewBitsAlone) {
+TEST(AwqClip, KeepsLowBitScales) {
   const auto model = calibrated("mlp", QuantConfig::parse(R"({"rules": [{"pattern": "*weight_quantizer",
       "num_bits": 4, "block_sizes": {"-1": 16, "scale_bits": [4, 3]}}]})"));
   const auto report = ptq::awq_clip(*model, *digit_batches("test"));
@@ -111,7 +111,7 @@ TEST(AwqClip, LeavesScalesOfFewBitsAlone) {
   EXPECT_EQ(report.skipped[0].reason, "has scales of few bits");
 }
 
-TEST(Awq, RefusesOptionsOutOfRangeAndTheWrongMoment) {
+TEST(Awq, RejectsOptionsOutOfRangeAndAWrongOrder) {
   auto model = trained("mlp");
   auto data = digit_batches("test");
   (void)quantize(*model, integers(4, 0), digit_shape());

@@ -24,7 +24,7 @@ double grid_bound(Module& model, const std::string& layer) {
   return sum / double(weights.size());
 }
 
-TEST(BiasCorrection, TakesTheMeanShiftOutOfEachLayer) {
+TEST(BiasCorrection, RemovesTheMeanShiftOfEachLayer) {
   for (const std::string name : {"cnn", "mlp"}) {
     auto model = calibrated(name, integers(3, 8));
     const auto report = ptq::correct_bias(*model, *digit_batches("train"), {.samples = 512});
@@ -37,7 +37,7 @@ TEST(BiasCorrection, TakesTheMeanShiftOutOfEachLayer) {
   }
 }
 
-TEST(BiasCorrection, BringsLogitsNearerToThoseInFloat) {
+TEST(BiasCorrection, BringsLogitsCloserToFloat) {
   for (const std::string name : {"cnn", "mlp"}) {
     const auto exact = logits(*trained(name));
     auto model = calibrated(name, integers(3, 8));
@@ -47,7 +47,7 @@ TEST(BiasCorrection, BringsLogitsNearerToThoseInFloat) {
   }
 }
 
-TEST(BiasCorrection, LeavesFloatLayersAndThoseWithoutABiasAlone) {
+TEST(BiasCorrection, SkipsFloatLayersAndLayersWithoutBias) {
   std::vector<GraphNode> nodes;
   nodes.push_back({"flat", make_flatten(), {"input"}});
   nodes.push_back({"a", std::make_shared<Linear>(64, 8, false), {"flat"}});
@@ -64,7 +64,7 @@ TEST(BiasCorrection, LeavesFloatLayersAndThoseWithoutABiasAlone) {
   EXPECT_EQ(report.skipped[1].reason, "is not quantized");
 }
 
-TEST(BiasCorrection, NeedsACalibratedModel) {
+TEST(BiasCorrection, RequiresACalibratedModel) {
   auto model = trained("mlp");
   (void)quantize(*model, integers(4, 8), digit_shape());
   EXPECT_THROW((void)ptq::correct_bias(*model, *digit_batches("test")), ArgumentError);

@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-TEST(Equalize, LeavesFloatLogitsAndEvensOutTheRanges) {
+TEST(Equalize, KeepsFloatLogitsAndBalancesRanges) {
   for (const std::string name : {"cnn", "mlp"})
     for (const bool outliers : {false, true}) {
       auto model = outliers ? with_outliers(name) : trained(name);
@@ -25,7 +25,7 @@ TEST(Equalize, LeavesFloatLogitsAndEvensOutTheRanges) {
     }
 }
 
-TEST(Equalize, MakesTheRangesOfBothSidesTheGeometricMean) {
+TEST(Equalize, SetsBothRangesToTheGeometricMean) {
   std::vector<GraphNode> nodes;
   nodes.push_back({"a", std::make_shared<Linear>(2, 2), {"input"}});
   nodes.push_back({"relu", make_relu(), {"a"}});
@@ -43,7 +43,7 @@ TEST(Equalize, MakesTheRangesOfBothSidesTheGeometricMean) {
   EXPECT_EQ(wb.tensor().to_vector<float>(), (std::vector<float>{-2, 1}));
 }
 
-TEST(Equalize, RecoversRangesPerTensorThatOutliersSpoil) {
+TEST(Equalize, RecoversPerTensorRangesWithOutliers) {
   auto model = with_outliers("cnn");
   const double floating = accuracy(*model);
   QuantConfig config = QuantConfig::parse(R"({"rules": [{"pattern": "*quantizer", "num_bits": 8}]})");
@@ -60,7 +60,7 @@ TEST(Equalize, StopsAtBranchesAndBatchNorm) {
   EXPECT_EQ(report.skipped.size(), 3u);
 }
 
-TEST(Equalize, RefusesCalibratedModelsAndOptionsOutOfRange) {
+TEST(Equalize, RejectsCalibratedModelsAndOptionsOutOfRange) {
   auto model = trained("mlp");
   EXPECT_THROW((void)ptq::equalize(*model, digit_shape(), {.iterations = 0}), ArgumentError);
   EXPECT_THROW((void)ptq::equalize(*model, digit_shape(), {.tolerance = -1}), ArgumentError);

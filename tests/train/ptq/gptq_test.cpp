@@ -15,13 +15,13 @@ ptq::Report run(Module& model, const ptq::GptqOptions& options = {}) {
   return ptq::gptq(model, *digit_batches("train"), options);
 }
 
-TEST(Gptq, HasSmallerErrorsThanTheNearestCodesInEveryLayerOnHeldOutImages) {
+TEST(Gptq, ReducesTheErrorOfEveryLayerOnHeldOutImages) {
   for (const std::string name : {"cnn", "mlp"})
     for (const int bits : {4, 3})
       expect_smaller_errors(name, integers(bits, 0), [](Module& model) { return run(model); });
 }
 
-TEST(Gptq, TakesColumnsInTheOrderOfTheirInputsToo) {
+TEST(Gptq, SupportsActivationOrder) {
   expect_smaller_errors("mlp", integers(4, 8), [](Module& model) { return run(model, {.act_order = true}); });
 }
 
@@ -32,7 +32,7 @@ TEST(Gptq, ChoosesCodesInBlocks) {
 }
 
 /// GPTQ chooses values that the quantizer reproduces, with block scales recomputed from them.
-TEST(Gptq, ChoosesFloatsThatTheirQuantizersKeep) {
+TEST(Gptq, ChoosesFloatsThatQuantizersReproduce) {
   for (const std::string preset : {"mxfp4", "nvfp4", "mxfp8", "mxint8", "fp8"}) {
     SCOPED_TRACE(preset);
     expect_smaller_errors("mlp", QuantConfig::preset(preset), [](Module& model) { return run(model); });
@@ -56,7 +56,7 @@ TEST(Gptq, KeepsTheScalesOfSmallBlocks) {
   }
 }
 
-TEST(Gptq, KeepsRangesAndRepeatsItself) {
+TEST(Gptq, KeepsRangesAndIsDeterministic) {
   auto model = calibrated("cnn", integers(4, 8)), again = calibrated("cnn", integers(4, 8));
   const auto ranges = [](Module& m) {
     std::vector<float> out;
@@ -74,7 +74,7 @@ TEST(Gptq, KeepsRangesAndRepeatsItself) {
   for (const auto& layer : second.layers) EXPECT_EQ(layer.after, 0) << layer.path;
 }
 
-TEST(Gptq, ReportsWhatItLeavesAlone) {
+TEST(Gptq, ReportsSkippedLayers) {
   const auto model = calibrated("cnn", QuantConfig::parse(R"({"rules": [
       {"pattern": "*weight_quantizer", "num_bits": 4, "axis": 0}, {"pattern": "fc.*", "enable": false},
       {"pattern": "conv2.weight_quantizer", "num_bits": [4, 3], "axis": null, "dynamic": true}]})"));
@@ -85,7 +85,7 @@ TEST(Gptq, ReportsWhatItLeavesAlone) {
   EXPECT_EQ(report.skipped[1].path, "fc");
 }
 
-TEST(Gptq, FactorIsThatOfTheInverse) {
+TEST(Gptq, FactorMatchesTheInverse) {
   constexpr std::int64_t n = 6;
   Tensor a = Tensor::empty({n, n}, DType::f64);
   fill_normal(a, 0, 1, 3);
@@ -110,7 +110,7 @@ TEST(Gptq, FactorIsThatOfTheInverse) {
   EXPECT_THROW((void)ptq::inverse_factor({1, 2, 2, 1}, 2), NumericError);
 }
 
-TEST(Gptq, RefusesOptionsOutOfRangeAndModelsWithoutRanges) {
+TEST(Gptq, RejectsOptionsOutOfRangeAndModelsWithoutRanges) {
   auto model = trained("mlp");
   (void)quantize(*model, integers(4, 0), digit_shape());
   EXPECT_THROW((void)run(*model), ArgumentError);

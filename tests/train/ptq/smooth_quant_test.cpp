@@ -33,7 +33,7 @@ Quality int8_quality(const std::string& name, bool smooth) {
   return quality(*model, logits(*trained(name)));
 }
 
-TEST(SmoothQuant, RecoversMostOfWhatOutlierChannelsCost) {
+TEST(SmoothQuant, RecoversMostOfTheOutlierLoss) {
   for (const std::string name : {"cnn", "mlp"}) {
     const Quality floating = quality(*trained(name), logits(*trained(name)));
     const Quality nearest = int8_quality(name, false), smooth = int8_quality(name, true);
@@ -47,7 +47,7 @@ TEST(SmoothQuant, RecoversMostOfWhatOutlierChannelsCost) {
   }
 }
 
-TEST(SmoothQuant, FoldsIntoTheLayerBeforeWhereTheGraphAllowsIt) {
+TEST(SmoothQuant, FoldsIntoThePreviousLayerIfPossible) {
   auto model = trained("cnn");
   const auto before = logits(*model);
   (void)quantize(*model, QuantConfig::preset("int8"), digit_shape());
@@ -66,7 +66,7 @@ TEST(SmoothQuant, FoldsIntoTheLayerBeforeWhereTheGraphAllowsIt) {
   EXPECT_LT(relative_difference(before, logits(*model)), 1e-5);
 }
 
-TEST(SmoothQuant, KeepsAPreQuantScaleWhereNothingCanTakeIt) {
+TEST(SmoothQuant, KeepsAPreQuantScaleIfItCannotFold) {
   auto model = trained("mlp");
   const auto before = logits(*model);
   (void)quantize(*model, QuantConfig::preset("int8"), digit_shape());
@@ -77,7 +77,7 @@ TEST(SmoothQuant, KeepsAPreQuantScaleWhereNothingCanTakeIt) {
   EXPECT_LT(relative_difference(before, logits(*model)), 1e-5);
 }
 
-TEST(SmoothQuant, LeavesATensorAloneThatAnAdditionReadsToo) {
+TEST(SmoothQuant, SkipsATensorReadByAnAddition) {
   auto model = residual_net();
   (void)fold_batch_norm(*model, {1, 1, 8, 8});
   (void)quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
@@ -106,7 +106,7 @@ TEST(SmoothQuant, FollowsTheFormula) {
             (std::vector<float>{0.5f, 1.0f / 6.0f}));
 }
 
-TEST(SmoothQuant, RefusesWhatItCannotDo) {
+TEST(SmoothQuant, RejectsUnsupportedInput) {
   auto model = trained("mlp");
   (void)quantize(*model, QuantConfig::preset("int8"), digit_shape());
   auto data = digit_batches("test");
