@@ -7,12 +7,12 @@
 namespace fq::own_numbers {
 namespace {
 
-class OwnNumbers : public testing::EmptyTestEventListener {
+class SeedTestRandomNumbers : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo&) override { random_stream() = {}; }
 };
 
 [[maybe_unused]] const bool added =
-    (testing::UnitTest::GetInstance()->listeners().Append(new OwnNumbers), true);
+    (testing::UnitTest::GetInstance()->listeners().Append(new SeedTestRandomNumbers), true);
 
 }  // namespace
 }  // namespace fq::own_numbers

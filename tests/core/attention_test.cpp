@@ -320,7 +320,7 @@ TEST(Attention, RowsMatchTheirHeadsBitwise) {
 
 Grid make_grid(double amax) { return Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(amax), "q"); }
 
-TEST(MatmulOfCodes, SumsAreExactAndScaledOnce) {
+TEST(CodeMatmul, SumsAreExactAndScaledOnce) {
   for (const bool turned : {false, true}) {
     const auto a = ops::quantize(values({3, 2, 5, 70}, 1), make_grid(2)),
                b = ops::quantize(values(turned ? Shape{3, 2, 4, 70} : Shape{3, 2, 70, 4}, 2), make_grid(1.5));
@@ -341,7 +341,7 @@ TEST(MatmulOfCodes, SumsAreExactAndScaledOnce) {
   }
 }
 
-TEST(MatmulOfCodes, GradientsMatchTheDequantizedProduct) {
+TEST(CodeMatmul, GradientsMatchTheDequantizedProduct) {
   for (const bool turned : {false, true}) {
     const auto a = values({2, 3, 6}, 1, true), b = values(turned ? Shape{2, 4, 6} : Shape{2, 6, 4}, 2, true);
     const auto qa = ops::quantize(a, make_grid(4)), qb = ops::quantize(b, make_grid(4));
@@ -357,7 +357,7 @@ TEST(MatmulOfCodes, GradientsMatchTheDequantizedProduct) {
 }
 
 /// In bf16 dy alone is rounded, by 2^-9; sums of 40 products of up to 4.
-TEST(MatmulOfCodes, Bf16GradientsAreCloseToTheDequantizedProduct) {
+TEST(CodeMatmul, Bf16GradientsAreCloseToTheDequantizedProduct) {
   for (const bool turned : {false, true}) {
     const auto gradients = [&](BackwardType type) {
       const auto a = values({3, 2, 6, 40}, 1, true),

@@ -69,16 +69,16 @@ std::vector<float> dropped(const Tensor& x, std::uint64_t step) {
 }
 
 /// Each of these draws; tests/own_numbers.cpp lets the second start as the first did.
-class OwnNumbers : public testing::TestWithParam<int> {};
+class TestRandomNumbers : public testing::TestWithParam<int> {};
 
-TEST_P(OwnNumbers, EachTestDrawsIndependentNumbers) {
+TEST_P(TestRandomNumbers, EachTestDrawsIndependentNumbers) {
   EXPECT_EQ(random_stream().seed, 0u);
   EXPECT_EQ(random_stream().op, 0u);
   (void)ops::dropout(Tensor::full({4}, 1.0), 0.25, true);
   EXPECT_EQ(random_stream().op, 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Twice, OwnNumbers, testing::Values(0, 1));
+INSTANTIATE_TEST_SUITE_P(Twice, TestRandomNumbers, testing::Values(0, 1));
 
 TEST(Dropout, KeepsTheGivenFractionScaled) {
   const auto y = dropped(Tensor::full({40000}, 3.0), 0);

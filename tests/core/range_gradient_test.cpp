@@ -219,7 +219,7 @@ Trained train(const Network& network, const Tensor& x, bool with_input, AmaxGrad
 }
 
 /// An input that takes a gradient gets a whole one; the range's is the same.
-TEST(RangeOfAnInput, MatchesTheFullGradientBitwise) {
+TEST(InputRangeGradient, MatchesTheFullGradientBitwise) {
   for (const Network& network : networks()) {
     const std::int64_t last = network.x[0] - 1;
     Rows all;
@@ -240,7 +240,7 @@ TEST(RangeOfAnInput, MatchesTheFullGradientBitwise) {
   }
 }
 
-TEST(RangeOfAnInput, ReadsAllElementsIfRequired) {
+TEST(InputRangeGradient, ReadsAllElementsIfRequired) {
   const Network network = networks()[0];
   const Tensor x = input(network.x, {2});
   const Trained few = train(network, x, false, AmaxGradient::lsq, 1),

@@ -113,7 +113,7 @@ std::shared_ptr<Module> gpt(const char* options) {
   return build_model(ModelSpec::builtin("gpt", options), {16}, 11, {.dense = true});
 }
 
-TEST(GgufModelOf, GptUsesALlamaCppArchitecture) {
+TEST(GgufNetwork, GptUsesALlamaCppArchitecture) {
   auto model = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16})");
   quantize(*model, QuantConfig::preset("q4_0"), {1, 16});
   const GgufModel file = gguf_model(*model, {1, 16});
@@ -126,7 +126,7 @@ TEST(GgufModelOf, GptUsesALlamaCppArchitecture) {
   EXPECT_THROW((void)gguf_model(*model, {1, 16}, {.vocabulary = {"a", "b"}}), ArgumentError);
 }
 
-TEST(GgufModelOf, WritesATiedTableOnce) {
+TEST(GgufNetwork, WritesATiedTableOnce) {
   auto model = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16, "tied": true})");
   EXPECT_EQ(gguf_model(*model, {1, 16}).tensors.size(), 4U + 12U);
   quantize(*model, QuantConfig::preset("q4_0"), {1, 16});
@@ -157,7 +157,7 @@ Tensor answers_of(Graph& model) {
 }
 
 /// Numbers of the keys are f32.
-TEST(GgufModelOf, ScaledRotaryPositionsUseLlamaCppKeys) {
+TEST(GgufNetwork, ScaledRotaryPositionsUseLlamaCppKeys) {
   for (const char* parameters :
        {R"({"rope_type": "linear", "rope_theta": 100, "factor": 3})",
         R"({"rope_type": "yarn", "rope_theta": 100, "factor": 4, "original_max_position_embeddings": 6,
@@ -179,7 +179,7 @@ TEST(GgufModelOf, ScaledRotaryPositionsUseLlamaCppKeys) {
 
 /// The factor applies to wave lengths above 16, not below 2: theta 100 and heads of 8 have waves of 6.3,
 /// 19.9, 62.8 and 198.7 tokens.
-TEST(GgufModelOf, Llama3WritesAFactorTensorAndDynamicIsRejected) {
+TEST(GgufNetwork, Llama3WritesAFactorTensorAndDynamicIsRejected) {
   const auto llama3 = gguf_model(
       *scaled_llama(R"({"rope_type": "llama3", "rope_theta": 100, "factor": 8, "low_freq_factor": 1,
                         "high_freq_factor": 8, "original_max_position_embeddings": 16})"),
@@ -196,7 +196,7 @@ TEST(GgufModelOf, Llama3WritesAFactorTensorAndDynamicIsRejected) {
   EXPECT_THROW((void)gguf_model(*dynamic, {1, 12}), ArgumentError);
 }
 
-TEST(GgufModelOf, OtherNetworksKeepTheirNames) {
+TEST(GgufNetwork, OtherNetworksKeepTheirNames) {
   auto rotary = gpt(R"({"layers": 1, "width": 32, "heads": 2, "context": 16, "rotary": true})");
   const GgufModel file = gguf_model(*rotary, {1, 16}, {.f16 = true});
   EXPECT_EQ(std::get<std::string>(*file.value("general.architecture")), "fakequant");

@@ -124,7 +124,7 @@ TEST_F(DataWords, JoinsNames) {
   EXPECT_THAT(split_names(std::string(100'000, '[')), IsEmpty());
 }
 
-TEST(Answers, AreTheFirstMaximumAndInvalidForNaN) {
+TEST(Predictions, AreTheFirstMaximumAndInvalidForNaN) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor logits = Tensor::from<float>({1, 2, 2, 3, 0, 0, nan, 5, 0, 0, 0, nan}, {4, 3});
   EXPECT_THAT(answers(logits).to_vector<std::int64_t>(), ElementsAre(1, 0, -1, -1));

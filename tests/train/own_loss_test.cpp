@@ -63,7 +63,7 @@ Loss huber() {
   return [](const Variable& y, const Tensor& labels) { return losses::huber(y, labels); };
 }
 
-TEST(OwnLoss, LearnsRegression) {
+TEST(CustomLoss, LearnsRegression) {
   auto model = regressor();
   const auto data = halves(256, 1), held_out = halves(64, 2);
   DataLoader test(held_out, in_order());
@@ -79,7 +79,7 @@ TEST(OwnLoss, LearnsRegression) {
   EXPECT_EQ(result.best_epoch, 5);
 }
 
-TEST(OwnLoss, LearnsPixelsInQuantizedNetworks) {
+TEST(CustomLoss, LearnsPixelsInQuantizedNetworks) {
   const Loss loss = [](const Variable& y, const Tensor& labels) {
     return losses::cross_entropy(y, labels, {});
   };
@@ -95,7 +95,7 @@ TEST(OwnLoss, LearnsPixelsInQuantizedNetworks) {
   EXPECT_LT(evaluate(*model, test, nullptr, loss).loss, calibrated);
 }
 
-TEST(OwnLoss, ResumesBitwise) {
+TEST(CustomLoss, ResumesBitwise) {
   const test::Folder folder;
   const auto data = halves(96, 1);
   const auto run = [&](std::int64_t epochs, const std::string& from) {
@@ -113,7 +113,7 @@ TEST(OwnLoss, ResumesBitwise) {
   EXPECT_EQ(run(4, folder.file("run.h5")), whole);
 }
 
-TEST(OwnLoss, RejectsMismatchedInput) {
+TEST(CustomLoss, RejectsMismatchedInput) {
   const auto data = halves(32, 1);
   const auto message = [&](Loss loss) {
     try {

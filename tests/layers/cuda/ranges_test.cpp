@@ -8,12 +8,12 @@ namespace {
 
 using namespace fq::test;
 
-class CudaRangesOfQuantizers : public testing::Test {
+class CudaQuantizerRanges : public testing::Test {
  protected:
   void SetUp() override { FQ_NEEDS_CUDA(); }
 };
 
-TEST_F(CudaRangesOfQuantizers, MatchTheCpuForDynamicRanges) {
+TEST_F(CudaQuantizerRanges, MatchTheCpuForDynamicRanges) {
   compare("tensor", {.dynamic = true}, inputs(kImages));
   compare("channels last", {.dynamic = true}, inputs(kImages, Layout::channels_last));
   compare("channels", {.axis = 1, .dynamic = true}, inputs(kImages));
@@ -32,7 +32,7 @@ QuantDescriptorOptions blocks(NumBits bits, std::int64_t length, std::optional<N
           .block_sizes = {.lengths = {{-1, length}}, .type = BlockType::dynamic, .scale_bits = scale_bits}};
 }
 
-TEST_F(CudaRangesOfQuantizers, MatchTheCpuForDynamicBlocks) {
+TEST_F(CudaQuantizerRanges, MatchTheCpuForDynamicBlocks) {
   for (const std::int64_t columns : {64, 48, 37, 5}) {  // whole blocks, and a last one of fewer elements
     const auto x = inputs({19, columns});
     compare("NVFP4", blocks({2, 1}, 16, NumBits(4, 3)), x, [](auto& q) { q.set_amax(Tensor::scalar(1.3)); });
@@ -45,7 +45,7 @@ TEST_F(CudaRangesOfQuantizers, MatchTheCpuForDynamicBlocks) {
   compare("NVFP4, scaled", scaled, inputs({6, 5, 32}), [](auto& q) { q.set_amax(Tensor::scalar(1.3)); });
 }
 
-TEST_F(CudaRangesOfQuantizers, MatchTheCpuForRunningRanges) {
+TEST_F(CudaQuantizerRanges, MatchTheCpuForRunningRanges) {
   const auto run = [](auto& q) {
     q.update([](QuantParams& s) {
       s.running = true;
@@ -73,7 +73,7 @@ TEST_F(CudaRangesOfQuantizers, MatchTheCpuForRunningRanges) {
   });
 }
 
-TEST_F(CudaRangesOfQuantizers, ReadBackTheUnitOfFourBitScales) {
+TEST_F(CudaQuantizerRanges, ReadBackTheUnitOfFourBitScales) {
   const auto run = [](auto& q) {
     q.update([](QuantParams& s) {
       s.running = true;
@@ -90,7 +90,7 @@ TEST_F(CudaRangesOfQuantizers, ReadBackTheUnitOfFourBitScales) {
   compare("all of it", dynamic, inputs({19, 37}), {}, as_quantized, Waits::once_a_step);
 }
 
-TEST_F(CudaRangesOfQuantizers, MatchTheCpuForLearnedRanges) {
+TEST_F(CudaQuantizerRanges, MatchTheCpuForLearnedRanges) {
   for (const auto gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
     const auto from = [gradient](const Tensor& amax) {
       return [=](TensorQuantizer& q) {
@@ -111,7 +111,7 @@ TEST_F(CudaRangesOfQuantizers, MatchTheCpuForLearnedRanges) {
   }
 }
 
-TEST_F(CudaRangesOfQuantizers, MatchTheCpuInReferenceArithmetic) {
+TEST_F(CudaQuantizerRanges, MatchTheCpuInReferenceArithmetic) {
   const auto reference = [](const Preparation& then) {
     return [then](TensorQuantizer& q) {
       q.update([](QuantParams& s) { s.arithmetic = Arithmetic::reference; });
@@ -143,7 +143,7 @@ TEST_F(CudaRangesOfQuantizers, MatchTheCpuInReferenceArithmetic) {
   often("running in f16", {}, run_halves);
 }
 
-TEST_F(CudaRangesOfQuantizers, MatchTheCpuInACheckpointedBlock) {
+TEST_F(CudaQuantizerRanges, MatchTheCpuInACheckpointedBlock) {
   const auto once = [](TensorQuantizer& q, const Variable& x) {
     return checkpoint([&q](const std::vector<Variable>& in) { return q(in[0]).as_float(); }, {x}, {});
   };
