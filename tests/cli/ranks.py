@@ -118,7 +118,7 @@ def bytes_read(ranks, *arguments):
     return found
 
 
-def test_no_rank_reads_what_it_does_not_use():
+def test_ranks_read_only_their_samples():
     """If the data's checksum covers only some samples (above 64 MiB of floats), an epoch reads each sample on one rank."""
     row, samples = 3 * 32 * 32, 8192
     for name, count in (("few.h5", 64), ("many.h5", samples)):
@@ -164,7 +164,7 @@ def rank_processes(process):
     return sorted(below(process.pid))
 
 
-def test_killed_and_resumed_elsewhere():
+def test_resumes_a_killed_run_elsewhere():
     flags = ["train", *TINY, *DATA, "--epochs", "8", "--set", "save_every=3"]
     on(1, *flags, "-o", "whole.h5")
     process = launched(3, *flags, "-o", "killed.h5")
@@ -198,7 +198,7 @@ def test_sums_during_the_backward_pass():
     assert over, f"{len(sums)} sums, none beside the backward pass"
 
 
-def test_a_rank_that_hangs_is_named():
+def test_names_a_hanging_rank():
     process = launched(3, *FLOAT[:-1], "5000", "--set", "save_every=2", "--set", "rank_timeout=2", "-o", "hangs.h5")
     deadline = time.monotonic() + 60
     while not os.path.exists("hangs.h5"):
@@ -230,7 +230,7 @@ def test_run_directories():
     refused(2, "start one of this", "compare", "run_1", "run_2")
 
 
-def test_files_that_one_rank_has():
+def test_reports_files_missing_on_a_rank():
     """Each rank has a folder of its own, as on hosts that share no file system: who lacks the data says so, and who has others."""
     def write_data(rank, seed):
         numbers = np.random.default_rng(seed)
@@ -252,7 +252,7 @@ def test_files_that_one_rank_has():
     says("data/training is .* on rank 1, .* on rank 0")
 
 
-def test_bad_input():
+def test_rejects_invalid_input():
     refused(3, "give --micro-batch", "train", *TINY, "--data", DIGITS, "--batch", "64", "-o", "no.h5")
     refused(4, "4 processes share out the 2 parts of --batch 32: start at most 2", "train", *TINY, "--data", DIGITS, "--batch", "32",
             "--micro-batch", "16", "-o", "no.h5")
@@ -268,7 +268,7 @@ def test_bad_input():
     assert not os.path.exists("no.h5") and not os.path.exists("x.h5")
 
 
-def test_variables_without_a_launcher():
+def test_rejects_launcher_variables_without_a_launcher():
     left_over = dict(environment(1), OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="0", **LAUNCH)
     done = subprocess.run([COMMAND, *FLOAT, "-o", "left.h5"], capture_output=True, text=True, env=left_over, timeout=60)
     assert done.returncode == 2 and "4 processes were started, and this one finds 1" in done.stderr, done.stderr

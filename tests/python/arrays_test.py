@@ -35,7 +35,7 @@ def test_type_stays(dtype):
     assert quant(np.ones((2, 3), dtype), 1.0).dtype == dtype
 
 
-def test_nothing_is_copied():
+def test_does_not_copy():
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     tensor = fq.Tensor.from_array(x)
     assert np.shares_memory(tensor.numpy(), x)
@@ -44,7 +44,7 @@ def test_nothing_is_copied():
     assert tensor.numpy()[0, 0] == 7
 
 
-def test_an_array_lives_as_long_as_its_tensor():
+def test_arrays_keep_their_tensor_alive():
     tensor = fq.Tensor.from_array(np.full(1 << 16, 3, np.float32))
     view = tensor.numpy()
     del tensor
@@ -52,7 +52,7 @@ def test_an_array_lives_as_long_as_its_tensor():
     assert (view == 3).all()
 
 
-def test_channels_last_and_read_only():
+def test_supports_channels_last_and_read_only():
     x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
     last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
     assert np.array_equal(quant(last, 20.0), quant(x, 20.0))
@@ -76,14 +76,14 @@ def test_channels_last_and_read_only():
     (np.frombuffer(b"\0" * 17, np.uint8)[1:].view(np.float32), "aligned"),
     (np.ones(3, np.int32), "i32: give f32"),
 ])
-def test_refused_by_name(x, words):
+def test_rejects_unsupported_input_by_name(x, words):
     with pytest.raises(fq.ArgumentError, match="fake_tensor_quant.*") as caught:
         quant(x, 1.0)
     assert words in str(caught.value) and isinstance(caught.value, ValueError)
 
 
 @pytest.mark.skipif(fq.cuda_device_count() > 0, reason="there is a GPU")
-def test_what_lies_on_a_gpu_is_refused_without_one():
+def test_rejects_gpu_tensors_without_a_gpu():
     class OnGpu:
         def __init__(self, shape):
             self.pointer, self.shape = 1 << 20, shape
@@ -98,7 +98,7 @@ def test_what_lies_on_a_gpu_is_refused_without_one():
     assert not lent and network.to("cpu").device == "cpu"
 
 
-def test_other_arguments_are_named():
+def test_names_invalid_arguments():
     x = np.ones(3, np.float32)
     for arguments, words in [({"amax": -1.0}, "amax"), ({"amax": "b"}, "amax is a str"),
                              ({"amax": [1, None]}, "amax is a list"), ({"amax": 1.0, "num_bits": 99}, "99 bits"),
@@ -108,7 +108,7 @@ def test_other_arguments_are_named():
             quant(x, **arguments)
 
 
-def test_zero_sizes_and_scalars():
+def test_supports_zero_sizes_and_scalars():
     assert quant(np.empty((0, 3), np.float32), 1.0).shape == (0, 3)
     assert quant(np.float32(0.5).reshape(()), 1.0).shape == ()
 
@@ -120,7 +120,7 @@ def test_errors_have_classes():
         assert issubclass(getattr(fq, name), (fq.Error,)) and issubclass(getattr(fq, name), base)
 
 
-def test_random_arrays_never_crash():
+def test_survives_random_arrays():
     random = np.random.default_rng(1)
     kinds = [np.float32, np.float64, np.float16, np.int8, np.int64, np.uint8, np.complex128, bool, "M8[s]", "U3"]
     taken = refused = 0
@@ -142,7 +142,7 @@ def test_random_arrays_never_crash():
     assert taken > 50 and refused > 50, (taken, refused)
 
 
-def test_ten_thousand_calls_leak_nothing():
+def test_ten_thousand_calls_do_not_leak():
     x = np.ones(4096, np.float32)
     for _ in range(500):
         quant(x, 1.0, grad_y=x)
@@ -154,7 +154,7 @@ def test_ten_thousand_calls_leak_nothing():
     assert resident() - before < 8 << 20  # 10,000 leaked arrays would be 160 MB
 
 
-def test_threads():
+def test_supports_threads():
     x = np.random.default_rng(0).standard_normal((64, 1000)).astype(np.float32)
     expected, wrong = quant(x, 2.0), []
 
@@ -168,7 +168,7 @@ def test_threads():
     assert not wrong
 
 
-def test_tensor_of_types_that_numpy_has_not():
+def test_supports_types_unknown_to_numpy():
     x = np.linspace(-2, 2, 8, dtype=np.float32)
     codes = fq.torch_ref.cast_float8(x)
     assert isinstance(codes, fq.Tensor) and codes.dtype == "f8_e4m3" and codes.bytes().dtype == np.uint8

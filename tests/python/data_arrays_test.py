@@ -33,14 +33,14 @@ def command(*words, python=sys.executable, stdin=None):
                           env={**os.environ, "PYTHONPATH": str(PACKAGE)})
 
 
-def test_draws_are_those_of_philox():
+def test_draws_match_philox():
     # Random123's known answers for Philox4x32-10.
     assert hex(int(philox(np.zeros(1, np.uint64), 0, 0, 0)[0])) == "0xe169c58d6627e8d5"
     ones = (1 << 32) - 1
     assert hex(int(philox(np.full(1, (1 << 64) - 1, np.uint64), ones, ones, (1 << 64) - 1)[0])) == "0x41c83b0e408f276d"
 
 
-def test_the_split_is_as_it_was():
+def test_split_is_unchanged():
     # Written by the converter in C++ of 0.1.0 for 20 samples of 3 classes, --val 0.2, --seed 5.
     assert split(np.arange(20) % 3, 20, 0.2, 0.2, 5).tolist() == SPLIT
     counts = np.bincount(split(np.repeat([0, 7], [100, 300]), 400, 0.1, 0.25, 1))
@@ -63,7 +63,7 @@ def test_arrays_keep_their_values(tmp_path, code, stored):
         assert np.array_equal(found["train/y"], y) and report["groups"] == {"train": 50} and report["classes"] == 4
 
 
-def test_archives_and_idx_files(tmp_path):
+def test_reads_archives_and_idx_files(tmp_path):
     x, y = RANDOM.integers(0, 256, (30, 7, 6)).astype(np.uint8), np.arange(30) % 3
     np.savez_compressed(tmp_path / "m.npz", x_train=x, y_train=y, x_test=x[:9], y_test=y[:9])
     data.from_npy(tmp_path / "m.npz", tmp_path / "out.h5")
@@ -74,7 +74,7 @@ def test_archives_and_idx_files(tmp_path):
     assert np.array_equal(arrays(tmp_path / "idx.h5")["train/x"], x[:, None])
 
 
-def test_normalisation_is_of_the_training_samples(tmp_path):
+def test_normalises_by_training_samples(tmp_path):
     x = RANDOM.normal(3, 2, (400, 2, 5, 5)).astype(np.float32)
     data.from_npy(save(tmp_path / "x.npy", x), tmp_path / "out.h5", normalize=True)
     train = arrays(tmp_path / "out.h5")["train/x"].astype(np.float64)
@@ -86,7 +86,7 @@ def test_normalisation_is_of_the_training_samples(tmp_path):
         assert np.array_equal(like["test/x"].attrs["mean"], file["train/x"].attrs["mean"])
 
 
-def test_bad_arrays_are_errors(tmp_path):
+def test_rejects_invalid_arrays(tmp_path):
     good = io.BytesIO()
     np.save(good, np.zeros((4, 3), np.float32))
     good = good.getvalue()
@@ -104,7 +104,7 @@ def test_bad_arrays_are_errors(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "webp", "gif", "bmp", "tif", "ppm"])
-def test_images_are_pillows(tmp_path, ending):
+def test_images_match_pillow(tmp_path, ending):
     image = pytest.importorskip("PIL.Image")
     operations = pytest.importorskip("PIL.ImageOps")
     y, x = np.mgrid[0:21, 0:17]
@@ -125,7 +125,7 @@ def test_images_are_pillows(tmp_path, ending):
     assert np.array_equal(arrays(tmp_path / "out.h5")["train/x"][0, 0], small)
 
 
-def test_images_that_cannot_be_read_are_named(tmp_path):
+def test_names_unreadable_images(tmp_path):
     image = pytest.importorskip("PIL.Image")
     os.makedirs(tmp_path / "in" / "a")
     image.new("RGB", (8, 8)).save(tmp_path / "in" / "a" / "good.png")
@@ -139,7 +139,7 @@ def test_images_that_cannot_be_read_are_named(tmp_path):
         data.from_images(tmp_path / "in", tmp_path / "out.h5", size=8, strict=True)
 
 
-def test_outputs_are_replaced_only_if_they_are_data_sets(tmp_path):
+def test_replaces_only_data_sets(tmp_path):
     x = save(tmp_path / "x.npy", np.zeros((5, 2), np.float32))
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
@@ -154,7 +154,7 @@ def test_outputs_are_replaced_only_if_they_are_data_sets(tmp_path):
     assert (tmp_path / "link.h5").is_symlink() and sorted(entry.name for entry in tmp_path.iterdir()) == ["link.h5", "notes.txt", "x.npy"]
 
 
-def test_the_command_line(tmp_path):
+def test_runs_from_the_command_line(tmp_path):
     x = save(tmp_path / "x.npy", np.zeros((5, 2), np.float32))
     done = command("from-npy", x, "-o", tmp_path / "out.h5", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["groups"] == {"train": 4, "test": 1}, done
@@ -168,7 +168,7 @@ def test_the_command_line(tmp_path):
     assert done.returncode == 2 and "did you mean 'from-npy'?" in done.stderr
 
 
-def test_a_missing_package_is_named(tmp_path):
+def test_names_a_missing_package(tmp_path):
     source = os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "python")  # without the compiled module, which needs numpy
     done = subprocess.run([sys.executable, "-S", "-c", "import sys; sys.path[:0] = [sys.argv.pop()]; from fakequant.data.__main__ import main; "
                            "sys.exit(main(['from-images', 'x', '-o', 'y']))", source], capture_output=True, text=True)

@@ -25,7 +25,7 @@ def table(path, rows, header=("a", "b", "tree"), **more):
     return path
 
 
-def test_a_table_has_the_numbers_of_its_fields(tmp_path):
+def test_reads_table_fields(tmp_path):
     random = np.random.default_rng(0)
     rows = [(random.normal(), int(random.integers(-9, 9)), "oak" if i % 3 else "ash, \"old\"\none") for i in range(9000)]
     expected = np.array([row[:2] for row in rows], np.float64).astype(np.float32)
@@ -39,7 +39,7 @@ def test_a_table_has_the_numbers_of_its_fields(tmp_path):
         assert np.allclose(mean, expected.mean(0, np.float64)) and np.allclose(deviation, expected.std(0, np.float64))
 
 
-def test_texts_of_a_column_become_numbers_and_gaps_the_mean(tmp_path):
+def test_encodes_text_columns_and_fills_gaps_with_the_mean(tmp_path):
     path = table(tmp_path / "t.csv", [("1", "red", "x"), ("", "blue", "y"), ("4", "red", "x")])
     _, report = data.from_csv(path, tmp_path / "out.h5", label="tree", test=0, one_hot="b", missing="mean", keep_values=True)
     assert report["columns"] == ["a", "b=blue", "b=red"]
@@ -50,7 +50,7 @@ def test_texts_of_a_column_become_numbers_and_gaps_the_mean(tmp_path):
     ("a,t\n1,x\n2\n", "line 3 has 1 fields, the first has 2"), ("a,t\nten,x\n", "'ten' in the column 'a', which is no number"),
     ("a,t\n1_0,x\n", "'1_0'"), ("a,t\n\uff11,x\n", "no number"), ("a,t\n1e999,x\n", "'1e999'"), ("a,t\n,x\n", "line 2 has no value"),
     ("a,t\n\"1,x\n", "line 2 opens a quote"), ("", "no records"), ("a,t\n1,x\n", None)])
-def test_a_bad_table_is_named_by_its_line(tmp_path, text, says):
+def test_reports_the_line_of_an_invalid_table(tmp_path, text, says):
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
     if says is None:
@@ -62,7 +62,7 @@ def test_a_bad_table_is_named_by_its_line(tmp_path, text, says):
     assert [entry.name for entry in tmp_path.iterdir()] == ["t.csv"]
 
 
-def test_parquet_is_read_as_the_same_table(tmp_path):
+def test_reads_parquet_like_csv(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     pytest.importorskip("pyarrow.parquet")
     values = np.random.default_rng(1).normal(size=5000).astype(np.float32)
@@ -84,7 +84,7 @@ def test_parquet_is_read_as_the_same_table(tmp_path):
 TEXT = "To be, or not: it's caf\u00e9 \u4e2d\n" * 40
 
 
-def test_texts_are_bytes_and_words(tmp_path):
+def test_encodes_texts_as_bytes_and_words(tmp_path):
     lines = ["Good film, GOOD!", "bad", "", "caf\u00e9"]
     (tmp_path / "t.txt.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     data.from_text(tmp_path / "t.txt.gz", tmp_path / "out.h5", length=8, test=0)
@@ -96,7 +96,7 @@ def test_texts_are_bytes_and_words(tmp_path):
     assert arrays(tmp_path / "words.h5")["train/x"].tolist() == [[2, 1, 4, 2], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]]
 
 
-def test_windows_are_the_text_and_what_follows(tmp_path):
+def test_windows_contain_the_text_and_the_next_tokens(tmp_path):
     (tmp_path / "t.txt").write_text(TEXT, encoding="utf-8")
     _, report = data.from_text(tmp_path / "t.txt", tmp_path / "out.h5", windows=16, test=0)
     vocabulary = sorted(Counter(TEXT))
@@ -109,7 +109,7 @@ def test_windows_are_the_text_and_what_follows(tmp_path):
         data.from_text(tmp_path / "bad.txt", tmp_path / "x.h5", windows=4)
 
 
-def test_every_tokenizer_of_the_package(tmp_path):
+def test_matches_every_tokenizer_of_the_package(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     (tmp_path / "t.txt").write_text(TEXT, encoding="utf-8")
     words = sorted(set(TEXT.split()) | set(TEXT.replace(":", " ").replace(",", " ").split()))
@@ -127,7 +127,7 @@ def test_every_tokenizer_of_the_package(tmp_path):
             assert json.loads(bytes(file["tokenizer"][...])) == json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_a_character_without_a_token_is_an_error(tmp_path):
+def test_rejects_a_character_without_a_token(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1}, [])).save(str(tmp_path / "ab.json"))
     (tmp_path / "t.txt").write_text("abba?" * 9)

@@ -14,7 +14,7 @@ def digits():
     return fq.dataset(str(DIGITS))
 
 
-def test_items_slices_and_loops(digits):
+def test_supports_items_slices_and_loops(digits):
     x, y = digits.read(range(len(digits)))
     assert len(digits) == len(x) == 1437 and repr(digits) == "Dataset of 1437 samples (1, 8, 8), 10 classes"
     for index in (0, 700, -1, np.int64(5)):
@@ -28,7 +28,7 @@ def test_items_slices_and_loops(digits):
     assert len(fq.some_samples(digits, 20)) == 20
 
 
-def test_arrays_are_a_data_set_without_a_copy():
+def test_wraps_arrays_as_a_data_set_without_copy():
     x, y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
     data = fq.TensorDataset(x, y)
     x[3, 0] = 99
@@ -39,7 +39,7 @@ def test_arrays_are_a_data_set_without_a_copy():
     assert len(fq.Subset(data, [0, 5])) == 2
 
 
-def test_it_lives_as_long_as_its_parts():
+def test_keeps_its_parts_alive():
     part = fq.TensorDataset(np.ones((4, 3), np.float32))[1:3]
     walk = iter(fq.TensorDataset(np.full((2, 3), 7, np.float32)))
     assert (part[1][0] == 1).all() and (next(walk)[0] == 7).all()
@@ -61,6 +61,6 @@ def test_it_lives_as_long_as_its_parts():
     (lambda data: fq.TensorDataset(np.ones((2, 2), np.float32), np.array([0, -1])), fq.ArgumentError, "-1"),
     (lambda data: fq.TensorDataset(np.ones((2, 2), np.float32), np.array([0])), fq.ArgumentError, "give i64 .2."),
 ])
-def test_refused(digits, call, error, words):
+def test_rejects_invalid_input(digits, call, error, words):
     with pytest.raises(error, match=words):
         call(digits)

@@ -57,7 +57,7 @@ def test_all_examples_run():
     assert len(EXAMPLES) == 3 and len(examples("README.md")) == 1
 
 
-def test_names_of_the_migration_guide_exist():
+def test_migration_guide_names_exist():
     import fakequant as fq
 
     require_torch()

@@ -62,7 +62,7 @@ OFTEN = {
 
 
 @pytest.mark.parametrize("door", OFTEN)
-def test_nothing_leaks(door):
+def test_does_not_leak(door):
     pytest.importorskip("onnxruntime") if door == "no file" else None
     (count, call), model = OFTEN[door], quantized()
     for _ in range(count // 10):
@@ -93,7 +93,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_whatever_comes_is_taken_or_refused(door):
+def test_accepts_or_rejects_any_input(door):
     model = quantized()
     y = model.predict(X)
     for it in WHATEVER:

@@ -306,7 +306,7 @@ def agrees(expected, got, kind, rule, widest):
 
 @pytest.mark.skipif(not FILES, reason=f"there are no golden files in {FOLDER}")
 @pytest.mark.parametrize("file", FILES)
-def test_answers(file):
+def test_matches_torch(file):
     wrong, counts = [], collections.Counter()
     with h5py.File(FOLDER / file) as h5:
         for name, group in h5.items():

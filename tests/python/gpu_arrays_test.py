@@ -25,11 +25,11 @@ def same(array, values):
     return np.array_equal(array.numpy(), values)
 
 
-def test_devices_are_counted():
+def test_counts_devices():
     assert fq.cuda_device_count() == 1 if simulated else fq.cuda_device_count() >= 1
 
 
-def test_functions_wait_for_what_they_read():
+def test_functions_wait_for_their_inputs():
     assert type(quant(Array.of(X), 2.0)) is Array
     assert same(quant(Array.of(X), 2.0), quant(X, 2.0))
     amax = np.abs(X).max(0, keepdims=True)
@@ -41,7 +41,7 @@ def test_functions_wait_for_what_they_read():
     assert same(quant(Array.of(X), 1.5, grad_y=Array.of(X))[1], quant(X, 1.5, grad_y=X)[1])
 
 
-def test_who_writes_to_an_input_later_waits():
+def test_later_writers_to_an_input_wait():
     x = Array.of(X)
     calibrator = fq.make_calibrator("max")
     calibrator.collect(x)
@@ -53,7 +53,7 @@ def test_who_writes_to_an_input_later_waits():
     assert same(y, quant(X * 100, 2.0))
 
 
-def test_memory_is_given_out_again_after_it_was_read():
+def test_memory_is_reused_after_its_readers():
     y = quant(Array.of(X), 2.0)
     read = y.read_later()  # not synchronised yet
     del y
@@ -62,7 +62,7 @@ def test_memory_is_given_out_again_after_it_was_read():
     assert (read() == quant(X, 2.0)).all()
 
 
-def test_nothing_is_held_on_to():
+def test_releases_memory():
     before = len(lent)
     for _ in range(100):
         quant(Array.of(X), 2.0)
@@ -71,7 +71,7 @@ def test_nothing_is_held_on_to():
     assert len(lent) == before
 
 
-def test_a_network_learns_on_their_memory():
+def test_network_learns_on_gpu_arrays():
     x, dy = X[:16, :8], X[:16, 8:11]
     model, here = [fq.model("mlp", [8], 3, options={"hidden": [16]}, seed=1).quantize("int8") for _ in range(2)]
     for each in (model, here):
@@ -92,7 +92,7 @@ def test_a_network_learns_on_their_memory():
     assert model.evaluate((Array.of(x), np.zeros(16, np.int64)))["count"] == 16
 
 
-def test_what_lies_elsewhere_is_refused():
+def test_rejects_tensors_on_another_device():
     model = fq.model("mlp", [8], 3, options={"hidden": [16]})
     with pytest.raises(fq.ArgumentError, match="cuda:0"):
         model(Array.of(X[:, :8]))
@@ -103,6 +103,6 @@ def test_what_lies_elsewhere_is_refused():
         model.to("gpu")
 
 
-def test_the_tensor_of_a_gpu_is_copied_to_the_host():
+def test_copies_a_gpu_tensor_to_the_host():
     tensor = fq.Tensor.from_array(Array.of(X))
     assert tensor.device == "cuda:0" and tensor.numpy().tobytes() == X.tobytes()

@@ -45,7 +45,7 @@ def interrupted(call):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_ends(model, data, name):
+def test_interrupts_a_call(model, data, name):
     before, amax = model.predict(data[0][:8]), model.amax()
     interrupted(lambda: CALLS[name](model, data))
     assert {name: str(value) for name, value in model.amax().items()} == {name: str(value) for name, value in amax.items()}
@@ -54,7 +54,7 @@ def test_a_call_ends(model, data, name):
 
 
 @pytest.mark.parametrize("name", ["predict", "sensitivity", "validation"])
-def test_on_another_thread_too(model, data, name):
+def test_interrupts_a_call_on_another_thread(model, data, name):
     """Both the thread that waits and the one that computes."""
     caught = []
 
@@ -68,7 +68,7 @@ def test_on_another_thread_too(model, data, name):
     assert caught
 
 
-def test_handlers_of_ones_own_decide(model, data):
+def test_custom_handlers_take_precedence(model, data):
     """One that raises ends a call of the main thread, one that does not ends none."""
     def alarm(number, frame):
         raise TimeoutError("late")
@@ -91,7 +91,7 @@ def test_handlers_of_ones_own_decide(model, data):
         signal.signal(signal.SIGINT, before)
 
 
-def test_the_handler_of_the_process_is_as_before(model, data):
+def test_restores_the_handler_of_the_process(model, data):
     """Python's own table and the system's: a later Ctrl-C raises as ever."""
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(KeyboardInterrupt):

@@ -34,7 +34,7 @@ def test_calibrate_runs_the_weight_algorithm(data):
 
 
 @pytest.mark.parametrize("preset", ["int8", "int8_weight_only", "w4a4", "fp8", "int8_dynamic"])
-def test_verify(data, tmp_path, preset):
+def test_verifies(data, tmp_path, preset):
     pytest.importorskip("onnxruntime", reason="there is no onnxruntime: FAKEQUANT_TORCH_SITE can name a folder that has it")
     model, path = made(data, preset), tmp_path / "model.onnx"
     model.export(str(path))
@@ -54,7 +54,7 @@ def test_verify(data, tmp_path, preset):
             fq.model("cnn", [3, 8, 8], 4).verify(path, np.ones((2, 3, 8, 8), np.float32))
 
 
-def test_compress(data, tmp_path):
+def test_compresses(data, tmp_path):
     model = made(data, "w4a8")
     y = model.predict(data)
     weights = model.compress()
@@ -73,7 +73,7 @@ def test_compress(data, tmp_path):
         fq.model("cnn", [1, 8, 8], 4).compress()
 
 
-def test_quantizers_are_off_in_a_block(data):
+def test_disables_quantizers_in_a_block(data):
     model = made(data)
     model.disable_quantizer("fc.input_quantizer")
     y, on = model.predict(data), [row["enabled"] for row in model.quantizers()]
@@ -88,7 +88,7 @@ def test_quantizers_are_off_in_a_block(data):
         pass
 
 
-def test_ranges_of_a_loop_of_ones_own(data):
+def test_calibrates_with_a_custom_loop(data):
     own, model = made(data), made(data)
     own.calibrate(data[0])
     with model.calibrating() as see:

@@ -47,7 +47,7 @@ def model(data):
     return model
 
 
-def test_a_float_model_is_a_table_of_operators():
+def test_shows_a_float_model_as_an_operator_table():
     model = fq.model("mlp", [8], 2, options={"hidden": [8]})
     found, page = model.summary(), model._repr_html_()
     assert found["parameters"] == 8 * 8 + 8 + 8 * 2 + 2 and model.summary(batch=4)["multiply_adds"] == 4 * found["multiply_adds"]
@@ -55,7 +55,7 @@ def test_a_float_model_is_a_table_of_operators():
     Checked(page)
 
 
-def test_a_quantized_model_is_a_table_of_quantizers(model):
+def test_shows_a_quantized_model_as_a_quantizer_table(model):
     page, rows = model._repr_html_(), model.quantizers()
     assert page.count("<tr>") == len(rows) + 1 and "fc1.weight_quantizer" in page and "int8 narrow" in page
     Checked(page)
@@ -65,7 +65,7 @@ def test_a_quantized_model_is_a_table_of_quantizers(model):
     assert next(row for row in rows if not row["enabled"])["amax"] is None
 
 
-def test_ranges_are_set_by_name_or_not_at_all(model, data):
+def test_sets_ranges_by_name(model, data):
     before = model.amax()
     with pytest.raises(fq.ArgumentError, match="'fc9.input_quantizer' is no quantizer"):
         model.set_amax({"fc1.input_quantizer": 1.0, "fc9.input_quantizer": 1.0})
@@ -77,7 +77,7 @@ def test_ranges_are_set_by_name_or_not_at_all(model, data):
     assert all(len(np.unique(row)) <= 255 for row in grid) and not np.array_equal(grid, model.state_dict()["fc1.weight"])
 
 
-def test_histograms_are_a_page_in_a_frame(model, data, tmp_path):
+def test_shows_histograms_in_a_frame(model, data, tmp_path):
     page = model.calibration_page(data, title="a <network>", samples=64)
     assert "a &#60;network&#62;" in str(page) and str(page).count("<svg") >= 4 and ">64<" in str(page)
     frame = page._repr_html_()
@@ -88,7 +88,7 @@ def test_histograms_are_a_page_in_a_frame(model, data, tmp_path):
         fq.model("mlp", [8], 2).calibration_page(data)
 
 
-def test_sensitivities_and_plans_show_themselves(model, data):
+def test_shows_sensitivities_and_plans(model, data):
     report = model.sensitivity(data)
     Checked(report._repr_html_())
     assert isinstance(report, dict) and report._repr_html_().count("<svg") == len(report["layers"]) > 0
@@ -97,7 +97,7 @@ def test_sensitivities_and_plans_show_themselves(model, data):
     assert isinstance(plan, dict) and "<svg" in str(plan.page()) and plan._repr_html_().startswith("<iframe")
 
 
-def test_the_progress_line(data):
+def test_prints_the_progress_line(data):
     stream = io.StringIO()
     reports = []
     fq.model("mlp", [8], 2).fit(data, epochs=2, progress=fq.Progress(stream), on_step=reports.append)
@@ -107,7 +107,7 @@ def test_the_progress_line(data):
     assert not fq.Progress().shown  # neither a terminal nor a notebook
 
 
-def test_the_progress_line_of_a_notebook(data, monkeypatch):
+def test_prints_the_progress_line_in_a_notebook(data, monkeypatch):
     shown = []
 
     class Handle:

@@ -32,7 +32,7 @@ def test_descriptors():
         fq.QuantDescriptor(num_bitz=8)
 
 
-def test_quantizer_is_the_function():
+def test_quantizer_matches_the_function():
     x = np.random.default_rng(0).standard_normal(100).astype(np.float32)
     q = fq.TensorQuantizer(fq.QuantDescriptor(narrow_range=True))
     with pytest.raises(fq.ArgumentError, match="amax"):
@@ -86,7 +86,7 @@ def test_auto_quantize(trained, digits, tmp_path):
         copy_of(trained, tmp_path).auto_quantize(digits[0])
 
 
-def test_from_data_to_engine(trained, digits, tmp_path):
+def test_runs_from_data_to_engine(trained, digits, tmp_path):
     path = str(tmp_path / "float.h5")
     trained.save(path)
     model = fq.load(path)
@@ -111,7 +111,7 @@ def test_from_data_to_engine(trained, digits, tmp_path):
     assert onnx.stat().st_size > 1000 and "input_quantizer" in str(model)
 
 
-def test_state_dict_both_ways(trained, digits):
+def test_state_dict_round_trips(trained, digits):
     state = trained.state_dict()
     assert [v.shape for k, v in state.items() if k.endswith("weight")] == [(32, 64), (10, 32)]
     other = fq.model("mlp", digits[0].sample_shape, 10, options={"hidden": [32]}, seed=5)
@@ -127,7 +127,7 @@ def test_state_dict_both_ways(trained, digits):
             other.load_state_dict(broken)
 
 
-def test_arrays_as_data():
+def test_accepts_arrays_as_data():
     random = np.random.default_rng(0)
     x = random.standard_normal((256, 4)).astype(np.float32)
     y = (x[:, 0] > 0).astype(np.int64)
@@ -137,7 +137,7 @@ def test_arrays_as_data():
     assert model.predict(x).shape == (256, 2)
 
 
-def test_an_interrupt_stops_after_the_batch():
+def test_interrupt_stops_after_the_batch():
     x, y = np.zeros((512, 4), np.float32), np.zeros(512, np.int64)
     x[:, 0] = 1
     model = fq.model("mlp", [4], 2)
@@ -149,14 +149,14 @@ def test_an_interrupt_stops_after_the_batch():
         model.fit((x, y), epochs=1000, on_epoch=stop)
 
 
-def test_an_exception_of_a_callback_comes_back():
+def test_raises_callback_exceptions():
     def fail(report):
         raise KeyError("mine")
     with pytest.raises(KeyError, match="mine"):
         fq.model("mlp", [4], 2).fit((np.ones((64, 4), np.float32), np.zeros(64, np.int64)), on_epoch=fail)
 
 
-def test_bad_input(tmp_path):
+def test_rejects_invalid_input(tmp_path):
     with pytest.raises(fq.FileError) as caught:
         fq.load(str(tmp_path / "none.h5"))
     assert caught.value.path.endswith("none.h5")
@@ -177,7 +177,7 @@ def classes_of(x):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_one_bad_row_spoils_nothing(value):
+def test_one_invalid_row_changes_nothing(value):
     x = np.random.default_rng(0).standard_normal((128, 4)).astype(np.float32)
     y, bad = classes_of(x), x.copy()
     bad[77, 2] = value
@@ -196,7 +196,7 @@ def test_one_bad_row_spoils_nothing(value):
         model.calibrate((bad, y))
 
 
-def test_a_diverged_model_is_told_from_a_file(tmp_path):
+def test_reports_a_diverged_model_in_a_file(tmp_path):
     x = np.zeros((4, 4), np.float32)
     model = fq.model("mlp", [4], 2, options={"hidden": [8]})
     model.quantize("int8")
@@ -211,7 +211,7 @@ def test_a_diverged_model_is_told_from_a_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_export_writes_onnx_alone(tmp_path):
+def test_export_writes_only_onnx(tmp_path):
     model = fq.model("mlp", [4], 2)
     for name in ("m.gguf", "m.txt", "m.safetensors"):
         with pytest.raises(fq.ArgumentError, match=r"\.onnx.*gguf"):
@@ -219,7 +219,7 @@ def test_export_writes_onnx_alone(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_data_of_other_columns_is_refused(tmp_path, recwarn):
+def test_rejects_data_of_other_columns(tmp_path, recwarn):
     h5py = pytest.importorskip("h5py", reason="there is no h5py")
     x = np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)
 

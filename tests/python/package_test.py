@@ -12,13 +12,13 @@ import fakequant as fq
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def test_one_version():
+def test_has_one_version():
     for file, pattern in [("pyproject.toml", r'^version = "(.*)"'), ("CMakeLists.txt", r"^project\(fakequant VERSION ([0-9.]+)")]:
         assert re.search(pattern, (ROOT / file).read_text(), re.M).group(1) == fq.__version__, file
 
 
 @pytest.mark.parametrize("name", ["Model", "Dataset", "TensorQuantizer"])
-def test_stubs_have_what_python_adds(name):
+def test_stubs_include_python_additions(name):
     text = (pathlib.Path(fq.__file__).parent / "_fakequant" / "__init__.pyi").read_text()
     body = re.search(rf"^class {name}\b.*?(?=^\S|\Z)", text, re.M | re.S).group()
     members = {member for member, value in vars(getattr(fq, name)).items() if callable(value) or isinstance(value, property)}
@@ -26,7 +26,7 @@ def test_stubs_have_what_python_adds(name):
     assert members - hidden <= set(re.findall(r"^    def (\w+)\(", body, re.M))
 
 
-def test_another_library_is_refused_at_import(tmp_path):
+def test_rejects_another_library_at_import(tmp_path):
     """A package of another version, and a library that was built with another stamp."""
     source, stamp = pathlib.Path(fq.__file__).parent, b"\0" + fq.__version__.encode() + b"\0"
     library = pathlib.Path(fq._fakequant.__file__)
@@ -56,7 +56,7 @@ def test_another_library_is_refused_at_import(tmp_path):
     ("from fakequant import modelopt", "ImportError: [fakequant] modelopt: "),
     ("import fakequant.methods", "ImportError: [fakequant] _fakequant: "),
 ])
-def test_without_compiled_module(code, message):
+def test_works_without_the_compiled_module(code, message):
     """The engines work in the source tree. A name of the compiled module is an error that says that it is missing."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
@@ -65,14 +65,14 @@ def test_without_compiled_module(code, message):
 
 
 @pytest.mark.parametrize("module", ["onnx", "openvino", "executorch", "gguf", "executorch_writer"])
-def test_engines_of_the_package(module):
+def test_lists_engines_of_the_package(module):
     """Each program runs with the compiled module. It names a package that this Python lacks."""
     done = subprocess.run([sys.executable, "-m", f"fakequant.engines.{module}", "--packages"], capture_output=True, text=True,
                           cwd="/", env={**os.environ, "PYTHONPATH": os.path.abspath(os.path.dirname(os.path.dirname(fq.__file__)))})
     assert done.returncode == 0 or (done.returncode == 3 and " -m pip install " in done.stderr), done.stderr
 
 
-def test_compiled_module_that_does_not_load(tmp_path):
+def test_reports_a_compiled_module_that_does_not_load(tmp_path):
     """Only a missing module is tolerated."""
     (tmp_path / "fakequant").mkdir()
     for name in ("__init__.py", "waiting.py"):
@@ -83,7 +83,7 @@ def test_compiled_module_that_does_not_load(tmp_path):
     assert done.returncode == 1 and "No module named 'module_that_is_missing'" in done.stderr
 
 
-def test_another_library_is_refused_at_configure_time(tmp_path):
+def test_rejects_another_library_at_configure_time(tmp_path):
     (tmp_path / "fakequantConfig.cmake").write_text("")
     (tmp_path / "fakequantConfigVersion.cmake").write_text('set(PACKAGE_VERSION "0.0.9")\n')
     done = subprocess.run(["cmake", "-G", "Ninja", "-S", ROOT / "python", "-B", tmp_path / "build", f"-Dfakequant_DIR={tmp_path}"],
@@ -92,12 +92,12 @@ def test_another_library_is_refused_at_configure_time(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, status", [(["--help"], 0), (["--folder"], 2), (["a", "b"], 2), ([""], 2)])
-def test_the_wheel_script_says_how_it_is_called(arguments, status):
+def test_wheel_script_prints_its_usage(arguments, status):
     done = subprocess.run([ROOT / "scripts" / "wheel", *arguments], capture_output=True, text=True)
     assert (done.returncode, "scripts/wheel [FOLDER]" in done.stdout + done.stderr) == (status, True)
 
 
-def test_the_wheel_script_wants_pip(tmp_path):
+def test_wheel_script_requires_pip(tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexit 1\n")
     python.chmod(0o755)

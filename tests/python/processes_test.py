@@ -58,7 +58,7 @@ def partly_frozen():
 
 
 @pytest.mark.parametrize("make", [cnn, quantized, compressed, partly_quantized, partly_frozen])
-def test_a_model_pickles_with_its_state(make):
+def test_models_pickle_with_their_state(make):
     model = make()
     for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert np.array_equal(again.predict(X), model.predict(X))
@@ -102,7 +102,7 @@ def test_values_pickle():
     assert (type(again), str(again), again.path) == (fq.FileError, str(caught.value), caught.value.path)
 
 
-def test_every_class_of_values_is_tested_or_refuses():
+def test_every_value_class_is_tested_or_rejected():
     """A new class either pickles, and has a test above, or says that it does not."""
     classes = {value for value in vars(fq._fakequant).values() if isinstance(value, type) and not issubclass(value, Exception)}
     pickled = {cls for cls in classes if "__reduce__" in vars(cls) or "__getstate__" in vars(cls)}
@@ -112,7 +112,7 @@ def test_every_class_of_values_is_tested_or_refuses():
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
-def test_loaders_of_torch_read_in_other_processes(start):
+def test_torch_loaders_read_in_other_processes(start):
     data = pytest.importorskip("torch.utils.data")
     loader = data.DataLoader(fq.TensorDataset(X, Y), batch_size=32, num_workers=2, multiprocessing_context=start, timeout=PATIENCE)
     batches = list(loader)
@@ -168,7 +168,7 @@ for _ in range(4):
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("others", ["alone", "threads"])
-def test_a_forked_child_computes_with_the_same_bits(threads, others):
+def test_forked_child_computes_the_same_bits(threads, others):
     done = script(FORK, others, threads=threads)
     assert done.returncode == 0, done.stderr
 
@@ -211,7 +211,7 @@ def test_daemon_threads_compute_while_the_interpreter_ends(kind):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_thread_that_ends_computes_on():
+def test_ending_thread_continues_to_compute():
     done = script("import atexit\nimport numpy as np\nm = None\n@atexit.register\ndef last():\n"
                   "    print(m.predict(np.zeros((2, 4), 'float32')).shape)\n"
                   "import fakequant as fq\nm = fq.model('mlp', (4,), 3)\n")

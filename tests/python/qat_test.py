@@ -46,7 +46,7 @@ def identity(path):
 
 @pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
 @pytest.mark.parametrize("preset", ["int8", "w4a8", "w2a2", "nvfp4"])
-def test_the_command_gives_the_same_bits(table, preset, capsys):
+def test_command_gives_the_same_bits(table, preset, capsys):
     folder, path, data = table
     theirs, own = str(folder / f"{preset}_command.h5"), str(folder / f"{preset}_own.h5")
     target = ["--target", "none"] if preset == "nvfp4" else []
@@ -88,7 +88,7 @@ def test_command_cpp_and_python_give_the_same_bits(tmp_path, preset):
 
 
 @pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
-def test_algorithms_and_rules_of_a_config_are_those_of_the_command(table):
+def test_config_algorithms_and_rules_match_the_command(table):
     """The algorithm on weights runs, and rules of an object keep their order in the checkpoint."""
     folder, path, data = table
     config = {"preset": "w4a8", "target": "none", "weight_algorithm": "gptq",
@@ -124,7 +124,7 @@ def text(tmp_path_factory):
 
 @pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
 @pytest.mark.parametrize("preset", ["int8", "w4a8", "w2a8"])
-def test_text_has_the_defaults_and_bits_of_the_command(text, preset, capsys):
+def test_text_matches_the_command(text, preset, capsys):
     folder, path, network = text
     theirs, own = str(folder / f"{preset}_command.h5"), str(folder / f"{preset}_own.h5")
     told = subprocess.run([COMMAND, "qat", network, "--data", path, "--preset", preset, "--epochs", "1", "-o", theirs], check=True,
@@ -146,7 +146,7 @@ def test_text_has_the_defaults_and_bits_of_the_command(text, preset, capsys):
 
 
 @pytest.mark.skipif(not COMMAND, reason="FAKEQUANT names no command")
-def test_adapters_have_the_bits_of_the_command_too(table, capsys):
+def test_adapters_match_the_command_bitwise(table, capsys):
     folder, path, data = table
     theirs, own = str(folder / "lora_command.h5"), str(folder / "lora_own.h5")
     told = subprocess.run([COMMAND, "qat", str(folder / "float.h5"), "--data", path, "--preset", "w4a8", "--steps", "7", "--lora", "2",
@@ -161,7 +161,7 @@ def test_adapters_have_the_bits_of_the_command_too(table, capsys):
         fq.load(str(folder / "float.h5")).qat(data, "w4a8", epochs=1, lora=6, quiet=True)
 
 
-def test_what_is_chosen_can_be_chosen_otherwise(table, capsys):
+def test_options_override_defaults(table, capsys):
     folder, _, data = table
     model = fq.load(str(folder / "float.h5"))
     model.qat(data, "w2a2", epochs=1, edge_bits=0, weight_method="max", learning_rate=1e-3, amax="frozen", learn_weight_ranges=False,
@@ -178,7 +178,7 @@ def test_what_is_chosen_can_be_chosen_otherwise(table, capsys):
     assert capsys.readouterr().out == "" and "int8" not in str(model).splitlines()[1].split("weight_quantizer")[-1]
 
 
-def test_presets_of_the_command(table):
+def test_presets_match_the_command(table):
     config = fq.preset_config("w2a2")
     assert config["preset"] == "w2a2" and config["algorithm"] == "one_pass_mse"
     assert {rule["pattern"] for rule in config["rules"]} >= {"@first.*weight_quantizer", "@last.*input_quantizer"}
@@ -190,7 +190,7 @@ def test_presets_of_the_command(table):
 
 
 @pytest.mark.parametrize("stop", ["on_step", "on_epoch"])
-def test_an_interrupt_leaves_a_whole_model(table, stop):
+def test_interrupt_keeps_the_model_complete(table, stop):
     """Quantizers are enabled and have ranges, and the evaluated model is the one that a later run begins with."""
     folder, _, data = table
     model = fq.load(str(folder / "float.h5"))

@@ -58,7 +58,7 @@ def folder(tmp_path_factory):
     return where
 
 
-def test_the_bits_of_one_process(folder):
+def test_matches_one_process_bitwise(folder):
     found = []
     for count in (1, 2, 3):
         out = folder / f"{count}.h5"
@@ -83,7 +83,7 @@ def fails(folder, count, script, *says):
         assert text in done.stderr, done.stderr
 
 
-def test_what_goes_wrong_is_told_once(folder):
+def test_reports_an_error_once(folder):
     fit = "model.fit((x, y), epochs=1, ranks=ranks, "
     fails(folder, 3, fit + "batch_size=32, micro_batch=16)", "[fit] 3 processes share out the 2 parts of batch_size 32: start at most 2")
     fails(folder, 2, fit + "batch_size=32)", "give micro_batch, the samples of a part of batch_size 32 that one of them takes, such as 16")
@@ -92,12 +92,12 @@ def test_what_goes_wrong_is_told_once(folder):
           'call is "predict" on rank 1, "evaluate" on rank 0')
 
 
-def test_one_that_fails_alone_ends_all(folder):
+def test_one_failing_process_stops_all(folder):
     alone = "for epoch in range(100000):\n    model.evaluate((x, y), ranks=ranks)\n    if ranks.rank == 1: raise ValueError('it is enough')"
     fails(folder, 3, alone, "ValueError: it is enough (rank 1 of 3 on ")
 
 
-def test_other_arguments(folder):
+def test_rejects_invalid_arguments(folder):
     path = folder / "script.py"
     path.write_text(BEGIN)
     line = [MPIEXEC, "-n", "1", sys.executable, str(path), "a", ":", "-n", "1", sys.executable, str(path), "b"]
@@ -105,7 +105,7 @@ def test_other_arguments(folder):
     assert done.returncode != 0 and 'arguments/1 is "b" on rank 1, "a" on rank 0' in done.stderr, done.stderr
 
 
-def test_one_process_has_no_ranks_to_ask():
+def test_one_process_does_not_communicate():
     import fakequant as fq
     ranks = fq.ranks()
     assert (ranks.rank, ranks.count, ranks.bytes) == (0, 1, 0) and ranks is fq.ranks() and ranks.host in repr(ranks)

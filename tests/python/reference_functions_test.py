@@ -45,14 +45,14 @@ def found(path):
 
 
 @pytest.mark.parametrize("name, reference", list(functions_of_documents()))
-def test_every_function_of_the_documents_has_a_name_in_python(name, reference):
+def test_python_has_every_documented_function(name, reference):
     if name in ELSEWHERE:
         assert found(ELSEWHERE[name]) is not None
     elif not name.lower().endswith("observer"):  # C++ only, as docs/coming_from.md says
         assert found(name.replace("::", ".") if "::" in name else f"{MODULES[reference]}.{name}") is not None
 
 
-def test_blocks_of_ggml_go_there_and_back():
+def test_ggml_blocks_round_trip():
     codes, scale = fq.ggml.quantize_q8_0(X)
     d = np.abs(X.reshape(8, 2, 32)).max(2) / np.float32(127)
     assert codes.dtype == np.int8 and scale.dtype == np.float16 and np.array_equal(scale, d.astype(np.float16))
@@ -73,7 +73,7 @@ def test_blocks_of_ggml_go_there_and_back():
         fq.ggml.pack_q4_0(np.full((1, 32), 8, np.int8), np.ones((1, 1), np.float16))
 
 
-def test_layers_of_xnnpack_and_onnx():
+def test_supports_xnnpack_and_onnx_layers():
     x, codes = RNG.standard_normal((3, 64)).astype(np.float32), RNG.integers(-127, 128, (8, 64)).astype(np.int8)
     scale, bias = np.full(8, 0.01, np.float32), RNG.standard_normal(8).astype(np.float32)
     want = x @ (codes * scale[:, None]).T + bias
@@ -97,7 +97,7 @@ def test_layers_of_xnnpack_and_onnx():
 @pytest.mark.parametrize("amax", [np.float64(2.5), np.abs(X).max(1, keepdims=True).astype(np.float64),
                                   np.abs(X).max(1, keepdims=True), np.array([[0.0]] + [[1.5]] * 7)])
 @pytest.mark.parametrize("unsigned", [False, True])
-def test_pytorch_quantization_takes_doubles(amax, unsigned):
+def test_pytorch_quantization_accepts_doubles(amax, unsigned):
     x = X.astype(np.float64)
     x = np.abs(x) if unsigned else x
     bound = 255.0 if unsigned else 127.0
@@ -114,13 +114,13 @@ def test_pytorch_quantization_takes_doubles(amax, unsigned):
         fq.pytorch_quantization.tensor_quant(-np.ones((2, 2)), 1.0, unsigned=True)
 
 
-def test_a_number_is_a_bias():
+def test_accepts_a_number_as_bias():
     for name in ("fake_tensor_quant", "scaled_e4m3"):
         f = getattr(fq.modelopt, name)
         assert np.array_equal(f(X, 2.0, 0.25), f(X, 2.0, np.float32(0.25).reshape(())))
 
 
-def test_the_mask_of_torchao_is_boolean():
+def test_torchao_mask_is_boolean():
     arguments = ((8, 64), np.float32([0.01]), np.int32([0]), "int8", -128, 127)
     x = X.copy()
     x[1, 3] = np.nan  # the only mask of 0: torchao compares codes after the clamp
@@ -134,7 +134,7 @@ def test_the_mask_of_torchao_is_boolean():
     assert np.array_equal(theirs[0].numpy(), y, equal_nan=True)
 
 
-def test_float8_of_torch_goes_in_and_comes_out():
+def test_float8_round_trips_with_torch():
     torch = pytest.importorskip("torch")
     for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         codes = torch.from_numpy(X).to(dtype)
@@ -173,11 +173,11 @@ def fqt():
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_signatures_are_those_of_modelopt(fqt, name):
+def test_signatures_match_modelopt(fqt, name):
     assert list(inspect.signature(getattr(fqt, name)).parameters) == SIGNATURES[name].split()
 
 
-def test_functions_take_their_arguments_by_place(fqt):
+def test_functions_accept_positional_arguments(fqt):
     import torch
     x = torch.from_numpy(X).requires_grad_()
     for y in (fqt.fake_tensor_quant(x, 2.0, None, 8, False, True, None, True), fqt.scaled_e4m3(x, 2.0, 0.5, 4, 3, "Half", True),
@@ -211,7 +211,7 @@ def modelopts_histogram(batches, bins=2048):
     return counts.int().numpy(), edges.numpy()
 
 
-def test_percentiles_of_several_batches_have_the_bits_of_modelopt(fqt):
+def test_percentiles_of_several_batches_match_modelopt_bitwise(fqt):
     import torch
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # torch.arange rounds by its threads where it has more than 32768 values
@@ -230,7 +230,7 @@ def test_percentiles_of_several_batches_have_the_bits_of_modelopt(fqt):
         torch.set_num_threads(threads)
 
 
-def test_calibrators_take_integers_and_keywords(fqt):
+def test_calibrators_accept_integers_and_keywords(fqt):
     import torch
     rows = torch.arange(100).reshape(10, 10)
     calibrator = fqt.MaxCalibrator(8, 0, track_amax=True)

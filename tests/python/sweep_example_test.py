@@ -35,7 +35,7 @@ def sweep(folder, *flags):
                           env={**os.environ, "PYTHONPATH": module})
 
 
-def test_a_table_with_the_best_first(folder):
+def test_table_lists_the_best_first(folder):
     done = sweep(folder, "--presets", "int8", "w2a2", "--rates", "0.0001", "0.004", "--epochs", "2", "--output", "best.h5")
     assert done.returncode == 0, done.stderr
     header, *rows, last = done.stdout.splitlines()
@@ -51,6 +51,6 @@ def test_a_table_with_the_best_first(folder):
     assert best.config["preset"] == found[0][1]
 
 
-def test_an_unknown_preset_is_an_error(folder):
+def test_rejects_an_unknown_preset(folder):
     done = sweep(folder, "--presets", "int9")
     assert done.returncode != 0 and "int9" in done.stderr, done.stderr

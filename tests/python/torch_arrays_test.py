@@ -22,7 +22,7 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_memory_lives_as_long_as_who_reads_it():
+def test_memory_lives_as_long_as_its_readers():
     x = torch.full((1 << 16,), 3.0)
     tensor = fq.Tensor.from_array(x)
     x.data = torch.zeros(1)
@@ -46,13 +46,13 @@ def test_memory_lives_as_long_as_who_reads_it():
     (torch.nn.Parameter(torch.ones(4)), "requires a gradient"),
     (torch.ones(4, dtype=torch.int32), "i32: give f32"),
 ])
-def test_refused_by_name(x, words):
+def test_rejects_unsupported_input_by_name(x, words):
     with pytest.raises(fq.ArgumentError, match="fake_tensor_quant") as caught:
         quant(x, 1.0)
     assert words in str(caught.value)
 
 
-def test_shapes_and_kinds():
+def test_supports_shapes_and_kinds():
     x = torch.randn(2, 3, 4, 5)
     y = quant(x, 2.0)
     assert torch.equal(quant(x.contiguous(memory_format=torch.channels_last), 2.0), y)
@@ -63,7 +63,7 @@ def test_shapes_and_kinds():
         assert quant(x.to(dtype), 2.0).dtype == dtype
 
 
-def test_without_a_recorded_gradient_it_is_the_function():
+def test_matches_the_function_without_gradients():
     x, amax = torch.randn(8, 8), torch.tensor(1.5, requires_grad=True)
     y = fqt.fake_tensor_quant(x, amax)
     assert torch.equal(y, quant(x, 1.5)) and not y.requires_grad
@@ -73,14 +73,14 @@ def test_without_a_recorded_gradient_it_is_the_function():
     assert torch.equal(fqt.scaled_e4m3(x.detach(), amax), fq.modelopt.scaled_e4m3(x.detach(), 1.5))
 
 
-def test_a_gradient_twice_is_refused():
+def test_rejects_a_second_gradient():
     x = torch.randn(8, requires_grad=True)
     (gradient,) = torch.autograd.grad(fqt.fake_tensor_quant(x, 1.0).pow(2).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError):
         gradient.sum().backward()
 
 
-def test_ten_thousand_calls_leak_nothing():
+def test_ten_thousand_calls_do_not_leak():
     x, amax = torch.ones(4096), torch.tensor(1.0)
     recorded = x.clone().requires_grad_()
 
@@ -99,7 +99,7 @@ def test_ten_thousand_calls_leak_nothing():
     assert resident() - before < 8 << 20  # 10,000 leaked tensors would be 160 MB
 
 
-def test_threads():
+def test_supports_threads():
     x, wrong = torch.randn(64, 100), []
     expected = quant(x, 2.0)
 

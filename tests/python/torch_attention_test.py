@@ -139,7 +139,7 @@ def without_quantizers(model):
 
 
 @pytest.mark.parametrize("name, whole", [*((name, True) for name in CASES), *((name, False) for name in OF_SEVERAL)])
-def test_without_quantizers_it_is_torchs(name, whole):
+def test_matches_torch_without_quantizers(name, whole):
     """Values and gradients in floats, to the rounding of sums in another order."""
     torch.manual_seed(1)
     make, inputs, one = CASES[name]
@@ -166,7 +166,7 @@ def test_without_quantizers_it_is_torchs(name, whole):
 
 
 @pytest.mark.parametrize("name", ["causal", "added", "booleans", "module", *OF_SEVERAL])
-def test_the_file_has_the_codes(name, tmp_path):
+def test_file_contains_the_codes(name, tmp_path):
     pytest.importorskip("onnxruntime")
     make, x, _ = CASES[name]
     torch.manual_seed(2)
@@ -180,7 +180,7 @@ def test_the_file_has_the_codes(name, tmp_path):
 
 @pytest.mark.parametrize("name, whole", [("unreadable_causal", True), ("cross", True), ("cross", False), ("module_masks", True),
                                          ("encoder", False), ("decoder", True), ("decoder", False)])
-def test_attention_of_its_own_inputs_on_codes(name, whole):
+def test_computes_self_attention_on_codes(name, whole):
     """It differs from floats by the codes, trains, and goes through copies and state dicts."""
     make, inputs, _ = CASES[name]
     torch.manual_seed(3)
@@ -208,7 +208,7 @@ class Dropping(Unreadable):
         return super().attend(x, memory, mask)
 
 
-def test_what_attention_on_codes_has_not():
+def test_rejects_unsupported_attention_options():
     model = Dropping()
     without = without_quantizers(fqt.quantize(model, "int8", X))
     torch.manual_seed(4)
@@ -224,7 +224,7 @@ def test_what_attention_on_codes_has_not():
         quantized(X, learned)
 
 
-def test_several_inputs_are_refused_by_name(tmp_path):
+def test_rejects_several_inputs_by_name(tmp_path):
     make, inputs, _ = CASES["encoder"]
     model = fqt.calibrate(fqt.quantize(make(), "int8", inputs), [(inputs, None)])
     with pytest.raises(fq.ArgumentError, match=r"the input 'src' is \[3, 5, 16\]: give \['N', 6, 16\] as in example_input"):
@@ -256,14 +256,14 @@ class Modes(nn.Module):
 
 
 @pytest.mark.parametrize("branch", [False, True])
-def test_the_mode_decides(branch):
+def test_mode_selects_the_gradient(branch):
     model = Modes(branch)
     quantized = without_quantizers(fqt.quantize(model, "int8", X))
     for mode in (True, False):
         torch.testing.assert_close(quantized.train(mode)(X), model.train(mode)(X), rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_read_on_the_way_back_is_not_the_callers():
+def test_backward_does_not_read_caller_memory():
     """An output that its own operator keeps."""
     gradients, x = [], X[:, 0]
     for written in (False, True):
@@ -277,7 +277,7 @@ def test_what_is_read_on_the_way_back_is_not_the_callers():
     assert torch.equal(*gradients) and gradients[0].abs().max() > 0
 
 
-def test_transformers():
+def test_supports_transformers():
     """GPT-2, Llama, BERT and ViT of transformers, where it is."""
     transformers = pytest.importorskip("transformers", reason="there are no transformers beside torch")
     torch.manual_seed(6)

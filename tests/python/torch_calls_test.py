@@ -57,7 +57,7 @@ def test_a_slice_may_have_a_computed_end():
 
 @pytest.mark.parametrize("row", [row for row in _fakequant.operators() if row["inputs"] == 1 and (row["torch"] or row["torch_module"])],
                          ids=lambda row: row["name"])
-def test_plain_functions_of_torch_are_layers(row):
+def test_torch_functions_become_layers(row):
     """As functions and as modules, with other numbers than the defaults. The model stays one part."""
     options = {option["torch"]: option["default"] + 0.7 if isinstance(option["default"], float) else option["default"]
                for option in row["options"]}
@@ -73,7 +73,7 @@ def test_plain_functions_of_torch_are_layers(row):
             torch.testing.assert_close(model(X), net(X))
 
 
-def test_arguments_that_a_plain_function_does_not_have_stay_with_torch():
+def test_functions_with_other_arguments_stay_in_torch():
     net = Net(lambda m, x: m.b(torch.exp(m.a(x), out=None)), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
     assert len(made(net).lowered_modules()) == 2
 
@@ -84,7 +84,7 @@ def plain():
 
 
 @pytest.mark.parametrize("preset", fq.presets())
-def test_a_preset_by_its_name_is_a_config_of_it(preset):
+def test_preset_name_equals_its_config(preset):
     """As text, as a dict and as JSON, with the same ranges to learn; the user's keys and rules come on top."""
     net = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32))
     x = torch.randn(16, 128)
@@ -96,7 +96,7 @@ def test_a_preset_by_its_name_is_a_config_of_it(preset):
         assert torch.equal(models[0].eval()(x), other.eval()(x))
 
 
-def test_rules_come_after_those_of_the_preset():
+def test_rules_follow_the_preset_rules():
     rule = {"pattern": "@first.*", "num_bits": 4}
     for rules in ([rule], {"@first.*": {"num_bits": 4}}):
         model = made(plain(), {"preset": "w4a4", "algorithm": "max", "rules": rules})
@@ -106,7 +106,7 @@ def test_rules_come_after_those_of_the_preset():
 
 
 @pytest.mark.parametrize("opaque", [False, True])
-def test_layers_have_what_torchs_have(opaque):
+def test_layers_have_the_torch_attributes(opaque):
     """Parameters, buffers and children that are None, and buffers that no state dict holds."""
     layer = Net(lambda m, x: m.norm(m.up(x)), opaque, up=nn.Linear(8, 8, bias=False), norm=nn.BatchNorm1d(8))
     layer.register_module("extra", None)
@@ -147,7 +147,7 @@ class WithOther(Arguments):
         return torch.relu(self.a(x)) + others[0].sum()
 
 
-def test_arguments_that_a_forward_collects():
+def test_supports_variadic_arguments():
     model = made(WithKeywords())
     assert torch.equal(model(X), model(x=X)) and torch.equal(model(X), model(X, mask=None, flag=3))
     with pytest.raises(TypeError, match="WithKeywords takes x, .*: it was given 2 inputs"):
@@ -175,7 +175,7 @@ def test_a_layer_may_read_a_parameter():
         model(X)
 
 
-def test_calibration_sees_values_before_torch_writes_to_them():
+def test_calibration_reads_values_before_in_place_writes():
     """An activation in place at the beginning of a part."""
     seen = []
     for inplace in (False, True):
@@ -185,7 +185,7 @@ def test_calibration_sees_values_before_torch_writes_to_them():
     assert seen[0] == seen[1]
 
 
-def test_parametrized_layers_stay_with_torch():
+def test_parametrized_layers_stay_in_torch():
     net = Net(lambda m, x: m.b(F.relu(m.a(x))), True, a=parametrizations.weight_norm(nn.Linear(8, 8)), b=nn.Linear(8, 4))
     model = made(net)
     with fqt.quantizers_off(model):
@@ -197,7 +197,7 @@ def test_parametrized_layers_stay_with_torch():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_types_of_parameters_are_rejected_at_once(dtype):
+def test_rejects_parameter_types_immediately(dtype):
     """By the module's path, in models that torch.fx reads and in others, of one layer and of all."""
     for opaque in (False, True):
         net = Net(lambda m, x: m.body(x), opaque, body=plain()).to(dtype)
@@ -213,7 +213,7 @@ def test_types_of_parameters_are_rejected_at_once(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_batches_of_other_types_calibrate_as_they_run(dtype):
+def test_calibrates_with_batches_of_other_types(dtype):
     batch = X.to(dtype)
     nets = [plain(), Net(lambda m, x: m.body(x), True, body=plain()),
             Net(lambda m, x: m.out(torch.cumsum(m.body(x).float(), 1)), body=plain(), out=nn.Linear(4, 4))]
@@ -229,7 +229,7 @@ def text_net():
     return Net(lambda m, x: m.head(m.lstm(m.words(x))[0]), words=nn.Embedding(16, 32), lstm=nn.LSTM(32, 32, batch_first=True), head=nn.Linear(32, 4))
 
 
-def test_layers_in_floats_have_a_reason_and_are_named():
+def test_names_float_layers_with_a_reason():
     """Recurrent layers and rows that are no whole blocks, by their share of the multiply-adds."""
     ids = torch.randint(0, 16, (2, 10))
     with pytest.warns(fq.FakequantWarning) as told:
@@ -248,19 +248,19 @@ def test_layers_in_floats_have_a_reason_and_are_named():
     assert rows["1"] == ("float", "LayerNorm is not quantized") and rows["0"] == rows["4"] == ("codes", "")
 
 
-def test_layers_that_a_rule_switches_off_are_no_warning(recwarn):
+def test_does_not_warn_about_layers_disabled_by_a_rule(recwarn):
     model = fqt.quantize(plain(), {"preset": "int8", "rules": [{"pattern": "2.*", "enable": False}]}, X)
     assert [(row["runs"], row["why"]) for row in fqt.layers(model)] == [("codes", ""), ("float", "its quantizers are off"), ("codes", "")]
     assert not any("stay in floats" in str(w.message) for w in recwarn)
 
 
-def test_a_norm_between_parts_has_a_reason():
+def test_reports_the_reason_of_a_norm_between_parts():
     net = Net(lambda m, x: m.b(torch.cumsum(m.n(torch.cumsum(m.a(x), 1)), 1)), a=nn.Linear(8, 8), n=nn.LayerNorm(8), b=nn.Linear(8, 8))
     rows = {row["layer"]: (row["runs"], row["why"]) for row in fqt.layers(made(net))}
     assert rows == {"a": ("codes", ""), "n": ("torch", "LayerNorm is not quantized"), "b": ("codes", "")}
 
 
-def test_products_with_a_transposed_parameter_are_linear_layers():
+def test_products_with_a_transposed_parameter_become_linear_layers():
     transposes = [lambda w: w.T, lambda w: w.t(), lambda w: w.mT, lambda w: w.transpose(0, 1), lambda w: w.transpose(-1, -2)]
     for transpose in transposes:
         model = made(Net(lambda m, x: F.relu(x @ transpose(m.w)) @ m.v, w=nn.Parameter(torch.randn(4, 8)), v=nn.Parameter(torch.randn(4, 3))))
@@ -272,7 +272,7 @@ def test_products_with_a_transposed_parameter_are_linear_layers():
         fqt.quantize(net, "int8", X)
 
 
-def test_an_ordered_dict_stays_one():
+def test_keeps_an_ordered_dict():
     from collections import OrderedDict
     net = Net(lambda m, x: OrderedDict(out=m.b(m.a(x)), more=[OrderedDict(z=m.a(x)), {"a": x}]), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
     model = made(net)
@@ -282,7 +282,7 @@ def test_an_ordered_dict_stays_one():
         torch.testing.assert_close(model(X)["out"], net(X)["out"])
 
 
-def test_attention_weights_that_are_read_are_a_warning(recwarn):
+def test_warns_about_used_attention_weights(recwarn):
     for opaque in (False, True):
         for reads, call in ((True, lambda m, x: m.a(x, x, x)), (False, lambda m, x: m.a(x, x, x, need_weights=False)[0])):
             net = Net(call, opaque, a=nn.MultiheadAttention(8, 2, batch_first=True))
@@ -320,18 +320,18 @@ def quantized():
     (lambda: fqt.calibrate(quantized(), [{"input": X, "labels": X}]), "Sequential takes input.* labels.*a dict of arguments of forward"),
     (lambda: fqt.calibrate(fqt.quantize(Spoken(), "int8", {"batch": {"x": X}}), [{"x": X}]), "A dict that is one argument"),
 ])
-def test_wrong_uses_name_the_way_out(call, words):
+def test_errors_name_the_remedy(call, words):
     with pytest.raises(fq.ArgumentError, match=words):
         call()
 
 
-def test_a_dict_that_is_one_argument():
+def test_accepts_a_dict_as_one_argument():
     model = fqt.quantize(Spoken(), "int8", {"batch": {"x": X}})
     fqt.calibrate(model, [{"batch": {"x": X}}])
     assert torch.equal(model({"x": X}), made(plain())(X))
 
 
-def test_predictions_are_of_the_callers_kind():
+def test_predictions_have_the_input_kind():
     model, labels = fq.model("mlp", [8], 4), torch.zeros(32, dtype=torch.long)
     y = model.predict(X.numpy())
     for data in (X, (X, labels)):

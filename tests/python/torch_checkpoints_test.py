@@ -34,7 +34,7 @@ def modelopt(x):
     return mtq.quantize(net().eval(), mtq.INT8_DEFAULT_CFG, lambda model: model(x))
 
 
-def test_modelopts_ranges_are_taken(modelopt, x, tmp_path):
+def test_imports_modelopt_ranges(modelopt, x, tmp_path):
     import modelopt.torch.opt as mto
     mto.save(modelopt, str(tmp_path / "theirs.pth"))
     file = torch.load(str(tmp_path / "theirs.pth"), weights_only=False)
@@ -62,7 +62,7 @@ def test_modelopts_ranges_are_taken(modelopt, x, tmp_path):
     assert (off < 1e-5).float().mean() > 0.8 and off.mean() < 0.2 * quantization.mean() and off.max() < quantization.max()
 
 
-def test_what_modelopt_has_and_we_not_is_rejected_by_name(x):
+def test_rejects_unsupported_modelopt_features_by_name(x):
     mtq = pytest.importorskip("modelopt.torch.quantization", reason="there is no ModelOpt")
     state = mtq.quantize(net().eval(), mtq.INT8_DEFAULT_CFG, lambda model: model(x)).state_dict()
     own = fqt.calibrate(fqt.quantize(net(), "int8", x).eval(), [x])
@@ -85,7 +85,7 @@ def test_what_modelopt_has_and_we_not_is_rejected_by_name(x):
         fqt.load_quantized(own, smooth)
 
 
-def test_other_formats_of_modelopt_are_refused(x):
+def test_rejects_other_modelopt_formats(x):
     mtq = pytest.importorskip("modelopt.torch.quantization", reason="there is no ModelOpt")
     import modelopt.torch.opt as mto
     theirs = mtq.quantize(net().eval(), mtq.FP8_DEFAULT_CFG, lambda model: model(x))
@@ -124,7 +124,7 @@ CONFIGS = [(lambda q: q.Int8WeightOnlyConfig(), WIDE),
 
 
 @pytest.mark.parametrize("config, rules", CONFIGS)
-def test_torchaos_codes_are_ours(config, rules):
+def test_codes_match_torchao(config, rules):
     model, state = torchao_state(config)
     own = fqt.quantize(linear(), rules, torch.zeros(2, 64)).eval()
     assert len(fqt.load_quantized(own, state)) == 2
@@ -140,7 +140,7 @@ def test_torchaos_codes_are_ours(config, rules):
         torch.testing.assert_close(own(x), twin(x), rtol=1e-5, atol=1e-5)
 
 
-def test_what_torchao_has_and_we_not_is_refused_by_name():
+def test_rejects_unsupported_torchao_features_by_name():
     _, state = torchao_state(CONFIGS[0][0])
     narrow = fqt.quantize(linear(), {"preset": "int8_weight_only", "target": "none"}, torch.zeros(2, 64)).eval()
     weight = narrow.in_float(torch.ones(1, 64))
@@ -155,7 +155,7 @@ def test_what_torchao_has_and_we_not_is_refused_by_name():
         fqt.load_quantized(fqt.quantize(linear(), WIDE, torch.zeros(2, 64)), asymmetric)
 
 
-def test_a_checkpoint_of_ours_in_torch_and_back(tmp_path, x):
+def test_checkpoint_round_trips_through_torch(tmp_path, x):
     model = fq.model("mlp", [64], 10, options={"hidden": [32]})
     model.quantize("int8")
     model.calibrate(x.reshape(16, 64).numpy())

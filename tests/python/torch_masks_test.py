@@ -57,7 +57,7 @@ def mask_of(batch):
 
 @pytest.mark.parametrize("opaque", [False, True])
 @pytest.mark.parametrize("config, method", [("int8", ""), ("int8", "entropy"), ("int8", "mse"), ("int8", "percentile"), ("w4a4", "")])
-def test_padding_does_not_enter_ranges(config, method, opaque):
+def test_ranges_exclude_padding(config, method, opaque):
     """Ranges do not depend on the values of the padding. Without the mask they do."""
     found = {value: ranges(calibrated(Tokens(opaque), [((padded(value), SEEN),)], config, method=method, mask=mask_of))
              for value in (0.0, 100.0)}
@@ -66,7 +66,7 @@ def test_padding_does_not_enter_ranges(config, method, opaque):
     assert sum(whole[name] != amax for name, amax in found[0.0].items()) >= 3
 
 
-def test_batches_of_several_lengths_and_fewer_samples():
+def test_supports_batches_of_several_lengths_and_sizes():
     whole = ranges(calibrated(Tokens(True), [((padded(100.0), SEEN),)], mask=mask_of))
     order = SEEN.sum(1).argsort()
     batches = []
@@ -89,7 +89,7 @@ class Text(nn.Module):
         return self.head(h.sum(1))
 
 
-def test_the_attention_mask_of_dicts_is_the_mask():
+def test_uses_the_attention_mask_of_dicts():
     ids = torch.where(SEEN, torch.randint(1, 20, (N, T)), 0)
     batch = {"input_ids": ids, "attention_mask": SEEN.long()}
     found = []
@@ -115,7 +115,7 @@ class Attends(nn.Module):
         return F.scaled_dot_product_attention(q, k, k, mask[:, None, None])
 
 
-def test_attention_on_codes():
+def test_supports_attention_on_codes():
     rules = {"preset": "int8", "rules": [{"pattern": "*bmm_quantizer", "num_bits": 8}]}
     found = [ranges(calibrated(Attends(), [((padded(value), SEEN),)], rules, mask=mask_of)) for value in (0.0, 100.0)]
     assert found[0] == found[1] and any("bmm" in name for _, name in found[0])
@@ -130,12 +130,12 @@ def test_attention_on_codes():
     (lambda batch: SEEN[:, :, None], "mask returns torch.bool"),
     (lambda batch: None, "mask returns a NoneType"),
 ])
-def test_masks_that_do_not_fit(mask, words):
+def test_rejects_mismatched_masks(mask, words):
     with pytest.raises(fq.ArgumentError, match=words):
         calibrated(Tokens(False), [((X, SEEN),)], mask=mask)
 
 
-def test_the_mask_of_model_calibrate():
+def test_model_calibrate_accepts_a_mask():
     """An array beside arrays of samples, or an input of the network."""
     nodes = [{"name": "x", "type": "input_part", "options": {"begin": 0, "shape": [T, C], "name": "x"}, "inputs": ["input"]},
              {"name": "seen", "type": "input_part", "options": {"begin": T * C, "shape": [T], "name": "seen"}, "inputs": ["input"]},

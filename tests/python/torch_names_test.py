@@ -81,18 +81,18 @@ def test_names_are_paths(kind):
 @pytest.mark.parametrize("pattern, off", [
     ("*lm_head*", ["lm_head"]), ("layers.0.*", ["layers.0.up", "layers.0.down"]), ("layers.1.down.weight_quantizer", ["layers.1.down"]),
     ("*.up.*", ["layers.0.up", "layers.1.up"]), ("@first*", ["stem"]), ("@last*", ["lm_head"]), ("@first.weight_quantizer", ["stem"])])
-def test_rules_reach_layers(kind, pattern, off):
+def test_rules_select_layers(kind, pattern, off):
     found = weights(quantized(kind, [{"pattern": pattern, "enable": False}]))
     assert [name for name in LAYERS if not found.get(name, ("", False))[1]] == off
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_edges_of_few_bits_are_those_of_the_model(kind):
+def test_low_bit_edges_are_the_model_edges(kind):
     assert [name for name, (format_, _) in weights(quantized(kind, preset="w4a4")).items() if format_.startswith("int8")] == ["stem", "lm_head"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_pattern_that_matches_nothing_is_told_once(kind):
+def test_reports_an_unmatched_pattern_once(kind):
     with pytest.warns(fq.FakequantWarning) as told:
         fqt.quantize(Net(kind), {"preset": "int8", "rules": [{"pattern": "*lm_haed*", "enable": False}]}, X)
     (message,) = [str(entry.message) for entry in told if "matches no quantizer" in str(entry.message)]
@@ -109,7 +109,7 @@ MODELOPT = {"quant_cfg": [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_modelopts_constants_leave_the_head_in_floats(kind):
+def test_modelopt_constants_keep_the_head_in_float(kind):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         model = fqt.quantize(Net(kind), MODELOPT, X)
@@ -120,7 +120,7 @@ def test_modelopts_constants_leave_the_head_in_floats(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_quantizers_off_by_path(kind):
+def test_disables_quantizers_by_path(kind):
     model = fqt.calibrate(quantized(kind), [X]).eval()
     on = model(X)
     with fqt.quantizers_off(model, "layers.0.*"):
@@ -134,7 +134,7 @@ def test_quantizers_off_by_path(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("preset", ["int8", "w4a4"])
-def test_messages_have_the_names_of_the_model(kind, preset):
+def test_messages_use_the_names_of_the_model(kind, preset):
     model = quantized(kind, preset=preset)
     with pytest.raises(fq.ArgumentError, match=r"'[a-z0-9_.]+_quantizer' has no range: call fakequant.torch.calibrate\(model, loader\)") as told:
         model(X)
@@ -143,7 +143,7 @@ def test_messages_have_the_names_of_the_model(kind, preset):
         fqt.calibrate(model, [X * float("nan")])
 
 
-def test_calls_of_one_module_and_of_functions():
+def test_supports_repeated_modules_and_functions():
     class Shared(nn.Module):
         def __init__(self):
             super().__init__()
@@ -163,7 +163,7 @@ def test_calls_of_one_module_and_of_functions():
     assert list(model.layers) == [model.layers[0], model.layers[1]]
 
 
-def test_attention_has_modelopts_names():
+def test_attention_uses_modelopt_names():
     class Attention(nn.Module):
         def __init__(self):
             super().__init__()

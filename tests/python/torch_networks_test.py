@@ -82,7 +82,7 @@ CASES = [(small, (8, 1, 12, 12), 1), (Residual, (6, 3, 8, 8), 1), (Block, (2, 6,
 
 
 @pytest.mark.parametrize("make, shape, parts", CASES)
-def test_without_quantizers_it_is_the_model(make, shape, parts):
+def test_matches_the_model_without_quantizers(make, shape, parts):
     """Values, gradients and running statistics, to the rounding of sums in another order."""
     torch.manual_seed(1)
     model, x = make(), torch.randn(shape)
@@ -105,7 +105,7 @@ def test_without_quantizers_it_is_the_model(make, shape, parts):
 
 
 @pytest.mark.parametrize("layer, length", [(nn.ConvTranspose1d, (9,)), (nn.ConvTranspose2d, (5, 5))])
-def test_transposed_convolutions_are_quantized(layer, length):
+def test_quantizes_transposed_convolutions(layer, length):
     torch.manual_seed(4)
     model, x = nn.Sequential(layer(3, 4, 3, stride=2, padding=1, output_padding=1), nn.ReLU()), torch.randn(2, 3, *length)
     quantized = fqt.calibrate(fqt.quantize(model, "int8", x), [x])
@@ -146,7 +146,7 @@ def test_training_changes_every_parameter(model, digits):
     assert not any(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
-def test_the_loop_of_the_library_gives_the_same_codes(digits):
+def test_library_loop_gives_the_same_codes(digits):
     """One batch, SGD: the same steps in torch and in the library's own loop."""
     x, y = digits
     model = fqt.quantize(small().eval(), "int8", x)
@@ -167,7 +167,7 @@ def test_the_loop_of_the_library_gives_the_same_codes(digits):
     np.testing.assert_allclose(own(x.numpy()), model(x).detach().numpy(), rtol=0, atol=2e-2)
 
 
-def test_the_exported_file_is_the_model(model, digits, tmp_path):
+def test_exported_file_matches_the_model(model, digits, tmp_path):
     pytest.importorskip("onnxruntime")
     trained(model, *digits)
     model.eval()
@@ -180,7 +180,7 @@ def test_the_exported_file_is_the_model(model, digits, tmp_path):
     assert np.array_equal(again(digits[0].numpy()), model(digits[0]).detach().numpy())
 
 
-def test_copies_and_state_dicts(model, digits):
+def test_supports_copies_and_state_dicts(model, digits):
     x, _ = digits
     model.eval()
     y = model(x)
@@ -197,7 +197,7 @@ def test_copies_and_state_dicts(model, digits):
     assert list(floats.state_dict()) == [name for name in model.state_dict() if "_quantizer." not in name]
 
 
-def test_parameters_are_torchs(model, digits):
+def test_shares_parameters_with_torch(model, digits):
     x, y = digits
     original = dict(small().named_parameters())
     assert [name for name, _ in model.named_parameters()] == list(original)
@@ -212,7 +212,7 @@ def test_parameters_are_torchs(model, digits):
     assert getattr(model, "0").weight.grad is None and getattr(model, "8").weight.grad is not None
 
 
-def test_written_parameters_stop_a_backward_pass(model, digits):
+def test_modified_parameters_stop_a_backward_pass(model, digits):
     loss = F.cross_entropy(model(digits[0]), digits[1])
     with torch.no_grad():
         getattr(model, "8").weight.mul_(2)
@@ -220,7 +220,7 @@ def test_written_parameters_stop_a_backward_pass(model, digits):
         loss.backward()
 
 
-def test_several_passes_before_one_backward(model, digits):
+def test_supports_several_passes_before_one_backward(model, digits):
     x, y = digits
     model.eval()
     (F.cross_entropy(model(x[:32]), y[:32]) + F.cross_entropy(model(x[32:]), y[32:])).backward()
@@ -231,7 +231,7 @@ def test_several_passes_before_one_backward(model, digits):
     torch.testing.assert_close(getattr(model, "8").weight.grad, both)
 
 
-def test_autocast_compile_and_channels_last(model, digits):
+def test_supports_autocast_compile_and_channels_last(model, digits):
     x, _ = digits
     model.eval()
     y = model(x)
@@ -256,7 +256,7 @@ def test_learned_ranges_are_parameters(digits):
     assert torch.equal(other.eval()(x), model.eval()(x))
 
 
-def test_a_preset_of_few_bits_gets_what_the_command_gives_it(digits):
+def test_low_bit_presets_match_the_command(digits):
     """8 bits at the edges, ranges of least error that are parameters, and a step at most doubles one."""
     x, y = digits
     model = fqt.calibrate(fqt.quantize(small(), "w2a2", x), [digits])
@@ -286,7 +286,7 @@ def test_a_preset_of_few_bits_gets_what_the_command_gives_it(digits):
     assert torch.equal(again(x), model.eval()(x))
 
 
-def test_only_the_ends_of_a_network_in_parts_are_edges():
+def test_edges_are_the_ends_of_a_network_in_parts():
     model = fqt.quantize(Block(), "w4a4", torch.zeros(2, 6, 32))
     bits = {row["name"]: row["format"].split()[0] for row in fqt.quantizers(model) if row["weight"]}
     assert bits == {"qkv.weight_quantizer": "int8", "out.weight_quantizer": "int4", "up.weight_quantizer": "int4", "down.weight_quantizer": "int8"}
@@ -294,12 +294,12 @@ def test_only_the_ends_of_a_network_in_parts_are_edges():
         fqt.parameter_groups(small())
 
 
-def test_the_command_and_torch_choose_the_same():
+def test_command_and_torch_choose_the_same_settings():
     model = fqt.quantize(small(), "w3a3", torch.zeros(1, 1, 12, 12))
     assert model.codes_0.network.config == fq.preset_config("w3a3")
 
 
-def test_dropout_draws_from_torchs_seed(digits):
+def test_dropout_uses_the_torch_seed(digits):
     net = nn.Sequential(nn.Flatten(), nn.Linear(144, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 10))
     model = fqt.calibrate(fqt.quantize(net, "int8", digits[0]), [digits])
     outputs = []
@@ -310,7 +310,7 @@ def test_dropout_draws_from_torchs_seed(digits):
     assert torch.equal(model.eval()(digits[0]), model(digits[0]))
 
 
-def test_threads_evaluate_at_once(model, digits):
+def test_threads_evaluate_concurrently(model, digits):
     x, found = digits[0], []
     model.eval()
     with torch.no_grad():
@@ -329,7 +329,7 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_steps_leak_nothing(model, digits):
+def test_steps_do_not_leak(model, digits):
     x, y = digits
     trained(model, x, y, steps=50)
     gc.collect()
@@ -340,7 +340,7 @@ def test_steps_leak_nothing(model, digits):
 
 
 @pytest.mark.parametrize("example", [torch.zeros(1, 1, 5), torch.zeros(1, 3, 12, 12), torch.zeros(2, 1, 12, 12, dtype=torch.int64)])
-def test_an_example_that_does_not_fit_is_told_in_a_line(example, capfd):
+def test_reports_a_mismatched_example_in_one_line(example, capfd):
     with pytest.raises(fq.ArgumentError, match="Sequential does not take example_input, (float32|int64)") as caught:
         fqt.quantize(small(), "int8", example)
     assert "\n" not in str(caught.value)
@@ -362,7 +362,7 @@ def test_an_example_that_does_not_fit_is_told_in_a_line(example, capfd):
     (lambda: fqt.calibrate(fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12)), []), "data has no batch"),
     (lambda: fqt.export(fqt.quantize(Block(), "int8", torch.zeros(1, 6, 32)), "x.onnx"), "cumsum"),
 ])
-def test_refusals(call, words):
+def test_rejects_invalid_input(call, words):
     with pytest.raises(fq.ArgumentError, match=words):
         call()
 
@@ -384,7 +384,7 @@ class Branches(nn.Module):
         return x * self.scale * (2 if twice else 1)
 
 
-def test_a_forward_that_cannot_be_read_is_quantized_by_its_modules():
+def test_quantizes_untraceable_forwards_by_module():
     torch.manual_seed(0)
     model, x = Branches(), torch.randn(16, 4)
     quantized = fqt.calibrate(fqt.quantize(model, "int8", x), [x])

@@ -103,12 +103,12 @@ def test_two_processes_end_with_the_same_model(found, kind):
 
 
 @pytest.mark.parametrize("kind", ["data parallel", "fully sharded", "resharded"])
-def test_that_is_the_model_of_one_process(found, kind):
+def test_matches_the_model_of_one_process(found, kind):
     for own, one in zip(found[0][kind], trained(network(norm=False), *data())):
         assert np.abs(own - one).max() < 1e-5  # gradients are summed in another order
 
 
-def test_learned_ranges_too(found):
+def test_matches_with_learned_ranges(found):
     """Their gradients do not depend on how a batch is split."""
     one = trained(network(norm=False, preset="w4a4"), *data())
     for own, alone in zip(found[0]["few bits"][1:], one[1:]):
@@ -116,7 +116,7 @@ def test_learned_ranges_too(found):
 
 
 @pytest.mark.parametrize("preset", ["int8", "w4a4"])
-def test_a_branch_of_zeros_is_trained(found, preset):
+def test_trains_a_zero_branch(found, preset):
     own = found[0]["zero branch" if preset == "int8" else "zero branch, few bits"]
     names = [name for name, _ in zero_branch(preset).named_parameters()]
     assert np.abs(own[1 + names.index("2.b.weight")]).max() > 1e-3

@@ -88,7 +88,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_one_part_with_torchs_gradients(name, tmp_path):
+def test_one_part_matches_torch_gradients(name, tmp_path):
     torch.manual_seed(0)
     net = WHOLE[name]()
     twin, model = copy.deepcopy(net), made(net)
@@ -131,7 +131,7 @@ def parametrized():
 @pytest.mark.parametrize("make, words", [(pruned, "Linear has hooks"), (hooked, "Linear has hooks"), (with_weight_norm, "Linear has hooks"),
                                          (parametrized, "ParametrizedLinear has no layer")])
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_what_torch_does_around_a_layer_stays(make, words):
+def test_keeps_torch_operations_around_a_layer(make, words):
     twin, model = make(), made(make())
     first, last = [row for row in fqt.layers(model) if row["type"].endswith("Linear")]
     assert first["runs"] == "torch" and words in first["why"] and last["runs"] == "codes"
@@ -140,7 +140,7 @@ def test_what_torch_does_around_a_layer_stays(make, words):
             torch.testing.assert_close(own, wanted, rtol=1e-3, atol=1e-5)
 
 
-def test_several_outputs():
+def test_supports_several_outputs():
     def forward(m, x):
         y = F.relu(m.a(x))
         return {"main": m.h(y), "more": [m.g(y), y]}
@@ -153,7 +153,7 @@ def test_several_outputs():
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_a_list_is_one_input():
+def test_accepts_a_list_as_one_input():
     net = Module(lambda m, xs: m.a(xs[0]) + m.b(xs[1]), a=nn.Linear(16, 4), b=nn.Linear(16, 4))
     model = fqt.calibrate(fqt.quantize(net, "int8", ([X, X],)), [(([X, X],), Y)])
     assert (model([X, X]) - net([X, X])).abs().max() < 0.05
@@ -161,7 +161,7 @@ def test_a_list_is_one_input():
         fqt.quantize(net, "int8", [X, X])
 
 
-def test_modes_of_single_layers():
+def test_keeps_modes_of_single_layers():
     """Frozen batch norms in training, statistics that adapt in evaluation, dropout that stays on."""
     net = plain(nn.BatchNorm1d(32))
     twin, model = copy.deepcopy(net), made(net)
@@ -197,7 +197,7 @@ def test_checkpointing_draws_the_same_dropout(reentrant):
     assert same(gradients(model, lambda _: checkpoint(model, x, use_reentrant=reentrant)), wanted)
 
 
-def test_autocast_scaler_and_clipping():
+def test_supports_autocast_scaler_and_clipping():
     model = made()
     optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cpu")
     before = [p.detach().clone() for p in model.parameters()]
@@ -218,7 +218,7 @@ def test_autocast_scaler_and_clipping():
 
 
 @pytest.mark.parametrize("save", [lambda model: model, lambda model: nn.DataParallel(model).module, copy.deepcopy])
-def test_the_whole_module_is_saved(save):
+def test_saves_the_whole_module(save):
     model, buffer = made().eval(), io.BytesIO()
     torch.save(save(model), buffer)
     buffer.seek(0)
@@ -234,7 +234,7 @@ def test_the_whole_module_is_saved(save):
     assert torch.equal(fresh(X), model(X))
 
 
-def test_averages_of_weights():
+def test_supports_weight_averages():
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
     model = made(plain(nn.BatchNorm1d(32)))
@@ -249,7 +249,7 @@ def test_averages_of_weights():
 @pytest.mark.parametrize("optimizer", [lambda p: torch.optim.LBFGS(p, lr=0.1, max_iter=4), lambda p: torch.optim.RMSprop(p, 1e-3),
                                        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
                                        lambda p: torch.optim.AdamW(p, 1e-2, foreach=True)])
-def test_optimizers(optimizer):
+def test_supports_optimizers(optimizer):
     """Each step is the step of torch's optimizer on plain parameters with the same gradients."""
     model, seen = made(), []
     own = optimizer(model.parameters())
@@ -278,7 +278,7 @@ def test_optimizers(optimizer):
     assert not any(torch.equal(a, b) for a, b in zip(seen[0][2], twins, strict=True))
 
 
-def test_inference_mode_compile_functional_call_and_halves():
+def test_supports_inference_mode_compile_functional_call_and_halves():
     model = made().eval()
     y = model(X)
     with torch.inference_mode():
@@ -298,7 +298,7 @@ def test_inference_mode_compile_functional_call_and_halves():
         copy.deepcopy(model).half()(X)
 
 
-def test_weights_of_zeros_learn():
+def test_zero_weights_learn():
     """As adapters begin: a range of zero would hold them there."""
     net = Module(lora, base=nn.Linear(16, 4).requires_grad_(False), down=nn.Linear(16, 2, bias=False), up=nn.Linear(2, 4))
     nn.init.zeros_(net.up.weight)
@@ -311,7 +311,7 @@ def test_weights_of_zeros_learn():
     assert torch.equal(again(X), model.eval()(X))
 
 
-def test_a_loop_that_calibrates():
+def test_calibrates_in_a_loop():
     model = fqt.quantize(plain(), "int8", X)
     with fqt.calibrating(model):
         for x in X.split(16):
@@ -325,7 +325,7 @@ def test_a_loop_that_calibrates():
         pass
 
 
-def test_what_a_model_has_of_its_own():
+def test_keeps_attributes_of_the_model():
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
@@ -345,7 +345,7 @@ def test_what_a_model_has_of_its_own():
         model(X)
 
 
-def test_hooks_of_the_model_and_of_parameters():
+def test_runs_hooks_of_the_model_and_of_parameters():
     net, seen = plain(), []
     net.register_forward_hook(lambda module, given, y: seen.append("before"))
     model = made(net)
@@ -369,6 +369,6 @@ def test_hooks_of_the_model_and_of_parameters():
     (lambda: made().to("meta")(X.to("meta")), "meta"),
 ])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_refused_by_name(call, words):
+def test_rejects_unsupported_input_by_name(call, words):
     with pytest.raises(fq.Error, match=words):
         call()

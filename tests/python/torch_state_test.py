@@ -60,7 +60,7 @@ def trained(config="int8", steps=2):
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=str)
-def test_state_goes_through_safetensors(preset, tmp_path):
+def test_state_round_trips_through_safetensors(preset, tmp_path):
     """Into models before and after calibration, strictly and not: the same outputs to the bit."""
     model = trained(preset)
     state, wanted = model.state_dict(), model(X)
@@ -85,14 +85,14 @@ def test_names_are_paths_of_modules():
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=str)
-def test_a_float_state_dict_loads_strictly(preset):
+def test_loads_a_float_state_dict_strictly(preset):
     floats = Mixed().state_dict()
     for model in (mixed(preset), trained(preset)):
         model.load_state_dict(floats)
         assert torch.equal(model.up.weight, floats["up.weight"])
 
 
-def test_the_float_model_stays_as_it_is():
+def test_float_model_is_unchanged():
     net = Mixed()
     names, modules = list(net.state_dict()), [type(module) for module in net.modules()]
     model = fqt.calibrate(fqt.quantize(net, "w4a4", X), [X])
@@ -105,7 +105,7 @@ def test_the_float_model_stays_as_it_is():
     ("w4a8", "int8", "int4, axis 0, narrow_range.*model int8"), ("int8", "fp8", "int8.*and the model e4m3"),
     ("int8", {"preset": "int8", "scale": "pow2"}, "pow2"),
     ("int8", {"preset": "int8", "rules": [{"pattern": "*weight_quantizer", "axis": None}]}, "axis 0")])
-def test_another_format_is_an_error(given, own, words):
+def test_rejects_another_format(given, own, words):
     model, state = fqt.calibrate(mixed(own), [X]).eval(), trained(given).state_dict()
     before = {row["name"]: row["format"] for row in fqt.quantizers(model)}
     for strict in (True, False):
@@ -114,7 +114,7 @@ def test_another_format_is_an_error(given, own, words):
     assert before == {row["name"]: row["format"] for row in fqt.quantizers(model)}
 
 
-def test_quantizers_that_one_model_lacks_are_noticed():
+def test_reports_missing_quantizers():
     rules = {"preset": "int8", "rules": [{"pattern": "head.*", "enable": False}]}
     state = trained(rules).state_dict()
     model = fqt.calibrate(mixed(), [X])
@@ -125,7 +125,7 @@ def test_quantizers_that_one_model_lacks_are_noticed():
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:20], lambda text: torch.zeros_like(text), lambda text: text[torch.randperm(len(text))]])
-def test_damaged_settings_are_an_error(damage):
+def test_rejects_damaged_settings(damage):
     state = trained().state_dict()
     state["up.weight_quantizer.settings"] = damage(state["up.weight_quantizer.settings"])
     with pytest.raises(RuntimeError, match="'up.weight_quantizer'"):
@@ -155,7 +155,7 @@ def recorded_network(name):
 
 
 @pytest.mark.parametrize("name", ["int8", "w4a4", "attention"])
-def test_state_dicts_of_0_1_load(name):
+def test_loads_state_dicts_of_0_1(name):
     """tests/data/torch_state_0.1.pt has state dicts with dicts in them, written by 0.1, and what their models gave."""
     recorded = torch.load(os.path.join(DATA, "torch_state_0.1.pt"), weights_only=True)[name]
     model = fqt.quantize(recorded_network(name), recorded["config"], recorded["x"]).eval()
@@ -167,7 +167,7 @@ def test_state_dicts_of_0_1_load(name):
 
 
 @pytest.mark.parametrize("preset", ["int8", "w4a4"])
-def test_copies_have_states_of_their_own(preset):
+def test_copies_have_independent_states(preset):
     model = trained(preset)
     wanted = model(X)
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.deepcopy(pickle.loads(pickle.dumps(model)))):
@@ -184,7 +184,7 @@ def test_copies_have_states_of_their_own(preset):
     assert average.module.up.input_quantizer.settings.equal(model.up.input_quantizer.settings)
 
 
-def test_ranges_are_set_through_tensors():
+def test_sets_ranges_through_tensors():
     model = trained()
     with torch.no_grad():
         model.head.input_quantizer.amax.fill_(3.0)
@@ -210,7 +210,7 @@ def test_ranges_are_parameters_from_the_start():
     assert all(parameter.grad is not None and parameter.grad.shape == parameter.shape for parameter in before.values())
 
 
-def test_distributed_checkpoints(tmp_path):
+def test_supports_distributed_checkpoints(tmp_path):
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
     for i, preset in enumerate(["int8", "w4a4", "int4_blockwise"]):
@@ -242,7 +242,7 @@ def quantized_llama(preset="int8", calibrated=True):
 
 
 @pytest.mark.parametrize("preset", ["int8", "w4a4"])
-def test_save_pretrained(preset, tmp_path):
+def test_supports_save_pretrained(preset, tmp_path):
     model = quantized_llama(preset).eval()
     model.save_pretrained(tmp_path)
     state = safetensors.load_file(str(tmp_path / "model.safetensors"))

@@ -23,7 +23,7 @@ def expected(x, amax, bits=8):
     return torch.clamp((x * scale).round(), -high, high) / scale
 
 
-def test_bits_and_gradient():
+def test_matches_bits_and_gradient():
     torch.manual_seed(0)
     x = torch.randn(64, 33, requires_grad=True)
     amax = torch.tensor(1.5)
@@ -35,7 +35,7 @@ def test_bits_and_gradient():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_types_and_layouts(dtype):
+def test_supports_types_and_layouts(dtype):
     x = torch.randn(2, 3, 4, 5).to(dtype)
     y = fqt.fake_tensor_quant(x, 2.0)
     assert y.dtype == dtype and y.shape == x.shape
@@ -47,12 +47,12 @@ def test_types_and_layouts(dtype):
     assert torch.equal(fqt.fake_tensor_quant(x.transpose(1, 2), 2.0), y.transpose(1, 2))
 
 
-def test_scaled_e4m3():
+def test_supports_scaled_e4m3():
     x = torch.randn(1000)
     assert torch.equal(fqt.scaled_e4m3(x), x.to(torch.float8_e4m3fn).float())
 
 
-def test_nothing_is_copied():
+def test_does_not_copy():
     x = torch.ones(4)
     tensor = fq.Tensor.from_array(x)
     x[0] = 9
@@ -62,7 +62,7 @@ def test_nothing_is_copied():
         fq.modelopt.fake_tensor_quant(x.requires_grad_(), 1.0)
 
 
-def test_quantizer_is_calibrated_saved_and_copied():
+def test_quantizer_supports_calibration_saving_and_copying():
     x = torch.randn(100, 8)
     q = fqt.TensorQuantizer({"num_bits": 8, "axis": -1, "narrow_range": True}, if_quant=False, if_calib=True)
     assert torch.equal(q(x), x)
@@ -82,7 +82,7 @@ def test_quantizer_is_calibrated_saved_and_copied():
     assert torch.equal(q(x), x)
 
 
-def test_histogram_and_bad_input():
+def test_supports_histograms_and_rejects_invalid_input():
     calibrator = fqt.HistogramCalibrator()
     assert calibrator.compute_amax("entropy") is None
     calibrator.collect(torch.randn(10000))
@@ -103,12 +103,12 @@ def test_histogram_and_bad_input():
 ])
 @pytest.mark.parametrize("call", [lambda x: fqt.fake_tensor_quant(x, 2.0), fqt.scaled_e4m3, lambda x: fqt.int_cast_ste(x, 8),
                                   lambda x: fqt.legacy_fake_tensor_quant(x, 2.0), fqt.TensorQuantizer(amax=2.0)])
-def test_what_is_no_tensor_of_floats_is_refused(call, x, words):
+def test_rejects_other_tensors(call, x, words):
     with pytest.raises(fq.ArgumentError, match=words):
         call(x)
 
 
-def test_the_way_back_may_be_gone_twice():
+def test_backward_runs_twice():
     """It keeps bits, not the input, which may be written to."""
     x, amax, dy = torch.randn(1000), torch.tensor(1.5), torch.randn(1000)
     leaf = x.clone().requires_grad_()
@@ -120,7 +120,7 @@ def test_the_way_back_may_be_gone_twice():
         assert torch.equal(leaf.grad, wanted)
 
 
-def test_a_network_learns_with_quantizers_in_it():
+def test_quantized_network_learns():
     torch.manual_seed(0)
 
     class Layer(torch.nn.Linear):
@@ -145,7 +145,7 @@ def test_a_network_learns_with_quantizers_in_it():
     assert losses[-1] < 0.5 * losses[0], losses
 
 
-def test_weights_of_torch_in_a_model_of_ours_and_back():
+def test_weights_round_trip_with_torch():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     model = fq.model("mlp", [4], 2, options={"hidden": [8]})

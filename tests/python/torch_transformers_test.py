@@ -46,7 +46,7 @@ def network(name):
 
 @pytest.mark.parametrize("preset", ["int8", "w4a4"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_step_of_training(name, preset):
+def test_runs_a_training_step(name, preset):
     """Without quantizers the outputs are torch's. With them every parameter that torch trains has a finite gradient."""
     model, batch = network(name)
     model.eval()

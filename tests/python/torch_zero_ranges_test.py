@@ -77,7 +77,7 @@ def quantized(kind, preset):
 
 @pytest.mark.parametrize("preset", STATIC)
 @pytest.mark.parametrize("kind", [LowRank, Scaled, OneChannel])
-def test_what_starts_at_zero_is_trained(kind, preset):
+def test_trains_branches_that_start_at_zero(kind, preset):
     model = quantized(kind, preset)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 1e-2)
     for _ in range(4):
@@ -96,7 +96,7 @@ def test_what_starts_at_zero_is_trained(kind, preset):
     assert not torch.equal(model(X), y)
 
 
-def test_evaluation_changes_no_range():
+def test_evaluation_keeps_ranges():
     model = quantized(LowRank, "int8")
     codes = model.codes_0
     before = {row["name"]: row["amax"] for row in codes.network.quantizers()}
@@ -118,7 +118,7 @@ def test_calibration_on_zeros_warns():
 
 
 @pytest.mark.parametrize("preset", ["w4a8", "w4a4", "w3a3", "w2a2"])
-def test_chunks_have_the_gradients_of_one_batch(preset):
+def test_chunks_match_the_gradients_of_one_batch(preset):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
     model = fqt.calibrate(fqt.quantize(net, preset, X), [X]).train()
@@ -135,7 +135,7 @@ def test_chunks_have_the_gradients_of_one_batch(preset):
         assert (gradient - four[name]).abs().max() <= 1e-5 * gradient.abs().max().clamp(min=1e-3), name
 
 
-def test_the_rate_follows_the_number_of_steps():
+def test_rate_depends_on_the_number_of_steps():
     def rate(**options):
         return fqt.parameter_groups(quantized(OneChannel, "w4a4"), **options)[0]["lr"]
 
@@ -163,7 +163,7 @@ class Dead(nn.Module):
 
 
 @pytest.mark.parametrize("config", ["int8", "w4a4", "fp8", {"preset": "int8", "target": "tensorrt"}])
-def test_what_waits_for_a_range_is_exported(config, tmp_path):
+def test_exports_quantizers_without_a_range(config, tmp_path):
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fq.FakequantWarning)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 
-def test_waiting_threads_spin_for_a_short_time():
+def test_waiting_threads_spin_briefly():
     script = ("import os, fakequant\n"
               "print(os.environ.get('GOMP_SPINCOUNT'))\n"
               "import fakequant.waiting as w\n"

@@ -15,7 +15,7 @@ def warned(call):
     return [(entry.category, str(entry.message), entry.filename) for entry in told]
 
 
-def test_the_library_warns_as_python_does(tmp_path):
+def test_issues_python_warnings(tmp_path):
     """Once a call, at the line that called, in one category that filters know."""
     x, y = np.random.default_rng(0).standard_normal((64, 1, 8, 8)).astype(np.float32), np.zeros(64, np.int64)
     encoder = fq.model("encoder", [8], 2, options={"vocabulary": 10, "width": 8, "heads": 2, "layers": 1})
@@ -44,7 +44,7 @@ def test_the_library_warns_as_python_does(tmp_path):
     assert warned(lambda: fq.model("cnn", [1, 8, 8], 2)) == []
 
 
-def test_what_a_failed_call_warned_of_is_told_after_it():
+def test_issues_warnings_of_a_failed_call():
     model = fq.model("cnn", [1, 8, 8], 2)
     x = np.zeros((64, 1, 8, 8), np.float32)
     x[3] = np.nan

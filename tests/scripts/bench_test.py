@@ -32,7 +32,7 @@ class Bench(unittest.TestCase):
         with open(self.report) as file:
             return json.load(file)
 
-    def test_rounds_are_a_b_b_a(self):
+    def test_alternates_rounds_as_a_b_b_a(self):
         self.assertEqual(self.bench("fake.equal.small/memcpy").returncode, 0)
         with open(self.log) as file:
             batches = "".join("A" if line == "ours\n" else "B" for line in file)
@@ -56,11 +56,11 @@ class Bench(unittest.TestCase):
         self.assertEqual([r.get("variants") for r in report["results"]], [None, {"eager": 50.0, "compiled": 40.0}])
         self.assertRegex(done.stdout, r"\| `fake.equal.small/torch` \| 0.500 \|.*\| compiled \|\n")
 
-    def test_values_instead_of_times(self):
+    def test_compares_values(self):
         self.assertEqual(self.bench("--quick", "fake.value").returncode, 0)
         self.assertEqual(self.results()["results"][0]["ratio"], 0.75)
 
-    def test_what_differs_or_dies_fails_and_the_rest_goes_on(self):
+    def test_reports_failures_and_continues(self):
         done = self.bench("--quick", "--peers")
         self.assertEqual(done.returncode, 1)
         report = self.results()
@@ -70,14 +70,14 @@ class Bench(unittest.TestCase):
         self.assertIn("status 3; its last words: out of memory", failures["fake.crash/torch"])
         self.assertIn("FAILED", done.stdout)
 
-    def test_peers_only_when_asked_for(self):
+    def test_runs_peers_on_request(self):
         self.assertEqual(self.bench("--quick", "fake.equal*").returncode, 0)
         self.assertEqual(len(self.results()["results"]), 1)
         done = self.bench("fake.equal.small/torch")
         self.assertEqual(done.returncode, 2)
         self.assertIn("give --peers", done.stderr)
 
-    def test_no_row_is_a_failure(self):
+    def test_fails_without_rows(self):
         empty = os.path.join(self.room.name, "empty.py")
         with open(empty, "w") as file:
             file.write("for _ in open(0): print('{\"versions\": {}, \"rows\": []}', flush=True)")
@@ -105,12 +105,12 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("9 ranks share out 8 micro-batches: use 1 to 8", done.stderr)
 
-    def test_program_that_is_not_there(self):
+    def test_reports_a_missing_program(self):
         done = self.bench("--own", "/no/such/program")
         self.assertEqual(done.returncode, 2)
         self.assertIn("/no/such/program", done.stderr)
 
-    def test_peers_program_without_its_libraries(self):
+    def test_reports_missing_peer_libraries(self):
         worker = os.path.join(SOURCE, "bench", "peers", "worker.py")
         done = subprocess.run([sys.executable, "-B", worker, "--exchange", self.room.name], text=True, capture_output=True,
                               input="hello\nprepare nothing.at.all/torch\nnonsense\n")
