@@ -8,7 +8,7 @@ namespace fq::test {
 
 /// The message that `call` throws as Expected; empty if it does not throw.
 template <class Expected = ArgumentError, class Call>
-std::string message_of(Call&& call) {
+std::string error_message(Call&& call) {
   try {
     (void)call();
   } catch (const Expected& error) {

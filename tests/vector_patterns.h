@@ -15,7 +15,7 @@ namespace fq {
 
 /// Runs f for every instruction set of this processor that was compiled.
 template <class F>
-void on_every_target(F&& f) {
+void run_on_every_target(F&& f) {
   const auto targets = cpu::vector_targets();
   ASSERT_FALSE(targets.empty());
   for (const std::int64_t target : targets) {

@@ -25,8 +25,8 @@ TEST(BiasCalibrator, ComputesMeanAndMidpointOfEachRange) {
       const auto means = mean.compute_bias().to_vector<float>(),
                  middles = middle.compute_bias().to_vector<float>();
       for (std::int64_t i = 0; i < static_cast<std::int64_t>(means.size()); ++i) {
-        auto all = (axis < 0 ? a : elements_of(a, axis, i)).to_vector<float>();
-        for (const float v : (axis < 0 ? b : elements_of(b, axis, i)).to_vector<float>()) all.push_back(v);
+        auto all = (axis < 0 ? a : slice_elements(a, axis, i)).to_vector<float>();
+        for (const float v : (axis < 0 ? b : slice_elements(b, axis, i)).to_vector<float>()) all.push_back(v);
         double sum = 0, size = 0;
         for (const float v : all) {
           sum += static_cast<double>(v);

@@ -87,7 +87,7 @@ TEST(CalibratorMerge, KeepsAxesAndAcceptsEmptyCalibrators) {
 }
 
 /// Expects the merge to be refused with the text, and neither calibrator to change.
-void refuses(Calibrator& a, const Calibrator& b, const std::string& text) {
+void expect_error(Calibrator& a, const Calibrator& b, const std::string& text) {
   const StateDict before = a.state_dict(), other = b.state_dict();
   EXPECT_THAT([&] { a.merge(b); }, ThrowsMessage<ArgumentError>(HasSubstr(text)));
   EXPECT_TRUE(bitwise_equal(a.state_dict(), before));
@@ -103,17 +103,17 @@ std::unique_ptr<Calibrator> collected(std::string_view method, const CalibratorO
 TEST(CalibratorMerge, RejectsIncompatibleCalibrators) {
   const auto one_pass = collected("one_pass"), max = collected("max", {.axis = 1});
   for (const std::string_view method : {"moving_average", "histogram", "percentile", "entropy", "mse"})
-    refuses(*collected(method), *collected(method), "depends on the order of its batches");
-  refuses(*one_pass, *max, "'one_pass' and 'max' do not merge");
-  refuses(*one_pass, *collected("one_pass_mse"), "of one method");
-  refuses(*one_pass, *collected("one_pass", {.num_bins = 100}), "2048 bins");
-  refuses(*one_pass, *collected("one_pass", {.skip_zeros = true}), "skip_zeros");
-  refuses(*max, *collected("max"), "different axes");
+    expect_error(*collected(method), *collected(method), "depends on the order of its batches");
+  expect_error(*one_pass, *max, "'one_pass' and 'max' do not merge");
+  expect_error(*one_pass, *collected("one_pass_mse"), "of one method");
+  expect_error(*one_pass, *collected("one_pass", {.num_bins = 100}), "2048 bins");
+  expect_error(*one_pass, *collected("one_pass", {.skip_zeros = true}), "skip_zeros");
+  expect_error(*max, *collected("max"), "different axes");
   MaxCalibrator narrow(1), half(1);
   narrow.collect(Tensor::zeros({2, 7, 4}));
-  refuses(*max, narrow, "collect batches of one shape");
+  expect_error(*max, narrow, "collect batches of one shape");
   half.collect(Tensor::zeros({2, 3, 100}).to(DType::f16));
-  refuses(*max, half, "in one dtype");
+  expect_error(*max, half, "in one dtype");
 }
 
 TEST(CalibratorMerge, RejectsCountsAbove2To62) {
@@ -122,7 +122,7 @@ TEST(CalibratorMerge, RejectsCountsAbove2To62) {
   state.set("counts", Tensor::from(std::vector<std::int64_t>{0, 0, 0, std::int64_t{1} << 62}, {4}));
   const auto full = make_calibrator("one_pass", {.num_bins = 2});
   full->load_state(state);
-  refuses(*a, *full, "2^62");
+  expect_error(*a, *full, "2^62");
 }
 
 }  // namespace

@@ -108,14 +108,14 @@ TEST(Histogram, EntropyMatchesItsDefinition) {
         std::accumulate(h.counts.begin() + static_cast<std::ptrdiff_t>(i), h.counts.end(), std::int64_t{0}));
     for (int level = 0; level < 8; ++level) {
       double sum = 0, filled = 0;
-      const auto in_level = [&](std::size_t j) { return static_cast<std::size_t>(level) == j * 8 / i; };
+      const auto is_in_bin = [&](std::size_t j) { return static_cast<std::size_t>(level) == j * 8 / i; };
       for (std::size_t j = 0; j < i; ++j)
-        if (in_level(j) && h.counts[j] > 0) {
+        if (is_in_bin(j) && h.counts[j] > 0) {
           sum += static_cast<double>(h.counts[j]);
           filled += 1;
         }
       for (std::size_t j = 0; j < i; ++j)
-        if (in_level(j) && h.counts[j] > 0) q[j] = sum / filled;
+        if (is_in_bin(j) && h.counts[j] > 0) q[j] = sum / filled;
     }
     const double ps = std::accumulate(p.begin(), p.end(), 0.0), qs = std::accumulate(q.begin(), q.end(), 0.0);
     double kl = 0;

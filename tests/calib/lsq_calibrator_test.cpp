@@ -47,8 +47,9 @@ TEST(LsqCalibrator, CalibratesAlongAxes) {
   const Tensor amax = c.compute_amax();
   ASSERT_EQ(amax.shape(), (Shape{1, 6, 1}));
   for (std::int64_t i = 0; i < 6; ++i)
-    EXPECT_FLOAT_EQ(amax.to_vector<float>()[static_cast<std::size_t>(i)],
-                    static_cast<float>(2 * mean_magnitude(elements_of(x, 1, i), false) * std::sqrt(127.0)));
+    EXPECT_FLOAT_EQ(
+        amax.to_vector<float>()[static_cast<std::size_t>(i)],
+        static_cast<float>(2 * mean_magnitude(slice_elements(x, 1, i), false) * std::sqrt(127.0)));
 }
 
 TEST(LsqCalibrator, Merges) {

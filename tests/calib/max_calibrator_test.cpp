@@ -38,7 +38,7 @@ std::vector<float> slow_amax(const Tensor& x, const std::vector<int>& kept) {
   return out;
 }
 
-Tensor amax_of(const Tensor& x, Axes axis = {}) {
+Tensor calibrated_amax(const Tensor& x, Axes axis = {}) {
   MaxCalibrator calibrator(std::move(axis));
   calibrator.collect(x);
   return calibrator.compute_amax();
@@ -48,17 +48,17 @@ TEST(MaxCalibrator, ReducesEveryAxisOfEveryLayout) {
   const Tensor x = ramp({5, 67, 9, 11});
   for (const Layout layout : {Layout::row_major, Layout::channels_last})
     for (const std::vector<int>& kept : {std::vector<int>{}, {0}, {1}, {2}, {3}, {0, 1}, {0, 3}, {1, 2, 3}}) {
-      const Tensor amax = amax_of(x.to(layout), kept);
+      const Tensor amax = calibrated_amax(x.to(layout), kept);
       EXPECT_EQ(amax.to_vector<float>(), slow_amax(x, kept));
       EXPECT_EQ(amax.rank(), kept.empty() ? 0 : 4);
     }
-  EXPECT_EQ(amax_of(x, -3).shape(), (Shape{1, 67, 1, 1}));
+  EXPECT_EQ(calibrated_amax(x, -3).shape(), (Shape{1, 67, 1, 1}));
 }
 
 TEST(MaxCalibrator, ReducesLargeTensorsInParallel) {
   const Tensor x = ramp({600, 1000});
   for (const std::vector<int>& kept : {std::vector<int>{}, {0}, {1}})
-    EXPECT_EQ(amax_of(x, kept).to_vector<float>(), slow_amax(x, kept));
+    EXPECT_EQ(calibrated_amax(x, kept).to_vector<float>(), slow_amax(x, kept));
 }
 
 TEST(MaxCalibrator, RunsOverBatches) {
@@ -75,15 +75,15 @@ TEST(MaxCalibrator, RunsOverBatches) {
 }
 
 TEST(MaxCalibrator, IsPerTensorWithoutReducedAxes) {
-  EXPECT_EQ(amax_of(Tensor::from({1.0f, -3.0f, 2.0f}), 0).shape(), Shape{});
-  EXPECT_EQ(amax_of(Tensor::from({1.0f, -3.0f}, {2, 1}), 0).shape(), (Shape{2, 1}));
+  EXPECT_EQ(calibrated_amax(Tensor::from({1.0f, -3.0f, 2.0f}), 0).shape(), Shape{});
+  EXPECT_EQ(calibrated_amax(Tensor::from({1.0f, -3.0f}, {2, 1}), 0).shape(), (Shape{2, 1}));
 }
 
 TEST(MaxCalibrator, KeepsSixteenBitTypes) {
-  const Tensor amax = amax_of(Tensor::from({1.0f, -3.1f}).to(DType::bf16));
+  const Tensor amax = calibrated_amax(Tensor::from({1.0f, -3.1f}).to(DType::bf16));
   EXPECT_EQ(amax.dtype(), DType::bf16);
   EXPECT_EQ(amax.item(), 3.09375);
-  EXPECT_EQ(amax_of(Tensor::from({1.0, -3.1})).dtype(), DType::f32);
+  EXPECT_EQ(calibrated_amax(Tensor::from({1.0, -3.1})).dtype(), DType::f32);
 }
 
 TEST(MaxCalibrator, RejectsInvalidInputWithoutChange) {
@@ -107,7 +107,7 @@ TEST(MaxCalibrator, RejectsInvalidInputWithoutChange) {
       ThrowsMessage<ArgumentError>(HasSubstr("collect batches of one shape")));
   EXPECT_THROW(calibrator.collect(Tensor::from({std::int32_t{1}})), ArgumentError);
   EXPECT_THROW(calibrator.collect(Tensor()), ArgumentError);
-  EXPECT_THROW((void)amax_of(ramp({2, 2}), 2), ArgumentError);
+  EXPECT_THROW((void)calibrated_amax(ramp({2, 2}), 2), ArgumentError);
   EXPECT_EQ(calibrator.compute_amax().to_vector<float>(), (std::vector<float>{1, 2}));
 }
 

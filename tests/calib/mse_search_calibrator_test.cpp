@@ -32,7 +32,7 @@ float fake_quant(float x, float amax, const CalibratorOptions& o) {
   return scalar::modelopt_fake_quant(x, scale, scalar::modelopt_divisor(amax, scale, true), lower, upper);
 }
 
-double error_at(const Tensor& x, float amax, const CalibratorOptions& o) {
+double total_error(const Tensor& x, float amax, const CalibratorOptions& o) {
   double sum = 0;
   for (const float v : x.to_vector<float>()) {
     const double error = static_cast<double>(fake_quant(v, amax, o)) - static_cast<double>(v);
@@ -47,11 +47,11 @@ void expect_best(const Tensor& x, float first, float amax, const CalibratorOptio
   bool found = false;
   const std::vector<float> multiples = MseSearchCalibrator(o).multiples();
   for (const float multiple : multiples) {
-    least = std::min(least, error_at(x, first * multiple, o));
+    least = std::min(least, total_error(x, first * multiple, o));
     found = found || amax == first * multiple;
   }
   EXPECT_TRUE(found) << amax << " is no multiple of " << first;
-  EXPECT_LE(error_at(x, amax, o), least * (1 + 64 * 0x1p-24));
+  EXPECT_LE(total_error(x, amax, o), least * (1 + 64 * 0x1p-24));
 }
 
 float largest(const Tensor& x) {
@@ -101,9 +101,9 @@ TEST(MseSearch, SearchesAlongAxesOverBatches) {
     const Tensor amax = c.compute_amax();
     ASSERT_EQ(amax.shape(), (Shape{1, 5, 1, 1}));
     for (std::int64_t i = 0; i < 5; ++i) {
-      auto all = elements_of(a, 1, i).to_vector<float>();
-      const float first = largest(elements_of(a, 1, i));
-      for (const float v : elements_of(b, 1, i).to_vector<float>()) all.push_back(v);
+      auto all = slice_elements(a, 1, i).to_vector<float>();
+      const float first = largest(slice_elements(a, 1, i));
+      for (const float v : slice_elements(b, 1, i).to_vector<float>()) all.push_back(v);
       expect_best(Tensor::from(all, {static_cast<std::int64_t>(all.size())}), first,
                   amax.to_vector<float>()[static_cast<std::size_t>(i)], options);
     }

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 /// The error that OCTAV makes smallest, by its definition.
-double error_at(const std::vector<float>& x, double s, double noise) {
+double octav_error(const std::vector<float>& x, double s, double noise) {
   double sum = 0;
   for (const float v : x) {
     const double m = std::fabs(static_cast<double>(v));
@@ -30,13 +30,14 @@ TEST(Octav, MinimizesItsError) {
         const Tensor x = heavy_tailed({3000}, seed);
         const auto v = x.to_vector<float>();
         const double noise = std::pow(4.0, -bits) / (is_unsigned ? 12 : 3);
-        const double amax = octav_amax(x, {}, bits, is_unsigned).item(), least = error_at(v, amax, noise);
+        const double amax = octav_amax(x, {}, bits, is_unsigned).item(), least = octav_error(v, amax, noise);
         double largest = 0;
         for (const float m : v) largest = std::max(largest, std::fabs(static_cast<double>(m)));
         ASSERT_LE(amax, largest);
         // The error steps at every |x|, so Newton ends within a few of them of the best.
         for (int k = 1; k <= 200; ++k)
-          EXPECT_LE(least, 1.02 * error_at(v, largest * k / 200, noise)) << seed << ", " << bits << " bits";
+          EXPECT_LE(least, 1.02 * octav_error(v, largest * k / 200, noise))
+              << seed << ", " << bits << " bits";
       }
 }
 
@@ -47,7 +48,7 @@ TEST(Octav, MatchesEachSliceAlongAxes) {
     ASSERT_EQ(amax.numel(), x.dim(axis));
     for (std::int64_t i = 0; i < amax.numel(); ++i)
       EXPECT_EQ(amax.to_vector<float>()[static_cast<std::size_t>(i)],
-                octav_amax(elements_of(x, axis, i), {}, 4, false).item());
+                octav_amax(slice_elements(x, axis, i), {}, 4, false).item());
   }
 }
 
@@ -59,8 +60,8 @@ TEST(Octav, MatchesAHistogramWithinOneBin) {
       histogram.collect(x);
       const double amax = histogram.compute_amax({.num_bits = bits}).item(), noise = std::pow(4.0, -bits) / 3;
       // A histogram replaces values by bin centres: the clips differ, their errors hardly do.
-      EXPECT_LE(error_at(x.to_vector<float>(), amax, noise),
-                1.01 * error_at(x.to_vector<float>(), octav_amax(x, {}, bits, false).item(), noise));
+      EXPECT_LE(octav_error(x.to_vector<float>(), amax, noise),
+                1.01 * octav_error(x.to_vector<float>(), octav_amax(x, {}, bits, false).item(), noise));
     }
 }
 

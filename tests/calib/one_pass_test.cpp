@@ -145,7 +145,7 @@ TEST(OnePassCalibrator, RejectsDamagedStates) {
   const auto source = make_calibrator("one_pass", {.num_bins = 128}),
              target = make_calibrator("one_pass", {.num_bins = 128});
   source->collect(tensor(magnitudes(600, 5)));
-  const auto refused = [&](auto&& damage) {
+  const auto expect_error = [&](auto&& damage) {
     StateDict state = source->state_dict();
     damage(state);
     EXPECT_THROW(target->load_state(state), ArgumentError);
@@ -157,18 +157,18 @@ TEST(OnePassCalibrator, RejectsDamagedStates) {
     v[at] = count;
     return Tensor::from(v, {256});
   };
-  refused([](StateDict& s) { s.set_attribute("num_bins", 127); });
-  refused([](StateDict& s) { s.set_attribute("largest", "3"); });
-  refused([](StateDict& s) { s.set_attribute("largest", -1); });
-  refused([](StateDict& s) { s.set_attribute("skip_zeros", true); });
-  refused([](StateDict& s) { s.set_attribute("skip_zeros", 0); });
+  expect_error([](StateDict& s) { s.set_attribute("num_bins", 127); });
+  expect_error([](StateDict& s) { s.set_attribute("largest", "3"); });
+  expect_error([](StateDict& s) { s.set_attribute("largest", -1); });
+  expect_error([](StateDict& s) { s.set_attribute("skip_zeros", true); });
+  expect_error([](StateDict& s) { s.set_attribute("skip_zeros", 0); });
   for (const std::int64_t exponent : {-127L, 128L, 1L << 40})
-    refused([&](StateDict& s) { s.set_attribute("exponent", exponent); });
-  refused([](StateDict& s) { s.set("counts", Tensor::zeros({256}, DType::i64)); });  // no such exponent
-  refused([](StateDict& s) { s.set("counts", Tensor::zeros({255}, DType::i64)); });
-  refused([](StateDict& s) { s.set("counts", Tensor::zeros({256})); });
-  refused([&](StateDict& s) { s.set("counts", with(3, -1)); });
-  refused([&](StateDict& s) { s.set("counts", with(3, std::numeric_limits<std::int64_t>::max())); });
+    expect_error([&](StateDict& s) { s.set_attribute("exponent", exponent); });
+  expect_error([](StateDict& s) { s.set("counts", Tensor::zeros({256}, DType::i64)); });  // no such exponent
+  expect_error([](StateDict& s) { s.set("counts", Tensor::zeros({255}, DType::i64)); });
+  expect_error([](StateDict& s) { s.set("counts", Tensor::zeros({256})); });
+  expect_error([&](StateDict& s) { s.set("counts", with(3, -1)); });
+  expect_error([&](StateDict& s) { s.set("counts", with(3, std::numeric_limits<std::int64_t>::max())); });
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST(PerAxisCalibrator, CalibratesEachIndexSeparately) {
         ASSERT_EQ(amax.numel(), batches[0].dim(axis));
         for (std::int64_t i = 0; i < amax.numel(); ++i) {
           const auto alone = make_calibrator(method, small);
-          for (const Tensor& x : batches) alone->collect(elements_of(x, axis, i));
+          for (const Tensor& x : batches) alone->collect(slice_elements(x, axis, i));
           EXPECT_EQ(amax.to_vector<float>()[static_cast<std::size_t>(i)], alone->compute_amax(options).item())
               << method << " axis " << axis << " index " << i;
         }
@@ -101,20 +101,21 @@ TEST(PerAxisCalibrator, RejectsInvalidInput) {
 TEST(PerAxisCalibrator, RejectsDamagedStates) {
   const auto c = make_calibrator("percentile", {.axis = 0, .num_bins = 50});
   c->collect(heavy_tailed({4, 100}, 1));
-  const auto refuses = [&](auto&& damage) {
+  const auto expect_error = [&](auto&& damage) {
     StateDict state = c->state_dict();
     damage(state);
     const auto other = make_calibrator("percentile", {.axis = 0, .num_bins = 50});
     EXPECT_THROW(other->load_state(state), ArgumentError);
     EXPECT_TRUE(other->empty());
   };
-  refuses([](StateDict& s) { s.set("shape", Tensor::from({std::int64_t{-4}, std::int64_t{-1}})); });
-  refuses([](StateDict& s) { s.set("shape", Tensor::from({std::int64_t{5}, std::int64_t{1}})); });
-  refuses([](StateDict& s) { s.set_attribute("ranges", 3); });
-  refuses([](StateDict& s) { s.set_attribute("ranges", {1, 2, 3, 4}); });
-  refuses([](StateDict& s) { s.set("values/counts", Tensor::zeros({7}, DType::i64)); });
-  refuses([](StateDict& s) { s.set("sizes/counts", Tensor::from(std::vector<std::int64_t>(4, -1), {4})); });
-  refuses([](StateDict& s) { s.set("values/edges", Tensor::zeros({204})); });
+  expect_error([](StateDict& s) { s.set("shape", Tensor::from({std::int64_t{-4}, std::int64_t{-1}})); });
+  expect_error([](StateDict& s) { s.set("shape", Tensor::from({std::int64_t{5}, std::int64_t{1}})); });
+  expect_error([](StateDict& s) { s.set_attribute("ranges", 3); });
+  expect_error([](StateDict& s) { s.set_attribute("ranges", {1, 2, 3, 4}); });
+  expect_error([](StateDict& s) { s.set("values/counts", Tensor::zeros({7}, DType::i64)); });
+  expect_error(
+      [](StateDict& s) { s.set("sizes/counts", Tensor::from(std::vector<std::int64_t>(4, -1), {4})); });
+  expect_error([](StateDict& s) { s.set("values/edges", Tensor::zeros({204})); });
 }
 
 }  // namespace

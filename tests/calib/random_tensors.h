@@ -21,7 +21,7 @@ inline Tensor heavy_tailed(const Shape& shape, unsigned seed) {
 }
 
 /// The elements of index `at` along `axis`, in their order.
-inline Tensor elements_of(const Tensor& x, int axis, std::int64_t at) {
+inline Tensor slice_elements(const Tensor& x, int axis, std::int64_t at) {
   const auto v = x.to_vector<float>();
   std::int64_t inner = 1;
   for (int a = axis + 1; a < x.rank(); ++a) inner *= x.dim(a);

@@ -29,7 +29,7 @@ struct Expected {
 /// Runs a kernel for every instruction set, count, reader and code type; `element(i, reader)` is the truth.
 template <class Code, class Run, class Element>
 void compare(const cpu::SumReader& reader, Run&& run, Element&& element) {
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     for (const std::int64_t count : counts) {
       std::vector<Code> codes(static_cast<std::size_t>(count) + 1, Code{77}), without = codes;
       std::vector<std::uint8_t> mask(static_cast<std::size_t>(count / 8) + 2, 0xa5);
@@ -143,7 +143,7 @@ TEST(AccumulatorKernels, ConvertSumsToFloats) {
     scale[i] = 1e-4f * static_cast<float>(static_cast<int>(i % 19) - 9);
     shift[i] = 0.37f * static_cast<float>(i % 23) - 4.0f;
   }
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     for (const bool innermost : {false, true})
       for (const std::int64_t count : counts) {
         const auto at = [&](std::int64_t i) { return static_cast<std::size_t>(innermost ? i : 0); };
@@ -169,7 +169,7 @@ TEST(AccumulatorKernels, ConvertSumsToFloats) {
 TEST(AccumulatorKernels, ConvertAdditionsToFloats) {
   const auto a = codes<std::int8_t>(37);
   const auto b = codes<std::uint8_t>(113);
-  on_every_target([&](std::int64_t) {
+  run_on_every_target([&](std::int64_t) {
     for (const std::int64_t count : counts) {
       std::vector<float> y(static_cast<std::size_t>(count) + 1, -7.0f);
       cpu::addition_values({a.data(), DType::i8}, {b.data(), DType::u8}, count, 0.1f, 0.3f, y.data());
@@ -182,7 +182,7 @@ TEST(AccumulatorKernels, ConvertAdditionsToFloats) {
 
 TEST(AccumulatorKernels, ReluTurnsNaNAndNegativeZeroToZero) {
   const auto x = patterns();
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     for (const std::int64_t rest : {0, 1, 13}) {
       auto v = x;
       std::vector<std::uint8_t> mask(x.size() / 8 + 1);

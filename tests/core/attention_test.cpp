@@ -35,7 +35,7 @@ Variable values(const Shape& shape, unsigned seed, bool with_gradient = false) {
 }
 
 /// By f64 products, softmax and a mask of zeros and -infinity.
-std::vector<double> by_definition(const Variable& q, const Variable& k, const Variable& v, bool causal) {
+std::vector<double> expected_attention(const Variable& q, const Variable& k, const Variable& v, bool causal) {
   const std::int64_t samples = q.dim(0), heads = q.dim(1), rows = q.dim(2), keys = k.dim(2), width = q.dim(3),
                      out_width = v.dim(3), shared = heads / k.dim(1);
   const auto a = q.tensor().to_vector<float>(), b = k.tensor().to_vector<float>(),
@@ -76,7 +76,7 @@ TEST(Attention, MatchesTheDefinitionForAnyHeads) {
     for (const bool causal : {false, true}) {
       const auto q = values({2, 4, 7, 5}, 1), k = values({2, kv, 9, 5}, 2), v = values({2, kv, 9, 3}, 3);
       const Variable y = ops::scaled_dot_product_attention(q, k, v, {.causal = causal});
-      expect_near(y.tensor(), by_definition(q, k, v, causal), kTolerance);
+      expect_near(y.tensor(), expected_attention(q, k, v, causal), kTolerance);
     }
 }
 
@@ -85,7 +85,7 @@ TEST(Attention, BlocksSumToTheWhole) {
   const auto q = values({1, 2, 1100, 8}, 1, true), k = values({1, 1, 1100, 8}, 2, true),
              v = values({1, 1, 1100, 8}, 3, true);
   const Variable y = ops::scaled_dot_product_attention(q, k, v, {.causal = true});
-  expect_near(y.tensor(), by_definition(q, k, v, true), kTolerance);
+  expect_near(y.tensor(), expected_attention(q, k, v, true), kTolerance);
   y.backward(Tensor::full(y.shape(), 1.0));
   double sum = 0;  // each row of probabilities adds up to 1
   for (const float g : v.grad().to_vector<float>()) sum += double(g);
@@ -295,15 +295,15 @@ TEST(Attention, RowsMatchTheirHeadsBitwise) {
                                      values({samples, keys, heads * width}, 2, true),
                                      values({samples, keys, heads * value_width}, 3, true)};
           const auto rows = [&](int i) { return codes ? ops::quantize(leaves[i], grid) : leaves[i]; };
-          const auto of_heads = [&](int i) {
+          const auto head_slice = [&](int i) {
             const Variable x = rows(i);
             return ops::transpose(ops::reshape(x, {samples, x.dim(1), heads, x.dim(2) / heads}),
                                   {0, 2, 1, 3});
           };
           const ops::AttentionOptions options{.causal = causal};
           const Variable y =
-              moved ? ops::reshape(ops::transpose(ops::scaled_dot_product_attention(of_heads(0), of_heads(1),
-                                                                                    of_heads(2), options),
+              moved ? ops::reshape(ops::transpose(ops::scaled_dot_product_attention(
+                                                      head_slice(0), head_slice(1), head_slice(2), options),
                                                   {0, 2, 1, 3}),
                                    {samples, queries, heads * value_width})
                     : detail::attention_of_rows(rows(0), rows(1), rows(2), heads, options);
@@ -443,7 +443,7 @@ TEST(FunctionFormulas, SoftmaxRowsMatchScalarsBitwiseOnEveryTarget) {
     for (const float v : x) powers.push_back(scalar::exp_below_zero(v - largest));
     const float sum = sum_in_columns(powers);
     for (const float p : powers) shares.push_back(p / sum);
-    on_every_target([&](std::int64_t target) {
+    run_on_every_target([&](std::int64_t target) {
       std::vector<float> y(n + 1, 7.0f);  // one element after the row must not change
       const auto size = static_cast<std::int64_t>(n);
       const auto [most, total] = cpu::powers_of_row(x.data(), size, y.data());

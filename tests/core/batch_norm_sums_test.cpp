@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kChannels = 20;
 
-ProductSums sums_of(const Shape& shape, Layout layout) {
+ProductSums make_sums(const Shape& shape, Layout layout) {
   std::vector<std::int32_t> sums(static_cast<std::size_t>(numel(shape)));
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::int32_t>(i * 7919 % 60013) - 20000;
   std::vector<std::int32_t> bias(kChannels);
@@ -30,7 +30,7 @@ ProductSums sums_of(const Shape& shape, Layout layout) {
 }
 
 /// A leaf that gradients reach, read as `value`.
-Variable reader_of(const Variable& leaf, Value value) {
+Variable make_reader(const Variable& leaf, Value value) {
   return detail::record("test", std::move(value), {leaf},
                         [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
 }
@@ -42,7 +42,7 @@ struct Result {
 Result run(const ProductSums& sums, bool as_floats, bool training, const Tensor& dy) {
   const Accumulator accumulator{sums};
   const Variable leaf(Tensor::zeros(sums.sums.shape()), true);
-  const Variable x = as_floats ? reader_of(leaf, to_float(accumulator)) : reader_of(leaf, accumulator);
+  const Variable x = as_floats ? make_reader(leaf, to_float(accumulator)) : make_reader(leaf, accumulator);
   const Variable gamma(test::uniform({kChannels}, 1), true), beta(test::uniform({kChannels}, 2), true);
   Tensor mean = test::uniform({kChannels}, 3), variance = Tensor::full({kChannels}, 0.5);
   const Variable y = ops::batch_norm(x, gamma, beta, mean, variance, training, 0.1, 1e-5);
@@ -61,7 +61,7 @@ TEST(BatchNormOfSums, MatchesBatchNormOfTheFloatValues) {
   for (const auto& [shape, layout] :
        {std::pair{Shape{3, kChannels, 7, 10}, Layout::channels_last}, {{210, kChannels}, Layout::row_major}})
     for (const bool training : {true, false}) {
-      const ProductSums sums = sums_of(shape, layout);
+      const ProductSums sums = make_sums(shape, layout);
       const Tensor dy = test::uniform(shape, 4);
       const Result a = run(sums, false, training, dy), b = run(sums, true, training, dy);
       EXPECT_LT(test::difference(a.y, b.y), values);
@@ -74,7 +74,7 @@ TEST(BatchNormOfSums, MatchesBatchNormOfTheFloatValues) {
 }
 
 TEST(BatchNormOfSums, RoundsWithOneMultiplyAddAndRelu) {
-  const ProductSums sums = sums_of({3, kChannels, 7, 10}, Layout::channels_last);
+  const ProductSums sums = make_sums({3, kChannels, 7, 10}, Layout::channels_last);
   const Tensor gamma = test::uniform({kChannels}, 1), beta = test::uniform({kChannels}, 2);
   Variable y = ops::batch_norm(Variable(Accumulator{sums}), gamma, beta, {}, {}, true, 0.1, 1e-5);
   Accumulator with_relu = *y.accumulator();
@@ -94,7 +94,7 @@ TEST(BatchNormOfSums, RoundsWithOneMultiplyAddAndRelu) {
 }
 
 TEST(BatchNormOfSums, ReadsSumsUnderAReluAsFloats) {
-  const Variable x(Accumulator{sums_of({2, kChannels, 3, 3}, Layout::channels_last), true});
+  const Variable x(Accumulator{make_sums({2, kChannels, 3, 3}, Layout::channels_last), true});
   EXPECT_EQ(ops::batch_norm(x, {}, {}, {}, {}, true).accumulator(), nullptr);
 }
 

@@ -49,7 +49,7 @@ std::vector<Case> cases() {
 }
 
 /// The block of each element in memory order, by the definition.
-std::vector<std::int64_t> blocks_of(const Case& c) {
+std::vector<std::int64_t> block_indices(const Case& c) {
   const Shape sizes = detail::in_memory(c.shape, c.layout), lengths = detail::in_memory(c.block, c.layout);
   std::vector<std::int64_t> out;
   for (std::int64_t i = 0; i < numel(c.shape); ++i) {
@@ -66,7 +66,7 @@ std::vector<std::int64_t> blocks_of(const Case& c) {
 TEST(BlockMapTest, AllLookupsGiveTheSameBlock) {
   for (const auto& c : cases()) {
     SCOPED_TRACE(text(c));
-    const auto expected = blocks_of(c);
+    const auto expected = block_indices(c);
     const auto map = BlockMap::of(c.shape, c.block, c.layout);
     const auto index = map.number_index();
     std::vector<std::int64_t> runs(expected.size(), -1);
@@ -90,7 +90,7 @@ TEST(BlockMapTest, AllLookupsGiveTheSameBlock) {
 TEST(BlockMapTest, ListsTheElementsOfABlock) {
   for (const auto& c : cases()) {
     SCOPED_TRACE(text(c));
-    const auto expected = blocks_of(c);
+    const auto expected = block_indices(c);
     const auto map = BlockMap::of(c.shape, c.block, c.layout);
     std::set<std::int64_t> seen;
     for (std::int64_t block = 0; block < map.blocks(); ++block)
@@ -107,7 +107,7 @@ TEST(BlockMapTest, ListsTheElementsOfABlock) {
 TEST(BlockMapTest, CutsSplitNoBlock) {
   for (const auto& c : cases()) {
     SCOPED_TRACE(text(c));
-    const auto blocks = blocks_of(c);
+    const auto blocks = block_indices(c);
     const auto map = BlockMap::of(c.shape, c.block, c.layout);
     for (std::int64_t i = 0; i < numel(c.shape); ++i) {
       const std::int64_t cut = map.cut(i);

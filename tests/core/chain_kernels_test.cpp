@@ -122,7 +122,7 @@ struct Operands {
 };
 
 template <class Run>
-void for_products(const Run& run) {
+void run_all_products(const Run& run) {
   for (const std::int64_t rows : {1, 3, 15, 16, 17, 37, 64})
     for (const std::int64_t outputs : {16, 48})
       for (const auto& size : {std::pair<std::int64_t, std::int64_t>{32, 32},
@@ -135,7 +135,7 @@ void for_products(const Run& run) {
                                {384, 128}}) {
         const std::int64_t columns = size.first, block = size.second;
         const Product p(rows, outputs, columns, block);
-        on_every_target([&](std::int64_t target) {
+        run_on_every_target([&](std::int64_t target) {
           SCOPED_TRACE(testing::Message()
                        << target << ": " << rows << ' ' << outputs << ' ' << columns << ' ' << block);
           run(p);
@@ -144,7 +144,7 @@ void for_products(const Run& run) {
 }
 
 TEST(ChainKernels, MatchTheGgmlOrderBitwise) {
-  for_products([](const Product& p) {
+  run_all_products([](const Product& p) {
     for (const bool bias : {false, true}) {
       Operands o(p);
       o.chains.x_scale = p.x_scale.data();
@@ -163,7 +163,7 @@ TEST(ChainKernels, MatchTheGgmlOrderBitwise) {
 }
 
 TEST(ChainKernels, MatchTheXnnpackOrderBitwise) {
-  for_products([](const Product& p) {
+  run_all_products([](const Product& p) {
     Operands o(p);
     o.chains.first = p.first.data();
     o.chains.first_factor = p.first_factor.data();
@@ -191,7 +191,7 @@ TEST(RowCodeKernels, FindTheSameExtremeAsTheFormula) {
   for (int i = 0; i < 32; ++i) x.push_back(i < 5 ? 1.0f : i % 3 == 0 ? -2.0f : 2.0f);
   for (int i = 0; i < 32; ++i) x.push_back(std::numeric_limits<float>::quiet_NaN());
   const auto blocks = static_cast<std::int64_t>(x.size() / 32);
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     std::vector<float> found(std::size_t(blocks), -1.0f);
     EXPECT_TRUE(cpu::block_extremes(x.data(), blocks, found.data()));
     for (std::int64_t b = 0; b < blocks; ++b)
@@ -208,7 +208,7 @@ TEST(RowCodeKernels, RoundHalfUpLikeTheFormula) {
   const auto blocks = static_cast<std::int64_t>(x.size() / 32);
   std::vector<float> factors;
   for (std::int64_t b = 0; b < blocks; ++b) factors.push_back(b % 3 == 0 ? 1.0f : b % 3 == 1 ? -0.7f : 4.0f);
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     std::vector<std::int8_t> found(x.size(), 99);
     cpu::halves_up_codes(x.data(), blocks, factors.data(), found.data());
     for (std::size_t i = 0; i < x.size(); ++i)

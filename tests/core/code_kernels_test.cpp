@@ -13,7 +13,7 @@ namespace {
 
 template <class Word>
 void masks_in_place() {
-  on_every_target([](std::int64_t target) {
+  run_on_every_target([](std::int64_t target) {
     for (const std::int64_t count : {1, 7, 63, 64, 65, 200, 1027}) {
       std::vector<std::uint8_t> mask(static_cast<std::size_t>(count + 7) / 8 + 8, 0xff);
       for (std::size_t i = 0; i < mask.size(); i += 19) mask[i] = static_cast<std::uint8_t>(0x5b + i);
@@ -46,7 +46,7 @@ bool same_bits(float a, float b) {
 /// `value(i)` is the value of code i.
 template <class F>
 void compare(const cpu::CodeArray& codes, F&& value) {
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     for (const std::int64_t count : {0, 1, 7, 8, 15, 33, 256, 269}) {
       const auto size = static_cast<std::size_t>(count);
       for (const float scale : {1.0f, 0.0123f, 1e-40f, 3e36f}) {
@@ -103,7 +103,7 @@ TEST(CodeKernels, E4m3CodesMatchTheScalarFormulaBitwise) {
   const auto count = static_cast<std::int64_t>(x.size());
   for (const cpu::GridRow& row :
        {cpu::GridRow{1.0f, -448, 448, 448.0f, -448.0f}, cpu::GridRow{0.0123f, -448, 448, 5.5104f, -5.5104f}})
-    on_every_target([&](std::int64_t target) {
+    run_on_every_target([&](std::int64_t target) {
       std::vector<cpu::E4m3> codes(x.size());
       std::vector<std::uint8_t> mask(x.size() / 8);
       bool nan = false;

@@ -315,7 +315,7 @@ void expect_rounded_backward(const Tensor& x, const QuantizedTensor& w, const F&
     y.backward(bf16_values(test::uniform(y.shape(), 9)));
     return std::pair(a.grad(), b.grad());
   };
-  const auto of_codes = [&] {
+  const auto run_on_codes = [&] {
     const Variable a(x, true), b = leaf(w);
     const auto source = b.node()->gradient->inputs[0];
     const Variable y = op(a, b);
@@ -325,7 +325,7 @@ void expect_rounded_backward(const Tensor& x, const QuantizedTensor& w, const F&
   };
   const auto exact = gradients(x, dequantize(w)),
              rounded = gradients(bf16_values(x), bf16_values(dequantize(w)));
-  const auto bf16 = of_codes();
+  const auto bf16 = run_on_codes();
   if (detail::code_factor_dtype(Device::cpu()) == DType::bf16) {
     EXPECT_LT(test::difference(bf16.first, rounded.first), test::kRounding);
     EXPECT_LT(test::difference(bf16.second, rounded.second), test::kRounding);
@@ -333,7 +333,7 @@ void expect_rounded_backward(const Tensor& x, const QuantizedTensor& w, const F&
     EXPECT_TRUE(bitwise_equal(bf16.first, exact.first));
   }
   const BackwardScope scope(BackwardType::fp32);
-  const auto fp32 = of_codes();
+  const auto fp32 = run_on_codes();
   EXPECT_TRUE(bitwise_equal(fp32.first, exact.first));
   EXPECT_TRUE(bitwise_equal(fp32.second, exact.second));
 }
@@ -347,7 +347,7 @@ TEST(CodeProducts, DequantizedWeightProductsUseBf16InBackward) {
                           [](const auto& a, const auto& b) { return ops::conv2d(a, b); });
 }
 
-QuantizedTensor in_blocks(const Tensor& x, Format format, NumBits scale_bits, std::int64_t length) {
+QuantizedTensor make_blocks(const Tensor& x, Format format, NumBits scale_bits, std::int64_t length) {
   const auto by = Granularity::per_group(length);
   const Shape blocks = by.scale_shape(x.shape());
   std::vector<float> amax(static_cast<std::size_t>(numel(blocks)));
@@ -361,19 +361,19 @@ TEST(CodeProducts, BlocksAreFactorsAndScales) {
   const auto linear = [](const auto& a, const auto& b, const auto& c) { return ops::linear(a, b, c); };
   const Tensor x = test::uniform({6, 50}, 1), w = test::uniform({11, 50}, 2);
   const FloatFormat e2m1{2, 1}, e4m3{4, 3};
-  const auto nvfp4 = in_blocks(w, e2m1, {4, 3}, 16);
+  const auto nvfp4 = make_blocks(w, e2m1, {4, 3}, 16);
   const auto expect = [&](const QuantizedTensor& a, const QuantizedTensor& b) {
     EXPECT_EQ(detail::code_kind(Variable(a), Variable(b), 0), detail::CodeKind::factors);
     expect_like_floats(a, b, 11, linear);
   };
-  expect(in_blocks(x, e2m1, {4, 3}, 16), nvfp4);
-  expect(in_blocks(x, e4m3, {8, 0}, 32), in_blocks(w, e4m3, {8, 0}, 32));
-  expect(in_blocks(x, kInt8, {8, 0}, 32), in_blocks(w, kInt8, {8, 0}, 32));
+  expect(make_blocks(x, e2m1, {4, 3}, 16), nvfp4);
+  expect(make_blocks(x, e4m3, {8, 0}, 32), make_blocks(w, e4m3, {8, 0}, 32));
+  expect(make_blocks(x, kInt8, {8, 0}, 32), make_blocks(w, kInt8, {8, 0}, 32));
   expect(quantized(x, e4m3), nvfp4);
   expect(quantized(x, kUint8), quantized(w, e4m3, Granularity::per_axis(0)));
-  EXPECT_EQ(detail::code_kind(Variable(in_blocks(x, kInt8, {4, 3}, 16)), Variable(nvfp4), 0),
+  EXPECT_EQ(detail::code_kind(Variable(make_blocks(x, kInt8, {4, 3}, 16)), Variable(nvfp4), 0),
             detail::CodeKind::floats);
-  const auto taps = in_blocks(test::uniform({4, 3, 3, 3}, 2), e2m1, {4, 3}, 2);
+  const auto taps = make_blocks(test::uniform({4, 3, 3, 3}, 2), e2m1, {4, 3}, 2);
   expect_like_floats(quantized(test::uniform({2, 3, 5, 5}, 1), e4m3), taps, 4,
                      [](const auto& a, const auto& b, const auto& c) { return ops::conv2d(a, b, c); });
 }

@@ -81,7 +81,7 @@ TEST(Conv2d, ForwardIsInvariantToThreadCount) {
     for (const std::int64_t n : {std::int64_t{1}, std::int64_t{3}, x_shape[0]}) {
       const Variable x(uniform({n, x_shape[1], x_shape[2], x_shape[3]}, 5)), w(uniform(w_shape, 6));
       Tensor first;
-      test::for_threads({1, 2, 3, 8}, [&, &options = options, &w_shape = w_shape](int count) {
+      test::run_with_threads({1, 2, 3, 8}, [&, &options = options, &w_shape = w_shape](int count) {
         const Tensor y = ops::conv2d(x, w, {}, options).tensor();
         if (!first.defined()) first = y;
         EXPECT_TRUE(bitwise_equal(y, first))
@@ -116,20 +116,20 @@ TEST(Conv2d, SkipsTheInputGradientUnlessRequired) {
 
 TEST(Conv2d, RejectsMismatchedShapes) {
   const Variable x(uniform({2, 4, 5, 5}, 1)), w(uniform({6, 4, 3, 3}, 2));
-  const auto refused = [&](const Shape& w_shape, const ConvOptions& options) {
+  const auto expect_error = [&](const Shape& w_shape, const ConvOptions& options) {
     EXPECT_THROW((void)ops::conv2d(x, uniform(w_shape, 2), {}, options), ArgumentError);
   };
-  refused({6, 3, 3, 3}, {});
-  refused({6, 4, 3}, {});
-  refused({6, 4, 3, 3}, {{}, {}, {}, 2});
-  refused({6, 1, 3, 3}, {{}, {}, {}, 4});
-  refused({6, 4, 3, 3}, {{}, {}, {}, 0});
-  refused({6, 4, 3, 3}, {{}, {-1}, {}, 1});
-  refused({6, 4, 3, 3}, {{0}, {}, {}, 1});
-  refused({6, 4, 3, 3}, {{}, {}, {0}, 1});
-  refused({6, 4, 3, 3}, {{1, 1, 1}, {}, {}, 1});
-  refused({6, 4, 6, 3}, {});
-  refused({6, 4, 3, 3}, {{}, {}, {3}, 1});
+  expect_error({6, 3, 3, 3}, {});
+  expect_error({6, 4, 3}, {});
+  expect_error({6, 4, 3, 3}, {{}, {}, {}, 2});
+  expect_error({6, 1, 3, 3}, {{}, {}, {}, 4});
+  expect_error({6, 4, 3, 3}, {{}, {}, {}, 0});
+  expect_error({6, 4, 3, 3}, {{}, {-1}, {}, 1});
+  expect_error({6, 4, 3, 3}, {{0}, {}, {}, 1});
+  expect_error({6, 4, 3, 3}, {{}, {}, {0}, 1});
+  expect_error({6, 4, 3, 3}, {{1, 1, 1}, {}, {}, 1});
+  expect_error({6, 4, 6, 3}, {});
+  expect_error({6, 4, 3, 3}, {{}, {}, {3}, 1});
   EXPECT_THROW((void)ops::conv2d(x, w, Variable(uniform({4}, 3))), ArgumentError);
   EXPECT_THROW((void)ops::conv2d(Variable(uniform({4, 5, 5}, 1)), w), ArgumentError);
 }

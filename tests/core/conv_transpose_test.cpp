@@ -63,7 +63,7 @@ TEST(ConvTranspose2d, ForwardIsInvariantToThreadCount) {
   for (const auto& c : cases) {
     Tensor first;
     const Variable x(uniform(c.x, 1)), w(uniform(c.w, 2));
-    test::for_threads({1, 2, 3, 8}, [&](int count) {
+    test::run_with_threads({1, 2, 3, 8}, [&](int count) {
       const Tensor y = ops::conv_transpose2d(x, w, {}, c.options, c.output_padding).tensor();
       if (!first.defined()) first = y;
       EXPECT_TRUE(bitwise_equal(y, first)) << to_string(c.w) << count << " threads";
@@ -83,17 +83,17 @@ TEST(ConvTranspose2d, HandlesEmptyBatchAndMeta) {
 
 TEST(ConvTranspose2d, RejectsMismatchedShapes) {
   const Variable x(uniform({2, 4, 3, 3}, 1));
-  const auto refused = [&](const Shape& w, const ConvOptions& options,
-                           const std::vector<std::int64_t>& extra = {}) {
+  const auto expect_error = [&](const Shape& w, const ConvOptions& options,
+                                const std::vector<std::int64_t>& extra = {}) {
     EXPECT_THROW((void)ops::conv_transpose2d(x, uniform(w, 2), {}, options, extra), ArgumentError);
   };
-  refused({3, 4, 3, 3}, {});
-  refused({4, 4, 3}, {});
-  refused({4, 4, 3, 3}, {{}, {}, {}, 3});
-  refused({4, 4, 3, 3}, {{}, {-1}, {}, 1});
-  refused({4, 4, 3, 3}, {{2}, {}, {}, 1}, {2});
-  refused({4, 4, 3, 3}, {{2}, {}, {}, 1}, {-1});
-  refused({4, 4, 1, 1}, {{1}, {2}, {}, 1});
+  expect_error({3, 4, 3, 3}, {});
+  expect_error({4, 4, 3}, {});
+  expect_error({4, 4, 3, 3}, {{}, {}, {}, 3});
+  expect_error({4, 4, 3, 3}, {{}, {-1}, {}, 1});
+  expect_error({4, 4, 3, 3}, {{2}, {}, {}, 1}, {2});
+  expect_error({4, 4, 3, 3}, {{2}, {}, {}, 1}, {-1});
+  expect_error({4, 4, 1, 1}, {{1}, {2}, {}, 1});
   EXPECT_THROW((void)ops::conv_transpose2d(x, uniform({4, 3, 3, 3}, 2), uniform({4}, 3)), ArgumentError);
 }
 

@@ -46,7 +46,7 @@ TEST(QuantDescriptor, AmaxDeterminesTheGranularity) {
   EXPECT_EQ(QuantDescriptor({.amax = {1.0, 2.0}}).granularity(2), Granularity::per_axis(1));
   const Tensor kept = Tensor::from({1.0f, 2.0f, 3.0f}, {3, 1, 1});
   EXPECT_EQ(QuantDescriptor({.amax = kept}).granularity(4), Granularity::per_axis(1));
-  EXPECT_THAT(test::message_of([&] { return QuantDescriptor({.amax = kept}).granularity(2); }),
+  EXPECT_THAT(test::error_message([&] { return QuantDescriptor({.amax = kept}).granularity(2); }),
               HasSubstr("more axes"));
 }
 
@@ -59,49 +59,51 @@ TEST(QuantDescriptor, CopiesAmax) {
 }
 
 TEST(QuantDescriptor, RejectsContradictoryFields) {
-  const auto refused = [](QuantDescriptorOptions o) {
-    return test::message_of([&] { return QuantDescriptor(o); });
+  const auto error_text = [](QuantDescriptorOptions o) {
+    return test::error_message([&] { return QuantDescriptor(o); });
   };
   const BlockSizes blocks{.lengths = {{-1, 16}}};
-  EXPECT_THAT(refused({.axis = 0, .block_sizes = blocks}), HasSubstr("axis and block_sizes are both given"));
-  for (const int bits : {-1, 0, 1, 17}) EXPECT_THAT(refused({.num_bits = bits}), HasSubstr("use 2 to 16"));
-  EXPECT_THAT(refused({.num_bits = {7, 7}}), HasSubstr("is not a float format"));
-  EXPECT_THAT(refused({.num_bits = {5, 2}}), HasSubstr("without dynamic blocks: use (4, 3), (2, 1)"));
-  EXPECT_THAT(refused({.num_bits = {5, 2}, .block_sizes = blocks}), HasSubstr("without dynamic blocks"));
-  EXPECT_THAT(refused({.num_bits = {2, 1}}), HasSubstr("(2, 1) with block_sizes"));
-  EXPECT_THAT(refused({.axis = 64}), HasSubstr("axis 64 is none: use -64 to 63"));
-  EXPECT_THAT(refused({.block_sizes = {.lengths = {{-65, 2}}}}), HasSubstr("names axis -65"));
-  EXPECT_THAT(refused({.axis = {1, 1}}), HasSubstr("axis 1 is given twice"));
-  EXPECT_THAT(refused({.amax = -1.0}), HasSubstr("finite and not negative"));
-  EXPECT_THAT(refused({.amax = {1.0, NAN}}), HasSubstr("finite and not negative"));
-  EXPECT_THAT(refused({.amax = 1e300}), HasSubstr("finite and not negative"));
-  EXPECT_THAT(refused({.amax = std::vector<float>{}}), HasSubstr("no elements"));
-  EXPECT_THAT(refused({.amax = 1.0, .dynamic = true}), HasSubstr("leave amax or dynamic out"));
-  EXPECT_THAT(refused({.learn_amax = true, .dynamic = true}), HasSubstr("choose one"));
-  EXPECT_THAT(refused({.scale_amax = 0.0}), HasSubstr("must be positive"));
-  EXPECT_THAT(refused({.calib_method = "entropie"}), HasSubstr("did you mean 'entropy'"));
-  EXPECT_THAT(refused({.block_sizes = {.lengths = {{-1, 0}}}}), HasSubstr("-1 for the whole axis"));
-  EXPECT_THAT(refused({.block_sizes = {.scale_bits = {{4, 3}}}}), HasSubstr("no axis"));
-  EXPECT_THAT(refused({.name = "\xff"}), HasSubstr("not UTF-8"));
-  EXPECT_THAT(refused({.amax = Tensor::full(Shape(17, 1), 1.0)}), HasSubstr("17 axes"));
+  EXPECT_THAT(error_text({.axis = 0, .block_sizes = blocks}),
+              HasSubstr("axis and block_sizes are both given"));
+  for (const int bits : {-1, 0, 1, 17}) EXPECT_THAT(error_text({.num_bits = bits}), HasSubstr("use 2 to 16"));
+  EXPECT_THAT(error_text({.num_bits = {7, 7}}), HasSubstr("is not a float format"));
+  EXPECT_THAT(error_text({.num_bits = {5, 2}}), HasSubstr("without dynamic blocks: use (4, 3), (2, 1)"));
+  EXPECT_THAT(error_text({.num_bits = {5, 2}, .block_sizes = blocks}), HasSubstr("without dynamic blocks"));
+  EXPECT_THAT(error_text({.num_bits = {2, 1}}), HasSubstr("(2, 1) with block_sizes"));
+  EXPECT_THAT(error_text({.axis = 64}), HasSubstr("axis 64 is none: use -64 to 63"));
+  EXPECT_THAT(error_text({.block_sizes = {.lengths = {{-65, 2}}}}), HasSubstr("names axis -65"));
+  EXPECT_THAT(error_text({.axis = {1, 1}}), HasSubstr("axis 1 is given twice"));
+  EXPECT_THAT(error_text({.amax = -1.0}), HasSubstr("finite and not negative"));
+  EXPECT_THAT(error_text({.amax = {1.0, NAN}}), HasSubstr("finite and not negative"));
+  EXPECT_THAT(error_text({.amax = 1e300}), HasSubstr("finite and not negative"));
+  EXPECT_THAT(error_text({.amax = std::vector<float>{}}), HasSubstr("no elements"));
+  EXPECT_THAT(error_text({.amax = 1.0, .dynamic = true}), HasSubstr("leave amax or dynamic out"));
+  EXPECT_THAT(error_text({.learn_amax = true, .dynamic = true}), HasSubstr("choose one"));
+  EXPECT_THAT(error_text({.scale_amax = 0.0}), HasSubstr("must be positive"));
+  EXPECT_THAT(error_text({.calib_method = "entropie"}), HasSubstr("did you mean 'entropy'"));
+  EXPECT_THAT(error_text({.block_sizes = {.lengths = {{-1, 0}}}}), HasSubstr("-1 for the whole axis"));
+  EXPECT_THAT(error_text({.block_sizes = {.scale_bits = {{4, 3}}}}), HasSubstr("no axis"));
+  EXPECT_THAT(error_text({.name = "\xff"}), HasSubstr("not UTF-8"));
+  EXPECT_THAT(error_text({.amax = Tensor::full(Shape(17, 1), 1.0)}), HasSubstr("17 axes"));
 }
 
 TEST(QuantDescriptor, RejectsContradictoryBlocks) {
-  const auto refused = [](BlockSizes blocks, QuantDescriptorOptions o = {}) {
+  const auto error_text = [](BlockSizes blocks, QuantDescriptorOptions o = {}) {
     o.block_sizes = std::move(blocks);
-    return test::message_of([&] { return QuantDescriptor(o); });
+    return test::error_message([&] { return QuantDescriptor(o); });
   };
   const BlockSizes mx{.lengths = {{-1, 32}}, .type = BlockType::dynamic, .scale_bits = {{8, 0}}};
-  EXPECT_THAT(refused({.lengths = {{-1, 16}, {-2, 16}}, .type = BlockType::dynamic}),
+  EXPECT_THAT(error_text({.lengths = {{-1, 16}, {-2, 16}}, .type = BlockType::dynamic}),
               HasSubstr("along the last axis only"));
   for (const NumBits bits : {NumBits(5, 2), NumBits(4), NumBits(0)})
-    EXPECT_THAT(refused({.lengths = {{-1, 16}}, .scale_bits = bits}), HasSubstr("use (4, 3), (8, 0) or 8"));
-  EXPECT_THAT(refused({.lengths = {{-1, 16}}, .type = BlockType::dynamic, .scale_bits = 8}),
+    EXPECT_THAT(error_text({.lengths = {{-1, 16}}, .scale_bits = bits}),
+                HasSubstr("use (4, 3), (8, 0) or 8"));
+  EXPECT_THAT(error_text({.lengths = {{-1, 16}}, .type = BlockType::dynamic, .scale_bits = 8}),
               HasSubstr("or static blocks"));
-  EXPECT_THAT(refused({.lengths = {{-1, 16}}, .scale_block_sizes = {{-1, 8}}}),
+  EXPECT_THAT(error_text({.lengths = {{-1, 16}}, .scale_block_sizes = {{-1, 8}}}),
               HasSubstr("without scale_bits"));
-  EXPECT_THAT(refused(mx, {.amax = 1.0}), HasSubstr("leave amax out"));
-  EXPECT_THAT(refused({.lengths = {{-1, 16}}}, {.learn_amax = true}),
+  EXPECT_THAT(error_text(mx, {.amax = 1.0}), HasSubstr("leave amax out"));
+  EXPECT_THAT(error_text({.lengths = {{-1, 16}}}, {.learn_amax = true}),
               HasSubstr("leave block_sizes or learn"));
   EXPECT_NO_THROW(QuantDescriptor({.num_bits = {5, 2}, .block_sizes = mx}));
 }
@@ -116,11 +118,11 @@ TEST(QuantDescriptor, BlocksHaveGranularities) {
   EXPECT_EQ(of({{-1, -1}}, 3), Granularity::per_axis({0, 1}));
   EXPECT_EQ(of({{-1, -1}, {0, -1}}, 2), Granularity::per_tensor());
   EXPECT_EQ(of({{1, 4}}, 2, BlockType::dynamic), Granularity::blocks({{1, 4}}));
-  EXPECT_THAT(test::message_of([&] {
+  EXPECT_THAT(test::error_message([&] {
                 return of({{1, 4}}, 3, BlockType::dynamic);
               }),
               HasSubstr("use the last axis"));
-  EXPECT_THAT(test::message_of([&] { return of({{1, 4}, {-1, 4}}, 2); }), HasSubstr("gives axis 1 twice"));
+  EXPECT_THAT(test::error_message([&] { return of({{1, 4}, {-1, 4}}, 2); }), HasSubstr("gives axis 1 twice"));
   EXPECT_THROW((void)of({{3, 4}}, 2), ArgumentError);
 }
 
@@ -128,7 +130,7 @@ TEST(QuantDescriptor, AxesAreCheckedAtFirstUse) {
   const QuantDescriptor d({.axis = 3});
   EXPECT_EQ(d.granularity(4), Granularity::per_axis(3));
   EXPECT_THROW((void)d.granularity(2), ArgumentError);
-  EXPECT_THAT(test::message_of([] {
+  EXPECT_THAT(test::error_message([] {
                 return QuantDescriptor({.axis = {0, -2}}).granularity(2);
               }),
               HasSubstr("given twice"));
@@ -154,41 +156,41 @@ TEST(QuantDescriptor, KeepsEveryFieldOfBlocks) {
 }
 
 TEST(QuantDescriptor, InvalidJsonNamesTheKeyAndTheRemedy) {
-  const auto refused = [](const char* text) {
-    return test::message_of([&] { return QuantDescriptor::from_json(text); });
+  const auto error_text = [](const char* text) {
+    return test::error_message([&] { return QuantDescriptor::from_json(text); });
   };
-  EXPECT_THAT(refused(R"({"num_bit": 8})"),
+  EXPECT_THAT(error_text(R"({"num_bit": 8})"),
               HasSubstr("'num_bit' is not a field of a descriptor: did you mean 'num_bits'"));
-  EXPECT_THAT(refused(R"({"num_bits": "8"})"), HasSubstr("num_bits is \"8\""));
-  EXPECT_THAT(refused(R"({"num_bits": 8.5})"), HasSubstr("num_bits is 8.5"));
-  EXPECT_THAT(refused(R"({"scale_amax": 1e999})"), HasSubstr("what JSON cannot hold"));
-  EXPECT_THAT(refused(R"({"num_bits": 99999999999999999999})"), HasSubstr("num_bits"));
-  EXPECT_THAT(refused(R"({"axis": [0, "1"]})"), HasSubstr("axis"));
-  EXPECT_THAT(refused(R"({"amax": [[1], [1, 2]]})"), HasSubstr("lists of equal length"));
-  EXPECT_THAT(refused(R"({"amax": [1, [2]]})"), HasSubstr("lists of equal length"));
-  EXPECT_THAT(refused(R"({"amax": "1"})"), HasSubstr("amax"));
-  EXPECT_THAT(refused(R"({"fake_quant": 1})"), HasSubstr("true or false"));
-  EXPECT_THAT(refused(R"({"block_sizes": {"x": 1}})"), HasSubstr("an axis with a length"));
-  EXPECT_THAT(refused(R"({"block_sizes": {"-1": 16, "type": "static?"}})"),
+  EXPECT_THAT(error_text(R"({"num_bits": "8"})"), HasSubstr("num_bits is \"8\""));
+  EXPECT_THAT(error_text(R"({"num_bits": 8.5})"), HasSubstr("num_bits is 8.5"));
+  EXPECT_THAT(error_text(R"({"scale_amax": 1e999})"), HasSubstr("what JSON cannot hold"));
+  EXPECT_THAT(error_text(R"({"num_bits": 99999999999999999999})"), HasSubstr("num_bits"));
+  EXPECT_THAT(error_text(R"({"axis": [0, "1"]})"), HasSubstr("axis"));
+  EXPECT_THAT(error_text(R"({"amax": [[1], [1, 2]]})"), HasSubstr("lists of equal length"));
+  EXPECT_THAT(error_text(R"({"amax": [1, [2]]})"), HasSubstr("lists of equal length"));
+  EXPECT_THAT(error_text(R"({"amax": "1"})"), HasSubstr("amax"));
+  EXPECT_THAT(error_text(R"({"fake_quant": 1})"), HasSubstr("true or false"));
+  EXPECT_THAT(error_text(R"({"block_sizes": {"x": 1}})"), HasSubstr("an axis with a length"));
+  EXPECT_THAT(error_text(R"({"block_sizes": {"-1": 16, "type": "static?"}})"),
               HasSubstr("\"static\" or \"dynamic\""));
-  EXPECT_THAT(refused("[1]"), HasSubstr("an object"));
-  EXPECT_THAT(refused("{\"axis\": "), HasSubstr("not JSON at byte"));
+  EXPECT_THAT(error_text("[1]"), HasSubstr("an object"));
+  EXPECT_THAT(error_text("{\"axis\": "), HasSubstr("not JSON at byte"));
   EXPECT_EQ(QuantDescriptor::from_json(R"({"axis": null, "amax": null, "name": null, "scale_amax": null})"),
             QuantDescriptor());
 }
 
 template <class T>
-T one_of(std::mt19937& random, std::initializer_list<T> values) {
+T pick(std::mt19937& random, std::initializer_list<T> values) {
   return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
 }
 
 BlockSizes random_blocks(std::mt19937& random) {
   BlockSizes out;
-  const auto length = [&] { return one_of<std::int64_t>(random, {-1, 1, 16, 128, std::int64_t{1} << 40}); };
+  const auto length = [&] { return pick<std::int64_t>(random, {-1, 1, 16, 128, std::int64_t{1} << 40}); };
   out.lengths[static_cast<int>(random() % 7) - 3] = length();
-  out.type = one_of(random, {BlockType::fixed, BlockType::dynamic});
+  out.type = pick(random, {BlockType::fixed, BlockType::dynamic});
   if (out.type == BlockType::fixed && random() % 2 == 0) out.lengths[-1] = length();
-  if (random() % 4 != 0) out.scale_bits = one_of<NumBits>(random, {{4, 3}, {8, 0}});
+  if (random() % 4 != 0) out.scale_bits = pick<NumBits>(random, {{4, 3}, {8, 0}});
   if (out.type == BlockType::fixed && random() % 4 == 0) out.scale_bits = 8;
   if (out.scale_bits && random() % 2 == 0) out.scale_block_sizes = {{-1, length()}, {0, length()}};
   return out;
@@ -197,8 +199,8 @@ BlockSizes random_blocks(std::mt19937& random) {
 NumBits random_bits(std::mt19937& random, const BlockSizes& blocks) {
   if (random() % 2 == 0) return 2 + static_cast<int>(random() % 15);
   if (blocks.empty()) return {4, 3};
-  if (blocks.type == BlockType::fixed) return one_of<NumBits>(random, {{4, 3}, {2, 1}});
-  return one_of<NumBits>(random, {{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}});
+  if (blocks.type == BlockType::fixed) return pick<NumBits>(random, {{4, 3}, {2, 1}});
+  return pick<NumBits>(random, {{4, 3}, {5, 2}, {3, 2}, {2, 3}, {2, 1}});
 }
 
 Amax random_amax(std::mt19937& random) {
@@ -221,7 +223,7 @@ QuantDescriptorOptions random_options(std::mt19937& random) {
   if (coin())
     o.block_sizes = random_blocks(random);
   else
-    o.axis = one_of<Axes>(random, {{}, 2, -3, {0, -1, 2}});
+    o.axis = pick<Axes>(random, {{}, 2, -3, {0, -1, 2}});
   o.num_bits = random_bits(random, o.block_sizes);
   if (coin()) o.name = "layer\"\\\n\u00e4" + std::to_string(random());
   o.fake_quant = coin();

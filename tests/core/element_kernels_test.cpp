@@ -42,7 +42,7 @@ struct Cut {
 };
 
 /// Every fifth pattern, without NaN.
-Tensor values_of(std::int64_t columns) {
+Tensor make_values(std::int64_t columns) {
   const auto all = patterns();
   std::vector<float> values;
   for (std::size_t i = 0; i < all.size(); i += 5)
@@ -53,7 +53,7 @@ Tensor values_of(std::int64_t columns) {
 }
 
 /// Ranges of all magnitudes, and some of zeros only.
-Tensor ranges_of(const Shape& grid) {
+Tensor make_ranges(const Shape& grid) {
   std::vector<float> out(static_cast<std::size_t>(numel(grid)));
   for (std::size_t j = 0; j < out.size(); ++j)
     out[j] = j % 11 == 0 ? 0.0f
@@ -84,20 +84,21 @@ void compare(const Tensor& x, const Grid& grid, const Shape& block, std::int64_t
 
 TEST_P(Elements, MatchTheScalarResult) {
   for (const auto& [tail, block] : {Cut{0, {1, 16}}, {1, {1, 5}}, {37, {3, 7}}, {63, {1, 1}}}) {
-    const Tensor x = values_of(1024 + tail);
+    const Tensor x = make_values(1024 + tail);
     const auto granularity = Granularity::blocks({{0, block[0]}, {1, block[1]}});
-    const auto grid = Grid::from_amax(GetParam(), granularity, ranges_of(granularity.scale_shape(x.shape())));
-    on_every_target([&, &block = block](std::int64_t target) { compare(x, grid, block, target); });
+    const auto spec =
+        Grid::from_amax(GetParam(), granularity, make_ranges(granularity.scale_shape(x.shape())));
+    run_on_every_target([&, &block = block](std::int64_t target) { compare(x, spec, block, target); });
   }
 }
 
 TEST_P(Elements, SupportPowerOfTwoScales) {
-  const Tensor x = values_of(1024);
+  const Tensor x = make_values(1024);
   for (const Shape& block : {Shape{1, 32}, Shape{1, 48}}) {
     const auto granularity = Granularity::per_group(block[1]);
-    const auto grid = Grid::with_scale_bits(GetParam(), granularity,
-                                            ranges_of(granularity.scale_shape(x.shape())), NumBits(8, 0), 0);
-    on_every_target([&, &block = block](std::int64_t target) { compare(x, grid, block, target); });
+    const auto spec = Grid::with_scale_bits(
+        GetParam(), granularity, make_ranges(granularity.scale_shape(x.shape())), NumBits(8, 0), 0);
+    run_on_every_target([&, &block = block](std::int64_t target) { compare(x, spec, block, target); });
   }
 }
 

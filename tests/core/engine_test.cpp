@@ -93,7 +93,7 @@ TEST_P(Tiles, MultiplyEveryShapeOnAnyNumberOfThreads) {
                               right.mutable_data<double>());
   const std::vector<float> one = product();
   EXPECT_LT(test::difference(Tensor::from(one, {t.m, t.n}), right), test::kRounding);
-  test::for_threads({1, 3}, [&](int) { EXPECT_EQ(product(), one); });
+  test::run_with_threads({1, 3}, [&](int) { EXPECT_EQ(product(), one); });
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -164,7 +164,7 @@ TEST(Engine, FusedScalesMatchSeparateScalesBitwise) {
 }
 
 TEST(Engine, FusedGradientSumsMatchSeparateSumsBitwise) {
-  on_every_target([](std::int64_t target) {
+  run_on_every_target([](std::int64_t target) {
     for (const auto& [rows, channels] : {std::array{1, 64}, {257, 77}, {600, 130}, {257, 63}})
       for (const DType dtype : {DType::bf16, DType::f32})
         for (const bool scaled : {false, true}) {
@@ -212,7 +212,7 @@ TEST(Engine, FailuresAreBackendErrors) {
 }
 
 TEST(Engine, TasksRunOnOneThreadAndKeepTheThreadCount) {
-  test::for_threads({1, 3}, [](int) {
+  test::run_with_threads({1, 3}, [](int) {
     struct None {};
     const int count = detail::threads();  // 1 without OpenMP
     std::vector<int> seen(20);
@@ -227,7 +227,7 @@ TEST(Engine, TasksRunOnOneThreadAndKeepTheThreadCount) {
 #if defined(_OPENMP)
 /// oneDNN waits for every thread that it plans for: these are never more than a loop gets.
 TEST(Engine, ThreadCountMatchesParallelLoops) {
-  test::for_threads({2, 3}, [](int count) {
+  test::run_with_threads({2, 3}, [](int count) {
     omp_set_dynamic(1);
     EXPECT_EQ(detail::threads(), count);
     EXPECT_EQ(omp_get_dynamic(), 0);

@@ -16,7 +16,7 @@ constexpr std::array kLengths{518, 519, 1040, 1041, 4608};
 
 /// Calls `f` with each engine that this machine can run forced.
 template <class F>
-void for_engines(F&& f) {
+void run_all_engines(F&& f) {
   for (const auto type : {ExactType::s8, ExactType::bf16, ExactType::f32}) {
     if (!cpu::exact_type_works(type)) continue;
     SCOPED_TRACE(cpu::name(type));
@@ -68,7 +68,7 @@ void expect_exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, Fill x_fi
 }
 
 TEST(Exact, MultipliesMatricesOfExtremeCodes) {
-  for_engines([] {
+  run_all_engines([] {
     for (const int k : kLengths)
       for (const Fill x : kFills)
         for (const Fill w : kFills) {
@@ -140,7 +140,7 @@ TEST(Exact, ConvolvesByPatches) {
 }
 
 TEST(Exact, ConvolvesExtremeCodes) {
-  for_engines([] {
+  run_all_engines([] {
     for (const auto& s : kConvolutions)
       for (const auto& [x, w] : {std::pair{Fill::highest, Fill::highest},
                                  {Fill::lowest, Fill::lowest},
@@ -153,7 +153,7 @@ TEST(Exact, ConvolvesExtremeCodes) {
 }
 
 TEST(Exact, ConvolvesTransposedExtremeCodes) {
-  for_engines([] {
+  run_all_engines([] {
     for (const int k : kLengths) {
       expect_exact_conv_transpose<std::int8_t>({1, 3, 3, 3, k, 2, 2, 2, 2}, Fill::lowest, Fill::lowest);
       expect_exact_conv_transpose<std::uint8_t>({1, 4, 4, 4, 2 * k, 3, 3, 2, 2, {2, 2}, {1, 1}, {1, 1}, 2},

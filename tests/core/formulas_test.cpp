@@ -24,7 +24,7 @@ std::int64_t round_quarters(std::int64_t quarters) {
 
 std::vector<float> codes_of(const QuantizedTensor& q) { return code_values(q).to_vector<float>(); }
 
-std::vector<bool> mask_of(const QuantizedTensor& q) {
+std::vector<bool> mask_bits(const QuantizedTensor& q) {
   const auto* bits = static_cast<const std::uint8_t*>(q.mask.raw());
   std::vector<bool> out;
   for (std::int64_t i = 0; i < q.mask.numel(); ++i) out.push_back(((bits[i / 8] >> (i % 8)) & 1) != 0);
@@ -53,7 +53,7 @@ TEST_P(IntegerFormats, RoundEveryQuarterOfEveryCode) {
     ASSERT_EQ(grid.scale.item(), scale);
     const auto q = quantize(Tensor::from(x, {static_cast<std::int64_t>(x.size())}), grid);
     const auto codes = codes_of(q);
-    const auto mask = mask_of(q);
+    const auto mask = mask_bits(q);
     const auto values = dequantize(q).to_vector<float>();
     for (std::size_t i = 0; i < x.size(); ++i) {
       const auto expected = static_cast<float>(std::clamp(round_quarters(quarters[i]), lower, upper));
@@ -150,8 +150,8 @@ TEST(Quantize, HandlesDeadChannelsAndSpecials) {
   const auto grid = Grid::from_amax(IntFormat{8}, Granularity::per_axis(0), amax);
   const auto q = quantize(x, grid);
   EXPECT_EQ(codes_of(q), (std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 127, -128, 0, 127, 127, -128, 0, 0}));
-  EXPECT_EQ(mask_of(q), (std::vector<bool>{0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}));
-  EXPECT_EQ(grid.scale.to_vector<float>()[0], 0x1p-24f / 127.0f);
+  EXPECT_EQ(mask_bits(q), (std::vector<bool>{0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}));
+  EXPECT_EQ(spec.scale.to_vector<float>()[0], 0x1p-24f / 127.0f);
   const auto e4m3 = Grid::from_amax(FloatFormat{4, 3}, Granularity::per_axis(0), amax);
   EXPECT_EQ(e4m3.scale.to_vector<float>()[1], 1.0f / 448.0f);
   EXPECT_THROW(

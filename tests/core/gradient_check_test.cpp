@@ -9,7 +9,7 @@ namespace fq::test::gradient_check_test {
 namespace {
 
 /// 2x with the gradient that `backward` gives.
-Function doubled_with(Backward backward) {
+Function make_doubling(Backward backward) {
   return [backward](const std::vector<Variable>& v) {
     return detail::record("double", ops::scale(v[0].detach(), 2.0).tensor(), {v[0]}, backward);
   };
@@ -17,25 +17,25 @@ Function doubled_with(Backward backward) {
 
 TEST(GradientCheck, AcceptsACorrectGradient) {
   const auto f =
-      doubled_with([](const Tensor& dy) { return std::vector<Tensor>{ops::scale(dy, 2.0).tensor()}; });
+      make_doubling([](const Tensor& dy) { return std::vector<Tensor>{ops::scale(dy, 2.0).tensor()}; });
   EXPECT_EQ(check_gradients(f, {random_values({3, 2}, 1)}, {true}), "");
 }
 
 TEST(GradientCheck, CatchesAGradientOffByAHundredThousandth) {
   const auto f =
-      doubled_with([](const Tensor& dy) { return std::vector<Tensor>{ops::scale(dy, 2.00002).tensor()}; });
+      make_doubling([](const Tensor& dy) { return std::vector<Tensor>{ops::scale(dy, 2.00002).tensor()}; });
   EXPECT_NE(check_gradients(f, {random_values({3, 2}, 1)}, {true}), "");
 }
 
 TEST(GradientCheck, CatchesAnUnwrittenGradient) {
-  const auto f = doubled_with(
+  const auto f = make_doubling(
       [](const Tensor& dy) { return std::vector<Tensor>{Tensor::empty(dy.shape(), dy.dtype())}; });
   EXPECT_NE(check_gradients(f, {random_values({3, 2}, 1)}, {true}).find("nan"), std::string::npos);
 }
 
 TEST(GradientCheck, ComparesStraightThroughOperatorsWithTheirSurrogate) {
   const auto f =
-      doubled_with([](const Tensor& dy) { return std::vector<Tensor>{ops::scale(dy, 3.0).tensor()}; });
+      make_doubling([](const Tensor& dy) { return std::vector<Tensor>{ops::scale(dy, 3.0).tensor()}; });
   GradientCheck options;
   options.surrogate = [](const std::vector<Variable>& v) { return ops::scale(v[0], 3.0); };
   EXPECT_EQ(check_gradients(f, {random_values({3, 2}, 1)}, {true}, options), "");

@@ -27,8 +27,9 @@ std::vector<Code> codes(std::int64_t count, int lowest, int highest, unsigned st
 }
 
 template <class X, class W>
-std::vector<std::int32_t> by_definition(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
-                                        const std::vector<X>& x, const std::vector<W>& w) {
+std::vector<std::int32_t> expected_products(std::int64_t batch, std::int64_t m, std::int64_t n,
+                                            std::int64_t k, const std::vector<X>& x,
+                                            const std::vector<W>& w) {
   std::vector<std::int32_t> sums;
   for (std::int64_t i = 0; i < batch; ++i)
     for (std::int64_t r = 0; r < m; ++r)
@@ -47,12 +48,12 @@ void expect_exact(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64
   const auto w = codes<W>(batch * n * k, std::numeric_limits<W>::min(), std::numeric_limits<W>::max(), 2);
   std::vector<std::int32_t> found(std::size_t(batch * m * n), -1);
   const detail::Codes a{x.data(), dtype_of<X>, 255}, b{w.data(), dtype_of<W>, 255};
-  cpu::int16_products(batch, m, n, k, a, b, found.data());
-  EXPECT_EQ(found, by_definition(batch, m, n, k, x, w)) << batch << ' ' << m << ' ' << n << ' ' << k;
+  cpu::word_products(batch, m, n, k, a, b, found.data());
+  EXPECT_EQ(found, expected_products(batch, m, n, k, x, w)) << batch << ' ' << m << ' ' << n << ' ' << k;
   if (batch > 1) return;
   std::fill(found.begin(), found.end(), -1);
   cpu::exact_gemm(m, n, k, a, b, found.data());
-  EXPECT_EQ(found, by_definition(batch, m, n, k, x, w)) << m << ' ' << n << ' ' << k;
+  EXPECT_EQ(found, expected_products(batch, m, n, k, x, w)) << m << ' ' << n << ' ' << k;
 }
 
 TEST(Int16Products, AreExactForEveryShape) {

@@ -65,7 +65,7 @@ void spoil(const std::string& path, const std::string& contents) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << contents;
 }
 
-std::string message_of(const std::function<void()>& call) {
+std::string error_message(const std::function<void()>& call) {
   try {
     call();
   } catch (const FileError& error) {
@@ -192,7 +192,7 @@ TEST_F(StateFileTest, RecordsItsKind) {
   EXPECT_EQ(info.kind, "checkpoint");
   EXPECT_EQ(info.version, 1u);
   EXPECT_EQ(info.bytes, static_cast<std::int64_t>(std::filesystem::file_size(path())));
-  EXPECT_THAT(message_of([&] { (void)load_state(path(), "scales"); }),
+  EXPECT_THAT(error_message([&] { (void)load_state(path(), "scales"); }),
               HasSubstr("is a file of checkpoint, expected one of scales"));
   EXPECT_EQ(load_state(path(), "").size(), 3u);
 }
@@ -257,7 +257,7 @@ TEST_F(StateFileTest, RejectsTruncatedAndExtendedFiles) {
     EXPECT_THROW((void)load_state(path("cut"), "s"), FileError) << length;
   }
   spoil(path("cut"), whole.substr(0, 2000));
-  EXPECT_THAT(message_of([&] { (void)load_state(path("cut"), "s"); }),
+  EXPECT_THAT(error_message([&] { (void)load_state(path("cut"), "s"); }),
               HasSubstr("is truncated: it has 2000 bytes"));
   spoil(path("cut"), whole + "x");
   EXPECT_THROW((void)load_state(path("cut"), "s"), FileError);
@@ -270,21 +270,21 @@ TEST_F(StateFileTest, ReportsANewerVersion) {
   const std::uint32_t crc = crc32c(newer.data(), 508);
   std::memcpy(newer.data() + 508, &crc, 4);
   write_file(path(), newer);
-  EXPECT_THAT(message_of([&] { (void)load_state(path(), "s"); }),
+  EXPECT_THAT(error_message([&] { (void)load_state(path(), "s"); }),
               HasSubstr("format version 2, this program reads up to 1: use a newer fakequant"));
 }
 
 TEST_F(StateFileTest, RejectsOtherFilesInOneLine) {
-  EXPECT_THAT(message_of([&] { (void)load_state(path("none"), "s"); }), HasSubstr("No such file"));
-  EXPECT_THAT(message_of([&] { (void)load_state(folder_.string(), "s"); }), HasSubstr("directory"));
-  EXPECT_THAT(message_of([&] { (void)load_state("/dev/zero", "s"); }), HasSubstr("not a regular file"));
-  EXPECT_THAT(message_of([&] { (void)load_state(FAKEQUANT_SOURCE_DIR "/data/digits.h5", "s"); }),
+  EXPECT_THAT(error_message([&] { (void)load_state(path("none"), "s"); }), HasSubstr("No such file"));
+  EXPECT_THAT(error_message([&] { (void)load_state(folder_.string(), "s"); }), HasSubstr("directory"));
+  EXPECT_THAT(error_message([&] { (void)load_state("/dev/zero", "s"); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(error_message([&] { (void)load_state(FAKEQUANT_SOURCE_DIR "/data/digits.h5", "s"); }),
               HasSubstr("is not a file of fakequant"));
   write_file(path("text"), "hello");
-  EXPECT_THAT(message_of([&] { (void)load_state(path("text"), "s"); }),
+  EXPECT_THAT(error_message([&] { (void)load_state(path("text"), "s"); }),
               HasSubstr("is not a file of fakequant"));
   write_file(path("empty"), "");
-  EXPECT_THAT(message_of([&] { (void)load_state(path("empty"), "s"); }),
+  EXPECT_THAT(error_message([&] { (void)load_state(path("empty"), "s"); }),
               HasSubstr("is not a file of fakequant"));
 }
 
@@ -303,7 +303,7 @@ TEST_F(StateFileTest, RejectsInvalidContentWithAValidChecksum) {
   const std::uint32_t own = crc32c(file.data(), 508);
   std::memcpy(file.data() + 508, &own, 4);
   write_file(path(), file);
-  EXPECT_THAT(message_of([&] { (void)load_state(path(), ""); }), HasSubstr("has no listing of its parts"));
+  EXPECT_THAT(error_message([&] { (void)load_state(path(), ""); }), HasSubstr("has no listing of its parts"));
 }
 
 // The writer keeps its lock until the file is renamed and synced. A reader must not require a lock, and must not mix
@@ -316,7 +316,7 @@ TEST_F(StateFileTest, CanBeReadWhileItIsSaved) {
   save_state(path(), small, "s");
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto failure = message_of([&] {
+    const auto failure = error_message([&] {
       for (int i = 0; i < 100; ++i) save_state(path(), i % 2 == 0 ? large : small, "s");
     });
     std::_Exit(failure == "no error" ? 0 : 1);
@@ -324,7 +324,7 @@ TEST_F(StateFileTest, CanBeReadWhileItIsSaved) {
   int status = 0;
   while (::waitpid(child, &status, WNOHANG) == 0) {
     StateDict state;
-    EXPECT_EQ(message_of([&] { state = load_state(path(), "s"); }), "no error");
+    EXPECT_EQ(error_message([&] { state = load_state(path(), "s"); }), "no error");
     EXPECT_TRUE(bitwise_equal(state, small) || bitwise_equal(state, large));
   }
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;

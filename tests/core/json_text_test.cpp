@@ -13,11 +13,11 @@ namespace {
 
 using detail::JsonText;
 using detail::JsonValue;
-using test::message_of;
+using test::error_message;
 using ::testing::HasSubstr;
 
 std::string parse(const std::string& text) {
-  return message_of([&] { const JsonText parsed(text, "test"); });
+  return error_message([&] { const JsonText parsed(text, "test"); });
 }
 
 TEST(JsonText, RecordsTheLineOfEachValue) {
@@ -65,7 +65,7 @@ TEST(JsonText, TakesLinearTime) {
     (void)JsonText(text, "test").line("/none");
     return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   };
-  const auto list_of = [&](const std::string& item) {
+  const auto make_list = [&](const std::string& item) {
     std::string text = "[" + item;
     while (text.size() < kBytes) text += "," + item;
     return text + "]";
@@ -75,7 +75,7 @@ TEST(JsonText, TakesLinearTime) {
   const double one = seconds("[\"" + std::string(kBytes, 'x') + "\"]");
   for (const auto& item :
        {std::string("1"), std::string("{}"), std::string(R"({"a":{"b":[0]}})"), object + "}"})
-    EXPECT_LT(seconds(list_of(item)), 20 * one + 0.5) << item.substr(0, 20);
+    EXPECT_LT(seconds(make_list(item)), 20 * one + 0.5) << item.substr(0, 20);
 }
 
 TEST(JsonText, RejectsInvalidJson) {
@@ -96,11 +96,12 @@ TEST(JsonText, EnforcesLimits) {
 }
 
 TEST(JsonText, ErrorsNameTheFile) {
-  EXPECT_THAT(message_of<FileError>([] { (void)JsonText::load("none.json", "test"); }),
+  EXPECT_THAT(error_message<FileError>([] { (void)JsonText::load("none.json", "test"); }),
               HasSubstr("there is no file 'none.json'"));
   const std::string path = ::testing::TempDir() + "json_text_test.json";
   std::ofstream(path) << "\n[1,]";
-  EXPECT_THAT(message_of<FileError>([&] { (void)JsonText::load(path, "test"); }), HasSubstr(path + ":2: "));
+  EXPECT_THAT(error_message<FileError>([&] { (void)JsonText::load(path, "test"); }),
+              HasSubstr(path + ":2: "));
 }
 
 TEST(JsonValue, ReadersCheckTypes) {
@@ -110,7 +111,7 @@ TEST(JsonValue, ReadersCheckTypes) {
   EXPECT_EQ(root.at("n").integer(1, 3), 3);
   EXPECT_EQ(root.at("n").number(0, 5), 3.0);
   EXPECT_TRUE(root.at("b").boolean());
-  const auto message = [&](auto read) { return message_of([&] { read(); }); };
+  const auto message = [&](auto read) { return error_message([&] { read(); }); };
   EXPECT_THAT(message([&] { (void)root.at("n").integer(4, 9); }),
               HasSubstr("'n': 3 is not a whole number from 4 to 9"));
   EXPECT_THAT(message([&] { (void)root.at("x").integer(); }), HasSubstr("1.5 is not a whole number"));

@@ -41,7 +41,7 @@ TEST(Linear, ForwardIsInvariantToThreadCount) {
   for (const auto& mnk : {std::array{1, 1000, 4000}, {4, 10, 5000}, {513, 257, 700}, {64, 1024, 784}}) {
     const Variable x(uniform({mnk[0], mnk[2]}, 5)), w(uniform({mnk[1], mnk[2]}, 6));
     Tensor first;
-    test::for_threads({1, 2, 3, 8}, [&](int count) {
+    test::run_with_threads({1, 2, 3, 8}, [&](int count) {
       const Tensor y = ops::linear(x, w).tensor();
       if (!first.defined()) first = y;
       EXPECT_TRUE(bitwise_equal(y, first)) << testing::PrintToString(mnk) << ", " << count << " threads";

@@ -185,7 +185,7 @@ void expect_same_floats(const Accumulator& x, const Moving& move, const std::str
 
 /// Calls f(sums, move, where) for all combinations, with and without a ReLU after the layer.
 template <class F>
-void for_all(F&& f) {
+void run_all(F&& f) {
   for (const auto& kind : kinds())
     for (const auto& move : moves())
       for (const bool relu : {false, true}) {
@@ -196,20 +196,20 @@ void for_all(F&& f) {
 }
 
 TEST(MovedSums, StaySums) {
-  for_all([](const Accumulator& x, const Moving& move, const std::string& where) {
+  run_all([](const Accumulator& x, const Moving& move, const std::string& where) {
     EXPECT_NE(move.apply(Variable(x)).accumulator(), nullptr) << where;
   });
 }
 
 TEST(MovedSums, RoundLikeUnmovedSums) {
   for (const auto& spec : readers())
-    for_all([&](const Accumulator& x, const Moving& move, const std::string& where) {
-      expect_same_codes(x, move, grid, where + (grid.pass_through_bwd ? " through" : ""));
+    run_all([&](const Accumulator& x, const Moving& move, const std::string& where) {
+      expect_same_codes(x, move, spec, where + (spec.pass_through_bwd ? " through" : ""));
     });
 }
 
 TEST(MovedSums, MatchTheFloatsOfTheSums) {
-  for_all([](const Accumulator& x, const Moving& move, const std::string& where) {
+  run_all([](const Accumulator& x, const Moving& move, const std::string& where) {
     expect_same_floats(x, move, where);
   });
 }

@@ -8,7 +8,7 @@
 namespace fq::test {
 namespace {
 
-std::string difference_of(const Tensor& a, const Tensor& b, double tolerance) {
+std::string describe_difference(const Tensor& a, const Tensor& b, double tolerance) {
   if (a.defined() != b.defined()) return "only one is defined";
   if (!a.defined()) return {};
   if (a.shape() != b.shape()) return fmt::format("{}, {}", a.describe(), b.describe());
@@ -21,7 +21,7 @@ std::string difference_of(const Tensor& a, const Tensor& b, double tolerance) {
 
 }  // namespace
 
-std::vector<Tensor> inputs_of(const OperatorCase& tested, DType dtype, bool empty) {
+std::vector<Tensor> make_inputs(const OperatorCase& tested, DType dtype, bool empty) {
   std::vector<Tensor> out;
   for (const auto& input : tested.inputs) {
     Shape shape = input.shape;
@@ -34,21 +34,21 @@ std::vector<Tensor> inputs_of(const OperatorCase& tested, DType dtype, bool empt
   return out;
 }
 
-std::vector<Variable> leaves_of(const OperatorCase& tested, const std::vector<Tensor>& tensors) {
+std::vector<Variable> make_leaves(const OperatorCase& tested, const std::vector<Tensor>& tensors) {
   std::vector<Variable> out;
   for (std::size_t i = 0; i < tensors.size(); ++i)
     out.emplace_back(tensors[i], tested.inputs[i].differentiable);
   return out;
 }
 
-std::vector<bool> differentiable_of(const OperatorCase& tested) {
+std::vector<bool> differentiable_inputs(const OperatorCase& tested) {
   std::vector<bool> out;
   for (const auto& input : tested.inputs) out.push_back(input.differentiable);
   return out;
 }
 
 std::vector<Tensor> run_case(const OperatorCase& tested, const std::vector<Tensor>& tensors) {
-  const auto variables = leaves_of(tested, tensors);
+  const auto variables = make_leaves(tested, tensors);
   const Variable y = tested.apply(variables);
   std::vector<Tensor> out{y.tensor()};
   y.backward(Tensor::full(y.shape(), 1.0, y.tensor().dtype(), y.device()));
@@ -59,7 +59,7 @@ std::vector<Tensor> run_case(const OperatorCase& tested, const std::vector<Tenso
 std::string difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double tolerance) {
   if (a.size() != b.size()) return fmt::format("{} and {} tensors", a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (const auto found = difference_of(a[i], b[i], tolerance); !found.empty())
+    if (const auto found = describe_difference(a[i], b[i], tolerance); !found.empty())
       return fmt::format("tensor {}: {}", i, found);
   return {};
 }

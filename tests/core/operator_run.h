@@ -7,9 +7,10 @@
 namespace fq::test {
 
 /// The inputs of a case on the CPU; with `empty`, batches have no samples.
-[[nodiscard]] std::vector<Tensor> inputs_of(const OperatorCase& tested, DType dtype, bool empty = false);
-[[nodiscard]] std::vector<Variable> leaves_of(const OperatorCase& tested, const std::vector<Tensor>& tensors);
-[[nodiscard]] std::vector<bool> differentiable_of(const OperatorCase& tested);
+[[nodiscard]] std::vector<Tensor> make_inputs(const OperatorCase& tested, DType dtype, bool empty = false);
+[[nodiscard]] std::vector<Variable> make_leaves(const OperatorCase& tested,
+                                                const std::vector<Tensor>& tensors);
+[[nodiscard]] std::vector<bool> differentiable_inputs(const OperatorCase& tested);
 /// The output and every gradient, undefined ones too, the seed all ones.
 [[nodiscard]] std::vector<Tensor> run_case(const OperatorCase& tested, const std::vector<Tensor>& tensors);
 

@@ -26,10 +26,10 @@ class Operator : public testing::TestWithParam<OperatorCase> {
   [[nodiscard]] const OperatorCase& op() const { return GetParam(); }
 
   [[nodiscard]] std::vector<Tensor> inputs(DType dtype = DType::f64, bool empty = false) const {
-    return inputs_of(op(), dtype, empty);
+    return make_inputs(op(), dtype, empty);
   }
   [[nodiscard]] std::vector<Variable> leaves(const std::vector<Tensor>& tensors) const {
-    return leaves_of(op(), tensors);
+    return make_leaves(op(), tensors);
   }
 
   [[nodiscard]] std::vector<Tensor> run(const std::vector<Tensor>& tensors) const {
@@ -46,7 +46,7 @@ void expect_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b, do
 TEST_P(Operator, GradientsMatchCentralDifferences) {
   GradientCheck options;
   options.surrogate = op().surrogate;
-  EXPECT_EQ(check_gradients(op().apply, inputs(), differentiable_of(op()), options), "");
+  EXPECT_EQ(check_gradients(op().apply, inputs(), differentiable_inputs(op()), options), "");
 }
 
 TEST_P(Operator, FloatAgreesWithDouble) {

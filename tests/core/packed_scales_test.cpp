@@ -15,10 +15,10 @@ using ::testing::ThrowsMessage;
 
 const Format kFp4 = FloatFormat{2, 1};
 
-Grid grid_of(const std::vector<float>& amax, NumBits bits, float global) {
+Grid make_spec(const std::vector<float>& amax, NumBits bits, float global) {
   return Grid::with_scale_bits(kFp4, Granularity::per_group(16),
-                               Tensor::from(amax, {static_cast<std::int64_t>(amax.size())}), bits, global,
-                               "w");
+                                    Tensor::from(amax, {static_cast<std::int64_t>(amax.size())}), bits,
+                                    global, "w");
 }
 
 Grid unpacked(const PackedScales& scales) {
@@ -29,8 +29,8 @@ TEST(PackedScales, RoundTripE4m3Scales) {
   for (const float global : {1e-7f, 0.3f, 448.0f * 6, 1e9f, 3e38f}) {
     std::vector<float> amax{0, global};
     for (int i = 0; i < 2000; ++i) amax.push_back(global * std::pow(0.99f, static_cast<float>(i)));
-    const Grid grid = grid_of(amax, NumBits(4, 3), global);
-    const PackedScales packed = pack_scales(grid);
+    const Grid spec = make_spec(amax, NumBits(4, 3), global);
+    const PackedScales packed = pack_scales(spec);
     EXPECT_EQ(packed.values.dtype(), DType::f8_e4m3);
     EXPECT_EQ(packed.nbytes(), 2002 + 4);
     EXPECT_TRUE(bitwise_equal(unpacked(packed).scale, grid.scale)) << global;
@@ -42,8 +42,8 @@ TEST(PackedScales, RoundTripE4m3Scales) {
 TEST(PackedScales, RoundTripPowersOfTwo) {
   std::vector<float> amax{0, 1e-45f, 3e38f};
   for (int e = -140; e < 127; ++e) amax.push_back(std::ldexp(1.3f, e));
-  const Grid grid = grid_of(amax, NumBits(8, 0), 0);
-  const PackedScales packed = pack_scales(grid);
+  const Grid spec = make_spec(amax, NumBits(8, 0), 0);
+  const PackedScales packed = pack_scales(spec);
   EXPECT_EQ(packed.values.dtype(), DType::f8_e8m0);
   EXPECT_EQ(packed.nbytes(), packed.values.numel());
   EXPECT_TRUE(bitwise_equal(unpacked(packed).scale, grid.scale));
@@ -63,7 +63,7 @@ TEST(PackedScales, KeepFloats) {
 }
 
 TEST(PackedScales, RejectInvalidScales) {
-  const auto refused = [](const PackedScales& scales, const std::string& why) {
+  const auto expect_error = [](const PackedScales& scales, const std::string& why) {
     EXPECT_THAT([&] { check_scales(scales, "w"); }, ThrowsMessage<ArgumentError>(HasSubstr(why)));
     EXPECT_THAT([&] { (void)unpacked(scales); }, ThrowsMessage<ArgumentError>(HasSubstr(why)));
   };
@@ -72,14 +72,14 @@ TEST(PackedScales, RejectInvalidScales) {
     *static_cast<std::uint8_t*>(out.mutable_raw()) = value;
     return out;
   };
-  refused({}, "undefined tensor");
-  refused({byte(1, DType::u8)}, "give f32, f8_e4m3 or f8_e8m0");
-  refused({Tensor::from({1.0f, -1.0f})}, "a scale of 'w' is -1");
-  refused({Tensor::from({std::numeric_limits<float>::infinity()})}, "is inf");
-  refused({byte(0x7f, DType::f8_e4m3)}, "is nan");
-  refused({byte(0x81, DType::f8_e4m3)}, "must be finite and positive");
-  refused({byte(0xff, DType::f8_e8m0)}, "is nan");
-  refused({byte(0x38, DType::f8_e4m3), std::numeric_limits<float>::quiet_NaN()}, "is nan");
+  expect_error({}, "undefined tensor");
+  expect_error({byte(1, DType::u8)}, "give f32, f8_e4m3 or f8_e8m0");
+  expect_error({Tensor::from({1.0f, -1.0f})}, "a scale of 'w' is -1");
+  expect_error({Tensor::from({std::numeric_limits<float>::infinity()})}, "is inf");
+  expect_error({byte(0x7f, DType::f8_e4m3)}, "is nan");
+  expect_error({byte(0x81, DType::f8_e4m3)}, "must be finite and positive");
+  expect_error({byte(0xff, DType::f8_e8m0)}, "is nan");
+  expect_error({byte(0x38, DType::f8_e4m3), std::numeric_limits<float>::quiet_NaN()}, "is nan");
 }
 
 }  // namespace

@@ -17,13 +17,13 @@ constexpr PoolSizes windows[] = {{2, 1, 8, 6, 2, 2, 2, 2, 0, 0, 4, 3},
 constexpr std::int64_t channel_counts[] = {1, 3, 4, 15, 16, 20, 64, 67};
 
 template <class F>
-void for_sizes(F&& f) {
+void run_all_sizes(F&& f) {
   for (PoolSizes s : windows)
     for (const std::int64_t c : channel_counts) {
       s.c = c;
       s.eh = s.ph;
       s.ew = s.pw;
-      on_every_target([&](std::int64_t) { f(s); });
+      run_on_every_target([&](std::int64_t) { f(s); });
     }
 }
 
@@ -92,7 +92,7 @@ void compare_max(const PoolSizes& s, DType places) {
 }
 
 TEST(PoolKernels, MaxPoolMatchesPlainLoopsBitwise) {
-  for_sizes([](const PoolSizes& s) {
+  run_all_sizes([](const PoolSizes& s) {
     compare_max<float>(s, DType::u8);
     compare_max<double>(s, DType::u8);
     compare_max<std::int8_t>(s, DType::u8);
@@ -105,7 +105,7 @@ TEST(PoolKernels, MaxPoolMatchesPlainLoopsBitwise) {
 TEST(PoolKernels, LargeWindowsUseWideIndices) {
   const PoolSizes s{1, 20, 17, 16, 17, 16, 1, 1, 0, 0, 1, 1};
   ASSERT_GT(s.window(), detail::byte_places);
-  on_every_target([&](std::int64_t) {
+  run_on_every_target([&](std::int64_t) {
     compare_max<float>(s, DType::i32);
     compare_max<double>(s, DType::i32);
     compare_max<std::int8_t>(s, DType::i32);
@@ -114,7 +114,7 @@ TEST(PoolKernels, LargeWindowsUseWideIndices) {
 }
 
 TEST(PoolKernels, FlippedChannelsPoolTheSmallest) {
-  for_sizes([](const PoolSizes& s) {
+  run_all_sizes([](const PoolSizes& s) {
     const Tensor x = values<std::int32_t>(input(s), false);
     std::vector<float> factor;
     for (std::int64_t c = 0; c < s.c; ++c) factor.push_back(c % 3 == 1 ? -0.5f : 2.0f);
@@ -155,7 +155,7 @@ void compare_max_backward(const PoolSizes& s, DType places) {
 }
 
 TEST(PoolKernels, MaxPoolGradientsGoToTheMaxima) {
-  for_sizes([](const PoolSizes& s) {
+  run_all_sizes([](const PoolSizes& s) {
     compare_max_backward<float>(s, DType::u8);
     compare_max_backward<double>(s, DType::u8);
     compare_max_backward<float>(s, DType::i32);
@@ -190,7 +190,7 @@ void compare_average(const PoolSizes& s, bool padded, float scale, F&& value) {
 TEST(PoolKernels, AveragesMatchPlainLoopsBitwise) {
   const auto same = [](auto v) { return v; };
   const auto scaled = [](auto code) { return static_cast<float>(code) * 0.0123f; };
-  for_sizes([&](const PoolSizes& s) {
+  run_all_sizes([&](const PoolSizes& s) {
     for (const bool padded : {false, true}) {
       compare_average<float, float>(s, padded, 1.0f, same);
       compare_average<double, double>(s, padded, 1.0f, same);
@@ -219,7 +219,7 @@ void compare_average_backward(const PoolSizes& s, bool padded) {
 }
 
 TEST(PoolKernels, AverageGradientsAreSpreadEvenly) {
-  for_sizes([](const PoolSizes& s) {
+  run_all_sizes([](const PoolSizes& s) {
     for (const bool padded : {false, true}) {
       compare_average_backward<float>(s, padded);
       compare_average_backward<double>(s, padded);
@@ -242,7 +242,7 @@ void compare_sums(std::int64_t channels) {
 }
 
 TEST(PoolKernels, PixelSumsAreExact) {
-  on_every_target([](std::int64_t) {
+  run_on_every_target([](std::int64_t) {
     for (const std::int64_t channels : channel_counts) {
       compare_sums<std::int8_t>(channels);
       compare_sums<std::uint8_t>(channels);

@@ -31,7 +31,7 @@ Tensor integers(const Shape& shape, unsigned seed, double bound) {
 }
 
 /// Sums as if a product of `leaf` had made them, its gradient passed straight.
-Variable sums_of(const Variable& leaf, const Tensor& sums) {
+Variable make_sums(const Variable& leaf, const Tensor& sums) {
   return detail::record("sums", Accumulator{ProductSums{sums, {}, Tensor::scalar(1.0), 1}}, {leaf},
                         [](const Tensor& dy) { return std::vector<Tensor>{dy}; });
 }
@@ -52,7 +52,8 @@ TEST(MaxPool, IgnoresPaddingAndPropagatesNaN) {
 
 /// Windows of channels stored one after another, as in volumes.
 template <class Window>
-std::vector<float> of_windows(const Tensor& x, const ops::Pool3d& o, const Shape& out, const Window& window) {
+std::vector<float> pool_windows(const Tensor& x, const ops::Pool3d& o, const Shape& out,
+                                const Window& window) {
   const auto v = x.to_vector<float>();
   const Shape s = x.shape();
   std::vector<float> y;
@@ -81,16 +82,16 @@ TEST(Pool3d, MatchesPlainLoopsBitwise) {
       .kernel = {2, 2, 3}, .stride = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {2, 1, 2}},
       inside{.kernel = {3, 2, 3}, .stride = {2, 2, 1}, .padding = {1, 1, 0}, .count_include_pad = false};
   const Variable largest = ops::max_pool3d(x, dilated), means = ops::avg_pool3d(x, inside);
-  EXPECT_EQ(values(largest), of_windows(x, dilated, largest.shape(),
-                                        [](const auto& v) { return *std::ranges::max_element(v); }));
+  EXPECT_EQ(values(largest), pool_windows(x, dilated, largest.shape(),
+                                          [](const auto& v) { return *std::ranges::max_element(v); }));
   const auto mean = [](const std::vector<float>& v) {
     float sum = 0;
     for (const float each : v) sum += each;
     return sum / static_cast<float>(v.size());
   };
-  EXPECT_EQ(values(means), of_windows(x, inside, means.shape(), mean));
+  EXPECT_EQ(values(means), pool_windows(x, inside, means.shape(), mean));
   EXPECT_EQ(values(ops::avg_pool3d(x, {.kernel = {1, 2, 3}})),
-            of_windows(x, {.kernel = {1, 2, 3}, .stride = {1, 2, 3}}, {2, 3, 5, 3, 2}, mean));
+            pool_windows(x, {.kernel = {1, 2, 3}, .stride = {1, 2, 3}}, {2, 3, 5, 3, 2}, mean));
 }
 
 TEST(Pool3d, KeepsCodesAndSums) {
@@ -105,7 +106,7 @@ TEST(Pool3d, KeepsCodesAndSums) {
   EXPECT_EQ(values(means), values(ops::avg_pool3d(codes.tensor(), {})));
   EXPECT_NE(ops::global_avg_pool3d(codes).accumulator(), nullptr);
   const Variable leaf(Tensor::zeros(x.shape()), true);
-  const Variable sums = sums_of(leaf, integers(x.shape(), 3, 90)), largest = ops::max_pool3d(sums, padded);
+  const Variable sums = make_sums(leaf, integers(x.shape(), 3, 90)), largest = ops::max_pool3d(sums, padded);
   ASSERT_NE(largest.accumulator(), nullptr);
   EXPECT_TRUE(std::holds_alternative<ProductSums>(largest.accumulator()->value));
   EXPECT_EQ(values(largest), values(ops::max_pool3d(sums.tensor(), padded)));
@@ -113,14 +114,14 @@ TEST(Pool3d, KeepsCodesAndSums) {
 
 TEST(Pool3d, RejectsMismatchedShapes) {
   const Tensor x = floats({1, 2, 3, 3, 3}, 1);
-  const auto refused = [&](const ops::Pool3d& options) {
+  const auto expect_error = [&](const ops::Pool3d& options) {
     EXPECT_THROW((void)ops::max_pool3d(x, options), ArgumentError);
   };
-  refused({.kernel = {4, 1, 1}});
-  refused({.kernel = {0, 1, 1}});
-  refused({.kernel = {2, 2, 2}, .padding = {2, 0, 0}});
-  refused({.kernel = {2, 2, 2}, .dilation = {0, 1, 1}});
-  refused(
+  expect_error({.kernel = {4, 1, 1}});
+  expect_error({.kernel = {0, 1, 1}});
+  expect_error({.kernel = {2, 2, 2}, .padding = {2, 0, 0}});
+  expect_error({.kernel = {2, 2, 2}, .dilation = {0, 1, 1}});
+  expect_error(
       {.kernel = {2, 1, 1}, .padding = {3, 0, 0}, .dilation = {4, 1, 1}});  // a window between its elements
   EXPECT_THROW((void)ops::avg_pool3d(x, {.dilation = {2, 1, 1}}), ArgumentError);
   EXPECT_THROW((void)ops::max_pool3d(floats({1, 2, 3, 3}, 1), {}), ArgumentError);
@@ -193,7 +194,7 @@ TEST(MaxPool, PoolsEachPartOfAConcat) {
 TEST(MaxPool, SumGradientsGoToTheMaximum) {
   const Variable weight(Tensor::zeros({1, 2, 2, 2}), true);
   const Tensor sums = Tensor::from({1, 5, 3, 2, 9, 0, 9, 9}, {1, 2, 2, 2});
-  const Variable x = sums_of(weight, sums);
+  const Variable x = make_sums(weight, sums);
   ops::max_pool2d(x, two).backward(Tensor::full({1, 2, 1, 1}, 1.0));
   EXPECT_EQ(weight.grad().to_vector<float>(), (std::vector<float>{0, 1, 0, 0, 1, 0, 0, 0}));
 }

@@ -38,7 +38,7 @@ constexpr double kRounding = 2e-6;  // of the largest value: random signs keep f
 
 /// Runs `f` with each count of threads and puts the caller's count back.
 template <class F>
-void for_threads(std::initializer_list<int> counts, F&& f) {
+void run_with_threads(std::initializer_list<int> counts, F&& f) {
   const int before = detail::threads();
   for (const int count : counts) {
     detail::set_threads(count);

@@ -34,7 +34,7 @@ void expect_ends(int least, int most, Code upper) {
         std::vector<Code> codes(static_cast<std::size_t>(count), static_cast<Code>(upper - 1));
         if (end < count) codes[static_cast<std::size_t>(end)] = static_cast<Code>(code);
         const std::int64_t expected = end < count ? end / cpu::end_group * cpu::end_group : count;
-        on_every_target([&](std::int64_t target) {
+        run_on_every_target([&](std::int64_t target) {
           ASSERT_EQ(cpu::find_end(codes.data(), count, upper), expected)
               << end << " of " << count << ": " << code << " on " << target;
         });
@@ -52,7 +52,7 @@ TEST(RangeEnds, PartsSumToTheWholeRun) {
   const auto x = test::uniform({1000}, 1).to_vector<float>(),
              dy = test::uniform({1000}, 2).to_vector<float>();
   const detail::GridRow row{0.4f / 127, -128, 127, 0.4f, -0.4f};
-  on_every_target([&](std::int64_t) {
+  run_on_every_target([&](std::int64_t) {
     double lanes[cpu::share_lanes] = {}, sum = 0;
     for (std::int64_t i = 0; i < 1000; i += 48)
       cpu::add_clip_shares(x.data() + i, dy.data() + i, std::min<std::int64_t>(48, 1000 - i), row, lanes);

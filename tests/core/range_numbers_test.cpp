@@ -29,7 +29,7 @@ TEST(RangeScales, MatchTheScalarOnEveryTarget) {
   std::erase_if(ranges, [](float v) { return !detail::is_range(v); });
   for (const auto& rule : rules())
     for (const std::size_t count : {std::size_t{1}, std::size_t{13}, ranges.size()})
-      on_every_target([&](std::int64_t target) {
+      run_on_every_target([&](std::int64_t target) {
         std::vector<float> amax(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(count)),
             scale(count);
         ASSERT_TRUE(cpu::range_scales(rule, amax.data(), static_cast<std::int64_t>(count), scale.data()));
@@ -46,7 +46,7 @@ TEST(RangeScales, DetectInvalidRanges) {
   for (const auto& rule : rules())
     for (const float bad : {-1.0f, -0x1p-149f, inf, std::numeric_limits<float>::quiet_NaN()})
       for (const std::size_t at : {std::size_t{0}, std::size_t{15}, std::size_t{36}})
-        on_every_target([&](std::int64_t) {
+        run_on_every_target([&](std::int64_t) {
           std::vector<float> amax(37, 0.7f), scale(37);
           amax[at] = bad;
           EXPECT_FALSE(cpu::range_scales(rule, amax.data(), 37, scale.data()));
@@ -77,7 +77,7 @@ TEST(RangeShares, MatchTheScalarOnEveryTarget) {
       const double lsq =
           expected_sum(x, dy, [&](std::size_t i) { return detail::lsq_share(x[i], q[i], row); });
       EXPECT_NE(lsq, 0);
-      on_every_target([&](std::int64_t target) {
+      run_on_every_target([&](std::int64_t target) {
         EXPECT_EQ(cpu::clip_sum(x.data(), dy.data(), count, row), clip) << count << " on " << target;
         EXPECT_EQ(cpu::lsq_sum(x.data(), q.data(), dy.data(), count, row), lsq) << count << " on " << target;
       });

@@ -67,7 +67,7 @@ TEST(Recurrent, IntegersMatchOnnxRuntimeBitwise) {
       0x1.7020d4p-3f, -0x1.7c06cep-5f, -0x1.a7d214p-2f, 0x1.ca18a8p-4f, -0x1.85444cp-5f, -0x1.3a7f5cp-2f,
       0x1.cf2328p-7f, -0x1.024154p-3f, -0x1.466ca8p-3f, 0x1.3561a2p-2f, -0x1.f4c904p-3f, 0x1.62304ap-8f,
       0x1.e86bb8p-5f, -0x1.00f5bep-2f, 0x1.0b6616p-4f,  0x1.ecf406p-6f, -0x1.51bf5p-3f,  0x1.aa0e96p-3f};
-  on_every_target([&](std::int64_t) {
+  run_on_every_target([&](std::int64_t) {
     EXPECT_EQ(run(layer(2, true), DynamicRange::tensor).tensor().to_vector<float>(), expected);
   });
 }
@@ -106,7 +106,7 @@ Variable rounded(const Variable& x) {
 }
 
 /// An LSTM of single operators on rounded values: its gradient is what straight through means.
-Variable by_operators(const Layer& l) {
+Variable run_operators(const Layer& l) {
   Variable h = l.hidden, c = l.cell;
   const Variable gates = ops::linear(rounded(l.x), l.weights.input.as_float(), l.weights.input_bias);
   std::vector<Variable> outputs;
@@ -133,7 +133,7 @@ TEST(Recurrent, PassesGradientsStraightThrough) {
     std::vector<Variable> leaves{l.x, l.hidden, l.cell, l.weights.input_bias, l.weights.hidden_bias};
     for (auto& leaf : leaves) leaf.set_requires_grad(true);
     leaves.insert(leaves.end(), {w, r});
-    const Variable y = single ? by_operators(l) : run(l, DynamicRange::tensor);
+    const Variable y = single ? run_operators(l) : run(l, DynamicRange::tensor);
     y.backward(numbers(y.shape(), 5, 7, 3, 0.25));
     auto& all = gradients.emplace_back();
     for (const auto& leaf : leaves) all.push_back(leaf.grad());
@@ -188,7 +188,7 @@ struct Step {
 };
 
 /// A step of numbers of every kind.
-Step step_of(RecurrentCell cell, std::int64_t width) {
+Step make_step(RecurrentCell cell, std::int64_t width) {
   constexpr std::int64_t rows = 3;
   const auto all = patterns();
   std::size_t at = 7 * static_cast<std::size_t>(width);
@@ -221,7 +221,7 @@ std::vector<Tensor> results(const Step& step) {
 /// Outputs of backward after forward.
 template <class Forward, class Backward>
 std::vector<Tensor> computed(RecurrentCell cell, std::int64_t width, Forward forward, Backward backward) {
-  Step step = step_of(cell, width);
+  Step step = make_step(cell, width);
   forward(step.forward);
   step.backward.gates = step.forward.gates;
   step.backward.of_state = step.forward.of_state;
@@ -253,7 +253,7 @@ TEST(Recurrent, VectorsMatchScalarsBitwise) {
               scalar::recurrent_gradient(cell, a, row, j, detail::OneNumber<float>());
             });
           });
-      on_every_target([&](std::int64_t target) {
+      run_on_every_target([&](std::int64_t target) {
         const auto found = computed(
             cell, width, [](auto& f) { detail::run(Device::cpu(), &detail::Kernels::recurrent_step, f); },
             [](auto& b) { detail::run(Device::cpu(), &detail::Kernels::recurrent_step_backward, b); });

@@ -17,7 +17,7 @@ namespace {
 std::atomic<int> handled{0}, astray{0};
 std::uintptr_t stack_begin = 0, stack_end = 0;
 
-void on_signal(int) {
+void handle_signal(int) {
   const int here = 0;
   const auto at = reinterpret_cast<std::uintptr_t>(&here);
   ++handled;
@@ -52,7 +52,7 @@ TEST(Signals, HandlersRunOnTheStackDuringProducts) {
   detail::set_threads(1);
   struct sigaction action {
   }, former{};
-  action.sa_handler = on_signal;
+  action.sa_handler = handle_signal;
   action.sa_flags = SA_RESTART;
   ASSERT_EQ(sigaction(SIGUSR1, &action, &former), 0);
   std::atomic<bool> stop{false};

@@ -31,18 +31,18 @@ void check(const Accesses<T>& accesses, const std::function<T()>& make) {
     if (access.does == Does::answers)
       EXPECT_NO_THROW(access.call(value)) << name;
     else
-      EXPECT_NE(test::message_of([&] { return access.call(value), 0; }), "") << name;
+      EXPECT_NE(test::error_message([&] { return access.call(value), 0; }), "") << name;
   }
 }
 
-Tensor moved_from() {
+Tensor make_moved_from() {
   Tensor from = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
   const Tensor to = std::move(from);
   EXPECT_EQ(to.numel(), 4);
   return Tensor(std::move(from));  // NOLINT(bugprone-use-after-move): that is the question
 }
 
-Tensor assigned_from() {
+Tensor make_assigned_from() {
   Tensor from = Tensor::zeros({1, 2, 3, 4}, DType::i8, Device::cpu(), Layout::channels_last), to;
   to = std::move(from);
   EXPECT_EQ(to.layout(), Layout::channels_last);
@@ -58,7 +58,7 @@ const Tensor& ones() {
 Grid make_grid() { return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4), "x"); }
 
 TEST(Undefined, MovedFromTensorsAreUndefined) {
-  for (const Tensor& x : {Tensor(), moved_from(), assigned_from()}) {
+  for (const Tensor& x : {Tensor(), make_moved_from(), make_assigned_from()}) {
     EXPECT_FALSE(x.defined());
     EXPECT_EQ(x.shape(), Shape{});
     EXPECT_EQ(x.numel(), 0);
@@ -122,11 +122,11 @@ TEST(Undefined, TensorsReturnOrThrow) {
       {"unpack", {Does::refuses, [](Tensor& x) { (void)unpack_codes(x); }}},
   };
   check<Tensor>(accesses, [] { return Tensor(); });
-  check<Tensor>(accesses, moved_from);
-  check<Tensor>(accesses, assigned_from);
+  check<Tensor>(accesses, make_moved_from);
+  check<Tensor>(accesses, make_assigned_from);
 }
 
-const Accesses<Variable>& of_variables() {
+const Accesses<Variable>& variable_accesses() {
   static const Accesses<Variable> accesses = {
       {"shape", {Does::refuses, [](Variable& x) { (void)x.shape(); }}},
       {"dim", {Does::refuses, [](Variable& x) { (void)x.dim(0); }}},
@@ -157,8 +157,8 @@ const Accesses<Variable>& of_variables() {
 }
 
 TEST(Undefined, VariablesReturnOrThrow) {
-  check<Variable>(of_variables(), [] { return Variable(); });
-  check<Variable>(of_variables(), [] {
+  check<Variable>(variable_accesses(), [] { return Variable(); });
+  check<Variable>(variable_accesses(), [] {
     Variable from(ones(), true);
     const Variable to = std::move(from);
     EXPECT_TRUE(to.defined());
@@ -196,13 +196,14 @@ TEST(Undefined, RejectsCodesAndSumsWithoutTensors) {
 
 TEST(Undefined, MessagesOmitEmptyNamesAndRanges) {
   const auto negative = [](const char* name) {
-    return test::message_of(
-        [&] { return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(-1), name); });
+    return test::error_message([&] {
+      return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(-1), name);
+    });
   };
   EXPECT_EQ(negative("").find("''"), std::string::npos) << negative("");
   EXPECT_NE(negative("").find("amax of the quantizer is"), std::string::npos) << negative("");
   EXPECT_NE(negative("fc").find("amax of 'fc' is"), std::string::npos) << negative("fc");
-  const std::string none = test::message_of([] { return normalize_axis(0, 0, "f"); });
+  const std::string none = test::error_message([] { return normalize_axis(0, 0, "f"); });
   EXPECT_EQ(none, "[f] axis 0 of a rank of 0: it has one element and no axes");
 }
 

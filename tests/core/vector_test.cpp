@@ -17,7 +17,7 @@ template <class Code>
 void compare_quantize(const cpu::GridRow& row) {
   const auto x = patterns();
   const auto count = static_cast<std::int64_t>(x.size());
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     std::vector<Code> codes(x.size());
     std::vector<std::uint8_t> mask(x.size() / 8);
     bool nan = false;
@@ -94,7 +94,7 @@ void compare_requantize(cpu::SumGrid grid) {
   grid.values.scale = scale.data();
   grid.multiplier = multiplier.data();
   for (const bool normalized : {false, true})
-    on_every_target([&](std::int64_t target) {
+    run_on_every_target([&](std::int64_t target) {
       SCOPED_TRACE(target);
       grid.values.bias = normalized ? nullptr : bias.data();
       grid.values.shift = normalized ? shift.data() : nullptr;
@@ -126,7 +126,7 @@ TEST(Vectors, DequantizeMatchesTheScalarFormulaBitwise) {
   for (int i = 0; i < 256; ++i) codes[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(i - 128);
   const auto* raw = reinterpret_cast<const std::uint8_t*>(codes.data());
   for (const float scale : {0.0123f, 1e-40f, 3e36f})
-    on_every_target([&](std::int64_t) {
+    run_on_every_target([&](std::int64_t) {
       std::vector<float> a(256), b(256);
       cpu::dequantize({codes.data(), DType::i8}, 256, scale, a.data());
       cpu::dequantize({raw, DType::u8}, 256, scale, b.data());
@@ -139,7 +139,7 @@ TEST(Vectors, DequantizeMatchesTheScalarFormulaBitwise) {
 
 TEST(Vectors, HalvesMatchTheScalarConversionsBitwise) {
   const auto x = patterns();
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     for (const std::size_t begin : {0, 1, 5}) {
       const std::size_t count = x.size() - begin - 3;
       std::vector<bfloat16> wide(count);

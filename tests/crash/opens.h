@@ -14,7 +14,7 @@ namespace crash {
 template <class Open>
 int opening(const char* path, int flags, Open&& open);
 
-inline int open_as(const char* name, const char* path, int flags, std::va_list more) {
+inline int call_open(const char* name, const char* path, int flags, std::va_list more) {
   auto* const real = next<int(const char*, int, ...)>(name);
   const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
   return opening(path, flags, [&] { return real(path, flags, mode); });
@@ -27,7 +27,7 @@ extern "C" {
 int open(const char* path, int flags, ...) {
   std::va_list more;
   va_start(more, flags);
-  const int file = crash::open_as("open", path, flags, more);
+  const int file = crash::call_open("open", path, flags, more);
   va_end(more);
   return file;
 }
@@ -35,7 +35,7 @@ int open(const char* path, int flags, ...) {
 int open64(const char* path, int flags, ...) {
   std::va_list more;
   va_start(more, flags);
-  const int file = crash::open_as("open64", path, flags, more);
+  const int file = crash::call_open("open64", path, flags, more);
   va_end(more);
   return file;
 }

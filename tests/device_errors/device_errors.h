@@ -19,7 +19,7 @@ namespace fq::device_errors_test {
 inline Tensor on_device(std::int64_t count) { return Tensor::full({count}, 1.0, DType::f32, Device::cuda()); }
 
 template <class E, class F>
-std::string message_of(F&& f) {
+std::string error_message(F&& f) {
   try {
     f();
   } catch (const E& error) {
@@ -32,7 +32,7 @@ std::string message_of(F&& f) {
 
 /// In a process of its own, whose first call to the runtime fails.
 template <class F>
-void in_fresh_process(cudaError_t first_answer, F&& f) {
+void run_in_fresh_process(cudaError_t first_answer, F&& f) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

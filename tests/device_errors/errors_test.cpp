@@ -13,7 +13,7 @@ using testing::HasSubstr;
 TEST(DeviceErrors, ReportsTooLittleMemory) {
   const Tensor first = on_device(1000);
   simulated::set_memory(std::int64_t{1} << 20);
-  const auto message = message_of<SystemError>([] { (void)on_device(std::int64_t{1} << 20); });
+  const auto message = error_message<SystemError>([] { (void)on_device(std::int64_t{1} << 20); });
   EXPECT_THAT(message, HasSubstr("cudaMallocFromPoolAsync"));
   EXPECT_THAT(message, HasSubstr("cudaErrorMemoryAllocation"));
   EXPECT_THAT(message, HasSubstr("at core/backend/cuda/runtime/device_state.cpp:"));
@@ -26,7 +26,7 @@ TEST(DeviceErrors, ReportsTooLittleMemory) {
 TEST(DeviceErrors, ReportsAFailingKernel) {
   const Tensor x = on_device(64);
   simulated::fail(cudaErrorLaunchFailure, 3);  // set device, memory for y, launch
-  const auto message = message_of<BackendError>([&] { (void)x.to(DType::f64); });
+  const auto message = error_message<BackendError>([&] { (void)x.to(DType::f64); });
   EXPECT_THAT(message, HasSubstr("cudaErrorLaunchFailure"));
   EXPECT_THAT(message, HasSubstr("the GPU is lost to this process"));
 }
@@ -35,7 +35,7 @@ TEST(DeviceErrors, ReportsAFailingSynchronization) {
   const Tensor x = on_device(64);
   for (int calls = 1; calls <= 3; ++calls) {
     simulated::fail(cudaErrorIllegalAddress, calls);
-    EXPECT_THAT(message_of<BackendError>([&] { (void)x.to(Device::cpu()); }),
+    EXPECT_THAT(error_message<BackendError>([&] { (void)x.to(Device::cpu()); }),
                 HasSubstr("lost to this process"))
         << calls;
   }
@@ -50,10 +50,10 @@ TEST(DeviceErrors, IgnoresAFailingFree) {
 }
 
 TEST(DeviceErrors, ReportsAnOutdatedDriver) {
-  in_fresh_process(cudaErrorInsufficientDriver, [] {
+  run_in_fresh_process(cudaErrorInsufficientDriver, [] {
     EXPECT_EQ(cuda_device_count(), 0);
     EXPECT_EQ(Device::parse("auto"), Device::cpu());
-    const auto message = message_of<BackendError>([] { (void)on_device(1); });
+    const auto message = error_message<BackendError>([] { (void)on_device(1); });
     EXPECT_THAT(message, HasSubstr("cuda:0 is not there"));
     EXPECT_THAT(message, HasSubstr("the driver supports CUDA 11.4, this program needs CUDA"));
     EXPECT_THAT(message, HasSubstr("--device cpu"));
@@ -61,21 +61,21 @@ TEST(DeviceErrors, ReportsAnOutdatedDriver) {
 }
 
 TEST(DeviceErrors, ReportsABusyDevice) {
-  in_fresh_process(cudaErrorDevicesUnavailable, [] {
+  run_in_fresh_process(cudaErrorDevicesUnavailable, [] {
     EXPECT_EQ(cuda_device_count(), 0);
-    EXPECT_THAT(message_of<BackendError>([] { (void)on_device(1); }),
+    EXPECT_THAT(error_message<BackendError>([] { (void)on_device(1); }),
                 HasSubstr("another program has the GPU"));
   });
 }
 
 TEST(DeviceErrors, ReportsAMissingDevice) {
-  EXPECT_THAT(message_of<BackendError>([] { (void)Tensor::empty({1}, DType::f32, Device::cuda(5)); }),
+  EXPECT_THAT(error_message<BackendError>([] { (void)Tensor::empty({1}, DType::f32, Device::cuda(5)); }),
               HasSubstr("cuda:5 is not there: use cuda:0 to cuda:0"));
 }
 
 TEST(DeviceErrors, RejectsInputsOnTwoDevices) {
   const Variable x(Tensor::full({2, 3}, 1.0)), w(Tensor::full({4, 3}, 1.0, DType::f32, Device::cuda()));
-  EXPECT_THAT(message_of<ArgumentError>([&] { (void)ops::linear(x, w, {}); }),
+  EXPECT_THAT(error_message<ArgumentError>([&] { (void)ops::linear(x, w, {}); }),
               HasSubstr("give both on one device"));
 }
 

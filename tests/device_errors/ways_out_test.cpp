@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(DeviceFallbacks, AutoReportsItsChoice) {
-  in_fresh_process(cudaSuccess, [] {
+  run_in_fresh_process(cudaSuccess, [] {
     const Logged log;
     EXPECT_EQ(Device::parse("auto"), Device::cuda());
     EXPECT_THAT(log.all,
@@ -28,7 +28,7 @@ TEST(DeviceFallbacks, AutoReportsItsChoice) {
 }
 
 TEST(DeviceFallbacks, AutoSkipsUnusableGpus) {
-  in_fresh_process(cudaSuccess, [] {
+  run_in_fresh_process(cudaSuccess, [] {
     const Logged log;
     (void)on_device(1);
     simulated::set_memory(100 << 20);
@@ -36,7 +36,7 @@ TEST(DeviceFallbacks, AutoSkipsUnusableGpus) {
     EXPECT_THAT(log.all, HasSubstr("warning: device auto is the CPU (cuda:0: "));
     EXPECT_THAT(log.all, HasSubstr("only 104 of 8589 MB are free"));
   });
-  in_fresh_process(cudaSuccess, [] {
+  run_in_fresh_process(cudaSuccess, [] {
     const Logged log;
     (void)on_device(1);
     simulated::fail(cudaErrorNoKernelImageForDevice, 6);
@@ -51,20 +51,20 @@ TEST(DeviceFallbacks, RejectsAFailingCapture) {
   const auto add = [&] { capture.add([&] { (void)x.to(DType::f64); }); };
   for (int calls = 1; calls <= 4; ++calls) {
     simulated::fail(cudaErrorStreamCaptureInvalidated, calls);
-    EXPECT_THAT(message_of<detail::CannotCapture>(add), HasSubstr("[cuda] ")) << calls;
+    EXPECT_THAT(error_message<detail::CannotCapture>(add), HasSubstr("[cuda] ")) << calls;
   }
   simulated::set_memory(0);
   const auto large = [&] {
     capture.add([] { (void)Tensor::empty({std::int64_t{1} << 24}, DType::f32, Device::cuda()); });
   };
-  EXPECT_THAT(message_of<detail::CannotCapture>(large), HasSubstr("too little memory"));
+  EXPECT_THAT(error_message<detail::CannotCapture>(large), HasSubstr("too little memory"));
   simulated::set_memory(std::int64_t{1} << 33);
   add();
   EXPECT_EQ(x.slice(0, 1).item(), 1.0);
 }
 
 TEST(DeviceFallbacks, HandlesCodesWithoutByteProducts) {
-  in_fresh_process(cudaSuccess, [] {
+  run_in_fresh_process(cudaSuccess, [] {
     const Logged log;
     simulated::refuse_bytes();
     const auto& choice = cuda::exact_choice(Device::cuda());
@@ -82,7 +82,7 @@ TEST(DeviceFallbacks, MultipliesWithoutCublas) {
   const auto paths = cuda::blas_lt_paths(root / "lib/fakequant/_fakequant.so", 13);
   EXPECT_EQ(paths.front(), "libcublasLt.so.13");
   EXPECT_THAT(paths, testing::Contains(wheel.string()));
-  const auto message = message_of<BackendError>([&] {
+  const auto message = error_message<BackendError>([&] {
     (void)cuda::open_first({wheel.string(), "/none.so"});
   });
   EXPECT_THAT(message, HasSubstr("tried: " + wheel.string() + ", /none.so"));

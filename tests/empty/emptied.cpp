@@ -10,7 +10,7 @@ namespace {
 
 using golden::Case;
 
-Tensor of_shape(const Tensor& like, Shape shape) {
+Tensor make_shaped(const Tensor& like, Shape shape) {
   return Tensor::zeros(std::move(shape), like.dtype(), like.device());
 }
 
@@ -19,7 +19,7 @@ bool empty_axis(Tensor& t, int axis) {
   if (t.rank() < axis) return false;
   Shape shape = t.shape();
   shape[shape.size() - static_cast<std::size_t>(axis)] = 0;
-  t = of_shape(t, std::move(shape));
+  t = make_shaped(t, std::move(shape));
   return true;
 }
 
@@ -41,7 +41,7 @@ void empty_axes(const Case& c, std::vector<Emptied>& out) {
 void empty_lists(const Case& c, std::vector<Emptied>& out) {
   Emptied all{c, "all"};
   for (const auto& [name, value] : c.inputs) {
-    all.changed.inputs.at(name).tensor = of_shape(value.tensor, {0});
+    all.changed.inputs.at(name).tensor = make_shaped(value.tensor, {0});
     out.push_back({c, name});
     out.back().changed.inputs.at(name) = all.changed.inputs.at(name);
   }

@@ -93,7 +93,7 @@ void print_functions() {
   golden::Functions functions = golden::all_functions();
   add_own(functions);
   for (const auto& [name, function] : functions) fmt::print("{}\n", name);
-  for (const auto& name : called_within()) fmt::print("{}\n", name);
+  for (const auto& name : nested_calls()) fmt::print("{}\n", name);
 }
 
 }  // namespace

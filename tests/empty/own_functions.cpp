@@ -19,7 +19,7 @@ using golden::Outputs;
 
 const Shape kShape{4, 6};
 
-Case case_of(const std::string& function, std::map<std::string, Tensor> inputs) {
+Case make_case(const std::string& function, std::map<std::string, Tensor> inputs) {
   Case out;
   out.name = function;
   out.texts["function"] = function;
@@ -98,7 +98,7 @@ Outputs packed_codes(const Case& c) {
   return {{"y", unpack_codes(pack_codes(c.tensor("codes"), golden::dtype_named(c.text("dtype"))))}};
 }
 
-Outputs with_min_max(const Case& c) {
+Outputs run_min_max(const Case& c) {
   const auto [scale, zero_point] = torchao::choose_qparams_affine_with_min_max(
       c.tensor("min_val"), c.tensor("max_val"), torchao::mapping_type(c.text("mapping_type")),
       torchao::IntegerType::named("int8"));
@@ -125,8 +125,8 @@ Outputs updates(const Case& c) {
 std::vector<Case> quantizer_cases() {
   std::vector<Case> out;
   const auto add = [&](const std::string& bits, const std::string& rest, const Shape& scales) {
-    Case c = case_of("quantize_codes",
-                     {{"x", values(kShape)}, {"grad_y", values(kShape)}, {"amax", values(scales)}});
+    Case c = make_case("quantize_codes",
+                       {{"x", values(kShape)}, {"grad_y", values(kShape)}, {"amax", values(scales)}});
     c.texts["descriptor"] = "{\"num_bits\": " + bits + rest + "}";
     if (rest.find("dynamic") == std::string::npos) out.push_back(c);
     c.texts["function"] = c.name = "quantizer";
@@ -160,7 +160,7 @@ std::vector<Case> calibrator_cases() {
   std::vector<Case> out;
   for (const auto method : QuantDescriptor::calib_methods())
     for (const bool by_axis : {false, true}) {
-      out.push_back(case_of("calibrator", {{"batch_000", values(kShape)}, {"batch_001", values(kShape)}}));
+      out.push_back(make_case("calibrator", {{"batch_000", values(kShape)}, {"batch_001", values(kShape)}}));
       out.back().texts["method"] = std::string(method);
       if (by_axis) out.back().numbers["axis"] = {1.0};
     }
@@ -169,7 +169,7 @@ std::vector<Case> calibrator_cases() {
 
 }  // namespace
 
-std::vector<std::string> called_within() {
+std::vector<std::string> nested_calls() {
   return {"compute_fp4_scales",
           "decode_floatx",
           "to_dtype",
@@ -190,7 +190,7 @@ void add_own(golden::Functions& functions) {
   functions["calibrator"] = calibrator;
   functions["bias_calibrator"] = bias_calibrator;
   functions["packed_codes"] = packed_codes;
-  functions["choose_qparams_affine_with_min_max"] = with_min_max;
+  functions["choose_qparams_affine_with_min_max"] = run_min_max;
   functions["octav_amax"] = octav;
   functions["updates"] = updates;
 }
@@ -199,22 +199,23 @@ std::vector<Case> own_cases() {
   std::vector<Case> out = quantizer_cases();
   for (Case& c : calibrator_cases()) out.push_back(std::move(c));
   for (const bool by_axis : {false, true}) {
-    out.push_back(case_of("bias_calibrator", {{"batch_000", values(kShape)}, {"batch_001", values(kShape)}}));
-    out.push_back(case_of("octav_amax", {{"x", values(kShape)}}));
+    out.push_back(
+        make_case("bias_calibrator", {{"batch_000", values(kShape)}, {"batch_001", values(kShape)}}));
+    out.push_back(make_case("octav_amax", {{"x", values(kShape)}}));
     if (!by_axis) continue;
     out[out.size() - 2].numbers["axis"] = out.back().numbers["axis"] = {0.0};
   }
   for (const char* dtype : {"int2", "uint2", "int4", "uint4", "float4_e2m1"}) {
-    out.push_back(case_of("packed_codes", {{"codes", values(kShape, DType::u8)}}));
+    out.push_back(make_case("packed_codes", {{"codes", values(kShape, DType::u8)}}));
     out.back().texts["dtype"] = dtype;
   }
   for (const char* mapping : {"SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC"}) {
-    out.push_back(case_of("choose_qparams_affine_with_min_max",
-                          {{"min_val", values(kShape)}, {"max_val", values(kShape)}}));
+    out.push_back(make_case("choose_qparams_affine_with_min_max",
+                            {{"min_val", values(kShape)}, {"max_val", values(kShape)}}));
     out.back().texts["mapping_type"] = mapping;
   }
   for (const DType dtype : {DType::f32, DType::f64})
-    out.push_back(case_of("updates", {{"x", values(kShape, dtype)}, {"grad_y", values(kShape, dtype)}}));
+    out.push_back(make_case("updates", {{"x", values(kShape, dtype)}, {"grad_y", values(kShape, dtype)}}));
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace fq::empty {
 
 /// Public functions of the reference namespaces that a golden function calls, except the one that it is named
 /// after.
-[[nodiscard]] std::vector<std::string> called_within();
+[[nodiscard]] std::vector<std::string> nested_calls();
 
 void add_own(golden::Functions& functions);
 [[nodiscard]] std::vector<golden::Case> own_cases();

@@ -148,7 +148,7 @@ std::shared_ptr<Graph> scaled_llama(const std::string& parameters) {
   return import_transformers(folder, {.sample_shape = {12}}).build();
 }
 
-Tensor answers_of(Graph& model) {
+Tensor run_model(Graph& model) {
   const NoGrad no_grad;
   model.eval();
   Tensor ids = Tensor::empty({2, 12});
@@ -166,7 +166,7 @@ TEST(GgufNetwork, ScaledRotaryPositionsUseLlamaCppKeys) {
     const GgufModel file = gguf_model(*model, {1, 12});
     EXPECT_EQ(std::get<std::string>(*file.value("general.architecture")), "llama");
     const auto back = import_gguf(file, {.sample_shape = {12}}).build();
-    const auto found = answers_of(*back).to_vector<float>(), wanted = answers_of(*model).to_vector<float>();
+    const auto found = run_model(*back).to_vector<float>(), wanted = run_model(*model).to_vector<float>();
     for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 2e-5f) << parameters;
   }
   const auto yarn = gguf_model(

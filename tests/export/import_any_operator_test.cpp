@@ -30,7 +30,7 @@ const std::vector<std::string>& operators() {
 }
 
 /// The number of a message that was computed from the stand-in of the batch; empty if there is none.
-std::string stand_in(const std::string& message) {
+std::string placeholder_number(const std::string& message) {
   for (std::size_t begin = 0, end = 0; begin < message.size(); begin = end + 1) {
     end = begin;
     while (end < message.size() && std::isdigit(static_cast<unsigned char>(message[end])) != 0) ++end;
@@ -141,7 +141,8 @@ TEST(OnnxImport, AcceptsOrRejectsAnyOperatorInput) {
           (void)import_onnx(model).build();
         ++built;
       } catch (const Error& error) {
-        EXPECT_EQ(stand_in(error.what()), "") << op << ", seed " << seed - 1 << ": " << error.what();
+        EXPECT_EQ(placeholder_number(error.what()), "")
+            << op << ", seed " << seed - 1 << ": " << error.what();
         ++refused;
       } catch (const std::exception& error) {
         ADD_FAILURE() << op << ", seed " << seed - 1 << ": " << error.what();

@@ -29,7 +29,7 @@ std::vector<std::string> networks() {
 }
 
 /// A dataset of answers.h5, read as f32.
-Tensor answer(const std::string& network, const char* name) {
+Tensor reference_tensor(const std::string& network, const char* name) {
   const hid_t file = H5Fopen((folder + "answers.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
   const hid_t data = H5Dopen2(file, (network + "/" + name).c_str(), H5P_DEFAULT), space = H5Dget_space(data);
   std::vector<hsize_t> sizes(8);
@@ -71,7 +71,7 @@ void expect_near(const Tensor& found, const Tensor& wanted) {
 TEST_P(OnnxImportNetworks, MatchesPyTorchLogitsAlsoAfterReexport) {
   if (GetParam() == "cnn_script_training") GTEST_SKIP() << "of batch norms in training mode";
   const std::string name = GetParam().substr(0, GetParam().find('_'));
-  const Tensor x = answer(name, "x"), wanted = answer(name, "logits");
+  const Tensor x = reference_tensor(name, "x"), wanted = reference_tensor(name, "logits");
   const auto imported = import_onnx(model());
   expect_near(logits(imported, x), wanted);
   const auto again = import_onnx(export_onnx(*imported.build(), imported.sample_shape));

@@ -20,7 +20,7 @@ std::shared_ptr<Graph> quantized(const char* config = R"({"preset": "int8"})") {
   return model;
 }
 
-std::map<std::string, Tensor> ranges_of(Module& model) {
+std::map<std::string, Tensor> model_ranges(Module& model) {
   std::map<std::string, Tensor> out;
   for (const auto& [name, q, aliases] : named_quantizers(model))
     if (q->enabled() && q->amax().defined()) out[name] = q->amax().clone();
@@ -28,9 +28,9 @@ std::map<std::string, Tensor> ranges_of(Module& model) {
 }
 
 /// State of a calibrated model with the names and shapes of ModelOpt or pytorch-quantization.
-NamedTensors state_of(Module& model, bool pytorch_quantization) {
+NamedTensors make_state(Module& model, bool pytorch_quantization) {
   NamedTensors out{{"conv1.weight", Tensor::zeros({8, 1, 3, 3})}};
-  for (const auto& [name, range] : ranges_of(model)) {
+  for (const auto& [name, range] : model_ranges(model)) {
     const auto dot = name.rfind('.');
     const Shape shape =
         range.rank() == 0 ? (pytorch_quantization ? Shape{1} : Shape{}) : Shape{range.numel(), 1, 1};
@@ -46,7 +46,7 @@ ImportedRanges import(Module& model, const NamedTensors& state) {
   return import_ranges(model, path_of("state"));
 }
 
-std::string error_of(Module& model, const NamedTensors& state) {
+std::string error_text(Module& model, const NamedTensors& state) {
   try {
     (void)import(model, state);
   } catch (const FileError& error) {
@@ -58,13 +58,13 @@ std::string error_of(Module& model, const NamedTensors& state) {
 TEST(ImportRanges, AcceptsBothSpellings) {
   auto calibrated = quantized();
   test::observe(*calibrated, test::random_tensor({4, 1, 8, 8}, -1, 1));
-  const auto wanted = ranges_of(*calibrated);
+  const auto wanted = model_ranges(*calibrated);
   for (const bool pytorch_quantization : {false, true}) {
     auto model = quantized();
-    const ImportedRanges done = import(*model, state_of(*calibrated, pytorch_quantization));
+    const ImportedRanges done = import(*model, make_state(*calibrated, pytorch_quantization));
     EXPECT_TRUE(done.missing.empty() && done.unused.empty());
     EXPECT_EQ(done.set.size(), wanted.size());
-    const auto found = ranges_of(*model);
+    const auto found = model_ranges(*model);
     ASSERT_EQ(found.size(), wanted.size());
     for (const auto& [name, range] : wanted) EXPECT_TRUE(bitwise_equal(found.at(name), range)) << name;
   }
@@ -116,20 +116,20 @@ TEST(ImportRanges, AcceptsInputFactors) {
             std::vector<float>(8, 0.5f));
   auto weights = quantized(R"({"preset": "int8_weight_only"})");
   EXPECT_NE(
-      error_of(*weights, {{"fc.input_quantizer._pre_quant_scale", Tensor::full({8}, 0.5)}}).find("is off"),
+      error_text(*weights, {{"fc.input_quantizer._pre_quant_scale", Tensor::full({8}, 0.5)}}).find("is off"),
       std::string::npos);
 }
 
 TEST(ImportRanges, AcceptsBlockAndTensorRanges) {
   auto nvfp4 = quantized(R"({"preset": "nvfp4", "target": "none"})");
   EXPECT_EQ(import(*nvfp4, {{"fc.weight_quantizer._amax", Tensor::scalar(1)}}).set.size(), 1u);
-  EXPECT_NE(error_of(*nvfp4, {{"fc.weight_quantizer._amax", Tensor::full({10}, 1)}}).find("10 elements"),
+  EXPECT_NE(error_text(*nvfp4, {{"fc.weight_quantizer._amax", Tensor::full({10}, 1)}}).find("10 elements"),
             std::string::npos);
   const char* blocks =
       R"({"rules": [{"pattern": "*weight_quantizer", "num_bits": 4, "block_sizes": {"-1": 4}}]})";
   auto int4 = quantized(blocks);
   EXPECT_EQ(import(*int4, {{"fc.weight_quantizer._amax", Tensor::full({20, 1}, 1)}}).set.size(), 1u);
-  EXPECT_NE(error_of(*int4, {{"fc.weight_quantizer._amax", Tensor::full({10, 1}, 1)}}).find("[10, 2]"),
+  EXPECT_NE(error_text(*int4, {{"fc.weight_quantizer._amax", Tensor::full({10, 1}, 1)}}).find("[10, 2]"),
             std::string::npos);
 }
 
@@ -149,7 +149,7 @@ TEST(ImportRanges, NamesKeyAndQuantizerOfAnError) {
            {{{input, Tensor::scalar(1)}, {"fc._input_quantizer._amax", Tensor::scalar(1)}},
             "name one quantizer"}}) {
     auto model = quantized();
-    const std::string message = error_of(*model, state);
+    const std::string message = error_text(*model, state);
     EXPECT_NE(message.find(says), std::string::npos) << says << ": " << message;
     EXPECT_NE(message.find(path_of("state")), std::string::npos) << message;
   }
@@ -157,10 +157,10 @@ TEST(ImportRanges, NamesKeyAndQuantizerOfAnError) {
 
 TEST(ImportRanges, ChangesNothingOnAnInvalidFile) {
   auto model = quantized();
-  EXPECT_NE(error_of(*model, {{"conv1.input_quantizer._amax", Tensor::scalar(1)},
-                              {"fc.input_quantizer._amax", Tensor::scalar(-1)}}),
+  EXPECT_NE(error_text(*model, {{"conv1.input_quantizer._amax", Tensor::scalar(1)},
+                                {"fc.input_quantizer._amax", Tensor::scalar(-1)}}),
             "");
-  EXPECT_TRUE(ranges_of(*model).empty());
+  EXPECT_TRUE(model_ranges(*model).empty());
   EXPECT_THROW((void)import_ranges(*model, path_of("nowhere")), FileError);
 }
 

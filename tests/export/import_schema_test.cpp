@@ -22,7 +22,7 @@ using test::OnnxGraph;
 using testing::AllOf;
 using testing::HasSubstr;
 
-OnnxAttribute value_of(const std::string& type, const std::string& allowed = {}) {
+OnnxAttribute make_attribute(const std::string& type, const std::string& allowed = {}) {
   if (type == "i") return std::int64_t{allowed.empty() ? 1 : std::stoll(allowed)};
   if (type == "f") return 1.0F;
   if (type == "s") return allowed;
@@ -33,8 +33,8 @@ OnnxAttribute value_of(const std::string& type, const std::string& allowed = {})
   return std::monostate{};
 }
 
-OnnxAttribute value_of(const SchemaAttribute& attribute) {
-  return value_of(attribute.type, attribute.allowed.empty() ? std::string() : attribute.allowed[0]);
+OnnxAttribute make_attribute(const SchemaAttribute& attribute) {
+  return make_attribute(attribute.type, attribute.allowed.empty() ? std::string() : attribute.allowed[0]);
 }
 
 /// A graph of one node "y" with the inputs and attributes that its row requires.
@@ -51,14 +51,14 @@ OnnxModel smallest(const OperatorRow& row, int opset) {
     }
   for (const auto& attribute : schema.attributes())
     if (attribute.required && attribute.is_in(opset)) {
-      node.attributes.emplace_back(attribute.name, value_of(attribute));
+      node.attributes.emplace_back(attribute.name, make_attribute(attribute));
       if (attribute.type == "g") node.branches.push_back({attribute.name, {}, {}, {}});
     }
   graph.model.nodes.push_back(std::move(node));
   return graph.model;
 }
 
-std::string refusal(const OnnxModel& model) {
+std::string error_text(const OnnxModel& model) {
   try {
     (void)import_onnx(model);
   } catch (const ArgumentError& error) {
@@ -103,7 +103,7 @@ TEST(OnnxSchema, EveryOperatorRejectsAnotherAttribute) {
   for (const auto& [row, opset] : rows()) {
     OnnxModel model = smallest(row, opset);
     model.nodes[0].attributes.emplace_back("nonsense", std::int64_t{3});
-    EXPECT_THAT(refusal(model), HasSubstr(named(row, "attribute 'nonsense' is unknown")));
+    EXPECT_THAT(error_text(model), HasSubstr(named(row, "attribute 'nonsense' is unknown")));
     EXPECT_THROW((void)import_quantized_onnx(model), ArgumentError) << row.name;
   }
 }
@@ -119,12 +119,13 @@ TEST(OnnxSchema, EveryOperatorRejectsAnAttributeOfAnotherTypeOrTwice) {
       std::erase_if(given, [&](const auto& entry) { return entry.first == attribute.name; });
       std::erase_if(model.nodes[0].branches,
                     [&](const auto& branch) { return branch.name == attribute.name; });
-      given.emplace_back(attribute.name, value_of(attribute.type == "f" ? "i" : "f"));
-      EXPECT_THAT(refusal(model), HasSubstr("attribute '" + attribute.name + "' is a"));
+      given.emplace_back(attribute.name, make_attribute(attribute.type == "f" ? "i" : "f"));
+      EXPECT_THAT(error_text(model), HasSubstr("attribute '" + attribute.name + "' is a"));
       if (attribute.type == "g") continue;
-      given.back().second = value_of(attribute);
-      given.emplace_back(attribute.name, value_of(attribute));
-      EXPECT_THAT(refusal(model), HasSubstr(named(row, "attribute '" + attribute.name + "' is given twice")));
+      given.back().second = make_attribute(attribute);
+      given.emplace_back(attribute.name, make_attribute(attribute));
+      EXPECT_THAT(error_text(model),
+                  HasSubstr(named(row, "attribute '" + attribute.name + "' is given twice")));
     }
 }
 
@@ -138,8 +139,9 @@ TEST(OnnxSchema, EveryOperatorRejectsUnsupportedValues) {
       OnnxModel model = smallest(row, opset);
       auto& given = model.nodes[0].attributes;
       std::erase_if(given, [&](const auto& entry) { return entry.first == attribute.name; });
-      given.emplace_back(attribute.name, value_of(attribute.type, attribute.type == "s" ? "other" : "12345"));
-      EXPECT_THAT(refusal(model), HasSubstr(named(row, "attribute '" + attribute.name + "' is ")));
+      given.emplace_back(attribute.name,
+                         make_attribute(attribute.type, attribute.type == "s" ? "other" : "12345"));
+      EXPECT_THAT(error_text(model), HasSubstr(named(row, "attribute '" + attribute.name + "' is ")));
       ++values;
     }
   EXPECT_GT(values, 30);
@@ -160,12 +162,13 @@ TEST(OnnxSchema, EveryOperatorRejectsExtraAndMissingInputs) {
       inputs.resize(most, "x");
       EXPECT_NO_THROW(detail::check_operator(model.nodes[0], opset)) << row.name;
       inputs.emplace_back("x");
-      EXPECT_THAT(refusal(model), HasSubstr(named(row, "it has " + std::to_string(most + 1) + " inputs: ")));
+      EXPECT_THAT(error_text(model),
+                  HasSubstr(named(row, "it has " + std::to_string(most + 1) + " inputs: ")));
     }
     if (required == 0) continue;
     inputs.resize(required - 1);
-    EXPECT_THAT(refusal(model), AllOf(HasSubstr(named(row, "its input " + std::to_string(required - 1))),
-                                      HasSubstr("is missing")));
+    EXPECT_THAT(error_text(model), AllOf(HasSubstr(named(row, "its input " + std::to_string(required - 1))),
+                                         HasSubstr("is missing")));
   }
 }
 
@@ -176,19 +179,19 @@ TEST(OnnxSchema, EveryOperatorRejectsOtherOpsets) {
       if (opset < detail::kFirstOpset || opset > detail::kLastOpset) continue;
       OnnxModel model = smallest(row, row.first);
       model.opset = opset;
-      EXPECT_THAT(refusal(model), HasSubstr("is supported in opset " + std::to_string(row.first)));
+      EXPECT_THAT(error_text(model), HasSubstr("is supported in opset " + std::to_string(row.first)));
     }
   }
   OnnxModel model = OnnxGraph({-1, 4}).node("Relu", {"x"}, "y").model;
   for (const std::int64_t opset : {std::int64_t{0}, std::int64_t{1}, std::int64_t{-1}, std::int64_t{5},
                                    std::int64_t{29}, std::int64_t{99}, std::int64_t{1} << 62}) {
     model.opset = opset;
-    EXPECT_THAT(refusal(model),
+    EXPECT_THAT(error_text(model),
                 HasSubstr("opset: " + std::to_string(opset) + " is not supported, 6 to 28 are"));
   }
   model.opset = 13;
   model.other_opsets = {{"com.microsoft", 2}};
-  EXPECT_THAT(refusal(model), HasSubstr("opset of com.microsoft: 2 is not supported, 1 is"));
+  EXPECT_THAT(error_text(model), HasSubstr("opset of com.microsoft: 2 is not supported, 1 is"));
 }
 
 TEST(OnnxSchema, NamesTheOpsetOfAnAttribute) {
@@ -199,19 +202,19 @@ TEST(OnnxSchema, NamesTheOpsetOfAnAttribute) {
         .node("SpaceToDepth", {"x"}, "y", {{"blocksize", std::int64_t{2}}, {"mode", std::string("CRD")}})
         .model;
   };
-  EXPECT_THAT(refusal(model(13)),
+  EXPECT_THAT(error_text(model(13)),
               HasSubstr("attribute 'mode' is of opset 28 and later: the file has opset 13"));
-  EXPECT_EQ(refusal(model(28)), "imported");
+  EXPECT_EQ(error_text(model(28)), "imported");
 }
 
 TEST(OnnxSchema, ChecksNodesInFoldsPatternsAndBranches) {
   OnnxGraph folded({-1, 4});
   folded.number("c", 2).node("Neg", {"c"}, "n", {{"by", 1.0F}}).node("Mul", {"x", "n"}, "y");
-  EXPECT_THAT(refusal(folded.model), HasSubstr("node 'n' (Neg): attribute 'by' is unknown"));
+  EXPECT_THAT(error_text(folded.model), HasSubstr("node 'n' (Neg): attribute 'by' is unknown"));
 
   OnnxGraph silu({-1, 4});
   silu.node("Sigmoid", {"x"}, "s", {{"steepness", 2.0F}}).node("Mul", {"x", "s"}, "y");
-  EXPECT_THAT(refusal(silu.model), HasSubstr("node 's' (Sigmoid): attribute 'steepness' is unknown"));
+  EXPECT_THAT(error_text(silu.model), HasSubstr("node 's' (Sigmoid): attribute 'steepness' is unknown"));
 
   OnnxGraph branches({-1, 4});
   branches.fixed("c", Tensor::full({}, 1, DType::u8));
@@ -219,7 +222,7 @@ TEST(OnnxSchema, ChecksNodesInFoldsPatternsAndBranches) {
   const OnnxNode relu{"Relu", "r", "", {"x"}, {"r"}, {{"alpha", 0.5F}}};
   choice.branches = {{"then_branch", {relu}, {}, {"r"}}, {"else_branch", {relu}, {}, {"r"}}};
   branches.model.nodes.push_back(choice);
-  EXPECT_THAT(refusal(branches.model), HasSubstr("node 'r' (Relu): attribute 'alpha' is unknown"));
+  EXPECT_THAT(error_text(branches.model), HasSubstr("node 'r' (Relu): attribute 'alpha' is unknown"));
 }
 
 /// x [N, 4, 5] through a pair of quantizers along an axis, and a product by floats.
@@ -238,7 +241,7 @@ OnnxModel pair(const Ints& scales, const Ints& zero_points, std::int64_t axis) {
 }
 
 TEST(OnnxSchema, ScalesAndZeroPointsFitTheirAxis) {
-  const auto refused = [](const OnnxModel& model) {
+  const auto import_result = [](const OnnxModel& model) {
     try {
       (void)import_quantized_onnx(model);
     } catch (const ArgumentError& error) {
@@ -246,32 +249,32 @@ TEST(OnnxSchema, ScalesAndZeroPointsFitTheirAxis) {
     }
     return std::string("imported");
   };
-  EXPECT_EQ(refused(pair({}, {}, 1)), "imported");
-  EXPECT_EQ(refused(pair({1}, {1}, 1)), "imported");
-  EXPECT_THAT(refused(pair({3}, {3}, 1)),
+  EXPECT_EQ(import_result(pair({}, {}, 1)), "imported");
+  EXPECT_EQ(import_result(pair({1}, {1}, 1)), "imported");
+  EXPECT_THAT(import_result(pair({3}, {3}, 1)),
               HasSubstr("node 'q' (QuantizeLinear): it has 3 scales along axis 1 of [N, 4, 5]"));
-  EXPECT_THAT(refused(pair({5}, {5}, 1)), HasSubstr("5 scales along axis 1"));
-  EXPECT_THAT(refused(pair({4}, {4}, 2)), HasSubstr("4 scales along axis 2"));
-  EXPECT_THAT(refused(pair({4}, {4}, -4)), HasSubstr("4 scales along axis -4"));
-  EXPECT_THAT(refused(pair({4}, {3}, 1)), HasSubstr("its zero point is i8 [3]"));
-  EXPECT_THAT(refused(pair({}, {4}, 1)), HasSubstr("both need one shape"));
+  EXPECT_THAT(import_result(pair({5}, {5}, 1)), HasSubstr("5 scales along axis 1"));
+  EXPECT_THAT(import_result(pair({4}, {4}, 2)), HasSubstr("4 scales along axis 2"));
+  EXPECT_THAT(import_result(pair({4}, {4}, -4)), HasSubstr("4 scales along axis -4"));
+  EXPECT_THAT(import_result(pair({4}, {3}, 1)), HasSubstr("its zero point is i8 [3]"));
+  EXPECT_THAT(import_result(pair({}, {4}, 1)), HasSubstr("both need one shape"));
   OnnxModel typed = pair({}, {}, 1);
   typed.opset = 21;
   typed.nodes[0].attributes.emplace_back("output_dtype", std::int64_t{5});
-  EXPECT_THAT(refused(typed), HasSubstr("attribute 'output_dtype' is i16: its zero point is i8"));
+  EXPECT_THAT(import_result(typed), HasSubstr("attribute 'output_dtype' is i16: its zero point is i8"));
 }
 
 TEST(OnnxSchema, RejectsInternalNodesInFiles) {
   for (const auto& row : detail::operator_table()) {
     if (row.domain != detail::kPatternDomain) continue;
-    EXPECT_THAT(refusal(smallest(row, 20)), HasSubstr("fakequant." + std::string(row.name) + " (1: 'y')"));
+    EXPECT_THAT(error_text(smallest(row, 20)), HasSubstr("fakequant." + std::string(row.name) + " (1: 'y')"));
   }
 }
 
 TEST(OnnxSchema, IgnoresNodesOfUnusedOutputs) {
   OnnxGraph graph({-1, 4});
   graph.node("Relu", {"x"}, "y").node("Relu", {"x"}, "other", {{"alpha", 0.5F}});
-  EXPECT_EQ(refusal(graph.model), "imported");
+  EXPECT_EQ(error_text(graph.model), "imported");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ const std::map<std::string, std::string>& configs() {
   return table;
 }
 
-std::map<std::string, Tensor> by_name(const NamedTensors& tensors) {
+std::map<std::string, Tensor> index_by_name(const NamedTensors& tensors) {
   return {tensors.begin(), tensors.end()};
 }
 
@@ -93,7 +93,7 @@ Tensor own_values(Module& model, const std::string& path) {
 TEST(Modelopt, WeightsMatchTheQuantizerBitwise) {
   for (const auto& [algorithm, config] : configs()) {
     auto model = calibrated(config);
-    const auto tensors = by_name(modelopt_tensors(*model));
+    const auto tensors = index_by_name(modelopt_tensors(*model));
     for (const auto& [path, shape] :
          std::map<std::string, Shape>{{"fc1", Shape{32, 128}}, {"fc2", Shape{6, 32}}})
       EXPECT_TRUE(bitwise_equal(dequantized(algorithm, tensors, path, shape), own_values(*model, path)))
@@ -123,7 +123,7 @@ TEST(Modelopt, WritesKeysAndShapesOfEachFormat) {
       {"MXFP8", {"fc1.bias f32 [32]", "fc1.weight f8_e4m3 [32, 128]", "fc1.weight_scale u8 [32, 4]"}}};
   for (const auto& [algorithm, config] : configs()) {
     std::vector<std::string> found;
-    for (const auto& [name, tensor] : by_name(modelopt_tensors(*calibrated(config))))
+    for (const auto& [name, tensor] : index_by_name(modelopt_tensors(*calibrated(config))))
       if (name.starts_with("fc1"))
         found.push_back(name + " " + std::string(fq::name(tensor.dtype())) + " " + to_string(tensor.shape()));
     EXPECT_EQ(found, wanted.at(algorithm)) << algorithm;
@@ -134,20 +134,20 @@ TEST(Modelopt, WritesTheActiveInputScales) {
   auto int8 = calibrated(configs().at("W8A8_SQ_PER_CHANNEL"));
   auto& q = dynamic_cast<TensorQuantizer&>(int8->at("fc1.input_quantizer"));
   q.update([](QuantParams& s) { s.pre_quant_scale = Tensor::full({128}, 0.5); });
-  const auto tensors = by_name(modelopt_tensors(*int8));
+  const auto tensors = index_by_name(modelopt_tensors(*int8));
   EXPECT_EQ(tensors.at("fc1.input_scale").item(), q.scale().item());
   EXPECT_EQ(tensors.at("fc1.pre_quant_scale").shape(), (Shape{128}));
   auto nvfp4 = calibrated(configs().at("NVFP4"));
   const float amax =
       static_cast<float>(dynamic_cast<TensorQuantizer&>(nvfp4->at("fc1.input_quantizer")).amax().item());
-  EXPECT_EQ(by_name(modelopt_tensors(*nvfp4)).at("fc1.input_scale").item(), amax / 2688.0f);
+  EXPECT_EQ(index_by_name(modelopt_tensors(*nvfp4)).at("fc1.input_scale").item(), amax / 2688.0f);
 }
 
 TEST(Modelopt, WritesConvolutionsSharedInputsAndOuterScales) {
   auto model = calibrated(R"({"preset": "int8", "target": "tensorrt", "rules": [
       {"pattern": "fc.output_quantizer", "enable": true, "num_bits": 8}]})",
                           test::residual_net(), {4, 1, 8, 8});
-  const auto tensors = by_name(modelopt_tensors(*model));
+  const auto tensors = index_by_name(modelopt_tensors(*model));
   EXPECT_EQ(tensors.at("conv1.weight").shape(), (Shape{8, 1, 3, 3}));
   EXPECT_EQ(tensors.at("conv1.weight_scale").shape(), (Shape{8}));
   EXPECT_TRUE(tensors.contains("add.input_scale"));
@@ -177,10 +177,10 @@ TEST(Modelopt, MixedModelsNameEachLayer) {
   const json one = modelopt_config(*part)["quantization"];
   EXPECT_EQ(one, json::parse(R"({"quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": null,
       "exclude_modules": ["fc2"]})"));
-  EXPECT_EQ(by_name(modelopt_tensors(*part)).at("fc2.weight").dtype(), DType::f32);
+  EXPECT_EQ(index_by_name(modelopt_tensors(*part)).at("fc2.weight").dtype(), DType::f32);
 }
 
-std::string error_of(Module& model) {
+std::string error_text(Module& model) {
   try {
     (void)modelopt_tensors(model);
   } catch (const ArgumentError& error) {
@@ -207,16 +207,16 @@ TEST(Modelopt, RejectsFormatsWithoutNames) {
            "2 quantizers"},
           {R"({"preset": "int8", "arithmetic": "reference", "target": "none"})", "int8"}}) {
     auto model = calibrated(config);
-    const std::string message = error_of(*model);
+    const std::string message = error_text(*model);
     EXPECT_NE(message.find(says), std::string::npos) << config << ": " << message;
     EXPECT_NE(message.find("fp8_per_channel_per_token"), std::string::npos) << config << ": " << message;
   }
   auto convolutions = calibrated(R"({"preset": "nvfp4"})", test::residual_net(), {4, 1, 8, 8});
-  EXPECT_NE(error_of(*convolutions).find("'conv1' has the weight [8, 1, 3, 3]"), std::string::npos);
+  EXPECT_NE(error_text(*convolutions).find("'conv1' has the weight [8, 1, 3, 3]"), std::string::npos);
   auto floats = matrices();
   EXPECT_THROW((void)modelopt_config(*floats), ArgumentError);
   quantize(*floats, QuantConfig::parse(configs().at("W8A8_SQ_PER_CHANNEL")), {1, 128});
-  EXPECT_NE(error_of(*floats).find("has no amax"), std::string::npos);
+  EXPECT_NE(error_text(*floats).find("has no amax"), std::string::npos);
 }
 
 /// tests/scripts/safetensors_test.py runs this test with its own folder and reads the written files.

@@ -42,7 +42,7 @@ const OnnxNode* maker(const OnnxModel& model, const std::string& tensor) {
   return found == model.nodes.end() ? nullptr : &*found;
 }
 
-std::string refusal(Module& model, const Shape& sample, const OnnxExportOptions& options = {}) {
+std::string error_text(Module& model, const Shape& sample, const OnnxExportOptions& options = {}) {
   try {
     (void)export_onnx(model, sample, options);
   } catch (const ArgumentError& error) {
@@ -163,22 +163,23 @@ TEST(OnnxExport, WritesAFloatGraphWithoutQuantizers) {
 TEST(OnnxExport, RejectsUncalibratedQuantizersByName) {
   auto net = test::residual_net();
   quantize(*net, QuantConfig::preset("int8"), {1, 1, 8, 8});
-  EXPECT_THAT(refusal(*net, kSample), HasSubstr("calibrate conv1.input_quantizer, conv1.weight_quantizer, "));
+  EXPECT_THAT(error_text(*net, kSample),
+              HasSubstr("calibrate conv1.input_quantizer, conv1.weight_quantizer, "));
 }
 
 TEST(OnnxExport, RejectsAModelOfAnotherTarget) {
   auto net = calibrated(R"({"preset": "int8"})");
-  EXPECT_THAT(refusal(*net, kSample, {.target = Target::tensorrt}),
+  EXPECT_THAT(error_text(*net, kSample, {.target = Target::tensorrt}),
               HasSubstr("was quantized for the target ort"));
 }
 
 TEST(OnnxExport, RejectsFormatsUnsupportedByTheTarget) {
   auto wide =
       calibrated(R"({"rules": [{"pattern": "*input_quantizer*", "num_bits": 16}], "target": "tensorrt"})");
-  EXPECT_THAT(refusal(*wide, kSample, {.target = Target::tensorrt}),
+  EXPECT_THAT(error_text(*wide, kSample, {.target = Target::tensorrt}),
               HasSubstr("the target tensorrt takes signed ones of up to 8 bits and E4M3"));
   auto dynamic = calibrated(R"({"preset": "mxfp8"})");
-  EXPECT_THAT(refusal(*dynamic, kSample),
+  EXPECT_THAT(error_text(*dynamic, kSample),
               HasSubstr("'conv1.input_quantizer' takes its range from each input"));
 }
 
@@ -255,7 +256,7 @@ TEST(OnnxExport, TokenIdsAreIntegers) {
 
 TEST(OnnxExport, RejectsAnOpsetWithoutTheTypes) {
   auto fp8 = calibrated(R"({"preset": "fp8"})");
-  EXPECT_THAT(refusal(*fp8, kSample, {.opset = 13}),
+  EXPECT_THAT(error_text(*fp8, kSample, {.opset = 13}),
               HasSubstr("needs operator set 19 or newer, up to 24: 13 was asked for"));
   EXPECT_EQ(export_onnx(*fp8, kSample, {.opset = 21}).opset, 21);
 }
@@ -344,10 +345,10 @@ class OwnQuantizers : public Module {
   OwnQuantizers()
       : w1_(add_parameter("w1", test::random_tensor({6, 4}, -1, 1))),
         w2_(add_parameter("w2", test::random_tensor({3, 6}, -1, 1))),
-        in1_(add_module("in1", of_activations())),
-        in2_(add_module("in2", of_activations())),
-        of_w1_(add_module("of_w1", of_weight(w1_))),
-        of_w2_(add_module("of_w2", of_weight(w2_))) {}
+        in1_(add_module("in1", make_activation_quantizer())),
+        in2_(add_module("in2", make_activation_quantizer())),
+        of_w1_(add_module("of_w1", make_weight_quantizer(w1_))),
+        of_w2_(add_module("of_w2", make_weight_quantizer(w2_))) {}
   [[nodiscard]] std::string type() const override { return "own_quantizers"; }
 
  protected:
@@ -357,10 +358,10 @@ class OwnQuantizers : public Module {
   using Module::forward;
 
  private:
-  static std::shared_ptr<TensorQuantizer> of_activations() {
+  static std::shared_ptr<TensorQuantizer> make_activation_quantizer() {
     return std::make_shared<TensorQuantizer>(QuantDescriptor({.amax = Amax(1.0)}));
   }
-  static std::shared_ptr<TensorQuantizer> of_weight(const Variable& weight) {
+  static std::shared_ptr<TensorQuantizer> make_weight_quantizer(const Variable& weight) {
     auto q = std::make_shared<TensorQuantizer>(QuantDescriptor({.axis = {0}, .narrow_range = true}));
     q->observer().collect(weight.tensor());
     q->load_calibrated_amax();
@@ -400,16 +401,17 @@ TEST(OnnxExport, WritesDirectCallsAsNodes) {
 
 TEST(OnnxExport, RejectsCallsWithoutANodeForm) {
   Calls two_axes([](const Variable& x) { return fake_tensor_quant(x, Tensor::full({4, 3}, 1.0)); });
-  EXPECT_THAT(refusal(two_axes, {4, 3}), HasSubstr("is [4, 3]: a graph has ranges along one axis"));
+  EXPECT_THAT(error_text(two_axes, {4, 3}), HasSubstr("is [4, 3]: a graph has ranges along one axis"));
   Calls shifted([](const Variable& x) { return fake_tensor_quant(x, 1.0, Tensor::full({3}, 0.5)); });
-  EXPECT_THAT(refusal(shifted, {3}), HasSubstr("shifts its input by a bias"));
+  EXPECT_THAT(error_text(shifted, {3}), HasSubstr("shifts its input by a bias"));
   Calls moving([](const Variable& x) { return fake_tensor_quant(x, ops::relu(x).tensor()); });
-  EXPECT_THAT(refusal(moving, {3}), HasSubstr("amax is computed from an input"));
+  EXPECT_THAT(error_text(moving, {3}), HasSubstr("amax is computed from an input"));
 }
 
 TEST(OnnxExport, RejectsOperatorsWithoutAForm) {
   Calls loss([](const Variable& x) { return ops::mse_loss(x, x); });
-  EXPECT_THAT(refusal(loss, {3}), HasSubstr("calls the operator mse_loss, which has no form in ONNX here"));
+  EXPECT_THAT(error_text(loss, {3}),
+              HasSubstr("calls the operator mse_loss, which has no form in ONNX here"));
 }
 
 }  // namespace

@@ -29,11 +29,11 @@ class OnnxFile : public testing::Test {
   [[nodiscard]] std::string path(const std::string& name = "model.onnx") const {
     return (folder_ / name).string();
   }
-  [[nodiscard]] std::string refusal(const OnnxModel& model) const {
+  [[nodiscard]] std::string error_text(const OnnxModel& model) const {
     save_onnx(path("bad.onnx"), model);
-    return refusal_of(path("bad.onnx"));
+    return file_error(path("bad.onnx"));
   }
-  [[nodiscard]] static std::string refusal_of(const std::string& file) {
+  [[nodiscard]] static std::string file_error(const std::string& file) {
     try {
       (void)load_onnx(file);
     } catch (const FileError& error) {
@@ -118,9 +118,9 @@ TEST_F(OnnxFile, StoresLargeWeightsInAnExternalFile) {
   EXPECT_TRUE(bitwise_equal(back.initializer("large")->value, large));
   EXPECT_TRUE(bitwise_equal(back.initializer("larger")->value, larger));
   fs::resize_file(path() + ".data", 100);
-  EXPECT_THAT(refusal_of(path()), HasSubstr("tensor 'large': 1200 bytes at 0 of model.onnx.data"));
+  EXPECT_THAT(file_error(path()), HasSubstr("tensor 'large': 1200 bytes at 0 of model.onnx.data"));
   fs::remove(path() + ".data");
-  EXPECT_THAT(refusal_of(path()), HasSubstr("model.onnx.data cannot be read"));
+  EXPECT_THAT(file_error(path()), HasSubstr("model.onnx.data cannot be read"));
 }
 
 TEST_F(OnnxFile, RejectsDataOfAnotherExport) {
@@ -133,7 +133,7 @@ TEST_F(OnnxFile, RejectsDataOfAnotherExport) {
   save_onnx(path(), model, 1000);
   EXPECT_EQ(load_onnx(path()).initializer("large")->value.to_vector<float>()[0], 2.5f);
   fs::rename(path("old"), path() + ".data");  // as a process leaves them that is killed between the two
-  EXPECT_THAT(refusal_of(path()), HasSubstr("model.onnx.data are of another export"));
+  EXPECT_THAT(file_error(path()), HasSubstr("model.onnx.data are of another export"));
 }
 
 TEST_F(OnnxFile, ExternalDataStaysInItsFolder) {
@@ -145,43 +145,44 @@ TEST_F(OnnxFile, ExternalDataStaysInItsFolder) {
   ASSERT_NE(at, std::string::npos);
   bytes.replace(at, 6, "../../");
   write_file(path("b"), bytes);
-  EXPECT_THAT(refusal_of(path("b")), HasSubstr("is outside of the model's folder"));
+  EXPECT_THAT(file_error(path("b")), HasSubstr("is outside of the model's folder"));
   bytes.replace(at, 6, std::string("a.da\0x", 6));
   write_file(path("b"), bytes);
-  EXPECT_THAT(refusal_of(path("b")), HasSubstr("the name of its external data has a NUL: 'a.da'"));
+  EXPECT_THAT(file_error(path("b")), HasSubstr("the name of its external data has a NUL: 'a.da'"));
   bytes.replace(at, 6, "/etc/x");
   write_file(path("b"), bytes);
-  EXPECT_THAT(refusal_of(path("b")), HasSubstr("is outside of the model's folder"));
+  EXPECT_THAT(file_error(path("b")), HasSubstr("is outside of the model's folder"));
 }
 
 TEST_F(OnnxFile, RejectsUndefinedNames) {
   OnnxModel missing = small();
   missing.initializers.erase(missing.initializers.begin());
-  EXPECT_THAT(refusal(missing), HasSubstr("node 'act' (Relu): it reads 'w', which nothing before it gives"));
+  EXPECT_THAT(error_text(missing),
+              HasSubstr("node 'act' (Relu): it reads 'w', which nothing before it gives"));
   OnnxModel cycle = small();
   cycle.nodes[0].inputs = {"y"};
-  EXPECT_THAT(refusal(cycle), HasSubstr("it reads 'y', which nothing before it gives"));
+  EXPECT_THAT(error_text(cycle), HasSubstr("it reads 'y', which nothing before it gives"));
   OnnxModel twice = small();
   twice.nodes[1].outputs = {"a"};
-  EXPECT_THAT(refusal(twice), HasSubstr("node 'odd' (Odd): it writes 'a' a second time"));
+  EXPECT_THAT(error_text(twice), HasSubstr("node 'odd' (Odd): it writes 'a' a second time"));
   OnnxModel two = small();
   two.initializers[1].name = "w";
-  EXPECT_THAT(refusal(two), HasSubstr("tensor 'w': there are two of that name"));
+  EXPECT_THAT(error_text(two), HasSubstr("tensor 'w': there are two of that name"));
   OnnxModel open = small();
   open.outputs[0].name = "z";
-  EXPECT_THAT(refusal(open), HasSubstr("output 'z': nothing gives it"));
+  EXPECT_THAT(error_text(open), HasSubstr("output 'z': nothing gives it"));
 }
 
 TEST_F(OnnxFile, RejectsOtherFiles) {
-  EXPECT_THAT(refusal_of(path("none")), HasSubstr("No such file"));
+  EXPECT_THAT(file_error(path("none")), HasSubstr("No such file"));
   write_file(path(), "");
-  EXPECT_THAT(refusal_of(path()), HasSubstr("it is not an ONNX model, or is cut off"));
+  EXPECT_THAT(file_error(path()), HasSubstr("it is not an ONNX model, or is cut off"));
   write_file(path("net.pt"), "PK\x03\x04");
-  EXPECT_THAT(refusal_of(path("net.pt")), HasSubstr("torch.onnx.export(model, (x,), \"net.onnx\")"));
+  EXPECT_THAT(file_error(path("net.pt")), HasSubstr("torch.onnx.export(model, (x,), \"net.onnx\")"));
   write_file(path("net.csv"), "1,2\n");
-  EXPECT_THAT(refusal_of(path("net.csv")), HasSubstr("it is a text file, not an ONNX model"));
+  EXPECT_THAT(file_error(path("net.csv")), HasSubstr("it is a text file, not an ONNX model"));
   write_file(path(), "this is text, and not a graph");
-  EXPECT_THAT(refusal_of(path()), HasSubstr("it is not an ONNX model, or is cut off"));
+  EXPECT_THAT(file_error(path()), HasSubstr("it is not an ONNX model, or is cut off"));
 }
 
 TEST_F(OnnxFile, WritesNothingForAnInvalidGraph) {
@@ -207,7 +208,7 @@ TEST_F(OnnxFile, SurvivesDamage) {
   int loaded = 0;
   for (std::size_t size = 0; size < whole.size(); ++size) {
     write_quickly(path("cut"), whole.substr(0, size));
-    loaded += refusal_of(path("cut")) == "nothing was refused" ? 1 : 0;
+    loaded += file_error(path("cut")) == "nothing was refused" ? 1 : 0;
   }
   EXPECT_EQ(loaded, 3);  // cut after the graph, and after each of the two operator sets
   std::mt19937 random(1);

@@ -30,7 +30,7 @@ SafetensorsFile load_bytes(const std::string& bytes) {
   return SafetensorsFile(path_of("bytes"));
 }
 
-std::string error_of(const std::string& bytes) {
+std::string error_text(const std::string& bytes) {
   try {
     (void)load_bytes(bytes);
   } catch (const FileError& error) {
@@ -151,28 +151,28 @@ TEST(Safetensors, ReportsHeaderErrors) {
            "twice"},
           {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
            "begins at byte 4"}}) {
-    const std::string message = error_of(with_length(header) + data);
+    const std::string message = error_text(with_length(header) + data);
     EXPECT_NE(message.find(says), std::string::npos) << header << ": " << message;
     EXPECT_NE(message.find("bytes"), std::string::npos) << message;
   }
   std::string deep = "{\"x\":";
   for (int i = 0; i < 100000; ++i) deep += "[";
-  EXPECT_NE(error_of(with_length(deep)).find("type that belongs"), std::string::npos);
+  EXPECT_NE(error_text(with_length(deep)).find("type that belongs"), std::string::npos);
   std::string texts = R"({"__metadata__":{"0":"")";
   for (int i = 1; i <= 65536; ++i) texts += ",\"" + std::to_string(i) + "\":\"\"";
-  EXPECT_NE(error_of(with_length(texts + "}}")).find("more than 65536"), std::string::npos);
+  EXPECT_NE(error_text(with_length(texts + "}}")).find("more than 65536"), std::string::npos);
   std::string axes = "[1";
   for (int i = 0; i < 64; ++i) axes += ",1";
-  EXPECT_NE(error_of(with_length(one_tensor("U8", axes + "]", "[0,1]")) + "x").find("more than"),
+  EXPECT_NE(error_text(with_length(one_tensor("U8", axes + "]", "[0,1]")) + "x").find("more than"),
             std::string::npos);
 }
 
 TEST(Safetensors, RejectsAHeaderLongerThanTheFile) {
   for (const std::uint64_t length : {std::uint64_t{3}, std::uint64_t{100'000'001}, ~std::uint64_t{0}})
-    EXPECT_NE(error_of(with_length("{}", length)).find("no whole safetensors file"), std::string::npos)
+    EXPECT_NE(error_text(with_length("{}", length)).find("no whole safetensors file"), std::string::npos)
         << length;
-  EXPECT_NE(error_of("{}").find("too short"), std::string::npos);
-  EXPECT_NE(error_of("").find("too short"), std::string::npos);
+  EXPECT_NE(error_text("{}").find("too short"), std::string::npos);
+  EXPECT_NE(error_text("").find("too short"), std::string::npos);
   EXPECT_THROW(SafetensorsFile(path_of("nowhere")), FileError);
   EXPECT_THROW(SafetensorsFile("/"), FileError);
 }

@@ -29,7 +29,7 @@ std::shared_ptr<Graph> quantized_layer(const char* config) {
   return model;
 }
 
-json scales_of(Module& model, const std::string& name) {
+json quantizer_scales(Module& model, const std::string& name) {
   const json all = scales_json(model);
   for (const auto& entry : all["quantizers"])
     if (entry["name"] == name) return entry;
@@ -39,7 +39,7 @@ json scales_of(Module& model, const std::string& name) {
 TEST(Scales, BlocksAreListsInRowOrder) {
   auto model = quantized_layer(
       R"({"rules": [{"pattern": "*weight_quantizer", "num_bits": 4, "block_sizes": {"-1": 4}}]})");
-  const json weight = scales_of(*model, "fc.weight_quantizer");
+  const json weight = quantizer_scales(*model, "fc.weight_quantizer");
   EXPECT_EQ(weight["granularity"], json::parse(R"({"blocks": {"-1": 4}})"));
   EXPECT_EQ(weight["amax"], json({7.0, 14.0, 3.5, 21.0}));
   EXPECT_EQ(weight["scale"], json({1.0, 2.0, 0.5, 3.0}));
@@ -48,24 +48,24 @@ TEST(Scales, BlocksAreListsInRowOrder) {
 
 TEST(Scales, DynamicBlocksHaveATensorRangeOnlyIfRequired) {
   auto nvfp4 = quantized_layer(R"({"preset": "nvfp4"})");
-  const json input = scales_of(*nvfp4, "fc.input_quantizer");
+  const json input = quantizer_scales(*nvfp4, "fc.input_quantizer");
   EXPECT_TRUE(input["dynamic"].get<bool>());
   EXPECT_EQ(input["amax"], 2.0);
   EXPECT_FALSE(input.contains("scale"));
   auto mx = quantized_layer(R"({"preset": "mxfp8"})");
-  EXPECT_FALSE(scales_of(*mx, "fc.input_quantizer").contains("amax"));
+  EXPECT_FALSE(quantizer_scales(*mx, "fc.input_quantizer").contains("amax"));
 }
 
 TEST(Scales, SequencesHaveOneEntryPerPart) {
   auto model = quantized_layer(R"({"rules": [{"pattern": "*weight_quantizer", "sequence":
       [{"num_bits": 4, "block_sizes": {"-1": 4}}, {"num_bits": [4, 3]}]}]})");
-  EXPECT_EQ(scales_of(*model, "fc.weight_quantizer.0")["scale"].size(), 4u);
-  EXPECT_EQ(scales_of(*model, "fc.weight_quantizer.1")["amax"], 21.0);
+  EXPECT_EQ(quantizer_scales(*model, "fc.weight_quantizer.0")["scale"].size(), 4u);
+  EXPECT_EQ(quantizer_scales(*model, "fc.weight_quantizer.1")["amax"], 21.0);
   const Tensor before = dynamic_cast<QuantLinear&>(model->at("fc")).quantized_weight().tensor().clone();
   const Tensor x = test::random_tensor({3, 6}, -2, 2);
   const Tensor y = (*model)(Variable(x)).tensor();
   fold_weight(*model);
-  EXPECT_FALSE(scales_of(*model, "fc.weight_quantizer.0")["enabled"].get<bool>());
+  EXPECT_FALSE(quantizer_scales(*model, "fc.weight_quantizer.0")["enabled"].get<bool>());
   EXPECT_FALSE(
       bitwise_equal(dynamic_cast<QuantLinear&>(model->at("fc")).quantized_weight().tensor(), before));
   EXPECT_TRUE(bitwise_equal((*model)(Variable(x)).tensor(), y));
@@ -76,16 +76,16 @@ TEST(Scales, WriteTheActiveLearnedRanges) {
   learn_ranges(*model);
   Variable range = dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer")).range().learned();
   range.mutable_tensor().mutable_data<float>()[0] = 3;
-  EXPECT_EQ(scales_of(*model, "fc.input_quantizer")["amax"], 3.0);
+  EXPECT_EQ(quantizer_scales(*model, "fc.input_quantizer")["amax"], 3.0);
 }
 
 TEST(Scales, IncludeWeightShapesAndBiasCodes) {
   auto model = quantized_layer(R"({"preset": "int8"})");
-  const json weight = scales_of(*model, "fc.weight_quantizer");
+  const json weight = quantizer_scales(*model, "fc.weight_quantizer");
   EXPECT_EQ(weight["shape"], json({2, 6}));
   EXPECT_EQ(weight["block"], json({1, 6}));
   EXPECT_EQ(weight["scale_shape"], json({2, 1}));
-  EXPECT_FALSE(scales_of(*model, "fc.input_quantizer").contains("shape"));
+  EXPECT_FALSE(quantizer_scales(*model, "fc.input_quantizer").contains("shape"));
   const json layers = scales_json(*model)["layers"];
   ASSERT_EQ(layers.size(), 1u);
   EXPECT_EQ(layers[0]["name"], "fc");
@@ -95,8 +95,8 @@ TEST(Scales, IncludeWeightShapesAndBiasCodes) {
               std::nearbyint(bias.data<float>()[c] / layers[0]["sum_scale"][c].get<float>()));
   auto blocks = quantized_layer(
       R"({"rules": [{"pattern": "*weight_quantizer", "num_bits": 4, "block_sizes": {"-1": 4}}]})");
-  EXPECT_EQ(scales_of(*blocks, "fc.weight_quantizer")["scale_shape"], json({2, 2}));
-  EXPECT_EQ(scales_of(*blocks, "fc.weight_quantizer")["block"], json({1, 4}));
+  EXPECT_EQ(quantizer_scales(*blocks, "fc.weight_quantizer")["scale_shape"], json({2, 2}));
+  EXPECT_EQ(quantizer_scales(*blocks, "fc.weight_quantizer")["block"], json({1, 4}));
   EXPECT_TRUE(scales_json(*blocks)["layers"].empty());
 }
 

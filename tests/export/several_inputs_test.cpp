@@ -23,7 +23,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// y = W x + rows of a table by ids, where mask is not 0: of three inputs of three types.
-OnnxModel of_three(Ints mask = {-1, 2}) {
+OnnxModel three_input_model(Ints mask = {-1, 2}) {
   OnnxGraph graph({-1, 4});
   OnnxValueInfo info{"mask", OnnxKind::boolean, DType::u8, true, {}};
   for (const auto size : mask) info.shape.push_back({size, ""});
@@ -37,26 +37,26 @@ OnnxModel of_three(Ints mask = {-1, 2}) {
   return graph.model;
 }
 
-Tensor answer(Module& network, const Tensor& rows) {
+Tensor run_rows(Module& network, const Tensor& rows) {
   const NoGrad no_grad;
   network.eval();
   return network(Variable(rows)).tensor();
 }
 
 TEST(SeveralInputs, ArePartsOfEachRow) {
-  const auto imported = import_onnx(of_three());
+  const auto imported = import_onnx(three_input_model());
   EXPECT_EQ(imported.sample_shape, (Shape{7}));
   const auto network = imported.build();
-  const Tensor y = answer(*network, Tensor::from({1.0F, 0.0F, 0.0F, 0.0F, 1.0F, 0.0F, 8.0F}, {1, 7}));
+  const Tensor y = run_rows(*network, Tensor::from({1.0F, 0.0F, 0.0F, 0.0F, 1.0F, 0.0F, 8.0F}, {1, 7}));
   const auto w = random_tensor({4, 2}, -1, 1).to_vector<float>(),
              table = random_tensor({9, 2}, -1, 1, 3).to_vector<float>();
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{w[0] + table[16], 0}));
-  EXPECT_EQ(answer(*network, Tensor::from<std::int64_t>({1, 0, 0, 0, 1, 0, 8}, {1, 7})).to_vector<float>(),
+  EXPECT_EQ(run_rows(*network, Tensor::from<std::int64_t>({1, 0, 0, 0, 1, 0, 8}, {1, 7})).to_vector<float>(),
             y.to_vector<float>());
 }
 
 TEST(SeveralInputs, AreInputsOfTheExport) {
-  const auto network = import_onnx(of_three()).build();
+  const auto network = import_onnx(three_input_model()).build();
   network->eval();
   const OnnxModel file = export_onnx(*network, {7});
   ASSERT_EQ(file.inputs.size(), 3U);
@@ -70,29 +70,29 @@ TEST(SeveralInputs, AreInputsOfTheExport) {
   is(1, "mask", OnnxKind::boolean, DType::u8, 2);
   is(2, "a id", OnnxKind::tensor, DType::i32, 1);
   const Tensor rows = Tensor::from({1.0F, 2.0F, 3.0F, 4.0F, 0.0F, 1.0F, 5.0F}, {1, 7});
-  EXPECT_EQ(answer(*import_onnx(file).build(), rows).to_vector<float>(),
-            answer(*network, rows).to_vector<float>());
+  EXPECT_EQ(run_rows(*import_onnx(file).build(), rows).to_vector<float>(),
+            run_rows(*network, rows).to_vector<float>());
 }
 
 TEST(SeveralInputs, HaveTheBatchFirst) {
-  EXPECT_THAT(test::message_of([] {
-                (void)import_onnx(of_three({2, 2}));
+  EXPECT_THAT(test::error_message([] {
+                (void)import_onnx(three_input_model({2, 2}));
               }),
               AllOf(HasSubstr("3 inputs"), HasSubstr("'mask' bool [2, 2]"),
                     HasSubstr("that of 'x' is 'n', that of 'mask' 2"), HasSubstr("--fix-input mask=1")));
-  OnnxModel turned = of_three({2, -1});
+  OnnxModel turned = three_input_model({2, -1});
   turned.inputs[0].shape[0].symbol = turned.inputs[1].shape[1].symbol = "n";
-  EXPECT_THAT(test::message_of([&] { (void)import_onnx(turned); }), HasSubstr("'mask' has it on axis 1"));
-  OnnxModel text = of_three();
+  EXPECT_THAT(test::error_message([&] { (void)import_onnx(turned); }), HasSubstr("'mask' has it on axis 1"));
+  OnnxModel text = three_input_model();
   text.inputs[1].kind = OnnxKind::text;
-  EXPECT_THAT(test::message_of([&] { (void)import_onnx(text); }),
+  EXPECT_THAT(test::error_message([&] { (void)import_onnx(text); }),
               HasSubstr("'mask' is not a tensor of numbers"));
 }
 
 TEST(SeveralInputs, AcceptASizeForDynamicAxes) {
-  OnnxModel open = of_three({-1, -1});
+  OnnxModel open = three_input_model({-1, -1});
   ImportOptions options;
-  EXPECT_THAT(test::message_of([&] { (void)import_onnx(open, options); }), HasSubstr("'mask' is"));
+  EXPECT_THAT(test::error_message([&] { (void)import_onnx(open, options); }), HasSubstr("'mask' is"));
   options.sample_shape = {2};
   EXPECT_EQ(import_onnx(open, options).sample_shape, (Shape{7}));
 }
@@ -109,10 +109,10 @@ constexpr const char* kTwo = R"({"name": "two", "nodes": [
 std::shared_ptr<Module> network_of(std::string text) { return build_model(ModelSpec::parse(text), {32}, 0); }
 
 TEST(SeveralInputs, AcceptSizesByName) {
-  OnnxModel model = of_three({-1, -1});
+  OnnxModel model = three_input_model({-1, -1});
   model.inputs[0].shape[1] = {-1, ""};
   const auto sizes = [&](const std::map<std::string, Shape>& shapes) {
-    return test::message_of([&] { (void)import_onnx(model, {.input_shapes = shapes}); });
+    return test::error_message([&] { (void)import_onnx(model, {.input_shapes = shapes}); });
   };
   EXPECT_EQ(import_onnx(model, {.input_shapes = {{"x", {4}}, {"mask", {2}}}}).sample_shape, (Shape{7}));
   EXPECT_EQ(import_onnx(model, {.sample_shape = {4}, .input_shapes = {{"mask", {2}}}}).sample_shape,
@@ -129,27 +129,27 @@ TEST(SeveralInputs, HaveTheirOwnQuantizers) {
 }
 
 TEST(SeveralInputs, CoverTheRowInOrder) {
-  const auto told = [](const std::string& from, const std::string& to) {
+  const auto error_text = [](const std::string& from, const std::string& to) {
     std::string text = kTwo;
     text.replace(text.find(from), from.size(), to);
     const auto network = network_of(text);
     network->eval();
-    return test::message_of([&] { (void)export_onnx(*network, {32}); });
+    return test::error_message([&] { (void)export_onnx(*network, {32}); });
   };
-  EXPECT_THAT(told(R"("name": "right"})", R"("name": "left"})"), HasSubstr("are called 'left'"));
-  EXPECT_THAT(told(R"("begin": 16)", R"("begin": 15)"), HasSubstr("'right' begins with element 15"));
-  EXPECT_THAT(told(R"("begin": 16, "shape": [1, 4, 4])", R"("begin": 16, "shape": [1, 5, 3])"),
+  EXPECT_THAT(error_text(R"("name": "right"})", R"("name": "left"})"), HasSubstr("are called 'left'"));
+  EXPECT_THAT(error_text(R"("begin": 16)", R"("begin": 15)"), HasSubstr("'right' begins with element 15"));
+  EXPECT_THAT(error_text(R"("begin": 16, "shape": [1, 4, 4])", R"("begin": 16, "shape": [1, 5, 3])"),
               HasSubstr("31 elements are parts of rows of 32"));
-  EXPECT_THAT(test::message_of([] {
+  EXPECT_THAT(test::error_message([] {
                 constexpr std::int64_t huge = std::int64_t{1} << 32;
                 (void)ops::input_part(Tensor::zeros({2, 7}), {.shape = {huge, huge}, .name = "x"});
               }),
               HasSubstr("not within rows of 7"));
-  EXPECT_THAT(test::message_of([] {
+  EXPECT_THAT(test::error_message([] {
                 (void)ops::input_part(Tensor::zeros({2, 7}), {.begin = 4, .shape = {2, 2}, .name = "x"});
               }),
               HasSubstr("not within rows of 7"));
-  EXPECT_THAT(test::message_of([] {
+  EXPECT_THAT(test::error_message([] {
                 (void)ops::input_part(Tensor::zeros({2, 7}), {.name = "x", .type = "u4"});
               }),
               HasSubstr("the type 'u4'"));

@@ -25,7 +25,7 @@ std::shared_ptr<Graph> calibrated(const char* config) {
   return model;
 }
 
-std::string error_of(const char* config) {
+std::string error_text(const char* config) {
   auto model = calibrated(config);
   try {
     (void)tensorrt_cache(*model);
@@ -76,7 +76,7 @@ TEST(TensorrtCacheFile, RejectsUnsupportedModels) {
            {R"({"preset": "int8", "target": "tensorrt", "rules": [
                {"pattern": "fc.input_quantizer", "dynamic": true}]})",
             "from each input"}}) {
-    const std::string message = error_of(config);
+    const std::string message = error_text(config);
     EXPECT_NE(message.find(named), std::string::npos) << config << ": " << message;
     EXPECT_NE(message.find("int8 activations"), std::string::npos) << config << ": " << message;
   }

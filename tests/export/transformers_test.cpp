@@ -26,7 +26,7 @@ const std::string kData = std::string(FAKEQUANT_SOURCE_DIR) + "/tests/data/trans
 // and by 4.9e-6 from those of the file.
 constexpr float kTolerance = 2e-5f;
 
-Tensor answer(const std::string& name, const std::string& what) {
+Tensor reference_tensor(const std::string& name, const std::string& what) {
   return SafetensorsFile(kData + name + "/answers.safetensors").read(what);
 }
 
@@ -46,14 +46,14 @@ void expect_near(const Tensor& found, const Tensor& wanted) {
 }
 
 /// A copy of a folder that a test may spoil.
-std::string copy_of(const std::string& name) {
+std::string copy_folder(const std::string& name) {
   const std::string folder = test::temporary("copy_of_" + name);
   fs::remove_all(folder);
   fs::copy(kData + name, folder);
   return folder;
 }
 
-std::string text_of(const std::string& path) {
+std::string read_text(const std::string& path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -61,13 +61,13 @@ std::string text_of(const std::string& path) {
 /// Puts `to` in the place of `from` in the folder's config.json.
 void change_config(const std::string& folder, const std::string& from, const std::string& to) {
   const std::string path = folder + "/config.json";
-  std::string text = text_of(path);
+  std::string text = read_text(path);
   const auto at = text.find(from);
   ASSERT_NE(at, std::string::npos) << from;
   std::ofstream(path) << text.replace(at, from.size(), to);
 }
 
-std::string error_of(const std::string& path, const ImportOptions& options = {}) {
+std::string error_text(const std::string& path, const ImportOptions& options = {}) {
   try {
     (void)import_transformers(path, options);
   } catch (const FileError& error) {
@@ -96,7 +96,8 @@ TEST_P(TransformersOutputs, MatchTransformers) {
   const std::string name = GetParam();
   const auto imported = import_transformers(kData + name, {.sample_shape = {9}});
   const bool encoder = name.starts_with("bert");
-  expect_near(run(imported, answer(name, encoder ? "rows" : "ids")), answer(name, "answers"));
+  expect_near(run(imported, reference_tensor(name, encoder ? "rows" : "ids")),
+              reference_tensor(name, "answers"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transformers, TransformersOutputs,
@@ -134,13 +135,14 @@ TEST(Transformers, FixedInputsKeepTheIds) {
     ImportOptions options{.sample_shape = {9}};
     options.fixed_inputs = {{"attention_mask", Tensor::scalar(1, DType::f64)},
                             {"token_type_ids", Tensor::scalar(0, DType::f64)}};
-    expect_near(run(import_transformers(kData + name, options), answer(name, "ids")), answer(name, "plain"));
+    expect_near(run(import_transformers(kData + name, options), reference_tensor(name, "ids")),
+                reference_tensor(name, "plain"));
   }
 }
 
 TEST(Transformers, ReturnsThePooledOutput) {
   const auto imported = import_transformers(kData + "bert", {.sample_shape = {9}, .output = "pooler_output"});
-  expect_near(run(imported, answer("bert", "rows")), answer("bert", "pooled"));
+  expect_near(run(imported, reference_tensor("bert", "rows")), reference_tensor("bert", "pooled"));
 }
 
 TEST(Transformers, GeneratesWithACache) {
@@ -155,77 +157,79 @@ TEST(Transformers, GeneratesWithACache) {
 }
 
 TEST(Transformers, AcceptsFilesWithoutTheHead) {
-  const std::string folder = copy_of("gpt2");
+  const std::string folder = copy_folder("gpt2");
   change_weights(folder, [](NamedTensors& all) {
     for (auto& [name, tensor] : all) name = name.substr(std::string("transformer.").size());
     all.emplace_back("h.0.attn.bias", Tensor::full({1, 1, 12, 12}, 1));
   });
   const auto imported = import_transformers(folder, {.sample_shape = {9}});
-  expect_near(run(imported, answer("gpt2", "ids")), answer("gpt2", "answers"));
+  expect_near(run(imported, reference_tensor("gpt2", "ids")), reference_tensor("gpt2", "answers"));
 }
 
 /// One network by each way, and texts of more tokens than its context, where `dynamic` begins.
 TEST(Transformers, RotaryScalingMatchesTransformers) {
-  const auto scalings = nlohmann::ordered_json::parse(text_of(kData + "llama_scaled/scalings.json"));
+  const auto scalings = nlohmann::ordered_json::parse(read_text(kData + "llama_scaled/scalings.json"));
   ASSERT_EQ(scalings.size(), 5U);
   for (const auto& [name, values] : scalings.items()) {
     SCOPED_TRACE(name);
-    auto config = nlohmann::ordered_json::parse(text_of(kData + "llama_scaled/config.json"));
+    auto config = nlohmann::ordered_json::parse(read_text(kData + "llama_scaled/config.json"));
     for (const char* key : {"rope_parameters", "rope_scaling"}) {
-      const std::string folder = copy_of("llama_scaled");
+      const std::string folder = copy_folder("llama_scaled");
       config.erase("rope_parameters");
       config[key] = values;
       std::ofstream(folder + "/config.json") << config;
-      expect_near(run(import_transformers(folder), answer("llama_scaled", "ids")),
-                  answer("llama_scaled", name));
+      expect_near(run(import_transformers(folder), reference_tensor("llama_scaled", "ids")),
+                  reference_tensor("llama_scaled", name));
       config.erase(key);
     }
   }
 }
 
 TEST(Transformers, RejectsUnsupportedConfigOptions) {
-  const auto refused = [](const std::string& name, const std::string& from, const std::string& to) {
-    const std::string folder = copy_of(name);
+  const auto config_error = [](const std::string& name, const std::string& from, const std::string& to) {
+    const std::string folder = copy_folder(name);
     change_config(folder, from, to);
-    return error_of(folder);
+    return error_text(folder);
   };
-  EXPECT_THAT(refused("llama", "LlamaForCausalLM", "GemmaForCausalLM"),
+  EXPECT_THAT(config_error("llama", "LlamaForCausalLM", "GemmaForCausalLM"),
               AllOf(HasSubstr("'GemmaForCausalLM'"), HasSubstr("LlamaForCausalLM"), HasSubstr("BertModel")));
   const auto scaled = [&](const std::string& by) {
-    return refused("llama", R"("rope_type": "default")", by);
+    return config_error("llama", R"("rope_type": "default")", by);
   };
   EXPECT_THAT(scaled(R"("rope_type": "longrope", "factor": 4)"),
               AllOf(HasSubstr("config.json:"), HasSubstr("'longrope'"), HasSubstr("llama3, yarn")));
   EXPECT_THAT(scaled(R"("rope_type": "linear")"), HasSubstr("factor"));
   EXPECT_THAT(scaled(R"("rope_type": "linear", "factor": 0.5)"), HasSubstr("factor"));
   EXPECT_THAT(scaled(R"("rope_type": "llama3", "factor": 4)"), HasSubstr("low_freq_factor"));
-  EXPECT_THAT(refused("mistral", R"("sliding_window": null)", R"("sliding_window": 4)"),
+  EXPECT_THAT(config_error("mistral", R"("sliding_window": null)", R"("sliding_window": 4)"),
               AllOf(HasSubstr("4 nearest"), HasSubstr("max_position_embeddings")));
-  EXPECT_EQ(refused("mistral", R"("sliding_window": null)", R"("sliding_window": 12)"), "none");
-  EXPECT_THAT(refused("qwen3", R"("hidden_act": "silu")", R"("hidden_act": "sillu")"), HasSubstr("silu"));
-  EXPECT_THAT(refused("gpt2", R"("scale_attn_weights": true)", R"("scale_attn_weights": false)"),
+  EXPECT_EQ(config_error("mistral", R"("sliding_window": null)", R"("sliding_window": 12)"), "none");
+  EXPECT_THAT(config_error("qwen3", R"("hidden_act": "silu")", R"("hidden_act": "sillu")"),
+              HasSubstr("silu"));
+  EXPECT_THAT(config_error("gpt2", R"("scale_attn_weights": true)", R"("scale_attn_weights": false)"),
               HasSubstr("scale_attn_weights"));
-  EXPECT_THAT(refused("bert", R"("is_decoder": false)", R"("is_decoder": true)"), HasSubstr("is_decoder"));
-  EXPECT_THAT(refused("gpt2", R"("n_embd": 8)", R"("n_embd": -8)"), HasSubstr("n_embd"));
-  EXPECT_THAT(refused("gpt2", R"("n_embd": 8,)", ""), HasSubstr("n_embd"));
-  EXPECT_THAT(refused("gpt2", "{", "["), HasSubstr("config.json"));
+  EXPECT_THAT(config_error("bert", R"("is_decoder": false)", R"("is_decoder": true)"),
+              HasSubstr("is_decoder"));
+  EXPECT_THAT(config_error("gpt2", R"("n_embd": 8)", R"("n_embd": -8)"), HasSubstr("n_embd"));
+  EXPECT_THAT(config_error("gpt2", R"("n_embd": 8,)", ""), HasSubstr("n_embd"));
+  EXPECT_THAT(config_error("gpt2", "{", "["), HasSubstr("config.json"));
 }
 
 TEST(Transformers, DoesNotAllocateClaimedSizes) {
-  const std::string folder = copy_of("llama_biases");
+  const std::string folder = copy_folder("llama_biases");
   change_config(folder, R"("vocab_size": 20)", R"("vocab_size": 2000000000)");
-  EXPECT_THAT(error_of(folder), HasSubstr("[2000000000, 8]"));
+  EXPECT_THAT(error_text(folder), HasSubstr("[2000000000, 8]"));
 }
 
 TEST(Transformers, ReportsAllMismatchedTensors) {
-  const std::string folder = copy_of("gpt2");
+  const std::string folder = copy_folder("gpt2");
   change_weights(folder, [](NamedTensors& all) {
     for (auto& [name, tensor] : all) {
       if (name == "transformer.ln_f.bias") name = "transformer.ln_g.bias";
       if (name == "transformer.wpe.weight") tensor = Tensor::full({8, 12}, 1);
     }
   });
-  const std::string told = error_of(folder);
+  const std::string told = error_text(folder);
   EXPECT_THAT(told, AllOf(HasSubstr("1 missing: transformer.ln_f.bias"), HasSubstr("transformer.ln_g.bias"),
                           HasSubstr("transformer.wpe.weight is [8, 12], config.json makes it [12, 8]")));
   EXPECT_THAT(told, HasSubstr("--map"));
@@ -234,40 +238,40 @@ TEST(Transformers, ReportsAllMismatchedTensors) {
 }
 
 TEST(Transformers, AppliesRenames) {
-  const std::string folder = copy_of("gpt2");
+  const std::string folder = copy_folder("gpt2");
   change_weights(folder, [](NamedTensors& all) {
     for (auto& [name, tensor] : all) name = "net." + name;
     all.emplace_back("ema.step", Tensor::full({1}, 1));
   });
-  EXPECT_THAT(error_of(folder), HasSubstr("missing"));
+  EXPECT_THAT(error_text(folder), HasSubstr("missing"));
   const auto imported = import_transformers(folder, {.sample_shape = {9}}, {{"net.*", "*"}, {"ema.*", ""}});
-  expect_near(run(imported, answer("gpt2", "ids")), answer("gpt2", "answers"));
+  expect_near(run(imported, reference_tensor("gpt2", "ids")), reference_tensor("gpt2", "answers"));
 }
 
 TEST(Transformers, RejectsInvalidWeights) {
-  std::string folder = copy_of("gpt2");
+  std::string folder = copy_folder("gpt2");
   change_weights(folder, [](NamedTensors& all) { all[0].second = Tensor::full(all[0].second.shape(), NAN); });
-  EXPECT_THAT(error_of(folder), HasSubstr("nan"));
-  folder = copy_of("gpt2");
+  EXPECT_THAT(error_text(folder), HasSubstr("nan"));
+  folder = copy_folder("gpt2");
   fs::resize_file(folder + "/model.safetensors", 3000);
-  EXPECT_THAT(error_of(folder), HasSubstr("model.safetensors"));
-  folder = copy_of("llama");
+  EXPECT_THAT(error_text(folder), HasSubstr("model.safetensors"));
+  folder = copy_folder("llama");
   fs::remove(folder + "/model-00002-of-00003.safetensors");
-  EXPECT_THAT(error_of(folder), HasSubstr("model-00002-of-00003.safetensors"));
-  folder = copy_of("gpt2");
+  EXPECT_THAT(error_text(folder), HasSubstr("model-00002-of-00003.safetensors"));
+  folder = copy_folder("gpt2");
   fs::rename(folder + "/model.safetensors", folder + "/pytorch_model.bin");
-  EXPECT_THAT(error_of(folder), AllOf(HasSubstr("model.safetensors.index.json"), HasSubstr("pickle")));
+  EXPECT_THAT(error_text(folder), AllOf(HasSubstr("model.safetensors.index.json"), HasSubstr("pickle")));
 }
 
 TEST(Transformers, RejectsUnsuitableOptions) {
-  EXPECT_THAT(error_of(kData + "gpt2", {.sample_shape = {13}}), HasSubstr("12 positions"));
-  EXPECT_THAT(error_of(kData + "gpt2", {.sample_shape = {3, 4}}), HasSubstr("number of tokens"));
-  EXPECT_THAT(error_of(kData + "gpt2", {.sample_shape = {}, .output = "logits"}), HasSubstr("'logits'"));
+  EXPECT_THAT(error_text(kData + "gpt2", {.sample_shape = {13}}), HasSubstr("12 positions"));
+  EXPECT_THAT(error_text(kData + "gpt2", {.sample_shape = {3, 4}}), HasSubstr("number of tokens"));
+  EXPECT_THAT(error_text(kData + "gpt2", {.sample_shape = {}, .output = "logits"}), HasSubstr("'logits'"));
   ImportOptions options;
   options.fixed_inputs = {{"attention_mask", Tensor::scalar(0, DType::f64)}};
-  EXPECT_THAT(error_of(kData + "bert", options), HasSubstr("hidden"));
+  EXPECT_THAT(error_text(kData + "bert", options), HasSubstr("hidden"));
   options.fixed_inputs = {{"token_type_ids", Tensor::scalar(2, DType::f64)}};
-  EXPECT_THAT(error_of(kData + "bert", options), HasSubstr("2 types"));
+  EXPECT_THAT(error_text(kData + "bert", options), HasSubstr("2 types"));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ float last_weight(const Module& model) {
   return 0;
 }
 
-std::string error_of(const NamedTensors& tensors, const WeightOptions& options = {}) {
+std::string error_text(const NamedTensors& tensors, const WeightOptions& options = {}) {
   auto model = small();
   const float before = last_weight(*model);
   try {
@@ -123,7 +123,7 @@ TEST(Weights, AreRenamed) {
   const LoadedWeights found = load_weights(*model, saved(tensors), right);
   EXPECT_EQ(last_weight(*model), 4);
   EXPECT_THAT(found.unused, ElementsAre("ema.anything"));
-  EXPECT_THAT(error_of(tensors, options), HasSubstr("1 renames fit no tensor: enc.a.*"));
+  EXPECT_THAT(error_text(tensors, options), HasSubstr("1 renames fit no tensor: enc.a.*"));
 }
 
 TEST(Weights, RenamesAreReadFromJson) {
@@ -144,10 +144,10 @@ TEST(Weights, RenamesAreReadFromJson) {
 }
 
 TEST(Weights, ReportEveryMismatch) {
-  const std::string error = error_of({{"first.weight", Tensor::zeros({3, 4})},
-                                      {"first.bias", Tensor::zeros({3})},
-                                      {"lost.weight", Tensor::zeros({2, 3})},
-                                      {"last.bias", Tensor::zeros({2}).to(DType::i64)}});
+  const std::string error = error_text({{"first.weight", Tensor::zeros({3, 4})},
+                                        {"first.bias", Tensor::zeros({3})},
+                                        {"lost.weight", Tensor::zeros({2, 3})},
+                                        {"last.bias", Tensor::zeros({2}).to(DType::i64)}});
   EXPECT_THAT(error, AllOf(HasSubstr("1 missing in it: last.weight (nearest: lost.weight)"),
                            HasSubstr("1 without a place in the model: lost.weight (nearest: last.weight)"),
                            HasSubstr("first.weight is [3, 4], the model's is [3, 3]"),
@@ -157,7 +157,7 @@ TEST(Weights, ReportEveryMismatch) {
 TEST(Weights, ReportTransposedMatrices) {
   auto tensors = small_weights();
   tensors[2].second = Tensor::zeros({3, 2});
-  EXPECT_THAT(error_of(tensors), HasSubstr("last.weight is [3, 2], the model's is [2, 3] (transposed)"));
+  EXPECT_THAT(error_text(tensors), HasSubstr("last.weight is [3, 2], the model's is [2, 3] (transposed)"));
 }
 
 TEST(Weights, LoadMatchingTensorsOnRequest) {
@@ -169,7 +169,7 @@ TEST(Weights, LoadMatchingTensorsOnRequest) {
   EXPECT_EQ(last_weight(*model), 2);
   EXPECT_THAT(found.kept, ElementsAre("first.weight", "last.bias"));
   EXPECT_THAT(found.unused, ElementsAre("first.weight"));
-  EXPECT_THAT(error_of({{"other", Tensor::zeros({1})}}, {.partial = true}),
+  EXPECT_THAT(error_text({{"other", Tensor::zeros({1})}}, {.partial = true}),
               HasSubstr("no tensor of it fits"));
 }
 
@@ -177,7 +177,7 @@ TEST(Weights, NameNonFiniteTensors) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), 1e300}) {
     auto tensors = small_weights();
     tensors[2].second = Tensor::full({2, 3}, bad, DType::f64);
-    EXPECT_THAT(error_of(tensors), HasSubstr("last.weight is"));
+    EXPECT_THAT(error_text(tensors), HasSubstr("last.weight is"));
   }
 }
 
@@ -223,7 +223,7 @@ TEST(Weights, RejectOtherFilesWithARemedy) {
 }
 
 TEST(Weights, RejectLongNames) {
-  EXPECT_THAT(error_of({{std::string(5000, 'a'), Tensor::zeros({1})}}), HasSubstr("5000 characters"));
+  EXPECT_THAT(error_text({{std::string(5000, 'a'), Tensor::zeros({1})}}), HasSubstr("5000 characters"));
 }
 
 }  // namespace

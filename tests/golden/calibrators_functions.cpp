@@ -6,26 +6,26 @@
 namespace fq::golden {
 namespace {
 
-Axes axis_of(const Case& c) {
+Axes case_axes(const Case& c) {
   const auto axes = c.integers("axis");
   return std::vector<int>(axes.begin(), axes.end());
 }
 
-NumBits num_bits_of(const Case& c) {
+NumBits case_num_bits(const Case& c) {
   const auto bits = c.integers("num_bits");
   if (bits.size() == 2) return {static_cast<int>(bits[0]), static_cast<int>(bits[1])};
   return c.integer("num_bits", 8);
 }
 
 Outputs max_calibrator(const Case& c) {
-  MaxCalibrator calibrator(axis_of(c));
+  MaxCalibrator calibrator(case_axes(c));
   for (const Tensor& batch : c.batches()) calibrator.collect(batch);
   return {{"amax", calibrator.compute_amax()}};
 }
 
 Outputs histogram_collect(const Case& c) {
   HistogramCalibrator calibrator(
-      "percentile", {.axis = axis_of(c),
+      "percentile", {.axis = case_axes(c),
                      .num_bins = c.integer("num_bins", 2048),
                      .skip_zeros = c.flag("skip_zeros", false),
                      .grid = c.flag("torch_hist", true) ? HistogramGrid::torch : HistogramGrid::numpy});
@@ -49,7 +49,7 @@ Outputs histogram_compute_amax(const Case& c) {
     return {{"amax", Tensor::scalar(amax_by_percentile(h, c.number("percentile", 99.99)))}};
   if (method != "entropy" && method != "mse") return (void)HistogramCalibrator(method), Outputs{};
   std::vector<double> searched;
-  const NumBits bits = num_bits_of(c);
+  const NumBits bits = case_num_bits(c);
   const bool is_unsigned = c.flag("unsigned", false);
   const float amax = method == "entropy"
                          ? amax_by_entropy(h, bits, is_unsigned, stride, start, &searched, true)

@@ -17,12 +17,12 @@ struct Elements {
   std::vector<std::uint64_t> bits;
 };
 
-std::string type_of(const Value& value) {
+std::string element_type(const Value& value) {
   if (value.dtype.empty() || value.dtype == "bfloat16") return std::string(name(value.tensor.dtype()));
   return value.dtype;
 }
 
-std::uint64_t bits_at(const Tensor& t, std::int64_t i) {
+std::uint64_t element_bits(const Tensor& t, std::int64_t i) {
   const int width = bit_width(t.dtype());
   const auto* bytes = static_cast<const std::uint8_t*>(t.raw());
   if (width < 8) {
@@ -35,16 +35,16 @@ std::uint64_t bits_at(const Tensor& t, std::int64_t i) {
   return out;
 }
 
-std::vector<std::uint64_t> bits_of(const Tensor& t) {
+std::vector<std::uint64_t> all_bits(const Tensor& t) {
   std::vector<std::uint64_t> out(static_cast<std::size_t>(t.numel()));
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = bits_at(t, static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = element_bits(t, static_cast<std::int64_t>(i));
   return out;
 }
 
 /// The result in the form of `expected`: codes one a byte, or packed bytes, where the file has those.
-Elements in_form_of(const Value& expected, const Tensor& got) {
+Elements convert_form(const Value& expected, const Tensor& got) {
   const Tensor t = got.to(Device::cpu()).to(Layout::row_major);
-  const std::string wanted = type_of(expected);
+  const std::string wanted = element_type(expected);
   Elements out{std::string(name(t.dtype())), t.shape(), {}};
   const auto relabel = [&](DType ours, std::string_view theirs) {
     if (t.dtype() == ours && wanted == theirs) out.type = wanted;
@@ -65,7 +65,7 @@ Elements in_form_of(const Value& expected, const Tensor& got) {
     out.bits.assign(bytes, bytes + t.nbytes());
     return out;
   }
-  out.bits = bits_of(t);
+  out.bits = all_bits(t);
   if ((t.dtype() == DType::i4 || t.dtype() == DType::i2) && wanted == "i8") {
     const std::uint64_t sign = std::uint64_t{1} << (bit_width(t.dtype()) - 1);
     out.type = wanted;
@@ -88,7 +88,7 @@ bool is_float(const std::string& type) {
   return type == "f32" || type == "f64" || type == "f16" || type == "bf16";
 }
 
-double value_of(const std::string& type, std::uint64_t bits) {
+double element_value(const std::string& type, std::uint64_t bits) {
   if (type == "f32") return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
   if (type == "f64") return std::bit_cast<double>(bits);
   if (type == "f16") return static_cast<float>(std::bit_cast<float16>(static_cast<std::uint16_t>(bits)));
@@ -99,9 +99,9 @@ double value_of(const std::string& type, std::uint64_t bits) {
   return static_cast<double>(static_cast<std::int64_t>(bits << unused) >> unused);
 }
 
-std::string text_of(const std::string& type, std::uint64_t bits) {
-  if (is_float(type)) return fmt::format("{:.9g} ({:#x})", value_of(type, bits), bits);
-  return type[0] == 'i' || type[0] == 'u' ? fmt::format("{}", value_of(type, bits))
+std::string format_element(const std::string& type, std::uint64_t bits) {
+  if (is_float(type)) return fmt::format("{:.9g} ({:#x})", element_value(type, bits), bits);
+  return type[0] == 'i' || type[0] == 'u' ? fmt::format("{}", element_value(type, bits))
                                           : fmt::format("code {:#04x}", bits);
 }
 
@@ -123,14 +123,15 @@ bool agree(const std::string& type, std::uint64_t expected, std::uint64_t got, c
   if (rule == "bits") return false;
   const double tolerance = std::strtod(rule.c_str() + rule.find(':') + 1, nullptr);
   if (rule.starts_with("ulp:")) return is_float(type) && ulps(type, expected, got) <= tolerance;
-  const double a = value_of(type, expected), b = value_of(type, got);
+  const double a = element_value(type, expected), b = element_value(type, got);
   return std::fabs(a - b) <= std::min(most, rule.starts_with("rel:") ? tolerance * std::fabs(a) : tolerance);
 }
 
-double largest_of(const std::string& type, const std::vector<std::uint64_t>& elements) {
+double largest_element(const std::string& type, const std::vector<std::uint64_t>& elements) {
   double largest = 0;
   for (const auto bits : elements)
-    if (const double v = std::fabs(value_of(type, bits)); std::isfinite(v)) largest = std::max(largest, v);
+    if (const double v = std::fabs(element_value(type, bits)); std::isfinite(v))
+      largest = std::max(largest, v);
   return largest;
 }
 
@@ -144,18 +145,19 @@ std::optional<std::string> difference(const Value& expected, const Tensor& got, 
                                       double widest) {
   if (!got.defined()) return "was not computed";
   if (!is_rule(rule)) return fmt::format("has the unknown comparison '{}'", rule);
-  const Elements b = in_form_of(expected, got);
-  const std::string type = type_of(expected);
+  const Elements b = convert_form(expected, got);
+  const std::string type = element_type(expected);
   if (rule != "bits" && type != b.type && is_float(type) && is_float(b.type))
     return difference(expected, got.to(expected.tensor.dtype()), rule, widest);
   if (type != b.type) return fmt::format("is {}, expected {}", b.type, type);
   if (expected.tensor.shape() != b.shape)
     return fmt::format("has shape {}, expected {}", to_string(b.shape), to_string(expected.tensor.shape()));
-  const auto a = bits_of(expected.tensor);
-  const double most = widest * largest_of(type, a);
+  const auto a = all_bits(expected.tensor);
+  const double most = widest * largest_element(type, a);
   for (std::size_t i = 0; i < a.size(); ++i)
     if (!agree(type, a[i], b.bits[i], rule, most))
-      return fmt::format("[{}]: expected {}, got {}", i, text_of(type, a[i]), text_of(type, b.bits[i]));
+      return fmt::format("[{}]: expected {}, got {}", i, format_element(type, a[i]),
+                         format_element(type, b.bits[i]));
   return std::nullopt;
 }
 

@@ -26,7 +26,7 @@ struct Score {
 };
 
 /// The input that the first differing element comes from, where a case has one of the same size.
-std::string input_at(const Case& c, const std::string& output, const std::string& line) {
+std::string describe_input(const Case& c, const std::string& output, const std::string& line) {
   const Tensor x = c.tensor("x").defined() ? c.tensor("x") : c.tensor("codes");
   if (line[0] != '[' || !x.defined() || bit_width(x.dtype()) < 8) return "";
   const auto found = c.outputs.find(output);
@@ -63,7 +63,7 @@ std::string disagreement(const Case& c, const Function& function) {
     const std::string rule = expected.compare.empty() ? c.text("compare", "bits") : expected.compare;
     const double widest = c.text("source").starts_with("printed") ? 1.0 : kWidest;
     if (const auto line = difference(expected, got.contains(name) ? got.at(name) : Tensor(), rule, widest))
-      return fmt::format("{} {}{}", name, *line, input_at(c, name, *line));
+      return fmt::format("{} {}{}", name, *line, describe_input(c, name, *line));
   }
   return "";
 }
@@ -79,7 +79,7 @@ void run(const Case& c, const Functions& functions, const std::string& file, Sco
                wrong);
 }
 
-std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
+std::vector<std::filesystem::path> list_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> out;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".h5") out.push_back(entry.path());
@@ -109,7 +109,7 @@ int compare_all(const std::filesystem::path& folder, const std::set<std::string>
     if (!functions.contains(name)) throw ArgumentError(fmt::format("[golden] no function '{}'", name));
   std::map<std::string, Score> scores;
   for (const auto& name : only) scores[name];
-  for (const auto& file : files_in(folder)) {
+  for (const auto& file : list_files(folder)) {
     const auto cases = read_cases(file.string());
     if (cases.empty()) throw FileError(file.string(), "", fmt::format("{} has no cases", file.string()));
     for (const Case& c : cases)

@@ -11,7 +11,7 @@ std::optional<int> bound(const Case& c, const std::string& attribute) {
   return c.optional_integer(attribute);
 }
 
-ObserverOptions options_of(const Case& c, const std::string& scheme) {
+ObserverOptions case_options(const Case& c, const std::string& scheme) {
   const std::string dtype = c.text("dtype", "quint8");
   if (dtype != "qint8" && dtype != "quint8") throw ArgumentError("[golden] observers of " + dtype);
   ObserverOptions options{dtype == "qint8" ? DType::i8 : DType::u8,
@@ -51,24 +51,24 @@ Outputs affine_observer(const Case& c) {
 
 void add_observers(Functions& functions) {
   functions["minmax_observer"] = [](const Case& c) {
-    return observe(c, torch_ref::MinMaxObserver(options_of(c, "per_tensor_affine")));
+    return observe(c, torch_ref::MinMaxObserver(case_options(c, "per_tensor_affine")));
   };
   functions["moving_average_minmax_observer"] = [](const Case& c) {
     return observe(c, torch_ref::MovingAverageMinMaxObserver(c.number("averaging_constant", 0.01),
-                                                             options_of(c, "per_tensor_affine")));
+                                                             case_options(c, "per_tensor_affine")));
   };
   functions["per_channel_minmax_observer"] = [](const Case& c) {
-    return observe(
-        c, torch_ref::PerChannelMinMaxObserver(c.integer("ch_axis", 0), options_of(c, "per_channel_affine")));
+    return observe(c, torch_ref::PerChannelMinMaxObserver(c.integer("ch_axis", 0),
+                                                          case_options(c, "per_channel_affine")));
   };
   functions["moving_average_per_channel_minmax_observer"] = [](const Case& c) {
-    return observe(c, torch_ref::MovingAveragePerChannelMinMaxObserver(c.number("averaging_constant", 0.01),
-                                                                       c.integer("ch_axis", 0),
-                                                                       options_of(c, "per_channel_affine")));
+    return observe(c, torch_ref::MovingAveragePerChannelMinMaxObserver(
+                          c.number("averaging_constant", 0.01), c.integer("ch_axis", 0),
+                          case_options(c, "per_channel_affine")));
   };
   functions["histogram_observer"] = [](const Case& c) {
-    return observe(c,
-                   torch_ref::HistogramObserver(options_of(c, "per_tensor_affine"), c.integer("bins", 2048)));
+    return observe(
+        c, torch_ref::HistogramObserver(case_options(c, "per_tensor_affine"), c.integer("bins", 2048)));
   };
   functions["affine_quantized_minmax_observer"] = affine_observer;
 }

@@ -8,22 +8,22 @@ namespace fq::golden {
 namespace {
 
 /// An input of codes, which files keep one a byte, as the type that the case names.
-Tensor codes_of(const Case& c, const std::string& input, DType dtype) {
+Tensor case_codes(const Case& c, const std::string& input, DType dtype) {
   const Tensor codes = c.tensor(input);
   return codes.defined() && bit_width(dtype) < 8 ? pack_codes(codes, dtype) : codes;
 }
 
 Outputs quantize_linear(const Case& c) {
   const DType dtype = dtype_named(c.text("output_dtype", "uint8"));
-  return {{"codes", onnx::quantize_linear(c.tensor("x"), c.tensor("scale"), codes_of(c, "zero_point", dtype),
-                                          c.integer("axis", 1), c.integer("block_size", 0),
-                                          c.flag("saturate", true), dtype)}};
+  return {{"codes", onnx::quantize_linear(c.tensor("x"), c.tensor("scale"),
+                                          case_codes(c, "zero_point", dtype), c.integer("axis", 1),
+                                          c.integer("block_size", 0), c.flag("saturate", true), dtype)}};
 }
 
 Outputs dequantize_linear(const Case& c) {
   const DType dtype = dtype_named(c.text("input_dtype", "uint8"));
-  return {{"y", onnx::dequantize_linear(codes_of(c, "codes", dtype), c.tensor("scale"),
-                                        codes_of(c, "zero_point", dtype), c.integer("axis", 1),
+  return {{"y", onnx::dequantize_linear(case_codes(c, "codes", dtype), c.tensor("scale"),
+                                        case_codes(c, "zero_point", dtype), c.integer("axis", 1),
                                         c.integer("block_size", 0))}};
 }
 
@@ -33,7 +33,7 @@ Outputs tripy_quantize(const Case& c) {
 }
 
 Outputs tripy_dequantize(const Case& c) {
-  const Tensor codes = codes_of(c, "codes", dtype_named(c.text("input_dtype", "int8")));
+  const Tensor codes = case_codes(c, "codes", dtype_named(c.text("input_dtype", "int8")));
   return {{"y", tripy::dequantize(codes, c.tensor("scale"), dtype_named(c.text("dtype", "float32")),
                                   c.optional_integer("dim"))}};
 }

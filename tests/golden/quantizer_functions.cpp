@@ -31,7 +31,7 @@ json attributes(const Case& c) {
   return out;
 }
 
-TensorQuantizer quantizer_of(const Case& c, bool dynamic) {
+TensorQuantizer make_quantizer(const Case& c, bool dynamic) {
   auto options = modelopt::quantizer_attribute_config(attributes(c)).options();
   options.dynamic = dynamic;
   return TensorQuantizer(QuantDescriptor(options), Arithmetic::reference);
@@ -39,7 +39,7 @@ TensorQuantizer quantizer_of(const Case& c, bool dynamic) {
 
 Outputs tensor_quantizer(const Case& c) {
   const bool calibrate = c.flag("calibrate", false), given = c.tensor("amax").defined();
-  TensorQuantizer quantizer = quantizer_of(c, !calibrate && !given);
+  TensorQuantizer quantizer = make_quantizer(c, !calibrate && !given);
   quantizer.to(c.tensor("x").device());
   quantizer.update([&](QuantParams& s) {
     s.pass_through_bwd = c.flag("pass_through_bwd", true);
@@ -62,7 +62,7 @@ Outputs tensor_quantizer(const Case& c) {
 }
 
 Outputs export_amax(const Case& c) {
-  TensorQuantizer quantizer = quantizer_of(c, false);
+  TensorQuantizer quantizer = make_quantizer(c, false);
   quantizer.set_amax(c.tensor("amax"));
   return {{"export_amax", export_amax(quantizer, c.tensor("x").shape())}};
 }

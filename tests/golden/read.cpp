@@ -22,7 +22,7 @@ struct Reader {
   }
 };
 
-std::string text_of(const Reader& at, hid_t attribute, hid_t type) {
+std::string read_text(const Reader& at, hid_t attribute, hid_t type) {
   if (H5Tis_variable_str(type) > 0) at.fail("has text of variable length: use fixed-length ASCII");
   std::string text(H5Tget_size(type), '\0');
   at.check(H5Aread(attribute, type, text.data()), "has an unreadable attribute");
@@ -38,7 +38,7 @@ struct Attributes {
   }
 };
 
-Attributes attributes_of(const Reader& at, hid_t object) {
+Attributes read_attributes(const Reader& at, hid_t object) {
   std::vector<std::string> names;
   const auto collect = [](hid_t, const char* name, const H5A_info_t*, void* list) -> herr_t {
     static_cast<std::vector<std::string>*>(list)->emplace_back(name);
@@ -50,7 +50,7 @@ Attributes attributes_of(const Reader& at, hid_t object) {
     const h5::Attribute attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT));
     const h5::Type type(H5Aget_type(attribute.get()));
     if (H5Tget_class(type.get()) == H5T_STRING) {
-      out.texts[name] = text_of(at, attribute.get(), type.get());
+      out.texts[name] = read_text(at, attribute.get(), type.get());
       continue;
     }
     const h5::Space space(H5Aget_space(attribute.get()));
@@ -61,7 +61,7 @@ Attributes attributes_of(const Reader& at, hid_t object) {
   return out;
 }
 
-DType dtype_of(const Reader& at, hid_t type, const std::string& named) {
+DType read_dtype(const Reader& at, hid_t type, const std::string& named) {
   if (named == "bfloat16") return DType::bf16;
   if (named == "float8_e4m3fn") return DType::f8_e4m3;
   if (named == "float8_e5m2") return DType::f8_e5m2;
@@ -96,12 +96,12 @@ std::vector<std::string> children(const Reader& at, hid_t group) {
 
 Value read_value(const Reader& at, hid_t group, const std::string& name) {
   const h5::Dataset set(at.check(H5Dopen2(group, name.c_str(), H5P_DEFAULT), "cannot be opened"));
-  const Attributes attributes = attributes_of(at, set.get());
+  const Attributes attributes = read_attributes(at, set.get());
   const h5::Type type(H5Dget_type(set.get()));
   const h5::Space space(H5Dget_space(set.get()));
   Value out{{}, attributes.text("dtype"), attributes.text("compare")};
   out.tensor =
-      Tensor::empty(h5::shape_of(space.get(), at.path, at.place), dtype_of(at, type.get(), out.dtype));
+      Tensor::empty(h5::shape_of(space.get(), at.path, at.place), read_dtype(at, type.get(), out.dtype));
   at.check(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.tensor.mutable_raw()),
            "cannot be read");
   return out;
@@ -125,7 +125,7 @@ std::vector<Case> read_cases(const std::string& path) {
   const h5::Lock lock;
   Reader at{path, "/"};
   const h5::File file = h5::open(path);
-  const Attributes root = attributes_of(at, file.get());
+  const Attributes root = read_attributes(at, file.get());
   if (root.text("schema") != "fakequant-golden" || !root.numbers.contains("version") ||
       root.numbers.at("version")[0] != 1)
     at.fail("is not a golden file: its root needs schema \"fakequant-golden\" and version 1");
@@ -133,7 +133,7 @@ std::vector<Case> read_cases(const std::string& path) {
   for (const auto& name : children(at, file.get())) {
     at.place = name;
     const h5::Object group(at.check(H5Oopen(file.get(), name.c_str(), H5P_DEFAULT), "cannot be opened"));
-    Attributes attributes = attributes_of(at, group.get());
+    Attributes attributes = read_attributes(at, group.get());
     Case c{name, std::move(attributes.numbers), std::move(attributes.texts), {}, {}};
     c.inputs = read_values(at, group.get(), "in");
     c.outputs = read_values(at, group.get(), "out");

@@ -15,7 +15,7 @@ Outputs choose_scale(const Case& c) {
            torchao::choose_scale_float8(c.tensor("x"), c.integers("block_size"), float8_of(c), options)}};
 }
 
-FloatFormat element_of(const Case& c) {
+FloatFormat case_element(const Case& c) {
   static const std::map<std::string, FloatFormat> formats{{"float8_e4m3fn", {4, 3}},
                                                           {"float8_e5m2", {5, 2}},
                                                           {"fp6_e2m3", {2, 3}},
@@ -27,7 +27,7 @@ FloatFormat element_of(const Case& c) {
 }
 
 Outputs to_mx(const Case& c) {
-  const FloatFormat element = element_of(c);
+  const FloatFormat element = case_element(c);
   const std::int64_t block_size = c.integer("block_size", 32);
   const auto mx = torchao::to_mx(c.tensor("x"), element, block_size,
                                  torchao::scaling_mode(c.text("scaling_mode", "FLOOR")));

@@ -66,7 +66,7 @@ TEST(AttentionLayer, GradientsExcludeDroppedProbabilities) {
   Attention layer({.width = 8, .heads = 2, .kv_heads = 1, .causal = true, .dropout = 0.5});
   layer.train();
   const Tensor seed = eighths({2, 9, 8}, 4).tensor(), along = eighths({2, 9, 8}, 7).tensor();
-  const auto sum_of = [&](double step) {
+  const auto weighted_sum = [&](double step) {
     const RandomScope scope(5, 0);
     Tensor x = eighths({2, 9, 8}, 1).tensor().clone();
     for (std::int64_t i = 0; i < x.numel(); ++i)
@@ -85,7 +85,7 @@ TEST(AttentionLayer, GradientsExcludeDroppedProbabilities) {
   const Tensor gradient = x.grad();
   for (std::int64_t i = 0; i < gradient.numel(); ++i)
     found += double(gradient.data<float>()[i]) * along.data<float>()[i];
-  const double expected = (sum_of(1e-2) - sum_of(-1e-2)) / 2e-2;
+  const double expected = (weighted_sum(1e-2) - weighted_sum(-1e-2)) / 2e-2;
   EXPECT_NEAR(found, expected, 2e-3 * std::abs(expected));
 }
 

@@ -30,7 +30,7 @@ QuantParams params(int axis = 0) {
 
 std::string quantize_error(const std::string& rule) {
   auto model = residual_net();
-  return test::message_of([&] {
+  return test::error_message([&] {
     return quantize(*model, QuantConfig::parse(R"({"preset": "binary", "rules": [)" + rule + "]}"),
                     {1, 1, 8, 8});
   });
@@ -115,14 +115,14 @@ TEST(Binary, AcceptsAndRejectsFields) {
               HasSubstr("without scale_amax"));
   auto model = residual_net();
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
-  EXPECT_THAT(test::message_of([&] {
+  EXPECT_THAT(test::error_message([&] {
                 return set_quantizer_attributes(*model, "fc.input_quantizer",
                                                 {{"num_bits", 2}, {"binary", true}, {"unsigned", false}});
               }),
               HasSubstr("that is for weights"));
   QuantParams reference = params();
   reference.arithmetic = Arithmetic::reference;
-  EXPECT_THAT(test::message_of([&] { return TensorQuantizer(reference).name(); }),
+  EXPECT_THAT(test::error_message([&] { return TensorQuantizer(reference).name(); }),
               HasSubstr("use arithmetic deployed"));
 }
 

@@ -33,8 +33,8 @@ QuantDescriptor static_blocks(NumBits bits, std::map<int, std::int64_t> lengths,
 }
 
 /// Calibrates on x where a range is needed.
-std::unique_ptr<TensorQuantizer> quantizer_for(const QuantDescriptor& d, const Tensor& x,
-                                               Arithmetic arithmetic = Arithmetic::deployed) {
+std::unique_ptr<TensorQuantizer> make_quantizer(const QuantDescriptor& d, const Tensor& x,
+                                                Arithmetic arithmetic = Arithmetic::deployed) {
   auto q = std::make_unique<TensorQuantizer>(d, arithmetic);
   q->set_name("q");
   if (!d.needs_amax()) return q;
@@ -50,7 +50,8 @@ float largest(const Tensor& x, const std::vector<std::int64_t>& at) {
 }
 
 /// Row-major indices of each block of `rows` x `columns` of a matrix.
-std::vector<std::vector<std::int64_t>> blocks_of(const Tensor& x, std::int64_t rows, std::int64_t columns) {
+std::vector<std::vector<std::int64_t>> block_members(const Tensor& x, std::int64_t rows,
+                                                     std::int64_t columns) {
   std::vector<std::vector<std::int64_t>> out;
   for (std::int64_t r = 0; r < x.dim(0); r += rows)
     for (std::int64_t c = 0; c < x.dim(1); c += columns) {
@@ -70,14 +71,14 @@ void expect_codes_times_scales(const QuantDescriptor& d, std::int64_t rows, std:
                                const std::function<float(float amax, float global)>& scale_of) {
   Tensor x = random_tensor({5, 37}, -3, 3);
   for (std::int64_t i = 0; i < 37; ++i) x.mutable_data<float>()[2 * 37 + i] = 0;
-  const auto q = quantizer_for(d, x);
+  const auto q = make_quantizer(d, x);
   Variable input(x, true);
   const Variable y = (*q)(input);
   ASSERT_NE(y.quantized(), nullptr);
   const auto values = y.tensor().to_vector<float>();
   std::vector<std::int64_t> all(static_cast<std::size_t>(x.numel()));
   std::iota(all.begin(), all.end(), 0);
-  for (const auto& block : blocks_of(x, rows, columns)) {
+  for (const auto& block : block_members(x, rows, columns)) {
     const float scale = scale_of(largest(x, block), largest(x, all));
     for (const auto i : block)
       ASSERT_EQ(values[static_cast<std::size_t>(i)], code(x.data<float>()[i], scale, d.format()) * scale)
@@ -122,12 +123,12 @@ TEST(Blocks, ReadersShareTheCodesOfOneGrid) {
   const Tensor x = random_tensor({6, 32}, -3, 3);
   for (const auto& d : {dynamic_blocks({2, 1}, 16, {{4, 3}}), dynamic_blocks(8, 16, {{8, 0}}),
                         QuantDescriptor({.num_bits = 8, .dynamic = true})}) {
-    const auto q = quantizer_for(d, x);
+    const auto q = make_quantizer(d, x);
     Variable input(x.clone(), true);
     const Variable codes = (*q)(input);
     const auto shared = [&] { return (*q)(input).node() == codes.node(); };
     EXPECT_TRUE(shared()) << to_string(d);
-    EXPECT_NE((*quantizer_for(d, x))(input).node(), codes.node()) << "of another quantizer";
+    EXPECT_NE((*make_quantizer(d, x))(input).node(), codes.node()) << "of another quantizer";
     EXPECT_NE((*q)(Variable(x, true)).node(), codes.node()) << "of another value";
     EXPECT_FALSE(shared()) << "of the value before the last";
     const Variable again = (*q)(input);
@@ -141,7 +142,7 @@ TEST(Blocks, ReadersShareTheCodesOfOneGrid) {
 
 TEST(Blocks, RecomputeCodesForAnotherRangeOrValue) {
   const Tensor x = random_tensor({6, 32}, -3, 3);
-  const auto q = quantizer_for(dynamic_blocks({2, 1}, 16, {{4, 3}}), x);
+  const auto q = make_quantizer(dynamic_blocks({2, 1}, 16, {{4, 3}}), x);
   Variable input(x.clone(), true);
   const Variable codes = (*q)(input);
   q->set_amax(Tensor::scalar(5));
@@ -157,7 +158,7 @@ TEST(Blocks, RecomputeCodesForAnotherRangeOrValue) {
 
 TEST(Blocks, SharedCodesSumTheGradientsOfTheirReaders) {
   const Tensor x = random_tensor({6, 32}, -3, 3);
-  const auto q = quantizer_for(dynamic_blocks({2, 1}, 16, {{4, 3}}), x);
+  const auto q = make_quantizer(dynamic_blocks({2, 1}, 16, {{4, 3}}), x);
   Variable input(x.clone(), true);
   const Variable first = (*q)(input), second = (*q)(input);
   EXPECT_EQ(first.node(), second.node());
@@ -169,16 +170,16 @@ TEST(Blocks, SharedCodesSumTheGradientsOfTheirReaders) {
 TEST(Blocks, ReferenceMatchesModelOpt) {
   const Tensor x = random_tensor({6, 32}, -3, 3);
   const auto same = [&](const QuantDescriptor& d, const Tensor& expected) {
-    EXPECT_TRUE(bitwise_equal((*quantizer_for(d, x, Arithmetic::reference))(Variable(x)).tensor(), expected))
+    EXPECT_TRUE(bitwise_equal((*make_quantizer(d, x, Arithmetic::reference))(Variable(x)).tensor(), expected))
         << to_string(d);
   };
-  const Amax global(static_cast<double>(largest(x, blocks_of(x, 6, 32)[0])));
+  const Amax global(static_cast<double>(largest(x, block_members(x, 6, 32)[0])));
   same(dynamic_blocks({2, 1}, 16, {{4, 3}}),
        modelopt::dynamic_block_quantize(x, {2, 1}, {4, 3}, 16, global, modelopt::BlockKernel::triton));
   for (const NumBits bits : {NumBits(4, 3), NumBits(3, 2), NumBits(2, 1), NumBits(8)})
     same(dynamic_blocks(bits, 32, {{8, 0}}), modelopt::dynamic_block_quantize(x, bits, {8, 0}, 32));
   std::vector<float> ranges;
-  for (const auto& block : blocks_of(x, 1, 16)) ranges.push_back(largest(x, block));
+  for (const auto& block : block_members(x, 1, 16)) ranges.push_back(largest(x, block));
   const Tensor amax = Tensor::from(ranges, {12, 1});
   same(static_blocks({2, 1}, {{-1, 16}}, {{4, 3}}), modelopt::static_blockwise_fp4_fake_quant(x, amax));
   same(static_blocks(4, {{-1, 16}}),
@@ -188,7 +189,7 @@ TEST(Blocks, ReferenceMatchesModelOpt) {
 TEST(Blocks, SeveralAxesHaveOneRangePerIndexPair) {
   const Tensor x = random_tensor({3, 4, 5}, -2, 2);
   const QuantDescriptor d({.num_bits = 6, .axis = {0, -1}});
-  const auto deployed = quantizer_for(d, x), reference = quantizer_for(d, x, Arithmetic::reference);
+  const auto deployed = make_quantizer(d, x), reference = make_quantizer(d, x, Arithmetic::reference);
   EXPECT_EQ(deployed->amax().shape(), (Shape{15}));
   EXPECT_EQ(reference->amax().shape(), (Shape{3, 1, 5}));
   const auto ranges = reference->amax().to_vector<float>(),
@@ -203,20 +204,20 @@ TEST(Blocks, SeveralAxesHaveOneRangePerIndexPair) {
   dynamic.dynamic = true;
   for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference})
     EXPECT_TRUE(bitwise_equal(TensorQuantizer(QuantDescriptor(dynamic), arithmetic)(Variable(x)).tensor(),
-                              (*quantizer_for(d, x, arithmetic))(Variable(x)).tensor()));
+                              (*make_quantizer(d, x, arithmetic))(Variable(x)).tensor()));
 }
 
 TEST(Blocks, RangeShapeDependsOnTheArithmetic) {
   const Tensor x = random_tensor({4, 6}, -1, 1);
   const auto d = static_blocks(8, {{0, 2}, {1, 3}});
-  EXPECT_EQ(quantizer_for(d, x)->amax().shape(), (Shape{4}));
-  auto reference = quantizer_for(d, x, Arithmetic::reference);
+  EXPECT_EQ(make_quantizer(d, x)->amax().shape(), (Shape{4}));
+  auto reference = make_quantizer(d, x, Arithmetic::reference);
   EXPECT_EQ(reference->amax().shape(), (Shape{2, 1, 2, 1}));
   EXPECT_EQ(export_amax(*reference, x.shape()).shape(), (Shape{2, 1, 2, 1}));
   EXPECT_THROW((void)export_amax(*reference), ArgumentError);
   reference->update([](QuantParams& s) { s.arithmetic = Arithmetic::deployed; });
   EXPECT_EQ(reference->amax().shape(), (Shape{4}));
-  EXPECT_EQ(export_amax(*quantizer_for(static_blocks(8, {{-1, 4}}), x), x.shape()).shape(), (Shape{4, 2}));
+  EXPECT_EQ(export_amax(*make_quantizer(static_blocks(8, {{-1, 4}}), x), x.shape()).shape(), (Shape{4, 2}));
   TensorQuantizer given(static_blocks(8, {{-1, 4}}), Arithmetic::reference);
   given.set_amax(Tensor::scalar(1));
   EXPECT_EQ(export_amax(given, {0, 3}).shape(), (Shape{}));
@@ -226,7 +227,7 @@ TEST(Blocks, ReturnCodesAndScalesWithoutFakeQuant) {
   auto options = static_blocks({2, 1}, {{-1, 4}}).options();
   options.fake_quant = false;
   const Tensor x = Tensor::from({-6.0f, 3.0f, 0.6f, 0.0f, 12.0f}, {1, 5});
-  const auto q = quantizer_for(QuantDescriptor(options), x);
+  const auto q = make_quantizer(QuantDescriptor(options), x);
   const Variable codes = (*q)(Variable(x));
   EXPECT_EQ(codes.tensor().dtype(), DType::f4_e2m1);
   EXPECT_EQ(q->scale().to_vector<float>(), (std::vector<float>{1, 2}));
@@ -240,8 +241,8 @@ TEST(Blocks, SequencesQuantizeThePreviousOutput) {
   const Tensor x = random_tensor({4, 32}, -2, 2);
   for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference}) {
     std::vector<std::shared_ptr<TensorQuantizer>> parts{
-        quantizer_for(static_blocks(4, {{-1, 16}}), x, arithmetic),
-        quantizer_for(QuantDescriptor({.num_bits = {4, 3}}), x, arithmetic)};
+        make_quantizer(static_blocks(4, {{-1, 16}}), x, arithmetic),
+        make_quantizer(QuantDescriptor({.num_bits = {4, 3}}), x, arithmetic)};
     const Tensor expected = (*parts[1])((*parts[0])(Variable(x)).as_float()).tensor();
     SequentialQuantizer sequence(parts);
     EXPECT_TRUE(bitwise_equal(sequence(Variable(x)).tensor(), expected));
@@ -262,7 +263,7 @@ TEST(Blocks, SequencesQuantizeThePreviousOutput) {
 TEST(Blocks, SixteenBitInputsKeepTheGradientType) {
   const Tensor x = random_tensor({3, 8}, -2, 2).to(DType::f16);
   Variable input(x, true);
-  const auto q = quantizer_for(static_blocks(8, {{-1, 4}}), x);
+  const auto q = make_quantizer(static_blocks(8, {{-1, 4}}), x);
   const Variable y = (*q)(input);
   y.backward(Tensor::full(x.shape(), 1.0));
   EXPECT_EQ(input.grad().dtype(), DType::f16);
@@ -282,8 +283,8 @@ TEST(Blocks, SupportPassThroughBackward) {
 
 TEST(Blocks, RejectMismatchedShapes) {
   const Tensor x = random_tensor({4, 32}, -2, 2);
-  const auto refused = [&](const QuantDescriptor& d, Arithmetic arithmetic,
-                           const Tensor& amax = {}) -> std::string {
+  const auto error_text = [&](const QuantDescriptor& d, Arithmetic arithmetic,
+                              const Tensor& amax = {}) -> std::string {
     try {
       TensorQuantizer q(d, arithmetic);
       q.set_name("q");
@@ -295,20 +296,20 @@ TEST(Blocks, RejectMismatchedShapes) {
     return "no error";
   };
   const auto deployed = Arithmetic::deployed, reference = Arithmetic::reference;
-  EXPECT_THAT(refused(static_blocks(4, {{-1, 16}}), deployed), HasSubstr("'q' has no amax"));
-  EXPECT_THAT(refused(static_blocks(4, {{-1, 16}}), deployed, Tensor::full({3}, 1.0)),
+  EXPECT_THAT(error_text(static_blocks(4, {{-1, 16}}), deployed), HasSubstr("'q' has no amax"));
+  EXPECT_THAT(error_text(static_blocks(4, {{-1, 16}}), deployed, Tensor::full({3}, 1.0)),
               HasSubstr("has 8 blocks"));
-  EXPECT_THAT(refused(static_blocks(4, {{2, 16}}), deployed, Tensor::full({8}, 1.0)), HasSubstr("axis 2"));
-  EXPECT_THAT(refused(dynamic_blocks({2, 1}, 16, {{4, 3}}), deployed), HasSubstr("no amax"));
-  EXPECT_THAT(refused(dynamic_blocks({2, 1}, 16, {{4, 3}}), deployed, Tensor::full({8}, 1.0)),
+  EXPECT_THAT(error_text(static_blocks(4, {{2, 16}}), deployed, Tensor::full({8}, 1.0)), HasSubstr("axis 2"));
+  EXPECT_THAT(error_text(dynamic_blocks({2, 1}, 16, {{4, 3}}), deployed), HasSubstr("no amax"));
+  EXPECT_THAT(error_text(dynamic_blocks({2, 1}, 16, {{4, 3}}), deployed, Tensor::full({8}, 1.0)),
               HasSubstr("takes one"));
-  EXPECT_THAT(refused(dynamic_blocks({2, 1}, 16, {{8, 0}}), deployed, Tensor::scalar(1)),
+  EXPECT_THAT(error_text(dynamic_blocks({2, 1}, 16, {{8, 0}}), deployed, Tensor::scalar(1)),
               HasSubstr("from each input"));
-  EXPECT_THAT(refused(dynamic_blocks({4, 3}, 16, {}), reference), HasSubstr("without scale_bits"));
-  EXPECT_THAT(refused(static_blocks(8, {{-1, 16}}, {{8, 0}}), reference, Tensor::full({8}, 1.0)),
+  EXPECT_THAT(error_text(dynamic_blocks({4, 3}, 16, {}), reference), HasSubstr("without scale_bits"));
+  EXPECT_THAT(error_text(static_blocks(8, {{-1, 16}}, {{8, 0}}), reference, Tensor::full({8}, 1.0)),
               HasSubstr("keeps their scales as floats"));
-  EXPECT_THAT(refused(static_blocks(8, {{-1, 16}}, 8), deployed), HasSubstr("only packed tensors"));
-  EXPECT_THAT(refused(dynamic_blocks({2, 1}, 64, {{8, 0}}), reference), HasSubstr("block"));
+  EXPECT_THAT(error_text(static_blocks(8, {{-1, 16}}, 8), deployed), HasSubstr("only packed tensors"));
+  EXPECT_THAT(error_text(dynamic_blocks({2, 1}, 64, {{8, 0}}), reference), HasSubstr("block"));
   TensorQuantizer dynamic(dynamic_blocks({4, 3}, 32, {{8, 0}}));
   EXPECT_THROW((void)dynamic.grid(), ArgumentError);
 }

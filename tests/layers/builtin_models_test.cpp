@@ -44,7 +44,7 @@ TEST(BuiltinModels, AcceptAnySizeAndChannels) {
                18 * 4 + 8 + 2 * (36 * 4 + 8) + 36 * 8 + 16 + 72 * 8 + 16 + 32 + 16 + 24 + 3);
   expect_model(ModelSpec::load("cnn", R"({"widths": [4, 4], "features": 6})"), {1, 8, 8}, 2,
                36 + 8 + 144 + 8 + 64 * 6 + 6 + 12 + 14);
-  EXPECT_THAT(test::message_of([] {
+  EXPECT_THAT(test::error_message([] {
                 (void)build_model(ModelSpec::load("cnn"), {1, 2, 2}, 10);
               }),
               HasSubstr("pool"));
@@ -78,10 +78,10 @@ TEST(BuiltinModels, GptPredictsTheNextTokens) {
     const bool before = i % 6 < 5;
     EXPECT_TRUE(!before || !(a[i] < b[i] || b[i] < a[i])) << "a later token changed output " << i;
   }
-  EXPECT_THAT(test::message_of([&] { (void)logits({1, 11, 3}); }), HasSubstr("11"));
-  EXPECT_THAT(test::message_of([&] { (void)build_model(spec, {9}, 11, {.dense = true}); }),
+  EXPECT_THAT(test::error_message([&] { (void)logits({1, 11, 3}); }), HasSubstr("11"));
+  EXPECT_THAT(test::error_message([&] { (void)build_model(spec, {9}, 11, {.dense = true}); }),
               HasSubstr("the input has 9 tokens, the model's context is 8"));
-  EXPECT_THAT(test::message_of([&] {
+  EXPECT_THAT(test::error_message([&] {
                 (void)build_model(ModelSpec::load("gpt", R"({"heads": 3})"), {8}, 11, {.dense = true});
               }),
               HasSubstr("a width of 128 has no 3 heads of one size"));
@@ -120,7 +120,7 @@ TEST(BuiltinModels, VitAcceptsImagesOfAnySize) {
   expect_model(
       ModelSpec::load("vit", R"({"layers": 1, "width": 8, "heads": 2, "patch": 4, "pool": "token"})"),
       {1, 8, 8}, 3, 16 * 8 + 8 + 8 + 5 * 8 + block + 2 * 8 + 8 * 3 + 3);
-  EXPECT_THAT(test::message_of([] {
+  EXPECT_THAT(test::error_message([] {
                 (void)build_model(ModelSpec::load("vit", R"({"heads": 5})"), {1, 8, 8}, 3);
               }),
               HasSubstr("a width of 64 has no 5 heads of one size"));
@@ -134,13 +134,13 @@ TEST(BuiltinModels, EncoderClassifiesATokenList) {
     expect_model(ModelSpec::load("encoder", options), {6}, 3, 11 * 8 + 6 * 8 + 2 * 8 + 2 * block + 8 * 3 + 3);
   }
   EXPECT_THAT(
-      test::message_of([] { (void)build_model(ModelSpec::load("encoder", R"({"context": 4})"), {6}, 3); }),
+      test::error_message([] { (void)build_model(ModelSpec::load("encoder", R"({"context": 4})"), {6}, 3); }),
       HasSubstr("the input has 6 tokens, the model's context is 4"));
 }
 
 TEST(BuiltinModels, OptionsAreChecked) {
   const auto message = [](const char* name, const char* options) {
-    return test::message_of([&] { (void)builtin_model_text(name, options); });
+    return test::error_message([&] { (void)builtin_model_text(name, options); });
   };
   EXPECT_THAT(message("cnn", R"({"widht": 1})"), HasSubstr("[options of cnn] line 1: unknown key 'widht'"));
   EXPECT_THAT(message("cnn", R"({"widths": []})"), HasSubstr("give 1 to 100"));

@@ -38,7 +38,7 @@ std::shared_ptr<Sequential> shared_weight(float amax_of_second, bool as_float = 
 }
 
 template <class F>
-void expect_refused(Module& model, F&& call, const std::string& why) {
+void expect_error(Module& model, F&& call, const std::string& why) {
   const std::int64_t before = parameter_bytes(model);
   EXPECT_THAT(call, ThrowsMessage<ArgumentError>(HasSubstr(why)));
   EXPECT_EQ(parameter_bytes(model), before);
@@ -49,30 +49,30 @@ TEST(Compress, SupportsAWeightOfSeveralLayers) {
   EXPECT_EQ(compress(*model).size(), 1u);
   EXPECT_TRUE(holds_codes(layer(*model, "b").quantized_weight()));
   model = shared_weight(2);
-  expect_refused(
+  expect_error(
       *model, [&] { compress(*model); }, "'a.weight' is read on another grid by 'b'");
   model = shared_weight(1, true);
-  expect_refused(
+  expect_error(
       *model, [&] { compress(*model); }, "'c.weight' is read as floats too");
 }
 
 TEST(Compress, RejectsFormatsWithoutCodes) {
   auto model = float_network();
-  expect_refused(
+  expect_error(
       *model, [&] { compress(*model); }, "no quantized weight: quantize and calibrate it first");
   quantize(*model, QuantConfig::preset("int8"), kImage);
-  expect_refused(
+  expect_error(
       *model, [&] { compress(*model); }, "'conv.weight_quantizer' has no amax: calibrate it");
   QuantConfig reference = QuantConfig::preset("int8");
   reference.arithmetic = Arithmetic::reference;
   model = quantized(reference);
-  expect_refused(
+  expect_error(
       *model, [&] { compress(*model); }, "gives floats, not codes");
   model = quantized("int8");
   layer(*model, "fc2").weight_quantizer()->update([](QuantParams& s) {
     s.pre_quant_scale = Tensor::scalar(2);
   });
-  expect_refused(
+  expect_error(
       *model, [&] { compress(*model); }, "scales the weight before it quantizes it");
   EXPECT_THAT([&] { (void)weight_codes(*std::make_shared<QuantAdd>(Add(), 2)); },
               ThrowsMessage<ArgumentError>(HasSubstr("no weight")));
@@ -89,9 +89,9 @@ TEST(Compress, FunctionsThatRequireFloatsReportIt) {
   calibrate_all(*model);
   compress(*model);
   const std::string way_out = "holds codes: do this before compress(), or decompress() the model first";
-  expect_refused(
+  expect_error(
       *model, [&] { fold_batch_norm(*model, kImage); }, "'conv1.weight' " + way_out);
-  expect_refused(
+  expect_error(
       *model, [&] { check_not_compressed(*model, "here"); }, "[here] 'conv1.weight'");
 }
 
@@ -116,9 +116,10 @@ TEST(SetWeight, AcceptsFloatsAndCodes) {
 }
 
 TEST(SetWeight, RejectsInvalidCodes) {
-  const auto refused = [](const std::string& preset, const Tensor& value, const std::string& why) {
+  const auto expect_weight_error = [](const std::string& preset, const Tensor& value,
+                                      const std::string& why) {
     auto model = quantized(preset);
-    expect_refused(
+    expect_error(
         *model, [&] { set_weight(layer(*model, "fc2"), value); }, why);
   };
   const auto bytes = [](std::uint8_t byte, DType dtype) {
@@ -126,13 +127,14 @@ TEST(SetWeight, RejectsInvalidCodes) {
     std::fill_n(static_cast<std::uint8_t*>(out.mutable_raw()), out.nbytes(), byte);
     return out;
   };
-  refused("int8", Tensor::zeros({10, 36}, DType::i8), "the weight of 'fc2.weight_quantizer' is [10, 37]");
-  refused("int8", bytes(1, DType::i4), "codes of int8 narrow are kept as i8");
-  refused("int8", bytes(0x80, DType::i8), "has a code of -128");
-  refused("w4a4", bytes(0x88, DType::i4), "has a code of -8");
-  refused("w3a3", bytes(0x07, DType::i4), "has a code of 7, int3 narrow has -3 to 3");
-  refused("fp8", bytes(0x7f, DType::f8_e4m3), "has a code of nan");
-  refused("nvfp4", bytes(1, DType::f4_e2m1), "there are no scales with the codes");
+  expect_weight_error("int8", Tensor::zeros({10, 36}, DType::i8),
+                      "the weight of 'fc2.weight_quantizer' is [10, 37]");
+  expect_weight_error("int8", bytes(1, DType::i4), "codes of int8 narrow are kept as i8");
+  expect_weight_error("int8", bytes(0x80, DType::i8), "has a code of -128");
+  expect_weight_error("w4a4", bytes(0x88, DType::i4), "has a code of -8");
+  expect_weight_error("w3a3", bytes(0x07, DType::i4), "has a code of 7, int3 narrow has -3 to 3");
+  expect_weight_error("fp8", bytes(0x7f, DType::f8_e4m3), "has a code of nan");
+  expect_weight_error("nvfp4", bytes(1, DType::f4_e2m1), "there are no scales with the codes");
 }
 
 TEST(SetWeight, RejectsMismatchedScales) {

@@ -79,19 +79,19 @@ TEST(Compress, SupportsOtherScalesSequencesAndLearnedRanges) {
 }
 
 TEST(Compress, ReportsBytesByFormat) {
-  const auto bytes_of = [](const std::string& preset) {
+  const auto preset_bytes = [](const std::string& preset) {
     auto model = quantized(preset);
     compress(*model);
     return weight(*model, "fc1").nbytes();
   };
   constexpr std::int64_t elements = 90 * 37;
-  EXPECT_EQ(bytes_of("int8"), elements);
-  EXPECT_EQ(bytes_of("int4_blockwise"), elements / 2);
-  EXPECT_EQ(bytes_of("w3a3"), elements / 2);
-  EXPECT_EQ(bytes_of("w2a2"), (elements + 3) / 4);
-  EXPECT_EQ(bytes_of("fp8"), elements);
-  EXPECT_EQ(bytes_of("nvfp4"), elements / 2);
-  EXPECT_EQ(bytes_of("mxfp6"), elements);
+  EXPECT_EQ(preset_bytes("int8"), elements);
+  EXPECT_EQ(preset_bytes("int4_blockwise"), elements / 2);
+  EXPECT_EQ(preset_bytes("w3a3"), elements / 2);
+  EXPECT_EQ(preset_bytes("w2a2"), (elements + 3) / 4);
+  EXPECT_EQ(preset_bytes("fp8"), elements);
+  EXPECT_EQ(preset_bytes("nvfp4"), elements / 2);
+  EXPECT_EQ(preset_bytes("mxfp6"), elements);
 }
 
 TEST(Compress, KeepsBlockScalesInTheirType) {

@@ -18,11 +18,11 @@ namespace {
 using namespace test;
 
 float half(std::uint16_t bits) { return detail::f16_value(bits); }
-std::vector<float> gelu_of(const std::vector<float>& x) {
+std::vector<float> compute_gelu(const std::vector<float>& x) {
   const auto size = static_cast<std::int64_t>(x.size());
   return ops::ggml_gelu(Tensor::from(x, {size})).tensor().to_vector<float>();
 }
-float at(float x) { return gelu_of({x}).at(0); }
+float at(float x) { return compute_gelu({x}).at(0); }
 
 // {x, y} of ggml_table_gelu_f16 in ggml 0.25.3, glibc 2.36: all of the 37,376 entries within (-10, 10) are
 // equal. The last is the one that another rounding than an fma changes.
@@ -53,7 +53,7 @@ TEST(GgmlGelu, VectorsAndDoublesMatchTheFormulaBitwise) {
     y.push_back(detail::ggml_gelu(v));
     as_doubles.push_back(y.back());
   }
-  EXPECT_EQ(gelu_of(x), y);
+  EXPECT_EQ(compute_gelu(x), y);
   const auto size = static_cast<std::int64_t>(x.size());
   const Tensor doubles = Tensor::from(x, {size}).to(DType::f64);
   EXPECT_EQ(ops::ggml_gelu(doubles).tensor().to_vector<double>(), as_doubles);

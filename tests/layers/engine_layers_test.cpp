@@ -298,7 +298,7 @@ TEST(EngineLayers, UnsupportedLayersStayFloatAndAreNamed) {
   EXPECT_THROW(quantize(*strict, config, {1, 40}), ArgumentError);
 }
 
-std::string refusal(const char* preset, Target target) {
+std::string error_text(const char* preset, Target target) {
   auto config = QuantConfig::preset(preset);
   config.target = target;
   auto model = one_layer(64, 8);
@@ -311,17 +311,18 @@ std::string refusal(const char* preset, Target target) {
 }
 
 TEST(EngineLayers, RejectFormatsOfOtherEnginesAndSuggestAPreset) {
-  EXPECT_NE(refusal("int8", Target::ggml).find("use --preset q4_0 or q8_0"), std::string::npos);
-  EXPECT_NE(refusal("int8_weight_only", Target::xnnpack).find("'fc.input_quantizer' says otherwise"),
+  EXPECT_NE(error_text("int8", Target::ggml).find("use --preset q4_0 or q8_0"), std::string::npos);
+  EXPECT_NE(error_text("int8_weight_only", Target::xnnpack).find("'fc.input_quantizer' says otherwise"),
             std::string::npos);
-  EXPECT_NE(refusal("8da8w", Target::ggml).find("ggml does not multiply blocks of other than 32"),
+  EXPECT_NE(error_text("8da8w", Target::ggml).find("ggml does not multiply blocks of other than 32"),
             std::string::npos);
-  EXPECT_NE(refusal("q4_0", Target::ort_dynamic).find("ONNX Runtime does not multiply"), std::string::npos);
+  EXPECT_NE(error_text("q4_0", Target::ort_dynamic).find("ONNX Runtime does not multiply"),
+            std::string::npos);
   auto config = QuantConfig::preset("q4_0");
   config.arithmetic = Arithmetic::reference;
   auto model = one_layer(64, 8);
   EXPECT_THROW(quantize(*model, config, {1, 64}), ArgumentError);
-  EXPECT_EQ(refusal("8da8w", Target::ort_dynamic), "");  // rows of one sample are the sample
+  EXPECT_EQ(error_text("8da8w", Target::ort_dynamic), "");  // rows of one sample are the sample
 }
 
 TEST(EngineLayers, EveryTargetHasARowInTheTable) {

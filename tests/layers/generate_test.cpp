@@ -38,7 +38,7 @@ Tensor prompts(std::vector<std::int64_t> ids, std::int64_t texts = 1) {
   return Tensor::from(ids, {texts, std::ssize(ids) / texts});
 }
 
-std::vector<std::int64_t> ids_of(Module& model, const Tensor& prompt, const GenerateOptions& options) {
+std::vector<std::int64_t> generated_ids(Module& model, const Tensor& prompt, const GenerateOptions& options) {
   return generate(model, prompt, options).to_vector<std::int64_t>();
 }
 
@@ -47,9 +47,9 @@ TEST(Generate, GivesTheSameTextWithAndWithoutACache) {
   for (const std::int64_t context : {kContext, std::int64_t{7}, std::int64_t{1}})
     for (const double temperature : {0.0, 0.7}) {
       GenerateOptions options{.tokens = 40, .temperature = temperature, .seed = 5, .context = context};
-      const auto cached = ids_of(*model, prompts({1, 2, 3}), options);
+      const auto cached = generated_ids(*model, prompts({1, 2, 3}), options);
       options.cache = false;
-      EXPECT_EQ(cached, ids_of(*model, prompts({1, 2, 3}), options)) << context << ", " << temperature;
+      EXPECT_EQ(cached, generated_ids(*model, prompts({1, 2, 3}), options)) << context << ", " << temperature;
       EXPECT_EQ(cached.size(), 43u);
     }
 }
@@ -58,22 +58,22 @@ TEST(Generate, GivesTheSameTextWithAndWithoutACache) {
 TEST(Generate, TextsAreIndependent) {
   const auto model = gpt();
   const GenerateOptions options{.tokens = 20, .seed = 8, .context = kContext};
-  const auto one = ids_of(*model, prompts({1, 2, 3}), options);
-  const auto both = ids_of(*model, prompts({1, 2, 3, 4, 5, 6}, 2), options);
+  const auto one = generated_ids(*model, prompts({1, 2, 3}), options);
+  const auto both = generated_ids(*model, prompts({1, 2, 3, 4, 5, 6}, 2), options);
   EXPECT_EQ(one, std::vector<std::int64_t>(both.begin(), both.begin() + 23));
-  const auto same = ids_of(*model, prompts({1, 2, 3, 1, 2, 3}, 2), options);
+  const auto same = generated_ids(*model, prompts({1, 2, 3, 1, 2, 3}, 2), options);
   EXPECT_EQ(one, std::vector<std::int64_t>(same.begin(), same.begin() + 23));
   EXPECT_NE(one, std::vector<std::int64_t>(same.begin() + 23, same.end()));
   GenerateOptions other = options;
   other.seed = 9;
-  EXPECT_NE(one, ids_of(*model, prompts({1, 2, 3}), other));
+  EXPECT_NE(one, generated_ids(*model, prompts({1, 2, 3}), other));
 }
 
 TEST(Generate, IsGreedyAtZeroTemperatureAndWithOneToken) {
   const auto model = gpt();
   const GenerateOptions coldest{.tokens = 12, .temperature = 0, .context = kContext},
       first{.tokens = 12, .temperature = 3, .top_k = 1, .context = kContext};
-  EXPECT_EQ(ids_of(*model, prompts({4}), coldest), ids_of(*model, prompts({4}), first));
+  EXPECT_EQ(generated_ids(*model, prompts({4}), coldest), generated_ids(*model, prompts({4}), first));
 }
 
 /// A recurrent layer has no cache: such models are detected and computed from the start for each token.
@@ -82,11 +82,11 @@ TEST(Generate, DisablesTheCacheIfItWouldChangeBits) {
       network({{"attention", attention(), {"positions"}},
                {"gru", std::make_shared<Recurrent>(Recurrent::Kind::gru, kWidth, kWidth), {"attention"}}});
   GenerateOptions options{.tokens = 15, .context = kContext};
-  const auto found = ids_of(*model, prompts({1, 2}), options);
+  const auto found = generated_ids(*model, prompts({1, 2}), options);
   options.cache = false;
-  EXPECT_EQ(found, ids_of(*model, prompts({1, 2}), options));
+  EXPECT_EQ(found, generated_ids(*model, prompts({1, 2}), options));
   const auto sees_all = network({{"attention", attention(false), {"positions"}}});
-  EXPECT_EQ(ids_of(*sees_all, prompts({1, 2}), {.tokens = 5, .context = kContext}).size(), 7u);
+  EXPECT_EQ(generated_ids(*sees_all, prompts({1, 2}), {.tokens = 5, .context = kContext}).size(), 7u);
 }
 
 TEST(Generate, RestoresTheModeAndFreesTheCache) {

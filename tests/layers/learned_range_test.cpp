@@ -131,7 +131,7 @@ TEST(LearnedRange, IsSavedWithItsGradient) {
 }
 
 TEST(LearnedRange, RejectsAxesInReference) {
-  const auto refused = [](auto&& f) -> std::string {
+  const auto error_text = [](auto&& f) -> std::string {
     try {
       f();
     } catch (const ArgumentError& error) {
@@ -140,20 +140,22 @@ TEST(LearnedRange, RejectsAxesInReference) {
     return "no error";
   };
   const QuantDescriptor per_axis({.axis = 0, .learn_amax = true});
-  EXPECT_THAT(refused([&] { TensorQuantizer q(per_axis, Arithmetic::reference); }),
+  EXPECT_THAT(error_text([&] { TensorQuantizer q(per_axis, Arithmetic::reference); }),
               HasSubstr("leave axis out"));
   TensorQuantizer q(per_axis);
-  EXPECT_THAT(refused([&] { q.update([](QuantParams& s) { s.arithmetic = Arithmetic::reference; }); }),
-              HasSubstr("leave axis out"));
+  EXPECT_THAT(
+      error_text([&] { q.update([](QuantParams& s) { s.arithmetic = Arithmetic::reference; }); }),
+      HasSubstr("leave axis out"));
   EXPECT_EQ(q.params().arithmetic, Arithmetic::deployed);
   TensorQuantizer reference(QuantDescriptor({.learn_amax = true}), Arithmetic::reference);
-  EXPECT_THAT(
-      refused([&] { reference.update([](QuantParams& s) { s.amax_gradient = AmaxGradient::lsq; }); }),
-      HasSubstr("learns by clip"));
+  EXPECT_THAT(error_text([&] {
+                reference.update([](QuantParams& s) { s.amax_gradient = AmaxGradient::lsq; });
+              }),
+              HasSubstr("learns by clip"));
   auto model = residual_net();
-  EXPECT_THAT(refused([&] { learn_ranges(*model); }), HasSubstr("no quantizer of an activation"));
+  EXPECT_THAT(error_text([&] { learn_ranges(*model); }), HasSubstr("no quantizer of an activation"));
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
-  EXPECT_THAT(refused([&] { learn_ranges(*model); }), HasSubstr("calibrate it first"));
+  EXPECT_THAT(error_text([&] { learn_ranges(*model); }), HasSubstr("calibrate it first"));
 }
 
 }  // namespace

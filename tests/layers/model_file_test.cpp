@@ -134,33 +134,34 @@ TEST(ModelFile, PoolsAcceptSequences) {
 }
 
 /// Shape of one output of a convolution of two channels.
-Shape shape_of(const std::string& type, const std::string& options, Shape sample) {
+Shape built_shape(const std::string& type, const std::string& options, Shape sample) {
   const auto model = build_model(ModelSpec::parse(one_node(type, options)), sample, 0);
   sample.insert(sample.begin(), 1);
   return (*model)(Variable(Tensor::zeros(sample))).shape();
 }
 
 TEST(ModelFile, SupportsConvolutionPaddings) {
-  EXPECT_EQ(shape_of("conv2d", R"({"out_channels": 1, "kernel": [4, 3], "padding": "same"})", {2, 6, 5}),
+  EXPECT_EQ(built_shape("conv2d", R"({"out_channels": 1, "kernel": [4, 3], "padding": "same"})", {2, 6, 5}),
             (Shape{1, 1, 6, 5}));
-  EXPECT_EQ(shape_of("conv2d", R"({"out_channels": 1, "kernel": 3, "padding": "valid"})", {2, 6, 5}),
+  EXPECT_EQ(built_shape("conv2d", R"({"out_channels": 1, "kernel": 3, "padding": "valid"})", {2, 6, 5}),
             (Shape{1, 1, 4, 3}));
-  EXPECT_EQ(shape_of("conv2d", R"({"out_channels": 1, "kernel": 3, "padding": [0, 1], "padding_end": 2})",
-                     {2, 6, 5}),
+  EXPECT_EQ(built_shape("conv2d", R"({"out_channels": 1, "kernel": 3, "padding": [0, 1], "padding_end": 2})",
+                        {2, 6, 5}),
             (Shape{1, 1, 6, 6}));
   EXPECT_EQ(
-      shape_of("conv3d", R"({"out_channels": 1, "kernel": 3, "padding": 1, "padding_mode": "replicate"})",
-               {2, 3, 6, 5}),
+      built_shape("conv3d", R"({"out_channels": 1, "kernel": 3, "padding": 1, "padding_mode": "replicate"})",
+                  {2, 3, 6, 5}),
       (Shape{1, 1, 3, 6, 5}));
-  const auto refused = [](const std::string& options) {
+  const auto error_text = [](const std::string& options) {
     return build_error(one_node("conv2d", R"({"out_channels": 1, "kernel": 3, )" + options + "}"));
   };
-  EXPECT_THAT(refused(R"("padding": "some")"), HasSubstr("'some'"));
-  EXPECT_THAT(refused(R"("padding": "same", "stride": 2)"), HasSubstr("needs a stride of 1"));
-  EXPECT_THAT(refused(R"("padding": "same", "padding_end": 1)"),
+  EXPECT_THAT(error_text(R"("padding": "some")"), HasSubstr("'some'"));
+  EXPECT_THAT(error_text(R"("padding": "same", "stride": 2)"), HasSubstr("needs a stride of 1"));
+  EXPECT_THAT(error_text(R"("padding": "same", "padding_end": 1)"),
               HasSubstr("'padding_end' is for a 'padding' of sizes"));
-  EXPECT_THAT(refused(R"("padding": 1, "padding_mode": "mirror")"), HasSubstr("'mirror'"));
-  EXPECT_THAT(refused(R"("padding": 100, "padding_mode": "reflect")"), HasSubstr("cannot be padded by 100"));
+  EXPECT_THAT(error_text(R"("padding": 1, "padding_mode": "mirror")"), HasSubstr("'mirror'"));
+  EXPECT_THAT(error_text(R"("padding": 100, "padding_mode": "reflect")"),
+              HasSubstr("cannot be padded by 100"));
 }
 
 TEST(ModelFile, EmbeddingReadsTokens) {
@@ -281,12 +282,12 @@ TEST(ModelFile, ErrorsNameTheFile) {
   const std::string path = ::testing::TempDir() + "model_file_test.json";
   std::ofstream(path) << "// wrong\n[\n{\"type\": \"linear\",\n \"options\": {\"out_features\": 2.5}}]";
   const auto spec = ModelSpec::load(path);
-  EXPECT_THAT(test::message_of<FileError>([&] { (void)build_model(spec, {4}, 2); }),
+  EXPECT_THAT(test::error_message<FileError>([&] { (void)build_model(spec, {4}, 2); }),
               HasSubstr("[model] " + path + ":4: 'out_features': 2.5 is not a whole number"));
   EXPECT_THROW((void)ModelSpec::load("missing.json"), FileError);
-  EXPECT_THAT(test::message_of([] { (void)ModelSpec::load("resnet"); }),
+  EXPECT_THAT(test::error_message([] { (void)ModelSpec::load("resnet"); }),
               HasSubstr("did you mean 'resnet20'?"));
-  EXPECT_THAT(test::message_of([&] { (void)ModelSpec::load(path, "{}"); }),
+  EXPECT_THAT(test::error_message([&] { (void)ModelSpec::load(path, "{}"); }),
               HasSubstr("options are for the built-in"));
 }
 

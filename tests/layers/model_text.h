@@ -11,13 +11,13 @@
 namespace fq::test {
 
 inline std::string parse_error(const std::string& text) {
-  return message_of([&] { (void)ModelSpec::parse(text); });
+  return error_message([&] { (void)ModelSpec::parse(text); });
 }
 
 inline std::string build_error(const std::string& text, const Shape& shape = {1, 8, 8},
                                std::int64_t classes = 10, BuildOptions options = {}) {
   const auto spec = ModelSpec::parse(text);
-  return message_of([&] { (void)build_model(spec, shape, classes, options); });
+  return error_message([&] { (void)build_model(spec, shape, classes, options); });
 }
 
 inline std::int64_t parameter_count(Module& model) {

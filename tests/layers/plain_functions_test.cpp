@@ -62,17 +62,17 @@ TEST(PlainFunctions, AreLayerTypesWithTheirOptions) {
 
 TEST(PlainFunctions, CheckTheirOptions) {
   EXPECT_EQ(make_function("gelu", {{"approximate", std::string("tanh")}})->describe(), "approximate tanh");
-  const auto refused = [](std::string_view op, const Attributes& options = {}) {
-    return test::message_of([&] { return make_function(op, options); });
+  const auto error_text = [](std::string_view op, const Attributes& options = {}) {
+    return test::error_message([&] { return make_function(op, options); });
   };
-  EXPECT_THAT(refused("sigmoyd"), HasSubstr("did you mean 'sigmoid'?"));
-  EXPECT_THAT(refused("linear"), HasSubstr("'linear' is not a plain function"));
-  EXPECT_THAT(refused("elu", {{"slope", 1.0}}),
+  EXPECT_THAT(error_text("sigmoyd"), HasSubstr("did you mean 'sigmoid'?"));
+  EXPECT_THAT(error_text("linear"), HasSubstr("'linear' is not a plain function"));
+  EXPECT_THAT(error_text("elu", {{"slope", 1.0}}),
               HasSubstr("[elu] the option 'slope' is unknown, it has alpha"));
-  EXPECT_THAT(refused("clip", {{"low", 1.0}}), HasSubstr("[clip] the option 'high' is missing"));
-  EXPECT_THAT(refused("leaky_relu", {{"slope", -1.0}}), HasSubstr("the option 'slope' is -1: use 0 to"));
-  EXPECT_THAT(refused("softmax", {{"axis", 0.5}}), HasSubstr("give an integer"));
-  EXPECT_THAT(refused("gelu", {{"approximate", std::string("erf")}}), HasSubstr("use 'none' or 'tanh'"));
+  EXPECT_THAT(error_text("clip", {{"low", 1.0}}), HasSubstr("[clip] the option 'high' is missing"));
+  EXPECT_THAT(error_text("leaky_relu", {{"slope", -1.0}}), HasSubstr("the option 'slope' is -1: use 0 to"));
+  EXPECT_THAT(error_text("softmax", {{"axis", 0.5}}), HasSubstr("give an integer"));
+  EXPECT_THAT(error_text("gelu", {{"approximate", std::string("erf")}}), HasSubstr("use 'none' or 'tanh'"));
 }
 
 }  // namespace

@@ -116,12 +116,12 @@ TEST(QuantAttention, AppliesThePreScaleOfADisabledQuantizer) {
     made.quantizer(name).set_enabled(false);
   const Tensor plain = (*made.net)(input()).tensor();
   const auto scaled = [&](const std::string& name) {
-    const auto scale_by = [&](const Tensor& factor) {
+    const auto apply_scale = [&](const Tensor& factor) {
       made.quantizer(name).update([&](QuantParams& s) { s.pre_quant_scale = factor; });
     };
-    scale_by(Tensor::full({kWidth / kGrouped.heads}, 2.0));
+    apply_scale(Tensor::full({kWidth / kGrouped.heads}, 2.0));
     const Tensor y = (*made.net)(input()).tensor();
-    scale_by(Tensor());
+    apply_scale(Tensor());
     return y;
   };
   const Tensor by_q = scaled("q_bmm_quantizer");

@@ -110,16 +110,17 @@ TEST(QuantConfig, RuleMayNameAPreset) {
   EXPECT_EQ(mixed.at("fc.weight_quantizer"), four.at("fc.weight_quantizer"));
   EXPECT_EQ(mixed.at("conv2.weight_quantizer"), all.at("conv2.weight_quantizer"));
   EXPECT_FALSE(mixed.contains("conv1.weight_quantizer"));
-  const auto refused = [](const std::string& rule) {
-    return message_of([&] { return QuantConfig::parse(R"({"rules": [)" + rule + "]}"); });
+  const auto error_text = [](const std::string& rule) {
+    return error_message([&] { return QuantConfig::parse(R"({"rules": [)" + rule + "]}"); });
   };
-  EXPECT_THAT(refused(R"({"pattern": "fc", "preset": "int8"})"), HasSubstr("does not end in '*'"));
-  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "int9"})"), HasSubstr("did you mean"));
-  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "int4"})"),
+  EXPECT_THAT(error_text(R"({"pattern": "fc", "preset": "int8"})"), HasSubstr("does not end in '*'"));
+  EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": "int9"})"), HasSubstr("did you mean"));
+  EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": "int4"})"),
               HasSubstr("did you mean int4_blockwise, w4a8 or w4a4?"));
-  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": 8})"), HasSubstr("nothing else"));
-  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "int8", "enable": true})"), HasSubstr("nothing else"));
-  EXPECT_THAT(refused(R"({"pattern": "fc.*", "preset": "NVFP4_MLP_ONLY_CFG"})"), HasSubstr("alone"));
+  EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": 8})"), HasSubstr("nothing else"));
+  EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": "int8", "enable": true})"),
+              HasSubstr("nothing else"));
+  EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": "NVFP4_MLP_ONLY_CFG"})"), HasSubstr("alone"));
 }
 
 TEST(QuantConfig, SupportsEveryConstant) {
@@ -136,7 +137,7 @@ TEST(QuantConfig, SupportsEveryConstant) {
        std::map<std::string, std::string>{{"NVFP4_AWQ_FULL_CFG", "dynamic blocks"},
                                           {"NVFP4_SVDQUANT_DEFAULT_CFG", "svdquant"},
                                           {"NVFP4_KV_ROTATE_CFG", "rotations of keys"}})
-    EXPECT_THAT(message_of([&name = name] { return QuantConfig::preset(name); }),
+    EXPECT_THAT(error_message([&name = name] { return QuantConfig::preset(name); }),
                 HasSubstr(why + ", which is not available"));
 }
 
@@ -175,29 +176,34 @@ TEST(QuantConfig, AcceptsAlgorithmsOnWeights) {
 }
 
 TEST(QuantConfig, ErrorsNameTheEntry) {
-  const auto refused = [](const char* text) { return message_of([&] { return QuantConfig::parse(text); }); };
-  EXPECT_THAT(refused(R"({"quant_cfg": 3})"), HasSubstr("give a list of entries"));
-  EXPECT_THAT(refused(R"({"quant_cfg": [3]})"), HasSubstr("an entry of 'quant_cfg' is 3"));
-  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": "*"}]})"), HasSubstr("neither cfg nor enable"));
-  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": {}}]})"), HasSubstr("give an object"));
-  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": []}]})"), HasSubstr("empty list"));
-  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": "*", "config": 1}]})"),
+  const auto error_text = [](const char* text) {
+    return error_message([&] { return QuantConfig::parse(text); });
+  };
+  EXPECT_THAT(error_text(R"({"quant_cfg": 3})"), HasSubstr("give a list of entries"));
+  EXPECT_THAT(error_text(R"({"quant_cfg": [3]})"), HasSubstr("an entry of 'quant_cfg' is 3"));
+  EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": "*"}]})"), HasSubstr("neither cfg nor enable"));
+  EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": {}}]})"),
+              HasSubstr("give an object"));
+  EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": []}]})"), HasSubstr("empty list"));
+  EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": "*", "config": 1}]})"),
               HasSubstr("'config' is not a key"));
-  EXPECT_THAT(refused(R"({"quant_cfg": [{"quantizer_name": 1, "enable": true}]})"),
+  EXPECT_THAT(error_text(R"({"quant_cfg": [{"quantizer_name": 1, "enable": true}]})"),
               HasSubstr("give a string"));
-  EXPECT_THAT(refused(R"({"quant_cfg": {"*": {"num_bits": "int8"}}})"), HasSubstr("'int8' is unknown"));
-  EXPECT_THAT(refused(R"({"quant_cfg": {"*": {"enable": 1}}})"), HasSubstr("use a bool"));
-  EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": "svdquant"})"),
+  EXPECT_THAT(error_text(R"({"quant_cfg": {"*": {"num_bits": "int8"}}})"), HasSubstr("'int8' is unknown"));
+  EXPECT_THAT(error_text(R"({"quant_cfg": {"*": {"enable": 1}}})"), HasSubstr("use a bool"));
+  EXPECT_THAT(error_text(R"({"quant_cfg": {}, "algorithm": "svdquant"})"),
               HasSubstr("'svdquant' is not available"));
-  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": "max"})"), HasSubstr("use one of gptq"));
-  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": "gtpq"})"), HasSubstr("did you mean 'gptq'"));
-  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": {"damping": 1}})"),
+  EXPECT_THAT(error_text(R"({"preset": "int8", "weight_algorithm": "max"})"), HasSubstr("use one of gptq"));
+  EXPECT_THAT(error_text(R"({"preset": "int8", "weight_algorithm": "gtpq"})"),
+              HasSubstr("did you mean 'gptq'"));
+  EXPECT_THAT(error_text(R"({"preset": "int8", "weight_algorithm": {"damping": 1}})"),
               HasSubstr("use one of gptq"));
-  EXPECT_THAT(refused(R"({"preset": "int8", "weight_algorithm": 7})"), HasSubstr("'weight_algorithm' is 7"));
-  EXPECT_THAT(refused(R"({"quant_cfg": {}, "algorithm": 7})"), HasSubstr("name of a method"));
+  EXPECT_THAT(error_text(R"({"preset": "int8", "weight_algorithm": 7})"),
+              HasSubstr("'weight_algorithm' is 7"));
+  EXPECT_THAT(error_text(R"({"quant_cfg": {}, "algorithm": 7})"), HasSubstr("name of a method"));
   const auto quantized = [](const char* text) {
     auto model = residual_net();
-    return message_of([&] { return quantize(*model, QuantConfig::parse(text), {1, 1, 8, 8}); });
+    return error_message([&] { return quantize(*model, QuantConfig::parse(text), {1, 1, 8, 8}); });
   };
   EXPECT_THAT(quantized(R"({"rules": [{"pattern": "*", "sequence": 3}]})"),
               HasSubstr("give a list of fields"));
@@ -212,7 +218,7 @@ TEST(QuantConfig, ErrorsNameTheEntry) {
 
 TEST(QuantConfig, RequiresFieldsAsAnObject) {
   for (const char* text : {"null", "3", "[]", "[{\"num_bits\": 4}]", "\"int8\""})
-    EXPECT_THAT(message_of([&] { return PartialQuantParams::from_dict(nlohmann::json::parse(text)).enable; }),
+    EXPECT_THAT(error_message([&] { return PartialQuantParams::from_dict(nlohmann::json::parse(text)).enable; }),
                 HasSubstr("give an object"))
         << text;
 }
@@ -254,7 +260,7 @@ TEST(QuantConfig, NullRestoresTheDefault) {
 }
 
 /// The JSON pointer of the mistake that `quantize` finds in a config.
-std::string place_of(const std::string& text) {
+std::string error_position(const std::string& text) {
   try {
     (void)placed(QuantConfig::parse(text));
   } catch (const detail::PlacedError& error) {
@@ -266,28 +272,30 @@ std::string place_of(const std::string& text) {
 }
 
 TEST(QuantConfig, ErrorsReportTheirPosition) {
-  EXPECT_EQ(place_of(R"({"presett": "int8"})"), "/presett");
-  EXPECT_EQ(place_of(R"({"preset": "int9"})"), "/preset");
-  EXPECT_EQ(place_of(R"({"preset": 8})"), "/preset");
-  EXPECT_EQ(place_of(R"({"target": "gpu"})"), "/target");
-  EXPECT_EQ(place_of(R"({"scale": "two"})"), "/scale");
-  EXPECT_EQ(place_of(R"({"strict": 1})"), "/strict");
-  EXPECT_EQ(place_of(R"({"rules": [{"pattern": "*", "enable": true}, {"pattern": "*", "num_bitz": 4}]})"),
-            "/rules/1/num_bitz");
-  EXPECT_EQ(place_of(R"({"rules": {"a/b": {"num_bits": "four"}}})"), "/rules/a~1b/num_bits");
-  EXPECT_EQ(place_of(R"({"rules": [{"pattern": "*", "sequence": [{"num_bits": 4}, {"axis": "x"}]}]})"),
+  EXPECT_EQ(error_position(R"({"presett": "int8"})"), "/presett");
+  EXPECT_EQ(error_position(R"({"preset": "int9"})"), "/preset");
+  EXPECT_EQ(error_position(R"({"preset": 8})"), "/preset");
+  EXPECT_EQ(error_position(R"({"target": "gpu"})"), "/target");
+  EXPECT_EQ(error_position(R"({"scale": "two"})"), "/scale");
+  EXPECT_EQ(error_position(R"({"strict": 1})"), "/strict");
+  EXPECT_EQ(
+      error_position(R"({"rules": [{"pattern": "*", "enable": true}, {"pattern": "*", "num_bitz": 4}]})"),
+      "/rules/1/num_bitz");
+  EXPECT_EQ(error_position(R"({"rules": {"a/b": {"num_bits": "four"}}})"), "/rules/a~1b/num_bits");
+  EXPECT_EQ(error_position(R"({"rules": [{"pattern": "*", "sequence": [{"num_bits": 4}, {"axis": "x"}]}]})"),
             "/rules/0/sequence/1/axis");
-  EXPECT_EQ(place_of(R"({"rules": [{"pattern": "fc.*", "preset": "int9"}]})"), "/rules/0");
-  EXPECT_EQ(place_of(R"({"quant_cfg": [{"*": {"num_bits": 8}}, {"*": {"num_bits": "int8"}}]})"),
+  EXPECT_EQ(error_position(R"({"rules": [{"pattern": "fc.*", "preset": "int9"}]})"), "/rules/0");
+  EXPECT_EQ(error_position(R"({"quant_cfg": [{"*": {"num_bits": 8}}, {"*": {"num_bits": "int8"}}]})"),
             "/quant_cfg/1/*");
-  EXPECT_EQ(place_of(R"({"quant_cfg": {"*weight_quantizer": {"num_bitz": 1}}})"),
+  EXPECT_EQ(error_position(R"({"quant_cfg": {"*weight_quantizer": {"num_bitz": 1}}})"),
             "/quant_cfg/*weight_quantizer/num_bitz");
-  EXPECT_EQ(place_of(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": [{"num_bits": 8}, {"axis": "x"}]}]})"),
-            "/quant_cfg/0/cfg/1/axis");
-  EXPECT_EQ(place_of(R"({"preset": "int8", "weight_algorithm": "gtpq"})"), "/weight_algorithm");
-  EXPECT_EQ(place_of(R"({"preset": "int8", "algorithm": "maxx"})"), "/algorithm");
+  EXPECT_EQ(
+      error_position(R"({"quant_cfg": [{"quantizer_name": "*", "cfg": [{"num_bits": 8}, {"axis": "x"}]}]})"),
+      "/quant_cfg/0/cfg/1/axis");
+  EXPECT_EQ(error_position(R"({"preset": "int8", "weight_algorithm": "gtpq"})"), "/weight_algorithm");
+  EXPECT_EQ(error_position(R"({"preset": "int8", "algorithm": "maxx"})"), "/algorithm");
   // what only the merged rules show: the last one of the quantizer
-  EXPECT_EQ(place_of(R"({"rules": [{"pattern": "fc*", "axis": 0}, {"pattern": "*", "num_bits": 40}]})"),
+  EXPECT_EQ(error_position(R"({"rules": [{"pattern": "fc*", "axis": 0}, {"pattern": "*", "num_bits": 40}]})"),
             "/rules/1");
 }
 

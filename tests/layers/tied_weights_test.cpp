@@ -31,7 +31,7 @@ std::string untied() {
   return text;
 }
 
-Variable loss_of(Module& model) {
+Variable compute_loss(Module& model) {
   const Variable ids(Tensor::from<std::int64_t>({0, 1, 2, 6, 2, 1}, {2, 3}));
   const Variable logits = ops::reshape(ops::transpose(model(ids), {0, 2, 1}), {6, 7});
   return ops::cross_entropy(logits, Tensor::from<std::int64_t>({1, 2, 6, 2, 1, 0}, {6}));
@@ -53,8 +53,8 @@ TEST(TiedWeights, HaveTheSumOfBothGradients) {
   const auto tied = network(kTied), apart = network(untied());
   const Tensor table = tied->parameters()[0].tensor();
   for (const auto& parameter : apart->parameters()) Tensor(parameter.tensor()).copy_from(table);
-  loss_of(*tied).backward();
-  loss_of(*apart).backward();
+  compute_loss(*tied).backward();
+  compute_loss(*apart).backward();
   const auto sum = tied->parameters()[0].grad().to_vector<float>(),
              a = apart->parameters()[0].grad().to_vector<float>(),
              b = apart->parameters()[1].grad().to_vector<float>();
@@ -82,16 +82,16 @@ TEST(TiedWeights, KeepTheBatchNormAfterThem) {
 }
 
 TEST(TiedWeights, MustExistAndMatch) {
-  const auto refusal = [](const char* name, const char* out) {
+  const auto error_text = [](const char* name, const char* out) {
     std::string text = kTied;
     text.replace(text.find("\"tokens\"}}"), 8, name);
     text.replace(text.find("\"out_features\": 7"), 17, out);
     return test::build_error(text, {3}, 0);
   };
-  EXPECT_THAT(refusal("\"token\"", "\"out_features\": 7"),
+  EXPECT_THAT(error_text("\"token\"", "\"out_features\": 7"),
               HasSubstr("'token' is no earlier layer with a weight: did you mean 'tokens'?"));
-  EXPECT_THAT(refusal("\"relu\"", "\"out_features\": 7"), HasSubstr("'relu' is no earlier layer"));
-  EXPECT_THAT(refusal("\"tokens\"", "\"out_features\": 8"),
+  EXPECT_THAT(error_text("\"relu\"", "\"out_features\": 7"), HasSubstr("'relu' is no earlier layer"));
+  EXPECT_THAT(error_text("\"tokens\"", "\"out_features\": 8"),
               HasSubstr("the weight of 'tokens' is [7, 4], a layer of 4 to 8 features takes [8, 4]"));
 }
 

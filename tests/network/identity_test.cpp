@@ -26,7 +26,7 @@ const char* const kWhole =
     R"("task":{"loss":"cross_entropy,ignore=1","metrics":"accuracy"},"tokenizer":"{}"})";
 
 std::string problem(const json& identity) {
-  return test::message_of([&] { return Identity::from_json(identity); });
+  return test::error_message([&] { return Identity::from_json(identity); });
 }
 
 TEST(Identity, TextOfACompleteConfigurationIsUnchanged) {
@@ -89,7 +89,7 @@ TEST(Identity, ConfigMatchesTheText) {
   EXPECT_EQ(identity.config().rules.back().pattern, "fc.*");
   identity.quantization.clear();
   EXPECT_EQ(identity.preset(), "");
-  EXPECT_THAT(test::message_of([&] { return identity.config(); }), HasSubstr("[identity] quantization"));
+  EXPECT_THAT(test::error_message([&] { return identity.config(); }), HasSubstr("[identity] quantization"));
 }
 
 TEST(Identity, RulesKeepTheirOrder) {

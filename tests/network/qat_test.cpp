@@ -13,8 +13,8 @@
 namespace fq::qat_test {
 namespace {
 
+using test::error_message;
 using test::Folder;
-using test::message_of;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -140,9 +140,9 @@ TEST(Qat, OptionsOverrideTheFormatDefaults) {
 TEST(QuantizationConfig, PresetOptionsRequireAName) {
   EXPECT_EQ(quantization_config("w2a2"), preset_config("w2a2"));
   EXPECT_EQ(quantization_config(R"({"preset": "w2a2"})"), nlohmann::ordered_json({{"preset", "w2a2"}}));
-  EXPECT_THAT(message_of([] { return quantization_config(R"({"preset": "int8"})", {.edge_bits = 8}); }),
+  EXPECT_THAT(error_message([] { return quantization_config(R"({"preset": "int8"})", {.edge_bits = 8}); }),
               HasSubstr("go with the name of a preset"));
-  EXPECT_THAT(message_of([] { return quantization_config("int9"); }), HasSubstr("int9"));
+  EXPECT_THAT(error_message([] { return quantization_config("int9"); }), HasSubstr("int9"));
 }
 
 TEST(CalibrateNetwork, MergedStatesMatchOneRun) {
@@ -201,16 +201,17 @@ TEST(AutoQuantizeNetwork, StoresThePlanInTheIdentity) {
 
 TEST(CalibrateNetwork, RejectsAFloatNetwork) {
   Network network = float_network();
-  EXPECT_THAT(message_of([&] { return calibrate(network, points()); }), HasSubstr("[identity] quantization"));
+  EXPECT_THAT(error_message([&] { return calibrate(network, points()); }),
+              HasSubstr("[identity] quantization"));
 }
 
 TEST(EvaluateNetwork, RequiresRangesAndMatchingData) {
   Network network = float_network();
   EXPECT_EQ(evaluate(network, points()).count, kSamples);
   const auto wide = std::make_shared<TensorDataset>(Tensor::zeros({4, 5}), Tensor::zeros({4}, DType::i64));
-  EXPECT_THAT(message_of([&] { return evaluate(network, wide); }), HasSubstr("the network takes [4]"));
+  EXPECT_THAT(error_message([&] { return evaluate(network, wide); }), HasSubstr("the network takes [4]"));
   network.quantize(preset_config("int8"));
-  EXPECT_THAT(message_of([&] { return evaluate(network, points()); }), HasSubstr("not calibrated"));
+  EXPECT_THAT(error_message([&] { return evaluate(network, points()); }), HasSubstr("not calibrated"));
 }
 
 TEST(Predictions, PartsCoverAllSamples) {

@@ -239,10 +239,10 @@ void add_references(Cases& cases) {
 }
 
 /// A convolution of codes.
-Variable sums_of(const Variable& x, const Weights& p) {
+Variable make_sums(const Variable& x, const Weights& p) {
   const auto of_x = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(2.9), "conv.input_quantizer");
   const auto of_w = Grid::from_amax(IntFormat{8, false, true}, Granularity::per_axis(0), row(6, 0.6F, 1),
-                                    "conv.weight_quantizer");
+                                         "conv.weight_quantizer");
   return ops::conv2d(ops::quantize(x, of_x), ops::quantize(p[0], of_w), p[1],
                      {.stride = {1}, .padding = {1}, .dilation = {1}, .groups = 1});
 }
@@ -286,7 +286,7 @@ void add_moved_sums(Cases& cases) {
       const auto reader = Grid::from_amax(IntFormat{8, relu, false}, {}, Tensor::scalar(9.7), "reader");
       cases.add(name + (relu ? "_of_relu" : "_of_sums"), {4, 48, 48},
                 [=, move = move](auto& x, auto& p) {
-                  const Variable y = sums_of(x, p);
+                  const Variable y = make_sums(x, p);
                   return ops::quantize(move(relu ? ops::relu(y) : y), reader).as_float();
                 },
                 {test::random_tensor({6, 4, 3, 3}, -1, 1, 8), row(6)});

@@ -7,7 +7,7 @@ namespace fq::blocks_test {
 namespace {
 
 /// The block of each element by its coordinates.
-std::vector<std::int64_t> by_coordinates(const Shape& x, const Shape& block) {
+std::vector<std::int64_t> expected_blocks(const Shape& x, const Shape& block) {
   std::vector<std::int64_t> out(static_cast<std::size_t>(numel(x)));
   for (std::int64_t i = 0; i < numel(x); ++i) {
     std::int64_t rest = i, j = 0, stride = 1;
@@ -33,7 +33,7 @@ TEST_P(Blocks, VisitEveryElementOnceInItsBlock) {
     EXPECT_EQ(begin, static_cast<std::int64_t>(blocks.size()));
     for (auto i = begin; i < end; ++i) blocks.push_back(j + (i - begin) * step);
   });
-  EXPECT_EQ(blocks, by_coordinates(x, block));
+  EXPECT_EQ(blocks, expected_blocks(x, block));
 }
 
 TEST_P(Blocks, VisitEveryChunk) {
@@ -42,7 +42,7 @@ TEST_P(Blocks, VisitEveryChunk) {
   detail::map_blocks(x, block, y, [](const float* in, float* out, auto count, auto j, auto step) {
     for (std::int64_t k = 0; k < count; ++k) out[k] = in[k] + static_cast<float>(j + k * step);
   });
-  const auto expected = by_coordinates(shape, block);
+  const auto expected = expected_blocks(shape, block);
   EXPECT_EQ(y.to(DType::i64).to_vector<std::int64_t>(), expected);
 }
 

@@ -36,7 +36,7 @@ void compare(const Tensor& x, std::int64_t block, const Formula& formula, const 
     passes[i] = scalar::modelopt_mask(in[i], bound(in[i], amax, j));
   }
   const auto expected = Tensor::from(rounded, x.shape()).to(x.dtype()).to(DType::f32).to_vector<float>();
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     Tensor y = Tensor::zeros(x.shape(), x.dtype()), mask = Tensor::empty(x.shape(), DType::u1);
     kernel(x, y, &mask);
     const auto got = y.to(DType::f32).to_vector<float>();

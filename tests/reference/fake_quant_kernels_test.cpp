@@ -42,7 +42,7 @@ void compare(const Tensor& x, const Tensor& amax, const Formula& formula, const 
     }
   });
   const auto expected = Tensor::from(rounded, x.shape()).to(x.dtype()).to(DType::f32).to_vector<float>();
-  on_every_target([&](std::int64_t target) {
+  run_on_every_target([&](std::int64_t target) {
     Tensor y = Tensor::zeros(x.shape(), x.dtype(), Device::cpu(), x.layout());
     Tensor mask = Tensor::empty(x.shape(), DType::u1, Device::cpu(), x.layout());
     kernel(x, amax, y, &mask);
@@ -196,7 +196,7 @@ TEST(FakeQuantKernels, AcceptUnalignedAndLargeRuns) {
   std::vector<float> x(most + 16), y(most + 16), padded_range(64, 1.3f);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.011f * static_cast<float>(i) - 1.1f;
   std::vector<float> scale(64), divisor(64), inverse(64);
-  on_every_target([&](std::int64_t) {
+  run_on_every_target([&](std::int64_t) {
     const bool divide = cpu::integer_rows(padded_range.data(), cpu::vector_group(), 127, true, scale.data(),
                                           divisor.data(), inverse.data());
     const cpu::IntegerRows rows{
@@ -250,7 +250,7 @@ TEST(FakeQuantKernels, PassGradientsThroughTheMask) {
       Tensor mask = Tensor::zeros({count}, DType::u1);
       auto* bytes = static_cast<std::uint8_t*>(mask.mutable_raw());
       for (std::int64_t i = 0; i < mask.nbytes(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 37 + 11);
-      on_every_target([&](std::int64_t target) {
+      run_on_every_target([&](std::int64_t target) {
         const auto dx = apply_mask(dy, mask).to(DType::f64).to_vector<double>();
         const auto in = dy.to(DType::f64).to_vector<double>();
         for (std::size_t i = 0; i < in.size(); ++i)

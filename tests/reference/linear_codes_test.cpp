@@ -25,7 +25,7 @@ std::vector<unsigned> bytes(const Tensor& t) {
   return {first, first + t.nbytes()};
 }
 template <class F>
-void refuses(F f, const char* message) {
+void expect_error(F f, const char* message) {
   EXPECT_THAT([&] { (void)f(); }, ThrowsMessage<ArgumentError>(HasSubstr(message)));
 }
 Tensor meta(Shape shape, DType dtype = DType::f32) {
@@ -42,10 +42,10 @@ TEST(Constant, AcceptsNumbersListsTensorsAndVariables) {
   EXPECT_EQ(of(Tensor::zeros({4}, DType::f16)).dtype(), DType::f16);
   EXPECT_EQ(of(Variable(Tensor::zeros({4}))).shape(), (Shape{4}));
   EXPECT_EQ(Constant(0.1).tensor("f", "scale", DType::bf16).dtype(), DType::bf16);
-  refuses([&] { return of({}); }, "the scale is missing");
-  refuses([&] { return of({{1, 2}, {3}}); }, "items of shape [2] and of [1]");
-  refuses([&] { return of({1, Tensor::scalar(2)}); }, "something else than numbers");
-  refuses([&] { return of(Variable(Tensor::zeros({4}), true)); }, "the scale needs a gradient");
+  expect_error([&] { return of({}); }, "the scale is missing");
+  expect_error([&] { return of({{1, 2}, {3}}); }, "items of shape [2] and of [1]");
+  expect_error([&] { return of({1, Tensor::scalar(2)}); }, "something else than numbers");
+  expect_error([&] { return of(Variable(Tensor::zeros({4}), true)); }, "the scale needs a gradient");
 }
 
 TEST(Tripy, PacksFourBitsLowNibbleFirst) {
@@ -73,31 +73,33 @@ TEST(Tripy, RejectsWhatThePublicFunctionRejects) {
   const auto quantize = [&](const Constant& scale, DType dtype, std::optional<int> dim = {}) {
     return [=] { return tripy::quantize(x, scale, dtype, dim); };
   };
-  refuses(quantize(Tensor::zeros({}, DType::f16), DType::i8), "the input is f32 and the scale f16");
-  refuses([&] { return tripy::quantize(x.to(DType::f64), 1, DType::i8); },
-          "the input is f64: use one of f32");
-  refuses(quantize(1, DType::u8), "the dtype is u8: use one of i8, i4, f8_e4m3");
-  refuses(quantize(1, DType::i8, 0), "dim is 0 and the scale []");
-  refuses(quantize(Tensor::zeros({4, 1}), DType::i8, 0), "dim is 0 and the scale [4, 1]");
-  refuses(quantize(Tensor::zeros({4}), DType::i8), "dim is missing");
-  refuses(quantize(Tensor::zeros({4}), DType::i8, 1), "axis 1 of the input [4, 6] has 6");
-  refuses(quantize(Tensor::zeros({4}), DType::i8, 2), "axis");
-  refuses(quantize(Tensor::zeros({2, 6}), DType::i8), "blocks need i4");
-  refuses(
+  expect_error(quantize(Tensor::zeros({}, DType::f16), DType::i8), "the input is f32 and the scale f16");
+  expect_error([&] { return tripy::quantize(x.to(DType::f64), 1, DType::i8); },
+               "the input is f64: use one of f32");
+  expect_error(quantize(1, DType::u8), "the dtype is u8: use one of i8, i4, f8_e4m3");
+  expect_error(quantize(1, DType::i8, 0), "dim is 0 and the scale []");
+  expect_error(quantize(Tensor::zeros({4, 1}), DType::i8, 0), "dim is 0 and the scale [4, 1]");
+  expect_error(quantize(Tensor::zeros({4}), DType::i8), "dim is missing");
+  expect_error(quantize(Tensor::zeros({4}), DType::i8, 1), "axis 1 of the input [4, 6] has 6");
+  expect_error(quantize(Tensor::zeros({4}), DType::i8, 2), "axis");
+  expect_error(quantize(Tensor::zeros({2, 6}), DType::i8), "blocks need i4");
+  expect_error(
       [] {
         return tripy::quantize(Tensor::zeros({4, 6, 1}), Tensor::zeros({2, 6}), DType::i4);
       },
       "blocks need 2 axes");
-  refuses(quantize(Tensor::zeros({3, 6}), DType::i4), "choose a divisor of 4");
-  refuses(quantize(Tensor::zeros({0, 6}), DType::i4), "choose a divisor of 4");
-  refuses(quantize(Tensor::zeros({2, 3}), DType::i4), "has 3 columns");
-  refuses(quantize(Tensor::zeros({1, 1, 1}), DType::i4), "give one number, or a list");
-  refuses(quantize(Variable(Tensor::scalar(1), true), DType::i8), "the scale needs a gradient");
-  refuses([&] { return tripy::quantize(Variable(x, true), 1, DType::i8); }, "the input needs a gradient");
-  refuses([&] { return tripy::dequantize(x, 1); }, "the input is f32: use one of i8, i4, f8_e4m3");
+  expect_error(quantize(Tensor::zeros({3, 6}), DType::i4), "choose a divisor of 4");
+  expect_error(quantize(Tensor::zeros({0, 6}), DType::i4), "choose a divisor of 4");
+  expect_error(quantize(Tensor::zeros({2, 3}), DType::i4), "has 3 columns");
+  expect_error(quantize(Tensor::zeros({1, 1, 1}), DType::i4), "give one number, or a list");
+  expect_error(quantize(Variable(Tensor::scalar(1), true), DType::i8), "the scale needs a gradient");
+  expect_error([&] { return tripy::quantize(Variable(x, true), 1, DType::i8); },
+               "the input needs a gradient");
+  expect_error([&] { return tripy::dequantize(x, 1); }, "the input is f32: use one of i8, i4, f8_e4m3");
   const Tensor q = Tensor::zeros({4, 6}, DType::i8);
-  refuses([&] { return tripy::dequantize(q, 1, DType::bf16); }, "the dtype is bf16: use one of f32, f16");
-  refuses([&] { return tripy::dequantize(q, Tensor::zeros({2, 6})); }, "blocks need i4");
+  expect_error([&] { return tripy::dequantize(q, 1, DType::bf16); },
+               "the dtype is bf16: use one of f32, f16");
+  expect_error([&] { return tripy::dequantize(q, Tensor::zeros({2, 6})); }, "blocks need i4");
 }
 
 TEST(TensorRT, QuantizesToInt8ByDefault) {
@@ -115,27 +117,31 @@ TEST(TensorRT, RejectsWhatTheLayerRejects) {
                             const Constant& zero_point = {}) {
     return [=] { return tensorrt::quantize(x, scale, to_type, 1, zero_point); };
   };
-  refuses(quantize(1, DType::u8), "use one of i8, i4, f8_e4m3");
-  refuses([&] { return tensorrt::quantize(x.to(DType::i8), 1); }, "the input is i8: use one of f32");
-  refuses(quantize(Tensor::zeros({}, DType::f64)), "the scale is f64");
-  refuses(quantize(Tensor::full({2, 6}, 1)), "blocks need i4");
-  refuses(quantize(Tensor::full({3, 6}, 1), DType::i4), "choose a divisor of 4");
-  refuses(quantize(Tensor::full({2, 5}, 1), DType::i4), "has 5 columns");
-  refuses(quantize({1, 2, 3}), "axis 1 of the input [4, 6] has 6");
-  refuses(quantize(0), "must be above 0");
-  refuses(quantize({1, 1, 1, 1, 1, -1}), "the scale has -1");
-  refuses(quantize(Tensor::full({}, kNaN)), "the scale has nan");
-  refuses(quantize(1, DType::i8, {0}), "give them one shape");
-  refuses(quantize(1, DType::i8, 1), "only zeros are possible");
-  refuses(quantize(Variable(Tensor::scalar(1), true)), "the scale needs a gradient");
-  refuses(quantize(1, DType::i8, Variable(Tensor::scalar(0), true)), "the zero point needs a gradient");
-  refuses([] { return tensorrt::quantize(meta({1 << 16, 1 << 15}), 1); }, "at most 2^31 - 1");
-  refuses([] { return tensorrt::quantize(meta({1}), meta({1 << 16, 1 << 15})); }, "the scale has 2147483648");
+  expect_error(quantize(1, DType::u8), "use one of i8, i4, f8_e4m3");
+  expect_error([&] { return tensorrt::quantize(x.to(DType::i8), 1); }, "the input is i8: use one of f32");
+  expect_error(quantize(Tensor::zeros({}, DType::f64)), "the scale is f64");
+  expect_error(quantize(Tensor::full({2, 6}, 1)), "blocks need i4");
+  expect_error(quantize(Tensor::full({3, 6}, 1), DType::i4), "choose a divisor of 4");
+  expect_error(quantize(Tensor::full({2, 5}, 1), DType::i4), "has 5 columns");
+  expect_error(quantize({1, 2, 3}), "axis 1 of the input [4, 6] has 6");
+  expect_error(quantize(0), "must be above 0");
+  expect_error(quantize({1, 1, 1, 1, 1, -1}), "the scale has -1");
+  expect_error(quantize(Tensor::full({}, kNaN)), "the scale has nan");
+  expect_error(quantize(1, DType::i8, {0}), "give them one shape");
+  expect_error(quantize(1, DType::i8, 1), "only zeros are possible");
+  expect_error(quantize(Variable(Tensor::scalar(1), true)), "the scale needs a gradient");
+  expect_error(quantize(1, DType::i8, Variable(Tensor::scalar(0), true)), "the zero point needs a gradient");
+  expect_error([] { return tensorrt::quantize(meta({1 << 16, 1 << 15}), 1); }, "at most 2^31 - 1");
+  expect_error(
+      [] {
+        return tensorrt::quantize(meta({1}), meta({1 << 16, 1 << 15}));
+      },
+      "the scale has 2147483648");
   EXPECT_EQ(tensorrt::quantize(meta({(std::int64_t{1} << 31) - 1}), 1).numel(), (std::int64_t{1} << 31) - 1);
   const Tensor q = Tensor::zeros({4, 6}, DType::i8);
-  refuses([&] { return tensorrt::dequantize(q, 1, DType::f64); }, "the dtype is f64");
-  refuses([&] { return tensorrt::dequantize(x, 1); }, "use one of i8, i4, f8_e4m3");
-  refuses([&] { return tensorrt::dequantize(q, 1, DType::f32, 1, 2); }, "only zeros are possible");
+  expect_error([&] { return tensorrt::dequantize(q, 1, DType::f64); }, "the dtype is f64");
+  expect_error([&] { return tensorrt::dequantize(x, 1); }, "use one of i8, i4, f8_e4m3");
+  expect_error([&] { return tensorrt::dequantize(q, 1, DType::f32, 1, 2); }, "only zeros are possible");
 }
 
 TEST(Onnx, HandlesEveryCodeType) {
@@ -204,29 +210,30 @@ TEST(Onnx, RejectsInvalidArguments) {
     return [=] { return onnx::quantize_linear(x, scale, z, axis, block, true, dtype); };
   };
   const Tensor list = Tensor::full({6}, 1);
-  refuses([&] { return onnx::quantize_linear(x.to(DType::f64), 1); }, "the input is f64");
-  refuses(quantize(Tensor::scalar(1, DType::f16)), "the input is f32 and the scale f16");
-  refuses(quantize(list, {}, 0), "axis 0 of the input [4, 6] has 4");
-  refuses(quantize(list, {}, 2), "axis");
-  refuses(quantize(Tensor::zeros({4, 3})), "give one number, or a list");
-  refuses(quantize(Tensor::zeros({4, 3}), {}, 1, -2), "block_size is -2");
-  refuses(quantize(Tensor::zeros({4, 2}), {}, 1, 2), "need [4, 3]");
-  refuses(quantize(1, {}, 1, 2), "need [4, 3]");
-  refuses([] { return onnx::quantize_linear(Tensor::zeros({4}), Tensor::zeros({2}), {}, 0, 2); },
-          "blocks need 2 axes");
-  refuses(quantize(list, 1), "give them one shape");
-  refuses(quantize(1, Tensor::zeros({}, DType::i8), 1, 0, DType::u8),
-          "the zero point is i8 and the codes are u8");
-  refuses(quantize(1, 256), "u8 takes integers from 0 to 255");
-  refuses(quantize(1, 0.5), "the zero point has 0.5");
-  refuses(quantize(1, 1, 1, 0, DType::f8_e4m3), "f8_e4m3 takes integers from 0 to 0");
-  refuses(quantize(1, {}, 1, 0, DType::i32), "the output_dtype is i32");
-  refuses(quantize(Variable(Tensor::scalar(1), true)), "the scale needs a gradient");
-  refuses([&] { return onnx::quantize_linear(Variable(x, true), 1); }, "the input needs a gradient");
-  refuses([&] { return onnx::dequantize_linear(x, 1); }, "the input is f32");
+  expect_error([&] { return onnx::quantize_linear(x.to(DType::f64), 1); }, "the input is f64");
+  expect_error(quantize(Tensor::scalar(1, DType::f16)), "the input is f32 and the scale f16");
+  expect_error(quantize(list, {}, 0), "axis 0 of the input [4, 6] has 4");
+  expect_error(quantize(list, {}, 2), "axis");
+  expect_error(quantize(Tensor::zeros({4, 3})), "give one number, or a list");
+  expect_error(quantize(Tensor::zeros({4, 3}), {}, 1, -2), "block_size is -2");
+  expect_error(quantize(Tensor::zeros({4, 2}), {}, 1, 2), "need [4, 3]");
+  expect_error(quantize(1, {}, 1, 2), "need [4, 3]");
+  expect_error([] { return onnx::quantize_linear(Tensor::zeros({4}), Tensor::zeros({2}), {}, 0, 2); },
+               "blocks need 2 axes");
+  expect_error(quantize(list, 1), "give them one shape");
+  expect_error(quantize(1, Tensor::zeros({}, DType::i8), 1, 0, DType::u8),
+               "the zero point is i8 and the codes are u8");
+  expect_error(quantize(1, 256), "u8 takes integers from 0 to 255");
+  expect_error(quantize(1, 0.5), "the zero point has 0.5");
+  expect_error(quantize(1, 1, 1, 0, DType::f8_e4m3), "f8_e4m3 takes integers from 0 to 0");
+  expect_error(quantize(1, {}, 1, 0, DType::i32), "the output_dtype is i32");
+  expect_error(quantize(Variable(Tensor::scalar(1), true)), "the scale needs a gradient");
+  expect_error([&] { return onnx::quantize_linear(Variable(x, true), 1); }, "the input needs a gradient");
+  expect_error([&] { return onnx::dequantize_linear(x, 1); }, "the input is f32");
   const Tensor q = Tensor::zeros({4, 6}, DType::i32);
-  refuses([&] { return onnx::dequantize_linear(q, 1, 1); }, "i32 takes integers from 0 to 0");
-  refuses([&] { return onnx::dequantize_linear(q, 1, {}, 1, 0, DType::f64); }, "the output_dtype is f64");
+  expect_error([&] { return onnx::dequantize_linear(q, 1, 1); }, "i32 takes integers from 0 to 0");
+  expect_error([&] { return onnx::dequantize_linear(q, 1, {}, 1, 0, DType::f64); },
+               "the output_dtype is f64");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ Tensor spread(const Shape& shape) {
 }
 
 template <class F>
-void expect_refused(F&& f, const char* part) {
+void expect_error(F&& f, const char* part) {
   EXPECT_THAT([&] { (void)f(); }, ThrowsMessage<ArgumentError>(HasSubstr(part)));
 }
 
@@ -241,50 +241,50 @@ TEST(QTensor, IsInvariantToLayoutAndRunsOnMeta) {
 TEST(QTensor, RejectsInvalidInputs) {
   const Tensor x = spread({2, 4}), odd = spread({2, 3});
   for (const Tensor& bad : {x.to(DType::f64), x.to(DType::i8), Tensor()}) {
-    expect_refused([&] { return int8_qtensor(bad); }, "f32, f16 or bf16");
-    expect_refused([&] { return fp8_qtensor(bad); }, "f32, f16 or bf16");
-    expect_refused([&] { return int4_qtensor(bad, 2); }, "f32, f16 or bf16");
-    expect_refused([&] { return nvfp4_qtensor(bad); }, "f32, f16 or bf16");
-    expect_refused([&] { return mxfp4_qtensor(bad, 2); }, "f32, f16 or bf16");
-    expect_refused([&] { return mxfp8_qtensor(bad); }, "f32, f16 or bf16");
-    expect_refused([&] { return nf4_qtensor(bad, 2, 2); }, "f32, f16 or bf16");
+    expect_error([&] { return int8_qtensor(bad); }, "f32, f16 or bf16");
+    expect_error([&] { return fp8_qtensor(bad); }, "f32, f16 or bf16");
+    expect_error([&] { return int4_qtensor(bad, 2); }, "f32, f16 or bf16");
+    expect_error([&] { return nvfp4_qtensor(bad); }, "f32, f16 or bf16");
+    expect_error([&] { return mxfp4_qtensor(bad, 2); }, "f32, f16 or bf16");
+    expect_error([&] { return mxfp8_qtensor(bad); }, "f32, f16 or bf16");
+    expect_error([&] { return nf4_qtensor(bad, 2, 2); }, "f32, f16 or bf16");
   }
   const Tensor empty = Tensor::zeros({0, 4}), scalar = Tensor::scalar(1);
-  expect_refused([&] { return int8_qtensor(empty); }, "no elements");
-  expect_refused([&] { return fp8_qtensor(empty, 0); }, "no elements");
-  expect_refused([&] { return int4_qtensor(empty, 2); }, "no elements");
-  expect_refused([&] { return nvfp4_qtensor(empty); }, "no elements");
-  expect_refused([&] { return mxfp4_qtensor(empty); }, "no elements");
-  expect_refused([&] { return nf4_qtensor(empty, 2, 2); }, "no elements");
+  expect_error([&] { return int8_qtensor(empty); }, "no elements");
+  expect_error([&] { return fp8_qtensor(empty, 0); }, "no elements");
+  expect_error([&] { return int4_qtensor(empty, 2); }, "no elements");
+  expect_error([&] { return nvfp4_qtensor(empty); }, "no elements");
+  expect_error([&] { return mxfp4_qtensor(empty); }, "no elements");
+  expect_error([&] { return nf4_qtensor(empty, 2, 2); }, "no elements");
   EXPECT_EQ(int8_qtensor(empty, {}, {{-1, 2}}).scale.shape(), (Shape{0, 2}));
-  expect_refused([&] { return int4_qtensor(scalar, 2); }, "must be even");
-  expect_refused([&] { return nvfp4_qtensor(scalar); }, "no axes");
-  expect_refused([&] { return mxfp8_qtensor(scalar); }, "no axes");
-  expect_refused([&] { return mxfp4_qtensor(odd, 2); }, "must be even");
-  expect_refused([&] { return int4_qtensor(odd, 2); }, "must be even");
-  expect_refused([&] { return int8_qtensor(x).dequantize(DType::i8); }, "use f32, f16 or bf16");
+  expect_error([&] { return int4_qtensor(scalar, 2); }, "must be even");
+  expect_error([&] { return nvfp4_qtensor(scalar); }, "no axes");
+  expect_error([&] { return mxfp8_qtensor(scalar); }, "no axes");
+  expect_error([&] { return mxfp4_qtensor(odd, 2); }, "must be even");
+  expect_error([&] { return int4_qtensor(odd, 2); }, "must be even");
+  expect_error([&] { return int8_qtensor(x).dequantize(DType::i8); }, "ask for f32, f16 or bf16");
 }
 
 TEST(QTensor, RejectsInvalidBlocks) {
   const Tensor x = spread({2, 4});
-  expect_refused([&] { return int8_qtensor(x, 0, {{-1, 2}}); }, "both given");
-  expect_refused([&] { return int8_qtensor(x, 2); }, "axis 2");
-  expect_refused([&] { return int8_qtensor(x, {0, -2}); }, "named twice");
-  expect_refused([&] { return fp8_qtensor(x, {}, {{-1, 2}, {1, 2}}); }, "two block lengths");
-  expect_refused([&] { return fp8_qtensor(x, {}, {{2, 2}}); }, "axis 2");
-  expect_refused([&] { return fp8_qtensor(x, {}, {{1, 0}}); }, "from 1 to 2^24");
-  expect_refused([&] { return fp8_qtensor(x, {}, {{1, -1}}); }, "from 1 to 2^24");
-  expect_refused([&] { return int4_qtensor(x, 3); }, "8 elements padded to 9");
-  expect_refused([&] { return int4_qtensor(x, 0); }, "from 1 to 2^24");
-  expect_refused([&] { return int4_qtensor(spread({3, 16}), 128); }, "for each row of");
+  expect_error([&] { return int8_qtensor(x, 0, {{-1, 2}}); }, "both given");
+  expect_error([&] { return int8_qtensor(x, 2); }, "axis 2");
+  expect_error([&] { return int8_qtensor(x, {0, -2}); }, "named twice");
+  expect_error([&] { return fp8_qtensor(x, {}, {{-1, 2}, {1, 2}}); }, "two block lengths");
+  expect_error([&] { return fp8_qtensor(x, {}, {{2, 2}}); }, "axis 2");
+  expect_error([&] { return fp8_qtensor(x, {}, {{1, 0}}); }, "from 1 to 2^24");
+  expect_error([&] { return fp8_qtensor(x, {}, {{1, -1}}); }, "from 1 to 2^24");
+  expect_error([&] { return int4_qtensor(x, 3); }, "8 elements padded to 9");
+  expect_error([&] { return int4_qtensor(x, 0); }, "from 1 to 2^24");
+  expect_error([&] { return int4_qtensor(spread({3, 16}), 128); }, "for each row of");
   EXPECT_EQ(int4_qtensor(spread({2, 2, 6}), 128).codes.shape(), (Shape{2, 2, 16}));
-  expect_refused([&] { return nvfp4_qtensor(x, {}, 3); }, "use an even number");
-  expect_refused([&] { return nvfp4_qtensor(x, {1.0, 2.0}); }, "give one");
-  expect_refused([&] { return mxfp4_qtensor(x, 3); }, "choose a divisor");
-  expect_refused([&] { return mxfp4_qtensor(x, 0); }, "from 1 to 2^24");
-  expect_refused([&] { return nf4_qtensor(x, 3, 2); }, "use an even block size");
-  expect_refused([&] { return nf4_qtensor(x, 2, 0); }, "from 1 to 2^24");
-  expect_refused([&] { return nf4_qtensor(x, std::int64_t{1} << 40, 2); }, "2^24");
+  expect_error([&] { return nvfp4_qtensor(x, {}, 3); }, "use an even number");
+  expect_error([&] { return nvfp4_qtensor(x, {1.0, 2.0}); }, "give one");
+  expect_error([&] { return mxfp4_qtensor(x, 3); }, "choose a divisor");
+  expect_error([&] { return mxfp4_qtensor(x, 0); }, "from 1 to 2^24");
+  expect_error([&] { return nf4_qtensor(x, 3, 2); }, "use an even block size");
+  expect_error([&] { return nf4_qtensor(x, 2, 0); }, "from 1 to 2^24");
+  expect_error([&] { return nf4_qtensor(x, std::int64_t{1} << 40, 2); }, "2^24");
 }
 
 }  // namespace

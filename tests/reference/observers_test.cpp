@@ -19,7 +19,7 @@ const Tensor kFirst = Tensor::from({-1.0f, 2.0f, 3.0f, -4.0f}, {2, 2});
 const Tensor kSecond = Tensor::from({1.0f, 6.0f, -5.0f, 0.0f}, {2, 2});
 
 template <class F>
-void refuses(F f, const char* part) {
+void expect_error(F f, const char* part) {
   EXPECT_THAT([&] { (void)f(); }, ThrowsMessage<ArgumentError>(HasSubstr(part)));
 }
 
@@ -62,26 +62,27 @@ TEST(Observers, SupportAReducedRange) {
 }
 
 TEST(Observers, RejectInvalidInput) {
-  refuses([] { return MinMaxObserver().calculate_qparams(); }, "nothing was observed");
-  refuses([] { return HistogramObserver().calculate_qparams(); }, "nothing was observed");
-  refuses([] { return MinMaxObserver({.dtype = DType::i32}); }, "use i8 or u8");
-  refuses([] { return MinMaxObserver({.eps = 0}); }, "must be positive");
-  refuses([] { return MinMaxObserver({.quant_min = 0}); }, "give both");
-  refuses([] { return MinMaxObserver({.quant_min = 1, .quant_max = 7}); }, "must hold 0");
-  refuses([] { return MinMaxObserver({.quant_min = -1, .quant_max = 255}); }, "more than 256 codes");
-  refuses([] { return MinMaxObserver({.qscheme = QScheme::per_channel_affine}); }, "per channel");
-  refuses([] { return MovingAverageMinMaxObserver(0.1, {.qscheme = QScheme::per_channel_symmetric}); },
-          "per channel");
-  refuses([] { return HistogramObserver({.qscheme = QScheme::per_channel_affine}); }, "per channel");
-  refuses([] { return HistogramObserver({}, 1); }, "use 2 or more");
-  refuses([] { return MinMaxObserver({.qscheme = QScheme::per_tensor_symmetric, .reduce_range = true}); },
-          "no reduced range");
-  refuses([] { return qscheme("affine"); }, "per_tensor_affine");
+  expect_error([] { return MinMaxObserver().calculate_qparams(); }, "nothing was observed");
+  expect_error([] { return HistogramObserver().calculate_qparams(); }, "nothing was observed");
+  expect_error([] { return MinMaxObserver({.dtype = DType::i32}); }, "use i8 or u8");
+  expect_error([] { return MinMaxObserver({.eps = 0}); }, "must be positive");
+  expect_error([] { return MinMaxObserver({.quant_min = 0}); }, "give both");
+  expect_error([] { return MinMaxObserver({.quant_min = 1, .quant_max = 7}); }, "must hold 0");
+  expect_error([] { return MinMaxObserver({.quant_min = -1, .quant_max = 255}); }, "more than 256 codes");
+  expect_error([] { return MinMaxObserver({.qscheme = QScheme::per_channel_affine}); }, "per channel");
+  expect_error([] { return MovingAverageMinMaxObserver(0.1, {.qscheme = QScheme::per_channel_symmetric}); },
+               "per channel");
+  expect_error([] { return HistogramObserver({.qscheme = QScheme::per_channel_affine}); }, "per channel");
+  expect_error([] { return HistogramObserver({}, 1); }, "use 2 or more");
+  expect_error(
+      [] { return MinMaxObserver({.qscheme = QScheme::per_tensor_symmetric, .reduce_range = true}); },
+      "no reduced range");
+  expect_error([] { return qscheme("affine"); }, "per_tensor_affine");
   PerChannelMinMaxObserver observer(1);
   observer.observe(kFirst);
-  refuses([&] { return observer.observe(Tensor::zeros({2, 3})); }, "observe one tensor only");
-  refuses([&] { return observer.observe(Tensor::zeros({2})); }, "axis 1");
-  refuses([&] { return observer.observe(Tensor::zeros({2, 2}, DType::i32)); }, "give a float type");
+  expect_error([&] { return observer.observe(Tensor::zeros({2, 3})); }, "observe one tensor only");
+  expect_error([&] { return observer.observe(Tensor::zeros({2})); }, "axis 1");
+  expect_error([&] { return observer.observe(Tensor::zeros({2, 2}, DType::i32)); }, "give a float type");
   MinMaxObserver broken;
   broken.observe(Tensor::from({std::numeric_limits<float>::quiet_NaN()}));
   EXPECT_THROW((void)broken.calculate_qparams(), NumericError);
@@ -108,7 +109,7 @@ TEST(HistogramObserver, DropsAnOutlier) {
 TEST(HistogramObserver, DropsInfinityAndRejectsNaN) {
   HistogramObserver observer;
   observer.observe(Tensor::from({std::numeric_limits<float>::infinity()}));
-  refuses([&] { return observer.calculate_qparams(); }, "nothing was observed");
+  expect_error([&] { return observer.calculate_qparams(); }, "nothing was observed");
   EXPECT_THROW(observer.observe(Tensor::from({std::numeric_limits<float>::quiet_NaN()})), NumericError);
 }
 
@@ -128,12 +129,12 @@ TEST(AffineObserver, ChoosesParametersFromAllBatches) {
 
 TEST(AffineObserver, RejectsInvalidInput) {
   AffineQuantizedMinMaxObserver observer(MappingType::symmetric, {}, PerAxis{0});
-  refuses([&] { return observer.calculate_qparams(); }, "nothing was observed");
+  expect_error([&] { return observer.calculate_qparams(); }, "nothing was observed");
   observer.observe(kFirst);
-  refuses([&] { return observer.observe(Tensor::zeros({3, 2})); }, "observe one tensor only");
-  refuses([&] { return observer.observe(kFirst.to(DType::f16)); }, "observe one tensor only");
-  refuses([&] { return observer.observe(Tensor::scalar(1)); }, "axis");
-  refuses(
+  expect_error([&] { return observer.observe(Tensor::zeros({3, 2})); }, "observe one tensor only");
+  expect_error([&] { return observer.observe(kFirst.to(DType::f16)); }, "observe one tensor only");
+  expect_error([&] { return observer.observe(Tensor::scalar(1)); }, "axis");
+  expect_error(
       [] {
         return AffineQuantizedMinMaxObserver(MappingType::symmetric, {}, PerAxis{0}, {.range = {-300, {}}});
       },

@@ -18,7 +18,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 template <class F>
-void refuses(F f, const char* part) {
+void expect_error(F f, const char* part) {
   EXPECT_THAT([&] { (void)f(); }, ThrowsMessage<ArgumentError>(HasSubstr(part)));
 }
 
@@ -109,20 +109,23 @@ TEST(TorchFakeQuantize, HandlesEmptyAndMetaTensors) {
 
 TEST(TorchFakeQuantize, RejectsInvalidArguments) {
   const Tensor x = ramp({2, 3}), scale = Tensor::full({3}, 1), zero = Tensor::zeros({3}, DType::i32);
-  refuses([&] { return fake_quantize_per_tensor_affine(x, 1, 300, 0, 255); }, "zero point 300 is outside");
-  refuses([&] { return fake_quantize_per_tensor_affine(x, 1, 0, 7, -8); }, "quant_min 7 is above");
-  refuses([&] { return fake_quantize_per_tensor_affine(x.to(DType::i32), 1, 0, 0, 7); },
-          "give f32, f16, bf16 or f64");
-  refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, 2, 0, 7); }, "use 0 to 1");
-  refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, -1, 0, 7); }, "axis -1");
-  refuses([&] { return fake_quantize_per_channel_affine(x, scale, zero, 0, 0, 7); }, "give f32 [2]");
-  refuses([&] { return fake_quantize_per_channel_affine(x, scale.to(DType::f64), zero, 1, 0, 7); }, "f64");
-  refuses([&] { return fake_quantize_per_channel_affine(x, scale, Tensor::zeros({2}, DType::i32), 1, 0, 7); },
-          "the zero point is [2]");
+  expect_error([&] { return fake_quantize_per_tensor_affine(x, 1, 300, 0, 255); },
+               "zero point 300 is outside");
+  expect_error([&] { return fake_quantize_per_tensor_affine(x, 1, 0, 7, -8); }, "quant_min 7 is above");
+  expect_error([&] { return fake_quantize_per_tensor_affine(x.to(DType::i32), 1, 0, 0, 7); },
+               "give f32, f16, bf16 or f64");
+  expect_error([&] { return fake_quantize_per_channel_affine(x, scale, zero, 2, 0, 7); }, "use 0 to 1");
+  expect_error([&] { return fake_quantize_per_channel_affine(x, scale, zero, -1, 0, 7); }, "axis -1");
+  expect_error([&] { return fake_quantize_per_channel_affine(x, scale, zero, 0, 0, 7); }, "give f32 [2]");
+  expect_error([&] { return fake_quantize_per_channel_affine(x, scale.to(DType::f64), zero, 1, 0, 7); },
+               "f64");
+  expect_error(
+      [&] { return fake_quantize_per_channel_affine(x, scale, Tensor::zeros({2}, DType::i32), 1, 0, 7); },
+      "the zero point is [2]");
   for (const DType dtype : {DType::bf16, DType::f64})
-    refuses([&] { return fake_quantize_per_channel_affine(x, scale, scale.to(dtype), 1, 0, 7); },
-            "give an integer type, f32 or f16");
-  refuses(
+    expect_error([&] { return fake_quantize_per_channel_affine(x, scale, scale.to(dtype), 1, 0, 7); },
+                 "give an integer type, f32 or f16");
+  expect_error(
       [&] { return fake_quantize_per_channel_affine(x, scale, Tensor::full({3}, 8, DType::i32), 1, 0, 7); },
       "zero point 8 is outside");
 }
@@ -160,40 +163,43 @@ TEST(TorchLearnable, SupportsOneScalePerChannel) {
 }
 
 TEST(TorchLearnable, RejectsInvalidArguments) {
-  refuses(
+  expect_error(
       [] {
         return fake_quantize_learnable_per_tensor_affine(Tensor::zeros({2}, DType::f16), Tensor::zeros({1}),
                                                          Tensor::zeros({1}), 0, 7);
       },
       "the input is f16");
   const Tensor x = ramp({2, 3}), three = Tensor::full({3}, 1), one = Tensor::full({1}, 1);
-  refuses([&] { return fake_quantize_learnable_per_tensor_affine(x, three, one, 0, 7); }, "one element each");
-  refuses([&] { return fake_quantize_learnable_per_tensor_affine(x, one.to(DType::f64), one, 0, 7); },
-          "the scale is f64");
-  refuses(
+  expect_error([&] { return fake_quantize_learnable_per_tensor_affine(x, three, one, 0, 7); },
+               "one element each");
+  expect_error([&] { return fake_quantize_learnable_per_tensor_affine(x, one.to(DType::f64), one, 0, 7); },
+               "the scale is f64");
+  expect_error(
       [&] { return fake_quantize_learnable_per_tensor_affine(x, one, Tensor::zeros({1}, DType::i32), 0, 7); },
       "the zero point is i32");
-  refuses([&] { return fake_quantize_learnable_per_channel_affine(x, one, one, 1, 0, 7); }, "give f32 [3]");
-  refuses([&] { return fake_quantize_learnable_per_channel_affine(x, three, three, 5, 0, 7); }, "axis 5");
+  expect_error([&] { return fake_quantize_learnable_per_channel_affine(x, one, one, 1, 0, 7); },
+               "give f32 [3]");
+  expect_error([&] { return fake_quantize_learnable_per_channel_affine(x, three, three, 5, 0, 7); },
+               "axis 5");
 }
 
-std::vector<int> bytes_of(const Tensor& codes) {
+std::vector<int> code_bytes(const Tensor& codes) {
   const auto* bytes = static_cast<const std::uint8_t*>(codes.raw());
   return {bytes, bytes + codes.numel()};
 }
 
 TEST(TorchCast, HandlesValuesAboveTheMaximum) {
   const Tensor x = Tensor::from({464.0f, 464.1f, -kInf, kNan});
-  EXPECT_EQ(bytes_of(cast_float8(x, DType::f8_e4m3)), (std::vector<int>{0x7e, 0x7e, 0xfe, 0x7f}));
-  EXPECT_EQ(bytes_of(cast_float8(x, DType::f8_e4m3, false)), (std::vector<int>{0x7e, 0x7f, 0xff, 0x7f}));
+  EXPECT_EQ(code_bytes(cast_float8(x, DType::f8_e4m3)), (std::vector<int>{0x7e, 0x7e, 0xfe, 0x7f}));
+  EXPECT_EQ(code_bytes(cast_float8(x, DType::f8_e4m3, false)), (std::vector<int>{0x7e, 0x7f, 0xff, 0x7f}));
   const Tensor wide = Tensor::from({61439.0f, 61440.0f, -kInf});
-  EXPECT_EQ(bytes_of(cast_float8(wide, DType::f8_e5m2)), (std::vector<int>{0x7b, 0x7b, 0xfb}));
-  EXPECT_EQ(bytes_of(cast_float8(wide, DType::f8_e5m2, false)), (std::vector<int>{0x7b, 0x7c, 0xfc}));
+  EXPECT_EQ(code_bytes(cast_float8(wide, DType::f8_e5m2)), (std::vector<int>{0x7b, 0x7b, 0xfb}));
+  EXPECT_EQ(code_bytes(cast_float8(wide, DType::f8_e5m2, false)), (std::vector<int>{0x7b, 0x7c, 0xfc}));
 }
 
 TEST(TorchCast, CastsPowersOfTwo) {
   const Tensor x = Tensor::from({0.0f, 0x1p-127f, 0x1.1p-127f, 1.49f, 1.5f, -2.0f, kInf});
-  EXPECT_EQ(bytes_of(cast_float8(x, DType::f8_e8m0)), (std::vector<int>{0, 0, 1, 127, 128, 128, 255}));
+  EXPECT_EQ(code_bytes(cast_float8(x, DType::f8_e8m0)), (std::vector<int>{0, 0, 1, 127, 128, 128, 255}));
 }
 
 TEST(TorchCast, RoundTripsEveryCode) {
@@ -204,16 +210,18 @@ TEST(TorchCast, RoundTripsEveryCode) {
     const Tensor values = decode_float8(codes), back = cast_float8(values, dtype, false);
     const auto v = values.to_vector<float>();
     for (std::size_t i = 0; i < 256; ++i)
-      EXPECT_TRUE(std::isnan(v[i]) || bytes_of(back)[i] == static_cast<int>(i)) << name(dtype) << " " << i;
+      EXPECT_TRUE(std::isnan(v[i]) || code_bytes(back)[i] == static_cast<int>(i)) << name(dtype) << " " << i;
   }
 }
 
 TEST(TorchCast, RejectsInvalidArguments) {
-  refuses([] { return cast_float8(Tensor::zeros({1}, DType::i32), DType::f8_e4m3); }, "the input is i32");
-  refuses([] { return cast_float8(Tensor::zeros({1}), DType::i8); }, "codes of i8");
-  refuses([] { return decode_float8(Tensor::zeros({1}, DType::u8)); }, "codes of u8");
-  refuses([] { return decode_float8(Tensor::zeros({1}, DType::f8_e4m3), DType::i8); }, "the output is i8");
-  refuses([] { return cast_float(Tensor::zeros({1}), DType::i8); }, "both must be float types");
+  expect_error([] { return cast_float8(Tensor::zeros({1}, DType::i32), DType::f8_e4m3); },
+               "the input is i32");
+  expect_error([] { return cast_float8(Tensor::zeros({1}), DType::i8); }, "codes of i8");
+  expect_error([] { return decode_float8(Tensor::zeros({1}, DType::u8)); }, "codes of u8");
+  expect_error([] { return decode_float8(Tensor::zeros({1}, DType::f8_e4m3), DType::i8); },
+               "the output is i8");
+  expect_error([] { return cast_float(Tensor::zeros({1}), DType::i8); }, "both must be float types");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr auto kInteger = ZeroPointDomain::integer, kFloating = ZeroPointDomain:
                kNone = ZeroPointDomain::none;
 
 template <class F>
-void refuses(F f, const char* part) {
+void expect_error(F f, const char* part) {
   EXPECT_THAT([&] { (void)f(); }, ThrowsMessage<ArgumentError>(HasSubstr(part)));
 }
 
@@ -35,9 +35,9 @@ TEST(TorchaoTypes, HaveNamesAndBounds) {
   EXPECT_EQ(IntegerType::named("int1").upper(), 0);
   EXPECT_EQ(IntegerType::named("uint7").name(), "uint7");
   for (const char* name : {"int64", "uint16", "int9", "int0", "float", "uint", "int8x"})
-    refuses([name] { return IntegerType::named(name); }, "none to quantize to");
-  refuses([] { return mapping_type("symmetric"); }, "ASYMMETRIC");
-  refuses([] { return zero_point_domain("int"); }, "INT, FLOAT or NONE");
+    expect_error([name] { return IntegerType::named(name); }, "none to quantize to");
+  expect_error([] { return mapping_type("symmetric"); }, "ASYMMETRIC");
+  expect_error([] { return zero_point_domain("int"); }, "INT, FLOAT or NONE");
 }
 
 TEST(TorchaoAffine, RoundTripMatchesFakeQuantization) {
@@ -130,39 +130,47 @@ TEST(TorchaoAffine, RejectsInvalidArguments) {
   const auto quantize = [&](const Shape& block, IntegerType type, const CodeRange& range = {}) {
     return quantize_affine(x, block, scale, zero, type, range);
   };
-  refuses([&] { return quantize({1, 4}, kInt8); }, "does not divide the input [2, 6]");
-  refuses([&] { return quantize({1, 0}, kInt8); }, "does not divide");
-  refuses([&] { return quantize({1}, kInt8); }, "another rank");
-  refuses([&] { return quantize({1, 2}, kInt8); }, "for 6 blocks");
-  refuses([&] { return quantize({1, 3}, kInt8, {-129, {}}); }, "quant_min -129");
-  refuses([&] { return quantize({1, 3}, kUint4, {{}, 16}); }, "stay within 0 to 15");
-  refuses([&] { return quantize({1, 3}, {4, false}); }, "codes of int4 cannot be stored");
-  refuses([&] { return quantize_affine(x, {1, 3}, scale, {}, kInt8); }, "the zero point is missing");
-  refuses(
+  expect_error([&] { return quantize({1, 4}, kInt8); }, "does not divide the input [2, 6]");
+  expect_error([&] { return quantize({1, 0}, kInt8); }, "does not divide");
+  expect_error([&] { return quantize({1}, kInt8); }, "another rank");
+  expect_error([&] { return quantize({1, 2}, kInt8); }, "for 6 blocks");
+  expect_error([&] { return quantize({1, 3}, kInt8, {-129, {}}); }, "quant_min -129");
+  expect_error([&] { return quantize({1, 3}, kUint4, {{}, 16}); }, "stay within 0 to 15");
+  expect_error([&] { return quantize({1, 3}, {4, false}); }, "codes of int4 cannot be stored");
+  expect_error([&] { return quantize_affine(x, {1, 3}, scale, {}, kInt8); }, "the zero point is missing");
+  expect_error(
       [&] {
         return quantize_affine(x, {1, 3}, scale, {}, kInt8, {}, kFloating);
       },
       "the zero point is missing");
-  refuses(
+  expect_error(
       [&] {
         return fake_quantize_affine(x, {1, 3}, scale, zero, kInt8, {}, kNone);
       },
       "its domain is NONE");
-  refuses(
+  expect_error(
       [&] {
         return quantize_affine(x, {1, 3}, scale, Tensor::zeros({3}, DType::i32), kInt8);
       },
       "the zero point is [3]");
-  refuses([&] { return quantize_affine(x.to(DType::f64), {1, 3}, scale, zero, kInt8); }, "the input is f64");
-  refuses([&] { return quantize_affine(x, {1, 3}, scale.to(DType::f64), zero, kInt8); }, "the scale is f64");
-  refuses(
+  expect_error(
+      [&] {
+        return quantize_affine(x.to(DType::f64), {1, 3}, scale, zero, kInt8);
+      },
+      "the input is f64");
+  expect_error(
+      [&] {
+        return quantize_affine(x, {1, 3}, scale.to(DType::f64), zero, kInt8);
+      },
+      "the scale is f64");
+  expect_error(
       [&] {
         return quantize_affine(x.to(DType::f16), {1, 3}, scale.to(DType::f16), zero, {32, false});
       },
       "exceed the range of f16");
   const Tensor codes = Tensor::zeros({2, 6}, DType::i32);
-  refuses([&] { return dequantize_affine(codes, {1, 3}, scale, zero, kInt8); }, "give i8");
-  refuses(
+  expect_error([&] { return dequantize_affine(codes, {1, 3}, scale, zero, kInt8); }, "give i8");
+  expect_error(
       [&] {
         return dequantize_affine(codes.to(DType::i8), {1, 3}, scale, zero, kInt8, {}, kInteger, DType::i8);
       },
@@ -190,7 +198,7 @@ TEST(TorchaoQParams, HaveTheExpectedShapes) {
   EXPECT_EQ(shape({1, 1, 3}, false), (Shape{2, 1, 2}));
   EXPECT_EQ(shape({2, 1, 3}, true), (Shape{1, 1, 2}));
   EXPECT_EQ(shape({1, 1, 1}, false), Shape{});
-  refuses([&] { return shape({1, 1, 1}, true); }, "a block of all ones");
+  expect_error([&] { return shape({1, 1, 1}, true); }, "a block of all ones");
 }
 
 TEST(TorchaoQParams, IntegerZeroPointsWrap) {
@@ -238,30 +246,30 @@ TEST(TorchaoQParams, ObservedRangesGiveTheSameResult) {
 TEST(TorchaoQParams, RejectInvalidArguments) {
   const Tensor x = ramp({2, 3});
   const auto symmetric = MappingType::symmetric, asymmetric = MappingType::asymmetric;
-  refuses([&] { return choose_qparams_affine(x, symmetric, {2}, kInt8); }, "another rank");
-  refuses([&] { return choose_qparams_affine(x, symmetric, {2, 2}, kInt8); }, "does not divide");
-  refuses(
+  expect_error([&] { return choose_qparams_affine(x, symmetric, {2}, kInt8); }, "another rank");
+  expect_error([&] { return choose_qparams_affine(x, symmetric, {2, 2}, kInt8); }, "does not divide");
+  expect_error(
       [&] {
         return choose_qparams_affine(x, symmetric, {2, 3}, kInt8, {.range = {-200, {}}});
       },
       "quant_min -200");
-  refuses(
+  expect_error(
       [&] {
         return choose_qparams_affine(Tensor::empty({0, 3}), symmetric, {1, 3}, kInt8);
       },
       "no element");
-  refuses(
+  expect_error(
       [&] {
         return choose_qparams_affine(x.to(DType::f64), symmetric, {2, 3}, kInt8);
       },
       "the input is f64");
-  refuses([&] { return choose_qparams_affine_tinygemm(x, symmetric, {2, 3}, kInt8); }, "use asymmetric");
-  refuses(
+  expect_error([&] { return choose_qparams_affine_tinygemm(x, symmetric, {2, 3}, kInt8); }, "use asymmetric");
+  expect_error(
       [&] {
         return choose_qparams_affine_dont_preserve_zero(x, symmetric, {2, 3}, kInt8);
       },
       "use asymmetric");
-  refuses(
+  expect_error(
       [&] {
         return choose_qparams_affine_with_min_max(Tensor::zeros({2}), Tensor::zeros({3}), asymmetric, kInt8);
       },

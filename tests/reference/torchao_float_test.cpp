@@ -16,11 +16,11 @@ using ::testing::ThrowsMessage;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 template <class F>
-void refuses(F f, const char* part) {
+void expect_error(F f, const char* part) {
   EXPECT_THAT([&] { (void)f(); }, ThrowsMessage<ArgumentError>(HasSubstr(part)));
 }
 
-std::vector<int> bytes_of(const Tensor& codes) {
+std::vector<int> code_bytes(const Tensor& codes) {
   const auto* bytes = static_cast<const std::uint8_t*>(codes.raw());
   return {bytes, bytes + codes.nbytes()};
 }
@@ -51,21 +51,21 @@ TEST(TorchaoFloat8, RoundTripsCodes) {
 
 TEST(TorchaoFloat8, RejectsInvalidArguments) {
   const Tensor x = ramp({4, 6}), one = Tensor::full({1}, 1);
-  refuses([&] { return choose_scale_float8(x, {1, 4}); }, "does not divide");
-  refuses([&] { return choose_scale_float8(x, {1, 1}); }, "a block of all ones");
-  refuses([&] { return choose_scale_float8(x, {4, 6}, DType::i8); }, "use f8_e4m3 or f8_e5m2");
-  refuses(
+  expect_error([&] { return choose_scale_float8(x, {1, 4}); }, "does not divide");
+  expect_error([&] { return choose_scale_float8(x, {1, 1}); }, "a block of all ones");
+  expect_error([&] { return choose_scale_float8(x, {4, 6}, DType::i8); }, "use f8_e4m3 or f8_e5m2");
+  expect_error(
       [&] {
         return choose_scale_float8(x, {4, 6}, DType::f8_e4m3, {.scale_dtype = DType::f16});
       },
       "use f32 or f8_e8m0");
-  refuses([&] { return choose_scale_float8(x.to(DType::i32), {4, 6}); }, "the input is i32");
-  refuses([&] { return quantize_affine_float8(x, Tensor::full({3, 6}, 1)); }, "of a size that divides");
-  refuses([&] { return quantize_affine_float8(x, Tensor::full({6}, 1)); }, "as many axes");
-  refuses([&] { return quantize_affine_float8(x, one.to(DType::i32)); }, "the scale is i32");
-  refuses([&] { return dequantize_affine_float8(x, one); }, "codes of f32");
-  refuses([&] { return dequantize_affine_float8(Tensor::zeros({2}, DType::f8_e4m3), one, DType::i8); },
-          "the output is i8");
+  expect_error([&] { return choose_scale_float8(x.to(DType::i32), {4, 6}); }, "the input is i32");
+  expect_error([&] { return quantize_affine_float8(x, Tensor::full({3, 6}, 1)); }, "of a size that divides");
+  expect_error([&] { return quantize_affine_float8(x, Tensor::full({6}, 1)); }, "as many axes");
+  expect_error([&] { return quantize_affine_float8(x, one.to(DType::i32)); }, "the scale is i32");
+  expect_error([&] { return dequantize_affine_float8(x, one); }, "codes of f32");
+  expect_error([&] { return dequantize_affine_float8(Tensor::zeros({2}, DType::f8_e4m3), one, DType::i8); },
+               "the output is i8");
 }
 
 TEST(TorchaoFloatx, RoundTripsEveryCode) {
@@ -81,19 +81,19 @@ TEST(TorchaoFloatx, RoundTripsEveryCode) {
 
 TEST(TorchaoFloatx, RoundsHalfToEvenAndSaturates) {
   const Tensor x = Tensor::from({0.25f, 0.75f, 2.5f, 5.0f, 7.0f, -kInf, -0.0f});
-  EXPECT_EQ(bytes_of(cast_floatx(x, 2, 1)), (std::vector<int>{0, 2, 4, 6, 7, 15, 8}));
+  EXPECT_EQ(code_bytes(cast_floatx(x, 2, 1)), (std::vector<int>{0, 2, 4, 6, 7, 15, 8}));
 }
 
 TEST(TorchaoFloatx, RejectsInvalidArguments) {
-  refuses([] { return cast_floatx(Tensor::zeros({1}), 5, 3); }, "7 together at most");
-  refuses([] { return cast_floatx(Tensor::zeros({1}), 0, 3); }, "ebits 0");
-  refuses([] { return cast_floatx(Tensor::zeros({1}, DType::f16), 2, 1); }, "give f32");
-  refuses([] { return decode_floatx(Tensor::zeros({1}), 2, 1); }, "one code a byte");
+  expect_error([] { return cast_floatx(Tensor::zeros({1}), 5, 3); }, "7 together at most");
+  expect_error([] { return cast_floatx(Tensor::zeros({1}), 0, 3); }, "ebits 0");
+  expect_error([] { return cast_floatx(Tensor::zeros({1}, DType::f16), 2, 1); }, "give f32");
+  expect_error([] { return decode_floatx(Tensor::zeros({1}), 2, 1); }, "one code a byte");
 }
 
 TEST(TorchaoMx, ComputesScalesInEveryMode) {
   const Tensor x = Tensor::from({7.5f, 0.0f}, {1, 2});
-  const auto scale = [&](ScalingMode mode) { return bytes_of(to_mx(x, {2, 1}, 2, mode).scale)[0]; };
+  const auto scale = [&](ScalingMode mode) { return code_bytes(to_mx(x, {2, 1}, 2, mode).scale)[0]; };
   EXPECT_EQ(scale(ScalingMode::floor), 127);
   EXPECT_EQ(scale(ScalingMode::ceil), 128);
   EXPECT_EQ(scale(ScalingMode::even), 128);
@@ -116,26 +116,26 @@ TEST(TorchaoMx, RoundTripsGridValues) {
 
 TEST(TorchaoMx, RejectsInvalidArguments) {
   const Tensor x = ramp({2, 33});
-  refuses([&] { return to_mx(x, {4, 3}); }, "do not divide the last axis");
-  refuses([&] { return to_mx(x, {4, 3}, 0); }, "do not divide");
-  refuses([&] { return to_mx(Tensor::scalar(1), {4, 3}, 1); }, "do not divide");
-  refuses([&] { return to_mx(x, {2, 1}, 3); }, "is odd");
-  refuses([&] { return to_mx(x, {4, 2}, 3); }, "the element (4, 2)");
-  refuses([&] { return to_mx(x.to(DType::f16), {4, 3}, 3); }, "give f32 or bf16");
-  refuses([] { return scaling_mode("ROUND"); }, "FLOOR, CEIL, EVEN or RCEIL");
+  expect_error([&] { return to_mx(x, {4, 3}); }, "do not divide the last axis");
+  expect_error([&] { return to_mx(x, {4, 3}, 0); }, "do not divide");
+  expect_error([&] { return to_mx(Tensor::scalar(1), {4, 3}, 1); }, "do not divide");
+  expect_error([&] { return to_mx(x, {2, 1}, 3); }, "is odd");
+  expect_error([&] { return to_mx(x, {4, 2}, 3); }, "the element (4, 2)");
+  expect_error([&] { return to_mx(x.to(DType::f16), {4, 3}, 3); }, "give f32 or bf16");
+  expect_error([] { return scaling_mode("ROUND"); }, "FLOOR, CEIL, EVEN or RCEIL");
   const ScaledCodes mx = to_mx(x, {4, 3}, 11);
-  refuses([&] { return to_dtype(mx, {5, 2}, 11); }, "give f8_e5m2");
-  refuses([&] { return to_dtype(mx, {4, 3}, 3); }, "give [2, 11]");
-  refuses([&] { return to_dtype(mx, {4, 3}, 11, DType::i8); }, "the output is i8");
+  expect_error([&] { return to_dtype(mx, {5, 2}, 11); }, "give f8_e5m2");
+  expect_error([&] { return to_dtype(mx, {4, 3}, 3); }, "give [2, 11]");
+  expect_error([&] { return to_dtype(mx, {4, 3}, 11, DType::i8); }, "the output is i8");
 }
 
 TEST(TorchaoNvfp4, SmallestScaleIsNormal) {
   const Tensor zeros = Tensor::zeros({1, 16});
-  EXPECT_EQ(bytes_of(nvfp4_quantize(zeros).scale)[0], 0x08);
+  EXPECT_EQ(code_bytes(nvfp4_quantize(zeros).scale)[0], 0x08);
   const Tensor x = Tensor::full({1, 16}, 6);
   const ScaledCodes q = nvfp4_quantize(x, Tensor::scalar(0.5));
-  EXPECT_EQ(bytes_of(q.scale)[0], 0x40);
-  EXPECT_EQ(bytes_of(q.codes)[0], 0x77);
+  EXPECT_EQ(code_bytes(q.scale)[0], 0x40);
+  EXPECT_EQ(code_bytes(q.codes)[0], 0x77);
 }
 
 TEST(TorchaoNvfp4, SupportsOneOuterScalePerRow) {
@@ -149,15 +149,19 @@ TEST(TorchaoNvfp4, SupportsOneOuterScalePerRow) {
 }
 
 TEST(TorchaoNvfp4, RejectsInvalidArguments) {
-  refuses([] { return nvfp4_quantize(Tensor::zeros({2, 24})); }, "divisible by 16");
-  refuses([] { return nvfp4_quantize(Tensor::zeros({32})); }, "needs 2 axes");
-  refuses([] { return nvfp4_quantize(Tensor::zeros({2, 16}, DType::f16)); }, "give f32 or bf16");
-  refuses(
+  expect_error([] { return nvfp4_quantize(Tensor::zeros({2, 24})); }, "divisible by 16");
+  expect_error([] { return nvfp4_quantize(Tensor::zeros({32})); }, "needs 2 axes");
+  expect_error([] { return nvfp4_quantize(Tensor::zeros({2, 16}, DType::f16)); }, "give f32 or bf16");
+  expect_error(
       [] {
         return nvfp4_quantize(Tensor::zeros({2, 16}), Tensor::zeros({3}));
       },
       "give one element, or [2, 1]");
-  refuses([] { return nvfp4_quantize(Tensor::zeros({2, 16}), Tensor::zeros({1}, DType::f64)); }, "give f32");
+  expect_error(
+      [] {
+        return nvfp4_quantize(Tensor::zeros({2, 16}), Tensor::zeros({1}, DType::f64));
+      },
+      "give f32");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ ordered_json step(std::int64_t at, double loss) {
   return {{"event", "step"}, {"step", at}, {"epoch", 1}, {"loss", loss}, {"lr", 0.1}};
 }
 
-detail::RunRecord record_of(const std::string& name) {
+detail::RunRecord make_record(const std::string& name) {
   detail::RunRecord out;
   out.lines = {step(1, 2.5), step(2, 2)};
   out.lines.push_back({{"event", "epoch"},
@@ -45,7 +45,7 @@ detail::RunRecord record_of(const std::string& name) {
 }
 
 TEST(RunPage, EscapesTextAndHasNoExternalReferences) {
-  const auto record = record_of(kHostile);
+  const auto record = make_record(kHostile);
   const std::string page = html::run_html({.title = kHostile,
                                            .config = {{"model", kHostile}, {"given", {{kHostile, kHostile}}}},
                                            .record = &record});
@@ -91,14 +91,14 @@ TEST(RunPage, PlotsOmitNonFiniteValues) {
 
 TEST(RunRecord, DropsAnIncompleteLineAndNamesAnInvalidOne) {
   const std::string path = test::temporary("metrics.jsonl");
-  write_file(path, record_of("q").text() + "{\"event\": \"st");
+  write_file(path, make_record("q").text() + "{\"event\": \"st");
   auto read = detail::RunRecord::load(path);
-  EXPECT_EQ(read.lines, record_of("q").lines);
+  EXPECT_EQ(read.lines, make_record("q").lines);
   read.forget_after(1);
   ASSERT_EQ(read.lines.size(), 1U);
   EXPECT_EQ(read.lines[0], step(1, 2.5));
   for (const char* bad : {"[]\n", "{\"event\": 3, \"step\": 1}\n", "{\"event\": \"step\"}\n", "nonsense\n"}) {
-    write_file(path, record_of("q").text() + bad);
+    write_file(path, make_record("q").text() + bad);
     try {
       (void)detail::RunRecord::load(path);
       FAIL() << bad;
@@ -109,12 +109,12 @@ TEST(RunRecord, DropsAnIncompleteLineAndNamesAnInvalidOne) {
 }
 
 TEST(RunRecord, ConvertsToATable) {
-  EXPECT_EQ(metrics_csv(record_of("q")),
+  EXPECT_EQ(metrics_csv(make_record("q")),
             "event,step,epoch,loss,lr,val_loss\nstep,1,1,2.5,0.1,\nstep,2,1,2.0,0.1,\nepoch,2,1,2,,1.5\n");
 }
 
 TEST(RunSummary, ReportsTheBestEpochAndDifferences) {
-  auto record = record_of("q");
+  auto record = make_record("q");
   record.lines.push_back(
       {{"event", "epoch"}, {"step", 4}, {"val_loss", 1.0}, {"val_accuracy", 90}, {"best", true}});
   record.lines.push_back(

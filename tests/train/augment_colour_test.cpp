@@ -34,7 +34,7 @@ std::vector<float> ramp() {
 }
 
 template <class Expected, class Change>
-void expect_like(const Expected& expected, Change change, std::vector<float> x = ramp()) {
+void expect_result(const Expected& expected, Change change, std::vector<float> x = ramp()) {
   Image image({3, 4, 5}, std::move(x));
   change(image.sample);
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(image.values[i], expected[i], 2e-6) << i;
@@ -42,17 +42,17 @@ void expect_like(const Expected& expected, Change change, std::vector<float> x =
 
 TEST(AugmentColour, MatchesTorchvision) {
   namespace tv = test::torchvision;
-  expect_like(tv::k_brightness, [](auto& x) { detail::adjust_brightness(x, 1.4); });
-  expect_like(tv::k_contrast, [](auto& x) { detail::adjust_contrast(x, 0.3); });
-  expect_like(tv::k_saturation, [](auto& x) { detail::adjust_saturation(x, 1.7); });
-  expect_like(tv::k_sharpness, [](auto& x) { detail::adjust_sharpness(x, 1.9); });
-  expect_like(tv::k_hue, [](auto& x) { detail::adjust_hue(x, 0.2); });
-  expect_like(tv::k_grey, [](auto& x) { detail::to_grey(x); });
-  expect_like(tv::k_posterize, [](auto& x) { detail::posterize(x, 3); });
-  expect_like(tv::k_solarize, [](auto& x) { detail::solarize(x, 0.5); });
+  expect_result(tv::k_brightness, [](auto& x) { detail::adjust_brightness(x, 1.4); });
+  expect_result(tv::k_contrast, [](auto& x) { detail::adjust_contrast(x, 0.3); });
+  expect_result(tv::k_saturation, [](auto& x) { detail::adjust_saturation(x, 1.7); });
+  expect_result(tv::k_sharpness, [](auto& x) { detail::adjust_sharpness(x, 1.9); });
+  expect_result(tv::k_hue, [](auto& x) { detail::adjust_hue(x, 0.2); });
+  expect_result(tv::k_grey, [](auto& x) { detail::to_grey(x); });
+  expect_result(tv::k_posterize, [](auto& x) { detail::posterize(x, 3); });
+  expect_result(tv::k_solarize, [](auto& x) { detail::solarize(x, 0.5); });
   auto half = ramp();
   for (float& x : half) x = x * 0.5f + 0.1f;
-  expect_like(
+  expect_result(
       tv::k_autocontrast, [](auto& x) { detail::autocontrast(x); }, half);
 }
 
@@ -66,7 +66,7 @@ TEST(AugmentColour, EqualizeMatchesTorchvision) {
 }
 
 TEST(AugmentColour, FactorOneAndZeroHueChangeNothing) {
-  const auto same = [](auto change) { expect_like(ramp(), change); };
+  const auto same = [](auto change) { expect_result(ramp(), change); };
   same([](auto& x) { detail::adjust_brightness(x, 1); });
   same([](auto& x) { detail::adjust_contrast(x, 1); });
   same([](auto& x) { detail::adjust_saturation(x, 1); });

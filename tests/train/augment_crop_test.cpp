@@ -115,7 +115,8 @@ TEST(AugmentCrop, BlurKeepsTheMeanOfAnEvenImageAndSpreadsAPoint) {
 }
 
 TEST(AugmentCrop, RejectsInvalidOptionsByName) {
-  const auto says = [](const AugmentOptions& options, const Shape& shape, bool ids = false) -> std::string {
+  const auto error_text = [](const AugmentOptions& options, const Shape& shape,
+                             bool ids = false) -> std::string {
     try {
       check(options, shape, ids);
     } catch (const ArgumentError& error) {
@@ -123,18 +124,21 @@ TEST(AugmentCrop, RejectsInvalidOptionsByName) {
     }
     return "";
   };
-  EXPECT_NE(says({.rotation = 5}, {8}).find("rows of features, which have no rotate: use noise, drop, mixup"),
+  EXPECT_NE(
+      error_text({.rotation = 5}, {8}).find("rows of features, which have no rotate: use noise, drop, mixup"),
+      std::string::npos);
+  EXPECT_NE(error_text({.gain = 0.1}, {1, 8, 8}).find("images [C, H, W], which have no gain"),
             std::string::npos);
-  EXPECT_NE(says({.gain = 0.1}, {1, 8, 8}).find("images [C, H, W], which have no gain"), std::string::npos);
-  EXPECT_NE(says({.cutmix = 1}, {8}).find("no cutmix"), std::string::npos);
-  EXPECT_NE(says({.mixup = 1}, {8}, true).find("token ids, which have no mixup: use drop"),
+  EXPECT_NE(error_text({.cutmix = 1}, {8}).find("no cutmix"), std::string::npos);
+  EXPECT_NE(error_text({.mixup = 1}, {8}, true).find("token ids, which have no mixup: use drop"),
             std::string::npos);
-  EXPECT_NE(says({.hue = 0.1}, {1, 8, 8}).find("images of 1 channels: hue is of red"), std::string::npos);
-  EXPECT_NE(says({.hue = 0.6}, {3, 8, 8}).find("hue is 0.6: use 0 to 0.5"), std::string::npos);
-  EXPECT_NE(says({.crop = 1.5}, {3, 8, 8}).find("crop is 1.5: use a whole number"), std::string::npos);
-  EXPECT_NE(says({.resized_crop = 0.9, .resized_crop_most = 0.5}, {3, 8, 8}).find("smaller one first"),
+  EXPECT_NE(error_text({.hue = 0.1}, {1, 8, 8}).find("images of 1 channels: hue is of red"),
             std::string::npos);
-  EXPECT_EQ(says({.shift = 2, .noise = 0.1}, {3, 100}), "");
+  EXPECT_NE(error_text({.hue = 0.6}, {3, 8, 8}).find("hue is 0.6: use 0 to 0.5"), std::string::npos);
+  EXPECT_NE(error_text({.crop = 1.5}, {3, 8, 8}).find("crop is 1.5: use a whole number"), std::string::npos);
+  EXPECT_NE(error_text({.resized_crop = 0.9, .resized_crop_most = 0.5}, {3, 8, 8}).find("smaller one first"),
+            std::string::npos);
+  EXPECT_EQ(error_text({.shift = 2, .noise = 0.1}, {3, 100}), "");
 }
 
 }  // namespace

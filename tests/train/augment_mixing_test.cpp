@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kCount = 500;
 
 /// Image i is full of i, its class i mod 3.
-Batch batch_of(std::int64_t count, const Shape& sample = {2, 8, 6}) {
+Batch make_batch(std::int64_t count, const Shape& sample = {2, 8, 6}) {
   Shape shape{count};
   shape.insert(shape.end(), sample.begin(), sample.end());
   std::vector<float> x;
@@ -26,14 +26,14 @@ Batch batch_of(std::int64_t count, const Shape& sample = {2, 8, 6}) {
   return {Tensor::from(x, shape), Tensor::from(y, {count})};
 }
 
-std::vector<std::int64_t> keys_of(std::int64_t count) {
+std::vector<std::int64_t> make_keys(std::int64_t count) {
   std::vector<std::int64_t> keys(static_cast<std::size_t>(count));
   std::iota(keys.begin(), keys.end(), std::int64_t{100});
   return keys;
 }
 
-Batch mixed(const AugmentOptions& options, Batch batch = batch_of(kCount), std::int64_t classes = 3) {
-  mix(batch, keys_of(batch.size()), options, 1, 0, classes);
+Batch mixed(const AugmentOptions& options, Batch batch = make_batch(kCount), std::int64_t classes = 3) {
+  mix(batch, make_keys(batch.size()), options, 1, 0, classes);
   return batch;
 }
 
@@ -81,7 +81,7 @@ TEST(AugmentMixing, CutmixPastesARectangleIntoEveryChannel) {
 }
 
 TEST(AugmentMixing, CutmixPastesSpansOfSignals) {
-  const Batch out = mixed({.cutmix = 1}, batch_of(60, {2, 20}));
+  const Batch out = mixed({.cutmix = 1}, make_batch(60, {2, 20}));
   for (std::int64_t i = 1; i < 60; ++i) {
     const float* x = out.x.data<float>() + i * 40;
     int pasted = 0, edges = 0;
@@ -98,7 +98,7 @@ TEST(AugmentMixing, CutmixPastesSpansOfSignals) {
 // Beta(a, a) has a mean of 1/2 and a variance of 1 / (4 (2a + 1)).
 TEST(AugmentMixing, WeightsFollowABetaDistribution) {
   for (const double alpha : {0.2, 1.0, 4.0}) {
-    const auto out = mixed({.mixup = alpha}, batch_of(3000, {1}));
+    const auto out = mixed({.mixup = alpha}, make_batch(3000, {1}));
     double sum = 0, squares = 0;
     for (std::int64_t i = 0; i < 3000; ++i) sum += share(out, i), squares += std::pow(share(out, i) - 0.5, 2);
     EXPECT_NEAR(sum / 3000, 0.5, 0.03) << alpha;
@@ -118,23 +118,23 @@ TEST(AugmentMixing, ChoosesMixupOrCutmixAtRandom) {
 }
 
 TEST(AugmentMixing, AveragesRegressionTargets) {
-  Batch batch = batch_of(4, {1});
+  Batch batch = make_batch(4, {1});
   batch.y = Tensor::from(std::vector<float>{0, 10, 20, 30}, {4});
   const Batch out = mixed({.mixup = 1}, batch, 0);
   ASSERT_EQ(out.y.shape(), (Shape{4}));
   for (std::int64_t i = 0; i < 4; ++i) EXPECT_NEAR(out.y.data<float>()[i], 10 * out.x.data<float>()[i], 1e-4);
-  const Batch as_numbers = mixed({.mixup = 1}, batch_of(4, {1}), 0);
+  const Batch as_numbers = mixed({.mixup = 1}, make_batch(4, {1}), 0);
   EXPECT_EQ(as_numbers.y.shape(), (Shape{4}));
 }
 
 TEST(AugmentMixing, KeepsOneSampleAndNamesErrors) {
-  const Batch alone = mixed({.mixup = 1}, batch_of(1));
-  EXPECT_TRUE(bitwise_equal(alone.x, batch_of(1).x));
+  const Batch alone = mixed({.mixup = 1}, make_batch(1));
+  EXPECT_TRUE(bitwise_equal(alone.x, make_batch(1).x));
   EXPECT_EQ(alone.y.to_vector<float>(), (std::vector<float>{1, 0, 0}));
-  EXPECT_THROW(mixed({.mixup = 1}, {batch_of(2).x, {}}), ArgumentError);
-  EXPECT_THROW(mixed({.mixup = 1}, {batch_of(2).x, Tensor::zeros({2, 8, 6}, DType::i64)}), ArgumentError);
-  EXPECT_THROW(mixed({.cutmix = 1}, batch_of(2, {5})), ArgumentError);
-  EXPECT_THROW(mixed({.mixup = 1}, batch_of(4), 2), ArgumentError);  // label 2 of two classes
+  EXPECT_THROW(mixed({.mixup = 1}, {make_batch(2).x, {}}), ArgumentError);
+  EXPECT_THROW(mixed({.mixup = 1}, {make_batch(2).x, Tensor::zeros({2, 8, 6}, DType::i64)}), ArgumentError);
+  EXPECT_THROW(mixed({.cutmix = 1}, make_batch(2, {5})), ArgumentError);
+  EXPECT_THROW(mixed({.mixup = 1}, make_batch(4), 2), ArgumentError);  // label 2 of two classes
 }
 
 // -sum w t log softmax: with all of a share at one class it is the cross entropy of that class.

@@ -33,7 +33,7 @@ AutoQuantizeOptions losing(double budget, std::vector<std::string> formats) {
           .score = DamageScore::loss};
 }
 
-double score_of(const PlannedLayer& layer, const std::string& format) {
+double format_score(const PlannedLayer& layer, const std::string& format) {
   return std::ranges::find(layer.scores, format, &FormatScore::format)->damage.loss_change;
 }
 
@@ -58,9 +58,9 @@ TEST(AutoQuantize, MinimizesTheScoreSumWithinTheBits) {
     for (const auto& layer : plan.layers) {
       weights += double(layer.weights);
       cost += double(layer.weights) * layer.chosen().bits;
-      sum += score_of(layer, layer.format);
+      sum += format_score(layer, layer.format);
       EXPECT_EQ(layer.group, &layer - plan.layers.data());
-      EXPECT_EQ(score_of(layer, "none"), 0);
+      EXPECT_EQ(format_score(layer, "none"), 0);
     }
     EXPECT_EQ(plan.gap, 0);
     EXPECT_LE(plan.effective_bits, bits);
@@ -84,7 +84,7 @@ TEST(AutoQuantize, ScoresMatchSensitivitiesOfTheUniformNetwork) {
   for (const auto& layer : plan.layers) {
     const auto found = std::ranges::find(report.layers, layer.layer, &LayerSensitivity::layer);
     ASSERT_NE(found, report.layers.end());
-    EXPECT_EQ(score_of(layer, "w4a4"), found->damage.loss_change) << layer.layer;
+    EXPECT_EQ(format_score(layer, "w4a4"), found->damage.loss_change) << layer.layer;
     EXPECT_EQ(layer.weights, found->weights);
   }
 }
@@ -179,7 +179,7 @@ TEST(AutoQuantize, RejectsInvalidInputAndKeepsTheFloatModel) {
   auto data = digit_batches("test");
   auto model = trained("cnn");
   const auto before = logits(*model);
-  const auto refuses = [&](const AutoQuantizeOptions& options, const std::string& message) {
+  const auto expect_error = [&](const AutoQuantizeOptions& options, const std::string& message) {
     try {
       (void)auto_quantize(*model, *data, options);
       FAIL() << message;
@@ -193,31 +193,31 @@ TEST(AutoQuantize, RejectsInvalidInputAndKeepsTheFloatModel) {
   };
   AutoQuantizeOptions both = within(4.8, {"int8"});
   both.constraint.accuracy_budget = 0.1;
-  refuses(both, "both constraints");
-  refuses({}, "no constraint");
-  refuses(within(0, {"int8"}), "effective_bits is 0");
-  refuses(within(17, {"int8"}), "effective_bits is 17");
-  refuses(within(std::numeric_limits<double>::quiet_NaN(), {"int8"}), "effective_bits is nan");
-  refuses(within(4.8, {"int8", "none"}), "the fewest that these formats reach are 8.0000");
-  refuses(losing(-0.1, {"int8"}), "accuracy_budget is -0.1");
-  refuses(losing(0, {"w2a2"}), "the formats of most bits lose");
-  refuses(within(4.8, {}), "there are no formats");
-  refuses(within(4.8, {"int9"}), "int9");
-  refuses(within(4.8, {"int8", "int8"}), "twice");
-  refuses(within(4.8, {"none"}), "no format quantizes a layer");
-  refuses(within(4.8, {"NVFP4_MLP_ONLY_CFG"}), "alone");
+  expect_error(both, "both constraints");
+  expect_error({}, "no constraint");
+  expect_error(within(0, {"int8"}), "effective_bits is 0");
+  expect_error(within(17, {"int8"}), "effective_bits is 17");
+  expect_error(within(std::numeric_limits<double>::quiet_NaN(), {"int8"}), "effective_bits is nan");
+  expect_error(within(4.8, {"int8", "none"}), "the fewest that these formats reach are 8.0000");
+  expect_error(losing(-0.1, {"int8"}), "accuracy_budget is -0.1");
+  expect_error(losing(0, {"w2a2"}), "the formats of most bits lose");
+  expect_error(within(4.8, {}), "there are no formats");
+  expect_error(within(4.8, {"int9"}), "int9");
+  expect_error(within(4.8, {"int8", "int8"}), "twice");
+  expect_error(within(4.8, {"none"}), "no format quantizes a layer");
+  expect_error(within(4.8, {"NVFP4_MLP_ONLY_CFG"}), "alone");
   AutoQuantizeOptions config = within(8, {"int8"});
   config.config = R"({"preset": "int8"})";
-  refuses(config, "has a preset");
+  expect_error(config, "has a preset");
   config.config = "{";
-  refuses(config, "line 1: ");
+  expect_error(config, "line 1: ");
   config.config = "[1]";
-  refuses(config, "no JSON object");
+  expect_error(config, "no JSON object");
   config.config = R"({"traget": "ort"})";
-  refuses(config, "traget");
+  expect_error(config, "traget");
   config = within(8, {"int8"});
   config.score_samples = -1;
-  refuses(config, "-1 samples");
+  expect_error(config, "-1 samples");
   EXPECT_EQ(logits(*model), before);
 }
 
@@ -236,21 +236,21 @@ TEST(QuantizationPlan, RejectsInvalidPlans) {
   auto data = digit_batches("test");
   auto model = trained("mlp");
   const auto plan = auto_quantize(*model, *data, within(6, {"w4a8", "int8"})).to_json();
-  const auto refuses = [&](const std::function<void(nlohmann::ordered_json&)>& change) {
+  const auto expect_error = [&](const std::function<void(nlohmann::ordered_json&)>& change) {
     auto broken = plan;
     change(broken);
     EXPECT_THROW((void)QuantizationPlan::from_json(broken), ArgumentError) << broken.dump().substr(0, 200);
   };
-  refuses([](auto& p) { p = nlohmann::ordered_json::array(); });
-  refuses([](auto& p) { p["kind"] = "fakequant-sensitivity"; });
-  refuses([](auto& p) { p["version"] = 2; });
-  for (const auto& [key, value] : plan.items()) refuses([&, k = key](auto& p) { p.erase(k); });
+  expect_error([](auto& p) { p = nlohmann::ordered_json::array(); });
+  expect_error([](auto& p) { p["kind"] = "fakequant-sensitivity"; });
+  expect_error([](auto& p) { p["version"] = 2; });
+  for (const auto& [key, value] : plan.items()) expect_error([&, k = key](auto& p) { p.erase(k); });
   for (const auto& [key, value] : plan["layers"][0].items())
     if (key != "bits" && !key.ends_with("_change") && key != "divergence")  // repeated in the scores
-      refuses([&, k = key](auto& p) { p["layers"][0].erase(k); });
-  refuses([](auto& p) { p["layers"][0]["format"] = "fp8"; });
-  refuses([](auto& p) { p["layers"][0]["scores"].clear(); });
-  refuses([](auto& p) { p["quantization"]["rules"][0]["preset"] = "int9"; });
+      expect_error([&, k = key](auto& p) { p["layers"][0].erase(k); });
+  expect_error([](auto& p) { p["layers"][0]["format"] = "fp8"; });
+  expect_error([](auto& p) { p["layers"][0]["scores"].clear(); });
+  expect_error([](auto& p) { p["quantization"]["rules"][0]["preset"] = "int9"; });
   const std::string path = testing::TempDir() + "no_plan.json";
   write_file(path, plan.dump(1).substr(0, 400));
   EXPECT_THROW((void)QuantizationPlan::load(path), FileError);

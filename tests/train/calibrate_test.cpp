@@ -81,15 +81,15 @@ TEST(Calibrate, ReadsTheRequestedNumberOfImages) {
 }
 
 TEST(Calibrate, RejectsEmptyDataBeforeItStarts) {
-  const auto refuses = [](std::int64_t images, const char* why) {
+  const auto expect_error = [](std::int64_t images, const char* why) {
     const auto make = [images] {
       const auto data = std::make_shared<TensorDataset>(Tensor::zeros({images, 1, 8, 8}));
       (void)DataLoader(data, {.batch_size = 8, .drop_last = true});
     };
     EXPECT_THAT(make, testing::ThrowsMessage<ArgumentError>(testing::HasSubstr(why)));
   };
-  refuses(0, "give [N, ..] with N > 0");
-  refuses(4, "the data has 4 images, a batch 8");
+  expect_error(0, "give [N, ..] with N > 0");
+  expect_error(4, "the data has 4 images, a batch 8");
 }
 
 TEST(Calibrate, ReportsNaNByQuantizerAndBatchWithoutChange) {

@@ -94,7 +94,7 @@ TEST(CalibrationState, RejectsMergingOrderDependentMethods) {
   collect(*a, rows(0, 32), 16);
   collect(*b, rows(32, 64), 16);
   const StateDict before = calibration_state(*a);
-  EXPECT_NE(test::message_of<FileError>([&] {
+  EXPECT_NE(test::error_message<FileError>([&] {
               merge_calibration_state(*a, calibration_state(*b), "b.h5");
             }).find("conv1.input"),
             std::string::npos);
@@ -134,26 +134,27 @@ TEST(CalibrationState, RejectsTheStateOfAnotherModelWithoutChange) {
   weight.mutable_tensor().mutable_data<float>()[0] += 1;
   collect(*other_weights, rows(0, 32), 16);
   save_calibration(*other_weights, path);
-  EXPECT_NE(test::message_of<FileError>([&] { load_calibration(*model, path); }).find("conv1.weight"),
+  EXPECT_NE(test::error_message<FileError>([&] { load_calibration(*model, path); }).find("conv1.weight"),
             std::string::npos);
 
   const auto other_method = net("max");
   set_quantizer_attributes(*other_method, "fc.input_quantizer", {{"calib_method", "entropy"}});
   collect(*other_method, rows(0, 32), 16);
   save_calibration(*other_method, path);
-  EXPECT_NE(test::message_of<FileError>([&] { load_calibration(*model, path); }).find("fc.input_quantizer"),
-            std::string::npos);
+  EXPECT_NE(
+      test::error_message<FileError>([&] { load_calibration(*model, path); }).find("fc.input_quantizer"),
+      std::string::npos);
 
   const auto fewer = net("max");
   disable_quantizer(*fewer, "conv2.input_quantizer");
   collect(*fewer, rows(0, 32), 16);
   save_calibration(*fewer, path);
   EXPECT_NE(
-      test::message_of<FileError>([&] { load_calibration(*model, path); }).find("conv2.input_quantizer"),
+      test::error_message<FileError>([&] { load_calibration(*model, path); }).find("conv2.input_quantizer"),
       std::string::npos);
   save_calibration(*model, path);
   EXPECT_NE(
-      test::message_of<FileError>([&] { load_calibration(*fewer, path); }).find("conv2.input_quantizer"),
+      test::error_message<FileError>([&] { load_calibration(*fewer, path); }).find("conv2.input_quantizer"),
       std::string::npos);
   EXPECT_TRUE(bitwise_equal(calibration_state(*model), before));
 }
@@ -172,8 +173,9 @@ TEST(CalibrationState, RejectsDamagedAndOtherFiles) {
     if (name.ends_with("fc.input_quantizer/calibrator/counts"))
       hostile.set(name, Tensor::full(before.at(name).shape(), -1, DType::i64));
   save_state(path, hostile, "calibration");
-  EXPECT_NE(test::message_of<FileError>([&] { load_calibration(*model, path); }).find("fc.input_quantizer"),
-            std::string::npos);
+  EXPECT_NE(
+      test::error_message<FileError>([&] { load_calibration(*model, path); }).find("fc.input_quantizer"),
+      std::string::npos);
   for (const char* key :
        {"samples", "parameters", "quantizers/fc.input_quantizer/settings",
         "quantizers/fc.input_quantizer/calibrator_options", "quantizers/fc.input_quantizer/calibrator/method",
@@ -181,7 +183,7 @@ TEST(CalibrationState, RejectsDamagedAndOtherFiles) {
     StateDict odd = before;
     odd.set_attribute(key, "odd");
     save_state(path, odd, "calibration");
-    EXPECT_NE(test::message_of<FileError>([&] { load_calibration(*model, path); }), "") << key;
+    EXPECT_NE(test::error_message<FileError>([&] { load_calibration(*model, path); }), "") << key;
   }
   EXPECT_TRUE(bitwise_equal(calibration_state(*model), before));
 }

@@ -87,7 +87,7 @@ TEST(Checkpoint, SavesQuantizersWithTheModel) {
   EXPECT_TRUE(bitwise_equal(predict(*model, loader), predict(*other, loader)));
 }
 
-std::string refusal(Module& model, const StateDict& state) {
+std::string error_text(Module& model, const StateDict& state) {
   try {
     load_model_state(model, state, "some.h5");
   } catch (const FileError& error) {
@@ -102,19 +102,19 @@ TEST(Checkpoint, NamesTheFirstDifferenceOfAnotherModel) {
   const StateDict before = model_state(*model, nullptr);
   Sequential other;
   other.add("conv", std::make_shared<Conv2d>(1, 4, Shape{3}, ops::ConvOptions{}, false));
-  EXPECT_EQ(refusal(*model, model_state(other, nullptr)),
+  EXPECT_EQ(error_text(*model, model_state(other, nullptr)),
             "[load_checkpoint] some.h5 is a checkpoint of another model: parameters/conv.weight is f32 [4, "
             "1, 3, 3] "
             "there, f32 [6, 1, 3, 3] here");
   other.replace("conv", std::make_shared<Conv2d>(1, 6, Shape{3}, ops::ConvOptions{}, false));
-  EXPECT_EQ(refusal(*model, model_state(other, nullptr)),
+  EXPECT_EQ(error_text(*model, model_state(other, nullptr)),
             "[load_checkpoint] some.h5 is a checkpoint of another model: parameters/bn.weight is not in it");
-  EXPECT_EQ(refusal(other, before),
+  EXPECT_EQ(error_text(other, before),
             "[load_checkpoint] some.h5 is a checkpoint of another model: parameters/bn.weight is not in this "
             "model");
   const auto quantized = test::small_network(true);
-  EXPECT_NE(refusal(*quantized, before).find("quantizers/"), std::string::npos);
-  EXPECT_NE(refusal(*model, model_state(*quantized, nullptr)).find("is not in this model"),
+  EXPECT_NE(error_text(*quantized, before).find("quantizers/"), std::string::npos);
+  EXPECT_NE(error_text(*model, model_state(*quantized, nullptr)).find("is not in this model"),
             std::string::npos);
 }
 
@@ -126,14 +126,14 @@ TEST(Checkpoint, ResumeRejectsMismatchedSettings) {
   trainer->fit();
   const StateDict state = trainer->state_dict();
   EXPECT_THROW(run.make()->resume(model_state(*test::small_network(false), nullptr), "model.h5"), FileError);
-  const auto refused = [&](auto change) {
+  const auto expect_error = [&](auto change) {
     Plan other = run;
     change(other);
     EXPECT_THROW(other.make()->resume(state, "some.h5"), ArgumentError);
   };
-  refused([](Plan& r) { r.options.optimizer.kind = "sgd"; });
-  refused([](Plan& r) { r.options.update.average_decay = 0; });
-  refused([](Plan& r) { r.loader.batch_size = 8; });
+  expect_error([](Plan& r) { r.options.optimizer.kind = "sgd"; });
+  expect_error([](Plan& r) { r.options.average_decay = 0; });
+  expect_error([](Plan& r) { r.loader.batch_size = 8; });
   StateDict broken = state;
   broken.set_attribute("progress/step", "seven");
   EXPECT_THROW(run.make()->resume(broken, "some.h5"), FileError);

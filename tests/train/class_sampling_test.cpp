@@ -26,7 +26,7 @@ struct Epoch {
   std::map<std::int64_t, int> classes;
 };
 
-Epoch epoch_of(DataLoader& loader) {
+Epoch read_epoch(DataLoader& loader) {
   Epoch all;
   while (const auto batch = loader.next()) {
     const auto x = batch->x.to_vector<float>();
@@ -40,7 +40,7 @@ TEST(ClassSampling, DrawsClassesEquallyOften) {
   DataLoader loader(uneven(), {.batch_size = 8, .seed = 3, .balanced = true});
   std::map<float, int> times;
   for (int epoch = 0; epoch < 6; ++epoch) {
-    const Epoch all = epoch_of(loader);
+    const Epoch all = read_epoch(loader);
     EXPECT_EQ(all.samples.size(), 100u);
     for (std::int64_t c = 0; c < 3; ++c) EXPECT_TRUE(all.classes.at(c) == 33 || all.classes.at(c) == 34);
     std::map<float, int> here;
@@ -60,7 +60,7 @@ TEST(ClassSampling, DrawsClassesEquallyOften) {
 
 TEST(ClassSampling, WeightsAreProportions) {
   DataLoader loader(uneven(), {.batch_size = 10, .class_weights = {1, 0, 3}});
-  const Epoch all = epoch_of(loader);
+  const Epoch all = read_epoch(loader);
   EXPECT_EQ(all.classes.at(0), 25);
   EXPECT_EQ(all.classes.at(2), 75);
   EXPECT_FALSE(all.classes.contains(1));
@@ -69,7 +69,7 @@ TEST(ClassSampling, WeightsAreProportions) {
 TEST(ClassSampling, DependsOnSeedAndEpochOnly) {
   const LoaderOptions options{.batch_size = 7, .seed = 5, .balanced = true};
   DataLoader loader(uneven(), options);
-  const auto first = epoch_of(loader).samples, second = epoch_of(loader).samples;
+  const auto first = read_epoch(loader).samples, second = read_epoch(loader).samples;
   EXPECT_NE(first, second);
   auto direct = options;
   direct.prefetch = 0;
@@ -80,7 +80,7 @@ TEST(ClassSampling, DependsOnSeedAndEpochOnly) {
     for (const float v : other.next()->x.to_vector<float>()) begun.push_back(v);
   DataLoader resumed(uneven(), options);
   resumed.load_state_dict(other.state_dict());
-  for (const float v : epoch_of(resumed).samples) begun.push_back(v);
+  for (const float v : read_epoch(resumed).samples) begun.push_back(v);
   EXPECT_EQ(begun, second);
 }
 
@@ -113,12 +113,13 @@ class Blocks : public Subset {
 TEST(ClassSampling, ReadsEveryBlockOncePerEpoch) {
   const auto data = std::make_shared<Blocks>();
   DataLoader loader(data, {.batch_size = 10, .prefetch = 0, .balanced = true});
-  EXPECT_EQ(epoch_of(loader).samples.size(), 100u);
+  EXPECT_EQ(read_epoch(loader).samples.size(), 100u);
   EXPECT_EQ(data->changes_, 10);
 }
 
 TEST(ClassSampling, RejectsDataWithoutClasses) {
-  const auto refused = [](const std::shared_ptr<const Dataset>& data, LoaderOptions options) -> std::string {
+  const auto error_text = [](const std::shared_ptr<const Dataset>& data,
+                             LoaderOptions options) -> std::string {
     try {
       options.batch_size = 1;
       DataLoader loader(data, options);
@@ -130,24 +131,26 @@ TEST(ClassSampling, RejectsDataWithoutClasses) {
   const Tensor x = Tensor::zeros({4, 2});
   const auto numbers = std::make_shared<TensorDataset>(x, Tensor::zeros({4}));
   const auto several = std::make_shared<TensorDataset>(x, Tensor::zeros({4, 3}, DType::i64));
-  EXPECT_NE(refused(std::make_shared<TensorDataset>(x), {.balanced = true}).find("no labels"),
+  EXPECT_NE(error_text(std::make_shared<TensorDataset>(x), {.balanced = true}).find("no labels"),
             std::string::npos);
-  EXPECT_NE(refused(numbers, {.balanced = true}).find("needs one class for each sample"), std::string::npos);
-  EXPECT_NE(refused(several, {.class_weights = {1, 1, 1}}).find("needs one class"), std::string::npos);
-  EXPECT_NE(refused(uneven(), {.class_weights = {1, 1}}).find("2 class_weights, and 3 classes"),
+  EXPECT_NE(error_text(numbers, {.balanced = true}).find("needs one class for each sample"),
             std::string::npos);
-  EXPECT_NE(refused(uneven(), {.class_weights = {0, 0, 0}}).find("all class_weights are 0"),
+  EXPECT_NE(error_text(several, {.class_weights = {1, 1, 1}}).find("needs one class"), std::string::npos);
+  EXPECT_NE(error_text(uneven(), {.class_weights = {1, 1}}).find("2 class_weights, and 3 classes"),
             std::string::npos);
-  EXPECT_NE(refused(uneven(), {.class_weights = {1, -1, 0}}).find("for class 1: use 0 or more"),
+  EXPECT_NE(error_text(uneven(), {.class_weights = {0, 0, 0}}).find("all class_weights are 0"),
             std::string::npos);
-  EXPECT_NE(refused(uneven(), {.shuffle = false, .balanced = true}).find("need shuffle"), std::string::npos);
-  EXPECT_NE(refused(uneven(), {.class_weights = {1, 1, 1}, .balanced = true}).find("give one"),
+  EXPECT_NE(error_text(uneven(), {.class_weights = {1, -1, 0}}).find("for class 1: use 0 or more"),
+            std::string::npos);
+  EXPECT_NE(error_text(uneven(), {.shuffle = false, .balanced = true}).find("need shuffle"),
+            std::string::npos);
+  EXPECT_NE(error_text(uneven(), {.class_weights = {1, 1, 1}, .balanced = true}).find("give one"),
             std::string::npos);
   const auto gap =
       std::make_shared<TensorDataset>(x, Tensor::from(std::vector<std::int64_t>{0, 2, 2, 0}, {4}));
-  EXPECT_NE(refused(gap, {.class_weights = {1, 1, 1}}).find("class 1, which has no samples"),
+  EXPECT_NE(error_text(gap, {.class_weights = {1, 1, 1}}).find("class 1, which has no samples"),
             std::string::npos);
-  EXPECT_EQ(refused(gap, {.balanced = true}), "");
+  EXPECT_EQ(error_text(gap, {.balanced = true}), "");
 }
 
 }  // namespace

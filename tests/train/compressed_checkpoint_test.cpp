@@ -26,12 +26,12 @@ std::shared_ptr<Module> calibrated(const std::string& preset) {
   return model;
 }
 
-Tensor answers(Module& model) {
+Tensor run_model(Module& model) {
   DataLoader data(test::quadrants(40, 2), test::in_order());
   return predict(model, data);
 }
 
-Tensor weight_of(const Module& model, const std::string& name) {
+Tensor model_weight(const Module& model, const std::string& name) {
   for (const auto& [known, parameter] : model.named_parameters())
     if (known == name) return parameter.tensor();
   return {};
@@ -42,14 +42,15 @@ TEST(CompressedCheckpoint, RoundTripsEveryPresetBitwise) {
   for (const auto& preset : QuantConfig::preset_names()) {
     if (QuantConfig::preset(preset).target != Target::ort) continue;  // of linear layers alone
     auto model = calibrated(preset);
-    const Tensor before = answers(*model);
+    const Tensor before = run_model(*model);
     compress(*model);
     const std::string path = folder.file("c.h5");
     save_checkpoint(path, model_state(*model, nullptr));
     auto loaded = calibrated(preset);
     load_model_state(*loaded, load_checkpoint(path), path);
-    EXPECT_TRUE(bitwise_equal(answers(*loaded), before)) << preset;
-    EXPECT_TRUE(bitwise_equal(weight_of(*loaded, "fc.weight"), weight_of(*model, "fc.weight"))) << preset;
+    EXPECT_TRUE(bitwise_equal(run_model(*loaded), before)) << preset;
+    EXPECT_TRUE(bitwise_equal(model_weight(*loaded, "fc.weight"), model_weight(*model, "fc.weight")))
+        << preset;
     EXPECT_TRUE(is_compressed(*loaded)) << preset;
   }
 }
@@ -77,14 +78,14 @@ TEST(CompressedCheckpoint, FileSizeMatchesTheCodes) {
 
 TEST(CompressedCheckpoint, LoadsFloatsAndCodesInterchangeably) {
   auto floats = calibrated("w4a4"), codes = calibrated("w4a4");
-  const Tensor expected = answers(*codes);
+  const Tensor expected = run_model(*codes);
   compress(*codes);
   const StateDict float_state = model_state(*floats, nullptr), code_state = model_state(*codes, nullptr);
   auto model = calibrated("w4a4");
   for (const StateDict* state : {&code_state, &float_state, &code_state}) {
     load_model_state(*model, *state, "c.h5");
     EXPECT_EQ(is_compressed(*model), state == &code_state);
-    EXPECT_TRUE(bitwise_equal(answers(*model), expected));
+    EXPECT_TRUE(bitwise_equal(run_model(*model), expected));
   }
   compress(*floats);
   EXPECT_TRUE(bitwise_equal(model_state(*floats, nullptr), model_state(*model, nullptr)));
@@ -99,7 +100,7 @@ TEST(CompressedCheckpoint, RequiresAQuantizedNetwork) {
 
 /// Returns the reader's message for a changed state.
 template <class F>
-std::string refusal(const std::string& preset, F&& change) {
+std::string error_text(const std::string& preset, F&& change) {
   auto model = calibrated(preset), other = calibrated(preset);
   compress(*model);
   StateDict state = model_state(*model, nullptr);
@@ -113,7 +114,7 @@ std::string refusal(const std::string& preset, F&& change) {
   return "not refused";
 }
 
-Tensor bytes_of(const Shape& shape, DType dtype, std::uint8_t byte) {
+Tensor make_bytes(const Shape& shape, DType dtype, std::uint8_t byte) {
   Tensor out = Tensor::zeros(shape, dtype);
   std::fill_n(static_cast<std::uint8_t*>(out.mutable_raw()), out.nbytes(), byte);
   return out;
@@ -124,27 +125,29 @@ TEST(CompressedCheckpoint, RejectsInvalidCodesByName) {
   const auto put = [](const std::string& name, const Tensor& value) {
     return [=](StateDict& state) { state.set(name, value); };
   };
-  EXPECT_THAT(refusal("w4a4", put(weight, bytes_of({4, 96}, DType::i8, 1))),
+  EXPECT_THAT(error_text("w4a4", put(weight, make_bytes({4, 96}, DType::i8, 1))),
               HasSubstr("codes of int4 narrow are kept as i4 (in some.h5, parameters/fc.weight)"));
-  EXPECT_THAT(refusal("w4a4", put(weight, bytes_of({4, 95}, DType::i4, 0))),
+  EXPECT_THAT(error_text("w4a4", put(weight, make_bytes({4, 95}, DType::i4, 0))),
               HasSubstr("the weight of 'fc.weight_quantizer' is [4, 96], the new one [4, 95]"));
-  EXPECT_THAT(refusal("int8", put(weight, bytes_of({4, 96}, DType::i8, 0x80))), HasSubstr("a code of -128"));
-  EXPECT_THAT(refusal("int8", put("parameters/fc.bias", bytes_of({4}, DType::i8, 1))),
+  EXPECT_THAT(error_text("int8", put(weight, make_bytes({4, 96}, DType::i8, 0x80))),
+              HasSubstr("a code of -128"));
+  EXPECT_THAT(error_text("int8", put("parameters/fc.bias", make_bytes({4}, DType::i8, 1))),
               HasSubstr("parameters/fc.bias is i8 [4] there, f32 [4] here"));
-  EXPECT_THAT(refusal("int8", put(weight, Tensor::zeros({4, 96}, DType::f64))),
+  EXPECT_THAT(error_text("int8", put(weight, Tensor::zeros({4, 96}, DType::f64))),
               HasSubstr("is f64 [4, 96] there, f32 [4, 96] here"));
-  EXPECT_THAT(refusal("nvfp4", put(scales, bytes_of({7}, DType::f8_e4m3, 0x38))),
+  EXPECT_THAT(error_text("nvfp4", put(scales, make_bytes({7}, DType::f8_e4m3, 0x38))),
               HasSubstr("has 7 scales, its weight [4, 96] has 24 blocks"));
-  EXPECT_THAT(refusal("nvfp4", put(scales, bytes_of({24}, DType::f8_e4m3, 0))), HasSubstr("must be finite"));
-  EXPECT_THAT(refusal("nvfp4", put(scales, bytes_of({24}, DType::i32, 0))), HasSubstr("give f32"));
-  EXPECT_THAT(refusal("nvfp4", [&](StateDict& state) { state.set_attribute(scales + "_unit", "much"); }),
+  EXPECT_THAT(error_text("nvfp4", put(scales, make_bytes({24}, DType::f8_e4m3, 0))),
+              HasSubstr("must be finite"));
+  EXPECT_THAT(error_text("nvfp4", put(scales, make_bytes({24}, DType::i32, 0))), HasSubstr("give f32"));
+  EXPECT_THAT(error_text("nvfp4", [&](StateDict& state) { state.set_attribute(scales + "_unit", "much"); }),
               HasSubstr("it must be a number"));
-  EXPECT_THAT(refusal("int8",
-                      [&](StateDict& state) {
-                        auto fields = state.attribute("quantizers/fc.weight_quantizer/descriptor");
-                        fields["num_bits"] = 4;
-                        state.set_attribute("quantizers/fc.weight_quantizer/descriptor", fields);
-                      }),
+  EXPECT_THAT(error_text("int8",
+                         [&](StateDict& state) {
+                           auto fields = state.attribute("quantizers/fc.weight_quantizer/descriptor");
+                           fields["num_bits"] = 4;
+                           state.set_attribute("quantizers/fc.weight_quantizer/descriptor", fields);
+                         }),
               HasSubstr("codes of int4 narrow are kept as i4"));
 }
 

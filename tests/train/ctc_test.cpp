@@ -43,8 +43,8 @@ Found found(const Tensor& of, const losses::CtcOptions& options = {}) {
 }
 
 /// The mean over all placements of labels, one by one.
-double by_enumeration(const Tensor& y, std::int64_t sample, const std::vector<std::int64_t>& wanted,
-                      std::int64_t blank) {
+double enumerate_alignments(const Tensor& y, std::int64_t sample, const std::vector<std::int64_t>& wanted,
+                            std::int64_t blank) {
   const auto values = y.to_vector<double>();
   const auto at = [&](std::int64_t c, std::int64_t t) {
     return values[static_cast<std::size_t>((sample * kClasses + c) * kPlaces + t)];
@@ -73,10 +73,10 @@ double by_enumeration(const Tensor& y, std::int64_t sample, const std::vector<st
 TEST(Ctc, SumsOverAllAlignments) {
   for (const std::int64_t blank : {0, 4}) {
     const Tensor wanted = Tensor::from<std::int64_t>({1, 1, 2, 3, 1, -1, -1, -1, -1}, {3, 3});
-    const double mean =
-        (by_enumeration(outputs(), 0, {1, 1, 2}, blank) / 3 +
-         by_enumeration(outputs(), 1, {3, 1}, blank) / 2 + by_enumeration(outputs(), 2, {}, blank)) /
-        3;
+    const double mean = (enumerate_alignments(outputs(), 0, {1, 1, 2}, blank) / 3 +
+                         enumerate_alignments(outputs(), 1, {3, 1}, blank) / 2 +
+                         enumerate_alignments(outputs(), 2, {}, blank)) /
+                        3;
     EXPECT_NEAR(found(wanted, {.blank = blank}).loss, mean, 1e-12) << blank;
   }
 }
@@ -132,7 +132,7 @@ TEST(Ctc, IgnoresPaddingAtRowEnds) {
   const auto rows = label_rows(Tensor::from<std::uint8_t>({1, 0, 255, 2, 3, 255}, {2, 3}), 5, 0, 255);
   EXPECT_EQ(rows, (std::vector<std::vector<std::int64_t>>{{1}, {2, 3}}));
   EXPECT_EQ(label_rows(Tensor::from<std::int64_t>({1, 2}, {2}), 5).at(1), std::vector<std::int64_t>{2});
-  const auto refused = [](const Tensor& y, const char* why) {
+  const auto expect_error = [](const Tensor& y, const char* why) {
     try {
       (void)label_rows(y, 5);
       ADD_FAILURE() << why;
@@ -140,9 +140,9 @@ TEST(Ctc, IgnoresPaddingAtRowEnds) {
       EXPECT_THAT(error.what(), HasSubstr(why));
     }
   };
-  refused(Tensor::from<std::int64_t>({1, -1, 2}, {1, 3}), "sample 0 has the label 2 behind the end");
-  refused(Tensor::from<std::int64_t>({1, 2, 3, 5}, {2, 2}), "label 5 of sample 1 is not 0 to 4");
-  refused(Tensor::from({1.0F}, {1, 1}), "give integers");
+  expect_error(Tensor::from<std::int64_t>({1, -1, 2}, {1, 3}), "sample 0 has the label 2 behind the end");
+  expect_error(Tensor::from<std::int64_t>({1, 2, 3, 5}, {2, 2}), "label 5 of sample 1 is not 0 to 4");
+  expect_error(Tensor::from({1.0F}, {1, 1}), "give integers");
 }
 
 TEST(Ctc, RejectsOtherShapes) {
@@ -172,7 +172,7 @@ TEST(Ctc, LossNamesTheSampleThatDoesNotFit) {
   EXPECT_THROW((void)make_loss(options), ArgumentError);
 }
 
-Tensor of_ways(const std::vector<std::vector<std::int64_t>>& ways, std::int64_t classes) {
+Tensor make_alignments(const std::vector<std::vector<std::int64_t>>& ways, std::int64_t classes) {
   const auto places = static_cast<std::int64_t>(ways[0].size());
   Tensor out = Tensor::zeros({static_cast<std::int64_t>(ways.size()), classes, places});
   auto* values = out.mutable_data<float>();
@@ -184,10 +184,10 @@ Tensor of_ways(const std::vector<std::vector<std::int64_t>>& ways, std::int64_t 
 }
 
 TEST(Ctc, DecodingRemovesRepeatsAndBlanks) {
-  const Tensor read = ctc_decode(of_ways({{1, 1, 0, 1, 2, 2}, {0, 0, 0, 0, 0, 3}}, 4));
+  const Tensor read = ctc_decode(make_alignments({{1, 1, 0, 1, 2, 2}, {0, 0, 0, 0, 0, 3}}, 4));
   EXPECT_EQ(read.to_vector<std::int64_t>(),
             (std::vector<std::int64_t>{1, 1, 2, -1, -1, -1, 3, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(ctc_decode(of_ways({{3, 0, 0, 3}}, 4), 3).to_vector<std::int64_t>(),
+  EXPECT_EQ(ctc_decode(make_alignments({{3, 0, 0, 3}}, 4), 3).to_vector<std::int64_t>(),
             (std::vector<std::int64_t>{0, -1, -1, -1}));
 }
 
@@ -200,12 +200,12 @@ TEST(Ctc, EditDistanceIsMinimal) {
 
 TEST(Ctc, MetricsCountLabelsAndSequences) {
   const auto rate = make_metric("ler"), exact = make_metric("exact"), last = make_metric("ler3");
-  const Tensor y = of_ways({{1, 0, 2, 2}, {0, 3, 0, 0}}, 4),
+  const Tensor y = make_alignments({{1, 0, 2, 2}, {0, 3, 0, 0}}, 4),
                wanted = Tensor::from<std::int64_t>({1, 2, 3, 1}, {2, 2});
   for (const auto& metric : {rate.get(), exact.get()}) metric->add(y, wanted);
   EXPECT_DOUBLE_EQ(rate->value(), 0.25);
   EXPECT_DOUBLE_EQ(exact->value(), 0.5);
-  last->add(of_ways({{3, 1, 3, 0}}, 4), Tensor::from<std::int64_t>({1, 0}, {1, 2}));
+  last->add(make_alignments({{3, 1, 3, 0}}, 4), Tensor::from<std::int64_t>({1, 0}, {1, 2}));
   EXPECT_EQ(last->value(), 0);
   EXPECT_FALSE(higher_is_better("ler"));
   EXPECT_FALSE(higher_is_better("ler3"));

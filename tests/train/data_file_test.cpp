@@ -40,10 +40,10 @@ std::vector<T> counting(std::size_t count, int modulus = 251) {
 class Hdf5DatasetTest : public testing::Test {
  protected:
   [[nodiscard]] std::string path() const { return folder_.file("data.h5"); }
-  [[nodiscard]] std::string refusal(Hdf5DatasetOptions options = {}) const {
-    return refusal_of(path(), std::move(options));
+  [[nodiscard]] std::string error_text(Hdf5DatasetOptions options = {}) const {
+    return file_error(path(), std::move(options));
   }
-  static std::string refusal_of(const std::string& path, Hdf5DatasetOptions options = {}) {
+  static std::string file_error(const std::string& path, Hdf5DatasetOptions options = {}) {
     try {
       const Hdf5Dataset data(path, std::move(options));
       std::vector<std::int64_t> rows(static_cast<std::size_t>(data.size()));
@@ -208,21 +208,21 @@ TEST_F(Hdf5DatasetTest, NeverOpensOtherGroups) {
   const hid_t file = H5Fopen(path().c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   ASSERT_GE(H5Ldelete(file, "test", H5P_DEFAULT), 0);
   H5Fclose(file);
-  EXPECT_EQ(refusal(), "no error");
-  EXPECT_THAT(refusal({.split = "test"}), HasSubstr("has no group 'test', but train"));
+  EXPECT_EQ(error_text(), "no error");
+  EXPECT_THAT(error_text({.split = "test"}), HasSubstr("has no group 'test', but train"));
 }
 
 TEST_F(Hdf5DatasetTest, NamesMissingDatasets) {
   DataFile(path())
       .put("train/images", {2, 3}, counting<float>(6))
       .put("train/y", {2}, counting<std::int64_t>(2));
-  EXPECT_THAT(refusal(), HasSubstr(":train/x is missing, there is images, y"));
+  EXPECT_THAT(error_text(), HasSubstr(":train/x is missing, there is images, y"));
   DataFile(path()).put("train/x", {2, 3}, counting<float>(6));
-  EXPECT_THAT(refusal(), HasSubstr(":train/y is missing, there is x"));
-  EXPECT_EQ(refusal({.labels = false}), "no error");
+  EXPECT_THAT(error_text(), HasSubstr(":train/y is missing, there is x"));
+  EXPECT_EQ(error_text({.labels = false}), "no error");
   DataFile(path()).put("x", {2, 3}, counting<float>(6)).put("y", {2}, counting<std::int64_t>(2));
-  EXPECT_THAT(refusal(), HasSubstr("has no group 'train', but x, y"));
-  EXPECT_EQ(refusal({.split = ""}), "no error");
+  EXPECT_THAT(error_text(), HasSubstr("has no group 'train', but x, y"));
+  EXPECT_EQ(error_text({.split = ""}), "no error");
 }
 
 TEST_F(Hdf5DatasetTest, RejectsInvalidLabels) {
@@ -230,27 +230,27 @@ TEST_F(Hdf5DatasetTest, RejectsInvalidLabels) {
     DataFile(path()).put("train/x", {3, 2}, counting<float>(6)).put("train/y", std::move(shape), y);
   };
   with({0, -1, 2}, {3});
-  EXPECT_THAT(refusal(), HasSubstr("has the label -1 in row 1"));
+  EXPECT_THAT(error_text(), HasSubstr("has the label -1 in row 1"));
   with({0, 1, 7}, {3});
-  EXPECT_THAT(refusal({.classes = 7}), HasSubstr("has the label 7 in row 2: labels are 0 to 6"));
-  EXPECT_EQ(refusal(), "no error");
+  EXPECT_THAT(error_text({.classes = 7}), HasSubstr("has the label 7 in row 2: labels are 0 to 6"));
+  EXPECT_EQ(error_text(), "no error");
   with({0, 1, std::int64_t{1} << 40}, {3});
-  EXPECT_THAT(refusal(), HasSubstr("in row 2: labels are 0 to"));
+  EXPECT_THAT(error_text(), HasSubstr("in row 2: labels are 0 to"));
   with({0, 1}, {2});
-  EXPECT_THAT(refusal(), HasSubstr("has 2 labels, x has 3 images"));
+  EXPECT_THAT(error_text(), HasSubstr("has 2 labels, x has 3 images"));
   with({0, 1, 2, 3, 4, 5}, {3, 2});
-  EXPECT_THAT(refusal(), HasSubstr("has the shape [3, 2]: give [N]"));
+  EXPECT_THAT(error_text(), HasSubstr("has the shape [3, 2]: give [N]"));
   DataFile(path()).put("train/x", {2, 3}, counting<float>(6)).put("train/y", {2}, counting<float>(2));
-  EXPECT_THAT(refusal(), HasSubstr("is f32: labels of classes are integers"));
-  EXPECT_THAT(refusal({.label_type = LabelType::integers}),
+  EXPECT_THAT(error_text(), HasSubstr("is f32: labels of classes are integers"));
+  EXPECT_THAT(error_text({.label_type = LabelType::integers}),
               HasSubstr("is f32: labels of classes are integers"));
   DataFile(path()).put("train/x", {2, 3}, counting<float>(6)).put("train/y", {2, 0}, counting<float>(0));
-  EXPECT_THAT(refusal({.label_type = LabelType::numbers}), HasSubstr("an axis is empty"));
+  EXPECT_THAT(error_text({.label_type = LabelType::numbers}), HasSubstr("an axis is empty"));
   const float nan = std::numeric_limits<float>::quiet_NaN();
   DataFile(path())
       .put("train/x", {2, 3}, counting<float>(6))
       .put("train/y", {2, 2}, std::vector<float>{0, 1, 2, nan});
-  EXPECT_THAT(refusal({.label_type = LabelType::numbers}),
+  EXPECT_THAT(error_text({.label_type = LabelType::numbers}),
               HasSubstr("train/y has a NaN or infinity in row 1"));
 }
 
@@ -288,7 +288,7 @@ TEST_F(Hdf5DatasetTest, NamesTheRowOfANaNOrInfinity) {
     auto x = counting<float>(40);
     x[27] = bad;
     DataFile(path()).put("train/x", {10, 4}, x).put("train/y", {10}, counting<std::int64_t>(10));
-    EXPECT_THAT(refusal(), HasSubstr(":train/x has a NaN or infinity in row 6"));
+    EXPECT_THAT(error_text(), HasSubstr(":train/x has a NaN or infinity in row 6"));
   }
 }
 
@@ -297,17 +297,17 @@ TEST_F(Hdf5DatasetTest, RejectsOtherShapes) {
   DataFile(path())
       .put("train/x", {0, 3}, std::vector<float>{})
       .put("train/y", {0}, std::vector<std::int64_t>{});
-  EXPECT_THAT(refusal(), HasSubstr("has zero images"));
+  EXPECT_THAT(error_text(), HasSubstr("has zero images"));
   DataFile(path()).put("train/x", {2, 0}, std::vector<float>{}).put("train/y", {2}, y);
-  EXPECT_THAT(refusal(), HasSubstr("an axis is empty"));
+  EXPECT_THAT(error_text(), HasSubstr("an axis is empty"));
   DataFile(path()).put("train/x", {2}, counting<float>(2)).put("train/y", {2}, y);
-  EXPECT_THAT(refusal(), HasSubstr("give [N, ..]"));
+  EXPECT_THAT(error_text(), HasSubstr("give [N, ..]"));
   DataFile(path()).put("train/x", {2, 1, 2, 2}, counting<std::int64_t>(8)).put("train/y", {2}, y);
-  EXPECT_THAT(refusal(), HasSubstr("images are u8, i8, f16, f32 or f64"));
+  EXPECT_THAT(error_text(), HasSubstr("images are u8, i8, f16, f32 or f64"));
   DataFile(path()).claim("train/x", H5T_C_S1, {2, 2}, {1, 2}).put("train/y", {2}, y);
-  EXPECT_THAT(refusal(), HasSubstr("is not of integers or IEEE floats"));
+  EXPECT_THAT(error_text(), HasSubstr("is not of integers or IEEE floats"));
   DataFile(path()).put("train/x/y", {2}, y).put("train/y", {2}, y);
-  EXPECT_THAT(refusal(), HasSubstr("is not a dataset that can be opened"));
+  EXPECT_THAT(error_text(), HasSubstr("is not a dataset that can be opened"));
 }
 
 TEST_F(Hdf5DatasetTest, RejectsInvalidAttributes) {
@@ -316,7 +316,7 @@ TEST_F(Hdf5DatasetTest, RejectsInvalidAttributes) {
         .put("train/x", {2, 3, 1, 1}, counting<std::uint8_t>(6))
         .put("train/y", {2}, counting<std::int64_t>(2))
         .attribute("train/x", name, values);
-    return refusal();
+    return error_text();
   };
   EXPECT_THAT(with("mean", {1, 2}), HasSubstr("has an attribute 'mean' of 2 values: give 1 or 3"));
   EXPECT_THAT(with("std", {1, 0, 1}), HasSubstr("'std' that is not positive"));
@@ -326,13 +326,13 @@ TEST_F(Hdf5DatasetTest, RejectsInvalidAttributes) {
 }
 
 TEST_F(Hdf5DatasetTest, RejectsIncompleteFiles) {
-  EXPECT_THAT(refusal(), HasSubstr("No such file"));
+  EXPECT_THAT(error_text(), HasSubstr("No such file"));
   write_file(path(), "this is a text file, not a data set");
-  EXPECT_THAT(refusal(), HasSubstr("is not an HDF5 file"));
+  EXPECT_THAT(error_text(), HasSubstr("is not an HDF5 file"));
   const auto whole = read_file(kDigits);
   for (std::size_t length = 8; length < whole.size(); length += whole.size() / 50) {
     std::ofstream(path(), std::ios::binary | std::ios::trunc) << whole.substr(0, length);
-    EXPECT_THAT(refusal(), HasSubstr("is a damaged or truncated HDF5 file")) << length;
+    EXPECT_THAT(error_text(), HasSubstr("is a damaged or truncated HDF5 file")) << length;
   }
 }
 
@@ -342,19 +342,19 @@ TEST_F(Hdf5DatasetTest, DoesNotAllocateClaimedSizes) {
   DataFile(path())
       .claim("train/x", H5T_NATIVE_UINT8, {huge, 4}, {1024, 4})
       .claim("train/y", H5T_NATIVE_INT64, {huge}, {1024});
-  EXPECT_THAT(refusal(), HasSubstr("x claims 1099511627776 times 4 bytes, 0 are stored of it"));
+  EXPECT_THAT(error_text(), HasSubstr("x claims 1099511627776 times 4 bytes, 0 are stored of it"));
   DataFile(path())
       .claim("train/x", H5T_NATIVE_UINT8, {2, huge}, {1, 1024})
       .put("train/y", {2}, counting<std::int64_t>(2));
-  EXPECT_THAT(refusal(), HasSubstr("has rows of 1099511627776 bytes: at most 1 GiB"));
+  EXPECT_THAT(error_text(), HasSubstr("has rows of 1099511627776 bytes: at most 1 GiB"));
   DataFile(path())
       .claim("train/x", H5T_NATIVE_UINT8, {1 << 20, 4096}, {1 << 19, 4096})
       .put("train/y", {2}, counting<std::int64_t>(2));
-  EXPECT_THAT(refusal(), HasSubstr("has chunks of more than 1 GiB"));
+  EXPECT_THAT(error_text(), HasSubstr("has chunks of more than 1 GiB"));
   DataFile(path())
       .claim("train/x", H5T_NATIVE_FLOAT, {huge, huge}, {1, 1024})
       .put("train/y", {2}, counting<std::int64_t>(2));
-  EXPECT_THAT(refusal(), HasSubstr("claims more than 2^60 elements"));
+  EXPECT_THAT(error_text(), HasSubstr("claims more than 2^60 elements"));
 }
 
 TEST_F(Hdf5DatasetTest, ReadsStateFilesWithData) {
@@ -362,7 +362,7 @@ TEST_F(Hdf5DatasetTest, ReadsStateFilesWithData) {
   state.set("train/x", Tensor::full({4, 2}, 3));
   state.set("train/y", Tensor::zeros({4}, DType::i64));
   save_state(path(), state, "data");
-  EXPECT_EQ(refusal(), "no error");
+  EXPECT_EQ(error_text(), "no error");
 }
 
 // 4 GiB of rows in a process that may have 1.5 GB of addresses: batches of a whole pass over the blocks.

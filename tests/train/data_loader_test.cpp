@@ -46,7 +46,7 @@ class Numbers : public Dataset {
   std::int64_t size_, block_, at_once_, broken_;
 };
 
-std::vector<std::int64_t> epoch_of(DataLoader& loader) {
+std::vector<std::int64_t> read_epoch(DataLoader& loader) {
   std::vector<std::int64_t> all;
   while (const auto batch = loader.next()) {
     const auto y = batch->y.to_vector<std::int64_t>();
@@ -74,15 +74,15 @@ std::shared_ptr<const Dataset> numbers(std::int64_t size, std::int64_t block = 1
 TEST(DataLoader, ShufflesEveryEpochDifferently) {
   for (const std::int64_t block : {1, 7, 64, 1000}) {
     DataLoader loader(numbers(203, block, 4), {.batch_size = 10, .seed = 3});
-    const auto a = epoch_of(loader), b = epoch_of(loader);
+    const auto a = read_epoch(loader), b = read_epoch(loader);
     EXPECT_EQ(sorted(a), first(203)) << block;
     EXPECT_EQ(sorted(b), first(203)) << block;
     EXPECT_NE(a, first(203));
     EXPECT_NE(a, b);
     DataLoader other(numbers(203, block, 4), {.batch_size = 10, .seed = 4});
-    EXPECT_NE(epoch_of(other), a);
+    EXPECT_NE(read_epoch(other), a);
     DataLoader same(numbers(203, block, 4), {.batch_size = 10, .seed = 3});
-    EXPECT_EQ(epoch_of(same), a);
+    EXPECT_EQ(read_epoch(same), a);
   }
 }
 
@@ -123,10 +123,10 @@ TEST(DataLoader, PermutationIsUniform) {
 TEST(DataLoader, KeepsOrDropsTheLastBatch) {
   DataLoader keep(numbers(25), {.batch_size = 10, .shuffle = false});
   EXPECT_EQ(keep.batches_per_epoch(), 3);
-  EXPECT_EQ(epoch_of(keep), first(25));
+  EXPECT_EQ(read_epoch(keep), first(25));
   DataLoader drop(numbers(25), {.batch_size = 10, .shuffle = false, .drop_last = true});
   EXPECT_EQ(drop.batches_per_epoch(), 2);
-  EXPECT_EQ(epoch_of(drop), first(20));
+  EXPECT_EQ(read_epoch(drop), first(20));
   EXPECT_EQ(drop.epoch(), 1);
 }
 

@@ -40,7 +40,7 @@ class DataWords : public testing::Test {
         .put("train/x", sample, std::vector<float>(count, value))
         .put("train/y", {2}, std::vector<std::int64_t>{0, label});
   }
-  [[nodiscard]] std::string refusal(const Hdf5DatasetOptions& options = {}) const {
+  [[nodiscard]] std::string error_text(const Hdf5DatasetOptions& options = {}) const {
     try {
       const Hdf5Dataset data(path(), options);
     } catch (const FileError& error) {
@@ -55,24 +55,24 @@ class DataWords : public testing::Test {
 
 TEST_F(DataWords, ChecksTheShapeBeforeTheLabels) {
   write({3, 4}, 77);
-  EXPECT_THAT(refusal({.classes = 2}), HasSubstr("label 77"));
-  EXPECT_THAT(refusal({.classes = 2, .sample_shape = {5, 6}}),
+  EXPECT_THAT(error_text({.classes = 2}), HasSubstr("label 77"));
+  EXPECT_THAT(error_text({.classes = 2, .sample_shape = {5, 6}}),
               AllOf(HasSubstr("samples of [3, 4], the network takes [5, 6]"), HasSubstr("another network")));
-  EXPECT_THAT(refusal({.classes = 2, .sample_shape = {4, 3}}), HasSubstr("write x.transpose(0, 2, 1)"));
-  EXPECT_THAT(refusal({.classes = 2, .sample_shape = {12}}), HasSubstr("write x.reshape(-1, 12)"));
-  EXPECT_EQ(refusal({.classes = 78, .sample_shape = {3, 4}}), "no error");
+  EXPECT_THAT(error_text({.classes = 2, .sample_shape = {4, 3}}), HasSubstr("write x.transpose(0, 2, 1)"));
+  EXPECT_THAT(error_text({.classes = 2, .sample_shape = {12}}), HasSubstr("write x.reshape(-1, 12)"));
+  EXPECT_EQ(error_text({.classes = 78, .sample_shape = {3, 4}}), "no error");
 }
 
 TEST_F(DataWords, RejectsChannelsLastUnlessDeclared) {
   write({8, 8, 3});
-  EXPECT_THAT(refusal(), HasSubstr("x.transpose(0, 3, 1, 2)"));
-  EXPECT_EQ(refusal({.sample_shape = {8, 8, 3}}), "no error");
+  EXPECT_THAT(error_text(), HasSubstr("x.transpose(0, 3, 1, 2)"));
+  EXPECT_EQ(error_text({.sample_shape = {8, 8, 3}}), "no error");
   EXPECT_EQ(warnings_, "");
-  EXPECT_EQ(refusal({.check_layout = false}), "no error");
+  EXPECT_EQ(error_text({.check_layout = false}), "no error");
   EXPECT_THAT(warnings_, HasSubstr("x.transpose(0, 3, 1, 2)"));
   warnings_.clear();
   write({3, 8, 8});
-  EXPECT_EQ(refusal(), "no error");
+  EXPECT_EQ(error_text(), "no error");
   EXPECT_EQ(warnings_, "");
 }
 
@@ -88,22 +88,22 @@ TEST_F(DataWords, EstimatesTheConfidenceOfChannelsLast) {
 
 TEST_F(DataWords, WarnsAboutUnscaledBytes) {
   write({3, 4}, 1, 200);
-  EXPECT_EQ(refusal(), "no error");
+  EXPECT_EQ(error_text(), "no error");
   EXPECT_THAT(warnings_, HasSubstr("is f32 of values up to 255"));
   warnings_.clear();
   write({3, 4}, 1, 256);
-  EXPECT_EQ(refusal(), "no error");
+  EXPECT_EQ(error_text(), "no error");
   DataFile(path())
       .put("train/x", {2, 3}, std::vector<std::uint8_t>(6, 255))
       .put("train/y", {2}, std::vector<std::int64_t>{0, 1})
       .attribute("train/x", "scale", {1});
-  EXPECT_EQ(refusal(), "no error");
+  EXPECT_EQ(error_text(), "no error");
   EXPECT_EQ(warnings_, "");
 }
 
 TEST_F(DataWords, AllowsMissingLabelsIfNotRequired) {
   DataFile(path()).put("train/x", {2, 3}, std::vector<float>(6, 0.5f));
-  EXPECT_THAT(refusal(), HasSubstr("train/y is missing"));
+  EXPECT_THAT(error_text(), HasSubstr("train/y is missing"));
   {
     const Hdf5Dataset bare(path(), {.may_lack_labels = true});
     EXPECT_EQ(bare.classes(), 0);

@@ -84,7 +84,7 @@ TEST(Distillation, RejectsMismatchedInput) {
 }
 
 /// A short run whose samples are changed in each epoch, or are always the same.
-Plan run_of(bool augments, double weight) {
+Plan make_run(bool augments, double weight) {
   Plan run;
   run.quantized = true;
   run.options.objective.distillation = {
@@ -100,7 +100,7 @@ StateDict trained(const Plan& run) {
 }
 
 TEST(Distillation, FullWeightIgnoresLabels) {
-  Plan run = run_of(false, 1);
+  Plan run = make_run(false, 1);
   run.validate = false;
   const auto parameters = [](const StateDict& state) { return state.sub("parameters"); };
   const StateDict smooth = trained(run);
@@ -113,7 +113,7 @@ TEST(Distillation, FullWeightIgnoresLabels) {
 TEST(Distillation, ResumesBitwise) {
   for (const bool augments : {false, true}) {
     const Folder folder;
-    Plan run = run_of(augments, 0.7);
+    Plan run = make_run(augments, 0.7);
     const StateDict expected = trained(run);
     run.options.checkpoint.out = folder.file("run.h5");
     std::atomic<bool> stop = false;
@@ -149,8 +149,8 @@ class Counted : public Module {
 TEST(Distillation, TeacherOutputsAreComputedOnceOnDemand) {
   for (const auto& [steps, samples] : {std::pair{18, 96}, {6, 96}, {1, 16}}) {
     const auto teacher = std::make_shared<Counted>();
-    Plan run = run_of(false, 0.7);
-    run.options.objective.distillation.teacher = teacher;
+    Plan run = make_run(false, 0.7);
+    run.options.distillation.teacher = teacher;
     run.options.steps = steps;
     run.loader.shuffle = steps > 1;
     run.make()->fit();
@@ -160,8 +160,8 @@ TEST(Distillation, TeacherOutputsAreComputedOnceOnDemand) {
 
 TEST(Distillation, ResumeRequiresTheSameTeacher) {
   const Folder folder;
-  Plan run = run_of(false, 0.7);
-  run.options.checkpoint.out = folder.file("run.h5");
+  Plan run = make_run(false, 0.7);
+  run.options.out = folder.file("run.h5");
   run.options.epochs = 1;
   run.make()->fit();
   const auto resume = [&run] {
@@ -180,7 +180,7 @@ TEST(Distillation, ResumeRequiresTheSameTeacher) {
 }
 
 TEST(Distillation, RejectsATeacherOfOtherOutputs) {
-  Plan run = run_of(false, 0.7);
+  Plan run = make_run(false, 0.7);
   auto other = std::make_shared<Sequential>();
   other->add("flat", make_flatten()).add("fc", std::make_shared<Linear>(64, 5));
   run.options.objective.distillation.teacher = other;

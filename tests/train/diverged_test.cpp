@@ -114,7 +114,7 @@ TEST(Diverged, RejectsAndNeverWritesNonFiniteFiles) {
   }
 }
 
-std::shared_ptr<const Dataset> quadrants_with(double value, std::int64_t row) {
+std::shared_ptr<const Dataset> quadrants_containing(double value, std::int64_t row) {
   const auto good = test::quadrants(96, 1);
   std::vector<std::int64_t> rows(96);
   std::iota(rows.begin(), rows.end(), 0);
@@ -138,8 +138,9 @@ TEST(Diverged, NamesTheSampleAndKeepsWeightsFinite) {
     for (const double value : {std::nan(""), kInf}) {
       const auto model = test::small_network(quantized);
       for_each_quantizer(*model, [](const NamedQuantizer& q) { q.quantizer->set_amax(Tensor::scalar(2)); });
-      const std::string message = test::message_of<NumericError>([&] {
-        return Trainer(model, std::make_shared<DataLoader>(quadrants_with(value, 37), plain()), short_run())
+      const std::string message = test::error_message<NumericError>([&] {
+        return Trainer(model, std::make_shared<DataLoader>(quadrants_containing(value, 37), plain()),
+                       short_run())
             .fit();
       });
       EXPECT_NE(message.find("x of sample 37 of the data has"), std::string::npos) << message;
@@ -174,7 +175,7 @@ TEST(Diverged, SkipsAStepWithInfiniteGradients) {
     return ops::add(ops::cross_entropy(logits, y),
                     ops::scale(ops::sum(ops::sqrt(ops::scale(logits, 0))), 1));  // a slope of infinity at 0
   };
-  const std::string message = test::message_of<NumericError>([&] {
+  const std::string message = test::error_message<NumericError>([&] {
     return Trainer(model, std::make_shared<DataLoader>(test::quadrants(96, 1), plain()), options).fit();
   });
   EXPECT_NE(message.find("gradient"), std::string::npos) << message;
@@ -183,8 +184,8 @@ TEST(Diverged, SkipsAStepWithInfiniteGradients) {
 
 TEST(Diverged, EvaluationNamesTheSampleWithoutAccuracy) {
   const auto model = test::small_network(false);
-  DataLoader bad(quadrants_with(std::nan(""), 37), test::in_order());
-  const std::string message = test::message_of<NumericError>([&] { return evaluate(*model, bad); });
+  DataLoader bad(quadrants_containing(std::nan(""), 37), test::in_order());
+  const std::string message = test::error_message<NumericError>([&] { return evaluate(*model, bad); });
   EXPECT_NE(message.find("sample 37"), std::string::npos) << message;
   EXPECT_TRUE(std::isnan(predict(*model, bad).to_vector<float>()[37 * 4]));
   model->parameters().front().mutable_tensor().mutable_data<float>()[0] = NAN;

@@ -84,16 +84,16 @@ TEST(CudaExactSum, MatchesTheCpuBitwise) {
   for (auto& term : terms) term.insert(term.end(), {Tensor::zeros({5}), absent});
   terms[3][2] = Tensor::from({1.0f, NAN, -2.0f, 0.0f}, {2, 2});
   terms[4][2] = Tensor::from({0x1p-149f, 3.0f, -0x1.8p-140f, 0.0f}, {2, 2});
-  const auto on_device = [](std::vector<Tensor> tensors) {
+  const auto copy_to_device = [](std::vector<Tensor> tensors) {
     for (auto& x : tensors)
       if (x.defined()) x = x.to(Device::cuda());
     return tensors;
   };
   const auto compare = [&] {
     std::vector<std::vector<Tensor>> there;
-    for (const auto& term : terms) there.push_back(on_device(term));
+    for (const auto& term : terms) there.push_back(copy_to_device(term));
     const auto wanted = exact_sums(*one_rank(), terms, 11, like);
-    const auto found = exact_sums(*one_rank(), there, 11, on_device(like));
+    const auto found = exact_sums(*one_rank(), there, 11, copy_to_device(like));
     for (std::size_t t = 0; t < like.size(); ++t) {
       EXPECT_TRUE(found[t].device().is_cuda());
       EXPECT_TRUE(bitwise_equal(found[t].to(Device::cpu()), wanted[t])) << t;
@@ -106,12 +106,12 @@ TEST(CudaExactSum, MatchesTheCpuBitwise) {
 
 TEST(ExactSum, RejectsMismatchedTerms) {
   const Tensor one = Tensor::full({2}, 1.0);
-  const auto refused = [&](std::vector<std::vector<Tensor>> terms, std::int64_t count) {
-    return test::message_of([&] { return exact_sums(*one_rank(), terms, count, {one}); });
+  const auto error_text = [&](std::vector<std::vector<Tensor>> terms, std::int64_t count) {
+    return test::error_message([&] { return exact_sums(*one_rank(), terms, count, {one}); });
   };
-  EXPECT_NE(refused({{one}, {one}}, 1).find("2 terms are given of 1"), std::string::npos);
-  EXPECT_NE(refused({{one, one}}, 1).find("a term has 2 tensors, the sum 1"), std::string::npos);
-  EXPECT_NE(refused({{Tensor::zeros({3})}}, 1).find("f32 [3]"), std::string::npos);
+  EXPECT_NE(error_text({{one}, {one}}, 1).find("2 terms are given of 1"), std::string::npos);
+  EXPECT_NE(error_text({{one, one}}, 1).find("a term has 2 tensors, the sum 1"), std::string::npos);
+  EXPECT_NE(error_text({{Tensor::zeros({3})}}, 1).find("f32 [3]"), std::string::npos);
 }
 
 }  // namespace

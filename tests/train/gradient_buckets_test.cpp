@@ -77,7 +77,7 @@ Ran run(const std::shared_ptr<Communicator>& ranks, const std::vector<std::int64
   return out;
 }
 
-std::vector<Ran> run_on(int size, const std::vector<std::int64_t>& batches, const Forward& forward) {
+std::vector<Ran> train_ranks(int size, const std::vector<std::int64_t>& batches, const Forward& forward) {
   Meeting meeting(size);
   std::vector<Ran> out(static_cast<std::size_t>(size));
   std::vector<std::jthread> threads;
@@ -92,7 +92,7 @@ std::vector<Ran> run_on(int size, const std::vector<std::int64_t>& batches, cons
 void expect_bits_of_one(const std::vector<std::int64_t>& batches, const Forward& forward, bool early) {
   const Ran one = run(one_rank(), batches, forward);
   for (const int size : {2, 3})
-    for (const Ran& ran : run_on(size, batches, forward)) {
+    for (const Ran& ran : train_ranks(size, batches, forward)) {
       ASSERT_EQ(ran.gradients.size(), one.gradients.size());
       for (std::size_t i = 0; i < one.gradients.size(); ++i) {
         ASSERT_EQ(ran.gradients[i].defined(), one.gradients[i].defined()) << size << ' ' << i;
@@ -109,7 +109,7 @@ TEST(GradientBuckets, StartEarlyAndMatchOneProcessBitwise) { expect_bits_of_one(
 TEST(GradientBuckets, RanksWithoutABatchJoinAtTheEnd) {
   const std::vector<std::int64_t> batches{3, 1};
   const Ran one = run(one_rank(), batches, plain);
-  for (const Ran& ran : run_on(3, batches, plain))
+  for (const Ran& ran : train_ranks(3, batches, plain))
     for (std::size_t i = 0; i < one.gradients.size(); ++i)
       EXPECT_TRUE(bitwise_equal(ran.gradients[i], one.gradients[i])) << i;
 }

@@ -50,7 +50,7 @@ Lattice lattice(int lower, int upper, std::int64_t length, Numbers numbers, unsi
   return out;
 }
 
-std::shared_ptr<Graph> layer_with(const Tensor& weight, const std::string& config, bool calibrates = true) {
+std::shared_ptr<Graph> make_layer(const Tensor& weight, const std::string& config, bool calibrates = true) {
   auto fc = std::make_shared<Linear>(weight.dim(1), weight.dim(0));
   Variable parameter = fc->weight();
   parameter.mutable_tensor().copy_from(weight);
@@ -66,7 +66,7 @@ std::string preset(const std::string& name) { return R"({"preset": ")" + name + 
 
 QuantizedTensor codes_of(Module& model) { return weight_codes(dynamic_cast<QuantModule&>(model.at("fc"))); }
 
-std::vector<int> values_of(const QuantizedTensor& q) {
+std::vector<int> distinct_codes(const QuantizedTensor& q) {
   std::vector<int> out;
   for (const float v : code_values(q).to(Layout::row_major).to_vector<float>()) out.push_back(int(v));
   return out;
@@ -88,17 +88,17 @@ TEST(Lattice, GgmlBlocksKeepTheirCodes) {
     for (const auto numbers : {Numbers::f32, Numbers::bf16})
       for (const int lower : {-8, -7, -5, -4}) {
         const auto of = lattice(lower, std::min(-lower, 7), 32, numbers, unsigned(-lower));
-        auto model = layer_with(of.weight, preset("q4_0"), calibrates);
+        auto model = make_layer(of.weight, preset("q4_0"), calibrates);
         // float16 rounds a step by 2^-11, bfloat16 a weight by 2^-8
         EXPECT_LT(error_in_steps(*model, of, 32), 8 * (numbers == Numbers::f32 ? 0x1p-11 : 0x1p-8)) << lower;
         if (lower != -4) {
-          EXPECT_EQ(values_of(codes_of(*model)), of.codes) << lower;
+          EXPECT_EQ(distinct_codes(codes_of(*model)), of.codes) << lower;
         }
       }
   for (const int largest : {127, 126, 100, 90}) {
     const auto of = lattice(-largest, largest, 32, Numbers::f32, unsigned(largest));
-    auto model = layer_with(of.weight, preset("q8_0"));
-    EXPECT_EQ(values_of(codes_of(*model)), of.codes) << largest;
+    auto model = make_layer(of.weight, preset("q8_0"));
+    EXPECT_EQ(distinct_codes(codes_of(*model)), of.codes) << largest;
     EXPECT_LT(error_in_steps(*model, of, 32), 128 * 0x1p-11);
   }
 }
@@ -107,17 +107,17 @@ TEST(Lattice, GgmlBlocksKeepTheirCodes) {
 TEST(Lattice, KeepsValuesOfFewCodesAndFourBitsInEight) {
   for (const int largest : {1, 2, 3}) {
     const auto of = lattice(-largest, largest, 32, Numbers::f32, unsigned(largest));
-    EXPECT_LT(error_in_steps(*layer_with(of.weight, preset("q4_0")), of, 32), 3 * 0x1p-11) << largest;
+    EXPECT_LT(error_in_steps(*make_layer(of.weight, preset("q4_0")), of, 32), 3 * 0x1p-11) << largest;
   }
   const auto of = lattice(-7, 7, 32, Numbers::f32, 3);
-  EXPECT_LT(error_in_steps(*layer_with(of.weight, preset("q8_0")), of, 32), 7 * 0x1p-11);
+  EXPECT_LT(error_in_steps(*make_layer(of.weight, preset("q8_0")), of, 32), 7 * 0x1p-11);
 }
 
 TEST(Lattice, OtherWeightsMatchLlamaCpp) {
   Tensor w = random_tensor({kRows, 96}, -1, 1, 5);
   w.mutable_data<float>()[7] = 3;
   for (const bool four : {true, false}) {
-    auto model = layer_with(w, preset(four ? "q4_0" : "q8_0"));
+    auto model = make_layer(w, preset(four ? "q4_0" : "q8_0"));
     const auto own = four ? ggml::quantize_q4_0(w) : ggml::quantize_q8_0(w);
     const auto codes = codes_of(*model);
     EXPECT_TRUE(bitwise_equal(codes.codes, own.codes));
@@ -128,17 +128,17 @@ TEST(Lattice, OtherWeightsMatchLlamaCpp) {
 /// A step of training moves the values; the code of the largest one stays.
 TEST(Lattice, TrainingAndStatesKeepBlockSteps) {
   const auto of = lattice(-7, 7, 32, Numbers::f32, 9);
-  auto model = layer_with(of.weight, preset("q4_0"));
+  auto model = make_layer(of.weight, preset("q4_0"));
   Variable weight = dynamic_cast<Linear&>(model->at("fc")).weight();
   auto* w = weight.mutable_tensor().mutable_data<float>();
   for (std::int64_t i = 0; i < weight.numel(); ++i) w[i] *= 1.25f;
   w[0] += 0.3f * of.steps[0];
   const auto moved = codes_of(*model);
-  EXPECT_EQ(values_of(moved), of.codes);
+  EXPECT_EQ(distinct_codes(moved), of.codes);
   EXPECT_NEAR(moved.grid.scale.data<float>()[1], 1.25f * of.steps[1], 0.001f * of.steps[1]);
   StateDict state;
   save_quantizers(*model, state);
-  auto other = layer_with(random_tensor(weight.shape(), -1, 1), preset("q4_0"));
+  auto other = make_layer(random_tensor(weight.shape(), -1, 1), preset("q4_0"));
   Variable(dynamic_cast<Linear&>(other->at("fc")).weight()).mutable_tensor().copy_from(weight.tensor());
   load_quantizers(*other, state);
   EXPECT_TRUE(bitwise_equal(codes_of(*other).codes, moved.codes));
@@ -160,7 +160,7 @@ TEST(Lattice, MseMinimizesTheErrorAndOthersAreRejected) {
   Tensor w = random_tensor({kRows, 64}, -1, 1, 6);
   for (std::int64_t i = 0; i < w.numel(); ++i) w.mutable_data<float>()[i] *= std::abs(w.data<float>()[i]);
   const auto made = [&](const std::string& name, const std::string& method) {
-    return layer_with(w, R"({"preset": ")" + name +
+    return make_layer(w, R"({"preset": ")" + name +
                              R"(", "rules": {"*weight_quantizer": {"calib_method": ")" + method + R"("}}})");
   };
   for (const char* method : {"mse", "mse_search"}) {
@@ -183,10 +183,10 @@ TEST(Lattice, BlocksOfIntegersKeepTheirCodes) {
     for (const auto numbers : {Numbers::f32, Numbers::bf16})
       for (const char* method : {"max", "mse_search", "mse"}) {
         const auto of = lattice(c.lower, c.upper, c.length, numbers, 11);
-        auto model = layer_with(of.weight, std::string(R"({"preset": ")") + c.name +
+        auto model = make_layer(of.weight, std::string(R"({"preset": ")") + c.name +
                                                R"(", "rules": {"*weight_quantizer": {"calib_method": ")" +
                                                method + R"("}}})");
-        EXPECT_EQ(values_of(codes_of(*model)), of.codes) << c.name << " " << c.lower << " " << method;
+        EXPECT_EQ(distinct_codes(codes_of(*model)), of.codes) << c.name << " " << c.lower << " " << method;
       }
 }
 
@@ -196,14 +196,14 @@ TEST(Lattice, RoundTripsPowerOfTwoScales) {
     for (const float top : {1.0f, 0.7f, 0.3f}) {
       Tensor w = random_tensor({kRows, 64}, -1, 1, 8);
       w.mutable_data<float>()[0] = top;
-      auto first = layer_with(w, preset(name));
+      auto first = make_layer(w, preset(name));
       const Tensor values = dequantize(codes_of(*first));
-      auto again = layer_with(values, preset(name));
+      auto again = make_layer(values, preset(name));
       EXPECT_TRUE(bitwise_equal(dequantize(codes_of(*again)), values)) << name;
       Tensor half = values.clone();
       for (std::int64_t i = 0; i < half.numel(); ++i)
         if (std::abs(half.data<float>()[i]) > 0.5f) half.mutable_data<float>()[i] = 0;
-      EXPECT_TRUE(bitwise_equal(dequantize(codes_of(*layer_with(half, preset(name)))), half)) << name;
+      EXPECT_TRUE(bitwise_equal(dequantize(codes_of(*make_layer(half, preset(name)))), half)) << name;
     }
 }
 

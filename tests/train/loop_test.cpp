@@ -317,26 +317,26 @@ TEST(Loop, LoadsTheAveragesAtTheEnd) {
 }
 
 TEST(Loop, RejectsInvalidOptions) {
-  const auto refused = [](auto change) {
+  const auto expect_error = [](auto change) {
     Plan run;
     change(run);
     EXPECT_THROW((void)run.make(), ArgumentError);
   };
-  refused([](Plan& r) { r.options.epochs = -1; });
-  refused([](Plan& r) { r.options.update.accumulation = 0; });
-  refused([](Plan& r) { r.options.update.clip_norm = -1; });
-  refused([](Plan& r) { r.options.objective.label_smoothing = 1; });
-  refused([](Plan& r) { r.options.optimizer.kind = "sdg"; });
-  refused([](Plan& r) { r.options.optimizer.learning_rate = std::nan(""); });
-  refused([](Plan& r) { r.options.schedule.kind = "cosinus"; });
-  refused([](Plan& r) { r.options.update.average_decay = 1; });
-  refused([](Plan& r) { r.options.validation.patience = -1; });
-  refused([](Plan& r) { r.options.checkpoint.save_every = -1; });
-  refused([](Plan& r) { r.options.batch_norm.freeze_bn_after = -2; });
-  refused([](Plan& r) { r.options.ranges.quant_start = -1; });
-  refused([](Plan& r) { r.options.ranges.amax_momentum = 0; });
-  refused([](Plan& r) { r.options.checkpoint.model = "{"; });
-  refused([](Plan& r) { r.options.validation.patience = 3, r.validate = false; });
+  expect_error([](Plan& r) { r.options.epochs = -1; });
+  expect_error([](Plan& r) { r.options.accumulation = 0; });
+  expect_error([](Plan& r) { r.options.clip_norm = -1; });
+  expect_error([](Plan& r) { r.options.label_smoothing = 1; });
+  expect_error([](Plan& r) { r.options.optimizer.kind = "sdg"; });
+  expect_error([](Plan& r) { r.options.optimizer.learning_rate = std::nan(""); });
+  expect_error([](Plan& r) { r.options.schedule.kind = "cosinus"; });
+  expect_error([](Plan& r) { r.options.average_decay = 1; });
+  expect_error([](Plan& r) { r.options.patience = -1; });
+  expect_error([](Plan& r) { r.options.save_every = -1; });
+  expect_error([](Plan& r) { r.options.freeze_bn_after = -2; });
+  expect_error([](Plan& r) { r.options.quant_start = -1; });
+  expect_error([](Plan& r) { r.options.amax_momentum = 0; });
+  expect_error([](Plan& r) { r.options.model = "{"; });
+  expect_error([](Plan& r) { r.options.patience = 3, r.validate = false; });
   EXPECT_THROW(Trainer(nullptr, nullptr, {}), ArgumentError);
 }
 

@@ -106,7 +106,7 @@ TEST(Losses, FloatMatchesDouble) {
   EXPECT_EQ(losses::l1(y, target()).tensor().dtype(), DType::f32);
 }
 
-std::string refusal(const std::function<Variable()>& loss) {
+std::string error_text(const std::function<Variable()>& loss) {
   try {
     (void)loss();
   } catch (const ArgumentError& error) {
@@ -117,22 +117,22 @@ std::string refusal(const std::function<Variable()>& loss) {
 
 TEST(Losses, RejectMismatchedInput) {
   const Variable y(outputs(kImage));
-  EXPECT_THAT(refusal([&] { return losses::l1(y, target()); }),
+  EXPECT_THAT(error_text([&] { return losses::l1(y, target()); }),
               HasSubstr("[l1] the outputs are [2, 3, 2, 2]"));
-  EXPECT_THAT(refusal([&] { return losses::huber(y, target(kImage), 0); }), HasSubstr("delta is 0"));
-  EXPECT_THAT(refusal([&] {
+  EXPECT_THAT(error_text([&] { return losses::huber(y, target(kImage), 0); }), HasSubstr("delta is 0"));
+  EXPECT_THAT(error_text([&] {
                 return losses::cross_entropy(y, Tensor::zeros({2, 2}, DType::i64), {});
               }),
               HasSubstr("give [2, 2, 2]"));
-  EXPECT_THAT(refusal([&] {
+  EXPECT_THAT(error_text([&] {
                 return losses::cross_entropy(y, Tensor::full({2, 2, 2}, 3, DType::i64), {});
               }),
               HasSubstr("label 0 of 8 is 3: use 0 to 2"));
-  EXPECT_THAT(refusal([&] {
+  EXPECT_THAT(error_text([&] {
                 return losses::cross_entropy(y, Tensor::zeros({2, 2, 2}, DType::i64), {Tensor::zeros({2})});
               }),
               HasSubstr("there are 3 classes"));
-  EXPECT_THAT(refusal([&] { return losses::dice(outputs(), truth()); }), HasSubstr("give [N, C, ..]"));
+  EXPECT_THAT(error_text([&] { return losses::dice(outputs(), truth()); }), HasSubstr("give [N, C, ..]"));
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ std::vector<float> at(const StateDict& state, const std::string& name) {
   return state.at(name).to_vector<float>();
 }
 
-std::string error_of(const LowRankOptions& options) {
+std::string error_text(const LowRankOptions& options) {
   const auto model = test::small_network(true);
-  return test::message_of([&] { LowRankAdapters adapters(*model, options); });
+  return test::error_message([&] { LowRankAdapters adapters(*model, options); });
 }
 
 TEST(LowRankAdapters, TrainOnlyAdaptersAndMergeThem) {
@@ -119,14 +119,14 @@ TEST(LowRankAdapters, RestoreGradientsOfOtherParameters) {
 }
 
 TEST(LowRankAdapters, RejectInvalidOptions) {
-  EXPECT_THAT(error_of({.rank = 0}), HasSubstr("the rank of adapters is 0: use 1 or more"));
-  EXPECT_THAT(error_of({.rank = 5}),
+  EXPECT_THAT(error_text({.rank = 0}), HasSubstr("the rank of adapters is 0: use 1 or more"));
+  EXPECT_THAT(error_text({.rank = 5}),
               HasSubstr("the rank of adapters is 5, and the weight of fc is 4 x 96: use at most 4"));
-  EXPECT_THAT(error_of({.rank = 1, .layers = "fd"}),
+  EXPECT_THAT(error_text({.rank = 1, .layers = "fd"}),
               HasSubstr("no quantized layer matches: did you mean 'fc'?"));
-  EXPECT_THAT(error_of({.rank = 1, .alpha = -1}), HasSubstr("the alpha of adapters is -1"));
+  EXPECT_THAT(error_text({.rank = 1, .alpha = -1}), HasSubstr("the alpha of adapters is -1"));
   const auto in_float = test::small_network(false);
-  EXPECT_THAT(test::message_of([&] { LowRankAdapters adapters(*in_float, {.rank = 1}); }),
+  EXPECT_THAT(test::error_message([&] { LowRankAdapters adapters(*in_float, {.rank = 1}); }),
               HasSubstr("quantize the model before"));
   LowRankAdapters two(*test::small_network(true), {.rank = 2});
   const auto model = test::small_network(true);
@@ -140,7 +140,7 @@ TEST(LowRankAdapters, RejectRunsThatChangeWeightsOrGrids) {
            [](auto& o) { o.average_decay = 0.9; }}) {
     auto refused = plan();
     change(refused.options);
-    EXPECT_THAT(test::message_of([&] { (void)refused.make(); }), HasSubstr("low_rank adapters"));
+    EXPECT_THAT(test::error_message([&] { (void)refused.make(); }), HasSubstr("low_rank adapters"));
   }
 }
 

@@ -46,7 +46,7 @@ Tensor numbers() {
 }
 
 /// In two batches of different sizes.
-double value_of(const std::string& name, const Tensor& y, const Tensor& t) {
+double metric_value(const std::string& name, const Tensor& y, const Tensor& t) {
   const auto metric = make_metric(name);
   metric->add(y.slice(0, 13), t.slice(0, 13));
   metric->add(y.slice(13, y.dim(0)), t.slice(13, t.dim(0)));
@@ -57,28 +57,28 @@ double value_of(const std::string& name, const Tensor& y, const Tensor& t) {
 // recall_score, jaccard_score, roc_auc_score (ovr), mean_absolute_error, mean_squared_error, r2_score.
 TEST(Metrics, ClassMetricsMatchScikitLearn) {
   const Tensor y = outputs(), t = classes();
-  EXPECT_DOUBLE_EQ(value_of("accuracy", y, t), 0.22);
-  EXPECT_DOUBLE_EQ(value_of("top2", y, t), 0.44);
-  EXPECT_DOUBLE_EQ(value_of("f1", y, t), 0.21530977982590885);
-  EXPECT_DOUBLE_EQ(value_of("recall", y, t), 0.2277056277056277);
-  EXPECT_DOUBLE_EQ(value_of("iou", y, t), 0.12245370370370369);
-  EXPECT_DOUBLE_EQ(value_of("auc", y, t), 0.4611213092463093);
+  EXPECT_DOUBLE_EQ(metric_value("accuracy", y, t), 0.22);
+  EXPECT_DOUBLE_EQ(metric_value("top2", y, t), 0.44);
+  EXPECT_DOUBLE_EQ(metric_value("f1", y, t), 0.21530977982590885);
+  EXPECT_DOUBLE_EQ(metric_value("recall", y, t), 0.2277056277056277);
+  EXPECT_DOUBLE_EQ(metric_value("iou", y, t), 0.12245370370370369);
+  EXPECT_DOUBLE_EQ(metric_value("auc", y, t), 0.4611213092463093);
 }
 
 TEST(Metrics, BinaryMetricsMatchScikitLearn) {
   const Tensor y = outputs(), t = bits();
-  EXPECT_DOUBLE_EQ(value_of("accuracy", y, t), 0.515);
-  EXPECT_DOUBLE_EQ(value_of("f1", y, t), 0.45852063434943197);
-  EXPECT_DOUBLE_EQ(value_of("recall", y, t), 0.5008387445887446);
-  EXPECT_DOUBLE_EQ(value_of("iou", y, t), 0.2977369080310257);
-  EXPECT_DOUBLE_EQ(value_of("auc", y, t), 0.514534453122942);
+  EXPECT_DOUBLE_EQ(metric_value("accuracy", y, t), 0.515);
+  EXPECT_DOUBLE_EQ(metric_value("f1", y, t), 0.45852063434943197);
+  EXPECT_DOUBLE_EQ(metric_value("recall", y, t), 0.5008387445887446);
+  EXPECT_DOUBLE_EQ(metric_value("iou", y, t), 0.2977369080310257);
+  EXPECT_DOUBLE_EQ(metric_value("auc", y, t), 0.514534453122942);
 }
 
 TEST(Metrics, RegressionMetricsMatchScikitLearn) {
   const Tensor y = outputs(), t = numbers();
-  EXPECT_DOUBLE_EQ(value_of("mae", y, t), 2.653676946163177);
-  EXPECT_DOUBLE_EQ(value_of("rmse", y, t), 3.2630000299603013);
-  EXPECT_NEAR(value_of("r2", y, t), -0.9196804642388963, 1e-14);  // sums in another order
+  EXPECT_DOUBLE_EQ(metric_value("mae", y, t), 2.653676946163177);
+  EXPECT_DOUBLE_EQ(metric_value("rmse", y, t), 3.2630000299603013);
+  EXPECT_NEAR(metric_value("r2", y, t), -0.9196804642388963, 1e-14);  // sums in another order
 }
 
 TEST(Metrics, DenseLabelsMatchPositionsInAnyOrder) {
@@ -87,7 +87,7 @@ TEST(Metrics, DenseLabelsMatchPositionsInAnyOrder) {
   for (const char* name : {"accuracy", "top2", "f1", "recall", "iou", "auc", "bpc", "perplexity"}) {
     const auto metric = make_metric(name);
     metric->add(dense, t.reshape({5, 10}));
-    EXPECT_EQ(metric->value(), value_of(name, y, t)) << name;
+    EXPECT_EQ(metric->value(), metric_value(name, y, t)) << name;
   }
 }
 
@@ -157,11 +157,11 @@ TEST(Metrics, NameInvalidOptions) {
               HasSubstr("there is no metric 'f2': did you mean 'f1'"));
   for (const char* name : {"top", "top0", "topx", "top99999999999999999999", ""})
     EXPECT_THAT(message([&] { (void)make_metric(name); }), HasSubstr("there is no metric")) << name;
-  EXPECT_THAT(message([] { value_of("rmse", outputs(), classes()); }),
+  EXPECT_THAT(message([] { metric_value("rmse", outputs(), classes()); }),
               HasSubstr("those of numbers have one"));
-  EXPECT_THAT(message([] { value_of("top2", outputs(), numbers()); }), HasSubstr("is of classes"));
+  EXPECT_THAT(message([] { metric_value("top2", outputs(), numbers()); }), HasSubstr("is of classes"));
   EXPECT_THAT(message([] {
-                value_of("f1", outputs(), numbers().reshape({kRows, 2, 2}));
+                metric_value("f1", outputs(), numbers().reshape({kRows, 2, 2}));
               }),
               HasSubstr("do not go together"));
   EXPECT_TRUE(higher_is_better("top3") && higher_is_better("r2"));

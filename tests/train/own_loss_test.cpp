@@ -49,7 +49,7 @@ std::shared_ptr<Module> segmenter() {
   return model;
 }
 
-TrainerOptions options_of(Loss loss) {
+TrainerOptions make_options(Loss loss) {
   TrainerOptions options;
   options.epochs = 6;
   options.objective.loss = std::move(loss);
@@ -68,7 +68,7 @@ TEST(CustomLoss, LearnsRegression) {
   const auto data = halves(256, 1), held_out = halves(64, 2);
   DataLoader test(held_out, in_order());
   const double before = evaluate(*model, test, nullptr, huber()).loss;
-  Trainer trainer(model, std::make_shared<DataLoader>(data, batches()), options_of(huber()),
+  Trainer trainer(model, std::make_shared<DataLoader>(data, batches()), make_options(huber()),
                   std::make_shared<DataLoader>(held_out, in_order()));
   const auto result = trainer.fit();
   const auto after = evaluate(*model, test, nullptr, huber());
@@ -86,12 +86,12 @@ TEST(CustomLoss, LearnsPixelsInQuantizedNetworks) {
   auto model = segmenter();
   const auto data = signs(128, 1);
   const auto loader = std::make_shared<DataLoader>(data, batches());
-  Trainer(model, loader, options_of(loss)).fit();
+  Trainer(model, loader, make_options(loss)).fit();
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
   calibrate(*model, *loader);
   DataLoader test(data, in_order());
   const double calibrated = evaluate(*model, test, nullptr, loss).loss;
-  Trainer(model, loader, options_of(loss)).fit();
+  Trainer(model, loader, make_options(loss)).fit();
   EXPECT_LT(evaluate(*model, test, nullptr, loss).loss, calibrated);
 }
 
@@ -99,7 +99,7 @@ TEST(CustomLoss, ResumesBitwise) {
   const test::Folder folder;
   const auto data = halves(96, 1);
   const auto run = [&](std::int64_t epochs, const std::string& from) {
-    auto options = options_of(huber());
+    auto options = make_options(huber());
     options.epochs = epochs;
     options.checkpoint.out = folder.file("run.h5");
     auto model = regressor();
@@ -117,7 +117,8 @@ TEST(CustomLoss, RejectsMismatchedInput) {
   const auto data = halves(32, 1);
   const auto message = [&](Loss loss) {
     try {
-      Trainer(regressor(), std::make_shared<DataLoader>(data, batches()), options_of(std::move(loss))).fit();
+      Trainer(regressor(), std::make_shared<DataLoader>(data, batches()), make_options(std::move(loss)))
+          .fit();
     } catch (const ArgumentError& error) {
       return std::string(error.what());
     }

@@ -22,7 +22,7 @@ std::shared_ptr<Module> network(const QuantConfig& config) {
   return model;
 }
 
-QuantConfig config_of(const std::string& preset, Arithmetic arithmetic) {
+QuantConfig make_config(const std::string& preset, Arithmetic arithmetic) {
   QuantConfig config = QuantConfig::preset(preset);
   config.arithmetic = arithmetic;
   return config;
@@ -69,7 +69,7 @@ TEST(Presets, EachRunsFromFloatNetworkToLoadedCheckpoint) {
   for (const auto& preset : QuantConfig::preset_names())
     for (const Arithmetic arithmetic : {Arithmetic::deployed, Arithmetic::reference})
       if (arithmetic == Arithmetic::deployed || has_reference(preset))
-        run_through(config_of(preset, arithmetic), short_run(),
+        run_through(make_config(preset, arithmetic), short_run(),
                     preset + (arithmetic == Arithmetic::reference ? ", reference" : ""));
 }
 
@@ -82,9 +82,9 @@ TEST(Presets, SequencesRunFromFloatNetworkToLoadedCheckpoint) {
 TEST(Presets, LearnedRangesAreTrainedSavedAndResumed) {
   for (const AmaxGradient gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
     TrainerOptions options = short_run();
-    options.ranges.amax = AmaxMode::learned;
-    options.ranges.amax_gradient = gradient;
-    run_through(config_of("w4a4", Arithmetic::deployed), options, "learned");
+    options.amax = AmaxMode::learned;
+    options.amax_gradient = gradient;
+    run_through(make_config("w4a4", Arithmetic::deployed), options, "learned");
   }
 }
 
@@ -108,7 +108,7 @@ TEST(Presets, LearnedRangesChangeAndResumeBitwise) {
   options.ranges.amax = AmaxMode::learned;
   options.update.average_decay = 0.9;
   const auto made = [&](TrainerOptions chosen) {
-    auto model = network(config_of("w4a4", Arithmetic::deployed));
+    auto model = network(make_config("w4a4", Arithmetic::deployed));
     DataLoader images(test::quadrants(96, 1), test::in_order());
     calibrate(*model, images);
     auto data = std::make_shared<DataLoader>(test::quadrants(96, 1), test::shuffled());
@@ -125,7 +125,7 @@ TEST(Presets, LearnedRangesChangeAndResumeBitwise) {
   first.checkpoint.out = folder.file("c.h5");
   first.execution.stop = &stop;
   TrainerCallbacks callbacks;
-  auto model = network(config_of("w4a4", Arithmetic::deployed));
+  auto model = network(make_config("w4a4", Arithmetic::deployed));
   DataLoader images(test::quadrants(96, 1), test::in_order());
   calibrate(*model, images);
   callbacks.on_step = [&](const StepReport& report) { stop = report.step == 8; };

@@ -10,7 +10,7 @@
 namespace fq::profile_test {
 namespace {
 
-std::set<std::string> kinds_of(const Profile& profile, const std::string& layer) {
+std::set<std::string> layer_kinds(const Profile& profile, const std::string& layer) {
   std::set<std::string> kinds;
   for (const ProfileRow& row : profile.rows)
     if (row.layer == layer || row.layer.starts_with(layer + ".")) kinds.insert(row.kind);
@@ -51,16 +51,17 @@ void expect_adds_up(const Profiled& run) {
 TEST(ProfiledTraining, ReportsFloatLayersAndKinds) {
   const Profiled run = profiled(false);
   expect_adds_up(run);
-  EXPECT_TRUE(kinds_of(run.profile, "conv").contains("product forward"));
-  EXPECT_TRUE(kinds_of(run.profile, "conv").contains("dW"));
-  EXPECT_FALSE(kinds_of(run.profile, "conv").contains("dX"));  // the gradient of the images is not computed
+  EXPECT_TRUE(layer_kinds(run.profile, "conv").contains("product forward"));
+  EXPECT_TRUE(layer_kinds(run.profile, "conv").contains("dW"));
+  EXPECT_FALSE(
+      layer_kinds(run.profile, "conv").contains("dX"));  // the gradient of the images is not computed
   for (const char* kind : {"product forward", "dX", "dW"})
-    EXPECT_TRUE(kinds_of(run.profile, "fc").contains(kind)) << kind;
-  EXPECT_EQ(kinds_of(run.profile, "bn"),
+    EXPECT_TRUE(layer_kinds(run.profile, "fc").contains(kind)) << kind;
+  EXPECT_EQ(layer_kinds(run.profile, "bn"),
             (std::set<std::string>{"batch_norm forward", "batch_norm backward"}));
   for (const char* layer : {"relu", "pool", "drop"})
-    EXPECT_EQ(kinds_of(run.profile, layer).size(), 2u) << layer;
-  const auto outside = kinds_of(run.profile, "");
+    EXPECT_EQ(layer_kinds(run.profile, layer).size(), 2u) << layer;
+  const auto outside = layer_kinds(run.profile, "");
   for (const char* kind : {"optimizer", "loader", "cross_entropy forward", "cross_entropy backward", "other"})
     EXPECT_TRUE(outside.contains(kind)) << kind;
 }
@@ -69,9 +70,9 @@ TEST(ProfiledTraining, ReportsQuantizedLayersAndKinds) {
   const Profiled run = profiled(true);
   expect_adds_up(run);
   for (const char* kind : {"quantize", "product forward", "dW"})
-    EXPECT_TRUE(kinds_of(run.profile, "conv").contains(kind)) << kind;
+    EXPECT_TRUE(layer_kinds(run.profile, "conv").contains(kind)) << kind;
   for (const char* kind : {"quantize", "product forward", "dX", "dW"})
-    EXPECT_TRUE(kinds_of(run.profile, "fc").contains(kind)) << kind;
+    EXPECT_TRUE(layer_kinds(run.profile, "fc").contains(kind)) << kind;
   std::set<std::string> all;
   for (const ProfileRow& row : run.profile.rows) all.insert(row.kind);
   EXPECT_TRUE(all.contains("epilogue"));

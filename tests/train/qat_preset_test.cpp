@@ -19,19 +19,19 @@ namespace {
 using nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
-std::string told(const std::string& preset, const PresetChoices& choices = {}) {
+std::string preset_text(const std::string& preset, const PresetChoices& choices = {}) {
   return describe_choice(QuantConfig::from_json(preset_config(preset, choices)));
 }
 
 TEST(QatPreset, LowBitsUseEightBitEdgesAndMinimalErrorRanges) {
-  EXPECT_EQ(told("int8"), "target ort, scale free");
-  EXPECT_EQ(told("w2a2"),
+  EXPECT_EQ(preset_text("int8"), "target ort, scale free");
+  EXPECT_EQ(preset_text("w2a2"),
             "target ort, scale free; ranges by one_pass_mse; 8 bits in the first and the last layer");
-  EXPECT_EQ(told("int2_blockwise"), told("w2a2"));
+  EXPECT_EQ(preset_text("int2_blockwise"), preset_text("w2a2"));
   EXPECT_EQ(preset_config("int2_blockwise").at("rules").at(1).at("axis"), 0);
-  EXPECT_THAT(told("nvfp4"), HasSubstr("E4M3 in the first and the last layer"));
-  EXPECT_THAT(told("w2a2", {.weight_method = {}, .edge_bits = 4}), HasSubstr("4 bits in the first"));
-  EXPECT_EQ(told("w2a2", {.weight_method = {}, .edge_bits = 0}),
+  EXPECT_THAT(preset_text("nvfp4"), HasSubstr("E4M3 in the first and the last layer"));
+  EXPECT_THAT(preset_text("w2a2", {.weight_method = {}, .edge_bits = 4}), HasSubstr("4 bits in the first"));
+  EXPECT_EQ(preset_text("w2a2", {.weight_method = {}, .edge_bits = 0}),
             "target ort, scale free; ranges by one_pass_mse");
 }
 
@@ -154,19 +154,19 @@ TEST(QatTraining, DetectsTextByDenseTokenLabels) {
 }
 
 TEST(QatTraining, LowBitTextUsesDistillationWithHalfWeight) {
-  const auto told = [](const char* preset, bool self, bool text, const TrainingChoices& choices = {}) {
+  const auto preset_text = [](const char* preset, bool self, bool text, const TrainingChoices& choices = {}) {
     TrainerOptions options;
     options.objective.distillation.temperature = 3;
     complete_training(options, QuantConfig::preset(preset), choices, self, text);
     return std::pair(options.objective.distillation.temperature, options.objective.distillation.weight);
   };
-  EXPECT_EQ(told("w2a8", true, true), std::pair(1.0, 0.5));
-  EXPECT_EQ(told("int8", true, true), std::pair(1.0, 1.0));   // asked for: it has no share of its own
-  EXPECT_EQ(told("w2a8", false, true), std::pair(3.0, 1.0));  // another teacher
-  EXPECT_EQ(told("w2a8", true, false), std::pair(3.0, 1.0));
+  EXPECT_EQ(preset_text("w2a8", true, true), std::pair(1.0, 0.5));
+  EXPECT_EQ(preset_text("int8", true, true), std::pair(1.0, 1.0));   // asked for: it has no share of its own
+  EXPECT_EQ(preset_text("w2a8", false, true), std::pair(3.0, 1.0));  // another teacher
+  EXPECT_EQ(preset_text("w2a8", true, false), std::pair(3.0, 1.0));
   const TrainingChoices choices{.temperature = 4, .teacher_share = 0.25};
-  EXPECT_EQ(told("w2a8", true, true, choices), std::pair(4.0, 0.25));
-  EXPECT_EQ(told("w2a8", true, false, choices), std::pair(4.0, 0.25));
+  EXPECT_EQ(preset_text("w2a8", true, true, choices), std::pair(4.0, 0.25));
+  EXPECT_EQ(preset_text("w2a8", true, false, choices), std::pair(4.0, 0.25));
 }
 
 TEST(QatTraining, DistillsItselfIfOverfittedAndOnLowBitText) {

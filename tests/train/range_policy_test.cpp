@@ -23,7 +23,7 @@ Plan learning(double rate) {
   return run;
 }
 
-std::vector<float> ranges_of(const StateDict& state) {
+std::vector<float> state_ranges(const StateDict& state) {
   std::vector<float> out;
   for (const auto& [name, tensor] : state.tensors())
     if (name.starts_with("parameters/") && name.ends_with("amax"))
@@ -36,10 +36,10 @@ TEST(RangePolicy, StepsAtMostHalveOrDoubleARange) {
   set_log_callback([&](LogLevel, std::string_view message) { told += message; });
   const Plan run = learning(30);
   const auto trainer = run.make();
-  const auto before = ranges_of(trainer->state_dict());
+  const auto before = state_ranges(trainer->state_dict());
   const auto result = trainer->fit();
   set_log_callback({});
-  const auto after = ranges_of(trainer->state_dict());
+  const auto after = state_ranges(trainer->state_dict());
   ASSERT_EQ(before.size(), after.size());
   ASSERT_GT(before.size(), 2u);
   for (std::size_t i = 0; i < after.size(); ++i) {

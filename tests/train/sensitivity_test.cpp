@@ -22,7 +22,7 @@ namespace {
 
 using namespace test;
 
-DataLoader loader_of(const Tensor& x, const Tensor& y = {}, std::int64_t batch = 8) {
+DataLoader make_loader(const Tensor& x, const Tensor& y = {}, std::int64_t batch = 8) {
   return DataLoader(std::make_shared<TensorDataset>(x, y), {.batch_size = batch, .shuffle = false});
 }
 
@@ -106,7 +106,7 @@ TEST(Sensitivity, QuantizesOneLayerWithSharedQuantizers) {
   auto model = residual_net();
   (void)quantize(*model, QuantConfig::preset("w4a4"), {1, 1, 8, 8});
   const Tensor x = random_tensor({20, 1, 8, 8}, -1, 1);
-  DataLoader data = loader_of(x, labels(20));
+  DataLoader data = make_loader(x, labels(20));
   (void)calibrate(*model, data);
   const auto report = expect_exact(*model, data);
   EXPECT_EQ(report.layers.size(), 5U);  // conv1, conv2, add, gap, fc
@@ -128,7 +128,7 @@ TEST(Sensitivity, QuantizesOneLayerWithSharedQuantizers) {
 TEST(Sensitivity, SupportsUserModules) {
   auto model = own_model();
   (void)quantize(*model, integers(3, 3), {1, 6});
-  DataLoader data = loader_of(random_tensor({20, 6}, -1, 1), labels(20));
+  DataLoader data = make_loader(random_tensor({20, 6}, -1, 1), labels(20));
   (void)calibrate(*model, data);
   const auto report = expect_exact(*model, data);
   EXPECT_EQ(report.layers.size(), 6U);
@@ -150,7 +150,7 @@ TEST(Sensitivity, CostsOnePassAndTheRestAfterEachLayer) {
   EXPECT_EQ(chain.layer_runs, 2 * (3 + 3 + 2 + 1));
 
   auto resnet = built("resnet20", "{}", {3, 8, 8}, Kind::folded);
-  DataLoader data = loader_of(images({3, 8, 8}, 4), labels(4), 4);
+  DataLoader data = make_loader(images({3, 8, 8}, 4), labels(4), 4);
   const auto report = sensitivity(*resnet, data);
   const auto layers = static_cast<std::int64_t>(report.layers.size());
   EXPECT_GE(layers, 20 + 9 + 1);  // convolutions and fc, additions, pooling
@@ -163,7 +163,7 @@ TEST(Sensitivity, CostsOnePassAndTheRestAfterEachLayer) {
 TEST(Sensitivity, ReportsOnlyDivergenceWithoutLabels) {
   auto model = residual_net();
   (void)quantize(*model, QuantConfig::preset("w2a2"), {1, 1, 8, 8});
-  DataLoader data = loader_of(random_tensor({8, 1, 8, 8}, -1, 1));
+  DataLoader data = make_loader(random_tensor({8, 1, 8, 8}, -1, 1));
   (void)calibrate(*model, data);
   const auto report = sensitivity(*model, data);
   EXPECT_EQ(report.reference.count, 0);
@@ -181,7 +181,7 @@ TEST(Sensitivity, RestoresTheModelAlsoAfterAnError) {
   auto model = residual_net();
   (void)quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});
   Tensor x = random_tensor({24, 1, 8, 8}, -1, 1);
-  DataLoader data = loader_of(x, labels(24));
+  DataLoader data = make_loader(x, labels(24));
   EXPECT_THROW((void)sensitivity(*model, data), ArgumentError);  // not calibrated
   (void)calibrate(*model, data);
   const auto expect_intact = [&, logits = predict(*model, data)] {
@@ -193,7 +193,7 @@ TEST(Sensitivity, RestoresTheModelAlsoAfterAnError) {
   expect_intact();
   Tensor broken = x.clone();
   broken.mutable_data<float>()[9 * 64 + 5] = std::numeric_limits<float>::quiet_NaN();
-  DataLoader with_nan = loader_of(broken, labels(24));
+  DataLoader with_nan = make_loader(broken, labels(24));
   try {
     (void)sensitivity(*model, with_nan);
     FAIL() << "a NaN is taken";
@@ -202,7 +202,7 @@ TEST(Sensitivity, RestoresTheModelAlsoAfterAnError) {
   }
   expect_intact();
   const Tensor far = Tensor::full({24}, 11, DType::i64);
-  DataLoader far_labels = loader_of(x, far);
+  DataLoader far_labels = make_loader(x, far);
   EXPECT_THROW((void)sensitivity(*model, far_labels), ArgumentError);
   expect_intact();
   EXPECT_THROW((void)sensitivity(*model, data, {.samples = -1}), ArgumentError);

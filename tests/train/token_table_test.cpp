@@ -82,7 +82,7 @@ TEST(TokenTable, DecodesEachKind) {
   EXPECT_EQ(decoded({{"type", "Strip"}, {"content", "_"}, {"start", 1}, {"stop", 0}}, {"__a_", "b"}), "_a_b");
 }
 
-std::string refusal(const std::string& text) {
+std::string error_text(const std::string& text) {
   try {
     (void)TokenTable::parse(text, "some.json");
   } catch (const FileError& error) {
@@ -94,19 +94,20 @@ std::string refusal(const std::string& text) {
 std::string changed(const std::string& pointer, const json& value) {
   json file = small();
   file[json::json_pointer(pointer)] = value;
-  return refusal(file.dump());
+  return error_text(file.dump());
 }
 
 TEST(TokenTable, RejectsOtherTexts) {
   const std::string whole = small().dump();
   for (std::size_t length = 0; length < whole.size(); ++length)
-    EXPECT_THAT(refusal(whole.substr(0, length)), HasSubstr("[tokenizer] some.json: it is no tokenizer.json"))
+    EXPECT_THAT(error_text(whole.substr(0, length)),
+                HasSubstr("[tokenizer] some.json: it is no tokenizer.json"))
         << length;
-  EXPECT_THAT(refusal("[1, 2]"), HasSubstr("it is no object with a \"model\""));
-  EXPECT_THAT(refusal("{}"), HasSubstr("it has no \"model\""));
+  EXPECT_THAT(error_text("[1, 2]"), HasSubstr("it is no object with a \"model\""));
+  EXPECT_THAT(error_text("{}"), HasSubstr("it has no \"model\""));
   std::string nested = R"({"decoder": )";
   for (int i = 0; i < 100; ++i) nested += R"({"type": "Sequence", "decoders": [)";
-  EXPECT_THAT(refusal(nested), HasSubstr("more than 128 levels"));
+  EXPECT_THAT(error_text(nested), HasSubstr("more than 128 levels"));
 }
 
 TEST(TokenTable, NamesTheSupportedKinds) {
@@ -128,7 +129,7 @@ TEST(TokenTable, RejectsAVocabularyWithHoles) {
   EXPECT_THAT(changed("/added_tokens", {{{"content", "a"}, {"id", 7}}}), HasSubstr("two ids, 0 and 7"));
   EXPECT_THAT(changed("/added_tokens", {{{"content", ""}, {"id", 3}}}), HasSubstr("empty \"content\""));
   const json scores = {{"type", "Unigram"}, {"vocab", {{"a", -1.0}, {"b"}}}};
-  EXPECT_THAT(refusal(json{{"model", scores}}.dump()), HasSubstr("token 1 of \"vocab\" is no pair"));
+  EXPECT_THAT(error_text(json{{"model", scores}}.dump()), HasSubstr("token 1 of \"vocab\" is no pair"));
 }
 
 /// A file of many steps that each multiply a text ends by name before it takes memory.

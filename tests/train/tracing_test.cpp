@@ -60,7 +60,7 @@ struct State {
   std::vector<std::optional<float>> minima;  // that observers have seen
 };
 
-State state_of(Module& model) {
+State snapshot(Module& model) {
   State out;
   for (const auto& [name, value] : model.named_parameters()) {
     out.tensors.push_back(content(name, value.tensor()));
@@ -96,12 +96,12 @@ TEST(Tracing, DoesNotWriteToTheModel) {
     const Variable output = (*model)(Variable(test::images(kSample, 4)));
     ops::cross_entropy(output, test::labels(4)).backward();
     model->at("relu1").eval();
-    const State before = state_of(*model);
+    const State before = snapshot(*model);
     trace_all(*model);
-    EXPECT_THAT(changes(before, state_of(*model)), IsEmpty());
+    EXPECT_THAT(changes(before, snapshot(*model)), IsEmpty());
     EXPECT_THROW((void)trace(*model, {4, 3, 8, 8}), ArgumentError);
     EXPECT_THROW((void)plan_memory(*model, {4, 3, 8, 8}), ArgumentError);
-    EXPECT_THAT(changes(before, state_of(*model)), IsEmpty());
+    EXPECT_THAT(changes(before, snapshot(*model)), IsEmpty());
   }
 }
 
@@ -155,9 +155,9 @@ TEST(ThreadsTracing, AllowsConcurrentEvaluation) {
     model->eval();
     const Tensor x = test::images(kSample, 4);
     const auto expected = evaluated(*model, x);
-    const State before = state_of(*model);
+    const State before = snapshot(*model);
     EXPECT_EQ(differing_evaluations(*model, x, expected, 30), 0);
-    EXPECT_THAT(changes(before, state_of(*model)), IsEmpty());
+    EXPECT_THAT(changes(before, snapshot(*model)), IsEmpty());
   }
 }
 

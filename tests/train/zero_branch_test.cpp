@@ -229,7 +229,7 @@ TEST(ZeroBranch, ResumesBitwise) {
 }
 
 /// Outputs and ranges after a run that `ranks` share.
-std::vector<Tensor> trained_by(const std::shared_ptr<Communicator>& ranks, Zero what, AmaxMode amax) {
+std::vector<Tensor> train_ranks(const std::shared_ptr<Communicator>& ranks, Zero what, AmaxMode amax) {
   detail::set_threads(1);
   auto model = calibrated("w4a8", what);
   TrainerOptions options = run(amax);
@@ -248,7 +248,7 @@ TEST(ZeroBranch, RanksMatchTheRangesOfOneProcess) {
   const QuietLog quiet;
   for (const Zero what : {Zero::weights, Zero::activations, Zero::channel})
     for (const AmaxMode amax : {AmaxMode::frozen, AmaxMode::running, AmaxMode::learned}) {
-      const auto one = trained_by(one_rank(), what, amax);
+      const auto one = train_ranks(one_rank(), what, amax);
       test::Meeting meeting(2);
       std::vector<std::vector<Tensor>> found(2);
       {
@@ -256,7 +256,7 @@ TEST(ZeroBranch, RanksMatchTheRangesOfOneProcess) {
         for (int rank = 0; rank < 2; ++rank)
           threads.emplace_back([&, rank] {
             found[std::size_t(rank)] =
-                trained_by(std::make_shared<test::ThreadRank>(meeting, rank), what, amax);
+                train_ranks(std::make_shared<test::ThreadRank>(meeting, rank), what, amax);
           });
       }
       for (const auto& values : found) {

@@ -22,7 +22,7 @@ class CudaCalibrators : public testing::Test {
 
 const Shape kShape{6, 5, 9, 7};
 
-Tensor magnitudes_of(const Tensor& x) {
+Tensor magnitudes(const Tensor& x) {
   auto v = x.to_vector<float>();
   for (float& each : v) each = std::fabs(each);
   return Tensor::from(v, x.shape());
@@ -31,7 +31,7 @@ Tensor magnitudes_of(const Tensor& x) {
 /// Batches that a pass gives: growing values, zeros, one layout and another.
 std::vector<Tensor> batches(DType dtype) {
   return {heavy_tailed(kShape, 3).to(dtype), heavy_tailed(kShape, 8).to(Layout::channels_last).to(dtype),
-          Tensor::zeros(kShape, dtype), magnitudes_of(heavy_tailed(kShape, 5)).to(dtype)};
+          Tensor::zeros(kShape, dtype), magnitudes(heavy_tailed(kShape, 5)).to(dtype)};
 }
 
 /// The collected state and the amax equal those of the CPU; the amax stays on the device.
@@ -81,7 +81,7 @@ TEST_F(CudaCalibrators, BuildHistogramsOfOneAndSeveralSweeps) {
 }
 
 TEST_F(CudaCalibrators, SearchRangesOfEveryFormat) {
-  const Tensor x = heavy_tailed({5, 4103}, 6), positive = magnitudes_of(x);
+  const Tensor x = heavy_tailed({5, 4103}, 6), positive = magnitudes(x);
   for (const NumBits& bits :
        {NumBits(2), NumBits(4), NumBits(8), NumBits(9), NumBits(16), NumBits(4, 3), NumBits(2, 1)})
     for (const Axes& axis : {Axes{}, Axes{0}, Axes{1}})

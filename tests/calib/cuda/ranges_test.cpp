@@ -78,7 +78,7 @@ TEST_F(CudaRanges, GrowLikeOnTheHost) {
 }
 
 /// Magnitudes next to the edges of a rule's bins, and values outside of all bins.
-Tensor beside_edges(const detail::BinRule& rule, int bins) {
+Tensor values_next_to_edges(const detail::BinRule& rule, int bins) {
   std::vector<float> v{0.0f,   -0.0f, kInfinity, std::nanf(""), rule.top, std::nextafter(rule.top, kInfinity),
                        1e-45f, 3e38f};
   for (int k = 0; k <= bins + 1; k += 1 + k / 200)
@@ -98,7 +98,7 @@ TEST_F(CudaRanges, CountValuesNextToBinEdges) {
         for (const bool skip_zeros : {false, true}) {
           const float top = std::min(static_cast<float>(bins) / factor * divisor, 0x1.fffffep127f);
           const detail::BinRule rule{factor, divisor, top, skip_zeros};
-          const Tensor x = beside_edges(rule, bins);
+          const Tensor x = values_next_to_edges(rule, bins);
           std::vector<std::int64_t> right(static_cast<std::size_t>(bins), 3), got = right;
           for (const int first : {0, 1, 8991}) {
             detail::count(x.slice(first, x.numel()), rule, right);

@@ -167,12 +167,12 @@ TEST_F(CudaElementwise, PredictionsAreTheLargestScores) {
       v[3 * classes + classes / 2] = std::numeric_limits<float>::quiet_NaN();
       for (std::int64_t i = 0; i < classes; ++i) v[4 * classes + i] = -std::numeric_limits<float>::infinity();
       const Tensor own = scores.to(dtype);
-      const auto answered = [&](Device device) {
+      const auto run_predictions = [&](Device device) {
         Tensor out = Tensor::empty({37}, DType::i64, device);
         detail::run(device, &detail::Kernels::predictions, own.to(device), out);
         return out.to(Device::cpu());
       };
-      EXPECT_TRUE(bitwise_equal(answered(Device::cuda()), answered(Device::cpu()))) << classes;
+      EXPECT_TRUE(bitwise_equal(run_predictions(Device::cuda()), run_predictions(Device::cpu()))) << classes;
     }
 }
 

@@ -24,7 +24,7 @@ class CudaLoss : public testing::Test {
 /// in the values' own type on the CPU: up to 5000 of them.
 double tolerance_of(DType dtype) { return dtype == DType::f64 ? 1e-12 : 3e-5; }
 
-std::vector<Tensor> softmax_on(Device device, const Shape& shape, int axis, DType dtype, bool logarithm) {
+std::vector<Tensor> run_softmax(Device device, const Shape& shape, int axis, DType dtype, bool logarithm) {
   const Variable x(random_values(shape, 1, -9, 9).to(dtype).to(device), true);
   const Variable y = logarithm ? ops::log_softmax(x, axis) : ops::softmax(x, axis);
   y.backward(random_values(shape, 2).to(dtype).to(device));
@@ -38,8 +38,8 @@ TEST_F(CudaLoss, SoftmaxHandlesRowsOfManyLengths) {
   for (const auto& [shape, axis] : cases)
     for (const DType dtype : {DType::f32, DType::f64})
       for (const bool logarithm : {false, true})
-        EXPECT_EQ(difference(softmax_on(Device::cuda(), shape, axis, dtype, logarithm),
-                             softmax_on(Device::cpu(), shape, axis, dtype, logarithm), tolerance_of(dtype)),
+        EXPECT_EQ(difference(run_softmax(Device::cuda(), shape, axis, dtype, logarithm),
+                             run_softmax(Device::cpu(), shape, axis, dtype, logarithm), tolerance_of(dtype)),
                   "")
             << to_string(shape) << name(dtype) << logarithm;
 }
@@ -57,8 +57,8 @@ Tensor labels(std::int64_t rows, std::int64_t classes) {
   return Tensor::from(values, {rows});
 }
 
-std::vector<Tensor> entropy_on(Device device, const Shape& shape, DType dtype, double smoothing,
-                               std::optional<std::int64_t> ignored = {}, const Tensor& weights = {}) {
+std::vector<Tensor> run_cross_entropy(Device device, const Shape& shape, DType dtype, double smoothing,
+                                      std::optional<std::int64_t> ignored = {}, const Tensor& weights = {}) {
   const Variable x(random_values(shape, 1, -5, 5).to(dtype).to(device), true);
   const Variable loss =
       ops::cross_entropy(x, labels(shape[0], shape[1]).to(device), smoothing, ignored, weights);
@@ -70,8 +70,8 @@ TEST_F(CudaLoss, CrossEntropyMatchesTheCpuForManySizes) {
   for (const Shape& shape : {Shape{1, 2}, Shape{512, 10}, Shape{3001, 3}, Shape{17, 1001}, Shape{0, 5}})
     for (const DType dtype : {DType::f32, DType::f64})
       for (const double smoothing : {0.0, 0.1, 1.0})
-        EXPECT_EQ(difference(entropy_on(Device::cuda(), shape, dtype, smoothing),
-                             entropy_on(Device::cpu(), shape, dtype, smoothing), tolerance_of(dtype)),
+        EXPECT_EQ(difference(run_cross_entropy(Device::cuda(), shape, dtype, smoothing),
+                             run_cross_entropy(Device::cpu(), shape, dtype, smoothing), tolerance_of(dtype)),
                   "")
             << to_string(shape) << name(dtype) << smoothing;
 }
@@ -80,8 +80,8 @@ TEST_F(CudaLoss, IgnoresMaskedRows) {
   for (const Shape& shape : {Shape{512, 10}, Shape{17, 1001}, Shape{1, 2}})
     for (const double smoothing : {0.0, 0.1})
       for (const std::int64_t ignored : {std::int64_t{1}, std::int64_t{3}, std::int64_t{-100}})
-        EXPECT_EQ(difference(entropy_on(Device::cuda(), shape, DType::f64, smoothing, ignored),
-                             entropy_on(Device::cpu(), shape, DType::f64, smoothing, ignored),
+        EXPECT_EQ(difference(run_cross_entropy(Device::cuda(), shape, DType::f64, smoothing, ignored),
+                             run_cross_entropy(Device::cpu(), shape, DType::f64, smoothing, ignored),
                              tolerance_of(DType::f64)),
                   "")
             << to_string(shape) << smoothing << ignored;
@@ -93,14 +93,14 @@ TEST_F(CudaLoss, SupportsClassWeights) {
       for (const double smoothing : {0.0, 0.1})
         for (const std::int64_t ignored : {std::int64_t{1}, std::int64_t{-100}}) {
           const Tensor weights = random_values({shape[1]}, 5, 0, 4).to(dtype);
-          const auto right = entropy_on(Device::cpu(), shape, dtype, smoothing, ignored, weights);
-          const auto found = entropy_on(Device::cuda(), shape, dtype, smoothing, ignored, weights);
+          const auto right = run_cross_entropy(Device::cpu(), shape, dtype, smoothing, ignored, weights);
+          const auto found = run_cross_entropy(Device::cuda(), shape, dtype, smoothing, ignored, weights);
           EXPECT_EQ(difference(found, right, tolerance_of(dtype)), "")
               << to_string(shape) << name(dtype) << smoothing << ignored;
         }
 }
 
-std::string message_of(const Tensor& tensor) {
+std::string error_message(const Tensor& tensor) {
   try {
     static_cast<void>(tensor.to(Device::cpu()));
   } catch (const ArgumentError& error) {
@@ -117,8 +117,8 @@ TEST_F(CudaLoss, ReportsInvalidLabelsOnRead) {
       const auto loss = ops::cross_entropy(x, Tensor::from<std::int64_t>({0, label, 3}).to(Device::cuda()),
                                            smoothing, {}, weights);
       loss.backward();
-      EXPECT_EQ(message_of(loss.tensor()), "[cross_entropy] not every label is 0 to 3");
-      EXPECT_EQ(message_of(loss.tensor()), "");
+      EXPECT_EQ(error_message(loss.tensor()), "[cross_entropy] not every label is 0 to 3");
+      EXPECT_EQ(error_message(loss.tensor()), "");
     }
 }
 

@@ -30,7 +30,7 @@ struct Batch {
 };
 
 /// y, dx, dgamma, dbeta, the running mean and variance.
-std::vector<Tensor> batch_norm_on(Device device, const Batch& b) {
+std::vector<Tensor> run_batch_norm(Device device, const Batch& b) {
   const Shape each{b.shape[1]};
   const auto value = [&](const Shape& shape, unsigned seed, double low, double high) {
     return random_values(shape, seed, low, high).to(b.dtype).to(device);
@@ -52,7 +52,7 @@ TEST_F(CudaNorm, HandlesBatchesOfManySizes) {
     for (const DType dtype : {DType::f32, DType::f64})
       for (const bool training : {true, false}) {
         const Batch batch{shape, dtype, training, shape[1] != 37};
-        EXPECT_EQ(difference(batch_norm_on(Device::cuda(), batch), batch_norm_on(Device::cpu(), batch),
+        EXPECT_EQ(difference(run_batch_norm(Device::cuda(), batch), run_batch_norm(Device::cpu(), batch),
                              tolerance_of(dtype)),
                   "")
             << to_string(shape) << name(dtype) << training;
@@ -62,7 +62,7 @@ TEST_F(CudaNorm, HandlesBatchesOfManySizes) {
 TEST_F(CudaNorm, EvaluationMatchesTheCpuBitwise) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Batch batch{{3, 19, 31, 7}, dtype, false};
-    const auto found = batch_norm_on(Device::cuda(), batch), expected = batch_norm_on(Device::cpu(), batch);
+    const auto found = run_batch_norm(Device::cuda(), batch), expected = run_batch_norm(Device::cpu(), batch);
     for (const std::size_t i : {0u, 1u, 2u, 3u})
       EXPECT_TRUE(bitwise_equal(found[i].to(Device::cpu()), expected[i])) << i;
   }
@@ -70,17 +70,17 @@ TEST_F(CudaNorm, EvaluationMatchesTheCpuBitwise) {
 
 TEST_F(CudaNorm, IsAccurateForALargeMean) {
   const Batch batch{{20000, 2}, DType::f64, true, true, 1e6};
-  const auto found = batch_norm_on(Device::cuda(), batch), expected = batch_norm_on(Device::cpu(), batch);
+  const auto found = run_batch_norm(Device::cuda(), batch), expected = run_batch_norm(Device::cpu(), batch);
   EXPECT_EQ(difference({found[0]}, {expected[0]}, 1e-8), "");  // 1e6 has an ulp of 1e-10
 }
 
 TEST_F(CudaNorm, EmptyBatchKeepsTheStatistics) {
   const Batch batch{{0, 3, 2, 2}};
-  EXPECT_EQ(difference(batch_norm_on(Device::cuda(), batch), batch_norm_on(Device::cpu(), batch), 0.0), "");
+  EXPECT_EQ(difference(run_batch_norm(Device::cuda(), batch), run_batch_norm(Device::cpu(), batch), 0.0), "");
 }
 
 /// Factor and shift, the gradients of sums, gamma and beta, and the running ones.
-std::vector<Tensor> sums_on(Device device, bool training, bool with_bias) {
+std::vector<Tensor> run_sums(Device device, bool training, bool with_bias) {
   const Shape shape{5, 20, 13, 11}, each{20};
   std::vector<std::int32_t> values(static_cast<std::size_t>(numel(shape))), bias(20);
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -109,8 +109,8 @@ std::vector<Tensor> sums_on(Device device, bool training, bool with_bias) {
 TEST_F(CudaNorm, HandlesUnroundedSums) {
   for (const bool training : {true, false})
     for (const bool with_bias : {true, false}) {
-      const auto found = sums_on(Device::cuda(), training, with_bias);
-      const auto expected = sums_on(Device::cpu(), training, with_bias);
+      const auto found = run_sums(Device::cuda(), training, with_bias);
+      const auto expected = run_sums(Device::cpu(), training, with_bias);
       EXPECT_EQ(difference(found, expected, 1e-4), "") << training;  // values of some hundreds, 700 a sum
       for (std::size_t i = 0; i < 5 && !training; ++i)
         EXPECT_TRUE(bitwise_equal(found[i].to(Device::cpu()), expected[i])) << i;
@@ -118,7 +118,7 @@ TEST_F(CudaNorm, HandlesUnroundedSums) {
 }
 
 /// Factor, shift and bias codes of sums as the folded layer has them, and the gradients.
-std::vector<Tensor> folded_on(Device device, const Shape& shape, bool with_bias) {
+std::vector<Tensor> run_folded(Device device, const Shape& shape, bool with_bias) {
   const Shape each{shape[1]};
   const auto channel = [&](unsigned seed, double least, double most) {
     return random_values(each, seed, least, most).to(DType::f32);
@@ -150,8 +150,8 @@ std::vector<Tensor> folded_on(Device device, const Shape& shape, bool with_bias)
 TEST_F(CudaNorm, SumsMatchTheFoldedLayer) {
   for (const Shape& shape : {Shape{64, 20}, Shape{5, 20, 37}})
     for (const bool with_bias : {true, false}) {
-      const auto found = folded_on(Device::cuda(), shape, with_bias);
-      const auto expected = folded_on(Device::cpu(), shape, with_bias);
+      const auto found = run_folded(Device::cuda(), shape, with_bias);
+      const auto expected = run_folded(Device::cpu(), shape, with_bias);
       EXPECT_EQ(expected[0].data<float>()[0], 0);  // the channel is 0, its output is the bias
       for (std::size_t i = 0; i < 3; ++i)
         EXPECT_TRUE(bitwise_equal(found[i].to(Device::cpu()), expected[i])) << i;
@@ -160,7 +160,7 @@ TEST_F(CudaNorm, SumsMatchTheFoldedLayer) {
     }
 }
 
-std::vector<Tensor> layer_norm_on(Device device, const Shape& shape, DType dtype, bool parameters) {
+std::vector<Tensor> run_layer_norm(Device device, const Shape& shape, DType dtype, bool parameters) {
   const auto value = [&](const Shape& of, unsigned seed) {
     return random_values(of, seed).to(dtype).to(device);
   };
@@ -180,8 +180,8 @@ TEST_F(CudaNorm, HandlesRowsOfManyLengths) {
                                   {5, 2049}, {2, 5003}, {0, 5},   {3, 4, 1024}};
   for (const auto& shape : shapes)
     for (const DType dtype : {DType::f32, DType::f64})
-      EXPECT_EQ(difference(layer_norm_on(Device::cuda(), shape, dtype, shape[0] != 5),
-                           layer_norm_on(Device::cpu(), shape, dtype, shape[0] != 5), tolerance_of(dtype)),
+      EXPECT_EQ(difference(run_layer_norm(Device::cuda(), shape, dtype, shape[0] != 5),
+                           run_layer_norm(Device::cpu(), shape, dtype, shape[0] != 5), tolerance_of(dtype)),
                 "")
           << to_string(shape) << name(dtype);
 }

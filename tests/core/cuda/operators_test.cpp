@@ -14,7 +14,7 @@ namespace {
 
 using namespace fq::test;
 
-std::string name_of(const OperatorCase& tested) {
+std::string case_name(const OperatorCase& tested) {
   return tested.op + (tested.variant.empty() ? "" : "_" + tested.variant);
 }
 
@@ -36,11 +36,11 @@ bool is_exact(const OperatorCase& tested) {
                                            "attach_codes", "global_avg_pool2d"};
   static const std::set<std::string> sums{"add_channels", "add_first", "sub_channels", "multiply_pixels",
                                           "multiply_outer"};  // gradients are sums
-  return names.contains(tested.op) && !sums.contains(name_of(tested));
+  return names.contains(tested.op) && !sums.contains(case_name(tested));
 }
 
 /// f64: a few roundings of 1e-16 on values up to some tens, sums of some hundreds of them.
-double tolerance_of(const OperatorCase& tested, DType dtype) {
+double case_tolerance(const OperatorCase& tested, DType dtype) {
   if (is_exact(tested)) return 0.0;
   return dtype == DType::f64 ? 1e-12 : tested.tolerance;
 }
@@ -59,7 +59,7 @@ class CudaOperator : public testing::TestWithParam<OperatorCase> {
 
 /// Describes the difference between cuda:0 and the CPU; empty if there is none.
 std::string difference_from_cpu(const OperatorCase& tested, DType dtype, Layout layout) {
-  const auto inputs = inputs_of(tested, dtype);
+  const auto inputs = make_inputs(tested, dtype);
   const auto found = run_case(tested, moved(inputs, Device::cuda(), layout));
   const auto expected = run_case(tested, moved(inputs, Device::cpu(), layout));
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -68,7 +68,7 @@ std::string difference_from_cpu(const OperatorCase& tested, DType dtype, Layout 
     EXPECT_EQ(found[i].dtype(), expected[i].dtype()) << i;
   }
   EXPECT_EQ(found[0].layout(), expected[0].layout());
-  return difference(found, expected, tolerance_of(tested, dtype));
+  return difference(found, expected, case_tolerance(tested, dtype));
 }
 
 TEST_P(CudaOperator, AgreesWithTheCpu) {
@@ -80,13 +80,13 @@ TEST_P(CudaOperator, AgreesWithTheCpu) {
 TEST_P(CudaOperator, GradientsMatchCentralDifferences) {
   GradientCheck options;
   options.surrogate = op().surrogate;
-  const auto inputs = moved(inputs_of(op(), DType::f64), Device::cuda(), Layout::row_major);
-  EXPECT_EQ(check_gradients(op().apply, inputs, differentiable_of(op()), options), "");
+  const auto inputs = moved(make_inputs(op(), DType::f64), Device::cuda(), Layout::row_major);
+  EXPECT_EQ(check_gradients(op().apply, inputs, differentiable_inputs(op()), options), "");
 }
 
 TEST_P(CudaOperator, DoesNotSynchronize) {
   const auto variables =
-      leaves_of(op(), moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major));
+      make_leaves(op(), moved(make_inputs(op(), DType::f32), Device::cuda(), Layout::row_major));
   const auto before = waits_so_far();
   const Variable y = op().apply(variables);
   y.backward(Tensor::full(y.shape(), 1.0, DType::f32, Device::cuda()));
@@ -95,7 +95,7 @@ TEST_P(CudaOperator, DoesNotSynchronize) {
 
 TEST_P(CudaOperator, EmptyBatchGivesEmptyOutputs) {
   if (!op().empty_batch) return;
-  const auto inputs = moved(inputs_of(op(), DType::f32, true), Device::cuda(), Layout::row_major);
+  const auto inputs = moved(make_inputs(op(), DType::f32, true), Device::cuda(), Layout::row_major);
   for (const auto& tensor : run_case(op(), inputs)) {
     if (!tensor.defined()) continue;
     for (const float v : tensor.to_vector<float>()) EXPECT_TRUE(std::isfinite(v));
@@ -103,14 +103,14 @@ TEST_P(CudaOperator, EmptyBatchGivesEmptyOutputs) {
 }
 
 TEST_P(CudaOperator, IsDeterministic) {
-  const auto inputs = moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major);
+  const auto inputs = moved(make_inputs(op(), DType::f32), Device::cuda(), Layout::row_major);
   const auto a = run_case(op(), inputs), b = run_case(op(), inputs);
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(!a[i].defined() || bitwise_equal(a[i], b[i])) << i;
 }
 
 /// A captured step may not copy from the host or wait: an operator that makes a table keeps it on the device.
 TEST_P(CudaOperator, CaptureMatchesTheCallBitwise) {
-  const auto inputs = moved(inputs_of(op(), DType::f32), Device::cuda(), Layout::row_major);
+  const auto inputs = moved(make_inputs(op(), DType::f32), Device::cuda(), Layout::row_major);
   detail::Capture capture(Device::cuda());
   std::vector<Tensor> captured;
   capture.add([&] { captured = run_case(op(), inputs); });
@@ -128,7 +128,7 @@ std::vector<std::string> traced_names(const OperatorCase& tested, Device device)
   Variable y;
   {
     const RecordScope scope(recorder);
-    y = tested.apply(leaves_of(tested, moved(inputs_of(tested, DType::f32), device, Layout::row_major)));
+    y = tested.apply(make_leaves(tested, moved(make_inputs(tested, DType::f32), device, Layout::row_major)));
   }
   std::vector<std::string> out;
   for (const auto& node : recorder.finish(y).nodes) out.push_back(node.op);
@@ -140,7 +140,7 @@ TEST_P(CudaOperator, TracesLikeTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaOperator, testing::ValuesIn(operator_cases()),
-                         [](const auto& tested) { return name_of(tested.param); });
+                         [](const auto& tested) { return case_name(tested.param); });
 
 }  // namespace
 }  // namespace fq::cuda_operators_test

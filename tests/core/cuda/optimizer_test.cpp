@@ -20,7 +20,7 @@ class CudaOptimizer : public testing::Test {
 /// More tensors than fit into one launch, of f32 and f64 by turns: empty ones, odd ones, one above a sweep.
 constexpr std::size_t kTensors = 150;
 
-Shape shape_of(std::size_t i) {
+Shape parameter_shape(std::size_t i) {
   constexpr std::int64_t sizes[] = {1, 7, 8, 9, 0, 257, 1000};
   return i == 70 ? Shape{30001} : Shape{sizes[i % 7]};
 }
@@ -29,8 +29,9 @@ DType dtype_at(std::size_t i) { return i % 3 == 2 ? DType::f64 : DType::f32; }
 std::vector<Tensor> tensors(Device device, unsigned seed, double low = -2.0, double high = 2.0) {
   std::vector<Tensor> out;
   for (std::size_t i = 0; i < kTensors; ++i)
-    out.push_back(
-        random_values(shape_of(i), seed + static_cast<unsigned>(i), low, high).to(dtype_at(i)).to(device));
+    out.push_back(random_values(parameter_shape(i), seed + static_cast<unsigned>(i), low, high)
+                      .to(dtype_at(i))
+                      .to(device));
   return out;
 }
 
@@ -43,7 +44,7 @@ void expect_same(const std::vector<Tensor>& there, const std::vector<Tensor>& he
 }
 
 /// Parameters and momenta after three steps.
-std::vector<Tensor> sgd_on(Device device, const ops::SgdStep& step) {
+std::vector<Tensor> run_sgd(Device device, const ops::SgdStep& step) {
   auto parameters = tensors(device, 1), momenta = tensors(device, 1000);
   for (unsigned t = 0; t < 3; ++t) {
     const auto gradients = tensors(device, 2000 + 100 * t);
@@ -59,10 +60,10 @@ std::vector<Tensor> sgd_on(Device device, const ops::SgdStep& step) {
 
 TEST_F(CudaOptimizer, SgdMatchesTheCpuBitwise) {
   for (const ops::SgdStep& step : {ops::SgdStep{}, ops::SgdStep{0.9}, ops::SgdStep{0.9, true, 0.25}})
-    expect_same(sgd_on(Device::cuda(), step), sgd_on(Device::cpu(), step));
+    expect_same(run_sgd(Device::cuda(), step), run_sgd(Device::cpu(), step));
 }
 
-std::vector<Tensor> adam_on(Device device, const ops::AdamStep& step) {
+std::vector<Tensor> run_adam(Device device, const ops::AdamStep& step) {
   auto parameters = tensors(device, 1), means = tensors(device, 1000), squares = tensors(device, 2000, 0.0);
   for (unsigned t = 0; t < 3; ++t) {
     const auto gradients = tensors(device, 3000 + 100 * t);
@@ -79,11 +80,11 @@ std::vector<Tensor> adam_on(Device device, const ops::AdamStep& step) {
 
 TEST_F(CudaOptimizer, AdamMatchesTheCpuBitwise) {
   for (const ops::AdamStep& step : {ops::AdamStep{}, ops::AdamStep{0.8, 0.95, 1e-6, true, 0.5}})
-    expect_same(adam_on(Device::cuda(), step), adam_on(Device::cpu(), step));
+    expect_same(run_adam(Device::cuda(), step), run_adam(Device::cpu(), step));
 }
 
 template <template <class> class Rule>
-std::vector<Tensor> rule_on(Device device, const Rule<double>& rule) {
+std::vector<Tensor> run_rule(Device device, const Rule<double>& rule) {
   auto parameters = tensors(device, 1);
   std::vector<std::vector<Tensor>> states(3);
   // The mean squares are at least the squared means: RMSprop takes the root of the difference.
@@ -105,7 +106,7 @@ std::vector<Tensor> rule_on(Device device, const Rule<double>& rule) {
 
 template <template <class> class Rule>
 void expect_rule(const Rule<double>& rule) {
-  expect_same(rule_on<Rule>(Device::cuda(), rule), rule_on<Rule>(Device::cpu(), rule));
+  expect_same(run_rule<Rule>(Device::cuda(), rule), run_rule<Rule>(Device::cpu(), rule));
 }
 
 TEST_F(CudaOptimizer, OtherOptimizersMatchTheCpuBitwise) {

@@ -28,7 +28,7 @@ constexpr PoolSizes kWindows[] = {
 constexpr std::int64_t kChannels[] = {1, 3, 8, 16, 37};
 
 template <class F>
-void for_sizes(F&& f) {
+void run_all_sizes(F&& f) {
   for (PoolSizes s : kWindows)
     for (const std::int64_t c : kChannels) {
       s.c = c;
@@ -58,7 +58,7 @@ Tensor empty(const Shape& shape, DType dtype, Device device) {
 bool same(const Tensor& there, const Tensor& here) { return bitwise_equal(there.to(Device::cpu()), here); }
 
 TEST_F(CudaPool, MaxPoolHandlesEveryType) {
-  for_sizes([](const PoolSizes& s) {
+  run_all_sizes([](const PoolSizes& s) {
     const DType places = s.window() <= detail::byte_places ? DType::u8 : DType::i32;
     for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8, DType::i16, DType::i32}) {
       const Tensor x = values(input(s), dtype);
@@ -77,7 +77,7 @@ TEST_F(CudaPool, MaxPoolHandlesEveryType) {
 }
 
 TEST_F(CudaPool, NegativeFactorsPoolTheSmallest) {
-  for_sizes([](const PoolSizes& s) {
+  run_all_sizes([](const PoolSizes& s) {
     const Tensor x = values(input(s), DType::i32), factor = test::random_values({s.c}, 3).to(DType::f32);
     const DType places = s.window() <= detail::byte_places ? DType::u8 : DType::i32;
     Tensor y = empty(output(s), DType::i32, Device::cpu()), argmax = empty(output(s), places, Device::cpu());
@@ -91,7 +91,7 @@ TEST_F(CudaPool, NegativeFactorsPoolTheSmallest) {
 }
 
 TEST_F(CudaPool, MaxPoolGradientsMatchTheCpuBitwise) {
-  for_sizes([](const PoolSizes& s) {
+  run_all_sizes([](const PoolSizes& s) {
     const DType places = s.window() <= detail::byte_places ? DType::u8 : DType::i32;
     for (const DType dtype : {DType::f32, DType::f64}) {
       Tensor y = empty(output(s), dtype, Device::cpu()), argmax = empty(output(s), places, Device::cpu());
@@ -106,7 +106,7 @@ TEST_F(CudaPool, MaxPoolGradientsMatchTheCpuBitwise) {
 }
 
 TEST_F(CudaPool, AveragePoolMatchesTheCpuBitwise) {
-  for_sizes([](const PoolSizes& s) {
+  run_all_sizes([](const PoolSizes& s) {
     for (const DType dtype : {DType::f32, DType::f64, DType::i8, DType::u8})
       for (const bool padded : {false, true}) {
         const bool codes = bit_width(dtype) == 8;

@@ -70,7 +70,7 @@ TEST_F(CudaProducts, SumsOfCodesAreExactAtEveryLength) {
     }
 }
 
-ConvShape by_channels(ConvShape shape) {
+ConvShape make_depthwise(ConvShape shape) {
   shape.groups = shape.c;
   return shape;
 }
@@ -90,10 +90,10 @@ std::vector<ConvShape> conv_shapes() {
           {1, 16, 4, 3, 16, 1, 1, 6, 5, {1, 1}, {1, 1}},
           grouped,
           depthwise,
-          by_channels({2, 8, 7, 6, 8, 3, 3, 7, 6, {1, 1}, {1, 1}}),
-          by_channels({1, 12, 9, 8, 12, 5, 3, 4, 3, {2, 3}, {1, 1}, {1, 2}}),
-          by_channels({3, 4, 40, 41, 4, 3, 3, 20, 21, {2, 2}, {1, 1}}),
-          by_channels({0, 4, 4, 4, 4, 3, 3, 4, 4, {1, 1}, {1, 1}}),
+          make_depthwise({2, 8, 7, 6, 8, 3, 3, 7, 6, {1, 1}, {1, 1}}),
+          make_depthwise({1, 12, 9, 8, 12, 5, 3, 4, 3, {2, 3}, {1, 1}, {1, 2}}),
+          make_depthwise({3, 4, 40, 41, 4, 3, 3, 20, 21, {2, 2}, {1, 1}}),
+          make_depthwise({0, 4, 4, 4, 4, 3, 3, 4, 4, {1, 1}, {1, 1}}),
           {0, 3, 4, 4, 4, 3, 3, 4, 4, {1, 1}, {1, 1}}};
 }
 

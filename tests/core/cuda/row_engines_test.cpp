@@ -46,7 +46,7 @@ struct Product {
 };
 
 /// y, and the gradients of x and the bias.
-std::vector<Tensor> run_on(Device device, const Product& p) {
+std::vector<Tensor> run_product(Device device, const Product& p) {
   const BackwardScope floats(BackwardType::fp32);
   Tensor values = random_values({p.rows, p.columns}, 1, -3, 5).to(DType::f32);
   if (p.rows > 2)
@@ -70,7 +70,7 @@ TEST_F(CudaRowEngines, MatchTheCpuBitwise) {
         Product{xnnpack, 9, 33, 128, 4, 64, true}, Product{xnnpack, 6, 17, 96, 4, 0, true},
         Product{xnnpack, 11, 40, 72, 8, 0, true}, Product{xnnpack, 4, 8, 33, 8, 0, false},
         Product{ort_dynamic, 6, 17, 40, 8, 0, true}}) {
-    const auto there = run_on(Device::cuda(), p), here = run_on(Device::cpu(), p);
+    const auto there = run_product(Device::cuda(), p), here = run_product(Device::cpu(), p);
     const auto what =
         std::string(name(p.engine)) + " " + std::to_string(p.bits) + " of " + std::to_string(p.columns);
     EXPECT_TRUE(bitwise_equal(there[0], here[0])) << what;

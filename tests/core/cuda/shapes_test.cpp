@@ -20,7 +20,7 @@ using cuda::Thread;
 constexpr std::int64_t kSizes[] = {
     1, 7, 255, 256, 257, 4097, (1LL << 31) - 1, 1LL << 31, (1LL << 32) + 5, (1LL << 40) + 3};
 
-std::int64_t items_of(Thread t, std::int64_t items) {
+std::int64_t count_items(Thread t, std::int64_t items) {
   return t.first() >= items ? 0 : (items - t.first() - 1) / t.step() + 1;
 }
 
@@ -32,7 +32,7 @@ TEST(LaunchShape, AssignsOneThreadToEveryItem) {
       ASSERT_LE(blocks, resident);
       std::int64_t sum = 0;
       for (std::int64_t b = 0; b < blocks; ++b)
-        for (int t = 0; t < block_threads; ++t) sum += items_of({b, blocks, t}, items);
+        for (int t = 0; t < block_threads; ++t) sum += count_items({b, blocks, t}, items);
       EXPECT_EQ(sum, items) << resident;
     }
 }

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kManyRuns = 500;  // some of them must be accepted
 
-std::string bytes_of(const fs::path& file) {
+std::string read_bytes(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
 }
@@ -37,7 +37,7 @@ std::vector<std::string> read_corpus(const Reader& reader, const std::string& fo
   std::ranges::sort(files);
   std::vector<std::string> seeds;
   for (const auto& file : files) {
-    seeds.push_back(bytes_of(file));
+    seeds.push_back(read_bytes(file));
     const bool wanted = !file.filename().string().starts_with("refused");
     if (accepts(reader, seeds.back(), folder) != wanted)
       throw std::logic_error(fmt::format("{} is {}", file.string(), wanted ? "refused" : "accepted"));

@@ -21,7 +21,7 @@ constexpr std::size_t kBodySum = 12, kBodyBytes = 16, kListingBytes = 24, kListi
 constexpr std::size_t kLongestListing = 1 << 16;
 
 template <class T>
-T number_at(const std::string& bytes, std::size_t at) {
+T load_number(const std::string& bytes, std::size_t at) {
   T value{};
   std::memcpy(&value, bytes.data() + at, sizeof value);
   return value;
@@ -34,11 +34,11 @@ void put_number(std::string& bytes, std::size_t at, T value) {
 
 std::size_t listing_bytes(const std::string& bytes) {
   return std::size_t(
-      std::min<std::uint64_t>(number_at<std::uint64_t>(bytes, kListingBytes), bytes.size() - kHeader));
+      std::min<std::uint64_t>(load_number<std::uint64_t>(bytes, kListingBytes), bytes.size() - kHeader));
 }
 
 /// The listing of a state file; null if there is none.
-Json listing_of(const std::string& bytes) {
+Json parse_listing(const std::string& bytes) {
   if (bytes.size() < kHeader || listing_bytes(bytes) > kLongestListing) return {};
   const auto no_deep_one = [](int depth, Json::parse_event_t, const Json&) { return depth < 8; };
   Json listing =
@@ -52,12 +52,12 @@ void put_listing(std::string& bytes, const std::string& text) {
   put_number(bytes, kListingBytes, std::uint64_t(text.size()));
 }
 
-std::string text_of(const Json& listing) {
+std::string format_listing(const Json& listing) {
   return listing.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 /// A size in an entry of the listing, if it is there and no larger than `most`.
-std::optional<std::size_t> size_in(const Json& entry, const char* key, std::size_t most) {
+std::optional<std::size_t> read_size(const Json& entry, const char* key, std::size_t most) {
   if (!entry.is_object() || !entry.contains(key) || !entry[key].is_number_unsigned()) return std::nullopt;
   const auto size = entry[key].get<std::uint64_t>();
   return size <= most ? std::optional(std::size_t(size)) : std::nullopt;
@@ -72,8 +72,8 @@ struct Part {
 std::vector<Part> parts_of(Json& listing, const std::string& bytes) {
   std::vector<Part> parts;
   for (auto& entry : listing) {
-    const auto offset = size_in(entry, "offset", bytes.size());
-    const auto count = size_in(entry, "bytes", bytes.size() - offset.value_or(0));
+    const auto offset = read_size(entry, "offset", bytes.size());
+    const auto count = read_size(entry, "bytes", bytes.size() - offset.value_or(0));
     if (offset && count && *offset >= kHeader) parts.push_back({&entry, *offset, *count});
   }
   return parts;
@@ -81,14 +81,14 @@ std::vector<Part> parts_of(Json& listing, const std::string& bytes) {
 
 /// Updates the checksums of parts. The listing is written only if one of them is wrong.
 void seal_parts(std::string& bytes) {
-  Json listing = listing_of(bytes);
+  Json listing = parse_listing(bytes);
   bool changed = false;
   for (const auto& part : parts_of(listing, bytes)) {
     const Json sum = crc32c(bytes.data() + part.offset, part.bytes);
     changed |= part.entry->contains("crc32c") && (*part.entry)["crc32c"] != sum;
     (*part.entry)["crc32c"] = sum;
   }
-  if (changed) put_listing(bytes, text_of(listing));
+  if (changed) put_listing(bytes, format_listing(listing));
 }
 
 /// Shorter JSON is padded with blanks, so that later parts do not move.
@@ -120,13 +120,13 @@ void seal_state(std::string& bytes) {
 }
 
 std::string change_state(const std::string& bytes, std::uint64_t seed) {
-  Json listing = listing_of(bytes);
+  Json listing = parse_listing(bytes);
   const auto parts = parts_of(listing, bytes);
   std::mt19937_64 engine(seed);
   std::string changed = bytes;
   if (parts.empty()) return changed;
   if (engine() % 4 == 0) {
-    put_listing(changed, change_json(text_of(listing), engine()));
+    put_listing(changed, change_json(format_listing(listing), engine()));
     return changed;
   }
   const auto is_json = [](const Part& part) { return part.entry->value("name", Json()) == "attributes"; };
@@ -135,7 +135,7 @@ std::string change_state(const std::string& bytes, std::uint64_t seed) {
   if (part == parts.end()) return changed;
   const std::string text = bytes.substr(part->offset, part->bytes);
   replace_part(changed, parts, *part, changed_part(text, is_json(*part), engine()));
-  put_listing(changed, text_of(listing));
+  put_listing(changed, format_listing(listing));
   return changed;
 }
 

@@ -283,7 +283,7 @@ TEST_F(CudaFakeQuant, MatchesTheCpuForNvfp4) {
 }
 
 /// Blocks of sixteen: the largest number of each, and numbers next to the midpoints between codes.
-Tensor beside_fp4_middles(float global, std::int64_t blocks) {
+Tensor values_next_to_fp4_midpoints(float global, std::int64_t blocks) {
   constexpr float middles[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
   Tensor out = Tensor::empty({blocks, 16});
   auto* v = out.mutable_data<float>();
@@ -306,7 +306,7 @@ TEST_F(CudaFakeQuant, Nvfp4HandlesMidpointsAndUnalignedMemory) {
       return modelopt::dynamic_block_quantize(v, {2, 1}, {4, 3}, 16, double{global},
                                               modelopt::BlockKernel::triton, true);
     };
-    compare(beside_fp4_middles(global, 3000), f, fmt::format("middles with {}", global));
+    compare(values_next_to_fp4_midpoints(global, 3000), f, fmt::format("middles with {}", global));
   }
   for (const DType dtype : kTypes) {
     const Tensor x = numbers({8 * 16 + 3}, dtype), here = x.slice(3, x.numel()).reshape({8, 16});

@@ -25,7 +25,7 @@ TEST(AdaRound, ReducesTheErrorOfEveryLayerOnHeldOutImages) {
 TEST(AdaRound, RoundsUpOrDown) {
   auto nearest = calibrated("mlp", integers(3, 0)), chosen = calibrated("mlp", integers(3, 0));
   (void)run(*chosen, {.iterations = 200});
-  const auto before = layers_of(*nearest), after = layers_of(*chosen);
+  const auto before = list_layers(*nearest), after = list_layers(*chosen);
   for (std::size_t l = 0; l < before.size(); ++l) {
     const auto grid = ptq::weight_grid(before[l]);
     const auto w = before[l].weight.tensor().to_vector<float>(),
@@ -39,7 +39,7 @@ TEST(AdaRound, ChoosesTheBetterCodeOfEveryWeight) {
   const auto original = trained("mlp");
   auto model = calibrated("mlp", integers(3, 0));
   (void)run(*model, {.iterations = 5});
-  const auto before = layers_of(*original), after = layers_of(*model);
+  const auto before = list_layers(*original), after = list_layers(*model);
   auto data = digit_batches("train");
   const auto statistics = ptq::input_statistics(*original, *data, before, {}, "test");
   for (std::size_t l = 0; l < before.size(); ++l) {

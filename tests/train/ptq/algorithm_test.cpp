@@ -23,9 +23,9 @@ std::size_t run(Module& model, const QuantConfig& config) {
   return changed;
 }
 
-std::vector<float> weights_of(Module& model) {
+std::vector<float> model_weights(Module& model) {
   std::vector<float> out;
-  for (const auto& layer : layers_of(model))
+  for (const auto& layer : list_layers(model))
     for (const float v : layer.weight.tensor().to_vector<float>()) out.push_back(v);
   return out;
 }
@@ -104,20 +104,20 @@ TEST(PtqAlgorithm, RejectsUnreadableData) {
     auto model = trained("mlp");
     (void)quantize(*model, config, digit_shape());
     if (!algorithm.runs_before()) (void)calibrate(*model, *digit_batches("test"));
-    const auto before = weights_of(*model);
-    const auto run_on = [&](const Tensor& x) {
+    const auto before = model_weights(*model);
+    const auto run_algorithm = [&](const Tensor& x) {
       DataLoader data(std::make_shared<TensorDataset>(x), {.batch_size = 4, .shuffle = false});
       (void)algorithm.before(*model, data);
       (void)algorithm.after(*model, data);
     };
-    EXPECT_THROW(run_on(Tensor::zeros({0, 1, 8, 8})), ArgumentError) << name;
+    EXPECT_THROW(run_algorithm(Tensor::zeros({0, 1, 8, 8})), ArgumentError) << name;
     for (const float value :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       Tensor x = Tensor::zeros({8, 1, 8, 8});
       x.mutable_data<float>()[5 * 64 + 9] = value;
-      EXPECT_THROW(run_on(x), NumericError) << name << " " << value;
+      EXPECT_THROW(run_algorithm(x), NumericError) << name << " " << value;
     }
-    EXPECT_EQ(weights_of(*model), before) << name;
+    EXPECT_EQ(model_weights(*model), before) << name;
   }
 }
 

@@ -90,7 +90,7 @@ TEST(AwqClip, LowersRangesIfOutputsImprove) {
 TEST(AwqClip, RespectsTheLowestShare) {
   auto whole = calibrated("cnn", integers(2, 0)), model = calibrated("cnn", integers(2, 0));
   (void)ptq::awq_clip(*model, *digit_batches("train"), {.lowest = 0.7, .step = 0.1, .samples = 128});
-  for (const auto& layer : layers_of(*whole)) {
+  for (const auto& layer : list_layers(*whole)) {
     const auto range = [&](Module& m) {
       return dynamic_cast<TensorQuantizer&>(m.at(layer.path + ".weight_quantizer")).amax().to_vector<float>();
     };

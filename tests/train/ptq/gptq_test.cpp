@@ -45,7 +45,7 @@ TEST(Gptq, KeepsTheScalesOfSmallBlocks) {
   for (const std::string preset : {"mxfp4", "nvfp4", "mxint8"}) {
     SCOPED_TRACE(preset);
     auto model = trained("mlp");
-    Variable weight = layers_of(*model).front().weight;
+    Variable weight = list_layers(*model).front().weight;
     auto* w = weight.mutable_tensor().mutable_data<float>();
     for (std::int64_t i = 0; i < weight.numel(); ++i)
       w[i] *= i / 64 % 8 == 0 ? 0.0f : std::exp2(-3.0f * static_cast<float>(i / 64 % 8));

@@ -15,7 +15,7 @@ namespace fq::test {
 
 using Weights = std::map<std::string, Tensor>;
 
-inline std::vector<ptq::WeightedLayer> layers_of(Module& model) {
+inline std::vector<ptq::WeightedLayer> list_layers(Module& model) {
   return ptq::weighted_layers(model, ptq::float_graph(model, digit_shape())).layers;
 }
 
@@ -23,7 +23,7 @@ inline std::vector<ptq::WeightedLayer> layers_of(Module& model) {
 inline Weights multiplied_weights(Module& model) {
   const NoGrad no_grad;
   Weights out;
-  for (const auto& layer : layers_of(model))
+  for (const auto& layer : list_layers(model))
     out[layer.path] = layer.quant != nullptr ? layer.quant->weight_quantizer()->weight(layer.weight).tensor()
                                              : layer.weight.tensor().clone();
   return out;
@@ -33,7 +33,7 @@ inline Weights multiplied_weights(Module& model) {
 class HeldOutErrors : public Recorder {
  public:
   HeldOutErrors(Module& original, Weights weights) : weights_(std::move(weights)) {
-    for (const auto& layer : layers_of(original)) layers_.emplace(layer.path, layer);
+    for (const auto& layer : list_layers(original)) layers_.emplace(layer.path, layer);
     ptq::run_batches(original, *digit_batches("test"), 0, *one_rank(), this, "test");
   }
   void on_op(std::string_view, const std::vector<Variable>& inputs, const Variable&, Attributes) override {
@@ -69,7 +69,7 @@ inline std::shared_ptr<Graph> calibrated(const std::string& name, const QuantCon
 /// The weights equal code * scale: quantizing does not change them.
 inline void expect_weights_on_their_grid(Module& model) {
   const auto values = multiplied_weights(model);
-  for (const auto& layer : layers_of(model))
+  for (const auto& layer : list_layers(model))
     EXPECT_TRUE(bitwise_equal(layer.weight.tensor(), values.at(layer.path))) << layer.path;
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-TensorQuantizer& input_of(Module& model, const std::string& path) {
+TensorQuantizer& layer_input(Module& model, const std::string& path) {
   return dynamic_cast<TensorQuantizer&>(model.at(path + ".input_quantizer"));
 }
 
@@ -56,7 +56,7 @@ TEST(SmoothQuant, FoldsIntoThePreviousLayerIfPossible) {
   for (const auto& layer : report.layers) {
     changed.push_back(layer.path);
     EXPECT_LE(layer.after, layer.before) << layer.path;
-    EXPECT_FALSE(input_of(*model, layer.path).params().pre_quant_scale.defined()) << layer.path;
+    EXPECT_FALSE(layer_input(*model, layer.path).params().pre_quant_scale.defined()) << layer.path;
   }
   EXPECT_EQ(changed, (std::vector<std::string>{"conv2", "conv3", "fc"}));
   ASSERT_EQ(report.skipped.size(), 1u);
@@ -71,8 +71,8 @@ TEST(SmoothQuant, KeepsAPreQuantScaleIfItCannotFold) {
   const auto before = logits(*model);
   (void)quantize(*model, QuantConfig::preset("int8"), digit_shape());
   (void)ptq::smooth_quant(*model, *digit_batches("train"));
-  EXPECT_EQ(input_of(*model, "fc1").params().pre_quant_scale.shape(), (Shape{64}));
-  EXPECT_FALSE(input_of(*model, "fc2").params().pre_quant_scale.defined());
+  EXPECT_EQ(layer_input(*model, "fc1").params().pre_quant_scale.shape(), (Shape{64}));
+  EXPECT_FALSE(layer_input(*model, "fc2").params().pre_quant_scale.defined());
   const ptq::FloatScope in_float(*model);
   EXPECT_LT(relative_difference(before, logits(*model)), 1e-5);
 }
@@ -102,7 +102,7 @@ TEST(SmoothQuant, FollowsTheFormula) {
   (void)ptq::smooth_quant(model, data);
   // s = sqrt(16 / 4) = 2 and sqrt(9 / 0.25) = 6
   EXPECT_EQ(weight.tensor().to_vector<float>(), (std::vector<float>{8, -1.5}));
-  EXPECT_EQ(input_of(model, "fc").params().pre_quant_scale.to_vector<float>(),
+  EXPECT_EQ(layer_input(model, "fc").params().pre_quant_scale.to_vector<float>(),
             (std::vector<float>{0.5f, 1.0f / 6.0f}));
 }
 
