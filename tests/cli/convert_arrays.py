@@ -208,18 +208,18 @@ def archive(name, members, **more):
     return name
 
 
-def bytes_of(array, **more):
+def npy_bytes(array, **more):
     buffer = io.BytesIO()
     np.save(buffer, array, **more)
     return buffer.getvalue()
 
 
 for member in ("../x.npy", "/etc/x.npy", "a/../../x.npy", "..\\x.npy"):
-    fails(2, ["leads out of the archive"], *from_npy(archive("climb.npz", {member: bytes_of(x)})))
-run(*from_npy(archive("bzip2.npz", {"x.npy": bytes_of(x)}, compression=zipfile.ZIP_BZIP2)))
+    fails(2, ["leads out of the archive"], *from_npy(archive("climb.npz", {member: npy_bytes(x)})))
+run(*from_npy(archive("bzip2.npz", {"x.npy": npy_bytes(x)}, compression=zipfile.ZIP_BZIP2)))
 back(groups(), x.transpose(0, 3, 1, 2))
 fails(2, "without NumPy arrays", *from_npy(archive("pictures.zip", {"a.png": b"x"})))
-whole = open(archive("whole.npz", {"x.npy": bytes_of(x)}, compression=zipfile.ZIP_DEFLATED), "rb").read()
+whole = open(archive("whole.npz", {"x.npy": npy_bytes(x)}, compression=zipfile.ZIP_DEFLATED), "rb").read()
 for index in range(0, len(whole), 97):  # damage anywhere is found, or does not touch the values
     with open("damaged.npz", "wb") as file:
         file.write(whole[:index] + bytes([whole[index] ^ 0x55]) + whole[index + 1:])
@@ -253,7 +253,7 @@ fails(2, "one number", *from_npy(npy("scalar.npy", np.float32(1))))
 fails(2, "nothing in it", *from_npy(npy("empty.npy", np.zeros((0, 3), np.float32))))
 fails(2, "[3, 1, 1, 1, 1]", *from_npy(npy("five.npy", np.zeros((3, 1, 1, 1, 1), np.float32))))
 fails(2, "[60]", *from_npy("y.npy"))
-good = bytes_of(np.zeros((4, 3), np.float32))
+good = npy_bytes(np.zeros((4, 3), np.float32))
 for name, contents, says in (
         ("nothing.npy", b"", "nothing.npy"), ("cut.npy", good[:-1], "too short for it"), ("head.npy", good[:9], "damaged header"),
         ("huge.npy", good.replace(b"(4, 3)", b"(400000000000, 3)"), "too short for it"),
@@ -309,7 +309,7 @@ fails(2, "train-images-idx3-ubyte", "dataset", "from-idx", "nowhere", "-o", "bad
 TRIAL = 4096
 
 
-def size_of(name):
+def file_size(name):
     try:
         return os.path.getsize(name)
     except FileNotFoundError:
@@ -319,7 +319,7 @@ def size_of(name):
 np.lib.format.open_memmap("sparse.npy", "w+", np.float32, (250000, 1000))
 before = set(os.listdir())
 started = start("dataset", "from-npy", "sparse.npy", "-o", "stopped.h5")
-while started.poll() is None and not any(size_of(name) > TRIAL for name in set(os.listdir()) - before):
+while started.poll() is None and not any(file_size(name) > TRIAL for name in set(os.listdir()) - before):
     time.sleep(0.01)
 started.send_signal(signal.SIGTERM)
 _, error = started.communicate()

@@ -26,7 +26,7 @@ def from_images(folder, *more):
     return ["dataset", "from-images", folder, *more, "-o", "out.h5"]
 
 
-def put(path, picture, **more):
+def write_image(path, picture, **more):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     picture.save(path, **more)
     return path
@@ -68,18 +68,18 @@ os.makedirs("modes")
 modes = {"rgb.png": rgb, "grey.png": grey, "alpha.png": alpha, "grey_alpha.png": alpha.convert("LA"), "palette.png": rgb.quantize(40),
          "bits.png": grey.convert("1"), "four.png": grey.quantize(16), "rgb.jpg": rgb, "grey.jpeg": grey, "big.JPG": rgb}
 for name, picture in modes.items():
-    path = put(f"modes/{name}", picture)
+    path = write_image(f"modes/{name}", picture)
     with Image.open(path) as opened:
         flat = opened.mode in ("L", "1", "LA")
         assert np.array_equal(only(path), pixels(opened, "L" if flat else "RGB")), name
         assert only(path, "--channels", "3").shape[0] == 3
         assert np.abs(only(path, "--channels", "1").astype(int) - pixels(opened.convert("RGB"), "L")).max() <= (0 if not flat else 0), name
 for name, more in (("progressive.jpg", {"progressive": True}), ("quality.jpg", {"quality": 30, "subsampling": 2}), ("small.png", {"optimize": True})):
-    path = put(f"modes/{name}", rgb, **more)
+    path = write_image(f"modes/{name}", rgb, **more)
     with Image.open(path) as opened:
         assert np.array_equal(only(path), pixels(opened)), name
 # CMYK: both round a product of two bytes, by one at most otherwise.
-path = put("modes/cmyk.jpg", rgb.convert("CMYK"), quality=95)
+path = write_image("modes/cmyk.jpg", rgb.convert("CMYK"), quality=95)
 with Image.open(path) as opened:
     assert opened.mode == "CMYK" and np.abs(only(path).astype(int) - pixels(opened)).max() <= 1
 assert np.abs(only(path).astype(int) - pixels(rgb)).max() < 40, "inks are not inverted"
@@ -115,15 +115,15 @@ for orientation in range(1, 9):
     exif = Image.Exif()
     exif[0x0112] = orientation
     for name in ("turned.jpg", "turned.png"):
-        path = put(f"modes/{name}", rgb, exif=exif.tobytes())
+        path = write_image(f"modes/{name}", rgb, exif=exif.tobytes())
         with Image.open(path) as opened:
             assert np.array_equal(only(path), pixels(ImageOps.exif_transpose(opened))), (name, orientation)
     motorola = b"Exif\0\0MM\0*" + struct.pack(">IHHHIHHI", 8, 1, 0x0112, 3, 1, orientation, 0, 0)
-    path = put("modes/turned.jpg", rgb, exif=motorola)
+    path = write_image("modes/turned.jpg", rgb, exif=motorola)
     with Image.open(path) as opened:
         assert np.array_equal(only(path), pixels(ImageOps.exif_transpose(opened))), orientation
 # .. also if the orientation is stored after the samples.
-plain, turned = (open(put(f"modes/{name}.png", rgb, **more), "rb").read() for name, more in (("plain", {}), ("exif", {"exif": exif.tobytes()})))
+plain, turned = (open(write_image(f"modes/{name}.png", rgb, **more), "rb").read() for name, more in (("plain", {}), ("exif", {"exif": exif.tobytes()})))
 begin = turned.index(b"eXIf") - 4
 chunk = turned[begin:begin + 12 + struct.unpack(">I", turned[begin:begin + 4])[0]]
 with open("modes/behind.png", "wb") as file:
@@ -133,11 +133,11 @@ with Image.open("modes/exif.png") as opened:
 for index in range(0, 40, 3):  # damaged metadata changes at most the orientation
     damaged = bytearray(motorola)
     damaged[6 + index % (len(damaged) - 6)] ^= 0xFF
-    assert only(put("modes/turned.jpg", rgb, exif=bytes(damaged))).size == 37 * 29 * 3
+    assert only(write_image("modes/turned.jpg", rgb, exif=bytes(damaged))).size == 37 * 29 * 3
 
 # Sizes: by the same filter as Pillow's, whose weights have 8 bits (one step; two where both sides were rounded).
 large = Image.fromarray(smooth(90, 61))
-put("sizes/large.png", large)
+write_image("sizes/large.png", large)
 
 
 def near(found, expected, steps=1):
@@ -160,8 +160,8 @@ fails(2, "--resize 8 is less", *from_images("sizes", "--resize", "8", "--size", 
 # Classes, groups and splits from folders.
 for label in ("cat", "dog", "\u732b"):
     for i in range(20):
-        put(f"animals/{label}/{i:02}.png", Image.fromarray(RANDOM.integers(0, 256, (8, 8)).astype(np.uint8)))
-put("animals/cat/deeper/20.png", grey.resize((8, 8)))
+        write_image(f"animals/{label}/{i:02}.png", Image.fromarray(RANDOM.integers(0, 256, (8, 8)).astype(np.uint8)))
+write_image("animals/cat/deeper/20.png", grey.resize((8, 8)))
 found = result(*from_images("animals", "--val", "0.1"))
 assert found["class_names"] == ["cat", "dog", "\u732b"] and found["shape"] == [1, 8, 8], found
 assert found["groups"] == {"train": 43, "val": 6, "test": 12} and not found["skipped"], found
@@ -181,7 +181,7 @@ assert found["task"] == "none" and found["groups"] == {"train": 16, "test": 4}, 
 shutil.copytree("animals/dog", "other/dog")
 found = result(*from_images("other", "--like", "one.h5", "--test", "1"))
 assert set(read("y", "test")) == {1} and found["class_names"] == ["cat", "dog", "\u732b"], found
-put("other/dog/large.png", rgb.resize((50, 40)))
+write_image("other/dog/large.png", rgb.resize((50, 40)))
 assert result(*from_images("other", "--like", "one.h5", "--test", "1"))["shape"] == [1, 8, 8], "the size of --like"
 fails(2, ["[1, 8, 8] f32", "[1, 8, 8] u8"], *from_images("other", "--like", "one.h5", "--test", "1", "--bits", "16"))
 os.remove("other/dog/large.png")
@@ -205,8 +205,8 @@ bad = {"cut.png": whole_png[:-300], "end.png": whole_png[:-5], "crc.png": whole_
 for name, contents in bad.items():
     with open(f"animals/dog/{name}", "wb") as file:
         file.write(contents)
-put("animals/dog/anim.gif", grey)  # formats that Pillow reads
-put("animals/dog/photo.webp", rgb)
+write_image("animals/dog/anim.gif", grey)  # formats that Pillow reads
+write_image("animals/dog/photo.webp", rgb)
 os.symlink("nowhere", "animals/dog/link.png")
 found = result(*from_images("animals", "--size", "8"))
 skipped = {os.path.basename(entry["path"]): entry["reason"] for entry in found["skipped"]}
@@ -242,23 +242,23 @@ fails(2, "a PNG image, no folder", *from_images("modes/rgb.png"))
 fails(2, "is no folder", *from_images("missing"))
 shutil.make_archive("packed", "zip", "animals")
 fails(2, ["a zip archive, no folder", "unpacked"], *from_images("packed.zip"))
-put("beside/a.png", grey), put("beside/cat/a.png", grey)
+write_image("beside/a.png", grey), write_image("beside/cat/a.png", grey)
 fails(2, ["1 files beside folders of classes"], *from_images("beside"))
-put("vehicles/train/a.png", grey), put("vehicles/bus/a.png", grey)  # a class that is called so
+write_image("vehicles/train/a.png", grey), write_image("vehicles/bus/a.png", grey)  # a class that is called so
 assert result(*from_images("vehicles", "--test", "0"))["class_names"] == ["bus", "train"]
-put("lines/a\nb/a.png", grey), put("lines/c/a.png", grey)  # names with line ends stay in one line
+write_image("lines/a\nb/a.png", grey), write_image("lines/c/a.png", grey)  # names with line ends stay in one line
 os.makedirs("lines/no\nne")
 with open("lines/c/da\nmaged.png", "wb") as file:
     file.write(b"hello")
 said = run(*from_images("lines", "--test", "0")).stdout
 assert "2 classes: a\\x0ab, c\n" in said and "are no classes: no\\x0ane\n" in said and "left out: lines/c/da\\x0amaged.png " in said, said
-put("half/train/a/a.png", grey), put("half/b/a.png", grey)
+write_image("half/train/a/a.png", grey), write_image("half/b/a.png", grey)
 fails(2, ["groups", "'b'"], *from_images("half"))
 
 # A folder is not read into memory at once: four times the images need no more memory.
 for name, count in (("few", 200), ("lots", 800)):
     for i in range(count):
-        put(f"{name}/c/{i:04}.png", Image.fromarray(np.full((200, 200, 3), i % 251, np.uint8)), compress_level=1)
+        write_image(f"{name}/c/{i:04}.png", Image.fromarray(np.full((200, 200, 3), i % 251, np.uint8)), compress_level=1)
 peaks = {}
 for name in ("few", "lots"):
     pid = os.posix_spawn(os.environ["FAKEQUANT"], ["fakequant", *from_images(name, "--threads", "1")], os.environ,

@@ -15,12 +15,12 @@ OTHERS = [None, True, 3, 2.5, "text", [], {}, [[]], {"a": {}}]
 random.seed(1)
 
 
-def places(value, path=()):
+def value_paths(value, path=()):
     """The paths of all values in a value."""
     yield path
     members = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else []
     for key, member in members:
-        yield from places(member, (*path, key))
+        yield from value_paths(member, (*path, key))
 
 
 def changed(value, path, other):
@@ -38,7 +38,7 @@ def changed(value, path, other):
 
 def damage(value):
     """(key, value) with one change each."""
-    for path in places(value):
+    for path in value_paths(value):
         if path:
             yield path[-1], changed(value, path, ...)
             yield path[-1], changed(value, path, random.choice(OTHERS))

@@ -11,7 +11,7 @@ from command import COMMAND, SOURCE, run  # noqa: E402
 FOLDERS = "scripts|tests|docs|examples|models|recipes|data|core|calib|layers|train|export|cli"
 
 
-def text_of(path):
+def read_text(path):
     with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
         return file.read()
 
@@ -19,7 +19,7 @@ def text_of(path):
 def documents():
     names = ["README.md"] + [os.path.join(folder, name) for folder in ("docs", "docs/benchmarks")
                              for name in sorted(os.listdir(os.path.join(SOURCE, folder))) if name.endswith(".md")]
-    return {name: text_of(name) for name in names}
+    return {name: read_text(name) for name in names}
 
 
 def code(text):
@@ -31,7 +31,7 @@ def code(text):
     return [line for block in fenced for line in block.replace("\\\n", " ").splitlines()] + indented + spans
 
 
-def flags_in(text):
+def find_flags(text):
     return re.findall(r"(?<![\w-])(--[a-z][a-z-]*[a-z])", text)
 
 
@@ -50,18 +50,18 @@ groups = {"dataset": listed("dataset")}
 commands = [name for name in listed() if name not in groups] + sum(groups.values(), [])
 assert len(commands) > 15, commands
 helps = {command: run(*command.split(), "--help").stdout for command in commands}
-flags = {command: set(flags_in(text)) for command, text in helps.items()}
+flags = {command: set(find_flags(text)) for command, text in helps.items()}
 for command, text in helps.items():
     for line in re.findall(r"^  (-.*)$", text, re.M):
         layout = r"(-\w( \[|( \S+)?,) )?--[a-z-]+( \])?( \[?=?\S+)?( \(=.*?\))? *\S"  # "-o [ --output ] FILE" or "-o FILE, --output FILE"
         assert re.match(layout, line), f"{command}: {line}"
         assert "ARG" not in line and " arg " not in line, f"{command}: {line}"
 
-others = "\n".join(text_of(os.path.join("scripts", name)) for name in os.listdir(os.path.join(SOURCE, "scripts"))
+others = "\n".join(read_text(os.path.join("scripts", name)) for name in os.listdir(os.path.join(SOURCE, "scripts"))
                    if os.path.isfile(os.path.join(SOURCE, "scripts", name)))
-others += "\n".join(text_of(os.path.join("scripts/lib", name)) for name in os.listdir(os.path.join(SOURCE, "scripts/lib"))
+others += "\n".join(read_text(os.path.join("scripts/lib", name)) for name in os.listdir(os.path.join(SOURCE, "scripts/lib"))
                     if os.path.isfile(os.path.join(SOURCE, "scripts/lib", name)))
-elsewhere = set(flags_in(others)) | {"--preset", "--build", "--install", "--prefix", "--help", "--version", "--recurse-submodules"}
+elsewhere = set(find_flags(others)) | {"--preset", "--build", "--install", "--prefix", "--help", "--version", "--recurse-submodules"}
 known = set().union(*flags.values()) | elsewhere
 
 found = {"commands": 0, "flags": 0, "links": 0, "paths": 0}
@@ -77,11 +77,11 @@ for name, text in documents().items():
                 command, rest = f"{command} {word}", rest.split(word, 1)[1]
             assert command in commands, f"{name}: there is no command '{command}': {line}"
             found["commands"] += 1
-            unknown = set(flags_in(rest)) - flags[command]
+            unknown = set(find_flags(rest)) - flags[command]
             assert not unknown, f"{name}: {command} has no {unknown}: {line}"
         if "fakequant" not in line and re.match(r"--[a-z]", line):
             found["flags"] += 1
-            unknown = set(flags_in(line)) - known
+            unknown = set(find_flags(line)) - known
             assert not unknown, f"{name}: there is no {unknown}"
         for path in re.findall(rf"^(?:\./)?((?:{FOLDERS})/[\w./-]+)$", line):
             found["paths"] += 1
@@ -94,12 +94,12 @@ for name, text in documents().items():
         target = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
         assert os.path.exists(os.path.join(SOURCE, target)), f"{name}: there is no {target}"
         if place:
-            headings = [anchor(heading) for heading in re.findall(r"^#+ (.*)$", text_of(target), re.M)]
+            headings = [anchor(heading) for heading in re.findall(r"^#+ (.*)$", read_text(target), re.M)]
             assert place in headings, f"{name}: {target} has no {place}, but {headings}"
 assert all(count >= 10 for count in found.values()), found
 
-# The page of the command line has all commands and presets, and the flags of the help.
-page = text_of("docs/command-line.md")
+# Allowed values of flags in the help are in the page of the command line.
+page = read_text("docs/command-line.md")
 presets = re.findall(r"\b(?:int8|w\da\d|int4|fp8|nvfp4|mx(?:fp|int)\d)\w*", helps["calibrate"].split("--preset")[1].split("--config")[0])
 assert len(presets) >= 15, presets
 for preset in presets:

@@ -10,7 +10,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from command import DIGITS, SHORT, run  # noqa: E402
-from forge import StateFile, listed, part_of  # noqa: E402
+from forge import StateFile, listed, make_entry  # noqa: E402
 
 KINDS = (None, True, -7.5, "x", [7], {"a": 7})
 NO_WHOLE_NUMBERS = (1e38, 2.5, None)
@@ -21,16 +21,16 @@ RESUMED = {"float.h5": ["train", *SHORT, "--metrics", "accuracy", "--resume", "-
 run(*[word for word in RESUMED["run.h5"] if word != "--resume"], "run.h5")
 
 
-def places(value, path=()):
+def value_paths(value, path=()):
     """Paths of all values; the last element of a list represents the others."""
     if path:
         yield path
     keys = value if isinstance(value, dict) else [len(value) - 1] if isinstance(value, list) and value else []
     for key in keys:
-        yield from places(value[key], (*path, key))
+        yield from value_paths(value[key], (*path, key))
 
 
-def put(tree, path, value):
+def set_value(tree, path, value):
     for key in path[:-1]:
         tree = tree[key]
     tree[path[-1]] = value
@@ -40,7 +40,7 @@ def forged(source, attributes, name):
     parts, data = [], b""
     for entry in source.entries:
         held = json.dumps(attributes).encode() if entry["name"] == "attributes" else source.get(entry["name"])
-        parts.append(part_of(entry["name"], held, len(data), entry["dtype"], entry["shape"]))
+        parts.append(make_entry(entry["name"], held, len(data), entry["dtype"], entry["shape"]))
         data += held
     return listed(name, parts, data)
 
@@ -63,20 +63,20 @@ for name, command in RESUMED.items():
     assert check(source, whole, command, "as it was")
     for key in MORE:
         whole["model"].setdefault(key, MORE[key])
-    for path in places({"model": {**whole["model"], "model": {"name": "", "nodes": [{}]}}}):
+    for path in value_paths({"model": {**whole["model"], "model": {"name": "", "nodes": [{}]}}}):
         for kind in KINDS:
             attributes = copy.deepcopy(whole)
-            put(attributes, path, kind)
+            set_value(attributes, path, kind)
             for words in (command, ["inspect"]):
                 accepted = check(source, attributes, words, f"{path} is {kind!r}")
                 read, refused = read + accepted, refused + (not accepted)
     for key in source.attributes:
         if key != "model" and key != "progress/settings" and (not key.startswith("quantizers/") or "/conv2.input" in key):
-            for path in places(whole[key], (key,)):
+            for path in value_paths(whole[key], (key,)):
                 old = functools.reduce(operator.getitem, path, whole)
                 for kind in NO_WHOLE_NUMBERS:
                     attributes = copy.deepcopy(whole)
-                    put(attributes, path, kind)
+                    set_value(attributes, path, kind)
                     accepted = check(source, attributes, command, f"{path} is {kind!r}")
                     assert not accepted or type(old) is not int, f"{command[0]} took {kind!r} for {old} at {path}"
                     read, refused = read + accepted, refused + (not accepted)

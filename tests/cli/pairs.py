@@ -17,7 +17,7 @@ from command import DIGITS, SHORT, fresh, run, start  # noqa: E402
 from forge import crc32c  # noqa: E402
 
 
-def bytes_of(path):
+def read_bytes(path):
     with open(path, "rb") as file:
         return file.read()
 
@@ -25,16 +25,16 @@ def bytes_of(path):
 def scales_fit(folder):
     with h5py.File(folder + "/scales.h5") as file:
         inside = json.loads(file["attributes"][()])["scales"]
-    text = json.loads(bytes_of(folder + "/scales.json"))
+    text = json.loads(read_bytes(folder + "/scales.json"))
     alone = {key: value for key, value in text.items() if key != "id"}
     assert len(text["id"]) == 8 and alone, text["id"]
     return text["id"] == inside["id"]
 
 
 def packed_fit(folder):
-    contents = bytes_of(folder + "/model.safetensors")
+    contents = read_bytes(folder + "/model.safetensors")
     length = struct.unpack("<Q", contents[:8])[0]
-    named = json.loads(bytes_of(folder + "/hf_quant_config.json"))["weights_crc32c"]
+    named = json.loads(read_bytes(folder + "/hf_quant_config.json"))["weights_crc32c"]
     return named == f"{crc32c(contents[8 + length:]):08x}"
 
 
@@ -50,7 +50,7 @@ for form, names, fit in FORMS:
         began = time.monotonic()
         run("export", which + ".h5", "--format", form, "-o", fresh(which) + "/")
         seconds = time.monotonic() - began
-        whole[which] = tuple(bytes_of(f"{which}/{name}") for name in names)
+        whole[which] = tuple(read_bytes(f"{which}/{name}") for name in names)
         assert fit(which)
     # The halves of two exports.
     for which, other in itertools.permutations(("one", "two")):
@@ -66,7 +66,7 @@ for form, names, fit in FORMS:
         time.sleep(chance.uniform(0.5, 1.0) * seconds)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        found = tuple(bytes_of("out/" + name) for name in names)
+        found = tuple(read_bytes("out/" + name) for name in names)
         assert found in whole.values() or not fit("out"), (form, moment)
         left = [name for name in os.listdir("out") if name not in names]
         assert len(left) <= 2 and all("fakequant-" in name for name in left), left

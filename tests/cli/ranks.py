@@ -14,7 +14,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib"))
 from command import COMMAND, DIGITS, TINY, environment, result, run
-from launch import LAUNCH, MPIEXEC, digest, launched, on, refused, skip_without_mpi
+from launch import LAUNCH, MPIEXEC, digest, expect_error, launched, on, skip_without_mpi
 
 DATA = ["--data", DIGITS, "--batch", "64", "--micro-batch", "16", "--seed", "1"]
 FLOAT = ["train", *TINY, *DATA, "--epochs", "1"]
@@ -62,7 +62,7 @@ def test_sums_of_floats():
     assert max(losses) - min(losses) < 0.01 * losses[0] and digest("fp32.h5") != digest("bf16.h5"), losses
 
 
-def same_answers(*arguments, output=None, counts=(1, 3)):
+def check_same_results(*arguments, output=None, counts=(1, 3)):
     """The report and files of the command do not depend on the number of ranks, except for times."""
     found = []
     for ranks in counts:
@@ -80,14 +80,14 @@ def test_calibration_and_evaluation():
     on(1, *FLOAT, "-o", "network.h5")
     images = ["--data", DIGITS, "--batch", "40"]
     for preset in ("int8", "mxfp8"):
-        same_answers("calibrate", "network.h5", *images, "--preset", preset, output=f"calibrated_{preset}.h5", counts=(1, 2, 3))
+        check_same_results("calibrate", "network.h5", *images, "--preset", preset, output=f"calibrated_{preset}.h5", counts=(1, 2, 3))
     # By the method of two passes, by one that wants all batches in their order, and for more ranks than batches.
     for method, batch in (("two_pass_mse", "40"), ("histogram", "40"), ("max", "400")):
-        same_answers("calibrate", "network.h5", "--data", DIGITS, "--batch", batch, "--preset", "int8", "--method", method,
+        check_same_results("calibrate", "network.h5", "--data", DIGITS, "--batch", batch, "--preset", "int8", "--method", method,
                      output="by_method.h5")
-    same_answers("inspect", "calibrated_int8.h5", "--calibration", *images)
+    check_same_results("inspect", "calibrated_int8.h5", "--calibration", *images)
     for command, more in (("evaluate", []), ("predict", ["-o", "said.h5"]), ("sensitivity", ["--report", "report.json"])):
-        found = same_answers(command, "calibrated_int8.h5", *images, *more)
+        found = check_same_results(command, "calibrated_int8.h5", *images, *more)
         assert found.get("count", 1) > 0, found
     # A state written by one process for all ranks, then resumed.
     for ranks in (1, 2):
@@ -95,14 +95,14 @@ def test_calibration_and_evaluation():
             on(ranks, "calibrate", "network.h5", *images, "--preset", "int8", "--method", "one_pass_mse", "--samples", "256", "--skip",
                skip, "--state", f"state_{ranks}.h5", "-o", f"of_states_{ranks}.h5")
     assert digest("of_states_1.h5") == digest("of_states_2.h5") and digest("state_1.h5") == digest("state_2.h5")
-    same_answers("sensitivity", "network.h5", *images, "--effective-bits", "6", output="planned.h5")
+    check_same_results("sensitivity", "network.h5", *images, "--effective-bits", "6", output="planned.h5")
 
 
 def test_algorithms_on_weights():
     """Ranks share out what GPTQ and the others look at, and the layers; more ranks than batches too. They report the same."""
     on(1, *FLOAT, "-o", "network.h5")
     for algorithm, counts in (("gptq", (1, 2, 3)), ("adaround", (1, 3)), ("awq_full", (1, 3)), ("bias_correction", (1, 2))):
-        report = same_answers("calibrate", "network.h5", "--data", DIGITS, "--batch", "300", "--samples", "500", "--preset", "w4a8",
+        report = check_same_results("calibrate", "network.h5", "--data", DIGITS, "--batch", "300", "--samples", "500", "--preset", "w4a8",
                               "--algorithm", algorithm, output=f"{algorithm}.h5", counts=counts)
         assert report["quantizers"] > 0
 
@@ -214,7 +214,6 @@ def test_names_a_hanging_rank():
 def test_run_directories():
     """Only rank 0 writes: the directory equals that of one process and is resumed with another number of ranks."""
     flags = ["train", *TINY, *DATA, "--val-fraction", "0.1", "--set", "keep_epochs=2", "--epochs"]
-    times = ("seconds", "images_per_second", "phases", "time")
     found = {}
     for ranks in (1, 2):
         folder = f"run_{ranks}"
@@ -226,8 +225,8 @@ def test_run_directories():
         checkpoints = {name: digest(f"{folder}/checkpoints/{name}") for name in sorted(os.listdir(f"{folder}/checkpoints"))}
         found[ranks] = sorted(os.listdir(folder)), checkpoints, told
     assert found[1] == found[2] and "last.h5" in found[1][1] and "epoch-0002.h5" in found[1][1], found
-    refused(2, "holds a run already", *flags, "1", "-o", "run_2/")
-    refused(2, "start one of this", "compare", "run_1", "run_2")
+    expect_error(2, "holds a run already", *flags, "1", "-o", "run_2/")
+    expect_error(2, "start one of this", "compare", "run_1", "run_2")
 
 
 def test_reports_files_missing_on_a_rank():
@@ -237,7 +236,7 @@ def test_reports_files_missing_on_a_rank():
         with h5py.File(f"host_{rank}/data.h5", "w") as file:
             file["train/x"], file["train/y"] = numbers.standard_normal((128, 1, 8, 8)).astype(np.float32), np.arange(128) % 10
 
-    def says(text):
+    def expect_line(text):
         train = shlex.join([COMMAND, "train", *TINY, "--data", "data.h5", "--batch", "64", "--micro-batch", "16", "--epochs", "1", "-o", "x.h5"])
         line = [MPIEXEC, "-n", "2", "sh", "-c", f"cd host_${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} && exec {train}"]
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, env=dict(environment(1), **LAUNCH))
@@ -247,24 +246,24 @@ def test_reports_files_missing_on_a_rank():
     for rank in (0, 1):
         os.mkdir(f"host_{rank}")
     write_data(0, 1)
-    says(r"data\.h5.*\(rank 1 of 2 on ")
+    expect_line(r"data\.h5.*\(rank 1 of 2 on ")
     write_data(1, 2)
-    says("data/training is .* on rank 1, .* on rank 0")
+    expect_line("data/training is .* on rank 1, .* on rank 0")
 
 
 def test_rejects_invalid_input():
-    refused(3, "give --micro-batch", "train", *TINY, "--data", DIGITS, "--batch", "64", "-o", "no.h5")
-    refused(4, "4 processes share out the 2 parts of --batch 32: start at most 2", "train", *TINY, "--data", DIGITS, "--batch", "32",
+    expect_error(3, "give --micro-batch", "train", *TINY, "--data", DIGITS, "--batch", "64", "-o", "no.h5")
+    expect_error(4, "4 processes share out the 2 parts of --batch 32: start at most 2", "train", *TINY, "--data", DIGITS, "--batch", "32",
             "--micro-batch", "16", "-o", "no.h5")
-    refused(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
+    expect_error(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
             "--batch", "64", "--micro-batch", "24", "-o", "no.h5")
-    refused(2, "train and qat can be shared out", "inspect", "float_1.h5")
-    refused(2, "unknown command 'quat'", "quat", "float_1.h5")
-    refused(2, "no command: see fakequant --help")
+    expect_error(2, "train and qat can be shared out", "inspect", "float_1.h5")
+    expect_error(2, "unknown command 'quat'", "quat", "float_1.h5")
+    expect_error(2, "no command: see fakequant --help")
     assert on(2, "--version").stdout == run("--version").stdout
-    refused(1, "--set shard_optimizer is for several processes", "train", *TINY, "--data", DIGITS, "--set", "shard_optimizer=true", "-o", "no.h5")
-    refused(1, "--set reduction=fp32 is for several processes", "train", *TINY, "--data", DIGITS, "--set", "reduction=fp32", "-o", "no.h5")
-    refused(2, "missing.h5", "qat", "missing.h5", *DATA, "--preset", "int8", "-o", "x.h5")
+    expect_error(1, "--set shard_optimizer is for several processes", "train", *TINY, "--data", DIGITS, "--set", "shard_optimizer=true", "-o", "no.h5")
+    expect_error(1, "--set reduction=fp32 is for several processes", "train", *TINY, "--data", DIGITS, "--set", "reduction=fp32", "-o", "no.h5")
+    expect_error(2, "missing.h5", "qat", "missing.h5", *DATA, "--preset", "int8", "-o", "x.h5")
     assert not os.path.exists("no.h5") and not os.path.exists("x.h5")
 
 

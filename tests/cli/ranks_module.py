@@ -14,7 +14,7 @@ SEVERAL = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
 TRAIN = ["train", *TINY, "--data", DIGITS, "--batch", "64", "--micro-batch", "16", "--epochs", "1", "-o", "x.h5"]
 
 
-def in_place(name, text):
+def make_module(name, text):
     """A folder that has a file of that text for the module, or a library of that C."""
     folder = os.path.abspath(fresh(name))
     if text.startswith("#include"):
@@ -36,7 +36,7 @@ def doctor(folder, *before):
     return done.stdout.split("\nranks ", 1)[1].split("\npython", 1)[0]
 
 
-def refused(folder, *words):
+def expect_error(folder, *words):
     done = subprocess.run([COMMAND, *TRAIN], capture_output=True, text=True, timeout=60,
                           env=dict(environment(1), LD_LIBRARY_PATH=folder, **SEVERAL))
     assert done.returncode == 1 and done.stderr.startswith("fakequant: [ranks] ") and done.stderr.count("\n") == 1, done
@@ -50,13 +50,13 @@ assert "libmpi" not in linked and "fakequant_mpi" not in linked, linked
 ranks = next(finding for finding in result("doctor")["findings"] if finding["name"] == "ranks")
 assert "mpiexec shares out" in ranks["found"] and "MPI cannot be loaded" not in ranks["advice"], ranks
 
-broken = in_place("broken", "nothing")
-refused(broken, "MPI cannot be loaded: ", f"{broken}/{MODULE}", "install fakequant-mpi", "LD_LIBRARY_PATH")
+broken = make_module("broken", "nothing")
+expect_error(broken, "MPI cannot be loaded: ", f"{broken}/{MODULE}", "install fakequant-mpi", "LD_LIBRARY_PATH")
 assert "MPI cannot be loaded: " in doctor(broken)
 # As UCX does, which Open MPI 5 brings.
-other = in_place("other", "#include <signal.h>\nstatic void caught(int n) { (void)n; raise(SIGKILL); }\n"
+other = make_module("other", "#include <signal.h>\nstatic void caught(int n) { (void)n; raise(SIGKILL); }\n"
                           "__attribute__((constructor)) static void load(void) { signal(SIGHUP, caught); }\n")
-refused(other, MODULE + " is of another version")
+expect_error(other, MODULE + " is of another version")
 assert "of another version" in doctor(other)
 environment_of_one = dict(environment(1), LD_LIBRARY_PATH=broken)
 subprocess.run([COMMAND, *TRAIN], check=True, capture_output=True, timeout=60, env=environment_of_one)

@@ -21,7 +21,7 @@ def start(hosts, *arguments):
         return hosts.start(COMMAND, *arguments, environment=environment(1), stdout=said, stderr=said)
 
 
-def what_was_said():
+def read_log():
     with open("said") as file:
         return file.read()
 
@@ -30,17 +30,17 @@ def test_same_bytes():
     run(*TRAIN, "--epochs", "1", "-o", "one.h5", threads=1)
     with Hosts("1gbit") as hosts:
         status = start(hosts, *TRAIN, "--epochs", "1", "-o", "two.h5").wait(timeout=240)
-    assert status == 0, what_was_said()
+    assert status == 0, read_log()
     assert digest("one.h5") == digest("two.h5")
 
 
-def ranks_of(checkpoint):
+def checkpoint_ranks(checkpoint):
     """Process ids of a run on this machine, in all network namespaces."""
     lines = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True).stdout.splitlines()
     return [int(line.split()[0]) for line in lines if line.split()[1] == COMMAND and line.endswith(checkpoint)]
 
 
-def wait_for(what, done, seconds):
+def wait_until(what, done, seconds):
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, f"{what}: not after {seconds} s"
@@ -51,11 +51,11 @@ def test_cut_network():
     """Both sides end soon, the one that is seen says who did not come, and the last checkpoint is whole."""
     with Hosts("1gbit") as hosts:
         start(hosts, *TRAIN, "--epochs", "5000", "--set", "save_every=5", "--set", "rank_timeout=3", "-o", "cut.h5")
-        wait_for("a checkpoint", lambda: os.path.exists("cut.h5"), 60)
+        wait_until("a checkpoint", lambda: os.path.exists("cut.h5"), 60)
         hosts.cut()
-        wait_for("the end of both ranks", lambda: not ranks_of("cut.h5"), 40)
-    said = re.findall("fakequant: .*", what_was_said())
-    assert len(said) == 1 and re.search(r"rank 0 on \S+ waited 3 s for rank 1 on \S+: it hangs", said[0]), what_was_said()
+        wait_until("the end of both ranks", lambda: not checkpoint_ranks("cut.h5"), 40)
+    said = re.findall("fakequant: .*", read_log())
+    assert len(said) == 1 and re.search(r"rank 0 on \S+ waited 3 s for rank 1 on \S+: it hangs", said[0]), read_log()
     run("inspect", "cut.h5")
 
 

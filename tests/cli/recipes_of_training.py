@@ -33,7 +33,7 @@ def same_bits(one, other):
                 assert np.array_equal(a[group][name], b[group][name]), name
 
 
-def goes_on(start, *flags):
+def check_resume(start, *flags):
     """Epochs of a run of two; it equals a run that was resumed after one epoch, and a repeated run."""
     told = events("qat", start, *DATA, "--epochs", "2", *PARTS, *flags, "-o", "whole.h5", "--force")
     run("qat", start, *DATA, "--epochs", "1", *PARTS, *flags, "-o", "parts.h5", "--force")
@@ -44,20 +44,20 @@ def goes_on(start, *flags):
 
 # Re-estimated statistics differ from the running ones, parameters are equal, and the saved model is the validated one.
 plain = result("qat", "live.h5", *DATA, "--epochs", "2", *PARTS, "-o", "plain.h5")
-goes_on("live.h5", "--set", "reestimate_bn=10")
+check_resume("live.h5", "--set", "reestimate_bn=10")
 with h5py.File("plain.h5") as running, h5py.File("whole.h5") as anew:
     for name in running["parameters"]:
         assert np.array_equal(running["parameters"][name], anew["parameters"][name]), name
     means = [name for name in running["buffers"] if name.endswith("running_mean")]
     assert means and all(not np.array_equal(running["buffers"][n], anew["buffers"][n]) for n in means), means
 assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 90
-goes_on("live.h5", "--set", "reestimate_bn=10", "--ema", "0.9", "--val-fraction", "0.1")
+check_resume("live.h5", "--set", "reestimate_bn=10", "--ema", "0.9", "--val-fraction", "0.1")
 
 QAT = ("qat", "folded.h5", *DATA, "--epochs", "3", *PARTS)
 
 # A format for each layer: planned by `sensitivity`, calibrated with the low-bit defaults, and trained.
 CHOSEN = ("--preset", "w2a2", "--effective-bits", "3")
-goes_on("float.h5", *CHOSEN)
+check_resume("float.h5", *CHOSEN)
 run("sensitivity", "float.h5", *DATA, "--effective-bits", "3", "--formats", "w2a2,w4a4,int8", "--plan", "plan.json")
 with open("plan.json") as plan, h5py.File("whole.h5") as trained:
     planned = {layer["layer"]: layer["format"] for layer in json.load(plan)["layers"]}

@@ -15,13 +15,13 @@ run("train", *SHORT, "-o", "float.h5")
 DATA = ["--data", DIGITS]
 
 
-def refusal(*arguments):
+def error_text(*arguments):
     """The message without its program, or nothing."""
     done = run(*arguments, status=(0, 2))
     return done.stderr.splitlines()[-1].removeprefix("fakequant: ") if done.returncode else ""
 
 
-def in_recipe(*phases):
+def recipe_errors(*phases):
     """Messages of a recipe of these phases before it runs; each phase is the command line of one command."""
     listed = []
     for command, *flags in phases:
@@ -39,7 +39,7 @@ def in_recipe(*phases):
         listed.append(phase)
     with open("recipe.json", "w") as file:
         json.dump({"data": DIGITS, "phases": listed}, file)
-    said = refusal("run", "recipe.json", "--dry-run")
+    said = error_text("run", "recipe.json", "--dry-run")
     return said.split(" (phase '")[0]
 
 
@@ -65,9 +65,9 @@ refused = passed = 0
 pairs = [[*a, *b] for a, b in itertools.product(RANGES[:3], RANGES[3:])]
 for preset, more in [(preset, more) for preset in ("int8", "w4a4") for more in RANGES + ALONE] + [("int8", more) for more in pairs]:
     line = ["qat", "float.h5", *DATA, "--preset", preset, "--samples", "32", "--batch", "32", "--steps", "1", *more, "-o", "q.h5"]
-    dry = refusal(*line, "--dry-run")
-    assert dry == refusal(*line), (line, dry)
-    assert more in pairs or dry == in_recipe([word for word in line if word not in DATA]), (line, dry)
+    dry = error_text(*line, "--dry-run")
+    assert dry == error_text(*line), (line, dry)
+    assert more in pairs or dry == recipe_errors([word for word in line if word not in DATA]), (line, dry)
     refused, passed = refused + bool(dry), passed + (not dry)
 assert refused > 25 and passed > 20, (refused, passed)
 
@@ -80,8 +80,8 @@ for preset in (["int8"], ["int8", "--target", "none"], ["int8_weight_only"], ["f
     run(*calibrate, *DATA)
     for form, output in FORMATS.items():
         export = ["export", "calibrated.h5", "--format", form, "-o", output]
-        said, own = in_recipe(calibrate, export), refusal(*export)
-        assert in_recipe(export) == own and advice(said) == advice(own), (preset, form, said, own)
+        said, own = recipe_errors(calibrate, export), error_text(*export)
+        assert recipe_errors(export) == own and advice(said) == advice(own), (preset, form, said, own)
         refused, passed = refused + bool(said), passed + (not said)
 assert refused > 5 and passed > 15, (refused, passed)
 
@@ -93,8 +93,8 @@ for line in (["sensitivity", "float.h5", "--effective-bits", "1"], ["sensitivity
              ["train", "--model", "cnn", "--freeze-bn", "-o", "t.h5"], ["train", "--model", "cnn", "--set", "schedule.warm_up=99999", "-o", "t.h5"],
              ["train", "--model", "cnn", "--teacher", "other.h5", "-o", "t.h5"], ["evaluate", "int8.h5", "--threads", "0"],
              ["train", "--model", "gpt", "-o", "t.h5"], ["export", "int8.h5", "--format", "onnx", "--opset", "99", "-o", "x.onnx"]):
-    own = refusal(*line, *([] if line[0] in ("compress", "export") else DATA))
+    own = error_text(*line, *([] if line[0] in ("compress", "export") else DATA))
     assert own, line
     if "unknown flag" not in own:
-        assert own == in_recipe(line), (own, in_recipe(line))
+        assert own == recipe_errors(line), (own, recipe_errors(line))
 print("refused early: ok")

@@ -7,7 +7,7 @@ import sys
 import h5py
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from command import DIGITS, SHORT, SOURCE, TINY, fails, run, same_bytes  # noqa: E402
+from command import DIGITS, SHORT, SOURCE, fails, run, same_bytes  # noqa: E402
 from forge import StateFile  # noqa: E402
 
 BASE = {"--model": "cnn", "--model-options": '{"widths": [8, 8, 8], "features": 16}', "--data": DIGITS, "--epochs": "2",

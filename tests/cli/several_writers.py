@@ -35,7 +35,7 @@ def end(process, how):
     process.wait()
 
 
-def refused(line, process, folder):
+def expect_error(line, process, folder):
     assert line.startswith("fakequant: [") and line.rstrip().count("\n") == 0, line
     for text in (folder, f"process {process.pid} on {HOST}", "name another folder"):
         assert text in line, (text, line)
@@ -44,7 +44,7 @@ def refused(line, process, folder):
 # With locks.
 first = writer("run/")
 for more in (["--resume"], ["--force"]):
-    refused(run(*TRAIN, *more, "-o", "run/", status=1).stderr, first, "run/")
+    expect_error(run(*TRAIN, *more, "-o", "run/", status=1).stderr, first, "run/")
 assert "holds a run already" in run(*TRAIN, "--dry-run", "-o", "run/", status=2).stderr
 end(first, signal.SIGINT)
 assert not any("fakequant-" in path for path in snapshot()), snapshot()
@@ -68,7 +68,7 @@ if not os.path.exists(LIBRARY) or sanitized():
     sys.exit(77)
 
 # One that made the folders, and is refused before the other has a file in them, leaves them to it.
-def held(call):
+def start_paused(call):
     """A run that waits before its first such call until there is a file of that name."""
     process = subprocess.Popen([COMMAND, *TRAIN, "--epochs", "2", "-o", "held/inner/"], stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True,
@@ -85,9 +85,9 @@ def let_go(process, call):
     return process.communicate(timeout=patient(300))[1]
 
 
-late, first = held("flock"), held("rename")
+late, first = start_paused("flock"), start_paused("rename")
 assert os.path.isdir("held/inner/checkpoints") and not os.listdir("held/inner/checkpoints"), snapshot()
-refused(let_go(late, "flock"), first, "held/inner/")
+expect_error(let_go(late, "flock"), first, "held/inner/")
 words = let_go(first, "rename")
 assert first.returncode == 0 and same_bytes("held/inner/checkpoints/last.h5", "plain.h5"), words
 
@@ -98,7 +98,7 @@ assert same_bytes("without/checkpoints/last.h5", "plain.h5") and not any("fakequ
 first = writer("without/", **NO_LOCKS)
 done, _ = preloaded([*TRAIN, "--force", "-o", "without/"], ".", **NO_LOCKS)
 assert done.returncode == 1, done.stderr
-refused(done.stderr.splitlines()[-1], first, "without/")
+expect_error(done.stderr.splitlines()[-1], first, "without/")
 assert "remove without/.writer.fakequant-owner" in done.stderr.replace(os.getcwd() + "/", ""), done.stderr
 end(first, signal.SIGKILL)
 # Its unfinished files stay: without locks other processes cannot know that it ended.

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from command import DIGITS, SHORT, fails, patient, run, same_bytes, start  # noqa: E402
 
 
-def wait_for(what, seconds=120):
+def wait_until(what, seconds=120):
     end = time.monotonic() + patient(seconds)
     while not what():
         assert time.monotonic() < end
@@ -46,7 +46,7 @@ for attempt in range(3):
 # Killed while it writes -o, before it writes --state: a pipe without a reader blocks it there.
 os.mkfifo("pipe")
 killed = start(*data, "--samples", "100", "--state", "k.h5", "-o", "pipe")
-wait_for(lambda: os.path.exists(".k.h5.fakequant-lock"))
+wait_until(lambda: os.path.exists(".k.h5.fakequant-lock"))
 time.sleep(1)
 killed.send_signal(signal.SIGKILL)
 killed.communicate()

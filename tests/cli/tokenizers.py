@@ -25,7 +25,7 @@ def windows(tokenizer, out, *more, text="text.txt", length=8):
     return ["dataset", "from-text", text, "--windows", str(length), "--tokenizer", tokenizer, "-o", out, *more]
 
 
-def own(name):
+def tokenizer_path(name):
     return os.path.join(FILES, name + ".json")
 
 
@@ -33,13 +33,13 @@ def own(name):
 sample = ANSWERS["byte_level"][0]
 with open("sample.txt", "w", encoding="utf-8") as file:
     file.write(sample["text"])
-found = result(*windows(own("byte_level"), "sample.h5", "--test", "0", text="sample.txt"))
+found = result(*windows(tokenizer_path("byte_level"), "sample.h5", "--test", "0", text="sample.txt"))
 assert found["tokens"] == len(sample["ids"]) and found["vocabulary"] == 385, found
 with h5py.File("sample.h5") as file:
     x, y = file["train/x"][...], file["train/y"][...]
     assert file.attrs["tokens"] == "pieces" or file.attrs["tokens"] == b"pieces", file.attrs["tokens"]
     kept = json.loads(bytes(file["tokenizer"][...]))
-with open(own("byte_level"), encoding="utf-8") as file:
+with open(tokenizer_path("byte_level"), encoding="utf-8") as file:
     assert kept == json.load(file)
 assert np.array_equal(x.ravel(), sample["ids"][:x.size]) and np.array_equal(y.ravel(), sample["ids"][1:x.size + 1])
 
@@ -47,7 +47,7 @@ assert np.array_equal(x.ravel(), sample["ids"][:x.size]) and np.array_equal(y.ra
 GPT = ["--model", "gpt", "--model-options", '{"layers": 1, "width": 16, "heads": 2, "context": 8, "tied": true}',
        "--epochs", "1", "--batch", "8", "--seed", "1"]
 for name in ("byte_level", "llama", "unigram"):
-    run(*windows(own(name), f"{name}.h5"))
+    run(*windows(tokenizer_path(name), f"{name}.h5"))
     run("train", *GPT, "--data", f"{name}.h5", "-o", f"{name}_float.h5")
     scores = result("evaluate", f"{name}_float.h5", "--data", f"{name}.h5", "--metrics", "bpc,perplexity")["metrics"]
     with h5py.File(f"{name}.h5") as file:
@@ -55,7 +55,7 @@ for name in ("byte_level", "llama", "unigram"):
     per_token = np.log2(scores["perplexity"])
     assert scores["bpc"] < per_token, (name, scores)
     if name == "byte_level":
-        with open(own(name), encoding="utf-8") as file:
+        with open(tokenizer_path(name), encoding="utf-8") as file:
             model = json.load(file)
         tokens = {i: t for t, i in model["model"]["vocab"].items()}
         # Each character of the alphabet is a byte; the README's few others begin with one byte of 0xc0 or more.
@@ -81,12 +81,12 @@ result("evaluate", "llama_float.h5", "--data", "more.h5")
 with open("texts.csv", "w", encoding="utf-8") as file:
     file.write("text,label\n" + "".join(f"{'good' if i % 2 else 'bad'} number {i},{i % 2}\n" for i in range(40)))
 CSV = ["dataset", "from-text", "texts.csv", "--text", "text", "--label", "label", "--length", "16"]
-run(*CSV, "--tokenizer", own("unigram"), "-o", "classes.h5")
+run(*CSV, "--tokenizer", tokenizer_path("unigram"), "-o", "classes.h5")
 with h5py.File("classes.h5") as file:
     assert (file["train/x"][:, -1] == 0).all()  # <pad>
 ENCODER = ["--model", "encoder", "--model-options", '{"layers": 1, "width": 16, "heads": 2, "vocabulary": 384}']
 run("train", *ENCODER, "--data", "classes.h5", "--epochs", "1", "--batch", "8", "-o", "encoder.h5")
-fails(2, ["no token that fills", "--length"], *CSV, "--tokenizer", own("llama"), "-o", "none.h5")
+fails(2, ["no token that fills", "--length"], *CSV, "--tokenizer", tokenizer_path("llama"), "-o", "none.h5")
 
 # Any tokenizer of the package: words of pieces, as BERT has them.
 letters = [chr(code) for code in range(33, 127)]
@@ -108,10 +108,10 @@ run("dataset", "from-text", "text.txt", "--windows", "8", "-o", "characters.h5")
 fails(2, "another vocabulary", "evaluate", "byte_level_float.h5", "--data", "characters.h5")
 run(*CSV, "-o", "bytes.h5")
 fails(2, ["tokenizer.json", "bytes.h5"], "evaluate", "encoder.h5", "--data", "bytes.h5")
-fails(2, ["--like", "leave one out"], *windows(own("llama"), "none.h5", "--like", "byte_level.h5"))
-fails(2, "--tokens", *windows(own("llama"), "none.h5", "--tokens", "bytes"))
+fails(2, ["--like", "leave one out"], *windows(tokenizer_path("llama"), "none.h5", "--like", "byte_level.h5"))
+fails(2, "--tokens", *windows(tokenizer_path("llama"), "none.h5", "--tokens", "bytes"))
 fails(2, "no_such.json", *windows("no_such.json", "none.h5"))
-with open(own("llama"), encoding="utf-8") as file:
+with open(tokenizer_path("llama"), encoding="utf-8") as file:
     whole = file.read()
 with open("cut.json", "w", encoding="utf-8") as file:
     file.write(whole[:len(whole) // 2])

@@ -141,15 +141,15 @@ def files_in_help(command):
     return set(re.findall(r"--([\w-]+)(?: \])? (?:\[=)?(?:FILE|FOLDER|OUTPUT)", run(*command.split(), "--help").stdout))
 
 
-def listed_in(text):
+def listed_kinds(text):
     return re.findall(r"^  ([a-z]+(?: [a-z-]+)?) {2,}\S", text, re.M)
 
 
 listed = {}
 for command, _, read, written in COMMANDS:
     listed.setdefault(command, set()).update(read, written)
-commands = [command for command in listed_in(run("--help").stdout) if not command.startswith(("fakequant", "dataset"))]
-for command in commands + [command for command in listed_in(run("dataset", "--help").stdout) if command.startswith("dataset")]:
+commands = [command for command in listed_kinds(run("--help").stdout) if not command.startswith(("fakequant", "dataset"))]
+for command in commands + [command for command in listed_kinds(run("dataset", "--help").stdout) if command.startswith("dataset")]:
     known = listed.get(command, set()) | ELSEWHERE.get(command, set())
     if command.startswith("dataset from-"):
         known.add("python")
@@ -175,7 +175,7 @@ def arguments(command, more, read, written, replaced=None, by=None):
     return line
 
 
-def bytes_of(path):
+def read_bytes(path):
     with open(path, "rb") as opened:
         return opened.read()
 
@@ -186,7 +186,7 @@ def clear(paths):
             os.remove(path)
 
 
-def names_of(target):
+def file_names(target):
     """Names of one file; a link exists until the next one is requested."""
     yield from (target, "./" + target)
     os.symlink(target, "symbolic")
@@ -207,7 +207,7 @@ for command, more, read, written in COMMANDS:
     done = run(*line)
     made = set(glob.glob("**", recursive=True)) - before
     assert made == set(everything), f"{line}: wrote {made}, not {everything}\n{done.stdout}"
-    first = [bytes_of(path) for path in everything]
+    first = [read_bytes(path) for path in everything]
     run(*line)  # its own files are replaced
     assert not glob.glob(".*fakequant*"), glob.glob(".*fakequant*")
 
@@ -215,18 +215,18 @@ for command, more, read, written in COMMANDS:
         for path in paths:
             # The input, under the name of the output.
             for reading, source in read.items():
-                contents = bytes_of(source)
+                contents = read_bytes(source)
                 clear([path])
                 for make in (os.symlink, os.link):
                     make(source, path)
                     fails(2, [f"--{flag}", f"--{reading}", source], *line, "--force")
                     clear([path])
                     cases += 1
-                assert bytes_of(source) == contents
+                assert read_bytes(source) == contents
             # The output, under the name of the input.
             if value == path:
                 for reading, source in read.items():
-                    for name in names_of(source):
+                    for name in file_names(source):
                         fails(2, [f"--{flag}", f"--{reading}"], *arguments(command, more, read, written, flag, name))
                         cases += 1
             # Files of others.
@@ -234,7 +234,7 @@ for command, more, read, written in COMMANDS:
                 with open(path, "wb") as opened:
                     opened.write(contents)
                 fails(2, [f"--{flag}", path, "--force"], *line)
-                assert bytes_of(path) == contents
+                assert read_bytes(path) == contents
                 cases += 1
             clear(paths)
     # Two outputs in one file.
@@ -248,7 +248,7 @@ for command, more, read, written in COMMANDS:
             opened.write(b"" if index % 2 else FOREIGN["notes.txt"])
     if everything and "s.h5" not in everything:
         run(*line, "--force")
-        assert [bytes_of(path)[:4] for path in everything] == [contents[:4] for contents in first]
+        assert [read_bytes(path)[:4] for path in everything] == [contents[:4] for contents in first]
     clear(everything)
     # Outputs that cannot be written are reported before anything runs.
     for flag, (value, paths) in written.items():

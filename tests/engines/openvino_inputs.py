@@ -12,7 +12,7 @@ SOURCE = os.environ["FAKEQUANT_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 
 
-def without_ties(data, out):
+def remove_ties(data, out):
     with h5py.File(data) as source, h5py.File(out, "w") as made:
         for part in source:
             source.copy(part, made)
@@ -44,4 +44,4 @@ def inputs(file, quantizer, data):
 
 
 if __name__ == "__main__":
-    {"without_ties": without_ties, "inputs": inputs}[sys.argv[1]](*sys.argv[2:])
+    {"without_ties": remove_ties, "inputs": inputs}[sys.argv[1]](*sys.argv[2:])

@@ -45,7 +45,7 @@ def verified(file, checkpoint, data):
     return found
 
 
-def within_bounds(found):
+def check_bounds(found):
     if has_vnni() is False:  # linear layers saturate
         assert found["same"] or "no VNNI" in found["reasons"][0] and "VNNI" in found["ways"][0], found
     else:
@@ -56,7 +56,7 @@ def within_bounds(found):
 from_engine("without_ties", DIGITS, "without_ties.h5")
 for network in ["mlp", "digits_cnn"]:
     file, checkpoint = exported(network, "free")
-    within_bounds(verified(file, checkpoint, "without_ties.h5"))
+    check_bounds(verified(file, checkpoint, "without_ties.h5"))
     found = verified(file, checkpoint, DIGITS)
     first = next(name for name in found["compared"] if name in ("fc1.input_quantizer", "conv1.input_quantizer"))
     assert 0 < found["different"][first] <= 699 and (has_vnni() is False or found["flips"] == 0), found
@@ -65,7 +65,7 @@ for network in ["mlp", "digits_cnn"]:
     assert from_engine("inputs", file, first, DIGITS) == "0 of 23,040 codes, 0 of 65,536 near ties differ from the formula\n"
     file, checkpoint = exported(network, "pow2")
     found = verified(file, checkpoint, DIGITS)
-    within_bounds(found)
+    check_bounds(found)
 # the last network is one of convolutions, whose codes are exact by powers of two on every processor
 assert found["codes_different"] == 0, found
 

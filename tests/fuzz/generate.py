@@ -18,7 +18,7 @@ FAKEQUANT = os.path.abspath(os.environ["FAKEQUANT"])
 random = np.random.default_rng(0)
 
 
-def place(reader, name):
+def block_position(reader, name):
     os.makedirs(f"{HERE}/corpus/{reader}", exist_ok=True)
     return f"{HERE}/corpus/{reader}/{name}"
 
@@ -32,7 +32,7 @@ def crc32c(contents):
     return crc ^ 0xFFFFFFFF
 
 
-def without_structure(name):
+def remove_structure(name):
     """Removes the HDF5 structure of a state file, a third of its bytes: our readers use only the listing."""
     with open(name, "rb") as file:
         header, rest = bytearray(file.read(512)), file.read()
@@ -63,8 +63,8 @@ def digits(name, count, **attributes):
         file["train"].attrs["classes"] = 4
 
 
-digits(place("dataset", "plain.h5"), 16)
-digits(place("dataset", "gzip.h5"), 16, chunks=(8, 1, 8, 8), compression="gzip", shuffle=True, fletcher32=True)
+digits(block_position("dataset", "plain.h5"), 16)
+digits(block_position("dataset", "gzip.h5"), 16, chunks=(8, 1, 8, 8), compression="gzip", shuffle=True, fletcher32=True)
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
@@ -72,42 +72,42 @@ with tempfile.TemporaryDirectory() as folder:
     common = ["--data", "digits.h5"]
     shape = ["--model", "cnn", "--model-options", '{"widths": [2, 2, 2]}', "--epochs", "1", "--batch", "16"]
     run("train", *common, *shape, "-o", "float.h5")
-    run("calibrate", "float.h5", *common, "--preset", "int8", "-o", place("checkpoint", "int8.h5"))
-    run("compress", place("checkpoint", "int8.h5"), "-o", place("checkpoint", "compressed.h5"))
-    run("calibrate", "float.h5", *common, "--preset", "int8", "--state", place("calibration", "max.h5"), "-o", "out.h5")
-    int8 = place("checkpoint", "int8.h5")
-    resumed = ["--data", place("dataset", "plain.h5"), "--batch", "4", "--val-fraction", "0.25", "--epochs", "1"]
+    run("calibrate", "float.h5", *common, "--preset", "int8", "-o", block_position("checkpoint", "int8.h5"))
+    run("compress", block_position("checkpoint", "int8.h5"), "-o", block_position("checkpoint", "compressed.h5"))
+    run("calibrate", "float.h5", *common, "--preset", "int8", "--state", block_position("calibration", "max.h5"), "-o", "out.h5")
+    int8 = block_position("checkpoint", "int8.h5")
+    resumed = ["--data", block_position("dataset", "plain.h5"), "--batch", "4", "--val-fraction", "0.25", "--epochs", "1"]
     average = ["--ema", "0.9", "--set", "patience=3", "--schedule", "plateau", "--amax", "learned"]
-    run("qat", int8, *resumed, *average, "-o", place("run", "average.h5"))
-    run("qat", int8, *resumed, "--lora", "1", "--optimizer", "sgd", "--set", "optimizer.momentum=0.9", "-o", place("run", "adapters.h5"))
+    run("qat", int8, *resumed, *average, "-o", block_position("run", "average.h5"))
+    run("qat", int8, *resumed, "--lora", "1", "--optimizer", "sgd", "--set", "optimizer.momentum=0.9", "-o", block_position("run", "adapters.h5"))
     run("export", int8, "-o", "scales")
-    shutil.copy("scales_scales.h5", place("scales", "int8.h5"))
-    for best in glob.glob(place("run", "*.best.h5")):
+    shutil.copy("scales_scales.h5", block_position("scales", "int8.h5"))
+    for best in glob.glob(block_position("run", "*.best.h5")):
         os.remove(best)
     states = [("checkpoint", "compressed"), ("calibration", "max"), ("scales", "int8"), ("run", "average"), ("run", "adapters")]
-    for name in (int8, *(place(reader, f"{state}.h5") for reader, state in states)):
-        without_structure(name)
-    run("export", int8, "--format", "onnx", "-o", place("onnx", "int8.onnx"))
-    with open(place("onnx", "int8.onnx"), "rb") as file, open(place("onnx", "refused_name_of_lines.onnx"), "wb") as broken:
+    for name in (int8, *(block_position(reader, f"{state}.h5") for reader, state in states)):
+        remove_structure(name)
+    run("export", int8, "--format", "onnx", "-o", block_position("onnx", "int8.onnx"))
+    with open(block_position("onnx", "int8.onnx"), "rb") as file, open(block_position("onnx", "refused_name_of_lines.onnx"), "wb") as broken:
         broken.write(file.read().replace(b"conv1.weight_quantizer.scale", b"conv1.weight\nquantizer.scale", 1))
     run("calibrate", "float.h5", *common, "--preset", "int8", "--target", "tensorrt", "-o", "trt.h5")
     run("export", "trt.h5", "--format", "safetensors", "-o", "packed.safetensors")
-    shutil.copy("packed.safetensors", place("safetensors", "int8.safetensors"))
-    run("export", "trt.h5", "--format", "trt-cache", "-o", place("tensorrt", "entropy.cache"))
+    shutil.copy("packed.safetensors", block_position("safetensors", "int8.safetensors"))
+    run("export", "trt.h5", "--format", "trt-cache", "-o", block_position("tensorrt", "entropy.cache"))
     for kind in ("gpt2", "qwen2"):
         run("import", f"{SOURCE}/tests/data/transformers/{kind}", "--input-shape", "4", "-o", f"{kind}.h5")
-        run("export", f"{kind}.h5", "--format", "gguf", "-o", place("gguf", f"{kind}.gguf"))
+        run("export", f"{kind}.h5", "--format", "gguf", "-o", block_position("gguf", f"{kind}.gguf"))
 
 values = random.normal(size=(4, 3, 2))
 for dtype in ("f4", ">i2", "?", "f2"):
-    np.save(place("npy", f"{np.dtype(dtype).name}.npy"), values.astype(dtype))
-np.save(place("npy", "refused_text.npy"), np.array(["ab", "c"]))
-np.save(place("npy", "fortran.npy"), np.asfortranarray(values))
-with open(place("npy", "refused_wide_text.npy"), "wb") as file:  # four bytes a text, where 32 bits overflow
+    np.save(block_position("npy", f"{np.dtype(dtype).name}.npy"), values.astype(dtype))
+np.save(block_position("npy", "refused_text.npy"), np.array(["ab", "c"]))
+np.save(block_position("npy", "fortran.npy"), np.asfortranarray(values))
+with open(block_position("npy", "refused_wide_text.npy"), "wb") as file:  # four bytes a text, where 32 bits overflow
     np.lib.format._write_array_header(file, {"descr": "<U1073741825", "fortran_order": False, "shape": (1,)})
     file.write(b"a\0\0\0")
 for name in ("byte_level", "llama", "unigram"):
     with open(f"{SOURCE}/tests/data/tokenizers/{name}.json") as file:
         tokenizer = json.load(file)
-    with open(place("tokenizer", f"{name}.json"), "w") as file:
+    with open(block_position("tokenizer", f"{name}.json"), "w") as file:
         json.dump(tokenizer, file, ensure_ascii=False, separators=(",", ":"))

@@ -54,7 +54,7 @@ NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 
 
-def wanted(name):
+def expected_name(name):
     if name.startswith("model.layers."):
         layer, rest = name[len("model.layers."):].split(".", 1)
         module, kind = rest.rsplit(".", 1)
@@ -75,7 +75,7 @@ for kind, architecture, tied, biases in (("llama", "LlamaForCausalLM", False, Fa
     assert result("export", f"{kind}.h5", "--format", "gguf", "-o", f"{kind}.gguf")["architecture"] == kind
     file = read(f"{kind}.gguf")
     found = part(file, "tensor")
-    expected = {wanted(name): value for name, value in tensors.items()}
+    expected = {expected_name(name): value for name, value in tensors.items()}
     if kind == "llama":
         for i in range(LAYERS):
             for name, heads in (("attn_q", HEADS), ("attn_k", KV)):
@@ -119,11 +119,11 @@ assert set(there) == set(here) and all(np.array_equal(there[name], here[name]) f
 # that went out.
 
 
-def text_of(checkpoint, prompt):
+def generate_text(checkpoint, prompt):
     return run("generate", checkpoint, "--prompt", prompt, "--tokens", "8", "--temperature", "0").stdout
 
 
-assert text_of("gpt_q4.h5", "To be") == text_of("gpt_back.h5", "To be").replace("gpt_back", "gpt_q4")
+assert generate_text("gpt_q4.h5", "To be") == generate_text("gpt_back.h5", "To be").replace("gpt_back", "gpt_q4")
 run("qat", "gpt_back.h5", "--data", "text.h5", "--epochs", "1", "-o", "gpt_more.h5")
 DATA = os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "tests", "data", "tokenizers")
 for kind, architecture, file in (("llama", "LlamaForCausalLM", "llama3.json"), ("qwen2", "Qwen2ForCausalLM", "qwen2.json"),
@@ -137,7 +137,7 @@ for kind, architecture, file in (("llama", "LlamaForCausalLM", "llama3.json"), (
     run("export", f"{name}.h5", "--format", "gguf", "-o", f"{name}.gguf")
     run("import", f"{name}.gguf", "-o", f"{name}_back.h5")
     for prompt in ("To be 12345", "isn't  \u00fc\n\n a", "the<|endoftext|>To"):
-        assert text_of(f"{name}.h5", prompt) == text_of(f"{name}_back.h5", prompt), (name, prompt)
+        assert generate_text(f"{name}.h5", prompt) == generate_text(f"{name}_back.h5", prompt), (name, prompt)
     run("dataset", "from-text", "text.txt", "--windows", "16", "--tokenizer", os.path.join(DATA, file), "-o", "pieces.h5", "--force")
     first, second = (result("evaluate", f"{name}{end}.h5", "--data", "pieces.h5") for end in ("", "_back"))
     assert first["loss"] == second["loss"], (name, first, second)

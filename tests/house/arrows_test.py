@@ -28,7 +28,7 @@ BACKEND = re.compile(r"\b(cpu|cuda)::|(backend|kernels)/(cpu|cuda)/")
 SOURCES = {".h", ".cuh", ".cpp", ".cu"}
 
 
-def room_of(path):
+def find_room(path):
     """The longest named room of core that holds the file."""
     return max((room for room in FLOORS if path.startswith(room + "/")), key=len)
 
@@ -44,7 +44,7 @@ def climbs(path, included):
         return "a public header needs one that is not installed"
     if house != "core" or other != "core" or included in GROUND:
         return None
-    room, below = room_of(path), room_of(included)
+    room, below = find_room(path), find_room(included)
     if FLOORS[below] <= FLOORS[room]:
         return None
     noun_source = room in ("core", "core/detail") and pathlib.Path(path).suffix == ".cpp"

@@ -110,7 +110,7 @@ FORMS = {
 x = random.standard_normal((N, L, W)).astype("f")
 
 
-def answer(path):
+def run_session(path):
     session = onnxruntime.InferenceSession(path, session_options(), providers=["CPUExecutionProvider"])
     return session.run(None, {session.get_inputs()[0].name: x})[0]
 
@@ -130,7 +130,7 @@ for name, (form, options, wanted) in FORMS.items():
     assert given.keys() == wanted.keys(), (name, node)
     assert all(abs(given[key] - value) < 1e-6 for key, value in wanted.items()), (name, node)
     run("export", f"{name}.h5", "--format", "onnx", "-o", f"{name}_ours.onnx")
-    ours, theirs = answer(f"{name}_ours.onnx"), answer(f"{name}.onnx")
+    ours, theirs = run_session(f"{name}_ours.onnx"), run_session(f"{name}.onnx")
     off = np.abs(ours - theirs).max() / np.abs(theirs).max()
     assert off < 2e-6, (name, off)  # the layer multiplies by the factor once: 3e-7 was measured
 

@@ -91,14 +91,14 @@ def tries(values):
             yield own
 
 
-def rows_of(values, own):
+def make_rows(values, own):
     """The data set. Several inputs, or an input of one axis, become rows."""
     if len(own) == 1 and values[own[0]].ndim > 1:
         return values[own[0]]
     return np.concatenate([values[name].reshape(len(values[name]), -1) for name in own], 1)
 
 
-def read_by(model, output):
+def dependencies(model, output):
     """The inputs and constants that an output depends on."""
     needed = {output}
     for node in reversed(model.graph.node):
@@ -119,13 +119,13 @@ def prepared(name, model, values, own, jobs):
         return None
     first = len(jobs)
     for output in (info.name for info in model.graph.output):
-        needed = read_by(model, output)
-        x = np.ascontiguousarray(rows_of(values, [name for name in own if name in needed] or own))
+        needed = dependencies(model, output)
+        x = np.ascontiguousarray(make_rows(values, [name for name in own if name in needed] or own))
         jobs.append((file, output, x, f"{file}.{len(jobs)}.y"))
     return range(first, len(jobs))
 
 
-def judged(result, path, wanted):
+def judge(result, path, wanted):
     """(kind, text) of one output: "agrees", "rejected", "failed" or "differs"."""
     if "failed" in result:
         return "failed", result["failed"]
@@ -166,11 +166,11 @@ def collected():
         attempts = [attempt for attempt in attempts if attempt is not None]
         if attempts:
             cases.append((name, attempts, wanted))
-            constants_alone += of_constants(name, model, values, wanted, jobs)
+            constants_alone += add_constant_jobs(name, model, values, wanted, jobs)
     return cases, constants_alone, jobs
 
 
-def of_constants(name, model, values, wanted, jobs):
+def add_constant_jobs(name, model, values, wanted, jobs):
     """Adds a job for each f32 output of the case with constants alone as inputs: 0 of the data is added to the output."""
     opset = max((entry.version for entry in model.opset_import if entry.domain == ""), default=0)
     if opset < 7 or not values or not all(isinstance(value, np.ndarray) for value in values.values()):
@@ -198,7 +198,7 @@ def outcome(attempts, wanted, jobs, done):
     order = ["failed", "differs", "agrees", "partly", "rejected"]
     found = []
     for attempt in attempts:
-        outputs = [(*judged(done[job], jobs[job][3], value), job) for job, value in zip(attempt, wanted)]
+        outputs = [(*judge(done[job], jobs[job][3], value), job) for job, value in zip(attempt, wanted)]
         found.append((case_kind([kind for kind, _, _ in outputs]), outputs))
     return min(found, key=lambda entry: order.index(entry[0]))
 
@@ -240,7 +240,7 @@ unnamed = {name: text for name, (_, outputs) in outcomes.items() for kind, text,
 assert not unnamed, ("rejected without a name", unnamed)
 assert len(named["agrees"]) >= LEAST_THAT_AGREE, len(named["agrees"])
 
-alone = [(name, *judged(done[job], jobs[job][3], value)) for name, job, value in constants_alone]
+alone = [(name, *judge(done[job], jobs[job][3], value)) for name, job, value in constants_alone]
 other = [(name, text) for name, kind, text in alone if kind in ("failed", "differs") and name not in reasons]
 assert not other, ("differ as constants", other)
 agree = sum(kind == "agrees" for _, kind, _ in alone)

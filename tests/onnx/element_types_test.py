@@ -19,7 +19,7 @@ ROWS = 3
 random = np.random.default_rng(1)
 
 
-def numbers_of(name):
+def make_numbers(name):
     """Numbers that a conversion to the type defines: those within its range."""
     dtype = TYPES[name]
     if name not in INTEGERS:
@@ -74,7 +74,7 @@ class Jobs:
 
 def conversions(jobs):
     for first, second in itertools.product(TYPES, TYPES):
-        x = np.stack([np.roll(numbers_of(first), i) for i in range(ROWS)])
+        x = np.stack([np.roll(make_numbers(first), i) for i in range(ROWS)])
         with np.errstate(all="ignore"):
             middle = x.astype(TYPES[first])
             if second in INTEGERS and first not in (*INTEGERS, "bool"):  # a float beyond an integer type has no answer

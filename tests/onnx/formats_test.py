@@ -2,7 +2,7 @@
 
 import json
 
-from lib import DIGITS, assert_identical, calibrated, fails, has_avx512_vnni, has_vnni, kept, result, run, trained, verified
+from lib import DIGITS, assert_identical, calibrated, fails, has_avx512_vnni, has_vnni, result, run, trained, unpack_checkpoint, verified
 
 EXACT = {"codes_different": 0, "flips": 0, "not_in_file": []}
 
@@ -38,7 +38,7 @@ assert found["codes"] > 0 and found["flips"] == 0, found
 
 # Sums of E4M3 products may be longer than a float's 24 bits: logits are equal except for their last bits, codes except for sums at
 # a tie. Measured: 2 of 5,396,480, and 0 in another network.
-result("calibrate", kept("digits_cnn"), "--data", DIGITS, "--preset", "fp8", "--scale", "pow2", "-o", "fp8.h5")
+result("calibrate", unpack_checkpoint("digits_cnn"), "--data", DIGITS, "--preset", "fp8", "--scale", "pow2", "-o", "fp8.h5")
 result("export", "fp8.h5", "--format", "onnx", "-o", "fp8.onnx")
 fp8 = verified("fp8.h5", "fp8.onnx", "--random", 1000, "--code-tolerance", 1e-6, "--tolerance", 1e-6)
 assert fp8["flips"] == 0 and fp8["max_abs_diff"] < 1e-6, fp8
@@ -47,7 +47,7 @@ assert fp8["level"] == "basic" and fp8["session_options"] == {"session.disable_q
 assert fp8["logit_bits_different"] <= (1e-2 if has_avx512_vnni() else 2e-3) * fp8["logits"], fp8
 # Free scales: sums in another order, once in a while on the other side of a tie. Measured of two networks: 6 and 60 of
 # 1,428,480 codes, and 118 with the narrower vectors of processors without VNNI; logits differ by a step of a code.
-result("export", kept("digits_cnn_fp8"), "--format", "onnx", "-o", "free.onnx")
+result("export", unpack_checkpoint("digits_cnn_fp8"), "--format", "onnx", "-o", "free.onnx")
 free = verified("digits_cnn_fp8.h5", "free.onnx", "--code-tolerance", 8.3e-5, "--tolerance", 5e-3)
 assert free["flips"] == 0, free
 
@@ -83,7 +83,7 @@ assert default["max_abs_diff"] > 1e-4, default
 # of two networks, and 0.013); of the network in kept/, with half the channels, 1,383 of 3,260,160. Powers of two are exact
 # in floats.
 assert_identical(verified(*calibrated("resnet20", "--preset", "int8", "--target", "tensorrt", "--scale", "pow2")))
-result("export", kept("resnet20_tensorrt"), "--format", "onnx", "-o", "trt.onnx")
+result("export", unpack_checkpoint("resnet20_tensorrt"), "--format", "onnx", "-o", "trt.onnx")
 codes, logits = (0.0017, 0.013) if has_vnni() is False else (0.001, 0.0065)
 found = verified("resnet20_tensorrt.h5", "trt.onnx", "--code-tolerance", codes, "--tolerance", logits)
 assert found["flips"] == 0 and found["codes"] > 0 and found["not_in_file"] == [], found

@@ -3,7 +3,7 @@
 import json
 import os
 
-from lib import DIGITS, SOURCE, assert_identical, calibrated, has_vnni, kept, result, trained, verified
+from lib import DIGITS, SOURCE, assert_identical, calibrated, has_vnni, result, trained, unpack_checkpoint, verified
 
 
 def config(name, **fields):
@@ -41,7 +41,7 @@ def exported(checkpoint, floats, *flags):
     return found
 
 
-kept("every_layer")
+unpack_checkpoint("every_layer")
 for (target, scale), (floats, codes, logits) in MEASURED.items():
     if has_vnni() is False:
         codes, logits = NO_VNNI.get((target, scale), (codes, logits))
@@ -49,7 +49,7 @@ for (target, scale), (floats, codes, logits) in MEASURED.items():
     result("calibrate", "float.h5", *flags, "-o", "layers.h5")
     exported("layers.h5", floats)
     if scale == "free":
-        kept(f"every_layer_{target}")
+        unpack_checkpoint(f"every_layer_{target}")
     else:
         result("calibrate", "every_layer.h5", *flags, "-o", f"every_layer_{target}.h5")
     found = exported(f"every_layer_{target}.h5", floats, "--random", 2000)

@@ -32,7 +32,7 @@ def trained(name):
     return os.path.join(os.environ["FAKEQUANT_NETWORKS"], name + ".h5")
 
 
-def kept(name):
+def unpack_checkpoint(name):
     """A checkpoint of kept/ (keep.py), whose bits are the same on all systems: for bounds that were measured."""
     with lzma.open(os.path.join(SOURCE, "tests", "onnx", "kept", name + ".h5.xz")) as packed, open(name + ".h5", "wb") as file:
         shutil.copyfileobj(packed, file)

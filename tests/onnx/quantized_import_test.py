@@ -16,7 +16,7 @@ def is_pair(node, kind):
     return node.op_type in (kind, "TRT_FP8" + kind)
 
 
-def constants_of(graph):
+def find_constants(graph):
     found = {value.name: value for value in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant":
@@ -29,7 +29,7 @@ def constants_of(graph):
 def grids(file):
     """The quantized values of a file: codes and scales of constants, in order, and scales of all other values."""
     graph = onnx.load(file).graph
-    known = constants_of(graph)
+    known = find_constants(graph)
     made = {node.output[0]: node for node in graph.node}
     weights, moving = [], set()
     for node in graph.node:
@@ -158,7 +158,7 @@ def replace(graph, name, value):
 
 graph = onnx.load("mlp_preset_int8.onnx").graph
 quantize = next(node for node in graph.node if node.op_type == "QuantizeLinear")
-known = constants_of(graph)
+known = find_constants(graph)
 scale, zero = quantize.input[1], quantize.input[2]
 for says, change in {
         "its scale is 0: it must be positive": lambda g: replace(g, scale, np.zeros_like(known[scale])),

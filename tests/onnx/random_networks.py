@@ -142,7 +142,7 @@ def faults(network, found, floats):
     return out
 
 
-def faults_of(network, python, folder):
+def find_faults(network, python, folder):
     """The faults of a run in a folder of its own."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
@@ -173,7 +173,7 @@ def shrunk(network, python, folder):
     """A smallest network that still fails."""
     for smaller in simpler(network):
         try:
-            if faults_of(smaller, python, folder)[0]:
+            if find_faults(smaller, python, folder)[0]:
                 return shrunk(smaller, python, folder)
         except AssertionError:  # shapes that do not fit any more
             continue
@@ -184,7 +184,7 @@ def keep_failed(network, python):
     folder = os.path.join("failed", str(network["seed"]))
     network = shrunk(network, python, folder)
     with contextlib.suppress(AssertionError):
-        faults_of(network, python, folder)
+        find_faults(network, python, folder)
     with open(os.path.join(folder, "run.sh"), "w") as file:
         file.write("".join(f"{shlex.join([COMMAND, *map(str, step)])}\n" for step in commands(network)))
     return folder
@@ -197,7 +197,7 @@ def run_networks(seeds):
     for seed in seeds:
         network = random_network(seed)
         try:
-            wrong, found, floats = faults_of(network, python, "network")
+            wrong, found, floats = find_faults(network, python, "network")
         except AssertionError as error:
             wrong, found, floats = [" ".join(str(error).split())], None, []
         if found:

@@ -20,12 +20,12 @@ def opsets(text):
     return entry, range(int(first or FIRST), int(last or LAST) + 1)
 
 
-def inputs_at(row, opset):
+def row_inputs(row, opset):
     entries = [opsets(text) for text in row["inputs"].split()]
     return [entry for entry, known in entries if opset in known]
 
 
-def attributes_at(row, opset):
+def row_attributes(row, opset):
     """Type and whether it is required, by name."""
     found = {}
     for text in row["attributes"].split():
@@ -49,11 +49,11 @@ for row in own:
         schema = defs.get_schema(row["name"], opset, "")
         what = row["name"], opset
         theirs = {name: (LETTERS[a.type.name], a.required) for name, a in schema.attributes.items()}
-        ours = attributes_at(row, opset)
+        ours = row_attributes(row, opset)
         assert ours.keys() == theirs.keys(), (what, ours.keys() ^ theirs.keys())
         for name, (letters, required) in theirs.items():
             assert ours[name][0] == letters and (ours[name][1] or not required), (what, name)
-        inputs = inputs_at(row, opset)
+        inputs = row_inputs(row, opset)
         assert len(inputs) == len(schema.inputs), (what, inputs)
         for entry, given in zip(inputs, schema.inputs):
             assert entry.endswith("*") == (given.option == OPTION.Variadic), (what, entry)
@@ -65,7 +65,7 @@ for row in own:
     assert not defs.get_schema(row["name"], int(row["last"]), "").deprecated, row
 
 
-def refusal(opsets=(("", 18),), functions=(), attribute=None):
+def error_text(opsets=(("", 18),), functions=(), attribute=None):
     """The message about a file of one Relu; empty where it is imported."""
     node = helper.make_node("Relu", ["x"], ["y"])
     node.attribute.extend([] if attribute is None else [attribute])
@@ -82,6 +82,6 @@ for says, options in (("function 'Relu': it redefines an operator of ONNX", {"fu
                       ("it has the opsets 18 and 13 of ONNX", {"opsets": (("", 18), ("ai.onnx", 13))}),
                       ("attribute 'alpha' is unknown", {"attribute": reference}),
                       *((f"opset: {version} is not supported, 6 to 28 are", {"opsets": (("", version),)}) for version in (0, 1, -1, 99, 2**62))):
-    assert says in refusal(**options), (says, refusal(**options))
-assert not refusal(), refusal()
+    assert says in error_text(**options), (says, error_text(**options))
+assert not error_text(), error_text()
 print(f"schema: {len(own)} operators, {compared} versions compared with onnx {onnx.__version__}: ok")

@@ -90,13 +90,13 @@ def signature(path):
             for value in onnx.load(path).graph.input]
 
 
-def answers(path, inputs):
+def run_session(path, inputs):
     session = onnxruntime.InferenceSession(path, session_options(), providers=["CPUExecutionProvider"])
     return session.run(None, inputs)[0]
 
 
 def check(name, inputs, *flags, float_kernels):
-    wanted = answers(f"{name}.onnx", inputs)
+    wanted = run_session(f"{name}.onnx", inputs)
     np.savez(f"{name}.npz", y=wanted.argmax(1), **inputs)
     result("dataset", "from-npy", f"{name}.npz", "--x-key", ",".join(inputs), "-o", f"{name}_data.h5", "--test", "0.25", "--seed", "1")
     with h5py.File(f"{name}_data.h5") as file:
@@ -112,7 +112,7 @@ def check(name, inputs, *flags, float_kernels):
     with h5py.File(f"{name}_predicted.h5") as file:
         assert np.abs(file["logits"][()] - wanted).max() <= 1e-5 * np.abs(wanted).max()
     result("export", f"{name}.h5", "--format", "onnx", "-o", f"{name}_again.onnx")
-    again = answers(f"{name}_again.onnx", inputs)
+    again = run_session(f"{name}_again.onnx", inputs)
     assert np.abs(again - wanted).max() <= 1e-5 * np.abs(wanted).max()
     given = [(key, kind, [0, *inputs[key].shape[1:]]) for key, kind, _ in signature(f"{name}.onnx")]
     assert signature(f"{name}_again.onnx") == given, signature(f"{name}_again.onnx")

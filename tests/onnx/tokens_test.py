@@ -5,7 +5,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from lib import assert_identical, fails, result, run, session_options
+from lib import fails, result, run, session_options
 
 import json
 
@@ -19,7 +19,7 @@ ids = random.integers(0, WORDS, (COUNT, TOKENS))
 labels = (ids % CLASSES).sum(1) % CLASSES
 
 
-def data_of(dtype):
+def make_data(dtype):
     name = f"{np.dtype(dtype).name}.h5"
     with h5py.File(name, "w") as file:
         for split, rows in [("train", slice(None, 300)), ("test", slice(300, None))]:
@@ -35,7 +35,7 @@ def compared(checkpoint, model, data, *flags):
 
 with open("tokens.json", "w") as file:
     json.dump(MODEL, file)
-data = data_of(np.int64)
+data = make_data(np.int64)
 result("train", "--model", "tokens.json", "--data", data, "--epochs", 2, "--seed", 5, "-o", "float.h5")
 result("calibrate", "float.h5", "--data", data, "--preset", "int8", "-o", "int8.h5")
 result("qat", "int8.h5", "--data", data, "--epochs", 1, "-o", "qat.h5")
@@ -52,7 +52,7 @@ assert "Cast" not in {node.op_type for node in model.graph.node}
 # Ids of every type are the same ids.
 answers = []
 for dtype in [np.int64, np.int32, np.uint32, np.int16, np.uint16, np.uint8, np.int8]:
-    data = data_of(dtype)
+    data = make_data(dtype)
     found = compared("qat.h5", "int8.onnx", data)
     assert found["codes"] > 0 and found["level"] == "all" and found["samples"] == 100, found
     for key in ["codes_different", "logit_bits_different", "alone_logit_bits_different", "flips", "not_in_file"]:

@@ -75,7 +75,7 @@ def outs(*names):
     return lambda result: dict(zip(names, result if isinstance(result, tuple) else (result,)))
 
 
-def codes_of(c, name, dtype):
+def case_codes(c, name, dtype):
     """Inputs of codes, which files keep one a byte, packed as their type has them."""
     values = c.get(name)
     width = int("".join(d for d in dtype if d.isdigit()) or 8) if dtype.startswith(("int", "uint")) else 8
@@ -177,19 +177,19 @@ def learnable(per_channel):
 def onnx_quantize(c):
     dtype = named(c.attributes.get("output_dtype", "uint8"))
     return {"codes": fq.onnx.quantize_linear(
-        c.get("x"), c.get("scale"), codes_of(c, "zero_point", dtype), output_dtype=dtype,
+        c.get("x"), c.get("scale"), case_codes(c, "zero_point", dtype), output_dtype=dtype,
         **c.keywords(axis=("axis", one), block_size=("block_size", one), saturate=("saturate", flag)))}
 
 
 def onnx_dequantize(c):
     dtype = named(c.attributes.get("input_dtype", "uint8"))
     return {"y": fq.onnx.dequantize_linear(
-        codes_of(c, "codes", dtype), c.get("scale"), codes_of(c, "zero_point", dtype),
+        case_codes(c, "codes", dtype), c.get("scale"), case_codes(c, "zero_point", dtype),
         **c.keywords(axis=("axis", one), block_size=("block_size", one)))}
 
 
 def tripy_dequantize(c):
-    codes = codes_of(c, "codes", named(c.attributes.get("input_dtype", "int8")))
+    codes = case_codes(c, "codes", named(c.attributes.get("input_dtype", "int8")))
     return {"y": fq.tripy.dequantize(codes, c.get("scale"), **c.keywords(dtype=("dtype", named), dim=("dim", one)))}
 
 

@@ -17,7 +17,7 @@ def data():
     return random.standard_normal((256, 1, 8, 8)).astype(np.float32), random.integers(0, 4, 256)
 
 
-def made(data, preset="int8"):
+def make_model(data, preset="int8"):
     model = fq.model("cnn", [1, 8, 8], 4)
     model.fold_batch_norm()
     model.quantize(preset)
@@ -36,7 +36,7 @@ def test_calibrate_runs_the_weight_algorithm(data):
 @pytest.mark.parametrize("preset", ["int8", "int8_weight_only", "w4a4", "fp8", "int8_dynamic"])
 def test_verifies(data, tmp_path, preset):
     pytest.importorskip("onnxruntime", reason="there is no onnxruntime: FAKEQUANT_TORCH_SITE can name a folder that has it")
-    model, path = made(data, preset), tmp_path / "model.onnx"
+    model, path = make_model(data, preset), tmp_path / "model.onnx"
     model.export(str(path))
     found = model.verify(path, data, samples=50)
     assert found["outputs"] == 200 and found["flips"] == 0 and found["max"] < 1e-3  # a sum of floats at a tie is another code
@@ -55,7 +55,7 @@ def test_verifies(data, tmp_path, preset):
 
 
 def test_compresses(data, tmp_path):
-    model = made(data, "w4a8")
+    model = make_model(data, "w4a8")
     y = model.predict(data)
     weights = model.compress()
     assert model.is_compressed and np.array_equal(model.predict(data), y)
@@ -74,7 +74,7 @@ def test_compresses(data, tmp_path):
 
 
 def test_disables_quantizers_in_a_block(data):
-    model = made(data)
+    model = make_model(data)
     model.disable_quantizer("fc.input_quantizer")
     y, on = model.predict(data), [row["enabled"] for row in model.quantizers()]
     with pytest.raises(KeyError), model.quantizers_off() as same:
@@ -89,7 +89,7 @@ def test_disables_quantizers_in_a_block(data):
 
 
 def test_calibrates_with_a_custom_loop(data):
-    own, model = made(data), made(data)
+    own, model = make_model(data), make_model(data)
     own.calibrate(data[0])
     with model.calibrating() as see:
         assert [see(data[0][i:i + 64]) for i in range(0, 256, 64)] == [64, 128, 192, 256]

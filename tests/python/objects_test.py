@@ -60,30 +60,30 @@ def test_calibrators(method):
         fq.make_calibrator("maxx")
 
 
-def copy_of(model, tmp_path):
+def save_and_load(model, tmp_path):
     model.save(str(tmp_path / "copy.h5"))
     return fq.load(str(tmp_path / "copy.h5"))
 
 
 def test_sensitivity(trained, digits, tmp_path):
-    model = copy_of(trained, tmp_path)
+    model = save_and_load(trained, tmp_path)
     model.quantize("w4a4")
     model.calibrate(digits[0], samples=256)
     report = model.sensitivity(digits[0], samples=256)
     assert len(report["layers"]) == 2 and report["samples"] == 256
     with pytest.raises(fq.ArgumentError, match="quantizer"):
-        copy_of(trained, tmp_path).sensitivity(digits[0])
+        save_and_load(trained, tmp_path).sensitivity(digits[0])
 
 
 def test_auto_quantize(trained, digits, tmp_path):
-    model = copy_of(trained, tmp_path)
+    model = save_and_load(trained, tmp_path)
     plan = model.auto_quantize(digits[0], effective_bits=6, formats=["w4a4", "int8"], samples=256)
     assert plan["effective_bits"] <= 6 and {layer["format"] for layer in plan["layers"]} <= {"w4a4", "int8"}
     assert model.quantized and model.evaluate(digits[1])["accuracy"] > 0.7
-    again = copy_of(model, tmp_path)
+    again = save_and_load(model, tmp_path)
     assert np.array_equal(again.predict(digits[1]), model.predict(digits[1]))
     with pytest.raises(fq.ArgumentError):
-        copy_of(trained, tmp_path).auto_quantize(digits[0])
+        save_and_load(trained, tmp_path).auto_quantize(digits[0])
 
 
 def test_runs_from_data_to_engine(trained, digits, tmp_path):
@@ -172,14 +172,14 @@ def test_rejects_invalid_input(tmp_path):
             call()
 
 
-def classes_of(x):
+def list_classes(x):
     return (x[:, 0] > 0).astype(np.int64)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_one_invalid_row_changes_nothing(value):
     x = np.random.default_rng(0).standard_normal((128, 4)).astype(np.float32)
-    y, bad = classes_of(x), x.copy()
+    y, bad = list_classes(x), x.copy()
     bad[77, 2] = value
     model = fq.model("mlp", [4], 2, options={"hidden": [8]})
     model.fit((x, y), epochs=20, learning_rate=0.01)
@@ -225,7 +225,7 @@ def test_rejects_data_of_other_columns(tmp_path, recwarn):
 
     def written(name, columns, **attributes):
         with h5py.File(tmp_path / name, "w") as file:
-            file["train/x"], file["train/y"] = x, classes_of(x)
+            file["train/x"], file["train/y"] = x, list_classes(x)
             file["train/x"].attrs.update(attributes)
             file.attrs["columns"] = columns
         return fq.dataset(str(tmp_path / name))

@@ -37,7 +37,7 @@ def functions_of_documents():
                 yield name, cells[1].strip()
 
 
-def found(path):
+def run_function(path):
     value = fq
     for part in path.split("."):
         value = getattr(value, part, None)
@@ -47,9 +47,9 @@ def found(path):
 @pytest.mark.parametrize("name, reference", list(functions_of_documents()))
 def test_python_has_every_documented_function(name, reference):
     if name in ELSEWHERE:
-        assert found(ELSEWHERE[name]) is not None
+        assert run_function(ELSEWHERE[name]) is not None
     elif not name.lower().endswith("observer"):  # C++ only, as docs/coming_from.md says
-        assert found(name.replace("::", ".") if "::" in name else f"{MODULES[reference]}.{name}") is not None
+        assert run_function(name.replace("::", ".") if "::" in name else f"{MODULES[reference]}.{name}") is not None
 
 
 def test_ggml_blocks_round_trip():

@@ -130,9 +130,9 @@ CASES = {
 OF_SEVERAL = ["cross", "module_cross", "module_padding", "encoder", "decoder", "transformer"]  # each is one part unless whole is False
 
 
-def without_quantizers(model):
-    for part in fqt.modules.quantized_parts(model):
-        for codes in part.lowered_modules().values():
+def remove_quantizers(model):
+    for part in fqt.networks.parts_of(model):
+        for codes in part.codes().values():
             if codes.network.quantizers():
                 codes.network.disable_quantizer("*")
     return model
@@ -145,7 +145,7 @@ def test_matches_torch_without_quantizers(name, whole):
     make, inputs, one = CASES[name]
     model = make()
     twin = copy.deepcopy(model)
-    quantized = without_quantizers(fqt.quantize(model, "int8", inputs, whole))
+    quantized = remove_quantizers(fqt.quantize(model, "int8", inputs, whole))
     attention = [part for part in quantized.modules() if isinstance(part, fqt.attention.Attention)]
     assert (not attention and len(quantized.lowered_modules()) == 1) if one and whole else attention
     assert list(dict(quantized.named_parameters())) == list(dict(twin.named_parameters()))
@@ -210,7 +210,7 @@ class Dropping(Unreadable):
 
 def test_rejects_unsupported_attention_options():
     model = Dropping()
-    without = without_quantizers(fqt.quantize(model, "int8", X))
+    without = remove_quantizers(fqt.quantize(model, "int8", X))
     torch.manual_seed(4)
     a = without(X)
     torch.manual_seed(4)
@@ -258,7 +258,7 @@ class Modes(nn.Module):
 @pytest.mark.parametrize("branch", [False, True])
 def test_mode_selects_the_gradient(branch):
     model = Modes(branch)
-    quantized = without_quantizers(fqt.quantize(model, "int8", X))
+    quantized = remove_quantizers(fqt.quantize(model, "int8", X))
     for mode in (True, False):
         torch.testing.assert_close(quantized.train(mode)(X), model.train(mode)(X), rtol=1e-4, atol=1e-5)
 
@@ -312,5 +312,5 @@ def test_supports_transformers():
         with pytest.warns(fq.FakequantWarning, match="'nowhere' matches no quantizer") as told:
             fqt.quantize(model, {"preset": "int8", "rules": [{"pattern": "nowhere", "num_bits": 8}]}, batch)
         assert len(told) == 1 and told[0].filename == __file__, type(model)
-        floats, floats_again = model(**batch).logits, without_quantizers(fqt.quantize(model, "int8", batch))(**batch).logits
+        floats, floats_again = model(**batch).logits, remove_quantizers(fqt.quantize(model, "int8", batch))(**batch).logits
         torch.testing.assert_close(floats_again, floats, rtol=1e-4, atol=1e-6)

@@ -35,7 +35,7 @@ class Net(nn.Module):
         return self.line(self, x)
 
 
-def made(net, config="int8", x=X):
+def make_model(net, config="int8", x=X):
     return fqt.calibrate(fqt.quantize(net, config, x), [x])
 
 
@@ -67,15 +67,15 @@ def test_torch_functions_become_layers(row):
         net = Net(lambda m, x: m.b(form(torch.sigmoid(m.a(x)) + 0.1)), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
         if isinstance(form, nn.Module):
             net.form = form
-        model = made(net)
-        assert len(model.lowered_modules()) == 1, form
+        model = make_model(net)
+        assert len(model.codes()) == 1, form
         with fqt.quantizers_off(model):
             torch.testing.assert_close(model(X), net(X))
 
 
 def test_functions_with_other_arguments_stay_in_torch():
     net = Net(lambda m, x: m.b(torch.exp(m.a(x), out=None)), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
-    assert len(made(net).lowered_modules()) == 2
+    assert len(make_model(net).codes()) == 2
 
 
 def plain():
@@ -88,7 +88,7 @@ def test_preset_name_equals_its_config(preset):
     """As text, as a dict and as JSON, with the same ranges to learn; the user's keys and rules come on top."""
     net = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32))
     x = torch.randn(16, 128)
-    models = [made(net, config, x) for config in (preset, {"preset": preset}, f'{{"preset": "{preset}"}}')]
+    models = [make_model(net, config, x) for config in (preset, {"preset": preset}, f'{{"preset": "{preset}"}}')]
     configs = [model.codes_0.network.config for model in models]
     assert configs[0] == configs[1] == configs[2] == fq.preset_config(preset)
     for other in models[1:]:
@@ -99,7 +99,7 @@ def test_preset_name_equals_its_config(preset):
 def test_rules_follow_the_preset_rules():
     rule = {"pattern": "@first.*", "num_bits": 4}
     for rules in ([rule], {"@first.*": {"num_bits": 4}}):
-        model = made(plain(), {"preset": "w4a4", "algorithm": "max", "rules": rules})
+        model = make_model(plain(), {"preset": "w4a4", "algorithm": "max", "rules": rules})
         bits = {row["name"]: row["description"].split()[0] for row in model.codes_0.network.quantizers() if row["weight"]}
         assert list(bits.values()) == ["int4", "int4", "int8"] and learned(model)
         assert model.codes_0.network.config["algorithm"] == "max"
@@ -115,7 +115,7 @@ def test_layers_have_the_torch_attributes(opaque):
     layer.register_parameter("gain", None)
     net = Net(lambda m, x: m.body(x), opaque, body=layer)
     net.register_module("head", None)
-    model = made(net)
+    model = make_model(net)
     for name, module in net.named_modules():
         own = model.get_submodule(name)
         for kind in ("_parameters", "_buffers", "_non_persistent_buffers_set"):
@@ -148,13 +148,13 @@ class WithOther(Arguments):
 
 
 def test_supports_variadic_arguments():
-    model = made(WithKeywords())
+    model = make_model(WithKeywords())
     assert torch.equal(model(X), model(x=X)) and torch.equal(model(X), model(X, mask=None, flag=3))
     with pytest.raises(TypeError, match="WithKeywords takes x, .*: it was given 2 inputs"):
         model(X, X)
     with pytest.raises(TypeError, match="WithKeywords takes x"):
         model(X, x=X)
-    model = made(WithMore())
+    model = make_model(WithMore())
     assert torch.equal(model(X), model(X, 1, 2, flag=3))
     model = fqt.quantize(WithOther(), "int8", (X, X))
     model = fqt.calibrate(model, [((X, X),)])
@@ -165,7 +165,7 @@ def test_a_layer_may_read_a_parameter():
     """As DeBERTa's keys of relative positions. The parameter gets its gradient."""
     net = Net(lambda m, x: m.q(x) @ m.k(m.e.weight).t(), True, q=nn.Linear(8, 8), k=nn.Linear(8, 8), e=nn.Embedding(5, 8))
     for preset in ("int8", "w4a4"):
-        model = made(net, preset)
+        model = make_model(net, preset)
         model.zero_grad()
         model(X).square().sum().backward()
         assert model.e.weight.grad.abs().sum() > 0 and model.k.weight.grad.abs().sum() > 0
@@ -181,13 +181,13 @@ def test_calibration_reads_values_before_in_place_writes():
     for inplace in (False, True):
         torch.manual_seed(1)
         net = Net(lambda m, x: m.out(m.act(torch.cumsum(m.up(x), 1))), up=nn.Linear(8, 8), act=nn.SiLU(inplace), out=nn.Linear(8, 4))
-        seen.append([row["amax"] for codes in made(net).lowered_modules().values() for row in codes.network.quantizers()])
+        seen.append([row["amax"] for codes in make_model(net).codes().values() for row in codes.network.quantizers()])
     assert seen[0] == seen[1]
 
 
 def test_parametrized_layers_stay_in_torch():
     net = Net(lambda m, x: m.b(F.relu(m.a(x))), True, a=parametrizations.weight_norm(nn.Linear(8, 8)), b=nn.Linear(8, 4))
-    model = made(net)
+    model = make_model(net)
     with fqt.quantizers_off(model):
         torch.testing.assert_close(model(X), net(X))
     model(X).sum().backward()
@@ -208,8 +208,8 @@ def test_rejects_parameter_types_immediately(dtype):
         with pytest.raises(fq.ArgumentError, match="'body.2.weight'"):
             fqt.quantize(net, "int8", X)
     net = Net(lambda m, x: m.body(x) @ m.w.to(torch.float32), body=plain(), w=nn.Parameter(torch.randn(4, 4, dtype=dtype)))
-    assert fqt.quantize(net, "int8", X).lowered_modules()  # torch computes with it
-    made(net.float())
+    assert fqt.quantize(net, "int8", X).codes()  # torch computes with it
+    make_model(net.float())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
@@ -219,10 +219,10 @@ def test_calibrates_with_batches_of_other_types(dtype):
             Net(lambda m, x: m.out(torch.cumsum(m.body(x).float(), 1)), body=plain(), out=nn.Linear(4, 4))]
     for net in nets:
         model = fqt.calibrate(fqt.quantize(net, "int8", X), [batch])
-        assert torch.equal(model(batch), made(net, x=batch.float())(batch))
+        assert torch.equal(model(batch), make_model(net, x=batch.float())(batch))
     attention = Net(lambda m, x: m.a(*[x[:, None]] * 3, need_weights=False)[0][:, 0], True, a=nn.MultiheadAttention(8, 2, batch_first=True))
     model = fqt.calibrate(fqt.quantize(attention, "int8", X), [batch])
-    assert torch.equal(model(batch), made(attention, x=batch.float())(batch))
+    assert torch.equal(model(batch), make_model(attention, x=batch.float())(batch))
 
 
 def text_net():
@@ -256,15 +256,15 @@ def test_does_not_warn_about_layers_disabled_by_a_rule(recwarn):
 
 def test_reports_the_reason_of_a_norm_between_parts():
     net = Net(lambda m, x: m.b(torch.cumsum(m.n(torch.cumsum(m.a(x), 1)), 1)), a=nn.Linear(8, 8), n=nn.LayerNorm(8), b=nn.Linear(8, 8))
-    rows = {row["layer"]: (row["runs"], row["why"]) for row in fqt.layers(made(net))}
+    rows = {row["layer"]: (row["runs"], row["why"]) for row in fqt.layers(make_model(net))}
     assert rows == {"a": ("codes", ""), "n": ("torch", "LayerNorm is not quantized"), "b": ("codes", "")}
 
 
 def test_products_with_a_transposed_parameter_become_linear_layers():
     transposes = [lambda w: w.T, lambda w: w.t(), lambda w: w.mT, lambda w: w.transpose(0, 1), lambda w: w.transpose(-1, -2)]
     for transpose in transposes:
-        model = made(Net(lambda m, x: F.relu(x @ transpose(m.w)) @ m.v, w=nn.Parameter(torch.randn(4, 8)), v=nn.Parameter(torch.randn(4, 3))))
-        assert len(model.lowered_modules()) == 1 and not model.floats
+        model = make_model(Net(lambda m, x: F.relu(x @ transpose(m.w)) @ m.v, w=nn.Parameter(torch.randn(4, 8)), v=nn.Parameter(torch.randn(4, 3))))
+        assert len(model.codes()) == 1 and not model.floats
         with fqt.quantizers_off(model):
             torch.testing.assert_close(model(X), F.relu(X @ model.w.t()) @ model.v)
     net = Net(lambda m, x: x.transpose(1, 1) @ m.w.transpose(0, 0), w=nn.Parameter(torch.randn(8, 8)))
@@ -275,7 +275,7 @@ def test_products_with_a_transposed_parameter_become_linear_layers():
 def test_keeps_an_ordered_dict():
     from collections import OrderedDict
     net = Net(lambda m, x: OrderedDict(out=m.b(m.a(x)), more=[OrderedDict(z=m.a(x)), {"a": x}]), a=nn.Linear(8, 8), b=nn.Linear(8, 4))
-    model = made(net)
+    model = make_model(net)
     y = model(X)
     assert type(y) is OrderedDict and list(y) == ["out", "more"] and type(y["more"][0]) is OrderedDict and type(y["more"][1]) is dict
     with fqt.quantizers_off(model):
@@ -328,7 +328,7 @@ def test_errors_name_the_remedy(call, words):
 def test_accepts_a_dict_as_one_argument():
     model = fqt.quantize(Spoken(), "int8", {"batch": {"x": X}})
     fqt.calibrate(model, [{"batch": {"x": X}}])
-    assert torch.equal(model({"x": X}), made(plain())(X))
+    assert torch.equal(model({"x": X}), make_model(plain())(X))
 
 
 def test_predictions_have_the_input_kind():

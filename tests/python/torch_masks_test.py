@@ -51,7 +51,7 @@ def calibrated(net, batches, config="int8", **options):
     return fqt.calibrate(fqt.quantize(net, config, (X[:2], SEEN[:2])), batches, **options)
 
 
-def mask_of(batch):
+def make_mask(batch):
     return batch[0][1]
 
 
@@ -59,7 +59,7 @@ def mask_of(batch):
 @pytest.mark.parametrize("config, method", [("int8", ""), ("int8", "entropy"), ("int8", "mse"), ("int8", "percentile"), ("w4a4", "")])
 def test_ranges_exclude_padding(config, method, opaque):
     """Ranges do not depend on the values of the padding. Without the mask they do."""
-    found = {value: ranges(calibrated(Tokens(opaque), [((padded(value), SEEN),)], config, method=method, mask=mask_of))
+    found = {value: ranges(calibrated(Tokens(opaque), [((padded(value), SEEN),)], config, method=method, mask=make_mask))
              for value in (0.0, 100.0)}
     assert found[0.0] == found[100.0]
     whole = ranges(calibrated(Tokens(opaque), [((padded(100.0), SEEN),)], config, method=method))
@@ -67,15 +67,15 @@ def test_ranges_exclude_padding(config, method, opaque):
 
 
 def test_supports_batches_of_several_lengths_and_sizes():
-    whole = ranges(calibrated(Tokens(True), [((padded(100.0), SEEN),)], mask=mask_of))
+    whole = ranges(calibrated(Tokens(True), [((padded(100.0), SEEN),)], mask=make_mask))
     order = SEEN.sum(1).argsort()
     batches = []
     for rows in order.split(6):
         length = int(SEEN[rows].sum(1).max())
         batches.append(((padded(100.0)[rows, :length], SEEN[rows, :length]),))
-    assert ranges(calibrated(Tokens(True), batches, mask=mask_of)) == whole
-    few = ranges(calibrated(Tokens(True), [((padded(100.0), SEEN),)], samples=7, mask=mask_of))
-    assert few == ranges(calibrated(Tokens(True), [((padded(0.0)[:7], SEEN[:7]),)], mask=mask_of)) != whole
+    assert ranges(calibrated(Tokens(True), batches, mask=make_mask)) == whole
+    few = ranges(calibrated(Tokens(True), [((padded(100.0), SEEN),)], samples=7, mask=make_mask))
+    assert few == ranges(calibrated(Tokens(True), [((padded(0.0)[:7], SEEN[:7]),)], mask=make_mask)) != whole
 
 
 class Text(nn.Module):
@@ -117,11 +117,11 @@ class Attends(nn.Module):
 
 def test_supports_attention_on_codes():
     rules = {"preset": "int8", "rules": [{"pattern": "*bmm_quantizer", "num_bits": 8}]}
-    found = [ranges(calibrated(Attends(), [((padded(value), SEEN),)], rules, mask=mask_of)) for value in (0.0, 100.0)]
+    found = [ranges(calibrated(Attends(), [((padded(value), SEEN),)], rules, mask=make_mask)) for value in (0.0, 100.0)]
     assert found[0] == found[1] and any("bmm" in name for _, name in found[0])
     model = fqt.quantize(Attends(), rules, (X, SEEN))
     with pytest.raises(fq.ArgumentError, match="other lengths than in example_input"):
-        fqt.calibrate(model, [((X[:, :5], SEEN[:, :5]),)], mask=mask_of)
+        fqt.calibrate(model, [((X[:, :5], SEEN[:, :5]),)], mask=make_mask)
 
 
 @pytest.mark.parametrize("mask, words", [

@@ -80,7 +80,7 @@ def rank(index, port, results):
 
 
 @pytest.fixture(scope="module")
-def found():
+def run_ranks():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -97,27 +97,27 @@ def found():
 
 @pytest.mark.parametrize("kind", ["data parallel", "its statistics", "few bits", "zero branch", "zero branch, few bits",
                                   "fully sharded", "resharded"])
-def test_two_processes_end_with_the_same_model(found, kind):
-    for a, b in zip(found[0][kind], found[1][kind]):
+def test_two_processes_end_with_the_same_model(run_ranks, kind):
+    for a, b in zip(run_ranks[0][kind], run_ranks[1][kind]):
         assert np.isfinite(a).all() and np.array_equal(a, b)
 
 
 @pytest.mark.parametrize("kind", ["data parallel", "fully sharded", "resharded"])
-def test_matches_the_model_of_one_process(found, kind):
-    for own, one in zip(found[0][kind], trained(network(norm=False), *data())):
+def test_matches_the_model_of_one_process(run_ranks, kind):
+    for own, one in zip(run_ranks[0][kind], trained(network(norm=False), *data())):
         assert np.abs(own - one).max() < 1e-5  # gradients are summed in another order
 
 
-def test_matches_with_learned_ranges(found):
+def test_matches_with_learned_ranges(run_ranks):
     """Their gradients do not depend on how a batch is split."""
     one = trained(network(norm=False, preset="w4a4"), *data())
-    for own, alone in zip(found[0]["few bits"][1:], one[1:]):
+    for own, alone in zip(run_ranks[0]["few bits"][1:], one[1:]):
         assert np.abs(own - alone).max() < 1e-3 * max(1, np.abs(alone).max())
 
 
 @pytest.mark.parametrize("preset", ["int8", "w4a4"])
-def test_trains_a_zero_branch(found, preset):
-    own = found[0]["zero branch" if preset == "int8" else "zero branch, few bits"]
+def test_trains_a_zero_branch(run_ranks, preset):
+    own = run_ranks[0]["zero branch" if preset == "int8" else "zero branch, few bits"]
     names = [name for name, _ in zero_branch(preset).named_parameters()]
     assert np.abs(own[1 + names.index("2.b.weight")]).max() > 1e-3
     assert all((value > 0).all() for name, value in zip(names, own[1:]) if name.endswith("amax"))

@@ -26,7 +26,7 @@ def plain(between=None):
     return nn.Sequential(nn.Linear(16, 32), between or nn.Identity(), nn.ReLU(), nn.Linear(32, 4))
 
 
-def made(net=None, config="int8"):
+def make_model(net=None, config="int8"):
     return fqt.calibrate(fqt.quantize(plain() if net is None else net, config, X), [X])
 
 
@@ -91,8 +91,8 @@ WHOLE = {
 def test_one_part_matches_torch_gradients(name, tmp_path):
     torch.manual_seed(0)
     net = WHOLE[name]()
-    twin, model = copy.deepcopy(net), made(net)
-    assert len(model.lowered_modules()) == 1 and not model.floats and all(row["runs"] == "codes" for row in fqt.layers(model) if row["layer"])
+    twin, model = copy.deepcopy(net), make_model(net)
+    assert len(model.codes()) == 1 and not model.floats and all(row["runs"] == "codes" for row in fqt.layers(model) if row["layer"])
     with fqt.quantizers_off(model):
         for own, wanted in zip(gradients(model), gradients(twin), strict=True):
             torch.testing.assert_close(own, wanted, rtol=1e-3, atol=1e-5)
@@ -116,7 +116,7 @@ def hooked():
     return net
 
 
-def with_weight_norm():
+def make_weight_norm():
     net = plain()
     nn.utils.weight_norm(net[0])
     return net
@@ -128,11 +128,11 @@ def parametrized():
     return net
 
 
-@pytest.mark.parametrize("make, words", [(pruned, "Linear has hooks"), (hooked, "Linear has hooks"), (with_weight_norm, "Linear has hooks"),
+@pytest.mark.parametrize("make, words", [(pruned, "Linear has hooks"), (hooked, "Linear has hooks"), (make_weight_norm, "Linear has hooks"),
                                          (parametrized, "ParametrizedLinear has no layer")])
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_keeps_torch_operations_around_a_layer(make, words):
-    twin, model = make(), made(make())
+    twin, model = make(), make_model(make())
     first, last = [row for row in fqt.layers(model) if row["type"].endswith("Linear")]
     assert first["runs"] == "torch" and words in first["why"] and last["runs"] == "codes"
     with fqt.quantizers_off(model):
@@ -145,7 +145,7 @@ def test_supports_several_outputs():
         y = F.relu(m.a(x))
         return {"main": m.h(y), "more": [m.g(y), y]}
     net = Module(forward, a=nn.Linear(16, 32), h=nn.Linear(32, 4), g=nn.Linear(32, 4))
-    model = made(net)
+    model = make_model(net)
     with fqt.quantizers_off(model):
         own, wanted = model(X), net(X)
     assert type(own) is dict and type(own["more"]) is list
@@ -164,7 +164,7 @@ def test_accepts_a_list_as_one_input():
 def test_keeps_modes_of_single_layers():
     """Frozen batch norms in training, statistics that adapt in evaluation, dropout that stays on."""
     net = plain(nn.BatchNorm1d(32))
-    twin, model = copy.deepcopy(net), made(net)
+    twin, model = copy.deepcopy(net), make_model(net)
     model.train()
     net[1].eval()
     twin.train()[1].eval()
@@ -179,7 +179,7 @@ def test_keeps_modes_of_single_layers():
         model(X)
     assert not torch.equal(net[1].running_mean, before) and net[1].num_batches_tracked == count + 1
     net = plain(nn.Dropout(0.5))
-    model = made(net).eval()
+    model = make_model(net).eval()
     y = model(X)
     net[1].train()
     with torch.no_grad():
@@ -190,7 +190,7 @@ def test_keeps_modes_of_single_layers():
 
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpointing_draws_the_same_dropout(reentrant):
-    model, x = made(plain(nn.Dropout(0.5))), X.clone().requires_grad_()
+    model, x = make_model(plain(nn.Dropout(0.5))), X.clone().requires_grad_()
     torch.manual_seed(3)
     wanted = gradients(model, lambda _: model(x))
     torch.manual_seed(3)
@@ -198,7 +198,7 @@ def test_checkpointing_draws_the_same_dropout(reentrant):
 
 
 def test_supports_autocast_scaler_and_clipping():
-    model = made()
+    model = make_model()
     optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cpu")
     before = [p.detach().clone() for p in model.parameters()]
     with torch.autocast("cpu", torch.float16):
@@ -219,7 +219,7 @@ def test_supports_autocast_scaler_and_clipping():
 
 @pytest.mark.parametrize("save", [lambda model: model, lambda model: nn.DataParallel(model).module, copy.deepcopy])
 def test_saves_the_whole_module(save):
-    model, buffer = made().eval(), io.BytesIO()
+    model, buffer = make_model().eval(), io.BytesIO()
     torch.save(save(model), buffer)
     buffer.seek(0)
     again = torch.load(buffer, weights_only=False)
@@ -237,7 +237,7 @@ def test_saves_the_whole_module(save):
 def test_supports_weight_averages():
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
-    model = made(plain(nn.BatchNorm1d(32)))
+    model = make_model(plain(nn.BatchNorm1d(32)))
     average, optimizer = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.5)), torch.optim.SGD(model.parameters(), 0.1)
     for _ in range(3):
         trained(model, optimizer, 1)
@@ -251,7 +251,7 @@ def test_supports_weight_averages():
                                        lambda p: torch.optim.AdamW(p, 1e-2, foreach=True)])
 def test_supports_optimizers(optimizer):
     """Each step is the step of torch's optimizer on plain parameters with the same gradients."""
-    model, seen = made(), []
+    model, seen = make_model(), []
     own = optimizer(model.parameters())
     twins = [nn.Parameter(p.detach().clone()) for p in model.parameters()]
 
@@ -279,7 +279,7 @@ def test_supports_optimizers(optimizer):
 
 
 def test_supports_inference_mode_compile_functional_call_and_halves():
-    model = made().eval()
+    model = make_model().eval()
     y = model(X)
     with torch.inference_mode():
         assert torch.equal(model(X), y)
@@ -303,7 +303,7 @@ def test_zero_weights_learn():
     net = Module(lora, base=nn.Linear(16, 4).requires_grad_(False), down=nn.Linear(16, 2, bias=False), up=nn.Linear(2, 4))
     nn.init.zeros_(net.up.weight)
     with pytest.warns(UserWarning, match="'up.weight_quantizer' saw zeros alone"):
-        model = made(net)
+        model = make_model(net)
     trained(model, torch.optim.Adam(model.parameters(), 1e-2))
     assert net.up.weight.abs().max() > 0
     assert all(row["amax"][1] > 0 for row in model.codes_0.network.quantizers() if row["amax"])
@@ -316,11 +316,11 @@ def test_calibrates_in_a_loop():
     with fqt.calibrating(model):
         for x in X.split(16):
             model(x)
-    assert torch.equal(model(X), made()(X))
+    assert torch.equal(model(X), make_model()(X))
     with pytest.raises(KeyError), fqt.calibrating(model):
         model(100 * X)
         raise KeyError
-    assert torch.equal(model(X), made()(X)) and model.training
+    assert torch.equal(model(X), make_model()(X)) and model.training
     with pytest.raises(fq.ArgumentError, match="the pattern 'fc' matches no quantizer: the nearest are 3"), fqt.quantizers_off(model, "fc"):
         pass
 
@@ -336,7 +336,7 @@ def test_keeps_attributes_of_the_model():
 
         def best(self, x):
             return self(x).argmax(1)
-    model = made(Net())
+    model = make_model(Net())
     assert model.labels == ["a", "b"] and torch.equal(Net.best(model, X), model(X).argmax(1))
     with pytest.raises(AttributeError, match="Net.best"):
         model.best(X)
@@ -348,7 +348,7 @@ def test_keeps_attributes_of_the_model():
 def test_runs_hooks_of_the_model_and_of_parameters():
     net, seen = plain(), []
     net.register_forward_hook(lambda module, given, y: seen.append("before"))
-    model = made(net)
+    model = make_model(net)
     seen.clear()
     model.register_full_backward_hook(lambda module, of_inputs, of_outputs: seen.append("backward"))
     next(model.parameters()).register_hook(lambda gradient: seen.append("parameter"))
@@ -357,16 +357,16 @@ def test_runs_hooks_of_the_model_and_of_parameters():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: torch.jit.trace(made().eval(), X), "fakequant.torch.export writes"),
-    (lambda: torch.jit.script(made()), "torch.jit cannot compile"),
-    (lambda: torch.onnx.export(made().eval(), (X,), io.BytesIO(), dynamo=False), "fakequant.torch.export writes"),
-    (lambda: torch.vmap(made().eval())(X[:, None]), "torch.func"),
-    (lambda: torch.func.jvp(made().eval(), (X,), (X,)), "torch.func"),
-    (lambda: fqt.quantize(made(), "int8", X), "quantized already"),
+    (lambda: torch.jit.trace(make_model().eval(), X), "fakequant.torch.export writes"),
+    (lambda: torch.jit.script(make_model()), "torch.jit cannot compile"),
+    (lambda: torch.onnx.export(make_model().eval(), (X,), io.BytesIO(), dynamo=False), "fakequant.torch.export writes"),
+    (lambda: torch.vmap(make_model().eval())(X[:, None]), "torch.func"),
+    (lambda: torch.func.jvp(make_model().eval(), (X,), (X,)), "torch.func"),
+    (lambda: fqt.quantize(make_model(), "int8", X), "quantized already"),
     (lambda: fqt.quantize(plain(), "int8", (X, X)), "example_input is 2 inputs of Sequential"),
-    (lambda: made(plain(nn.BatchNorm1d(32)))(X[:1]), "one value a channel"),
-    (lambda: made()(X * float("nan")), "'0.input_quantizer'"),
-    (lambda: made().to("meta")(X.to("meta")), "meta"),
+    (lambda: make_model(plain(nn.BatchNorm1d(32)))(X[:1]), "one value a channel"),
+    (lambda: make_model()(X * float("nan")), "'0.input_quantizer'"),
+    (lambda: make_model().to("meta")(X.to("meta")), "meta"),
 ])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_rejects_unsupported_input_by_name(call, words):

@@ -89,7 +89,7 @@ def wide(instructions, operation):
     return sum(i.startswith(operation) and ".128" in i for i in instructions)
 
 
-def faults_of(source, found):
+def find_faults(source, found):
     for part, (loads, stores) in HOT[source].items():
         named = {name: own for name, own in found.items() if part in name}
         if not named:
@@ -117,7 +117,7 @@ def main():
     for source in HOT:
         (obj,) = [path for path in objects if path.endswith(f"/{source}.o")]
         table[source] = kernels(disassembled(tool, obj))
-        faults += faults_of(source, table[source])
+        faults += find_faults(source, table[source])
     if len(sys.argv) > 3:
         counted = {source: {name: Counter(own) for name, own in found.items()} for source, found in table.items()}
         Path(sys.argv[3]).write_text(json.dumps(counted, indent=1))

@@ -76,11 +76,11 @@ with tempfile.TemporaryDirectory() as folder:
     options = argparse.Namespace(command="fakequant", text=f"{folder}/text.txt", text_tune=["", "--no"], text_formats=["int8", "fp8"],
                                  device="cuda:1", seeds=2, jobs=3)
 
-    def refuses(command, *words):
+    def reject(command, *words):
         if "--no" in words:
             raise RuntimeError("no flag of that name")
         return '{"metrics": {"bpc": 2.0}}'
-    texts.run = refuses
+    texts.run = reject
     lines, failed = texts.compare(options)
     assert failed == 4 and lines.splitlines()[-2:] == ["| INT8 | +0.0000 | +0.0000 | 2 |", "| FP8 | +0.0000 | +0.0000 | 2 |"], lines
     with open(f"{folder}/tuning.cuda1/results.jsonl") as file:

@@ -43,7 +43,7 @@ def apply(content, changes):
     return bytes(content)
 
 
-def calls_of(path):
+def read_calls(path):
     """Yields the calls of a record: (name, arguments, bytes)."""
     with open(path, "rb") as file:
         while line := file.readline():

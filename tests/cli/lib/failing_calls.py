@@ -36,11 +36,11 @@ def contents(folder):
     return found
 
 
-def is_left_over(name):
+def is_temporary(name):
     return ".fakequant-" in os.path.basename(name)
 
 
-def put(files, folder):
+def write_files(files, folder):
     """Replaces the contents of the folder by these files."""
     shutil.rmtree(folder)
     os.makedirs(folder)
@@ -87,7 +87,7 @@ class Trial:
 
     def check_files(self, found, plan, killed):
         for name, now in found.items():
-            if is_left_over(name):
+            if is_temporary(name):
                 assert killed, (self.name, plan, name, "is left")
             elif name in self.growing:
                 pass
@@ -110,7 +110,7 @@ class Trial:
             self.check_files(found, "without memory", status != 0)
             if self.is_new(found):
                 with self.copied() as folder:
-                    put(found, folder)
+                    write_files(found, folder)
                     self.begin_again(folder, "without memory")
         except AssertionError as error:
             return str(error)
@@ -122,7 +122,7 @@ class Trial:
     def is_new(self, found):
         """Whether no such files were left before."""
         state = hash(frozenset((name, None if name in (*self.growing, *self.changing) else now) for name, now in found.items()
-                               if not is_left_over(name)))
+                               if not is_temporary(name)))
         return state not in self.left and (self.left.add(state) or True)
 
     def kill(self, moment):

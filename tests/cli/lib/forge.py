@@ -90,7 +90,7 @@ def listed(name, entries, data=b"", kind=b"checkpoint"):
     return name
 
 
-def part_of(name, data, at, dtype, shape, **more):
+def make_entry(name, data, at, dtype, shape, **more):
     """An entry of a listing, of bytes that begin at `at` of the data."""
     return dict({"name": name, "offset": 512 + at, "bytes": len(data), "crc32c": crc32c(data), "dtype": dtype, "shape": shape}, **more)
 

@@ -40,7 +40,7 @@ def on(ranks, *arguments, status=0, variables=()):
     return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
 
 
-def refused(ranks, says, *arguments, variables=()):
+def expect_error(ranks, says, *arguments, variables=()):
     """One line for all of them."""
     done = on(ranks, *arguments, status=None, variables=variables)
     own = [line for line in done.stderr.splitlines() if line.startswith("fakequant:")]

@@ -8,8 +8,8 @@ import subprocess
 import tempfile
 
 from command import COMMAND, environment, patient
-from disk import Disk, calls_of
-from failing_calls import contents, is_left_over
+from disk import Disk, read_calls
+from failing_calls import contents, is_temporary
 
 LIBRARY = os.environ.get("RECORD_CALLS", "")
 
@@ -20,7 +20,7 @@ def ends_well(arguments, folder, **more):
     assert done.returncode == 0, (arguments, done.stderr)
 
 
-def put(state, folder):
+def write_state(state, folder):
     os.makedirs(folder)
     for path, content in state.items():
         os.makedirs(os.path.join(folder, os.path.dirname(path)), exist_ok=True)
@@ -42,7 +42,7 @@ class PowerTrial:
         states = [state for _, state in sorted(found.items())]  # by digest: spread over the run
         tried = states[::max(1, len(states) // most)][:most]
         for state in tried:
-            self.go_on(state)
+            self.advance(state)
         log(f"{self.name}: {len(states)} states of the disk, gone on from {len(tried)}")
         return len(states), len(tried)
 
@@ -54,7 +54,7 @@ class PowerTrial:
             disk = Disk(contents(folder), folder)
             ends_well(self.arguments, folder, LD_PRELOAD=LIBRARY, RECORD_TO=record)
             self.after = contents(folder)
-            moments = list(calls_of(record))
+            moments = list(read_calls(record))
         names, found, before = {name for name, _, _ in moments}, {}, set(disk.names)
         assert {"write", "sync", "rename", "folder"} <= names, (self.name, names)
         seen = []
@@ -75,16 +75,16 @@ class PowerTrial:
 
     def look(self, where, state, whole, before):
         for path, content in state.items():
-            if not is_left_over(path) and not path.startswith(self.growing):
+            if not is_temporary(path) and not path.startswith(self.growing):
                 assert content in whole.get(path, ()), (self.name, where, path, "is torn")
         for path in before:
             assert path in state, (self.name, where, path, "is gone")
 
-    def go_on(self, state):
+    def advance(self, state):
         folder = tempfile.mkdtemp(dir=".")
         try:
             shutil.rmtree(folder)
-            put(state, folder)
+            write_state(state, folder)
             ends_well(self.again, folder)
             found = contents(folder)
             for path in self.same:

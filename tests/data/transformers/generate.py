@@ -43,7 +43,7 @@ def randomised(network, seed):
     return network.eval()
 
 
-def answers(name, network):
+def make_outputs(name, network):
     generator = torch.Generator().manual_seed(7)
     ids = torch.randint(0, 20, (3, 9), generator=generator)
     out = {"ids": ids.to(torch.float32)}
@@ -101,6 +101,6 @@ if __name__ == "__main__":
         for extra in ("generation_config.json",):
             if os.path.exists(os.path.join(folder, extra)):
                 os.remove(os.path.join(folder, extra))
-        save_file(answers(name, kind.from_pretrained(folder, dtype=torch.float32).eval()), os.path.join(folder, "answers.safetensors"))
+        save_file(make_outputs(name, kind.from_pretrained(folder, dtype=torch.float32).eval()), os.path.join(folder, "answers.safetensors"))
         print(name, json.dumps(sorted(os.listdir(folder))), max(v.abs().max().item() for v in load_file(os.path.join(folder, "answers.safetensors")).values()))
     scaled(os.path.join(here, "llama_scaled"))

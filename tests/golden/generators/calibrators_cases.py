@@ -22,13 +22,13 @@ def largest(family):
         batches = [family.values(shape, dtype) for _ in range(family.whole(1, 4))]
         axis = family.pick([None, 0, -1, len(shape) - 1])
 
-        def answer():
+        def compute():
             calibrator = calib.MaxCalibrator(axis=axis)
             for batch in batches:
                 calibrator.collect(batch)
             return {"amax": calibrator.compute_amax()}
 
-        family.case("max_calibrator", named(batches), answer, {"batches": len(batches), "axis": axis})
+        family.case("max_calibrator", named(batches), compute, {"batches": len(batches), "axis": axis})
     for bad in [float("nan"), float("inf")]:
         x = torch.tensor([1.0, bad])
         family.case("max_calibrator", named([x]), lambda: {"amax": calib.MaxCalibrator().collect(x)}, {"batches": 1}, refused=True)
@@ -58,15 +58,15 @@ def histograms(family):
             kept = clear_of_edges(x, trial._calib_bin_edges)
             batches.append(torch.cat([kept, x.abs().max().view(1), torch.zeros(3)]))
 
-        def answer():
+        def compute():
             calibrator = collected(family, batches, bins, skip)
             return {"hist": calibrator._calib_hist.to(torch.int64), "bin_edges": Value(calibrator._calib_bin_edges, **EDGES)}
 
-        family.case("histogram_collect", named(batches), answer,
+        family.case("histogram_collect", named(batches), compute,
                     {"batches": len(batches), "num_bins": bins, "skip_zeros": skip, "torch_hist": 1, "num_bits": 8, "unsigned": 0})
 
 
-def beside_edges(family, edges, count, most):
+def values_next_to_edges(family, edges, count, most):
     """Floats on edges and next to them, up to the largest value."""
     at = edges[family.random.integers(len(edges), size=count)].astype(np.float32)
     near = np.concatenate([at, np.nextafter(at, np.float32(np.inf)), np.nextafter(at, np.float32(-np.inf))])
@@ -88,16 +88,16 @@ def numpy_histograms(family):
         for k in range(family.whole(3, 6)):
             x = np.abs(family.random.standard_normal(300) * scale * growth**k).astype(np.float32)
             trial = made([*batches, torch.from_numpy(x)], bins, skip)
-            x = np.concatenate([x, beside_edges(family, np.asarray(trial._calib_bin_edges), 100, x.max()), np.zeros(3, np.float32)])
+            x = np.concatenate([x, values_next_to_edges(family, np.asarray(trial._calib_bin_edges), 100, x.max()), np.zeros(3, np.float32)])
             if signed:
                 x = x * np.where(family.random.random(x.size) < 0.5, np.float32(1), np.float32(-1))
             batches.append(torch.from_numpy(x))
 
-        def answer():
+        def compute():
             calibrator = made(batches, bins, skip)
             return {"hist": torch.from_numpy(calibrator._calib_hist), "bin_edges": torch.from_numpy(calibrator._calib_bin_edges)}
 
-        family.case("histogram_collect", named(batches), answer,
+        family.case("histogram_collect", named(batches), compute,
                     {"batches": len(batches), "num_bins": bins, "skip_zeros": skip, "torch_hist": 0, "num_bits": 8, "unsigned": 0})
     odd = [[torch.zeros(5)], [torch.zeros(5), torch.tensor([0.5, 3.0])], [torch.full((4,), 3.0)], [torch.full((4,), 3.0), torch.tensor([9.0])]]
     for batches in odd:

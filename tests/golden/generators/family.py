@@ -24,7 +24,7 @@ class Value:
         self.tensor, self.compare, self.reason, self.dtype = tensor, compare, reason, dtype
 
 
-def array_of(tensor):
+def to_array(tensor):
     """numpy's array and the dtype attribute that a reader needs."""
     if tensor.dtype == torch.bfloat16:
         return tensor.contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16"
@@ -108,7 +108,7 @@ class Family:
                 continue
             if not isinstance(value, Value):
                 value = Value(value)
-            array, named = array_of(value.tensor.detach().cpu())
+            array, named = to_array(value.tensor.detach().cpu())
             dataset = group.create_dataset(f"{part}/{name}", data=array, track_times=False, **packing(array))
             Family._attributes(dataset, {"dtype": value.dtype or named, "compare": value.compare, "reason": value.reason})
 
@@ -152,7 +152,7 @@ class Family:
         near = np.concatenate([near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))])
         return torch.from_numpy(np.concatenate([near, -near])).to(dtype)
 
-    def block_of(self, shape):
+    def pick_block(self, shape):
         """A block that divides the shape."""
         return [self.pick([d for d in range(1, size + 1) if size % d == 0]) for size in shape]
 

@@ -20,11 +20,11 @@ def e4m3(family):
         through = family.flag(0.2)
         grad_y = family.values(x.shape, x.dtype, specials=False)
 
-        def answer():
+        def compute():
             y, grad = gradient(lambda v: tensor_quant.scaled_e4m3(v, amax, bias, 4, 3, None, through), x, grad_y)
             return {"y": y, "grad_x": grad}
 
-        family.case("scaled_e4m3", {"x": x, "amax": amax, "bias": bias, "grad_y": grad_y}, answer,
+        family.case("scaled_e4m3", {"x": x, "amax": amax, "bias": bias, "grad_y": grad_y}, compute,
                     {"E": 4, "M": 3, "pass_through_bwd": through})
     x = family.values((3,))
     family.case("scaled_e4m3", {"x": x}, lambda: {"y": tensor_quant.scaled_e4m3(x, None, None, 5, 2)}, {"E": 5, "M": 2}, refused=True)
@@ -53,7 +53,7 @@ def fp4(family):
             continue
         grad_y = family.values(x.shape, x.dtype, specials=False)
 
-        def answer():
+        def compute():
             scale = amax.float() / 6.0
             if quantized:
                 top = amax.max() if whole is None else whole
@@ -63,7 +63,7 @@ def fp4(family):
             y = torch.where(scale == 0, torch.zeros(()), y).to(x.dtype)
             return {"y": y, "scale": scale.view(-1), "grad_x": torch.where(x.abs() <= amax, grad_y, torch.zeros((), dtype=x.dtype))}
 
-        family.case("static_blockwise_fp4_fake_quant", {"x": x, "amax": amax, "global_amax": whole, "grad_y": grad_y}, answer,
+        family.case("static_blockwise_fp4_fake_quant", {"x": x, "amax": amax, "global_amax": whole, "grad_y": grad_y}, compute,
                     {"block_size": length, "quantize_block_scales": quantized, "fp8_max_for_normalization": normal}, source=FORMULA)
     for dtype in FLOATS:
         x = torch.cat([family.ties(E2M1.tolist()), family.values((40,), scale=3.0, infinite=True)]).to(dtype)
@@ -132,7 +132,7 @@ def dynamic(family):
         x = family.values((family.whole(1, 4), size * family.whole(1, 3) - (0 if kernel == "triton" else family.pick([0, 0, 3]))), family.pick(FLOATS), specials=False)
         whole = x.float().abs().max() * family.pick([1.0, 2.0]) if kernel == "triton" or (scale_bits == (4, 3) and family.flag(0.7)) else None
 
-        def answer():
+        def compute():
             rows = x.float().numpy()
             padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % size)))
             top = None if whole is None else f32(whole)
@@ -140,7 +140,7 @@ def dynamic(family):
             y = np.stack(blocks).reshape(padded.shape)[:, :rows.shape[1]]
             return {"y": torch.from_numpy(np.ascontiguousarray(y.astype(f32))).to(x.dtype)}
 
-        family.case("dynamic_block_quantize", {"x": x, "global_amax": whole}, answer,
+        family.case("dynamic_block_quantize", {"x": x, "global_amax": whole}, compute,
                     {"num_bits": list(kind) if kind != 8 else 8, "scale_bits": list(scale_bits), "block_size": size, "kernel": kernel},
                     compare="abs:0", reason="the reference leaves the sign of a zero input undefined", source=KERNELS)
 
@@ -151,11 +151,11 @@ def e4m3_repeated(family):
         x, amax = family.values(shape, scale=1.0, specials=False), family.scales(ranges, around=1.0)
         grad_y = family.values(torch.broadcast_shapes(shape, ranges), specials=False)
 
-        def answer():
+        def compute():
             y, grad = gradient(lambda v: tensor_quant.scaled_e4m3(v, amax, None, 4, 3), x, grad_y)
             return {"y": y, "grad_x": summed(grad, grad_y)}
 
-        family.case("scaled_e4m3", {"x": x, "amax": amax, "grad_y": grad_y}, answer)
+        family.case("scaled_e4m3", {"x": x, "amax": amax, "grad_y": grad_y}, compute)
 
 
 def make(family):

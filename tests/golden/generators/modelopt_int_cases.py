@@ -14,7 +14,7 @@ def summed(grad_x, grad_y):
     return Value(grad_x, f"abs:{terms:.3g}" if grad_y.dtype == torch.float32 else "ulp:1", UNORDERED)
 
 
-def amax_for(family, x, dtype=torch.float32):
+def pick_amax(family, x, dtype=torch.float32):
     """Per tensor, a list, or kept axes; now and then what counts as zero, the next above, infinity or NaN."""
     shape = family.pick([(), (1,), tuple(n if family.flag() else 1 for n in x.shape)])
     peak = float(x.float().nan_to_num(0, 0, 0).abs().max()) or 1.0
@@ -29,15 +29,15 @@ def fake(family):
         unsigned = family.flag(0.25)
         x = family.values(family.pick(SHAPES), family.pick(FLOATS), infinite=family.flag(0.3), positive=unsigned)
         bits, narrow, through = family.pick([8, 8, 4, 2, 6, 16]), family.flag(), family.flag(0.2)
-        amax = amax_for(family, x, family.pick([torch.float32, torch.float32, x.dtype]))
+        amax = pick_amax(family, x, family.pick([torch.float32, torch.float32, x.dtype]))
         bias = family.values((1,) * (x.dim() - 1) + x.shape[-1:], x.dtype, scale=0.1, specials=False) if family.flag(0.2) and not unsigned else None
         grad_y = family.values(x.shape, x.dtype, specials=False)
 
-        def answer():
+        def compute():
             y, grad = gradient(lambda v: tensor_quant.fake_tensor_quant(v, amax, bias, bits, unsigned, narrow, None, through), x, grad_y)
             return {"y": y, "grad_x": grad}
 
-        family.case("fake_tensor_quant", {"x": x, "amax": amax, "bias": bias, "grad_y": grad_y}, answer,
+        family.case("fake_tensor_quant", {"x": x, "amax": amax, "bias": bias, "grad_y": grad_y}, compute,
                     {"num_bits": bits, "unsigned": unsigned, "narrow_range": narrow, "pass_through_bwd": through})
     x = family.values((2, 3), specials=False)
     for amax, unsigned in [(torch.tensor(-1.0), False), (torch.tensor([1.0, 2.0]), False), (torch.tensor(1.0), True)]:
@@ -52,11 +52,11 @@ def cast(family):
         bits, unsigned, narrow = family.whole(2, 8), family.flag(), family.flag()
         grad_y = family.values(x.shape, x.dtype, specials=False)
 
-        def answer():
+        def compute():
             y, grad = gradient(lambda v: tensor_quant.int_cast_ste(v, bits, unsigned, narrow), x, grad_y)
             return {"y": y, "grad_x": grad}
 
-        family.case("int_cast_ste", {"x": x, "grad_y": grad_y}, answer,
+        family.case("int_cast_ste", {"x": x, "grad_y": grad_y}, compute,
                     {"num_bits": bits, "unsigned": unsigned, "narrow_range": narrow})
 
 
@@ -67,21 +67,21 @@ def repeated(family):
         bias = family.values(ranges, x.dtype, scale=0.1, specials=False) if family.flag(0.4) else None
         grad_y = family.values(torch.broadcast_shapes(shape, ranges), x.dtype, specials=False)
 
-        def answer():
+        def compute():
             y, grad = gradient(lambda v: tensor_quant.fake_tensor_quant(v, amax, bias), x, grad_y)
             return {"y": y, "grad_x": summed(grad, grad_y)}
 
-        family.case("fake_tensor_quant", {"x": x, "amax": amax, "bias": bias, "grad_y": grad_y}, answer)
+        family.case("fake_tensor_quant", {"x": x, "amax": amax, "bias": bias, "grad_y": grad_y}, compute)
     for unsigned, narrow in [(False, False), (False, True), (True, False)]:
         x = family.values((4, 3), scale=1.0, positive=unsigned)
         amax, grad_y = torch.tensor([0.5, 0.0, 2.0]), family.values((4, 3), specials=False)
         for function, call in {"fake_tensor_quant": lambda v: tensor_quant.fake_tensor_quant(v, amax, None, 1, unsigned, narrow),
                                "int_cast_ste": lambda v: tensor_quant.int_cast_ste(v, 1, unsigned, narrow)}.items():
-            def answer():
+            def compute():
                 y, grad = gradient(call, x, grad_y)
                 return {"y": y, "grad_x": grad}
 
-            family.case(function, {"x": x, "amax": amax if function == "fake_tensor_quant" else None, "grad_y": grad_y}, answer,
+            family.case(function, {"x": x, "amax": amax if function == "fake_tensor_quant" else None, "grad_y": grad_y}, compute,
                         {"num_bits": 1, "unsigned": unsigned, "narrow_range": narrow})
 
 
@@ -95,11 +95,11 @@ def cast_bounds(family):
             x = torch.cat([near, -near, torch.nextafter(near, torch.zeros_like(near)), torch.nextafter(near, near * 2)])
             grad_y = family.values(x.shape, specials=False).to(dtype)
 
-            def answer():
+            def compute():
                 y, grad = gradient(lambda v: tensor_quant.int_cast_ste(v, bits, unsigned, narrow), x, grad_y)
                 return {"y": y, "grad_x": grad}
 
-            family.case("int_cast_ste", {"x": x, "grad_y": grad_y}, answer, {"num_bits": bits, "unsigned": unsigned, "narrow_range": narrow},
+            family.case("int_cast_ste", {"x": x, "grad_y": grad_y}, compute, {"num_bits": bits, "unsigned": unsigned, "narrow_range": narrow},
                         refused=dtype == torch.float16 and bits == 16 and unsigned)
 
 

@@ -34,7 +34,7 @@ def runs(family):
         grad_y = family.values(x.shape, x.dtype, specials=False)
         fields.update(num_bits=bits, unsigned=unsigned, narrow_range=narrow, pass_through_bwd=through)
 
-        def answer():
+        def compute():
             quantizer = TensorQuantizer(QuantizerAttributeConfig(**fields))
             if factor is not None:
                 quantizer.pre_quant_scale = factor
@@ -53,7 +53,7 @@ def runs(family):
             y.backward(grad_y)
             return {"y": y.detach(), "grad_x": v.grad, **results}
 
-        family.case("tensor_quantizer", {"x": x, "grad_y": grad_y, "pre_quant_scale": factor}, answer,
+        family.case("tensor_quantizer", {"x": x, "grad_y": grad_y, "pre_quant_scale": factor}, compute,
                     {**attributes, "num_bits": list(bits) if isinstance(bits, tuple) else bits, "unsigned": unsigned,
                      "narrow_range": narrow, "pass_through_bwd": through, "calibrate": calibrate})
 
@@ -74,12 +74,12 @@ def exported(family):
             for amax in [0.0, 1e-8, 5.0, 65504.0]:
                 amax = torch.tensor(amax, dtype=dtype)
 
-                def answer():
+                def compute():
                     quantizer = TensorQuantizer(QuantizerAttributeConfig(num_bits=bits, unsigned=unsigned))
                     quantizer.amax = amax
                     return {"export_amax": quantizer.export_amax()}
 
-                family.case("export_amax", {"x": torch.zeros(2), "amax": amax}, answer,
+                family.case("export_amax", {"x": torch.zeros(2), "amax": amax}, compute,
                             {"num_bits": list(bits) if isinstance(bits, tuple) else bits, "unsigned": unsigned})
 
 

@@ -15,7 +15,7 @@ SIGN = {"compare": "abs:0", "reason": "the sign of a zero extreme depends on the
 SEARCH = "fp32 histogram search"
 
 
-def batches_of(family, shape):
+def make_batches(family, shape):
     shift = family.pick([0, 0, 1.5, -2.0])
     return [family.values(shape, scale=family.pick([0.1, 1.0, 4.0])) + shift for _ in range(family.whole(1, 4))]
 
@@ -31,7 +31,7 @@ def classic(family):
     for function, kind in kinds.items():
         for _ in range(6):
             shape = family.pick(SHAPES)
-            batches = batches_of(family, shape)
+            batches = make_batches(family, shape)
             dtype, symmetric = family.pick(["qint8", "quint8"]), family.flag()
             channels = "channel" in function
             scheme = f"per_{'channel' if channels else 'tensor'}_{'symmetric' if symmetric else 'affine'}"
@@ -43,14 +43,14 @@ def classic(family):
             if family.flag(0.4):
                 options["quant_min"], options["quant_max"] = (0, 127) if dtype == "quint8" else (-64, 63)
 
-            def answer():
+            def compute():
                 watcher = kind(dtype=getattr(torch, dtype), qscheme=getattr(torch, scheme), **options)
                 for batch in batches:
                     watcher(batch)
                 scale, zero = watcher.calculate_qparams()
                 return {"scale": scale, "zero_point": zero, **extremes(watcher)}
 
-            family.case(function, named(batches), answer,
+            family.case(function, named(batches), compute,
                         {"batches": len(batches), "dtype": dtype, "qscheme": scheme, **options})
 
 
@@ -59,27 +59,27 @@ def histogram(family):
         batches = [family.values((500,), scale=family.pick([1.0, 2.0]), specials=False) for _ in range(family.whole(1, 3))]
         dtype = family.pick(["qint8", "quint8"])
 
-        def answer():
+        def compute():
             watcher = observer.HistogramObserver(bins=256, dtype=getattr(torch, dtype), qscheme=torch.per_tensor_affine)
             for batch in batches:
                 watcher(batch)
             scale, zero = watcher.calculate_qparams()
             return {"scale": Value(scale, "rel:1e-4", SEARCH), "zero_point": zero}
 
-        family.case("histogram_observer", named(batches), answer,
+        family.case("histogram_observer", named(batches), compute,
                     {"batches": len(batches), "bins": 256, "dtype": dtype, "qscheme": "per_tensor_affine"})
 
 
 def affine(family):
     for _ in range(10):
         shape = family.pick(SHAPES)
-        batches = batches_of(family, shape)
+        batches = make_batches(family, shape)
         axis = family.pick([None, 0, len(shape) - 1])
         mapping, name = family.pick(["SYMMETRIC", "ASYMMETRIC"]), family.pick(["int8", "uint8", "int4", "uint4"])
         eps = family.pick([1.1920928955078125e-07, 1e-6])
         grain = granularity.PerTensor() if axis is None else granularity.PerAxis(axis)
 
-        def answer():
+        def compute():
             watcher = AffineQuantizedMinMaxObserver(getattr(MappingType, mapping), getattr(torch, name), grain, eps=eps,
                                                     scale_dtype=torch.float32, zero_point_dtype=torch.int32)
             for batch in batches:
@@ -87,7 +87,7 @@ def affine(family):
             scale, zero = watcher.calculate_qparams()
             return {"scale": scale, "zero_point": zero, **extremes(watcher)}
 
-        family.case("affine_quantized_minmax_observer", named(batches), answer,
+        family.case("affine_quantized_minmax_observer", named(batches), compute,
                     {"batches": len(batches), "mapping_type": mapping, "target_dtype": name, "eps": eps, "axis": axis})
 
 

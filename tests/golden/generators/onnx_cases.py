@@ -1,7 +1,6 @@
 """ONNX's linear quantization in ONNX Runtime; Tripy's and TensorRT's, which are the same arithmetic."""
 
 import numpy as np
-import onnx
 import onnxruntime
 import torch
 from onnx import TensorProto, helper
@@ -45,7 +44,7 @@ def graph(name, x, scale, zero, codes, attributes, dequantize):
     return torch.from_numpy(np.ascontiguousarray(session.run(None, {"x": x.numpy()})[0]))
 
 
-def kept(codes, name):
+def store_codes(codes, name):
     """Codes as files keep them: one a byte below 8 bits."""
     if name in FP8:
         return codes.float().to(FP8[name])
@@ -55,7 +54,7 @@ def kept(codes, name):
 
 
 def quantized(x, scale, zero, name, attributes=None):
-    return kept(graph("QuantizeLinear", x, scale, zero, name, attributes or {}, dequantize=False), name)
+    return store_codes(graph("QuantizeLinear", x, scale, zero, name, attributes or {}, dequantize=False), name)
 
 
 def dequantized(codes, scale, zero, name, attributes=None):
@@ -80,7 +79,7 @@ def linear(family):
         attributes, scales = granularity(family, shape)
         x, scale = family.values(shape, dtype, scale=family.pick([1.0, 5.0])), family.scales(scales, dtype)
         zero = family.integers(scales, *RANGES[name]) if name in RANGES and family.flag() else None
-        stored = None if zero is None else kept(zero, name)
+        stored = None if zero is None else store_codes(zero, name)
         codes = quantized(x, scale, zero, name, attributes)
         family.case("onnx_quantize_linear", {"x": x, "scale": scale, "zero_point": stored}, lambda: {"codes": codes},
                     {**attributes, "output_dtype": name, "saturate": 1})

@@ -155,7 +155,7 @@ def export(model, x, path, how):
     torch.onnx.export(model, (x,), path, dynamo=dynamo, input_names=["input"], output_names=["output"], **options)
 
 
-def without_remarks(path):
+def remove_remarks(path):
     """The traces of the exporter's source lines are most of a file."""
     model = onnx.load(path)
     for node in model.graph.node:
@@ -201,5 +201,5 @@ def make(folder, seed):
             for how in ways:
                 path = os.path.join(folder, f"{name}_{how}.onnx")
                 export(model, x, path, how)
-                without_remarks(path)
+                remove_remarks(path)
     return folder

@@ -14,7 +14,7 @@ def grid(bits, unsigned, narrow):
     return (0.0 if unsigned else -top if narrow else -top - 1), top
 
 
-def codes_of(x, amax, bits, unsigned, narrow):
+def compute_codes(x, amax, bits, unsigned, narrow):
     low, top = grid(bits, unsigned, narrow)
     scale = torch.tensor(top) / amax.float()  # a number instead of the tensor would be two roundings
     zero = amax.float() <= 2.0 ** -24 if bool(amax.float().min() <= 2.0 ** -24) else torch.zeros_like(scale, dtype=torch.bool)
@@ -32,7 +32,7 @@ def quantized(family):
         if half:
             amax = amax.clamp(min=0.1)
         grad_y = family.values(x.shape, x.dtype, specials=False)
-        codes, scale = codes_of(x, amax, bits, unsigned, narrow)
+        codes, scale = compute_codes(x, amax, bits, unsigned, narrow)
         passed = torch.where(x.abs() <= amax, grad_y, torch.zeros((), dtype=x.dtype))
         parameters = {"num_bits": bits, "unsigned": unsigned, "narrow_range": narrow}
         tensors = {"x": x, "amax": amax, "grad_y": grad_y}
@@ -50,14 +50,14 @@ def affine(family):
         bits = family.pick([8, 4])
         grad_y = family.values(x.shape, specials=False)
 
-        def answer():
+        def compute():
             step = (high - low) / (2.0 ** bits - 1)
             zero = torch.round(low / step) + 2.0 ** (bits - 1)
             codes = torch.clamp(torch.round(x / step) - zero, -2.0 ** (bits - 1), 2.0 ** (bits - 1) - 1)
             inside = (x >= low) & (x <= high)
             return {"y": (codes + zero) * step, "grad_x": torch.where(inside, grad_y, torch.zeros(()))}
 
-        family.case("fake_affine_tensor_quant", {"x": x, "min_range": low, "max_range": high, "grad_y": grad_y}, answer,
+        family.case("fake_affine_tensor_quant", {"x": x, "min_range": low, "max_range": high, "grad_y": grad_y}, compute,
                     {"num_bits": bits}, **FORMULA)
 
 
@@ -68,13 +68,13 @@ def clip(family):
         grad_y = family.values(x.shape, specials=False)
         loose = {"compare": "rel:1e-5", "reason": UNORDERED}
 
-        def answer():
+        def compute():
             inside = (x > low) & (x < high)
             below, above = (grad_y.double() * (x <= low)).sum().float(), (grad_y.double() * (x >= high)).sum().float()
             return {"y": torch.clamp(x, low, high), "grad_min": Value(below, **loose), "grad_max": Value(above, **loose),
                     "grad_x": Value(torch.where(inside, grad_y, torch.zeros(())), "abs:0", "a product with 0 may keep either sign")}
 
-        family.case("clip", {"x": x, "clip_value_min": low, "clip_value_max": high, "grad_y": grad_y}, answer, {}, **FORMULA)
+        family.case("clip", {"x": x, "clip_value_min": low, "clip_value_max": high, "grad_y": grad_y}, compute, {}, **FORMULA)
 
 
 def make(family):

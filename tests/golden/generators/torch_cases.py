@@ -15,11 +15,11 @@ def per_tensor(family):
         scale, zero = float(family.scales(())), family.whole(low, high)
         grad_y = family.values(x.shape, x.dtype, specials=False)
 
-        def answer():
+        def compute():
             y, grad = gradient(lambda v: torch.fake_quantize_per_tensor_affine(v, scale, zero, low, high), x, grad_y)
             return {"y": y, "grad_x": grad}
 
-        family.case("fake_quantize_per_tensor_affine", {"x": x, "grad_y": grad_y}, answer,
+        family.case("fake_quantize_per_tensor_affine", {"x": x, "grad_y": grad_y}, compute,
                     {"scale": scale, "zero_point": zero, "quant_min": low, "quant_max": high})
     for zero, low, high in [(128, -128, 127), (5, 10, 0)]:
         x = family.values((3,))
@@ -36,12 +36,12 @@ def per_channel(family):
         scale, zero = family.scales(x.shape[axis]), family.integers(x.shape[axis], low, high)
         grad_y = family.values(x.shape, x.dtype, specials=False)
 
-        def answer():
+        def compute():
             y, grad = gradient(lambda v: torch.fake_quantize_per_channel_affine(v, scale, zero, axis, low, high), x, grad_y)
             return {"y": y, "grad_x": grad}
 
         family.case("fake_quantize_per_channel_affine", {"x": x, "scale": scale, "zero_point": zero, "grad_y": grad_y},
-                    answer, {"axis": axis, "quant_min": low, "quant_max": high})
+                    compute, {"axis": axis, "quant_min": low, "quant_max": high})
 
 
 def learnable(family, channels):
@@ -58,14 +58,14 @@ def learnable(family, channels):
         run = torch._fake_quantize_learnable_per_channel_affine if channels else torch._fake_quantize_learnable_per_tensor_affine
         where = (axis, low, high, factor) if channels else (low, high, factor)
 
-        def answer():
+        def compute():
             y, grad, grad_scale, grad_zero = gradient(lambda v: run(v, scale, zero, *where), x, grad_y, scale, zero)
             terms = float(grad_y.abs().sum()) * factor * 1e-6
             loose = [{"compare": f"abs:{terms * size:.3g}", "reason": UNORDERED} for size in (max(abs(low), high), float(scale.max()))]
             return {"y": y, "grad_x": grad, "grad_scale": Value(grad_scale, **loose[0]), "grad_zero_point": Value(grad_zero, **loose[1])}
 
         family.case(f"fake_quantize_learnable_per_{'channel' if channels else 'tensor'}_affine",
-                    {"x": x, "scale": scale, "zero_point": zero, "grad_y": grad_y}, answer,
+                    {"x": x, "scale": scale, "zero_point": zero, "grad_y": grad_y}, compute,
                     {"axis": axis, "quant_min": low, "quant_max": high, "grad_factor": factor})
 
 
@@ -119,12 +119,12 @@ def float_zero_points(family):
         x[0] = torch.tensor([0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e4, -1e4], dtype=dtype)
         grad_y = family.values(x.shape, specials=False).to(dtype)
 
-        def answer():
+        def compute():
             y, grad = gradient(lambda v: torch.fake_quantize_per_channel_affine(v, scale, zero, 1, low, high), x, grad_y)
             return {"y": y, "grad_x": grad}
 
         family.case("fake_quantize_per_channel_affine", {"x": x, "scale": scale, "zero_point": zero, "grad_y": grad_y},
-                    answer, {"axis": 1, "quant_min": low, "quant_max": high})
+                    compute, {"axis": 1, "quant_min": low, "quant_max": high})
     x, scale = family.values((2, 3)), family.scales(3)
     for kind in (torch.bfloat16, torch.float64):
         zero = torch.zeros(3, dtype=kind)

@@ -16,7 +16,7 @@ DEQUANTIZE = {"INT": primitives.dequantize_affine, "FLOAT": primitives._dequanti
 
 def parameters(family, x, domain, low, high):
     """A block, and scales and zero points for it."""
-    block = family.block_of(x.shape)
+    block = family.pick_block(x.shape)
     count = [size // length for size, length in zip(x.shape, block)]
     scale = family.scales(count, family.pick([torch.float32, x.dtype]))
     zero = {"INT": lambda: family.integers(count, low, high), "NONE": lambda: None,
@@ -57,7 +57,7 @@ def fake(family):
         shared = {"block_size": block, "quant_dtype": name, "zero_point_domain": domain}
         tensors = {"x": x, "scale": scale, "zero_point": zero}
 
-        def answer():
+        def compute():
             y, grad = gradient(lambda v: primitives._fake_quantize_affine(v, block, scale, zero, dtype, None, None, kind), x, grad_y)
             return {"y": y, "grad_x": grad}
 
@@ -65,7 +65,7 @@ def fake(family):
             y, mask = primitives._fake_quantize_affine_cachemask(x, block, scale, zero, dtype, low, high, kind)
             return {"y": y, "mask": mask}
 
-        family.case("fake_quantize_affine", {**tensors, "grad_y": grad_y}, answer, shared)
+        family.case("fake_quantize_affine", {**tensors, "grad_y": grad_y}, compute, shared)
         family.case("fake_quantize_affine_cachemask", tensors, masked, {**shared, "quant_min": low, "quant_max": high})
 
 
@@ -78,7 +78,7 @@ def choice(family):
         if family.flag(0.3):
             x = x.abs()
         mapping = "ASYMMETRIC" if variant else family.pick(["SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC"])
-        block = family.block_of(x.shape)
+        block = family.pick_block(x.shape)
         options = {"eps": family.pick([None, 1e-6, 2.0 ** -12]), "scale_dtype": family.pick([None, *FLOATS])}
         if not variant:
             options.update(zero_point_dtype=family.pick([torch.int32, torch.float32, torch.int8]), keepdim=family.flag())
@@ -88,12 +88,12 @@ def choice(family):
         if options.get("zero_point_dtype") == torch.int8 and name == "uint8":
             options["zero_point_dtype"] = torch.int32
 
-        def answer():
+        def compute():
             kind = getattr(primitives.MappingType, mapping)
             scale, zero = variants[variant](x, kind, block, getattr(torch, name), None, None, **options)
             return {"scale": scale, "zero_point": zero}
 
-        family.case(f"choose_qparams_affine{variant}", {"x": x}, answer,
+        family.case(f"choose_qparams_affine{variant}", {"x": x}, compute,
                     {"mapping_type": mapping, "block_size": block, "target_dtype": name, **options})
 
 
@@ -104,12 +104,12 @@ def vanishing_scales(family):
         x = torch.tensor(rows, dtype=dtype)
         for mapping in ["SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR", "ASYMMETRIC"]:
             for eps, zero_dtype in [(1e-12, torch.int32), (0.0, torch.int64), (0.0, torch.int8), (1e-12, torch.float32)]:
-                def answer():
+                def compute():
                     scale, zero = primitives.choose_qparams_affine(x, getattr(primitives.MappingType, mapping), [1, 4], torch.int8,
                                                                    None, None, eps=eps, zero_point_dtype=zero_dtype)
                     return {"scale": scale, "zero_point": zero}
 
-                family.case("choose_qparams_affine", {"x": x}, answer,
+                family.case("choose_qparams_affine", {"x": x}, compute,
                             {"mapping_type": mapping, "block_size": [1, 4], "target_dtype": "int8", "eps": eps, "zero_point_dtype": zero_dtype})
 
 
@@ -117,10 +117,10 @@ def refusals(family):
     x, scale, zero = family.values((2, 6)), family.scales((2, 2)), family.integers((2, 2), 0, 1)
     for block, dtype, bounds, point in [([1, 4], "int8", {}, zero), ([3], "int8", {}, zero), ([1, 3], "int8", {"quant_min": -200}, zero),
                                         ([1, 3], "uint4", {"quant_max": 17}, zero), ([1, 3], "int8", {}, None), ([2, 2], "int8", {}, zero)]:
-        def answer():
+        def compute():
             return {"codes": primitives.quantize_affine(x, block, scale, point, getattr(torch, dtype),
                                                         bounds.get("quant_min"), bounds.get("quant_max"))}
-        family.case("quantize_affine", {"x": x, "scale": scale, "zero_point": point}, answer,
+        family.case("quantize_affine", {"x": x, "scale": scale, "zero_point": point}, compute,
                     {"block_size": block, "output_dtype": dtype, "zero_point_domain": "INT", **bounds}, refused=True)
 
 

@@ -16,7 +16,7 @@ MODES = [ScaleCalculationMode.FLOOR, ScaleCalculationMode.CEIL, ScaleCalculation
 def float8(family):
     for _ in range(12):
         x = family.values(family.pick(SHAPES), family.pick(FLOATS))
-        dtype, block = family.pick(FLOAT8), family.block_of(x.shape)
+        dtype, block = family.pick(FLOAT8), family.pick_block(x.shape)
         if all(length == 1 for length in block) and x.numel() > 1:
             block[-1] = x.shape[-1]
         if all(length == 1 for length in block):
@@ -46,11 +46,11 @@ def floatx(family):
         grid = custom_fp_utils._floatx_unpacked_to_f32(codes, ebits, mbits)
         x = torch.cat([family.ties(grid.tolist()), family.values((40,), scale=float(grid.max())), torch.tensor([float("inf"), -float("inf")])])
 
-        def answer():
+        def compute():
             q = custom_fp_utils._f32_to_floatx_unpacked(x, ebits, mbits)
             return {"codes": Value(q, dtype=f"floatx_e{ebits}m{mbits}"), "y": custom_fp_utils._floatx_unpacked_to_f32(q, ebits, mbits)}
 
-        family.case("cast_floatx", {"x": x}, answer, {"ebits": ebits, "mbits": mbits})
+        family.case("cast_floatx", {"x": x}, compute, {"ebits": ebits, "mbits": mbits})
 
 
 def mx(family):
@@ -67,13 +67,13 @@ def mx(family):
                     x[-1, -block:] = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 6, -0.25, -0.75, -1.25, -5, -6, 0, -0.0, 4])
                 target = family.pick(FLOATS)
 
-                def answer():
+                def compute():
                     scale, codes = mx_tensor.to_mx(x, kind, block, mode)
                     y = mx_tensor.to_dtype(codes, scale, kind, block, target)
                     raw = codes if name.startswith("float8") else Value(codes.view(torch.uint8), dtype=written[name])
                     return {"scale": scale, "codes": raw, "y": y}
 
-                family.case("to_mx", {"x": x}, answer, {"elem_dtype": name, "block_size": block, "scaling_mode": mode.name,
+                family.case("to_mx", {"x": x}, compute, {"elem_dtype": name, "block_size": block, "scaling_mode": mode.name,
                                                         "target_dtype": target})
     x = family.values((2, 40))
     family.case("to_mx", {"x": x}, lambda: {"y": mx_tensor.to_mx(x, torch.float8_e4m3fn, 32)},
@@ -85,11 +85,11 @@ def nvfp4(family):
         x = family.values((family.whole(1, 5), 16 * family.whole(1, 4)), family.pick([torch.float32, torch.bfloat16]))
         whole = (x.float().abs().max() / (448 * 6)) if i % 2 else None
 
-        def answer():
+        def compute():
             scale, codes = nvfp4_tensor.nvfp4_quantize(x, 16, whole)
             return {"scale": scale, "codes": Value(codes.view(torch.uint8), dtype="e2m1x2_low_first")}
 
-        family.case("nvfp4_quantize", {"x": x, "per_tensor_scale": whole}, answer, {"block_size": 16})
+        family.case("nvfp4_quantize", {"x": x, "per_tensor_scale": whole}, compute, {"block_size": 16})
 
 
 def make(family):
