@@ -46,12 +46,12 @@ CHANGED = ["--augment", EVERYTHING, "--set", "loader.balanced=true", "--label-sm
 run(*train(colour, *CHANGED, model="cnn", out="one.h5"))
 run(*train(colour, *CHANGED, model="cnn", out="two.h5"))
 assert same_bytes("one.h5", "two.h5")
-for flag, value, says in (("--augment", EVERYTHING.replace("mixup=0.4", "mixup=0.5"), "--augment mixup is 0.4 there, 0.5 here"),
+for flag, value, expected in (("--augment", EVERYTHING.replace("mixup=0.4", "mixup=0.5"), "--augment mixup is 0.4 there, 0.5 here"),
                           ("--augment", EVERYTHING.replace("2:9", "2:5"), "--augment randaugment (randaugment_magnitude) is 9.0 there, 5.0 here"),
                           ("--set", "loader.balanced=false", "--set loader.balanced is true there, false here"),
                           ("--set", "loader.class_weights=1:1:2", "--set loader.class_weights is [] there, [1.0,1.0,2.0] here")):
     flags = dict(zip(CHANGED[::2], CHANGED[1::2]), **{flag: value})
-    fails(2, ["[resume] one.h5", says],
+    fails(2, ["[resume] one.h5", expected],
           *train(colour, *[word for pair in flags.items() for word in pair], model="cnn", out="one.h5"), "--resume")
 
 # A network trains with balanced classes and mixing to its known accuracy.
@@ -73,7 +73,7 @@ fails(2, "cutmix is of classes, and --loss mse is of numbers: use mixup", *train
 fails(2, "have no label for --loss cross_entropy,ignore=2", *train(rows, "--loss", "cross_entropy,ignore=2", "--augment", "mixup=1"))
 
 # Transforms that the samples cannot have, and unknown names.
-for file, changes, says in (
+for file, changes, expected in (
         (rows, "rotate=5", "rows of features, which have no rotate: use noise, drop, mixup"),
         (signals, "hflip=0.5", "signals [C, L], which have no hflip"), (colour, "gain=0.1", "images [C, H, W], which have no gain"),
         (DIGITS, "hue=0.1", "images of 1 channels: hue is of red, green and blue"), (colour, "hue=0.7", "--augment hue is 0.7: use 0 to 0.5"),
@@ -81,7 +81,7 @@ for file, changes, says in (
         (colour, "shift=1:2", "--augment shift=1:2: give shift=PIXELS"), (colour, "mixpu=1", "'mixup'"), (colour, "crop", "crop needs a number"),
         (colour, "shift=-1", "give a number of 0 or more"), (colour, "randaugment=x", "randaugment needs a number"),
         (colour, "resizedcrop=0.9:0.5", "give the smaller one first")):
-    fails(2, says, *train(file, "--augment", changes))
+    fails(2, expected, *train(file, "--augment", changes))
 unscaled = data("unscaled.h5", RANDOM.normal(size=(N, 3, 8, 8)).astype(np.float32), y)
 fails(2, ["brightness changes pixels from black, 0, to white, 1", "scale, mean and std"], *train(unscaled, "--augment", "brightness=0.2"))
 run(*train(unscaled, "--augment", "shift=1,noise=0.1"))

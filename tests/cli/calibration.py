@@ -61,12 +61,12 @@ with h5py.File("rules.h5") as file:
     ranges = {name: data["amax"][()] for name, data in file["quantizers"].items() if "amax" in data}
 assert all(float(amax).hex().startswith("0x1.0000000000000p") for name, amax in ranges.items()
            if name.endswith("input_quantizer")), ranges
-for wrong, says in (({"percentile": 101}, "percentile"), ({"rules": [{"pattern": "*conf1*"}]}, "conf1"),
+for wrong, expected in (({"percentile": 101}, "percentile"), ({"rules": [{"pattern": "*conf1*"}]}, "conf1"),
                     ({"rules": [{"pattern": "*", "methd": "max"}]}, "methd"),
                     ({"postprocess": [{"pattern": "*", "maximum": -1}]}, "maximum")):
     with open("wrong.json", "w") as file:
         json.dump({"preset": "int8", "algorithm": {"method": "max", **wrong}}, file)
-    fails(2, says, "calibrate", "float.h5", "--data", DIGITS, "--config", "wrong.json", *out)
+    fails(2, expected, "calibrate", "float.h5", "--data", DIGITS, "--config", "wrong.json", *out)
 print("calibration: ok")
 
 # A merge that was killed between its two files can be repeated: the checkpoint comes first, and --state is not there yet.

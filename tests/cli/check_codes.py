@@ -11,10 +11,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from command import DIGITS, SHORT, SOURCE, run  # noqa: E402
 
 
-def check(status, says, checkpoint="int8.h5", predictions="codes.h5", data=DIGITS):
+def check(status, expected, checkpoint="int8.h5", predictions="codes.h5", data=DIGITS):
     line = [sys.executable, os.path.join(SOURCE, "scripts", "check_codes.py"), checkpoint, "scales.h5", data, predictions]
     done = subprocess.run(line, capture_output=True, text=True)
-    assert done.returncode == status and says in done.stdout + done.stderr, (done.returncode, done.stdout, done.stderr)
+    assert done.returncode == status and expected in done.stdout + done.stderr, (done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr, done.stderr
 
 

@@ -170,13 +170,13 @@ run(*from_npy(image, "--labels", npy("dense.npy", dense), "--task", "dense"))
 back(groups(), x.transpose(0, 3, 1, 2), dense)
 run(*from_npy(image, "--labels", "y.npy", "--task", "none"))
 assert "y" not in groups()["train"]
-for name, y, says in (
+for name, y, expected in (
         ("negative", np.where(np.arange(N) == 7, -1, labels), ["label -1 in row 7", "from 0 on"]),
         ("half", np.where(np.arange(N) == 9, 0.5, labels), ["label 0.5 in row 9", "--task real"]),
         ("nan", np.where(np.arange(N) == 3, np.nan, labels), ["label nan in row 3"]),
         ("short", labels[:50], ["50 labels", "60 samples"]),
         ("onehot", np.eye(4)[labels], ["y.argmax(1)", "--task several"])):
-    fails(2, says, *from_npy(image, "--labels", npy(f"{name}.npy", y)))
+    fails(2, expected, *from_npy(image, "--labels", npy(f"{name}.npy", y)))
 fails(2, "NaN or infinity in row 3", *from_npy(image, "--labels", "nan.npy", "--task", "real"))
 fails(2, "0.5 in row 9", *from_npy(image, "--labels", npy("half2.npy", np.where(np.arange(N) == 9, 0.5, labels % 2)[:, None]), "--task", "several"))
 
@@ -254,7 +254,7 @@ fails(2, "nothing in it", *from_npy(npy("empty.npy", np.zeros((0, 3), np.float32
 fails(2, "[3, 1, 1, 1, 1]", *from_npy(npy("five.npy", np.zeros((3, 1, 1, 1, 1), np.float32))))
 fails(2, "[60]", *from_npy("y.npy"))
 good = npy_bytes(np.zeros((4, 3), np.float32))
-for name, contents, says in (
+for name, contents, expected in (
         ("nothing.npy", b"", "nothing.npy"), ("cut.npy", good[:-1], "too short for it"), ("head.npy", good[:9], "damaged header"),
         ("huge.npy", good.replace(b"(4, 3)", b"(400000000000, 3)"), "too short for it"),
         ("past.npy", good.replace(b"(4, 3)", b"(4000000000000000000000, 3)"), "too short for it"),
@@ -265,7 +265,7 @@ for name, contents, says in (
         ("csv.npy", b"1,2,3\n", "a text file")):
     with open(name, "wb") as file:
         file.write(contents)
-    fails(2, says, *from_npy(name), limits=None if sanitized() else "ulimit -v 2000000")
+    fails(2, expected, *from_npy(name), limits=None if sanitized() else "ulimit -v 2000000")
 fails(2, "No such file", *from_npy("missing.npy"))
 fails(2, "directory", *from_npy("."))
 
@@ -294,14 +294,14 @@ for code, kind in ((9, "i1"), (0xb, "i2"), (0xc, "i4"), (0xd, "f4"), (0xe, "f8")
         file.write(idx(values, code))
     run("dataset", "from-idx", "values.idx", "-o", "out.h5")
     back(groups(), values.astype(np.int8 if kind == "i1" else np.float32))
-for name, contents, says in (("bad.idx", idx(pictures, 8)[:-5], "too short for it"), ("type.idx", idx(pictures, 7), "0x07"),
+for name, contents, expected in (("bad.idx", idx(pictures, 8)[:-5], "too short for it"), ("type.idx", idx(pictures, 7), "0x07"),
                              ("png.idx", b"\x89PNG\r\n\x1a\n" + bytes(20), "a PNG image"), ("none.idx", b"", "too early"),
                              ("cut.gz", gzip.compress(idx(pictures, 8))[:-40], "truncated"),
                              ("crc.gz", gzip.compress(idx(pictures, 8))[:-8] + bytes(8), "damaged")):
     with open(name, "wb") as file:
         file.write(contents)
     done = run("dataset", "from-idx", name, "-o", "bad.h5", status=None)
-    assert done.returncode == 2 and says in done.stderr, (name, done)
+    assert done.returncode == 2 and expected in done.stderr, (name, done)
 os.makedirs("nowhere")
 fails(2, "train-images-idx3-ubyte", "dataset", "from-idx", "nowhere", "-o", "bad.h5")
 

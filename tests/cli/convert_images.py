@@ -250,8 +250,8 @@ write_image("lines/a\nb/a.png", grey), write_image("lines/c/a.png", grey)  # nam
 os.makedirs("lines/no\nne")
 with open("lines/c/da\nmaged.png", "wb") as file:
     file.write(b"hello")
-said = run(*from_images("lines", "--test", "0")).stdout
-assert "2 classes: a\\x0ab, c\n" in said and "are no classes: no\\x0ane\n" in said and "left out: lines/c/da\\x0amaged.png " in said, said
+printed = run(*from_images("lines", "--test", "0")).stdout
+assert "2 classes: a\\x0ab, c\n" in printed and "are no classes: no\\x0ane\n" in printed and "left out: lines/c/da\\x0amaged.png " in printed, printed
 write_image("half/train/a/a.png", grey), write_image("half/b/a.png", grey)
 fails(2, ["groups", "'b'"], *from_images("half"))
 

@@ -87,9 +87,9 @@ def classes():
 
 
 # Every kind of column, more rows than a batch, in the order of the file.
-told = result(*convert("trees.parquet", "--label", "tree", "--drop", "when", "--one-hot", "colour", "--test", "0", "--keep-values"))
-assert told["columns"] == ["id", "size", "old", "colour=blue\nish", "colour=green, \"dark\"", "colour=red", "place[0]",
-                           "place[1]", "place[2]"], told["columns"]
+report = result(*convert("trees.parquet", "--label", "tree", "--drop", "when", "--one-hot", "colour", "--test", "0", "--keep-values"))
+assert report["columns"] == ["id", "size", "old", "colour=blue\nish", "colour=green, \"dark\"", "colour=red", "place[0]",
+                           "place[1]", "place[2]"], report["columns"]
 x, i = read("x"), np.arange(COUNT)
 assert x.shape == (COUNT, 9)
 assert np.array_equal(x[:, 0], i) and np.array_equal(x[:, 2], i % 3 == 0)

@@ -85,9 +85,9 @@ write("first.csv", "a,colour,t\n1,red,x\n2,green,y\n3,red,z\n4,green,x\n")
 write("second.csv", "t,colour,a\nz,green,9\n")
 run(*from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test-file", "second.csv", "--keep-values"))
 assert read("x", "test").tolist() == [[9, 1, 0]] and read("y", "test").tolist() == [2] and len(read("x")) == 4
-for text, says in (("t,colour,a\nw,green,9\n", ["line 2", "label 'w'"]), ("t,colour,a\nz,blue,9\n", ["line 2", "'blue'", "'colour'"]),
+for text, expected_text in (("t,colour,a\nw,green,9\n", ["line 2", "label 'w'"]), ("t,colour,a\nz,blue,9\n", ["line 2", "'blue'", "'colour'"]),
                    ("t,color,a\nz,green,9\n", ["no column 'colour'", "did you mean 'color'"]), ("t,colour,a\n", "no records")):
-    fails(2, says, *from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test-file", write("other.csv", text)))
+    fails(2, expected_text, *from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test-file", write("other.csv", text)))
 
 # Rows for prediction use the classes, texts, mean and deviation of the training data.
 run(*from_csv("first.csv", "--label", "t", "--one-hot", "colour", "--test", "0"))
@@ -135,7 +135,7 @@ fails(2, "truncated", *from_csv(write("cut.csv.gz", gzip.compress(plain)[:-40]),
 
 # Bad tables, by the line that is bad.
 good = "a,b,t\n1,2,x\n3,4,y\n"
-for text, says in (
+for text, expected_text in (
         ("a,b,t\n1,2,x\n3,4\n", ["line 3 has 2 fields, the first has 3"]), ("a,b,t\n1,2,x\n3,4,y,5\n", ["line 3 has 4 fields"]),
         ("a,b,t\n1,2,x\n3,four,y\n", ["line 3", "'four'", "'b'", "--drop b", "--one-hot b"]), ("a,b,t\n1,\"2,x\n", ["line 2", "nothing closes"]),
         ("a,b,t\n1,\"2\"3,x\n", ["line 2", "quotes in a field are doubled"]), ("", "no records"), ("a,b,t\n", "no records"),
@@ -143,11 +143,11 @@ for text, says in (
         (b"a,b\x00,t\n1,2,x\n", "bytes of 0"), ("a,a,t\n1,2,x\n", None), ("a,b,t\n1,1e999,x\n", ["'1e999'"]),
         ("a,b,t\n1,\"1,5\",x\n", ["'1,5'"]), ("a,b,t\n1,nan,x\n", ["no value", "'b'"]), ("a,b,t\n1,inf,x\n", ["'inf'"]),
         ("a,b,t\n,,\n", "no value"), ("t\nx\ny\n", "no column left")):
-    if says is None:
+    if expected_text is None:
         run(*from_csv(write("bad.csv", text), "--label", "t"))
         fails(2, "more than one column 'a'", *from_csv("bad.csv", "--label", "t", "--drop", "a"))
     else:
-        fails(2, says, *from_csv(write("bad.csv", text), "--label", "t"))
+        fails(2, expected_text, *from_csv(write("bad.csv", text), "--label", "t"))
 write("good.csv", good)
 fails(2, ["--label is missing", "a, b, t", "--task none"], *from_csv("good.csv"))
 fails(2, ["no column 'tt'", "did you mean 't'"], *from_csv("good.csv", "--label", "tt"))
@@ -243,8 +243,8 @@ assert "note: all samples are of one class" in run(*from_csv("same.csv", "--labe
 
 # A class with one sample goes to training, and an empty group is reported. Names are printed on one line.
 write("unique.csv", 'a,b,y\n1,2,"y\nnew"\n3,4,z\n')
-said = run(*from_csv("unique.csv", "--label", "y")).stdout
-assert "note: no sample is left for the group test" in said and "y\\x0anew, z" in said, said
+message = run(*from_csv("unique.csv", "--label", "y")).stdout
+assert "note: no sample is left for the group test" in message and "y\\x0anew, z" in message, message
 assert "group test" not in run(*from_csv("unique.csv", "--label", "y", "--test", "0")).stdout
 assert "no sample is left" not in run(*from_csv("same.csv", "--label", "y")).stdout
 

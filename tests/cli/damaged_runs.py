@@ -49,13 +49,13 @@ def tried(file, text, key, *commands):
         out.write(text)
     for words in commands:
         done = run(*words, status=None)
-        said = done.stderr.strip()
-        assert done.returncode in (0, 2) and "json.exception" not in said, (file, key, words, said)
+        printed = done.stderr.strip()
+        assert done.returncode in (0, 2) and "json.exception" not in printed, (file, key, words, printed)
         if done.returncode == 2:
             rejected.append(key)
             # A flag of config.json that has another value is an error of that flag or option.
-            named = file in said or "run/ " in said or "--" in said or f"[{key}]" in said
-            assert named and said.count("\n") == 0, (file, key, words, said)
+            named = file in printed or "run/ " in printed or "--" in printed or f"[{key}]" in printed
+            assert named and printed.count("\n") == 0, (file, key, words, printed)
 
 
 run("train", *TINY, "--data", DIGITS, "--epochs", 1, "--batch", 64, "--val-fraction", 0.2, "--set", "log=tensorboard,csv", "-o", "run/")

@@ -60,10 +60,10 @@ big = RANDOM.integers(0, 256, (N, 3, 8, 8)).astype(np.uint8)
 assert check(data(train=(big, labels), attributes={"train": {"scale": 1 / 255}}), 0) == {}
 
 
-def one(found, key, *says):
+def one(found, key, *expected_text):
     """Just that was found."""
     assert list(found) == [key], found
-    for text in says:
+    for text in expected_text:
         assert text in found[key], found
 
 

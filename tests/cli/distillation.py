@@ -36,22 +36,22 @@ assert "of 512 training samples right" in calibrated.stdout and "chance" not in 
 
 # By itself: the network has learnt its training images, and they stay the same.
 QAT = ("qat", "ptq.h5", *DATA, "--epochs", "2")
-told = run(*QAT, "-o", "qat.h5").stdout
-assert "towards the float network (kl, temperature 2), a share of 1" in told, told
-told = run(*QAT, "--teacher", "none", "-o", "plain.h5").stdout
-assert "towards" not in told, told
-told = run(*QAT, "--label-smoothing", "0.1", "-o", "smooth.h5").stdout
-assert "towards" not in told, told
+report = run(*QAT, "-o", "qat.h5").stdout
+assert "towards the float network (kl, temperature 2), a share of 1" in report, report
+report = run(*QAT, "--teacher", "none", "-o", "plain.h5").stdout
+assert "towards" not in report, report
+report = run(*QAT, "--label-smoothing", "0.1", "-o", "smooth.h5").stdout
+assert "towards" not in report, report
 run("calibrate", "float.h5", "--data", "noise.h5", "--preset", "w2a2", "-o", "noise_ptq.h5")
-told = run("qat", "noise_ptq.h5", "--data", "noise.h5", "--epochs", "1", "-o", "noise_qat.h5").stdout
-assert "towards" not in told, told  # labels that the network does not know
+report = run("qat", "noise_ptq.h5", "--data", "noise.h5", "--epochs", "1", "-o", "noise_qat.h5").stdout
+assert "towards" not in report, report  # labels that the network does not know
 
 # A larger network, half of the loss.
-told = run(*QAT, "--teacher", "large.h5", "--set", "distillation.temperature=3", "--set", "distillation.weight=0.5", "-o", "large_qat.h5").stdout
-assert "towards the teacher (kl, temperature 3), a share of 0.5" in told, told
+report = run(*QAT, "--teacher", "large.h5", "--set", "distillation.temperature=3", "--set", "distillation.weight=0.5", "-o", "large_qat.h5").stdout
+assert "towards the teacher (kl, temperature 3), a share of 0.5" in report, report
 assert result("evaluate", "large_qat.h5", *DATA)["accuracy"] > 95
-told = run("train", *HIDDEN, '{"hidden": [16]}', *DATA, "--epochs", "4", "--teacher", "large.h5", "-o", "student.h5").stdout
-assert result("evaluate", "student.h5", *DATA)["accuracy"] > 90, told
+report = run("train", *HIDDEN, '{"hidden": [16]}', *DATA, "--epochs", "4", "--teacher", "large.h5", "-o", "student.h5").stdout
+assert result("evaluate", "student.h5", *DATA)["accuracy"] > 90, report
 
 # A resumed run has equal bits. The evaluated model is the trained one: validation begins before the first step.
 PARTS = ("--schedule", "constant", "--lr", "0.001")

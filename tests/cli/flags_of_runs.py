@@ -47,8 +47,8 @@ def seen(line):
 
 
 def config(file):
-    told = json.load(file)
-    return told["given"], told["machine"]["threads"]
+    reported = json.load(file)
+    return reported["given"], reported["machine"]["threads"]
 
 
 def check(command, line, cases):

@@ -34,9 +34,9 @@ def data(name, make, labels=COUNT, **options):
     return name
 
 
-def expect_error(name, *says, at=":train/x"):
+def expect_error(name, *expected, at=":train/x"):
     words = str(fails(2, [name + at], *TRAIN, name, limits=LIMIT))
-    assert SEEN_BY_HDF5 in words or all(text in words for text in says), (name, words)
+    assert SEEN_BY_HDF5 in words or all(text in words for text in expected), (name, words)
     done = run("dataset", "check", name, status=None, limits=LIMIT)
     assert done.returncode in (1, 2) and name in done.stderr and done.stderr.count("\n") == 1, (name, done)
 

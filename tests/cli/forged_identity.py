@@ -45,18 +45,18 @@ def forged(source, attributes, name):
     return listed(name, parts, data)
 
 
-def check(source, attributes, command, told):
+def check(source, attributes, command, report):
     name = forged(source, attributes, "forged.h5")
     done = run(*command, name, status=None, limits="ulimit -t 20")
     line = done.stderr.splitlines()[-1] if done.stderr else ""
     assert done.returncode == 0 or (done.returncode == 2 and line.startswith("fakequant: [")), (
-        f"{command[0]}, {told}: {done.returncode}\n{done.stderr}")
+        f"{command[0]}, {report}: {done.returncode}\n{done.stderr}")
     return done.returncode == 0
 
 
 # Optional keys that this network does not use are added.
 MORE = {"dense": False, "tokenizer": "", "task": {"loss": "cross_entropy", "metrics": "accuracy"}}
-read = refused = 0
+read = rejected = 0
 for name, command in RESUMED.items():
     source = StateFile(name)
     whole = copy.deepcopy(source.attributes)
@@ -69,7 +69,7 @@ for name, command in RESUMED.items():
             set_value(attributes, path, kind)
             for words in (command, ["inspect"]):
                 accepted = check(source, attributes, words, f"{path} is {kind!r}")
-                read, refused = read + accepted, refused + (not accepted)
+                read, rejected = read + accepted, rejected + (not accepted)
     for key in source.attributes:
         if key != "model" and key != "progress/settings" and (not key.startswith("quantizers/") or "/conv2.input" in key):
             for path in value_paths(whole[key], (key,)):
@@ -79,6 +79,6 @@ for name, command in RESUMED.items():
                     set_value(attributes, path, kind)
                     accepted = check(source, attributes, command, f"{path} is {kind!r}")
                     assert not accepted or type(old) is not int, f"{command[0]} took {kind!r} for {old} at {path}"
-                    read, refused = read + accepted, refused + (not accepted)
-assert read > 20 and refused > 200, (read, refused)
-print(f"forged identity: {read} read, {refused} refused: ok")
+                    read, rejected = read + accepted, rejected + (not accepted)
+assert read > 20 and rejected > 200, (read, rejected)
+print(f"forged identity: {read} read, {rejected} refused: ok")

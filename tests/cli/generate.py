@@ -34,8 +34,8 @@ for name, flags, formats in [("codes.h5", ["--attention", "int8"], ["q_bmm_quant
                              ("token.h5", ["--kv", "int4"], ["k_bmm_quantizer", "v_bmm_quantizer", "int4, block[-1] -1, dynamic"]),
                              ("nvfp4.h5", ["--kv", "nvfp4"], ["v_bmm_quantizer", "e2m1"]),
                              ("both.h5", ["--attention", "fp8", "--kv", "int8"], ["q_bmm_quantizer", "e4m3"])]:
-    told = quantizers([*flags, "-o", name]).lower()
-    assert all(what in told for what in formats), (name, told)
+    report = quantizers([*flags, "-o", name]).lower()
+    assert all(what in report for what in formats), (name, report)
     losses[name] = result("evaluate", name, *DATA)["loss"]
     assert abs(losses[name] - losses["float.h5"]) < 0.15, losses
 for name in ["float.h5", "int8.h5", "codes.h5", "kv.h5", "nvfp4.h5"]:

@@ -35,11 +35,11 @@ def write(path, tensors):
     return path
 
 
-answers = read(os.path.join(DATA, "torch_network_answers.safetensors"))
+predictions = read(os.path.join(DATA, "torch_network_answers.safetensors"))
 weights = read(WEIGHTS)
 with h5py.File("d.h5", "w") as file:
     for group in ("train", "test"):
-        file[group + "/x"] = answers["x"]
+        file[group + "/x"] = predictions["x"]
         file[group + "/y"] = np.zeros((3, 36, 7), "f4")
 TASK = ["--data", "d.h5", "--loss", "mse"]
 
@@ -47,15 +47,15 @@ TASK = ["--data", "d.h5", "--loss", "mse"]
 run("import", WEIGHTS, "--network", MODEL, "--input-shape", "1,6,6", "-o", "float.h5")
 run("predict", "float.h5", "--data", "d.h5", "-o", "said.h5")
 with h5py.File("said.h5") as file:
-    assert np.abs(file["logits"][:] - answers["y"]).max() < 2e-6
+    assert np.abs(file["logits"][:] - predictions["y"]).max() < 2e-6
 
 # The same weights by --init: calibrated, fine-tuned and trained, also under other names.
 renamed = write("renamed.safetensors", {"model." + name.replace("fc.", "head."): value for name, value in weights.items()})
 with open("names.json", "w") as file:
     json.dump({"*.head.*": "*.fc.*"}, file)
 run("calibrate", "float.h5", "--data", "d.h5", "--preset", "int8", "-o", "by_hand.h5")
-said = run("calibrate", "--model", MODEL, "--init", renamed, "--map", "names.json", *TASK, "--preset", "int8", "-o", "q.h5")
-assert f"{len(weights) - 2} tensors of renamed.safetensors" in said.stdout, said.stdout
+printed = run("calibrate", "--model", MODEL, "--init", renamed, "--map", "names.json", *TASK, "--preset", "int8", "-o", "q.h5")
+assert f"{len(weights) - 2} tensors of renamed.safetensors" in printed.stdout, printed.stdout
 for name in ("by_hand", "q"):
     run("predict", name + ".h5", "--data", "d.h5", "-o", name + ".said.h5")
 assert same_bytes("by_hand.said.h5", "q.said.h5")
@@ -76,8 +76,8 @@ run("run", "recipe.json")
 
 # In part: a head of other sizes begins at random.
 part = write("part.safetensors", {name: value for name, value in weights.items() if not name.startswith("fc.")})
-says = run(*TRAIN, "part.h5", "--init", part, "--init-partial").stdout
-assert "at random: fc.weight, fc.bias" in says, says
+expected = run(*TRAIN, "part.h5", "--init", part, "--init-partial").stdout
+assert "at random: fc.weight, fc.bias" in expected, expected
 
 # Files that do not fit are rejected before anything is written.
 odd = dict(weights)

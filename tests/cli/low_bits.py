@@ -29,28 +29,28 @@ reference = accuracy("float.h5")
 assert reference > 90, reference
 for preset, loss in (("w2a2", 4), ("w3a3", 3), ("w4a4", 2), ("w4a8", 2), ("ternary", 2), ("binary", 2), ("int8", 1)):
     run("calibrate", "float.h5", "--data", "table.h5", "--preset", preset, "-o", "ptq.h5", "--force")
-    told = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "3", "-o", "qat.h5", "--force").stdout
+    report = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "3", "-o", "qat.h5", "--force").stdout
     ranges = {"int8": "ranges frozen;", "ternary": "ranges frozen, of weights learned (lsq);",
               "w2a2": "ranges learned (lsq), of weights too at 3 times the rate;"}
     ranges["binary"] = ranges["ternary"]  # of the edges, which have 8 bits
-    assert ranges.get(preset, "ranges learned (lsq), of weights too;") in told, told
+    assert ranges.get(preset, "ranges learned (lsq), of weights too;") in report, report
     found = accuracy("qat.h5")
     assert found > reference - loss and found > accuracy("ptq.h5") - 1, (preset, found, reference)
 
-told = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "w2a2", "-o", "ptq.h5", "--force").stdout
-assert "scale free; ranges by one_pass_mse; 8 bits in the first and the last layer" in told, told
-assert told.count("int2") >= 2 and told.count("int8") >= 4, told  # three layers, the middle one has two bits
+report = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "w2a2", "-o", "ptq.h5", "--force").stdout
+assert "scale free; ranges by one_pass_mse; 8 bits in the first and the last layer" in report, report
+assert report.count("int2") >= 2 and report.count("int8") >= 4, report  # three layers, the middle one has two bits
 same = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "w2a2", "--edge-bits", "0", "--method", "max",
            "--weight-method", "max", "-o", "same.h5").stdout
 assert "last layer" not in same and "int8" not in same and "ranges by" not in same, same
-told = run("qat", "same.h5", "--data", "table.h5", "--epochs", "1", "--amax", "frozen", "--lr", "0.0005", "-o", "frozen.h5").stdout
-assert "ranges frozen; learning rate 0.0005" in told, told
-told = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "1", "--set", "learn_weight_ranges=false", "-o", "half.h5").stdout
-assert "ranges learned (lsq) at 3 times the rate; learning rate" in told, told
+report = run("qat", "same.h5", "--data", "table.h5", "--epochs", "1", "--amax", "frozen", "--lr", "0.0005", "-o", "frozen.h5").stdout
+assert "ranges frozen; learning rate 0.0005" in report, report
+report = run("qat", "ptq.h5", "--data", "table.h5", "--epochs", "1", "--set", "learn_weight_ranges=false", "-o", "half.h5").stdout
+assert "ranges learned (lsq) at 3 times the rate; learning rate" in report, report
 
 # Binary weights: signs, and the mean magnitude as their scale, in files too.
-told = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "binary", "-o", "signs_ptq.h5").stdout
-assert told.count("int2") == 1 and "8 bits in the first and the last layer" in told, told  # three layers
+report = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "binary", "-o", "signs_ptq.h5").stdout
+assert report.count("int2") == 1 and "8 bits in the first and the last layer" in report, report  # three layers
 run("qat", "signs_ptq.h5", "--data", "table.h5", "--epochs", "2", "-o", "signs.h5")
 run("compress", "signs.h5", "-o", "signs_small.h5")
 assert accuracy("signs_small.h5") == accuracy("signs.h5")
@@ -76,8 +76,8 @@ fails(2, "--edge-bits is 1", "calibrate", "float.h5", "--data", "table.h5", "--p
 fails(2, "--edge-bits is for integers", "calibrate", "float.h5", "--data", "table.h5", "--preset", "mxfp8", "--edge-bits", "8",
       "-o", "no.h5")
 fails(2, "give 8 (E4M3), or 0", "calibrate", "float.h5", "--data", "table.h5", "--preset", "nvfp4", "--edge-bits", "4", "-o", "no.h5")
-told = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "nvfp4", "--target", "none", "-o", "blocks.h5").stdout
-assert "E4M3 in the first and the last layer" in told, told
+report = run("calibrate", "float.h5", "--data", "table.h5", "--preset", "nvfp4", "--target", "none", "-o", "blocks.h5").stdout
+assert "E4M3 in the first and the last layer" in report, report
 assert "layer" not in run("calibrate", "float.h5", "--data", "table.h5", "--preset", "nvfp4", "--target", "none", "--edge-bits", "0",
                           "-o", "blocks.h5").stdout.splitlines()[0]
 with open("rules.json", "w") as file:

@@ -29,8 +29,8 @@ def tensors(path):
 
 
 QAT = ("qat", "ptq.h5", *DATA, "--teacher", "none", "--schedule", "constant", "--lora", "4", "--set", "low_rank.alpha=2")
-told = run(*QAT, "--epochs", "4", "-o", "whole.h5").stdout
-assert "ranges frozen; learning rate 0.001; adapters of rank 4 alone, times 0.5" in told, told
+report = run(*QAT, "--epochs", "4", "-o", "whole.h5").stdout
+assert "ranges frozen; learning rate 0.001; adapters of rank 4 alone, times 0.5" in report, report
 before, after = tensors("ptq.h5"), tensors("whole.h5")
 layers = sorted({name.split("/")[1] for name in after if name.startswith("adapters/")})
 assert len(layers) == 3, layers
@@ -62,8 +62,8 @@ one = tensors("one.h5")
 assert (one[f"parameters/{layers[1]}.weight"] != before[f"parameters/{layers[1]}.weight"]).any()
 assert all((one[f"parameters/{layer}.weight"] == before[f"parameters/{layer}.weight"]).all() for layer in (layers[0], layers[2]))
 
-for flags, says in ((("--lora", "0"), "--lora"), (("--lora", "6"), "use at most 5"), (("--lora", "2", "--set", "low_rank.layers=fcx"), "did you mean"),
+for flags, expected in ((("--lora", "0"), "--lora"), (("--lora", "6"), "use at most 5"), (("--lora", "2", "--set", "low_rank.layers=fcx"), "did you mean"),
                     (("--set", "low_rank.alpha=2"), "--set low_rank.alpha is for --lora"), (("--lora", "2", "--set", "low_rank.alpha=0"), "--set low_rank.alpha"),
                     (("--lora", "2", "--amax", "learned"), "ranges are learned"), (("--lora", "2", "--ema", "0.9"), "--ema")):
-    fails(2, says, "qat", "ptq.h5", *DATA, *flags, "-o", "no.h5")
+    fails(2, expected, "qat", "ptq.h5", *DATA, *flags, "-o", "no.h5")
 print("low_rank: ok")

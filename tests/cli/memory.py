@@ -9,9 +9,9 @@ from command import DIGITS, events, fails, result, run, same_bytes  # noqa: E402
 DEEP = ["--model", "resnet20", "--model-options", '{"widths": [8, 8, 8], "blocks": 3}', "--data", DIGITS, "--epochs", "2",
         "--seed", "1"]
 
-told = [event for event in events("train", *DEEP, "-o", "plain.h5") if event["event"] == "epoch"]
-assert ["memory" in event for event in told] == [True, False], told
-plain = told[0]["memory"]
+report = [event for event in events("train", *DEEP, "-o", "plain.h5") if event["event"] == "epoch"]
+assert ["memory" in event for event in report] == [True, False], report
+plain = report[0]["memory"]
 assert 0 < plain["saved_activations"] < plain["planned_peak"]
 assert 0.5 < plain["measured_peak"] / plain["planned_peak"] < 2, plain  # batches ahead and scratch memory are not planned
 

@@ -11,13 +11,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from command import DIGITS, SOURCE, fails, result, run  # noqa: E402
 
 FILES = os.path.join(SOURCE, "tests", "golden", "onnx_import")
-told = run("import", os.path.join(FILES, "resnet_script_whole.onnx"), "-o", "resnet.h5").stdout
-assert "73 layers, 4520 parameters: 9 add, 21 batch_norm" in told and "1 global pooling" in told, told
+report = run("import", os.path.join(FILES, "resnet_script_whole.onnx"), "-o", "resnet.h5").stdout
+assert "73 layers, 4520 parameters: 9 add, 21 batch_norm" in report and "1 global pooling" in report, report
 made = result("import", os.path.join(FILES, "vgg_dynamo.onnx"), "-o", "vgg.h5")
 assert made["layers"]["conv2d"] == 3 and made["sample_shape"] == [1, 8, 8] and made["classes"] == 10, made
 
-with h5py.File(os.path.join(FILES, "answers.h5")) as answers:
-    x, logits = answers["resnet/x"][()], answers["resnet/logits"][()]
+with h5py.File(os.path.join(FILES, "answers.h5")) as references:
+    x, logits = references["resnet/x"][()], references["resnet/logits"][()]
 with h5py.File("data.h5", "w") as file:
     file["test/x"], file["test/y"] = x, np.arange(len(x)) % 10
 result("predict", "resnet.h5", "--data", "data.h5", "-o", "predictions.h5")

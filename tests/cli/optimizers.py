@@ -9,14 +9,14 @@ from command import SHORT, events, fails, run  # noqa: E402
 for words in (["sgd,dampening=0.5", "--lr", "0.05"], ["adam,amsgrad=1,beta2=0.99"],
               ["rmsprop,alpha=0.9,centered=1", "--set", "optimizer.momentum=0.5"], ["adagrad,decay=0.001", "--lr", "0.05"],
               ["nadam,eps=1e-7"], ["lion", "--lr", "0.003"], ["lamb", "--lr", "0.02"]):
-    told = events("train", *SHORT, "--optimizer", *words, "-o", "model.h5")
-    assert told[-1]["accuracy"] > 60, (words, told[-1])
+    report = events("train", *SHORT, "--optimizer", *words, "-o", "model.h5")
+    assert report[-1]["accuracy"] > 60, (words, report[-1])
 
 
 def rates(schedule, *more):
-    told = events("train", *SHORT[:-6], "--epochs", "5", "--batch", "512", "--seed", "1", "--lr", "1", "--optimizer", "sgd",
+    report = events("train", *SHORT[:-6], "--epochs", "5", "--batch", "512", "--seed", "1", "--lr", "1", "--optimizer", "sgd",
                   "--set", "clip_norm=1e-9", "--schedule", schedule, *more, "-o", "rates.h5")
-    return [round(event["lr"], 6) for event in told if event["event"] == "epoch"]
+    return [round(event["lr"], 6) for event in report if event["event"] == "epoch"]
 
 
 assert rates("multistep,at=1e:3e,factor=0.5") == [1, 0.5, 0.5, 0.25, 0.25]

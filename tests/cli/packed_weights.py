@@ -101,9 +101,9 @@ given = load("groups_compressed-tensors/model.safetensors")
 eight = load("int8_safetensors/model.safetensors")
 
 
-def expect_error(says, tensors):
+def expect_error(expected, tensors):
     save("changed.safetensors", tensors)
-    fails(2, ["changed.safetensors", *says], "import", "changed.safetensors", "--network", "net.json", "--input-shape", SHAPE, "--classes", "10",
+    fails(2, ["changed.safetensors", *expected], "import", "changed.safetensors", "--network", "net.json", "--input-shape", SHAPE, "--classes", "10",
           "-o", "none.h5")
 
 

@@ -51,14 +51,14 @@ def test_shared_optimizer():
 
 def test_sums_of_floats():
     """Ranks exchange fewer bytes, the loss is nearly the same, and the log reports the lost determinism."""
-    told = {}
+    reported = {}
     for reduce in ("exact", "fp32", "bf16"):
         done = on(2, *FLOAT, "--set", f"reduction={reduce}", "-o", f"{reduce}.h5", "--json")
         assert ("has other bits for another number" in done.stderr + done.stdout) == (reduce != "exact"), done.stderr
-        told[reduce] = json.loads(next(line for line in done.stdout.splitlines() if '"result"' in line))
-    sent = [told[reduce]["rank_bytes"] for reduce in ("exact", "fp32", "bf16")]
+        reported[reduce] = json.loads(next(line for line in done.stdout.splitlines() if '"result"' in line))
+    sent = [reported[reduce]["rank_bytes"] for reduce in ("exact", "fp32", "bf16")]
     assert sent[0] > 1.7 * sent[1] and sent[1] > 1.7 * sent[2], sent
-    losses = [told[reduce]["loss"] for reduce in told]
+    losses = [reported[reduce]["loss"] for reduce in reported]
     assert max(losses) - min(losses) < 0.01 * losses[0] and digest("fp32.h5") != digest("bf16.h5"), losses
 
 
@@ -207,8 +207,8 @@ def test_names_a_hanging_rank():
     stopped = rank_processes(process)[1]
     os.kill(stopped, signal.SIGSTOP)
     _, errors = process.communicate(timeout=60)
-    said = re.findall("fakequant: .*", errors)
-    assert process.returncode != 0 and len(said) == 1 and re.search(r"waited 2 s for rank 1 on \S+: it hangs", said[0]), errors
+    printed = re.findall("fakequant: .*", errors)
+    assert process.returncode != 0 and len(printed) == 1 and re.search(r"waited 2 s for rank 1 on \S+: it hangs", printed[0]), errors
 
 
 def test_run_directories():
@@ -221,9 +221,9 @@ def test_run_directories():
         on(3 if ranks == 2 else 1, "train", "--resume", folder, "--epochs", "2")
         with open(f"{folder}/metrics.jsonl") as file:
             lines = [json.loads(line) for line in file]
-        told = [[line["event"], *(line.get(key) for key in ("step", "epoch", "loss", "val_loss", "confusion"))] for line in lines]
+        reported = [[line["event"], *(line.get(key) for key in ("step", "epoch", "loss", "val_loss", "confusion"))] for line in lines]
         checkpoints = {name: digest(f"{folder}/checkpoints/{name}") for name in sorted(os.listdir(f"{folder}/checkpoints"))}
-        found[ranks] = sorted(os.listdir(folder)), checkpoints, told
+        found[ranks] = sorted(os.listdir(folder)), checkpoints, reported
     assert found[1] == found[2] and "last.h5" in found[1][1] and "epoch-0002.h5" in found[1][1], found
     expect_error(2, "holds a run already", *flags, "1", "-o", "run_2/")
     expect_error(2, "start one of this", "compare", "run_1", "run_2")

@@ -17,8 +17,8 @@ TRAIN = ["train", "--model", "mlp", "--model-options", '{"hidden": [400, 400, 20
 
 
 def start(hosts, *arguments):
-    with open("said", "w") as said:
-        return hosts.start(COMMAND, *arguments, environment=environment(1), stdout=said, stderr=said)
+    with open("said", "w") as printed:
+        return hosts.start(COMMAND, *arguments, environment=environment(1), stdout=printed, stderr=printed)
 
 
 def read_log():
@@ -54,8 +54,8 @@ def test_cut_network():
         wait_until("a checkpoint", lambda: os.path.exists("cut.h5"), 60)
         hosts.cut()
         wait_until("the end of both ranks", lambda: not checkpoint_ranks("cut.h5"), 40)
-    said = re.findall("fakequant: .*", read_log())
-    assert len(said) == 1 and re.search(r"rank 0 on \S+ waited 3 s for rank 1 on \S+: it hangs", said[0]), read_log()
+    printed = re.findall("fakequant: .*", read_log())
+    assert len(printed) == 1 and re.search(r"rank 0 on \S+ waited 3 s for rank 1 on \S+: it hangs", printed[0]), read_log()
     run("inspect", "cut.h5")
 
 

@@ -96,8 +96,8 @@ FAULTS = [
     (["--engine"], phase("verify", model="recipe.json", checkpoint="int8.h5", engine="ort_dynamo")),
     (["--threads"], phase("evaluate", checkpoint="int8.h5", threads=0)),
 ]
-for says, faulty in FAULTS:
-    fails(2, [f"the {faulty['command']}", *says], *recipe(TRAIN, INT8, faulty))
+for expected_text, faulty in FAULTS:
+    fails(2, [f"the {faulty['command']}", *expected_text], *recipe(TRAIN, INT8, faulty))
 assert not os.path.exists("out")
 
 whole = recipe(
@@ -134,22 +134,22 @@ assert os.path.exists("made/n.h5") and sorted(os.listdir("installed")) == ["data
 fails(2, ["'.' is a folder"], "run", ".")
 
 # Times of finished phases predict the times of later ones. Without recorded times no prediction is printed.
-said = events(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000), phase("evaluate", checkpoint="float.h5"),
+message = events(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000), phase("evaluate", checkpoint="float.h5"),
                       phase("qat", checkpoint="float.h5", preset="int8", epochs=1, output="timed.h5", seconds=500)))
-expected = [event["expected_seconds"] for event in said if event["event"] == "phase"]
-took = said[-1]["phases"][0]["seconds"]
+expected = [event["expected_seconds"] for event in message if event["event"] == "phase"]
+took = message[-1]["phases"][0]["seconds"]
 assert expected[0] == 1000 and expected[1] == 0 and abs(expected[2] / (took / 2) - 1) < 1e-6, (expected, took)
-said = run(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000), {**phase("inspect", file="out/float.h5"), "seconds": 500})).stdout
-assert "[1/2] the train\n" in said and "[2/2] the inspect (about" in said, said
+message = run(*recipe(phase("train", epochs=1, output="float.h5", seconds=1000), {**phase("inspect", file="out/float.h5"), "seconds": 500})).stdout
+assert "[1/2] the train\n" in message and "[2/2] the inspect (about" in message, message
 
 # Training predicts its time after some measured steps.
 process = start(*recipe(phase("train", epochs=100000, output="long.h5")))
 words = iter(process.stdout.readline, "")
-told = next(line for line in words if line.startswith("about "))
+report = next(line for line in words if line.startswith("about "))
 process.send_signal(signal.SIGINT)
 process.communicate(timeout=patient(60))
-steps = int(re.fullmatch(r"about \d+ min \d\d s for (\d+) more steps\n", told)[1])
-assert 0 < 100000 * 22 - steps < 1000000, told
+steps = int(re.fullmatch(r"about \d+ min \d\d s for (\d+) more steps\n", report)[1])
+assert 0 < 100000 * 22 - steps < 1000000, report
 
 # A dry run starts no program that the recipe names.
 with open("program.sh", "w") as file:

@@ -35,11 +35,11 @@ def same_bits(one, other):
 
 def check_resume(start, *flags):
     """Epochs of a run of two; it equals a run that was resumed after one epoch, and a repeated run."""
-    told = events("qat", start, *DATA, "--epochs", "2", *PARTS, *flags, "-o", "whole.h5", "--force")
+    report = events("qat", start, *DATA, "--epochs", "2", *PARTS, *flags, "-o", "whole.h5", "--force")
     run("qat", start, *DATA, "--epochs", "1", *PARTS, *flags, "-o", "parts.h5", "--force")
     run("qat", start, *DATA, "--epochs", "2", *PARTS, *flags, "-o", "parts.h5", "--resume")
     same_bits("whole.h5", "parts.h5")
-    return [event for event in told if event["event"] == "epoch"]
+    return [event for event in report if event["event"] == "epoch"]
 
 
 # Re-estimated statistics differ from the running ones, parameters are equal, and the saved model is the validated one.
@@ -65,8 +65,8 @@ with open("plan.json") as plan, h5py.File("whole.h5") as trained:
 formats = {rule["pattern"][:-2]: rule["preset"] for rule in model["quantization"]["rules"] if "preset" in rule}
 assert set(formats) == set(planned) and len(set(formats.values())) > 1, (formats, planned)
 assert result("evaluate", "whole.h5", *DATA)["accuracy"] > 85
-told = run("qat", "float.h5", *DATA, "--epochs", "1", *PARTS, *CHOSEN, "-o", "chosen.h5").stdout
-assert "bits a weight" in told and "ranges by one_pass_mse" in told and "learned (lsq)" in told, told
+report = run("qat", "float.h5", *DATA, "--epochs", "1", *PARTS, *CHOSEN, "-o", "chosen.h5").stdout
+assert "bits a weight" in report and "ranges by one_pass_mse" in report and "learned (lsq)" in report, report
 CHOOSES = ("qat", "float.h5", *DATA, "--epochs", "1", *PARTS, "-o", "no.h5")
 fails(2, "give that too", *CHOOSES, "--preset", "w2a2", "--formats", "int8")
 fails(2, "goes with --preset", *CHOOSES, "--effective-bits", "3")

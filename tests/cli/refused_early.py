@@ -39,13 +39,13 @@ def recipe_errors(*phases):
         listed.append(phase)
     with open("recipe.json", "w") as file:
         json.dump({"data": DIGITS, "phases": listed}, file)
-    said = error_text("run", "recipe.json", "--dry-run")
-    return said.split(" (phase '")[0]
+    printed = error_text("run", "recipe.json", "--dry-run")
+    return printed.split(" (phase '")[0]
 
 
-def advice(said):
+def advice(printed):
     """Ranges that are not known yet have another number and sign, so that another layer may be the first one that is refused."""
-    return said.split(": ", 1)[-1]
+    return printed.split(": ", 1)[-1]
 
 
 # Formats that fine-tuning accepts, with frozen, running and learned ranges.
@@ -61,29 +61,29 @@ with h5py.File("wide.h5", "w") as file:
     for group in ("train", "test"):
         file[group + "/x"], file[group + "/y"] = np.zeros((96, 1, 9, 9), np.float32), np.arange(96) % 10
 run("train", "--model", "mlp", "--model-options", '{"hidden": [4]}', "--data", "wide.h5", "--epochs", "1", "-o", "other.h5")
-refused = passed = 0
+rejections = passed = 0
 pairs = [[*a, *b] for a, b in itertools.product(RANGES[:3], RANGES[3:])]
 for preset, more in [(preset, more) for preset in ("int8", "w4a4") for more in RANGES + ALONE] + [("int8", more) for more in pairs]:
     line = ["qat", "float.h5", *DATA, "--preset", preset, "--samples", "32", "--batch", "32", "--steps", "1", *more, "-o", "q.h5"]
     dry = error_text(*line, "--dry-run")
     assert dry == error_text(*line), (line, dry)
     assert more in pairs or dry == recipe_errors([word for word in line if word not in DATA]), (line, dry)
-    refused, passed = refused + bool(dry), passed + (not dry)
-assert refused > 25 and passed > 20, (refused, passed)
+    rejections, passed = rejections + bool(dry), passed + (not dry)
+assert rejections > 25 and passed > 20, (rejections, passed)
 
 # Files for engines, by format, of a network that an earlier phase calibrates, and of the one that is there.
 FORMATS = {"scales": "s", "onnx": "n.onnx", "trt-cache": "c.cache", "safetensors": "st.safetensors",
            "compressed-tensors": "ct.safetensors", "gguf": "g.gguf"}
-refused = passed = 0
+rejections = passed = 0
 for preset in (["int8"], ["int8", "--target", "none"], ["int8_weight_only"], ["fp8"], ["w4a8"], ["q8_0"]):
     calibrate = ["calibrate", "float.h5", "--preset", *preset, "-o", "calibrated.h5"]
     run(*calibrate, *DATA)
     for form, output in FORMATS.items():
         export = ["export", "calibrated.h5", "--format", form, "-o", output]
-        said, own = recipe_errors(calibrate, export), error_text(*export)
-        assert recipe_errors(export) == own and advice(said) == advice(own), (preset, form, said, own)
-        refused, passed = refused + bool(said), passed + (not said)
-assert refused > 5 and passed > 15, (refused, passed)
+        printed, own = recipe_errors(calibrate, export), error_text(*export)
+        assert recipe_errors(export) == own and advice(printed) == advice(own), (preset, form, printed, own)
+        rejections, passed = rejections + bool(printed), passed + (not printed)
+assert rejections > 5 and passed > 15, (rejections, passed)
 
 # Others.
 run("calibrate", "float.h5", *DATA, "-o", "int8.h5")

@@ -29,14 +29,14 @@ def other(name, **attributes):
 
 
 run(*line(), "-o", "run.h5")
-for flag, value, says in (
+for flag, value, expected in (
         ("lr", "0.01", ["--lr is 0.004 there, 0.01 here"]), ("schedule", "onecycle", ["--schedule is cosine there, onecycle here"]),
         ("augment", "shift=1", ["--augment shift is 0.0 there, 1.0 here"]), ("batch", "32", ["--batch is 64 there, 32 here"]),
         ("optimizer", "sgd", ["--optimizer is adamw there, sgd here"]), ("weight_decay", "0", ["--weight-decay"]),
         ("seed", "2", ["--seed is 1 there, 2 here"]), ("clip", "1", ["--set clip_norm"]), ("accumulate", "2", ["--set accumulation"]),
         ("ema", "0.9", ["--ema"]), ("warmup", "3", ["--set schedule.warm_up"]), ("label_smoothing", "0.1", ["--label-smoothing"]),
         ("val_fraction", "0.2", ["--val-fraction"])):
-    fails(2, ["[resume] run.h5", *says], *line(**{flag: value}), "--resume", "-o", "run.h5")
+    fails(2, ["[resume] run.h5", *expected], *line(**{flag: value}), "--resume", "-o", "run.h5")
 assert fails(2, "--seed is 1 there", *line(seed="2"), "--resume", "-o", "run.h5").count("--seed is") == 1
 fails(2, ["--allow-changes is for --resume"], *line(lr="0.01"), "--allow-changes", "-o", "other.h5")
 fails(2, ["--epochs is 1", "2 of them behind it"], *line(epochs="1"), "--resume", "-o", "run.h5")

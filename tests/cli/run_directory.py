@@ -44,11 +44,11 @@ assert names == {"config.json", "metrics.jsonl", "log.txt", "report.html", "chec
 assert set(os.listdir("runs/float/checkpoints")) == {"last.h5", "best.h5", "epoch-0002.h5", "epoch-0003.h5"}
 assert same_bytes("runs/float/checkpoints/epoch-0003.h5", "plain.h5")
 
-told = config("runs/float")
-assert told["command"] == "train" and told["seed"] == 1 and told["epochs"] == 3 and told["samples"] == 1437, told
-assert told["given"]["batch"] == "64" and told["defaults"]["lr"] == "0.004" and os.path.isabs(told["given"]["data"])
-assert told["settings"]["learning_rate"] == 0.004 and told["machine"]["threads"] == 2
-assert told["fakequant"] in run("--version").stdout and told["machine"]["codes_multiplied_as"] in run("--version").stdout
+reported = config("runs/float")
+assert reported["command"] == "train" and reported["seed"] == 1 and reported["epochs"] == 3 and reported["samples"] == 1437, reported
+assert reported["given"]["batch"] == "64" and reported["defaults"]["lr"] == "0.004" and os.path.isabs(reported["given"]["data"])
+assert reported["settings"]["learning_rate"] == 0.004 and reported["machine"]["threads"] == 2
+assert reported["fakequant"] in run("--version").stdout and reported["machine"]["codes_multiplied_as"] in run("--version").stdout
 record = lines("runs/float/metrics.jsonl")
 kinds = [line["event"] for line in record]
 assert kinds[0] == "start" and kinds[-1] == "end" and kinds.count("epoch") == 3 and kinds.count("step") == 51, kinds
@@ -59,7 +59,7 @@ assert confusion["of"] == "validation" and sum(map(sum, confusion["confusion"]))
 right = sum(confusion["confusion"][c][c] for c in range(10)) / 287
 last_epoch = [line for line in record if line["event"] == "epoch"][-1]
 assert abs(100 * right - last_epoch["val_accuracy"]) < 1e-9, (right, last_epoch)
-assert record[-1]["result"]["weight_bytes"] == 4 * told["parameters"]
+assert record[-1]["result"]["weight_bytes"] == 4 * reported["parameters"]
 log = read("runs/float/log.txt").splitlines()
 assert [line.split(" ", 1)[1] for line in log] == done.stdout.splitlines(), log
 table = [row.split(",") for row in read("runs/float/metrics.csv").splitlines()]
@@ -155,12 +155,12 @@ assert config("runs/float")["epochs"] == 5 and config("runs/float")["given"]["se
 # From there the schedule is that of the longer run. It is compared with a resumed checkpoint file.
 run("train", *TRAIN, "--epochs", "5", "--resume", "-o", "plain.h5")
 assert same_bytes("runs/float/checkpoints/last.h5", "plain.h5")
-told = config("runs/float")
+reported = config("runs/float")
 for change in (["--lr", "0.1"], ["--seed", "9"], ["--schedule", "constant"]):
     line = run("train", "--resume", "runs/float/", "--epochs", "6", *change, status=2).stderr
     assert "other settings" in line and change[0] in line and "--allow-changes" in line and line.count("\n") == 1, line
     assert line.split("fakequant: ")[1].strip() in read("runs/float/log.txt").splitlines()[-1], line
-assert config("runs/float") == told and same_bytes("runs/float/checkpoints/last.h5", "plain.h5")
+assert config("runs/float") == reported and same_bytes("runs/float/checkpoints/last.h5", "plain.h5")
 run("train", "--resume=runs/float", "--epochs", "6", "--lr", "0.001", "--seed", "3", "--schedule", "constant", "--allow-changes")
 assert lines("runs/float/metrics.jsonl")[-3]["lr"] == 0.001 and config("runs/float")["seed"] == 3
 fails(2, ["qat", "fakequant train --resume"], "qat", "--resume", "runs/float/")

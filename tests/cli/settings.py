@@ -48,7 +48,7 @@ run("qat", "int8.h5", "--config", "alone.json", "--data", DIGITS, "--epochs", "1
 fails(2, ["both.json:1", "training"], "calibrate", "line.h5", "--config", "both.json", "--data", DIGITS, "-o", "no.h5")
 
 # Errors name the place, the range and the nearest name.
-for says, *line in (
+for expected, *line in (
         (["--set has no 'clip_nrm'", "'clip_norm'"], "--set", "clip_nrm=1"), (["--set is 'clip_norm'", "KEY=VALUE"], "--set", "clip_norm"),
         (["--set clip_norm is '-1'", "0 to 1000000000"], "--set", "clip_norm=-1"), (["more than once"], "--set", "patience=1", "patience=2"),
         (["--set accumulation is '1.5'", "whole number"], "--set", "accumulation=1.5"),
@@ -60,7 +60,7 @@ for says, *line in (
         (["range.json:1", "clip_norm", "-1"], "--config", write("range.json", '{"training": {"clip_norm": -1}}')),
         (["kind.json:1", "object"], "--config", write("kind.json", '{"training": 3}')),
         (["config.json:1", "'preset'"], "--config", write("config.json", '{"preset": "int8"}'))):
-    fails(2, [text for text in says if text != "--config"], *TRAIN, *line, "-o", "no.h5")
+    fails(2, [text for text in expected if text != "--config"], *TRAIN, *line, "-o", "no.h5")
 
 # A flag that became a setting: an error that names it, in `run --set` too; recipes and run directories are read.
 fails(2, "--clip became a setting. Use --set clip_norm=VALUE.", *TRAIN, "--clip", "1", "-o", "no.h5")

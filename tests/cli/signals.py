@@ -94,8 +94,8 @@ assert done.returncode == 0, done
 limited = () if sanitized() else (["evaluate", "float.h5", "--data", DIGITS], ["--version"])
 for arguments in limited:
     # With 100 MiB the CUDA library, which notes its kernels before there is a command, overflows.
-    for limit, says in (("ulimit -v 131072", "ulimit -v"), ("ulimit -s 32", "ulimit -s")):
-        assert says in fails(1, "limited to", *arguments, limits=limit)
+    for limit, expected in (("ulimit -v 131072", "ulimit -v"), ("ulimit -s 32", "ulimit -s")):
+        assert expected in fails(1, "limited to", *arguments, limits=limit)
     # With 16 KiB the dynamic loader itself overflows once in some sixty starts, before there is a command.
     starts = (run(*arguments, status=None, limits="ulimit -s 16") for _ in range(5))
     done = next(done for done in starts if (done.returncode, done.stderr) != (-signal.SIGSEGV, ""))

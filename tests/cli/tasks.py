@@ -66,12 +66,12 @@ PIXELS = data("pixels.h5", pixels)
 SHORT = ["--epochs", "6", "--batch", "32", "--val-fraction", "0.1"]
 
 # Numbers: the best epoch has the smallest rmse; qat and export use the task of the checkpoint.
-told = events("train", *MLP, *REAL, "--loss", "huber,delta=2", *SHORT, "-o", "real.ck")
-epochs = [event for event in told if event["event"] == "epoch"]
+report = events("train", *MLP, *REAL, "--loss", "huber,delta=2", *SHORT, "-o", "real.ck")
+epochs = [event for event in report if event["event"] == "epoch"]
 assert all({"val_loss", "val_rmse", "val_mae", "val_r2"} <= set(event) for event in epochs), epochs
-assert not any("accuracy" in key for event in told for key in event), told
+assert not any("accuracy" in key for event in report for key in event), report
 best = min(epochs, key=lambda event: event["val_rmse"])
-assert told[-1]["best_epoch"] == best["epoch"] and told[-1]["best_score"] == -best["val_rmse"], told[-1]
+assert report[-1]["best_epoch"] == best["epoch"] and report[-1]["best_score"] == -best["val_rmse"], report[-1]
 found = result("evaluate", "real.ck", *REAL)
 assert found["metrics"]["r2"] > 0.8 and set(found["metrics"]) == {"rmse", "mae", "r2"} and "classes" not in found, found
 quantized = events("qat", "real.ck", *REAL, "--preset", "int8", *SHORT, "-o", "real8.ck")[-1]

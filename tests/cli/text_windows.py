@@ -70,9 +70,9 @@ for command in (["calibrate", "float.h5", "--preset", "int8", "-o", "int8.h5"], 
     assert "names" not in run(*command, "--data", "like.h5").stderr, command
 assert abs(result("evaluate", "int8.h5", "--data", "like.h5", "--split", "train")["metrics"]["bpc"] - trained["bpc"]) < 0.2
 # Few bits of text follow the float network in half of the loss, eight the labels alone.
-for preset, says in (("w2a8", "rate 0.004; towards the float network (kl, temperature 1), a share of 0.5"), ("int8", "rate 0.0003\n")):
-    told = run("qat", "float.h5", "--preset", preset, "--data", "like.h5", "--epochs", "1", "--batch", "8", "-o", "few.h5")
-    assert says in told.stdout and "matches no quantizer" not in told.stderr, (preset, told)  # @first is the table of tokens
+for preset, expected in (("w2a8", "rate 0.004; towards the float network (kl, temperature 1), a share of 0.5"), ("int8", "rate 0.0003\n")):
+    report = run("qat", "float.h5", "--preset", preset, "--data", "like.h5", "--epochs", "1", "--batch", "8", "-o", "few.h5")
+    assert expected in report.stdout and "matches no quantizer" not in report.stderr, (preset, report)  # @first is the table of tokens
 assert "towards" not in run("qat", "float.h5", "--preset", "w2a8", "--data", "like.h5", "--epochs", "1", "--batch", "8", "--teacher", "none", "-o",
                             "few.h5").stdout
 run(*windows("text.txt", length=5, out="short.h5"))

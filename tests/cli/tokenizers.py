@@ -64,8 +64,8 @@ for name in ("byte_level", "llama", "unigram"):
         byte = {chr(b): b for b in from_bytes} | {chr(0x100 + i): b for i, b in enumerate(rest)}
         count = sum(byte[c] & 0xc0 != 0x80 for i in labels for c in tokens[i])
         assert abs(scores["bpc"] * count - per_token * len(labels)) < 1e-3 * count, (scores, count, len(labels))
-    said = result("generate", f"{name}_float.h5", "--prompt", "The text", "--tokens", 20, "--seed", 3)["texts"][0]
-    assert said.startswith("The text"), said
+    message = result("generate", f"{name}_float.h5", "--prompt", "The text", "--tokens", 20, "--seed", 3)["texts"][0]
+    assert message.startswith("The text"), message
 # A tied table counts once, 4 bytes a number; read as codes too, it is there as both.
 counted = result("inspect", "byte_level_float.h5")
 assert counted["weight_bytes"] == 4 * counted["parameters"], counted
@@ -98,8 +98,8 @@ with open("wordpiece.json", "w", encoding="utf-8") as file:
                          "vocab": {piece: number for number, piece in enumerate(pieces)}}}, file)
 run(*windows("wordpiece.json", "wordpiece.h5"))
 run("train", *GPT, "--data", "wordpiece.h5", "-o", "wordpiece_float.h5")
-said = result("generate", "wordpiece_float.h5", "--prompt", "The text, here", "--tokens", 0)["texts"][0]
-assert said == "The text, here", said
+message = result("generate", "wordpiece_float.h5", "--prompt", "The text, here", "--tokens", 0)["texts"][0]
+assert message == "The text, here", message
 
 # Rejected input.
 shutil.copy("byte_level.h5", "other.h5")

@@ -48,8 +48,8 @@ TEXT = data("text.h5", windows[:, :9], windows[:, 1:])
 
 # Language models: logits, and the steps that the built-in gpt supports.
 for name in ("gpt2", "llama", "qwen3"):
-    told = result("import", folder(name), "--input-shape", "9", "-o", f"{name}.h5")
-    assert told["tokens"] == 20 and told["sample_shape"] == [9], told
+    report = result("import", folder(name), "--input-shape", "9", "-o", f"{name}.h5")
+    assert report["tokens"] == 20 and report["sample_shape"] == [9], report
     ids = data("ids.h5", tensor(name, "ids").astype(np.int64), np.zeros((3, 9), np.int64))
     run("predict", f"{name}.h5", "--data", ids, "-o", "logits.h5", "--force")
     with h5py.File("logits.h5") as file:
@@ -62,14 +62,14 @@ shutil.copytree(folder("gpt2"), "with_tokenizer")
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 letters = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": BYTES, "decoder": BYTES, "post_processor": None, "truncation": None, "padding": None,
            "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate("abcdefghijklmnopqrst")}, "merges": []}}
-for model, told in ((letters["model"], None), ({"type": "WordPiece"}, "it is left out")):
+for model, report in ((letters["model"], None), ({"type": "WordPiece"}, "it is left out")):
     with open("with_tokenizer/tokenizer.json", "w", encoding="utf-8") as file:
         json.dump(letters | {"model": model}, file)
     done = run("import", "with_tokenizer", "--input-shape", "9", "-o", "spoken.h5", "--force")
-    assert (told or "") in done.stderr and (told is not None or not done.stderr), done.stderr
+    assert (report or "") in done.stderr and (report is not None or not done.stderr), done.stderr
     done = run("generate", "spoken.h5", "--prompt", "bade", "--tokens", "3", status=None)
-    assert (done.returncode == 0) == (told is None), done
-    assert told or set(done.stdout.strip()) <= set("abcdefghijklmnopqrst"), done.stdout
+    assert (done.returncode == 0) == (report is None), done
+    assert report or set(done.stdout.strip()) <= set("abcdefghijklmnopqrst"), done.stdout
 
 # GPT-2's heads of 4 elements are no blocks of 32; its floats are llama.cpp's all the same.
 assert result("export", "gpt2.h5", "--format", "gguf", "-o", "gpt2.gguf")["architecture"] == "gpt2"
@@ -95,18 +95,18 @@ names = set(header("out/model.safetensors")) - {"__metadata__"}
 assert names == theirs | scales, names ^ (theirs | scales)
 
 # A BERT reads rows of three inputs, or ids alone.
-told = result("import", folder("bert_classes"), "--input-shape", "9", "-o", "bert.h5")
-assert told["classes"] == 3 and told["sample_shape"] == [27], told
+report = result("import", folder("bert_classes"), "--input-shape", "9", "-o", "bert.h5")
+assert report["classes"] == 3 and report["sample_shape"] == [27], report
 rows = data("rows.h5", tensor("bert_classes", "rows").astype(np.int64), np.array([0, 1, 2]))
 run("predict", "bert.h5", "--data", rows, "-o", "bert_logits.h5")
 with h5py.File("bert_logits.h5") as file:
     assert np.abs(file["logits"][...] - tensor("bert_classes", "answers")).max() < 2e-5
 run("calibrate", "bert.h5", "--data", rows, "--preset", "int8", "-o", "bert_int8.h5")
 run("export", "bert_int8.h5", "--format", "onnx", "-o", "bert.onnx")
-told = result("import", folder("bert_classes"), "--fix-input", "attention_mask=1", "token_type_ids=0", "-o", "ids.h5", "--force")
-assert told["sample_shape"] == [12], told
-told = result("import", folder("bert"), "--output-name", "pooler_output", "-o", "pooled.h5")
-assert told["classes"] == 8, told
+report = result("import", folder("bert_classes"), "--fix-input", "attention_mask=1", "token_type_ids=0", "-o", "ids.h5", "--force")
+assert report["sample_shape"] == [12], report
+report = result("import", folder("bert"), "--output-name", "pooler_output", "-o", "pooled.h5")
+assert report["classes"] == 8, report
 
 # A file of the folder may be named, and its tensors renamed.
 result("import", index, "-o", "by_index.h5")

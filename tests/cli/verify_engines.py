@@ -45,12 +45,12 @@ os.environ["PATH"] = path
 ENDS = {"exit 0": "ended with status 0 and wrote no report", "kill -11 $$": "was ended by signal 11",
         'echo "garbage" > "$json"; exit 0': "is not JSON"}
 for engine, model in FILES.items():
-    for lines, says in ENDS.items():
-        fails(1, says, *verify(engine, model, "--python", program("ends", lines)))
+    for lines, expected in ENDS.items():
+        fails(1, expected, *verify(engine, model, "--python", program("ends", lines)))
     hung = run(*verify(engine, model, "--python", program("hung", "exec sleep 100"), "--timeout", "1"), status=1).stderr
     assert "was still running after 1 s" in hung, hung
-    told = program("told", 'printf "%s\\n" "$@" > words; exit 0')
-    run(*verify(engine, model, "--python", told, "--flip-tolerance", "0.5"), status=1)
+    reported = program("told", 'printf "%s\\n" "$@" > words; exit 0')
+    run(*verify(engine, model, "--python", reported, "--flip-tolerance", "0.5"), status=1)
     with open("words") as file:
         words = file.read().splitlines()
     assert "--flip-tolerance=0.5" in words and model in words, words
@@ -77,5 +77,5 @@ sys.path.insert(0, os.path.join(SOURCE, "python"))
 from fakequant.engines.comparison import version_warning  # noqa: E402
 
 assert version_warning("openvino", "2026.4.1-abc", "2026.4.1") == []
-told, = version_warning("openvino", "2027.0.0", "2026.4.1")
-assert "2027.0.0 runs" in told and "2026.4.1" in told, told
+reported, = version_warning("openvino", "2027.0.0", "2026.4.1")
+assert "2027.0.0 runs" in reported and "2026.4.1" in reported, reported

@@ -78,8 +78,8 @@ for number, python, count in [(signal.SIGINT, hung, 1), (signal.SIGINT, wrapped,
 ENDS = {"exit 0": "ended with status 0 and wrote no report", "exit 1": "ended with status 1 and wrote no report",
         "echo out of luck >&2; exit 7": "ended with status 7: out of luck", "kill -9 $$": "was ended by signal 9",
         "echo last >&2; kill -11 $$": "was ended by signal 11", 'echo "{}" > "$json"': "has no 'samples'"}
-for lines, says in ENDS.items():
-    fails(1, says, *same, program("ends", lines))
+for lines, expected in ENDS.items():
+    fails(1, expected, *same, program("ends", lines))
 words = program("words", 'printf "%s\\n" "$@" > words; exit 0')
 write("-x.onnx", "a name like an option")
 run("verify", "--model=-x.onnx", *same[2:], words, "--session=-a=1,b=2", "--threads", 1, status=1)

@@ -28,9 +28,9 @@ found = result(*verify)
 assert found["codes"] == right["codes"] > 0 and found["same"] and found["checkpoint"] == "int8.h5", found
 
 
-def expect_error(says, report, status=0):
+def expect_error(expected, report, status=0):
     given(report, status)
-    line = fails(1, says, *verify)
+    line = fails(1, expected, *verify)
     assert "--python" in line and "json.exception" not in line, line
 
 

@@ -253,10 +253,10 @@ TEST(Attention, CodeGradientsUseBf16ProductsIfSupported) {
 /// rounded by 2^-9.
 TEST(Attention, CodeProductGradientsUseBf16) {
   const auto gradients = [](BackwardType type, bool ggml) {
-    const BackwardScope of_attention(type);
+    const BackwardScope attention_scope(type);
     const Variable x = values({2, 9, 32}, 1, true), w = values({32, 32}, 2);
     const auto head = [&] {
-      const BackwardScope of_linear(BackwardType::fp32);
+      const BackwardScope linear_scope(BackwardType::fp32);
       if (ggml) {
         const Grid blocks =
             Grid::from_amax(IntFormat{4}, Granularity::per_group(32), Tensor::full({32, 1}, 2.0), "w");

@@ -35,14 +35,14 @@ void check(const Accesses<T>& accesses, const std::function<T()>& make) {
   }
 }
 
-Tensor make_moved_from() {
+Tensor moved_tensor() {
   Tensor from = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
   const Tensor to = std::move(from);
   EXPECT_EQ(to.numel(), 4);
   return Tensor(std::move(from));  // NOLINT(bugprone-use-after-move): that is the question
 }
 
-Tensor make_assigned_from() {
+Tensor assigned_tensor() {
   Tensor from = Tensor::zeros({1, 2, 3, 4}, DType::i8, Device::cpu(), Layout::channels_last), to;
   to = std::move(from);
   EXPECT_EQ(to.layout(), Layout::channels_last);
@@ -58,7 +58,7 @@ const Tensor& ones() {
 Grid make_grid() { return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(4), "x"); }
 
 TEST(Undefined, MovedFromTensorsAreUndefined) {
-  for (const Tensor& x : {Tensor(), make_moved_from(), make_assigned_from()}) {
+  for (const Tensor& x : {Tensor(), moved_tensor(), assigned_tensor()}) {
     EXPECT_FALSE(x.defined());
     EXPECT_EQ(x.shape(), Shape{});
     EXPECT_EQ(x.numel(), 0);
@@ -122,8 +122,8 @@ TEST(Undefined, TensorsReturnOrThrow) {
       {"unpack", {Does::refuses, [](Tensor& x) { (void)unpack_codes(x); }}},
   };
   check<Tensor>(accesses, [] { return Tensor(); });
-  check<Tensor>(accesses, make_moved_from);
-  check<Tensor>(accesses, make_assigned_from);
+  check<Tensor>(accesses, moved_tensor);
+  check<Tensor>(accesses, assigned_tensor);
 }
 
 const Accesses<Variable>& variable_accesses() {

@@ -31,7 +31,7 @@ struct Callers {
   /// The library among these that called, or null: the innermost one. For libraries that call functions
   /// of the program (whose main is given), only the frames before these functions count.
   template <std::size_t N>
-  const char* library_of(const Library (&libraries)[N], const void* main) const {
+  const char* find_library(const Library (&libraries)[N], const void* main) const {
     Dl_info info{}, program{};
     ::dladdr(main, &program);
     bool within = false;

@@ -91,7 +91,7 @@ bool asks(const crash::Callers& callers) {
 bool refuses_here() {
   const crash::Callers callers;
   if (!is_copy && !are_new(callers)) return false;
-  const char* const other = callers.library_of(kOthers, reinterpret_cast<const void*>(crash::program));
+  const char* const other = callers.find_library(kOthers, reinterpret_cast<const void*>(crash::program));
   if (is_copy) return other == nullptr;
   talk.tell(other == nullptr ? "new" : other);
   talk.tell("\n");

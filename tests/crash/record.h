@@ -47,7 +47,7 @@ inline std::string inner(const std::string& path) {
   return path.starts_with(folder) ? path.substr(folder.size()) : std::string();
 }
 
-inline std::string path_of(int file) {
+inline std::string descriptor_path(int file) {
   char name[4096] = {};
   const std::string link = "/proc/self/fd/" + std::to_string(file);
   return ::readlink(link.c_str(), name, sizeof name - 1) > 0 ? name : std::string();
@@ -62,7 +62,7 @@ struct File {
   explicit File(int file) {
     struct stat status {};
     if (file < 0 || record().file < 0 || ::fstat(file, &status) != 0) return;
-    path = inner(path_of(file));
+    path = inner(descriptor_path(file));
     is_folder = S_ISDIR(status.st_mode);
     counts = !path.empty() && (is_folder || S_ISREG(status.st_mode));
     inode = std::to_string(status.st_ino);

@@ -39,7 +39,7 @@ void note_write(const File& file, off_t at, const void* data, ssize_t bytes) {
                static_cast<std::size_t>(bytes));
 }
 
-off_t place_of(int descriptor, const File& file) {
+off_t file_offset(int descriptor, const File& file) {
   return (::fcntl(descriptor, F_GETFL) & O_APPEND) != 0 ? file.size : ::lseek(descriptor, 0, SEEK_CUR);
 }
 
@@ -92,7 +92,7 @@ ssize_t write(int file, const void* data, size_t bytes) {
   static auto* const real = next<decltype(write)>("write");
   const std::scoped_lock lock(calls_mutex);
   const File written(file);
-  const off_t at = written.counts ? place_of(file, written) : 0;
+  const off_t at = written.counts ? file_offset(file, written) : 0;
   const ssize_t done = real(file, data, bytes);
   note_write(written, at, data, done);
   return done;

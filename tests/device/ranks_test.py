@@ -14,8 +14,8 @@ GPUS = {"FAKEQUANT_SIMULATED_GPUS": "3"}
 digests = {}
 for ranks in (1, 2, 3):
     done = on(ranks, "train", *TINY, *STEPS, "-o", f"{ranks}.h5", variables=GPUS)
-    said = done.stdout + done.stderr
-    assert (f"{ranks} GPUs sum by NCCL" in said) == (ranks > 1) and "by way of the host" not in said, said
+    printed = done.stdout + done.stderr
+    assert (f"{ranks} GPUs sum by NCCL" in printed) == (ranks > 1) and "by way of the host" not in printed, printed
     digests[ranks] = digest(f"{ranks}.h5")
 assert len(set(digests.values())) == 1, digests
 

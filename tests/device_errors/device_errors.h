@@ -16,7 +16,9 @@
 
 namespace fq::device_errors_test {
 
-inline Tensor on_device(std::int64_t count) { return Tensor::full({count}, 1.0, DType::f32, Device::cuda()); }
+inline Tensor make_on_device(std::int64_t count) {
+  return Tensor::full({count}, 1.0, DType::f32, Device::cuda());
+}
 
 template <class E, class F>
 std::string error_message(F&& f) {

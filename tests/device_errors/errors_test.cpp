@@ -11,20 +11,20 @@ namespace {
 using testing::HasSubstr;
 
 TEST(DeviceErrors, ReportsTooLittleMemory) {
-  const Tensor first = on_device(1000);
+  const Tensor first = make_on_device(1000);
   simulated::set_memory(std::int64_t{1} << 20);
-  const auto message = error_message<SystemError>([] { (void)on_device(std::int64_t{1} << 20); });
+  const auto message = error_message<SystemError>([] { (void)make_on_device(std::int64_t{1} << 20); });
   EXPECT_THAT(message, HasSubstr("cudaMallocFromPoolAsync"));
   EXPECT_THAT(message, HasSubstr("cudaErrorMemoryAllocation"));
   EXPECT_THAT(message, HasSubstr("at core/backend/cuda/runtime/device_state.cpp:"));
   EXPECT_THAT(message, HasSubstr("use a smaller batch"));
   simulated::set_memory(std::int64_t{1} << 33);
-  EXPECT_EQ(on_device(std::int64_t{1} << 20).slice(0, 1).item(), 1.0);  // the device still works
+  EXPECT_EQ(make_on_device(std::int64_t{1} << 20).slice(0, 1).item(), 1.0);  // the device still works
   EXPECT_EQ(first.slice(0, 1).item(), 1.0);
 }
 
 TEST(DeviceErrors, ReportsAFailingKernel) {
-  const Tensor x = on_device(64);
+  const Tensor x = make_on_device(64);
   simulated::fail(cudaErrorLaunchFailure, 3);  // set device, memory for y, launch
   const auto message = error_message<BackendError>([&] { (void)x.to(DType::f64); });
   EXPECT_THAT(message, HasSubstr("cudaErrorLaunchFailure"));
@@ -32,7 +32,7 @@ TEST(DeviceErrors, ReportsAFailingKernel) {
 }
 
 TEST(DeviceErrors, ReportsAFailingSynchronization) {
-  const Tensor x = on_device(64);
+  const Tensor x = make_on_device(64);
   for (int calls = 1; calls <= 3; ++calls) {
     simulated::fail(cudaErrorIllegalAddress, calls);
     EXPECT_THAT(error_message<BackendError>([&] { (void)x.to(Device::cpu()); }),
@@ -43,17 +43,17 @@ TEST(DeviceErrors, ReportsAFailingSynchronization) {
 }
 
 TEST(DeviceErrors, IgnoresAFailingFree) {
-  Tensor x = on_device(64);
+  Tensor x = make_on_device(64);
   simulated::fail(cudaErrorLaunchFailure);
   x = {};
-  EXPECT_EQ(on_device(2).slice(1, 2).item(), 1.0);
+  EXPECT_EQ(make_on_device(2).slice(1, 2).item(), 1.0);
 }
 
 TEST(DeviceErrors, ReportsAnOutdatedDriver) {
   run_in_fresh_process(cudaErrorInsufficientDriver, [] {
     EXPECT_EQ(cuda_device_count(), 0);
     EXPECT_EQ(Device::parse("auto"), Device::cpu());
-    const auto message = error_message<BackendError>([] { (void)on_device(1); });
+    const auto message = error_message<BackendError>([] { (void)make_on_device(1); });
     EXPECT_THAT(message, HasSubstr("cuda:0 is not there"));
     EXPECT_THAT(message, HasSubstr("the driver supports CUDA 11.4, this program needs CUDA"));
     EXPECT_THAT(message, HasSubstr("--device cpu"));
@@ -63,7 +63,7 @@ TEST(DeviceErrors, ReportsAnOutdatedDriver) {
 TEST(DeviceErrors, ReportsABusyDevice) {
   run_in_fresh_process(cudaErrorDevicesUnavailable, [] {
     EXPECT_EQ(cuda_device_count(), 0);
-    EXPECT_THAT(error_message<BackendError>([] { (void)on_device(1); }),
+    EXPECT_THAT(error_message<BackendError>([] { (void)make_on_device(1); }),
                 HasSubstr("another program has the GPU"));
   });
 }
@@ -80,7 +80,7 @@ TEST(DeviceErrors, RejectsInputsOnTwoDevices) {
 }
 
 TEST(DeviceErrors, SynchronizesOnlyForReads) {
-  const Tensor x = on_device(4096);
+  const Tensor x = make_on_device(4096);
   const auto before = cuda::counts();
   const Tensor y = x.to(DType::f64).clone().to(DType::f32).reshape({4, 4, 16, 16}).to(Layout::channels_last);
   EXPECT_EQ(cuda::counts().waits, before.waits);

@@ -18,7 +18,7 @@ TEST(SimulatedStreams, RunNoWorkWithoutSynchronization) {
   ASSERT_EQ(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), cudaSuccess);
   ASSERT_EQ(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
   ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
-  const Tensor x = on_device(4);
+  const Tensor x = make_on_device(4);
   synchronize(Device::cuda());
   void* const there = const_cast<void*>(x.raw());
   void* pinned = nullptr;
@@ -62,7 +62,7 @@ TEST(SimulatedStreams, UploadWithoutWaitingForOtherWork) {
   const Device device = Device::cuda();
   const cudaStream_t stream = cuda::stream_of(device);
   const cuda::Event queued = cuda::make_event();
-  const Tensor work = on_device(1 << 20);
+  const Tensor work = make_on_device(1 << 20);
   ASSERT_EQ(cudaEventRecord(queued.get(), stream), cudaSuccess);
   const Tensor batch = detail::upload(Tensor::full({1000}, 3.0), device);
   EXPECT_EQ(cudaEventQuery(queued.get()), cudaErrorNotReady);
@@ -71,7 +71,7 @@ TEST(SimulatedStreams, UploadWithoutWaitingForOtherWork) {
 
 TEST(SimulatedStreams, StopWaitingOnACheckError) {
   struct Lost {};
-  const Tensor x = on_device(8);
+  const Tensor x = make_on_device(8);
   double longest = -1;
   cuda::set_wait_check([&](double seconds) {
     longest = std::max(longest, seconds);

@@ -30,7 +30,7 @@ TEST(DeviceFallbacks, AutoReportsItsChoice) {
 TEST(DeviceFallbacks, AutoSkipsUnusableGpus) {
   run_in_fresh_process(cudaSuccess, [] {
     const Logged log;
-    (void)on_device(1);
+    (void)make_on_device(1);
     simulated::set_memory(100 << 20);
     EXPECT_EQ(Device::parse("auto"), Device::cpu());
     EXPECT_THAT(log.all, HasSubstr("warning: device auto is the CPU (cuda:0: "));
@@ -38,7 +38,7 @@ TEST(DeviceFallbacks, AutoSkipsUnusableGpus) {
   });
   run_in_fresh_process(cudaSuccess, [] {
     const Logged log;
-    (void)on_device(1);
+    (void)make_on_device(1);
     simulated::fail(cudaErrorNoKernelImageForDevice, 6);
     EXPECT_EQ(Device::parse("auto"), Device::cpu());
     EXPECT_THAT(log.all, HasSubstr("this build has no code for the GPU"));
@@ -46,7 +46,7 @@ TEST(DeviceFallbacks, AutoSkipsUnusableGpus) {
 }
 
 TEST(DeviceFallbacks, RejectsAFailingCapture) {
-  const Tensor x = on_device(64);
+  const Tensor x = make_on_device(64);
   detail::Capture capture(Device::cuda());
   const auto add = [&] { capture.add([&] { (void)x.to(DType::f64); }); };
   for (int calls = 1; calls <= 4; ++calls) {

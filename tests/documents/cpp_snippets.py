@@ -26,10 +26,10 @@ def source(files):
 
 
 def check(program, files):
-    said = [comment.strip() for snippet in snippets(files) if "int main(" in snippet
+    message = [comment.strip() for snippet in snippets(files) if "int main(" in snippet
             for comment in re.findall(r"std::cout.*;\s*//(.*)$", snippet, re.M)]
     printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert said and printed == said, f"printed {printed}, the document says {said}"
+    assert message and printed == message, f"printed {printed}, the document says {message}"
 
 
 if sys.argv[1] == "write":

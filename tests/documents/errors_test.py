@@ -23,8 +23,8 @@ found, parts = list(messages(ROOT)), parts_of(page)
 assert len(found) > 1000, len(found)
 lost = [f"{m.path}:{m.line}" for m in found if part_of(m.path, parts) is None]
 assert not lost, f"docs/errors.md has no part for {lost}"
-gone = [folder for folder in parts if not (ROOT / folder).is_dir()]
-assert not gone, f"docs/errors.md names folders that are not there: {gone}"
+removed = [folder for folder in parts if not (ROOT / folder).is_dir()]
+assert not removed, f"docs/errors.md names folders that are not there: {removed}"
 
 rows = re.findall(r"^\| `(.+?)` \| (.+) \|$", page, re.M)
 assert len(rows) >= 50 and len(rows) == len(re.findall(r"^\| `", page, re.M)), len(rows)

@@ -33,11 +33,11 @@ Tensor values(const Shape& shape, DType dtype = DType::f32) {
   return Tensor::from(out, shape).to(dtype);
 }
 
-QuantDescriptor descriptor_of(const Case& c) { return QuantDescriptor::from_json(c.text("descriptor")); }
+QuantDescriptor make_descriptor(const Case& c) { return QuantDescriptor::from_json(c.text("descriptor")); }
 
 /// The codes of x with ranges that are given, and everything that reads codes.
 Outputs quantize_codes(const Case& c) {
-  const QuantDescriptor d = descriptor_of(c);
+  const QuantDescriptor d = make_descriptor(c);
   const Tensor x = c.tensor("x");
   const auto grid =
       Grid::from_amax(d.format(), d.granularity(x.rank()), c.tensor("amax").to(Device::cpu()), "q");
@@ -50,7 +50,7 @@ Outputs quantize_codes(const Case& c) {
 
 /// A quantizer that calibrates itself, or has been given an amax; gradients, weights, export, state.
 Outputs quantizer(const Case& c) {
-  const QuantDescriptor d = descriptor_of(c);
+  const QuantDescriptor d = make_descriptor(c);
   const Tensor x = c.tensor("x");
   TensorQuantizer q(d, c.text("arithmetic") == "reference" ? Arithmetic::reference : Arithmetic::deployed);
   q.to(x.device());

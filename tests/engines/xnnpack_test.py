@@ -13,8 +13,8 @@ needs("xnnpack", "bin/python")
 
 def verified(checkpoint, data, layers):
     file = checkpoint.replace(".h5", ".pte")
-    told = result("export", checkpoint, "--format", "executorch", "-o", file)
-    assert told["quantized_layers"] == layers and told["delegates"] >= 1, told
+    report = result("export", checkpoint, "--format", "executorch", "-o", file)
+    assert report["quantized_layers"] == layers and report["delegates"] >= 1, report
     found = result("verify", file, "--engine", "xnnpack", "--checkpoint", checkpoint, "--data", data)
     assert found["same"] and found["flips"] == 0 and found["samples"] > 0, found
     return found

@@ -12,7 +12,7 @@
 namespace fq::import_ranges_test {
 namespace {
 
-std::string path_of(const std::string& name) { return test::temporary(name); }
+std::string temporary_path(const std::string& name) { return test::temporary(name); }
 
 std::shared_ptr<Graph> quantized(const char* config = R"({"preset": "int8"})") {
   auto model = test::residual_net();
@@ -42,8 +42,8 @@ NamedTensors make_state(Module& model, bool pytorch_quantization) {
 }
 
 ImportedRanges import(Module& model, const NamedTensors& state) {
-  save_safetensors(path_of("state"), state);
-  return import_ranges(model, path_of("state"));
+  save_safetensors(temporary_path("state"), state);
+  return import_ranges(model, temporary_path("state"));
 }
 
 std::string error_text(Module& model, const NamedTensors& state) {
@@ -151,7 +151,7 @@ TEST(ImportRanges, NamesKeyAndQuantizerOfAnError) {
     auto model = quantized();
     const std::string message = error_text(*model, state);
     EXPECT_NE(message.find(says), std::string::npos) << says << ": " << message;
-    EXPECT_NE(message.find(path_of("state")), std::string::npos) << message;
+    EXPECT_NE(message.find(temporary_path("state")), std::string::npos) << message;
   }
 }
 
@@ -161,7 +161,7 @@ TEST(ImportRanges, ChangesNothingOnAnInvalidFile) {
                                 {"fc.input_quantizer._amax", Tensor::scalar(-1)}}),
             "");
   EXPECT_TRUE(model_ranges(*model).empty());
-  EXPECT_THROW((void)import_ranges(*model, path_of("nowhere")), FileError);
+  EXPECT_THROW((void)import_ranges(*model, temporary_path("nowhere")), FileError);
 }
 
 }  // namespace

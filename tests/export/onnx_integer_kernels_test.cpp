@@ -31,7 +31,7 @@ const OnnxNode* maker(const OnnxModel& model, const std::string& tensor) {
 }
 
 /// Operators that lead to a tensor by first inputs, the last first.
-Ops operators_before(const OnnxModel& model, const std::string& tensor) {
+Ops preceding_operators(const OnnxModel& model, const std::string& tensor) {
   Ops out;
   for (const OnnxNode* node = maker(model, tensor); node != nullptr; node = maker(model, node->inputs[0]))
     out.push_back(node->op);
@@ -49,10 +49,10 @@ TEST(OnnxIntegerKernels, RowsUseAGemmRoundedBeforeUnrolling) {
                                    {6, 5});
   EXPECT_EQ(count(model, "MatMul"), 0);
   EXPECT_EQ(count(model, "Gemm"), 3);
-  EXPECT_THAT(operators_before(model, "b.input_quantizer.rows"),
+  EXPECT_THAT(preceding_operators(model, "b.input_quantizer.rows"),
               ElementsAre("QuantizeLinear", "Relu", "Gemm", "DequantizeLinear", "QuantizeLinear", "Reshape",
                           "DequantizeLinear", "QuantizeLinear"));
-  EXPECT_THAT(operators_before(model, "b.input_quantizer").at(1), "Reshape");
+  EXPECT_THAT(preceding_operators(model, "b.input_quantizer").at(1), "Reshape");
 }
 
 TEST(OnnxIntegerKernels, ReluOnSignedCodesIsMaxWithZero) {
@@ -65,7 +65,7 @@ TEST(OnnxIntegerKernels, ReluOnSignedCodesIsMaxWithZero) {
   EXPECT_EQ(count(model, "Relu"), 0);
   const OnnxNode& cut = *std::ranges::find(model.nodes, "Clip", &OnnxNode::op);
   EXPECT_EQ(model.initializer(cut.inputs[1])->value.item(), 128);
-  EXPECT_THAT(operators_before(model, cut.outputs[0]),
+  EXPECT_THAT(preceding_operators(model, cut.outputs[0]),
               ElementsAre("Clip", "QuantizeLinear", "Conv", "DequantizeLinear", "QuantizeLinear"));
 }
 
@@ -78,7 +78,7 @@ TEST(OnnxIntegerKernels, FloatOutputConvolutionIsScaledAfterItsSums) {
                {4, 3, 3});
   EXPECT_EQ(count(model, "Conv"), 0);
   EXPECT_EQ(count(model, "ConvInteger"), 2);
-  EXPECT_THAT(operators_before(model, "b.input_quantizer"),
+  EXPECT_THAT(preceding_operators(model, "b.input_quantizer"),
               ElementsAre("QuantizeLinear", "Gelu", "Mul", "Cast", "Add", "ConvInteger", "QuantizeLinear"));
   EXPECT_EQ(model.initializer("b.weight_quantizer.scale.of_channels")->value.shape(), (Shape{4, 1, 1}));
   for (const auto& constant : model.initializers)  // the constants of a Conv are removed
@@ -95,7 +95,7 @@ TEST(OnnxIntegerKernels, ReluAfterPoolingIsRoundedWithTheConvolution) {
     {"name": "fc", "type": "linear", "options": {"out_features": 4}}])",
                {4, 4, 4});
   const OnnxNode& pool = *std::ranges::find(model.nodes, "MaxPool", &OnnxNode::op);
-  EXPECT_THAT(operators_before(model, pool.outputs[0]),
+  EXPECT_THAT(preceding_operators(model, pool.outputs[0]),
               ElementsAre("MaxPool", "DequantizeLinear", "QuantizeLinear", "Conv", "DequantizeLinear",
                           "QuantizeLinear"));
 }

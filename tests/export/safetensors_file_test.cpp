@@ -16,7 +16,7 @@
 namespace fq::safetensors_file_test {
 namespace {
 
-std::string path_of(const std::string& name) { return test::temporary(name); }
+std::string temporary_path(const std::string& name) { return test::temporary(name); }
 
 std::string with_length(const std::string& header, std::uint64_t length) {
   std::string out(8, '\0');
@@ -26,8 +26,8 @@ std::string with_length(const std::string& header, std::uint64_t length) {
 std::string with_length(const std::string& header) { return with_length(header, header.size()); }
 
 SafetensorsFile load_bytes(const std::string& bytes) {
-  std::ofstream(path_of("bytes"), std::ios::binary) << bytes;
-  return SafetensorsFile(path_of("bytes"));
+  std::ofstream(temporary_path("bytes"), std::ios::binary) << bytes;
+  return SafetensorsFile(temporary_path("bytes"));
 }
 
 std::string error_text(const std::string& bytes) {
@@ -55,8 +55,8 @@ NamedTensors some_tensors() {
 
 TEST(Safetensors, RoundTripsInTheReferenceOrder) {
   const NamedTensors tensors = some_tensors();
-  save_safetensors(path_of("whole"), tensors, {{"format", "pt"}});
-  const SafetensorsFile file(path_of("whole"));
+  save_safetensors(temporary_path("whole"), tensors, {{"format", "pt"}});
+  const SafetensorsFile file(temporary_path("whole"));
   for (const auto& [name, tensor] : tensors) EXPECT_TRUE(bitwise_equal(file.read(name), tensor)) << name;
   std::vector<std::string> names;
   for (const auto& entry : file.entries()) names.push_back(entry.name);
@@ -65,15 +65,15 @@ TEST(Safetensors, RoundTripsInTheReferenceOrder) {
   EXPECT_TRUE(file.contains("half"));
   EXPECT_EQ(file.entry("half").dtype, "BF16");
   std::uint64_t length = 0;
-  std::memcpy(&length, read_file(path_of("whole")).data(), 8);
+  std::memcpy(&length, read_file(temporary_path("whole")).data(), 8);
   EXPECT_EQ(length % 8, 0u);
   EXPECT_THROW((void)file.read("hal"), ArgumentError);
 }
 
 TEST(Safetensors, StoresLogicalOrderForAnyLayout) {
   const Tensor x = Tensor::from({0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f}, {1, 2, 2, 2});
-  save_safetensors(path_of("layout"), {{"x", x.to(Layout::channels_last)}});
-  EXPECT_TRUE(bitwise_equal(SafetensorsFile(path_of("layout")).read("x"), x));
+  save_safetensors(temporary_path("layout"), {{"x", x.to(Layout::channels_last)}});
+  EXPECT_TRUE(bitwise_equal(SafetensorsFile(temporary_path("layout")).read("x"), x));
 }
 
 TEST(Safetensors, RejectsUnsupportedValues) {
@@ -86,8 +86,8 @@ TEST(Safetensors, RejectsUnsupportedValues) {
                                                                {{"a", Tensor::zeros({4}, DType::i4)}},
                                                                {{"a", Tensor::zeros({8}, DType::u1)}},
                                                                {{"a", Tensor::zeros({3}, DType::f4_e2m1)}}})
-    EXPECT_THROW(save_safetensors(path_of("never"), tensors), ArgumentError);
-  EXPECT_FALSE(std::filesystem::exists(path_of("never")));
+    EXPECT_THROW(save_safetensors(temporary_path("never"), tensors), ArgumentError);
+  EXPECT_FALSE(std::filesystem::exists(temporary_path("never")));
   EXPECT_THROW(save_safetensors("/no/such/folder/a.safetensors", {{"a", one}}), FileError);
 }
 
@@ -173,7 +173,7 @@ TEST(Safetensors, RejectsAHeaderLongerThanTheFile) {
         << length;
   EXPECT_NE(error_text("{}").find("too short"), std::string::npos);
   EXPECT_NE(error_text("").find("too short"), std::string::npos);
-  EXPECT_THROW(SafetensorsFile(path_of("nowhere")), FileError);
+  EXPECT_THROW(SafetensorsFile(temporary_path("nowhere")), FileError);
   EXPECT_THROW(SafetensorsFile("/"), FileError);
 }
 
@@ -205,8 +205,8 @@ void expect_its_bytes(const SafetensorsFile& file, const std::string& bytes) {
 }
 
 TEST(Safetensors, SurvivesChangedAndTruncatedFiles) {
-  save_safetensors(path_of("whole"), some_tensors(), {{"format", "pt"}});
-  const std::string whole = read_file(path_of("whole"));
+  save_safetensors(temporary_path("whole"), some_tensors(), {{"format", "pt"}});
+  const std::string whole = read_file(temporary_path("whole"));
   std::uint64_t length = 0;
   std::memcpy(&length, whole.data(), 8);
   std::mt19937 random(1);
@@ -220,7 +220,7 @@ TEST(Safetensors, SurvivesChangedAndTruncatedFiles) {
       EXPECT_EQ(bytes.size(), whole.size()) << "a cut file was read";
     } catch (const FileError& error) {
       EXPECT_NE(bytes, whole) << error.what();
-      EXPECT_EQ(error.path(), path_of("bytes"));
+      EXPECT_EQ(error.path(), temporary_path("bytes"));
       ++refused;
     }
   }
@@ -229,8 +229,8 @@ TEST(Safetensors, SurvivesChangedAndTruncatedFiles) {
 }
 
 TEST(Safetensors, RejectsHeadersThatDoNotCoverTheFile) {
-  save_safetensors(path_of("whole"), some_tensors(), {{"format", "pt"}});
-  const std::string whole = read_file(path_of("whole"));
+  save_safetensors(temporary_path("whole"), some_tensors(), {{"format", "pt"}});
+  const std::string whole = read_file(temporary_path("whole"));
   std::uint64_t length = 0;
   std::memcpy(&length, whole.data(), 8);
   const auto data_bytes = static_cast<std::int64_t>(whole.size() - 8 - length);
@@ -253,9 +253,9 @@ TEST(Safetensors, RejectsHeadersThatDoNotCoverTheFile) {
 }
 
 TEST(Safetensors, ReportsAFileTruncatedDuringReading) {
-  save_safetensors(path_of("cut"), {{"x", Tensor::zeros({1000})}});
-  const SafetensorsFile file(path_of("cut"));
-  std::filesystem::resize_file(path_of("cut"), 100);
+  save_safetensors(temporary_path("cut"), {{"x", Tensor::zeros({1000})}});
+  const SafetensorsFile file(temporary_path("cut"));
+  std::filesystem::resize_file(temporary_path("cut"), 100);
   EXPECT_THROW((void)file.read("x"), FileError);
 }
 

@@ -106,7 +106,9 @@ constexpr const char* kTwo = R"({"name": "two", "nodes": [
   {"name": "others", "type": "global_avg_pool", "inputs": ["b"]},
   {"name": "sum", "type": "sub", "inputs": ["rows", "others"]}]})";
 
-std::shared_ptr<Module> network_of(std::string text) { return build_model(ModelSpec::parse(text), {32}, 0); }
+std::shared_ptr<Module> parse_network(std::string text) {
+  return build_model(ModelSpec::parse(text), {32}, 0);
+}
 
 TEST(SeveralInputs, AcceptSizesByName) {
   OnnxModel model = three_input_model({-1, -1});
@@ -123,7 +125,7 @@ TEST(SeveralInputs, AcceptSizesByName) {
 }
 
 TEST(SeveralInputs, HaveTheirOwnQuantizers) {
-  const auto network = network_of(kTwo);
+  const auto network = parse_network(kTwo);
   (void)quantize(*network, QuantConfig::preset("int8"), {1, 32});
   EXPECT_NE(&network->at("a.input_quantizer"), &network->at("b.input_quantizer"));
 }
@@ -132,7 +134,7 @@ TEST(SeveralInputs, CoverTheRowInOrder) {
   const auto error_text = [](const std::string& from, const std::string& to) {
     std::string text = kTwo;
     text.replace(text.find(from), from.size(), to);
-    const auto network = network_of(text);
+    const auto network = parse_network(text);
     network->eval();
     return test::error_message([&] { (void)export_onnx(*network, {32}); });
   };

@@ -15,7 +15,7 @@
 namespace fq::tensorrt_cache_test {
 namespace {
 
-std::string path_of(const std::string& name) { return test::temporary(name); }
+std::string temporary_path(const std::string& name) { return test::temporary(name); }
 
 std::shared_ptr<Graph> calibrated(const char* config) {
   auto model = test::residual_net();
@@ -41,22 +41,22 @@ TEST(TensorrtCacheFile, StoresTheActiveScalesBitwise) {
         (std::string(R"({"preset": "int8", "target": "tensorrt", "scale": ")") + scale + "\"}").c_str());
     dynamic_cast<TensorQuantizer&>(model->at("fc.input_quantizer")).set_amax(Tensor::scalar(0));  // off
     const TensorrtCache cache = tensorrt_cache(*model);
-    save_tensorrt_cache(path_of("whole"), cache);
-    const TensorrtCache back = load_tensorrt_cache(path_of("whole"));
+    save_tensorrt_cache(temporary_path("whole"), cache);
+    const TensorrtCache back = load_tensorrt_cache(temporary_path("whole"));
     EXPECT_EQ(back.header, "TRT-8601-EntropyCalibration2");
     EXPECT_EQ(back.scales, cache.scales);
-    std::map<std::string, float> by_name(back.scales.begin(), back.scales.end());
+    std::map<std::string, float> scales_by_name(back.scales.begin(), back.scales.end());
     std::size_t names = 0;
     for (const auto& [name, q, aliases] : named_quantizers(*model)) {
       if (name.find("weight") != std::string::npos || !q->enabled()) continue;
       auto paths = aliases;
       paths.push_back(name);
       for (const auto& path : paths)
-        EXPECT_EQ(by_name.at(path), static_cast<float>(q->scale().item())) << path;
+        EXPECT_EQ(scales_by_name.at(path), static_cast<float>(q->scale().item())) << path;
       names += paths.size();
     }
     EXPECT_EQ(names, back.scales.size());
-    EXPECT_FALSE(by_name.contains("fc.input_quantizer"));
+    EXPECT_FALSE(scales_by_name.contains("fc.input_quantizer"));
   }
 }
 
@@ -86,8 +86,8 @@ TEST(TensorrtCacheFile, RejectsUnsupportedModels) {
 }
 
 TensorrtCache load_text(const std::string& text) {
-  std::ofstream(path_of("text"), std::ios::binary) << text;
-  return load_tensorrt_cache(path_of("text"));
+  std::ofstream(temporary_path("text"), std::ios::binary) << text;
+  return load_tensorrt_cache(temporary_path("text"));
 }
 
 TEST(TensorrtCacheFile, AcceptsAnyHeaderAndNamesWithColons) {
@@ -102,7 +102,7 @@ TEST(TensorrtCacheFile, NamesTheInvalidLine) {
        {"", "\n", "h\nx", "h\nx:3f800000", "h\n: 3f800000", "h\nx: 3f80000", "h\nx: bf800000",
         "h\nx: 7f800000", "h\nx: 7fc00000", "h\nx: 3f800000\nx: 3f800000", "h\nx: 3f800000 "})
     EXPECT_THROW((void)load_text(text), FileError) << text;
-  EXPECT_THROW((void)load_tensorrt_cache(path_of("nowhere")), FileError);
+  EXPECT_THROW((void)load_tensorrt_cache(temporary_path("nowhere")), FileError);
   EXPECT_THROW((void)load_tensorrt_cache("/"), FileError);
   try {
     (void)load_text("h\na: 3f800000\nb = 1\n");
@@ -113,11 +113,11 @@ TEST(TensorrtCacheFile, NamesTheInvalidLine) {
 }
 
 TEST(TensorrtCacheFile, RejectsInvalidLines) {
-  EXPECT_THROW(save_tensorrt_cache(path_of("bad"), {"", {}}), ArgumentError);
-  EXPECT_THROW(save_tensorrt_cache(path_of("bad"), {"h", {{"a\nb", 1.0f}}}), ArgumentError);
-  EXPECT_THROW(save_tensorrt_cache(path_of("bad"), {"h", {{"a", -1.0f}}}), ArgumentError);
+  EXPECT_THROW(save_tensorrt_cache(temporary_path("bad"), {"", {}}), ArgumentError);
+  EXPECT_THROW(save_tensorrt_cache(temporary_path("bad"), {"h", {{"a\nb", 1.0f}}}), ArgumentError);
+  EXPECT_THROW(save_tensorrt_cache(temporary_path("bad"), {"h", {{"a", -1.0f}}}), ArgumentError);
   EXPECT_THROW(save_tensorrt_cache("/no/such/folder/a.cache", {"h", {}}), FileError);
-  EXPECT_FALSE(std::filesystem::exists(path_of("bad")));
+  EXPECT_FALSE(std::filesystem::exists(temporary_path("bad")));
 }
 
 TEST(TensorrtCacheFile, SurvivesChangedFiles) {

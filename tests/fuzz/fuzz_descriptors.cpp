@@ -91,7 +91,7 @@ bool try_text(Random& random) {
   std::string text = valid_descriptor(random).to_json();
   const auto at = static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(text.size()) - 1));
   const auto digit = text.find_first_of("0123456789", at);
-  if (digit != std::string::npos && random.one_in(2))
+  if (digit != std::string::npos && random.chance(2))
     text[digit] = static_cast<char>('0' + random.integer(0, 9));
   else
     text[at] = static_cast<char>(random.integer(1, 255));
@@ -103,10 +103,10 @@ bool try_text(Random& random) {
 
 void make(Random& random, const QuantDescriptor& d, TensorQuantizer& q, const Tensor& x) {
   q.update([&](QuantParams& s) {
-    if (random.one_in(2)) s.pass_through_bwd = random.one_in(2);
-    if (random.one_in(4)) s.pre_quant_scale = random.tensor(random.shape(), DType::f32);
+    if (random.chance(2)) s.pass_through_bwd = random.chance(2);
+    if (random.chance(4)) s.pre_quant_scale = random.tensor(random.shape(), DType::f32);
   });
-  if (random.one_in(4)) {
+  if (random.chance(4)) {
     q.set_amax(random.tensor(random.shape(), DType::f32));
   } else if (d.needs_amax() && !d.amax().defined()) {
     q.observer().collect(x);
@@ -114,7 +114,9 @@ void make(Random& random, const QuantDescriptor& d, TensorQuantizer& q, const Te
   }
 }
 
-Tensor values_of(const Variable& y) { return y.quantized() != nullptr ? y.quantized()->codes : y.tensor(); }
+Tensor stored_values(const Variable& y) {
+  return y.quantized() != nullptr ? y.quantized()->codes : y.tensor();
+}
 
 /// One that is saved and loaded gives the same bits.
 void must_load(const TensorQuantizer& q, const Variable& input, const Variable& y) {
@@ -123,7 +125,7 @@ void must_load(const TensorQuantizer& q, const Variable& input, const Variable& 
   TensorQuantizer other;
   other.load(state, "q");
   must(other.descriptor() == q.descriptor(), "a quantizer is loaded with another descriptor");
-  must(bitwise_equal(values_of(other(input)), values_of(y)), "a loaded quantizer gives other values");
+  must(bitwise_equal(stored_values(other(input)), stored_values(y)), "a loaded quantizer gives other values");
   (void)accepted([&] { (void)export_amax(other, input.shape()); });
   (void)accepted([&] { (void)other.grid(); });
 }
@@ -137,7 +139,7 @@ bool try_quantizer(Random& random) {
   std::optional<TensorQuantizer> q;
   Variable y;
   const bool quantizes = accepted([&] {
-    make(random, d, q.emplace(d, random.one_in(2) ? Arithmetic::reference : Arithmetic::deployed), x);
+    make(random, d, q.emplace(d, random.chance(2) ? Arithmetic::reference : Arithmetic::deployed), x);
     y = (*q)(input);
   });
   if (!quantizes) return false;

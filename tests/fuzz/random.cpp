@@ -24,13 +24,13 @@ NumBits num_bits(Random& random) {
 }  // namespace
 
 double Random::number() {
-  if (one_in(8)) return pick(kNumbers);
+  if (chance(8)) return pick(kNumbers);
   return std::ldexp(std::normal_distribution<double>()(engine_), static_cast<int>(integer(-6, 6)));
 }
 
 Shape Random::shape() {
   Shape out(static_cast<std::size_t>(integer(0, 4)));
-  for (auto& size : out) size = one_in(30) ? 0 : integer(1, 9);
+  for (auto& size : out) size = chance(30) ? 0 : integer(1, 9);
   return out;
 }
 
@@ -51,22 +51,22 @@ Tensor Random::tensor(const Shape& shape, DType dtype) {
 
 Axes Random::axes() {
   std::vector<int> out(static_cast<std::size_t>(integer(0, 2)));
-  for (auto& axis : out) axis = static_cast<int>(one_in(20) ? integer(-100, 100) : integer(-4, 4));
+  for (auto& axis : out) axis = static_cast<int>(chance(20) ? integer(-100, 100) : integer(-4, 4));
   return out;
 }
 
 BlockSizes Random::blocks() {
   BlockSizes out;
   for (auto n = integer(0, 2); n > 0; --n)
-    out.lengths[static_cast<int>(integer(-3, 2))] = one_in(9) ? integer(-3, 0) : integer(1, 40);
-  out.type = one_in(2) ? BlockType::dynamic : BlockType::fixed;
-  if (one_in(3)) out.scale_bits = num_bits(*this);
-  if (one_in(6)) out.scale_block_sizes[static_cast<int>(integer(-2, 2))] = integer(-1, 8);
+    out.lengths[static_cast<int>(integer(-3, 2))] = chance(9) ? integer(-3, 0) : integer(1, 40);
+  out.type = chance(2) ? BlockType::dynamic : BlockType::fixed;
+  if (chance(3)) out.scale_bits = num_bits(*this);
+  if (chance(6)) out.scale_block_sizes[static_cast<int>(integer(-2, 2))] = integer(-1, 8);
   return out;
 }
 
 Amax Random::amax() {
-  if (one_in(3)) return std::fabs(number());
+  if (chance(3)) return std::fabs(number());
   return tensor(shape(), DType::f32);
 }
 
@@ -75,17 +75,17 @@ QuantDescriptorOptions Random::descriptor() {
                                           "histogram", "moving_average", "maximum", ""};
   QuantDescriptorOptions out;
   out.num_bits = num_bits(*this);
-  if (one_in(4)) out.name = one_in(9) ? "\xff\xfe" : "layer.weight \"1\"\n";
-  out.fake_quant = !one_in(4);
-  if (one_in(3)) out.axis = axes();
-  if (one_in(3)) out.block_sizes = blocks();
-  if (one_in(4)) out.amax = amax();
-  out.learn_amax = one_in(8);
-  if (one_in(8)) out.scale_amax = number();
-  if (one_in(4)) out.calib_method = pick(methods);
-  out.is_unsigned = one_in(3);
-  out.narrow_range = one_in(3);
-  out.dynamic = one_in(6);
+  if (chance(4)) out.name = chance(9) ? "\xff\xfe" : "layer.weight \"1\"\n";
+  out.fake_quant = !chance(4);
+  if (chance(3)) out.axis = axes();
+  if (chance(3)) out.block_sizes = blocks();
+  if (chance(4)) out.amax = amax();
+  out.learn_amax = chance(8);
+  if (chance(8)) out.scale_amax = number();
+  if (chance(4)) out.calib_method = pick(methods);
+  out.is_unsigned = chance(3);
+  out.narrow_range = chance(3);
+  out.dynamic = chance(6);
   return out;
 }
 
@@ -110,8 +110,8 @@ void Random::mutate(Tensor& t) {
 }
 
 void Random::mutate(std::vector<double>& numbers) {
-  if (numbers.size() != 1 && one_in(3)) numbers.push_back(pick(kIntegers));
-  if (numbers.size() > 1 && one_in(4)) numbers.pop_back();
+  if (numbers.size() != 1 && chance(3)) numbers.push_back(pick(kIntegers));
+  if (numbers.size() > 1 && chance(4)) numbers.pop_back();
   if (numbers.empty()) return;
   auto& changed =
       numbers[static_cast<std::size_t>(integer(0, static_cast<std::int64_t>(numbers.size()) - 1))];
@@ -120,8 +120,8 @@ void Random::mutate(std::vector<double>& numbers) {
 
 golden::Case Random::mutated(golden::Case c, const std::map<std::string, std::vector<std::string>>& texts) {
   for (auto& [name, value] : c.inputs)
-    if (one_in(3)) mutate(value.tensor);
-  if (one_in(2)) {
+    if (chance(3)) mutate(value.tensor);
+  if (chance(2)) {
     const Shape shared = shape();
     for (auto& [name, value] : c.inputs)
       if (value.tensor.defined() && (name == "x" || name == "grad_y" || name == "codes"))
@@ -129,10 +129,10 @@ golden::Case Random::mutated(golden::Case c, const std::map<std::string, std::ve
   }
   std::erase_if(c.inputs, [](const auto& input) { return !input.second.tensor.defined(); });
   for (auto& [name, numbers] : c.numbers)
-    if (one_in(4)) mutate(numbers);
+    if (chance(4)) mutate(numbers);
   for (auto& [name, text] : c.texts)
-    if (name != "function" && one_in(4)) text = one_in(10) ? "nothing known" : pick(texts.at(name));
-  if (!c.numbers.empty() && one_in(6))
+    if (name != "function" && chance(4)) text = chance(10) ? "nothing known" : pick(texts.at(name));
+  if (!c.numbers.empty() && chance(6))
     c.numbers.erase(
         std::next(c.numbers.begin(), integer(0, static_cast<std::int64_t>(c.numbers.size()) - 1)));
   return c;

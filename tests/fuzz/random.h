@@ -17,7 +17,7 @@ class Random {
   [[nodiscard]] std::int64_t integer(std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
   }
-  [[nodiscard]] bool one_in(int n) { return integer(1, n) == 1; }
+  [[nodiscard]] bool chance(int n) { return integer(1, n) == 1; }
   template <class List>
   [[nodiscard]] auto pick(const List& list) {
     return *std::next(std::begin(list), integer(0, static_cast<std::int64_t>(std::size(list)) - 1));

@@ -36,8 +36,8 @@ options = '{"layers": 2, "width": 32, "heads": 2, "context": 16}'
 run("train", "--data", "text.h5", "--model", "gpt", "--model-options", options, "--epochs", "1", "-o", "gpt.h5")
 for preset, kind in (("q4_0", "Q4_0"), ("q8_0", "Q8_0")):
     run("qat", "gpt.h5", "--data", "text.h5", "--preset", preset, "--epochs", "1", "-o", "trained.h5")
-    told = result("export", "trained.h5", "--format", "gguf", "-o", f"{preset}.gguf", "--force")
-    assert told["architecture"] == "gpt2" and told["quantized_tensors"] == 10, told
+    report = result("export", "trained.h5", "--format", "gguf", "-o", f"{preset}.gguf", "--force")
+    assert report["architecture"] == "gpt2" and report["quantized_tensors"] == 10, report
     check(f"{preset}.gguf", "trained.h5", kind)
 run("evaluate", "trained.h5", "--data", "text.h5")
 

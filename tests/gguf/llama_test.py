@@ -94,8 +94,8 @@ for kind, architecture, tied, biases in (("llama", "LlamaForCausalLM", False, Fa
     for preset in ("q4_0", "q8_0"):
         run("qat", f"{kind}.h5", "--data", "text.h5", "--preset", preset, "--epochs", "1", "--batch", "32", "-o", "trained.h5", "--force")
         run("export", "trained.h5", "--format", "gguf", "-o", f"{kind}_{preset}.gguf")
-        told = result("import", f"{kind}_{preset}.gguf", "-o", "back.h5", "--force")
-        assert told["quantized"], told
+        report = result("import", f"{kind}_{preset}.gguf", "-o", "back.h5", "--force")
+        assert report["quantized"], report
         run("export", "back.h5", "--format", "gguf", "-o", "again.gguf", "--force")
         there, here = (part(read(name), "bytes") for name in (f"{kind}_{preset}.gguf", "again.gguf"))
         assert set(there) == set(here)
@@ -147,7 +147,7 @@ for kind, architecture, file in (("llama", "LlamaForCausalLM", "llama3.json"), (
     assert 3 in there["tokenizer.ggml.token_type"], name
 with open("llama3_pieces.gguf", "rb") as file:
     whole = file.read()
-for was, becomes, says in ((b"llama-bpe", b"other-bpe", "the words of 'other-bpe' are unsupported"),
+for was, becomes, expected_text in ((b"llama-bpe", b"other-bpe", "the words of 'other-bpe' are unsupported"),
                            (b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0bert", "its tokenizer is 'bert'"),
                            (b"\4\0\0\0\0\0\0\0gpt2", b"\5\0\0\0\0\0\0\0llama", "sentencepiece, pieces with scores")):
     assert was in whole
@@ -158,8 +158,8 @@ for was, becomes, says in ((b"llama-bpe", b"other-bpe", "the words of 'other-bpe
     with open("strange.gguf", "wb") as file:
         file.write(changed)
     warned = run("import", "strange.gguf", "-o", "strange.h5", "--force").stderr
-    assert says in warned and "left out" in warned, warned
-    assert "tokenizer is" not in says or "dataset from-text --tokenizer" in warned, warned
+    assert expected_text in warned and "left out" in warned, warned
+    assert "tokenizer is" not in expected_text or "dataset from-text --tokenizer" in warned, warned
 
 # What is no such file, or what no grid of ours is.
 with open("llama_q4_0.gguf", "rb") as file:

@@ -45,8 +45,8 @@ assert not golden - plain, f"no row in docs/numerics.md: {sorted(golden - plain)
 assert not headers() - set(named), f"no row in docs/numerics.md: {sorted(headers() - set(named))}"
 folders = [glob.glob(f"{ROOT}/{folder}/**/*.h", recursive=True) for folder in ("core", "calib", "reference", "layers")]
 declared = "".join(open(path, encoding="utf-8").read() for paths in folders for path in paths)
-gone = [name for name in named if name not in golden and not re.search(rf"\b{name.split('::')[-1]}\b", declared)]
-assert not gone, f"rows in docs/numerics.md of missing functions: {gone}"
+removed = [name for name in named if name not in golden and not re.search(rf"\b{name.split('::')[-1]}\b", declared)]
+assert not removed, f"rows in docs/numerics.md of missing functions: {removed}"
 classes = {name for name in headers() if name[0].isupper()}  # their row names what golden files call them
 called = {name.replace("::", "_") for name in emptied}
 forgotten = [name for name in headers() - classes if name.replace("::", "_") not in called]

@@ -5,14 +5,14 @@
 namespace fq::golden {
 namespace {
 
-DType float8_of(const Case& c) { return dtype_named(c.text("float8_dtype", "float8_e4m3fn")); }
+DType case_float8(const Case& c) { return dtype_named(c.text("float8_dtype", "float8_e4m3fn")); }
 
 Outputs choose_scale(const Case& c) {
   torchao::Float8ScaleOptions options{dtype_named(c.text("scale_dtype", "float32")), {}, {}};
   if (c.has("hp_value_lb")) options.hp_value_lb = c.number("hp_value_lb", 0);
   if (c.has("hp_value_ub")) options.hp_value_ub = c.number("hp_value_ub", 0);
   return {{"scale",
-           torchao::choose_scale_float8(c.tensor("x"), c.integers("block_size"), float8_of(c), options)}};
+           torchao::choose_scale_float8(c.tensor("x"), c.integers("block_size"), case_float8(c), options)}};
 }
 
 FloatFormat case_element(const Case& c) {
@@ -52,7 +52,7 @@ Outputs cast_floatx(const Case& c) {
 void add_torchao_float(Functions& functions) {
   functions["choose_scale_float8"] = choose_scale;
   functions["quantize_affine_float8"] = [](const Case& c) -> Outputs {
-    return {{"codes", torchao::quantize_affine_float8(c.tensor("x"), c.tensor("scale"), float8_of(c))}};
+    return {{"codes", torchao::quantize_affine_float8(c.tensor("x"), c.tensor("scale"), case_float8(c))}};
   };
   functions["dequantize_affine_float8"] = [](const Case& c) -> Outputs {
     return {{"y", torchao::dequantize_affine_float8(c.tensor("codes"), c.tensor("scale"),

@@ -68,7 +68,7 @@ float code(float x, float scale, const Format& format) {
 }
 
 void expect_codes_times_scales(const QuantDescriptor& d, std::int64_t rows, std::int64_t columns,
-                               const std::function<float(float amax, float global)>& scale_of) {
+                               const std::function<float(float amax, float global)>& block_scale) {
   Tensor x = random_tensor({5, 37}, -3, 3);
   for (std::int64_t i = 0; i < 37; ++i) x.mutable_data<float>()[2 * 37 + i] = 0;
   const auto q = make_quantizer(d, x);
@@ -79,7 +79,7 @@ void expect_codes_times_scales(const QuantDescriptor& d, std::int64_t rows, std:
   std::vector<std::int64_t> all(static_cast<std::size_t>(x.numel()));
   std::iota(all.begin(), all.end(), 0);
   for (const auto& block : block_members(x, rows, columns)) {
-    const float scale = scale_of(largest(x, block), largest(x, all));
+    const float scale = block_scale(largest(x, block), largest(x, all));
     for (const auto i : block)
       ASSERT_EQ(values[static_cast<std::size_t>(i)], code(x.data<float>()[i], scale, d.format()) * scale)
           << to_string(d) << " at " << i;

@@ -120,9 +120,9 @@ def run_session(path):
 for name, (form, options, wanted) in FORMS.items():
     graph = Graph()
     graph.save(f"{name}.onnx", form(graph, **options), 23 if "operator" in name else 20)
-    told = result("import", f"{name}.onnx", "-o", f"{name}.h5")
-    assert told["layers"].get("scaled_dot_product_attention") == 1, (name, told)
-    assert "softmax" not in told["layers"] and "matmul" not in told["layers"], (name, told)
+    report = result("import", f"{name}.onnx", "-o", f"{name}.h5")
+    assert report["layers"].get("scaled_dot_product_attention") == 1, (name, report)
+    assert "softmax" not in report["layers"] and "matmul" not in report["layers"], (name, report)
     with h5py.File(f"{name}.h5") as file:
         nodes = json.loads(bytes(file["attributes"][...]))["model"]["model"]["nodes"]
     node = next(n for n in nodes if n["type"] == "scaled_dot_product_attention")
@@ -137,8 +137,8 @@ for name, (form, options, wanted) in FORMS.items():
 # Parameters within the scores are trained and not merged.
 graph = Graph()
 graph.save("bias.onnx", function(graph, random.standard_normal((H, L, L)).astype("f")))
-told = result("import", "bias.onnx", "-o", "bias.h5")
-assert told["layers"]["softmax"] == 1 and "scaled_dot_product_attention" not in told["layers"], told
+report = result("import", "bias.onnx", "-o", "bias.h5")
+assert report["layers"]["softmax"] == 1 and "scaled_dot_product_attention" not in report["layers"], report
 
 # On codes: each product is of integers, and the file has the same.
 with h5py.File("data.h5", "w") as file:
@@ -147,8 +147,8 @@ with h5py.File("data.h5", "w") as file:
         file[f"{split}/y"] = random.standard_normal((32, L, W)).astype("f")
 run("calibrate", "causal.h5", "--data", "data.h5", "--preset", "int8", "--attention", "int8", "-o", "codes.h5")
 run("export", "codes.h5", "--format", "onnx", "-o", "codes.onnx")
-told = result("verify", "codes.onnx", "--checkpoint", "codes.h5", "--data", "data.h5", "--code-tolerance", "1e-4")
-assert told["codes"] > 0 and told["codes_different"] <= 1e-4 * told["codes"], told
+report = result("verify", "codes.onnx", "--checkpoint", "codes.h5", "--data", "data.h5", "--code-tolerance", "1e-4")
+assert report["codes"] > 0 and report["codes_different"] <= 1e-4 * report["codes"], report
 with h5py.File("codes.h5") as file:
     names = list(file["quantizers"])
 assert sum(n.endswith("_bmm_quantizer") or n.endswith("softmax_quantizer") for n in names) == 4, names

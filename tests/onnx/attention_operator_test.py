@@ -113,9 +113,9 @@ for name, options in cases.items():
         wrong[name] = off
 assert not wrong, "\n".join(f"{name}: {off}" for name, off in wrong.items())
 
-for options, says in ((dict(mask=floats(N, 1, L, L)), "differs from sample to sample"), (dict(softmax_precision=10), "attribute 'softmax_precision' is 10: 1 or 11 is supported"),
+for options, expected in ((dict(mask=floats(N, 1, L, L)), "differs from sample to sample"), (dict(softmax_precision=10), "attribute 'softmax_precision' is 10: 1 or 11 is supported"),
                       (dict(output=3, qk_matmul_output_mode=2, mask=some), "returns masked scores"), (dict(softcap=-1.0), "attribute 'softcap' is -1"),
                       (dict(left_window_size=-2), "attribute 'left_window_size' is -2"), (dict(left_window_size=1, opset=24), "attribute 'left_window_size' is of opset 25 and later")):
     found = Case(**options).difference()
-    assert isinstance(found, str) and says in found, (options, found)
+    assert isinstance(found, str) and expected in found, (options, found)
 print(f"attention operator: {len(cases)} cases, ok")

@@ -210,9 +210,9 @@ def check_command(outcomes, jobs):
         for name in names[:: max(1, len(names) // BY_COMMAND)]:
             _, text, job = outcomes[name][1][0]
             file, output, x, path = jobs[job]
-            told = run("import", file, "--output-name", output, "-o", "case.h5", "--force", status=status).stderr
+            report = run("import", file, "--output-name", output, "-o", "case.h5", "--force", status=status).stderr
             if kind == "rejected":
-                assert text in told, (name, text, told)
+                assert text in report, (name, text, report)
                 continue
             with h5py.File("x.h5", "w") as data:
                 data["test/x"] = x

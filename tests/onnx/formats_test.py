@@ -96,11 +96,11 @@ assert "conv1.input_quantizer: codes are UINT8" in broken and "conv1.bias: an IN
 
 # Networks that no file can represent are reported before training.
 for preset, quantizer in [("mxfp8", "fc1.input_quantizer"), ("nvfp4", "fc2.input_quantizer")]:  # fc1 of nvfp4 has E4M3
-    says = "takes its range from each input"
+    expected = "takes its range from each input"
     done = run("calibrate", trained("mlp"), "--data", DIGITS, "--preset", preset, "-o", "none.h5")
-    assert "cannot be exported to ONNX for ort" in done.stderr and says in done.stderr and quantizer in done.stderr, done
+    assert "cannot be exported to ONNX for ort" in done.stderr and expected in done.stderr and quantizer in done.stderr, done
     done = run("qat", "none.h5", "--data", DIGITS, "--epochs", "1", "-o", "trained.h5")
-    assert says in done.stderr, done.stderr
+    assert expected in done.stderr, done.stderr
     done = run("calibrate", trained("mlp"), "--data", DIGITS, "--preset", preset, "--target", "none", "-o", "none.h5")
     assert "cannot be exported" not in done.stderr, done.stderr
 assert "cannot be exported" not in run("calibrate", trained("mlp"), "--data", DIGITS, "--preset", "w2a2", "-o", "w2a2.h5").stderr

@@ -48,7 +48,7 @@ options.add_session_config_entry("session.disable_quant_qdq", "1")  # it would p
 options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
 with h5py.File("cases.h5") as cases:
     assert len(cases) > 40 and EXACT <= set(cases), EXACT - set(cases)
-    wrong, refused = {}, {}
+    wrong, rejected = {}, {}
     for name, case in cases.items():
         if name == "attributes":
             continue
@@ -59,11 +59,11 @@ with h5py.File("cases.h5") as cases:
             wrong[name] = off
         again = imported(name, case)
         if isinstance(again, str):
-            refused[name] = again
+            rejected[name] = again
         elif not np.abs(again - wanted).max() / np.abs(wanted).max() <= (0 if name in EXACT else RELATIVE):
             wrong[name + " imported"] = np.abs(again - wanted).max() / np.abs(wanted).max()
     assert not wrong, wrong
-    assert set(refused) == REFUSED, refused
+    assert set(rejected) == REFUSED, rejected
 
 # Sums that are moved before they are rounded, in the engine's integer kernels: every code.
 with h5py.File("sums.h5") as cases:

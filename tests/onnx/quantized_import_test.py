@@ -52,8 +52,8 @@ def grids(file):
 
 def back(file, name):
     """Imports a file and exports it again after no step."""
-    told = result("import", file, "-o", name + ".h5")
-    assert told["quantized"], told
+    report = result("import", file, "-o", name + ".h5")
+    assert report["quantized"], report
     result("export", name + ".h5", "--format", "onnx", "-o", name + ".onnx")
     return name + ".h5", name + ".onnx"
 
@@ -127,8 +127,8 @@ for name, options in {"channels": {"per_channel": True, "activation_type": Quant
                     extra_options=SYMMETRIC, **options)
     again, written = back(f"ort_{name}.onnx", f"ort_{name}_again")
     same(f"ort_{name}.onnx", written)
-    told = verified(again, written)
-    assert told["codes_different"] == 0 and told["flips"] == 0, told
+    report = verified(again, written)
+    assert report["codes_different"] == 0 and report["flips"] == 0, report
 quantize_static("floats.onnx", "asymmetric.onnx", Digits(), quant_format=QuantFormat.QDQ, activation_type=QuantType.QInt8)
 fails(2, ["asymmetric.onnx", "(QuantizeLinear): its zero point is", "ActivationSymmetric"], "import", "asymmetric.onnx", "-o", "none.h5")
 quantize_static("floats.onnx", "operators.onnx", Digits(), quant_format=QuantFormat.QOperator, extra_options=SYMMETRIC)
@@ -160,7 +160,7 @@ graph = onnx.load("mlp_preset_int8.onnx").graph
 quantize = next(node for node in graph.node if node.op_type == "QuantizeLinear")
 known = find_constants(graph)
 scale, zero = quantize.input[1], quantize.input[2]
-for says, change in {
+for expected, change in {
         "its scale is 0: it must be positive": lambda g: replace(g, scale, np.zeros_like(known[scale])),
         "its scale is nan": lambda g: replace(g, scale, np.full_like(known[scale], np.nan)),
         "its zero point is 7": lambda g: replace(g, zero, np.array(7, np.uint8)),
@@ -169,7 +169,7 @@ for says, change in {
             next(n for n in g.node if n.op_type == "DequantizeLinear" and n.input[1] == scale).input.__setitem__(1, "other")),
         "nothing reads its codes": lambda g: g.node.append(
             helper.make_node("QuantizeLinear", [g.output[0].name, scale, zero], ["codes"], "last"))}.items():
-    fails(2, ["changed.onnx", says], "import", changed("changed.onnx", change), "-o", "none.h5")
+    fails(2, ["changed.onnx", expected], "import", changed("changed.onnx", change), "-o", "none.h5")
 with open("mlp_preset_int8.onnx", "rb") as file:
     whole = file.read()
 for length in (10, len(whole) // 2, len(whole) - 3):

@@ -86,9 +86,9 @@ def verified(network, python):
     *steps, verify = commands(network)
     for step in steps:
         last = result(*step, threads=1)
-    said, _ = start(*verify, "--json", "--python", python, threads=1).communicate()
-    assert said, verify
-    found = json.loads(said.splitlines()[-1])
+    printed, _ = start(*verify, "--json", "--python", python, threads=1).communicate()
+    assert printed, verify
+    found = json.loads(printed.splitlines()[-1])
     return found | (found.get("folded") or {}) | {"trained": found}, last["float_operators"]
 
 
@@ -154,9 +154,9 @@ def find_faults(network, python, folder):
 def without(network, i):
     """The network without a node: its readers read the node's input."""
     smaller = copy.deepcopy(network)
-    gone = smaller["nodes"].pop(i)
+    removed = smaller["nodes"].pop(i)
     for node in smaller["nodes"]:
-        node["inputs"] = [gone["inputs"][0] if name == gone["name"] else name for name in node["inputs"]]
+        node["inputs"] = [removed["inputs"][0] if name == removed["name"] else name for name in node["inputs"]]
     return smaller
 
 

@@ -154,12 +154,12 @@ fails(2, "no input 'z' is read from the data, 'x', 'pixels' are", "import", "ope
 fails(2, "the input 'pixels' is ['batch', 1, 'rows', 'columns']", "import", "open.onnx", "--input-shape", "x=5", "-o", "no.h5")
 # Rows of another length, ids that are no whole numbers, of no table, and masks that are no numbers of the file's type.
 fails(2, "has samples of [18], the network takes [256]", "evaluate", "siamese.h5", "--data", "bert_data.h5")
-for name, value, told in (("half", 0.5, "0.5"), ("far", 20, "20")):
+for name, value, report in (("half", 0.5, "0.5"), ("far", 20, "20")):
     rows = np.zeros((8, 3 * LENGTH), np.float32)
     rows[:, 1] = value
     np.savez(f"{name}.npz", x=rows)
     result("dataset", "from-npy", f"{name}.npz", "--layout", "flat", "--task", "none", "-o", f"{name}.h5", "--test", "0.5")
-    fails(2, ["embedding", told], "predict", "bert.h5", "--data", f"{name}.h5", "-o", "no.h5")
+    fails(2, ["embedding", report], "predict", "bert.h5", "--data", f"{name}.h5", "-o", "no.h5")
 fails(2, "samples of the input 'known' are whole numbers", "verify", "typed_qat.onnx", "--checkpoint", "typed_qat.h5", "--data", "typed_data.h5",
       "--random", "8")
 fails(2, "--layout is of one array", "dataset", "from-npy", "bert.npz", "--x-key", "input_ids,attention_mask", "--layout", "tokens", "-o", "no.h5")

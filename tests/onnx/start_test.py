@@ -54,17 +54,17 @@ def table():
 def texts():
     words = {"good": ["fine", "lovely", "moving", "brilliant"], "bad": ["dull", "poor", "awful", "weak"]}
     nouns = ["film", "story", "plot", "cast", "music"]
-    with open("texts.txt", "w") as file, open("labels.txt", "w") as answers:
+    with open("texts.txt", "w") as file, open("labels.txt", "w") as predictions:
         for i in range(1000):
             kind = ["good", "bad"][i % 2]
             one, two = RANDOM.choice(nouns, 2), RANDOM.choice(words[kind], 2)
             file.write(f"The {one[0]} is {two[0]} and the {one[1]} is {two[1]}.\n")
-            answers.write(kind + "\n")
+            predictions.write(kind + "\n")
 
 
 def run_section(commands):
     """Returns the output of each line of a section. Conversion finds the system's Python, which has Pillow."""
-    said = []
+    message = []
     others = {name: value for name, value in os.environ.items() if name != "FAKEQUANT_PYTHON"}
     for line in commands:
         words = shlex.split(line)
@@ -72,8 +72,8 @@ def run_section(commands):
         own = others if words[1] == "dataset" else os.environ
         done = subprocess.run([COMMAND, *words[1:]], capture_output=True, text=True, timeout=300, env=own)
         assert done.returncode == 0, (line, done.stdout, done.stderr)
-        said.append(done.stdout)
-    return said
+        message.append(done.stdout)
+    return message
 
 
 with open(os.path.join(SOURCE, "docs", "start.md"), encoding="utf-8") as page:
@@ -90,12 +90,12 @@ for section in sections:
     MAKERS.pop(title)()
     commands = "".join(blocks).splitlines()
     assert len(commands) == 5, (title, commands)
-    said = run_section(commands)
-    assert re.search(r"^verify: 0 of [\d,]+ codes and 0 of [\d,]+ logits differ", said[-1], re.M), (title, said[-1])
+    message = run_section(commands)
+    assert re.search(r"^verify: 0 of [\d,]+ codes and 0 of [\d,]+ logits differ", message[-1], re.M), (title, message[-1])
     data = re.search(r"--data (\S+)", commands[-1])[1]
     found[title] = result("evaluate", "int8.h5", "--data", data)["accuracy"]
     for line in "".join(shown).splitlines():  # the page shows the printed lines
-        assert line in "".join(said).splitlines(), (title, line, said)
+        assert line in "".join(message).splitlines(), (title, line, message)
     assert not any(entry["verdict"] == "wrong" for entry in result("dataset", "check", data)["findings"])
 assert not MAKERS, f"docs/start.md has no section {list(MAKERS)}"
 assert all(accuracy > 90 for accuracy in found.values()), found  # of 10, 10, 3 and 2 classes: no accident

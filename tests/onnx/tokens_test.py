@@ -50,7 +50,7 @@ assert first.op_type == "Gather" and first.input[1] == "input", first
 assert "Cast" not in {node.op_type for node in model.graph.node}
 
 # Ids of every type are the same ids.
-answers = []
+predictions = []
 for dtype in [np.int64, np.int32, np.uint32, np.int16, np.uint16, np.uint8, np.int8]:
     data = make_data(dtype)
     found = compared("qat.h5", "int8.onnx", data)
@@ -59,11 +59,11 @@ for dtype in [np.int64, np.int32, np.uint32, np.int16, np.uint16, np.uint8, np.i
         assert not found[key], (dtype, key, found)
     result("predict", "qat.h5", "--data", data, "-o", "answers.h5", "--codes")
     with h5py.File("answers.h5") as file:
-        answers.append(file["logits"][()])
+        predictions.append(file["logits"][()])
         assert any(name.endswith("input_quantizer") for name in file["codes"]), list(file["codes"])
-assert all(np.array_equal(answers[0], other) for other in answers)
+assert all(np.array_equal(predictions[0], other) for other in predictions)
 session = onnxruntime.InferenceSession("int8.onnx", session_options(), providers=["CPUExecutionProvider"])
-assert np.array_equal(session.run(None, {"input": ids[300:]})[0], answers[0])
+assert np.array_equal(session.run(None, {"input": ids[300:]})[0], predictions[0])
 
 # The float network too, out and in again.
 result("export", "float.h5", "--format", "onnx", "-o", "float.onnx")

@@ -28,8 +28,8 @@ for name in ("gpt2", "llama", "gpt"):
         run("export", checkpoint, "--format", "onnx", "-o", file)
         given = onnx.load(file).graph.input[0].type.tensor_type
         assert given.elem_type == onnx.TensorProto.INT64, given
-        told = result("verify", file, "--checkpoint", checkpoint, "--data", "text.h5", "--tolerance", "0.05", "--code-tolerance", "1e-3")
-        assert told["flips"] == 0 and told["max_abs_diff"] <= most, (name, preset, told)
+        report = result("verify", file, "--checkpoint", checkpoint, "--data", "text.h5", "--tolerance", "0.05", "--code-tolerance", "1e-3")
+        assert report["flips"] == 0 and report["max_abs_diff"] <= most, (name, preset, report)
 
 # The engine makes MatMulNBits of weights of 4 bits in blocks of 16 and more as it opens the file.
 options = session_options()

@@ -24,8 +24,8 @@ def verified(name, shape, nodes, integers=True):
     result("train", "--model", f"{name}.json", *data, "--epochs", 2, "--batch", 16, "--seed", 1, "-o", f"{name}_float.h5")
     result("calibrate", f"{name}_float.h5", *data, "--preset", "int8", "-o", f"{name}_ptq.h5")
     result("qat", f"{name}_ptq.h5", *data, "--epochs", 1, "--batch", 16, "-o", f"{name}.h5")
-    told = result("export", f"{name}.h5", "--format", "onnx", "-o", f"{name}.onnx")
-    assert not integers or told["float_operators"] == [], told["float_operators"]
+    report = result("export", f"{name}.h5", "--format", "onnx", "-o", f"{name}.onnx")
+    assert not integers or report["float_operators"] == [], report["float_operators"]
     loose = [] if integers else ["--code-tolerance", 1, "--tolerance", 1]
     lines = run("verify", f"{name}.onnx", "--checkpoint", f"{name}.h5", *data, "--json", *loose).stdout
     found = json.loads(lines.splitlines()[-1])

@@ -123,7 +123,7 @@ def test_errors_have_classes():
 def test_survives_random_arrays():
     random = np.random.default_rng(1)
     kinds = [np.float32, np.float64, np.float16, np.int8, np.int64, np.uint8, np.complex128, bool, "M8[s]", "U3"]
-    taken = refused = 0
+    taken = rejections = 0
     for _ in range(500):
         shape = tuple(random.integers(0, 4, random.integers(0, 6)))
         x = np.zeros(shape, kinds[random.integers(len(kinds))])
@@ -135,11 +135,11 @@ def test_survives_random_arrays():
         try:
             y = quant(x, 1.0)
         except fq.ArgumentError:
-            refused += 1
+            rejections += 1
             continue
         taken += 1
         assert y.shape == x.shape and y.dtype == x.dtype
-    assert taken > 50 and refused > 50, (taken, refused)
+    assert taken > 50 and rejections > 50, (taken, rejections)
 
 
 def test_ten_thousand_calls_do_not_leak():

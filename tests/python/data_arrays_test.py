@@ -90,11 +90,11 @@ def test_rejects_invalid_arrays(tmp_path):
     good = io.BytesIO()
     np.save(good, np.zeros((4, 3), np.float32))
     good = good.getvalue()
-    for contents, says in ((good[:-1], "too short"), (good[:9], "damaged header"), (good.replace(b"(4, 3)", b"(-4, 3)"), "damaged"),
+    for contents, expected_text in ((good[:-1], "too short"), (good[:9], "damaged header"), (good.replace(b"(4, 3)", b"(-4, 3)"), "damaged"),
                            (b"1,2\n", "a text file, not a NumPy array"), (b"", "not a NumPy array"),
                            (good.replace(b"'<f4'", b"'|O' "), "unpickled")):
         (tmp_path / "bad.npy").write_bytes(contents)
-        with pytest.raises(data.DataError, match=says):
+        with pytest.raises(data.DataError, match=expected_text):
             data.from_npy(tmp_path / "bad.npy", tmp_path / "out.h5")
     with pytest.raises(data.DataError, match="row 2 has a NaN or infinity"):
         data.from_npy(save(tmp_path / "nan.npy", np.array([[1.0], [2], [np.nan]], np.float32)), tmp_path / "out.h5")
@@ -143,8 +143,8 @@ def test_replaces_only_data_sets(tmp_path):
     x = save(tmp_path / "x.npy", np.zeros((5, 2), np.float32))
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
-    for output, says in ((notes, "a text file"), (x, "--file reads"), (tmp_path / "no" / "out.h5", "No such file"), (tmp_path, "directory")):
-        with pytest.raises(data.DataError, match=says):
+    for output, expected_text in ((notes, "a text file"), (x, "--file reads"), (tmp_path / "no" / "out.h5", "No such file"), (tmp_path, "directory")):
+        with pytest.raises(data.DataError, match=expected_text):
             data.from_npy(x, output)
     assert notes.read_text() == "mine"
     data.from_npy(x, notes, force=True)
@@ -159,11 +159,11 @@ def test_runs_from_the_command_line(tmp_path):
     done = command("from-npy", x, "-o", tmp_path / "out.h5", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["groups"] == {"train": 4, "test": 1}, done
     assert "--layout NAME (=auto)" in command("from-npy", "--help").stdout
-    for words, says in (([x, "--outpt", "o"], "unknown flag --outpt: did you mean '--output'?"), ([x], "--output is missing"),
+    for words, expected_text in (([x, "--outpt", "o"], "unknown flag --outpt: did you mean '--output'?"), ([x], "--output is missing"),
                         ([x, x, "-o", "o"], "too many arguments"), ([x, "-o", "o", "--test", "2"], "--test is '2'"),
                         ([x, "-o", "o", "--seed"], "--seed needs a value"), ([x, "-o", "o", "--seed=1", "--seed=2"], "more than once")):
         done = command("from-npy", *words)
-        assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1, done
+        assert done.returncode == 2 and expected_text in done.stderr and done.stderr.count("\n") == 1, done
     done = command("from-np", x)
     assert done.returncode == 2 and "did you mean 'from-npy'?" in done.stderr
 

@@ -50,15 +50,15 @@ def test_encodes_text_columns_and_fills_gaps_with_the_mean(tmp_path):
     ("a,t\n1,x\n2\n", "line 3 has 1 fields, the first has 2"), ("a,t\nten,x\n", "'ten' in the column 'a', which is no number"),
     ("a,t\n1_0,x\n", "'1_0'"), ("a,t\n\uff11,x\n", "no number"), ("a,t\n1e999,x\n", "'1e999'"), ("a,t\n,x\n", "line 2 has no value"),
     ("a,t\n\"1,x\n", "line 2 opens a quote"), ("", "no records"), ("a,t\n1,x\n", None)])
-def test_reports_the_line_of_an_invalid_table(tmp_path, text, says):
+def test_reports_the_line_of_an_invalid_table(tmp_path, text, expected_text):
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
-    if says is None:
+    if expected_text is None:
         data.from_csv(path, tmp_path / "out.h5", label="t")
         return
     with pytest.raises(data.DataError, match=r"^\[from_csv\]") as error:
         data.from_csv(path, tmp_path / "out.h5", label="t")
-    assert says in str(error.value) and str(path) in str(error.value) and not (tmp_path / "out.h5").exists()
+    assert expected_text in str(error.value) and str(path) in str(error.value) and not (tmp_path / "out.h5").exists()
     assert [entry.name for entry in tmp_path.iterdir()] == ["t.csv"]
 
 
@@ -74,8 +74,8 @@ def test_reads_parquet_like_csv(tmp_path):
     assert report["columns"] == ["a", "b[0]", "b[1]"] and np.array_equal(found["train/x"], np.stack([values, rows, -rows], 1))
     assert report["class_names"] == ["no", "yes"] and np.array_equal(found["train/y"], np.arange(5000) % 2)
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-40] + b"PAR1")
-    for name, says in (("cut.parquet", "cannot be read"), ("none.parquet", "No such file")):
-        with pytest.raises(data.DataError, match=says):
+    for name, expected_text in (("cut.parquet", "cannot be read"), ("none.parquet", "No such file")):
+        with pytest.raises(data.DataError, match=expected_text):
             data.from_parquet(tmp_path / name, tmp_path / "x.h5", label="t")
     with pytest.raises(data.DataError, match="no column 'u': it has a, b, t"):
         data.from_parquet(tmp_path / "t.parquet", tmp_path / "x.h5", label="u")

@@ -50,12 +50,12 @@ def test_command_gives_the_same_bits(table, preset, capsys):
     folder, path, data = table
     theirs, own = str(folder / f"{preset}_command.h5"), str(folder / f"{preset}_own.h5")
     target = ["--target", "none"] if preset == "nvfp4" else []
-    told = subprocess.run([COMMAND, "qat", str(folder / "float.h5"), "--data", path, "--preset", preset, "--epochs", "2", "-o", theirs,
+    reported = subprocess.run([COMMAND, "qat", str(folder / "float.h5"), "--data", path, "--preset", preset, "--epochs", "2", "-o", theirs,
                            *target], check=True, capture_output=True, text=True).stdout
     model = fq.load(str(folder / "float.h5"))
     model.qat(data, preset, epochs=2, out=own, **({"target": "none"} if target else {}))
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 and all(line in told.splitlines() for line in lines), (lines, told)
+    assert len(lines) == 2 and all(line in reported.splitlines() for line in lines), (lines, reported)
     wanted, found = datasets(theirs), datasets(own)
     compared = [name for name in wanted if name.split("/")[0] in ("parameters", "buffers", "quantizers")]
     assert len(compared) > 6
@@ -127,7 +127,7 @@ def text(tmp_path_factory):
 def test_text_matches_the_command(text, preset, capsys):
     folder, path, network = text
     theirs, own = str(folder / f"{preset}_command.h5"), str(folder / f"{preset}_own.h5")
-    told = subprocess.run([COMMAND, "qat", network, "--data", path, "--preset", preset, "--epochs", "1", "-o", theirs], check=True,
+    reported = subprocess.run([COMMAND, "qat", network, "--data", path, "--preset", preset, "--epochs", "1", "-o", theirs], check=True,
                           capture_output=True, text=True).stdout
     data = fq.dataset(path)
     x, y = data.read([0, 3])
@@ -135,7 +135,7 @@ def test_text_matches_the_command(text, preset, capsys):
     model = fq.load(network)
     model.qat(data, preset, epochs=1, out=own)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 and all(line in told.splitlines() for line in lines), (lines, told)
+    assert len(lines) == 2 and all(line in reported.splitlines() for line in lines), (lines, reported)
     assert ("(kl, temperature 1), a share of 0.5" in lines[1]) == (preset != "int8"), lines
     wanted, found = datasets(theirs), datasets(own)
     compared = [name for name in wanted if name.split("/")[0] in ("parameters", "buffers", "quantizers")]
@@ -149,11 +149,11 @@ def test_text_matches_the_command(text, preset, capsys):
 def test_adapters_match_the_command_bitwise(table, capsys):
     folder, path, data = table
     theirs, own = str(folder / "lora_command.h5"), str(folder / "lora_own.h5")
-    told = subprocess.run([COMMAND, "qat", str(folder / "float.h5"), "--data", path, "--preset", "w4a8", "--steps", "7", "--lora", "2",
+    reported = subprocess.run([COMMAND, "qat", str(folder / "float.h5"), "--data", path, "--preset", "w4a8", "--steps", "7", "--lora", "2",
                            "--set", "low_rank.alpha=3", "-o", theirs], check=True, capture_output=True, text=True).stdout
     model = fq.load(str(folder / "float.h5"))
     model.qat(data, "w4a8", steps=7, out=own, lora=2, lora_alpha=3.0)
-    assert capsys.readouterr().out.splitlines()[1] in told.splitlines() and "adapters of rank 2 alone, times 1.5" in told, told
+    assert capsys.readouterr().out.splitlines()[1] in reported.splitlines() and "adapters of rank 2 alone, times 1.5" in reported, reported
     wanted, found = datasets(theirs), datasets(own)
     compared = [name for name in wanted if name.split("/")[0] in ("parameters", "adapters", "quantizers")]
     assert len(compared) > 12 and all(np.array_equal(wanted[name], found[name]) for name in compared)

@@ -66,20 +66,20 @@ def test_matches_one_process_bitwise(folder):
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("preset int8") == 1, done.stdout
         for rank in range(count):
-            *own, told = json.loads((folder / f"{count}.h5.{rank}").read_text())
+            *own, report = json.loads((folder / f"{count}.h5.{rank}").read_text())
             assert own == [rank, count, True]
-            found.append((hashlib.sha256(out.read_bytes()).hexdigest(), told))
+            found.append((hashlib.sha256(out.read_bytes()).hexdigest(), report))
     assert len(found) == 6 and all(other == found[0] for other in found)
     assert found[0][1]["evaluation"]["count"] == 613 and found[0][1]["said"][:2] == [613, 5]
 
 
-def fails(folder, count, script, *says):
+def fails(folder, count, script, *expected):
     before = time.monotonic()
     done = launch(count, BEGIN + script, folder)
     assert done.returncode != 0 and time.monotonic() - before < 60
     assert done.stderr.count("Traceback") == 1, done.stderr
     assert sum(line.startswith("fakequant:") for line in done.stderr.splitlines()) == 1, done.stderr
-    for text in says:
+    for text in expected:
         assert text in done.stderr, done.stderr
 
 

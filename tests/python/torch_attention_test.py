@@ -309,8 +309,8 @@ def test_supports_transformers():
             fqt.export(quantized, "x.onnx")
         reasons = str(why.value).split(": ", 1)[1].split("; ")
         assert len(reasons) == len(set(reasons)), reasons
-        with pytest.warns(fq.FakequantWarning, match="'nowhere' matches no quantizer") as told:
+        with pytest.warns(fq.FakequantWarning, match="'nowhere' matches no quantizer") as report:
             fqt.quantize(model, {"preset": "int8", "rules": [{"pattern": "nowhere", "num_bits": 8}]}, batch)
-        assert len(told) == 1 and told[0].filename == __file__, type(model)
+        assert len(report) == 1 and report[0].filename == __file__, type(model)
         floats, floats_again = model(**batch).logits, remove_quantizers(fqt.quantize(model, "int8", batch))(**batch).logits
         torch.testing.assert_close(floats_again, floats, rtol=1e-4, atol=1e-6)

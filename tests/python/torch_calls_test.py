@@ -232,17 +232,17 @@ def text_net():
 def test_names_float_layers_with_a_reason():
     """Recurrent layers and rows that are no whole blocks, by their share of the multiply-adds."""
     ids = torch.randint(0, 16, (2, 10))
-    with pytest.warns(fq.FakequantWarning) as told:
+    with pytest.warns(fq.FakequantWarning) as report:
         model = fqt.quantize(text_net(), "int8", ids)
-    assert [str(w.message) for w in told] == [
+    assert [str(w.message) for w in report] == [
         "[quantize] 98 % of the multiply-adds with parameters stay in floats: 'lstm' (98 %: LSTM has no layer here). "
         "fakequant.torch.layers(model) lists all layers"]
     rows = {row["layer"]: (row["runs"], row["why"]) for row in fqt.layers(model)}
     assert rows == {"words": ("torch", "Embedding is not quantized"), "lstm": ("torch", "LSTM has no layer here"), "head": ("codes", "")}
     net = nn.Sequential(nn.Linear(32, 48), nn.LayerNorm(48), nn.Linear(48, 64), nn.ReLU(), nn.Linear(64, 32))
-    with pytest.warns(fq.FakequantWarning, match=r"46 % of .*: '2' \(46 %: its rows of 48 are no whole blocks of 32 as ggml has them\)") as told:
+    with pytest.warns(fq.FakequantWarning, match=r"46 % of .*: '2' \(46 %: its rows of 48 are no whole blocks of 32 as ggml has them\)") as report:
         model = fqt.quantize(net, "q4_0", torch.randn(2, 32))
-    assert len(told) == 1
+    assert len(report) == 1
     rows = {row["layer"]: (row["runs"], row["why"]) for row in fqt.layers(model)}
     assert rows["2"] == ("float", "its rows of 48 are no whole blocks of 32 as ggml has them")
     assert rows["1"] == ("float", "LayerNorm is not quantized") and rows["0"] == rows["4"] == ("codes", "")
@@ -288,8 +288,8 @@ def test_warns_about_used_attention_weights(recwarn):
             net = Net(call, opaque, a=nn.MultiheadAttention(8, 2, batch_first=True))
             recwarn.clear()
             fqt.quantize(net, "int8", torch.randn(2, 3, 8))
-            told = [str(w.message) for w in recwarn if "attention weights are None" in str(w.message)]
-            assert len(told) == reads and all("'a'" in text for text in told)
+            report = [str(w.message) for w in recwarn if "attention weights are None" in str(w.message)]
+            assert len(report) == reads and all("'a'" in text for text in report)
 
 
 class Spoken(nn.Module):

@@ -93,9 +93,9 @@ def test_low_bit_edges_are_the_model_edges(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_reports_an_unmatched_pattern_once(kind):
-    with pytest.warns(fq.FakequantWarning) as told:
+    with pytest.warns(fq.FakequantWarning) as report:
         fqt.quantize(Net(kind), {"preset": "int8", "rules": [{"pattern": "*lm_haed*", "enable": False}]}, X)
-    (message,) = [str(entry.message) for entry in told if "matches no quantizer" in str(entry.message)]
+    (message,) = [str(entry.message) for entry in report if "matches no quantizer" in str(entry.message)]
     assert message.startswith("the pattern '*lm_haed*' matches no quantizer: the nearest are lm_head.")
 
 
@@ -110,11 +110,11 @@ MODELOPT = {"quant_cfg": [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_modelopt_constants_keep_the_head_in_float(kind):
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as report:
         warnings.simplefilter("always")
         model = fqt.quantize(Net(kind), MODELOPT, X)
     assert [name for name, (_, on) in weights(model).items() if on] == LAYERS[:-1]
-    assert not [entry for entry in told if "matches no quantizer" in str(entry.message)]
+    assert not [entry for entry in report if "matches no quantizer" in str(entry.message)]
     with pytest.warns(fq.FakequantWarning, match="'\\*other\\*' matches no quantizer"):
         fqt.quantize(Net(kind), MODELOPT | {"quant_cfg": [*MODELOPT["quant_cfg"], {"quantizer_name": "*other*", "enable": False}]}, X)
 
@@ -136,9 +136,9 @@ def test_disables_quantizers_by_path(kind):
 @pytest.mark.parametrize("preset", ["int8", "w4a4"])
 def test_messages_use_the_names_of_the_model(kind, preset):
     model = quantized(kind, preset=preset)
-    with pytest.raises(fq.ArgumentError, match=r"'[a-z0-9_.]+_quantizer' has no range: call fakequant.torch.calibrate\(model, loader\)") as told:
+    with pytest.raises(fq.ArgumentError, match=r"'[a-z0-9_.]+_quantizer' has no range: call fakequant.torch.calibrate\(model, loader\)") as report:
         model(X)
-    assert any(name in str(told.value) for name in LAYERS)
+    assert any(name in str(report.value) for name in LAYERS)
     with pytest.raises(fq.Error, match="stem.input_quantizer"):
         fqt.calibrate(model, [X * float("nan")])
 

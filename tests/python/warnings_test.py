@@ -9,10 +9,10 @@ import fakequant as fq
 
 
 def warned(call):
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as report:
         warnings.simplefilter("always")
         call()
-    return [(entry.category, str(entry.message), entry.filename) for entry in told]
+    return [(entry.category, str(entry.message), entry.filename) for entry in report]
 
 
 def test_issues_python_warnings(tmp_path):
@@ -30,11 +30,11 @@ def test_issues_python_warnings(tmp_path):
         assert [(category, place) for category, text, place in warned(fit) if "64 labels of the training data are 0" in text] == [
             (fq.FakequantWarning, __file__)]
     # From another thread, and of a call that a filter ends.
-    told = []
-    thread = threading.Thread(target=lambda: told.extend(warned(lambda: model.fit((x, y), epochs=1))))
+    report = []
+    thread = threading.Thread(target=lambda: report.extend(warned(lambda: model.fit((x, y), epochs=1))))
     thread.start()
     thread.join()
-    assert len(told) == 1 and told[0][2] == __file__, told
+    assert len(report) == 1 and report[0][2] == __file__, report
     with warnings.catch_warnings():
         warnings.simplefilter("error", fq.FakequantWarning)
         with pytest.raises(fq.FakequantWarning, match="64 labels"):

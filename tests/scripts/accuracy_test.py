@@ -57,20 +57,20 @@ with tempfile.TemporaryDirectory() as folder:
     assert again.once(lambda: sys.exit("run twice"), data="letters", tool="expert", format="w4a4", seed=1)["ptq"] == 1.0
 
     # Flags are tried on the training part alone, whose own last tenth is held out, several trainings at once on the device.
-    told = []
-    texts.run = lambda command, *words: told.append(words) or '{"metrics": {"bpc": 2.0}}'
+    reported = []
+    texts.run = lambda command, *words: reported.append(words) or '{"metrics": {"bpc": 2.0}}'
     with open(f"{folder}/text.txt", "w") as file:
         file.write("abcdefghij" * 200 + "held out" * 25)
     part = texts.training_part(f"{folder}/text.txt", folder)
     assert texts.read(part) == ("abcdefghij" * 198, 198), texts.read(part)
     where = texts.setting("fakequant", "cuda:1", part, folder)
-    assert [words[:3] for words in told] == [("dataset", "from-text", name) for name in (part, f"{folder}/fine.txt")], told
-    del told[:]
+    assert [words[:3] for words in reported] == [("dataset", "from-text", name) for name in (part, f"{folder}/fine.txt")], reported
+    del reported[:]
     found = texts.quantized(where, 3, "gpt.3.h5", "kv8", "--method mse | --lr 0.0005")
-    assert found == {"ptq": 2.0, "qat": 2.0} and [words[0] for words in told] == ["calibrate", "qat", "evaluate", "evaluate"], told
-    assert told[0][6:-3] == ("--kv", "int8", "--method", "mse", "-o") and told[0][-2:] == ("--device", "cuda:1"), told[0]
-    assert told[0][-3] != "gpt.3.kv8.ptq.h5" and told[0][-3] == told[1][1], "files of different flags have different names"
-    assert "--lr" in told[1] and "--method" not in told[1], told[1]
+    assert found == {"ptq": 2.0, "qat": 2.0} and [words[0] for words in reported] == ["calibrate", "qat", "evaluate", "evaluate"], reported
+    assert reported[0][6:-3] == ("--kv", "int8", "--method", "mse", "-o") and reported[0][-2:] == ("--device", "cuda:1"), reported[0]
+    assert reported[0][-3] != "gpt.3.kv8.ptq.h5" and reported[0][-3] == reported[1][1], "files of different flags have different names"
+    assert "--lr" in reported[1] and "--method" not in reported[1], reported[1]
 
     texts.TUNING = f"{folder}/tuning"
     options = argparse.Namespace(command="fakequant", text=f"{folder}/text.txt", text_tune=["", "--no"], text_formats=["int8", "fp8"],
@@ -93,9 +93,9 @@ assert texts.table(rows).splitlines()[-2:] == ["| INT8 | +0.2000 | +0.0100 | 1 |
 assert chart.spread([10.0, 10.0, 30.0], 17, 0, 100) == [10.0, 27.0, 44.0]
 assert chart.spread([95.0, 99.0], 17, 0, 100) == [83.0, 100.0], chart.spread([95.0, 99.0], 17, 0, 100)
 
-for words, says in [(["--data", "letter"], "--data: no letter among satellite, letters"),
+for words, expected in [(["--data", "letter"], "--data: no letter among satellite, letters"),
                     (["--formats", "int9"], "--formats: no int9 among int8"), (["--tools", "x"], "--tools: no x among modelopt"),
                     (["--jobs", "2"], "--device and --jobs are flags of --text"), (["--text", "x", "--jobs", "0"], "--jobs: at least 1")]:
     done = subprocess.run([sys.executable, os.path.join(SOURCE, "scripts", "accuracy"), "--peers", *words], text=True,
                           capture_output=True)
-    assert done.returncode == 2 and says in done.stderr, done
+    assert done.returncode == 2 and expected in done.stderr, done

@@ -125,6 +125,6 @@ os.environ["PYTHONPATH"] = os.path.abspath("without")
 with open("lines.txt", "w") as file:
     file.write("To be, or not to be, that is the question. " * 400)
 script("text", "--text", "lines.txt", "-o", "without.h5")
-said = script("glyphs", "-o", "none.h5", status=1)
-assert "has no PIL" in said and "python3-pil" in said and not os.path.exists("none.h5"), said
+printed = script("glyphs", "-o", "none.h5", status=1)
+assert "has no PIL" in printed and "python3-pil" in printed and not os.path.exists("none.h5"), printed
 print("scripts/data: ok")

@@ -64,7 +64,9 @@ std::shared_ptr<Graph> make_layer(const Tensor& weight, const std::string& confi
 
 std::string preset(const std::string& name) { return R"({"preset": ")" + name + R"("})"; }
 
-QuantizedTensor codes_of(Module& model) { return weight_codes(dynamic_cast<QuantModule&>(model.at("fc"))); }
+QuantizedTensor layer_codes(Module& model) {
+  return weight_codes(dynamic_cast<QuantModule&>(model.at("fc")));
+}
 
 std::vector<int> distinct_codes(const QuantizedTensor& q) {
   std::vector<int> out;
@@ -74,7 +76,7 @@ std::vector<int> distinct_codes(const QuantizedTensor& q) {
 
 /// The largest error of a weight in steps of its block.
 double error_in_steps(Module& model, const Lattice& of, std::int64_t length) {
-  const auto y = dequantize(codes_of(model)).to_vector<float>();
+  const auto y = dequantize(layer_codes(model)).to_vector<float>();
   double out = 0;
   for (std::size_t i = 0; i < y.size(); ++i) {
     const double step = double(of.steps[i / std::size_t(length)]);
@@ -92,13 +94,13 @@ TEST(Lattice, GgmlBlocksKeepTheirCodes) {
         // float16 rounds a step by 2^-11, bfloat16 a weight by 2^-8
         EXPECT_LT(error_in_steps(*model, of, 32), 8 * (numbers == Numbers::f32 ? 0x1p-11 : 0x1p-8)) << lower;
         if (lower != -4) {
-          EXPECT_EQ(distinct_codes(codes_of(*model)), of.codes) << lower;
+          EXPECT_EQ(distinct_codes(layer_codes(*model)), of.codes) << lower;
         }
       }
   for (const int largest : {127, 126, 100, 90}) {
     const auto of = lattice(-largest, largest, 32, Numbers::f32, unsigned(largest));
     auto model = make_layer(of.weight, preset("q8_0"));
-    EXPECT_EQ(distinct_codes(codes_of(*model)), of.codes) << largest;
+    EXPECT_EQ(distinct_codes(layer_codes(*model)), of.codes) << largest;
     EXPECT_LT(error_in_steps(*model, of, 32), 128 * 0x1p-11);
   }
 }
@@ -119,7 +121,7 @@ TEST(Lattice, OtherWeightsMatchLlamaCpp) {
   for (const bool four : {true, false}) {
     auto model = make_layer(w, preset(four ? "q4_0" : "q8_0"));
     const auto own = four ? ggml::quantize_q4_0(w) : ggml::quantize_q8_0(w);
-    const auto codes = codes_of(*model);
+    const auto codes = layer_codes(*model);
     EXPECT_TRUE(bitwise_equal(codes.codes, own.codes));
     EXPECT_TRUE(bitwise_equal(codes.grid.scale, own.scale.to(DType::f32)));
   }
@@ -133,7 +135,7 @@ TEST(Lattice, TrainingAndStatesKeepBlockSteps) {
   auto* w = weight.mutable_tensor().mutable_data<float>();
   for (std::int64_t i = 0; i < weight.numel(); ++i) w[i] *= 1.25f;
   w[0] += 0.3f * of.steps[0];
-  const auto moved = codes_of(*model);
+  const auto moved = layer_codes(*model);
   EXPECT_EQ(distinct_codes(moved), of.codes);
   EXPECT_NEAR(moved.grid.scale.data<float>()[1], 1.25f * of.steps[1], 0.001f * of.steps[1]);
   StateDict state;
@@ -141,8 +143,8 @@ TEST(Lattice, TrainingAndStatesKeepBlockSteps) {
   auto other = make_layer(random_tensor(weight.shape(), -1, 1), preset("q4_0"));
   Variable(dynamic_cast<Linear&>(other->at("fc")).weight()).mutable_tensor().copy_from(weight.tensor());
   load_quantizers(*other, state);
-  EXPECT_TRUE(bitwise_equal(codes_of(*other).codes, moved.codes));
-  EXPECT_TRUE(bitwise_equal(codes_of(*other).grid.scale, moved.grid.scale));
+  EXPECT_TRUE(bitwise_equal(layer_codes(*other).codes, moved.codes));
+  EXPECT_TRUE(bitwise_equal(layer_codes(*other).grid.scale, moved.grid.scale));
   const Variable y = (*other)(Variable(random_tensor({3, 64}, -1, 1)));
   y.backward(Tensor::full(y.shape(), 1));
   for (const float g : dynamic_cast<Linear&>(other->at("fc")).weight().grad().to_vector<float>())
@@ -150,7 +152,7 @@ TEST(Lattice, TrainingAndStatesKeepBlockSteps) {
 }
 
 double squared_error(const Tensor& w, Module& model) {
-  const auto x = w.to_vector<float>(), y = dequantize(codes_of(model)).to_vector<float>();
+  const auto x = w.to_vector<float>(), y = dequantize(layer_codes(model)).to_vector<float>();
   double sum = 0;
   for (std::size_t i = 0; i < x.size(); ++i) sum += std::pow(double(x[i]) - double(y[i]), 2);
   return sum;
@@ -186,7 +188,7 @@ TEST(Lattice, BlocksOfIntegersKeepTheirCodes) {
         auto model = make_layer(of.weight, std::string(R"({"preset": ")") + c.name +
                                                R"(", "rules": {"*weight_quantizer": {"calib_method": ")" +
                                                method + R"("}}})");
-        EXPECT_EQ(distinct_codes(codes_of(*model)), of.codes) << c.name << " " << c.lower << " " << method;
+        EXPECT_EQ(distinct_codes(layer_codes(*model)), of.codes) << c.name << " " << c.lower << " " << method;
       }
 }
 
@@ -197,13 +199,13 @@ TEST(Lattice, RoundTripsPowerOfTwoScales) {
       Tensor w = random_tensor({kRows, 64}, -1, 1, 8);
       w.mutable_data<float>()[0] = top;
       auto first = make_layer(w, preset(name));
-      const Tensor values = dequantize(codes_of(*first));
+      const Tensor values = dequantize(layer_codes(*first));
       auto again = make_layer(values, preset(name));
-      EXPECT_TRUE(bitwise_equal(dequantize(codes_of(*again)), values)) << name;
+      EXPECT_TRUE(bitwise_equal(dequantize(layer_codes(*again)), values)) << name;
       Tensor half = values.clone();
       for (std::int64_t i = 0; i < half.numel(); ++i)
         if (std::abs(half.data<float>()[i]) > 0.5f) half.mutable_data<float>()[i] = 0;
-      EXPECT_TRUE(bitwise_equal(dequantize(codes_of(*make_layer(half, preset(name)))), half)) << name;
+      EXPECT_TRUE(bitwise_equal(dequantize(layer_codes(*make_layer(half, preset(name)))), half)) << name;
     }
 }
 

@@ -24,8 +24,8 @@ def browse(page, *options, fragment="", dark=False, size="1480,2000"):
              "file://" + os.path.abspath(page) + fragment],
             capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert not said, said
+    printed = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert not printed, printed
     return done.stdout
 
 

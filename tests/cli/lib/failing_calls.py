@@ -105,8 +105,8 @@ class Trial:
                 assert not errors and self.is_done(found), f"not done, status 0: {errors}"
                 assert not self.says or output == self.output, f"status 0, printed: {output}"
             else:
-                said = errors.count("\n") == 1 and ("memory" in errors or "bytes left" in errors)
-                assert status == 1 and said, f"status {status}: {errors}"
+                message = errors.count("\n") == 1 and ("memory" in errors or "bytes left" in errors)
+                assert status == 1 and message, f"status {status}: {errors}"
             self.check_files(found, "without memory", status != 0)
             if self.is_new(found):
                 with self.copied() as folder:

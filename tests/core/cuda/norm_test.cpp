@@ -20,7 +20,7 @@ class CudaNorm : public testing::Test {
 
 /// Sums of thousands of values, in f64 on the device, in parts of f32 on the CPU: relative to magnitudes of
 /// some hundreds.
-double tolerance_of(DType dtype) { return dtype == DType::f64 ? 1e-11 : 3e-5; }
+double tolerance(DType dtype) { return dtype == DType::f64 ? 1e-11 : 3e-5; }
 
 struct Batch {
   Shape shape;
@@ -53,7 +53,7 @@ TEST_F(CudaNorm, HandlesBatchesOfManySizes) {
       for (const bool training : {true, false}) {
         const Batch batch{shape, dtype, training, shape[1] != 37};
         EXPECT_EQ(difference(run_batch_norm(Device::cuda(), batch), run_batch_norm(Device::cpu(), batch),
-                             tolerance_of(dtype)),
+                             tolerance(dtype)),
                   "")
             << to_string(shape) << name(dtype) << training;
       }
@@ -181,7 +181,7 @@ TEST_F(CudaNorm, HandlesRowsOfManyLengths) {
   for (const auto& shape : shapes)
     for (const DType dtype : {DType::f32, DType::f64})
       EXPECT_EQ(difference(run_layer_norm(Device::cuda(), shape, dtype, shape[0] != 5),
-                           run_layer_norm(Device::cpu(), shape, dtype, shape[0] != 5), tolerance_of(dtype)),
+                           run_layer_norm(Device::cpu(), shape, dtype, shape[0] != 5), tolerance(dtype)),
                 "")
           << to_string(shape) << name(dtype);
 }

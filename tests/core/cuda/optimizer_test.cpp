@@ -24,13 +24,13 @@ Shape parameter_shape(std::size_t i) {
   constexpr std::int64_t sizes[] = {1, 7, 8, 9, 0, 257, 1000};
   return i == 70 ? Shape{30001} : Shape{sizes[i % 7]};
 }
-DType dtype_at(std::size_t i) { return i % 3 == 2 ? DType::f64 : DType::f32; }
+DType parameter_dtype(std::size_t i) { return i % 3 == 2 ? DType::f64 : DType::f32; }
 
 std::vector<Tensor> tensors(Device device, unsigned seed, double low = -2.0, double high = 2.0) {
   std::vector<Tensor> out;
   for (std::size_t i = 0; i < kTensors; ++i)
     out.push_back(random_values(parameter_shape(i), seed + static_cast<unsigned>(i), low, high)
-                      .to(dtype_at(i))
+                      .to(parameter_dtype(i))
                       .to(device));
   return out;
 }

@@ -117,7 +117,7 @@ TEST_F(CudaProducts, ConvolutionsOfCodesAreExact) {
 }
 
 /// A type that every processor multiplies: not all support bfloat16 products.
-Tensor on_host(const Tensor& x) { return x.dtype() == DType::bf16 ? x.to(DType::f32) : x; }
+Tensor to_comparable(const Tensor& x) { return x.dtype() == DType::bf16 ? x.to(DType::f32) : x; }
 
 TEST_F(CudaProducts, MultipliesMatricesInEveryOrder) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
@@ -130,7 +130,7 @@ TEST_F(CudaProducts, MultipliesMatricesInEveryOrder) {
           Tensor right = Tensor::empty({batch, m, n}, type),
                  out = Tensor::empty({batch, m, n}, type, Device::cuda());
           const Tensor x = a.to(Device::cuda()), y = b.to(Device::cuda());
-          detail::multiply({on_host(a), m, k, flip_a}, {on_host(b), k, n, flip_b}, right, batch);
+          detail::multiply({to_comparable(a), m, k, flip_a}, {to_comparable(b), k, n, flip_b}, right, batch);
           detail::multiply({x, m, k, flip_a}, {y, k, n, flip_b}, out, batch);
           EXPECT_TRUE(bitwise_equal(out, right)) << name(dtype) << flip_a << flip_b << batch;
         }
@@ -143,7 +143,7 @@ TEST_F(CudaProducts, ConvolvesFloatsForwardAndBackward) {
       const Tensor x = small_numbers(s.x_shape(), dtype, nhwc), w = small_numbers(s.w_shape(), dtype);
       const Tensor dy = small_numbers(s.y_shape(), dtype, nhwc);
       const Tensor a = x.to(Device::cuda()), b = w.to(Device::cuda()), g = dy.to(Device::cuda());
-      const Tensor hx = on_host(x), hw = on_host(w), hdy = on_host(dy);
+      const Tensor hx = to_comparable(x), hw = to_comparable(w), hdy = to_comparable(dy);
       EXPECT_TRUE(bitwise_equal(detail::conv_y(s, a, b), detail::conv_y(s, hx, hw)))
           << to_string(s.x_shape());
       EXPECT_TRUE(bitwise_equal(detail::conv_dx(s, g, b), detail::conv_dx(s, hdy, hw)))

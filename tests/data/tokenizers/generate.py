@@ -110,17 +110,17 @@ def unigram(text):
 
 def main():
     text = Path(sys.argv[1]).read_text(encoding="utf-8")[:300_000]
-    answers = {}
+    predictions = {}
     for make in (byte_level, llama, metaspace, unigram, llama3, qwen2):
         it = make(text)
         (HERE / f"{make.__name__}.json").write_text(
             json.dumps(json.loads(it.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
-        answers[make.__name__] = []
+        predictions[make.__name__] = []
         for sample in TEXTS:
             ids = it.encode(sample, add_special_tokens=False).ids
-            answers[make.__name__].append(
+            predictions[make.__name__].append(
                 {"text": sample, "ids": ids, "back": it.decode(ids, skip_special_tokens=False)})
-    lines = (json.dumps({name: entries}) [1:-1] for name, entries in answers.items())
+    lines = (json.dumps({name: entries}) [1:-1] for name, entries in predictions.items())
     (HERE / "ids.json").write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
 
 

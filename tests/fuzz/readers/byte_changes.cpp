@@ -23,7 +23,7 @@ class Mutation {
 
  private:
   std::size_t below(std::size_t count) { return std::size_t(engine_() % std::max<std::size_t>(count, 1)); }
-  std::size_t length_from(std::size_t at) { return 1 + below(std::min(kLongestPiece, text_.size() - at)); }
+  std::size_t random_length(std::size_t at) { return 1 + below(std::min(kLongestPiece, text_.size() - at)); }
 
   void change() {
     const std::size_t at = below(text_.size());
@@ -41,10 +41,10 @@ class Mutation {
         number(at);
         break;
       case 4:
-        text_.insert(below(text_.size()), text_.substr(at, length_from(at)));
+        text_.insert(below(text_.size()), text_.substr(at, random_length(at)));
         break;
       case 5:
-        text_.erase(at, length_from(at));
+        text_.erase(at, random_length(at));
         break;
       case 6:
         splice(at);

@@ -69,7 +69,7 @@ struct Part {
   std::size_t offset, bytes;
 };
 
-std::vector<Part> parts_of(Json& listing, const std::string& bytes) {
+std::vector<Part> list_parts(Json& listing, const std::string& bytes) {
   std::vector<Part> parts;
   for (auto& entry : listing) {
     const auto offset = read_size(entry, "offset", bytes.size());
@@ -83,7 +83,7 @@ std::vector<Part> parts_of(Json& listing, const std::string& bytes) {
 void seal_parts(std::string& bytes) {
   Json listing = parse_listing(bytes);
   bool changed = false;
-  for (const auto& part : parts_of(listing, bytes)) {
+  for (const auto& part : list_parts(listing, bytes)) {
     const Json sum = crc32c(bytes.data() + part.offset, part.bytes);
     changed |= part.entry->contains("crc32c") && (*part.entry)["crc32c"] != sum;
     (*part.entry)["crc32c"] = sum;
@@ -121,7 +121,7 @@ void seal_state(std::string& bytes) {
 
 std::string change_state(const std::string& bytes, std::uint64_t seed) {
   Json listing = parse_listing(bytes);
-  const auto parts = parts_of(listing, bytes);
+  const auto parts = list_parts(listing, bytes);
   std::mt19937_64 engine(seed);
   std::string changed = bytes;
   if (parts.empty()) return changed;

@@ -31,7 +31,7 @@ def largest(family):
         family.case("max_calibrator", named(batches), compute, {"batches": len(batches), "axis": axis})
     for bad in [float("nan"), float("inf")]:
         x = torch.tensor([1.0, bad])
-        family.case("max_calibrator", named([x]), lambda: {"amax": calib.MaxCalibrator().collect(x)}, {"batches": 1}, refused=True)
+        family.case("max_calibrator", named([x]), lambda: {"amax": calib.MaxCalibrator().collect(x)}, {"batches": 1}, rejected=True)
 
 
 def clear_of_edges(x, edges):
@@ -108,7 +108,7 @@ def numpy_histograms(family):
                         {"batches": len(batches), "num_bins": 8, "skip_zeros": skip, "torch_hist": 0, "num_bits": 8, "unsigned": 0})
     narrow = torch.tensor([1.0, 1.00001])
     family.case("histogram_collect", named([narrow]), lambda: {"hist": made([narrow], 2048, False)._calib_hist},
-                {"batches": 1, "num_bins": 2048, "skip_zeros": 0, "torch_hist": 0, "num_bits": 8, "unsigned": 0}, refused=True)
+                {"batches": 1, "num_bins": 2048, "skip_zeros": 0, "torch_hist": 0, "num_bits": 8, "unsigned": 0}, rejected=True)
 
 
 def ranges(family):
@@ -125,7 +125,7 @@ def ranges(family):
                     lambda: {"amax": calibrator.compute_amax("entropy", stride=stride, start_bin=start)},
                     {"method": "entropy", "stride": stride, "start_bin": start, "num_bits": 8, "unsigned": 0})
     family.case("histogram_compute_amax", tensors, lambda: {"amax": calibrator.compute_amax("percentile", percentile=101)},
-                {"method": "percentile", "percentile": 101.0, "num_bits": 8, "unsigned": 0}, refused=True)
+                {"method": "percentile", "percentile": 101.0, "num_bits": 8, "unsigned": 0}, rejected=True)
 
 
 def cache(family):

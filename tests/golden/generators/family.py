@@ -66,7 +66,7 @@ class Family:
 
     # ---- writing ----
 
-    def case(self, function, inputs, answer, attributes=None, refused=False, **about):
+    def case(self, function, inputs, answer, attributes=None, rejected=False, **about):
         """Runs answer(), which gives the results by name, or must raise where the reference refuses. `about`: compare,
         reason, source, edge. Attributes that are None are left out: the reference's default."""
         results, error = None, None
@@ -74,9 +74,9 @@ class Family:
             results = answer()
         except Exception as raised:  # references raise any type of error
             error = raised
-            if not refused:
+            if not rejected:
                 raise
-        if refused and error is None:
+        if rejected and error is None:
             raise AssertionError(f"{function} was expected to refuse {attributes}")
         group = self.file.create_group(f"{self.count:05}_{function}")
         self.count += 1

@@ -27,7 +27,7 @@ def e4m3(family):
         family.case("scaled_e4m3", {"x": x, "amax": amax, "bias": bias, "grad_y": grad_y}, compute,
                     {"E": 4, "M": 3, "pass_through_bwd": through})
     x = family.values((3,))
-    family.case("scaled_e4m3", {"x": x}, lambda: {"y": tensor_quant.scaled_e4m3(x, None, None, 5, 2)}, {"E": 5, "M": 2}, refused=True)
+    family.case("scaled_e4m3", {"x": x}, lambda: {"y": tensor_quant.scaled_e4m3(x, None, None, 5, 2)}, {"E": 5, "M": 2}, rejected=True)
 
 
 def e2m1(magnitude):

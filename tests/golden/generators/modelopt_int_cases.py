@@ -43,7 +43,7 @@ def fake(family):
     for amax, unsigned in [(torch.tensor(-1.0), False), (torch.tensor([1.0, 2.0]), False), (torch.tensor(1.0), True)]:
         family.case("fake_tensor_quant", {"x": -x.abs(), "amax": amax},
                     lambda: {"y": tensor_quant.fake_tensor_quant(-x.abs(), amax, None, 8, unsigned)},
-                    {"num_bits": 8, "unsigned": unsigned}, refused=True)
+                    {"num_bits": 8, "unsigned": unsigned}, rejected=True)
 
 
 def cast(family):
@@ -100,7 +100,7 @@ def cast_bounds(family):
                 return {"y": y, "grad_x": grad}
 
             family.case("int_cast_ste", {"x": x, "grad_y": grad_y}, compute, {"num_bits": bits, "unsigned": unsigned, "narrow_range": narrow},
-                        refused=dtype == torch.float16 and bits == 16 and unsigned)
+                        rejected=dtype == torch.float16 and bits == 16 and unsigned)
 
 
 def make(family):

@@ -50,7 +50,7 @@ def int4(family):
 
         family.case("int4_qtensor", {"x": x}, compute, {"block_size": block})
     x = data(family, (2, 3))
-    family.case("int4_qtensor", {"x": x}, lambda: {"scale": qtensor.INT4QTensor.quantize(x, 2)[1]}, {"block_size": 2}, refused=True)
+    family.case("int4_qtensor", {"x": x}, lambda: {"scale": qtensor.INT4QTensor.quantize(x, 2)[1]}, {"block_size": 2}, rejected=True)
 
 
 def four_bits(family):

@@ -64,7 +64,7 @@ def refusals(family):
         bits = fields.setdefault("num_bits", 8)
         attributes = {**attributes, "num_bits": list(bits) if isinstance(bits, tuple) else bits}
         family.case("quantizer_attribute_config", {}, lambda: {"y": torch.tensor(bool(QuantizerAttributeConfig(**fields)))},
-                    attributes, refused=True)
+                    attributes, rejected=True)
 
 
 def exported(family):

@@ -20,8 +20,8 @@ def make_batches(family, shape):
     return [family.values(shape, scale=family.pick([0.1, 1.0, 4.0])) + shift for _ in range(family.whole(1, 4))]
 
 
-def extremes(watcher):
-    return {"min_val": Value(watcher.min_val, **SIGN), "max_val": Value(watcher.max_val, **SIGN)}
+def extremes(observed):
+    return {"min_val": Value(observed.min_val, **SIGN), "max_val": Value(observed.max_val, **SIGN)}
 
 
 def classic(family):
@@ -44,11 +44,11 @@ def classic(family):
                 options["quant_min"], options["quant_max"] = (0, 127) if dtype == "quint8" else (-64, 63)
 
             def compute():
-                watcher = kind(dtype=getattr(torch, dtype), qscheme=getattr(torch, scheme), **options)
+                observed = kind(dtype=getattr(torch, dtype), qscheme=getattr(torch, scheme), **options)
                 for batch in batches:
-                    watcher(batch)
-                scale, zero = watcher.calculate_qparams()
-                return {"scale": scale, "zero_point": zero, **extremes(watcher)}
+                    observed(batch)
+                scale, zero = observed.calculate_qparams()
+                return {"scale": scale, "zero_point": zero, **extremes(observed)}
 
             family.case(function, named(batches), compute,
                         {"batches": len(batches), "dtype": dtype, "qscheme": scheme, **options})
@@ -60,10 +60,10 @@ def histogram(family):
         dtype = family.pick(["qint8", "quint8"])
 
         def compute():
-            watcher = observer.HistogramObserver(bins=256, dtype=getattr(torch, dtype), qscheme=torch.per_tensor_affine)
+            observed = observer.HistogramObserver(bins=256, dtype=getattr(torch, dtype), qscheme=torch.per_tensor_affine)
             for batch in batches:
-                watcher(batch)
-            scale, zero = watcher.calculate_qparams()
+                observed(batch)
+            scale, zero = observed.calculate_qparams()
             return {"scale": Value(scale, "rel:1e-4", SEARCH), "zero_point": zero}
 
         family.case("histogram_observer", named(batches), compute,
@@ -80,12 +80,12 @@ def affine(family):
         grain = granularity.PerTensor() if axis is None else granularity.PerAxis(axis)
 
         def compute():
-            watcher = AffineQuantizedMinMaxObserver(getattr(MappingType, mapping), getattr(torch, name), grain, eps=eps,
+            observed = AffineQuantizedMinMaxObserver(getattr(MappingType, mapping), getattr(torch, name), grain, eps=eps,
                                                     scale_dtype=torch.float32, zero_point_dtype=torch.int32)
             for batch in batches:
-                watcher(batch)
-            scale, zero = watcher.calculate_qparams()
-            return {"scale": scale, "zero_point": zero, **extremes(watcher)}
+                observed(batch)
+            scale, zero = observed.calculate_qparams()
+            return {"scale": scale, "zero_point": zero, **extremes(observed)}
 
         family.case("affine_quantized_minmax_observer", named(batches), compute,
                     {"batches": len(batches), "mapping_type": mapping, "target_dtype": name, "eps": eps, "axis": axis})

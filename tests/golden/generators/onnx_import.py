@@ -185,8 +185,8 @@ def make(folder, seed):
     folder = os.path.join(folder, "onnx_import")
     os.makedirs(folder, exist_ok=True)
     versions = f"torch {torch.__version__.split('+')[0]}, onnxscript {onnxscript.__version__}, onnx {onnx.__version__}"
-    with h5py.File(os.path.join(folder, "answers.h5"), "w", libver=("v110", "v110")) as answers:
-        answers.attrs.update({"source": versions, "seed": seed})
+    with h5py.File(os.path.join(folder, "answers.h5"), "w", libver=("v110", "v110")) as predictions:
+        predictions.attrs.update({"source": versions, "seed": seed})
         for name, (network, shape, ways) in NETWORKS.items():
             torch.manual_seed(seed)
             model = network()
@@ -196,8 +196,8 @@ def make(folder, seed):
             with torch.no_grad():
                 logits = model(x)
             for key, value in (("x", x), ("logits", logits)):
-                answers.create_dataset(f"{name}/{key}", data=value.numpy(), **packing(value.numpy()))
-            answers[name].attrs["files"] = [f"{name}_{how}.onnx" for how in ways]
+                predictions.create_dataset(f"{name}/{key}", data=value.numpy(), **packing(value.numpy()))
+            predictions[name].attrs["files"] = [f"{name}_{how}.onnx" for how in ways]
             for how in ways:
                 path = os.path.join(folder, f"{name}_{how}.onnx")
                 export(model, x, path, how)

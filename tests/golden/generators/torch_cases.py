@@ -25,7 +25,7 @@ def per_tensor(family):
         x = family.values((3,))
         family.case("fake_quantize_per_tensor_affine", {"x": x},
                     lambda: {"y": torch.fake_quantize_per_tensor_affine(x, 0.5, zero, low, high)},
-                    {"scale": 0.5, "zero_point": zero, "quant_min": low, "quant_max": high}, refused=True)
+                    {"scale": 0.5, "zero_point": zero, "quant_min": low, "quant_max": high}, rejected=True)
 
 
 def per_channel(family):
@@ -130,7 +130,7 @@ def float_zero_points(family):
         zero = torch.zeros(3, dtype=kind)
         family.case("fake_quantize_per_channel_affine", {"x": x, "scale": scale, "zero_point": zero},
                     lambda: {"y": torch.fake_quantize_per_channel_affine(x, scale, zero, 1, 0, 255)},
-                    {"axis": 1, "quant_min": 0, "quant_max": 255}, refused=True)
+                    {"axis": 1, "quant_min": 0, "quant_max": 255}, rejected=True)
 
 
 def make(family):

@@ -121,7 +121,7 @@ def refusals(family):
             return {"codes": primitives.quantize_affine(x, block, scale, point, getattr(torch, dtype),
                                                         bounds.get("quant_min"), bounds.get("quant_max"))}
         family.case("quantize_affine", {"x": x, "scale": scale, "zero_point": point}, compute,
-                    {"block_size": block, "output_dtype": dtype, "zero_point_domain": "INT", **bounds}, refused=True)
+                    {"block_size": block, "output_dtype": dtype, "zero_point_domain": "INT", **bounds}, rejected=True)
 
 
 def make(family):

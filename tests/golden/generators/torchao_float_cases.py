@@ -77,7 +77,7 @@ def mx(family):
                                                         "target_dtype": target})
     x = family.values((2, 40))
     family.case("to_mx", {"x": x}, lambda: {"y": mx_tensor.to_mx(x, torch.float8_e4m3fn, 32)},
-                {"elem_dtype": "float8_e4m3fn", "block_size": 32, "scaling_mode": "FLOOR"}, refused=True)
+                {"elem_dtype": "float8_e4m3fn", "block_size": 32, "scaling_mode": "FLOOR"}, rejected=True)
 
 
 def nvfp4(family):
