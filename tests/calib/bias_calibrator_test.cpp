@@ -15,8 +15,8 @@ namespace {
 TEST(BiasCalibrator, ComputesMeanAndMidpointOfEachRange) {
   for (unsigned seed = 0; seed < 20; ++seed)
     for (int axis = -1; axis < 3; ++axis) {
-      const Axes kept = axis < 0 ? Axes() : Axes(axis);
-      BiasCalibrator mean(BiasMethod::mean, kept), middle(BiasMethod::max_min, kept);
+      const Axes axes = axis < 0 ? Axes() : Axes(axis);
+      BiasCalibrator mean(BiasMethod::mean, axes), middle(BiasMethod::max_min, axes);
       const Tensor a = heavy_tailed({4, 5, 60}, seed), b = heavy_tailed({4, 5, 60}, seed + 11);
       for (const Tensor& x : {a, b}) {
         mean.collect(x);

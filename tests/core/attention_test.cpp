@@ -189,7 +189,7 @@ TEST(Rotary, ProductsDependOnTheDistanceOnly) {
 /// Gradients of attention and of GELU whose inputs are products of codes, and the saved bytes.
 struct OfCodes {
   std::vector<std::vector<float>> gradients;
-  std::int64_t kept = 0;
+  std::int64_t saved_bytes = 0;
 
   explicit OfCodes(bool keeps_floats) {
     const Grid grid = Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(2.0), "q");
@@ -209,7 +209,7 @@ struct OfCodes {
       const Variable z = ops::gelu(read(ops::linear(codes, weights, b)));
       sum = ops::add(ops::mean(y, {0, 1, 2, 3}), ops::mean(z, {0, 1, 2}));
     }
-    kept = memory_stats().in_use - before;
+    saved_bytes = memory_stats().in_use - before;
     sum.backward();
     for (const auto& leaf : {x, w, b}) gradients.push_back(leaf.grad().to_vector<float>());
   }
@@ -223,7 +223,7 @@ TEST(Attention, RecomputesCodeProductsBitwise) {
   const OfCodes again(false), floats(true);
   EXPECT_EQ(again.gradients, floats.gradients);
   const std::int64_t inputs = 4 * 2 * 64 * (96 + 96);  // q, k, v and what GELU reads, as floats
-  EXPECT_LT(again.kept, floats.kept - inputs / 2);
+  EXPECT_LT(again.saved_bytes, floats.saved_bytes - inputs / 2);
 }
 
 /// Factors are rounded by 2^-9 there, sums are of up to 12 products of up to 4; elsewhere nothing is.
@@ -321,10 +321,10 @@ TEST(Attention, RowsMatchTheirHeadsBitwise) {
 Grid make_grid(double amax) { return Grid::from_amax(IntFormat{8}, {}, Tensor::scalar(amax), "q"); }
 
 TEST(CodeMatmul, SumsAreExactAndScaledOnce) {
-  for (const bool turned : {false, true}) {
-    const auto a = ops::quantize(values({3, 2, 5, 70}, 1), make_grid(2)),
-               b = ops::quantize(values(turned ? Shape{3, 2, 4, 70} : Shape{3, 2, 70, 4}, 2), make_grid(1.5));
-    const Variable y = ops::matmul(a, b, turned);
+  for (const bool transposed : {false, true}) {
+    const auto a = ops::quantize(values({3, 2, 5, 70}, 1), spec(2)),
+               b = ops::quantize(values(transposed ? Shape{3, 2, 4, 70} : Shape{3, 2, 70, 4}, 2), spec(1.5));
+    const Variable y = ops::matmul(a, b, transposed);
     ASSERT_NE(y.accumulator(), nullptr);
     const auto x = a.quantized()->codes.to_vector<std::int8_t>(),
                w = b.quantized()->codes.to_vector<std::int8_t>();
@@ -335,21 +335,22 @@ TEST(CodeMatmul, SumsAreExactAndScaledOnce) {
         for (std::size_t j = 0; j < 4; ++j) {
           std::int32_t sum = 0;
           for (std::size_t c = 0; c < 70; ++c)
-            sum += x[(n * 5 + i) * 70 + c] * (turned ? w[(n * 4 + j) * 70 + c] : w[(n * 70 + c) * 4 + j]);
+            sum += x[(n * 5 + i) * 70 + c] * (transposed ? w[(n * 4 + j) * 70 + c] : w[(n * 70 + c) * 4 + j]);
           ASSERT_EQ(found[(n * 5 + i) * 4 + j], float(sum) * scale);
         }
   }
 }
 
 TEST(CodeMatmul, GradientsMatchTheDequantizedProduct) {
-  for (const bool turned : {false, true}) {
-    const auto a = values({2, 3, 6}, 1, true), b = values(turned ? Shape{2, 4, 6} : Shape{2, 6, 4}, 2, true);
-    const auto qa = ops::quantize(a, make_grid(4)), qb = ops::quantize(b, make_grid(4));
+  for (const bool transposed : {false, true}) {
+    const auto a = values({2, 3, 6}, 1, true),
+               b = values(transposed ? Shape{2, 4, 6} : Shape{2, 6, 4}, 2, true);
+    const auto qa = ops::quantize(a, spec(4)), qb = ops::quantize(b, spec(4));
     const BackwardScope exact(BackwardType::fp32);
-    const Variable y = ops::matmul(qa, qb, turned);
+    const Variable y = ops::matmul(qa, qb, transposed);
     y.backward(Tensor::full(y.shape(), 1.0));
     const Variable fa(qa.tensor().clone(), true), fb(qb.tensor().clone(), true);
-    const Variable z = ops::matmul(fa, fb, turned);
+    const Variable z = ops::matmul(fa, fb, transposed);
     z.backward(Tensor::full(z.shape(), 1.0));
     EXPECT_EQ(a.grad().to_vector<float>(), fa.grad().to_vector<float>());
     EXPECT_EQ(b.grad().to_vector<float>(), fb.grad().to_vector<float>());
@@ -358,12 +359,12 @@ TEST(CodeMatmul, GradientsMatchTheDequantizedProduct) {
 
 /// In bf16 dy alone is rounded, by 2^-9; sums of 40 products of up to 4.
 TEST(CodeMatmul, Bf16GradientsAreCloseToTheDequantizedProduct) {
-  for (const bool turned : {false, true}) {
+  for (const bool transposed : {false, true}) {
     const auto gradients = [&](BackwardType type) {
       const auto a = values({3, 2, 6, 40}, 1, true),
-                 b = values(turned ? Shape{3, 2, 4, 40} : Shape{3, 2, 40, 4}, 2, true);
+                 b = values(transposed ? Shape{3, 2, 4, 40} : Shape{3, 2, 40, 4}, 2, true);
       const BackwardScope scope(type);
-      const Variable y = ops::matmul(ops::quantize(a, make_grid(4)), ops::quantize(b, make_grid(4)), turned);
+      const Variable y = ops::matmul(ops::quantize(a, spec(4)), ops::quantize(b, spec(4)), transposed);
       y.backward(values(y.shape(), 3).tensor());
       auto all = a.grad().to_vector<float>();
       for (const float x : b.grad().to_vector<float>()) all.push_back(x);

@@ -44,9 +44,9 @@ TEST(QuantDescriptor, AmaxDeterminesTheGranularity) {
   EXPECT_TRUE(QuantDescriptor({.axis = 0, .amax = 1.5}).granularity(2).is_per_tensor());
   EXPECT_EQ(QuantDescriptor({.axis = 0, .amax = {1.0, 2.0}}).granularity(4), Granularity::per_axis(0));
   EXPECT_EQ(QuantDescriptor({.amax = {1.0, 2.0}}).granularity(2), Granularity::per_axis(1));
-  const Tensor kept = Tensor::from({1.0f, 2.0f, 3.0f}, {3, 1, 1});
-  EXPECT_EQ(QuantDescriptor({.amax = kept}).granularity(4), Granularity::per_axis(1));
-  EXPECT_THAT(test::error_message([&] { return QuantDescriptor({.amax = kept}).granularity(2); }),
+  const Tensor amax_tensor = Tensor::from({1.0f, 2.0f, 3.0f}, {3, 1, 1});
+  EXPECT_EQ(QuantDescriptor({.amax = amax_tensor}).granularity(4), Granularity::per_axis(1));
+  EXPECT_THAT(test::error_message([&] { return QuantDescriptor({.amax = amax_tensor}).granularity(2); }),
               HasSubstr("more axes"));
 }
 

@@ -38,17 +38,17 @@ TEST(Engine, MultipliesMatricesAndTransposes) {
 TEST(Engine, BatchMatchesEachPair) {
   using enum cpu::Sharing;
   for (const auto& [batch, m, n, k] : {std::array{33, 7, 5, 9}, {2, 300, 130, 70}, {70, 128, 64, 128}})
-    for (const bool turned : {false, true})
+    for (const bool transposed : {false, true})
       for (const cpu::Sharing sharing : {by_shape, by_threads}) {
         const Tensor a = test::uniform({batch * m * k}, 1), b = test::uniform({batch * k * n}, 2);
         Tensor c = Tensor::empty({batch, m, n}), right = Tensor::empty({batch, m, n}, DType::f64);
-        cpu::gemm({a.raw(), DType::f32, m, k, turned}, {b.raw(), DType::f32, k, n, !turned},
+        cpu::gemm({a.raw(), DType::f32, m, k, transposed}, {b.raw(), DType::f32, k, n, !transposed},
                   c.mutable_data<float>(), batch, sharing);
         for (std::int64_t i = 0; i < batch; ++i)
-          cpu::reference_gemm<double>(m, n, k, a.data<float>() + i * m * k, turned,
-                                      b.data<float>() + i * k * n, !turned,
+          cpu::reference_gemm<double>(m, n, k, a.data<float>() + i * m * k, transposed,
+                                      b.data<float>() + i * k * n, !transposed,
                                       right.mutable_data<double>() + i * m * n);
-        EXPECT_LT(test::difference(c, right), test::kRounding) << batch << " " << m << " " << turned;
+        EXPECT_LT(test::difference(c, right), test::kRounding) << batch << " " << m << " " << transposed;
       }
 }
 
@@ -105,14 +105,14 @@ INSTANTIATE_TEST_SUITE_P(
                     TileCase{300, 70, 1024, false, true}, TileCase{70, 300, 1000, true, true},
                     TileCase{96, 70, 2081, true, false}, TileCase{70, 96, 2081, false, true}));
 
-/// Copies matrix i out of a batch in which `beside` matrices are interleaved.
+/// Copies matrix i out of a batch in which `batch_size` matrices are interleaved.
 Tensor alone(const Tensor& batch, std::int64_t i, std::int64_t rows, std::int64_t columns,
-             std::int64_t beside) {
+             std::int64_t batch_size) {
   Tensor out = Tensor::empty({rows, columns}, batch.dtype());
   const auto copy = [&]<class T>(const T* from, T* to) {
-    from += i / beside * beside * rows * columns + i % beside * columns;
+    from += i / batch_size * batch_size * rows * columns + i % batch_size * columns;
     for (std::int64_t r = 0; r < rows; ++r)
-      std::copy_n(from + r * beside * columns, columns, to + r * columns);
+      std::copy_n(from + r * batch_size * columns, columns, to + r * columns);
   };
   batch.dtype() == DType::bf16 ? copy(batch.data<bfloat16>(), out.mutable_data<bfloat16>())
                                : copy(batch.data<float>(), out.mutable_data<float>());
@@ -125,10 +125,10 @@ TEST(Engine, TilesOfAdjacentMatricesMatchEachBitwise) {
   for (const auto& [m, n, k] : {std::array{128, 64, 32}, {64, 96, 64}, {70, 33, 45}, {64, 128, 100}})
     for (const bool ta : {false, true})
       for (const bool tb : {false, true})
-        for (const int beside : {1, 2, 4, 7}) {  // bits: a, b, c
-          const std::int64_t a_beside = (beside & 1) != 0 ? sides : 1,
-                             b_beside = (beside & 2) != 0 ? sides : 1,
-                             c_beside = (beside & 4) != 0 ? sides : 1;
+        for (const int batch_size : {1, 2, 4, 7}) {  // bits: a, b, c
+          const std::int64_t a_beside = (batch_size & 1) != 0 ? sides : 1,
+                             b_beside = (batch_size & 2) != 0 ? sides : 1,
+                             c_beside = (batch_size & 4) != 0 ? sides : 1;
           const Tensor a = test::uniform({batch, m * k}, 1, DType::bf16),
                        b = test::uniform({batch, k * n}, 2, DType::bf16);
           Tensor c = Tensor::empty({batch, m, n});
@@ -140,7 +140,8 @@ TEST(Engine, TilesOfAdjacentMatricesMatchEachBitwise) {
             Tensor one = Tensor::empty({m, n});
             cpu::multiply_by_tiles({x.raw(), DType::bf16, m, k, ta}, {y.raw(), DType::bf16, k, n, tb},
                                    one.mutable_data<float>());
-            EXPECT_TRUE(bitwise_equal(alone(c, i, m, n, c_beside), one)) << m << " " << ta << tb << beside;
+            EXPECT_TRUE(bitwise_equal(alone(c, i, m, n, c_beside), one))
+                << m << " " << ta << tb << batch_size;
           }
         }
 }

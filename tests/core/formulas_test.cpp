@@ -77,10 +77,10 @@ TEST(DivideByInverse, MatchesDivisionBitwiseAtEveryEdge) {
   for (std::uint32_t s = 0; s < 1u << 23; s += 2039)
     for (const float power : {0x1p-100f, 1.0f, 0x1p99f})
       for (int k = 1; k < 100'000; k += 1 + k / 7)
-        for (int beside = -3; beside <= 3; ++beside) {
+        for (int offset = -3; offset <= 3; ++offset) {
           const float d = std::bit_cast<float>(0x3f800000u | s) * power;
           const float edge = static_cast<float>(k) * d;
-          const float p = std::bit_cast<float>(std::bit_cast<std::int32_t>(edge) + beside);
+          const float p = std::bit_cast<float>(std::bit_cast<std::int32_t>(edge) + offset);
           others += scalar::divide_by_inverse(p, d, 1.0f / d) != p / d ? 1 : 0;
         }
   EXPECT_EQ(others, 0);

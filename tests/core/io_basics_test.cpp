@@ -140,10 +140,10 @@ TEST_F(AtomicFileTest, KeepsTheOldFileIfTheWriterIsKilled) {
 
 TEST_F(AtomicFileTest, AcceptsNamesOfAnyLength) {
   const std::string name(255, 'x'), other = std::string(254, 'x') + "y";
-  AtomicFile file(path(name)), beside(path(other));
+  AtomicFile file(path(name)), neighbour(path(other));
   write_file(path(std::string(255, 'z')), "");
   file.commit();
-  beside.commit();
+  neighbour.commit();
   EXPECT_EQ(files(), 3u);
   EXPECT_THROW(write_file(path(name + "x"), ""), FileError);
 }

@@ -205,9 +205,9 @@ TEST_F(StateFileTest, RejectsUnsupportedValues) {
   StateDict meta;
   meta.set("a", Tensor::empty({2}, DType::f32, Device::meta()));
   EXPECT_THROW(save_state(path(), meta, "s"), ArgumentError);
-  StateDict kept;
-  kept.set("attributes", Tensor::scalar(1));
-  EXPECT_THROW(save_state(path(), kept, "s"), ArgumentError);
+  StateDict stored;
+  stored.set("attributes", Tensor::scalar(1));
+  EXPECT_THROW(save_state(path(), stored, "s"), ArgumentError);
   StateDict text;
   text.set_attribute("a", "\xff\xfe");
   EXPECT_THROW(save_state(path(), text, "s"), ArgumentError);

@@ -156,10 +156,10 @@ void expect_same_codes(const Accumulator& x, const Moving& move, const Grid& gri
   own.set_requires_grad(true);
   const Variable direct = ops::quantize(own, grid);
   const auto q = code_values(*y.quantized()).to_vector<float>();
-  const auto wanted = code_values(*direct.quantized()).to_vector<float>();
+  const auto expected = code_values(*direct.quantized()).to_vector<float>();
   ASSERT_EQ(q.size(), from.size()) << where;
   for (std::size_t i = 0; i < q.size(); ++i)
-    ASSERT_EQ(q[i], wanted[static_cast<std::size_t>(from[i])]) << where << " element " << i;
+    ASSERT_EQ(q[i], expected[static_cast<std::size_t>(from[i])]) << where << " element " << i;
   const Tensor mask = direct.quantized()->mask;
   const auto passed =
       mask.defined() ? bits(mask) : std::vector<float>(static_cast<std::size_t>(numel(x.shape())), 1.0f);
@@ -173,12 +173,12 @@ void expect_same_floats(const Accumulator& x, const Moving& move, const std::str
   const Variable moved = move.apply(leaf), y = moved.as_float();
   const auto from = sources(move.apply, x.shape());
   Tensor mask;
-  const auto wanted = to_float(x, &mask).to_vector<float>(), values = y.tensor().to_vector<float>();
+  const auto expected = to_float(x, &mask).to_vector<float>(), values = y.tensor().to_vector<float>();
   ASSERT_EQ(values.size(), from.size()) << where;
   for (std::size_t i = 0; i < values.size(); ++i)
-    ASSERT_EQ(values[i], wanted[static_cast<std::size_t>(from[i])]) << where << " element " << i;
+    ASSERT_EQ(values[i], expected[static_cast<std::size_t>(from[i])]) << where << " element " << i;
   EXPECT_EQ(moved.layout(), y.layout()) << where;
-  const auto passed = mask.defined() ? bits(mask) : std::vector<float>(wanted.size(), 1.0f);
+  const auto passed = mask.defined() ? bits(mask) : std::vector<float>(expected.size(), 1.0f);
   y.backward(counted(y));
   EXPECT_EQ(leaf.grad().to_vector<float>(), expected_gradient(from, passed)) << where;
 }

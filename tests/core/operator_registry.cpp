@@ -546,7 +546,7 @@ std::vector<OperatorCase> attention_cases() {
       return ops::scaled_dot_product_attention(v[0], v[1], v[2], options, v.size() > 3 ? v[3] : Variable());
     };
   };
-  const auto turned = [](ops::Rotary options) {
+  const auto make_rotary = [](ops::Rotary options) {
     return [options](const Vars& v) { return ops::rotary(v[0], options); };
   };
   const auto constant = [](Shape shape) {
@@ -593,9 +593,15 @@ std::vector<OperatorCase> attention_cases() {
        {{{2, 2, 3, 2}}, {{2, 1, 4, 2}}, {{2, 1, 4, 2}}, constant({2, 1, 4})},
        attention({})},
       {"scaled_dot_product_attention", "hidden", {{{3, 2, 2, 2}}, {{3, 1, 5, 2}}, {{3, 1, 5, 3}}}, hidden},
-      {"rotary", "", {{{2, 3, 4, 6}}}, turned({})},
-      {"rotary", "scaled", {{{2, 3, 4, 6}}}, turned({.frequencies = {1.5, 0.3, 0.05}, .magnitude = 1.4})},
-      {"rotary", "part", {{{2, 4, 7}}}, turned({.base = 100, .first = 3, .dims = 4, .interleaved = true})},
+      {"rotary", "", {{{2, 3, 4, 6}}}, make_rotary({})},
+      {"rotary",
+       "scaled",
+       {{{2, 3, 4, 6}}},
+       make_rotary({.frequencies = {1.5, 0.3, 0.05}, .magnitude = 1.4})},
+      {"rotary",
+       "part",
+       {{{2, 4, 7}}},
+       make_rotary({.base = 100, .first = 3, .dims = 4, .interleaved = true})},
   };
   for (auto& entry : cases) entry.tolerance = 1e-5;  // exponents and sums of some ten products of up to 4
   return cases;

@@ -96,16 +96,16 @@ std::vector<Tensor> emptied(std::vector<Tensor> tensors, std::size_t only, int a
 TEST_P(Operator, HandlesOrRejectsEmptyAxes) {
   const Poison poison;
   const auto whole = inputs(DType::f32);
-  int answered = 0;
+  int computed = 0;
   for (std::size_t only = 0; only <= whole.size(); ++only)
     for (int axis = 1; axis <= 4; ++axis) {
       const auto tensors = emptied(whole, only, axis);
       try {
-        for (const auto& found : run(tensors)) answered += found.defined() ? 1 : 0;
+        for (const auto& found : run(tensors)) computed += found.defined() ? 1 : 0;
       } catch (const ArgumentError&) {
       }
     }
-  EXPECT_GT(answered, 0);
+  EXPECT_GT(computed, 0);
 }
 
 TEST_P(Operator, HandlesOrRejectsEmptyCodes) {

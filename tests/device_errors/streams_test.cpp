@@ -20,17 +20,17 @@ TEST(SimulatedStreams, RunNoWorkWithoutSynchronization) {
   ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
   const Tensor x = make_on_device(4);
   synchronize(Device::cuda());
-  void* const there = const_cast<void*>(x.raw());
+  void* const destination = const_cast<void*>(x.raw());
   void* pinned = nullptr;
   ASSERT_EQ(cudaHostAlloc(&pinned, 16, cudaHostAllocPortable), cudaSuccess);
   auto* number = static_cast<float*>(pinned);
   *number = 7;
-  (void)cudaMemcpyAsync(there, number, 4, cudaMemcpyHostToDevice, first);
+  (void)cudaMemcpyAsync(destination, number, 4, cudaMemcpyHostToDevice, first);
   (void)cudaEventRecord(event, first);
   EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
   const auto read = [&] {
     float got = 0;
-    (void)cudaMemcpyAsync(&got, there, 4, cudaMemcpyDeviceToHost, second);
+    (void)cudaMemcpyAsync(&got, destination, 4, cudaMemcpyDeviceToHost, second);
     (void)cudaStreamSynchronize(second);
     return got;
   };
@@ -48,11 +48,11 @@ TEST(SimulatedStreams, RunNoWorkWithoutSynchronization) {
 TEST(SimulatedStreams, CopySmallHostBuffersFromPageLockedMemory) {
   const auto before = simulated::pageable_copies();
   const auto waits = cuda::counts().waits;
-  std::vector<Tensor> there;
-  for (float i = 0; i < 300; ++i) there.push_back(Tensor::from({i, i + 1}).to(Device::cuda()));
+  std::vector<Tensor> destination;
+  for (float i = 0; i < 300; ++i) destination.push_back(Tensor::from({i, i + 1}).to(Device::cuda()));
   EXPECT_EQ(cuda::counts().waits, waits);
   for (float i = 0; i < 300; ++i)
-    EXPECT_EQ(there[static_cast<std::size_t>(i)].to_vector<float>(), (std::vector<float>{i, i + 1}));
+    EXPECT_EQ(destination[static_cast<std::size_t>(i)].to_vector<float>(), (std::vector<float>{i, i + 1}));
   EXPECT_EQ(simulated::pageable_copies(), before);
   (void)Tensor::full({1 << 16}, 1.0).to(Device::cuda());
   EXPECT_EQ(simulated::pageable_copies(), before + 1);

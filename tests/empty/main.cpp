@@ -35,7 +35,7 @@ std::map<std::string, std::vector<golden::Case>> starts(const std::filesystem::p
 }
 
 struct Counts {
-  int answered = 0, refused = 0;
+  int computed = 0, rejected = 0;
 };
 
 /// Describes the fault of a result; empty if it is right.

@@ -166,8 +166,8 @@ TEST(GgufNetwork, ScaledRotaryPositionsUseLlamaCppKeys) {
     const GgufModel file = gguf_model(*model, {1, 12});
     EXPECT_EQ(std::get<std::string>(*file.value("general.architecture")), "llama");
     const auto back = import_gguf(file, {.sample_shape = {12}}).build();
-    const auto found = run_model(*back).to_vector<float>(), wanted = run_model(*model).to_vector<float>();
-    for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 2e-5f) << parameters;
+    const auto found = run_model(*back).to_vector<float>(), expected = run_model(*model).to_vector<float>();
+    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(found[i], expected[i], 2e-5f) << parameters;
   }
   const auto yarn = gguf_model(
       *scaled_llama(R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 6})"), {1, 12});

@@ -129,7 +129,7 @@ class Anything {
 
 /// A sanitizer finds accesses outside of an input.
 TEST(OnnxImport, AcceptsOrRejectsAnyOperatorInput) {
-  int built = 0, refused = 0;
+  int built = 0, rejected = 0;
   unsigned seed = 0;
   for (const auto& op : operators()) {
     for (int i = 0; i < 200; ++i) {
@@ -143,14 +143,14 @@ TEST(OnnxImport, AcceptsOrRejectsAnyOperatorInput) {
       } catch (const Error& error) {
         EXPECT_EQ(placeholder_number(error.what()), "")
             << op << ", seed " << seed - 1 << ": " << error.what();
-        ++refused;
+        ++rejected;
       } catch (const std::exception& error) {
         ADD_FAILURE() << op << ", seed " << seed - 1 << ": " << error.what();
       }
     }
   }
   EXPECT_GT(built, 1000);
-  EXPECT_GT(refused, 1000);
+  EXPECT_GT(rejected, 1000);
 }
 
 }  // namespace

@@ -58,12 +58,12 @@ Tensor logits(const ImportedModel& imported, const Tensor& x) {
 }
 
 /// Relative to the largest logit: sums in another order; 2e-7 was measured.
-void expect_near(const Tensor& found, const Tensor& wanted) {
-  ASSERT_EQ(found.shape(), wanted.shape());
+void expect_near(const Tensor& found, const Tensor& expected) {
+  ASSERT_EQ(found.shape(), expected.shape());
   float largest = 0, difference = 0;
-  for (std::int64_t i = 0; i < wanted.numel(); ++i) {
-    largest = std::max(largest, std::abs(wanted.data<float>()[i]));
-    difference = std::max(difference, std::abs(wanted.data<float>()[i] - found.data<float>()[i]));
+  for (std::int64_t i = 0; i < expected.numel(); ++i) {
+    largest = std::max(largest, std::abs(expected.data<float>()[i]));
+    difference = std::max(difference, std::abs(expected.data<float>()[i] - found.data<float>()[i]));
   }
   EXPECT_LE(difference, 1e-5F * largest);
 }
@@ -71,11 +71,11 @@ void expect_near(const Tensor& found, const Tensor& wanted) {
 TEST_P(OnnxImportNetworks, MatchesPyTorchLogitsAlsoAfterReexport) {
   if (GetParam() == "cnn_script_training") GTEST_SKIP() << "of batch norms in training mode";
   const std::string name = GetParam().substr(0, GetParam().find('_'));
-  const Tensor x = reference_tensor(name, "x"), wanted = reference_tensor(name, "logits");
+  const Tensor x = reference_tensor(name, "x"), expected = reference_tensor(name, "logits");
   const auto imported = import_onnx(model());
-  expect_near(logits(imported, x), wanted);
+  expect_near(logits(imported, x), expected);
   const auto again = import_onnx(export_onnx(*imported.build(), imported.sample_shape));
-  expect_near(logits(again, x), wanted);
+  expect_near(logits(again, x), expected);
 }
 
 TEST(OnnxImportTraining, RejectsBatchNormInTrainingMode) {
@@ -172,7 +172,7 @@ class Mutation {
 
 TEST_P(OnnxImportNetworks, AcceptsOrRejectsRandomChanges) {
   const OnnxModel original = model();
-  int refused = 0;
+  int rejected = 0;
   for (unsigned seed = 0; seed < 120; ++seed) {
     OnnxModel changed = original;
     Mutation mutation(seed);
@@ -180,10 +180,10 @@ TEST_P(OnnxImportNetworks, AcceptsOrRejectsRandomChanges) {
     try {
       (void)import_onnx(changed).build();
     } catch (const Error&) {
-      ++refused;
+      ++rejected;
     }
   }
-  EXPECT_GT(refused, 20);
+  EXPECT_GT(rejected, 20);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, OnnxImportNetworks, ::testing::ValuesIn(networks()),

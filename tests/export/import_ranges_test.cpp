@@ -58,15 +58,16 @@ std::string error_text(Module& model, const NamedTensors& state) {
 TEST(ImportRanges, AcceptsBothSpellings) {
   auto calibrated = quantized();
   test::observe(*calibrated, test::random_tensor({4, 1, 8, 8}, -1, 1));
-  const auto wanted = model_ranges(*calibrated);
+  const auto expected_ranges = model_ranges(*calibrated);
   for (const bool pytorch_quantization : {false, true}) {
     auto model = quantized();
     const ImportedRanges done = import(*model, make_state(*calibrated, pytorch_quantization));
     EXPECT_TRUE(done.missing.empty() && done.unused.empty());
-    EXPECT_EQ(done.set.size(), wanted.size());
+    EXPECT_EQ(done.set.size(), expected_ranges.size());
     const auto found = model_ranges(*model);
-    ASSERT_EQ(found.size(), wanted.size());
-    for (const auto& [name, range] : wanted) EXPECT_TRUE(bitwise_equal(found.at(name), range)) << name;
+    ASSERT_EQ(found.size(), expected_ranges.size());
+    for (const auto& [name, range] : expected_ranges)
+      EXPECT_TRUE(bitwise_equal(found.at(name), range)) << name;
   }
 }
 
@@ -135,7 +136,7 @@ TEST(ImportRanges, AcceptsBlockAndTensorRanges) {
 
 TEST(ImportRanges, NamesKeyAndQuantizerOfAnError) {
   const std::string weight = "fc.weight_quantizer._amax", input = "fc.input_quantizer._amax";
-  for (const auto& [state, says] : std::vector<std::pair<NamedTensors, std::string>>{
+  for (const auto& [state, expected] : std::vector<std::pair<NamedTensors, std::string>>{
            {{{weight, Tensor::full({3, 1}, 1)}},
             "3 elements [3, 1], the quantizer 'fc.weight_quantizer' has ranges"},
            {{{weight, Tensor::scalar(1)}}, "1 elements"},
@@ -150,7 +151,7 @@ TEST(ImportRanges, NamesKeyAndQuantizerOfAnError) {
             "name one quantizer"}}) {
     auto model = quantized();
     const std::string message = error_text(*model, state);
-    EXPECT_NE(message.find(says), std::string::npos) << says << ": " << message;
+    EXPECT_NE(message.find(expected), std::string::npos) << expected << ": " << message;
     EXPECT_NE(message.find(temporary_path("state")), std::string::npos) << message;
   }
 }

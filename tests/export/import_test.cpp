@@ -74,8 +74,8 @@ TEST(OnnxImport, GemmAcceptsAlphaBetaAndBothOrders) {
                          .node("Gemm", {"x", "w", "b"}, "y", {{"alpha", 0.5f}, {"beta", 2.0f}})
                          .model;
   const Variable bias(Tensor::from({2.0f, 4.0f, 6.0f, 8.0f}));
-  const Tensor wanted = ops::add(ops::scale(ops::matmul(Variable(x), Variable(w)), 0.5), bias).tensor();
-  expect_near(run(model, x), wanted);
+  const Tensor expected = ops::add(ops::scale(ops::matmul(Variable(x), Variable(w)), 0.5), bias).tensor();
+  expect_near(run(model, x), expected);
 }
 
 TEST(OnnxImport, UnequalPadsBecomeZeroTaps) {
@@ -86,7 +86,7 @@ TEST(OnnxImport, UnequalPadsBecomeZeroTaps) {
     if (!pads.empty()) attributes.emplace_back("pads", pads);
     return conv({-1, 2, 7, 6}, w.shape(), attributes);
   };
-  const auto wanted = [&](std::int64_t top, std::int64_t left, std::int64_t bottom, std::int64_t right) {
+  const auto expected = [&](std::int64_t top, std::int64_t left, std::int64_t bottom, std::int64_t right) {
     Tensor padded = Tensor::zeros({2, 2, 7 + top + bottom, 6 + left + right});
     for (std::int64_t i = 0; i < 4; ++i)
       for (std::int64_t h = 0; h < 7; ++h)
@@ -96,18 +96,18 @@ TEST(OnnxImport, UnequalPadsBecomeZeroTaps) {
                        {.stride = {2, 1}, .padding = {}, .dilation = {}, .groups = 1})
         .tensor();
   };
-  expect_near(run(pad({0, 1, 1, 0}, ""), x), wanted(0, 1, 1, 0));
-  expect_near(run(pad({2, 0, 1, 1}, "NOTSET"), x), wanted(2, 0, 1, 1));
-  expect_near(run(pad({}, "SAME_UPPER"), x), wanted(1, 0, 1, 1));
-  expect_near(run(pad({}, "SAME_LOWER"), x), wanted(1, 1, 1, 0));
-  expect_near(run(pad({}, "VALID"), x), wanted(0, 0, 0, 0));
+  expect_near(run(pad({0, 1, 1, 0}, ""), x), expected(0, 1, 1, 0));
+  expect_near(run(pad({2, 0, 1, 1}, "NOTSET"), x), expected(2, 0, 1, 1));
+  expect_near(run(pad({}, "SAME_UPPER"), x), expected(1, 0, 1, 1));
+  expect_near(run(pad({}, "SAME_LOWER"), x), expected(1, 1, 1, 0));
+  expect_near(run(pad({}, "VALID"), x), expected(0, 0, 0, 0));
   const auto padded = OnnxGraph({-1, 2, 7, 6})
                           .fixed("w", w)
                           .ints("p", {0, 0, 0, 1, 0, 0, 1, 0})
                           .node("Pad", {"x", "p"}, "z", {{"mode", std::string("constant")}})
                           .node("Conv", {"z", "w"}, "y", {{"strides", Ints{2, 1}}})
                           .model;
-  expect_near(run(padded, x), wanted(0, 1, 1, 0));
+  expect_near(run(padded, x), expected(0, 1, 1, 0));
 }
 
 TEST(OnnxImport, ClipBecomesTheNarrowestActivation) {
@@ -232,11 +232,11 @@ TEST(OnnxImport, ReportsAllMissingItemsInOneMessage) {
       .node("Mul", {"gemm", "two"}, "last")
       .node("Scan", {"wide"}, "lstm")
       .node("Concat", {"last", "lstm"}, "y", {{"axis", std::int64_t{1}}});
-  const std::string told = error_text(graph.model);
-  EXPECT_THAT(told, AllOf(HasSubstr("Scan (1: 'lstm')"), HasSubstr("'resized' (Resize): it has neither"),
-                          HasSubstr("node 'wide' (Conv): its attribute 'group'")));
-  EXPECT_THAT(told, Not(HasSubstr("gemm'")));
-  EXPECT_THAT(told, Not(HasSubstr("\n")));
+  const std::string message = error_text(graph.model);
+  EXPECT_THAT(message, AllOf(HasSubstr("Scan (1: 'lstm')"), HasSubstr("'resized' (Resize): it has neither"),
+                             HasSubstr("node 'wide' (Conv): its attribute 'group'")));
+  EXPECT_THAT(message, Not(HasSubstr("gemm'")));
+  EXPECT_THAT(message, Not(HasSubstr("\n")));
 }
 
 TEST(OnnxImport, RejectsMismatchedInputsAndOutputs) {

@@ -106,7 +106,7 @@ TEST(Modelopt, WeightsMatchTheQuantizerBitwise) {
 }
 
 TEST(Modelopt, WritesKeysAndShapesOfEachFormat) {
-  const std::map<std::string, std::vector<std::string>> wanted{
+  const std::map<std::string, std::vector<std::string>> expected_keys{
       {"W8A8_SQ_PER_CHANNEL",
        {"fc1.bias f32 [32]", "fc1.bias_code i32 [32]", "fc1.input_scale f32 []", "fc1.weight i8 [32, 128]",
         "fc1.weight_scale f32 [32]"}},
@@ -126,7 +126,7 @@ TEST(Modelopt, WritesKeysAndShapesOfEachFormat) {
     for (const auto& [name, tensor] : index_by_name(modelopt_tensors(*calibrated(config))))
       if (name.starts_with("fc1"))
         found.push_back(name + " " + std::string(fq::name(tensor.dtype())) + " " + to_string(tensor.shape()));
-    EXPECT_EQ(found, wanted.at(algorithm)) << algorithm;
+    EXPECT_EQ(found, expected_keys.at(algorithm)) << algorithm;
   }
 }
 
@@ -191,7 +191,7 @@ std::string error_text(Module& model) {
 
 TEST(Modelopt, RejectsFormatsWithoutNames) {
   for (
-      const auto& [config, says] : std::vector<std::pair<std::string, std::string>>{
+      const auto& [config, expected] : std::vector<std::pair<std::string, std::string>>{
           {R"({"preset": "int8", "target": "ort"})", "uint8"},
           {R"({"preset": "w4a4", "target": "tensorrt"})", "int4"},
           {R"({"preset": "mxfp4"})", "e2m1"},
@@ -208,7 +208,7 @@ TEST(Modelopt, RejectsFormatsWithoutNames) {
           {R"({"preset": "int8", "arithmetic": "reference", "target": "none"})", "int8"}}) {
     auto model = calibrated(config);
     const std::string message = error_text(*model);
-    EXPECT_NE(message.find(says), std::string::npos) << config << ": " << message;
+    EXPECT_NE(message.find(expected), std::string::npos) << config << ": " << message;
     EXPECT_NE(message.find("fp8_per_channel_per_token"), std::string::npos) << config << ": " << message;
   }
   auto convolutions = calibrated(R"({"preset": "nvfp4"})", test::residual_net(), {4, 1, 8, 8});

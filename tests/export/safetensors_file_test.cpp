@@ -113,7 +113,7 @@ TEST(Safetensors, AcceptsForeignHeaders) {
 TEST(Safetensors, ReportsHeaderErrors) {
   const std::string data(8, '\1');
   for (
-      const auto& [header, says] : std::vector<std::pair<std::string, std::string>>{
+      const auto& [header, expected] : std::vector<std::pair<std::string, std::string>>{
           {"", "begin with"},
           {"[1]", "begin with"},
           {" {}", "begin with"},
@@ -152,7 +152,7 @@ TEST(Safetensors, ReportsHeaderErrors) {
           {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
            "begins at byte 4"}}) {
     const std::string message = error_text(with_length(header) + data);
-    EXPECT_NE(message.find(says), std::string::npos) << header << ": " << message;
+    EXPECT_NE(message.find(expected), std::string::npos) << header << ": " << message;
     EXPECT_NE(message.find("bytes"), std::string::npos) << message;
   }
   std::string deep = "{\"x\":";
@@ -210,7 +210,7 @@ TEST(Safetensors, SurvivesChangedAndTruncatedFiles) {
   std::uint64_t length = 0;
   std::memcpy(&length, whole.data(), 8);
   std::mt19937 random(1);
-  int refused = 0, read = 0;
+  int rejected = 0, read = 0;
   for (int i = 0; i < 300; ++i) {
     const std::string bytes = changed(whole, length + 8, random);
     try {
@@ -221,11 +221,11 @@ TEST(Safetensors, SurvivesChangedAndTruncatedFiles) {
     } catch (const FileError& error) {
       EXPECT_NE(bytes, whole) << error.what();
       EXPECT_EQ(error.path(), temporary_path("bytes"));
-      ++refused;
+      ++rejected;
     }
   }
   EXPECT_GT(read, 50);
-  EXPECT_GT(refused, 100);
+  EXPECT_GT(rejected, 100);
 }
 
 TEST(Safetensors, RejectsHeadersThatDoNotCoverTheFile) {
@@ -235,7 +235,7 @@ TEST(Safetensors, RejectsHeadersThatDoNotCoverTheFile) {
   std::memcpy(&length, whole.data(), 8);
   const auto data_bytes = static_cast<std::int64_t>(whole.size() - 8 - length);
   std::mt19937 random(2);
-  int refused = 0, read = 0;
+  int rejected = 0, read = 0;
   for (int i = 0; i < 20000; ++i) {
     const std::string text = changed(whole.substr(8, length), length, random);
     try {
@@ -245,11 +245,11 @@ TEST(Safetensors, RejectsHeadersThatDoNotCoverTheFile) {
       EXPECT_EQ(bytes, data_bytes) << text;
       ++read;
     } catch (const detail::BadHeader&) {
-      ++refused;
+      ++rejected;
     }
   }
   EXPECT_GT(read, 2000);
-  EXPECT_GT(refused, 2000);
+  EXPECT_GT(rejected, 2000);
 }
 
 TEST(Safetensors, ReportsAFileTruncatedDuringReading) {

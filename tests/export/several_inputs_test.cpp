@@ -80,9 +80,10 @@ TEST(SeveralInputs, HaveTheBatchFirst) {
               }),
               AllOf(HasSubstr("3 inputs"), HasSubstr("'mask' bool [2, 2]"),
                     HasSubstr("that of 'x' is 'n', that of 'mask' 2"), HasSubstr("--fix-input mask=1")));
-  OnnxModel turned = three_input_model({2, -1});
-  turned.inputs[0].shape[0].symbol = turned.inputs[1].shape[1].symbol = "n";
-  EXPECT_THAT(test::error_message([&] { (void)import_onnx(turned); }), HasSubstr("'mask' has it on axis 1"));
+  OnnxModel permuted = three_input_model({2, -1});
+  permuted.inputs[0].shape[0].symbol = permuted.inputs[1].shape[1].symbol = "n";
+  EXPECT_THAT(test::error_message([&] { (void)import_onnx(permuted); }),
+              HasSubstr("'mask' has it on axis 1"));
   OnnxModel text = three_input_model();
   text.inputs[1].kind = OnnxKind::text;
   EXPECT_THAT(test::error_message([&] { (void)import_onnx(text); }),

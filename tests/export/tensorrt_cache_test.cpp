@@ -123,7 +123,7 @@ TEST(TensorrtCacheFile, RejectsInvalidLines) {
 TEST(TensorrtCacheFile, SurvivesChangedFiles) {
   const std::string whole = "TRT-8601-EntropyCalibration2\nconv1.input_quantizer: 3c010a14\nfc: 3f800000\n";
   std::mt19937 random(1);
-  int refused = 0, read = 0;
+  int rejected = 0, read = 0;
   for (int i = 0; i < 600; ++i) {
     std::string text = whole.substr(0, i % 3 == 0 ? random() % whole.size() : whole.size());
     for (unsigned changes = random() % 4; changes > 0 && !text.empty(); --changes)
@@ -142,11 +142,11 @@ TEST(TensorrtCacheFile, SurvivesChangedFiles) {
       ++read;
     } catch (const FileError&) {
       EXPECT_NE(text, whole);
-      ++refused;
+      ++rejected;
     }
   }
   EXPECT_GT(read, 100);
-  EXPECT_GT(refused, 100);
+  EXPECT_GT(rejected, 100);
 }
 
 }  // namespace

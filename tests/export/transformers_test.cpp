@@ -37,9 +37,9 @@ Tensor run(const ImportedModel& imported, const Tensor& x) {
   return (*net)(Variable(x)).tensor().to(Layout::row_major);
 }
 
-void expect_near(const Tensor& found, const Tensor& wanted) {
-  ASSERT_EQ(found.shape(), wanted.shape());
-  const auto a = found.to_vector<float>(), b = wanted.to_vector<float>();
+void expect_near(const Tensor& found, const Tensor& expected) {
+  ASSERT_EQ(found.shape(), expected.shape());
+  const auto a = found.to_vector<float>(), b = expected.to_vector<float>();
   float off = 0;
   for (std::size_t i = 0; i < a.size(); ++i) off = std::max(off, std::abs(a[i] - b[i]));
   EXPECT_LE(off, kTolerance);
@@ -229,10 +229,11 @@ TEST(Transformers, ReportsAllMismatchedTensors) {
       if (name == "transformer.wpe.weight") tensor = Tensor::full({8, 12}, 1);
     }
   });
-  const std::string told = error_text(folder);
-  EXPECT_THAT(told, AllOf(HasSubstr("1 missing: transformer.ln_f.bias"), HasSubstr("transformer.ln_g.bias"),
-                          HasSubstr("transformer.wpe.weight is [8, 12], config.json makes it [12, 8]")));
-  EXPECT_THAT(told, HasSubstr("--map"));
+  const std::string message = error_text(folder);
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("1 missing: transformer.ln_f.bias"), HasSubstr("transformer.ln_g.bias"),
+                    HasSubstr("transformer.wpe.weight is [8, 12], config.json makes it [12, 8]")));
+  EXPECT_THAT(message, HasSubstr("--map"));
   const auto missing = import_transformers;  // a name may be corrected or omitted
   EXPECT_THROW((void)missing(folder, {}, {{"transformer.ln_g.bias", "transformer.ln_f.bias"}}), FileError);
 }

@@ -76,12 +76,12 @@ TEST(Weights, OfPyTorchReproduceItsOutputs) {
   const LoadedWeights found = load_weights(*model, kFile);
   EXPECT_THAT(found.kept, IsEmpty());
   EXPECT_THAT(found.unused, IsEmpty());
-  const SafetensorsFile answers(kData + "torch_network_answers.safetensors");
+  const SafetensorsFile reference(kData + "torch_network_answers.safetensors");
   const NoGrad no_grad;
-  const auto y = (*model)(Variable(answers.read("x"))).tensor().to(Layout::row_major).to_vector<float>();
-  const auto wanted = answers.read("y").to_vector<float>();
-  ASSERT_EQ(y.size(), wanted.size());
-  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], wanted[i], 2e-6) << i;
+  const auto y = (*model)(Variable(reference.read("x"))).tensor().to(Layout::row_major).to_vector<float>();
+  const auto expected = reference.read("y").to_vector<float>();
+  ASSERT_EQ(y.size(), expected.size());
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], expected[i], 2e-6) << i;
 }
 
 TEST(Weights, AreFoundAfterPrefixes) {

@@ -44,10 +44,10 @@ std::vector<std::uint64_t> all_bits(const Tensor& t) {
 /// The result in the form of `expected`: codes one a byte, or packed bytes, where the file has those.
 Elements convert_form(const Value& expected, const Tensor& got) {
   const Tensor t = got.to(Device::cpu()).to(Layout::row_major);
-  const std::string wanted = element_type(expected);
+  const std::string expected_type = element_type(expected);
   Elements out{std::string(name(t.dtype())), t.shape(), {}};
   const auto relabel = [&](DType ours, std::string_view theirs) {
-    if (t.dtype() == ours && wanted == theirs) out.type = wanted;
+    if (t.dtype() == ours && expected_type == theirs) out.type = expected_type;
   };
   relabel(DType::f8_e4m3, "float8_e4m3fn");
   relabel(DType::f8_e5m2, "float8_e5m2");
@@ -56,19 +56,19 @@ Elements convert_form(const Value& expected, const Tensor& got) {
   relabel(DType::u1, "bool");
   relabel(DType::u4, "u8");
   relabel(DType::u2, "u8");
-  if (t.dtype() == DType::u8 && expected.tensor.dtype() == DType::u8) out.type = wanted;
-  if (t.dtype() == DType::f4_e2m1 && wanted == "e2m1x2_low_first" && !t.shape().empty() &&
+  if (t.dtype() == DType::u8 && expected.tensor.dtype() == DType::u8) out.type = expected_type;
+  if (t.dtype() == DType::f4_e2m1 && expected_type == "e2m1x2_low_first" && !t.shape().empty() &&
       t.shape().back() % 2 == 0) {
-    out.type = wanted;
+    out.type = expected_type;
     out.shape.back() /= 2;
     const auto* bytes = static_cast<const std::uint8_t*>(t.raw());
     out.bits.assign(bytes, bytes + t.nbytes());
     return out;
   }
   out.bits = all_bits(t);
-  if ((t.dtype() == DType::i4 || t.dtype() == DType::i2) && wanted == "i8") {
+  if ((t.dtype() == DType::i4 || t.dtype() == DType::i2) && expected_type == "i8") {
     const std::uint64_t sign = std::uint64_t{1} << (bit_width(t.dtype()) - 1);
-    out.type = wanted;
+    out.type = expected_type;
     for (auto& code : out.bits) code = ((code ^ sign) - sign) & 0xffu;
   }
   return out;

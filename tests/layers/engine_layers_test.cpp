@@ -132,7 +132,7 @@ TEST(EngineLayers, FourBitsPerChannelUseOneBlock) {
                                        layer(*model).bias().tensor()));
 }
 
-Tensor turned(const Tensor& codes) {
+Tensor transposed(const Tensor& codes) {
   Tensor out = Tensor::empty({codes.dim(1), codes.dim(0)}, DType::i8);
   for (std::int64_t i = 0; i < codes.numel(); ++i)
     out.mutable_data<std::int8_t>()[i % codes.dim(1) * codes.dim(0) + i / codes.dim(1)] =
@@ -144,7 +144,7 @@ TEST(EngineLayers, DynamicIntegersMatchOnnxRuntimeBitwisePerSample) {
   auto model = quantized_layer("int8_dynamic", 50, 21);
   const Tensor x = inputs({10, 50});
   const Variable w = weights(*model).weight(layer(*model).weight());
-  const Tensor codes = turned(w.quantized()->codes);
+  const Tensor codes = transposed(w.quantized()->codes);
   std::vector<float> expected;
   for (std::int64_t i = 0; i < 10; ++i)
     for (const float v : onnx::dynamic_quantize_matmul(x.slice(i, i + 1), codes, w.quantized()->grid.scale,
@@ -163,7 +163,7 @@ TEST(EngineLayers, RuleSelectsOneRangeForAllSamples) {
   const Tensor x = inputs({10, 50});
   const Variable w = weights(*model).weight(layer(*model).weight());
   expect_bits(*model, x,
-              onnx::dynamic_quantize_matmul(x, turned(w.quantized()->codes), w.quantized()->grid.scale,
+              onnx::dynamic_quantize_matmul(x, transposed(w.quantized()->codes), w.quantized()->grid.scale,
                                             layer(*model).bias().tensor()));
 }
 

@@ -134,16 +134,16 @@ TEST(FloatOperators, PowersOfTwoAreExactInFloats) {
 }
 
 TEST(FloatOperators, AreLoggedWhenAModelIsQuantized) {
-  std::vector<std::string> said;
+  std::vector<std::string> messages;
   set_log_callback([&](LogLevel level, std::string_view message) {
-    if (level == LogLevel::warning) said.emplace_back(message);
+    if (level == LogLevel::warning) messages.emplace_back(message);
   });
   (void)quantized(kIntegers);
-  EXPECT_THAT(said, IsEmpty());
+  EXPECT_THAT(messages, IsEmpty());
   (void)quantized(kUnroundedAverage);
   set_log_callback({});
-  EXPECT_THAT(said, ElementsAre(HasSubstr("computes an operator in floats")));
-  EXPECT_THAT(said, ElementsAre(HasSubstr("'average' (global_avg_pool2d: its sums are read otherwise")));
+  EXPECT_THAT(messages, ElementsAre(HasSubstr("computes an operator in floats")));
+  EXPECT_THAT(messages, ElementsAre(HasSubstr("'average' (global_avg_pool2d: its sums are read otherwise")));
 }
 
 TEST(FloatOperators, DescriptionIsLimitedInLength) {

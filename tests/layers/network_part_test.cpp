@@ -73,10 +73,10 @@ TEST(NetworkPart, UsesTheEdgesOfTheWholeNetwork) {
     const auto model = network();
     NetworkPart part{.has_first = first, .has_last = last, .unmatched = {}, .names = {}};
     (void)quantize(*model, int8(rules), {1, 4}, part);
-    std::vector<std::string> wanted;
-    if (first) wanted.emplace_back("layers.0.up");
-    if (last) wanted.emplace_back("head");
-    EXPECT_EQ(switched_off(*model), wanted);
+    std::vector<std::string> expected;
+    if (first) expected.emplace_back("layers.0.up");
+    if (last) expected.emplace_back("head");
+    EXPECT_EQ(switched_off(*model), expected);
   }
 }
 

@@ -30,8 +30,8 @@ Tensor counted(const Shape& shape) {
   return out;
 }
 
-Tensor seen(const Shape& shape, const Axes& kept = {}) {
-  return PositionMask(mask()).without_padding(counted(shape), kept);
+Tensor seen(const Shape& shape, const Axes& kept_axes = {}) {
+  return PositionMask(mask()).without_padding(counted(shape), kept_axes);
 }
 
 using Values = std::vector<float>;

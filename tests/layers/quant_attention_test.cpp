@@ -253,7 +253,7 @@ TEST(QuantAttention, PassesGradientsStraightThrough) {
 /// scores and probabilities, as it has them from the run that gradients are made of.
 struct Gradients {
   std::vector<std::vector<float>> all;
-  std::int64_t kept = 0;  // bytes between forward and backward
+  std::int64_t saved_bytes = 0;  // bytes between forward and backward
 
   Gradients(Calibrated& made, const std::vector<Variable>& constants, bool remembers) {
     std::vector<Variable> inputs;
@@ -269,7 +269,7 @@ struct Gradients {
     };
     const std::vector<Variable> differentiable(inputs.begin(), inputs.begin() + 2);
     const Variable y = remembers ? checkpoint(call, differentiable, layer.parameters()) : layer(inputs);
-    kept = memory_stats().in_use - before;
+    saved_bytes = memory_stats().in_use - before;
     y.backward(random_tensor(y.shape(), -1, 1, 9));
     for (const auto& input : differentiable) all.push_back(input.grad().to_vector<float>());
     for (const auto& parameter : layer.parameters()) all.push_back(parameter.grad().to_vector<float>());
@@ -300,7 +300,7 @@ TEST(QuantAttention, RecomputesProbabilitiesBitwise) {
   Calibrated made(kGrouped, codes_everywhere());
   const auto many = input(2, 160);
   // saved probabilities, 160 x 160 x 8 heads of one byte, would be 200 KB
-  EXPECT_LT(Gradients(made, {many, many}, false).kept, 150000);
+  EXPECT_LT(Gradients(made, {many, many}, false).saved_bytes, 150000);
 }
 
 /// With only a quantized cache, attention reads the dequantized keys and values.

@@ -85,8 +85,8 @@ TEST(Quantize, ReportsFloatLayersOnce) {
   const auto warnings = quantize(*model, parse(""), {1, 1, 8, 8});
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("'fc' multiplies dequantized floats"), std::string::npos) << warnings[0];
-  auto refused = residual_net();
-  EXPECT_THROW(quantize(*refused, parse(R"(, "strict": true)"), {1, 1, 8, 8}), ArgumentError);
+  auto rejected = residual_net();
+  EXPECT_THROW(quantize(*rejected, parse(R"(, "strict": true)"), {1, 1, 8, 8}), ArgumentError);
   auto fine = residual_net();
   EXPECT_TRUE(
       quantize(*fine, QuantConfig::parse(R"({"preset": "int8", "strict": true})"), {1, 1, 8, 8}).empty());

@@ -43,10 +43,10 @@ TEST(ClassSampling, DrawsClassesEquallyOften) {
     const Epoch all = read_epoch(loader);
     EXPECT_EQ(all.samples.size(), 100u);
     for (std::int64_t c = 0; c < 3; ++c) EXPECT_TRUE(all.classes.at(c) == 33 || all.classes.at(c) == 34);
-    std::map<float, int> here;
-    for (const float sample : all.samples) ++here[sample], ++times[sample];
+    std::map<float, int> drawn;
+    for (const float sample : all.samples) ++drawn[sample], ++times[sample];
     for (int i = 0; i < 100; ++i) {
-      const int count = here.contains(float(i)) ? here.at(float(i)) : 0;
+      const int count = drawn.contains(float(i)) ? drawn.at(float(i)) : 0;
       if (i % 20 == 0)
         EXPECT_TRUE(count == 6 || count == 7) << i;
       else if (i % 4 == 1)

@@ -43,7 +43,7 @@ Found found(const Tensor& of, const losses::CtcOptions& options = {}) {
 }
 
 /// The mean over all placements of labels, one by one.
-double enumerate_alignments(const Tensor& y, std::int64_t sample, const std::vector<std::int64_t>& wanted,
+double enumerate_alignments(const Tensor& y, std::int64_t sample, const std::vector<std::int64_t>& target,
                             std::int64_t blank) {
   const auto values = y.to_vector<double>();
   const auto at = [&](std::int64_t c, std::int64_t t) {
@@ -56,7 +56,7 @@ double enumerate_alignments(const Tensor& y, std::int64_t sample, const std::vec
       std::vector<std::int64_t> read;
       for (std::size_t i = 0; i < way.size(); ++i)
         if (way[i] != blank && (i == 0 || way[i] != way[i - 1])) read.push_back(way[i]);
-      all += read == wanted ? p : 0;
+      all += read == target ? p : 0;
       return;
     }
     double sum = 0;
@@ -72,12 +72,12 @@ double enumerate_alignments(const Tensor& y, std::int64_t sample, const std::vec
 
 TEST(Ctc, SumsOverAllAlignments) {
   for (const std::int64_t blank : {0, 4}) {
-    const Tensor wanted = Tensor::from<std::int64_t>({1, 1, 2, 3, 1, -1, -1, -1, -1}, {3, 3});
+    const Tensor target = Tensor::from<std::int64_t>({1, 1, 2, 3, 1, -1, -1, -1, -1}, {3, 3});
     const double mean = (enumerate_alignments(outputs(), 0, {1, 1, 2}, blank) / 3 +
                          enumerate_alignments(outputs(), 1, {3, 1}, blank) / 2 +
                          enumerate_alignments(outputs(), 2, {}, blank)) /
                         3;
-    EXPECT_NEAR(found(wanted, {.blank = blank}).loss, mean, 1e-12) << blank;
+    EXPECT_NEAR(found(target, {.blank = blank}).loss, mean, 1e-12) << blank;
   }
 }
 
@@ -98,15 +98,15 @@ TEST(Ctc, MatchesPyTorch) {
 
 TEST(Ctc, IsInfiniteForLabelsThatDoNotFit) {
   const losses::CtcOptions options{.lengths = Tensor::from<std::int64_t>({7, 7, 3}, {3})};
-  const Tensor wanted = Tensor::from<std::int64_t>({1, -1, -1, 2, -1, -1, 1, 1, 2}, {3, 3});
-  EXPECT_EQ(found(wanted, options).loss, std::numeric_limits<double>::infinity());
+  const Tensor target = Tensor::from<std::int64_t>({1, -1, -1, 2, -1, -1, 1, 1, 2}, {3, 3});
+  EXPECT_EQ(found(target, options).loss, std::numeric_limits<double>::infinity());
 }
 
 TEST(Ctc, GradientMatchesFiniteDifferences) {
   const losses::CtcOptions options{.blank = 2, .lengths = Tensor::from<std::int64_t>({7, 6, 5}, {3})};
-  const Tensor wanted = Tensor::from<std::int64_t>({1, 1, 0, -1, 4, 3, 0, 1, 0, -1, -1, -1}, {3, 4});
+  const Tensor target = Tensor::from<std::int64_t>({1, 1, 0, -1, 4, 3, 0, 1, 0, -1, -1, -1}, {3, 4});
   const Variable y(outputs(), true);
-  ops::scale(losses::ctc(y, wanted, options), 3.0).backward();
+  ops::scale(losses::ctc(y, target, options), 3.0).backward();
   const auto gradient = y.grad().to_vector<double>();
   auto values = outputs().to_vector<double>();
   constexpr double step = 1e-5;
@@ -114,7 +114,7 @@ TEST(Ctc, GradientMatchesFiniteDifferences) {
     const auto at = [&](double moved) {
       auto changed = values;
       changed[i] += moved;
-      return 3 * losses::ctc(Variable(Tensor::from(changed, y.shape())), wanted, options).item();
+      return 3 * losses::ctc(Variable(Tensor::from(changed, y.shape())), target, options).item();
     };
     EXPECT_NEAR(gradient[i], (at(step) - at(-step)) / (2 * step), 1e-8) << i;
   }
@@ -201,8 +201,8 @@ TEST(Ctc, EditDistanceIsMinimal) {
 TEST(Ctc, MetricsCountLabelsAndSequences) {
   const auto rate = make_metric("ler"), exact = make_metric("exact"), last = make_metric("ler3");
   const Tensor y = make_alignments({{1, 0, 2, 2}, {0, 3, 0, 0}}, 4),
-               wanted = Tensor::from<std::int64_t>({1, 2, 3, 1}, {2, 2});
-  for (const auto& metric : {rate.get(), exact.get()}) metric->add(y, wanted);
+               target = Tensor::from<std::int64_t>({1, 2, 3, 1}, {2, 2});
+  for (const auto& metric : {rate.get(), exact.get()}) metric->add(y, target);
   EXPECT_DOUBLE_EQ(rate->value(), 0.25);
   EXPECT_DOUBLE_EQ(exact->value(), 0.5);
   last->add(make_alignments({{3, 1, 3, 0}}, 4), Tensor::from<std::int64_t>({1, 0}, {1, 2}));
@@ -211,7 +211,7 @@ TEST(Ctc, MetricsCountLabelsAndSequences) {
   EXPECT_FALSE(higher_is_better("ler3"));
   EXPECT_TRUE(higher_is_better("exact"));
   EXPECT_TRUE(std::isnan(make_metric("ler")->value()));
-  EXPECT_THROW(make_metric("ler")->add(Tensor::zeros({2, 3}), wanted), ArgumentError);
+  EXPECT_THROW(make_metric("ler")->add(Tensor::zeros({2, 3}), target), ArgumentError);
 }
 
 }  // namespace

@@ -70,9 +70,9 @@ TEST(Augment, WarpsAPlaneExactly) {
       plane.mutable_data<float>()[y * 21 + x] = static_cast<float>(3 * x + 100 * y);
   const float centre = 3 * 10 + 100 * 10;
   for (std::int64_t sample = 0; sample < 50; ++sample) {
-    const auto turned =
+    const auto rotated_image =
         changed(plane.clone(), {.rotation = 30, .scale = 0.2, .shear = 0.2}, {sample}).to_vector<float>();
-    EXPECT_NEAR(turned[10 * 21 + 10], centre, 1e-3);
+    EXPECT_NEAR(rotated_image[10 * 21 + 10], centre, 1e-3);
     const auto moved = changed(plane.clone(), {.shift = 2}, {sample}).to_vector<float>();
     EXPECT_LE(std::abs(moved[10 * 21 + 10] - centre), 2 * 103 + 1e-3);
     EXPECT_NEAR(moved[11 * 21 + 10] - moved[10 * 21 + 10], 100, 1e-3);

@@ -78,7 +78,7 @@ TEST_F(Hdf5DatasetTest, ReadsTheDigits) {
 
 TEST_F(Hdf5DatasetTest, ReadsEveryImageType) {
   const std::vector<std::int64_t> y{0, 1, 2};
-  const std::vector<double> wanted{0, 1, 2, 3, 4, 5};
+  const std::vector<double> expected{0, 1, 2, 3, 4, 5};
   DataFile(path())
       .put("a/x", {3, 2}, counting<std::uint8_t>(6))
       .put("a/y", {3}, y)
@@ -96,7 +96,7 @@ TEST_F(Hdf5DatasetTest, ReadsEveryImageType) {
     const auto batch = data.read(rows);
     EXPECT_EQ(data.token_ids(), split[0] >= 'd') << split;
     EXPECT_EQ(batch.x.dtype(), data.token_ids() ? DType::i64 : DType::f32);
-    EXPECT_EQ(batch.x.to(DType::f64).to_vector<double>(), wanted) << split;
+    EXPECT_EQ(batch.x.to(DType::f64).to_vector<double>(), expected) << split;
     EXPECT_EQ(batch.y.to_vector<std::int64_t>(), y) << split;
     EXPECT_EQ(data.classes(), 3);
   }
@@ -193,13 +193,13 @@ TEST_F(Hdf5DatasetTest, FilteredChunksMatchHdf5) {
                     x = H5Dcreate2(file, "x", type, space, H5P_DEFAULT, made, H5P_DEFAULT);
         H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, written.data(), nullptr);
         ASSERT_GE(H5Dwrite(x, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, values.data()), 0);
-        std::vector<float> wanted(50 * 3 * 7 * 5);
-        ASSERT_GE(H5Dread(x, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, wanted.data()), 0);
+        std::vector<float> expected(50 * 3 * 7 * 5);
+        ASSERT_GE(H5Dread(x, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, expected.data()), 0);
         for (const hid_t id : {x, space, memory, file, made, access}) H5Idec_ref(id);
         const Hdf5Dataset data(path(), {.split = "", .labels = false, .cache_bytes = 3000});
         std::vector<std::int64_t> rows(50);
         std::iota(rows.begin(), rows.end(), std::int64_t{0});
-        EXPECT_EQ(data.read(rows).x.to_vector<float>(), wanted);
+        EXPECT_EQ(data.read(rows).x.to_vector<float>(), expected);
       }
 }
 

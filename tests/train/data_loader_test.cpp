@@ -311,10 +311,10 @@ TEST(DataLoader, MixingRequiresLabelsPerSample) {
 }
 
 TEST(Split, PartsAreDisjointAndHaveTheFraction) {
-  for (const auto& [size, fraction, wanted] :
+  for (const auto& [size, fraction, expected] :
        {std::tuple{100, 0.2, 20u}, {7, 0.5, 4u}, {2, 0.01, 1u}, {10, 0.99, 9u}}) {
     const auto split = split_validation(size, fraction, 1);
-    EXPECT_EQ(split.validation.size(), wanted);
+    EXPECT_EQ(split.validation.size(), expected);
     auto all = split.train;
     all.insert(all.end(), split.validation.begin(), split.validation.end());
     EXPECT_EQ(sorted(all), first(size));

@@ -39,8 +39,8 @@ TEST(Distillation, ClassesAreOnTheSecondAxis) {
 TEST(Distillation, GradientsDoNotShrinkWithTheTemperature) {
   for (const double t : {1.0, 2.0, 4.0}) {
     const Variable y(Tensor::from(std::vector<float>{0.5f, -1, 2}, {1, 3}), true);
-    const Tensor wanted = Tensor::from(std::vector<float>{1, 1, 0}, {1, 3});
-    distillation_loss(y, wanted, {.temperature = t}).backward();
+    const Tensor targets = Tensor::from(std::vector<float>{1, 1, 0}, {1, 3});
+    distillation_loss(y, targets, {.temperature = t}).backward();
     double sum_q = 0, sum_p = 0;
     const std::vector<double> a{0.5, -1, 2}, b{1, 1, 0};
     for (std::size_t i = 0; i < 3; ++i) {

@@ -90,13 +90,13 @@ TEST(CudaExactSum, MatchesTheCpuBitwise) {
     return tensors;
   };
   const auto compare = [&] {
-    std::vector<std::vector<Tensor>> there;
-    for (const auto& term : terms) there.push_back(copy_to_device(term));
-    const auto wanted = exact_sums(*one_rank(), terms, 11, like);
-    const auto found = exact_sums(*one_rank(), there, 11, copy_to_device(like));
+    std::vector<std::vector<Tensor>> gpu;
+    for (const auto& term : terms) gpu.push_back(copy_to_device(term));
+    const auto expected = exact_sums(*one_rank(), terms, 11, like);
+    const auto found = exact_sums(*one_rank(), gpu, 11, copy_to_device(like));
     for (std::size_t t = 0; t < like.size(); ++t) {
       EXPECT_TRUE(found[t].device().is_cuda());
-      EXPECT_TRUE(bitwise_equal(found[t].to(Device::cpu()), wanted[t])) << t;
+      EXPECT_TRUE(bitwise_equal(found[t].to(Device::cpu()), expected[t])) << t;
     }
   };
   compare();

@@ -138,9 +138,9 @@ TEST(LowRankAdapters, RejectRunsThatChangeWeightsOrGrids) {
   for (const auto& change : std::vector<std::function<void(TrainerOptions&)>>{
            [](auto& o) { o.amax = AmaxMode::learned; }, [](auto& o) { o.learn_weight_ranges = true; },
            [](auto& o) { o.average_decay = 0.9; }}) {
-    auto refused = plan();
-    change(refused.options);
-    EXPECT_THAT(test::error_message([&] { (void)refused.make(); }), HasSubstr("low_rank adapters"));
+    auto rejected = plan();
+    change(rejected.options);
+    EXPECT_THAT(test::error_message([&] { (void)rejected.make(); }), HasSubstr("low_rank adapters"));
   }
 }
 

@@ -84,20 +84,20 @@ void expect_follows(const std::string& preset, const std::string& method) {
 }
 
 TEST(QatPreset, WeightMethodAppliesToEveryPresetOrIsRejected) {
-  int refused = 0;
+  int rejected = 0;
   for (const auto& preset : QuantConfig::preset_names())
     for (const auto& method : QuantDescriptor::calib_methods()) {
       SCOPED_TRACE(preset + " " + std::string(method));
       try {
         expect_follows(preset, std::string(method));
       } catch (const ArgumentError& error) {
-        ++refused;
+        ++rejected;
         EXPECT_NE(method, "max") << error.what();
         EXPECT_THAT(error.what(), HasSubstr("use ")) << error.what();
       }
     }
-  EXPECT_GT(refused, 100);
-  EXPECT_LT(refused, 250);
+  EXPECT_GT(rejected, 100);
+  EXPECT_LT(rejected, 250);
 }
 
 TEST(QatPreset, NamesUnsuitableOptions) {

@@ -32,8 +32,8 @@ std::vector<float> state_ranges(const StateDict& state) {
 }
 
 TEST(RangePolicy, StepsAtMostHalveOrDoubleARange) {
-  std::string told;
-  set_log_callback([&](LogLevel, std::string_view message) { told += message; });
+  std::string text;
+  set_log_callback([&](LogLevel, std::string_view message) { text += message; });
   const Plan run = learning(30);
   const auto trainer = run.make();
   const auto before = state_ranges(trainer->state_dict());
@@ -47,7 +47,7 @@ TEST(RangePolicy, StepsAtMostHalveOrDoubleARange) {
     EXPECT_LE(after[i], before[i] * 64) << i;
   }
   EXPECT_GT(result.ranges_held, 0);
-  EXPECT_NE(told.find("they were held there"), std::string::npos) << told;
+  EXPECT_NE(text.find("they were held there"), std::string::npos) << text;
 }
 
 TEST(RangePolicy, KeepsSmallSteps) {

@@ -38,9 +38,9 @@ TEST(Resume, NamesEverySettingThatChangesBits) {
   const auto names = [&](const std::string& field, auto change) {
     Plan other = run;
     change(other);
-    const std::string said = error_text(other, state);
-    EXPECT_TRUE(said.starts_with("[resume] some.h5 is of a run with other settings: ")) << field << said;
-    EXPECT_NE(said.find(field + " is "), std::string::npos) << said;
+    const std::string text = error_text(other, state);
+    EXPECT_TRUE(text.starts_with("[resume] some.h5 is of a run with other settings: ")) << field << text;
+    EXPECT_NE(text.find(field + " is "), std::string::npos) << text;
   };
   names("accumulation", [](Plan& r) { r.options.update.accumulation = 2; });
   names("clip_norm", [](Plan& r) { r.options.update.clip_norm = 1; });

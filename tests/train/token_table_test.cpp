@@ -23,9 +23,9 @@ std::string source(const std::string& name) {
 /// tests/data/tokenizers/generate.py made the files and the texts, by the package tokenizers.
 TEST(TokenTable, DecodesLikeThePackage) {
   std::ifstream in(source("ids.json"));
-  const json answers = json::parse(in);
-  ASSERT_EQ(answers.size(), 6U);
-  for (const auto& [name, samples] : answers.items()) {
+  const json expected = json::parse(in);
+  ASSERT_EQ(expected.size(), 6U);
+  for (const auto& [name, samples] : expected.items()) {
     const auto table = TokenTable::load(source(name + ".json"));
     for (const auto& sample : samples)
       EXPECT_EQ(table->decode(sample["ids"].get<Ids>()), sample["back"].get<std::string>())
@@ -39,10 +39,10 @@ TEST(TokenTable, DecodesLikeThePackage) {
 /// Characters of tokens add up to the characters of the text, also if a character has several tokens.
 TEST(TokenTable, CountsCharacters) {
   std::ifstream in(source("ids.json"));
-  const json answers = json::parse(in);
+  const json expected = json::parse(in);
   for (const char* name : {"byte_level", "llama"}) {
     const auto table = TokenTable::load(source(std::string(name) + ".json"));
-    for (const auto& sample : answers[name]) {
+    for (const auto& sample : expected[name]) {
       const auto text = sample["text"].get<std::string>();
       if (text.find("<") != text.npos || text.find("\u00bd") != text.npos || text.empty()) continue;
       std::int64_t sum = 0, characters = 0;

@@ -197,12 +197,12 @@ TEST(ZeroBranch, PositiveBranchBiasKeepsItsSign) {
 }
 
 TEST(ZeroBranch, CalibrationNamesTheQuantizers) {
-  std::vector<std::string> told;
-  set_log_callback([&](LogLevel, std::string_view message) { told.emplace_back(message); });
+  std::vector<std::string> warnings;
+  set_log_callback([&](LogLevel, std::string_view message) { warnings.emplace_back(message); });
   auto model = calibrated("int8", Zero::weights);
   set_log_callback({});
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_NE(told[0].find("'conv2.weight_quantizer'"), std::string::npos) << told[0];
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("'conv2.weight_quantizer'"), std::string::npos) << warnings[0];
   const auto found = quantizer_findings(*model, images()->read(std::vector<std::int64_t>{0, 1}).x);
   for (const auto& each : found) EXPECT_EQ(each.kind, QuantizerFinding::Kind::zeros) << each.text();
 }

@@ -37,21 +37,21 @@ std::vector<Tensor> batches(DType dtype) {
 /// The collected state and the amax equal those of the CPU; the amax stays on the device.
 void compare(const std::string& method, const CalibratorOptions& options, const std::vector<Tensor>& data,
              const AmaxOptions& amax = {}) {
-  const auto here = make_calibrator(method, options), there = make_calibrator(method, options);
-  for (int pass = 0; pass < here->passes(); ++pass) {
+  const auto host = make_calibrator(method, options), gpu = make_calibrator(method, options);
+  for (int pass = 0; pass < host->passes(); ++pass) {
     for (const Tensor& x : data) {
-      here->collect(x);
-      there->collect(x.to(Device::cuda()));
+      host->collect(x);
+      gpu->collect(x.to(Device::cuda()));
     }
-    if (pass + 1 == here->passes()) break;
-    here->next_pass();
-    there->next_pass();
+    if (pass + 1 == host->passes()) break;
+    host->next_pass();
+    gpu->next_pass();
   }
-  const Tensor expected = here->compute_amax(amax), got = there->compute_amax(amax);
+  const Tensor expected = host->compute_amax(amax), got = gpu->compute_amax(amax);
   EXPECT_EQ(got.device(), Device::cpu()) << method;
   EXPECT_TRUE(bitwise_equal(got, expected)) << method << ": " << got << expected;
-  EXPECT_EQ(there->minimum(), here->minimum()) << method;
-  const StateDict state = here->state_dict(), own = there->state_dict();
+  EXPECT_EQ(gpu->minimum(), host->minimum()) << method;
+  const StateDict state = host->state_dict(), own = gpu->state_dict();
   for (const auto& name : state.names())
     EXPECT_TRUE(bitwise_equal(own.at(name), state.at(name))) << method << ": " << name;
 }
@@ -100,12 +100,12 @@ TEST_F(CudaCalibrators, SearchRangesOfEveryFormat) {
 TEST_F(CudaCalibrators, CalibrateBiases) {
   for (const BiasMethod method : {BiasMethod::mean, BiasMethod::max_min})
     for (const Axes& axis : {Axes{}, Axes{1}, Axes{0, 2}}) {
-      BiasCalibrator here(method, axis), there(method, axis);
+      BiasCalibrator host(method, axis), gpu(method, axis);
       for (const Tensor& x : batches(DType::f32)) {
-        here.collect(x);
-        there.collect(x.to(Device::cuda()));
+        host.collect(x);
+        gpu.collect(x.to(Device::cuda()));
       }
-      EXPECT_TRUE(bitwise_equal(there.compute_bias(), here.compute_bias()));
+      EXPECT_TRUE(bitwise_equal(gpu.compute_bias(), host.compute_bias()));
     }
   const Tensor x = heavy_tailed({3, 40001}, 2);
   EXPECT_TRUE(bitwise_equal(octav_amax(x.to(Device::cuda()), {0}, 4, false), octav_amax(x, {0}, 4, false)));

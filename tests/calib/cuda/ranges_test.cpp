@@ -20,25 +20,25 @@ class CudaRanges : public testing::Test {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
+Tensor to_cuda(const Tensor& x) { return x.to(Device::cuda()); }
 
 TEST_F(CudaRanges, ComputeLargestMagnitudeOfEachRow) {
   for (const auto& [rows, length] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {1, 5}, {1031, 1}, {3000, 16}, {517, 32}, {301, 7}, {40, 129}, {5, 2047}, {3, 2048}, {2, 2049}}) {
     const Tensor x = heavy_tailed({rows, length}, 4);
-    const Tensor right = detail::amax(x, 0, "test"), got = detail::amax(there(x), 0, "test");
+    const Tensor right = detail::amax(x, 0, "test"), got = detail::amax(to_cuda(x), 0, "test");
     EXPECT_TRUE(bitwise_equal(got, right)) << rows << " x " << length;
   }
   const Tensor x = heavy_tailed({67, 5}, 4);
-  EXPECT_TRUE(
-      bitwise_equal(detail::amax(there(x).slice(1, 67), 0, "test"), detail::amax(x.slice(1, 67), 0, "test")));
+  EXPECT_TRUE(bitwise_equal(detail::amax(to_cuda(x).slice(1, 67), 0, "test"),
+                            detail::amax(x.slice(1, 67), 0, "test")));
 }
 
 TEST_F(CudaRanges, ReportNonFiniteValuesInRows) {
   Tensor x = heavy_tailed({9, 24}, 4);
   x.mutable_data<float>()[25] = -kInfinity;
   x.mutable_data<float>()[3 * 24 + 23] = std::nanf("");
-  const auto got = detail::amax(there(x), 0, "test").to_vector<float>();
+  const auto got = detail::amax(to_cuda(x), 0, "test").to_vector<float>();
   EXPECT_EQ(got[1], kInfinity);
   EXPECT_TRUE(std::isnan(got[3]));
   EXPECT_TRUE(std::isfinite(got[0]) && std::isfinite(got[2]) && std::isfinite(got[4]));
@@ -47,33 +47,33 @@ TEST_F(CudaRanges, ReportNonFiniteValuesInRows) {
 TEST_F(CudaRanges, MatchTheHostAfterMoves) {
   for (const std::int64_t count : {1, 9, 7001}) {
     const Tensor batch = detail::used_ranges(heavy_tailed({count}, 5), 0, 0.7f);
-    Tensor here = detail::used_ranges(heavy_tailed({count}, 6), 0, 1), moved = there(here);
+    Tensor host = detail::used_ranges(heavy_tailed({count}, 6), 0, 1), moved = to_cuda(host);
     const auto waits = test::waits_so_far();
-    const Tensor other = there(batch);
+    const Tensor other = to_cuda(batch);
     for (const float momentum : {0.01f, 0.3f, 1.0f}) detail::move_ranges(moved, other, momentum);
     const Tensor used = detail::used_ranges(moved, 0x1p-23f, 1.1f);
     EXPECT_EQ(test::waits_so_far(), waits);
-    for (const float momentum : {0.01f, 0.3f, 1.0f}) detail::move_ranges(here, batch, momentum);
-    EXPECT_TRUE(bitwise_equal(moved, here)) << count;
-    EXPECT_TRUE(bitwise_equal(used, detail::used_ranges(here, 0x1p-23f, 1.1f))) << count;
+    for (const float momentum : {0.01f, 0.3f, 1.0f}) detail::move_ranges(host, batch, momentum);
+    EXPECT_TRUE(bitwise_equal(moved, host)) << count;
+    EXPECT_TRUE(bitwise_equal(used, detail::used_ranges(host, 0x1p-23f, 1.1f))) << count;
   }
   const Tensor learned = Tensor::from({-1.0f, 0.0f, 0x1p-24f, 0x1p-22f});
-  EXPECT_EQ(detail::used_ranges(there(learned), 0x1p-23f, 2).to_vector<float>(),
+  EXPECT_EQ(detail::used_ranges(to_cuda(learned), 0x1p-23f, 2).to_vector<float>(),
             (std::vector<float>{0x1p-22f, 0x1p-22f, 0x1p-22f, 0x1p-21f}));
 }
 
 TEST_F(CudaRanges, GrowLikeOnTheHost) {
   for (const std::int64_t count : {1, 9, 7001}) {
     const Tensor batch = detail::used_ranges(heavy_tailed({count}, 5), 0, 0.7f);
-    Tensor growing = Tensor::full({count}, 1), here = Tensor::zeros({count});
+    Tensor growing = Tensor::full({count}, 1), host = Tensor::zeros({count});
     for (std::int64_t i = 0; i < count; i += 3) growing.mutable_data<float>()[i] = 0;
-    Tensor grown = there(here);
-    const Tensor other = there(batch), marks = there(growing);
+    Tensor grown = to_cuda(host);
+    const Tensor other = to_cuda(batch), marks = to_cuda(growing);
     const auto waits = test::waits_so_far();
     detail::grow_ranges(grown, other, marks);
     EXPECT_EQ(test::waits_so_far(), waits);
-    detail::grow_ranges(here, batch, growing);
-    EXPECT_TRUE(bitwise_equal(grown, here)) << count;
+    detail::grow_ranges(host, batch, growing);
+    EXPECT_TRUE(bitwise_equal(grown, host)) << count;
   }
 }
 
@@ -82,10 +82,10 @@ Tensor values_next_to_edges(const detail::BinRule& rule, int bins) {
   std::vector<float> v{0.0f,   -0.0f, kInfinity, std::nanf(""), rule.top, std::nextafter(rule.top, kInfinity),
                        1e-45f, 3e38f};
   for (int k = 0; k <= bins + 1; k += 1 + k / 200)
-    for (int beside = -3; beside <= 3; ++beside) {
+    for (int offset = -3; offset <= 3; ++offset) {
       const float edge = static_cast<float>(k + 1) * rule.divisor / rule.factor;
-      v.push_back(std::bit_cast<float>(std::bit_cast<std::int32_t>(edge) + beside) *
-                  (beside % 2 == 0 ? 1.0f : -1.0f));
+      v.push_back(std::bit_cast<float>(std::bit_cast<std::int32_t>(edge) + offset) *
+                  (offset % 2 == 0 ? 1.0f : -1.0f));
     }
   while (v.size() < 9000) v.push_back(v[v.size() / 3]);
   return Tensor::from(v, {static_cast<std::int64_t>(v.size())});
@@ -102,7 +102,7 @@ TEST_F(CudaRanges, CountValuesNextToBinEdges) {
           std::vector<std::int64_t> right(static_cast<std::size_t>(bins), 3), got = right;
           for (const int first : {0, 1, 8991}) {
             detail::count(x.slice(first, x.numel()), rule, right);
-            detail::count(there(x).slice(first, x.numel()), rule, got);
+            detail::count(to_cuda(x).slice(first, x.numel()), rule, got);
           }
           EXPECT_EQ(got, right) << divisor << ", " << bins << " bins, " << factor;
         }
@@ -110,8 +110,8 @@ TEST_F(CudaRanges, CountValuesNextToBinEdges) {
 }
 
 TEST_F(CudaRanges, RejectNonFiniteBatchesWithoutChange) {
-  Tensor amax = there(Tensor::from({1.0f, 2.0f, 3.0f}));
-  const Tensor batch = there(Tensor::from({5.0f, kInfinity, std::nanf("")}));
+  Tensor amax = to_cuda(Tensor::from({1.0f, 2.0f, 3.0f}));
+  const Tensor batch = to_cuda(Tensor::from({5.0f, kInfinity, std::nanf("")}));
   detail::move_ranges(amax, batch, 0.5f);
   EXPECT_EQ(amax.to_vector<float>(), (std::vector<float>{3.0f, 2.0f, 3.0f}));
   for (const auto& [value, what] : {std::pair{kInfinity, "an infinity"}, {std::nanf(""), "a NaN"}}) {
@@ -123,7 +123,7 @@ TEST_F(CudaRanges, RejectNonFiniteBatchesWithoutChange) {
     } catch (const NumericError& error) {
       right = error.what();
     }
-    detail::check_finite(there(x), "test", "fc1.input_quantizer");
+    detail::check_finite(to_cuda(x), "test", "fc1.input_quantizer");
     try {
       synchronize(Device::cuda());
     } catch (const NumericError& error) {

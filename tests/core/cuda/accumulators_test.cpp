@@ -16,31 +16,36 @@ class CudaAccumulators : public testing::Test {
   void SetUp() override { FQ_NEEDS_CUDA(); }
 };
 
-Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
-Grid there(const Grid& grid) { return grid.to(Device::cuda()); }
-QuantizedTensor there(const QuantizedTensor& x) { return {there(x.codes), there(x.grid), {}}; }
+Tensor to_cuda(const Tensor& x) { return x.to(Device::cuda()); }
+Grid to_cuda(const Grid& spec) { return spec.to(Device::cuda()); }
+QuantizedTensor to_cuda(const QuantizedTensor& x) { return {to_cuda(x.codes), to_cuda(x.grid), {}}; }
 
-Accumulator there(const Accumulator& x);
-struct There {
+Accumulator to_cuda(const Accumulator& x);
+struct ToCuda {
   using Value = decltype(Accumulator::value);
   Value operator()(const ProductSums& v) const {
-    return ProductSums{there(v.sums), v.bias.defined() ? there(v.bias) : Tensor(), there(v.scale), v.axis};
+    return ProductSums{to_cuda(v.sums), v.bias.defined() ? to_cuda(v.bias) : Tensor(), to_cuda(v.scale),
+                       v.axis};
   }
   Value operator()(const NormalizedSums& v) const {
-    return NormalizedSums{there(v.sums), there(v.factor), there(v.shift), v.axis,
-                          v.bias.defined() ? there(v.bias) : Tensor()};
+    return NormalizedSums{to_cuda(v.sums), to_cuda(v.factor), to_cuda(v.shift), v.axis,
+                          v.bias.defined() ? to_cuda(v.bias) : Tensor()};
   }
-  Value operator()(const PooledSums& v) const { return PooledSums{there(v.sums), there(v.scale), v.count}; }
-  Value operator()(const Averages& v) const { return Averages{there(v.values)}; }
-  Value operator()(const CodeAddition& v) const { return CodeAddition{there(v.a), there(v.b)}; }
+  Value operator()(const PooledSums& v) const {
+    return PooledSums{to_cuda(v.sums), to_cuda(v.scale), v.count};
+  }
+  Value operator()(const Averages& v) const { return Averages{to_cuda(v.values)}; }
+  Value operator()(const CodeAddition& v) const { return CodeAddition{to_cuda(v.a), to_cuda(v.b)}; }
   Value operator()(const AccumulatorConcat& v) const {
     AccumulatorConcat out{{}, v.axis};
-    for (const auto& part : v.parts) out.parts.push_back(there(part));
+    for (const auto& part : v.parts) out.parts.push_back(to_cuda(part));
     return out;
   }
-  Value operator()(const AccumulatorMove& v) const { return AccumulatorMove{{there(v.inner.at(0))}, v.move}; }
+  Value operator()(const AccumulatorMove& v) const {
+    return AccumulatorMove{{to_cuda(v.inner.at(0))}, v.move};
+  }
 };
-Accumulator there(const Accumulator& x) { return {std::visit(There{}, x.value), x.relu}; }
+Accumulator to_cuda(const Accumulator& x) { return {std::visit(ToCuda{}, x.value), x.relu}; }
 
 Tensor sums(const Shape& shape, std::int32_t range) {
   Tensor out = Tensor::empty(shape, DType::i32);
@@ -79,20 +84,20 @@ std::vector<Grid> readers() {
 void expect_same(Accumulator x, const std::string& where) {
   for (const bool relu : {false, true}) {
     x.relu = relu;
-    const Accumulator moved = there(x);
+    const Accumulator moved = to_cuda(x);
     Tensor mask, expected_mask;
     const Tensor values = to_float(moved, &mask), expected = to_float(x, &expected_mask);
     EXPECT_TRUE(bitwise_equal(values, expected)) << where << " relu " << relu;
     EXPECT_EQ(values.layout(), expected.layout()) << where;
     ASSERT_EQ(mask.defined(), expected_mask.defined()) << where;
     EXPECT_TRUE(!mask.defined() || bitwise_equal(mask, expected_mask)) << where;
-    for (const auto& grid : readers()) {
-      const auto here = requantize(x, grid), q = requantize(moved, there(grid));
-      EXPECT_TRUE(bitwise_equal(q.codes, here.codes)) << where << " relu " << relu << to_string(grid.format);
-      EXPECT_TRUE(bitwise_equal(q.mask, here.mask)) << where << " relu " << relu << to_string(grid.format);
-      const auto plain = requantize(moved, there(grid), false);
+    for (const auto& spec : readers()) {
+      const auto host = requantize(x, spec), q = requantize(moved, to_cuda(spec));
+      EXPECT_TRUE(bitwise_equal(q.codes, host.codes)) << where << " relu " << relu << to_string(spec.format);
+      EXPECT_TRUE(bitwise_equal(q.mask, host.mask)) << where << " relu " << relu << to_string(spec.format);
+      const auto plain = requantize(moved, to_cuda(spec), false);
       EXPECT_FALSE(plain.mask.defined());
-      EXPECT_TRUE(bitwise_equal(plain.codes, here.codes)) << where;
+      EXPECT_TRUE(bitwise_equal(plain.codes, host.codes)) << where;
     }
   }
 }
@@ -170,12 +175,12 @@ TEST_F(CudaAccumulators, ReportNaNOfBatchNormalization) {
   shift.mutable_data<float>()[1] = std::nanf("");
   const Accumulator x{NormalizedSums{sums({2, 3, 4, 5}, 20000), floats({3}, -1e-4f, 2e-4f), shift, 1}, true};
   Tensor mask, expected_mask;
-  EXPECT_TRUE(same_numbers(to_float(there(x), &mask), to_float(x, &expected_mask)));
+  EXPECT_TRUE(same_numbers(to_float(to_cuda(x), &mask), to_float(x, &expected_mask)));
   EXPECT_TRUE(bitwise_equal(mask, expected_mask));
   const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "bn.output_quantizer");
   EXPECT_THROW((void)requantize(x, grid), NumericError);
   QuantizedTensor q;
-  EXPECT_NO_THROW(q = requantize(there(x), there(grid)));
+  EXPECT_NO_THROW(q = requantize(to_cuda(x), to_cuda(spec)));
   try {
     (void)q.codes.to(Device::cpu());
     FAIL() << "the NaN was not reported";
@@ -188,16 +193,16 @@ TEST_F(CudaAccumulators, RoundAndSaturateBiases) {
   const Tensor b = floats({37}, -3.0f, 3.0f);
   for (const Tensor& scale : {Tensor::scalar(1.3e-5), floats({37}, 1e-9f, 1e-4f)})
     for (const std::int64_t largest : {std::int64_t{0}, std::int64_t{1} << 30, std::int64_t{1} << 40}) {
-      const Tensor codes = bias_codes(there(b), there(scale), largest);
+      const Tensor codes = bias_codes(to_cuda(b), to_cuda(scale), largest);
       EXPECT_EQ(codes.device(), Device::cuda());
       EXPECT_TRUE(bitwise_equal(codes, bias_codes(b, scale, largest)));
-      EXPECT_TRUE(bitwise_equal(bias_codes(there(b.to(DType::f64)), there(scale), largest), codes));
+      EXPECT_TRUE(bitwise_equal(bias_codes(to_cuda(b.to(DType::f64)), to_cuda(scale), largest), codes));
     }
 }
 
 TEST_F(CudaAccumulators, ReportNaNInABiasOnRead) {
   const Tensor b = Tensor::from({0.5f, std::numeric_limits<float>::quiet_NaN()});
-  const Tensor codes = bias_codes(there(b), there(Tensor::scalar(0.1)), 1000, "[quantize] of bias");
+  const Tensor codes = bias_codes(to_cuda(b), to_cuda(Tensor::scalar(0.1)), 1000, "[quantize] of bias");
   try {
     (void)codes.to(Device::cpu());
     FAIL() << "the NaN was not reported";
@@ -209,8 +214,8 @@ TEST_F(CudaAccumulators, ReportNaNInABiasOnRead) {
 
 TEST_F(CudaAccumulators, RejectReadersOnAnotherDevice) {
   const Accumulator x{Averages{floats({4}, -1, 1)}};
-  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "q");
-  EXPECT_THROW((void)requantize(there(x), grid), ArgumentError);
+  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "q");
+  EXPECT_THROW((void)requantize(to_cuda(x), spec), ArgumentError);
 }
 
 }  // namespace

@@ -26,11 +26,11 @@ Tensor numbers(std::int64_t count, double scale = 1) {
     x.mutable_data<float>()[i] = static_cast<float>(scale * static_cast<double>(i % 13 - 6));
   return x;
 }
-Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
+Tensor to_cuda(const Tensor& x) { return x.to(Device::cuda()); }
 Tensor twice(const Tensor& x) { return ops::add(Variable(x), Variable(x)).tensor(); }
 
 TEST_F(CudaCapture, ComputesNothingBeforeLaunch) {
-  Tensor x = there(numbers(1000)), y = Tensor::zeros({1000}, DType::f32, Device::cuda());
+  Tensor x = to_cuda(numbers(1000)), y = Tensor::zeros({1000}, DType::f32, Device::cuda());
   Capture capture(Device::cuda());
   capture.add([&] { y.copy_from(twice(x)); });
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>(1000));
@@ -39,7 +39,7 @@ TEST_F(CudaCapture, ComputesNothingBeforeLaunch) {
 }
 
 TEST_F(CudaCapture, EachLaunchReadsTheCurrentValues) {
-  Tensor x = there(numbers(777)), y, z;
+  Tensor x = to_cuda(numbers(777)), y, z;
   Capture capture(Device::cuda());
   capture.add([&] { y = twice(x); });
   capture.add([&] { z = twice(twice(y)); });
@@ -53,7 +53,7 @@ TEST_F(CudaCapture, EachLaunchReadsTheCurrentValues) {
 }
 
 TEST_F(CudaCapture, LaunchesBumpVersionsOfWrittenTensors) {
-  const Tensor x = there(numbers(64));
+  const Tensor x = to_cuda(numbers(64));
   Tensor y = Tensor::zeros({64}, DType::f32, Device::cuda());
   Capture capture(Device::cuda());
   capture.add([&] { y.copy_from(twice(x)); });
@@ -67,7 +67,7 @@ TEST_F(CudaCapture, KeepsItsInputsAlive) {
   Tensor y;
   Capture capture(Device::cuda());
   {
-    const Tensor x = there(numbers(500));
+    const Tensor x = to_cuda(numbers(500));
     capture.add([&] { y = twice(x); });
   }
   std::vector<Tensor> others;  // would get the memory of x
@@ -77,7 +77,7 @@ TEST_F(CudaCapture, KeepsItsInputsAlive) {
 }
 
 TEST_F(CudaCapture, ReusesMemoryWithinAPart) {
-  const Tensor x = there(numbers(std::int64_t{1} << 20));  // 4 MiB
+  const Tensor x = to_cuda(numbers(std::int64_t{1} << 20));  // 4 MiB
   const auto before = memory_stats(Device::cuda()).in_use;
   Tensor y;
   {
@@ -97,7 +97,7 @@ TEST_F(CudaCapture, ReusesMemoryWithinAPart) {
 
 TEST_F(CudaCapture, RetainedTensorsKeepOnlyTheirMemory) {
   const auto before = memory_stats(Device::cuda()).in_use;
-  const Tensor x = there(numbers(std::int64_t{1} << 22));  // 16 MiB
+  const Tensor x = to_cuda(numbers(std::int64_t{1} << 22));  // 16 MiB
   Tensor small;
   {
     Capture capture(Device::cuda());
@@ -112,8 +112,8 @@ TEST_F(CudaCapture, RetainedTensorsKeepOnlyTheirMemory) {
 }
 
 TEST_F(CudaCapture, CapturesProducts) {
-  Tensor x = there(numbers(6 * 8).reshape({6, 8}));
-  const Tensor w = there(numbers(5 * 8, 0.25).reshape({5, 8}));
+  Tensor x = to_cuda(numbers(6 * 8).reshape({6, 8}));
+  const Tensor w = to_cuda(numbers(5 * 8, 0.25).reshape({5, 8}));
   const auto product = [&] { return ops::linear(Variable(x), Variable(w)).tensor(); };
   const auto right = product().to_vector<float>();
   Capture capture(Device::cuda());
@@ -124,10 +124,10 @@ TEST_F(CudaCapture, CapturesProducts) {
 }
 
 TEST_F(CudaCapture, BuildsOperatorTablesBeforeCapture) {
-  const Tensor q = there(numbers(2 * 2 * 6 * 8)).reshape({2, 2, 6, 8});
+  const Tensor q = to_cuda(numbers(2 * 2 * 6 * 8)).reshape({2, 2, 6, 8});
   const auto step = [&] {
-    const Variable turned = ops::rotary(Variable(q), {.dims = 8});
-    return ops::attention_weights(ops::matmul(turned, turned, true), {.causal = true}).tensor();
+    const Variable rotated = ops::rotary(Variable(q), {.dims = 8});
+    return ops::attention_weights(ops::matmul(rotated, rotated, true), {.causal = true}).tensor();
   };
   Capture capture(Device::cuda());
   Tensor y;
@@ -155,10 +155,10 @@ TEST_F(CudaCapture, DropoutUsesTheStepOfTheLaunch) {
 }
 
 TEST_F(CudaCapture, RejectsSynchronizationAndContinues) {
-  const Tensor x = there(numbers(64));
+  const Tensor x = to_cuda(numbers(64));
   Capture capture(Device::cuda());
   EXPECT_THROW(capture.add([&] { (void)x.to(Device::cpu()); }), CannotCapture);
-  EXPECT_THROW(capture.add([&] { (void)there(numbers(3)); }), CannotCapture);
+  EXPECT_THROW(capture.add([&] { (void)to_cuda(numbers(3)); }), CannotCapture);
   EXPECT_THROW(capture.add([&] { synchronize(Device::cuda()); }), CannotCapture);
   EXPECT_THROW(capture.add([&] { throw ArgumentError("its own"); }), ArgumentError);
   EXPECT_EQ(twice(x).to_vector<float>(), numbers(64, 2).to_vector<float>());

@@ -21,9 +21,9 @@ Tensor numbers(const Shape& shape, int seed = 0) {
   return out;
 }
 
-Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
-QuantizedTensor there(const QuantizedTensor& x) {
-  return {there(x.codes), x.grid.to(Device::cuda()), x.mask.defined() ? there(x.mask) : Tensor()};
+Tensor to_cuda(const Tensor& x) { return x.to(Device::cuda()); }
+QuantizedTensor to_cuda(const QuantizedTensor& x) {
+  return {to_cuda(x.codes), x.grid.to(Device::cuda()), x.mask.defined() ? to_cuda(x.mask) : Tensor()};
 }
 
 Tensor ranges(const Granularity& by, const Shape& shape) {
@@ -51,12 +51,12 @@ TEST_F(CudaCodeProducts, ComputeProductScales) {
   for (const Granularity& by : {Granularity::per_tensor(), Granularity::per_axis(0)})
     for (const std::int64_t channels : {6, 12}) {
       const auto w = codes({6, 5}, FloatFormat{4, 3}, by);
-      EXPECT_TRUE(bitwise_equal(detail::product_scale(there(x), there(w), 0, channels),
+      EXPECT_TRUE(bitwise_equal(detail::product_scale(to_cuda(x), to_cuda(w), 0, channels),
                                 detail::product_scale(x, w, 0, channels)));
     }
   const auto w = nvfp4({6, 32});
   EXPECT_TRUE(
-      bitwise_equal(detail::product_scale(there(x), there(w), 0, 6), detail::product_scale(x, w, 0, 6)));
+      bitwise_equal(detail::product_scale(to_cuda(x), to_cuda(w), 0, 6), detail::product_scale(x, w, 0, 6)));
 }
 
 TEST_F(CudaCodeProducts, ScaleAndBiasProducts) {
@@ -65,8 +65,8 @@ TEST_F(CudaCodeProducts, ScaleAndBiasProducts) {
       for (const bool biased : {false, true}) {
         const Tensor scale = one_scale ? Tensor::scalar(0.0371) : numbers({shape[1]}, 3);
         const Variable bias = biased ? Variable(numbers({shape[1]}, 11)) : Variable();
-        Tensor y = numbers(shape).to(Layout::channels_last), moved = there(y).clone();
-        detail::scale_products(moved, there(scale), biased ? Variable(there(bias.tensor())) : Variable());
+        Tensor y = numbers(shape).to(Layout::channels_last), moved = to_cuda(y).clone();
+        detail::scale_products(moved, to_cuda(scale), biased ? Variable(to_cuda(bias.tensor())) : Variable());
         detail::scale_products(y, scale, bias);
         EXPECT_TRUE(bitwise_equal(moved, y)) << to_string(shape);
       }
@@ -75,13 +75,13 @@ TEST_F(CudaCodeProducts, ScaleAndBiasProducts) {
 void expect_same_gradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis, const Tensor& dy) {
   for (const BackwardType type : {BackwardType::bf16, BackwardType::fp32}) {
     const BackwardScope scope(type);
-    const detail::CodeGradients here(x, w, w_axis), moved(there(x), there(w), w_axis);
+    const detail::CodeGradients host_gradients(x, w, w_axis), moved(to_cuda(x), to_cuda(w), w_axis);
     // The host may keep bf16 numbers as floats.
-    EXPECT_TRUE(bitwise_equal(moved.dy(there(dy)).to(DType::f32), here.dy(dy).to(DType::f32)));
-    EXPECT_TRUE(bitwise_equal(moved.x().to(DType::f32), here.x().to(DType::f32)));
-    EXPECT_TRUE(bitwise_equal(moved.w().to(DType::f32), here.w().to(DType::f32)));
-    Tensor dw = numbers(w.shape(), 5), moved_dw = there(dw).clone();
-    here.finish_dw(dw);
+    EXPECT_TRUE(bitwise_equal(moved.dy(to_cuda(dy)).to(DType::f32), host_gradients.dy(dy).to(DType::f32)));
+    EXPECT_TRUE(bitwise_equal(moved.x().to(DType::f32), host_gradients.x().to(DType::f32)));
+    EXPECT_TRUE(bitwise_equal(moved.w().to(DType::f32), host_gradients.w().to(DType::f32)));
+    Tensor dw = numbers(w.shape(), 5), moved_dw = to_cuda(dw).clone();
+    host_gradients.finish_dw(dw);
     moved.finish_dw(moved_dw);
     EXPECT_TRUE(bitwise_equal(moved_dw, dw));
   }
@@ -117,7 +117,7 @@ TEST_F(CudaCodeProducts, ComputeRangeGradients) {
             const auto q = codes(shape, format, by, layout);
             const Tensor x = numbers(shape).to(layout), dy = numbers(shape, 17).to(layout);
             const auto found =
-                detail::amax_gradient(there(x), there(q), there(dy), kind, 0.7).to_vector<float>();
+                detail::amax_gradient(to_cuda(x), to_cuda(q), to_cuda(dy), kind, 0.7).to_vector<float>();
             const auto expected = detail::amax_gradient(x, q, dy, kind, 0.7).to_vector<float>();
             ASSERT_EQ(found.size(), expected.size());
             // Sums of doubles in another order, then one rounding.
@@ -147,9 +147,9 @@ TEST_F(CudaCodeProducts, ComputeRangeGradientsOfSums) {
 }
 
 TEST_F(CudaCodeProducts, ReadEveryRowForARange) {
-  const auto q = there(codes({4, 6}, IntFormat{}));
+  const auto q = to_cuda(codes({4, 6}, IntFormat{}));
   const Variable amax(Tensor::scalar(1), true);
-  const auto made = detail::attach_learned(Variable(there(numbers({4, 6}))), q, {amax}, {});
+  const auto made = detail::attach_learned(Variable(to_cuda(numbers({4, 6}))), q, {amax}, {});
   EXPECT_EQ(made.node()->gradient->reads, std::nullopt);
 }
 
@@ -176,15 +176,15 @@ TEST_F(CudaCodeProducts, UnboundedRangesKeepOnlyTheRelu) {
 }
 
 TEST_F(CudaCodeProducts, StepsDoNotSynchronize) {
-  const auto spec = Grid::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.7)), "q");
-  const auto learned = Grid::from_amax(IntFormat{}, {}, there(Tensor::scalar(0.9)), "r");
-  const Variable x(there(numbers({9, 32})), true), range(there(Tensor::scalar(0.9)), true);
+  const auto spec = Grid::from_amax(IntFormat{}, {}, to_cuda(Tensor::scalar(0.7)), "q");
+  const auto learned = Grid::from_amax(IntFormat{}, {}, to_cuda(Tensor::scalar(0.9)), "r");
+  const Variable x(to_cuda(numbers({9, 32})), true), range(to_cuda(Tensor::scalar(0.9)), true);
   const auto before = test::waits_so_far();
-  const Variable q = ops::quantize(x, grid);
-  EXPECT_EQ(ops::quantize(q, grid).node(), q.node());
-  const auto w = quantize(there(numbers({6, 32})),
+  const Variable q = ops::quantize(x, spec);
+  EXPECT_EQ(ops::quantize(q, spec).node(), q.node());
+  const auto w = quantize(to_cuda(numbers({6, 32})),
                           Grid::from_amax(IntFormat{}, Granularity::per_axis(0),
-                                          there(ranges(Granularity::per_axis(0), {6, 32})), "w"));
+                                               to_cuda(ranges(Granularity::per_axis(0), {6, 32})), "w"));
   const Accumulator sums{ProductSums{Tensor::zeros({9, 6}, DType::i32, Device::cuda()),
                                      {},
                                      detail::product_scale(*q.quantized(), w, 0, 6),

@@ -39,7 +39,7 @@ Tensor ranges(std::int64_t count, bool per_tensor) {
   return out;
 }
 
-Grid there(const Grid& grid) { return grid.to(Device::cuda()); }
+Grid to_cuda(const Grid& spec) { return spec.to(Device::cuda()); }
 
 std::vector<Format> all_formats() {
   std::vector<Format> out;
@@ -51,16 +51,16 @@ std::vector<Format> all_formats() {
   return out;
 }
 
-void expect_same(const Tensor& x, const Grid& grid, const std::string& where) {
-  const auto here = quantize(x, grid), codes = quantize(x.to(Device::cuda()), there(grid));
+void expect_same(const Tensor& x, const Grid& spec, const std::string& where) {
+  const auto host = quantize(x, spec), codes = quantize(x.to(Device::cuda()), to_cuda(spec));
   EXPECT_EQ(codes.codes.device(), Device::cuda());
-  EXPECT_EQ(codes.layout(), here.layout());
-  EXPECT_EQ(codes.codes.dtype(), here.codes.dtype());
-  EXPECT_TRUE(bitwise_equal(codes.codes, here.codes)) << where;
-  EXPECT_TRUE(bitwise_equal(codes.mask, here.mask)) << where;
-  EXPECT_TRUE(bitwise_equal(dequantize(codes), dequantize(here))) << where;
-  EXPECT_TRUE(bitwise_equal(code_values(codes), code_values(here))) << where;
-  EXPECT_FALSE(quantize(x.to(Device::cuda()), there(grid), false).mask.defined());
+  EXPECT_EQ(codes.layout(), host.layout());
+  EXPECT_EQ(codes.codes.dtype(), host.codes.dtype());
+  EXPECT_TRUE(bitwise_equal(codes.codes, host.codes)) << where;
+  EXPECT_TRUE(bitwise_equal(codes.mask, host.mask)) << where;
+  EXPECT_TRUE(bitwise_equal(dequantize(codes), dequantize(host))) << where;
+  EXPECT_TRUE(bitwise_equal(code_values(codes), code_values(host))) << where;
+  EXPECT_FALSE(quantize(x.to(Device::cuda()), to_cuda(spec), false).mask.defined());
 }
 
 TEST_F(CudaCodes, MatchTheCpuForEveryFormatAndBlock) {
@@ -125,8 +125,8 @@ TEST_F(CudaCodes, HandleWholeColumnGroups) {
     }
   Tensor x = numbers({20, 8});
   x.mutable_data<float>()[77] = std::nanf("");
-  const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), ranges(8, false), "q");
-  const auto codes = quantize(x.to(Device::cuda()), there(grid));
+  const auto spec = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), ranges(8, false), "q");
+  const auto codes = quantize(x.to(Device::cuda()), to_cuda(spec));
   EXPECT_THROW((void)codes.codes.to(Device::cpu()), NumericError);
   x.mutable_data<float>()[77] = 0;
   EXPECT_TRUE(bitwise_equal(codes.codes, quantize(x, grid).codes));
@@ -163,17 +163,17 @@ TEST_F(CudaCodes, HandleBlocksWithEightBitScales) {
 
 TEST_F(CudaCodes, QuantizeSeveralTensorsAtOnce) {
   for (const bool with_blocks : {false, true}) {
-    std::vector<QuantizeRequest> here, moved;
+    std::vector<QuantizeRequest> host, moved;
     for (const Shape& shape : {Shape{5, 7}, Shape{0, 7}, Shape{64, 33}, Shape{1, 1}, Shape{300, 41}})
       for (const auto& by :
            {Granularity::per_tensor(), Granularity::per_axis(0), Granularity::per_group(4)}) {
         if (by == Granularity::per_group(4) && !with_blocks) continue;
         const bool one = by.is_per_tensor();
         const auto amax = ranges(one ? 1 : numel(by.scale_shape(shape)), one);
-        here.push_back({numbers(shape), Grid::from_amax(IntFormat{}, by, amax, "w"), shape[0] != 64});
-        moved.push_back({here.back().x.to(Device::cuda()), there(here.back().grid), here.back().with_mask});
+        host.push_back({numbers(shape), Grid::from_amax(IntFormat{}, by, amax, "w"), shape[0] != 64});
+        moved.push_back({host.back().x.to(Device::cuda()), to_cuda(host.back().grid), host.back().with_mask});
       }
-    const auto codes = quantize(moved), expected = quantize(here);
+    const auto codes = quantize(moved), expected = quantize(host);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_TRUE(bitwise_equal(codes[i].codes, expected[i].codes)) << i;
       ASSERT_EQ(codes[i].mask.defined(), expected[i].mask.defined()) << i;
@@ -184,11 +184,11 @@ TEST_F(CudaCodes, QuantizeSeveralTensorsAtOnce) {
 
 TEST_F(CudaCodes, HandleUnalignedSlices) {
   const Tensor x = numbers({8, 37});
-  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
-  const auto here = quantize(x.slice(3, 7), grid),
-             codes = quantize(x.to(Device::cuda()).slice(3, 7), there(grid));
-  EXPECT_TRUE(bitwise_equal(codes.codes, here.codes));
-  EXPECT_TRUE(bitwise_equal(codes.mask, here.mask));
+  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto host = quantize(x.slice(3, 7), spec),
+             codes = quantize(x.to(Device::cuda()).slice(3, 7), to_cuda(spec));
+  EXPECT_TRUE(bitwise_equal(codes.codes, host.codes));
+  EXPECT_TRUE(bitwise_equal(codes.mask, host.mask));
 }
 
 TEST_F(CudaCodes, RoundOtherFloatTypesFirst) {
@@ -203,7 +203,7 @@ TEST_F(CudaCodes, ReportNaNOnTheNextRead) {
   for (const Format& format : {Format(IntFormat{}), Format(FloatFormat{4, 3})}) {
     const auto grid = Grid::from_amax(format, {}, Tensor::scalar(0.7), "conv1.input_quantizer");
     QuantizedTensor codes;
-    EXPECT_NO_THROW(codes = quantize(x.to(Device::cuda()), there(grid)));
+    EXPECT_NO_THROW(codes = quantize(x.to(Device::cuda()), to_cuda(spec)));
     try {
       (void)codes.codes.to(Device::cpu());
       FAIL() << "the NaN was not reported";
@@ -221,7 +221,7 @@ TEST_F(CudaCodes, ReportNaNOnTheNextRead) {
 TEST_F(CudaCodes, RejectRangesOnAnotherDevice) {
   const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
   EXPECT_THROW((void)quantize(numbers({3}).to(Device::cuda()), spec), ArgumentError);
-  EXPECT_THROW((void)quantize(numbers({3}), there(spec)), ArgumentError);
+  EXPECT_THROW((void)quantize(numbers({3}), to_cuda(spec)), ArgumentError);
 }
 
 TEST_F(CudaCodes, PassGradientsThroughTheMask) {

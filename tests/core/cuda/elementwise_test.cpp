@@ -22,7 +22,7 @@ class CudaElementwise : public testing::Test {
   void SetUp() override { FQ_NEEDS_CUDA(); }
 };
 
-Tensor there(const Tensor& x) { return x.to(Device::cuda()); }
+Tensor to_cuda(const Tensor& x) { return x.to(Device::cuda()); }
 
 /// Sizes that are no multiple of a group, a block or a grid, and above one sweep of the simulated device.
 const Shape kOdd{7, 3, 41, 17};
@@ -42,14 +42,14 @@ TEST_F(CudaElementwise, BroadcastsInEveryWay) {
       for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
         const auto laid = [&](const Tensor& x) { return x.rank() == 4 ? x.to(layout) : x; };
         const Tensor a = laid(random_values(left, 1).to(dtype)), b = laid(random_values(right, 2).to(dtype));
-        const Tensor sum = ops::sub(there(a), there(b)).tensor();
+        const Tensor sum = ops::sub(to_cuda(a), to_cuda(b)).tensor();
         EXPECT_TRUE(bitwise_equal(sum.to(Device::cpu()), ops::sub(a, b).tensor()))
             << to_string(left) << to_string(right) << name(layout);
       }
 }
 
 TEST_F(CudaElementwise, HandlesUnalignedRows) {
-  const Tensor x = random_values({5, 4001}, 3).to(DType::f32), y = there(x);
+  const Tensor x = random_values({5, 4001}, 3).to(DType::f32), y = to_cuda(x);
   EXPECT_TRUE(
       bitwise_equal(ops::relu(y.slice(1, 4)).tensor().to(Device::cpu()), ops::relu(x.slice(1, 4)).tensor()));
   EXPECT_TRUE(bitwise_equal(ops::add(y.slice(0, 3), y.slice(1, 4)).tensor().to(Device::cpu()),
@@ -86,7 +86,7 @@ TEST_F(CudaElementwise, PermutesAxes) {
   const Tensor x = random_values({3, 5, 7, 11, 13}, 7).to(DType::f32);
   for (const std::vector<int>& axes :
        {std::vector<int>{0, 2, 1, 3, 4}, {4, 3, 2, 1, 0}, {0, 1, 2, 4, 3}, {2, 0, 1, 4, 3}, {0, 1, 2, 3, 4}})
-    EXPECT_TRUE(bitwise_equal(ops::transpose(there(x), axes).tensor().to(Device::cpu()),
+    EXPECT_TRUE(bitwise_equal(ops::transpose(to_cuda(x), axes).tensor().to(Device::cpu()),
                               ops::transpose(x, axes).tensor()));
   const Tensor matrices = random_values({3, 70, 131}, 8);
   for (const DType dtype : {DType::i8, DType::f16, DType::f32, DType::f64}) {
@@ -95,12 +95,12 @@ TEST_F(CudaElementwise, PermutesAxes) {
       const Shape shape{given.dim(axes[0]), given.dim(axes[1]), given.dim(axes[2])};
       Tensor y = Tensor::empty(shape, dtype), far = Tensor::empty(shape, dtype, Device::cuda());
       cpu::permute(given, axes, y);
-      cuda::permute(there(given), axes, far);
+      cuda::permute(to_cuda(given), axes, far);
       EXPECT_TRUE(bitwise_equal(far.to(Device::cpu()), y)) << name(dtype);
     }
   }
   const Tensor last = random_values(kOdd, 8).to(Layout::channels_last);
-  EXPECT_TRUE(bitwise_equal(ops::transpose(there(last), {3, 0, 2, 1}).tensor().to(Device::cpu()),
+  EXPECT_TRUE(bitwise_equal(ops::transpose(to_cuda(last), {3, 0, 2, 1}).tensor().to(Device::cpu()),
                             ops::transpose(last, {3, 0, 2, 1}).tensor()));
 }
 
@@ -112,15 +112,15 @@ TEST_F(CudaElementwise, DropoutMatchesTheCpu) {
       static_cast<void>(ops::dropout(from, 0.5, true));
       return ops::dropout(from, 0.3, true).tensor().to(Device::cpu());
     };
-    EXPECT_TRUE(bitwise_equal(dropped(there(x)), dropped(x)));
+    EXPECT_TRUE(bitwise_equal(dropped(to_cuda(x)), dropped(x)));
   }
 }
 
 TEST_F(CudaElementwise, RandomFillsMatchTheCpu) {
-  Tensor here = Tensor::empty({4001}), far = Tensor::empty({4001}, DType::f32, Device::cuda());
-  fill_uniform(here, -1, 1, 3);
+  Tensor host = Tensor::empty({4001}), far = Tensor::empty({4001}, DType::f32, Device::cuda());
+  fill_uniform(host, -1, 1, 3);
   fill_uniform(far, -1, 1, 3);
-  EXPECT_TRUE(bitwise_equal(far.to(Device::cpu()), here));
+  EXPECT_TRUE(bitwise_equal(far.to(Device::cpu()), host));
 }
 
 TEST_F(CudaElementwise, EmbeddingMatchesTheCpu) {
@@ -142,9 +142,9 @@ TEST_F(CudaElementwise, EmbeddingMatchesTheCpu) {
 }
 
 TEST_F(CudaElementwise, ReportsIdsOutOfRangeOnRead) {
-  const Tensor table = there(random_values({5, 2}, 12).to(DType::f32));
+  const Tensor table = to_cuda(random_values({5, 2}, 12).to(DType::f32));
   const auto message = [&](const Tensor& ids) -> std::string {
-    const Tensor y = ops::embedding(there(ids), table).tensor();
+    const Tensor y = ops::embedding(to_cuda(ids), table).tensor();
     try {
       static_cast<void>(y.to(Device::cpu()));
     } catch (const ArgumentError& error) {
@@ -178,8 +178,8 @@ TEST_F(CudaElementwise, PredictionsAreTheLargestScores) {
 
 TEST_F(CudaElementwise, AddsGradientsInAnyLayout) {
   const Tensor a = random_values(kOdd, 13).to(DType::f32), b = random_values(kOdd, 14).to(DType::f32);
-  Tensor sum = there(a.to(Layout::channels_last)).clone(), expected = a.to(Layout::channels_last).clone();
-  detail::accumulate(sum, there(b));
+  Tensor sum = to_cuda(a.to(Layout::channels_last)).clone(), expected = a.to(Layout::channels_last).clone();
+  detail::accumulate(sum, to_cuda(b));
   detail::accumulate(expected, b);
   EXPECT_TRUE(bitwise_equal(sum.to(Device::cpu()), expected));
 }

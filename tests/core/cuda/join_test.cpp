@@ -37,12 +37,12 @@ TEST_F(CudaJoin, ConcatenatesParts) {
     for (const DType dtype : kTypes)
       for (const Layout layout : {Layout::row_major, Layout::channels_last})
         for (int axis = 0; axis < 4; ++axis) {
-          std::vector<Tensor> parts, there;
+          std::vector<Tensor> parts, gpu;
           for (const std::int64_t size : {3, 0, 16, 1, 8}) {
             parts.push_back(bytes(with_size(shape, axis, size), dtype, layout, static_cast<int>(size)));
-            there.push_back(parts.back().to(Device::cuda()));
+            gpu.push_back(parts.back().to(Device::cuda()));
           }
-          const Tensor joined = detail::join(there, axis);
+          const Tensor joined = detail::join(gpu, axis);
           EXPECT_EQ(joined.device(), Device::cuda());
           EXPECT_TRUE(bitwise_equal(joined, detail::join(parts, axis)))
               << to_string(shape) << " axis " << axis << ' ' << name(dtype) << ' ' << name(layout);
@@ -54,9 +54,9 @@ TEST_F(CudaJoin, SlicesRanges) {
     for (const DType dtype : kTypes)
       for (const Layout layout : {Layout::row_major, Layout::channels_last})
         for (int axis = 0; axis < 4; ++axis) {
-          const Tensor x = bytes(with_size(shape, axis, 9), dtype, layout, 1), there = x.to(Device::cuda());
+          const Tensor x = bytes(with_size(shape, axis, 9), dtype, layout, 1), gpu = x.to(Device::cuda());
           for (const auto& [begin, end] : {std::pair{0, 9}, {2, 7}, {4, 4}, {8, 9}})
-            EXPECT_TRUE(bitwise_equal(detail::cut(there, axis, begin, end), detail::cut(x, axis, begin, end)))
+            EXPECT_TRUE(bitwise_equal(detail::cut(gpu, axis, begin, end), detail::cut(x, axis, begin, end)))
                 << to_string(shape) << " axis " << axis << ' ' << name(dtype);
         }
 }
@@ -87,12 +87,12 @@ TEST_F(CudaJoin, ConcatenatesAndReshapesSums) {
   };
   for (const bool reshaped : {false, true}) {
     const Accumulator x = reshaped ? flat(Device::cuda()) : whole(Device::cuda());
-    const Accumulator here = reshaped ? flat(Device::cpu()) : whole(Device::cpu());
+    const Accumulator host = reshaped ? flat(Device::cpu()) : whole(Device::cpu());
     Tensor mask, expected_mask;
-    EXPECT_TRUE(bitwise_equal(to_float(x, &mask), to_float(here, &expected_mask)));
+    EXPECT_TRUE(bitwise_equal(to_float(x, &mask), to_float(host, &expected_mask)));
     EXPECT_EQ(mask.defined(), expected_mask.defined());
     EXPECT_TRUE(!mask.defined() || bitwise_equal(mask, expected_mask));
-    const auto codes = requantize(x, grid.to(Device::cuda())), expected = requantize(here, grid);
+    const auto codes = requantize(x, spec.to(Device::cuda())), expected = requantize(host, spec);
     EXPECT_TRUE(bitwise_equal(codes.codes, expected.codes));
     EXPECT_TRUE(bitwise_equal(codes.mask, expected.mask));
   }

@@ -35,10 +35,10 @@ std::vector<Tensor> tensors(Device device, unsigned seed, double low = -2.0, dou
   return out;
 }
 
-void expect_same(const std::vector<Tensor>& there, const std::vector<Tensor>& here) {
-  for (std::size_t i = 0; i < here.size(); ++i) {
-    EXPECT_TRUE(bitwise_equal(there[i].to(Device::cpu()), here[i])) << i;
-    for (const double each : here[i].to(DType::f64).to_vector<double>())
+void expect_same(const std::vector<Tensor>& gpu, const std::vector<Tensor>& host) {
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    EXPECT_TRUE(bitwise_equal(gpu[i].to(Device::cpu()), host[i])) << i;
+    for (const double each : host[i].to(DType::f64).to_vector<double>())
       ASSERT_TRUE(std::isfinite(each)) << i;
   }
 }
@@ -162,26 +162,26 @@ TEST_F(CudaOptimizer, UpdatesAveragesAndSwapsContents) {
 
 /// Sums of squares in f64, in another order.
 TEST_F(CudaOptimizer, ComputesTheTotalNorm) {
-  auto here = tensors(Device::cpu(), 1), there = tensors(Device::cuda(), 1);
-  here.push_back(random_values({70001}, 5));
-  there.push_back(here.back().to(Device::cuda()));
-  there.emplace_back();
-  const double found = ops::norm(there), expected = ops::norm(here);
+  auto host = tensors(Device::cpu(), 1), gpu = tensors(Device::cuda(), 1);
+  host.push_back(random_values({70001}, 5));
+  gpu.push_back(host.back().to(Device::cuda()));
+  gpu.emplace_back();
+  const double found = ops::norm(gpu), expected = ops::norm(host);
   EXPECT_NEAR(found, expected, 1e-13 * expected);
-  EXPECT_EQ(ops::norm(there), found);
+  EXPECT_EQ(ops::norm(gpu), found);
   EXPECT_EQ(ops::norm(std::vector<Tensor>{Tensor::zeros({0}, DType::f32, Device::cuda())}), 0.0);
 }
 
 TEST_F(CudaOptimizer, RejectsTensorsOnTwoDevices) {
-  const Tensor here = Tensor::zeros({2}), there = Tensor::zeros({2}, DType::f32, Device::cuda());
-  EXPECT_THROW(ops::sgd_step(std::vector<ops::SgdUpdate>{{there, here, {}, 0.1, 0.0}}, {}), ArgumentError);
-  EXPECT_THROW(ops::sgd_step(std::vector<ops::SgdUpdate>{{there, there, {}, 0.1}, {here, here, {}, 0.1}}, {}),
+  const Tensor host = Tensor::zeros({2}), gpu = Tensor::zeros({2}, DType::f32, Device::cuda());
+  EXPECT_THROW(ops::sgd_step(std::vector<ops::SgdUpdate>{{gpu, host, {}, 0.1, 0.0}}, {}), ArgumentError);
+  EXPECT_THROW(ops::sgd_step(std::vector<ops::SgdUpdate>{{gpu, gpu, {}, 0.1}, {host, host, {}, 0.1}}, {}),
                ArgumentError);
-  std::vector<Tensor> a{here}, b{there};
+  std::vector<Tensor> a{host}, b{gpu};
   EXPECT_THROW(ops::move_towards(a, b, 0.5), ArgumentError);
   EXPECT_THROW(ops::swap_contents(a, b), ArgumentError);
-  EXPECT_THROW((void)ops::norm(std::vector<Tensor>{there, here}), ArgumentError);
-  EXPECT_THROW((void)ops::norm(std::vector<Tensor>{here, there}), ArgumentError);
+  EXPECT_THROW((void)ops::norm(std::vector<Tensor>{gpu, host}), ArgumentError);
+  EXPECT_THROW((void)ops::norm(std::vector<Tensor>{host, gpu}), ArgumentError);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ Tensor empty(const Shape& shape, DType dtype, Device device) {
   return Tensor::empty(shape, dtype, device, Layout::channels_last);
 }
 
-bool same(const Tensor& there, const Tensor& here) { return bitwise_equal(there.to(Device::cpu()), here); }
+bool same(const Tensor& gpu, const Tensor& host) { return bitwise_equal(gpu.to(Device::cpu()), host); }
 
 TEST_F(CudaPool, MaxPoolHandlesEveryType) {
   run_all_sizes([](const PoolSizes& s) {

@@ -155,10 +155,10 @@ TEST_F(CudaProducts, ConvolvesFloatsForwardAndBackward) {
 
 TEST_F(CudaProducts, ComputesBiasesAndTheirGradients) {
   const Tensor y = small_numbers({37, 5}, DType::f32), bias = small_numbers({5}, DType::f32);
-  Tensor on_cpu = y.clone(), there = y.to(Device::cuda());
+  Tensor on_cpu = y.clone(), gpu = y.to(Device::cuda());
   detail::add_bias(on_cpu, Variable(bias));
-  detail::add_bias(there, Variable(bias.to(Device::cuda())));
-  EXPECT_TRUE(bitwise_equal(there, on_cpu));
+  detail::add_bias(gpu, Variable(bias.to(Device::cuda())));
+  EXPECT_TRUE(bitwise_equal(gpu, on_cpu));
   const Tensor dy = small_numbers({4001, 33}, DType::f32);
   EXPECT_TRUE(bitwise_equal(detail::bias_gradient(dy.to(Device::cuda()), 33), detail::bias_gradient(dy, 33)));
 }

@@ -70,12 +70,12 @@ TEST_F(CudaRowEngines, MatchTheCpuBitwise) {
         Product{xnnpack, 9, 33, 128, 4, 64, true}, Product{xnnpack, 6, 17, 96, 4, 0, true},
         Product{xnnpack, 11, 40, 72, 8, 0, true}, Product{xnnpack, 4, 8, 33, 8, 0, false},
         Product{ort_dynamic, 6, 17, 40, 8, 0, true}}) {
-    const auto there = run_product(Device::cuda(), p), here = run_product(Device::cpu(), p);
+    const auto gpu = run_product(Device::cuda(), p), host = run_product(Device::cpu(), p);
     const auto what =
         std::string(name(p.engine)) + " " + std::to_string(p.bits) + " of " + std::to_string(p.columns);
-    EXPECT_TRUE(bitwise_equal(there[0], here[0])) << what;
-    for (std::size_t i = 1; i < here.size(); ++i) {  // products of floats are added in another order
-      const auto a = there[i].to_vector<float>(), b = here[i].to_vector<float>();
+    EXPECT_TRUE(bitwise_equal(gpu[0], host[0])) << what;
+    for (std::size_t i = 1; i < host.size(); ++i) {  // products of floats are added in another order
+      const auto a = gpu[i].to_vector<float>(), b = host[i].to_vector<float>();
       for (std::size_t j = 0; j < b.size(); ++j)
         EXPECT_NEAR(a[j], b[j], 1e-4 * (1 + std::fabs(b[j]))) << what;
     }

@@ -29,15 +29,15 @@ Tensor numbers(const Shape& shape) {
 
 TEST_F(CudaTensor, RoundTripsBytes) {
   const Tensor x = numbers({3, 5, 7});
-  const Tensor there = x.to(Device::cuda());
-  EXPECT_EQ(there.device(), Device::cuda());
-  EXPECT_TRUE(bitwise_equal(there.to(Device::cpu()), x));
-  EXPECT_TRUE(bitwise_equal(there.clone(), x));
-  EXPECT_EQ(there.to_vector<double>(), x.to_vector<double>());
-  EXPECT_EQ(there.slice(1, 2).reshape({35}).to_vector<double>(),
+  const Tensor gpu = x.to(Device::cuda());
+  EXPECT_EQ(gpu.device(), Device::cuda());
+  EXPECT_TRUE(bitwise_equal(gpu.to(Device::cpu()), x));
+  EXPECT_TRUE(bitwise_equal(gpu.clone(), x));
+  EXPECT_EQ(gpu.to_vector<double>(), x.to_vector<double>());
+  EXPECT_EQ(gpu.slice(1, 2).reshape({35}).to_vector<double>(),
             x.slice(1, 2).reshape({35}).to_vector<double>());
   EXPECT_EQ(Tensor::scalar(2.5).to(Device::cuda()).item(), 2.5);
-  EXPECT_TRUE(there.to(Device::cuda()).storage().shares(there.storage()));
+  EXPECT_TRUE(gpu.to(Device::cuda()).storage().shares(gpu.storage()));
 }
 
 TEST_F(CudaTensor, FillsAndCopiesValues) {
@@ -64,8 +64,8 @@ TEST_F(CudaTensor, ConvertsBetweenAllTypes) {
 TEST_F(CudaTensor, PermutesLayoutsOfEveryWidth) {
   for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{3, 33, 8, 9}, Shape{1, 64, 1, 100}, Shape{0, 3, 2, 2}})
     for (const DType dtype : {DType::i8, DType::f16, DType::f32, DType::f64}) {
-      const Tensor x = numbers(shape).to(dtype), there = x.to(Device::cuda());
-      const Tensor last = there.to(Layout::channels_last);
+      const Tensor x = numbers(shape).to(dtype), gpu = x.to(Device::cuda());
+      const Tensor last = gpu.to(Layout::channels_last);
       EXPECT_TRUE(bitwise_equal(last.to(Device::cpu()), x)) << to_string(shape) << name(dtype);
       EXPECT_TRUE(bitwise_equal(last.to(Layout::row_major), x)) << to_string(shape) << name(dtype);
     }

@@ -34,13 +34,13 @@ struct FunctionOutcome {
 
   void add(const std::string& name, double value) { numbers.emplace_back(name, value); }
   void add(const std::string& name, const Tensor& tensor) {
-    const Tensor here = tensor.to(Device::cpu()).to(Layout::row_major);
-    words.push_back(fmt::format("{} {} [{}]", name, fq::name(here.dtype()), fmt::join(here.shape(), ", ")));
-    if (bit_width(here.dtype()) == 8) {
-      const auto* bytes = static_cast<const std::uint8_t*>(here.raw());
-      for (std::int64_t i = 0; i < here.numel(); ++i) add(name, bytes[i]);
-    } else if (bit_width(here.dtype()) > 8) {
-      for (const double value : here.to(DType::f64).to_vector<double>()) add(name, value);
+    const Tensor host = tensor.to(Device::cpu()).to(Layout::row_major);
+    words.push_back(fmt::format("{} {} [{}]", name, fq::name(host.dtype()), fmt::join(host.shape(), ", ")));
+    if (bit_width(host.dtype()) == 8) {
+      const auto* bytes = static_cast<const std::uint8_t*>(host.raw());
+      for (std::int64_t i = 0; i < host.numel(); ++i) add(name, bytes[i]);
+    } else if (bit_width(host.dtype()) > 8) {
+      for (const double value : host.to(DType::f64).to_vector<double>()) add(name, value);
     }
   }
   void add(const StateDict& state) {

@@ -258,18 +258,18 @@ class CudaFunctions : public testing::TestWithParam<Case> {
 };
 
 TEST_P(CudaFunctions, MatchTheCpu) {
-  const Outcome here = outcome(GetParam(), Device::cpu()), there = outcome(GetParam(), Device::cuda());
-  EXPECT_EQ(there.words, here.words);
-  ASSERT_EQ(there.numbers.size(), here.numbers.size());
+  const Outcome host = outcome(GetParam(), Device::cpu()), gpu = outcome(GetParam(), Device::cuda());
+  EXPECT_EQ(gpu.words, host.words);
+  ASSERT_EQ(gpu.numbers.size(), host.numbers.size());
   std::map<std::string, double> largest;
-  for (const auto& [name, right] : here.numbers)
+  for (const auto& [name, right] : host.numbers)
     if (std::isfinite(right)) largest[name] = std::max({largest[name], std::abs(right), kSmall});
   double most = 0;
   std::string worst;
-  for (std::size_t i = 0; i < here.numbers.size(); ++i) {
-    const auto& [name, right] = here.numbers[i];
-    EXPECT_EQ(there.numbers[i].first, name);
-    const double value = there.numbers[i].second;
+  for (std::size_t i = 0; i < host.numbers.size(); ++i) {
+    const auto& [name, right] = host.numbers[i];
+    EXPECT_EQ(gpu.numbers[i].first, name);
+    const double value = gpu.numbers[i].second;
     if (std::isnan(right) && std::isnan(value)) continue;
     ASSERT_EQ(std::isfinite(value), std::isfinite(right))
         << name << ": " << value << ", on the CPU " << right;

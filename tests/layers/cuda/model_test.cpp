@@ -74,9 +74,9 @@ TEST_F(CudaModel, QuantizedNetworkMatchesTheCpuBitwise) {
   const NoGrad no_grad;
   const Tensor x = images(5), right = (*model)(Variable(x)).tensor();
   model->to(Device::cuda());
-  const Tensor there = (*model)(Variable(x.to(Device::cuda()))).tensor();
-  EXPECT_EQ(there.device(), Device::cuda());
-  EXPECT_TRUE(bitwise_equal(there, right));
+  const Tensor gpu = (*model)(Variable(x.to(Device::cuda()))).tensor();
+  EXPECT_EQ(gpu.device(), Device::cuda());
+  EXPECT_TRUE(bitwise_equal(gpu, right));
 }
 
 TEST_F(CudaModel, GradientsMatchTheCpu) {
@@ -93,15 +93,15 @@ TEST_F(CudaModel, GradientsMatchTheCpu) {
       out.push_back(value.grad().defined() ? value.grad().to_vector<float>() : std::vector<float>{});
     return out;
   };
-  const auto here = run(Device::cpu()), there = run(Device::cuda());
-  ASSERT_EQ(here.size(), there.size());
-  for (std::size_t p = 0; p < here.size(); ++p) {
-    ASSERT_EQ(here[p].size(), there[p].size());
+  const auto host = run(Device::cpu()), gpu = run(Device::cuda());
+  ASSERT_EQ(host.size(), gpu.size());
+  for (std::size_t p = 0; p < host.size(); ++p) {
+    ASSERT_EQ(host[p].size(), gpu[p].size());
     double largest = 0;
-    for (const float g : here[p]) largest = std::max(largest, std::fabs(static_cast<double>(g)));
+    for (const float g : host[p]) largest = std::max(largest, std::fabs(static_cast<double>(g)));
     // Products of bf16 gradients, whose f32 sums and roundings differ in order: some 2^-8 of a few terms.
-    for (std::size_t i = 0; i < here[p].size(); ++i)
-      ASSERT_NEAR(here[p][i], there[p][i], 0.02 * largest + 1e-7) << p << ' ' << i;
+    for (std::size_t i = 0; i < host[p].size(); ++i)
+      ASSERT_NEAR(host[p][i], gpu[p][i], 0.02 * largest + 1e-7) << p << ' ' << i;
   }
 }
 

@@ -20,26 +20,26 @@ class CudaRangeStates : public testing::Test {
 };
 
 TEST_F(CudaRangeStates, StepsContinueAcrossDevices) {
-  TensorQuantizer here, there;
-  for (auto* q : {&here, &there})
+  TensorQuantizer host, gpu;
+  for (auto* q : {&host, &gpu})
     q->update([](QuantParams& s) {
       s.running = true;
       s.momentum = 0.3;
     });
   for (int i = 0; i < 4; ++i) {
     const Tensor x = input(kImages, i);
-    (void)here(Variable(x, true));
-    (void)there(Variable(i % 2 == 0 ? x.to(Device::cuda()) : x, true));
-    EXPECT_TRUE(bitwise_equal(there.amax(), here.amax())) << i;
-    EXPECT_EQ(there.amax().device(), i % 2 == 0 ? Device::cuda() : Device::cpu());
+    (void)host(Variable(x, true));
+    (void)gpu(Variable(i % 2 == 0 ? x.to(Device::cuda()) : x, true));
+    EXPECT_TRUE(bitwise_equal(gpu.amax(), host.amax())) << i;
+    EXPECT_EQ(gpu.amax().device(), i % 2 == 0 ? Device::cuda() : Device::cpu());
   }
-  for (auto* q : {&here, &there}) q->update([](QuantParams& s) { s.running = false; });
+  for (auto* q : {&host, &gpu}) q->update([](QuantParams& s) { s.running = false; });
   const Tensor x = input(kImages, 9);
   for (const Device device : {Device::cuda(), Device::cpu()})
-    EXPECT_TRUE(bitwise_equal(there(Variable(x.to(device))).tensor(), here(Variable(x)).tensor()));
-  EXPECT_EQ(there.describe(), here.describe());
-  EXPECT_TRUE(bitwise_equal(there.scale(), here.scale()));
-  EXPECT_TRUE(bitwise_equal(export_amax(there), export_amax(here)));
+    EXPECT_TRUE(bitwise_equal(gpu(Variable(x.to(device))).tensor(), host(Variable(x)).tensor()));
+  EXPECT_EQ(gpu.describe(), host.describe());
+  EXPECT_TRUE(bitwise_equal(gpu.scale(), host.scale()));
+  EXPECT_TRUE(bitwise_equal(export_amax(gpu), export_amax(host)));
 }
 
 TEST_F(CudaRangeStates, MoveWithTheirModule) {
@@ -54,32 +54,32 @@ TEST_F(CudaRangeStates, MoveWithTheirModule) {
 
 TEST_F(CudaRangeStates, StatesResumeOnTheOtherDevice) {
   const QuantDescriptor channels({.axis = 1});
-  TensorQuantizer here(channels), there(channels);
+  TensorQuantizer host(channels), gpu(channels);
   const auto feed = [](TensorQuantizer& q, Device device, int i) {
     (void)q(Variable(input(kImages, i).to(device), true));
   };
-  for (auto* q : {&here, &there})
+  for (auto* q : {&host, &gpu})
     q->update([](QuantParams& s) {
       s.running = true;
       s.momentum = 0.3;
     });
   for (int i = 0; i < 2; ++i) {
-    feed(here, Device::cpu(), i);
-    feed(there, Device::cuda(), i);
+    feed(host, Device::cpu(), i);
+    feed(gpu, Device::cuda(), i);
   }
   StateDict saved_here, saved_there;
-  here.save(saved_here, "q");
-  there.save(saved_there, "q");
+  host.save(saved_here, "q");
+  gpu.save(saved_there, "q");
   EXPECT_TRUE(bitwise_equal(saved_there.at("q/amax"), saved_here.at("q/amax")));
   EXPECT_EQ(saved_there.attribute("q/switches"), saved_here.attribute("q/switches"));
   TensorQuantizer now_there, now_here;
   now_there.load(saved_here, "q");
   now_here.load(saved_there, "q");
-  feed(here, Device::cpu(), 2);
+  feed(host, Device::cpu(), 2);
   feed(now_here, Device::cpu(), 2);
   feed(now_there, Device::cuda(), 2);
-  EXPECT_TRUE(bitwise_equal(now_here.amax(), here.amax()));
-  EXPECT_TRUE(bitwise_equal(now_there.amax(), here.amax()));
+  EXPECT_TRUE(bitwise_equal(now_here.amax(), host.amax()));
+  EXPECT_TRUE(bitwise_equal(now_there.amax(), host.amax()));
 }
 
 std::string message(const std::function<void()>& run) {

@@ -106,13 +106,13 @@ inline Variable as_quantized(TensorQuantizer& q, const Variable& x) { return q(x
 inline void compare(const std::string& name, const QuantDescriptorOptions& options,
                     const std::vector<Tensor>& inputs, const Preparation& setup = {},
                     const Forward& forward = as_quantized, Waits waits = Waits::never) {
-  TensorQuantizer here{QuantDescriptor(options)}, there{QuantDescriptor(options)};
-  for (auto* q : {&here, &there}) {
+  TensorQuantizer host_copy{QuantDescriptor(options)}, gpu{QuantDescriptor(options)};
+  for (auto* q : {&host_copy, &gpu}) {
     q->set_name(name);
     if (setup) setup(*q);
   }
-  const auto right = steps(here, inputs, Device::cpu(), forward, Waits::never);
-  expect_equal(steps(there, inputs, Device::cuda(), forward, waits), right, name);
+  const auto right = steps(host_copy, inputs, Device::cpu(), forward, Waits::never);
+  expect_equal(steps(gpu, inputs, Device::cuda(), forward, waits), right, name);
 }
 
 inline std::vector<Tensor> inputs(const Shape& shape, Layout layout = Layout::row_major) {

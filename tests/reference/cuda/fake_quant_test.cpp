@@ -29,8 +29,8 @@ using Function = std::function<Variable(const Variable&)>;
 
 /// Values, dtype, layout and gradient equal those of the CPU.
 void compare(const Tensor& x, const Function& f, const std::string& what) {
-  const Variable here(x, true), there(x.to(Device::cuda()), true);
-  const Variable expected = f(here), got = f(there);
+  const Variable host(x, true), gpu(x.to(Device::cuda()), true);
+  const Variable expected = f(host), got = f(gpu);
   ASSERT_EQ(got.device(), Device::cuda()) << what;
   ASSERT_EQ(got.layout(), expected.layout()) << what;
   ASSERT_TRUE(same_numbers(got.tensor(), expected.tensor())) << what << " of " << x.describe();
@@ -40,8 +40,8 @@ void compare(const Tensor& x, const Function& f, const std::string& what) {
   const DType own = expected.tensor().dtype(), dtype = is_floating(own) ? own : DType::f32;
   expected.backward(dy.to(dtype));
   got.backward(dy.to(dtype).to(Device::cuda()));
-  ASSERT_EQ(there.grad().device(), Device::cuda()) << what;
-  ASSERT_TRUE(same_numbers(there.grad(), here.grad())) << what << ", gradient of " << x.describe();
+  ASSERT_EQ(gpu.grad().device(), Device::cuda()) << what;
+  ASSERT_TRUE(same_numbers(gpu.grad(), host.grad())) << what << ", gradient of " << x.describe();
 }
 
 /// Numbers of many magnitudes, some of them zeros, infinities and NaN.
@@ -137,8 +137,8 @@ TEST_F(CudaFakeQuant, HandlesSizesSlicesAndEmptyTensors) {
       compare(
           numbers({count}, dtype), [](const Variable& x) { return fake_tensor_quant(x, 2.0); }, "sizes");
   for (const DType dtype : kTypes) {
-    const Tensor x = numbers({5, 1001}, dtype), there = x.to(Device::cuda());
-    const Tensor got = fake_tensor_quant(there.slice(1, 4), ranges({1001}));
+    const Tensor x = numbers({5, 1001}, dtype), gpu = x.to(Device::cuda());
+    const Tensor got = fake_tensor_quant(gpu.slice(1, 4), ranges({1001}));
     EXPECT_TRUE(same_numbers(got, fake_tensor_quant(x.slice(1, 4), ranges({1001}))));
   }
   compare(
@@ -187,17 +187,17 @@ TEST_F(CudaFakeQuant, KeepsRangesOnTheGpu) {
   for (const DType dtype : kTypes)
     for (const Shape& shape : {Shape{5, 1}, Shape{300}, Shape{}, Shape{5, 300}}) {
       const Tensor amax = ranges(shape).to(dtype), own = amax.to(Device::cuda());
-      const Variable here(x, true), there(x.to(Device::cuda()), true);
-      const Variable expected = fake_tensor_quant(here, Amax(amax));
+      const Variable host(x, true), gpu(x.to(Device::cuda()), true);
+      const Variable expected = fake_tensor_quant(host, Amax(amax));
       const auto waits = test::waits_so_far();
-      const Variable got = fake_tensor_quant(there, own), scaled = scaled_e4m3(there, own);
+      const Variable got = fake_tensor_quant(gpu, own), scaled = scaled_e4m3(gpu, own);
       EXPECT_EQ(test::waits_so_far(), waits);
-      EXPECT_TRUE(same_numbers(scaled.tensor(), scaled_e4m3(here, amax).tensor())) << to_string(shape);
-      EXPECT_TRUE(same_numbers(scaled_e4m3(there.tensor(), own), scaled.tensor())) << to_string(shape);
+      EXPECT_TRUE(same_numbers(scaled.tensor(), scaled_e4m3(host, amax).tensor())) << to_string(shape);
+      EXPECT_TRUE(same_numbers(scaled_e4m3(gpu.tensor(), own), scaled.tensor())) << to_string(shape);
       EXPECT_TRUE(same_numbers(got.tensor(), expected.tensor())) << to_string(shape);
       expected.backward(x);
       got.backward(x.to(Device::cuda()));
-      EXPECT_TRUE(same_numbers(there.grad(), here.grad())) << to_string(shape);
+      EXPECT_TRUE(same_numbers(gpu.grad(), host.grad())) << to_string(shape);
     }
   const Tensor small = Tensor::from({0.0f, 0x1p-30f, kNaN, 2.0f}).reshape({4, 1}), y = numbers({4, 50});
   EXPECT_TRUE(same_numbers(fake_tensor_quant(y.to(Device::cuda()), small.to(Device::cuda())),
@@ -309,12 +309,12 @@ TEST_F(CudaFakeQuant, Nvfp4HandlesMidpointsAndUnalignedMemory) {
     compare(values_next_to_fp4_midpoints(global, 3000), f, fmt::format("middles with {}", global));
   }
   for (const DType dtype : kTypes) {
-    const Tensor x = numbers({8 * 16 + 3}, dtype), here = x.slice(3, x.numel()).reshape({8, 16});
-    const Variable there(x.to(Device::cuda()).slice(3, x.numel()).reshape({8, 16}));
+    const Tensor x = numbers({8 * 16 + 3}, dtype), host = x.slice(3, x.numel()).reshape({8, 16});
+    const Variable gpu(x.to(Device::cuda()).slice(3, x.numel()).reshape({8, 16}));
     const auto f = [](const Variable& v) {
       return modelopt::dynamic_block_quantize(v, {2, 1}, {4, 3}, 16, 3.0);
     };
-    EXPECT_TRUE(same_numbers(f(there).tensor(), f(Variable(here)).tensor())) << here.describe();
+    EXPECT_TRUE(same_numbers(f(gpu).tensor(), f(Variable(host)).tensor())) << host.describe();
   }
 }
 

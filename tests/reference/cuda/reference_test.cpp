@@ -36,17 +36,17 @@ void expect_on_gpu(const Tensor& got, const Tensor& expected) {
 }
 
 TEST_F(CudaReference, MatchesTheCpuForCodesAndValues) {
-  const Tensor x = numbers({4, 16}), there = x.to(Device::cuda()),
+  const Tensor x = numbers({4, 16}), gpu = x.to(Device::cuda()),
                scale = Tensor::from({0.1f, 0.2f, 0.3f, 0.4f});
   const Tensor codes = onnx::quantize_linear(x, scale, {}, 0);
-  expect_on_gpu(onnx::quantize_linear(there, scale.to(Device::cuda()), {}, 0), codes);
-  expect_on_gpu(onnx::quantize_linear(there, scale, {3, 2, 1, 0}, 0),
+  expect_on_gpu(onnx::quantize_linear(gpu, scale.to(Device::cuda()), {}, 0), codes);
+  expect_on_gpu(onnx::quantize_linear(gpu, scale, {3, 2, 1, 0}, 0),
                 onnx::quantize_linear(x, scale, {3, 2, 1, 0}, 0));
   expect_on_gpu(onnx::dequantize_linear(codes.to(Device::cuda()), scale, {}, 0),
                 onnx::dequantize_linear(codes, scale, {}, 0));
-  expect_on_gpu(tripy::quantize(there, 0.5, DType::f8_e4m3), tripy::quantize(x, 0.5, DType::f8_e4m3));
+  expect_on_gpu(tripy::quantize(gpu, 0.5, DType::f8_e4m3), tripy::quantize(x, 0.5, DType::f8_e4m3));
   const Tensor packed = tensorrt::quantize(x, 0.4, DType::i4);
-  const Tensor own = tensorrt::quantize(there, 0.4, DType::i4);
+  const Tensor own = tensorrt::quantize(gpu, 0.4, DType::i4);
   EXPECT_TRUE(bitwise_equal(own, packed));
   expect_on_gpu(tensorrt::dequantize(own, 0.4), tensorrt::dequantize(packed, 0.4));
 }
@@ -72,17 +72,17 @@ TEST_F(CudaReference, MatchesTheCpuForGradients) {
 }
 
 TEST_F(CudaReference, ReturnsSeveralTensors) {
-  const Tensor x = numbers({2, 64}), there = x.to(Device::cuda());
+  const Tensor x = numbers({2, 64}), gpu = x.to(Device::cuda());
   const auto params =
       torchao::choose_qparams_affine(x, torchao::MappingType::asymmetric, {1, 32}, {.bits = 8});
   const auto own =
-      torchao::choose_qparams_affine(there, torchao::MappingType::asymmetric, {1, 32}, {.bits = 8});
+      torchao::choose_qparams_affine(gpu, torchao::MappingType::asymmetric, {1, 32}, {.bits = 8});
   expect_on_gpu(own.scale, params.scale);
   expect_on_gpu(own.zero_point, params.zero_point);
-  const auto mx = torchao::to_mx(x, {2, 1}), mx_there = torchao::to_mx(there, {2, 1});
+  const auto mx = torchao::to_mx(x, {2, 1}), mx_there = torchao::to_mx(gpu, {2, 1});
   EXPECT_TRUE(bitwise_equal(mx_there.codes, mx.codes));
   expect_on_gpu(torchao::to_dtype(mx_there, {2, 1}), torchao::to_dtype(mx, {2, 1}));
-  const auto packed = modelopt::nf4_qtensor(x, 16, 4), packed_there = modelopt::nf4_qtensor(there, 16, 4);
+  const auto packed = modelopt::nf4_qtensor(x, 16, 4), packed_there = modelopt::nf4_qtensor(gpu, 16, 4);
   EXPECT_EQ(packed_there.scale_codes.device(), Device::cuda());
   expect_on_gpu(packed_there.dequantize(), packed.dequantize());
 }
