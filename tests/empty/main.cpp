@@ -52,10 +52,10 @@ std::string wrong(const golden::Case& c, const golden::Outputs& got) {
 
 std::string failure(const golden::Case& c, const golden::Function& function, Counts& counts) try {
   const auto line = wrong(c, function(c));
-  ++counts.answered;
+  ++counts.computed;
   return line;
 } catch (const Error&) {
-  ++counts.refused;
+  ++counts.rejected;
   return "";
 } catch (const std::exception& error) {
   return fmt::format("throws {}, which is no fq::Error", error.what());
@@ -85,8 +85,8 @@ int run(const std::set<std::string>& only, Device device) {
         ++failed;
       }
   }
-  fmt::print("empty: {} answered, {} refused, {} wrong\n", counts.answered, counts.refused, failed);
-  return failed == 0 && counts.answered + counts.refused > 0 ? 0 : 1;
+  fmt::print("empty: {} answered, {} refused, {} wrong\n", counts.computed, counts.rejected, failed);
+  return failed == 0 && counts.computed + counts.rejected > 0 ? 0 : 1;
 }
 
 void print_functions() {
