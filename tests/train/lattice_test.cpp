@@ -68,7 +68,7 @@ QuantizedTensor layer_codes(Module& model) {
   return weight_codes(dynamic_cast<QuantModule&>(model.at("fc")));
 }
 
-std::vector<int> distinct_codes(const QuantizedTensor& q) {
+std::vector<int> integer_codes(const QuantizedTensor& q) {
   std::vector<int> out;
   for (const float v : code_values(q).to(Layout::row_major).to_vector<float>()) out.push_back(int(v));
   return out;
@@ -94,13 +94,13 @@ TEST(Lattice, GgmlBlocksKeepTheirCodes) {
         // float16 rounds a step by 2^-11, bfloat16 a weight by 2^-8
         EXPECT_LT(error_in_steps(*model, of, 32), 8 * (numbers == Numbers::f32 ? 0x1p-11 : 0x1p-8)) << lower;
         if (lower != -4) {
-          EXPECT_EQ(distinct_codes(layer_codes(*model)), of.codes) << lower;
+          EXPECT_EQ(integer_codes(layer_codes(*model)), of.codes) << lower;
         }
       }
   for (const int largest : {127, 126, 100, 90}) {
     const auto of = lattice(-largest, largest, 32, Numbers::f32, unsigned(largest));
     auto model = make_layer(of.weight, preset("q8_0"));
-    EXPECT_EQ(distinct_codes(layer_codes(*model)), of.codes) << largest;
+    EXPECT_EQ(integer_codes(layer_codes(*model)), of.codes) << largest;
     EXPECT_LT(error_in_steps(*model, of, 32), 128 * 0x1p-11);
   }
 }
@@ -136,7 +136,7 @@ TEST(Lattice, TrainingAndStatesKeepBlockSteps) {
   for (std::int64_t i = 0; i < weight.numel(); ++i) w[i] *= 1.25f;
   w[0] += 0.3f * of.steps[0];
   const auto moved = layer_codes(*model);
-  EXPECT_EQ(distinct_codes(moved), of.codes);
+  EXPECT_EQ(integer_codes(moved), of.codes);
   EXPECT_NEAR(moved.grid.scale.data<float>()[1], 1.25f * of.steps[1], 0.001f * of.steps[1]);
   StateDict state;
   save_quantizers(*model, state);
@@ -188,7 +188,7 @@ TEST(Lattice, BlocksOfIntegersKeepTheirCodes) {
         auto model = make_layer(of.weight, std::string(R"({"preset": ")") + c.name +
                                                R"(", "rules": {"*weight_quantizer": {"calib_method": ")" +
                                                method + R"("}}})");
-        EXPECT_EQ(distinct_codes(layer_codes(*model)), of.codes) << c.name << " " << c.lower << " " << method;
+        EXPECT_EQ(integer_codes(layer_codes(*model)), of.codes) << c.name << " " << c.lower << " " << method;
       }
 }
 
