@@ -12,7 +12,7 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/losses.h"
-#include "fakequant/train/qat_preset.h"
+#include "fakequant/train/qat_defaults.h"
 
 namespace fq::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/network/network.h"
 #include "fakequant/train/data/dataset.h"
-#include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/data/subset.h"
 
 namespace fq::cli {
 

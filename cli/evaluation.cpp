@@ -13,7 +13,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/loop/detail/batch_outputs.h"
+#include "fakequant/train/loop/detail/evaluation.h"
 #include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {

@@ -9,7 +9,7 @@
 
 #include "fakequant/cli/flags/flags.h"
 #include "fakequant/cli/quantization.h"
-#include "fakequant/train/sensitivity/plan.h"
+#include "fakequant/train/sensitivity/auto_quantize.h"
 #include "fakequant/train/sensitivity/sensitivity.h"
 
 namespace fq::cli {

@@ -18,8 +18,8 @@
 #include "fakequant/layers/config/target_profile.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/network/detail/named_values.h"
-#include "fakequant/train/qat_preset.h"
-#include "fakequant/train/sensitivity/plan.h"
+#include "fakequant/train/qat_defaults.h"
+#include "fakequant/train/sensitivity/auto_quantize.h"
 
 namespace fq::cli {
 namespace {

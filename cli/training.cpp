@@ -24,9 +24,9 @@
 #include "fakequant/cli/tables/training_report.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/log.h"
-#include "fakequant/train/data/validation_split.h"
+#include "fakequant/train/data/subset.h"
 #include "fakequant/train/loop/checkpoint.h"
-#include "fakequant/train/loop/detail/run_settings.h"
+#include "fakequant/train/loop/detail/run_inputs.h"
 #include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {

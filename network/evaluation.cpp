@@ -20,7 +20,7 @@
 #include "fakequant/network/detail/data_checks.h"
 #include "fakequant/network/qat.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/loop/detail/score_sum.h"
+#include "fakequant/train/loop/detail/evaluation.h"
 
 namespace fq {
 namespace detail {

@@ -1,9 +1,8 @@
-#include "fakequant/train/adaptive_optimizers.h"
-
 #include <cmath>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/ops/detail/updates.h"
+#include "fakequant/train/optimizer.h"
 
 namespace fq {
 namespace {

@@ -1,19 +1,22 @@
 #pragma once
 
-/// Losses of tasks beside classification by cross entropy (core/ops/loss.h), for loops of one's own and for
-/// ObjectiveOptions::loss. That of sequences of labels is in train/ctc.h.
+/// Losses other than cross entropy (core/ops/loss.h), for training loops and ObjectiveOptions::loss;
+/// distillation (Hinton et al. 2015); connectionist temporal classification of label sequences (Graves et al.
+/// 2006).
 ///
 ///     TrainerOptions options;
-///     options.objective.loss = [](const Variable& y, const Tensor& labels) { return losses::huber(y,
-///     labels); };
+///     options.objective.loss = [](const Variable& y, const Tensor& t) { return losses::huber(y, t); };
+///     options.objective.distillation = {.teacher = float_network, .temperature = 4, .weight = 0.9};
+///     const Tensor read = ctc_decode(predict(model, test));  // i64 [N, L], -1 after the last label
 ///
-/// Outputs are f32 or f64, codes and sums are read as floats; a target has the outputs' shape unless said
-/// otherwise, any float type, and takes no gradient. Each is a mean over elements (or over what is said), of
-/// rank 0. Throw ArgumentError for other shapes. Formulas are those of PyTorch 2.15's functions of the same
+/// Outputs are f32 or f64; codes and sums are read as floats. A target has the shape of the outputs unless
+/// noted, any float type, and takes no gradient. Each loss is a mean over elements (or as noted) of rank 0.
+/// Losses throw ArgumentError for other shapes. Formulas are those of PyTorch's functions of the same
 /// purpose.
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,8 +25,9 @@
 
 namespace fq {
 
-/// What is made smaller: of a model's outputs for a batch and the batch's labels, rank 0. A mean over the
-/// samples, so that those of batches add up.
+class Module;
+
+/// Loss of the outputs of a batch for its labels: a scalar, the mean over the samples of the batch.
 using Loss = std::function<Variable(const Variable& outputs, const Tensor& labels)>;
 
 namespace losses {
@@ -49,7 +53,7 @@ namespace losses {
 /// two; the mean over samples and channels (Milletari et al., arXiv:1606.04797). Outputs [N, C, ..].
 [[nodiscard]] Variable dice(const Variable& outputs, const Tensor& target, double smooth = 1.0);
 
-/// What cross_entropy is told.
+/// Options of `cross_entropy`.
 struct CrossEntropyOptions {
   Tensor class_weights = {};         ///< [C], best on the host; undefined for 1
   std::int64_t ignore_index = -100;  ///< a label that counts for nothing
@@ -93,5 +97,71 @@ struct LossOptions {
 /// unknown kind, naming the nearest, and for numbers out of range; the loss itself for labels of ctc that do
 /// not fit into the outputs' places, unless `zero_infinity`.
 [[nodiscard]] Loss make_loss(const LossOptions& options);
+
+/// Options of distillation.
+struct DistillationOptions {
+  /// The network whose outputs are followed, null for none: of the same samples and the same outputs as the
+  /// one that is trained, on any device. It runs in evaluation mode, and is not changed but moved to the
+  /// device of the run.
+  std::shared_ptr<Module> teacher = nullptr;
+  std::string kind = "kl";  ///< of `distillation_kinds`
+  double temperature = 2;   ///< of "kl", above 0: larger ones tell small probabilities apart
+  /// The share of the teacher in the loss, 0 to 1: the labels have the rest, none by default.
+  double weight = 1;
+};
+
+/// "kl" for outputs of classes, [N, C, ..] along C; "mse" for numbers, and for several labels a sample.
+[[nodiscard]] const std::vector<std::string>& distillation_kinds();
+
+/// How far outputs are from those of the teacher, rank 0:
+///
+/// - "kl": the mean over all but the axis of classes of T^2 * sum_c p_c * (log p_c - log q_c), p and q the
+///   softmax of the teacher's outputs and these, both over T: gradients do not shrink where T grows;
+/// - "mse": the mean of (y - t)^2 over all elements.
+///
+/// The teacher takes no gradient. Throws ArgumentError for shapes that differ, an unknown kind, naming the
+/// nearest, and numbers out of range.
+[[nodiscard]] Variable distillation_loss(const Variable& outputs, const Tensor& teacher,
+                                         const DistillationOptions& options);
+
+/// Throws ArgumentError for options that `distillation_loss` throws for, and a weight out of range.
+void check(const DistillationOptions& options);
+
+namespace losses {
+
+/// Options of `ctc`.
+struct CtcOptions {
+  std::int64_t blank = 0;  ///< the class that says nothing
+  /// Fills the end of a row of labels, as negative ones and the blank do anyway; 255 of u8 labels.
+  std::optional<std::int64_t> padding = {};
+  Tensor lengths = {};  ///< i64 [N], places of the outputs that count, 0 to L; undefined for all
+  /// Samples whose labels do not fit into their places count as 0, without a gradient, in place of infinity.
+  bool zero_infinity = false;
+};
+
+/// The mean over samples of -log P(labels) / max(1, labels), P the probability of all ways to place the
+/// labels in order, with blanks between equal neighbours; outputs [N, C, L] before their softmax, over C at
+/// each of L places; labels of integers [N, S], or [N] of one each, a row filled at its end. The numbers of
+/// PyTorch's ctc_loss of log_softmax, reduction "mean"; sums are in f64. Throws ArgumentError for other
+/// shapes, labels that are no class, and labels behind the end of a row.
+[[nodiscard]] Variable ctc(const Variable& outputs, const Tensor& labels, const CtcOptions& options = {});
+
+}  // namespace losses
+
+/// Labels by rows, without what fills them. Throws ArgumentError as `losses::ctc`; `classes` bounds labels.
+[[nodiscard]] std::vector<std::vector<std::int64_t>> label_rows(const Tensor& labels, std::int64_t classes,
+                                                                std::int64_t blank = 0,
+                                                                std::optional<std::int64_t> padding = {});
+
+/// How many places labels take at least: their number, and one more between equal neighbours.
+[[nodiscard]] std::int64_t ctc_places(const std::vector<std::int64_t>& labels);
+
+/// Greedy decoding: the largest class of each place of outputs [N, C, L], repeats and then blanks taken out:
+/// i64 [N, L] on the host, filled by -1.
+[[nodiscard]] Tensor ctc_decode(const Tensor& outputs, std::int64_t blank = 0);
+
+/// The least number of labels to put in, take out or replace that makes one sequence the other (Levenshtein).
+[[nodiscard]] std::int64_t edit_distance(const std::vector<std::int64_t>& a,
+                                         const std::vector<std::int64_t>& b);
 
 }  // namespace fq

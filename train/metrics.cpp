@@ -5,11 +5,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
-#include "fakequant/train/detail/metrics/class_counts.h"
-#include "fakequant/train/detail/metrics/distances.h"
-#include "fakequant/train/detail/metrics/likelihood.h"
-#include "fakequant/train/detail/metrics/rankings.h"
-#include "fakequant/train/detail/metrics/sequences.h"
+#include "fakequant/train/detail/metrics/metrics.h"
 
 namespace fq {
 namespace {

@@ -27,8 +27,9 @@
 /// the batch (axis 1) is a class of its own. Numbers are labels as for yes or no. The numbers are those of
 /// scikit-learn's functions of the same names with average="macro".
 ///
-/// Sequences are labels of integers [N, S] of outputs [N, C, L], read as `ctc_decode` does (train/ctc.h); the
-/// blank is class 0, of `ler36` and `exact36` class 36; labels that are no class, and the blank, fill rows.
+/// Sequences are labels of integers [N, S] of outputs [N, C, L], read as `ctc_decode` does (train/losses.h);
+/// the blank is class 0, of `ler36` and `exact36` class 36; labels that are no class, and the blank, fill
+/// rows.
 
 #include <cstdint>
 #include <memory>

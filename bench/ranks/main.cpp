@@ -17,7 +17,7 @@
 #include <mpi.h>
 
 #include "fakequant/core/random.h"
-#include "fakequant/train/ranks/exact_sum.h"
+#include "fakequant/train/ranks/detail/gradient_sums.h"
 
 namespace {
 

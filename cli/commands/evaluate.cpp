@@ -34,7 +34,7 @@ Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, st
   ClassScores classes(sum.accuracy() ? network.classes() : 0);
   const auto visit = [&](const Tensor& logits, const Tensor& labels) {
     sum.add(logits, labels);
-    if (sum.accuracy()) classes.add(answers(logits), labels);
+    if (sum.accuracy()) classes.add(predictions(logits), labels);
   };
   for_each_output(network, data, batch, visit, output, "evaluate");
   return {sum.score(), sum.accuracy(), std::move(classes)};

@@ -12,9 +12,9 @@
 #include "fakequant/cli/tables/class_table.h"
 #include "fakequant/core/log.h"
 #include "fakequant/network/qat.h"
-#include "fakequant/train/ctc.h"
 #include "fakequant/train/loop/detail/finite.h"
 #include "fakequant/train/loop/evaluate.h"
+#include "fakequant/train/losses.h"
 
 namespace fq::cli {
 namespace {
@@ -32,7 +32,7 @@ struct PredictOptions {
 std::vector<std::int64_t> count_answers(const Tensor& logits) {
   if (logits.rank() != 2) return {};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(logits.dim(1)));
-  const Tensor found = answers(logits);
+  const Tensor found = predictions(logits);
   for (std::int64_t i = 0; i < found.numel(); ++i)
     if (const auto c = found.data<std::int64_t>()[i]; c >= 0) ++counts[static_cast<std::size_t>(c)];
   return counts;

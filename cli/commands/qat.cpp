@@ -15,7 +15,7 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/network/detail/data_checks.h"
 #include "fakequant/train/loop/checkpoint.h"
-#include "fakequant/train/qat_training.h"
+#include "fakequant/train/qat_defaults.h"
 
 namespace fq::cli {
 namespace {

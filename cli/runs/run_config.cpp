@@ -16,7 +16,7 @@
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/report/detail/runs/run_record.h"
 #include "fakequant/train/loop/checkpoint.h"
-#include "fakequant/train/loop/detail/run_settings.h"
+#include "fakequant/train/loop/detail/run_inputs.h"
 
 namespace fq::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "fakequant/report/detail/html.h"
 #include "fakequant/report/detail/picture.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/data/subset.h"
 #include "fakequant/train/loop/evaluate.h"
 
 namespace fq::cli {
@@ -117,7 +117,7 @@ ClassExamples class_examples(const Network& network, const std::shared_ptr<const
                              const std::vector<std::int64_t>& rows, std::int64_t batch) {
   const auto some = std::make_shared<Subset>(data, rows);
   DataLoader loader(some, {.batch_size = batch, .shuffle = false, .device = network.module().device()});
-  const Tensor logits = predict(network.module(), loader), answer = answers(logits), label = some->labels();
+  const Tensor logits = predict(network.module(), loader), answer = predictions(logits), label = some->labels();
   const std::int64_t classes = logits.shape()[1], samples = some->size();
   std::vector<std::vector<std::int64_t>> confusion;
   confusion.resize(std::size_t(classes), std::vector<std::int64_t>(std::size_t(classes), 0));

@@ -7,7 +7,7 @@
 #include "fakequant/cli/system/machine.h"
 #include "fakequant/cli/system/streams.h"
 #include "fakequant/core/detail/check.h"
-#include "fakequant/train/ranks/detail/same_everywhere.h"
+#include "fakequant/train/ranks/detail/collectives.h"
 
 namespace fq::cli {
 namespace {

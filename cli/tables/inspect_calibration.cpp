@@ -22,7 +22,7 @@
 #include "fakequant/network/network.h"
 #include "fakequant/report/calibration_page.h"
 #include "fakequant/train/calibration/calibration_report.h"
-#include "fakequant/train/calibration/calibration_state.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {

@@ -111,7 +111,7 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, std:
                                {"epochs", result.epochs},
                                {"steps", result.steps},
                                {"stopped_early", result.stopped_early}};
-  if (result.ranges_held > 0) found["ranges_held"] = result.ranges_held;
+  if (result.ranges_limited > 0) found["ranges_held"] = result.ranges_limited;
   for (const auto& [key, value] : last_.items())
     if (key == "loss" || key == "accuracy" || key.starts_with("val_")) found[key] = value;
   const std::string steps = before == 0 ? fmt::format("{} steps", result.steps)

@@ -7,7 +7,7 @@
 #include "arguments.h"
 #include "bindings.h"
 #include "fakequant/train/data/hdf5_dataset.h"
-#include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/data/subset.h"
 #include "fakequant/train/ranks/shares.h"
 #include "graded.h"
 #include "interrupts.h"

@@ -15,7 +15,7 @@
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/network/network.h"
 #include "fakequant/report/calibration_page.h"
-#include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/data/subset.h"
 #include "graded.h"
 #include "interrupts.h"
 

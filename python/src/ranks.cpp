@@ -9,8 +9,8 @@
 #include "bindings.h"
 #include "fakequant/core/backend/cpu/engine/exact.h"
 #include "fakequant/core/error.h"
+#include "fakequant/train/ranks/detail/collectives.h"
 #include "fakequant/train/ranks/detail/run_end.h"
-#include "fakequant/train/ranks/detail/same_everywhere.h"
 #include "graded.h"
 
 namespace fq::python {

@@ -11,7 +11,7 @@
 #include "fakequant/network/network.h"
 #include "fakequant/network/qat.h"
 #include "fakequant/train/calibration/calibrate.h"
-#include "fakequant/train/data/some_samples.h"
+#include "fakequant/train/data/subset.h"
 #include "fakequant/train/sensitivity/sensitivity.h"
 #include "graded.h"
 #include "interrupts.h"

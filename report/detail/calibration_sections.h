@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fakequant/train/calibration/calibration_report.h"
-#include "fakequant/train/sensitivity/plan.h"
+#include "fakequant/train/sensitivity/auto_quantize.h"
 
 namespace fq::html {
 

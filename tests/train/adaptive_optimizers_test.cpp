@@ -1,5 +1,3 @@
-#include "fakequant/train/adaptive_optimizers.h"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -8,6 +6,7 @@
 #include "fakequant/core/ops/detail/updates.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/modules/linear.h"
+#include "fakequant/train/optimizer.h"
 
 namespace fq::adaptive_optimizers_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "fakequant/train/ranks/binned_sum.h"
+#include "fakequant/train/ranks/detail/binned_sum.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,6 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/train/calibration/calibrate.h"
-#include "fakequant/train/calibration/calibration_state.h"
 #include "layers/networks.h"
 
 namespace fq::calibration_report_test {

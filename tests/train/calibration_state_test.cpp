@@ -1,5 +1,3 @@
-#include "fakequant/train/calibration/calibration_state.h"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>

@@ -1,5 +1,3 @@
-#include "fakequant/train/ctc.h"
-
 #include <cmath>
 #include <functional>
 #include <limits>

@@ -8,7 +8,7 @@
 #include "data_files.h"
 #include "fakequant/core/error.h"
 #include "fakequant/core/log.h"
-#include "fakequant/train/data/detail/class_names.h"
+#include "fakequant/train/data/detail/data_file.h"
 #include "fakequant/train/data/detail/sample_layout.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 #include "fakequant/train/loop/evaluate.h"
@@ -127,7 +127,7 @@ TEST_F(DataWords, JoinsNames) {
 TEST(Predictions, AreTheFirstMaximumAndInvalidForNaN) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor logits = Tensor::from<float>({1, 2, 2, 3, 0, 0, nan, 5, 0, 0, 0, nan}, {4, 3});
-  EXPECT_THAT(answers(logits).to_vector<std::int64_t>(), ElementsAre(1, 0, -1, -1));
+  EXPECT_THAT(predictions(logits).to_vector<std::int64_t>(), ElementsAre(1, 0, -1, -1));
   EXPECT_EQ(count_correct(logits, Tensor::from<std::int64_t>({1, 0, 1, 0})), 2);
   EXPECT_EQ(count_correct(logits, Tensor::from<std::int64_t>({2, 1, 0, 2})), 0);
 }

@@ -1,11 +1,10 @@
-#include "fakequant/train/distillation.h"
-
 #include <cmath>
 
 #include <gmock/gmock.h>
 
 #include "fakequant/core/error.h"
 #include "fakequant/train/loop/checkpoint.h"
+#include "fakequant/train/losses.h"
 #include "train/loop_run.h"
 
 namespace fq::distillation_test {

@@ -1,5 +1,3 @@
-#include "fakequant/train/ranks/exact_sum.h"
-
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cuda_device.h"
+#include "fakequant/train/ranks/detail/gradient_sums.h"
 #include "thrown.h"
 
 namespace fq::exact_sum_test {

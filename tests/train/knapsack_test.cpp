@@ -1,9 +1,9 @@
-#include "fakequant/train/sensitivity/detail/knapsack.h"
-
 #include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
+
+#include "fakequant/train/sensitivity/detail/format_search.h"
 
 namespace fq::detail::knapsack_test {
 namespace {

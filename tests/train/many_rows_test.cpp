@@ -7,10 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
-#include "fakequant/train/data/detail/row_permutation.h"
+#include "fakequant/train/data/detail/order.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/data/some_samples.h"
-#include "fakequant/train/data/validation_split.h"
+#include "fakequant/train/data/subset.h"
 
 namespace fq::many_rows_test {
 namespace {

@@ -1,7 +1,5 @@
 // Default training settings of a preset, and their report.
 
-#include "fakequant/train/qat_preset.h"
-
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
@@ -10,7 +8,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/layers/quantizer/detail/ggml_scheme.h"
 #include "fakequant/train/calibration/calibrate.h"
-#include "fakequant/train/qat_training.h"
+#include "fakequant/train/qat_defaults.h"
 #include "layers/networks.h"
 
 namespace fq::qat_preset_test {
@@ -170,8 +168,8 @@ TEST(QatTraining, LowBitTextUsesDistillationWithHalfWeight) {
 }
 
 TEST(QatTraining, DistillsItselfIfOverfittedAndOnLowBitText) {
-  EXPECT_TRUE(knows_by_heart(0.99));
-  EXPECT_FALSE(knows_by_heart(0.989));
+  EXPECT_TRUE(has_memorized_training_data(0.99));
+  EXPECT_FALSE(has_memorized_training_data(0.989));
   EXPECT_TRUE(follows_itself(QuantConfig::preset("int8"), 0.99, false));
   EXPECT_FALSE(follows_itself(QuantConfig::preset("w2a8"), 0.5, false));
   EXPECT_TRUE(follows_itself(QuantConfig::preset("w2a8"), 0.5, true));

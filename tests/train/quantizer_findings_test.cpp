@@ -1,8 +1,7 @@
-#include "fakequant/train/calibration/quantizer_findings.h"
-
 #include <gtest/gtest.h>
 
 #include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/calibration_report.h"
 #include "layers/networks.h"
 
 namespace fq::quantizer_findings_test {

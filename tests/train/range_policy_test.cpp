@@ -46,13 +46,13 @@ TEST(RangePolicy, StepsAtMostHalveOrDoubleARange) {
     EXPECT_GE(after[i], before[i] / 64) << i;  // six steps
     EXPECT_LE(after[i], before[i] * 64) << i;
   }
-  EXPECT_GT(result.ranges_held, 0);
+  EXPECT_GT(result.ranges_limited, 0);
   EXPECT_NE(text.find("they were held there"), std::string::npos) << text;
 }
 
 TEST(RangePolicy, KeepsSmallSteps) {
   const auto trainer = learning(1e-3).make();
-  EXPECT_EQ(trainer->fit().ranges_held, 0);
+  EXPECT_EQ(trainer->fit().ranges_limited, 0);
 }
 
 TEST(RangePolicy, RejectedOptionsChangeNothing) {

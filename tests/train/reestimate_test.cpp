@@ -1,8 +1,7 @@
-#include "fakequant/train/loop/reestimate.h"
-
 #include <gtest/gtest.h>
 
 #include "fakequant/core/error.h"
+#include "fakequant/train/loop/average.h"
 #include "train/loop_run.h"
 
 namespace fq::reestimate_test {

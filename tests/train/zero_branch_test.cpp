@@ -13,7 +13,7 @@
 #include "fakequant/core/log.h"
 #include "fakequant/layers/model/graph.h"
 #include "fakequant/train/calibration/calibrate.h"
-#include "fakequant/train/calibration/quantizer_findings.h"
+#include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/ranks/shares.h"
 #include "layers/networks.h"

@@ -1,6 +1,7 @@
 #include "fakequant/train/calibration/calibrate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -11,14 +12,13 @@
 #include "fakequant/core/log.h"
 #include "fakequant/core/numerics/detail/grid_formulas.h"
 #include "fakequant/layers/model/trace.h"
+#include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/detail/dead_channels.h"
 #include "fakequant/layers/quantizer/detail/ggml_scheme.h"
 #include "fakequant/layers/quantizer/detail/lattice.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
-#include "fakequant/train/calibration/detail/calibration_undo.h"
-#include "fakequant/train/calibration/detail/shared_ranges.h"
-#include "fakequant/train/calibration/detail/watching.h"
+#include "fakequant/train/calibration/detail/observer_scope.h"
 #include "fakequant/train/ranks/shares.h"
 
 namespace fq {
@@ -71,7 +71,7 @@ int begin(const std::vector<TensorQuantizer*>& quantizers, bool keep_collected) 
 
 std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
                       int pass, const CalibrateOptions& options, std::int64_t& masked) {
-  detail::Watching watching(model);
+  detail::ObserverScope watching(model);
   for (auto* q : quantizers) {
     const int passes = q->observer().calibrator().empty() ? 1 : q->observer().calibrator().passes();
     if (pass > 0 && passes <= pass) continue;
@@ -179,6 +179,32 @@ void warn_of_zeros(const Chosen& chosen) {
           names.front(), others));
 }
 
+constexpr const char* kWhere = "postprocess_amax";
+
+Tensor changed(const Tensor& amax, const std::function<float(float)>& change, const std::string& name) {
+  std::vector<float> values = amax.to(DType::f32).to_vector<float>();
+  for (float& value : values) {
+    const float before = std::exchange(value, change(value));
+    FQ_CHECK(value >= 0 && std::isfinite(value), kWhere,
+             "amax {} of '{}' would become {}: it must be finite and not negative", before, name, value);
+  }
+  return Tensor::from(values, amax.shape()).to(amax.dtype());
+}
+
+float raised_to_pow2(float value) {
+  int exponent = 0;
+  if (value == 0 || std::frexp(value, &exponent) == 0.5f) return value;
+  return std::ldexp(1.0f, exponent);
+}
+
+void check(const AmaxAdjustment& a) {
+  FQ_CHECK(a.multiply > 0 && std::isfinite(a.multiply), kWhere, "multiply is {}: use more than 0",
+           a.multiply);
+  const double least = a.minimum.value_or(0), most = a.maximum.value_or(least);
+  FQ_CHECK(least >= 0 && most >= least && std::isfinite(most), kWhere,
+           "a minimum of {} and a maximum of {}: use 0 <= minimum <= maximum", least, most);
+}
+
 }  // namespace
 
 BatchMask mask_of_input(Module& model, const Shape& input_shape, const std::string& name) {
@@ -260,6 +286,27 @@ CalibrationReport calibrate(Module& model, DataLoader& data, const CalibrateOpti
   report.quantizers = choose_ranges(model, options).quantizers;
   undo.keep();
   return report;
+}
+
+int postprocess_amax(Module& model, std::string_view pattern, const std::function<float(float)>& change) {
+  std::vector<std::pair<TensorQuantizer*, Tensor>> ranges;
+  for_each_quantizer(model, pattern, kWhere, [&](const NamedQuantizer& entry) {
+    if (const Tensor amax = entry.quantizer->amax(); amax.defined())
+      ranges.emplace_back(entry.quantizer, changed(amax, change, entry.name));
+  });
+  for (const auto& [quantizer, amax] : ranges) quantizer->set_amax(amax);
+  return static_cast<int>(ranges.size());
+}
+
+int postprocess_amax(Module& model, const AmaxAdjustment& a) {
+  check(a);
+  return postprocess_amax(model, a.pattern, [&](float amax) {
+    double value = amax * a.multiply;
+    if (a.minimum) value = std::max(value, *a.minimum);
+    if (a.maximum) value = std::min(value, *a.maximum);
+    const auto rounded = static_cast<float>(value);
+    return a.pow2 ? raised_to_pow2(rounded) : rounded;
+  });
 }
 
 }  // namespace fq

@@ -1,5 +1,3 @@
-#include "fakequant/train/calibration/calibration_state.h"
-
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -10,8 +8,8 @@
 #include "fakequant/core/io/detail/crc32c.h"
 #include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
-#include "fakequant/train/calibration/detail/calibration_undo.h"
 
 namespace fq {
 namespace {

@@ -1,5 +1,3 @@
-#include "fakequant/train/calibration/quantizer_findings.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,6 +15,7 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
+#include "fakequant/train/calibration/calibration_report.h"
 
 namespace fq {
 namespace {

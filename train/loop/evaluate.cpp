@@ -8,8 +8,7 @@
 #include "fakequant/core/detail/moves.h"
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/detail/whole_number.h"
-#include "fakequant/train/loop/detail/batch_outputs.h"
-#include "fakequant/train/loop/detail/score_sum.h"
+#include "fakequant/train/loop/detail/evaluation.h"
 
 namespace fq {
 namespace {
@@ -18,10 +17,10 @@ constexpr std::string_view kEarly = "early_stopping";
 
 }  // namespace
 
-Tensor answers(const Tensor& logits) { return detail::predicted_classes(logits).to(Device::cpu()); }
+Tensor predictions(const Tensor& logits) { return detail::predicted_classes(logits).to(Device::cpu()); }
 
 std::int64_t count_correct(const Tensor& logits, const Tensor& labels) {
-  return detail::count_equal(answers(logits), labels);
+  return detail::count_equal(predictions(logits), labels);
 }
 
 Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop, const Loss& loss,

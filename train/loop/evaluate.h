@@ -4,7 +4,7 @@
 ///
 ///     DataLoader test(data, {.batch_size = 256, .shuffle = false});
 ///     const Evaluation result = evaluate(model, test);
-///     const Tensor labels = answers(predict(model, test));  // i64 [N]
+///     const Tensor labels = predictions(predict(model, test));  // i64 [N]
 ///
 /// Both put the model into evaluation mode, record nothing, and put the mode back.
 
@@ -60,11 +60,11 @@ struct Evaluation {
 /// so that row i is sample i. `ranks` share it out as they do an evaluation.
 [[nodiscard]] Tensor predict(Module& model, DataLoader& loader, Communicator* ranks = nullptr);
 
-/// The class that each row of `logits` [N, C] is largest at, the first of equal ones: i64 [N], on the host;
-/// -1 for a row with a NaN.
-[[nodiscard]] Tensor answers(const Tensor& logits);
+/// Returns the predicted class of each row of `logits` [N, C]: i64 [N] on the host. The first of equal
+/// classes is predicted, and -1 for a row with NaN.
+[[nodiscard]] Tensor predictions(const Tensor& logits);
 
-/// The number of rows of `logits` [N, C] whose answer is the label, `labels` i64 [N].
+/// Returns the number of rows of `logits` [N, C] whose predicted class is the label. `labels` are i64 [N].
 [[nodiscard]] std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
 /// Which epoch was best, and when to stop waiting for a better one. Better is a higher score or, at the same

@@ -172,7 +172,7 @@ TrainingResult Trainer::fit() {
           .steps = run.progress.position().step,
           .stopped = stopped,
           .stopped_early = early.should_stop() && !run.progress.finished(),
-          .ranges_held = run.ranges.limited(),
+          .ranges_limited = run.ranges.limited(),
           .validation = run.validation.last(),
           .start = run.validation.start(),
           .best_epoch = early.best_epoch(),

@@ -1,12 +1,12 @@
 #pragma once
 
-/// Trainer: the loop, from data and a model to a trained model and its checkpoints.
+/// Trainer: trains a model on data, with validation and checkpoints.
 ///
 ///     auto net = build_model(ModelSpec::builtin("cnn"), data->sample_shape(), data->classes());
 ///     auto batches = std::make_shared<DataLoader>(data, LoaderOptions{.batch_size = 64});
 ///     const TrainingResult result = Trainer(net, batches, {.epochs = 5, .checkpoint = {.out =
 ///     "run.h5"}}).fit();
-///     // Quantization-aware training is the same, of a model that is quantized and calibrated:
+///     // Quantization-aware training: quantize and calibrate the model first.
 ///     quantize(*net, QuantConfig::preset("int8"), {1, 1, 28, 28});
 ///     calibrate(*net, *batches, {.samples = 512});
 ///     Trainer(net, batches, {.epochs = 2, .optimizer = {.learning_rate = 1e-4}}).fit();
@@ -23,8 +23,8 @@
 #include "fakequant/core/ops/quantize.h"
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/distillation.h"
 #include "fakequant/train/loop/evaluate.h"
+#include "fakequant/train/losses.h"
 #include "fakequant/train/low_rank.h"
 #include "fakequant/train/optimizer.h"
 #include "fakequant/train/ranks/communicator.h"
@@ -34,8 +34,8 @@ namespace fq {
 
 class Module;
 
-/// Ranges of activation quantizers in training: as calibrated, following the batches, or trained as
-/// parameters (learn_ranges).
+/// Ranges of activation quantizers in training: fixed after calibration, moving averages over batches, or
+/// trained as parameters (learn_ranges).
 enum class AmaxMode { frozen, running, learned };
 
 /// What a run optimizes and measures.
@@ -156,66 +156,64 @@ struct TrainerOptions {
   ExecutionOptions execution = {};
 };
 
-/// What is known after each step.
+/// State of a run after a step.
 struct StepReport {
-  std::int64_t epoch = 0;         ///< from 0
-  std::int64_t epochs = 0;        ///< of the whole run
-  std::int64_t step = 0;          ///< steps done
-  std::int64_t steps = 0;         ///< of the whole run
+  std::int64_t epoch = 0;         ///< index of the epoch, from 0
+  std::int64_t epochs = 0;        ///< epochs of the whole run
+  std::int64_t step = 0;          ///< finished steps
+  std::int64_t steps = 0;         ///< steps of the whole run
   double loss = 0, accuracy = 0;  ///< means of this epoch so far, accuracy 0 to 1
-  double learning_rate = 0;       ///< of this step
-  /// Samples of the training data a second, and the time to the end at this pace.
-  double images_per_second = 0;
-  double seconds_left = 0;
-  double loader_share = 0;  ///< fraction of the time in which training waited for data, 0 to 1
+  double learning_rate = 0;       ///< learning rate of this step
+  double images_per_second = 0;   ///< training samples per second in this epoch
+  double seconds_left = 0;        ///< estimated seconds to the end of the run
+  double loader_share = 0;        ///< share of the time in which training waited for data, 0 to 1
 };
 
-/// What is known after each epoch.
+/// State of a run after an epoch.
 struct EpochReport {
-  std::int64_t epoch = 0;         ///< from 0
-  std::int64_t epochs = 0;        ///< of the whole run
-  double loss = 0, accuracy = 0;  ///< means over training batches, as they were trained on
+  std::int64_t epoch = 0;         ///< index of the epoch, from 0
+  std::int64_t epochs = 0;        ///< epochs of the whole run
+  double loss = 0, accuracy = 0;  ///< means over the training batches, accuracy 0 to 1
   std::optional<Evaluation> validation;
-  bool best = false;  ///< by validation
-  double learning_rate = 0;
-  double seconds = 0;  ///< since the run, or its resumption, began
-  /// Most bytes of the model's device at once in this epoch's training, of the whole process; an epoch resets
-  /// the peak.
+  bool best = false;         ///< whether the validation is the best so far
+  double learning_rate = 0;  ///< learning rate of the last step
+  double seconds = 0;        ///< seconds since the run began or was resumed
+  /// Largest number of bytes that the process had allocated on the model's device while the epoch trained.
   std::int64_t peak_memory = 0;
 };
 
-/// Called on the thread of `fit`; any of them may be empty. What one throws ends the run.
+/// Functions that `fit` calls on its thread. Each may be empty. An exception of a callback ends the run.
 struct TrainerCallbacks {
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
-  std::function<void(const std::string& path)> on_checkpoint;  ///< after it was written
+  std::function<void(const std::string& path)> on_checkpoint;  ///< after a checkpoint was written
 };
 
-/// What `fit` did.
+/// Result of `fit`.
 struct TrainingResult {
-  std::int64_t epochs = 0, steps = 0;  ///< done, those before a resumption too
-  bool stopped = false;                ///< by the flag
-  bool stopped_early = false;          ///< for want of improvement
-  /// How often a step would have more than halved or doubled a learned range, which was held there; of this
-  /// call.
-  std::int64_t ranges_held = 0;
-  std::optional<Evaluation> validation;  ///< of the last epoch
-  std::optional<Evaluation> start;       ///< before the first step, with validate_start; not where resumed
-  std::int64_t best_epoch = -1;          ///< by validation; -1 without, and where none beat the start
-  double best_accuracy = 0, best_score = 0;  ///< of that epoch (Evaluation)
+  std::int64_t epochs = 0, steps = 0;  ///< finished, including those before a resumption
+  bool stopped = false;                ///< whether ExecutionOptions::stop ended the run
+  bool stopped_early = false;          ///< whether ValidationOptions::patience ended the run
+  /// Number of times that a step was limited because it would have more than halved or doubled a learned
+  /// range.
+  std::int64_t ranges_limited = 0;
+  std::optional<Evaluation> validation;      ///< validation of the last epoch
+  std::optional<Evaluation> start;           ///< validation before the first step; not in resumed runs
+  std::int64_t best_epoch = -1;              ///< best epoch by validation; -1 if there is none
+  double best_accuracy = 0, best_score = 0;  ///< accuracy and score of the best epoch (Evaluation)
 };
 
-/// One run. With the same data, options and number of threads it gives the same bits; a run that is resumed
-/// from a checkpoint gives those of one that was never stopped, wherever the checkpoint was made. It shares
-/// the model and the loaders with whoever made them; nothing else may use those while `fit` runs.
+/// One training run. The same data, options and number of threads give the same bits. A resumed run gives the
+/// bits of a run that was never stopped. The Trainer shares the model and the loaders with the caller.
+/// Nothing else may use them while `fit` runs.
 class Trainer {
  public:
-  /// Makes the optimizer, so the model must be quantized, calibrated and moved to its device before.
-  /// `validation` may be null; it is read in order and chooses the best epoch.
+  /// Creates the optimizer: quantize and calibrate the model and move it to its device before. `validation`
+  /// may be null. It is read in order and chooses the best epoch.
   ///
-  /// Throws ArgumentError for options out of range, data without labels, weights that are compressed,
-  /// learned ranges without a calibrated one to begin with, statistics to make anew where no batch norm is
-  /// live or they are to be frozen, and adapters as LowRankAdapters.
+  /// Throws ArgumentError for options out of range, data without labels, compressed weights, learned ranges
+  /// without calibration, `reestimate_bn` without a live batch norm or with frozen ones, and low-rank
+  /// adapters that LowRankAdapters rejects.
   Trainer(std::shared_ptr<Module> model, std::shared_ptr<DataLoader> training, TrainerOptions options,
           std::shared_ptr<DataLoader> validation = nullptr, TrainerCallbacks callbacks = {});
   ~Trainer();
@@ -232,22 +230,21 @@ class Trainer {
   /// them.
   void resume(const StateDict& checkpoint, const std::string& path);
 
-  /// Gradients that the model has from before are dropped, and those of a run that ends by an exception.
+  /// Trains to the end of the run, or until ExecutionOptions::stop is true. Then it stops after the current
+  /// batch and writes a checkpoint, unless gradients are half accumulated. The model then holds the averages,
+  /// if the run has some, and all quantizers are on. Gradients from before the call are dropped, and so are
+  /// the gradients of a run that ends with an exception.
   ///
-  /// Trains to the end, or until the flag is set: then after the current batch, with a checkpoint if
-  /// gradients are not half accumulated. Leaves in the model the averages, if there are, and all quantizers
-  /// switched on.
-  ///
-  /// Throws NumericError naming the step when the loss or an activation is NaN or infinite, or on the CPU a
-  /// gradient of a bias, a norm or another small parameter, before weights are changed by it; where the
-  /// sample that came in has the NaN, naming that one. And naming the tensor when after an epoch, or before a
-  /// checkpoint, a parameter, a buffer, a range or a number of the optimizer is: checkpoints stay as they
-  /// were then, and the message says of which epoch `out` is.
+  /// Throws NumericError naming the step or the sample if the loss or an activation is NaN or infinite. On
+  /// the CPU it also checks the gradients of biases, norms and other small parameters, before they change
+  /// weights. Throws NumericError naming the tensor if a parameter, a buffer, a range or an optimizer state
+  /// is NaN or infinite after an epoch or before a checkpoint. Checkpoints then stay unchanged, and the
+  /// message names the epoch of `out`.
   TrainingResult fit();
-  /// Whether fit() has no step left to do: of a run that was resumed when it was done, or had stopped early.
+  /// Returns whether fit() has no step left, because a resumed run was finished or had stopped early.
   [[nodiscard]] bool done() const;
 
-  /// What a checkpoint would hold now; its tensors are shared with the run.
+  /// Returns the state that a checkpoint would hold now. The run shares its tensors.
   [[nodiscard]] StateDict state_dict() const;
 
  private:

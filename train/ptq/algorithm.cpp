@@ -1,14 +1,50 @@
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
 #include "fakequant/layers/modules/detail/module_scopes.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 
 namespace fq::ptq {
 namespace {
+
+constexpr int kMostCount = 1000000;
+
+std::vector<std::string> names_of(const std::vector<AlgorithmOption>& options) {
+  std::vector<std::string> out;
+  for (const auto& option : options)
+    for (const auto& name : {option.name, option.alias})
+      if (!name.empty()) out.push_back(name);
+  return out;
+}
+
+const AlgorithmOption& option_named(const std::string& key, const std::string& algorithm,
+                                    const std::vector<AlgorithmOption>& known) {
+  const auto option = std::ranges::find_if(
+      known, [&](const AlgorithmOption& o) { return key == o.name || (!key.empty() && key == o.alias); });
+  FQ_CHECK(option != known.end(), "quantize", "'{}' is no option of {}{}", key, algorithm,
+           detail::did_you_mean(key, names_of(known)));
+  return *option;
+}
+
+double read(const std::string& algorithm, const std::string& key, OptionType type,
+            const nlohmann::json& value) {
+  if (type == OptionType::flag) {
+    FQ_CHECK(value.is_boolean(), "quantize", "'{}' of {} is {}: use true or false", key, algorithm,
+             value.dump());
+    return value.get<bool>() ? 1 : 0;
+  }
+  FQ_CHECK(type != OptionType::count || (value.is_number_integer() && value >= 1 && value <= kMostCount),
+           "quantize", "'{}' of {} is {}: use a whole number from 1 to {}", key, algorithm, value.dump(),
+           kMostCount);
+  FQ_CHECK(value.is_number(), "quantize", "'{}' of {} is {}: give a number", key, algorithm, value.dump());
+  return value.get<double>();
+}
 
 struct NamedEntry {
   std::string_view name;
@@ -36,6 +72,31 @@ Report run(AlgorithmStep step, Module& model, DataLoader& data, AlgorithmOptions
 }
 
 }  // namespace
+
+AlgorithmOptions::AlgorithmOptions(const std::string& algorithm, const std::vector<AlgorithmOption>& known,
+                                   const nlohmann::json* given, std::int64_t samples)
+    : samples_(samples) {
+  if (given == nullptr) return;
+  for (const auto& [key, value] : given->items())
+    detail::at_place("/" + detail::json_pointer_token(key), [&, &key = key, &value = value] {
+      const auto& option = option_named(key, algorithm, known);
+      const double number = read(algorithm, key, option.type, value);
+      if (key == option.name || !given->contains(option.name)) values_[option.name] = number;
+    });
+}
+
+double AlgorithmOptions::number(const std::string& name, double fallback) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? fallback : found->second;
+}
+
+int AlgorithmOptions::count(const std::string& name, int fallback) const {
+  return static_cast<int>(number(name, fallback));
+}
+
+bool AlgorithmOptions::flag(const std::string& name, bool fallback) const {
+  return number(name, fallback ? 1 : 0) != 0;
+}
 
 Algorithm::Algorithm(const QuantConfig& config, std::int64_t samples)
     : name_(config.weight_algorithm), entry_(std::make_shared<const AlgorithmEntry>(entry_of(name_))) {

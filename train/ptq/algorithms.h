@@ -15,7 +15,7 @@
 ///       std::cout << layer.path << ": " << layer.before << " -> " << layer.after << '\n';
 ///
 /// With `ranks` each process is given a loader of its batches (share_of_rank), and all get what one process
-/// would: sums over data are binned (train/ranks/binned_sum.h).
+/// would: sums over data are binned (train/ranks/detail/binned_sum.h).
 
 #include <cstdint>
 #include <memory>

@@ -12,7 +12,7 @@
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/ptq/detail/weighted_layers.h"
-#include "fakequant/train/ranks/binned_sum.h"
+#include "fakequant/train/ranks/detail/binned_sum.h"
 
 namespace fq::ptq {
 namespace {

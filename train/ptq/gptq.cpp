@@ -5,8 +5,8 @@
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
-#include "fakequant/train/ptq/detail/cholesky.h"
 #include "fakequant/train/ptq/detail/chosen_codes.h"
+#include "fakequant/train/ptq/detail/matrices.h"
 
 namespace fq::ptq {
 namespace {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "fakequant/layers/modules/module.h"
-#include "fakequant/train/ranks/detail/gather_states.h"
+#include "fakequant/train/ranks/detail/collectives.h"
 
 namespace fq {
 namespace {

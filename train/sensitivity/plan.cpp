@@ -1,13 +1,13 @@
-#include "fakequant/train/sensitivity/plan.h"
-
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/detail/atomic_file.h"
 #include "fakequant/core/io/detail/json_text.h"
-#include "fakequant/train/sensitivity/detail/damage_json.h"
+#include "fakequant/train/sensitivity/auto_quantize.h"
+#include "fakequant/train/sensitivity/sensitivity.h"
 
 namespace fq {
 namespace {
@@ -17,11 +17,26 @@ using nlohmann::ordered_json;
 constexpr const char* kPlan = "plan";
 constexpr double kAny = std::numeric_limits<double>::max();
 
+ordered_json finite_or_null(double value) {
+  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
+}
+
+ordered_json damage_json(const Damage& damage) {
+  return {{"loss_change", finite_or_null(damage.loss_change)},
+          {"accuracy_change", finite_or_null(damage.accuracy_change)},
+          {"divergence", finite_or_null(damage.divergence)}};
+}
+
+ordered_json score_json(const Evaluation& score) {
+  return {
+      {"loss", score.loss}, {"accuracy", score.accuracy}, {"correct", score.correct}, {"count", score.count}};
+}
+
 ordered_json scores_json(const std::vector<FormatScore>& scores) {
   ordered_json out = ordered_json::array();
   for (const auto& score : scores) {
     auto& entry = out.emplace_back(ordered_json{{"format", score.format}, {"bits", score.bits}});
-    entry.update(detail::damage_json(score.damage));
+    entry.update(damage_json(score.damage));
   }
   return out;
 }
@@ -30,7 +45,7 @@ ordered_json layer_json(const PlannedLayer& layer) {
   const FormatScore& chosen = layer.chosen();
   ordered_json out{{"layer", layer.layer},     {"type", layer.type},  {"format", layer.format},
                    {"weights", layer.weights}, {"bits", chosen.bits}, {"group", layer.group}};
-  out.update(detail::damage_json(chosen.damage));
+  out.update(damage_json(chosen.damage));
   out["scores"] = scores_json(layer.scores);
   return out;
 }
@@ -99,6 +114,23 @@ QuantizationPlan read_plan(const detail::JsonValue& entry) {
 
 }  // namespace
 
+nlohmann::ordered_json SensitivityReport::to_json() const {
+  nlohmann::ordered_json out{{"kind", "fakequant-sensitivity"}, {"version", 1}, {"samples", samples}};
+  out["float"] = score_json(reference);
+  out["layer_runs"] = layer_runs;
+  out["pass_runs"] = pass_runs;
+  out["layers"] = nlohmann::ordered_json::array();
+  for (const auto& layer : layers) {
+    auto& entry = out["layers"].emplace_back(nlohmann::ordered_json{{"layer", layer.layer},
+                                                                    {"type", layer.type},
+                                                                    {"format", layer.format},
+                                                                    {"weights", layer.weights},
+                                                                    {"bits", layer.bits}});
+    entry.update(damage_json(layer.damage));
+  }
+  return out;
+}
+
 const FormatScore& PlannedLayer::chosen() const {
   const auto found = std::ranges::find(scores, format, &FormatScore::format);
   FQ_CHECK(found != scores.end(), kPlan, "'{}' has no score for its format '{}'", layer, format);
@@ -109,7 +141,7 @@ QuantConfig QuantizationPlan::quant_config() const { return QuantConfig::parse(c
 
 ordered_json QuantizationPlan::to_json() const {
   ordered_json out{{"kind", "fakequant-plan"}, {"version", 1}, {"samples", samples}};
-  out["float"] = detail::score_json(reference);
+  out["float"] = score_json(reference);
   out["constraint"] = ordered_json::object();
   if (constraint.effective_bits) out["constraint"]["effective_bits"] = *constraint.effective_bits;
   if (constraint.accuracy_budget) out["constraint"]["accuracy_budget"] = *constraint.accuracy_budget;
@@ -117,8 +149,8 @@ ordered_json QuantizationPlan::to_json() const {
   out["formats"] = formats;
   out["effective_bits"] = effective_bits;
   out["gap"] = gap;
-  out["predicted"] = detail::damage_json(predicted);
-  out["measured"] = detail::damage_json(measured);
+  out["predicted"] = damage_json(predicted);
+  out["measured"] = damage_json(measured);
   out["layer_runs"] = layer_runs;
   out["pass_runs"] = pass_runs;
   out["layers"] = ordered_json::array();

@@ -3,8 +3,8 @@
 #include "fakequant/cli/initial_weights.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/network/network.h"
-#include "fakequant/train/calibration/calibration_state.h"
-#include "fakequant/train/calibration/detail/calibration_undo.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "reader.h"
 
 /// Loads into the network that the states of the corpus were collected on. The network is not changed.

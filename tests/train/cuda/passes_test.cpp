@@ -14,7 +14,7 @@
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/losses.h"
 #include "fakequant/train/optimizer.h"
-#include "fakequant/train/qat_preset.h"
+#include "fakequant/train/qat_defaults.h"
 #include "train/loop_run.h"
 
 namespace fq::cuda_passes_test {

@@ -3,7 +3,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/input_statistics.h"
-#include "fakequant/train/ptq/detail/low_rank.h"
+#include "fakequant/train/ptq/detail/matrices.h"
 #include "fakequant/train/ptq/detail/weight_grid.h"
 #include "layers/networks.h"
 #include "train/ptq/layer_errors.h"

@@ -3,7 +3,7 @@
 #include "fakequant/core/error.h"
 #include "fakequant/core/random.h"
 #include "fakequant/train/ptq/algorithms.h"
-#include "fakequant/train/ptq/detail/cholesky.h"
+#include "fakequant/train/ptq/detail/matrices.h"
 #include "train/ptq/layer_errors.h"
 
 namespace fq::gptq_test {

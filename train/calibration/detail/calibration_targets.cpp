@@ -2,10 +2,17 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include <fmt/format.h>
+
+#include "fakequant/calib/detail/calib_methods.h"
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/text.h"
+#include "fakequant/core/log.h"
 #include "fakequant/layers/quantizer/sequential_quantizer.h"
+#include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/ranks/detail/collectives.h"
 
 namespace fq::detail {
 namespace {
@@ -95,6 +102,44 @@ AmaxOptions amax_options(const NamedQuantizer& entry, const CalibrateOptions& op
   const auto rule = std::find_if(options.rules.rbegin(), options.rules.rend(),
                                  [&](const auto& each) { return covers(each, entry); });
   return rule != options.rules.rend() ? rule->amax : options.amax;
+}
+
+CalibrationUndo::CalibrationUndo(const std::vector<TensorQuantizer*>& quantizers) {
+  for (auto* q : quantizers) {
+    before_.push_back({q, q->descriptor(), {}});
+    q->observer().save(before_.back().collected, "q");
+  }
+}
+
+CalibrationUndo::~CalibrationUndo() {
+  for (const auto& [q, descriptor, collected] : before_) {
+    try {
+      if (!(q->descriptor() == descriptor)) q->set_descriptor(descriptor);
+      q->observer().load(collected, "q");
+    } catch (const std::exception& error) {  // a destructor must not throw
+      log(LogLevel::warning, error.what());
+    }
+  }
+}
+
+std::string_view method_of_one_process(const std::vector<TensorQuantizer*>& quantizers) {
+  for (auto* quantizer : quantizers) {
+    const auto method = quantizer->observer().calibrator().method();
+    const auto* known = find_calib_method(method);
+    if (known == nullptr || !merges_exactly(*known)) return method;
+  }
+  return {};
+}
+
+void merge_over_ranks(Module& model, Communicator& ranks) {
+  if (ranks.size() == 1) return;
+  const auto states = gather_states(ranks, calibration_state(model));
+  bool first = true;
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    if (!states[rank].has_sub("quantizers")) continue;  // there were fewer batches than ranks
+    const auto take = std::exchange(first, false) ? load_calibration_state : merge_calibration_state;
+    (void)take(model, states[rank], fmt::format("rank {}", rank));
+  }
 }
 
 }  // namespace fq::detail

@@ -1,16 +1,27 @@
 #pragma once
 
-/// What a range costs the values of a tensor.
+/// Squared errors of quantizing a tensor, and the cost of a range by them.
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "fakequant/core/tensor.h"
 #include "fakequant/layers/quantizer/tensor_quantizer.h"
 #include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/calibration/detail/collected_histogram.h"
 
 namespace fq::detail {
+
+struct ErrorSums {
+  double error = 0;   ///< of (y - x)^2
+  double signal = 0;  ///< of x^2
+};
+
+/// Of two f32 tensors of one shape and layout, in double; each element as often as `counts` says, once
+/// without it. In blocks that are added in order, so that the number of threads does not matter.
+[[nodiscard]] ErrorSums error_sums(const Tensor& x, const Tensor& y, std::span<const double> counts = {});
 
 /// A quantizer like it, with another calib_method and without a range.
 [[nodiscard]] std::unique_ptr<TensorQuantizer> with_method(const TensorQuantizer& q,

@@ -2,17 +2,103 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/io/state_dict.h"
+#include "fakequant/core/detail/text.h"
+#include "fakequant/core/io/detail/file_reader.h"
+#include "fakequant/core/io/detail/json_text.h"
 #include "fakequant/core/log.h"
-#include "fakequant/train/data/detail/foreign_file.h"
 #include "fakequant/train/data/detail/sample_layout.h"
 
 namespace fq::detail {
 namespace {
+
+/// Description of a data set, for messages.
+constexpr const char* kWantedDataSet =
+    "a data set is an HDF5 file of groups, such as train and test, with x and y in each: docs/formats.md "
+    "(Data sets) has the layout and the lines of Python that write it";
+
+/// Whether a folder's files are texts, by what file_kind says of it.
+bool ends_in_text(const std::string& kind) { return kind.find(" .txt ") != kind.npos; }
+
+/// The command that makes a data set of a file of that kind; empty where there is none.
+std::string way_from(const std::string& path, const std::string& kind) {
+  const auto begins = [&](const char* text) { return kind.starts_with(text); };
+  const auto ends = [&](const char* text) {
+    return path.ends_with(text) || path.ends_with(text + std::string(".gz"));
+  };
+  std::error_code none;
+  std::string way;
+  if (std::filesystem::is_directory(path, none)) way = ends_in_text(kind) ? "from-text" : "from-images";
+  if (begins("a NumPy array") || begins("an archive of NumPy arrays")) way = "from-npy";
+  if (begins("an IDX file") || ends("-ubyte")) way = "from-idx";
+  if (begins("a Parquet file")) way = "from-parquet";
+  if (way.empty() && (ends(".csv") || ends(".tsv"))) way = "from-csv";
+  if (way.empty() && begins("a text file")) way = "from-text";
+  return way.empty() ? way
+                     : fmt::format("fakequant dataset {} {} -o data.h5 makes a data set of it; ", way, path);
+}
+
+constexpr const char* kClasses = "classes";
+constexpr std::string_view kBlank = " \t\r\n";
+
+/// Returns `path` if it is an HDF5 file. Throws FileError for another file, naming its kind and the command
+/// that makes a data set of it.
+const std::string& checked_data_set(const std::string& path) {
+  std::error_code error;
+  const bool directory = std::filesystem::is_directory(path, error);
+  if (!directory && has_hdf5_signature(FileReader(path))) return path;
+  const std::string kind = file_kind(path);
+  const std::string what =
+      directory ? "is " + kind : fmt::format("is not an HDF5 file{}", kind.empty() ? "" : " but " + kind);
+  throw FileError(path, "",
+                  fmt::format("[dataset] {} {}: {}{}", path, what, way_from(path, kind), kWantedDataSet));
+}
+
+std::string trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(kBlank);
+  if (begin == text.npos) return {};
+  return std::string(text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin));
+}
+
+/// Null for what is no JSON, or nests too deep.
+nlohmann::json json_in(std::string_view text) try {
+  return parse_json<nlohmann::json>(text);
+} catch (const nlohmann::json::exception&) {
+  return {};
+} catch (const ArgumentError&) {
+  return {};
+}
+
+std::vector<std::string> json_names(std::string_view text) {
+  const nlohmann::json value = json_in(text);
+  if (!value.is_array() || !std::ranges::all_of(value, [](const auto& item) { return item.is_string(); }))
+    return {};
+  return value.get<std::vector<std::string>>();
+}
+
+bool is_count(double value) {
+  return value == std::floor(value) && value >= 1 && value <= static_cast<double>(kMostClasses);
+}
+
+/// Of a text that is a number.
+std::optional<std::int64_t> count_in(const std::vector<std::string>& texts) {
+  if (texts.size() != 1) return std::nullopt;
+  const nlohmann::json value = json_in(texts[0]);
+  if (!value.is_number() || !is_count(value.get<double>())) return std::nullopt;
+  return static_cast<std::int64_t>(value.get<double>());
+}
+
+std::vector<std::string> names_of(std::vector<std::string> texts) {
+  if (texts.size() == 1) texts = split_names(texts[0]);
+  std::ranges::transform(texts, texts.begin(), one_line_name);
+  return texts;
+}
 
 /// Throws FileError for a checkpoint and its like, which are HDF5 too.
 void check_no_state(const std::string& path) {
@@ -28,6 +114,45 @@ void check_no_state(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<std::string> split_names(std::string_view text) {
+  const std::string whole = trimmed(text);
+  if (whole.empty()) return {};
+  if (whole[0] == '[' || whole[0] == '{') return json_names(whole);
+  const char mark = whole.find('\n') != whole.npos ? '\n' : ',';
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= whole.size();) {
+    const auto end = std::min(whole.find(mark, begin), whole.size());
+    names.push_back(trimmed(std::string_view(whole).substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return names;
+}
+
+StatedClasses read_classes(const Hdf5Reader& file, const std::string& group) {
+  const std::string at = file.has_attribute(group, kClasses) ? group : "/";
+  if (!file.has_attribute(at, kClasses)) return {};
+  if (const auto texts = file.texts(at, kClasses)) {
+    if (const auto count = count_in(*texts)) return {*count, {}};
+    auto names = names_of(*texts);
+    if (!names.empty()) return {static_cast<std::int64_t>(names.size()), std::move(names)};
+  } else if (file.has_numbers(at, kClasses)) {
+    const auto values = *file.numbers(at, kClasses);
+    if (values.size() == 1 && is_count(values[0])) return {static_cast<std::int64_t>(values[0]), {}};
+    if (values.size() == 1)
+      throw FileError(
+          file.path(), at,
+          fmt::format("[dataset] {} has an attribute 'classes' of {}: give their number, 1 to {}, or "
+                      "their names",
+                      file.path(), values[0], kMostClasses));
+  }
+  log(LogLevel::warning,
+      fmt::format(
+          "[dataset] {} has an attribute 'classes' that is left alone: give a number, a list of names, "
+          "or a text as [\"cat\", \"dog\"]",
+          file.path()));
+  return {};
+}
 
 DataFile::DataFile(const std::string& path, const Hdf5DatasetOptions& options)
     : file_(checked_data_set(path)), options_(options) {

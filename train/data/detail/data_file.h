@@ -1,17 +1,34 @@
 #pragma once
 
-/// One group of an HDF5 file as a data set: what docs/formats.md asks of it.
+/// HDF5 files of data sets: their groups, columns and classes.
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fakequant/core/io/detail/hdf5_reader.h"
-#include "fakequant/train/data/detail/class_names.h"
 #include "fakequant/train/data/hdf5_dataset.h"
 
 namespace fq::detail {
+
+constexpr std::int64_t kMostClasses = std::int64_t{1} << 24;
+
+struct StatedClasses {
+  std::int64_t count = 0;          ///< 0: not stated
+  std::vector<std::string> names;  ///< `count` of them, or none
+};
+
+/// The names in one text: a JSON list of strings, or lines, or what commas divide, without blanks around.
+/// None for JSON that is no such list.
+[[nodiscard]] std::vector<std::string> split_names(std::string_view text);
+
+/// The attribute `classes` of `group`, or else of the file: a count, a list of names or a text of either.
+/// Logs a warning for another value and ignores it. Throws FileError for a count that cannot be
+/// one.
+[[nodiscard]] StatedClasses read_classes(const Hdf5Reader& file, const std::string& group);
 
 /// What turns stored values into the network's: scale, then one mean and deviation a channel.
 struct Normalisation {

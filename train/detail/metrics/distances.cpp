@@ -1,12 +1,10 @@
-#include "fakequant/train/detail/metrics/distances.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/train/detail/answer_table.h"
-#include "fakequant/train/detail/metrics/fractions.h"
+#include "fakequant/train/detail/prediction_table.h"
+#include "fakequant/train/detail/metrics/metrics.h"
 
 namespace fq::detail {
 namespace {
@@ -15,7 +13,7 @@ namespace {
 class Distances : public Metric {
  public:
   void add(const Tensor& outputs, const Tensor& labels) override {
-    const AnswerTable table(outputs, labels);
+    const PredictionTable table(outputs, labels);
     FQ_CHECK(!table.one_of_many(), "metric",
              "the outputs are {}, the labels {}: those of numbers have one "
              "shape",

@@ -1,11 +1,9 @@
-#include "fakequant/train/detail/metrics/sequences.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/train/ctc.h"
-#include "fakequant/train/detail/metrics/fractions.h"
+#include "fakequant/train/detail/metrics/metrics.h"
+#include "fakequant/train/losses.h"
 
 namespace fq::detail {
 namespace {

@@ -12,7 +12,7 @@
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/layers/quantize.h"
 #include "fakequant/layers/quantizer/compress.h"
-#include "fakequant/train/loop/detail/score_sum.h"
+#include "fakequant/train/loop/detail/evaluation.h"
 #include "fakequant/train/losses.h"
 
 namespace fq::detail {
@@ -80,7 +80,7 @@ bool Passes::repeats(const Input& batch, const RangePolicy::Phase& phase) {
       capture(batch);
       captured_ = key;
     } catch (const CannotCapture& error) {
-      if (!std::exchange(told_, true))
+      if (!std::exchange(warned_, true))
         log(LogLevel::warning,
             fmt::format("the step is not captured, every kernel is launched by itself: {}", error.what()));
       forget();

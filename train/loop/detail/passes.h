@@ -9,9 +9,9 @@
 #include "fakequant/core/backend/capture.h"
 #include "fakequant/core/variable.h"
 #include "fakequant/train/data/dataset.h"
-#include "fakequant/train/distillation.h"
 #include "fakequant/train/loop/detail/range_policy.h"
 #include "fakequant/train/loop/evaluate.h"
+#include "fakequant/train/losses.h"
 
 namespace fq {
 class Module;
@@ -78,7 +78,7 @@ class Passes {
   Outputs outputs_;
   std::vector<Tensor> gradients_;  // of the parameters
   std::unique_ptr<Capture> passes_;
-  bool told_ = false;  // that steps are not captured
+  bool warned_ = false;  // that steps are not captured
 };
 
 }  // namespace fq::detail

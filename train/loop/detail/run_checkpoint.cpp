@@ -9,9 +9,9 @@
 #include "fakequant/layers/quantize.h"
 #include "fakequant/train/loop/checkpoint.h"
 #include "fakequant/train/loop/detail/finite.h"
-#include "fakequant/train/loop/detail/run_settings.h"
+#include "fakequant/train/loop/detail/run_inputs.h"
 #include "fakequant/train/loop/detail/saved_values.h"
-#include "fakequant/train/ranks/detail/same_everywhere.h"
+#include "fakequant/train/ranks/detail/collectives.h"
 
 namespace fq::detail {
 namespace {

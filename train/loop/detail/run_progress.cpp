@@ -95,7 +95,7 @@ void RunProgress::add_batch(std::int64_t samples) {
   timed_samples_ += samples;
 }
 
-void RunProgress::add_result(const SharedStep::Told& result) {
+void RunProgress::add_result(const SharedStep::BatchResult& result) {
   position_.loss_sum += result.loss * static_cast<double>(result.samples);
   position_.correct += result.correct;
 }

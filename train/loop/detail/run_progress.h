@@ -49,7 +49,7 @@ class RunProgress {
   /// Counts a batch of this rank or another one.
   void add_batch(std::int64_t samples);
   /// Adds the result of a batch to the means of the epoch.
-  void add_result(const SharedStep::Told& result);
+  void add_result(const SharedStep::BatchResult& result);
   void end_step();
   /// Begins the next epoch if the loader has.
   void end_epoch();

@@ -8,8 +8,8 @@
 #include "fakequant/core/detail/leaf_scopes.h"
 #include "fakequant/core/random.h"
 #include "fakequant/layers/quantizer/detail/position_mask.h"
+#include "fakequant/train/loop/detail/evaluation.h"
 #include "fakequant/train/loop/detail/finite.h"
-#include "fakequant/train/loop/detail/score_sum.h"
 
 namespace fq::detail {
 namespace {
@@ -49,7 +49,7 @@ bool StepGradients::has_mixed_classes() const {
   return how.augment.mixes() && !how.number_labels && inputs_.training->data().classes() > 0;
 }
 
-SharedStep::Told StepGradients::run(const Batch& batch) {
+SharedStep::BatchResult StepGradients::run(const Batch& batch) {
   if (batch.x.device().is_cpu())  // before the batch changes running statistics
     if (const std::string found = not_finite_sample(batch); !found.empty())
       throw NumericError("[train] " + found);
@@ -77,7 +77,8 @@ SharedStep::Told StepGradients::run(const Batch& batch) {
     throw NumericError(
         fmt::format("[train] the loss is {}: use a smaller learning rate, or clip_norm", value));
   if (!counted) return {value, 0, batch.size()};
-  return {value, count_equal(read_predictions->get(), mixed ? answers(batch.y) : batch.y), batch.size()};
+  return {value, count_equal(read_predictions->get(), mixed ? fq::predictions(batch.y) : batch.y),
+          batch.size()};
 }
 
 std::int64_t StepGradients::batches_of_step() const {

@@ -40,7 +40,7 @@ class StepGradients {
   [[nodiscard]] Communicator* ranks() const { return shared_ ? &shared_->ranks() : nullptr; }
 
  private:
-  SharedStep::Told run(const Batch& batch);
+  SharedStep::BatchResult run(const Batch& batch);
   void run_shared(const Batch& batch);
   /// Returns whether labels are shares of classes. The class with the largest share counts as the label.
   [[nodiscard]] bool has_mixed_classes() const;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fakequant/train/data/loader.h"
-#include "fakequant/train/distillation.h"
+#include "fakequant/train/losses.h"
 
 namespace fq::detail {
 

@@ -1,6 +1,6 @@
 #include "fakequant/train/loop/detail/validation.h"
 
-#include "fakequant/train/loop/reestimate.h"
+#include "fakequant/train/loop/average.h"
 #include "fakequant/train/ranks/shares.h"
 
 namespace fq::detail {

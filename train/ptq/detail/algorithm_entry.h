@@ -1,16 +1,53 @@
 #pragma once
 
-/// The algorithms behind the names of layers/config/detail/weight_algorithms.def: each one's source defines
-/// its entry.
+/// Entries of the algorithms of layers/config/detail/weight_algorithms.def, and their options in a config.
+/// The source of an algorithm defines its entry.
 
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "fakequant/layers/modules/module.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/ptq/algorithms.h"
-#include "fakequant/train/ptq/detail/algorithm_options.h"
+#include "fakequant/train/ranks/communicator.h"
 
 namespace fq::ptq {
+
+/// count: a whole number from 1 to 1000000; flag: true or false.
+enum class OptionType : unsigned char { number, count, flag };
+
+struct AlgorithmOption {
+  std::string name;
+  std::string alias = {};  ///< ModelOpt's name for it; where both are given the other one counts
+  OptionType type = OptionType::number;
+};
+
+class AlgorithmOptions {
+ public:
+  /// `given` is an object, or null for none. Throws ArgumentError naming an option that is not `known`, or
+  /// one of another type.
+  AlgorithmOptions(const std::string& algorithm, const std::vector<AlgorithmOption>& known,
+                   const nlohmann::json* given, std::int64_t samples);
+
+  [[nodiscard]] double number(const std::string& name, double fallback) const;
+  [[nodiscard]] int count(const std::string& name, int fallback) const;
+  [[nodiscard]] bool flag(const std::string& name, bool fallback) const;
+  /// To look at in each pass; 0 for all of one epoch.
+  [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
+  /// That share them out; null for this process alone.
+  [[nodiscard]] const std::shared_ptr<Communicator>& ranks() const noexcept { return ranks_; }
+  void share_out(std::shared_ptr<Communicator> ranks) noexcept { ranks_ = std::move(ranks); }
+
+ private:
+  std::map<std::string, double> values_;
+  std::int64_t samples_;
+  std::shared_ptr<Communicator> ranks_;
+};
 
 /// Of an algorithm, around calibration; the model lies on the CPU.
 using AlgorithmStep = Report (*)(Module& model, DataLoader& data, const AlgorithmOptions& options);

@@ -5,7 +5,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/train/ptq/detail/float_run.h"
-#include "fakequant/train/ranks/detail/gather_states.h"
+#include "fakequant/train/ranks/detail/collectives.h"
 
 namespace fq::ptq {
 namespace {

@@ -1,14 +1,21 @@
 #pragma once
 
-/// What `input_statistics` collects of one layer.
+/// The input rows that a layer multiplies, and the sums of them that `input_statistics` collects.
 
 #include <cstdint>
 #include <vector>
 
 #include "fakequant/train/ptq/detail/input_statistics.h"
-#include "fakequant/train/ranks/binned_sum.h"
+#include "fakequant/train/ptq/detail/weighted_layers.h"
+#include "fakequant/train/ranks/detail/binned_sum.h"
 
 namespace fq::ptq {
+
+/// f32 [columns, positions] of one group: column k of position p is what weight column k multiplies there. Of
+/// each image at most `limit` output positions, evenly spread, beginning elsewhere in each image. x is what
+/// the layer reads, row-major; of a linear layer all rows are taken.
+[[nodiscard]] Tensor patches(const WeightedLayer& layer, const Tensor& x, std::int64_t group,
+                             std::int64_t limit);
 
 class InputSums {
  public:

@@ -7,8 +7,7 @@
 #include "fakequant/core/detail/threads.h"
 #include "fakequant/core/profile.h"
 #include "fakequant/core/tape.h"
-#include "fakequant/train/ranks/exact_sum.h"
-#include "fakequant/train/ranks/float_sum.h"
+#include "fakequant/train/ranks/detail/gradient_sums.h"
 
 namespace fq::detail {
 namespace {
@@ -44,7 +43,7 @@ GradientBuckets::GradientBuckets(std::shared_ptr<Communicator> ranks, std::vecto
       reduction_(reduction),
       early_(ranks_->size() > 1 && ranks_->any_thread() &&
              std::ranges::all_of(parameters_, [](const Variable& p) { return !p.device().is_cuda(); })),
-      came_(parameters_.size(), Came::told) {
+      came_(parameters_.size(), Came::reported) {
   std::int64_t elements = 0;
   for (std::size_t i = parameters_.size(), end = i; i-- > 0;) {
     elements += parameters_[i].numel();
@@ -62,7 +61,7 @@ GradientBuckets::Begun::~Begun() {
 std::int64_t GradientBuckets::gradients_of(const Bucket& bucket) const {
   const auto came = std::span(came_).subspan(bucket.begin, bucket.end - bucket.begin);
   if (std::ranges::count(came, Came::late) > 0) return std::numeric_limits<std::int64_t>::max();
-  return std::ranges::count(came, Came::told);
+  return std::ranges::count(came, Came::reported);
 }
 
 void GradientBuckets::begin(const Terms& terms, std::int64_t count) {
@@ -82,7 +81,7 @@ void GradientBuckets::ready(const Gradient& leaf) {
   const std::size_t i = found->second;
   if (has_begun(i)) return;  // without it
   terms_.back()[i] = leaf.sum;
-  if (came_[i] != Came::told) return;
+  if (came_[i] != Came::reported) return;
   const auto bucket = std::ranges::find_if(buckets_, [i](const Bucket& b) { return b.begin <= i; });
   if (--bucket->missing == 0) start_full_buckets();
 }
@@ -112,9 +111,9 @@ bool GradientBuckets::has_begun(std::size_t parameter) const {
 bool GradientBuckets::end(const std::vector<Tensor>& term) {
   bool whole = true;
   for (std::size_t i = 0; i < term.size(); ++i) {
-    const bool told = is_same(terms_.back()[i], term[i]);
-    whole &= told || !has_begun(i);
-    came_[i] = !told ? Came::late : term[i].defined() ? Came::told : Came::never;
+    const bool reported = is_same(terms_.back()[i], term[i]);
+    whole &= reported || !has_begun(i);
+    came_[i] = !reported ? Came::late : term[i].defined() ? Came::reported : Came::never;
   }
   return whole;
 }

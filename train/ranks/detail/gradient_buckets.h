@@ -41,8 +41,8 @@ class GradientBuckets {
  private:
   using Sums = std::vector<Tensor>;  // of a bucket's parameters
   using Clock = std::chrono::steady_clock;
-  /// When a parameter's gradient came in the last step: `ready` told of all of it, or not.
-  enum class Came : unsigned char { never, told, late };
+  /// When a parameter's gradient arrived in the last step: `ready` reported all of it, or not.
+  enum class Came : unsigned char { never, reported, late };
   struct Bucket {
     std::size_t begin, end;  // parameters
     std::int64_t missing = 0;

@@ -8,7 +8,7 @@
 
 #include "fakequant/core/error.h"
 #include "fakequant/layers/quantize.h"
-#include "fakequant/train/ranks/exact_sum.h"
+#include "fakequant/train/ranks/detail/gradient_sums.h"
 
 namespace fq::detail {
 namespace {
@@ -115,7 +115,7 @@ void SharedStep::ready(const Gradient& leaf) {
   if (last_) buckets_.ready(leaf);
 }
 
-void SharedStep::end_batch(const Told& told) {
+void SharedStep::end_batch(const BatchResult& result) {
   auto& term = terms_.emplace_back();
   for (auto& parameter : parameters_) {
     term.push_back(parameter.grad());
@@ -123,14 +123,14 @@ void SharedStep::end_batch(const Told& told) {
   }
   if (last_) again_ = !buckets_.end(term);
   const auto now = moving();
-  const auto samples = static_cast<float>(told.samples);
+  const auto samples = static_cast<float>(result.samples);
   auto& moves = moves_.emplace_back();
   for (std::size_t i = 0; i < now.size(); ++i) {
     const Tensor moved = scaled_sum(now[i].to(Device::cpu()), start_[i], -1);
     moves.push_back(scaled_sum({}, moved, samples));
   }
   take_growth();
-  batches_.emplace_back(told);
+  batches_.emplace_back(result);
 }
 
 void SharedStep::fail(std::exception_ptr error) {
@@ -166,29 +166,29 @@ void SharedStep::throw_failure(bool& stop) {
   throw NumericError(fmt::format("{} (on rank {})", *first, first - messages.begin()));
 }
 
-std::vector<SharedStep::Told> SharedStep::all_told() {
+std::vector<SharedStep::BatchResult> SharedStep::all_results() {
   std::vector<std::int64_t> numbers;
   for (const auto& batch : batches_) {
-    const Told told = batch.value_or(Told{});
-    numbers.insert(numbers.end(), {std::bit_cast<std::int64_t>(told.loss), told.correct, told.samples});
+    const BatchResult result = batch.value_or(BatchResult{});
+    numbers.insert(numbers.end(), {std::bit_cast<std::int64_t>(result.loss), result.correct, result.samples});
   }
   ranks_->sum(numbers);
-  std::vector<Told> out;
+  std::vector<BatchResult> out;
   for (std::size_t i = 0; i < numbers.size(); i += 3)
     out.push_back({std::bit_cast<double>(numbers[i]), numbers[i + 1], numbers[i + 2]});
   return out;
 }
 
-void SharedStep::move(const std::vector<Told>& told) {
+void SharedStep::move(const std::vector<BatchResult>& results) {
   std::int64_t samples = 0;
-  for (const auto& batch : told) samples += batch.samples;
+  for (const auto& batch : results) samples += batch.samples;
   auto now = moving();
-  const auto moved = exact_sums(*ranks_, moves_, static_cast<std::int64_t>(told.size()), start_);
+  const auto moved = exact_sums(*ranks_, moves_, static_cast<std::int64_t>(results.size()), start_);
   for (std::size_t i = 0; i < now.size(); ++i)
     now[i].copy_from(scaled_sum(start_[i], moved[i], 1 / static_cast<float>(samples)));
 }
 
-std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
+std::vector<SharedStep::BatchResult> SharedStep::finish(bool& stop) {
   begin_step();
   const auto count = static_cast<std::int64_t>(batches_.size());
   auto sums = buckets_.finish(terms_, count);
@@ -198,11 +198,11 @@ std::vector<SharedStep::Told> SharedStep::finish(bool& stop) {
     parameters_[i].zero_grad();
     if (sums[i].defined()) parameters_[i].set_grad(sums[i].to(parameters_[i].device()));
   }
-  const auto told = all_told();
-  move(told);
+  const auto results = all_results();
+  move(results);
   grow();
   forget();
-  return told;
+  return results;
 }
 
 }  // namespace fq::detail

@@ -27,8 +27,8 @@ namespace fq::detail {
 /// batch of any rank has made of them.
 class SharedStep {
  public:
-  /// What a batch told.
-  struct Told {
+  /// Result of a batch.
+  struct BatchResult {
     double loss = 0;
     std::int64_t correct = 0, samples = 0;
   };
@@ -39,21 +39,21 @@ class SharedStep {
 
   [[nodiscard]] Communicator& ranks() const noexcept { return *ranks_; }
   /// Before the forward pass of a batch of this rank, in a step of `batches`. In its last one sums begin
-  /// while the backward pass runs, which is to be told of leaves (LeafScope).
+  /// while the backward pass runs, which must report leaves (LeafScope).
   void begin_batch(std::int64_t batches);
   /// A gradient of that batch is complete.
   void ready(const Gradient& leaf);
   /// After its backward pass, whose gradients are those of the sum over samples.
-  void end_batch(const Told& told);
+  void end_batch(const BatchResult& result);
   /// Of the batch that has just begun: all ranks throw it when the step ends.
   void fail(std::exception_ptr error);
   /// A batch of another rank.
   void pass_over();
 
   /// Made by all ranks: puts the sums in place of the gradients, moves statistics and ranges, and returns
-  /// what all batches told, in their order. `stop` becomes whether any rank asks for it. Throws what `fail`
+  /// the results of all batches, in their order. `stop` becomes whether any rank asks for it. Throws what `fail`
   /// was given, on ranks without an error NumericError of the same words.
-  std::vector<Told> finish(bool& stop);
+  std::vector<BatchResult> finish(bool& stop);
 
  private:
   /// Before the first batch of a step on this rank, or at its end where the rank has none.
@@ -63,10 +63,10 @@ class SharedStep {
   void grow();
   void forget();
   void throw_failure(bool& stop);
-  [[nodiscard]] std::vector<Told> all_told();
+  [[nodiscard]] std::vector<BatchResult> all_results();
   /// Whether this rank has no further batch in a step of so many.
   [[nodiscard]] bool last_of(std::int64_t batches) const;
-  void move(const std::vector<Told>& told);
+  void move(const std::vector<BatchResult>& told);
 
   std::shared_ptr<Communicator> ranks_;
   Module& model_;
@@ -79,7 +79,7 @@ class SharedStep {
   GradientBuckets buckets_;
   std::vector<Tensor> start_;                       // of `moving`
   std::vector<std::vector<Tensor>> terms_, moves_;  // of each batch of this rank: gradients, and what moved
-  std::vector<std::optional<Told>> batches_;
+  std::vector<std::optional<BatchResult>> batches_;
   bool last_ = false;   // of this rank's batches in the step
   bool again_ = false;  // sums began too early
   std::exception_ptr error_;

@@ -11,8 +11,8 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/ops/loss.h"
 #include "fakequant/layers/modules/detail/call_cache.h"
-#include "fakequant/train/loop/detail/score_sum.h"
-#include "fakequant/train/ranks/detail/gather_states.h"
+#include "fakequant/train/loop/detail/evaluation.h"
+#include "fakequant/train/ranks/detail/collectives.h"
 
 namespace fq::detail {
 namespace {

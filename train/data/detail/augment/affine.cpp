@@ -1,5 +1,3 @@
-#include "fakequant/train/data/detail/augment/affine.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>

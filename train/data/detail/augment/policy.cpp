@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "fakequant/train/data/detail/augment/affine.h"
 #include "fakequant/train/data/detail/augment/colour.h"
 #include "fakequant/train/data/detail/augment/operations.h"
 

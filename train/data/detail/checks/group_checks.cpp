@@ -5,7 +5,7 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/convert.h"
-#include "fakequant/train/data/detail/checks/value_survey.h"
+#include "fakequant/train/data/detail/checks/data_checks.h"
 #include "fakequant/train/data/detail/sample_layout.h"
 
 namespace fq::detail {

@@ -8,7 +8,6 @@
 
 #include "fakequant/core/io/detail/hdf5_reader.h"
 #include "fakequant/train/data/detail/checks/data_checks.h"
-#include "fakequant/train/data/detail/checks/duplicates.h"
 #include "fakequant/train/data/detail/data_file.h"
 
 namespace fq::detail {

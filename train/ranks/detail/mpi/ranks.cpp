@@ -1,17 +1,54 @@
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <numeric>
+#include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "fakequant/core/backend/device_ranks.h"
 #include "fakequant/core/detail/check.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/log.h"
 #include "fakequant/train/ranks/communicator.h"
-#include "fakequant/train/ranks/detail/gpus_of_ranks.h"
+#include "fakequant/train/ranks/detail/mpi/functions.h"
 #include "fakequant/train/ranks/detail/mpi/ring.h"
-#include "fakequant/train/ranks/detail/mpi/session.h"
 #include "fakequant/train/ranks/detail/mpi/waiting.h"
 
 namespace fq {
 namespace mpi {
 namespace {
+
+/// Joins the GPUs of all ranks. Returns null on all ranks if one of them has no NCCL, which rank 0 logs.
+std::unique_ptr<detail::DeviceRanks> join_gpus(Communicator& ranks, Device device, double seconds) {
+  const auto reasons = ranks.gather(detail::why_no_device_ranks());
+  const auto lacks = std::ranges::find_if(reasons, [](const auto& reason) { return !reason.empty(); });
+  if (lacks != reasons.end()) {
+    log(LogLevel::info, fmt::format("[ranks] sums of GPUs go by way of the host: {} (rank {})", *lacks,
+                                    lacks - reasons.begin()));
+    return nullptr;
+  }
+  const auto ids = ranks.gather(ranks.rank() == 0 ? detail::device_ranks_id() : std::string());
+  log(LogLevel::info, fmt::format("[ranks] {} GPUs sum by NCCL", ranks.size()));
+  return detail::join_device_ranks(device, ranks.rank(), ranks.size(), ids.front(), seconds);
+}
+
+class Session {
+ public:
+  Session() = default;
+  ~Session() {
+    if (own_) functions().end();
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+ private:
+  bool own_ = functions().begin();
+};
+
+/// Begins MPI, unless another library has. MPI that began here ends with the process.
+void begin() { static const Session session; }
 
 constexpr std::size_t kOfARing = 4096;  // elements of a rank: for fewer the messages cost more than the bytes
 
@@ -57,7 +94,7 @@ class MpiRanks final : public Communicator {
   void wait(Request request) const { waiting_.until_done(request, rank_); }
 
   detail::DeviceRanks* gpus_of(Device device) {
-    if (!std::exchange(asked_for_gpus_, true)) gpus_ = detail::gpus_of_ranks(*this, device, waiting_.seconds());
+    if (!std::exchange(asked_for_gpus_, true)) gpus_ = join_gpus(*this, device, waiting_.seconds());
     return gpus_.get();
   }
 
@@ -98,7 +135,25 @@ class MpiRanks final : public Communicator {
 };
 
 }  // namespace
+
 }  // namespace mpi
+
+bool has_mpi() noexcept { return true; }
+
+std::string mpi_library() {
+  std::array<char, 256> name{};
+  mpi::functions().version(name.data(), static_cast<int>(name.size()));
+  const std::string text(name.data());
+  return text.substr(0, text.find_first_of(",\n"));
+}
+
+void abort_ranks(int status) {
+  try {
+    if (launched().ranks > 1) mpi::functions().abort(status);
+  } catch (const BackendError&) {  // has not begun
+  }
+  std::_Exit(status);
+}
 
 std::shared_ptr<Communicator> started_ranks(double seconds) {
   const int started = launched().ranks;

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/train/detail/prediction_table.h"
+#include "fakequant/train/detail/metrics/metrics.h"
+
+namespace fq::detail {
+namespace {
+
+/// How often each class was there, was answered, and both.
+struct Tally {
+  std::int64_t there = 0, answered = 0, both = 0;
+};
+
+class Counts : public Metric {
+ public:
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    const PredictionTable table(outputs, labels);
+    classes_.resize(std::max(classes_.size(), static_cast<std::size_t>(table.columns())));
+    binary_ = !table.one_of_many();
+    for (std::int64_t i = 0; i < table.rows(); ++i) binary_ ? add_bits(table, i) : add_class(table, i);
+  }
+
+ protected:
+  std::vector<Tally> classes_;
+  bool binary_ = false;
+  std::int64_t asked_ = 0, right_ = 0;
+
+ private:
+  void add_class(const PredictionTable& table, std::int64_t row) {
+    const std::int64_t label = table.label(row), answer = table.answer(row);
+    if (label < 0) return;
+    ++asked_;
+    right_ += label == answer ? 1 : 0;
+    ++classes_[static_cast<std::size_t>(label)].there;
+    if (answer >= 0) ++classes_[static_cast<std::size_t>(answer)].answered;
+    if (label == answer) ++classes_[static_cast<std::size_t>(label)].both;
+  }
+  void add_bits(const PredictionTable& table, std::int64_t row) {
+    for (std::int64_t c = 0; c < table.columns(); ++c) {
+      const bool truth = table.target(row, c) > 0.5, answer = table.output(row, c) > 0;
+      ++asked_;
+      right_ += truth == answer ? 1 : 0;
+      auto& tally = classes_[static_cast<std::size_t>(c)];
+      tally.there += truth ? 1 : 0;
+      tally.answered += answer ? 1 : 0;
+      tally.both += truth && answer ? 1 : 0;
+    }
+  }
+};
+
+class Accuracy : public Counts {
+  [[nodiscard]] double value() const override { return ratio(right_, asked_); }
+};
+
+/// The mean over classes of a fraction of their tally.
+template <class Fraction>
+class OfClasses : public Counts {
+  [[nodiscard]] double value() const override {
+    return mean_of(classes_.size(), [&](std::size_t c) { return Fraction{}(classes_[c]); });
+  }
+};
+struct F1 {
+  double operator()(const Tally& t) const { return ratio(2 * t.both, t.there + t.answered); }
+};
+struct Recall {
+  double operator()(const Tally& t) const { return ratio(t.both, t.there); }
+};
+struct Iou {
+  double operator()(const Tally& t) const { return ratio(t.both, t.there + t.answered - t.both); }
+};
+
+/// -log2 softmax(outputs)[label] over the characters of the labels.
+class BitsPerCharacter : public Metric {
+ public:
+  explicit BitsPerCharacter(const MetricOptions& options) : characters_(options.characters) {}
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    const PredictionTable table(outputs, labels);
+    FQ_CHECK(table.one_of_many(), "metric", "bpc and perplexity are of classes: the labels are {}",
+             labels.describe());
+    FQ_CHECK(characters_.empty() || std::ssize(characters_) == table.columns(), "metric",
+             "characters are given of {} classes, there are {}", characters_.size(), table.columns());
+    for (std::int64_t i = 0; i < table.rows(); ++i) {
+      const std::int64_t label = table.label(i);
+      if (label < 0) continue;
+      double largest = table.output(i, 0), sum = 0;
+      for (std::int64_t c = 1; c < table.columns(); ++c) largest = std::max(largest, table.output(i, c));
+      for (std::int64_t c = 0; c < table.columns(); ++c) sum += std::exp(table.output(i, c) - largest);
+      bits_ += (std::log(sum) + largest - table.output(i, label)) / std::numbers::ln2;
+      asked_ += characters_.empty() ? 1 : characters_.at(static_cast<std::size_t>(label));
+    }
+  }
+  [[nodiscard]] double value() const override {
+    return asked_ == 0 ? kUndefined : bits_ / static_cast<double>(asked_);
+  }
+
+ private:
+  std::vector<std::int64_t> characters_;
+  double bits_ = 0;
+  std::int64_t asked_ = 0;
+};
+
+class Perplexity : public BitsPerCharacter {
+ public:
+  Perplexity() : BitsPerCharacter({}) {}
+  [[nodiscard]] double value() const override { return std::exp2(BitsPerCharacter::value()); }
+};
+
+class TopK : public Metric {
+ public:
+  explicit TopK(std::int64_t k) : k_(k) {}
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    const PredictionTable table(outputs, labels);
+    FQ_CHECK(table.one_of_many(), "metric", "top{} is of classes: the labels are {}", k_, labels.describe());
+    for (std::int64_t i = 0; i < table.rows(); ++i) {
+      const std::int64_t label = table.label(i);
+      if (label < 0) continue;
+      ++asked_;
+      right_ += table.rank(i, label) < k_ ? 1 : 0;
+    }
+  }
+  [[nodiscard]] double value() const override { return ratio(right_, asked_); }
+
+ private:
+  std::int64_t k_, asked_ = 0, right_ = 0;
+};
+
+class Auc : public Metric {
+ public:
+  void add(const Tensor& outputs, const Tensor& labels) override {
+    const PredictionTable table(outputs, labels);
+    scores_.resize(std::max(scores_.size(), static_cast<std::size_t>(table.columns())));
+    for (std::int64_t i = 0; i < table.rows(); ++i) {
+      if (table.one_of_many() && table.label(i) < 0) continue;
+      const auto scores = table.scores(i);
+      for (std::size_t c = 0; c < scores.size(); ++c)
+        scores_[c].push_back({scores[c], table.target(i, static_cast<std::int64_t>(c)) > 0.5});
+    }
+  }
+  [[nodiscard]] double value() const override {
+    return mean_of(scores_.size(), [&](std::size_t c) { return area(scores_[c]); });
+  }
+
+ private:
+  struct Scored {
+    double score;
+    bool truth;
+  };
+  /// The share of pairs of a true and an untrue one in which the true one is scored higher.
+  static double area(std::vector<Scored> all) {
+    std::ranges::sort(all, {}, &Scored::score);
+    double pairs = 0;
+    std::int64_t untrue = 0;
+    for (std::size_t begin = 0; begin < all.size();) {
+      std::size_t end = begin;
+      std::int64_t same[2] = {0, 0};
+      for (; end < all.size() && !(all[end].score > all[begin].score); ++end) ++same[all[end].truth ? 1 : 0];
+      pairs +=
+          static_cast<double>(same[1]) * (static_cast<double>(untrue) + static_cast<double>(same[0]) / 2);
+      untrue += same[0];
+      begin = end;
+    }
+    const auto truths = static_cast<std::int64_t>(all.size()) - untrue;
+    return truths == 0 || untrue == 0 ? kUndefined
+                                      : pairs / (static_cast<double>(truths) * static_cast<double>(untrue));
+  }
+
+  std::vector<std::vector<Scored>> scores_;
+};
+
+}  // namespace
+
+std::unique_ptr<Metric> make_accuracy() { return std::make_unique<Accuracy>(); }
+std::unique_ptr<Metric> make_f1() { return std::make_unique<OfClasses<F1>>(); }
+std::unique_ptr<Metric> make_recall() { return std::make_unique<OfClasses<Recall>>(); }
+std::unique_ptr<Metric> make_iou() { return std::make_unique<OfClasses<Iou>>(); }
+
+std::unique_ptr<Metric> make_bits_per_character(const MetricOptions& options) {
+  return std::make_unique<BitsPerCharacter>(options);
+}
+std::unique_ptr<Metric> make_perplexity() { return std::make_unique<Perplexity>(); }
+
+std::unique_ptr<Metric> make_top_k(std::int64_t k) { return std::make_unique<TopK>(k); }
+std::unique_ptr<Metric> make_auc() { return std::make_unique<Auc>(); }
+
+}  // namespace fq::detail

@@ -1,0 +1,133 @@
+#include "fakequant/train/loop/detail/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/error.h"
+#include "fakequant/core/ops/loss.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
+#include "fakequant/train/loop/detail/finite.h"
+#include "fakequant/train/ranks/detail/collectives.h"
+#include "fakequant/train/ranks/shares.h"
+
+namespace fq::detail {
+namespace {
+
+Tensor output_of(Module& model, const Batch& batch) try {
+  return model(Variable(batch.x.to(model.device()))).tensor();
+} catch (const NumericError& error) {
+  const std::string found = not_finite_sample(batch);
+  if (found.empty()) throw;
+  throw NumericError(fmt::format("{}: {}", error.what(), found));
+}
+
+/// The next batches, at most one of each rank, in their order.
+std::vector<StateDict> next_turn(Module& model, DataLoader& loader, Communicator& ranks, std::int64_t count) {
+  StateDict own;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto batch = loader.next();
+    if (batch->passed_over > 0) continue;
+    own.set("output", output_of(model, *batch));
+    if (batch->y.defined()) own.set("labels", batch->y);
+  }
+  auto all = gather_states(ranks, own);
+  all.resize(static_cast<std::size_t>(count));
+  return all;
+}
+
+bool visit_shared(Module& model, DataLoader& loader, Communicator& ranks, const VisitOutput& visit) {
+  check_share(loader.options(), ranks, ranks.size(), "evaluate");
+  const std::int64_t size = ranks.size(), batches = loader.batches_per_epoch();
+  for (std::int64_t done = 0; done < batches; done += size) {
+    std::vector<std::int64_t> stops{0};
+    for (const auto& found : next_turn(model, loader, ranks, std::min(size, batches - done)))
+      if (!visit(found.at("output"), found.contains("labels") ? found.at("labels") : Tensor())) stops[0] = 1;
+    ranks.max(stops);
+    if (stops[0] != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_classes(const Tensor& outputs, const Tensor& labels) {
+  return labels.dtype() == DType::i64 && labels.rank() == 1 && outputs.rank() == 2;
+}
+
+Tensor predicted_classes(const Tensor& logits) {
+  const Tensor scores = logits.dtype() == DType::f64 ? logits : logits.to(DType::f32);
+  Tensor out = Tensor::empty({scores.dim(0)}, DType::i64, scores.device());
+  run(scores.device(), &Kernels::predictions, scores, out);
+  return out;
+}
+
+std::int64_t count_equal(const Tensor& predicted, const Tensor& labels) {
+  const Tensor host = labels.to(Device::cpu());
+  const auto* label = host.data<std::int64_t>();
+  return std::inner_product(label, label + host.numel(), predicted.data<std::int64_t>(), std::int64_t{0},
+                            std::plus<>(), std::equal_to<>());
+}
+
+ScoreSum::ScoreSum(Loss loss, const std::vector<std::string>& metrics, const MetricOptions& options)
+    : of_(std::move(loss)) {
+  for (const auto& name : metrics) metrics_.emplace_back(name, make_metric(name, options));
+}
+
+void ScoreSum::add(const Variable& logits, const Tensor& labels) {
+  const Tensor own = labels.to(logits.device());
+  const Variable floats = logits.as_float();
+  const Variable loss = of_ ? of_(floats, own) : ops::cross_entropy(floats, own);
+  const double value = loss.item();
+  if (std::isnan(value)) refuse_nan(floats.tensor());
+  loss_ += value * static_cast<double>(labels.dim(0));
+  if (is_classes(floats.tensor(), labels)) {
+    has_classes_ = true;
+    correct_ += count_correct(floats.tensor(), labels);
+  }
+  for (const auto& [name, metric] : metrics_) metric->add(floats.tensor(), labels);
+  count_ += labels.dim(0);
+}
+
+void ScoreSum::refuse_nan(const Tensor& outputs) const {
+  const auto found = find_not_finite({{"outputs", outputs}});
+  if (!found)
+    throw NumericError(
+        fmt::format("[evaluate] the loss of samples {} to {} is NaN, and their outputs are not: look at "
+                    "their labels",
+                    count_, count_ + outputs.dim(0) - 1));
+  throw NumericError(fmt::format(
+      "[evaluate] the outputs for sample {} have {}: look whether that sample is finite, and whether the "
+      "weights are of a run that diverged",
+      count_ + found->index / (outputs.numel() / outputs.dim(0)), found->value));
+}
+
+Evaluation ScoreSum::mean() const {
+  Evaluation out;
+  out.count = count_;
+  out.correct = correct_;
+  if (count_ == 0) return out;
+  out.loss = loss_ / static_cast<double>(count_);
+  out.accuracy = static_cast<double>(correct_) / static_cast<double>(count_);
+  for (const auto& [name, metric] : metrics_) out.metrics.emplace_back(name, metric->value());
+  out.score = has_classes_ ? out.accuracy : -out.loss;
+  if (!metrics_.empty()) out.score = (higher_is_better(metrics_[0].first) ? 1 : -1) * out.metrics[0].second;
+  return out;
+}
+
+bool for_each_output(Module& model, DataLoader& loader, Communicator* ranks, const VisitOutput& visit) {
+  const EvaluationMode mode(model);
+  const NoGrad no_grad;
+  loader.start_epoch(0);
+  if (ranks != nullptr && ranks->size() > 1) return visit_shared(model, loader, *ranks, visit);
+  while (const auto batch = loader.next())
+    if (!visit(output_of(model, *batch), batch->y)) return false;
+  return true;
+}
+
+}  // namespace fq::detail

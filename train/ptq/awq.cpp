@@ -1,0 +1,256 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "fakequant/core/detail/check.h"
+#include "fakequant/layers/quantizer/detail/block_ranges.h"
+#include "fakequant/layers/quantizer/detail/dead_channels.h"
+#include "fakequant/layers/quantizer/sequential_quantizer.h"
+#include "fakequant/train/calibration/detail/calibration_targets.h"
+#include "fakequant/train/ptq/algorithms.h"
+#include "fakequant/train/ptq/detail/algorithm_entry.h"
+#include "fakequant/train/ptq/detail/channel_scaling.h"
+#include "fakequant/train/ptq/detail/chosen_codes.h"
+#include "fakequant/train/ptq/detail/float_run.h"
+#include "fakequant/train/ptq/detail/input_statistics.h"
+
+namespace fq::ptq {
+namespace {
+
+std::shared_ptr<TensorQuantizer> calibrated_copy(const TensorQuantizer& original, const Tensor& weight) {
+  QuantParams params;
+  params.name = original.name();
+  params.descriptor = original.descriptor();
+  params.arithmetic = original.params().arithmetic;
+  params.enabled = original.params().enabled;
+  params.zero_point = original.params().zero_point;
+  params.pow2 = original.params().pow2;
+  auto copy = std::make_shared<TensorQuantizer>(std::move(params));
+  if (!original.params().enabled || !original.descriptor().needs_amax() ||
+      original.descriptor().amax().defined())
+    return copy;
+  detail::collect_whole(*copy, weight);
+  copy->load_calibrated_amax();
+  return copy;
+}
+
+using Statistics = std::map<std::string, InputStatistics>;
+
+/// Returns `weight` quantized with ranges of its own, by the calib_method of the descriptor. A sequence
+/// quantizes part by part. The quantizer does not change.
+Tensor trial_weight(TensorQuantizer& quantizer, const Tensor& weight) {
+  const NoGrad no_grad;
+  Variable values(weight);
+  for (const TensorQuantizer* part : quantizer_parts(quantizer))
+    values = calibrated_copy(*part, weight)->weight(values);
+  return values.tensor();
+}
+
+std::vector<float> mean_magnitudes(const InputStatistics& statistics) {
+  std::vector<float> out;
+  for (const double sum : statistics.magnitudes)
+    out.push_back(static_cast<float>(sum / double(statistics.values)));
+  return out;
+}
+
+/// s of each channel; 1 of those that are always 0.
+std::vector<float> factors_at(const std::vector<float>& magnitudes, double alpha) {
+  double least = 0, most = 0;
+  std::vector<float> out(magnitudes.size(), 1.0f);
+  for (const float m : magnitudes) {
+    if (m == 0.0f) continue;
+    most = std::max(most, double(m));
+    least = least == 0 ? double(m) : std::min(least, double(m));
+  }
+  if (least == 0) return out;
+  const double middle = std::sqrt(std::pow(most, alpha) * std::pow(least, alpha));
+  for (std::size_t c = 0; c < out.size(); ++c)
+    if (magnitudes[c] > 0.0f) out[c] = static_cast<float>(std::pow(double(magnitudes[c]), alpha) / middle);
+  return out;
+}
+
+/// Mean squared error of an output with the weights quantized behind those factors.
+double error_with(const WeightedLayer& layer, const InputStatistics& statistics,
+                  const std::vector<float>& factors) {
+  const Tensor weight = layer.weight.tensor();
+  WeightedLayer scaled = layer;
+  scaled.weight = Variable(weight.clone());
+  scale_inputs(scaled, factors);
+  scaled.weight = Variable(trial_weight(*layer.quant->weight_quantizer(), scaled.weight.tensor()).clone());
+  std::vector<float> back = factors;
+  for (float& f : back) f = 1.0f / f;
+  scale_inputs(scaled, back);
+  Tensor difference = scaled.weight.tensor().clone();
+  auto* d = difference.mutable_data<float>();
+  const auto* w = weight.data<float>();
+  for (std::int64_t i = 0; i < difference.numel(); ++i) d[i] -= w[i];
+  const auto errors = row_errors(layer, statistics, difference);
+  return std::accumulate(errors.begin(), errors.end(), 0.0) / double(errors.size());
+}
+
+std::vector<double> errors_with(const ScaleGroup& group, const Statistics& statistics,
+                                const std::vector<float>& factors) {
+  std::vector<double> out;
+  for (const auto& reader : group.readers)
+    out.push_back(error_with(reader, statistics.at(reader.path), factors_of(group, reader, factors)));
+  return out;
+}
+
+void search(const ScaleGroup& group, const Statistics& statistics, double step, Report& report) {
+  std::vector<std::vector<float>> inputs;
+  for (const auto& reader : group.readers) inputs.push_back(mean_magnitudes(statistics.at(reader.path)));
+  const auto magnitudes = largest_of_readers(group, inputs);
+  std::vector<float> best(magnitudes.size(), 1.0f);
+  const auto before = errors_with(group, statistics, best);
+  auto after = before;
+  const auto total = [](const std::vector<double>& e) { return std::accumulate(e.begin(), e.end(), 0.0); };
+  for (int i = 1; i * step <= 1 + 1e-9; ++i) {
+    const auto factors = factors_at(magnitudes, i * step);
+    const auto errors = errors_with(group, statistics, factors);
+    if (total(errors) >= total(after)) continue;
+    best = factors;
+    after = errors;
+  }
+  scale_channels(group, best);
+  for (std::size_t i = 0; i < before.size(); ++i)
+    report.layers.push_back({group.readers[i].path, before[i], after[i]});
+}
+
+bool has_quantized_weights(const WeightedLayer& layer) {
+  return layer.quant != nullptr && layer.quant->weight_quantizer()->enabled();
+}
+
+/// d^T gram d over columns [begin, end) of one row.
+double block_error(const float* gram, const float* d, std::int64_t columns, std::int64_t begin,
+                   std::int64_t end) {
+  double sum = 0;
+  for (std::int64_t i = begin; i < end; ++i) {
+    float product = 0;
+    for (std::int64_t j = begin; j < end; ++j) product += gram[i * columns + j] * d[j];
+    sum += double(product) * double(d[i]);
+  }
+  return sum;
+}
+
+/// Errors by range: those of each row's neighbours with one range.
+std::vector<double> range_errors(const WeightedLayer& layer, const InputStatistics& statistics,
+                                 const std::vector<std::size_t>& ranges, std::size_t count) {
+  const Tensor difference = weight_grid(layer).rounding_errors(layer.weight.tensor());
+  const auto* d = difference.data<float>();
+  const std::int64_t columns = layer.columns();
+  std::vector<double> out(count, 0.0);
+  for (std::int64_t row = 0; row < layer.rows(); ++row) {
+    const auto* gram = statistics.gram[static_cast<std::size_t>(layer.group_of(row))].data<float>();
+    const auto* of_row = ranges.data() + row * columns;
+    for (std::int64_t begin = 0, end = 0; begin < columns; begin = end) {
+      while (end < columns && of_row[end] == of_row[begin]) ++end;
+      out[of_row[begin]] += block_error(gram, d + row * columns, columns, begin, end);
+    }
+  }
+  return out;
+}
+
+double output_error(const WeightedLayer& layer, const InputStatistics& statistics) {
+  const auto errors =
+      row_errors(layer, statistics, weight_grid(layer).rounding_errors(layer.weight.tensor()));
+  return std::accumulate(errors.begin(), errors.end(), 0.0) / double(errors.size());
+}
+
+LayerReport clip(const WeightedLayer& layer, const InputStatistics& statistics,
+                 const AwqClipOptions& options) {
+  TensorQuantizer& q = *layer.quant->weight_quantizer();
+  const Tensor whole = detail::flat_ranges(q.amax());
+  const Shape shape = q.amax().shape();
+  const auto count = static_cast<std::size_t>(whole.numel());
+  const auto ranges = range_indices(layer);
+  LayerReport report{layer.path, output_error(layer, statistics), 0};
+  Tensor best = whole.clone();
+  auto least = range_errors(layer, statistics, ranges, count);
+  for (int i = 1; 1 - i * options.step >= options.lowest - 1e-9; ++i) {
+    Tensor clipped = whole.clone();
+    auto* amax = clipped.mutable_data<float>();
+    for (std::size_t r = 0; r < count; ++r) amax[r] *= static_cast<float>(1 - i * options.step);
+    q.set_amax(clipped.reshape(shape));
+    const auto errors = range_errors(layer, statistics, ranges, count);
+    for (std::size_t r = 0; r < count; ++r) {
+      if (errors[r] >= least[r]) continue;
+      least[r] = errors[r];
+      best.mutable_data<float>()[r] = amax[r];
+    }
+  }
+  q.set_amax(best.reshape(shape));
+  report.after = output_error(layer, statistics);
+  return report;
+}
+
+}  // namespace
+
+Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options) {
+  FQ_CHECK(options.alpha_step >= 1e-3 && options.alpha_step <= 1, "awq_lite",
+           "a step of {} for alpha: use 0.001 to 1", options.alpha_step);
+  check_uncalibrated(model, "awq_lite");
+  const TraceGraph graph = float_graph(model, input_shape_of(data));
+  const ScaleGroups found = scale_groups(model, graph);
+  const auto statistics = input_statistics(model, data, weighted_layers(model, graph).layers,
+                                           {.samples = options.samples, .ranks = options.ranks}, "awq_lite");
+  Report report{.layers = {}, .skipped = found.skipped};
+  for (const auto& group : found.groups) {
+    if (std::ranges::all_of(group.readers, has_quantized_weights)) {
+      search(group, statistics, options.alpha_step, report);
+      continue;
+    }
+    for (const auto& reader : group.readers)
+      report.skipped.push_back({reader.path, "shares its input with a layer whose weights are float"});
+  }
+  return report;
+}
+
+AlgorithmEntry awq_lite_entry() {
+  return {.options = {{"alpha_step"}},
+          .before = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
+            AwqLiteOptions options{.samples = given.samples(), .ranks = given.ranks()};
+            options.alpha_step = given.number("alpha_step", options.alpha_step);
+            return awq_lite(model, data, options);
+          }};
+}
+
+Report awq_clip(Module& model, DataLoader& data, const AwqClipOptions& options) {
+  FQ_CHECK(options.lowest > 0 && options.lowest <= 1 && options.step >= 1e-3, "awq_clip",
+           "shares down to {} in steps of {}: use above 0 to 1, and 0.001 or more", options.lowest,
+           options.step);
+  Report report;
+  const auto layers = codable_layers(model, data, "awq_clip", report);
+  const auto statistics =
+      input_statistics(model, data, layers, {.samples = options.samples, .ranks = options.ranks}, "awq_clip");
+  for (const auto& layer : layers) {
+    const auto& descriptor = layer.quant->weight_quantizer()->descriptor();
+    if (descriptor.amax().defined())
+      report.skipped.push_back({layer.path, "has ranges that its descriptor gives"});
+    else if (descriptor.block_sizes().scale_bits)
+      report.skipped.push_back({layer.path, "has scales of few bits"});
+    else
+      report.layers.push_back(clip(layer, statistics.at(layer.path), options));
+  }
+  floor_dead_channels(model);
+  return report;
+}
+
+AlgorithmEntry awq_clip_entry() {
+  return {.options = {{"lowest", "min_clip_ratio"}, {"step", "shrink_step"}},
+          .after = [](Module& model, DataLoader& data, const AlgorithmOptions& given) {
+            AwqClipOptions options{.samples = given.samples(), .ranks = given.ranks()};
+            options.lowest = given.number("lowest", options.lowest);
+            options.step = given.number("step", options.step);
+            return awq_clip(model, data, options);
+          }};
+}
+
+AlgorithmEntry awq_full_entry() {
+  AlgorithmEntry both = awq_lite_entry();
+  const AlgorithmEntry clip = awq_clip_entry();
+  both.options.insert(both.options.end(), clip.options.begin(), clip.options.end());
+  both.after = clip.after;
+  return both;
+}
+
+}  // namespace fq::ptq

@@ -1,0 +1,92 @@
+#include "fakequant/train/ranks/detail/binned_sum.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "fakequant/core/detail/check.h"
+
+namespace fq {
+namespace {
+
+constexpr int kBinBits = 36, kLeastBin = -16;
+constexpr std::int64_t kMostTerms = std::int64_t{1} << 27;  // of 2^35 units at most
+
+double unit_of(int bin) { return std::ldexp(1.0, kBinBits * bin); }
+
+/// The least bin b with `largest` < 2^(36 (b + 1) - 1): no unit of those in use has an infinite reciprocal.
+int bin_of(double largest) {
+  const int above = std::ilogb(largest) + 1;
+  return std::max(kLeastBin, above >= 0 ? above / kBinBits : -((kBinBits - 1 - above) / kBinBits));
+}
+
+}  // namespace
+
+BinnedSum::BinnedSum(std::int64_t size)
+    : high_(static_cast<std::size_t>(size), 0), low_(static_cast<std::size_t>(size), 0) {}
+
+bool BinnedSum::add(std::span<const float> term) { return add_term(term); }
+bool BinnedSum::add(std::span<const double> term) { return add_term(term); }
+
+template <class T>
+bool BinnedSum::add_term(std::span<const T> term) {
+  FQ_CHECK(term.size() == high_.size(), "binned_sum", "a term of {} elements, and {} sums", term.size(),
+           high_.size());
+  T largest = 0;
+  bool finite = true;
+  for (const T value : term) {
+    finite &= std::abs(value) <= std::numeric_limits<T>::max();
+    largest = std::max(largest, std::abs(value));
+  }
+  if (!finite) return false;
+  count(1);
+  if (largest == 0) return true;
+  raise(bin_of(double(largest)));
+  const double unit = unit_of(bin_), small = unit_of(bin_ - 1), per_unit = 1 / unit, per_small = 1 / small;
+  for (std::size_t i = 0; i < high_.size(); ++i) {
+    const double value = double(term[i]);
+    const std::int64_t whole = std::llrint(value * per_unit);
+    high_[i] += whole;
+    low_[i] += std::llrint((value - double(whole) * unit) * per_small);
+  }
+  return true;
+}
+
+void BinnedSum::raise(int bin) {
+  if (bin <= bin_) return;
+  const bool next = bin_ != kNone && bin == bin_ + 1;
+  bin_ = bin;
+  std::swap(high_, low_);
+  if (!next) std::ranges::fill(low_, 0);
+  std::ranges::fill(high_, 0);
+}
+
+void BinnedSum::count(std::int64_t terms) {
+  FQ_CHECK(terms_ + terms <= kMostTerms, "binned_sum",
+           "more than {} terms: give fewer, such as larger batches", kMostTerms);
+  terms_ += terms;
+}
+
+void BinnedSum::merge(Communicator& ranks) {
+  if (ranks.size() == 1) return;
+  std::array<std::int64_t, 1> bin{bin_}, terms{terms_};
+  ranks.max(bin);
+  ranks.sum(terms);
+  terms_ = 0;
+  count(terms[0]);
+  if (bin[0] == kNone) return;
+  raise(static_cast<int>(bin[0]));
+  ranks.sum(high_);
+  ranks.sum(low_);
+}
+
+std::vector<double> BinnedSum::values() const {
+  std::vector<double> out(high_.size(), 0.0);
+  if (bin_ == kNone) return out;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = double(high_[i]) * unit_of(bin_) + double(low_[i]) * unit_of(bin_ - 1);
+  return out;
+}
+
+}  // namespace fq

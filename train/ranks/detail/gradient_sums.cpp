@@ -1,0 +1,160 @@
+#include "fakequant/train/ranks/detail/gradient_sums.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "fakequant/core/backend/kernels.h"
+#include "fakequant/core/detail/check.h"
+#include "fakequant/core/detail/moves.h"
+
+namespace fq {
+namespace {
+
+using detail::Kernels;
+using Terms = std::vector<Tensor>;  // of one tensor
+
+/// The bits of a magnitude, which have its order: those of no terms, and of infinity and above.
+constexpr std::int64_t kAbsent = -1, kNotFinite = 0x7f800000;
+
+bool is_number(std::int64_t largest) { return largest > 0 && largest < kNotFinite; }
+
+/// The largest magnitude of each tensor over its terms.
+std::vector<std::int64_t> largest_of(const std::vector<Terms>& terms) {
+  std::vector<Tensor> found;
+  for (const auto& of_tensor : terms)
+    for (const auto& term : of_tensor)
+      found.push_back(detail::run(term.device(), &Kernels::amax, term, Axes{}, "exact_sums").reshape({1}));
+  std::vector<std::int64_t> out(terms.size(), kAbsent);
+  if (found.empty()) return out;
+  const auto magnitudes = detail::join(found, 0).to(Device::cpu()).to_vector<float>();
+  auto next = magnitudes.begin();
+  for (std::size_t t = 0; t < terms.size(); ++t)
+    for (std::size_t i = 0; i < terms[t].size(); ++i)
+      out[t] = std::max(out[t], std::int64_t{std::bit_cast<std::uint32_t>(*next++)});
+  return out;
+}
+
+/// What an element is counted in: 2^-shift.
+int shift_of(std::int64_t largest, std::int64_t count) {
+  const int above = std::ilogb(std::bit_cast<float>(static_cast<std::uint32_t>(largest))) + 1;
+  return 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1))) - above;
+}
+
+/// The sum of a tensor whose terms are none, zeros, or not numbers.
+Tensor special(std::int64_t largest, const Tensor& like) {
+  if (largest == kAbsent) return {};
+  const double value = largest == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
+  return Tensor::full(like.shape(), value, DType::f32, like.device());
+}
+
+/// All tensors side by side, so that ranks meet once.
+std::vector<Tensor> sums_of(Communicator& ranks, const std::vector<Terms>& terms,
+                            const std::vector<std::int64_t>& largest, std::int64_t count,
+                            const std::vector<Tensor>& like) {
+  std::vector<std::int64_t> begins{0};
+  for (std::size_t t = 0; t < like.size(); ++t)
+    begins.push_back(begins.back() + (is_number(largest[t]) ? like[t].numel() : 0));
+  std::vector<Tensor> out(like.size());
+  Tensor sums;
+  if (begins.back() > 0) sums = Tensor::empty({begins.back()}, DType::i64, like.front().device());
+  const auto for_each_number = [&](const auto& use) {
+    for (std::size_t t = 0; t < like.size(); ++t) {
+      if (!is_number(largest[t])) continue;
+      Tensor part = sums.slice(begins[t], begins[t + 1]);
+      use(t, shift_of(largest[t], count), part);
+    }
+  };
+  for_each_number([&](std::size_t t, int shift, Tensor& part) {
+    detail::run(part.device(), &Kernels::add_fixed, terms[t], shift, part);
+  });
+  if (sums.defined()) ranks.sum_where_it_lies(sums);
+  for (std::size_t t = 0; t < like.size(); ++t)
+    out[t] = is_number(largest[t]) ? Tensor::empty(like[t].shape(), DType::f32, like[t].device())
+                                   : special(largest[t], like[t]);
+  for_each_number([&](std::size_t t, int shift, Tensor& part) {
+    detail::run(part.device(), &Kernels::from_fixed, part, shift, out[t]);
+  });
+  return out;
+}
+
+void check_term(const std::vector<Tensor>& term, const std::vector<Tensor>& like) {
+  FQ_CHECK(term.size() == like.size(), "exact_sums", "a term has {} tensors, the sum {}", term.size(),
+           like.size());
+  for (std::size_t t = 0; t < like.size(); ++t)
+    FQ_CHECK(!term[t].defined() || (term[t].shape() == like[t].shape() && term[t].dtype() == DType::f32),
+             "exact_sums", "tensor {} of a term is {} {}, that of the sum f32 {}", t, name(term[t].dtype()),
+             to_string(term[t].shape()), to_string(like[t].shape()));
+}
+
+/// Of each tensor whether any rank has a term of it.
+std::vector<std::int64_t> present(Communicator& ranks, const std::vector<std::vector<Tensor>>& terms,
+                                  std::size_t tensors) {
+  std::vector<std::int64_t> out(tensors);
+  for (const auto& term : terms)
+    for (std::size_t t = 0; t < tensors; ++t) out[t] |= term[t].defined() ? 1 : 0;
+  ranks.max(out);
+  return out;
+}
+
+void add_to(std::span<float> sums, const Tensor& term) {
+  const Tensor here = term.to(Device::cpu());
+  const float* added = here.data<float>();
+#pragma omp parallel for simd
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += added[i];
+}
+
+void sum_over(Communicator& ranks, std::span<float> sums, Reduction reduction) {
+  if (reduction == Reduction::fp32) return ranks.sum(sums);
+  std::vector<bfloat16> rounded(sums.size());
+  std::ranges::transform(sums, rounded.begin(), [](float x) { return bfloat16(x); });
+  ranks.sum(rounded);
+  std::ranges::transform(rounded, sums.begin(), [](bfloat16 x) { return static_cast<float>(x); });
+}
+
+}  // namespace
+
+std::vector<Tensor> exact_sums(Communicator& ranks, const std::vector<std::vector<Tensor>>& terms,
+                               std::int64_t count, const std::vector<Tensor>& like) {
+  FQ_CHECK(count >= std::int64_t(terms.size()) && count >= 1, "exact_sums",
+           "{} terms are given of {} in all: count those of every rank", terms.size(), count);
+  for (const auto& term : terms) check_term(term, like);
+  if (like.empty()) return {};
+  std::vector<Terms> of_tensor(like.size());
+  for (const auto& term : terms)
+    for (std::size_t t = 0; t < like.size(); ++t)
+      if (term[t].defined()) of_tensor[t].push_back(term[t].to(like[t].device()));
+  auto largest = largest_of(of_tensor);
+  ranks.max(largest);
+  return sums_of(ranks, of_tensor, largest, count, like);
+}
+
+std::vector<Tensor> float_sums(Communicator& ranks, const std::vector<std::vector<Tensor>>& terms,
+                               const std::vector<Tensor>& like, Reduction reduction) {
+  FQ_CHECK(reduction != Reduction::exact, "float_sums", "exact sums are those of exact_sums: call it");
+  for (const auto& term : terms)
+    FQ_CHECK(term.size() == like.size(), "float_sums", "a term has {} tensors, the sum {}", term.size(),
+             like.size());
+  const auto there = present(ranks, terms, like.size());
+  std::vector<std::size_t> begins{0};
+  for (std::size_t t = 0; t < like.size(); ++t)
+    begins.push_back(begins.back() + (there[t] != 0 ? static_cast<std::size_t>(like[t].numel()) : 0));
+  std::vector<float> sums(begins.back());
+  const auto part = [&](std::size_t t) {
+    return std::span(sums).subspan(begins[t], begins[t + 1] - begins[t]);
+  };
+  for (const auto& term : terms)
+    for (std::size_t t = 0; t < like.size(); ++t)
+      if (term[t].defined()) add_to(part(t), term[t]);
+  sum_over(ranks, sums, reduction);
+  std::vector<Tensor> out(like.size());
+  for (std::size_t t = 0; t < like.size(); ++t) {
+    if (there[t] == 0) continue;
+    out[t] = Tensor::empty(like[t].shape());
+    std::ranges::copy(part(t), out[t].mutable_data<float>());
+  }
+  return out;
+}
+
+}  // namespace fq
