@@ -24,14 +24,14 @@ struct Pair {
         db(b.variable.requires_grad()) {}
 
   [[nodiscard]] std::vector<Variable> variables() const { return {a.variable, b.variable}; }
-  [[nodiscard]] Tensor apply(std::string_view op, const detail::Arithmetic& f) const {
+  [[nodiscard]] Tensor apply(std::string_view op, const detail::BinaryFunction& f) const {
     return combined(op, a.tensor, b.tensor, f);
   }
 };
 
 /// y = f(a, b); `slopes` gives both gradients before they are summed, undefined where none is asked for.
 template <class F>
-Variable record_pair(std::string_view op, const Pair& in, const detail::Arithmetic& f, F slopes) {
+Variable record_pair(std::string_view op, const Pair& in, const detail::BinaryFunction& f, F slopes) {
   const auto backward = [slopes, x = Saved(in.a.tensor), y = Saved(in.b.tensor), da = in.da,
                          db = in.db](const Tensor& dy) {
     std::vector<Tensor> out(2);
@@ -57,7 +57,7 @@ Variable add_codes(const Variable& a, const Variable& b) {
 /// y, the sum of a value that is made again and one that is not, is made again of that and the other one,
 /// which others keep too where it is a residual. Of two that are made again it is kept: else each block of a
 /// network would be made again for all behind it.
-Variable sum_made_again(std::string_view op, const Pair& in, const detail::Arithmetic& f, Variable y) {
+Variable sum_made_again(std::string_view op, const Pair& in, const detail::BinaryFunction& f, Variable y) {
   const detail::Again left = detail::again_of(in.a.variable), right = detail::again_of(in.b.variable);
   if (static_cast<bool>(left) == static_cast<bool>(right)) return y;
   const Saved other(left ? in.b.tensor : in.a.tensor);
@@ -68,8 +68,8 @@ Variable sum_made_again(std::string_view op, const Pair& in, const detail::Arith
 }
 
 /// a + sign * b
-Variable add_or_sub(std::string_view op, const Variable& a, const Variable& b, const detail::Arithmetic& f,
-                    double sign) {
+Variable add_or_sub(std::string_view op, const Variable& a, const Variable& b,
+                    const detail::BinaryFunction& f, double sign) {
   const Pair in(a, b, op);
   const auto backward = [from = in.a.tensor.shape(), to = in.b.tensor.shape(), sign, da = in.da,
                          db = in.db](const Tensor& dy) {
@@ -82,7 +82,7 @@ Variable add_or_sub(std::string_view op, const Variable& a, const Variable& b, c
 }
 
 /// The smaller or, with the inputs of its shares exchanged, the larger of two.
-Variable extreme(std::string_view op, const Variable& a, const Variable& b, const detail::Arithmetic& f,
+Variable extreme(std::string_view op, const Variable& a, const Variable& b, const detail::BinaryFunction& f,
                  bool smaller) {
   return record_pair(op, Pair(a, b, op), f,
                      [smaller](const Tensor& dy, const Tensor& x, const Tensor& y, bool first) {
@@ -92,7 +92,7 @@ Variable extreme(std::string_view op, const Variable& a, const Variable& b, cons
                      });
 }
 
-Variable compare(std::string_view op, const Variable& a, const Variable& b, const detail::Arithmetic& f,
+Variable compare(std::string_view op, const Variable& a, const Variable& b, const detail::BinaryFunction& f,
                  bool exchanged = false) {
   const Pair in(a, b, op);
   const NoGrad constant;

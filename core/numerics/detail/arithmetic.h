@@ -121,8 +121,9 @@ struct KeepUnless {
   }
 };
 
-using Arithmetic = std::variant<Add, Subtract, Multiply, Divide, Power, PowerSlope, PowerLog, Minimum,
-                                Maximum, LessShare, Less, LessEqual, Equal, NotEqual, KeepWhere, KeepUnless>;
+using BinaryFunction =
+    std::variant<Add, Subtract, Multiply, Divide, Power, PowerSlope, PowerLog, Minimum, Maximum, LessShare,
+                 Less, LessEqual, Equal, NotEqual, KeepWhere, KeepUnless>;
 
 template <class T>
 struct Scaled {

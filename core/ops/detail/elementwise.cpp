@@ -14,7 +14,7 @@ Layout result_layout(const Tensor& a, const Tensor& b, const Shape& shape) {
 
 }  // namespace
 
-Tensor combined(std::string_view op, const Tensor& a, const Tensor& b, const Arithmetic& f) {
+Tensor combined(std::string_view op, const Tensor& a, const Tensor& b, const BinaryFunction& f) {
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
   Tensor y = Tensor::empty(shape, a.dtype(), a.device(), result_layout(a, b, shape));
   run(y.device(), &Kernels::combine, a, b, f, y);

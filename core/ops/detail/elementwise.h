@@ -11,7 +11,7 @@
 namespace fq::detail {
 
 /// f(a, b), broadcast; in the layout of the first of them that has the result's shape.
-[[nodiscard]] Tensor combined(std::string_view op, const Tensor& a, const Tensor& b, const Arithmetic& f);
+[[nodiscard]] Tensor combined(std::string_view op, const Tensor& a, const Tensor& b, const BinaryFunction& f);
 /// x, broadcast to a shape and layout.
 [[nodiscard]] Tensor spread(const Tensor& x, const Shape& shape, Layout layout);
 /// x * factor.

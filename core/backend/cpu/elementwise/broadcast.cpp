@@ -45,7 +45,7 @@ void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
 
 }  // namespace
 
-void combine(const Tensor& a, const Tensor& b, const detail::Arithmetic& arithmetic, Tensor& y) {
+void combine(const Tensor& a, const Tensor& b, const detail::BinaryFunction& arithmetic, Tensor& y) {
   if (y.numel() == 0) return;
   const auto whole = [&y](const Tensor& x) { return x.shape() == y.shape() && x.layout() == y.layout(); };
   const bool alike = whole(a) && whole(b);

@@ -115,7 +115,7 @@ void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
 
 }  // namespace
 
-void combine(const Tensor& a, const Tensor& b, const fq::detail::Arithmetic& arithmetic, Tensor& y) {
+void combine(const Tensor& a, const Tensor& b, const fq::detail::BinaryFunction& arithmetic, Tensor& y) {
   if (y.numel() == 0) return;
   const auto strides = Strides::of(cpu::broadcast_walk(cpu::placed(a), cpu::placed(b), cpu::placed(y)));
   visit_float(y.dtype(), [&]<class T>(T) {
