@@ -35,7 +35,7 @@ namespace fq::detail {
 namespace fq::modelopt {
 
 /// Integers: y = clamp(rne(x * s), lo, hi) / s with s = hi / amax, hi = 2^(num_bits-1+unsigned) - 1 and lo =
-/// 0, -hi (narrow) or -hi-1. The grid of Grid differs from it: that divides by a scale, this multiplies
+/// 0, -hi (narrow) or -hi-1. A Grid differs: it divides by a scale, this multiplies
 /// by its inverse.
 ///
 /// Where amax <= 2^-24, y is 0. NaN stays NaN, Inf saturates (and becomes NaN for such a small amax), -0 stays
