@@ -28,7 +28,7 @@ struct CalibratedRange {
 /// It belongs to its quantizer; for use by one thread at a time.
 class RangeObserver {
  public:
-  /// `settings` are those of the quantizer that owns it, and outlive it.
+  /// `params` belong to the quantizer, and outlive the observer.
   explicit RangeObserver(const QuantParams& params) : params_(params) {}
 
   /// The calibrator, which is made by the descriptor's calib_method until one is set.

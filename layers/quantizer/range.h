@@ -30,7 +30,7 @@ struct RangeGrowth {
 /// change a range; users read it here.
 class QuantizerRange {
  public:
-  /// `settings` are those of the quantizer that owns it, and outlive it.
+  /// `params` belong to the quantizer, and outlive the range.
   explicit QuantizerRange(const QuantParams& params) : params_(params) {}
 
   /// The range, without `scale_amax`; undefined before calibration. For dynamic blocks it is the range of the
@@ -72,8 +72,8 @@ class QuantizerRange {
   void load(const Tensor& amax, const Tensor& growing);
   /// Forgets the range.
   void clear();
-  /// Follows the settings to another descriptor: its amax, if it has one, else what is known while axes and
-  /// blocks stay the same.
+  /// Updates the range when the descriptor changed. The range becomes the amax of the descriptor. Without
+  /// one, it stays while axes and blocks stay the same.
   void follow(const QuantDescriptor& before);
   /// Moves the range towards that of x by the momentum, in place: a step that is captured finds the ranges
   /// where it left them.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// TensorQuantizer: the layer that watches a tensor and puts it on a grid.
+/// TensorQuantizer: quantizes a tensor and tracks its range.
 ///
 ///     TensorQuantizer q(QuantDescriptor({.num_bits = 8}));
 ///     q.observer().collect(x);
@@ -25,50 +25,49 @@ class QuantizerArithmetic;
 class GridCache;
 }  // namespace detail
 
-/// Driven by its settings, first of all a QuantDescriptor, and made of pieces: a range (amax and how it
-/// moves), an observer (what was seen), a grid (format and range made into scales) and the codes of a weight.
+/// Quantizes a tensor by its QuantParams. It has a range (amax and its updates), an observer (collects
+/// inputs), a cache of grids and the codes of a weight.
 ///
-/// Three switches of the settings are independent: `enabled` (else the input passes, behind its
-/// pre_quant_scale), `observing` (the observer sees the input) and `quantizing`. With the descriptor's
-/// `learn_amax`, amax is the parameter "amax", from the moment it is given or calibrated: make optimizers
-/// after that. Quantizing without amax throws ArgumentError naming the quantizer, unless the descriptor needs
-/// none. One quantizer may serve several readers of one tensor; evaluation from several threads is safe.
-/// Empty inputs pass.
+/// Three switches are independent: `enabled` (otherwise the input passes, after its pre_quant_scale),
+/// `observing` (the observer collects the input) and `quantizing`. With the descriptor's `learn_amax`, amax
+/// is the parameter "amax" as soon as it is known, so make optimizers after that. Quantizing without amax
+/// throws ArgumentError naming the quantizer, unless the descriptor needs none. Several readers of one tensor
+/// may share a quantizer. Evaluation from several threads is safe. Empty inputs pass.
 ///
-/// In `deployed` static blocks have scale = amax / bound each; with scale_bits (4,3) the scale is e4m3(that /
-/// g) * g, at least 2^-9 * g, g = amax of the tensor / (448 * bound); with (8,0) it is the power of two at or
-/// above. Dynamic blocks take amax from each input. A last partial block is one of fewer elements. In
-/// `reference` blocks are padded and reshaped as ModelOpt does.
+/// In `deployed`, each static block has scale = amax / bound. With scale_bits (4,3), the scale is e4m3(amax /
+/// bound / g) * g, at least 2^-9 * g, with g = amax of the tensor / (448 * bound). With (8,0), it is the next
+/// power of two. Dynamic blocks take amax from each input. The last block may have fewer elements. In
+/// `reference`, blocks are padded and reshaped as in ModelOpt.
 class TensorQuantizer : public Module {
  public:
-  /// A quantizer of that descriptor, which is enabled, quantizes and observes nothing.
+  /// Makes a quantizer that is enabled, quantizes and does not observe.
   explicit TensorQuantizer(QuantDescriptor descriptor = {}, Arithmetic arithmetic = Arithmetic::deployed);
-  /// By all of its settings. Throws ArgumentError as `check` (layers/quantizer/quant_params.h).
+  /// Throws ArgumentError as `check` (layers/quantizer/quant_params.h).
   explicit TensorQuantizer(QuantParams params);
   ~TensorQuantizer() override;
 
   [[nodiscard]] std::string type() const override { return "tensor_quantizer"; }
   [[nodiscard]] std::string describe() const override;
 
-  /// What it is told; another value is given by the functions below, which check it.
+  /// Returns the parameters. `set_params` and `update` change them.
   [[nodiscard]] const QuantParams& params() const noexcept { return params_; }
-  /// Gives other settings. Another descriptor sets amax if it has one, else amax stays while axes and blocks
-  /// stay the same; and what was collected is forgotten. Throws ArgumentError as `check`; then nothing
-  /// changed.
+  /// Sets the parameters. If the descriptor changes, collected inputs are dropped, and amax becomes the amax
+  /// of the descriptor. Without one, amax stays while axes and blocks stay the same. Throws ArgumentError as
+  /// `check`, and then changes nothing.
   void set_params(QuantParams params);
-  /// The same for some of the settings:
+  /// Changes some of the parameters:
   ///
-  ///     quantizer.update([](QuantParams& s) { s.running = true; });
+  ///     quantizer.update([](QuantParams& params) { params.running = true; });
   void update(const std::function<void(QuantParams&)>& change);
 
-  /// The path under which messages and files know it; `quantize` sets it.
+  /// Path of the quantizer in messages and files. `quantize` sets it.
   [[nodiscard]] const std::string& name() const noexcept { return params_.name; }
   void set_name(std::string name);
   [[nodiscard]] const QuantDescriptor& descriptor() const noexcept { return params_.descriptor; }
   void set_descriptor(QuantDescriptor descriptor);
 
-  /// The three switches. `enabled` is false, too, while the range is zero: a quantizer that has seen only
-  /// zeros passes its input. Training gives it a range (QuantizerRange).
+  /// The three switches. `enabled` is also false while the range is zero: a quantizer that has seen only
+  /// zeros passes its input until training gives it a range (QuantizerRange).
   [[nodiscard]] bool enabled() const { return params_.enabled && !range_.is_zero(); }
   [[nodiscard]] bool observing() const noexcept { return params_.observing; }
   [[nodiscard]] bool quantizing() const noexcept { return params_.quantizing; }
@@ -76,9 +75,9 @@ class TensorQuantizer : public Module {
   void set_observing(bool on) noexcept { params_.observing = on; }
   void set_quantizing(bool on) noexcept { params_.quantizing = on; }
 
-  /// The range in force; `amax` is its value.
+  /// Returns the range. `amax` is its value.
   [[nodiscard]] const QuantizerRange& range() const noexcept { return range_; }
-  /// The range in force: see QuantizerRange::amax.
+  /// Returns QuantizerRange::amax.
   [[nodiscard]] Tensor amax() const { return range_.amax(); }
   /// Sets the range in place of calibrating it. Throws ArgumentError for a negative, infinite or NaN value,
   /// or the wrong number of them: one, or one for each channel or block.
@@ -88,48 +87,46 @@ class TensorQuantizer : public Module {
   /// Sets larger ranges. A range that was zero keeps growing in training.
   void raise_amax(const Tensor& amax);
 
-  /// Sets the range by the steps that a file has, one or one for each channel or block: `scale()` then gives
-  /// just these. The range is fl(scale * bound) of them; not every step is fl(amax / bound) of some amax,
-  /// which is why they are kept beside it, until amax is set, learned or moved. Only in `deployed`, without
-  /// pow2, scale_amax and scale_bits. Throws ArgumentError for a step that is not positive and finite, or
-  /// whose range is at most 2^-24 and not the floor that stands for none, and as `set_amax`.
+  /// Sets the range by the scales of a file: one, or one for each channel or block. `scale()` then returns
+  /// these bits, and the range is fl(scale * bound). The scales are kept until amax is set, learned or moved,
+  /// as not every scale is fl(amax / bound) of some amax. Only in `deployed`, without pow2, scale_amax and
+  /// scale_bits. Throws ArgumentError as `set_amax`, and for a scale that is not positive and finite, or
+  /// whose range is at most 2^-24 and not the floor of an empty range.
   void set_scale(const Tensor& scale);
 
-  /// What watches its inputs, to set a calibrator or to collect by hand.
+  /// Returns the observer of inputs, to set a calibrator or to collect tensors.
   [[nodiscard]] RangeObserver& observer() noexcept { return observer_; }
   [[nodiscard]] const RangeObserver& observer() const noexcept { return observer_; }
-  /// Sets amax to what the observer has collected; `options` choose how it is read. Throws ArgumentError when
-  /// it has seen nothing.
+  /// Sets amax from the collected inputs by the given options. Throws ArgumentError if nothing was collected.
   void load_calibrated_amax(const AmaxOptions& options = {});
-  /// The same with a range of `observer().range()`, for whoever wants to know all ranges before setting one.
-  /// Codes become unsigned where the range says so and the settings allow it.
+  /// Sets a range that `observer().range()` returned. Codes become unsigned if the range is unsigned and the
+  /// parameters allow it.
   void set_calibrated_range(const CalibratedRange& range);
 
-  /// The grid in force: format, amax, scale. Throws ArgumentError without amax, and where each input has its
-  /// own.
+  /// Returns format, amax and scales of the range. Throws ArgumentError without amax, and if each input has
+  /// its own range.
   [[nodiscard]] Grid grid() const;
-  /// The scales of that grid, as Grid has them.
+  /// Returns Grid::scale of `grid`.
   [[nodiscard]] Tensor scale() const { return grid().scale; }
-  /// What quantizing makes of a tensor as floats, whatever the switches say; pre_quant_scale is not applied,
-  /// nothing is recorded.
+  /// Returns quantized values of a tensor as floats, independent of the switches and without pre_quant_scale.
+  /// Records nothing.
   [[nodiscard]] Tensor quantized_values(const Tensor& x) const;
 
-  /// Quantizes a parameter; the codes are kept until the parameter or the grid changes, so that evaluation
-  /// quantizes a weight once. A parameter that holds codes (layers/quantizer/compress.h) gives those,
-  /// unpacked for this call, or their values while this is off; without a mask.
+  /// Quantizes a parameter. The codes are kept until the parameter or the grid changes, so evaluation
+  /// quantizes a weight once. For a parameter that holds codes (layers/quantizer/compress.h), returns these
+  /// codes without a mask, or their values while the quantizer is off.
   virtual Variable weight(const Variable& w);
-  /// What is kept of the weight, for the functions of layers/quantizer/compress.h.
+  /// Returns the cached codes of the weight, for the functions of layers/quantizer/compress.h.
   [[nodiscard]] WeightCodes& weight_codes() noexcept { return *weight_codes_; }
   [[nodiscard]] const WeightCodes& weight_codes() const noexcept { return *weight_codes_; }
 
-  /// Makes grid and codes anew at the next use. It is for who wrote to the memory that they are in; setting
-  /// amax or settings does it by itself.
+  /// Drops cached grids and codes. Call it after writing to their memory. Setting amax or parameters drops
+  /// them too.
   void forget();
 
-  /// Puts settings, amax, what the calibrator has collected and the scales of a packed weight under the
-  /// prefix.
+  /// Writes parameters, amax, collected inputs and the scales of a packed weight under the prefix.
   void save(StateDict& state, const std::string& prefix) const;
-  /// Takes them back. Throws ArgumentError naming the quantizer for what is not such a state.
+  /// Reads them. Throws ArgumentError naming the quantizer for a damaged state.
   void load(const StateDict& state, const std::string& prefix);
 
  protected:
@@ -153,10 +150,10 @@ class TensorQuantizer : public Module {
   std::unique_ptr<detail::QuantizerArithmetic> arithmetic_;
 };
 
-/// amax as the reference's exporters want it: 0 becomes the bound of the format, at least the smallest normal
-/// number of its type; per tensor it is [1], for one axis a list, for blocks along the last axis [..,
-/// blocks]. It is undefined without amax. Blocks need the shape of the input (amax stays as it is where that
-/// is empty), else ArgumentError.
+/// Returns amax as ModelOpt's exporters write it. 0 becomes the bound of the format, and values are at least
+/// the smallest normal number of their type. The shape is [1] per tensor, a list for one axis, and [..,
+/// blocks] for blocks along the last axis. Undefined without amax. Throws ArgumentError for blocks without
+/// the shape of the input. For an empty shape, amax keeps its shape.
 [[nodiscard]] Tensor export_amax(const TensorQuantizer& quantizer, const Shape& input = {});
 
 }  // namespace fq

@@ -1,6 +1,6 @@
 #pragma once
 
-/// WeightCodes: the codes of a layer's weight, kept while the weight stays as it is.
+/// WeightCodes: caches the codes of a layer's weight while the weight does not change.
 
 #include <mutex>
 #include <optional>
@@ -16,28 +16,29 @@ namespace detail {
 class GridCache;
 }
 
-/// Of a float weight, its codes until weight or grid change; of a weight that holds packed codes
-/// (compress.h), the scales where ranges would come from each input; of a weight in ggml's blocks, what their
-/// steps are made of. Safe to ask from several threads.
+/// Keeps the codes of a float weight until the weight or its grid changes. Keeps the scales of packed codes
+/// (compress.h) whose ranges would come from each input. Keeps the extreme codes of a weight in ggml's
+/// blocks. Threads may call it concurrently.
 class WeightCodes {
  public:
-  /// Of the quantizer that owns it; all of them outlive it.
+  /// All arguments belong to the quantizer, and outlive this.
   WeightCodes(const QuantParams& params, const QuantizerRange& range, const detail::GridCache& grid)
       : params_(params), range_(range), grid_(grid) {}
 
-  /// Whether codes of w are kept: w is a float parameter, and its quantizer gives codes without looking on.
+  /// Whether codes of `w` are kept: `w` is a float parameter, and its quantizer quantizes and does not
+  /// observe.
   [[nodiscard]] bool keeps(const Variable& w) const;
-  /// What quantizing w now would be; none where its codes are kept already, or never.
+  /// Returns the request that quantizes `w`. Nothing if its codes are kept already, or never.
   [[nodiscard]] std::optional<QuantizeRequest> request(const Variable& w) const;
-  /// Keeps the codes that such a request gave.
+  /// Keeps the codes of such a request.
   void keep(const Variable& w, QuantizedTensor codes);
-  /// The codes of w, which `keeps` must allow, with the gradient of quantizing it.
+  /// Returns the codes of `w`, with the gradient of quantizing it. `keeps(w)` must be true.
   [[nodiscard]] Variable of(const Variable& w);
 
-  /// The codes of a packed weight. Throws ArgumentError when they are not in `packed_dtype` of the format,
-  /// and when there is not a scale for each block.
+  /// Returns the codes of a packed weight. Throws ArgumentError unless they are in `packed_dtype` of the
+  /// format and each block has a scale.
   [[nodiscard]] QuantizedTensor unpack(const Tensor& packed) const;
-  /// The scales that a packed weight has of its own, where ranges come from each input; elsewhere none.
+  /// Returns the scales of a packed weight whose ranges come from each input; undefined for others.
   [[nodiscard]] const PackedScales& scales() const noexcept { return scales_; }
   /// Throws ArgumentError as `check_scales`.
   void set_scales(PackedScales scales);
@@ -52,7 +53,7 @@ class WeightCodes {
 
   void save(StateDict& state, const std::string& prefix) const;
   void load(const StateDict& state, const std::string& prefix);
-  /// When settings or the range changed.
+  /// Drops the codes. Call it when the parameters or the range changed.
   void forget();
 
  private:
