@@ -24,11 +24,11 @@ enum class AmaxGradient : unsigned char { clip, lsq };
 
 namespace ops {
 
-/// A range that is trained: its gradient is `factor` times that of the amax of the grid. `amax` must be what
-/// the grid was made of; its value is not read here.
+/// A trained range. Its gradient is `factor` times the gradient of the grid's amax. The grid must be made of
+/// `amax`, whose value is not read here.
 struct LearnedRange {
-  Variable amax;  ///< as many elements as the grid has
-  /// Which gradient, and what it is multiplied by.
+  Variable amax;  ///< one element for each range of the grid
+  /// The kind of gradient, and its factor.
   AmaxGradient gradient = AmaxGradient::clip;
   double factor = 1;
 };

@@ -65,13 +65,13 @@ struct PartialQuantParams {
   std::optional<bool> enable = {};
   /// Whether the gradient passes outside of the range too.
   Field<bool> pass_through_bwd = {};
-  /// Weights of -a and +a (detail::binary_weights), which makes the descriptor dynamic and narrow; a later
-  /// rule with num_bits takes it back.
+  /// Weights of -a and +a (detail::binary_weights). The descriptor becomes dynamic and narrow. A later rule
+  /// with num_bits resets it.
   Field<bool> binary = {};
   /// How a learned range is trained.
   std::optional<AmaxGradient> amax_gradient = {};
-  /// Quantizers one after another, each with fields of its own, in place of one; a rule with fields of one
-  /// quantizer takes an earlier sequence back.
+  /// Several quantizers in sequence instead of one, each with its own fields. A later rule with fields of one
+  /// quantizer resets the sequence.
   std::vector<PartialQuantParams> sequence = {};
 
   /// Fields from an object of keys of QuantDescriptor::dict(), `enable`, `pass_through_bwd`, `binary`,

@@ -67,8 +67,8 @@ class Embedding : public Module {
 ///     Embedding tokens(65, 128);
 ///     TiedLinear head(tokens.named_parameters().front().second, false);  // [.., 128] -> [.., 65]
 ///
-/// `quantize` makes a QuantLinear of it: the product reads codes of W, the other layer what it reads by its
-/// own rules. A table stays in floats except for the target ggml.
+/// `quantize` replaces it by a QuantLinear, which reads codes of W. The other layer has rules of its own. A
+/// table stays in floats except for the target ggml.
 class TiedLinear : public Linear {
  public:
   /// With a bias of its own or none. Throws ArgumentError for a weight of other than two axes.

@@ -99,7 +99,7 @@ struct Quantize {
   }
 };
 
-/// Numbers of a grid in the order of `blocks_of`; what had to be moved for it stays in `kept`.
+/// Returns numbers of a grid in the order of `blocks_of`. Tensors that were copied for it stay in `kept`.
 const float* numbers_of(const Tensor& numbers, const QuantizedTensor& x, std::vector<Tensor>& kept) {
   if (along_axis(x)) return data_of<float>(numbers);
   kept.push_back(fq::detail::numbers_in_memory(numbers, x.grid.granularity, x.shape(), x.layout()));
