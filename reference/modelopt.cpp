@@ -37,7 +37,7 @@ DType promoted(const Tensor& x, const Tensor& bias) {
 }
 
 /// f(x, other) with `other` broadcast; both f32.
-Tensor combined(const Tensor& x, const Tensor& other, const detail::Arithmetic& f) {
+Tensor combined(const Tensor& x, const Tensor& other, const detail::BinaryFunction& f) {
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
   if (x.numel() > 0)
     detail::run(x.device(), &detail::Kernels::combine, x, other.to(x.device()).to(DType::f32), f, out);
