@@ -13,6 +13,7 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/export/onnx/exporter.h"
 #include "fakequant/layers/config/target_profile.h"
+#include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "fakequant/train/data/subset.h"
 #include "fakequant/train/loop/evaluate.h"
 #include "fakequant/train/ranks/shares.h"

@@ -147,14 +147,11 @@ Batch UniformTokens::read(std::span<const std::int64_t> rows) const {
 constexpr std::int64_t kPartBytes = std::int64_t{128} << 20;  // of predictions in one file
 constexpr std::int64_t kLayerSamples = 4;                     // whose layers are compared one by one
 
-/// The first of several inputs that is of whole numbers; empty where none is.
-std::string whole_input(const Network& network) {
-  for (const auto& node : network.identity().model.json().at("nodes")) {
-    if (node.value("type", std::string()) != "input_part") continue;
-    const auto& options = node.at("options");
-    if (!options.value("type", std::string("f32")).starts_with('f'))
-      return options.at("name").get<std::string>();
-  }
+/// Returns the name of the first input with integers, of a network with several inputs; else an empty text.
+std::string integer_input(const Network& network) {
+  for (const auto& node : network.identity().model.nodes())
+    if (node.type == "input_part" && !node.options.value_or<std::string>("type", "f32").starts_with('f'))
+      return node.options.value_or<std::string>("name", {});
   return {};
 }
 
@@ -217,9 +214,9 @@ std::string write_layers(Network& network, const Data& data, const std::string& 
 }  // namespace
 
 void check_random(const Network& network, std::int64_t random) {
-  FQ_CHECK(random == 0 || whole_input(network).empty(), "verify",
+  FQ_CHECK(random == 0 || integer_input(network).empty(), "verify",
            "--random {}: samples of the input '{}' are whole numbers: leave it out", random,
-           whole_input(network));
+           integer_input(network));
 }
 
 Expected write_expected(Network& network, const std::shared_ptr<const Dataset>& data,

@@ -2,9 +2,9 @@
 
 /// ModelNode: one node of a model, as model files, importers and Python describe it.
 ///
-///     ModelNode conv{.name = "conv1", .type = "conv2d", .options = {{"out_channels", 8}, {"kernel", Shape{3,
-///     3}}}}; conv.options["bias"] = false; const ModelSpec spec("net", {conv, {.name = "relu", .type =
-///     "relu"}});
+///     ModelNode conv{.name = "conv1", .type = "conv2d"};
+///     conv.options = {{"out_channels", std::int64_t{8}}, {"kernel", Shape{3, 3}}};
+///     const ModelSpec spec("net", {conv, {.name = "relu", .type = "relu"}});
 
 #include <cstdint>
 #include <initializer_list>

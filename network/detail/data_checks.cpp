@@ -12,9 +12,7 @@
 namespace fq {
 namespace {
 
-std::string last_layer(const Network& network) {
-  return network.identity().model.json().at("nodes").back().value("name", std::string());
-}
+std::string last_layer(const Network& network) { return network.identity().model.nodes().back().name; }
 
 std::string fitting_loss(const Dataset& data) {
   const Tensor y = data.labels();

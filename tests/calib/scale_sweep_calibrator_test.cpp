@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-Grid make_spec(const Tensor& amax, const Format& format) {
+Grid make_grid(const Tensor& amax, const Format& format) {
   const auto ranges = amax.to_vector<float>();
   return Grid::with_scale_bits(format, Granularity::per_axis(0),
                                amax.reshape({static_cast<std::int64_t>(ranges.size())}), NumBits(4, 3),
@@ -26,11 +26,11 @@ Grid make_spec(const Tensor& amax, const Format& format) {
 }
 
 double total_error(const Tensor& x, float scale, const Format& format) {
-  Grid spec;
-  spec.format = format;
-  spec.amax = Tensor::scalar(static_cast<double>(scale * format.bound()));
-  spec.scale = Tensor::scalar(static_cast<double>(scale));
-  const auto y = dequantize(quantize(x, spec, false)).to_vector<float>(), v = x.to_vector<float>();
+  Grid grid;
+  grid.format = format;
+  grid.amax = Tensor::scalar(static_cast<double>(scale * format.bound()));
+  grid.scale = Tensor::scalar(static_cast<double>(scale));
+  const auto y = dequantize(quantize(x, grid, false)).to_vector<float>(), v = x.to_vector<float>();
   double sum = 0;
   for (std::size_t i = 0; i < v.size(); ++i)
     sum += (static_cast<double>(y[i]) - static_cast<double>(v[i])) *
@@ -51,7 +51,7 @@ TEST(ScaleSweep, ChoosesTheBestOf126ScalesForEachBlock) {
     const Tensor x = heavy_tailed({40, 16}, seed);
     const Tensor amax =
         calibrated_amax(x, {.axis = 0, .num_bits = seed % 2 == 0 ? NumBits(2, 1) : NumBits(4)});
-    const Grid spec = make_spec(amax, format);
+    const Grid grid = make_grid(amax, format);
     float largest = 0;
     for (const float v : x.to_vector<float>()) largest = std::max(largest, std::fabs(v));
     EXPECT_EQ(grid.unit, largest / (448 * format.bound()));
@@ -62,7 +62,7 @@ TEST(ScaleSweep, ChoosesTheBestOf126ScalesForEachBlock) {
       double least = std::numeric_limits<double>::infinity();
       for (int code = 1; code <= 126; ++code)
         least = std::min(least,
-                         total_error(row, e4m3.decode(static_cast<std::uint8_t>(code)) * spec.unit, format));
+                         total_error(row, e4m3.decode(static_cast<std::uint8_t>(code)) * grid.unit, format));
       // The quantizer multiplies by s where the sweep divides by 1 / s: a rounding of a step of the codes.
       if (keeps) continue;
       EXPECT_LE(total_error(row, scale, format), least * 1.00001 + 1e-30) << seed << ", row " << r;
@@ -75,11 +75,11 @@ TEST(ScaleSweep, RecoversEveryScale) {
   const Format format = FloatFormat{2, 1};
   for (unsigned seed = 0; seed < 100; ++seed) {
     const float global = std::ldexp(1.0f + static_cast<float>(seed) / 101, static_cast<int>(seed % 21) - 10);
-    const float unit = make_spec(Tensor::from({global}), format).unit;
+    const float unit = make_grid(Tensor::from({global}), format).unit;
     for (int code = 1; code <= 126; ++code) {
       const float scale = e4m3.decode(static_cast<std::uint8_t>(code)) * unit;
-      const Grid spec = make_spec(Tensor::from({global, std::min(scale * 6, global)}), format);
-      EXPECT_EQ(spec.scale.to_vector<float>()[1], scale) << global << ", code " << code;
+      const Grid grid = make_grid(Tensor::from({global, std::min(scale * 6, global)}), format);
+      EXPECT_EQ(grid.scale.to_vector<float>()[1], scale) << global << ", code " << code;
     }
   }
 }

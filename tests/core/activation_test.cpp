@@ -80,15 +80,15 @@ TEST(Activation, ReluOfSumsSetsTheFlagAndDefersTheMask) {
 }
 
 TEST(Activation, ReluKeepsUnsignedCodes) {
-  const auto spec = Grid::from_amax(IntFormat{8, true}, {}, Tensor::scalar(2.55));
-  const Variable x = ops::relu(Variable(quantize(Tensor::from({0.0f, 1.0f, 3.0f}), spec)));
+  const auto grid = Grid::from_amax(IntFormat{8, true}, {}, Tensor::scalar(2.55));
+  const Variable x = ops::relu(Variable(quantize(Tensor::from({0.0f, 1.0f, 3.0f}), grid)));
   ASSERT_NE(x.quantized(), nullptr);
   EXPECT_EQ(x.quantized()->codes.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{0, 100, 255}));
 }
 
 TEST(Activation, ReluConvertsSignedCodesToFloats) {
-  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.27));
-  const Variable x = ops::relu(Variable(quantize(Tensor::from({-0.5f, 0.5f}), spec)));
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.27));
+  const Variable x = ops::relu(Variable(quantize(Tensor::from({-0.5f, 0.5f}), grid)));
   EXPECT_EQ(x.quantized(), nullptr);
   EXPECT_EQ(values(x)[0], 0.0f);
   EXPECT_NEAR(values(x)[1], 0.5f, 1e-6);

@@ -92,8 +92,8 @@ TEST(Attention, BlocksSumToTheWhole) {
   EXPECT_NEAR(sum, 2 * 1100 * 8, 0.1);
 }
 
-/// Expects equal bits. With other oneDNN kernels than AVX2's, it allows for another order of some hundred products
-/// of up to 1.
+/// Expects equal bits. With other oneDNN kernels than AVX2's, it allows for another order of some hundred
+/// products of up to 1.
 void expect_sums(const Tensor& found, const Tensor& expected) {
   const bool avx2 = (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) == HWY_AVX2;
   const bool exact = found.dtype() == DType::f64 || avx2;
@@ -322,8 +322,9 @@ Grid make_grid(double amax) { return Grid::from_amax(IntFormat{8}, {}, Tensor::s
 
 TEST(CodeMatmul, SumsAreExactAndScaledOnce) {
   for (const bool transposed : {false, true}) {
-    const auto a = ops::quantize(values({3, 2, 5, 70}, 1), spec(2)),
-               b = ops::quantize(values(transposed ? Shape{3, 2, 4, 70} : Shape{3, 2, 70, 4}, 2), spec(1.5));
+    const auto a = ops::quantize(values({3, 2, 5, 70}, 1), make_grid(2)),
+               b = ops::quantize(values(transposed ? Shape{3, 2, 4, 70} : Shape{3, 2, 70, 4}, 2),
+                                 make_grid(1.5));
     const Variable y = ops::matmul(a, b, transposed);
     ASSERT_NE(y.accumulator(), nullptr);
     const auto x = a.quantized()->codes.to_vector<std::int8_t>(),
@@ -345,7 +346,7 @@ TEST(CodeMatmul, GradientsMatchTheDequantizedProduct) {
   for (const bool transposed : {false, true}) {
     const auto a = values({2, 3, 6}, 1, true),
                b = values(transposed ? Shape{2, 4, 6} : Shape{2, 6, 4}, 2, true);
-    const auto qa = ops::quantize(a, spec(4)), qb = ops::quantize(b, spec(4));
+    const auto qa = ops::quantize(a, make_grid(4)), qb = ops::quantize(b, make_grid(4));
     const BackwardScope exact(BackwardType::fp32);
     const Variable y = ops::matmul(qa, qb, transposed);
     y.backward(Tensor::full(y.shape(), 1.0));
@@ -364,7 +365,8 @@ TEST(CodeMatmul, Bf16GradientsAreCloseToTheDequantizedProduct) {
       const auto a = values({3, 2, 6, 40}, 1, true),
                  b = values(transposed ? Shape{3, 2, 4, 40} : Shape{3, 2, 40, 4}, 2, true);
       const BackwardScope scope(type);
-      const Variable y = ops::matmul(ops::quantize(a, spec(4)), ops::quantize(b, spec(4)), transposed);
+      const Variable y =
+          ops::matmul(ops::quantize(a, make_grid(4)), ops::quantize(b, make_grid(4)), transposed);
       y.backward(values(y.shape(), 3).tensor());
       auto all = a.grad().to_vector<float>();
       for (const float x : b.grad().to_vector<float>()) all.push_back(x);

@@ -28,7 +28,7 @@ std::vector<Blocks> all_blocks() {
           {{2, 32, 4, 4}, {{1, 32}}},   {{2, 10, 8, 8}, {{2, 4}, {3, 4}}}, {{5, 1, 1, 64}, {{-1, 16}}}};
 }
 
-Grid make_spec(const Tensor& x, const Format& format, const Granularity& by, bool listed) {
+Grid make_grid(const Tensor& x, const Format& format, const Granularity& by, bool listed) {
   Tensor ranges = Tensor::empty(by.scale_shape(x.shape()), DType::f32, x.device(), x.layout());
   cpu::block_amax(x, by, ranges);
   if (listed) ranges = ranges.to(Layout::row_major).reshape({-1});
@@ -47,13 +47,13 @@ TEST_P(BlockLayout, PartialRowBlocksAreColumnBlocks) {
          {std::pair<std::int64_t, std::int64_t>{80, 32}, {784, 128}, {48, 64}}) {
       const Tensor x = test::uniform({rows, columns}, 5);
       const auto by = Granularity::blocks({{-1, length}});
-      const auto all = quantize(x, make_spec(x, GetParam(), by, true));
+      const auto all = quantize(x, make_grid(x, GetParam(), by, true));
       for (std::int64_t c = 0; c < columns; c += length) {
         const std::int64_t end = std::min(columns, c + length);
         const auto cut = [&](const Tensor& t) { return moved(t, CutMove{1, c, end}); };
         const Tensor part = cut(x);
         run_on_every_target([&](std::int64_t) {
-          const auto own = quantize(part, make_spec(part, GetParam(), by, true));
+          const auto own = quantize(part, make_grid(part, GetParam(), by, true));
           EXPECT_TRUE(bitwise_equal(cut(dequantize(all)), dequantize(own))) << x.shape()[1] << ' ' << c;
           EXPECT_TRUE(bitwise_equal(cut(all.mask), own.mask)) << x.shape()[1] << ' ' << c;
         });
@@ -66,10 +66,10 @@ TEST_P(BlockLayout, ResultsMatchTheRowMajorTensor) {
     SCOPED_TRACE(to_string(shape));
     const Tensor x = test::uniform(shape, 3), last = x.to(Layout::channels_last);
     const auto by = Granularity::blocks(lengths);
-    const auto expected = quantize(x, make_spec(x, GetParam(), by, true));
+    const auto expected = quantize(x, make_grid(x, GetParam(), by, true));
     for (const bool listed : {true, false})
       run_on_every_target([&](std::int64_t) {
-        const auto out = quantize(last, make_spec(last, GetParam(), by, listed));
+        const auto out = quantize(last, make_grid(last, GetParam(), by, listed));
         EXPECT_EQ(out.layout(), Layout::channels_last);
         EXPECT_TRUE(bitwise_equal(code_values(out), code_values(expected)));
         EXPECT_TRUE(bitwise_equal(dequantize(out), dequantize(expected)));
@@ -86,7 +86,7 @@ TEST_P(BlockLayout, ResultsMatchTheRowMajorTensor) {
 TEST_P(BlockLayout, FactorsTimesTheUnitEqualTheValues) {
   if (GetParam().is_integer()) GTEST_SKIP() << "their scales are any floats";
   const Tensor x = test::uniform({3, 3, 7, 20}, 5);
-  const auto out = quantize(x, make_spec(x, GetParam(), Granularity::per_group(16), true));
+  const auto out = quantize(x, make_grid(x, GetParam(), Granularity::per_group(16), true));
   const auto factors = detail::code_factor(out, -1, DType::f32).to_vector<float>();
   const auto values = dequantize(out).to_vector<float>();
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -86,9 +86,9 @@ TEST_P(Elements, MatchTheScalarResult) {
   for (const auto& [tail, block] : {Cut{0, {1, 16}}, {1, {1, 5}}, {37, {3, 7}}, {63, {1, 1}}}) {
     const Tensor x = make_values(1024 + tail);
     const auto granularity = Granularity::blocks({{0, block[0]}, {1, block[1]}});
-    const auto spec =
+    const auto grid =
         Grid::from_amax(GetParam(), granularity, make_ranges(granularity.scale_shape(x.shape())));
-    run_on_every_target([&, &block = block](std::int64_t target) { compare(x, spec, block, target); });
+    run_on_every_target([&, &block = block](std::int64_t target) { compare(x, grid, block, target); });
   }
 }
 
@@ -96,14 +96,14 @@ TEST_P(Elements, SupportPowerOfTwoScales) {
   const Tensor x = make_values(1024);
   for (const Shape& block : {Shape{1, 32}, Shape{1, 48}}) {
     const auto granularity = Granularity::per_group(block[1]);
-    const auto spec = Grid::with_scale_bits(
+    const auto grid = Grid::with_scale_bits(
         GetParam(), granularity, make_ranges(granularity.scale_shape(x.shape())), NumBits(8, 0), 0);
-    run_on_every_target([&, &block = block](std::int64_t target) { compare(x, spec, block, target); });
+    run_on_every_target([&, &block = block](std::int64_t target) { compare(x, grid, block, target); });
   }
 }
 
 TEST_P(Elements, RejectNaN) {
-  const auto spec = Grid::from_amax(GetParam(), Granularity::per_group(16), Tensor::full({5, 7}, 1.0));
+  const auto grid = Grid::from_amax(GetParam(), Granularity::per_group(16), Tensor::full({5, 7}, 1.0));
   for (const std::int64_t at : {0, 63, 64, 499}) {
     Tensor x = Tensor::zeros({5, 100});
     x.mutable_data<float>()[at] = std::numeric_limits<float>::quiet_NaN();

@@ -151,7 +151,7 @@ TEST(Quantize, HandlesDeadChannelsAndSpecials) {
   const auto q = quantize(x, grid);
   EXPECT_EQ(codes_of(q), (std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 127, -128, 0, 127, 127, -128, 0, 0}));
   EXPECT_EQ(mask_bits(q), (std::vector<bool>{0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}));
-  EXPECT_EQ(spec.scale.to_vector<float>()[0], 0x1p-24f / 127.0f);
+  EXPECT_EQ(grid.scale.to_vector<float>()[0], 0x1p-24f / 127.0f);
   const auto e4m3 = Grid::from_amax(FloatFormat{4, 3}, Granularity::per_axis(0), amax);
   EXPECT_EQ(e4m3.scale.to_vector<float>()[1], 1.0f / 448.0f);
   EXPECT_THROW(

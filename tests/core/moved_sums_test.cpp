@@ -202,9 +202,9 @@ TEST(MovedSums, StaySums) {
 }
 
 TEST(MovedSums, RoundLikeUnmovedSums) {
-  for (const auto& spec : readers())
+  for (const auto& grid : readers())
     run_all([&](const Accumulator& x, const Moving& move, const std::string& where) {
-      expect_same_codes(x, move, spec, where + (spec.pass_through_bwd ? " through" : ""));
+      expect_same_codes(x, move, grid, where + (grid.pass_through_bwd ? " through" : ""));
     });
 }
 
@@ -215,7 +215,7 @@ TEST(MovedSums, MatchTheFloatsOfTheSums) {
 }
 
 TEST(MovedSums, AcceptALaterReLU) {
-  for (const auto& spec : readers())
+  for (const auto& grid : readers())
     for (const auto& kind : kinds())
       for (const auto& move : moves()) {
         Accumulator before = kind.sums;

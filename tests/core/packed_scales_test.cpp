@@ -15,10 +15,10 @@ using ::testing::ThrowsMessage;
 
 const Format kFp4 = FloatFormat{2, 1};
 
-Grid make_spec(const std::vector<float>& amax, NumBits bits, float global) {
+Grid make_grid(const std::vector<float>& amax, NumBits bits, float global) {
   return Grid::with_scale_bits(kFp4, Granularity::per_group(16),
-                                    Tensor::from(amax, {static_cast<std::int64_t>(amax.size())}), bits,
-                                    global, "w");
+                               Tensor::from(amax, {static_cast<std::int64_t>(amax.size())}), bits, global,
+                               "w");
 }
 
 Grid unpacked(const PackedScales& scales) {
@@ -29,8 +29,8 @@ TEST(PackedScales, RoundTripE4m3Scales) {
   for (const float global : {1e-7f, 0.3f, 448.0f * 6, 1e9f, 3e38f}) {
     std::vector<float> amax{0, global};
     for (int i = 0; i < 2000; ++i) amax.push_back(global * std::pow(0.99f, static_cast<float>(i)));
-    const Grid spec = make_spec(amax, NumBits(4, 3), global);
-    const PackedScales packed = pack_scales(spec);
+    const Grid grid = make_grid(amax, NumBits(4, 3), global);
+    const PackedScales packed = pack_scales(grid);
     EXPECT_EQ(packed.values.dtype(), DType::f8_e4m3);
     EXPECT_EQ(packed.nbytes(), 2002 + 4);
     EXPECT_TRUE(bitwise_equal(unpacked(packed).scale, grid.scale)) << global;
@@ -42,8 +42,8 @@ TEST(PackedScales, RoundTripE4m3Scales) {
 TEST(PackedScales, RoundTripPowersOfTwo) {
   std::vector<float> amax{0, 1e-45f, 3e38f};
   for (int e = -140; e < 127; ++e) amax.push_back(std::ldexp(1.3f, e));
-  const Grid spec = make_spec(amax, NumBits(8, 0), 0);
-  const PackedScales packed = pack_scales(spec);
+  const Grid grid = make_grid(amax, NumBits(8, 0), 0);
+  const PackedScales packed = pack_scales(grid);
   EXPECT_EQ(packed.values.dtype(), DType::f8_e8m0);
   EXPECT_EQ(packed.nbytes(), packed.values.numel());
   EXPECT_TRUE(bitwise_equal(unpacked(packed).scale, grid.scale));
@@ -51,9 +51,8 @@ TEST(PackedScales, RoundTripPowersOfTwo) {
 }
 
 TEST(PackedScales, KeepFloats) {
-  const Grid spec =
-      Grid::from_amax(IntFormat{8}, Granularity::per_axis(0), Tensor::from({0.1f, 3.0f}), "w");
-  const PackedScales packed = pack_scales(spec);
+  const Grid grid = Grid::from_amax(IntFormat{8}, Granularity::per_axis(0), Tensor::from({0.1f, 3.0f}), "w");
+  const PackedScales packed = pack_scales(grid);
   EXPECT_EQ(packed.nbytes(), 8);
   const Grid back = unpack_scales(packed, grid.format, grid.granularity, "w");
   EXPECT_TRUE(bitwise_equal(back.scale, grid.scale));

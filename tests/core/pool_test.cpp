@@ -242,8 +242,8 @@ TEST(GlobalPool, FlattenKeepsTheRoundedCodes) {
 }
 
 TEST(Pool, ReadsCodesWithSeveralScalesAsFloats) {
-  const auto spec = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::from({1.0f, 2.0f}));
-  const Variable x(quantize(floats({1, 2, 4, 4}, 3), spec));
+  const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), Tensor::from({1.0f, 2.0f}));
+  const Variable x(quantize(floats({1, 2, 4, 4}, 3), grid));
   for (const auto& y : {ops::max_pool2d(x, two), ops::avg_pool2d(x, two), ops::global_avg_pool2d(x)})
     EXPECT_TRUE(std::holds_alternative<Tensor>(y.value()));
 }

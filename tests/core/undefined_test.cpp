@@ -102,21 +102,21 @@ TEST(Undefined, TensorsReturnOrThrow) {
       {"equal there", {Does::returns, [](Tensor& x) { EXPECT_FALSE(bitwise_equal(Tensor::scalar(0), x)); }}},
       {"equal to itself", {Does::returns, [](Tensor& x) { EXPECT_TRUE(bitwise_equal(x, x)); }}},
       {"amax",
-       {Does::throws,
-        [](Tensor& x) { (void)Grid::from_amax(IntFormat{}, Granularity::per_tensor(), x); }}},
+       {Does::throws, [](Tensor& x) { (void)Grid::from_amax(IntFormat{}, Granularity::per_tensor(), x); }}},
       {"amax of blocks",
        {Does::throws,
         [](Tensor& x) {
           (void)Grid::with_scale_bits(IntFormat{}, Granularity::per_tensor(), x, NumBits(8, 0), 1);
         }}},
-      {"quantize", {Does::throws, [](Tensor& x) { (void)quantize(x, spec()); }}},
+      {"quantize", {Does::throws, [](Tensor& x) { (void)quantize(x, make_grid()); }}},
       {"quantize several",
        {Does::throws,
         [](Tensor& x) {
           const QuantizeRequest one{x, make_grid()};
           (void)quantize(std::span(&one, 1));
         }}},
-      {"gradient", {Does::throws, [](Tensor& x) { (void)apply_mask(x, quantize(ones(), spec()).mask); }}},
+      {"gradient",
+       {Does::throws, [](Tensor& x) { (void)apply_mask(x, quantize(ones(), make_grid()).mask); }}},
       {"no mask", {Does::returns, [](Tensor& x) { (void)apply_mask(ones(), x); }}},
       {"pack", {Does::throws, [](Tensor& x) { (void)pack_codes(x, DType::i4); }}},
       {"unpack", {Does::throws, [](Tensor& x) { (void)unpack_codes(x); }}},
@@ -185,7 +185,7 @@ TEST(Undefined, RejectsCodesAndSumsWithoutTensors) {
   const Accesses<Accumulator> sums = {
       {"any_relu", {Does::returns, [](Accumulator& x) { (void)x.any_relu(); }}},
       {"to_float", {Does::throws, [](Accumulator& x) { (void)to_float(x); }}},
-      {"requantize", {Does::throws, [](Accumulator& x) { (void)requantize(x, spec(), true); }}},
+      {"requantize", {Does::throws, [](Accumulator& x) { (void)requantize(x, make_grid(), true); }}},
       {"as floats", {Does::throws, [](Accumulator& x) { (void)Variable(x).tensor(); }}},
   };
   check<Accumulator>(sums, [] { return Accumulator{}; });
@@ -196,9 +196,8 @@ TEST(Undefined, RejectsCodesAndSumsWithoutTensors) {
 
 TEST(Undefined, MessagesOmitEmptyNamesAndRanges) {
   const auto negative = [](const char* name) {
-    return test::error_message([&] {
-      return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(-1), name);
-    });
+    return test::error_message(
+        [&] { return Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(-1), name); });
   };
   EXPECT_EQ(negative("").find("''"), std::string::npos) << negative("");
   EXPECT_NE(negative("").find("amax of the quantizer is"), std::string::npos) << negative("");

@@ -54,7 +54,7 @@ TEST(Binary, WeightsAreSignsTimesTheChannelMean) {
 }
 
 TEST(Binary, SupportsAnotherChannelAxis) {
-  TensorQuantizer q(settings(1));
+  TensorQuantizer q(params(1));
   const Variable w(Tensor::from({1.0f, -2.0f, 3.0f, 4.0f}, {2, 2}));
   EXPECT_EQ(q(w).tensor().to_vector<float>(), (std::vector<float>{2, -3, 2, 3}));
 }

@@ -27,8 +27,8 @@ QuantParams named(QuantDescriptorOptions options) {
 }
 
 TEST(RangeObserver, ObserverReplacesTheCalibrator) {
-  const QuantParams settings = named({});
-  RangeObserver observer(settings);
+  const QuantParams params = named({});
+  RangeObserver observer(params);
   EXPECT_THROW((void)observer.range(), ArgumentError);
   int seen = 0;
   observer.set_watcher([&](const Variable&) { ++seen; });
@@ -42,8 +42,8 @@ TEST(RangeObserver, ObserverReplacesTheCalibrator) {
 }
 
 TEST(RangeObserver, BecomesUnsignedOnlyIfAllowed) {
-  QuantParams settings = named({});
-  RangeObserver observer(settings);
+  QuantParams params = named({});
+  RangeObserver observer(params);
   observer.collect(Tensor::from({0.0f, 2.0f}));
   EXPECT_FALSE(observer.range().is_unsigned);
   params.may_become_unsigned = true;
@@ -53,8 +53,8 @@ TEST(RangeObserver, BecomesUnsignedOnlyIfAllowed) {
 }
 
 TEST(RangeObserver, IsUnchangedAfterARejectedState) {
-  const QuantParams settings = named({});
-  RangeObserver observer(settings);
+  const QuantParams params = named({});
+  RangeObserver observer(params);
   observer.collect(Tensor::from({3.0f}));
   StateDict state;
   observer.save(state, "q");
@@ -65,8 +65,8 @@ TEST(RangeObserver, IsUnchangedAfterARejectedState) {
 }
 
 TEST(WeightCodes, AreCachedUntilTheWeightChanges) {
-  QuantParams settings = named({});
-  QuantizerRange range(settings);
+  QuantParams params = named({});
+  QuantizerRange range(params);
   range.set(Tensor::scalar(127));
   const detail::GridCache grid(params, range);
   WeightCodes codes(params, range, grid);
@@ -83,8 +83,8 @@ TEST(WeightCodes, AreCachedUntilTheWeightChanges) {
 }
 
 TEST(WeightCodes, ArePackedOnlyInTheirFormatType) {
-  const QuantParams settings = named({.num_bits = 4});
-  QuantizerRange range(settings);
+  const QuantParams params = named({.num_bits = 4});
+  QuantizerRange range(params);
   range.set(Tensor::scalar(7));
   const detail::GridCache grid(params, range);
   const WeightCodes codes(params, range, grid);
@@ -95,8 +95,8 @@ TEST(WeightCodes, ArePackedOnlyInTheirFormatType) {
 }
 
 TEST(Arithmetic, BothKindsShareAGridAndDifferInOuterGradients) {
-  QuantParams settings = named({});
-  QuantizerRange range(settings);
+  QuantParams params = named({});
+  QuantizerRange range(params);
   range.set(Tensor::scalar(127));
   const detail::GridCache grid(params, range);
   const Tensor values = Tensor::from({1.25f, -3.5f, 500.0f});

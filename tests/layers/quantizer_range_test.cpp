@@ -50,8 +50,8 @@ TEST(QuantParams, ArithmeticSelectsTheGradient) {
 }
 
 TEST(QuantizerRange, RejectsInvalidRangesWithoutChange) {
-  const QuantParams settings = named({.axis = 0});
-  QuantizerRange range(settings);
+  const QuantParams params = named({.axis = 0});
+  QuantizerRange range(params);
   EXPECT_THROW(range.check_known(), ArgumentError);
   range.set(Tensor::from({1.0f, 2.0f}));
   for (const float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::nanf("")})
@@ -61,17 +61,17 @@ TEST(QuantizerRange, RejectsInvalidRangesWithoutChange) {
 }
 
 TEST(QuantizerRange, AppliesTheDescriptorFactor) {
-  const QuantParams settings = named({.scale_amax = 0.5});
-  QuantizerRange range(settings);
+  const QuantParams params = named({.scale_amax = 0.5});
+  QuantizerRange range(params);
   range.set(Tensor::scalar(3));
   EXPECT_EQ(range.used().to_vector<float>(), (std::vector<float>{1.5f}));
   EXPECT_EQ(range.amax().item(), 3);
 }
 
 TEST(QuantizerRange, UsesMomentumFromTheFirstInput) {
-  QuantParams settings = named({});
-  settings.momentum = 0.25;
-  QuantizerRange range(settings);
+  QuantParams params = named({});
+  params.momentum = 0.25;
+  QuantizerRange range(params);
   range.move_towards(Variable(Tensor::from({-4.0f, 1.0f})));
   EXPECT_EQ(range.amax().item(), 4);
   range.move_towards(Variable(Tensor::from({8.0f, 1.0f})));
@@ -99,8 +99,8 @@ TEST(QuantizerRange, FollowsItsDescriptor) {
 }
 
 TEST(QuantizerGrid, IsRebuiltAfterAnInPlaceRangeUpdate) {
-  const QuantParams settings = named({.learn_amax = true});
-  QuantizerRange range(settings);
+  const QuantParams params = named({.learn_amax = true});
+  QuantizerRange range(params);
   range.keep(Tensor::scalar(127));
   const detail::GridCache grid(params, range);
   EXPECT_EQ(grid.fixed_grid().scale.item(), 1);
@@ -111,18 +111,18 @@ TEST(QuantizerGrid, IsRebuiltAfterAnInPlaceRangeUpdate) {
 }
 
 TEST(QuantizerGrid, IsRebuiltPerInputForDynamicRanges) {
-  const QuantParams settings = named({.dynamic = true});
-  const QuantizerRange range(settings);
-  const detail::QuantizerGrid grid(settings, range);
-  EXPECT_EQ(grid.of(Variable(Tensor::from({-127.0f}))).scale.item(), 1);
-  EXPECT_EQ(grid.of(Variable(Tensor::from({254.0f}))).scale.item(), 2);
-  EXPECT_THROW((void)grid.own(), ArgumentError);
+  const QuantParams params = named({.dynamic = true});
+  const QuantizerRange range(params);
+  const detail::GridCache grid(params, range);
+  EXPECT_EQ(grid.input_grid(Variable(Tensor::from({-127.0f}))).scale.item(), 1);
+  EXPECT_EQ(grid.input_grid(Variable(Tensor::from({254.0f}))).scale.item(), 2);
+  EXPECT_THROW((void)grid.fixed_grid(), ArgumentError);
 }
 
 TEST(QuantizerRange, KeepsFileScalesBitwise) {
-  QuantParams settings = named({.num_bits = 8, .axis = 0});
-  QuantizerRange range(settings);
-  const detail::QuantizerGrid grid(settings, range);
+  QuantParams params = named({.num_bits = 8, .axis = 0});
+  QuantizerRange range(params);
+  const detail::GridCache grid(params, range);
   std::vector<float> steps;
   for (int i = 0; i < 2048; ++i) steps.push_back(1.5f + static_cast<float>(i) * 0x1p-12f + 0x1p-17f);
   range.set_scale(Tensor::from(steps, {2048}));
@@ -134,8 +134,8 @@ TEST(QuantizerRange, KeepsFileScalesBitwise) {
 }
 
 TEST(QuantizerRange, RejectsInvalidScales) {
-  QuantParams settings = named({});
-  QuantizerRange range(settings);
+  QuantParams params = named({});
+  QuantizerRange range(params);
   for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), 0x1p-40f})
     EXPECT_THROW(range.set_scale(Tensor::scalar(bad)), ArgumentError) << bad;
   range.set_scale(Tensor::scalar(0.5));

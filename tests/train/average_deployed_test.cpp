@@ -45,7 +45,7 @@ TEST_P(AverageDeployed, FilesContainTheValidatedNetwork) {
   run.options.checkpoint.out = folder.file("run.h5");
   int epochs = 0;
   run.callbacks.on_epoch = [&](const EpochReport& report) {
-    const auto file = loaded(run.options.out);
+    const auto file = loaded(run.options.checkpoint.out);
     EXPECT_EQ(evaluate_model(*file).loss, report.validation->loss) << "epoch " << report.epoch;
     if (GetParam() == AmaxMode::learned) {
       const StateDict state = load_checkpoint(run.options.checkpoint.out);
@@ -57,7 +57,7 @@ TEST_P(AverageDeployed, FilesContainTheValidatedNetwork) {
   const auto trainer = run.make();
   const TrainingResult result = trainer->fit();
   EXPECT_EQ(epochs, 3);
-  EXPECT_EQ(evaluate_model(*loaded(run.options.out)).loss, result.validation->loss);
+  EXPECT_EQ(evaluate_model(*loaded(run.options.checkpoint.out)).loss, result.validation->loss);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranges, AverageDeployed,

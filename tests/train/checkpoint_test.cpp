@@ -132,7 +132,7 @@ TEST(Checkpoint, ResumeRejectsMismatchedSettings) {
     EXPECT_THROW(other.make()->resume(state, "some.h5"), ArgumentError);
   };
   expect_error([](Plan& r) { r.options.optimizer.kind = "sgd"; });
-  expect_error([](Plan& r) { r.options.average_decay = 0; });
+  expect_error([](Plan& r) { r.options.update.average_decay = 0; });
   expect_error([](Plan& r) { r.loader.batch_size = 8; });
   StateDict broken = state;
   broken.set_attribute("progress/step", "seven");

@@ -149,7 +149,7 @@ TEST(Distillation, TeacherOutputsAreComputedOnceOnDemand) {
   for (const auto& [steps, samples] : {std::pair{18, 96}, {6, 96}, {1, 16}}) {
     const auto teacher = std::make_shared<Counted>();
     Plan run = make_run(false, 0.7);
-    run.options.distillation.teacher = teacher;
+    run.options.objective.distillation.teacher = teacher;
     run.options.steps = steps;
     run.loader.shuffle = steps > 1;
     run.make()->fit();
@@ -160,7 +160,7 @@ TEST(Distillation, TeacherOutputsAreComputedOnceOnDemand) {
 TEST(Distillation, ResumeRequiresTheSameTeacher) {
   const Folder folder;
   Plan run = make_run(false, 0.7);
-  run.options.out = folder.file("run.h5");
+  run.options.checkpoint.out = folder.file("run.h5");
   run.options.epochs = 1;
   run.make()->fit();
   const auto resume = [&run] {

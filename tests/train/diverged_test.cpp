@@ -52,13 +52,14 @@ TEST(Diverged, KeepsTheLastFiniteCheckpoint) {
     run.options.checkpoint.out = folder.file("run.h5");
     run.options.checkpoint.save_every = save_every;
     const std::string message = failure(run);
-    const StateDict saved = load_checkpoint(run.options.out);
+    const StateDict saved = load_checkpoint(run.options.checkpoint.out);
     EXPECT_FALSE(detail::find_not_finite(saved.tensors()).has_value());
     EXPECT_EQ(saved.attribute("progress/step"), save_every == 0 ? 6 : 11);
     const std::string expected =
         save_every == 0 ? "run.h5 is of the end of epoch 1" : "run.h5 is of step 11, in epoch 2";
     EXPECT_NE(message.find(expected), std::string::npos) << message;
-    EXPECT_FALSE(detail::find_not_finite(load_checkpoint(best_checkpoint_path(run.options.out)).tensors()));
+    EXPECT_FALSE(
+        detail::find_not_finite(load_checkpoint(best_checkpoint_path(run.options.checkpoint.out)).tensors()));
   }
 }
 

@@ -239,10 +239,11 @@ TEST(Loop, BestEpochMustBeatTheStart) {
 }
 
 TEST(Loop, RejectsSchedulesLongerThanTheRun) {
-  for (const auto& change : std::vector<std::function<void(Plan&)>>{
-           [](Plan& r) { r.options.quant_start = 19; }, [](Plan& r) { r.options.freeze_bn_after = 19; },
-           [](Plan& r) { r.options.freeze_amax_after = 19; },
-           [](Plan& r) { r.options.schedule.warm_up = 19; }}) {
+  for (const auto& change :
+       std::vector<std::function<void(Plan&)>>{[](Plan& r) { r.options.ranges.quant_start = 19; },
+                                               [](Plan& r) { r.options.batch_norm.freeze_bn_after = 19; },
+                                               [](Plan& r) { r.options.ranges.freeze_amax_after = 19; },
+                                               [](Plan& r) { r.options.schedule.warm_up = 19; }}) {
     Plan run;
     change(run);
     try {
@@ -323,20 +324,20 @@ TEST(Loop, RejectsInvalidOptions) {
     EXPECT_THROW((void)run.make(), ArgumentError);
   };
   expect_error([](Plan& r) { r.options.epochs = -1; });
-  expect_error([](Plan& r) { r.options.accumulation = 0; });
-  expect_error([](Plan& r) { r.options.clip_norm = -1; });
-  expect_error([](Plan& r) { r.options.label_smoothing = 1; });
+  expect_error([](Plan& r) { r.options.update.accumulation = 0; });
+  expect_error([](Plan& r) { r.options.update.clip_norm = -1; });
+  expect_error([](Plan& r) { r.options.objective.label_smoothing = 1; });
   expect_error([](Plan& r) { r.options.optimizer.kind = "sdg"; });
   expect_error([](Plan& r) { r.options.optimizer.learning_rate = std::nan(""); });
   expect_error([](Plan& r) { r.options.schedule.kind = "cosinus"; });
-  expect_error([](Plan& r) { r.options.average_decay = 1; });
-  expect_error([](Plan& r) { r.options.patience = -1; });
-  expect_error([](Plan& r) { r.options.save_every = -1; });
-  expect_error([](Plan& r) { r.options.freeze_bn_after = -2; });
-  expect_error([](Plan& r) { r.options.quant_start = -1; });
-  expect_error([](Plan& r) { r.options.amax_momentum = 0; });
-  expect_error([](Plan& r) { r.options.model = "{"; });
-  expect_error([](Plan& r) { r.options.patience = 3, r.validate = false; });
+  expect_error([](Plan& r) { r.options.update.average_decay = 1; });
+  expect_error([](Plan& r) { r.options.validation.patience = -1; });
+  expect_error([](Plan& r) { r.options.checkpoint.save_every = -1; });
+  expect_error([](Plan& r) { r.options.batch_norm.freeze_bn_after = -2; });
+  expect_error([](Plan& r) { r.options.ranges.quant_start = -1; });
+  expect_error([](Plan& r) { r.options.ranges.amax_momentum = 0; });
+  expect_error([](Plan& r) { r.options.checkpoint.model = "{"; });
+  expect_error([](Plan& r) { r.options.validation.patience = 3, r.validate = false; });
   EXPECT_THROW(Trainer(nullptr, nullptr, {}), ArgumentError);
 }
 

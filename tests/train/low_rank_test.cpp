@@ -135,9 +135,10 @@ TEST(LowRankAdapters, RejectInvalidOptions) {
 }
 
 TEST(LowRankAdapters, RejectRunsThatChangeWeightsOrGrids) {
-  for (const auto& change : std::vector<std::function<void(TrainerOptions&)>>{
-           [](auto& o) { o.amax = AmaxMode::learned; }, [](auto& o) { o.learn_weight_ranges = true; },
-           [](auto& o) { o.average_decay = 0.9; }}) {
+  for (const auto& change :
+       std::vector<std::function<void(TrainerOptions&)>>{[](auto& o) { o.ranges.amax = AmaxMode::learned; },
+                                                         [](auto& o) { o.ranges.learn_weight_ranges = true; },
+                                                         [](auto& o) { o.update.average_decay = 0.9; }}) {
     auto rejected = plan();
     change(rejected.options);
     EXPECT_THAT(test::error_message([&] { (void)rejected.make(); }), HasSubstr("low_rank adapters"));

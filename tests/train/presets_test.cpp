@@ -82,8 +82,8 @@ TEST(Presets, SequencesRunFromFloatNetworkToLoadedCheckpoint) {
 TEST(Presets, LearnedRangesAreTrainedSavedAndResumed) {
   for (const AmaxGradient gradient : {AmaxGradient::clip, AmaxGradient::lsq}) {
     TrainerOptions options = short_run();
-    options.amax = AmaxMode::learned;
-    options.amax_gradient = gradient;
+    options.ranges.amax = AmaxMode::learned;
+    options.ranges.amax_gradient = gradient;
     run_through(make_config("w4a4", Arithmetic::deployed), options, "learned");
   }
 }

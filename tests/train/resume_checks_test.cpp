@@ -79,10 +79,10 @@ TEST(Resume, ComparesRangeSettings) {
   const StateDict state = finished(run);
   EXPECT_EQ(error_text(run, state), "");
   Plan other = run;
-  other.options.amax_momentum = 0.5;
+  other.options.ranges.amax_momentum = 0.5;
   EXPECT_NE(error_text(other, state).find("amax_momentum is 0.01 there, 0.5 here"), std::string::npos);
   other = run;
-  other.options.amax = AmaxMode::frozen;
+  other.options.ranges.amax = AmaxMode::frozen;
   EXPECT_NE(error_text(other, state).find("amax_mode is running there, frozen here"), std::string::npos);
 }
 

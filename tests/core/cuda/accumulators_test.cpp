@@ -17,7 +17,7 @@ class CudaAccumulators : public testing::Test {
 };
 
 Tensor to_cuda(const Tensor& x) { return x.to(Device::cuda()); }
-Grid to_cuda(const Grid& spec) { return spec.to(Device::cuda()); }
+Grid to_cuda(const Grid& grid) { return grid.to(Device::cuda()); }
 QuantizedTensor to_cuda(const QuantizedTensor& x) { return {to_cuda(x.codes), to_cuda(x.grid), {}}; }
 
 Accumulator to_cuda(const Accumulator& x);
@@ -91,11 +91,11 @@ void expect_same(Accumulator x, const std::string& where) {
     EXPECT_EQ(values.layout(), expected.layout()) << where;
     ASSERT_EQ(mask.defined(), expected_mask.defined()) << where;
     EXPECT_TRUE(!mask.defined() || bitwise_equal(mask, expected_mask)) << where;
-    for (const auto& spec : readers()) {
-      const auto host = requantize(x, spec), q = requantize(moved, to_cuda(spec));
-      EXPECT_TRUE(bitwise_equal(q.codes, host.codes)) << where << " relu " << relu << to_string(spec.format);
-      EXPECT_TRUE(bitwise_equal(q.mask, host.mask)) << where << " relu " << relu << to_string(spec.format);
-      const auto plain = requantize(moved, to_cuda(spec), false);
+    for (const auto& grid : readers()) {
+      const auto host = requantize(x, grid), q = requantize(moved, to_cuda(grid));
+      EXPECT_TRUE(bitwise_equal(q.codes, host.codes)) << where << " relu " << relu << to_string(grid.format);
+      EXPECT_TRUE(bitwise_equal(q.mask, host.mask)) << where << " relu " << relu << to_string(grid.format);
+      const auto plain = requantize(moved, to_cuda(grid), false);
       EXPECT_FALSE(plain.mask.defined());
       EXPECT_TRUE(bitwise_equal(plain.codes, host.codes)) << where;
     }
@@ -180,7 +180,7 @@ TEST_F(CudaAccumulators, ReportNaNOfBatchNormalization) {
   const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "bn.output_quantizer");
   EXPECT_THROW((void)requantize(x, grid), NumericError);
   QuantizedTensor q;
-  EXPECT_NO_THROW(q = requantize(to_cuda(x), to_cuda(spec)));
+  EXPECT_NO_THROW(q = requantize(to_cuda(x), to_cuda(grid)));
   try {
     (void)q.codes.to(Device::cpu());
     FAIL() << "the NaN was not reported";
@@ -214,8 +214,8 @@ TEST_F(CudaAccumulators, ReportNaNInABiasOnRead) {
 
 TEST_F(CudaAccumulators, RejectReadersOnAnotherDevice) {
   const Accumulator x{Averages{floats({4}, -1, 1)}};
-  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "q");
-  EXPECT_THROW((void)requantize(to_cuda(x), spec), ArgumentError);
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(1.3), "q");
+  EXPECT_THROW((void)requantize(to_cuda(x), grid), ArgumentError);
 }
 
 }  // namespace

@@ -176,15 +176,15 @@ TEST_F(CudaCodeProducts, UnboundedRangesKeepOnlyTheRelu) {
 }
 
 TEST_F(CudaCodeProducts, StepsDoNotSynchronize) {
-  const auto spec = Grid::from_amax(IntFormat{}, {}, to_cuda(Tensor::scalar(0.7)), "q");
+  const auto grid = Grid::from_amax(IntFormat{}, {}, to_cuda(Tensor::scalar(0.7)), "q");
   const auto learned = Grid::from_amax(IntFormat{}, {}, to_cuda(Tensor::scalar(0.9)), "r");
   const Variable x(to_cuda(numbers({9, 32})), true), range(to_cuda(Tensor::scalar(0.9)), true);
   const auto before = test::waits_so_far();
-  const Variable q = ops::quantize(x, spec);
-  EXPECT_EQ(ops::quantize(q, spec).node(), q.node());
+  const Variable q = ops::quantize(x, grid);
+  EXPECT_EQ(ops::quantize(q, grid).node(), q.node());
   const auto w = quantize(to_cuda(numbers({6, 32})),
                           Grid::from_amax(IntFormat{}, Granularity::per_axis(0),
-                                               to_cuda(ranges(Granularity::per_axis(0), {6, 32})), "w"));
+                                          to_cuda(ranges(Granularity::per_axis(0), {6, 32})), "w"));
   const Accumulator sums{ProductSums{Tensor::zeros({9, 6}, DType::i32, Device::cuda()),
                                      {},
                                      detail::product_scale(*q.quantized(), w, 0, 6),

@@ -39,7 +39,7 @@ Tensor ranges(std::int64_t count, bool per_tensor) {
   return out;
 }
 
-Grid to_cuda(const Grid& spec) { return spec.to(Device::cuda()); }
+Grid to_cuda(const Grid& grid) { return grid.to(Device::cuda()); }
 
 std::vector<Format> all_formats() {
   std::vector<Format> out;
@@ -51,8 +51,8 @@ std::vector<Format> all_formats() {
   return out;
 }
 
-void expect_same(const Tensor& x, const Grid& spec, const std::string& where) {
-  const auto host = quantize(x, spec), codes = quantize(x.to(Device::cuda()), to_cuda(spec));
+void expect_same(const Tensor& x, const Grid& grid, const std::string& where) {
+  const auto host = quantize(x, grid), codes = quantize(x.to(Device::cuda()), to_cuda(grid));
   EXPECT_EQ(codes.codes.device(), Device::cuda());
   EXPECT_EQ(codes.layout(), host.layout());
   EXPECT_EQ(codes.codes.dtype(), host.codes.dtype());
@@ -60,7 +60,7 @@ void expect_same(const Tensor& x, const Grid& spec, const std::string& where) {
   EXPECT_TRUE(bitwise_equal(codes.mask, host.mask)) << where;
   EXPECT_TRUE(bitwise_equal(dequantize(codes), dequantize(host))) << where;
   EXPECT_TRUE(bitwise_equal(code_values(codes), code_values(host))) << where;
-  EXPECT_FALSE(quantize(x.to(Device::cuda()), to_cuda(spec), false).mask.defined());
+  EXPECT_FALSE(quantize(x.to(Device::cuda()), to_cuda(grid), false).mask.defined());
 }
 
 TEST_F(CudaCodes, MatchTheCpuForEveryFormatAndBlock) {
@@ -125,8 +125,8 @@ TEST_F(CudaCodes, HandleWholeColumnGroups) {
     }
   Tensor x = numbers({20, 8});
   x.mutable_data<float>()[77] = std::nanf("");
-  const auto spec = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), ranges(8, false), "q");
-  const auto codes = quantize(x.to(Device::cuda()), to_cuda(spec));
+  const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_axis(1), ranges(8, false), "q");
+  const auto codes = quantize(x.to(Device::cuda()), to_cuda(grid));
   EXPECT_THROW((void)codes.codes.to(Device::cpu()), NumericError);
   x.mutable_data<float>()[77] = 0;
   EXPECT_TRUE(bitwise_equal(codes.codes, quantize(x, grid).codes));
@@ -184,15 +184,15 @@ TEST_F(CudaCodes, QuantizeSeveralTensorsAtOnce) {
 
 TEST_F(CudaCodes, HandleUnalignedSlices) {
   const Tensor x = numbers({8, 37});
-  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
-  const auto host = quantize(x.slice(3, 7), spec),
-             codes = quantize(x.to(Device::cuda()).slice(3, 7), to_cuda(spec));
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto host = quantize(x.slice(3, 7), grid),
+             codes = quantize(x.to(Device::cuda()).slice(3, 7), to_cuda(grid));
   EXPECT_TRUE(bitwise_equal(codes.codes, host.codes));
   EXPECT_TRUE(bitwise_equal(codes.mask, host.mask));
 }
 
 TEST_F(CudaCodes, RoundOtherFloatTypesFirst) {
-  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
   for (const DType dtype : {DType::f64, DType::f16, DType::bf16})
     expect_same(numbers({17, 9}).to(dtype), grid, std::string(name(dtype)));
 }
@@ -203,7 +203,7 @@ TEST_F(CudaCodes, ReportNaNOnTheNextRead) {
   for (const Format& format : {Format(IntFormat{}), Format(FloatFormat{4, 3})}) {
     const auto grid = Grid::from_amax(format, {}, Tensor::scalar(0.7), "conv1.input_quantizer");
     QuantizedTensor codes;
-    EXPECT_NO_THROW(codes = quantize(x.to(Device::cuda()), to_cuda(spec)));
+    EXPECT_NO_THROW(codes = quantize(x.to(Device::cuda()), to_cuda(grid)));
     try {
       (void)codes.codes.to(Device::cpu());
       FAIL() << "the NaN was not reported";
@@ -219,13 +219,13 @@ TEST_F(CudaCodes, ReportNaNOnTheNextRead) {
 }
 
 TEST_F(CudaCodes, RejectRangesOnAnotherDevice) {
-  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
-  EXPECT_THROW((void)quantize(numbers({3}).to(Device::cuda()), spec), ArgumentError);
-  EXPECT_THROW((void)quantize(numbers({3}), to_cuda(spec)), ArgumentError);
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  EXPECT_THROW((void)quantize(numbers({3}).to(Device::cuda()), grid), ArgumentError);
+  EXPECT_THROW((void)quantize(numbers({3}), to_cuda(grid)), ArgumentError);
 }
 
 TEST_F(CudaCodes, PassGradientsThroughTheMask) {
-  const auto spec = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
+  const auto grid = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(0.7), "q");
   for (const Shape& shape : {Shape{3, 5, 7, 2}, Shape{64, 33, 3, 3}})
     for (const Layout layout : {Layout::row_major, Layout::channels_last})
       for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {

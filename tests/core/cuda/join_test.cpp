@@ -92,7 +92,7 @@ TEST_F(CudaJoin, ConcatenatesAndReshapesSums) {
     EXPECT_TRUE(bitwise_equal(to_float(x, &mask), to_float(host, &expected_mask)));
     EXPECT_EQ(mask.defined(), expected_mask.defined());
     EXPECT_TRUE(!mask.defined() || bitwise_equal(mask, expected_mask));
-    const auto codes = requantize(x, spec.to(Device::cuda())), expected = requantize(host, spec);
+    const auto codes = requantize(x, grid.to(Device::cuda())), expected = requantize(host, grid);
     EXPECT_TRUE(bitwise_equal(codes.codes, expected.codes));
     EXPECT_TRUE(bitwise_equal(codes.mask, expected.mask));
   }
