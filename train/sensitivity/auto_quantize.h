@@ -6,7 +6,7 @@
 ///     DataLoader samples(data, {.batch_size = 64, .shuffle = false});
 ///     const QuantizationPlan plan = auto_quantize(model, samples, {.constraint = {.effective_bits = 5.0}});
 ///     plan.save("plan.json");  // the model is quantized and calibrated now
-///     quantize(other, QuantizationPlan::load("plan.json").quant_config(), {1, 3, 32, 32});  // a float model
+///     quantize(*float_network, QuantizationPlan::load("plan.json").quant_config(), {1, 3, 32, 32});
 
 #include <cstdint>
 #include <memory>
