@@ -21,7 +21,7 @@ const Accumulator& first(const std::vector<Accumulator>& parts) {
   return parts.front();
 }
 
-/// The tensor whose shape, layout and device are the accumulator's own.
+/// Returns the tensor that has the accumulator's shape, layout and device.
 const Tensor& body(const Accumulator& x) {
   struct Visitor {
     const Tensor& operator()(const ProductSums& v) const { return v.sums; }
@@ -69,13 +69,13 @@ bool Accumulator::any_relu() const {
 
 namespace {
 
-/// What a part of x is to its reader: the ReLU of the whole is its own.
+/// Returns a part with the ReLU of its enclosing accumulator added.
 Accumulator with_relu(Accumulator part, bool relu) {
   part.relu = part.relu || relu;
   return part;
 }
 
-/// Of every element, whatever its value.
+/// Returns a mask with all bits set.
 Tensor full_mask(const Accumulator& x) {
   Tensor out = Tensor::empty(x.shape(), DType::u1, x.device(), x.layout());
   const auto bytes = static_cast<std::size_t>(out.nbytes());

@@ -67,8 +67,8 @@ void check_blocks(const QuantDescriptorOptions& o) {
 
 void check_axes(const Axes& axes) {
   for (const int axis : axes.values())
-    FQ_CHECK(axis >= -kMostAxes && axis < kMostAxes, kDescriptor, "axis {} is none: use {} to {}", axis,
-             -kMostAxes, kMostAxes - 1);
+    FQ_CHECK(axis >= -kMostAxes && axis < kMostAxes, kDescriptor, "axis {} is out of range: use {} to {}",
+             axis, -kMostAxes, kMostAxes - 1);
   auto sorted = axes.values();
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(sorted);
@@ -107,7 +107,7 @@ void check_method(const std::string& method) {
            method, detail::did_you_mean(method, {methods.begin(), methods.end()}));
 }
 
-/// Axes of an amax of the shape it was given in, seen from the back of the input.
+/// Returns the axes along which amax varies, as negative axes of the input.
 std::vector<int> broadcast_axes(const Shape& amax) {
   std::vector<int> axes;
   for (std::size_t i = 0; i < amax.size(); ++i)
@@ -115,7 +115,7 @@ std::vector<int> broadcast_axes(const Shape& amax) {
   return axes;
 }
 
-/// Lengths by axes counted from the front.
+/// Returns the lengths with axes counted from the front.
 std::map<int, std::int64_t> normalized(const std::map<int, std::int64_t>& lengths, int rank) {
   std::map<int, std::int64_t> out;
   for (const auto& [axis, length] : lengths)
@@ -127,7 +127,7 @@ std::map<int, std::int64_t> normalized(const std::map<int, std::int64_t>& length
 Granularity block_granularity(const BlockSizes& blocks, int rank) {
   const auto lengths = normalized(blocks.lengths, rank);
   FQ_CHECK(blocks.type == BlockType::fixed || lengths.begin()->first == rank - 1, kDescriptor,
-           "dynamic blocks lie on axis {} of {}: use the last axis", lengths.begin()->first, rank);
+           "dynamic blocks on axis {} of {} axes: use the last axis", lengths.begin()->first, rank);
   const bool whole =
       std::ranges::all_of(lengths, [](const auto& l) { return l.second == Granularity::whole; });
   if (!whole) return Granularity::blocks(lengths);

@@ -6,10 +6,10 @@
 ///     const DType type = dtype_from_name("f8_e4m3");
 ///     static_assert(dtype_of<float> == DType::f32);
 ///
-/// Types of fewer than 8 bits are packed, low bits first: two codes a byte for i4, u4 and f4_e2m1, four for
-/// i2 and u2, eight for u1 (masks). The floats of 8 and 4 bits and the integers below 8 are for storage:
-/// operators decode them, `pack_codes` and `unpack_codes` (core/quantized.h) turn them into one a byte and
-/// back.
+/// Types of fewer than 8 bits are packed, low bits first: two codes per byte for i4, u4 and f4_e2m1, four
+/// for i2 and u2, eight for u1 (masks). Floats of 8 and 4 bits and integers below 8 bits are for storage
+/// only: operators decode them. `pack_codes` and `unpack_codes` (core/quantized.h) convert between packed
+/// codes and one code per byte.
 
 #include <cstdint>
 #include <string_view>
@@ -19,9 +19,9 @@
 
 namespace fq {
 
-/// The element types. Parameters and activations are f32, or f64 where exactness matters more than time; f16
-/// and bf16 are for storage and for the functions of reference/ that compute in them. `name` gives their
-/// names, `dtype_of` that of a C++ type.
+/// Element types. Parameters and activations are f32, or f64 if exactness matters more than time. f16 and
+/// bf16 are for storage and for the functions of reference/ that compute in them. `name` returns the name of
+/// a type, `dtype_of` the type of a C++ type.
 enum class DType : std::uint8_t {
   f32,
   f64,
@@ -44,18 +44,18 @@ enum class DType : std::uint8_t {
   f4_e2m1  // storage only; OCP OFP8 and MX v1.0 encodings
 };
 
-/// "f32", "i8", "f8_e4m3", ...: as files and messages have it.
+/// Name in files and messages: "f32", "i8", "f8_e4m3", ...
 [[nodiscard]] std::string_view name(DType dtype) noexcept;
-/// The type of that name. Throws ArgumentError listing the names.
+/// Returns the type with this name. Throws ArgumentError that lists the names.
 [[nodiscard]] DType dtype_from_name(std::string_view name);
 /// Bits of one element: 1, 2, 4, 8, 16, 32 or 64.
 [[nodiscard]] int bit_width(DType dtype) noexcept;
-/// Bytes that `count` elements side by side take, rounded up to whole bytes.
+/// Bytes of `count` contiguous elements, rounded up to whole bytes.
 [[nodiscard]] std::int64_t byte_size(DType dtype, std::int64_t count) noexcept;
-/// Whether it is f32, f64, f16 or bf16: types that arithmetic knows.
+/// Whether the type is f32, f64, f16 or bf16, the floats with arithmetic.
 [[nodiscard]] bool is_floating(DType dtype) noexcept;
-/// Whether it has fewer than 8 bits, or is a float of 8 bits: its elements are codes, whose values a table
-/// gives.
+/// Whether the type has fewer than 8 bits or is an 8-bit float. Its elements are codes whose values are in a
+/// table.
 [[nodiscard]] bool is_storage_only(DType dtype) noexcept;
 
 namespace detail {
@@ -84,8 +84,8 @@ consteval DType dtype_of() {
 }
 }  // namespace detail
 
-/// The DType of a C++ element type, `dtype_of<float> == DType::f32`: of float, double, float16, bfloat16 and
-/// the integers that have one.
+/// The DType of a C++ element type (float, double, float16, bfloat16 and integers): `dtype_of<float> ==
+/// DType::f32`.
 template <class T>
 inline constexpr DType dtype_of = detail::dtype_of<std::remove_const_t<T>>();
 

@@ -7,7 +7,8 @@
 namespace fq {
 namespace {
 
-/// Without the names of nlohmann's exceptions, which many messages quote: "[json.exception.type_error.302] ".
+/// Removes the exception names of nlohmann::json from messages that quote them:
+/// "[json.exception.type_error.302] ".
 std::string without_json_names(std::string message) {
   constexpr std::string_view kName = "[json.exception.";
   for (std::size_t at = 0; (at = message.find(kName, at)) != message.npos;) {

@@ -11,7 +11,7 @@
 namespace fq {
 namespace {
 
-/// The minifloats, and what their codes are kept in.
+/// The supported minifloats and the types of their codes.
 constexpr std::pair<FloatFormat, DType> kFloats[] = {
     {{4, 3}, DType::f8_e4m3}, {{5, 2}, DType::f8_e5m2}, {{3, 2}, DType::u8},
     {{2, 3}, DType::u8},      {{2, 1}, DType::f4_e2m1},

@@ -1,12 +1,12 @@
 #pragma once
 
-/// Format: what a code is, an integer or a minifloat.
+/// Format: the number format of codes, an integer or a minifloat.
 ///
 ///     Format weights = IntFormat{.bits = 8, .narrow_range = true};  // -127 .. 127
 ///     Format e4m3 = FloatFormat{4, 3};
 ///     const double largest = 3.5, scale = largest / e4m3.bound();  // a step of the grid: 3.5 / 448
 ///
-/// A format says nothing of scales: those follow from a range (Grid::from_amax) and a granularity.
+/// A format has no scale. Scales follow from a range (Grid::from_amax) and a granularity.
 
 #include <string>
 #include <variant>
@@ -16,7 +16,7 @@
 
 namespace fq {
 
-/// One of the two kinds of numbers that codes are; a small value, compared by its fields.
+/// Number format of codes: integer or minifloat. A small value type, compared by its fields.
 class Format {
  public:
   Format() = default;  ///< signed 8-bit integers, full range
@@ -25,23 +25,24 @@ class Format {
   /// Throws ArgumentError for a format that is not one of E4M3, E5M2, E3M2, E2M3, E2M1.
   Format(FloatFormat format);  // NOLINT(google-explicit-constructor)
 
-  /// Whether codes are integers; else they are minifloats.
+  /// Whether codes are integers. Otherwise they are minifloats.
   [[nodiscard]] bool is_integer() const noexcept { return std::holds_alternative<IntFormat>(value_); }
-  /// The alternative; throws ArgumentError when the format is the other one, so ask `is_integer` first.
+  /// Returns the format as its own type. Throws ArgumentError if the format is of the other kind; test
+  /// `is_integer` first.
   [[nodiscard]] const IntFormat& integer() const;
   [[nodiscard]] const FloatFormat& floating() const;
-  /// Bits of a code: those of the integer, or sign, exponent and mantissa of the float together.
+  /// Bits per code: the integer's bits, or the sum of sign, exponent and mantissa bits.
   [[nodiscard]] int bits() const noexcept;
-  /// The value that amax maps to, scale = amax / bound: 127 for signed 8 bits, 255 for unsigned, 448 for
+  /// The code value of amax (scale = amax / bound): 127 for signed 8 bits, 255 for unsigned 8 bits, 448 for
   /// E4M3, 6 for E2M1.
   [[nodiscard]] float bound() const noexcept;
-  /// The smallest code value: -128 for signed 8 bits, -127 where they are narrow, 0 for unsigned, -max for
+  /// The smallest code value: -128 for signed 8 bits, -127 with narrow_range, 0 for unsigned, -max for
   /// floats.
   [[nodiscard]] float lower() const noexcept;
-  /// The type that codes are kept in while a network runs, one code an element: i8 or u8 up to 8 bits, i16 up
-  /// to 16 bits, i32 for unsigned 16 bits. Floats have their storage type (f4_e2m1 is packed, two a byte);
-  /// E3M2 and E2M3 are u8, a code in the low bits. `packed_dtype` (core/quantized.h) is the smallest type for
-  /// keeping them.
+  /// Type of codes during computation, one code per element: i8 or u8 up to 8 bits, i16 up to 16 bits, i32
+  /// for unsigned 16 bits. Floats use their storage type (f4_e2m1 is packed, two codes per byte). E3M2 and
+  /// E2M3 are u8 with the code in the low bits. `packed_dtype` (core/quantized.h) returns the smallest type
+  /// for storage.
   [[nodiscard]] DType code_dtype() const;
   friend bool operator==(const Format&, const Format&) = default;
 
@@ -49,7 +50,7 @@ class Format {
   std::variant<IntFormat, FloatFormat> value_ = IntFormat{};
 };
 
-/// "int8", "uint8", "int4 narrow", "e4m3": as summaries and messages print it.
+/// Text for summaries and messages: "int8", "uint8", "int4 narrow", "e4m3".
 [[nodiscard]] std::string to_string(const Format& format);
 
 }  // namespace fq

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Where the time of training steps goes, by layer and kind of work. A scope's time is its own, without that
-/// of the scopes inside it, so that the rows of a profile add up to the time of the steps.
+/// Profiler: measures the time of training steps by layer and kind of work. The time of a scope excludes its
+/// inner scopes, so the rows of a profile add up to the time of the steps.
 ///
 ///     Profiler profiler;
 ///     {
@@ -11,8 +11,8 @@
 ///     for (const ProfileRow& row : profiler.profile().rows)
 ///       std::cout << row.layer << ' ' << row.kind << ' ' << row.milliseconds << " ms\n";
 ///
-/// The Trainer opens a step for each batch; a loop of one's own opens a ProfileStep. Times are those of the
-/// host's clock on the thread that trains: work that a GPU does later is counted where the host waits for it.
+/// The Trainer opens a step for each batch; a custom loop opens a ProfileStep. Times are wall-clock times of
+/// the training thread on the host. GPU work is counted at the point where the host waits for it.
 
 #include <chrono>
 #include <cstdint>
@@ -27,44 +27,46 @@ namespace fq {
 
 /// One kind of work in one layer, as means over the steps.
 struct ProfileRow {
-  /// The path of the module; empty outside of modules.
+  /// Path of the module; empty outside of modules.
   std::string layer;
-  /// "quantize", "product forward", "dX", "dW", "epilogue", "optimizer", "loader"; "<module type> forward"
-  /// and "<operator> backward" for what those do besides; "other" is what no scope claims.
+  /// "quantize", "product forward", "dX", "dW", "epilogue", "optimizer", "loader". The remaining time of a
+  /// module or operator is "<module type> forward" and "<operator> backward". "other" is time outside of all
+  /// scopes.
   std::string kind;
-  double milliseconds = 0;  ///< a step
-  /// The part of the step that it takes, 0 to 1.
+  double milliseconds = 0;  ///< per step
+  /// Fraction of the step's time, 0 to 1.
   double share = 0;
-  double calls = 0;  ///< a step
+  double calls = 0;  ///< per step
 };
 
-/// The rows, and the step that they add up to. Empty without a step that counts.
+/// The rows and the total of a step. Empty if no step was counted.
 struct Profile {
-  std::vector<ProfileRow> rows;  ///< in the order in which they began
-  double milliseconds = 0;       ///< a step; the sum of the rows
-  std::int64_t steps = 0;        ///< that the means are over
+  std::vector<ProfileRow> rows;  ///< in order of their first occurrence
+  double milliseconds = 0;       ///< per step; the sum of the rows
+  std::int64_t steps = 0;        ///< number of steps in the means
 };
 
-/// Collects what the scopes of one thread report while it is installed (ProfilerScope). For use by that
-/// thread alone; read it when the steps are done. Memory: the events of the trace, 32 bytes each, and a row
-/// for each kind in each layer.
+/// Collects the scopes of one thread while it is installed (ProfilerScope). Not thread-safe; read it after
+/// the last step. Memory: 32 bytes per traced event, and one row per kind of work and layer.
 class Profiler {
  public:
-  /// The trace holds whole steps, until one has begun behind `traced_scopes` scopes or more; the means are
-  /// over all steps.
+  /// Limits the trace to whole steps: tracing stops after the step whose scopes reach `traced_scopes` in
+  /// total. The means include all steps.
   explicit Profiler(std::size_t traced_scopes = 100'000) : traced_scopes_(traced_scopes) {}
   Profiler(const Profiler&) = delete;  // installed by address
   Profiler& operator=(const Profiler&) = delete;
 
-  /// The profile of the steps done so far. The first step makes kernels and caches: it is left out when there
-  /// are more.
+  /// Returns the profile of the completed steps. The first step creates kernels and caches; it is excluded
+  /// if there are others.
   [[nodiscard]] Profile profile() const;
-  /// The traced steps in the Trace Event Format (JSON), for chrome://tracing and Perfetto: complete events,
-  /// in microseconds since the profiler was made, with the name "layer: kind" and the kind as category.
+  /// Returns the traced steps in the Trace Event Format (JSON), for chrome://tracing and Perfetto. The
+  /// events are complete events in microseconds since the profiler was created, named "layer: kind" with the
+  /// kind as category.
   [[nodiscard]] std::string trace() const;
 
   using Clock = std::chrono::steady_clock;
-  /// Work of another thread meanwhile: an event of the trace, in a row of its own, and in no mean.
+  /// Adds concurrent work of another thread as an event in a separate row of the trace. The means do not
+  /// include it.
   void beside(std::string_view kind, Clock::time_point begin, Clock::time_point end);
 
  private:
@@ -90,7 +92,7 @@ class Profiler {
   void count_step();
   void begin(std::string_view kind, std::string_view direction);
   void end();
-  /// Nanoseconds since it was made.
+  /// Returns the nanoseconds since construction.
   [[nodiscard]] std::int64_t at(Clock::time_point time) const;
   [[nodiscard]] std::int64_t now() const { return at(Clock::now()); }
   std::size_t row(std::string_view kind, std::string_view direction);
@@ -106,18 +108,17 @@ class Profiler {
   std::vector<Event> events_;
 };
 
-/// The profiler of this thread, or null.
+/// Returns the profiler of this thread, or null.
 [[nodiscard]] inline Profiler* profiler() noexcept { return context().profiler; }
 
-/// Installs a profiler on this thread while it lives; the one before comes back then.
+/// Installs a profiler on this thread for the lifetime of this object, then restores the previous one.
 class ProfilerScope : public ScopedValue<Profiler*> {
  public:
-  /// `profiler` must outlive this.
+  /// `profiler` must outlive this object.
   explicit ProfilerScope(Profiler& profiler) : ScopedValue(context().profiler, &profiler) {}
 };
 
-/// The work of a training step, or of a part of it, while it lives. Scopes outside of any step are not
-/// counted.
+/// Marks the lifetime of this object as work of a training step. Scopes outside of a step are not counted.
 ///
 ///     ProfileStep work;
 ///     train_on(batch);
@@ -129,18 +130,18 @@ class ProfileStep {
   ~ProfileStep();
   ProfileStep(const ProfileStep&) = delete;  // tied to its block
   ProfileStep& operator=(const ProfileStep&) = delete;
-  /// Says that a step of the optimizer was taken: what came since the one before belongs to it.
+  /// Ends an optimizer step: all work since the previous call belongs to it.
   void count();
 
  private:
   Profiler* profiler_;
 };
 
-/// Work of that kind while it lives, in the layer of module_path(). Where nobody profiles it costs one load.
-/// The name of the kind is `kind`, or "kind direction".
+/// Measures its lifetime as work of a kind in the layer module_path(). Costs one load if no profiler is
+/// installed. The kind is named `kind`, or "kind direction".
 class ProfileScope {
  public:
-  /// Begins the work, which ends with this block; both texts must live as long.
+  /// Starts the measurement. Both texts must outlive this object.
   explicit ProfileScope(std::string_view kind, std::string_view direction = {}) : profiler_(profiler()) {
     if (profiler_ != nullptr) begin(kind, direction);
   }

@@ -95,7 +95,7 @@ Tensor dequantize(const QuantizedTensor& x) {
 
 namespace {
 
-/// A tensor as its kernel takes it, and its codes to be filled.
+/// A tensor in the form that its kernel requires, and its output codes.
 struct Quantizing {
   Tensor x;
   QuantizedTensor out;

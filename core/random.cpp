@@ -10,7 +10,7 @@
 namespace fq {
 namespace {
 
-/// The high bit of the last word sets the fills apart from the operators of a step.
+/// The high bit of the last word separates the random numbers of fills from those used by operators.
 constexpr std::uint32_t fill_domain = 0x80000000u;
 
 struct Filler {

@@ -8,7 +8,8 @@
 namespace fq {
 namespace {
 
-/// Where the count of changes of new bytes begins: no other bytes reach it.
+/// Returns the first version of a new block. Blocks start 2^24 apart, so that versions of different blocks
+/// differ.
 std::uint64_t first_version() noexcept {
   constexpr std::uint64_t kApart = std::uint64_t{1} << 24;
   static std::atomic<std::uint64_t> last{0};

@@ -96,9 +96,9 @@ void accumulate(Tensor& a, const Tensor& b) {
 
 namespace {
 
-thread_local const LeafScope::Ready* told_of_leaves = nullptr;
+thread_local const LeafScope::Ready* leaf_callback = nullptr;
 
-/// What is reachable through inputs, every gradient after all of its readers.
+/// Returns the nodes reachable from `root` through inputs, each after all of its readers.
 std::vector<std::shared_ptr<Gradient>> readers_first(const std::shared_ptr<Gradient>& root) {
   std::vector<std::shared_ptr<Gradient>> order;
   std::unordered_set<const Gradient*> seen{root.get()};
@@ -121,16 +121,16 @@ void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, 
   std::optional<ScopedValue<std::string>> path;
   if (profiler() != nullptr) path.emplace(context().path, from.path);
   const ProfileScope profile(from.op, "backward");
-  FQ_CHECK(!from.freed, "backward", "{} was already passed backward: run forward again", from.op);
+  FQ_CHECK(!from.freed, "backward", "backward of {} has already run: run forward again", from.op);
   Tensor dy = seed.to(from.layout);
-  seed = {};  // an operator may write into a gradient that nobody else holds
+  seed = {};  // drops this handle: an operator may then write the gradient in place
   const auto parts = from.backward(dy);
   dy = {};
   for (std::size_t i = 0; i < from.inputs.size(); ++i) {
     const auto& input = from.inputs[i];
     if (!input) continue;
     FQ_CHECK(i < parts.size() && parts[i].defined() && parts[i].shape() == input->shape, "backward",
-             "{} gave no gradient of the shape of its input {}", from.op, i);
+             "{} returned no gradient with the shape of its input {}", from.op, i);
     accumulate(sums[input.get()], parts[i]);
   }
   from.inputs.clear();
@@ -140,8 +140,8 @@ void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, 
 
 }  // namespace
 
-LeafScope::LeafScope(Ready ready) : ready_(std::move(ready)) { told_of_leaves = &ready_; }
-LeafScope::~LeafScope() { told_of_leaves = nullptr; }
+LeafScope::LeafScope(Ready ready) : ready_(std::move(ready)) { leaf_callback = &ready_; }
+LeafScope::~LeafScope() { leaf_callback = nullptr; }
 
 }  // namespace detail
 
@@ -155,8 +155,8 @@ void Variable::backward(Tensor seed) const {
   FQ_CHECK(seed.shape() == shape(), "backward", "the seed is {}, the value {}", to_string(seed.shape()),
            to_string(shape()));
   const NoGrad no_grad;
-  const auto* told = detail::told_of_leaves;
-  const ScopedValue<const detail::LeafScope::Ready*> outermost(detail::told_of_leaves, nullptr);
+  const auto* told = detail::leaf_callback;
+  const ScopedValue<const detail::LeafScope::Ready*> outermost(detail::leaf_callback, nullptr);
   const auto& root = node()->gradient;
   std::unordered_map<const detail::Gradient*, Tensor> sums;
   sums[root.get()] = std::move(seed);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What operators need to put themselves on the tape. Users of layers do not need it; it is for who writes an
-/// operator:
+/// Functions that operators use to record themselves on the tape. Users of layers do not need them. Example
+/// of a custom operator:
 ///
 ///     Variable doubled(const Variable& x) {  // y = x + x
 ///       const Tensor value = x.tensor();
@@ -10,10 +10,10 @@
 ///       return detail::record("doubled", twice(value), {x.as_float()}, backward);
 ///     }
 ///
-/// An operator reads its inputs, makes a value, and hands both to `record` with a function that passes a
-/// gradient back. What backward needs of the inputs it captures as `Saved`, so that a write in between is an
-/// error and not a wrong gradient. Most operators of one's own need none of this: a composition of ops has
-/// its gradient by itself.
+/// An operator reads its inputs, computes a value and passes both to `record`, together with a backward
+/// function. It captures the inputs that backward needs as `Saved`, so that a write in between raises an
+/// error instead of producing a wrong gradient. Most custom operators do not need `record`: a composition of
+/// ops has a gradient automatically.
 
 #include <cstdint>
 #include <functional>
@@ -29,93 +29,94 @@
 
 namespace fq {
 
-/// Gradients of an operator's inputs, in their order, from the gradient of its output. `dy` has the output's
-/// shape and layout. An input that needs none may get an undefined tensor; the others have their input's
-/// shape, in any layout. It is called once at most, with recording off, and freed then. It holds tensors, not
-/// the variables of its inputs: those keep what they were rounded to, which would keep them for ever.
+/// Computes the gradients of an operator's inputs, in their order, from the gradient of its output. `dy` has
+/// the output's shape and layout. Each gradient has its input's shape, in any layout. It may be undefined if
+/// its input needs no gradient. The function is called at most once, with recording off, and then freed. It
+/// must capture tensors, not the input variables: a variable keeps its quantized forms, and the reference
+/// cycle would never be freed.
 using Backward = std::function<std::vector<Tensor>(const Tensor& dy)>;
 
 namespace detail {
 
-/// Makes a value a second time, bit for bit.
+/// Recomputes a value, bit for bit.
 using Again = std::function<Value()>;
 
-/// Rows of a tensor along its first axis, in their order; nothing for all of them.
+/// Row indices along the first axis of a tensor, in order; no value means all rows.
 using Rows = std::optional<std::vector<std::int64_t>>;
 
-/// How a value came about: what the tape keeps of it. The value itself is kept by whoever reads it, and for
-/// backward by the closures that ask for it.
+/// Tape node: the operator, its inputs and its backward function. The tape does not keep the value. Readers
+/// keep it, and so do the backward functions that captured it.
 struct Gradient {
-  std::string_view op;  ///< a literal; empty for leaves
-  std::string path;     ///< of the module that called the operator
+  std::string_view op;  ///< a string literal; empty for leaves
+  std::string path;     ///< path of the module that called the operator
   /// Shape and layout of the value.
   Shape shape;
   Layout layout = Layout::row_major;
-  std::vector<std::shared_ptr<Gradient>> inputs;  ///< null for those that need no gradient
-  /// Null for leaves, and once it has run.
+  std::vector<std::shared_ptr<Gradient>> inputs;  ///< null for inputs without a gradient
+  /// Null for leaves and after the backward pass.
   Backward backward;
-  Rows reads;  ///< what `backward` reads of the value's gradient: whoever gives one may leave 0 elsewhere
-  Tensor sum;  ///< leaves: of all backward passes
-  /// Whether it was passed backward: nothing of it is left then.
+  Rows reads;  ///< rows of the gradient that `backward` reads; the others may stay 0
+  Tensor sum;  ///< leaves: sum over all backward passes
+  /// Whether the backward pass has run and freed this node.
   bool freed = false;
 };
 
-/// What a Variable is a handle of: a value, and how it came about where a gradient is needed.
+/// Node of a Variable: a value and, if it needs a gradient, its tape node.
 struct Node {
   Value value;
-  /// Whether no operator made it.
+  /// Whether the value was not made by an operator.
   bool leaf = true;
-  std::shared_ptr<Gradient> gradient;  ///< null where none is needed
-  Again again;  ///< of what is smaller, or kept for backward anyway; empty where the value must be kept
-  bool of_codes = false;  ///< a product of codes, maybe moved: attention passes it back as products of codes
-  std::mutex mutex;       ///< guards what is kept of the value in other forms, as long as it lives
-  /// What `Variable::as_float` made of codes or sums.
+  std::shared_ptr<Gradient> gradient;  ///< null if no gradient is needed
+  Again again;                         ///< recomputes the value; empty if the value must be kept
+  bool of_codes = false;               ///< a product of codes, maybe moved (attention uses integer products)
+  std::mutex mutex;                    ///< guards the cached forms of the value below
+  /// Cached result of `Variable::as_float` for codes or sums.
   std::shared_ptr<Node> as_float;
   using GridKey = std::pair<const void*, std::uint64_t>;             // scale tensor, version of the value
   std::vector<std::pair<GridKey, std::shared_ptr<Node>>> quantized;  // one tensor, one rounding
 };
 
-/// Whether `other`, which was made of a value before, can stand for what would be made of it now: it has a
-/// gradient where one is wanted, and that was not passed backward yet.
+/// Whether `other`, derived from a value earlier, can be used again instead of a new result. It needs a
+/// gradient if one is required, and its backward pass must not have run.
 [[nodiscard]] bool reusable(const Node& other, bool with_gradient) noexcept;
 
-/// Whether any input requires a gradient and this thread records: otherwise an operator saves nothing.
+/// Whether this thread records and any input requires a gradient. Otherwise an operator saves nothing.
 [[nodiscard]] bool needs_grad(const std::vector<Variable>& inputs) noexcept;
 
-/// The door out of every operator: it makes the output's node, records `backward` when an input needs a
-/// gradient, and reports to the trace. `op` must be a literal, since it is kept by address. `attributes` are
-/// what a trace tells of the operator besides its inputs.
+/// Finishes an operator: creates the output's node, records `backward` if an input needs a gradient, and
+/// reports to the trace. `op` must be a string literal, because only its address is stored. `attributes` are
+/// the operator's settings in a trace.
 [[nodiscard]] Variable record(std::string_view op, Value value, std::vector<Variable> inputs,
                               Backward backward, Attributes attributes = {});
 
-/// The result of an operator, which `again` makes a second time: readers that need it in backward keep that
-/// (SavedFloats). Nothing changes for values without a gradient, and on a GPU.
+/// Returns y with `again`, which recomputes it. Readers that need y in backward then keep `again` instead
+/// (SavedFloats). Has no effect for values without a gradient, and on a GPU.
 [[nodiscard]] Variable made_again_by(Variable y, Again again);
-/// How `x` is made again; empty where it cannot be.
+/// Returns the function that recomputes `x`; empty if there is none.
 [[nodiscard]] Again again_of(const Variable& x);
 
-/// y, which is a product of codes or was made of one alone.
+/// Returns y, marked as a product of codes or as derived from one alone.
 [[nodiscard]] Variable made_of_codes(Variable y);
-/// Whether x is a product of codes, maybe moved.
+/// Whether x is a product of codes, possibly moved.
 [[nodiscard]] bool is_of_codes(const Variable& x) noexcept;
 
-/// A tensor to write a gradient of the shape and type of dy to: dy itself where the backward pass is its only
-/// holder, else a new one. The contents are unspecified.
+/// Returns a tensor for a gradient of the shape and type of dy: dy itself if the backward pass is its only
+/// holder, else a new tensor. The contents are unspecified.
 [[nodiscard]] Tensor gradient_like(const Tensor& dy);
-/// dy where the mask is set and +0 elsewhere, written to what `gradient_like` gives; dy itself without a
-/// mask.
+/// Returns dy where the mask is set and +0 elsewhere, in the tensor of `gradient_like`; dy itself if there
+/// is no mask.
 [[nodiscard]] Tensor masked_gradient(const Tensor& dy, const Tensor& mask);
 
-/// A tensor that is kept for backward, with the version that it had. `get` throws ArgumentError when it was
-/// written to since, naming both versions.
+/// A tensor saved for backward, with its version. `get` throws ArgumentError that names both versions if the
+/// tensor was written to since.
 class Saved {
  public:
   Saved() = default;
-  /// Keeps the tensor, and the version that it has now.
+  /// Saves the tensor and its current version.
   explicit Saved(Tensor tensor) : tensor_(std::move(tensor)), version_(tensor_.version()) {}
-  /// The tensor as it was. Throws ArgumentError when it was written to since.
+  /// Returns the saved tensor. Throws ArgumentError if it was written to since.
   [[nodiscard]] const Tensor& get() const;
-  /// Whether a tensor is kept; `get` of an undefined one is undefined.
+  /// Whether a tensor is saved; otherwise `get` returns an undefined tensor.
   [[nodiscard]] bool defined() const noexcept { return tensor_.defined(); }
 
  private:
@@ -123,13 +124,13 @@ class Saved {
   std::uint64_t version_ = 0;
 };
 
-/// Floats that are kept for backward: by the codes that they were made of where that can be done again, such
-/// as sums of a product that is read as floats, else as `Saved`.
+/// Floats saved for backward. Saves the integer codes or sums if the floats can be recomputed from them, else
+/// the floats as `Saved`.
 class SavedFloats {
  public:
-  /// Keeps the floats that `x` holds, in any layout.
+  /// Saves the float value of `x`, in any layout.
   explicit SavedFloats(const Variable& x);
-  /// The floats as they were. Throws ArgumentError as `Saved::get` does.
+  /// Returns the saved floats. Throws ArgumentError as `Saved::get` does.
   [[nodiscard]] Tensor get() const;
 
  private:
@@ -137,8 +138,8 @@ class SavedFloats {
   Saved tensor_;
 };
 
-/// Adds a gradient to a sum: a += b, into a's storage when no other handle shares it. `b` may have any
-/// layout; 16-bit floats are added as f32 and rounded once.
+/// Adds a gradient to a sum: a += b, in a's storage if no other handle shares it. `b` may have any layout.
+/// 16-bit floats are added as f32 and rounded once.
 void accumulate(Tensor& a, const Tensor& b);
 
 }  // namespace detail

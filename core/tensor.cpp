@@ -11,7 +11,7 @@ namespace {
 
 using detail::Kernels;
 
-/// Of as many bytes. Nothing comes from or goes to `meta`.
+/// Copies the bytes of `from` to `to`, of equal size and on any device. Does nothing for `meta`.
 void copy_bytes(const Tensor& from, Tensor& to) {
   const auto size = static_cast<std::size_t>(from.nbytes());
   const Device a = from.device(), b = to.device();
@@ -125,8 +125,8 @@ Tensor Tensor::reshape(Shape shape) const {
       known *= size;
   }
   if (open != nullptr) *open = known > 0 ? numel_ / known : 0;
-  FQ_CHECK(fq::numel(shape) == numel_, "reshape", "{} has {} elements, {} has not as many", to_string(shape_),
-           numel_, to_string(shape));
+  FQ_CHECK(fq::numel(shape) == numel_, "reshape", "{} has {} elements, {} has another number",
+           to_string(shape_), numel_, to_string(shape));
   Tensor view = *this;
   view.shape_ = std::move(shape);
   return view;

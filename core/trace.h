@@ -16,8 +16,9 @@
 
 namespace fq::detail {
 
-/// A std::variant that survives a copy which throws. libstdc++ (12 and others) takes one of numbers, strings
-/// and vectors for never valueless, and when a copy finds no memory calls a destructor of what was not made.
+/// A std::variant that survives a throwing copy. libstdc++ (12 and others) assumes that a variant of
+/// numbers, strings and vectors is never valueless. If a copy runs out of memory, it then destroys an object
+/// that was not constructed.
 template <class... Types>
 struct CopyableVariant : std::variant<Types...> {
   using Base = std::variant<Types...>;
@@ -38,12 +39,12 @@ struct CopyableVariant : std::variant<Types...> {
 
 }  // namespace fq::detail
 
-/// Trace: what a model did, as a graph of named operators.
+/// Trace: the graph of named operators that a model executed.
 ///
-/// Every operator reports at its door to a thread-local recorder, which is null by default; modules push
-/// their path. Summary, batch-norm folding, placing of quantizers and export read this graph, never the
-/// module tree, so that networks written as plain C++ work like those from files. layers/model/trace.h traces
-/// a model on `meta`; to watch one that computes, install a recorder of one's own:
+/// Every operator reports to a thread-local recorder (null by default); modules add their path. Summary,
+/// batch-norm folding, placement of quantizers and export read this graph instead of the module tree.
+/// Networks written in plain C++ therefore work like networks from files. layers/model/trace.h traces a
+/// model on `meta`; to trace a model that computes values, install a recorder:
 ///
 ///     Recorder recorder;
 ///     const RecordScope scope(recorder);
@@ -57,51 +58,50 @@ namespace detail {
 struct Node;
 }
 
-/// What an operator was told besides its inputs, by name: {"stride", {2, 2}}, {"axis", 1}.
+/// A setting of an operator, by name: {"stride", {2, 2}}, {"axis", 1}.
 using Attribute = detail::CopyableVariant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                                           std::vector<double>>;
-/// Attributes in the order in which the operator tells them.
+/// Attributes in the operator's order.
 using Attributes = std::vector<std::pair<std::string, Attribute>>;
 
-/// A tensor of the graph, known by its index in TraceGraph::values. `producer` is the index of its node, -1
-/// for inputs, parameters and constants.
+/// A tensor of the graph, identified by its index in TraceGraph::values. `producer` is the index of its
+/// node, or -1 for inputs, parameters and constants.
 struct TraceValue {
-  /// The logical shape, with the batch that was traced.
+  /// Logical shape, including the traced batch size.
   Shape shape;
   int producer = -1;
-  std::string name;          ///< of a parameter or input where known
-  std::vector<int> readers;  ///< nodes, in order, once per use
+  std::string name;          ///< name of a parameter or input, if known
+  std::vector<int> readers;  ///< nodes in execution order, once per use
 };
 
-/// One call of one operator. A module that runs twice has two nodes of one path.
+/// One call of one operator. A module that runs twice has two nodes with the same path.
 struct TraceNode {
-  std::string path;  ///< of the innermost module that called it: "stage1.conv2"
+  std::string path;  ///< path of the innermost calling module: "stage1.conv2"
   std::string op;    ///< "conv2d", "relu", ..
   Attributes attributes;
-  std::vector<int> inputs;  ///< values; -1 for an input that was not given
-  int output = -1;          ///< value
+  std::vector<int> inputs;  ///< indices of values; -1 for an input that was not given
+  int output = -1;          ///< index of a value
 
-  /// The attribute of that name. Throws std::out_of_range when there is none, std::bad_variant_access when it
-  /// has another type.
+  /// Returns the attribute with this name. Throws std::out_of_range if there is none,
+  /// std::bad_variant_access if it has another type.
   template <class T>
   [[nodiscard]] const T& attribute(std::string_view name) const;
 };
 
-/// What was recorded, nodes in the order of execution. A value of its own: it holds no tensors and refers to
-/// no model.
+/// A recorded graph, with nodes in execution order. Holds no tensors and no reference to the model.
 struct TraceGraph {
   std::vector<TraceNode> nodes;
-  std::vector<TraceValue> values;  ///< inputs, parameters, constants and outputs of nodes, as they came up
-  std::vector<int> inputs;         ///< values that were marked as the network's inputs
-  int output = -1;                 ///< the network's result, a value; -1 before `finish`
+  std::vector<TraceValue> values;  ///< inputs, parameters, constants and outputs of nodes, by first use
+  std::vector<int> inputs;         ///< values marked as inputs of the network
+  int output = -1;                 ///< value that the network returns; -1 before `finish`
 
-  /// The value that `node` reads as its input `i`. Throws ArgumentError when it has none there.
+  /// Returns the value that `node` reads as input `i`. Throws ArgumentError if there is none.
   [[nodiscard]] const TraceValue& input(const TraceNode& node, std::size_t i) const;
 };
 
-/// Collects the operators that run on this thread while it is installed (RecordScope). It keeps every value
-/// alive until it is destroyed, since values are known by address: trace on `meta`, or a batch that memory
-/// has room for. Override `on_op` to watch values instead, as ClipCounter (export/scales.h) does.
+/// Records the operators of this thread while it is installed (RecordScope). Values are identified by
+/// address, so the recorder keeps all of them alive until it is destroyed. Trace on `meta`, or with a batch
+/// that fits into memory. Override `on_op` to process values instead, as ClipCounter (export/scales.h) does.
 class Recorder {
  public:
   Recorder() = default;
@@ -109,15 +109,16 @@ class Recorder {
   Recorder(const Recorder&) = delete;  // installed by address
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Names a value, an input or a parameter. It must be named before it is first read or marked.
+  /// Names an input or a parameter. Call it before the value is first read or marked.
   void name(const Variable& variable, std::string name);
-  /// What every operator calls at its door. The inputs are in the operator's order, undefined where one was
-  /// not given; the output may hold codes or sums. What it throws comes out of the operator.
+  /// Receives every operator call. The inputs are in the operator's order, undefined if not given. The
+  /// output may hold codes or sums. Exceptions propagate out of the operator.
   virtual void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
                      Attributes attributes);
   /// Adds a value to the network's inputs.
   void mark_input(const Variable& variable);
-  /// The graph so far, with `output` as its result; the recorder gives it away and is then done.
+  /// Moves the graph out of the recorder, with `output` as its result. The recorder cannot be used
+  /// afterwards.
   [[nodiscard]] TraceGraph finish(const Variable& output);
 
  private:
@@ -129,22 +130,22 @@ class Recorder {
   std::vector<std::shared_ptr<detail::Node>> alive_;  // addresses identify values, so none may be reused
 };
 
-/// Installs a recorder on this thread while it lives; the one before comes back then.
+/// Installs a recorder on this thread for the lifetime of this object, then restores the previous one.
 class RecordScope : public ScopedValue<Recorder*> {
  public:
-  /// `recorder` must outlive this.
+  /// `recorder` must outlive this object.
   explicit RecordScope(Recorder& recorder) : ScopedValue(context().recorder, &recorder) {}
 };
 
-/// The recorder of this thread, or null: an operator that asks can leave out work that only a trace needs.
+/// Returns the recorder of this thread, or null. Operators use it to skip work that only a trace needs.
 [[nodiscard]] inline Recorder* recorder() noexcept { return context().recorder; }
 
-/// Appends a name to this thread's module path, behind a dot, while it lives. An empty name leaves the path
-/// as it is. Module::operator() opens one; functions that are no modules may, to be told apart in traces and
-/// profiles.
+/// Appends a name to this thread's module path for the lifetime of this object, separated by a dot. An empty
+/// name leaves the path unchanged. Module::operator() opens a scope. Other functions may open one to appear
+/// separately in traces and profiles.
 class PathScope {
  public:
-  /// `name` is "conv1", or several names with dots between them.
+  /// `name` is "conv1", or several names separated by dots.
   explicit PathScope(std::string_view name);
   ~PathScope();
   PathScope(const PathScope&) = delete;  // tied to its block
@@ -153,7 +154,8 @@ class PathScope {
  private:
   std::size_t previous_;
 };
-/// The path of the innermost module that is running on this thread, "stage1.conv2"; "" outside of modules.
+/// Returns the path of the innermost module that is running on this thread, "stage1.conv2"; "" outside of
+/// modules.
 [[nodiscard]] inline const std::string& module_path() noexcept { return context().path; }
 
 template <class T>

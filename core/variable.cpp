@@ -126,7 +126,8 @@ const Tensor& Variable::grad() const {
   return gradient ? gradient->sum : none;
 }
 void Variable::set_grad(Tensor grad) {
-  FQ_CHECK(requires_grad(), "set_grad", "the variable takes no gradient: set_requires_grad(true) first");
+  FQ_CHECK(requires_grad(), "set_grad",
+           "the variable requires no gradient: call set_requires_grad(true) first");
   FQ_CHECK(!grad.defined() || grad.shape() == shape(), "set_grad", "the gradient is {}, the variable {}",
            to_string(grad.shape()), to_string(shape()));
   node()->gradient->sum = std::move(grad);
@@ -157,7 +158,7 @@ namespace fq::detail {
 
 void StandIns::set(const Variable& leaf, Tensor value) {
   FQ_CHECK(leaf.is_leaf() && value.shape() == leaf.shape(), "stand_ins",
-           "{} cannot stand for the value of shape {} of a {}", value.describe(), to_string(leaf.shape()),
+           "{} cannot replace the value of shape {} of a {}", value.describe(), to_string(leaf.shape()),
            leaf.is_leaf() ? "leaf" : "result");
   nodes_[leaf.node().get()] = Variable(std::move(value), leaf.requires_grad()).node();
 }

@@ -1,14 +1,14 @@
 #pragma once
 
-/// Variable: a node of the tape.
+/// Variable: a value with a gradient on the tape.
 ///
-///     Variable w(Tensor::full({1, 3}, 0.5), true);  // a leaf that takes a gradient
+///     Variable w(Tensor::full({1, 3}, 0.5), true);  // a leaf with a gradient
 ///     Variable y = ops::linear(Tensor::full({2, 3}, 1.0), w);
 ///     ops::mse_loss(y, Tensor::zeros({2, 1})).backward();
 ///     w.grad();                                     // d(loss)/d(w), f32 [1, 3]
 ///
-/// Operators (core/ops/ops.h) take Variables and give Variables. A Tensor converts to one, so that constants
-/// need no ceremony; parameters of layers are Variables already (layers/modules/module.h).
+/// Operators (core/ops/ops.h) take and return Variables. A Tensor converts to a Variable implicitly, so
+/// constants can be passed directly. Parameters of layers are Variables (layers/modules/module.h).
 
 #include <functional>
 #include <memory>
@@ -28,101 +28,103 @@ namespace detail {
 struct Node;
 }
 
-/// What a Variable holds: floats (also integers, such as token ids), codes, or sums not yet rounded.
+/// Value of a Variable: floats (also integers, for example token ids), codes, or unrounded sums.
 using Value = std::variant<Tensor, QuantizedTensor, Accumulator>;
 
-/// A handle to a value and, where a gradient is needed, to how it came about: copies share both. The tape
-/// does not keep the value, which is freed with the last handle, apart from what an operator saved for
-/// backward.
+/// A handle to a value and, if a gradient is needed, to its tape node. Copies share both. The tape does not
+/// keep the value: it is freed with the last handle, unless an operator saved it for backward.
 ///
-/// The value is floats (Tensor), codes (QuantizedTensor), or sums not yet rounded (Accumulator). A layer does
-/// not ask which: `tensor()` always gives floats, and operators take whichever form they can use. Values of
-/// the last two kinds are immutable. Gradients are floats, with respect to the dequantized value.
+/// The value is floats (Tensor), codes (QuantizedTensor), or unrounded sums (Accumulator). Layers need not
+/// distinguish them: `tensor()` always returns floats, and operators use the form that suits them. Codes and
+/// sums are immutable. Gradients are floats, with respect to the dequantized value.
 ///
-/// One variable may be read by several threads; a backward pass, and whatever sets a gradient or a value,
-/// needs its leaves alone.
+/// Several threads may read one variable. A backward pass, and every function that sets a gradient or a
+/// value, needs exclusive access to the leaves.
 class Variable {
  public:
-  /// Undefined. Operators take it for "not given" where they say so, as a layer without a bias does.
+  /// Undefined. Some operators accept it as "not given", for example for a missing bias.
   Variable() = default;
-  /// A leaf that shares the tensor: a constant of the tape or, with `requires_grad`, a parameter.
+  /// A leaf that shares the tensor: a constant or, with `requires_grad`, a parameter.
   Variable(Tensor value,
            bool requires_grad = false);  // NOLINT(google-explicit-constructor): a constant of the tape
-  /// A leaf that holds codes, such as those of a compressed weight.
+  /// A leaf that holds codes, for example a compressed weight.
   explicit Variable(QuantizedTensor value);
   /// A leaf that holds sums.
   explicit Variable(Accumulator value);
 
   [[nodiscard]] bool defined() const noexcept { return node_ != nullptr; }
-  /// Logical shape of the value, of whichever kind it is: asking codes or sums converts nothing. This
-  /// function, and all others that read a value, throw ArgumentError when the variable is undefined.
+  /// Returns the logical shape of the value without converting codes or sums. All functions that read the
+  /// value throw ArgumentError if the variable is undefined.
   [[nodiscard]] Shape shape() const;
-  /// Size along `axis`, negative from the back. Throws ArgumentError when out of range.
+  /// Returns the size along `axis`; negative axes count from the back. Throws ArgumentError if out of range.
   [[nodiscard]] std::int64_t dim(int axis) const;
-  /// The number of axes, and of elements.
+  /// The number of axes, and the number of elements.
   [[nodiscard]] int rank() const { return static_cast<int>(shape().size()); }
   [[nodiscard]] std::int64_t numel() const { return fq::numel(shape()); }
-  /// Where the value is, and how it lies in memory.
+  /// Device and memory order of the value.
   [[nodiscard]] Device device() const;
   [[nodiscard]] Layout layout() const;
-  /// The value in the form that it has, for std::visit and std::get_if.
+  /// Returns the value in its current form, for std::visit and std::get_if.
   [[nodiscard]] const Value& value() const;
 
-  /// The codes when the value is of that kind, else null. The pointer is good as long as this value lives.
+  /// Returns the codes if the value is a QuantizedTensor, else null. The pointer is valid for the lifetime
+  /// of the value.
   [[nodiscard]] const QuantizedTensor* quantized() const noexcept;
-  /// The sums when the value is of that kind, else null; the pointer is good as long.
+  /// Returns the sums if the value is an Accumulator, else null. The pointer is valid for the lifetime of
+  /// the value.
   [[nodiscard]] const Accumulator* accumulator() const noexcept;
-  /// The same value as floats: this variable itself when it holds a Tensor already, otherwise one node that
-  /// is shared by all who ask and kept as long as this value, so that it is converted once and its consumers'
-  /// gradients are summed.
+  /// Returns the value as floats: this variable itself if it holds a Tensor, otherwise one cached variable
+  /// that all callers share. The value is therefore converted once, and the gradients of its consumers are
+  /// summed.
   [[nodiscard]] Variable as_float() const;
-  /// The value as floats, the tensor of `as_float`: codes give fl(code * scale), sums are scaled and have
-  /// their pending ReLU applied. It is f32 for those; a Tensor keeps its dtype.
+  /// Returns the tensor of `as_float`. Codes become fl(code * scale); sums are scaled and their pending ReLU
+  /// is applied. These are f32; a Tensor keeps its dtype.
   [[nodiscard]] Tensor tensor() const;
-  /// The only element, as a double. Throws ArgumentError unless there is exactly one. Waits for a GPU.
+  /// Returns the only element as double; waits for a GPU. Throws ArgumentError if the number of elements is
+  /// not 1.
   [[nodiscard]] double item() const { return tensor().item(); }
 
-  /// Whether `backward` of what is made of this value reaches it: that is a leaf that was told so, or the
-  /// result of an operator that was recorded.
+  /// Whether `backward` reaches this value: it is a leaf with `requires_grad`, or the result of a recorded
+  /// operator.
   [[nodiscard]] bool requires_grad() const noexcept;
-  /// Asks for a gradient, or for none, which drops the one there is. Throws ArgumentError for the result of
-  /// an operator: use `detach` to cut it off.
+  /// Enables or disables the gradient. Disabling drops the current gradient. Throws ArgumentError for the
+  /// result of an operator; use `detach` there.
   void set_requires_grad(bool on);
-  /// Whether it was made by a constructor or `detach`, not by an operator.
+  /// Whether a constructor or `detach` made the variable, not an operator.
   [[nodiscard]] bool is_leaf() const noexcept;
-  /// The sum of the gradients of all backward passes since `zero_grad`. It has this shape and is undefined
-  /// before the first pass. Only leaves keep one.
+  /// Sum of the gradients of all backward passes since `zero_grad`, in the shape of the value. Undefined
+  /// before the first pass. Only leaves have one.
   [[nodiscard]] const Tensor& grad() const;
-  /// Puts a gradient in place of the sum; an undefined one takes it away. Throws ArgumentError for another
-  /// shape, and where no gradient is asked for.
+  /// Replaces the gradient; an undefined tensor removes it. Throws ArgumentError for another shape, and if
+  /// the variable requires no gradient.
   void set_grad(Tensor grad);
-  /// Forgets the gradient: `grad` is undefined again.
+  /// Removes the gradient: `grad` is undefined again.
   void zero_grad();
-  /// Replaces the value of a leaf by another tensor, for all handles of this variable. The dtype and device
-  /// may be others. Throws ArgumentError for another shape and for the result of an operator.
+  /// Replaces the value of a leaf, for all handles of this variable. Dtype and device may differ. Throws
+  /// ArgumentError for another shape and for the result of an operator.
   void set_tensor(Tensor value);
-  /// The leaf's own tensor, to write to, as optimizers do: writing bumps its version, by which codes that are
-  /// kept of a weight are made anew. Throws ArgumentError for the result of an operator, for codes and for
+  /// Returns the leaf's tensor for writing, as optimizers need. Writing changes its version, so cached
+  /// weight codes are recomputed. Throws ArgumentError for the result of an operator, for codes and for
   /// sums.
   [[nodiscard]] Tensor& mutable_tensor();
-  /// A new leaf without gradient that shares the value: what is made of it does not reach back through this
-  /// one.
+  /// Returns a new leaf without gradient that shares the value. Gradients of its results do not reach this
+  /// variable.
   [[nodiscard]] Variable detach() const;
 
-  /// Adds d(this)/d(leaf) * seed to the gradient of every leaf that requires one, and frees the tape behind
-  /// this node: a second pass needs a second forward. The seed is 1 for a value of one element; else it must
-  /// be given, with this shape.
+  /// Adds d(this)/d(leaf) * seed to the gradient of every leaf that requires one, and frees the tape up to
+  /// this node. A second pass needs a second forward pass. The seed defaults to 1 for a value of one
+  /// element; otherwise it is required, with the shape of this value.
   ///
-  /// Throws ArgumentError when nothing was recorded, when run twice, or when a tensor that an operator saved
-  /// was written to since; the message names the operator and both versions.
+  /// Throws ArgumentError if nothing was recorded, if run twice, or if a tensor saved by an operator was
+  /// written to since. The message names the operator and both versions.
   void backward(Tensor seed = {}) const;
 
-  /// The node itself, by which two handles of one variable are told from two equal ones; null when undefined.
-  /// While this thread gives the leaf another value (detail::StandIns), the node of that.
+  /// Returns the node, which identifies the variable; null when undefined. While this thread replaces the
+  /// leaf's value (detail::StandIns), returns the node of the replacement.
   [[nodiscard]] const std::shared_ptr<detail::Node>& node() const noexcept {
     return context().stand_ins == nullptr ? node_ : stand_in();
   }
-  /// A handle of a node, as operators make it.
+  /// Creates a handle to a node. For operators.
   [[nodiscard]] static Variable from_node(std::shared_ptr<detail::Node> node);
 
  private:
@@ -131,8 +133,8 @@ class Variable {
   std::shared_ptr<detail::Node> node_;
 };
 
-/// While it lives, nothing is recorded on this thread: results require no gradient, and what backward would
-/// need is not kept. Evaluation runs under it.
+/// Disables recording on this thread for the lifetime of this object: results require no gradient, and
+/// nothing is saved for backward. Use it for evaluation.
 ///
 ///     const NoGrad quiet;
 ///     const Tensor y = model(x).tensor();
@@ -140,7 +142,7 @@ class NoGrad : public ScopedValue<bool> {
  public:
   NoGrad() : ScopedValue(context().records, false) {}
 };
-/// Whether operators that are called on this thread go on the tape: they do unless a NoGrad lives.
+/// Whether this thread records operators on the tape. True unless a NoGrad lives.
 [[nodiscard]] inline bool grad_enabled() noexcept { return context().records; }
 
 }  // namespace fq

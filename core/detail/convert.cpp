@@ -33,13 +33,13 @@ void transpose_channels(const void* in, void* out, const Shape& s, bool to_last)
   }
 }
 
-/// Eight bits from any bit on, 0 beyond the last byte.
+/// Reads eight bits from any bit position, with 0 beyond the last byte.
 std::uint64_t read_bits(const std::uint8_t* x, std::int64_t bytes, std::int64_t bit) {
   const std::int64_t i = bit >> 3;
   const unsigned next = i + 1 < bytes ? x[i + 1] : 0u;
   return ((x[i] | next << 8) >> (bit & 7)) & 0xffu;
 }
-/// Adds eight bits to bits that are 0.
+/// Sets eight bits at any bit position. They must be 0 before.
 void add_bits(std::uint8_t* y, std::int64_t bit, std::uint64_t value) {
   const std::int64_t i = bit >> 3;
   const std::uint64_t shifted = value << (bit & 7);
@@ -47,7 +47,7 @@ void add_bits(std::uint8_t* y, std::int64_t bit, std::uint64_t value) {
   if (shifted > 0xff) y[i + 1] = static_cast<std::uint8_t>(y[i + 1] | shifted >> 8);
 }
 
-/// Byte r, bit c to byte c, bit r.
+/// Moves bit c of byte r to bit r of byte c.
 std::uint64_t transpose_8x8(std::uint64_t x) {
   constexpr std::pair<int, std::uint64_t> steps[] = {
       {7, 0x00aa00aa00aa00aaull}, {14, 0x0000cccc0000ccccull}, {28, 0x00000000f0f0f0f0ull}};
@@ -58,7 +58,7 @@ std::uint64_t transpose_8x8(std::uint64_t x) {
   return x;
 }
 
-/// Bits [rows][columns] from bit `at` of x to [columns][rows] of y, which are 0.
+/// Transposes bits [rows][columns] at bit `at` of x to [columns][rows] in y, whose bits must be 0.
 void transpose_image_bits(const std::uint8_t* x, std::int64_t bytes, std::uint8_t* y, std::int64_t at,
                           std::int64_t rows, std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; r += 8)

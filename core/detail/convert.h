@@ -8,9 +8,10 @@
 namespace fq::detail {
 
 void fill(Tensor& out, double value);
-/// Elementwise by value; same shape and layout; dtypes of 8 bits and more without the storage-only floats.
+/// Converts each element by value. Same shape and layout. Dtypes of 8 bits and more, except storage-only
+/// floats.
 void convert(const Tensor& in, Tensor& out);
-/// Same logical values, from in.layout() to out.layout(); of 1, 8, 16, 32 or 64 bits.
+/// Copies the logical values from in.layout() to out.layout(). Dtypes of 1, 8, 16, 32 or 64 bits.
 void relayout(const Tensor& in, Tensor& out);
 
 /// Calls `f` with a value of the C++ type of `dtype`: visit_dtype(t.dtype(), "op", [&]<class T>(T) { .. }).

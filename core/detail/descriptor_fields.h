@@ -1,6 +1,7 @@
 #pragma once
 
-/// The fields of a QuantDescriptor, named once: what reads, writes, merges or compares them visits them here.
+/// The list of fields of a QuantDescriptor. Code that reads, writes, merges or compares fields visits them
+/// here.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -12,7 +13,7 @@
 namespace fq::detail {
 
 /// Calls `visit(name, member..)` for each field, with the member of each of `options`:
-/// QuantDescriptorOptions, or a class of like members.
+/// QuantDescriptorOptions, or a class with the same members.
 template <class Visit, class... Options>
 void for_each_descriptor_field(Visit&& visit, Options&&... options) {
   visit("num_bits", options.num_bits...);
@@ -29,7 +30,7 @@ void for_each_descriptor_field(Visit&& visit, Options&&... options) {
   visit("dynamic", options.dynamic...);
 }
 
-/// Each reads the value of the field `name`. Throws ArgumentError naming it and what is allowed.
+/// Read the value of the field `name`. Throw ArgumentError that names the field and the allowed values.
 void read_field(std::string_view name, const nlohmann::json& value, NumBits& out);
 void read_field(std::string_view name, const nlohmann::json& value, std::string& out);
 void read_field(std::string_view name, const nlohmann::json& value, bool& out);
@@ -38,7 +39,8 @@ void read_field(std::string_view name, const nlohmann::json& value, Axes& out);
 void read_field(std::string_view name, const nlohmann::json& value, BlockSizes& out);
 void read_field(std::string_view name, const nlohmann::json& value, Amax& out);
 
-/// Throws ArgumentError: `key` is none of the fields, nor of `more`; the nearest is named.
+/// Throws ArgumentError for a `key` that is neither a field nor in `more`. The message names the nearest
+/// key.
 [[noreturn]] void unknown_field(const std::string& key, std::vector<std::string> more = {});
 
 }  // namespace fq::detail

@@ -8,19 +8,19 @@
 
 namespace fq::detail {
 
-/// The first GPU that runs a kernel and has some memory left, else the CPU; found once, and logged with the
-/// reason: as info, or as a warning where GPUs are there and none can be used.
+/// Returns the first GPU that runs a kernel and has free memory, else the CPU. The result is cached and
+/// logged with the reason: as info, or as a warning if no GPU is usable although there are some.
 [[nodiscard]] Device chosen_device();
 
-/// What a GPU multiplies codes as: "s8", or "bf16 (s8: products of full-range codes come out wrong)". Tries
-/// it with the first call. Throws BackendError for a GPU that cannot be used.
+/// Returns the number type of a GPU's code products: "s8", or "bf16 (s8: products of full-range codes come
+/// out wrong)". The first call tests the GPU. Throws BackendError if the GPU cannot be used.
 [[nodiscard]] std::string code_type(Device gpu);
 
-/// Properties of a device that decide how callers use its kernels.
+/// Properties of a device that affect how callers use its kernels.
 struct DeviceTraits {
-  bool own_memory;  ///< the device has its own memory: the host reads values by copies, which wait
-  bool launches;    ///< calls become work of a stream: one call for many tensors is faster than one for each
-  bool captures;    ///< a Capture (capture.h) can repeat the work of the device
+  bool own_memory;  ///< the device has its own memory: reading values on the host copies them and waits
+  bool launches;    ///< work is queued to a stream: one call for many tensors is faster than several
+  bool captures;    ///< a Capture (capture.h) can replay the work of the device
 };
 
 [[nodiscard]] constexpr DeviceTraits traits_of(Device device) noexcept {

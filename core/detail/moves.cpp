@@ -23,7 +23,7 @@ Tensor taken(const Tensor& x, const TakeMove& move) {
   return y;
 }
 
-/// Each element gets the sum of what was made of it.
+/// Returns the gradient of TakeMove: each element gets the sum over its copies.
 Tensor given_back(const Tensor& dy, const TakeMove& move, const Shape& shape) {
   Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device(), dy.layout());
   const auto mix = detail::AxisMix::of(move.from).transposed(shape[axis_index(move.axis)]);
@@ -37,7 +37,7 @@ PermuteMove inverse(const PermuteMove& move) {
   return out;
 }
 
-/// Zeros of that shape with dy where it was cut out.
+/// Returns zeros of the given shape with dy at the position of the cut.
 Tensor padded(const Tensor& dy, const CutMove& move, const Shape& shape) {
   const auto zeros = [&](std::int64_t size) {
     Shape side = shape;
@@ -104,7 +104,7 @@ Tensor moved_back(const Tensor& dy, const Move& move, const Shape& shape) {
 namespace fq::detail {
 namespace {
 
-/// The bits after the last element.
+/// Clears the unused bits after the last element.
 void clear_last_byte(Tensor& out) {
   auto* last = static_cast<std::byte*>(out.mutable_raw()) + out.nbytes() - 1;
   run(out.device(), &Kernels::fill_bytes, last, 0, std::size_t{1}, out.device());
@@ -128,7 +128,7 @@ void copy_range(const Tensor& x, std::int64_t from, Tensor& y, std::int64_t to, 
 }  // namespace
 
 Tensor join(const std::vector<Tensor>& parts, int axis) {
-  FQ_CHECK(!parts.empty(), "concat", "there is nothing to join");
+  FQ_CHECK(!parts.empty(), "concat", "no tensors are given: give at least one");
   const auto at = static_cast<std::size_t>(normalize_axis(axis, parts[0].rank(), "concat"));
   Shape shape = parts[0].shape();
   shape[at] = 0;
@@ -136,7 +136,7 @@ Tensor join(const std::vector<Tensor>& parts, int axis) {
     Shape other = part.shape();
     FQ_CHECK(other.size() == shape.size() && part.dtype() == parts[0].dtype() &&
                  part.device() == parts[0].device(),
-             "concat", "{} does not join with {}", part.describe(), parts[0].describe());
+             "concat", "{} and {} cannot be joined", part.describe(), parts[0].describe());
     shape[at] += other[at];
     other[at] = shape[at];
     FQ_CHECK(other == shape, "concat", "{} and {} differ on an axis other than {}", to_string(part.shape()),

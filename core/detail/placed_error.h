@@ -1,7 +1,6 @@
 #pragma once
 
-/// Mistakes in a JSON text, with the place of what is wrong: the text's own lines are known to whoever has
-/// it.
+/// Errors in a JSON text, with the position of the value. Only the caller knows the lines of the text.
 
 #include <string>
 #include <utility>
@@ -10,7 +9,7 @@
 
 namespace fq::detail {
 
-/// An ArgumentError about the value at `pointer`, a JSON pointer (RFC 6901): "/rules/3/num_bits".
+/// An ArgumentError for the value at `pointer`, a JSON pointer (RFC 6901): "/rules/3/num_bits".
 class PlacedError : public ArgumentError {
  public:
   PlacedError(std::string pointer, const std::string& message)
@@ -21,8 +20,8 @@ class PlacedError : public ArgumentError {
   std::string pointer_;
 };
 
-/// Calls `read` and gives its ArgumentErrors the place `step`, "/rules"; those that have one already get it
-/// put in front. An empty step changes nothing.
+/// Calls `read` and adds the position `step` ("/rules") to its ArgumentErrors, as a prefix if they have a
+/// position already. An empty step changes nothing.
 template <class Read>
 decltype(auto) at_place(const std::string& step, Read&& read) try {
   return std::forward<Read>(read)();

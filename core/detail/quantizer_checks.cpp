@@ -32,7 +32,7 @@ std::string nan_message(const Grid& grid) {
 }
 
 std::string bias_nan_message(const Grid& weight) {
-  return fmt::format("[quantize] a NaN is in the bias beside the weight of {}", quantizer_label(weight.name));
+  return fmt::format("[quantize] a NaN is in the bias of the layer with {}", quantizer_label(weight.name));
 }
 
 bool in_blocks(const Grid& grid, const Shape& shape, std::string_view function) {

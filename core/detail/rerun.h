@@ -1,6 +1,6 @@
 #pragma once
 
-/// The two runs of a block whose values are computed again for backward.
+/// The two runs of a checkpointed block, whose values are recomputed for backward.
 
 #include <utility>
 #include <vector>
@@ -10,15 +10,16 @@
 
 namespace fq::detail {
 
-/// What a block's first run moves, the second one leaves alone: statistics and ranges. Ranges that follow the
-/// batches are kept in the order of their use, as another reader may move them between the runs.
+/// State that the first run of a block changes and the second run must not: statistics and ranges. Ranges
+/// that follow the batches are stored in order of use, because another reader may change them between the
+/// runs.
 class Rerun {
  public:
   [[nodiscard]] bool again() const noexcept { return again_; }
-  /// Of the first run.
+  /// Stores a range. For the first run.
   void keep(Tensor range) { ranges_.push_back(std::move(range)); }
   void begin_again() noexcept { again_ = true; }
-  /// The range that the first run kept at this place.
+  /// Returns the range that the first run stored at the current position.
   [[nodiscard]] Tensor next() { return ranges_.at(next_++); }
 
  private:
@@ -27,9 +28,9 @@ class Rerun {
   std::size_t next_ = 0;
 };
 
-/// Of the block that this thread runs, or null.
+/// Returns the state of the block that this thread runs, or null.
 [[nodiscard]] inline Rerun* rerun() noexcept { return context().rerun; }
-/// In the second run of a block.
+/// Whether this is the second run of a block.
 [[nodiscard]] inline bool runs_again() noexcept { return rerun() != nullptr && rerun()->again(); }
 
 }  // namespace fq::detail

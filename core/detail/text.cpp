@@ -15,7 +15,7 @@ namespace {
 
 char small(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-/// Letters of either case are the same; two neighbours that changed places are one edit.
+/// Returns the number of edits, ignoring case. Swapping two neighbours is one edit.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   const auto same = [&](std::size_t i, std::size_t j) { return small(a[i - 1]) == small(b[j - 1]); };
   std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
@@ -63,7 +63,7 @@ std::string alternatives(const std::vector<std::string>& names) {
 
 namespace {
 
-/// The part of a pattern that stands for one character: "k", "?" or "[kv]".
+/// Returns the part of a pattern that matches one character: "k", "?" or "[kv]".
 std::string_view one_of(std::string_view pattern) {
   const auto end = pattern.starts_with('[') ? pattern.find(']', 2) : std::string_view::npos;
   return pattern.substr(0, end == std::string_view::npos ? 1 : end + 1);

@@ -1,28 +1,28 @@
 #pragma once
 
-/// The number of threads operators run on. Set by OMP_NUM_THREADS or the number of cores; forward results
-/// never depend on it. Built without OpenMP, our own loops have one, and these are oneDNN's.
+/// The number of threads that operators use: OMP_NUM_THREADS, or the number of cores. Forward results do not
+/// depend on it. Without OpenMP, our loops use one thread and the number applies to oneDNN only.
 ///
-/// oneDNN plans its products for `omp_get_max_threads()` threads and waits for all of them. OpenMP may give
-/// fewer (OMP_THREAD_LIMIT, OMP_DYNAMIC, OMP_MAX_ACTIVE_LEVELS), which leaves sums unfinished or waits for
-/// ever. So `threads()` and `set_threads()` start a team once and keep its real size as the number to use.
+/// oneDNN plans its products for `omp_get_max_threads()` threads and waits for all of them. OpenMP may
+/// provide fewer (OMP_THREAD_LIMIT, OMP_DYNAMIC, OMP_MAX_ACTIVE_LEVELS). Sums are then incomplete, or oneDNN
+/// waits forever. `threads()` and `set_threads()` therefore start a team once and use its actual size.
 
 #include <exception>
 
 namespace fq::detail {
 
-/// Returns the number of threads that the next operator of this thread uses: what OpenMP really gives.
-/// Engines call it before they plan work of oneDNN.
+/// Returns the number of threads for the next operator of this thread: the number that OpenMP provides. Call
+/// it before planning work of oneDNN.
 [[nodiscard]] int threads() noexcept;
-/// Sets that number, at least 1, for the calling thread only. Where OpenMP gives fewer, these are used.
+/// Sets the number of threads, at least 1, for the calling thread. If OpenMP provides fewer, those are used.
 void set_threads(int count) noexcept;
-/// Returns the number that OMP_NUM_THREADS or the cores ask for. Starts no thread.
+/// Returns the number requested by OMP_NUM_THREADS or the number of cores. Starts no thread.
 [[nodiscard]] int requested_threads() noexcept;
 
-/// The first of the exceptions that tasks of several threads end with.
+/// The first exception of tasks on several threads.
 class FirstError {
  public:
-  /// Calls `task` and keeps what it throws; whether it threw nothing. From any thread.
+  /// Calls `task` and stores its exception. Returns whether there was none. Thread-safe.
   template <class F>
   bool keep(F&& task) {
     try {
@@ -34,7 +34,7 @@ class FirstError {
     }
     return false;
   }
-  /// Throws what was kept, if anything.
+  /// Throws the stored exception, if any.
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }

@@ -156,7 +156,7 @@ TEST(Accumulator, RejectsNaNInABias) {
     (void)ops::linear(codes({1, 3}, "fc.input_quantizer"), codes({2, 3}, "fc.weight_quantizer"), Variable(b));
     FAIL() << "the NaN was not reported";
   } catch (const NumericError& error) {
-    EXPECT_STREQ(error.what(), "[quantize] a NaN is in the bias beside the weight of 'fc.weight_quantizer'");
+    EXPECT_STREQ(error.what(), "[quantize] a NaN is in the bias of the layer with 'fc.weight_quantizer'");
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// BlockMap: which elements of a tensor share a number. Plain numbers, so that host loops, vector loops and
-/// kernels of GPUs read the same map; made from a shape and the block shape of a Granularity.
+/// BlockMap: maps each element of a tensor to its block. Holds plain numbers only, so that host loops,
+/// vector loops and GPU kernels share it. Created from a shape and the block shape of a Granularity.
 
 #include <algorithm>
 #include <bit>
@@ -16,19 +16,20 @@
 
 namespace fq::detail {
 
-/// a / b of numbers that are not negative: by 32 bits, several times as fast, where both fit.
+/// Returns a / b for non-negative numbers. Divides in 32 bits if both fit, which is several times as fast.
 FQ_HD std::int64_t quotient(std::int64_t a, std::int64_t b) {
   if (((a | b) >> 32) == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
   return a / b;
 }
 
-/// `size` elements along an axis in `blocks` blocks of `length`, the last of which may be partial.
+/// Blocks along one axis: `size` elements in `blocks` blocks of `length`; the last block may be partial.
 struct BlockAxis {
   std::int64_t size, length, blocks;
 };
 
-/// The axes of a tensor of shape `x`, those merged that allow it: runs of one block are as long as can be.
-/// `block` has the rank of x and positive lengths. At least one axis; x has elements.
+/// Returns the axes of a tensor of shape `x`, merged where possible so that runs of one block are as long as
+/// possible. `block` has the rank of x and positive lengths. Returns at least one axis; x must have
+/// elements.
 inline std::vector<BlockAxis> merged_axes(const Shape& x, const Shape& block) {
   std::vector<BlockAxis> axes;
   for (std::size_t a = 0; a < x.size(); ++a) {
@@ -47,23 +48,24 @@ inline std::vector<BlockAxis> merged_axes(const Shape& x, const Shape& block) {
   return axes;
 }
 
-/// Elements in memory order, in rows of `size` elements that are alike: `blocks` blocks of `length`, the last
-/// of which may be partial. Channels are blocks, and so is a whole tensor.
+/// Elements in memory order as rows of `size` elements. Each row has `blocks` blocks of `length`; the last
+/// block may be partial. Channels and whole tensors are also represented this way.
 struct AxisBlocks {
   std::int64_t size, length, blocks;
 
-  /// Where an element is: `at` in its row, in block `index`.
+  /// Position of an element: `at` in its row, in block `index`.
   struct Place {
     std::int64_t at, index;
   };
 
-  /// One block for each index of the axis; one for all where it is -1. There are elements.
+  /// Returns one block per index of the axis, or one block in total for axis -1. The shape must have
+  /// elements.
   [[nodiscard]] static AxisBlocks of(const Shape& shape, Layout layout, int axis) {
     if (axis < 0) return {numel(shape), numel(shape), 1};
     const AxisView view = memory_view(shape, layout, axis);
     return {view.size * view.inner, view.inner, view.size};
   }
-  /// Of numbers that repeat along the innermost elements.
+  /// Returns blocks for numbers that repeat along the innermost elements.
   [[nodiscard]] static AxisBlocks repeating(std::int64_t count, std::int64_t numbers) {
     return numbers == 1 ? AxisBlocks{count, count, 1} : AxisBlocks{numbers, 1, numbers};
   }
@@ -77,8 +79,8 @@ struct AxisBlocks {
   }
 };
 
-/// Where the number of an element is: the same for all 1 << shift that follow each other (mask 0), or the
-/// elements' own, again and again (mask + 1 numbers for each 1 << shift elements).
+/// Index of an element's number. With mask 0, each group of 1 << shift consecutive elements shares one
+/// number. Otherwise each group has mask + 1 numbers, which repeat within the group.
 struct NumberIndex {
   int shift, wide;
   std::int64_t mask;
@@ -87,20 +89,21 @@ struct NumberIndex {
   [[nodiscard]] bool shared() const { return mask == 0; }
 };
 
-/// Elements in memory order in blocks of any shape, numbered row-major over the axes as they lie in memory.
+/// Blocks of any shape over elements in memory order. Blocks are numbered row-major over the axes in memory
+/// order.
 struct BlockMap {
   static constexpr int most_axes = 12;
   BlockAxis outer[most_axes];
   int outer_axes = 0;
   AxisBlocks last;
 
-  /// Where an element is: in row `row` of the last axis, whose first block is `base`.
+  /// Position of an element: row `row` of the last axis, whose first block is `base`.
   struct Place {
     std::int64_t row, base;
     AxisBlocks::Place in_row;
   };
 
-  /// Of elements that there are; no block length is 0. Both shapes are logical.
+  /// Creates the map. The shape must have elements and block lengths must not be 0. Both shapes are logical.
   [[nodiscard]] static BlockMap of(const Shape& shape, const Shape& block,
                                    Layout layout = Layout::row_major) {
     const auto axes = merged_axes(in_memory(shape, layout), in_memory(block, layout));
@@ -132,7 +135,7 @@ struct BlockMap {
     return found.base + found.in_row.index;
   }
 
-  /// Outer axes, and at `outer_axes` the last one.
+  /// Returns the outer axis `a`, or the last axis for a == outer_axes.
   [[nodiscard]] FQ_HD BlockAxis axis(int a) const {
     return a == outer_axes ? BlockAxis{last.size, last.length, last.blocks} : outer[a];
   }
@@ -141,13 +144,13 @@ struct BlockMap {
     for (int a = 0; a < outer_axes; ++a) out *= outer[a].blocks;
     return out;
   }
-  /// Elements of a block that is not cut short by an edge.
+  /// Number of elements in a full block.
   [[nodiscard]] FQ_HD std::int64_t length() const {
     std::int64_t out = last.length;
     for (int a = 0; a < outer_axes; ++a) out *= outer[a].length;
     return out;
   }
-  /// The k-th element of a block, -1 where it lies beyond the edge.
+  /// Returns the k-th element of a block, or -1 beyond the edge of the tensor.
   [[nodiscard]] FQ_HD std::int64_t element(std::int64_t block, std::int64_t k) const {
     std::int64_t i = 0, step = 1;
     for (int a = outer_axes; a >= 0; --a) {
@@ -170,7 +173,8 @@ struct BlockMap {
       if (outer[a].length > 1) return false;
     return last.size % last.length == 0;
   }
-  /// Where vectors of 16 aligned elements read their numbers at once; none where they cannot.
+  /// Returns the index by which a vector of 16 aligned elements reads its numbers with one load; empty if
+  /// the map has none.
   [[nodiscard]] std::optional<NumberIndex> number_index() const {
     std::optional<NumberIndex> out;
     if (outer_axes == 0 && last.blocks == 1) return NumberIndex{62, 0, 0};
@@ -180,8 +184,8 @@ struct BlockMap {
     if (power(tile) > 0) out = {power(tile), power(last.size), last.size - 1};
     return out;
   }
-  /// Whether whole tiles of outer[outer_axes - 1].length rows by last.size columns follow each other, each
-  /// column a block.
+  /// Whether the elements form consecutive full tiles of outer[outer_axes - 1].length rows by last.size
+  /// columns, with one block per column.
   [[nodiscard]] bool columns() const {
     if (outer_axes == 0 || last.length != 1) return false;
     for (int a = 0; a + 1 < outer_axes; ++a)
@@ -189,7 +193,7 @@ struct BlockMap {
     return outer[outer_axes - 1].size % outer[outer_axes - 1].length == 0;
   }
 
-  /// The last place at or before element i that no block spans.
+  /// Returns the last position at or before element i that splits no block.
   [[nodiscard]] std::int64_t cut(std::int64_t i) const {
     int a = 0;
     while (a < outer_axes && outer[a].length == 1) ++a;
@@ -199,8 +203,8 @@ struct BlockMap {
     return i - i % row + i % row / block * block;
   }
 
-  /// Calls f(begin, end, j, step) for runs of elements of [from, to), in order: element i of the run belongs
-  /// to block j + (i - begin) * step, step being 0 or 1.
+  /// Calls f(begin, end, j, step) for consecutive runs of the elements [from, to). Element i of a run
+  /// belongs to block j + (i - begin) * step, with step 0 or 1.
   template <class F>
   void for_runs(std::int64_t from, std::int64_t to, F&& f) const {
     for (std::int64_t i = from; i < to;) {
@@ -219,14 +223,14 @@ struct BlockMap {
   }
 
  private:
-  /// Of two, -1 for other numbers.
+  /// Returns the exponent of a power of two, or -1 for other numbers.
   [[nodiscard]] static int power(std::int64_t n) {
     const auto word = static_cast<std::uint64_t>(n);
     return std::has_single_bit(word) ? std::countr_zero(word) : -1;
   }
 };
 
-/// The same of all elements of a tensor of shape `x` in blocks of that shape.
+/// Calls f as BlockMap::for_runs, for all elements of a tensor of shape `x`.
 template <class F>
 void for_block_runs(const Shape& x, const Shape& block, F&& f) {
   if (const std::int64_t count = numel(x); count > 0) BlockMap::of(x, block).for_runs(0, count, f);

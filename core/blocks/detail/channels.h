@@ -1,6 +1,6 @@
 #pragma once
 
-/// Loops that are shared among threads where they are long.
+/// Parallel loops over elements and channels. Short loops run on the calling thread.
 
 #include <algorithm>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace fq::detail {
 
-/// f(i) for every i < count, shared among threads where there is `much` to do. Otherwise no region of threads
-/// is begun, not even one of this thread alone: that takes longer than a layer of one token does.
+/// Calls f(i) for every i < count, in parallel if `much` is set. Otherwise it enters no OpenMP region: even
+/// a region of one thread takes longer than a layer on one token.
 template <class F>
 void parallel_for(std::int64_t count, bool much, F&& f) {
   if (!much) {
@@ -34,7 +34,7 @@ struct Channels {
   std::int64_t channels = 1;
   std::int64_t inner = 1;
 
-  /// Of `axis` of a tensor of that shape and layout; axis -1 means one channel for all.
+  /// Channels along `axis` of a tensor with this shape and layout. Axis -1 means one channel in total.
   static Channels of(const Shape& shape, Layout layout, int axis) {
     if (axis < 0) return {1, std::max<std::int64_t>(numel(shape), 1)};
     const AxisView view = detail::memory_view(shape, layout, axis);
@@ -43,8 +43,8 @@ struct Channels {
   [[nodiscard]] std::int64_t at(std::int64_t i) const { return channels == 1 ? 0 : (i / inner) % channels; }
 };
 
-/// Calls f(begin, end, channel) for runs of elements of one channel, in memory order, in parallel over blocks
-/// of 4096 elements: masks of different blocks share no byte.
+/// Calls f(begin, end, channel) for runs of elements of one channel, in memory order. Blocks of 4096
+/// elements run in parallel, so that masks of different blocks share no byte.
 template <class F>
 void for_runs(std::int64_t count, const Channels& view, F&& f) {
   constexpr std::int64_t block = 4096;
@@ -60,7 +60,7 @@ void for_runs(std::int64_t count, const Channels& view, F&& f) {
   }
 }
 
-/// Sets bit i of a mask in memory order; the bits must be 0 before.
+/// Sets bit i of a mask in memory order. The bit must be 0 before.
 inline void set_bit(std::uint8_t* mask, std::int64_t i, bool on) {
   mask[i >> 3] = static_cast<std::uint8_t>(mask[i >> 3] | (static_cast<unsigned>(on) << (i & 7)));
 }
@@ -68,16 +68,16 @@ inline bool get_bit(const std::uint8_t* mask, std::int64_t i) {
   return ((mask[i >> 3] >> (i & 7)) & 1u) != 0;
 }
 
-// Matrices of rows (pixels) by channels, channels innermost, seen as runs: the channels side by side so
-// often that inner loops are long, need no rest and start on bytes of a mask.
+// Matrices of rows (pixels) by channels, with channels innermost, processed in runs. A run repeats the
+// channels until the inner loop is long, has no remainder and starts at a byte of the mask.
 
-/// Elements of a run: a multiple of 16 and of `channels`, 128 or more.
+/// Number of elements of a run: a multiple of 16 and of `channels`, at least 128.
 inline std::int64_t run_width(std::int64_t channels) {
   const std::int64_t whole = std::lcm(std::max<std::int64_t>(channels, 1), std::int64_t{16});
   return whole * std::max<std::int64_t>(1, 128 / whole);
 }
 
-/// The values of the channels, repeated to the width of a run.
+/// Returns the channel values repeated to the width of a run.
 template <class T, class From>
 [[nodiscard]] std::vector<T> repeated(const From* values, std::int64_t channels) {
   std::vector<T> out(static_cast<std::size_t>(run_width(channels)));
@@ -86,7 +86,7 @@ template <class T, class From>
   return out;
 }
 
-/// Blocks of whole runs whose size depends on the number of channels only; the last run may be partial.
+/// Blocks of whole runs. The block size depends only on the number of channels; the last run may be partial.
 struct RunBlocks {
   std::int64_t elements, width, size, count;
 
@@ -99,7 +99,7 @@ struct RunBlocks {
   [[nodiscard]] std::int64_t end(std::int64_t block) const { return std::min(elements, (block + 1) * size); }
 };
 
-/// f(begin, end) for every block, in parallel.
+/// Calls f(begin, end) for every block, in parallel.
 template <class F>
 void for_blocks(const RunBlocks& blocks, F&& f) {
   detail::parallel_for(blocks.count, blocks.count > 2,

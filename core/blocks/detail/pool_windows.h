@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which pixels a pooling window covers, and which windows cover a pixel. For host and device.
+/// Maps between pooling windows and pixels, for host and device.
 
 #include <algorithm>
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace fq::detail {
 
-/// Sizes of a 2-D pooling: n images of h * w pixels of c channels to oh * ow pixels.
+/// Sizes of a 2-D pooling: n images of h * w pixels with c channels, reduced to oh * ow pixels.
 struct PoolSizes {
   std::int64_t n, c, h, w, kh, kw, sh, sw, ph, pw, oh, ow;
-  std::int64_t eh = 0, ew = 0;  ///< padding behind the image, where ph, pw lie before it
+  std::int64_t eh = 0, ew = 0;  ///< padding after the image; ph and pw are the padding before it
 
   [[nodiscard]] FQ_HD std::int64_t window() const { return kh * kw; }
 };
 
-/// A window of more pixels has places that do not fit into a byte.
+/// Largest window whose positions fit into a byte.
 inline constexpr std::int64_t byte_places = 255;
 
-/// The part of window (i, j) that lies in the image: rows [top, bottom), columns [left, right).
+/// The part of window (i, j) inside the image: rows [top, bottom), columns [left, right).
 struct Window {
   std::int64_t top, bottom, left, right, first_row, first_column;
 
@@ -32,12 +32,12 @@ struct Window {
     right = std::min(first_column + s.kw, s.w);
   }
   [[nodiscard]] FQ_HD std::int64_t pixels() const { return (bottom - top) * (right - left); }
-  /// Those of the padding with them.
+  /// Number of pixels including the padding.
   [[nodiscard]] FQ_HD std::int64_t padded_pixels(const PoolSizes& s) const {
     return (std::min(first_row + s.kh, s.h + s.eh) - first_row) *
            (std::min(first_column + s.kw, s.w + s.ew) - first_column);
   }
-  /// Where pixel (h, w) of the image lies in the window, counted in (h, w) order.
+  /// Returns the position of pixel (h, w) in the window, in (h, w) order.
   [[nodiscard]] FQ_HD std::int64_t place(const PoolSizes& s, std::int64_t h, std::int64_t w) const {
     return (h - first_row) * s.kw + (w - first_column);
   }
@@ -48,19 +48,20 @@ struct Covering {
   std::int64_t kernel, stride, windows;
   std::int64_t begin = 0, end = 0;
 
-  /// To a later position: it takes no division.
+  /// Moves to a later position, without division.
   void move_to(std::int64_t position) {
     while (begin < windows && begin * stride + kernel <= position) ++begin;
     while (end < windows && end * stride <= position) ++end;
   }
-  /// To any position.
+  /// Moves to any position.
   FQ_HD void jump_to(std::int64_t position) {
     begin = position < kernel ? 0 : std::min((position - kernel) / stride + 1, windows);
     end = std::min(position / stride + 1, windows);
   }
 };
 
-/// E4M3 bytes as integers of the same order, and back: sign and magnitude to two's complement. -0 becomes 0.
+/// Converts E4M3 bytes (sign and magnitude) to integers of the same order (two's complement), and back. -0
+/// becomes 0.
 FQ_HD std::uint8_t reordered_e4m3(std::uint8_t byte) {
   return static_cast<std::uint8_t>(byte <= 0x80 ? byte & 0x7f : 0x100 - (byte & 0x7f));
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Logical axes as they lie in memory.
+/// Tensor axes in memory order.
 
 #include <array>
 #include <cstdint>
@@ -16,7 +16,7 @@ inline Shape in_memory(const Shape& axes, Layout layout) {
   return {axes[0], axes[2], axes[3], axes[1]};
 }
 
-/// Outer blocks of size * inner elements in memory order around a logical axis.
+/// Splits a tensor in memory order around a logical axis: outer blocks of size * inner elements.
 inline AxisView memory_view(const Shape& shape, Layout layout, int axis) {
   if (layout == Layout::row_major) return axis_view(shape, axis);
   constexpr int position[] = {0, 3, 1, 2};
@@ -29,16 +29,17 @@ inline AxisView memory_view(const Shape& shape, Layout layout, int axis) {
 
 namespace fq::cpu {
 
-/// Elements between neighbours along each logical axis.
+/// Returns the distance in elements between neighbours along each logical axis.
 [[nodiscard]] std::vector<std::int64_t> strides_of(const Shape& shape, Layout layout);
-/// As above, right-aligned to `out` by NumPy's rule: 0 along axes that are broadcast.
+/// As above, right-aligned to `out` by NumPy's rule, with 0 along broadcast axes.
 [[nodiscard]] std::vector<std::int64_t> broadcast_strides(const Shape& shape, Layout layout,
                                                           const Shape& out);
 
-/// Rows of `inner` elements; axes that no operand needs apart are merged.
+/// Rows of `inner` elements. Adjacent axes are merged if every operand allows it.
 class Walk {
  public:
-  /// `strides`: of both operands along the logical axes of `shape`, which lies in memory as `layout`.
+  /// `strides` are the strides of both operands along the logical axes of `shape`, which has layout
+  /// `layout`.
   Walk(const Shape& shape, Layout layout, std::array<std::vector<std::int64_t>, 2> strides);
 
   /// Sizes of the merged axes, outermost first; at least one.
@@ -49,9 +50,9 @@ class Walk {
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
   [[nodiscard]] std::int64_t inner() const noexcept { return dims_.back(); }
   [[nodiscard]] std::int64_t step(std::size_t operand) const noexcept { return strides_[operand].back(); }
-  /// Elements after which the operand's offsets repeat.
+  /// Number of elements after which the operand's offsets repeat.
   [[nodiscard]] std::int64_t period(std::size_t operand) const noexcept;
-  /// Where the operand's elements of a row begin.
+  /// Returns the offset of the operand's first element in a row.
   [[nodiscard]] std::int64_t offset(std::size_t operand, std::int64_t row) const noexcept {
     std::int64_t at = 0;
     for (std::size_t axis = dims_.size() - 1; axis-- > 0; row /= dims_[axis])
@@ -65,7 +66,7 @@ class Walk {
   std::int64_t rows_ = 1;
 };
 
-/// A dense tensor as a walk sees it.
+/// Shape and layout of a dense tensor.
 struct Placed {
   const Shape& shape;
   Layout layout;
@@ -74,11 +75,12 @@ template <class Tensor>
 [[nodiscard]] Placed placed(const Tensor& tensor) {
   return {tensor.shape(), tensor.layout()};
 }
-/// Of the elements of a and b that are combined to each of y.
+/// Iterates over y, with the elements of a and b that broadcast to each element of y.
 [[nodiscard]] Walk broadcast_walk(const Placed& a, const Placed& b, const Placed& y);
-/// Of x, its first operand the element of `out`, row-major, that each is added to; its second x itself.
+/// Iterates over x. The first operand is the element of `out` (row-major) that accumulates each x; the
+/// second is x.
 [[nodiscard]] Walk sum_walk(const Placed& x, const Shape& out);
-/// Of y, row-major, whose axis i is x's axis axes[i]; its first operand is x.
+/// Iterates over y (row-major), whose axis i is axis axes[i] of x. The first operand is x.
 [[nodiscard]] Walk permute_walk(const Placed& x, const std::vector<int>& axes, const Shape& y);
 
 }  // namespace fq::cpu
