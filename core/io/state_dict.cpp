@@ -17,10 +17,10 @@ struct StateDict::Body {
 
 namespace {
 
-constexpr std::int64_t kMostParts = 64;  // groups of files that are not read any deeper
+constexpr std::int64_t kMostParts = 64;  // limit of nested groups when reading
 
 void check_name(std::string_view name) {
-  FQ_CHECK(name.find('\0') == name.npos, "state_dict", "a name holds a zero byte: use text");
+  FQ_CHECK(name.find('\0') == name.npos, "state_dict", "a name contains a zero byte: remove it");
   for (std::size_t begin = 0; begin <= name.size();) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
     const auto part = name.substr(begin, end - begin);
@@ -114,10 +114,10 @@ void StateDict::merge(const StateDict& other, std::string_view prefix) {
   if (&other == this) return merge(StateDict(other), prefix);
   for (const auto& [name, tensor] : other.tensors())
     FQ_CHECK(!contains(joined(prefix, name)), "state_dict",
-             "there is a tensor '{}' already: merge under another prefix", joined(prefix, name));
+             "a tensor '{}' exists already: merge under another prefix", joined(prefix, name));
   for (const auto& item : other.attributes().items())
     FQ_CHECK(!has_attribute(joined(prefix, item.key())), "state_dict",
-             "there is an attribute '{}' already: merge under another prefix", joined(prefix, item.key()));
+             "an attribute '{}' exists already: merge under another prefix", joined(prefix, item.key()));
   if (!prefix.empty()) check_name(prefix);
   for (const auto& [name, tensor] : other.tensors()) set(joined(prefix, name), tensor);
   for (const auto& item : other.attributes().items()) set_attribute(joined(prefix, item.key()), item.value());

@@ -17,32 +17,31 @@ namespace {
 const std::string& text_of(const FileReader& file, const std::string& name, const TreeObject& object,
                            const char* key) {
   const auto found = object.texts.find(key);
-  if (found == object.texts.end())
-    refuse_part(file, name, fmt::format("lacks an attribute '{}' that is a text", key));
+  if (found == object.texts.end()) refuse_part(file, name, fmt::format("has no text attribute '{}'", key));
   return found->second;
 }
 
 Shape packed_shape(const FileReader& file, const std::string& name, const TreeObject& object) {
   Shape out;
   const auto sizes = parse_json<nlohmann::json>(text_of(file, name, object, "shape"));
-  if (!sizes.is_array()) refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
+  if (!sizes.is_array()) refuse_part(file, name, "has an attribute 'shape' that is not a list of sizes");
   for (const auto& size : sizes) {
     const auto whole = whole_if<std::int64_t>(size, 0, kLargestListed);
-    if (!whole) refuse_part(file, name, "has an attribute 'shape' that is no list of sizes");
+    if (!whole) refuse_part(file, name, "has an attribute 'shape' that is not a list of sizes");
     out.push_back(*whole);
   }
   return out;
 }
 
-/// Takes them from the HDF5 structures (hdf5_tree.h). Throws FileError where these and the listing differ.
+/// Reads the types from the HDF5 structures (hdf5_tree.h). Throws FileError if these and the listing differ.
 void take_listed_types(const FileReader& file, std::vector<ListedDataset>& listing) {
   auto tree = read_hdf5_tree(file);
   for (auto& entry : listing) {
     const auto node = tree.extract(entry.name);
-    if (node.empty()) refuse_part(file, entry.name, "is listed, and not there");
+    if (node.empty()) refuse_part(file, entry.name, "is listed but missing");
     const TreeObject& object = node.mapped();
     if (entry.bytes > 0 && object.elements != entry.offset - kHeaderBytes)
-      refuse_part(file, entry.name, "is listed at another place than it is");
+      refuse_part(file, entry.name, "has another offset than listed");
     entry.dtype = kListedJson;
     if (entry.name == "attributes") continue;
     entry.dtype = text_of(file, entry.name, object, "dtype");
@@ -50,12 +49,12 @@ void take_listed_types(const FileReader& file, std::vector<ListedDataset>& listi
       const bool packed = bit_width(dtype_from_name(entry.dtype)) < 8;
       entry.shape = packed ? packed_shape(file, entry.name, object) : object.shape;
     } catch (const ArgumentError& error) {
-      refuse_part(file, entry.name, fmt::format("is not well formed: {}", error.what()));
+      refuse_part(file, entry.name, fmt::format("is invalid: {}", error.what()));
     }
     if (std::ranges::any_of(entry.shape, [](std::int64_t size) { return size < 0; }))
-      refuse_part(file, entry.name, "has a shape that is none");
+      refuse_part(file, entry.name, "has an invalid shape");
   }
-  if (!tree.empty()) refuse_part(file, tree.begin()->first, "is there, and not listed");
+  if (!tree.empty()) refuse_part(file, tree.begin()->first, "is not listed");
 }
 
 constexpr std::size_t kMostAxes = 32;  // as HDF5
@@ -67,18 +66,18 @@ class StatePart {
   StatePart(const FileReader& file, const ListedDataset& entry) : file_(file), entry_(entry) {}
 
   [[nodiscard]] nlohmann::json attributes() const {
-    if (entry_.name != "attributes") refuse("is a text where a tensor belongs");
+    if (entry_.name != "attributes") refuse("is a text, expected a tensor");
     std::string text(static_cast<std::size_t>(entry_.bytes), '\0');
     read(text.data());
     auto attributes = parse_json<nlohmann::json>(text);
-    if (!attributes.is_object()) refuse("is JSON, but no object");
+    if (!attributes.is_object()) refuse("is not a JSON object");
     return attributes;
   }
 
   [[nodiscard]] Tensor tensor() const {
     const DType dtype = dtype_from_name(entry_.dtype);
     if (entry_.shape.size() > kMostAxes || byte_size(dtype, elements()) != entry_.bytes)
-      refuse(fmt::format("claims {} {}, {} bytes are stored of it", fq::name(dtype), to_string(entry_.shape),
+      refuse(fmt::format("claims {} {}, but {} bytes are stored", fq::name(dtype), to_string(entry_.shape),
                          entry_.bytes));
     Tensor tensor = Tensor::empty(entry_.shape, dtype);
     read(tensor.mutable_raw());
@@ -113,21 +112,21 @@ void put(StateDict& state, const FileReader& file, const ListedDataset& entry) {
   const StatePart part(file, entry);
   try {
     if (entry.dtype != kListedJson) {
-      if (state.contains(entry.name)) part.refuse("is there twice");
+      if (state.contains(entry.name)) part.refuse("occurs twice");
       return state.set(entry.name, part.tensor());
     }
     auto attributes = part.attributes();
     for (auto& attribute : attributes.items())
       state.set_attribute(attribute.key(), std::move(attribute.value()));
   } catch (const ArgumentError& error) {
-    part.refuse(fmt::format("is not well formed: {}", error.what()));
+    part.refuse(fmt::format("is invalid: {}", error.what()));
   } catch (const nlohmann::json::exception&) {
     part.refuse("holds JSON that cannot be read");
   }
 }
 
-/// Returns the parts that have bytes, in the order of their offsets. A small file cannot stand for many large
-/// parts.
+/// Returns the parts that have bytes, in the order of their offsets. Rejects overlapping parts, so that a
+/// small file cannot claim many large parts.
 std::vector<const ListedDataset*> parts_apart(const FileReader& file,
                                               const std::vector<ListedDataset>& listing) {
   std::vector<const ListedDataset*> parts;
@@ -136,7 +135,7 @@ std::vector<const ListedDataset*> parts_apart(const FileReader& file,
   std::ranges::sort(parts, {}, &ListedDataset::offset);
   for (std::size_t i = 1; i < parts.size(); ++i)
     if (parts[i]->offset - parts[i - 1]->offset < parts[i - 1]->bytes)
-      refuse_part(file, parts[i]->name, "lies over another part");
+      refuse_part(file, parts[i]->name, "overlaps another part");
   return parts;
 }
 
@@ -183,7 +182,7 @@ void check_kind(const std::string& path, const std::string& found, std::string_v
                   fmt::format("[load_state] {} is a file of {}, expected one of {}", path, found, wanted));
 }
 
-/// What is damaged says so, whatever it led to.
+/// Reads the state. If reading fails in any way and the body is damaged, reports the damage instead.
 StateDict whole_state(const detail::FileReader& file, const detail::StateHeader& header) {
   try {
     return detail::read_state(file, header);
@@ -202,9 +201,9 @@ StateDict load_state(const std::string& path, std::string_view kind) {
   try {
     return whole_state(file, header);
   } catch (const nlohmann::json::exception&) {
-    throw FileError(path, "", fmt::format("[load_state] {} is damaged: its listing is none", path));
+    throw FileError(path, "", fmt::format("[load_state] {} is damaged: its listing is invalid", path));
   } catch (const ArgumentError& error) {
-    throw FileError(path, "", fmt::format("[load_state] {} is not well formed: {}", path, error.what()));
+    throw FileError(path, "", fmt::format("[load_state] {} is invalid: {}", path, error.what()));
   }
 }
 

@@ -17,11 +17,11 @@ void check_names(const StateDict& state) {
   std::set<std::string, std::less<>> taken{"attributes"};
   for (const auto& name : state.names())
     FQ_CHECK(taken.insert(name).second, "save_state",
-             "a tensor is named '{}': the name is kept for attributes", name);
+             "a tensor is named '{}': this name is reserved for attributes", name);
   for (const auto& name : state.names())
     for (auto slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1))
       FQ_CHECK(!taken.contains(name.substr(0, slash)), "save_state",
-               "'{}' lies below '{}', which is a tensor or kept for attributes: rename one", name,
+               "'{}' is below '{}', which is a tensor or reserved for attributes: rename one", name,
                name.substr(0, slash));
 }
 

@@ -40,7 +40,7 @@ bool refused_by_system(int error) {
   throw FileError(path, "", message);
 }
 
-/// Where a link leads that leads to nothing.
+/// Returns the end of a chain of links whose target does not exist.
 std::string end_of_links(const std::string& path) {
   std::string at = path;
   for (int links = 0; links < kMostLinks; ++links) {
@@ -52,7 +52,7 @@ std::string end_of_links(const std::string& path) {
   fail(path, ELOOP);
 }
 
-/// What is at a path.
+/// The file system entry at a path.
 struct Place {
   enum class Kind { nothing, file, other } kind = Kind::nothing;
   std::string target;  // links resolved
@@ -75,7 +75,7 @@ Place place_of(const std::string& path) {
   return {Place::Kind::file, none ? path : target.string(), status.st_mode & 07777u};
 }
 
-/// The targets of paths, resolved when the paths were checked.
+/// Targets of checked paths, resolved at the time of the check.
 class CheckedTargets {
  public:
   static CheckedTargets& instance() {
@@ -89,7 +89,7 @@ class CheckedTargets {
     const std::scoped_lock lock(mutex_);
     targets_[key_of(path)] = ((none ? folder : whole) / fs::path(target).filename()).string();
   }
-  /// Empty for a path that was not checked.
+  /// Returns the target, or an empty string for a path that was not checked.
   [[nodiscard]] std::string of(const std::string& path) {
     const std::scoped_lock lock(mutex_);
     const auto found = targets_.find(key_of(path));
@@ -98,7 +98,7 @@ class CheckedTargets {
 
  private:
   static std::string key_of(const std::string& path) {
-    std::error_code none;  // an empty path is no place, which the write reports
+    std::error_code none;  // ignored: a later write reports an empty path
     return fs::absolute(path, none).lexically_normal().string();
   }
 
@@ -106,8 +106,8 @@ class CheckedTargets {
   std::map<std::string, std::string> targets_;
 };
 
-/// Returns the file at the target of a checked path. A link there is newer than the check and counts as
-/// nothing.
+/// Returns the file at the target of a checked path. A link at the target was created after the check and is
+/// ignored.
 Place checked_place(const std::string& path, const std::string& target) {
   struct stat status {};
   const bool there = ::lstat(target.c_str(), &status) == 0;
@@ -136,7 +136,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     direct_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
     struct stat status {};
     if (direct_ < 0 || ::fstat(direct_, &status) != 0) fail(path_, errno);
-    if (S_ISREG(status.st_mode)) {  // put there since
+    if (S_ISREG(status.st_mode)) {  // created after the check
       ::close(std::exchange(direct_, -1));
       fail(path_, EEXIST);
     }
@@ -189,7 +189,7 @@ void commit_together(std::initializer_list<std::reference_wrapper<AtomicFile>> f
   }
 }
 
-/// What another writes just now can be written.
+/// Throws if `path` cannot be written now.
 void check_writable(const std::string& path) {
   const Place place = place_of(path);
   if (place.kind == Place::Kind::other) return;

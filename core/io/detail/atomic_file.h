@@ -1,6 +1,6 @@
 #pragma once
 
-/// Files that are there whole or not at all: written beside, synced, renamed, directory synced.
+/// Atomic file writes: write to a temporary file, sync it, rename it and sync the directory.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,25 +16,26 @@ namespace detail {
 class UnfinishedFile;
 }
 
-/// Takes bytes for `path` in a new file beside it, ".NAME.fakequant-XXXXXX"; `commit` puts them in place of
-/// what was there. A process that is killed leaves the old file and at most that one; the next writer of the
-/// same path removes it. No other file is touched. A path that names a device or pipe is written directly; a
-/// link is followed unless it was put there after `check_writable`. An existing file keeps its mode. Throws
-/// FileError when the place cannot be written (no such directory, no permission, a read-only file, a
-/// directory, a loop of links, a name that is too long), SystemError when the system refuses (disk full, file
-/// size limit, another writer of the same path).
+/// Writes a new file ".NAME.fakequant-XXXXXX" in the directory of `path`; `commit` renames it to `path`. A
+/// killed process leaves the old file and at most one temporary file, which the next writer of the same path
+/// removes. No other file is touched. A device or pipe is written directly. A link is followed unless it was
+/// created after `check_writable`. An existing file keeps its mode.
+///
+/// Throws FileError if the path cannot be written (no such directory, no permission, a read-only file, a
+/// directory, a loop of links, a name that is too long). Throws SystemError for system limits (disk full,
+/// file size limit, another writer of the same path).
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
-  /// Removes what was written unless it was committed.
+  /// Removes the temporary file unless it was committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;  // one writer of one file
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// Syncs and renames. Once. Throws SystemError, too, when the file is in its place but its directory could
-  /// not be synced: it may then be lost with the power.
+  /// Syncs and renames. Call it once. Also throws SystemError if the file was renamed but its directory
+  /// could not be synced; a power failure may then lose the file.
   void commit();
 
  private:
@@ -51,19 +52,20 @@ class AtomicFile {
   int direct_ = -1;
 };
 
-/// Commits files that belong together: all are synced first, then renamed back to back, in their order. A
-/// file system renames one at a time: a process that is killed between two renames leaves a new file beside
-/// an old one, so such files name each other by a checksum.
+/// Commits files that belong together: syncs all of them, then renames them in order. Renames are not atomic
+/// together: a process killed between two renames leaves a mix of new and old files. Such files therefore
+/// store each other's checksum.
 void commit_together(std::initializer_list<std::reference_wrapper<AtomicFile>> files);
 
-/// Throws what writing `path` would throw, as far as that can be known before: by a file of 4096 bytes beside
-/// it, which is removed again. What is at `path` is not touched; devices and pipes are not opened.
+/// Throws if writing `path` is certain to fail. Tests it with a temporary file of 4096 bytes in the same
+/// directory. Does not touch the file at `path` and does not open devices or pipes.
 void check_writable(const std::string& path);
 
-/// Writes `contents` to `path` as above.
+/// Writes `contents` to `path` as AtomicFile does.
 void write_file(const std::string& path, std::string_view contents);
 
-/// The bytes of a regular file. Throws FileError when it cannot be read or is longer than `limit` bytes.
+/// Returns the bytes of a regular file. Throws FileError if it cannot be read or has more than `limit`
+/// bytes.
 [[nodiscard]] std::string read_file(const std::string& path, std::int64_t limit = std::int64_t{64} << 20);
 
 }  // namespace fq

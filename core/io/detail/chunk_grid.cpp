@@ -7,8 +7,8 @@
 namespace fq::detail {
 namespace {
 
-/// The next of the places low, low + step, .. below high along each axis, the last axis fastest; false after
-/// the last.
+/// Advances to the next of the positions low, low + step, .. below high along each axis, the last axis
+/// fastest. Returns false after the last position.
 bool advance(Shape& place, const Shape& low, const Shape& high, const Shape& step) {
   for (std::size_t axis = place.size(); axis-- > 0;) {
     place[axis] += step[axis];
@@ -43,7 +43,7 @@ void ChunkGrid::for_each(std::int64_t begin, std::int64_t end,
 
 void ChunkGrid::copy(const Shape& origin, const std::byte* from, std::int64_t begin, std::int64_t end,
                      std::byte* rows) const {
-  std::size_t run_axis = sizes_.size() - 1;  // all axes after it lie together, in the chunk and in the rows
+  std::size_t run_axis = sizes_.size() - 1;  // axes after it are contiguous in the chunk and in the rows
   while (run_axis > 1 && chunk_[run_axis] == sizes_[run_axis]) --run_axis;
   Shape low = origin, high = origin;
   for (std::size_t axis = 0; axis < sizes_.size(); ++axis)

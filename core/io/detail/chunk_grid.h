@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where chunks of an array lie in it.
+/// Positions of chunks in an array.
 
 #include <cstddef>
 #include <functional>
@@ -9,19 +9,19 @@
 
 namespace fq::detail {
 
-/// An array of shape `sizes` cut into chunks of shape `chunk` (the same rank, sizes of 1 or more); those at
-/// the far edges are padded to whole ones. Rows are along the first axis.
+/// An array of shape `sizes`, split into chunks of shape `chunk` (of the same rank, with sizes of at least
+/// 1). Chunks at the far edges are padded to full size. Rows are along the first axis.
 class ChunkGrid {
  public:
   ChunkGrid(Shape sizes, Shape chunk, std::int64_t element_bytes);
 
   [[nodiscard]] std::int64_t chunk_elements() const { return numel(chunk_); }
-  /// Whether the chunk there is padded.
+  /// Whether the chunk at `origin` is padded.
   [[nodiscard]] bool at_edge(const Shape& origin) const;
-  /// Calls `visit` with the first element's place of each chunk that has one of the rows [begin, end).
+  /// Calls `visit` with the position of the first element of each chunk that overlaps the rows [begin, end).
   void for_each(std::int64_t begin, std::int64_t end, const std::function<void(const Shape&)>& visit) const;
-  /// Copies what the chunk at `origin`, all of whose elements lie at `from`, has of the rows [begin, end) to
-  /// its place in `rows`, which holds these rows.
+  /// Copies the part of a chunk in the rows [begin, end) to its position in `rows`, a buffer of these rows.
+  /// `origin` is the position of the chunk and `from` points to its elements.
   void copy(const Shape& origin, const std::byte* from, std::int64_t begin, std::int64_t end,
             std::byte* rows) const;
 

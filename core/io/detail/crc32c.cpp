@@ -7,8 +7,7 @@ namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82f63b78u;
 
-// Table k advances a byte past k further bytes, so that eight bytes are folded with eight independent
-// look-ups.
+// Table k advances a byte past k more bytes, so eight independent look-ups process eight bytes.
 struct Tables {
   std::uint32_t of[8][256];
 };
@@ -30,7 +29,7 @@ consteval Tables make_tables() {
 constexpr Tables kMade = make_tables();
 constexpr auto& kTables = kMade.of;
 
-/// Of polynomials, modulo that of the checksum: bit 31 is x^0.
+/// Returns the product of two polynomials modulo the checksum's polynomial; bit 31 is x^0.
 constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) noexcept {
   std::uint32_t out = 0;
   for (int bit = 31; bit >= 0; --bit) {

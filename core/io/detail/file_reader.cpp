@@ -120,7 +120,7 @@ struct Ending {
   const char* kind;
 };
 
-/// Of files whose first bytes tell less: zip archives, pickles, protobuf.
+/// Kinds of files that the first bytes do not identify: zip archives, pickles, protobuf.
 constexpr Ending kEndings[] = {
     {".onnx", "an ONNX model"},        {".npz", "an archive of NumPy arrays"},
     {".pt", "a PyTorch file"},         {".pth", "a PyTorch file"},

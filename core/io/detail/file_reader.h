@@ -1,6 +1,6 @@
 #pragma once
 
-/// Bytes of a regular file, by position.
+/// Reads a regular file at any position.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace fq::detail {
 
 class FileReader {
  public:
-  /// Throws FileError when there is no such file, it is not a regular one or may not be read. Does not wait
+  /// Throws FileError if the file does not exist, is not a regular file or may not be read. Does not wait
   /// for pipes and devices.
   explicit FileReader(std::string path);
   ~FileReader();
@@ -19,11 +19,11 @@ class FileReader {
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  /// Whether `descriptor` is open on this very file, which another may have been renamed over meanwhile.
+  /// Whether `descriptor` is open on this file. Another file may have been renamed to its path meanwhile.
   [[nodiscard]] bool is_same(int descriptor) const noexcept;
-  /// Reads exactly `bytes` bytes from `offset`. Throws FileError when the file has fewer.
+  /// Reads exactly `bytes` bytes from `offset`. Throws FileError if the file has fewer.
   void read(std::int64_t offset, void* data, std::size_t bytes) const;
-  /// CRC-32C of a part, read in pieces. Throws as `read`.
+  /// Returns the CRC-32C of a part of the file. Throws as `read`.
   [[nodiscard]] std::uint32_t checksum(std::int64_t offset, std::int64_t bytes) const;
 
  private:
@@ -34,11 +34,12 @@ class FileReader {
 
 // Kinds of files, for messages about a file of another kind than expected.
 
-/// Whether it begins as HDF5 files do, at byte 0 or behind a user block.
+/// Whether the file begins like an HDF5 file, at byte 0 or after a user block.
 [[nodiscard]] bool has_hdf5_signature(const FileReader& file);
 
-/// "a NumPy array", "a PNG image", "a directory of 12 .png files", by the first bytes, or else by the name;
-/// "a text file" for what is printable, empty where it is not known or cannot be read. Never throws.
+/// Returns the kind of a file from its first bytes, or else its name: "a NumPy array", "a PNG image", "a
+/// directory of 12 .png files". Returns "a text file" for printable content, and an empty string if the kind
+/// is unknown or the file cannot be read. Never throws.
 [[nodiscard]] std::string file_kind(const std::string& path);
 
 }  // namespace fq::detail

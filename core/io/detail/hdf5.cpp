@@ -16,9 +16,9 @@ std::recursive_mutex& mutex() {
   return *instance;
 }
 
-int locks_held = 0;  // by the thread with the mutex
+int locks_held = 0;  // number held by the thread that owns the mutex
 
-/// Without locks, and without reading 64 KiB where a row of fewer is asked for.
+/// File access without locks. A small sieve buffer avoids reading 64 KiB for a smaller row.
 Properties read_access() {
   Properties access(FQ_CALL(H5Pcreate(H5P_FILE_ACCESS), "hdf5"));
   FQ_CALL(H5Pset_fapl_sec2(access.get()), "hdf5");
@@ -26,13 +26,13 @@ Properties read_access() {
 #if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
   FQ_CALL(H5Pset_file_locking(access.get(), false, true), "hdf5");
 #else
-  ::setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);  // read whenever these versions open a file
+  ::setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);  // these versions read it at every open
 #endif
   return access;
 }
 
-/// Takes the folders of plugins away while it lives: HDF5 1.14 loads all of them to find one that opens what
-/// it cannot open itself, whatever H5PLset_loading_state says.
+/// Removes the plugin folders for its lifetime. HDF5 1.14 loads all plugins to find one that can open an
+/// unknown file, even if H5PLset_loading_state disables this.
 class NoPluginFolders {
  public:
   NoPluginFolders() {
@@ -47,7 +47,7 @@ class NoPluginFolders {
   ~NoPluginFolders() {
     for (const auto& path : paths_) H5PLappend(path.c_str());
   }
-  NoPluginFolders(const NoPluginFolders&) = delete;  // puts them back
+  NoPluginFolders(const NoPluginFolders&) = delete;  // restores them
 
  private:
   std::vector<std::string> paths_;
@@ -62,7 +62,7 @@ herr_t keep_first(unsigned, const H5E_error2_t* error, void* text) {
 }  // namespace
 
 Lock::Lock() : guard_(mutex()) {
-  if (locks_held++ > 0) return;  // these calls clear what last_error reads
+  if (locks_held++ > 0) return;  // the calls below clear the error stack of last_error
   H5Eget_auto2(H5E_DEFAULT, &printer_, &printer_data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLget_loading_state(&plugins_);
@@ -94,7 +94,7 @@ File open(const FileReader& file) {
   const NoPluginFolders without;
   const Properties access = read_access();
   File opened(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
-  if (!opened) opened = File(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));  // as others opened it here
+  if (!opened) opened = File(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));  // opened elsewhere too
   if (!opened) fail(path, "", "is a damaged or truncated HDF5 file");
   void* descriptor = nullptr;
   check(H5Fget_vfd_handle(opened.get(), H5P_DEFAULT, &descriptor), path, "", "has no descriptor");

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The HDF5 C API with owners instead of identifiers: it needs <hdf5.h>.
+/// The HDF5 C API with owners instead of identifiers. Needs <hdf5.h>.
 
 #include <mutex>
 #include <string>
@@ -17,8 +17,8 @@
 
 namespace fq::detail::h5 {
 
-/// Held around calls of HDF5, which need not be built for threads; nests. Keeps HDF5 from printing and from
-/// loading filters as plug-ins meanwhile.
+/// Lock for calls of HDF5, which may be built without thread safety. Nests. Also stops HDF5 from printing
+/// and from loading filter plugins.
 class Lock {
  public:
   Lock();
@@ -33,13 +33,13 @@ class Lock {
   unsigned plugins_ = 0;
 };
 
-/// The name that HDF5 knows an object by: "/" for the root, whose name is empty here. Lives as long as
+/// Returns HDF5's name of an object. The root is "/" for HDF5 and "" here. Valid for the lifetime of
 /// `object`.
 [[nodiscard]] inline const char* place_of(const std::string& object) {
   return object.empty() ? "/" : object.c_str();
 }
 
-/// Owns an identifier that `Close` takes back; the null handle holds -1.
+/// Owns an identifier, which `Close` releases. The null handle holds -1.
 template <herr_t (*Close)(hid_t)>
 class Handle {
  public:
@@ -71,11 +71,12 @@ using Type = Handle<H5Tclose>;
 using Attribute = Handle<H5Aclose>;
 using Properties = Handle<H5Pclose>;
 
-/// What HDF5 says of its last failure, in one line. The Lock of the failed call must still be held.
+/// Returns HDF5's description of its last failure, in one line. The Lock of the failed call must still be
+/// held.
 [[nodiscard]] std::string last_error();
 /// Throws FileError(path, dataset) with `what` and `last_error()`.
 [[noreturn]] void fail(const std::string& path, const std::string& dataset, std::string_view what);
-/// `result` if it is not negative, else `fail`.
+/// Returns `result` if it is not negative, else calls `fail`.
 template <class Result>
 Result check(Result result, const std::string& path, const std::string& dataset, std::string_view what) {
   if (result < 0) [[unlikely]]
@@ -83,22 +84,22 @@ Result check(Result result, const std::string& path, const std::string& dataset,
   return result;
 }
 
-/// Another file was renamed over the one that was to be opened.
+/// Another file was renamed over the file to be opened.
 class Replaced : public FileError {
  public:
   using FileError::FileError;
 };
 
-/// Opens a file to read, without HDF5's locks: who saves a file here holds one until it is there whole.
-/// Throws a one-line FileError for a missing, truncated, damaged or other file, Replaced when the file of
-/// that path is no longer `file`.
+/// Opens a file for reading, without HDF5's locks: fakequant locks files while it saves them. Throws a
+/// one-line FileError for a missing, truncated, damaged or foreign file, and Replaced if the path no longer
+/// names `file`.
 [[nodiscard]] File open(const FileReader& file);
-/// Opens whichever file has that path.
+/// Opens the file that has this path now.
 [[nodiscard]] File open(const std::string& path);
-/// The sizes of a simple or scalar dataspace; throws FileError for others.
+/// Returns the sizes of a simple or scalar dataspace; throws FileError for others.
 [[nodiscard]] Shape shape_of(hid_t space, const std::string& path, const std::string& dataset);
-/// The memory type that holds elements of `dtype` (8 bits and more): integers stand for the floats without an
-/// HDF5 type.
+/// Returns the memory type for elements of `dtype` (8 bits and more). Floats without an HDF5 type are stored
+/// as integers.
 [[nodiscard]] hid_t storage_type(DType dtype);
 /// IEEE binary16, little endian.
 [[nodiscard]] Type half_type();

@@ -14,7 +14,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kChecksumBytes = 4;
-constexpr std::size_t kLargestCompression = 1032;  // of deflate
+constexpr std::size_t kLargestCompression = 1032;  // largest ratio of deflate
 constexpr std::size_t kSmallestStream = 64;
 
 template <class... Args>
@@ -24,7 +24,7 @@ template <class... Args>
 
 std::uint32_t folded(std::uint32_t sum) { return (sum & 0xffff) + (sum >> 16); }
 
-/// HDF5's: sums of 16-bit words, the high byte first, modulo 65535.
+/// Returns HDF5's checksum: sums of 16-bit words, the high byte first, modulo 65535.
 std::uint32_t fletcher32(const Bytes& data, std::size_t bytes) {
   std::uint32_t first = 0, second = 0;
   for (std::size_t i = 0; i < bytes; i += 2) {
@@ -50,7 +50,7 @@ Bytes without_checksum(Bytes data) {
 
 Bytes unshuffled(const Bytes& data, std::size_t element_bytes) {
   const std::size_t count = element_bytes > 0 ? data.size() / element_bytes : 0;
-  Bytes out = data;  // what is left over stays at the end
+  Bytes out = data;  // remaining bytes stay at the end
   for (std::size_t byte = 0; count > 1 && byte < element_bytes; ++byte)
     for (std::size_t i = 0; i < count; ++i) out[i * element_bytes + byte] = data[byte * count + i];
   return out;
@@ -68,7 +68,7 @@ struct Inflater {
 
 Bytes inflated(Bytes& data, std::size_t bytes) {
   if (bytes > kSmallestStream && data.size() < bytes / kLargestCompression)
-    bad("has a chunk of {} bytes, {} are stored of it: it is damaged", bytes, data.size());
+    bad("has a chunk of {} bytes, but {} are stored: it is damaged", bytes, data.size());
   Bytes out(bytes);
   Inflater inflater;
   auto& stream = inflater.stream;
@@ -81,7 +81,7 @@ Bytes inflated(Bytes& data, std::size_t bytes) {
   if (status == Z_STREAM_END) bad("has a chunk that expands to {} bytes of {}", stream.total_out, bytes);
   if (status == Z_BUF_ERROR && stream.avail_out == 0)
     bad("has a chunk that expands to more than {} bytes", bytes);
-  bad("has a damaged chunk: it is no whole gzip data");
+  bad("has a damaged chunk: its gzip data is invalid");
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ std::vector<std::byte> ChunkFilters::decode(std::vector<std::byte> stored, unsig
       stored = inflated(stored, bytes + checksums * kChecksumBytes);
     }
   }
-  if (stored.size() != bytes) bad("has a chunk of {} bytes, {} belong there", stored.size(), bytes);
+  if (stored.size() != bytes) bad("has a chunk of {} bytes, expected {}", stored.size(), bytes);
   return stored;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What was done to the chunks of a dataset before they were stored, taken back here: HDF5 itself would hand
-/// out whatever memory lies behind a chunk that expands to less than its size, and allocate a thousand times
-/// the file for one that expands to more. It is not a public header: it needs <hdf5.h>.
+/// Decodes the filters of dataset chunks. HDF5's own decoder is not safe: for a chunk that expands to less
+/// than its size it returns memory after the chunk, and for one that expands to more it allocates up to a
+/// thousand times the file size. Not a public header: it needs <hdf5.h>.
 
 #include <cstddef>
 #include <stdexcept>
@@ -12,28 +12,28 @@
 
 namespace fq::detail::h5 {
 
-/// What is wrong with a chunk or its filters, to go on after "file:dataset ".
+/// An invalid chunk or filter. The message continues "file:dataset ".
 class BadChunk : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// gzip, shuffle and fletcher32, in any order, gzip once.
+/// The filters gzip (once), shuffle and fletcher32, in any order.
 class ChunkFilters {
  public:
-  /// Of a dataset with these creation properties. Throws BadChunk for other filters.
+  /// Reads the filters from a dataset's creation properties. Throws BadChunk for other filters.
   explicit ChunkFilters(hid_t creation);
 
   [[nodiscard]] bool empty() const noexcept { return filters_.empty(); }
-  /// The `bytes` bytes that `stored` was made of; filter i was left out where bit i of `skipped` is set.
-  /// Throws BadChunk when it expands to anything else, before memory is taken for it.
+  /// Decodes `stored` to `bytes` bytes; filter i is skipped if bit i of `skipped` is set. Throws BadChunk if
+  /// the result has another size, before allocating memory for it.
   [[nodiscard]] std::vector<std::byte> decode(std::vector<std::byte> stored, unsigned skipped,
                                               std::size_t bytes) const;
 
  private:
   struct Filter {
     H5Z_filter_t id;
-    std::size_t element_bytes;  // of shuffle
+    std::size_t element_bytes;  // for shuffle
   };
   std::vector<Filter> filters_;
 };

@@ -8,7 +8,7 @@
 
 namespace fq::detail::h5 {
 
-// HDF5 allocates the file through these; the address stays ours until the file is closed.
+// Memory that HDF5 allocates for the file. We own it until the file is closed.
 struct Image::Buffer {
   std::byte* data = nullptr;
 

@@ -23,12 +23,12 @@ namespace {
 void check_hard(H5L_type_t type, const std::string& path, const std::string& name) {
   if (type != H5L_TYPE_HARD)
     refuse(path, name,
-           "is a soft or external link, which are not followed: put the object itself there, as with h5copy");
+           "is a soft or external link, which is not followed: store the object itself, as h5copy does");
 }
 
-/// Returns whether the file has an object of that name ("train/x"). HDF5 would follow soft and external links
-/// to other files, pipes and devices. Throws FileError where a step of the name is a soft, external or
-/// user-defined link. `path` is the file's, for messages.
+/// Returns whether the file has an object of that name ("train/x"). Soft and external links are rejected,
+/// because HDF5 would follow them to other files, pipes and devices. Throws FileError if a step of the name
+/// is a soft, external or user-defined link. `path` is the file's, for messages.
 bool has_object(hid_t file, const std::string& path, const std::string& name) {
   const Lock lock;
   for (std::size_t begin = 0; begin < name.size();) {
@@ -53,7 +53,7 @@ std::string without_padding(const char* begin, std::size_t size, H5T_str_t paddi
   return text;
 }
 
-/// Strings that HDF5 allocated, given back to it.
+/// Owns strings that HDF5 allocated.
 class VariableTexts {
  public:
   VariableTexts(hid_t type, hid_t space, std::size_t count) : type_(type), space_(space), texts_(count) {}
@@ -78,7 +78,7 @@ class VariableTexts {
   std::vector<char*> texts_;
 };
 
-/// What is read, and what messages say of it.
+/// An attribute to read, and its names in messages.
 struct TextSource {
   hid_t attribute, type;
   std::size_t count;
@@ -114,8 +114,8 @@ std::vector<std::string> fixed_texts(const TextSource& from) {
   return out;
 }
 
-/// The values of an open attribute of strings as UTF-8, as Hdf5Reader::texts gives them; nullopt for one of
-/// another type. `path`, `object` and `name` are for messages. The caller holds the lock.
+/// Returns the values of an open attribute of strings as UTF-8, like Hdf5Reader::texts; nullopt for another
+/// type. `path`, `object` and `name` are for messages. The caller must hold the lock.
 std::optional<std::vector<std::string>> read_texts(hid_t attribute, const std::string& path,
                                                    const std::string& object, const std::string& name) {
   const Type type(H5Aget_type(attribute));
@@ -150,7 +150,7 @@ struct Hdf5Reader::Body {
   std::int64_t bytes;
   h5::File file;
 
-  /// One that is there; the caller holds the lock.
+  /// Opens an existing attribute. The caller must hold the lock.
   [[nodiscard]] h5::Attribute attribute(const std::string& object, const std::string& name) const {
     h5::Attribute found(
         H5Aopen_by_name(file.get(), h5::place_of(object), name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
@@ -196,7 +196,7 @@ Hdf5Rows Hdf5Reader::rows(const std::string& dataset) const {
   const h5::Lock lock;
   if (!has(dataset)) throw FileError(path(), dataset, fmt::format("[hdf5] {} has no {}", path(), dataset));
   const h5::Properties access(FQ_CALL(H5Pcreate(H5P_DATASET_ACCESS), "hdf5"));
-  FQ_CALL(H5Pset_chunk_cache(access.get(), 0, 0, 0), "hdf5");  // whoever reads keeps what is worth keeping
+  FQ_CALL(H5Pset_chunk_cache(access.get(), 0, 0, 0), "hdf5");  // no cache: the caller caches rows itself
   h5::Dataset open(H5Dopen2(body_->file.get(), dataset.c_str(), access.get()));
   if (!open) h5::fail(path(), dataset, "is not a dataset that can be opened");
   return Hdf5Rows(std::make_unique<Hdf5Rows::Body>(path(), dataset, std::move(open), body_->bytes));

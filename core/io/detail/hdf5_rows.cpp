@@ -11,8 +11,8 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kAlwaysRead = std::int64_t{256} << 20;  // whatever the file stores of it
-constexpr hsize_t kFilterRoom = 4096;                          // what a filter may add to a small chunk
+constexpr std::int64_t kAlwaysRead = std::int64_t{256} << 20;  // read regardless of the stored size
+constexpr hsize_t kFilterRoom = 4096;                          // bytes that a filter may add to a small chunk
 
 }  // namespace
 
@@ -50,8 +50,8 @@ void Hdf5Rows::Body::read_chunks(std::int64_t begin, std::int64_t end, std::byte
   });
 }
 
-// HDF5 has one answer to the size of a chunk that is not there and of one that it cannot look up, but reads
-// an element of the first.
+// HDF5 reports the same size for a missing chunk and for a chunk that it cannot find. It can read an element
+// only of a missing chunk.
 void Hdf5Rows::Body::check_unwritten(const std::vector<hsize_t>& offset) const {
   const h5::Space file(H5Dget_space(dataset.get())), memory(H5Screate(H5S_SCALAR));
   FQ_CALL(H5Sselect_elements(file.get(), H5S_SELECT_SET, 1, offset.data()), "hdf5");
@@ -67,7 +67,7 @@ Hdf5Rows::Body::StoredChunk Hdf5Rows::Body::stored_chunk(const Shape& origin, st
   hsize_t stored = 0;
   if (H5Dget_chunk_storage_size(dataset.get(), offset.data(), &stored) < 0) check_unwritten(offset);
   if (stored > bytes + bytes / 8 + kFilterRoom || stored > static_cast<hsize_t>(file_bytes_))
-    refuse(fmt::format("has a chunk of {} bytes stored in {}: it is damaged", bytes, stored));
+    refuse(fmt::format("has a chunk of {} bytes stored in {} bytes: it is damaged", bytes, stored));
   StoredChunk chunk{std::vector<std::byte>(stored), 0};
   if (stored == 0) return chunk;
   const auto read =
@@ -126,7 +126,7 @@ Tensor Hdf5Rows::read_all() const {
 namespace {
 
 constexpr std::int64_t kLargestPiece = std::int64_t{1} << 30;  // a row, a chunk
-constexpr std::int64_t kMostElements = std::int64_t{1} << 56;  // whose bits can be counted
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56;  // so that the number of bits fits
 constexpr std::int64_t kMostUnwritten = std::int64_t{64} << 30;
 constexpr std::int64_t kMostUnwrittenRows = std::int64_t{1} << 25;
 
@@ -147,7 +147,7 @@ std::optional<DType> integer_type(std::size_t bytes, bool is_signed) {
 
 std::optional<DType> element_type(hid_t type) {
   const std::size_t bytes = H5Tget_size(type);
-  if (H5Tget_class(type) == H5T_ENUM) {  // as h5py stores truth values
+  if (H5Tget_class(type) == H5T_ENUM) {  // h5py stores booleans as an enum
     const h5::Type base(H5Tget_super(type));
     return integer_type(bytes, H5Tget_sign(base.get()) == H5T_SGN_2);
   }
@@ -180,7 +180,7 @@ void Hdf5Rows::Body::refuse(const std::string& why) const {
 }
 
 void Hdf5Rows::Body::refuse_claim(std::int64_t count, std::int64_t bytes) const {
-  refuse(fmt::format("claims {} times {} bytes, {} are stored of it: write it out", count, bytes,
+  refuse(fmt::format("claims {} times {} bytes, but {} are stored: write all values", count, bytes,
                      stored_bytes()));
 }
 
@@ -195,18 +195,18 @@ std::int64_t Hdf5Rows::Body::stored_bytes() const {
   return static_cast<std::int64_t>(std::min<hsize_t>(H5Dget_storage_size(dataset.get()), hsize_t{1} << 62));
 }
 
-// Before anything asks for the shape: HDF5 opens the files of a virtual dataset for that.
+// Called before the shape is read, because for the shape HDF5 opens the files of a virtual dataset.
 void Hdf5Rows::Body::check_layout(hid_t creation) const {
   const auto layout = H5Pget_layout(creation);
   const bool own = layout == H5D_CHUNKED || layout == H5D_COMPACT || layout == H5D_CONTIGUOUS;
   if (!own || H5Pget_external_count(creation) != 0)
-    refuse("keeps its values in other files: copy it with h5repack");
+    refuse("stores its values in other files: copy it with h5repack");
 }
 
 void Hdf5Rows::Body::take_type() {
   file_type = h5::Type(H5Dget_type(dataset.get()));
   const auto found = element_type(file_type.get());
-  if (!found) refuse("is not of integers or IEEE floats of 16, 32 or 64 bits: convert it");
+  if (!found) refuse("has elements other than integers and IEEE floats of 16, 32 or 64 bits: convert it");
   dtype = *found;
   file_element_bytes_ = static_cast<std::int64_t>(H5Tget_size(file_type.get()));
   memory_type = dtype == DType::f16 ? h5::half_type() : h5::Type(H5Tcopy(h5::storage_type(dtype)));
@@ -221,7 +221,8 @@ void Hdf5Rows::Body::take_shape() {
   if (row_bytes > kLargestPiece) refuse(fmt::format("has rows of {} bytes: at most 1 GiB", row_bytes));
 }
 
-// Of contiguous and compact datasets HDF5 reads as much as the shape says, wherever that lies.
+// For contiguous and compact datasets HDF5 reads the size of the shape at any claimed offset, without
+// checks.
 void Hdf5Rows::Body::check_whole(hid_t creation) const {
   const std::int64_t elements = numel(shape);
   const std::int64_t stored = stored_bytes();
@@ -271,7 +272,7 @@ void Hdf5Rows::Body::take_chunks(hid_t creation) {
               "has an unreadable fill value");
 }
 
-// Chunks that were never written take no room, so that a small file may claim any number of rows.
+// Chunks that were never written take no room, so a small file may claim any number of rows.
 void Hdf5Rows::Body::check_rows() const {
   const std::int64_t most = kMostUnwritten / std::max<std::int64_t>(row_bytes, 1);
   if (shape[0] > std::min(most, kMostUnwrittenRows) && !is_stored()) refuse_claim(shape[0], row_bytes);

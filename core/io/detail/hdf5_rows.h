@@ -1,6 +1,6 @@
 #pragma once
 
-/// What Hdf5Rows holds, and the checks before anything of it is read: it needs <hdf5.h>.
+/// The implementation of Hdf5Rows, and the checks before any element is read. Needs <hdf5.h>.
 
 #include "fakequant/core/io/detail/chunk_grid.h"
 #include "fakequant/core/io/detail/hdf5.h"
@@ -18,16 +18,16 @@ struct Hdf5Rows::Body {
   std::int64_t row_bytes = 0;
   std::int64_t chunk_rows = 1;
 
-  /// Checks everything that a later read relies on. Throws FileError.
+  /// Checks everything that later reads rely on. Throws FileError.
   Body(const std::string& path, const std::string& name, h5::Dataset open, std::int64_t file_bytes);
   [[noreturn]] void refuse(const std::string& why) const;
-  /// Refuses `count` pieces of `bytes` bytes.
+  /// Rejects `count` pieces of `bytes` bytes.
   [[noreturn]] void refuse_claim(std::int64_t count, std::int64_t bytes) const;
-  /// What the file has of the dataset, compressed or not.
+  /// Returns the number of bytes that the file stores for the dataset, possibly compressed.
   [[nodiscard]] std::int64_t stored_bytes() const;
-  /// Whether all rows can come of what is stored.
+  /// Whether the stored bytes can contain all rows.
   [[nodiscard]] bool is_stored() const;
-  /// Rows [begin, end), as Hdf5Rows::read.
+  /// Reads rows [begin, end) as Hdf5Rows::read does.
   void read(std::int64_t begin, std::int64_t end, std::byte* out) const;
 
  private:
@@ -40,23 +40,23 @@ struct Hdf5Rows::Body {
 
   void read_selected(std::int64_t begin, std::int64_t end, std::byte* out) const;
   void read_chunks(std::int64_t begin, std::int64_t end, std::byte* out) const;
-  /// A chunk as the file has it, and which of its filters were left out; no bytes when it was never written.
+  /// A stored chunk and the mask of its skipped filters. Empty if the chunk was never written.
   struct StoredChunk {
     std::vector<std::byte> bytes;
     std::uint32_t skipped;
   };
   [[nodiscard]] StoredChunk stored_chunk(const Shape& origin, std::size_t bytes) const;
   void check_unwritten(const std::vector<hsize_t>& offset) const;
-  /// All elements of a chunk as `dtype`; none when it was never written.
+  /// Returns all elements of a chunk as `dtype`; empty if the chunk was never written.
   [[nodiscard]] std::vector<std::byte> read_chunk(const Shape& origin) const;
   [[nodiscard]] std::vector<std::byte> converted(std::vector<std::byte> chunk, std::size_t elements) const;
   void fill(std::byte* out, std::size_t bytes) const;
 
   std::int64_t file_bytes_;
   std::int64_t file_element_bytes_ = 0;
-  std::optional<ChunkGrid> grid_;  // of chunked datasets
+  std::optional<ChunkGrid> grid_;  // for chunked datasets
   std::optional<h5::ChunkFilters> filters_;
-  bool plain_edges_ = false;  // chunks that reach over the edge are not filtered
+  bool plain_edges_ = false;  // chunks that extend beyond the edge are not filtered
   std::vector<std::byte> fill_value_;
 };
 

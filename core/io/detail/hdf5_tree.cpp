@@ -13,17 +13,18 @@
 namespace fq::detail {
 namespace {
 
-/// Addresses count from behind our header.
+/// Reads structures of the file. Addresses are relative to the end of the fakequant header.
 class StructureReader {
  public:
   explicit StructureReader(const FileReader& file) : file_(file) {}
 
-  /// Throws FileError for what leads out of the file, and once more than four times its size was asked for,
-  /// as structures then lie over each other.
+  /// Throws FileError for bytes outside of the file, and if all reads together exceed four times the file
+  /// size, because structures then overlap.
   [[nodiscard]] std::string bytes(std::int64_t at, std::int64_t count);
-  /// Little endian, of `count` bytes; beyond 2^63 negative. Throws FileError where `text` ends before them.
+  /// Reads a little-endian number of `count` bytes; negative above 2^63. Throws FileError if `text` ends too
+  /// early.
   [[nodiscard]] std::int64_t number(std::string_view text, std::int64_t at, int count) const;
-  /// Throws FileError that names the file, and the object if `name` is one.
+  /// Throws FileError that names the file, and the object unless `name` is empty.
   [[noreturn]] void refuse(const std::string& name, const std::string& why) const;
 
  private:
@@ -34,8 +35,8 @@ class StructureReader {
 std::string StructureReader::bytes(std::int64_t at, std::int64_t count) {
   const std::int64_t room = file_.size() - kHeaderBytes;
   if (at < 0 || at > room || count < 0 || count > room - at)
-    refuse("", "has a structure that leads out of it");
-  if ((read_ += count) > 4 * file_.size()) refuse("", "has structures that lie over each other");
+    refuse("", "has a structure outside of the file");
+  if ((read_ += count) > 4 * file_.size()) refuse("", "has overlapping structures");
   std::string out(static_cast<std::size_t>(count), '\0');
   file_.read(kHeaderBytes + at, out.data(), out.size());
   return out;
@@ -123,7 +124,7 @@ class ObjectHeader {
     return out;
   }
 
-  /// Texts of fixed length alone.
+  /// Reads an attribute; only texts of fixed length are supported.
   void attribute(TreeObject& out, std::string_view text) const {
     if (from_.number(text, 0, 1) != 1) from_.refuse(name_, "has an attribute of another version");
     const std::int64_t type = 8 + padded(from_.number(text, 2, 2)),
@@ -168,14 +169,14 @@ class Hdf5Tree {
 
  private:
   TreeObject object(std::int64_t at, const std::string& name) {
-    if (!seen_.insert(at).second) from_.refuse(name, "is there under another name too");
+    if (!seen_.insert(at).second) from_.refuse(name, "has a second name");
     return read_object_header(from_, at, name);
   }
 
   void group(const TreeObject& object, const std::string& prefix, int depth) {
     if (!object.nodes) from_.refuse(prefix, "is neither a group nor a dataset");
     if (depth > kDeepestGroup)
-      from_.refuse(prefix, fmt::format("lies more than {} groups deep", kDeepestGroup));
+      from_.refuse(prefix, fmt::format("is more than {} groups deep", kDeepestGroup));
     const std::string heap = from_.bytes(*object.heap, 32);
     if (!heap.starts_with("HEAP")) from_.refuse(prefix, "has no names");
     node(*object.nodes, from_.bytes(from_.number(heap, 24, 8), from_.number(heap, 8, 8)), prefix, depth, 0);
@@ -183,7 +184,7 @@ class Hdf5Tree {
 
   void node(std::int64_t at, const std::string& names, const std::string& prefix, int depth, int level) {
     if (level > kDeepestNode || !seen_.insert(at).second)
-      from_.refuse(prefix, "has a list of names that leads back");
+      from_.refuse(prefix, "has a circular list of names");
     const std::string head = from_.bytes(at, 24);
     if (head.starts_with("SNOD")) return entries(at, from_.number(head, 6, 2), names, prefix, depth);
     if (!head.starts_with("TREE") || head[4] != 0) from_.refuse(prefix, "has no list of names");
@@ -199,11 +200,11 @@ class Hdf5Tree {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t from = from_.number(all, 40 * i, 8);
       if (from < 0 || from >= static_cast<std::int64_t>(names.size()))
-        from_.refuse(prefix, "has a name that is not there");
+        from_.refuse(prefix, "has a name outside of its heap");
       const std::string step = names.c_str() + from;
       const std::string name = prefix.empty() ? step : prefix + "/" + step;
       if (from_.number(all, 40 * i + 16, 4) == 2)
-        from_.refuse(name, "is a soft or external link, which are not followed");
+        from_.refuse(name, "is a soft or external link, which is not followed");
       TreeObject found = object(from_.number(all, 40 * i + 8, 8), name);
       if (found.elements)
         found_.emplace(name, std::move(found));

@@ -17,10 +17,10 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kLargestText = std::size_t{16} << 20;
 constexpr std::size_t kDeepest = 64;
-constexpr std::size_t kMostKeys = 10000;  // readers look them up one after the other
+constexpr std::size_t kMostKeys = 10000;  // readers search them linearly
 
-/// Hands out characters and counts lines. The lexer reads one character past a number, so the line that
-/// counts is that of the last character that is not white space.
+/// Reads characters and counts lines. The lexer reads one character past a number, so the current line is
+/// the line of the last character that is not white space.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -51,7 +51,8 @@ class CountingIterator {
   int* line_;
 };
 
-/// What nlohmann says, without its number and place; what it quotes may end within a letter, or be no text.
+/// Returns nlohmann's error text without its number and position. A quoted part may end inside a character
+/// or may not be valid UTF-8.
 std::string plain(std::string_view text) {
   if (const auto column = text.find(", column "); column != std::string_view::npos)
     text = text.substr(std::min(text.find(": ", column) + 2, text.size()));
@@ -63,10 +64,10 @@ std::string plain(std::string_view text) {
   return out;
 }
 
-/// Keys of one object: each is compared with those before it while they are few.
+/// The keys of one object. A new key is compared with all previous ones while they are few.
 class Keys {
  public:
-  /// False for one that is there already.
+  /// Returns false for a key that exists.
   bool add(const ordered_json::object_t& object, const std::string& key) {
     if (object.size() < kFew)
       return std::ranges::none_of(object, [&](const auto& member) { return member.first == key; });
@@ -80,7 +81,7 @@ class Keys {
   std::unordered_set<std::string> index_;
 };
 
-/// Builds the value; the calls are those of nlohmann's SAX interface.
+/// Builds the value. The member functions implement nlohmann's SAX interface.
 class Builder {
  public:
   Builder(ordered_json& root, const int& line) : root_(root), line_(line) {}
@@ -134,7 +135,7 @@ class Builder {
       parent.push_back(std::move(value));
       return &parent.back();
     }
-    auto& object = parent.get_ref<ordered_json::object_t&>();  // whose functions would look for the key again
+    auto& object = parent.get_ref<ordered_json::object_t&>();  // operator[] would search the key again
     return &static_cast<Members&>(object).emplace_back(std::move(key_), std::move(value)).second;
   }
   bool open(ordered_json value) {
@@ -156,13 +157,13 @@ class Builder {
   int error_line_ = 1;
 };
 
-/// Follows a JSON pointer through a text and stops where it leads; the calls are those of nlohmann's SAX
-/// interface.
+/// Follows a JSON pointer through a text and stops at its target. The member functions implement nlohmann's
+/// SAX interface.
 class LineFinder {
  public:
   LineFinder(std::vector<std::string> steps, const int& line) : steps_(std::move(steps)), line_(line) {}
 
-  /// The line of what was found of the pointer.
+  /// Returns the line of the last step of the pointer that was found.
   [[nodiscard]] int found() const noexcept { return found_; }
 
   bool null() { return value(); }
@@ -196,7 +197,7 @@ class LineFinder {
     ++taken_;
     found_ = line_;
   }
-  /// Whether the value that begins lies on the way.
+  /// Whether the value that begins is on the path of the pointer.
   bool begin() {
     if (open_.empty()) {
       found_ = line_;
@@ -211,7 +212,7 @@ class LineFinder {
     open_.push_back({begin(), is_array, 0});
     return !is_found();
   }
-  /// What lies on the way and ends has not got the next step.
+  /// Returns false at the end of a container on the path: it lacks the next step.
   bool end() {
     const bool on_way = open_.back().on_way;
     open_.pop_back();
@@ -236,7 +237,8 @@ std::vector<std::string> steps_of(const std::string& pointer) {
   return steps;
 }
 
-/// Hands the events of `text` to `events`, `line` being that of the latest; false when these stopped it.
+/// Passes the events of `text` to `events`; `line` is the line of the latest event. Returns false if
+/// `events` stopped.
 template <class Events>
 bool read_json(const std::string& text, Events& events, int& line) {
   const CountingIterator begin(text.data(), &line), end(text.data() + text.size(), &line);

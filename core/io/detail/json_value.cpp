@@ -12,7 +12,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// The value as it stands in the text, shortened.
+/// Returns the value as shortened JSON text.
 std::string shown(const ordered_json& value) {
   const auto text = value.is_array() ? "a list" : value.is_object() ? "an object" : value.dump();
   return text.size() <= 60 ? text : text.substr(0, 57) + "..";

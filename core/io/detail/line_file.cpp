@@ -42,7 +42,7 @@ void LineFile::add_bytes(std::string_view bytes) {
 }
 
 void LineFile::sync() const {
-  if (::fsync(file_) != 0 && errno != EINVAL) fail_line(path_, errno);  // of a pipe nothing is synced
+  if (::fsync(file_) != 0 && errno != EINVAL) fail_line(path_, errno);  // a pipe cannot be synced
 }
 
 }  // namespace fq

@@ -1,6 +1,7 @@
 #pragma once
 
-/// A text file that grows by whole lines: what a process that is killed leaves lacks at most the end of the
+/// A text file that grows by whole lines. If the process is killed, at most the end of the last line is
+/// missing.
 /// last one.
 
 #include <string>
@@ -10,19 +11,19 @@ namespace fq {
 
 class LineFile {
  public:
-  /// Opens the file to add to, or makes it. Throws FileError for a link, which is not followed, and FileError
-  /// and SystemError as AtomicFile.
+  /// Opens the file for appending, or creates it. Throws FileError for a link, and FileError and SystemError
+  /// as AtomicFile.
   explicit LineFile(std::string path);
   ~LineFile();
   LineFile(const LineFile&) = delete;  // owns a descriptor
   LineFile& operator=(const LineFile&) = delete;
 
-  /// Adds `line` and a line end by one call of the system. Throws SystemError where not all of it was taken
-  /// (a full disk).
+  /// Appends `line` and a line end with one system call. Throws SystemError if only a part was written (disk
+  /// full).
   void add(std::string_view line);
-  /// The same for bytes that are no text.
+  /// As `add`, for bytes that are not text.
   void add_bytes(std::string_view bytes);
-  /// What was added is safe from a loss of power, as far as the file system syncs. Throws SystemError.
+  /// Syncs the file to disk, as far as the file system supports it. Throws SystemError.
   void sync() const;
 
  private:

@@ -41,10 +41,10 @@ bool damaged(const FileReader& file, const StateHeader& header, const ListedData
   return inside(file, header, entry) && file.checksum(entry.offset, entry.bytes) != entry.crc;
 }
 
-/// A whole number from 0 to 2^56.
+/// Returns a whole number from 0 to 2^56.
 std::int64_t whole_number(const nlohmann::json& value) {
   const auto whole = whole_if<std::int64_t>(value, 0, kLargestListed);
-  if (!whole) throw ArgumentError("its listing has a number that is no size");
+  if (!whole) throw ArgumentError("its listing has a number that is not a size");
   return *whole;
 }
 
@@ -58,7 +58,7 @@ ListedDataset listed_dataset(const nlohmann::json& item) {
   return entry;
 }
 
-/// Nothing where there is no listing, or it is damaged itself.
+/// Returns an empty listing if there is none or it is damaged.
 std::vector<ListedDataset> whole_listing(const FileReader& file, const StateHeader& header) {
   if (header.listing_bytes == 0) return {};
   std::string text(static_cast<std::size_t>(header.listing_bytes), '\0');
@@ -146,7 +146,7 @@ std::vector<ListedDataset> read_listing(const FileReader& file, const StateHeade
   if (listing.empty()) fail(file, "has no listing of its parts: it is damaged, or not written by fakequant");
   for (const auto& entry : listing)
     if (!inside(file, header, entry))
-      fail(file, fmt::format("lists '{}' outside of itself", entry.name), entry.name);
+      fail(file, fmt::format("lists '{}' outside of the file", entry.name), entry.name);
   return listing;
 }
 

@@ -21,9 +21,9 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::size_t kLongestPart = 200;  // of at most 255 bytes, with room for what is added
+constexpr std::size_t kLongestPart = 200;  // of at most 255 bytes, with room for prefix and suffix
 constexpr std::size_t kRandom = 6;
-constexpr int kAttempts = 8;  // at being the only writer: two that begin at once both step back
+constexpr int kAttempts = 8;  // to become the only writer: two simultaneous writers both retry
 
 [[noreturn]] void raise(int error) { throw std::system_error(error, std::generic_category()); }
 
@@ -40,7 +40,7 @@ struct CloseFile {
   ~CloseFile() { ::close(file); }
 };
 
-/// Whether a file by that name is being written; one that nobody writes is removed.
+/// Whether another process is writing a file of this name. Removes a file without a writer.
 bool is_written(const std::string& path) {
   const CloseFile other{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)};
   struct stat status {};
@@ -83,7 +83,7 @@ UnfinishedFile::UnfinishedFile(std::string target)
 
 UnfinishedFile::UnfinishedFile(std::string target, unsigned mode) : UnfinishedFile(std::move(target)) {
   for (int attempt = 0;; ++attempt) {
-    if (alone()) {  // what killed writers left goes before there is one file more
+    if (alone()) {  // removes files of killed writers before adding one
       create();
       if (lock() && alone()) break;
       remove();
@@ -106,7 +106,7 @@ void UnfinishedFile::create() {
   raise(errno);
 }
 
-/// False when another writer took it for one that was left behind.
+/// Returns false if another writer has removed this file as abandoned.
 bool UnfinishedFile::lock() const {
   if (::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
   return is_open_file(file_, path_);
@@ -114,7 +114,7 @@ bool UnfinishedFile::lock() const {
 
 bool UnfinishedFile::alone() const {
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder_.c_str()), &::closedir);
-  if (!entries) return true;  // a folder that may be written and not read
+  if (!entries) return true;  // the folder is writable but not readable
   while (const dirent* entry = ::readdir(entries.get())) {
     const std::string_view name = entry->d_name;
     const bool sibling = name.size() == prefix_.size() + kRandom && name.starts_with(prefix_);

@@ -1,24 +1,25 @@
 #pragma once
 
-/// The file that takes the bytes of another one until they are whole.
+/// A temporary file that becomes the target file once it is complete.
 
 #include <string>
 
 namespace fq::detail {
 
-/// ".NAME.fakequant-XXXXXX" beside `target`, made new and locked while it lives; removed unless it was
-/// renamed. What killed writers of the same target left, known by its name and by having no lock, is removed
-/// first. Throws std::system_error: what the system says, EWOULDBLOCK while another writes the same target.
+/// Creates and locks ".NAME.fakequant-XXXXXX" in the directory of `target`, and removes it at the end unless
+/// it was renamed. First removes files of killed writers of the same target, recognized by their name and
+/// their missing lock. Throws std::system_error with the system's error, EWOULDBLOCK while another process
+/// writes the same target.
 class UnfinishedFile {
  public:
-  /// `mode` 0: as the umask says.
+  /// A `mode` of 0 means the mode of the umask.
   UnfinishedFile(std::string target, unsigned mode);
   ~UnfinishedFile();
   UnfinishedFile(const UnfinishedFile&) = delete;  // owns the file
   UnfinishedFile& operator=(const UnfinishedFile&) = delete;
 
   [[nodiscard]] int descriptor() const noexcept { return file_; }
-  /// Puts it in the place of the target.
+  /// Renames the file to the target.
   void rename();
 
  private:
@@ -34,15 +35,16 @@ class UnfinishedFile {
   int file_ = -1;
 };
 
-/// The directory of a file, "." where the path does not name one.
+/// Returns the directory of a file, "." if the path has none.
 [[nodiscard]] std::string folder_of(const std::string& path);
-/// Makes the names in a folder safe from a loss of power. What the system says, 0 when it did, and where a
-/// folder cannot be synced: one that may be written and not read, a file system that syncs none.
+/// Syncs a folder to disk, so that its names survive a power failure. Returns the system's error. Returns 0
+/// on success and for a folder that cannot be synced: one that is writable but not readable, or on a file
+/// system without sync.
 [[nodiscard]] int sync_folder(const std::string& folder);
-/// The name ".NAME.fakequant-" + `what`, of a file that serves the file NAME; long names are cut and told
-/// apart by a checksum.
+/// Returns the name ".NAME.fakequant-" + `what` for a companion of the file NAME. Long names are cut and get
+/// a checksum to stay unique.
 [[nodiscard]] std::string companion_name(const std::string& path, const std::string& what);
-/// Whether `name` in that folder is still the file that is open.
+/// Whether `path` still names the open file.
 [[nodiscard]] bool is_open_file(int file, const std::string& path);
 
 }  // namespace fq::detail

@@ -30,20 +30,21 @@
 namespace fq::detail {
 namespace {
 
-/// The process that has a lock.
+/// The process that holds a lock.
 struct LockOwner {
   std::string host = {};
   pid_t process = 0;
-  std::string started = {};  ///< of the process, in ticks since the host was started; empty where not known
+  std::string started = {};  ///< start time of the process, in ticks since the host started; empty if unknown
 
   [[nodiscard]] static LockOwner self();
   /// Parses the result of `text`; returns no owner for other text.
   [[nodiscard]] static std::optional<LockOwner> parse(std::string_view text);
-  /// "HOST PROCESS STARTED", one line without its end.
+  /// Returns "HOST PROCESS STARTED", one line without its end.
   [[nodiscard]] std::string text() const;
-  /// "process 12 on host".
+  /// Returns "process 12 on host".
   [[nodiscard]] std::string words() const;
-  /// Whether it is a process of this host that has ended. Of other hosts nothing is known: false.
+  /// Whether the owner is a process of this host that has ended. False for other hosts, because their
+  /// processes are unknown.
   [[nodiscard]] bool is_gone() const;
 };
 
@@ -104,7 +105,7 @@ std::string beside_end_of_links(const std::string& path, const std::string& what
 
 bool lacks_locks(int error) { return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS; }
 
-/// Of a lock file that another has open; empty until that one has written it.
+/// Returns the text of a lock file that another process has open; empty until that process has written it.
 std::string text_of(const std::string& file) {
   std::array<char, kLongestOwner> text{};
   const int open = ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -129,7 +130,8 @@ FileLock::FileLock(const std::string& path, const std::function<void(const std::
   }
 }
 
-/// False while another has it, when that one has removed it meanwhile, and when there are no locks.
+/// Returns false if another process holds the lock or has removed the file meanwhile, or if the file system
+/// has no locks.
 bool FileLock::take() {
   file_ = ::open(lock_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
   if (file_ < 0) refuse(errno);
@@ -139,7 +141,7 @@ bool FileLock::take() {
   if (error == 0 && detail::is_open_file(file_, lock_)) {
     const std::string text = detail::LockOwner::self().text();
     if (::ftruncate(file_, 0) != 0 || ::write(file_, text.data(), text.size()) < 0) {
-      // what it tells is a help, the lock holds without it
+      // ignored: the text is informative, and the lock is held without it
     }
     return true;
   }
@@ -147,8 +149,8 @@ bool FileLock::take() {
   if (lacks_locks(error)) {
     ::unlink(lock_.c_str());
     has_locks_ = false;
-    log(LogLevel::warning, fmt::format("[lock_file] the file system of {} has no locks: one process at a "
-                                       "time is told from another by {}",
+    log(LogLevel::warning, fmt::format("[lock_file] the file system of {} has no locks: the file {} is "
+                                       "used instead",
                                        detail::folder_of(path_), link_));
     return take_link();
   }
@@ -156,7 +158,7 @@ bool FileLock::take() {
   return false;
 }
 
-/// False while another process has it; the link of one that has ended is removed.
+/// Returns false while another process holds the lock. Removes the link of a process that has ended.
 bool FileLock::take_link() {
   if (::symlink(detail::LockOwner::self().text().c_str(), link_.c_str()) == 0) return true;
   if (errno != EEXIST) refuse(errno);
@@ -165,7 +167,7 @@ bool FileLock::take_link() {
   return false;
 }
 
-/// Empty when it is free meanwhile.
+/// Returns an empty string if the lock is free now.
 std::string FileLock::owner() const {
   const std::string text = has_locks_ ? text_of(lock_) : end_of_link(link_);
   std::error_code none;

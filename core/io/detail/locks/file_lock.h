@@ -1,26 +1,26 @@
 #pragma once
 
-/// A lock on a file by its name, for whoever reads it, changes what was read, and writes it.
+/// A lock on a file by its name, for programs that read, change and write the file.
 
 #include <functional>
 #include <string>
 
 namespace fq {
 
-/// Held by one process or thread at a time for `path`, which need not be there: a file
-/// ".NAME.fakequant-lock" beside it, where links lead, which tells whose it is and is removed afterwards. One
-/// that a killed process left is nobody's, and the next takes it. Those who only read or write the file do
-/// not wait.
+/// Locks `path` for one process or thread at a time; the file need not exist. The lock is a file
+/// ".NAME.fakequant-lock" in the directory of the file (after resolving links). It contains the owner and is
+/// removed on release. A lock file of a killed process is free for the next process. Programs that only read
+/// or write the file do not wait.
 ///
-/// Where the file system has no locks (flock fails) the lock is a link ".NAME.fakequant-owner" that leads
-/// nowhere, which a file system makes for one only. Then a killed process of this host is known by its
-/// number and the time of its start; of a killed one of another host the link has to be removed by hand.
+/// If the file system has no locks (flock fails), the lock is a dangling link ".NAME.fakequant-owner", which
+/// only one process can create. The process number and start time identify a killed process of this host.
+/// The link of a killed process of another host must be removed by hand.
 class FileLock {
  public:
-  /// Waits until it is free; `waiting` is called every tenth of a second meanwhile, with the words for whose
-  /// it is ("process 12 on host", "another process"), and may throw. Warns by the log where there are no
-  /// locks. Throws FileError when the place cannot be written, SystemError when the file system has neither
-  /// locks nor links.
+  /// Waits until the lock is free. Meanwhile calls `waiting` every tenth of a second with a description of
+  /// the owner ("process 12 on host", "another process"); `waiting` may throw. Logs a warning if the file
+  /// system has no locks. Throws FileError if the directory cannot be written, SystemError if the file
+  /// system has neither locks nor links.
   FileLock(const std::string& path, const std::function<void(const std::string& owner)>& waiting);
   ~FileLock();
   FileLock(const FileLock&) = delete;  // one holder
