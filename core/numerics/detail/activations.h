@@ -1,7 +1,7 @@
 #pragma once
 
-/// The activations, each with its slope beside it. `slope` is a function of the input x, or of the output y
-/// where `of_output`: then the input need not be kept.
+/// Activations and their slopes. `slope` is a function of the input x, or of the output y if `of_output` is
+/// set. In this case backward does not need the input.
 
 #include <cmath>
 #include <numbers>
@@ -165,7 +165,7 @@ struct GeluTanh {
   }
 };
 
-/// GELU as ggml computes it; the slope is that of the function which is meant.
+/// GELU with ggml's table of values. The slope is the slope of the exact function.
 struct GgmlGelu {
   static constexpr bool of_output = false;
   bool by_tanh;
@@ -179,7 +179,7 @@ struct GgmlGelu {
   }
 };
 
-/// gain * x above 0, gain * alpha * (exp(x / width) - 1) below: ELU, CELU and SELU.
+/// ELU, CELU and SELU: gain * x above 0, gain * alpha * (exp(x / width) - 1) below.
 struct Elu {
   static constexpr bool of_output = false;
   double alpha, width, gain;
@@ -195,7 +195,7 @@ struct Elu {
   }
 };
 
-/// log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.
+/// log(1 + exp(beta * x)) / beta, or x if beta * x is above the threshold.
 struct Softplus {
   static constexpr bool of_output = false;
   double beta = 1.0, threshold = 20.0;
@@ -249,8 +249,8 @@ struct Softsign {
   }
 };
 
-/// One of them, or an elementary function: a class of its own, so that kernels name it without knowing which
-/// there are.
+/// One of the activations or an elementary function. A class instead of an alias, so that kernel
+/// declarations need not list the alternatives.
 struct Activation {
   std::variant<Relu, Relu6, Clip, LeakyRelu, Sigmoid, Tanh, HardSigmoid, HardSwish, Silu, Gelu, GeluTanh, Elu,
                Softplus, Mish, LogSigmoid, Softsign, Exp, Log, Sqrt, Reciprocal, Abs, Erf, Sin, Cos, PowerOf,

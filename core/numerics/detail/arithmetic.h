@@ -1,6 +1,6 @@
 #pragma once
 
-/// Arithmetic on elements, and what joins them.
+/// Arithmetic on elements, and reductions.
 
 #include <cmath>
 #include <limits>
@@ -44,14 +44,14 @@ struct Power {
     return std::pow(a, b);
   }
 };
-/// d pow(a, b) / d a; 0 where b is 0.
+/// d pow(a, b) / d a; 0 if b is 0.
 struct PowerSlope {
   template <class T>
   FQ_HD T operator()(T a, T b) const {
     return b == T{0} ? T{0} : b * std::pow(a, b - T{1});
   }
 };
-/// d pow(a, b) / d b; 0 where a is 0 and the power is a number.
+/// d pow(a, b) / d b; 0 if a is 0 and the power is a number.
 struct PowerLog {
   template <class T>
   FQ_HD T operator()(T a, T b) const {
@@ -59,7 +59,7 @@ struct PowerLog {
   }
 };
 
-/// NaN wins.
+/// The smaller number; NaN if one is NaN.
 struct Minimum {
   template <class T>
   FQ_HD T operator()(T a, T b) const {
@@ -72,8 +72,7 @@ struct Maximum {
     return a > b || a != a ? a : b;
   }
 };
-/// What a gets of the gradient of the smaller one: half where they are equal. Of the larger one with a and b
-/// exchanged.
+/// Share of a in the gradient of the minimum: half if both are equal. For the maximum, exchange a and b.
 struct LessShare {
   template <class T>
   FQ_HD T operator()(T a, T b) const {
@@ -81,7 +80,7 @@ struct LessShare {
   }
 };
 
-/// 1 where it holds, else 0.
+/// 1 if the comparison holds, else 0.
 struct Less {
   template <class T>
   FQ_HD T operator()(T a, T b) const {
@@ -107,7 +106,7 @@ struct NotEqual {
   }
 };
 
-/// a where b is not 0, else 0; and the other way round.
+/// Returns a if b is not 0, else 0. KeepUnless is the opposite.
 struct KeepWhere {
   template <class T>
   FQ_HD T operator()(T a, T b) const {
@@ -131,7 +130,7 @@ struct Scaled {
   FQ_HD T operator()(T v) const { return v * by; }
 };
 
-/// How the elements of a reduction are joined: begun with `first`, in double precision.
+/// Reductions. Each starts with `first` and accumulates in double precision.
 struct Total {
   static constexpr double first = 0.0;
   FQ_HD void join(double& sum, double v) const { sum += v; }

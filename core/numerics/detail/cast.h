@@ -10,7 +10,8 @@
 
 namespace fq::detail {
 
-/// To integers by rounding half to even, saturating, NaN to 0; to 16-bit floats by way of f32.
+/// Converts to integers by rounding half to even and saturating, with 0 for NaN. Converts to 16-bit floats
+/// through f32.
 template <class To>
 [[nodiscard]] FQ_HD To from_double(double value) {
   if constexpr (std::is_same_v<To, float16> || std::is_same_v<To, bfloat16>) {

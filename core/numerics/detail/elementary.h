@@ -1,6 +1,6 @@
 #pragma once
 
-/// The elementary functions of one number, each with its slope beside it, as in activations.h.
+/// The elementary functions of one number and their slopes, as in activations.h.
 
 #include <cmath>
 #include <numbers>
@@ -105,7 +105,7 @@ struct Cos {
   }
 };
 
-/// x to a constant power; a square is a product, which std::pow need not be.
+/// x to a constant power. A square is computed as a product, because std::pow may differ from it.
 struct PowerOf {
   static constexpr bool of_output = false;
   double exponent;
@@ -133,7 +133,7 @@ struct Shift {
   }
 };
 
-/// Functions that are flat wherever they have a slope.
+/// Step functions: the slope is 0 everywhere.
 struct Step {
   enum class Kind { floor, ceil, round, sign, trunc };
   static constexpr bool of_output = false;
@@ -152,7 +152,7 @@ struct Step {
   }
 };
 
-/// The nearest number of a 16-bit float type. The gradient passes, as in PyTorch's conversions.
+/// Rounds to a 16-bit float type. The gradient passes unchanged, as in PyTorch's conversions.
 struct RoundTo {
   static constexpr bool of_output = false;
   bool bf16;

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Batch normalization by known statistics as part of the layer before it, channel by channel, for host and
-/// device: what folding writes into weights, and what the sums of the weights as they are are read with so
-/// that they have the bits of the folded layer.
+/// Folds batch normalization with fixed statistics into the preceding layer, channel by channel, for host
+/// and device. Computes the folded weights, and factors for the sums of the original weights that give the
+/// bits of the folded layer.
 
 #include <cmath>
 
@@ -11,7 +11,7 @@
 
 namespace fq::detail {
 
-/// w' = factor * w and b' = bias.
+/// Folded channel: w' = factor * w and b' = bias.
 struct FoldedChannel {
   float factor, bias;
 };
@@ -22,20 +22,21 @@ FQ_HD FoldedChannel folded_channel(double gamma, double beta, double mean, doubl
   return {static_cast<float>(factor), static_cast<float>((bias - mean) * factor + beta)};
 }
 
-/// The range of folded weights of integers. Those of a silent channel are so small beside the bias that their
-/// codes are 0.
+/// Range of folded integer weights. A channel is silent if its weights are so small relative to the bias
+/// that their codes are 0.
 struct FoldedRange {
   float amax;
   bool silent;
 };
 
-/// A range at or below it is silent: a learned range is not less.
+/// Channels with a range up to this one are silent. Learned ranges are never smaller.
 inline constexpr float silent_amax = 0x1p-23f;
-/// So is one of whose sums the bias is more than so many steps, near the end of int32.
+/// Channels whose bias exceeds this number of steps of the sums, near the end of int32, are also silent.
 inline constexpr double silent_steps = 0x1p30;
 
-/// In a silent channel the range is free: such that the code of the bias is a power of two. Then multiplying
-/// it rounds nothing, and its value divided by a step is the same as the code times the quotient of steps.
+/// Returns the range of a silent channel, which can be chosen freely. It makes the code of the bias a power
+/// of two. Products with this code are then exact, and its value divided by a step equals the code times the
+/// quotient of the steps.
 FQ_HD float silent_range(float bias, float bound, float x_scale) {
   const double range = std::fabs(static_cast<double>(bias)) * bound / x_scale;
   double steps = 0x1p16;
@@ -43,7 +44,7 @@ FQ_HD float silent_range(float bias, float bound, float x_scale) {
   return scalar::max_(static_cast<float>(range / steps), silent_amax);
 }
 
-/// `amax` is the range of the weights, of which a scale is fl(amax / bound); `x_scale` that of the input.
+/// `amax` is the range of the weights, with scale fl(amax / bound); `x_scale` is the scale of the input.
 FQ_HD FoldedRange folded_range(const FoldedChannel& folded, float amax, float bound, float x_scale) {
   const float range = scalar::mul_(amax, scalar::abs_(folded.factor));
   const double step = static_cast<double>(x_scale) * scalar::range_scale(range, bound, least_amax);
@@ -52,13 +53,14 @@ FQ_HD FoldedRange folded_range(const FoldedChannel& folded, float amax, float bo
   return {silent && folded.bias != 0 ? silent_range(folded.bias, bound, x_scale) : range, silent};
 }
 
-/// How sums A of the weights as they are are read: fma(fl(A + bias), factor, shift).
+/// Parameters for the sums A of the original weights: the value is fma(fl(A + bias), factor, shift).
 struct FoldedSums {
   float factor, shift;
   std::int32_t bias;
 };
 
-/// `room` is the largest magnitude of a bias code. NaN where the weights or the bias cease to be numbers.
+/// `room` is the largest magnitude of a bias code. The result is NaN if a weight or bias becomes infinite or
+/// NaN.
 FQ_HD FoldedSums folded_sums(const FoldedChannel& folded, float amax, float bound, float x_scale,
                              std::int32_t room) {
   const FoldedRange range = folded_range(folded, amax, bound, x_scale);

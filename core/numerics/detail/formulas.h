@@ -1,7 +1,8 @@
 #pragma once
 
-/// The formulas of the `*_formulas-inl.h` files for one float, on host and device, for example
-/// `fq::scalar::quantize_code(..)`. A formula gives the value of a code; the bytes of minifloats are here.
+/// Instantiates the formulas of the `*_formulas-inl.h` files for one float, on host and device, for example
+/// `fq::scalar::quantize_code(..)`. These formulas return the value of a code; this header converts
+/// minifloats to bytes.
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
-// exp and erf, and the activations of transformers that are made of them, each written once, forward next to
-// its slope, and included as formulas-inl.h is; not a public header. No pragma once for that reason.
+// exp, erf and the activations of transformers that use them. Each is written once, forward next to its
+// slope, and included like formulas-inl.h, hence no pragma once. Not a public header.
 
 #if defined(FQ_FUNCTION_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_FUNCTION_FORMULAS_INL_H
@@ -15,12 +15,12 @@ namespace fq::HWY_NAMESPACE {
 namespace fq::scalar {
 #endif
 
-/// e^x for x <= 0, at most 1.3 units in the last place off; 0 below -87.3, where floats end. x is n*log(2) +
-/// r, log(2) taken off in two parts (Cody and Waite 1980), e^r a minimax polynomial, 2^n put together from
-/// its bits. NaN stays.
+/// e^x for x <= 0, with an error of at most 1.3 units in the last place; 0 below -87.3, the smallest
+/// exponent of a float. x = n*log(2) + r, where log(2) is subtracted in two parts (Cody and Waite 1980). e^r
+/// is a minimax polynomial and 2^n is built from its bits. NaN stays.
 template <class V>
 FQ_HD V exp_below_zero(V x) {
-  const V round = constant_(x, 0x1.8p23f);  // floats of this size are whole numbers apart
+  const V round = constant_(x, 0x1.8p23f);  // floats of this size are integers
   const V shifted = fma_(x, constant_(x, 1.44269504f), round), n = sub_(shifted, round);
   V r = fma_(n, constant_(x, -0.693145752f), x);
   r = fma_(n, constant_(x, -1.42860677e-6f), r);
@@ -35,8 +35,8 @@ FQ_HD V exp_below_zero(V x) {
   return select_(less_(x, constant_(x, -87.3f)), constant_(x, 0.0f), mul_(p, float_bits_(power)));
 }
 
-/// The error function, as ONNX Runtime has it in f32 (MLAS, after Juffa): below 0.921875 an odd polynomial,
-/// above it 1 - e^-p(|x|); 3.925 and more gives 1. At most 1.2e-7 off. NaN stays.
+/// The error function as in ONNX Runtime's f32 code (MLAS, after Juffa): an odd polynomial below 0.921875, 1
+/// - e^-p(|x|) above, and 1 from 3.925. The error is at most 1.2e-7. NaN stays.
 template <class V>
 FQ_HD V erf_of(V x) {
   const V a = min_(constant_(x, 3.925f), abs_(x)), s = mul_(a, a);
@@ -75,7 +75,7 @@ FQ_HD V silu_slope(V x) {
   return mul_(s, add_(one, mul_(x, sub_(one, s))));
 }
 
-/// The share of the normal distribution below x.
+/// Cumulative distribution function of the normal distribution.
 template <class V>
 FQ_HD V normal_share(V x) {
   const V erf = erf_of(mul_(x, constant_(x, 0.707106781f)));

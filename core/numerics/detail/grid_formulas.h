@@ -1,6 +1,6 @@
 #pragma once
 
-/// The numbers of one scale of a quantizer, for host and device.
+/// The parameters for one scale of a quantizer, for host and device.
 
 #include <bit>
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace fq::detail {
 
-/// What all scales of a format have in common.
+/// Properties that all scales of a format share.
 struct GridFormat {
   float lower, bound;
   bool integer, is_unsigned;
 
-  template <class Format>  // fq::Format, which stands above the formulas
+  template <class Format>  // fq::Format, a header of a higher layer
   [[nodiscard]] static GridFormat of(const Format& format) {
     const bool integer = format.is_integer();
     return {format.lower(), format.bound(), integer, integer && format.integer().is_unsigned};
@@ -29,7 +29,7 @@ FQ_HD GridRow grid_row(const GridFormat& format, float scale, float amax) {
           format.is_unsigned ? 0.0f : -amax};
 }
 
-/// What an element adds to the gradient of its range, before dy: as clip has it, and as LSQ.
+/// Contribution of an element to the gradient of its range, before the factor dy: for clip and for LSQ.
 FQ_HD float clip_share(float x, const GridRow& row) {
   return scalar::clip_share(x, row.mask_lower, row.amax);
 }
@@ -37,13 +37,13 @@ FQ_HD float lsq_share(float x, float code, const GridRow& row) {
   return scalar::lsq_share(x, code, row.scale, row.mask_lower, row.amax);
 }
 
-/// Finite and not negative.
+/// Whether the range is finite and not negative.
 FQ_HD bool is_range(float amax) { return amax >= 0 && amax <= std::numeric_limits<float>::max(); }
 
-/// The range whose mask is open, but that of zeros only.
+/// Returns a range whose mask passes everything, unless the range is zero.
 FQ_HD float open_range(float amax) { return amax <= least_amax ? amax : std::numeric_limits<float>::max(); }
 
-/// The scale that a range gives, and the range that goes with it.
+/// The scale of a range, and the range adjusted to this scale.
 struct RangeScale {
   float amax, scale;
 };

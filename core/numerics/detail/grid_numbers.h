@@ -1,45 +1,46 @@
 #pragma once
 
-/// The numbers that codes are rounded with. Without the formulas: sources of vector code include it before
+/// The parameters of rounding to codes, without the formulas: sources of vector code include this header
+/// before their own formulas.
 /// their own.
 
 namespace fq::detail {
 
-/// A range at or below it is that of zeros only.
+/// Ranges up to this one count as zero.
 inline constexpr float least_amax = 0x1p-24f;
 
-/// One channel's grid. Clamp bounds are 0 where amax is too small to scale: such codes are 0.
+/// The grid of one channel. The clamp bounds are 0 if amax is too small to scale; all codes are then 0.
 struct GridRow {
   float scale, lower, upper, amax, mask_lower;
 };
 
-/// A grid of floats: its largest number, smallest normal number and step, and the rounded value of a NaN.
+/// A float grid: its largest number, smallest normal number and step, and the rounded value of a NaN.
 struct ElementGrid {
   float max, min_normal, step, nan;
 };
 
-/// How the scale of a quantizer comes from its range.
+/// Rule for the scale of a range.
 struct ScaleRule {
   enum class Kind : unsigned char {
     exact,   ///< amax / bound
-    raised,  ///< to the next power of two, amax with it
-    e4m3,    ///< a multiple of `unit`, amax not below what it holds
-    e8m0     ///< a power of two, likewise
+    raised,  ///< the next power of two; amax is adjusted
+    e4m3,    ///< a multiple of `unit`; amax is raised to the scale's range
+    e8m0     ///< a power of two; amax is raised to the scale's range
   };
   Kind kind;
   float bound;
-  float least;     ///< what a range of zeros only is taken as: exact and raised
-  float unit = 1;  ///< of e4m3
+  float least;     ///< replaces a zero range, for exact and raised
+  float unit = 1;  ///< for e4m3
 };
 
-/// The grid of whoever reads an accumulator.
+/// The target grid of an accumulator.
 struct SumReader {
-  float lower, upper;  ///< of codes
-  float below, amax;   ///< of the mask: below < v <= amax where `open`, else below <= v <= amax
+  float lower, upper;  ///< limits of the codes
+  float below, amax;   ///< limits of the mask: below < v <= amax if `open`, else below <= v <= amax
   bool open;
 };
 
-/// The numbers of DEPLOY §1 add, and the scales of the codes for their mask.
+/// Parameters of an addition (DEPLOY §1), and the scales of the codes for their mask.
 struct AdditionGrid {
   float ratio_a, ratio_b, fused;       ///< fl(s_a/s_y), fl(s_b/s_y) and F
   float offset_a, offset_b, offset_y;  ///< storage offsets of the file

@@ -1,6 +1,7 @@
-// The formulas of calibration, each written once for a value type V that is a float or a vector of floats:
-// the bins of histograms, and errors of fake quantization by a candidate range. Included as
-// core/numerics/detail/formulas-inl.h is, after it; not a public header. No pragma once for that reason.
+// The calibration formulas, each written once for a value type V that is a float or a vector of floats:
+// histogram bins, and errors of fake quantization by a candidate range. Include
+// core/numerics/detail/formulas-inl.h first; this file is included in the same way, hence no pragma once.
+// Not a public header.
 
 #if defined(FQ_CALIB_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_CALIB_FORMULAS_INL_H
@@ -16,8 +17,8 @@ namespace fq::HWY_NAMESPACE {
 namespace fq::scalar {
 #endif
 
-/// The bin of |x|, before it is cut to an integer: fl(fl(|x| * factor) / divisor), at most `last`; `dropped`
-/// for magnitudes below `lowest` and above `top`.
+/// The bin of |x| before truncation to an integer: fl(fl(|x| * factor) / divisor), at most `last`. Returns
+/// `dropped` for magnitudes below `lowest` and above `top`.
 template <class V>
 FQ_HD V bin_position(V x, V factor, V divisor, V lowest, V top, V last, V dropped) {
   const V v = abs_(x);
@@ -25,7 +26,7 @@ FQ_HD V bin_position(V x, V factor, V divisor, V lowest, V top, V last, V droppe
   return select_(and_(less_equal_(lowest, v), less_equal_(v, top)), position, dropped);
 }
 
-/// y - x of ModelOpt's integers with codes `low` .. `bound`.
+/// The error y - x of ModelOpt's integers with codes `low` .. `bound`.
 template <class V>
 struct IntegerCandidate {
   V lower, upper, scale, divisor, inverse;
@@ -36,7 +37,7 @@ struct IntegerCandidate {
         scale(modelopt_scale(amax, upper, true)),
         divisor(modelopt_divisor(amax, scale, true)),
         inverse(div_(constant_(amax, 1.0f), divisor)) {}
-  /// Where divides_exactly(divisor).
+  /// Requires divides_exactly(divisor).
   FQ_HD V error(V x) const {
     return sub_(divide_code(modelopt_code(x, scale, lower, upper), divisor, inverse), x);
   }
@@ -49,8 +50,8 @@ struct DividedCandidate : IntegerCandidate<V> {
   }
 };
 
-/// The error as part of a step: of few bits, it is rounded as little as the difference of y and x. Without
-/// `clipped` |x| <= amax.
+/// The error as a fraction of a step. It has few bits, so it is rounded no more than the difference of y and
+/// x. Without `clipped`, |x| <= amax is required.
 template <class V, bool clipped>
 struct CodeCandidate {
   static constexpr float most_codes = 255;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The generator behind random.h, for host and device.
+/// The random generator of random.h, for host and device.
 
 #include <array>
 #include <cstdint>

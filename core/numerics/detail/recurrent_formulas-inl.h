@@ -1,6 +1,6 @@
-// The formulas of recurrent layers, each written once, forward next to backward, and included as
-// formulas-inl.h is; not a public header. `Io` loads and stores one number, or a vector of them. No pragma
-// once for that reason.
+// The formulas of recurrent layers, each written once, forward next to backward, and included like
+// formulas-inl.h, hence no pragma once. `Io` loads and stores one number or a vector of them. Not a public
+// header.
 
 #if defined(FQ_RECURRENT_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_RECURRENT_FORMULAS_INL_H
@@ -16,8 +16,8 @@ namespace fq::HWY_NAMESPACE {
 namespace fq::scalar {
 #endif
 
-/// sigmoid and tanh as ONNX Runtime has them in f32 (MLAS, after Eigen): odd rational functions of the
-/// clamped input, every product fused with its sum. The largest errors are 1.6e-7 and 3e-7. NaN stays.
+/// sigmoid and tanh as in ONNX Runtime's f32 code (MLAS, after Eigen): odd rational functions of the clamped
+/// input, with every product fused with its sum. The largest errors are 1.6e-7 and 3e-7. NaN stays.
 template <class V>
 FQ_HD V sigmoid_gate(V x) {
   const V v = clamp_keeping_(x, constant_(x, -18.0f), constant_(x, 18.0f)), s = mul_(v, v);
@@ -45,7 +45,7 @@ FQ_HD V tanh_gate(V x) {
   q = fma_(q, s, constant_(x, 2.26843463243900e-03f));
   return div_(p, fma_(q, s, constant_(x, 4.89352518554385e-03f)));
 }
-/// Their slopes as functions of their values.
+/// The slopes of sigmoid and tanh as functions of their values.
 template <class V>
 FQ_HD V sigmoid_slope(V y) {
   return mul_(y, sub_(constant_(y, 1.0f), y));

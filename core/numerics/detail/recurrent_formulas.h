@@ -1,7 +1,7 @@
 #pragma once
 
-/// The formulas of `recurrent_formulas-inl.h` for one float or double, on host and device, and those of codes
-/// with a range of their own. A double has the functions of the standard library.
+/// Instantiates `recurrent_formulas-inl.h` for one float or double, on host and device, and adds the
+/// formulas of dynamically quantized codes. A double uses the functions of the standard library.
 
 #include <cmath>
 
@@ -23,15 +23,15 @@ FQ_HD double tanh_gate(double x) { return std::tanh(x); }
 
 namespace fq::detail {
 
-/// One number at a time.
+/// Loads and stores one number at a time.
 template <class T>
 struct OneNumber {
   FQ_HD T load(const T* p) const { return *p; }
   FQ_HD void store(T v, T* p) const { *p = v; }
 };
 
-/// Codes 0 .. 255 of ONNX's DynamicQuantizeLinear: q = sat(rne(fl(x / scale)) + zero), of a range that holds
-/// 0. Where all is 0 the scale is 1.
+/// Codes 0 .. 255 of ONNX's DynamicQuantizeLinear: q = sat(rne(fl(x / scale)) + zero), for a range that
+/// includes 0. The scale is 1 if all values are 0.
 struct DynamicGrid {
   float scale, zero;
 
@@ -46,7 +46,8 @@ struct DynamicGrid {
   [[nodiscard]] FQ_HD float value(std::uint8_t code) const {
     return scalar::linear_value(static_cast<float>(code), scale, zero);
   }
-  /// A sum of products of codes q and w as a float: fl(fl(sum of (q - zero) * w) * fl(scale * w_scale)).
+  /// Returns a sum of products of codes q and w as a float: fl(fl(sum of (q - zero) * w) * fl(scale *
+  /// w_scale)).
   [[nodiscard]] FQ_HD float sum(std::int32_t products, std::int32_t weights, float w_scale) const {
     const std::int32_t centred = products - static_cast<std::int32_t>(zero) * weights;
     return static_cast<float>(centred) * (scale * w_scale);

@@ -17,7 +17,7 @@ template <class T>
 FQ_HD T layer_norm_value(T normal, T gamma, T beta) {
   return normal * gamma + beta;
 }
-/// g = dy * gamma; `average` is the mean of g, `slope` that of g * normal.
+/// Here g = dy * gamma, `average` is the mean of g, and `slope` the mean of g * normal.
 template <class T>
 FQ_HD T layer_norm_gradient(T g, T normal, T inverse, T average, T slope) {
   return inverse * (g - average - normal * slope);
@@ -36,7 +36,7 @@ template <class T>
 FQ_HD T log_softmax_value(T x, T largest, T log_sum) {
   return (x - largest) - log_sum;
 }
-/// `sum` is that of softmax_term over the line.
+/// `sum` is the sum of softmax_term over the line.
 template <class T>
 FQ_HD T softmax_term(T dy, T y, bool logarithm) {
   return logarithm ? dy : dy * y;
@@ -46,7 +46,7 @@ FQ_HD T softmax_gradient(T dy, T y, T sum, bool logarithm) {
   return logarithm ? dy - std::exp(y) * sum : y * (dy - sum);
 }
 
-/// 0 of nothing.
+/// Returns the mean, or 0 for a count of 0.
 FQ_HD double mean_of(double total, double count) { return count == 0 ? 0.0 : total / count; }
 FQ_HD double mean_of(double total, std::int64_t count) { return mean_of(total, static_cast<double>(count)); }
 template <class T>
@@ -55,27 +55,27 @@ FQ_HD double squared_difference(T a, T b) {
   return d * d;
 }
 
-/// What classes ought to have, by the label of a row and the smoothing e: 1 - e + e/C, or e/C, each times the
-/// weight of its class.
+/// Smoothed targets of the classes for a label and the smoothing e: 1 - e + e/C for the label, e/C for the
+/// others, each times the weight of its class.
 struct SmoothedTarget {
   double smoothing, share;
   std::int64_t classes;
-  const double* weights;  ///< of the classes, then their sum; null for 1
+  const double* weights;  ///< weights of the classes, then their sum; null for weights of 1
 
   SmoothedTarget(double e, std::int64_t all, const double* of_classes)
       : smoothing(e), share(e / static_cast<double>(all)), classes(all), weights(of_classes) {}
-  /// 1 of what is no class.
+  /// Returns the weight of a class, or 1 for an invalid class.
   FQ_HD double weight(std::int64_t c) const {
     return weights == nullptr || c < 0 || c >= classes ? 1.0 : weights[c];
   }
   FQ_HD double target(std::int64_t c, std::int64_t label) const {
     return (c == label ? share + (1.0 - smoothing) : share) * weight(c);
   }
-  /// Of all classes together.
+  /// Returns the sum of the targets of all classes.
   FQ_HD double targets(std::int64_t label) const {
     return weights == nullptr ? 1.0 : (1.0 - smoothing) * weight(label) + share * weights[classes];
   }
-  /// d loss / d logit, `factor` times; `all` are the targets of the row.
+  /// Returns d loss / d logit, times `factor`. `all` is the sum of the row's targets.
   template <class T>
   FQ_HD T gradient(T log_p, T all, std::int64_t c, std::int64_t label, T factor) const {
     const T own = static_cast<T>(share) + (c == label ? static_cast<T>(1.0 - smoothing) : T{0});

@@ -1,8 +1,7 @@
 #pragma once
 
-/// The primitives that the formulas are written in, for one float; those of plain arithmetic for one double
-/// too. Every operation is rounded once, to nearest even; nothing is contracted. `formulas-inl.h` calls them
-/// unqualified.
+/// The primitives of the formulas for one float; plain arithmetic also for one double. Every operation is
+/// rounded once, to nearest even, and never contracted. `formulas-inl.h` calls them unqualified.
 
 #include <bit>
 #include <cmath>
@@ -26,16 +25,16 @@ FQ_HD double sqrt_(double a) { return std::sqrt(a); }
 FQ_HD float fma_(float a, float b, float c) { return std::fma(a, b, c); }
 FQ_HD float fms_(float a, float b, float c) { return std::fma(a, b, -c); }
 FQ_HD float fnma_(float a, float b, float c) { return std::fma(-a, b, c); }
-/// fl(fl(a + p) - p), p = b*c: for products that need no rounding, so that fusing changes nothing.
+/// fl(fl(a + p) - p), p = b*c. For exact products, so that fusing changes nothing.
 FQ_HD float snap_(float a, float b, float c) { return (a + b * c) - b * c; }
 FQ_HD float abs_(float a) { return std::fabs(a); }
 FQ_HD float copysign_(float magnitude, float sign) { return std::copysign(magnitude, sign); }
-/// a, negated where b has a sign.
+/// Returns a, negated if the sign bit of b is set.
 FQ_HD float flip_(float a, float b) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) ^
                               (std::bit_cast<std::uint32_t>(b) & 0x80000000u));
 }
-/// The second operand when either is NaN, as the hardware's min and max.
+/// Returns the second operand if either is NaN, like min and max of the hardware.
 FQ_HD float min_(float a, float b) { return a < b ? a : b; }
 FQ_HD float max_(float a, float b) { return a > b ? a : b; }
 FQ_HD bool less_(float a, float b) { return a < b; }
@@ -43,24 +42,24 @@ FQ_HD bool less_equal_(float a, float b) { return a <= b; }
 FQ_HD bool is_nan_(float a) { return a != a; }
 FQ_HD bool and_(bool a, bool b) { return a && b; }
 FQ_HD float select_(bool condition, float yes, float no) { return condition ? yes : no; }
-/// By additions: free of calls and so vectorisable.
+/// Rounds by additions, without calls, so that loops vectorize.
 FQ_HD float rint_by_adding(float a) {
   const float magnitude = abs_(a);
   const float rounded = (magnitude + 0x1p23f) - 0x1p23f;
   return magnitude < 0x1p23f ? copysign_(rounded, a) : a;
 }
-/// Half to even, sign of zero kept.
+/// Rounds half to even and keeps the sign of zero.
 FQ_HD float rint_(float a) { return FQ_BY_TARGET(::rintf(a), rint_by_adding(a)); }
-/// Towards zero, of |a| < 2^31.
+/// Rounds towards zero, for |a| < 2^31.
 FQ_HD float trunc_(float a) { return static_cast<float>(static_cast<std::int32_t>(a)); }
-/// The power of two at or below |a|; 0 for subnormals and zero, infinity for infinity and NaN.
+/// The largest power of two not above |a|; 0 for subnormals and zero, infinity for infinity and NaN.
 FQ_HD float exponent_(float a) { return std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) & 0x7f800000u); }
 
-// ---- the words of floats, for minifloats' codes ----
+// ---- bit patterns of floats, for minifloat codes ----
 
 FQ_HD std::uint32_t words_(float a) { return std::bit_cast<std::uint32_t>(a); }
 FQ_HD float float_bits_(std::uint32_t w) { return std::bit_cast<float>(w); }
-/// A number below 2^24 as a float.
+/// Converts a number below 2^24 to a float.
 FQ_HD float to_float_(std::uint32_t w) { return static_cast<float>(w); }
 FQ_HD std::uint32_t add_words_(std::uint32_t a, std::uint32_t b) { return a + b; }
 FQ_HD std::uint32_t sub_words_(std::uint32_t a, std::uint32_t b) { return a - b; }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How sums not yet rounded are read, for host and device.
+/// Rounding and values of accumulators, for host and device.
 
 #include <cmath>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace fq::detail {
 
-/// `relu`: codes are at least 0 and the mask is open at 0.
+/// With `relu`, codes are at least 0 and the mask excludes 0.
 FQ_HD SumReader sum_reader(const GridRow& row, bool relu) {
   if (!relu) return {row.lower, row.upper, row.mask_lower, row.amax, false};
   return {row.lower < 0 ? 0.0f : row.lower, row.upper, 0.0f, row.amax, true};
@@ -36,18 +36,19 @@ FQ_HD float addition_value(float a, float b, float scale_a, float scale_b) {
   return scalar::add_(scalar::dequantize_code(a, scale_a), scalar::dequantize_code(b, scale_b));
 }
 
-/// What the sum of `count` pixels is multiplied by, to its value and to its position on a grid.
+/// Factors of the sum of `count` pixels: to its value, and to its position on a grid.
 FQ_HD float pooled_scale(float scale, float count) { return scalar::div_(scale, count); }
 FQ_HD float pooled_multiplier(float scale, float count, float step) {
   return scalar::div_(scale, scalar::mul_(step, count));
 }
 
-/// Largest magnitude of a bias code that int32 has room for next to sums of up to `largest_sum`; 0 for none.
+/// The largest magnitude of a bias code that fits int32 together with sums of up to `largest_sum`; 0 if
+/// there is none.
 FQ_HD std::int32_t bias_room(std::int64_t largest_sum) {
   constexpr std::int64_t most = 0x7fffffff;
   return static_cast<std::int32_t>(largest_sum < 0 || largest_sum > most ? 0 : most - largest_sum);
 }
-/// bq = rne(fl(b / sxw)), at most `room` in magnitude; 0 where that is a NaN.
+/// bq = rne(fl(b / sxw)), limited to `room` in magnitude; 0 for NaN.
 FQ_HD std::int32_t bias_code(float bias, float scale, std::int32_t room) {
   const float position = scalar::rint_(scalar::div_(bias, scale));
   if (scalar::is_nan_(position)) return 0;
@@ -61,13 +62,13 @@ FQ_HD std::int32_t bias_code(float bias, float scale, std::int32_t room) {
 
 namespace fq::scalar {
 
-/// x * scale, a power of two, to nearest even. It has to fit.
+/// x * scale, rounded to nearest even. `scale` is a power of two. The result must fit.
 FQ_HD std::int64_t to_fixed(float x, double scale) {
   const double scaled = static_cast<double>(x) * scale;
   return FQ_BY_TARGET(__double2ll_rn(scaled), std::llrint(scaled));
 }
 
-/// sum * unit, a power of two, rounded once to f32.
+/// sum * unit, rounded once to f32. `unit` is a power of two.
 FQ_HD float from_fixed(std::int64_t sum, double unit) {
   return static_cast<float>(static_cast<double>(static_cast<float>(sum)) * unit);
 }

@@ -1,5 +1,5 @@
-// The optimizers' formulas, each written once and included as formulas-inl.h is, for a value type V that is a
-// float, a double, or a vector of them; not a public header. No pragma once for that reason.
+// The optimizers' formulas, each written once for a value type V that is a float, a double, or a vector of
+// them. Included like formulas-inl.h, hence no pragma once. Not a public header.
 
 #if defined(FQ_UPDATE_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_UPDATE_FORMULAS_INL_H
@@ -36,7 +36,7 @@ FQ_HD V sgd_parameter(V p, V direction, V rate) {
   return sub_(p, mul_(direction, rate));
 }
 
-// ---- Adam: p is multiplied by `keep` before ----
+// ---- Adam: p is multiplied by `keep` first ----
 
 template <class V>
 FQ_HD V adam_mean(V m, V beta, V g, V rest) {

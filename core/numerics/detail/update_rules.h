@@ -1,7 +1,7 @@
 #pragma once
 
-/// The formulas of the optimizers beside Adam and stochastic gradient descent, each written once, for host
-/// and device: of one element, with its gradient g (scaled, with weight decay added) and its state.
+/// The formulas of the optimizers other than Adam and stochastic gradient descent, each written once, for
+/// host and device. They update one element with gradient g (scaled, with weight decay added) and its state.
 
 #include <cmath>
 
@@ -9,7 +9,7 @@
 
 namespace fq::detail {
 
-/// As ops::UpdateRule names them.
+/// The rules have the names of ops::UpdateRule.
 template <class T>
 struct UpdateElement {
   T p, g, state[3];
@@ -52,7 +52,7 @@ struct Adagrad {  // state: sum
   }
 };
 
-/// The moving means of Adam. state: mean, square.
+/// The moving averages of Adam. State: mean, square.
 template <class T>
 struct Moments {
   T beta1, rest1, beta2, rest2;

@@ -15,7 +15,8 @@ FQ_HD std::int8_t xnnpack_code(float x, float factor, float zero) {
   return static_cast<std::int8_t>(scalar::shifted_code(x, factor, zero));
 }
 
-/// The codes -128 .. 127 of a row by its own range, which holds 0; `factor` is the reciprocal of the step.
+/// Codes -128 .. 127 of a row in the range of the row, which includes 0. `factor` is the reciprocal of the
+/// step.
 struct XnnpackRow {
   float factor, inverse, zero;
 
@@ -35,19 +36,19 @@ struct XnnpackRow {
   [[nodiscard]] FQ_HD float channel_sum(std::int32_t centred, float w_scale, float bias) const {
     return scalar::fma_(scalar::mul_(static_cast<float>(centred), inverse), w_scale, bias);
   }
-  /// fl(fl(sum * inverse) + bias) of a chain of blocks.
+  /// fl(fl(sum * inverse) + bias) for a chain of blocks.
   [[nodiscard]] FQ_HD float block_sum(float sum, float bias) const {
     return scalar::scaled_product(sum, inverse, bias);
   }
 };
 
-/// What is added to codes where the engine multiplies unsigned bytes (x86-64 with AVX-512 VNNI); the term of
-/// the zero point is (zero + offset).
+/// Offset of the codes on engines that multiply unsigned bytes (x86-64 with AVX-512 VNNI). The zero-point
+/// term is (zero + offset).
 constexpr std::int32_t xnnpack_offset = 128;
-/// Columns whose weights the term of the zero point takes at a time.
+/// Number of columns per step of the zero-point term.
 constexpr std::int64_t xnnpack_chunk = 16;
 
-/// The term of a zero point for each unit of it, one chunk more.
+/// Returns the zero-point term, per unit of the zero point, after one more chunk of weights.
 FQ_HD float xnnpack_zero_term(float term, std::int32_t weights, float scale) {
   return scalar::sub_(term, scalar::mul_(static_cast<float>(weights), scale));
 }
@@ -55,8 +56,8 @@ FQ_HD float xnnpack_first(float term, float zero) {
   return scalar::mul_(term, zero + static_cast<float>(xnnpack_offset));
 }
 
-/// Static codes: the bias on the grid of the sums, and the code of a sum, both by reciprocals or one
-/// multiply.
+/// Static codes: the bias on the grid of the sums, and the code of a sum. Uses reciprocals and one
+/// multiplication.
 FQ_HD std::int32_t xnnpack_bias_code(float bias, float sum_scale) {
   const auto code = static_cast<double>(scalar::rint_(scalar::mul_(bias, 1.0f / sum_scale)));
   constexpr double low = std::numeric_limits<std::int32_t>::min(),
