@@ -25,7 +25,7 @@
 namespace fq {
 namespace detail {
 
-/// Keeps codes in logical order by name (CodeNames).
+/// Records codes in logical order by name (CodeNames).
 class CodeRecorder : public Recorder {
  public:
   explicit CodeRecorder(Module& model);
@@ -33,13 +33,13 @@ class CodeRecorder : public Recorder {
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override;
   void next_batch() { names_.next_pass(); }
-  /// Of all batches since `forget`.
+  /// Returns the codes of all batches since `forget`.
   [[nodiscard]] const std::map<std::string, std::vector<Tensor>>& codes() const noexcept { return codes_; }
   void forget() { codes_.clear(); }
 
  private:
   std::set<std::string> weights_;
-  std::set<const Node*> parameters_;  // whose codes do not follow the samples
+  std::set<const Node*> parameters_;  // their codes do not depend on the samples
   CodeNames names_;
   std::map<std::string, std::vector<Tensor>> codes_;
 };
@@ -72,8 +72,8 @@ std::int64_t bytes_of(const std::vector<Tensor>& parts) {
   return bytes;
 }
 
-/// The axis of codes that holds the samples, or a multiple of them: axis 0, unless the network computes
-/// sequence first. Nothing where the codes do not depend on the samples.
+/// Returns the axis of codes that holds the samples, or a multiple of them: axis 0, unless the network
+/// computes sequence first. Returns no axis if the codes do not depend on the samples.
 std::optional<int> batch_axis(const std::vector<Tensor>& parts, const std::vector<std::int64_t>& samples) {
   const Shape& first = parts.front().shape();
   for (int axis = 0; axis < std::ssize(first); ++axis) {
@@ -196,7 +196,7 @@ struct PredictionParts::Body {
   std::function<void(const StateDict&)> use;
   std::optional<RecordScope> scope;
   std::vector<Tensor> x, logits;
-  std::vector<std::int64_t> sizes;  // of the batches
+  std::vector<std::int64_t> sizes;  // sizes of the batches
 };
 
 PredictionParts::PredictionParts(const Network& network, const PredictionOptions& options,

@@ -83,7 +83,8 @@ json task_to_json(const TaskText& task) {
   return out;
 }
 
-/// Throws ArgumentError for a config whose preset is no text, which readers of the identity rely on.
+/// Returns the config as text. Throws ArgumentError if its preset is not text, because readers of the
+/// identity rely on that.
 std::string quantization_from_json(const json& config) {
   if (config.is_null()) return {};
   if (config.is_object()) (void)member(config, "preset", std::string());
@@ -110,7 +111,7 @@ bool has_scale(const SampleNotes& notes) {
   return notes.scale > 0 || !notes.mean.empty() || !notes.deviation.empty();
 }
 
-/// A list of one number counts for all channels.
+/// Compares two lists. A list of one number counts for all channels.
 bool same_numbers(const std::vector<double>& x, const std::vector<double>& y) {
   if (x.size() != y.size() && x.size() != 1 && y.size() != 1) return false;
   for (std::size_t i = 0; i < std::max(x.size(), y.size()); ++i) {
@@ -126,7 +127,7 @@ std::string first_numbers(const std::vector<double>& all) {
                      all.size() > 4 ? ", .." : "");
 }
 
-/// The scale, mean and deviation of notes, with the values of data that says nothing of one.
+/// Returns scale, mean and deviation of the notes, with default values for missing ones.
 std::array<std::pair<const char*, std::vector<double>>, 3> scales(const SampleNotes& notes) {
   const auto given_or = [](const std::vector<double>& given, double standard) {
     return given.empty() ? std::vector{standard} : given;
@@ -142,8 +143,8 @@ std::string compare_scales(const SampleNotes& own, const SampleNotes& given, std
   for (std::size_t i = 0; i < here.size(); ++i)
     if (!same_numbers(here[i].second, there[i].second))
       return fmt::format(
-          "[{}] the data has a {} of {}, what the network was trained on {}: make the data again "
-          "with that data set as --like, or its numbers mean something else here",
+          "[{}] the data has a {} of {}, but the network was trained with {}. Make the data again "
+          "with the training data as --like; otherwise the network misreads its values",
           function, here[i].first, first_numbers(there[i].second), first_numbers(here[i].second));
   return {};
 }
@@ -155,11 +156,10 @@ void check_columns(const std::vector<std::string>& own, const std::vector<std::s
   const auto name = [](const auto& names, auto at) {
     return at == names.end() ? std::string("nothing") : fmt::format("'{}'", detail::one_line_name(*at));
   };
-  FQ_CHECK(
-      false, function,
-      "column {} of the data is {}, of what the network was trained on {}: make the data again with that "
-      "data set as --like, or by --columns",
-      a - own.begin(), name(given, b), name(own, a));
+  FQ_CHECK(false, function,
+           "column {} of the data is {}, but the network was trained with {}: make the data again with the "
+           "training data as --like, or with --columns",
+           a - own.begin(), name(given, b), name(own, a));
 }
 
 }  // namespace
@@ -231,7 +231,7 @@ std::string take_sample_notes(SampleNotes& own, const Dataset& data, std::string
 
 namespace {
 
-/// What may follow the name of a loss.
+/// Returns the options of a loss.
 std::vector<std::string> keys_of(const std::string& loss) {
   if (loss == "cross_entropy") return {"weights", "ignore"};
   if (loss == "bce") return {"positive"};
@@ -242,7 +242,8 @@ std::vector<std::string> keys_of(const std::string& loss) {
   return {};
 }
 
-/// [classes]: the number of samples over classes times those of each; 0 for a class that has none.
+/// Returns a weight per class: number of samples / (classes * samples of the class), or 0 for a class
+/// without samples.
 std::vector<double> balanced_weights(const Dataset& data, std::int64_t classes) {
   std::vector<double> counts(static_cast<std::size_t>(classes), 0.0);
   const auto labels = data.labels().to(DType::i64).to_vector<std::int64_t>();
@@ -256,7 +257,7 @@ std::vector<double> balanced_weights(const Dataset& data, std::int64_t classes) 
   return counts;
 }
 
-/// Of one sample.
+/// Returns the shape of one label.
 Shape label_shape(const Dataset& data) {
   const Tensor y = data.labels();
   return y.defined() ? Shape(y.shape().begin() + 1, y.shape().end()) : Shape{};
@@ -267,7 +268,8 @@ bool integers(const Dataset& data) {
   return y.defined() && !is_floating(y.dtype());
 }
 
-/// How many classes integers that are no list of classes are of: as the names say, or by the largest.
+/// Returns the number of classes of dense integer labels: the number of class names, or the largest label
+/// plus 1.
 std::int64_t dense_classes(const Task& task, const Dataset& data) {
   if (!data.class_names().empty()) return static_cast<std::int64_t>(data.class_names().size());
   std::int64_t most = 0;
@@ -280,7 +282,7 @@ bool yes_or_no(const Task& task) {
   return task.loss.kind == "bce" || task.loss.kind == "focal" || task.loss.kind == "dice";
 }
 
-/// Names of metrics know the blank, where it is another class than the first.
+/// Returns the metric names, with the index of the blank if it is not class 0.
 std::vector<std::string> sequence_metrics(const Task& task) {
   std::vector<std::string> names =
       task.metrics.empty() ? std::vector<std::string>{"ler", "exact"} : task.metrics;

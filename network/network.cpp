@@ -73,9 +73,10 @@ Network Network::load(const std::string& path) {
   if (kind == "an HDF5 file")
     throw FileError(
         path, "",
-        fmt::format("[load_checkpoint] {} is an HDF5 file and no checkpoint, or its first bytes are damaged: "
-                    "give a checkpoint, such as fakequant train writes, and a data set by --data",
-                    path));
+        fmt::format(
+            "[load_checkpoint] {} is an HDF5 file but not a checkpoint, or its first bytes are damaged: "
+            "give a checkpoint of fakequant train, and a data set with --data",
+            path));
   return from_state(load_checkpoint(path), path);
 }
 
@@ -115,7 +116,7 @@ Network Network::clone() const {
   const StateDict values = model_state(*module_);
   if (const auto found = detail::find_not_finite(values.tensors()))
     throw NumericError(
-        fmt::format("[model] {}: the model diverged: give it values of before by load_state_dict, or train "
+        fmt::format("[model] {}: the model diverged: restore earlier values with load_state_dict, or train "
                     "again with a smaller learning rate",
                     found->text()));
   Network out = create(identity_);
@@ -158,7 +159,7 @@ Identity load_identity(const StateDict& state, const std::string& path) {
   if (!identity.is_object())
     throw FileError(
         path, "model",
-        fmt::format("[load_checkpoint] {} does not say what model it is of, by an attribute 'model'", path));
+        fmt::format("[load_checkpoint] {} has no attribute 'model' that describes the network", path));
   try {
     return Identity::from_json(identity);
   } catch (const ArgumentError& error) {

@@ -42,17 +42,18 @@ void add(CollectedSamples& collected, std::int64_t samples, const std::vector<Ca
   std::ranges::sort(collected.shares);
 }
 
-/// A state that is already merged as a whole is not counted twice, so that a merge may be repeated.
+/// Merges a calibration state. A state that is already merged as a whole is not counted twice, so that a
+/// merge may be repeated.
 void merge_state(Module& model, const std::string& path, bool first, CollectedSamples& collected,
                  const NetworkCalibrateOptions& options) {
   const StateDict state = load_state(path, "calibration");
   const auto shares = calibration_shares(state, path);
   const auto known = std::ranges::count_if(shares, [&](const auto& share) { return has(collected, share); });
   FQ_CHECK(known == 0 || known == std::ssize(shares), kCalibrate,
-           "{} and the states before it have samples in common: merge states of others", path);
+           "{} and the states before it have samples in common: merge states of other samples", path);
   if (known > 0) {
     check_merges(model, state, path);
-    return tell(options, fmt::format("{} is in it already, and is not counted again", path));
+    return tell(options, fmt::format("{} is merged already and is not counted again", path));
   }
   const auto take = first ? load_calibration_state : merge_calibration_state;
   add(collected, take(model, state, path), shares);
@@ -66,14 +67,15 @@ CollectedSamples merge_states(Module& model, const NetworkCalibrateOptions& opti
   return out;
 }
 
-/// A run that is repeated after it was killed while writing its state finds its samples there.
+/// Observes the data. If a run was killed while writing its state, a repeated run finds its samples in the
+/// state.
 void observe(Module& model, DataLoader& loader, const CalibrateOptions& observers,
              CollectedSamples& collected, const NetworkCalibrateOptions& options) {
   const bool shared = options.keep_shares || !collected.shares.empty();
   const CalibrationShare share = shared ? calibration_share(loader) : CalibrationShare{};
   if (shared && has(collected, share))
-    return tell(options,
-                fmt::format("the {} samples are in it already, and are not counted again", share.images));
+    return tell(options, fmt::format("the {} samples are in the state already and are not counted again",
+                                     share.images));
   DataLoader own = rank_loader(loader, options);
   const CalibrationReport report = collected.report = collect_ranges(model, own, observers);
   FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, kCalibrate,
@@ -87,7 +89,7 @@ std::vector<TensorQuantizer*> quantizers_of(Module& model) {
   return out;
 }
 
-/// Runs the algorithm on weights of a config.
+/// Runs the config's algorithm on weights.
 class WeightAlgorithm {
  public:
   WeightAlgorithm(const QuantConfig& config, const NetworkCalibrateOptions& options)
@@ -163,10 +165,10 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::int64_t kImages = 512, kBatch = 64;
-constexpr double kLeft = 0.25;       // of the way from chance to float, below which a network is near chance
-constexpr double kNoise = 0.02;      // of training, that is no loss
-constexpr double kKnowledge = 0.1;   // a float network that is no more than that above chance knows nothing
-constexpr std::int64_t kFound = 64;  // samples that findings are about
+constexpr double kLeft = 0.25;  // fraction of the way from chance to float; below it a network is near chance
+constexpr double kNoise = 0.02;      // of training; a smaller drop is not a loss
+constexpr double kKnowledge = 0.1;   // a float network this close to chance has learned nothing
+constexpr std::int64_t kFound = 64;  // number of samples for findings
 
 double largest_class(const Dataset& data, std::int64_t images) {
   std::map<std::int64_t, std::int64_t> counts;
@@ -207,7 +209,7 @@ bool chooses_itself(const Network& network, const std::shared_ptr<const Dataset>
 ordered_json quantization_config(const std::string& name_or_json, const PresetChoices& choices) {
   if (name_or_json.find('{') == std::string::npos) return preset_config(name_or_json, choices);
   FQ_CHECK(!choices.edge_bits && !choices.weight_method, "qat",
-           "edge_bits and weight_method go with the name of a preset: write rules instead");
+           "edge_bits and weight_method require the name of a preset: write rules instead");
   return detail::parse_json<ordered_json>(name_or_json);
 }
 

@@ -31,11 +31,11 @@ void compare_names(const std::vector<std::string>& own, const std::vector<std::s
   if (here == own.end()) return;
   FQ_CHECK(
       sorted(own) != sorted(given), function,
-      "the data calls class {} '{}', the network '{}', and both have the same classes: number the labels of "
-      "the data as the network does",
+      "class {} is '{}' in the data and '{}' in the network, in another order: number the classes of the "
+      "data like the network",
       here - own.begin(), *there, *here);
-  log(LogLevel::warning, fmt::format("[{}] the data calls class {} '{}', the network '{}': is it data of the "
-                                     "same classes? The network's names are shown",
+  log(LogLevel::warning, fmt::format("[{}] class {} is '{}' in the data and '{}' in the network: check that "
+                                     "the classes match. The network's names are shown",
                                      function, here - own.begin(), *there, *here));
 }
 
@@ -43,8 +43,8 @@ void compare_names(const std::vector<std::string>& own, const std::vector<std::s
 
 void check_classifies(const Network& network, const std::string& function) {
   FQ_CHECK(network.classes() >= 2 && takes_classes(network.task().loss), function,
-           "the network does not tell classes of samples apart, which is what is compared here: its last "
-           "layer, '{}', gives other than a number for each class",
+           "the network is not a classifier, which is required here: its last "
+           "layer, '{}', does not give one number for each class",
            last_layer(network));
 }
 
@@ -79,15 +79,14 @@ void check_task(const Network& network, const Dataset& data, const std::string& 
   const Task task = network.task();
   const std::string last = last_layer(network);
   if (!data.labels().defined()) return;
-  FQ_CHECK(
-      !one_class_each(task, data) || network.classes() != 1, function,
-      "the last layer, '{}', has one output, whose softmax is always 1: cross entropy has nothing to tell "
-      "there. Give --loss {}, or two outputs and labels of two classes or more in --data (its attribute "
-      "classes says how many)",
-      last, fitting_loss(data));
+  FQ_CHECK(!one_class_each(task, data) || network.classes() != 1, function,
+           "the last layer, '{}', has one output, whose softmax is always 1: cross entropy cannot train "
+           "it. Give --loss {}, or two outputs and labels of at least two classes in --data (attribute "
+           "classes)",
+           last, fitting_loss(data));
   FQ_CHECK(!one_class_each(task, data) || network.classes() > 1, function,
            "the last layer, '{}', does not give one number for each class, and --data has one class for each "
-           "sample: cross entropy takes a list of numbers for each",
+           "sample: cross entropy requires one number for each class",
            last);
   const Shape outputs = network.output_shape();
   const NoGrad no_grad;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Values of flags that are a name with numbers of its own: "focal,gamma=2,alpha=0.25".
+/// Flag values that consist of a name and named numbers: "focal,gamma=2,alpha=0.25".
 
 #include <cstdint>
 #include <functional>
@@ -11,33 +11,34 @@
 
 namespace fq::detail {
 
-/// The parts of a text between that character, at least one.
+/// Splits a text at a character into at least one part.
 [[nodiscard]] std::vector<std::string> parts_of(const std::string& text, char between);
 
-/// Reads all of `text` as a number; false for anything else, NaN and infinity included.
+/// Reads all of `text` as a number. Returns false for anything else, including NaN and infinity.
 [[nodiscard]] bool read_number(std::string_view text, double& value);
 
 class NamedValues {
  public:
-  /// The keys that a name takes.
+  /// Returns the keys that a name accepts.
   using Keys = std::function<std::vector<std::string>(const std::string& name)>;
 
-  /// Throws ArgumentError `[command] --flag ..` for another name than `names` and another key than its own,
-  /// naming the nearest, and for one that is given twice.
+  /// Throws ArgumentError `[command] --flag ..` for an unknown name, an unknown key or a repeated key. The
+  /// message lists the nearest names.
   NamedValues(std::string command, std::string flag, const std::string& text,
               const std::vector<std::string>& names, const Keys& keys);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] bool has(const std::string& key) const { return values_.contains(key); }
-  /// Empty where it was not given.
+  /// Returns the value of a key; empty if it was not given.
   [[nodiscard]] std::string text(const std::string& key) const;
-  /// Each throws ArgumentError for what is no such number.
+  /// These functions return `standard` for a missing key. They throw ArgumentError for text that is not a
+  /// number of this type.
   [[nodiscard]] double number(const std::string& key, double standard) const;
   [[nodiscard]] std::int64_t whole(const std::string& key, std::int64_t standard) const;
   [[nodiscard]] bool on(const std::string& key, bool standard = false) const;
-  /// "1:2:0.5".
+  /// Returns a list of numbers, "1:2:0.5".
   [[nodiscard]] std::vector<double> numbers(const std::string& key) const;
-  /// Steps: a number, or one of epochs as "3e".
+  /// Returns a number of steps, given as steps or as epochs ("3e").
   [[nodiscard]] std::int64_t steps(const std::string& key, std::int64_t standard,
                                    std::int64_t steps_per_epoch) const;
   [[nodiscard]] std::vector<std::int64_t> step_list(const std::string& key,

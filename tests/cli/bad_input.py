@@ -157,7 +157,7 @@ fails(1, ["_quantizer", "step"], "qat", "int8.h5", "--data", DIGITS, "--epochs",
 evaluate = ["--data", DIGITS]
 fails(2, "nowhere.h5", "evaluate", "nowhere.h5", *evaluate)
 fails(2, "text.h5", "evaluate", "text.h5", *evaluate)
-fails(2, ["digits.h5", "an HDF5 file and no checkpoint", "a data set by --data"], "evaluate", DIGITS, *evaluate)
+fails(2, ["digits.h5", "an HDF5 file but not a checkpoint", "a data set with --data"], "evaluate", DIGITS, *evaluate)
 fails(2, ["'checkpoint'", "not a data set"], "evaluate", "float.h5", "--data", "float.h5")
 fails(2, ["is a checkpoint", "export --format onnx"], "verify", "int8.h5", "--checkpoint", "int8.h5", *evaluate)
 fails(2, ["is a checkpoint"], "verify", "int8.h5", "--target", "tensorrt")

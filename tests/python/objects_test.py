@@ -238,5 +238,5 @@ def test_rejects_data_of_other_columns(tmp_path, recwarn):
             call(turned)
     model.evaluate(data)
     assert not recwarn.list
-    with pytest.warns(UserWarning, match="scale of 0.00392157, what the network was trained on 0.5"):
+    with pytest.warns(UserWarning, match="scale of 0.00392157, but the network was trained with 0.5"):
         model.evaluate(written("c.h5", ["a", "b"], scale=1 / 255))

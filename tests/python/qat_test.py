@@ -171,7 +171,7 @@ def test_options_override_defaults(table, capsys):
         model.qat(data, "int8")
     with pytest.raises(fq.ArgumentError, match="edge_bits is 1"):
         fq.load(str(folder / "float.h5")).qat(data, "w2a2", edge_bits=1)
-    with pytest.raises(fq.ArgumentError, match="go with the name of a preset"):
+    with pytest.raises(fq.ArgumentError, match="require the name of a preset"):
         fq.load(str(folder / "float.h5")).qat(data, {"preset": "int8"}, edge_bits=8)
     model = fq.load(str(folder / "float.h5"))
     model.qat(data, {"preset": "w4a8"}, epochs=1, quiet=True)
