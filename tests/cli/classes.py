@@ -85,9 +85,9 @@ assert "sieben" in run("evaluate", "named.h5", "--data", DIGITS).stdout
 more = digits("more.h5", NAMES + ["zehn"])
 done = run("evaluate", "float.h5", "--data", more)
 assert "names 11 classes, the network has 10 outputs" in done.stderr and "zehn" not in done.stdout, done
-fails(2, ["class 0 'eins'", "'null'"], "evaluate", "float.h5", "--data", digits("order.h5", NAMES[1:] + NAMES[:1]))
+fails(2, ["class 0 is 'eins'", "'null'"], "evaluate", "float.h5", "--data", digits("order.h5", NAMES[1:] + NAMES[:1]))
 done = run("evaluate", "float.h5", "--data", digits("other.h5", ASCII))
-assert "class 5 'fuenf', the network 'fünf'" in done.stderr and "fünf" in done.stdout, done
+assert "class 5 is 'fuenf' in the data and 'fünf' in the network" in done.stderr and "fünf" in done.stdout, done
 fails(2, ["label", "0 to 3", "'classes'"], "train", *TINY, "--data", digits("few.h5", NAMES[:4]), "-o", "out.h5")
 assert result("train", *TINY, "--data", more, "--epochs", "1", "-o", "eleven.h5")["output"] == "eleven.h5"
 assert "11 classes" in run("inspect", "eleven.h5").stdout

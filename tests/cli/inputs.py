@@ -65,7 +65,7 @@ def images(name, x=pixels, **attributes):
 sixteenth = images("sixteenth.h5", scale=1 / 16)
 run("train", *SMALL, "--data", sixteenth, "--epochs", "1", "--batch", "32", "-o", "images.h5")
 for other, words in ((images("byte.h5", scale=1 / 255), ["scale of 0.00392157", "0.0625"]),
-                     (images("mean.h5", scale=1 / 16, mean=0.5, std=1), ["mean of 0.5", "trained on 0"])):
+                     (images("mean.h5", scale=1 / 16, mean=0.5, std=1), ["mean of 0.5", "trained with 0"])):
     done = run("evaluate", "images.h5", "--data", other).stderr
     assert done.count("\n") == 1 and all(word in done for word in words), done
 for fine in (sixteenth, images("float.h5", (pixels / 16).astype(np.float32)), images("near.h5", scale=np.float32(0.0625))):
