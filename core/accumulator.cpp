@@ -105,6 +105,7 @@ Tensor float_parts(const AccumulatorConcat& x, bool relu, Tensor* mask) {
     const Accumulator part = with_relu(each, relu);
     Tensor own;
     values.push_back(to_float(part, mask != nullptr ? &own : nullptr));
+    // A part without a ReLU passes every gradient.
     if (mask != nullptr) masks.push_back(own.defined() ? own : full_mask(part));
   }
   if (mask != nullptr) *mask = detail::join(masks, x.axis);
@@ -142,6 +143,7 @@ Accumulator moved(Accumulator x, const Move& move) {
   if (again != nullptr && before != nullptr && std::holds_alternative<ReshapeMove>(before->move))
     x = with_relu(before->inner.at(0), x.relu);
   if (again != nullptr && x.shape() == again->shape) return x;
+  // The ReLU moves to the result, which is equivalent: a move only rearranges elements.
   const bool relu = std::exchange(x.relu, false);
   return {AccumulatorMove{{std::move(x)}, move}, relu};
 }

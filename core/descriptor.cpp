@@ -62,7 +62,7 @@ void check_blocks(const QuantDescriptorOptions& o) {
   check_lengths(blocks.scale_block_sizes, "scale_block_sizes");
   check_scale_bits(blocks);
   FQ_CHECK(blocks.type == BlockType::fixed || blocks.lengths.size() == 1, kDescriptor,
-           "dynamic blocks on {} axes: they lie along the last axis only", blocks.lengths.size());
+           "dynamic blocks on {} axes: use the last axis only", blocks.lengths.size());
 }
 
 void check_axes(const Axes& axes) {
@@ -94,7 +94,7 @@ void check_range(const QuantDescriptorOptions& o) {
            "scale_amax is {}: it must be positive and finite", *o.scale_amax);
 }
 
-/// Text that JSON can hold.
+/// Throws ArgumentError unless the name is UTF-8, which JSON requires.
 void check_name(const std::string& name) try {
   (void)nlohmann::json(name).dump();
 } catch (const nlohmann::json::exception&) {

@@ -9,7 +9,7 @@ namespace {
 
 /// Removes the exception names of nlohmann::json from messages that quote them:
 /// "[json.exception.type_error.302] ".
-std::string without_json_names(std::string message) {
+std::string remove_json_names(std::string message) {
   constexpr std::string_view kName = "[json.exception.";
   for (std::size_t at = 0; (at = message.find(kName, at)) != message.npos;) {
     const std::size_t end = message.find("] ", at);
@@ -21,7 +21,6 @@ std::string without_json_names(std::string message) {
 
 }  // namespace
 
-Error::Error(const std::string& message)
-    : std::runtime_error(detail::one_line(without_json_names(message))) {}
+Error::Error(const std::string& message) : std::runtime_error(detail::one_line(remove_json_names(message))) {}
 
 }  // namespace fq

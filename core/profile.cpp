@@ -50,6 +50,7 @@ void Profiler::begin_step() {
   if (!in_step()) {
     tracing_ = tracing_ && events_.size() < traced_scopes_;
     if (steps_ == 1 && left_out_ == 0) {
+      // Drops the first step, which creates kernels and caches, once there is a second one.
       left_out_ = 1;
       for (Row& row : rows_) row.nanoseconds = row.calls = 0;
     }
@@ -79,6 +80,7 @@ void Profiler::end() {
   const Frame frame = frames_.back();
   frames_.pop_back();
   const std::int64_t duration = end - frame.begin;
+  // Inner scopes have counted their own time.
   rows_[frame.row].nanoseconds += duration - frame.inner;
   ++rows_[frame.row].calls;
   if (in_step()) frames_.back().inner += duration;

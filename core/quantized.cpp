@@ -57,6 +57,7 @@ Grid Grid::with_scale_bits(Format format, Granularity granularity, Tensor amax, 
             .name = std::move(name),
             .scale_bits = e4m3 ? 4 : 1};
   detail::check_amax(global, grid.name);
+  // The largest block scale is then 448 units, the maximum of E4M3.
   const float unit = global <= least_amax ? 1.0f : global / (448.0f * format.bound());
   if (e4m3) grid.unit = unit;
   const ScaleRule rule{.kind = e4m3 ? ScaleRule::Kind::e4m3 : ScaleRule::Kind::e8m0,
@@ -77,6 +78,7 @@ Grid Grid::to(Device device) const {
 Tensor code_values(const QuantizedTensor& x) {
   check_defined(x, "code_values");
   Tensor out = Tensor::empty(x.shape(), DType::f32, x.codes.device(), x.layout());
+  // Only checks that the grid fits the shape.
   static_cast<void>(detail::in_blocks(x.grid, x.shape(), "code_values"));
   detail::run(out.device(), &Kernels::decode, x, out);
   return out;

@@ -33,6 +33,7 @@ Storage::Block::Block(std::byte* memory, std::int64_t size, Device where, std::f
       release(std::move(at_end)) {}
 
 Storage::Block::~Block() {
+  // find_kernels does not throw. The allocation proves that the device has kernels.
   if (!borrowed)
     detail::find_kernels(device)->deallocate(data, static_cast<std::size_t>(bytes), device);
   else if (release)

@@ -98,7 +98,8 @@ namespace {
 
 thread_local const LeafScope::Ready* leaf_callback = nullptr;
 
-/// Returns the nodes reachable from `root` through inputs, each after all of its readers.
+/// Returns the nodes reachable from `root` through inputs, each after all of its readers. Uses an explicit
+/// stack: recursion would overflow on a long tape.
 std::vector<std::shared_ptr<Gradient>> readers_first(const std::shared_ptr<Gradient>& root) {
   std::vector<std::shared_ptr<Gradient>> order;
   std::unordered_set<const Gradient*> seen{root.get()};
@@ -119,6 +120,7 @@ std::vector<std::shared_ptr<Gradient>> readers_first(const std::shared_ptr<Gradi
 
 void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, Tensor>& sums) {
   std::optional<ScopedValue<std::string>> path;
+  // The profile shows backward work in the module of the forward call.
   if (profiler() != nullptr) path.emplace(context().path, from.path);
   const ProfileScope profile(from.op, "backward");
   FQ_CHECK(!from.freed, "backward", "backward of {} has already run: run forward again", from.op);
@@ -133,6 +135,7 @@ void propagate(Gradient& from, Tensor seed, std::unordered_map<const Gradient*, 
              "{} returned no gradient with the shape of its input {}", from.op, i);
     accumulate(sums[input.get()], parts[i]);
   }
+  // Frees the saved tensors now instead of at the end of the whole pass.
   from.inputs.clear();
   from.backward = nullptr;
   from.freed = true;
@@ -155,7 +158,8 @@ void Variable::backward(Tensor seed) const {
   FQ_CHECK(seed.shape() == shape(), "backward", "the seed is {}, the value {}", to_string(seed.shape()),
            to_string(shape()));
   const NoGrad no_grad;
-  const auto* told = detail::leaf_callback;
+  const auto* on_leaf = detail::leaf_callback;
+  // A backward pass inside this one (of a checkpointed block) must not report its leaves.
   const ScopedValue<const detail::LeafScope::Ready*> outermost(detail::leaf_callback, nullptr);
   const auto& root = node()->gradient;
   std::unordered_map<const detail::Gradient*, Tensor> sums;
@@ -168,7 +172,7 @@ void Variable::backward(Tensor seed) const {
       continue;
     }
     detail::accumulate(gradient->sum, entry.mapped());
-    if (told != nullptr) (*told)(*gradient);
+    if (on_leaf != nullptr) (*on_leaf)(*gradient);
   }
 }
 

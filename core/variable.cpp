@@ -77,6 +77,7 @@ const Accumulator* Variable::accumulator() const noexcept {
 
 Variable Variable::as_float() const {
   if (std::holds_alternative<Tensor>(value())) return *this;
+  // Several threads may read the value: the first one converts it, the others reuse the result.
   const std::scoped_lock lock(node()->mutex);
   const bool with_gradient = detail::needs_grad({*this});
   auto& known = node()->as_float;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kCalibrate = "calibrate";
 
-void tell(const NetworkCalibrateOptions& options, const std::string& line) {
+void report_progress(const NetworkCalibrateOptions& options, const std::string& line) {
   if (options.on_line) options.on_line(line);
 }
 
@@ -53,7 +53,7 @@ void merge_state(Module& model, const std::string& path, bool first, CollectedSa
            "{} and the states before it have samples in common: merge states of other samples", path);
   if (known > 0) {
     check_merges(model, state, path);
-    return tell(options, fmt::format("{} is merged already and is not counted again", path));
+    return report_progress(options, fmt::format("{} is merged already and is not counted again", path));
   }
   const auto take = first ? load_calibration_state : merge_calibration_state;
   add(collected, take(model, state, path), shares);
@@ -63,7 +63,7 @@ CollectedSamples merge_states(Module& model, const NetworkCalibrateOptions& opti
   CollectedSamples out;
   for (std::size_t i = 0; i < options.states.size(); ++i)
     merge_state(model, options.states[i], i == 0, out, options);
-  if (out.count > 0) tell(options, fmt::format("{} samples collected before", out.count));
+  if (out.count > 0) report_progress(options, fmt::format("{} samples collected before", out.count));
   return out;
 }
 
@@ -74,8 +74,9 @@ void observe(Module& model, DataLoader& loader, const CalibrateOptions& observer
   const bool shared = options.keep_shares || !collected.shares.empty();
   const CalibrationShare share = shared ? calibration_share(loader) : CalibrationShare{};
   if (shared && has(collected, share))
-    return tell(options, fmt::format("the {} samples are in the state already and are not counted again",
-                                     share.images));
+    return report_progress(
+        options,
+        fmt::format("the {} samples are in the state already and are not counted again", share.images));
   DataLoader own = rank_loader(loader, options);
   const CalibrationReport report = collected.report = collect_ranges(model, own, observers);
   FQ_CHECK(!options.mask || report.samples == 0 || report.masked > 0, kCalibrate,
@@ -182,7 +183,7 @@ bool has_accuracy(const Network& network, const std::shared_ptr<const Dataset>& 
          data->labels().defined() && one_class_each(network.task(), *data);
 }
 
-void tell(const QatOptions& options, const std::string& line) {
+void report_choice(const QatOptions& options, const std::string& line) {
   if (options.on_choice) options.on_choice(line);
 }
 
@@ -192,8 +193,8 @@ void quantize_float(Network& network, const std::shared_ptr<const Dataset>& data
   if (options.scale) config["scale"] = *options.scale;
   fold_and_quantize(network, config, options.keep_batch_norm);
   const bool named = options.config.find('{') == std::string::npos;
-  tell(options, fmt::format("{}, {}", named ? "preset " + options.config : "rules",
-                            describe_choice(network.identity().config())));
+  report_choice(options, fmt::format("{}, {}", named ? "preset " + options.config : "rules",
+                                     describe_choice(network.identity().config())));
   if (!options.restore) (void)calibrate(network, data, options.calibration);
 }
 
@@ -278,7 +279,7 @@ QatPlan prepare_qat(Network& network, const std::shared_ptr<const Dataset>& data
   complete_training(plan.training, network.identity().config(), options.choices, plan.self_distillation,
                     is_text(*data));
   if (full_rate_steps > 0) plan.training.update.full_rate_steps = full_rate_steps;
-  tell(options, describe_training(plan.training, plan.self_distillation));
+  report_choice(options, describe_training(plan.training, plan.self_distillation));
   return plan;
 }
 

@@ -24,7 +24,7 @@ Tensor taken(const Tensor& x, const TakeMove& move) {
 }
 
 /// Returns the gradient of TakeMove: each element gets the sum over its copies.
-Tensor given_back(const Tensor& dy, const TakeMove& move, const Shape& shape) {
+Tensor take_gradient(const Tensor& dy, const TakeMove& move, const Shape& shape) {
   Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device(), dy.layout());
   const auto mix = detail::AxisMix::of(move.from).transposed(shape[axis_index(move.axis)]);
   detail::run(dx.device(), &detail::Kernels::mix, dy, move.axis, mix, dx);
@@ -38,7 +38,7 @@ PermuteMove inverse(const PermuteMove& move) {
 }
 
 /// Returns zeros of the given shape with dy at the position of the cut.
-Tensor padded(const Tensor& dy, const CutMove& move, const Shape& shape) {
+Tensor cut_gradient(const Tensor& dy, const CutMove& move, const Shape& shape) {
   const auto zeros = [&](std::int64_t size) {
     Shape side = shape;
     side[axis_index(move.axis)] = size;
@@ -83,8 +83,8 @@ struct MovedBack {
 
   Tensor operator()(const ReshapeMove&) const { return reshaped(dy, shape); }
   Tensor operator()(const PermuteMove& move) const { return permuted(dy, inverse(move)); }
-  Tensor operator()(const CutMove& move) const { return padded(dy, move, shape); }
-  Tensor operator()(const TakeMove& move) const { return given_back(dy, move, shape); }
+  Tensor operator()(const CutMove& move) const { return cut_gradient(dy, move, shape); }
+  Tensor operator()(const TakeMove& move) const { return take_gradient(dy, move, shape); }
 };
 
 }  // namespace

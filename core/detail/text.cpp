@@ -69,7 +69,7 @@ std::string_view one_of(std::string_view pattern) {
   return pattern.substr(0, end == std::string_view::npos ? 1 : end + 1);
 }
 
-bool stands_for(std::string_view part, char c) {
+bool matches_character(std::string_view part, char c) {
   if (part.size() > 1) return part.substr(1, part.size() - 2).find(c) != std::string_view::npos;
   return part == "?" || (part != "*" && part == std::string_view(&c, 1));
 }
@@ -81,7 +81,7 @@ bool wildcard_match(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
   while (t < text.size()) {
     const auto part = one_of(pattern.substr(std::min(p, pattern.size())));
-    if (stands_for(part, text[t])) {
+    if (matches_character(part, text[t])) {
       p += part.size();
       ++t;
     } else if (p < pattern.size() && pattern[p] == '*') {

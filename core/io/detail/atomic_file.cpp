@@ -41,7 +41,7 @@ bool refused_by_system(int error) {
 }
 
 /// Returns the end of a chain of links whose target does not exist.
-std::string end_of_links(const std::string& path) {
+std::string resolve_links(const std::string& path) {
   std::string at = path;
   for (int links = 0; links < kMostLinks; ++links) {
     std::error_code none;
@@ -63,7 +63,7 @@ Place place_of(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno != ENOENT) fail(path, errno);
-    const std::string target = end_of_links(path);
+    const std::string target = resolve_links(path);
     if (fs::path(target).filename().empty()) fail(path, ENOENT);
     return {Place::Kind::nothing, target};
   }
@@ -106,8 +106,8 @@ class CheckedTargets {
   std::map<std::string, std::string> targets_;
 };
 
-/// Returns the file at the target of a checked path. A link at the target was created after the check and is
-/// ignored.
+/// Returns the file at the target of a checked path. A link at the target was created after the check; it is
+/// replaced, not followed.
 Place checked_place(const std::string& path, const std::string& target) {
   struct stat status {};
   const bool there = ::lstat(target.c_str(), &status) == 0;
@@ -180,6 +180,7 @@ void AtomicFile::sync_folder() const {
 void AtomicFile::commit() { commit_together({*this}); }
 
 void commit_together(std::initializer_list<std::reference_wrapper<AtomicFile>> files) {
+  // All bytes are on disk before the first rename: a crash then cannot leave an incomplete file in place.
   for (const AtomicFile& file : files) file.sync();
   for (AtomicFile& file : files) file.replace();
   for (AtomicFile& file : files) {
@@ -198,6 +199,7 @@ void check_writable(const std::string& path) {
     write_all(trial.descriptor(), std::string(kTrial, '\0'), path);
     CheckedTargets::instance().set(path, place.target);
   } catch (const std::system_error& error) {
+    // EWOULDBLOCK: another process writes the path now, but may be done before the real write.
     if (error.code().value() != EWOULDBLOCK) fail(path, error.code().value());
   }
 }

@@ -13,7 +13,7 @@ using nlohmann::ordered_json;
 namespace {
 
 /// Returns the value as shortened JSON text.
-std::string shown(const ordered_json& value) {
+std::string shortened_value(const ordered_json& value) {
   const auto text = value.is_array() ? "a list" : value.is_object() ? "an object" : value.dump();
   return text.size() <= 60 ? text : text.substr(0, 57) + "..";
 }
@@ -29,7 +29,7 @@ std::string JsonValue::key() const {
 void JsonValue::fail_type(std::string_view expected) const {
   const auto name = key();
   fail(fmt::format("{}{} is not {}", name.empty() ? "" : fmt::format("'{}': ", shortened(name)),
-                   shown(*value_), expected));
+                   shortened_value(*value_), expected));
 }
 
 void JsonValue::expect_keys(const std::vector<std::string>& allowed, std::string_view whose) const {
