@@ -16,7 +16,7 @@ Attributes number(std::string name, double value) {
   return detail::traced([&] { return Attributes{{std::move(name), value}}; });
 }
 
-/// Slopes of channels beside the axes of x.
+/// Returns the slopes of channels in a shape that broadcasts against x.
 Variable along_channels(const Variable& slope, const Variable& x) {
   if (slope.rank() != 1 || slope.numel() == 1 || x.rank() < 2 || slope.dim(0) != x.dim(1)) return slope;
   Shape shape(static_cast<std::size_t>(x.rank() - 1), 1);

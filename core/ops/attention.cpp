@@ -21,13 +21,13 @@
 namespace fq::detail {
 namespace {
 
-/// Tensors by key (a struct with ==) and device; safe to use from several threads. Keeps the most recently
-/// used ones, at most 64 MiB of them, or the last one if it is larger.
+/// Cache of tensors by key (a struct with ==) and device. Thread safe. Keeps the most recently used tensors,
+/// at most 64 MiB, or the last one if it is larger.
 template <class Key>
 class ConstantCache {
  public:
-  /// The tensor of the key on the device: from the cache, or what `make()` returns (on the CPU), copied
-  /// there.
+  /// Returns the tensor of the key on the device: from the cache, or the CPU tensor that `make()` returns,
+  /// copied to the device.
   template <class Make>
   [[nodiscard]] Tensor get(const Key& key, Device device, const Make& make) {
     const std::scoped_lock lock(mutex_);
@@ -52,7 +52,7 @@ class ConstantCache {
     Tensor tensor;
   };
   std::mutex mutex_;
-  std::list<Entry> entries_;  // the most recently used first
+  std::list<Entry> entries_;  // most recently used first
   std::int64_t bytes_ = 0;
 };
 
@@ -73,9 +73,9 @@ detail::AttentionShape shape_of(const Tensor& q, const Tensor& k, const Tensor& 
   FQ_CHECK(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, kAttention,
            "{}: give [N, H, L, D], [N, K, S, D] and [N, K, S, E]", text());
   FQ_CHECK(q.dim(0) == k.dim(0) && q.dim(0) == v.dim(0) && q.dim(3) == k.dim(3), kAttention,
-           "{}: the samples of all, and the last axis of q and k, must be as many", text());
+           "{}: the number of samples, and the last axis of q and k, must agree", text());
   FQ_CHECK(k.dim(1) == v.dim(1) && k.dim(2) == v.dim(2), kAttention,
-           "{}: k and v must have as many heads and keys", text());
+           "{}: k and v must have equal numbers of heads and keys", text());
   FQ_CHECK(
       k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0, kAttention,
       "{}: {} heads of queries cannot share {} heads of keys; the first must be a multiple of the second",
@@ -87,7 +87,7 @@ Variable infinity_below(const Tensor& like) {
   return Variable(Tensor::full({}, -std::numeric_limits<double>::infinity(), like.dtype(), like.device()));
 }
 
-/// Floats to add, or undefined.
+/// Returns the floats to add to the scores, or an undefined tensor.
 Tensor added_mask(const Variable& mask, const Tensor& like) {
   if (!mask.defined()) return {};
   FQ_CHECK(!mask.requires_grad(), kAttention,
@@ -107,7 +107,7 @@ struct CausalKey {
   bool operator==(const CausalKey&) const = default;
 };
 
-/// 0 where a query sees a key, else -infinity.
+/// Returns a mask with 0 where a query sees a key, else -infinity.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) {
   if (like.device().is_meta()) return Tensor::empty({queries, keys}, like.dtype(), like.device());
   // Never destroyed: tensors of a device may not outlive its driver.
@@ -140,12 +140,12 @@ std::array<std::int64_t, 4> mask_strides(const Tensor& mask, const detail::Atten
   return out;
 }
 
-/// Whether gradients of x go on as BackwardType::bf16 has them.
+/// Returns whether BackwardType::bf16 rounds the gradients of x.
 bool rounds(const Variable& x) {
   return backward_type() == BackwardType::bf16 && (detail::again_of(x) || detail::is_of_codes(x));
 }
 
-/// What the products of backward are of.
+/// Returns the dtype of the factors in backward.
 DType factors_of(const detail::Floats& q, const detail::Floats& k, const detail::Floats& v) {
   const bool by_codes = rounds(q.variable) && rounds(k.variable) && rounds(v.variable);
   return by_codes ? detail::code_factor_dtype(q.tensor.device()) : q.tensor.dtype();
@@ -155,12 +155,12 @@ double scale_of(const AttentionOptions& options, const detail::AttentionShape& s
   return options.scale.value_or(shape.width == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(shape.width)));
 }
 
-/// [N, L, heads * size] to [N, heads, L, size].
+/// Rearranges [N, L, heads * size] to [N, heads, L, size].
 Variable heads_of(const Variable& x, std::int64_t heads) {
   return transpose(reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
 }
 
-/// The angle of a position, for each pair.
+/// Returns the angle per position of each pair.
 std::vector<double> frequencies_of(const Rotary& options, std::int64_t pairs) {
   if (!options.frequencies.empty()) return options.frequencies;
   std::vector<double> out;
@@ -177,7 +177,7 @@ struct AnglesKey {
   bool operator==(const AnglesKey&) const = default;
 };
 
-/// Cosine and sine [rows, pairs, 2] of each angle, times the magnitude.
+/// Returns cosine and sine [rows, pairs, 2] of each angle, times the magnitude.
 Tensor angles(const Rotary& options, std::int64_t rows, const std::vector<double>& frequencies,
               const Tensor& like) {
   if (like.device().is_meta()) return {};

@@ -8,55 +8,57 @@
 namespace fq::detail {
 namespace {
 
-/// x = (values + bias[c]) * scale[c], or the values themselves where scale is undefined. Kernels take them
-/// with the channels innermost; numbers of known statistics need no order.
+/// Input x = (values + bias[c]) * scale[c], or the values themselves if scale is undefined. Kernels require
+/// the channels innermost. With known statistics any order works.
 struct NormRows {
   Tensor values;
   Tensor bias, scale;
 
-  /// Of floats [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W].
+  /// Returns the rows of floats [N, C], [N, C, L], [N, C, H, W] or [N, C, D, H, W].
   [[nodiscard]] static NormRows of(const Tensor& floats);
   [[nodiscard]] static NormRows of(const ProductSums& sums);
 
   [[nodiscard]] bool are_sums() const { return scale.defined(); }
   [[nodiscard]] std::int64_t channels() const { return values.dim(1); }
   [[nodiscard]] std::int64_t count() const { return channels() == 0 ? 0 : values.numel() / channels(); }
-  /// The dtype of the computation.
+  /// Returns the dtype of the computation.
   [[nodiscard]] DType dtype() const { return are_sums() ? DType::f32 : values.dtype(); }
   [[nodiscard]] Device device() const { return values.device(); }
   [[nodiscard]] NormGrid grid() const { return {{bias, 0.0}, {scale, 1.0}}; }
 };
 
-/// Whether `channels_inner` leaves a value of that shape in it.
+/// Returns whether `channels_inner` keeps this shape.
 [[nodiscard]] inline bool is_channels_inner(const Shape& shape) {
   return shape.size() == 2 || shape.size() == 4;
 }
 
-/// Where the moments come from. `mean` and `variance` are the running ones of x: training moves them,
+/// Source of the moments. `mean` and `variance` are the running statistics of x. Training updates them:
 /// running = (1 - momentum) * running + momentum * batch.
 struct NormStatistics {
   Tensor mean, variance;
   bool training;
   double momentum, eps;
-  const ProductOrigin* origin;  ///< of sums that the layer with the norm folded into it would give, or null
+  const ProductOrigin* origin;  ///< origin of the sums, to fold the norm into their layer, or null
 };
 
-/// The numbers of a pass, of x's dtype but `inverse`.
+/// Per-channel numbers of a pass, in the dtype of x except `inverse`.
 struct NormNumbers {
-  Tensor coefficients;  ///< [3, C]: center, factor and shift of y = (x - center) * factor + shift; of sums y
-                        ///< = sum * factor + shift
-  Tensor inverse;       ///< f64 [C], 1 / sqrt(var + eps)
-  bool of_batch;        ///< the moments are x's own
-  Tensor folded;        ///< f32 [2, C]: factor and shift of sums as the folded layer has them, or undefined
-  Tensor bias_codes;    ///< i32 [C], with them
+  /// [3, C]: center, factor and shift of y = (x - center) * factor + shift. For sums: y = sum * factor +
+  /// shift.
+  Tensor coefficients;
+  Tensor inverse;     ///< f64 [C], 1 / sqrt(var + eps)
+  bool of_batch;      ///< whether the moments are computed from x
+  Tensor folded;      ///< f32 [2, C], factor and shift of sums as in the folded layer; or undefined
+  Tensor bias_codes;  ///< i32 [C], bias codes of the folded layer; defined with `folded`
 
-  /// Throws ArgumentError when training on one row.
+  /// Computes the numbers. Throws ArgumentError for training with one row.
   [[nodiscard]] static NormNumbers of(const NormRows& x, const Tensor& gamma, const Tensor& beta,
                                       NormStatistics statistics);
   [[nodiscard]] Tensor center() const { return coefficients.slice(0, 1); }
 };
 
-/// [N, C] as it is, all else as an image channels_last: [N, C, L] of height 1, [N, C, D, H, W] of D * H rows.
+/// Returns [N, C] unchanged, and other shapes as a channels_last image: [N, C, L] with height 1, [N, C, D, H,
+/// W] with D * H rows.
 Tensor channels_inner(const Tensor& x) {
   if (x.rank() == 2) return x;
   if (x.rank() == 4) return x.to(Layout::channels_last);
@@ -64,7 +66,7 @@ Tensor channels_inner(const Tensor& x) {
   return x.reshape({x.dim(0), x.dim(1), rows, x.dim(-1)}).to(Layout::channels_last);
 }
 
-/// The sums of products that a whole layer gives, axis 1; null for any other value.
+/// Returns the product sums of a whole layer, with channels on axis 1. Null for any other value.
 const ProductSums* product_sums_of(const Variable& x) {
   const Accumulator* accumulator = x.accumulator();
   if (accumulator == nullptr || accumulator->relu) return nullptr;
@@ -72,7 +74,7 @@ const ProductSums* product_sums_of(const Variable& x) {
   return sums != nullptr && sums->axis == 1 ? sums : nullptr;
 }
 
-/// The same where their channels are innermost.
+/// Returns `product_sums_of(x)` if the channels are innermost, else null.
 const ProductSums* normalizable_sums(const Variable& x) {
   const ProductSums* sums = product_sums_of(x);
   if (sums == nullptr) return nullptr;
@@ -80,7 +82,7 @@ const ProductSums* normalizable_sums(const Variable& x) {
   return inner ? sums : nullptr;
 }
 
-/// Returns the sums if their origin is known, for any place of the channels.
+/// Returns the sums if their origin is known, for any position of the channels.
 const ProductSums* foldable_sums(const Variable& x) {
   const ProductSums* sums = product_sums_of(x);
   return sums != nullptr && sums->origin != nullptr ? sums : nullptr;
@@ -152,7 +154,7 @@ using detail::NormRows;
 
 constexpr std::string_view kBatchNorm = "batch_norm";
 
-/// Back to x's own shape; 4-D stays channels_last.
+/// Converts y back to the shape of x. 4-D stays channels_last.
 Tensor outer_shape(const Tensor& y, const Shape& shape) {
   return detail::is_channels_inner(shape) ? y : y.to(Layout::row_major).reshape(shape);
 }
@@ -163,7 +165,7 @@ void check_channels(const Tensor& tensor, std::int64_t channels, std::string_vie
            channels);
 }
 
-/// dx, dgamma, dbeta.
+/// Returns dx, dgamma and dbeta.
 std::vector<Tensor> gradients(const Tensor& dy, const NormRows& x, const Tensor& gamma,
                               const NormNumbers& numbers) {
   const std::int64_t channels = x.channels();
@@ -203,7 +205,7 @@ Accumulator normalized_sums(const NormRows& x, const NormNumbers& numbers) {
   return {NormalizedSums{x.values, row(numbers.coefficients, 1), row(numbers.coefficients, 2)}};
 }
 
-/// The inputs checked: either `sums` or `floats` are read; undefined gamma and beta stay so.
+/// Checked inputs: either `sums` or `floats` are used. Undefined gamma and beta stay undefined.
 struct Inputs {
   Variable x;
   const ProductSums* sums;
@@ -211,7 +213,7 @@ struct Inputs {
   detail::Floats gamma, beta;
   Tensor mean, variance;  // running
 
-  /// The last two for whoever traces.
+  /// Returns the inputs. A trace also gets the running statistics.
   [[nodiscard]] std::vector<Variable> variables() const {
     std::vector<Variable> all{x, gamma.variable, beta.variable};
     if (recorder() != nullptr && mean.defined()) all.insert(all.end(), {Variable(mean), Variable(variance)});

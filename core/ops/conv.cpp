@@ -13,10 +13,11 @@
 
 namespace fq::detail {
 
-/// A checked convolution, or its transpose in x: then the input is `shape`'s y and the output its x.
+/// A checked convolution, or its transpose in x. In the transpose, the input has the shape of `shape`'s y and
+/// the output the shape of its x.
 class Convolution final : public Product {
  public:
-  /// `rank` of x and y: 3 for one-dimensional ones, whose shape has a height of 1.
+  /// `rank` of x and y: 3 for one-dimensional convolutions, whose shape has height 1.
   Convolution(std::string_view operator_name, const ConvShape& shape, bool transposed, int rank,
               Shape weight_shape, Attributes attributes_);
 
@@ -73,11 +74,10 @@ Tensor Convolution::backward_w(const Tensor& x, const Tensor& dy) const {
   return (transposed_ ? conv_dw(shape_, dy, x) : conv_dw(shape_, x, dy)).reshape(weight_shape_);
 }
 
-// Convolutions of volumes as products of images, whose engines, exact sums included, are those of every
-// device.
+// Convolutions of volumes as products of images, which work on every device and include exact sums.
 
-/// A checked convolution of [n, c, d, h, w], or its transpose. A transposed one gathers its input, too: a
-/// slab of the output reads the slabs whose taps reach it.
+/// A checked convolution of [n, c, d, h, w], or its transpose. The transpose also gathers its input: a slab
+/// of the output reads the slabs whose taps reach it.
 class VolumeConvolution final : public Product {
  public:
   VolumeConvolution(std::string_view operator_name, const VolumeShape& shape, Attributes attributes_);
@@ -98,12 +98,12 @@ class VolumeConvolution final : public Product {
 
 namespace {
 
-/// [a, b, c, ..] as [a, c, b, ..], row-major.
+/// Returns [a, b, c, ..] as [a, c, b, ..], row-major.
 Tensor swapped(const Tensor& x, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t rest) {
   return moved(x.reshape({a, b, c, rest}), PermuteMove{{0, 2, 1, 3}});
 }
 
-/// The weight of the images, rows as they lie in memory.
+/// Returns the shape of the image weight, with rows in memory order.
 Shape image_weight(const VolumeShape& s) {
   const ConvShape& p = s.plane;
   return s.transposed ? Shape{p.o, p.c / p.groups, p.kh, p.kw} : p.w_shape();
@@ -180,7 +180,8 @@ Tensor VolumeConvolution::backward_w(const Tensor& x, const Tensor& dy) const {
 namespace fq::ops {
 namespace {
 
-/// Leaves no padding to the convolution where that is not zeros on both sides alike.
+/// Pads x with an operator, and clears the padding options, unless the padding is zeros and equal on both
+/// sides.
 Variable padded(const Variable& x, ConvOptions& o) {
   if (o.padding_mode == PadMode::constant && o.padding == o.padding_end) return x;
   std::vector<std::array<std::int64_t, 2>> sizes;
@@ -227,7 +228,7 @@ Variable conv_transpose(std::string_view name, const Variable& x, const Variable
                         const ConvOptions& given, const Numbers& output_padding, int axes) {
   const ConvOptions options = detail::full_options(given, axes, name);
   FQ_CHECK(options.padding_mode == PadMode::constant && options.padding == options.padding_end, name,
-           "its padding cuts the output off, on both sides alike: leave padding_mode and padding_end out");
+           "its padding is cut off equally on both sides: omit padding_mode and padding_end");
   const auto extra = detail::full_output_padding(output_padding, axes, name);
   Attributes attributes;
   if (recorder() != nullptr) {

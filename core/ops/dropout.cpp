@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kDropout = "dropout";
 
-/// u8, 1 where an element is kept, in the layout of x.
+/// Returns a u8 mask with 1 for kept elements, in the layout of x.
 Tensor keep_mask(const Tensor& x, double p, const RandomStream& stream) {
   Tensor mask = Tensor::empty(x.shape(), DType::u8, x.device());
   detail::run(x.device(), &detail::Kernels::keep_mask, detail::DropoutBlocks(p, stream), mask);
@@ -28,7 +28,7 @@ Tensor kept(const Tensor& x, const Tensor& mask, double scale) {
 /// SELU's scale times its alpha.
 constexpr double kSeluFloor = 1.7580993408473766;
 
-/// `value` where something is kept, else 0: a constant of that shape, of the type of x.
+/// Returns a constant of the given shape and the dtype of x: `value` where elements are kept, else 0.
 Variable kept_mask(const Tensor& x, const Shape& shape, double p, double value) {
   Tensor mask = Tensor::empty(shape, DType::u8, x.device()),
          out = Tensor::empty(shape, x.dtype(), x.device());
@@ -39,14 +39,14 @@ Variable kept_mask(const Tensor& x, const Shape& shape, double p, double value) 
   return out;
 }
 
-/// The first `axes` of x, 1 for the others.
+/// Returns the first `axes` sizes of x, and 1 for the others.
 Shape leading(const Shape& x, std::size_t axes) {
   Shape out(x.size(), 1);
   std::copy_n(x.begin(), axes, out.begin());
   return out;
 }
 
-/// `make` of x read as floats, as one operator; x itself where nothing is dropped.
+/// Applies `make` to x as floats, as one operator. Returns x itself if nothing is dropped.
 template <class Make>
 Variable dropped(std::string_view op, const Variable& x, double p, bool training, int rank,
                  const Make& make) {

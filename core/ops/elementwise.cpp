@@ -12,7 +12,7 @@ using detail::combined;
 using detail::reduced;
 using detail::Saved;
 
-/// Two inputs read as floats, and which of them takes a gradient.
+/// Two inputs converted to floats, and whether each needs a gradient.
 struct Pair {
   detail::Floats a, b;
   bool da, db;
@@ -29,7 +29,8 @@ struct Pair {
   }
 };
 
-/// y = f(a, b); `slopes` gives both gradients before they are summed, undefined where none is asked for.
+/// Records y = f(a, b). `slopes` returns both gradients before reduction to the input shapes; an undefined
+/// tensor for an input that needs none.
 template <class F>
 Variable record_pair(std::string_view op, const Pair& in, const detail::BinaryFunction& f, F slopes) {
   const auto backward = [slopes, x = Saved(in.a.tensor), y = Saved(in.b.tensor), da = in.da,
@@ -236,10 +237,10 @@ Variable round_to(const Variable& x, DType type) {
 
 namespace {
 
-/// The shapes of a reduction, and what a trace says of it.
+/// Shapes of a reduction, and its attributes in a trace.
 struct Axes {
-  Shape kept;    ///< the reduced axes of size 1
-  Shape result;  ///< without them, unless they stay
+  Shape kept;    ///< shape with the reduced axes of size 1
+  Shape result;  ///< shape without the reduced axes, unless they are kept
   std::int64_t count = 1;
   Attributes attributes;
 
@@ -269,7 +270,7 @@ Tensor joined(const Tensor& x, const Shape& shape, const detail::Reduction& redu
   return y;
 }
 
-/// The sum times a factor, back at the shape of x.
+/// Returns the sum times a factor. The gradient is broadcast to the shape of x.
 Variable weighted_sum(std::string_view op, const Variable& input, const std::vector<int>& axes, bool keep,
                       bool divide) {
   const auto x = detail::floats(input, op);
@@ -290,7 +291,7 @@ Variable extreme(std::string_view op, const Variable& input, const std::vector<i
                  const detail::Reduction& reduction) {
   const auto x = detail::floats(input, op);
   const Axes along(op, x.tensor.shape(), axes, keep);
-  FQ_CHECK(along.count > 0, op, "nothing lies along the axes of {}: there is none to choose",
+  FQ_CHECK(along.count > 0, op, "{} has no elements along the reduced axes: give one or more",
            to_string(x.tensor.shape()));
   const Tensor found = joined(x.tensor, along.kept, reduction);
   const auto backward = [op, saved = detail::Saved(x.tensor), found](const Tensor& dy) {

@@ -24,7 +24,7 @@ class Linear final : public detail::Product {
     x_ = y_ = x.shape();
     y_.back() = channels;
     rows_ = numel(Shape(x_.begin(), x_.end() - 1));
-    fewest_rows = 64;  // oneDNN multiplies few by kernels that add up in another order
+    fewest_rows = 64;  // oneDNN uses kernels with another summation order below this
     made_again = true;
   }
 
@@ -77,7 +77,7 @@ Variable linear(const Variable& x, const Variable& w, const Variable& bias) {
 
 namespace {
 
-/// Of pairs of matrices, or of many rows and one matrix.
+/// Product of pairs of matrices, or of many rows and one matrix.
 class Matmul final : public detail::Product {
  public:
   Matmul(const Variable& a, const Variable& b, bool turned) : turned_(turned), a_(a.shape()), b_(b.shape()) {
@@ -106,7 +106,7 @@ class Matmul final : public detail::Product {
   }
 
   [[nodiscard]] Tensor input(const Tensor& x) const override { return x.to(Layout::row_major); }
-  /// Codes of integers are multiplied along their rows: b^T.
+  /// Integer codes are multiplied along their rows, as b^T.
   [[nodiscard]] Tensor weight(const Tensor& w) const override {
     const Tensor rows = w.to(Layout::row_major);
     if (turned_ || (w.dtype() != DType::i8 && w.dtype() != DType::u8)) return rows;
@@ -166,7 +166,7 @@ namespace {
 
 constexpr std::string_view kEmbedding = "embedding";
 
-/// The ids as i64, row-major, all of them rows of the table.
+/// Returns the ids as i64, row-major. All of them are valid rows of the table.
 Tensor checked_ids(const Variable& ids, const Tensor& table) {
   const auto* tensor = ids.defined() ? std::get_if<Tensor>(&ids.value()) : nullptr;
   FQ_CHECK(
@@ -198,7 +198,7 @@ Variable embedding(const Variable& ids, const Variable& weight) {
                          asked = ids.requires_grad()](const Tensor& dy) {
     Tensor dw = Tensor::empty(table, dy.dtype(), dy.device());
     detail::run(dw.device(), &detail::Kernels::sum_rows, saved.get(), dy.to(Layout::row_major), dw);
-    // Of row numbers there is no slope: they may be a part of an input that has others.
+    // Ids have no gradient. They may be part of an input with a gradient, which then gets zeros.
     return std::vector<Tensor>{asked ? Tensor::zeros(saved.get().shape(), DType::f32, dy.device()) : Tensor(),
                                dw};
   };

@@ -56,9 +56,9 @@ namespace {
 
 constexpr std::string_view kOperator = "cross_entropy";
 
-/// Logits of more elements are read in chunks of whole samples. Of one chunk the log-probabilities are kept
-/// for backward; of several they are computed again, so that no copy of all logits is made: a vocabulary of
-/// 128 k classes has gigabytes of them.
+/// Logits with more elements are processed in chunks of whole samples. A single chunk keeps its
+/// log-probabilities for backward. Several chunks recompute them, which avoids a copy of all logits: with a
+/// vocabulary of 128 k classes they take gigabytes.
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 24;
 
 /// Logits [N, C, ..] as rows [N * .., C], some samples at a time.
@@ -75,10 +75,10 @@ class LogitRows {
   }
 
   [[nodiscard]] bool is_one_chunk() const noexcept { return per_chunk_ >= samples_; }
-  /// The logits that backward reads. Chunks are slices of row-major memory.
+  /// Returns the logits for backward. Chunks are slices of row-major memory.
   [[nodiscard]] Tensor kept(const Tensor& x) const { return is_one_chunk() ? x : x.to(Layout::row_major); }
 
-  /// log softmax of the samples from `first` on, rows [count * .., C].
+  /// Returns the log softmax of the samples from `first`, rows [count * .., C].
   [[nodiscard]] Tensor log_probabilities(const Tensor& x, std::int64_t first) const {
     const Tensor samples = is_one_chunk() ? x : x.slice(first, end(first));
     const Tensor rows = as_rows(samples);
@@ -86,7 +86,7 @@ class LogitRows {
     detail::run(out.device(), &detail::Kernels::softmax, rows, axis_view(rows.shape(), 1), true, out);
     return out;
   }
-  /// The labels of the same samples, [count * ..].
+  /// Returns the labels of the same samples, [count * ..].
   [[nodiscard]] Tensor labels(const Tensor& all, std::int64_t first) const {
     return all.slice(first * positions_, end(first) * positions_);
   }
@@ -115,7 +115,7 @@ class LogitRows {
   std::int64_t samples_, classes_, positions_, per_chunk_;
 };
 
-/// As LabelRule has them.
+/// Returns the class weights followed by their sum, the form that LabelRule expects.
 Tensor weights_and_sum(const Tensor& weights, std::int64_t classes, Device device) {
   if (!weights.defined()) return {};
   FQ_CHECK(weights.shape() == Shape{classes} && is_floating(weights.dtype()), kOperator,
@@ -141,7 +141,7 @@ void check_arguments(const Tensor& logits, const Tensor& labels, double label_sm
            label_smoothing);
 }
 
-/// The gradient of a chunk's rows, written over its log-probabilities.
+/// Returns the gradient of a chunk's rows. It overwrites the log-probabilities of the chunk.
 Tensor row_gradients(Tensor log_p, const Tensor& labels, const LabelRule& rule, const Tensor& totals,
                      const Tensor& dy) {
   detail::run(log_p.device(), &detail::Kernels::cross_entropy_backward, log_p, labels, rule, totals, dy,

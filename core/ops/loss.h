@@ -1,11 +1,11 @@
 #pragma once
 
-/// Softmax and the losses that most training needs; train/losses.h has more.
+/// Softmax and the most common losses. train/losses.h has more.
 ///
 ///     Variable loss = ops::cross_entropy(model(x), labels);  // logits [N, C], labels i64 [N]
 ///     loss.backward();
 ///
-/// A loss is a mean over the batch, of rank 0, so that gradients do not grow with the size of a batch.
+/// A loss is the mean over the batch, with rank 0. Gradients therefore do not grow with the batch size.
 
 #include <cstdint>
 #include <optional>
@@ -14,35 +14,37 @@
 
 namespace fq::ops {
 
-/// exp(x - max) / sum exp(x - max) along `axis`, which counts from the back where it is negative. f32 or f64;
-/// the output is row-major. Throws ArgumentError for an axis that is not there.
+/// Returns exp(x - max) / sum exp(x - max) along `axis`. A negative axis counts from the back. x is f32 or
+/// f64; the output is row-major. Throws ArgumentError for an axis that does not exist.
 [[nodiscard]] Variable softmax(const Variable& x, int axis = -1);
-/// x - max - log sum exp(x - max) along `axis`: the logarithm of `softmax`, without its underflow. f32 or
-/// f64; row-major.
+/// Returns x - max - log sum exp(x - max) along `axis`: the logarithm of `softmax`, without its underflow. x
+/// is f32 or f64; the output is row-major.
 [[nodiscard]] Variable log_softmax(const Variable& x, int axis = -1);
 
-/// The mean over rows of -(1 - e) * log p[label] - e / C * sum_c log p[c], where p = softmax(logits) and e =
-/// label_smoothing: torch's CrossEntropyLoss.
+/// Returns the mean over rows of -(1 - e) * log p[label] - e / C * sum_c log p[c], where p = softmax(logits)
+/// and e = label_smoothing, as PyTorch's CrossEntropyLoss.
 ///
-/// `logits` are f32 or f64 [N, C, ..] with C >= 2 (of one class the loss is 0 whatever the logit: use
-/// losses::bce_with_logits), `labels` i64 or i32 [N, ..] on their device, 0 <= label < C. Each position is a
-/// row of its own. The result has rank 0 and the logits' dtype; it is 0 when there are no rows. The mean is
-/// taken in f64. Large logits are read in chunks, which keeps no second copy of them for backward.
+/// `logits` are f32 or f64 [N, C, ..] with C >= 2 (for one class the loss is 0 for any logit: use
+/// losses::bce_with_logits). `labels` are i64 or i32 [N, ..] on the same device, 0 <= label < C. Each
+/// position is a row of its own. The result has rank 0 and the dtype of the logits; it is 0 if there are no
+/// rows. The mean is computed in f64. Large logits are processed in chunks, so that backward needs no second
+/// copy of them.
 ///
-/// Throws ArgumentError for other shapes, a label out of range (naming its row) and a smoothing outside of
-/// [0, 1]. On a GPU a label out of range is told when a value is read back next.
+/// Throws ArgumentError for other shapes, for a label out of range (naming its row), and for a smoothing
+/// outside of [0, 1]. On a GPU a label out of range is reported when a value is read back next.
 ///
-/// Rows whose label is `ignored` count for nothing: the mean is over the others, 0 where there are none.
+/// Rows whose label is `ignored` are left out: the mean is over the others, and 0 if there are none.
 ///
-/// With `class_weights`, f32 or f64 [C], each log p[c] is multiplied by that of its class, and the mean is
-/// divided by the weights of the labels that count, 0 where those are 0. They are read on the host: best they
-/// are there, as reading those of a GPU waits.
+/// With `class_weights`, f32 or f64 [C], each log p[c] is multiplied by the weight of class c. The mean is
+/// divided by the sum of the weights of the labels that are not ignored, and is 0 if that sum is 0. The
+/// weights are read on the host. Keep them on the CPU: reading them from a GPU waits for the GPU.
 [[nodiscard]] Variable cross_entropy(const Variable& logits, const Tensor& labels,
                                      double label_smoothing = 0.0, std::optional<std::int64_t> ignored = {},
                                      const Tensor& class_weights = {});
 
-/// The mean of (x - target)^2 over all elements: rank 0, in x's dtype; 0 when there are none. Both inputs get
-/// gradients. Throws ArgumentError when shapes or dtypes differ: nothing broadcasts.
+/// Returns the mean of (x - target)^2 over all elements: rank 0, in the dtype of x; 0 if there are no
+/// elements. Both inputs get gradients. Throws ArgumentError if shapes or dtypes differ: the inputs do not
+/// broadcast.
 [[nodiscard]] Variable mse_loss(const Variable& x, const Variable& target);
 
 }  // namespace fq::ops

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kLayerNorm = "layer_norm";
 
-/// A parameter of the shape of the normalized axes; undefined ones stay so.
+/// Returns a parameter of the shape of the normalized axes. Undefined ones stay undefined.
 detail::Floats parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what) {
   if (!p.defined()) return {};
   auto out = detail::floats_like(p, x, kLayerNorm);
@@ -56,7 +56,7 @@ void check_shape(const Tensor& p, const Shape& shape, std::string_view what, std
   FQ_CHECK(p.shape() == shape, op, "{} is {}, it must be {}", what, to_string(p.shape()), to_string(shape));
 }
 
-/// A parameter of that shape; undefined ones stay so.
+/// Returns a parameter of the given shape. Undefined ones stay undefined.
 Variable parameter(const Variable& p, const Tensor& x, const Shape& shape, std::string_view what,
                    std::string_view op) {
   if (!p.defined()) return {};
@@ -65,7 +65,7 @@ Variable parameter(const Variable& p, const Tensor& x, const Shape& shape, std::
   return read.variable;
 }
 
-/// [C] beside the channels of x.
+/// Returns p [C] in a shape that broadcasts against the channels of x.
 Variable along_channels(const Variable& p, const Shape& x) {
   Shape shape(x.size() - 1, 1);
   shape[0] = x[1];

@@ -19,7 +19,7 @@ using enum EngineRule;
 
 constexpr double kRequired = std::numeric_limits<double>::quiet_NaN(), kMost = 1e30;
 
-/// A function of Variables and numbers as the function of a row.
+/// Adapts a function of Variables and numbers to the function type of a row.
 template <auto f>
 struct Call;
 template <class... A, Variable (*f)(A...)>
@@ -53,7 +53,7 @@ Variable run_formula(const OperatorSchema& row, Inputs x, Options options) {
   return detail::apply_function(row.name, x[0], f, std::move(attributes));
 }
 
-/// A row in the making.
+/// Builder of a row.
 struct Row : OperatorSchema {
   template <class... Fact>
   constexpr Row(std::string_view op, EngineRule rule, Fact... facts) {
@@ -90,7 +90,7 @@ constexpr auto kNonNegative = &Traits::is_non_negative, kKeepsSign = &Traits::ke
                kTransposed = &Traits::transposed, kRecurrent = &Traits::is_recurrent,
                kNorm = &Traits::is_norm, kConversion = &Traits::is_conversion;
 
-/// A plain function.
+/// Returns the row of a plain function.
 template <auto f, class... Fact>
 constexpr Row function(std::string_view op, EngineRule rule, Fact... facts) {
   Row row(op, rule, facts...);
@@ -98,12 +98,12 @@ constexpr Row function(std::string_view op, EngineRule rule, Fact... facts) {
   row.run = Call<f>::run;
   return row;
 }
-/// A plain function of each element.
+/// Returns the row of a plain elementwise function.
 template <auto f, class... Fact>
 constexpr Row unary(std::string_view op, EngineRule rule, Fact... facts) {
   return function<f>(op, rule, kPerElement, facts...);
 }
-/// A plain function of each element that is a formula alone.
+/// Returns the row of a plain elementwise function given by a formula.
 template <class Formula, class... Fact>
 constexpr Row formula(std::string_view op, EngineRule rule, Fact... facts) {
   Row row(op, rule, kPerElement, facts...);
@@ -280,7 +280,7 @@ constexpr OperatorSchema kTable[] = {
 };
 constexpr OperatorTraits kUnknown{};
 
-/// Rows in the order of their names.
+/// Rows sorted by name.
 constexpr auto kByName = [] {
   std::array<const OperatorSchema*, std::size(kTable)> rows{};
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = &kTable[i];

@@ -16,23 +16,23 @@
 
 namespace fq {
 
-/// Facts of an operator that hold for all inputs. A fact that is false must not be relied on. All of them are
-/// false for an operator without a row, such as a user's own.
+/// Facts of an operator that hold for all inputs. A fact that is false must not be relied on. All facts are
+/// false for an operator without a row, for example user-defined operators.
 struct OperatorTraits {
   std::string_view name;  ///< Name in traces: "conv2d".
   /// Whether it sums products of its first two inputs.
   bool is_product = false;
   /// Whether it is a product whose second input is a layer's weight, and the third its bias.
   bool has_weight = false;
-  /// Whether such a weight has its input channels first: (in, out / groups, ..).
+  /// Whether this weight has its input channels first: (in, out / groups, ..).
   bool transposed = false;
-  /// Whether it goes through a sequence, with weights for its input and for its own state.
+  /// Whether it processes a sequence, with weights for its input and for its own state.
   bool is_recurrent = false;
   /// Whether it multiplies each channel by a weight, the second input.
   bool is_norm = false;
   /// Whether it quantizes, or converts codes or sums to floats: the same value in another form.
   bool is_conversion = false;
-  /// Whether rounding before it and after it is the same: moves, and maxima.
+  /// Whether rounding before and after it gives the same result: moves, and maxima.
   bool keeps_codes = false;
   /// Whether its output has only values of its inputs.
   bool moves_values = false;
@@ -40,7 +40,7 @@ struct OperatorTraits {
   bool is_non_negative = false;
   /// Whether its output is never below zero if its inputs are not.
   bool keeps_sign = false;
-  /// Whether f(s x) = s f(x) for any s > 0 of a channel, so that a factor can be moved through it.
+  /// Whether f(s x) = s f(x) for any scale s > 0 of a channel. If so, a factor can be moved through it.
   bool is_homogeneous = false;
   /// Whether each element of the output depends on one element of the input alone.
   bool per_element = false;
@@ -66,8 +66,8 @@ enum class EngineRule : unsigned char {
   own_order      ///< Never: the engine adds floats in its own order.
 };
 
-/// One option of an operator: a number, an integer or a choice. Choices have the index of their text as
-/// value.
+/// One option of an operator: a number, an integer or a choice. The value of a choice is the index of its
+/// text.
 struct OperatorOption {
   std::string_view name;     ///< Name in model files and traces: "slope".
   double fallback = 0;       ///< Value if the option is missing; NaN: the option is required.

@@ -1,20 +1,19 @@
 #pragma once
 
-/// All operators: free functions of Variables in fq::ops, a page for each kind.
+/// All operators: free functions of Variables in fq::ops, one header for each kind.
 ///
 ///     const Variable h = ops::relu(ops::linear(x, w));             // w [64, 32] is a parameter
 ///     const Variable loss = ops::mean(ops::multiply(h, h));
 ///     loss.backward();                                             // w.grad()
 ///
-/// They check shapes, dtypes and devices at their door and throw ArgumentError naming the operator; all
-/// inputs lie on one device, on which the output is. An operator goes on the tape where an input takes a
-/// gradient and no NoGrad lives (core/variable.h), and reports to the recorder of its thread (core/trace.h).
-/// On `meta` only shapes flow.
+/// Each operator checks shapes, dtypes and devices first, and throws ArgumentError with the operator's name.
+/// All inputs are on one device, and so is the output. An operator is recorded on the tape if an input
+/// requires a gradient and no NoGrad is active (core/variable.h). It reports to the recorder of its thread
+/// (core/trace.h). On the `meta` device only shapes are computed.
 ///
-/// Every operator takes floats. Codes and sums that a page does not mention are read as floats first
-/// (Variable::as_float), so that any mixture is right; the pages say where they stay what they are. Results
-/// have the same bits for any number of threads. Tensors convert to Variables: constants may be given as they
-/// are.
+/// Every operator takes floats. Codes and sums are converted to floats first (Variable::as_float), unless the
+/// header says that they stay codes or sums, so any mixture of inputs works. Results have the same bits for
+/// any number of threads. Tensors convert to Variables, so constants can be passed directly.
 
 #include "fakequant/core/context.h"
 #include "fakequant/core/ops/activation.h"

@@ -43,7 +43,7 @@ Tensor average(const Tensor& x, const detail::PoolSizes& sizes, bool include_pad
   return y;
 }
 
-/// Of codes, as the engine does: fl(q*s_x) is summed.
+/// Averages codes as the engine does: sums fl(q*s_x).
 Tensor average(const QuantizedTensor& x, const detail::PoolSizes& sizes, bool include_padding) {
   if (bit_width(x.codes.dtype()) != 8) return average(dequantize(x), sizes, include_padding);
   Tensor y = Tensor::empty(detail::pooled_shape(sizes), DType::f32, x.codes.device(), Layout::channels_last);
@@ -61,7 +61,7 @@ Backward spread(const detail::PoolSizes& sizes, bool include_padding) {
   };
 }
 
-/// The integers of one scale whose sum over so many pixels is sure to stay in int32.
+/// Returns whether x has integers of one scale whose sum over `pixels` pixels always fits int32.
 bool fits(const QuantizedTensor& x, std::int64_t pixels) {
   if (!detail::is_plain(x)) return false;
   const auto& format = x.grid.format.integer();
@@ -82,7 +82,7 @@ Variable avg_pool2d(const Variable& input, const Pool2d& options) {
   constexpr std::string_view op = "avg_pool2d";
   FQ_CHECK(input.defined(), op, "the input is undefined");
   FQ_CHECK(options.dilation == (std::array<std::int64_t, 2>{1, 1}), op,
-           "averages have no dilation: it is {} and {}", options.dilation[0], options.dilation[1]);
+           "dilation is {} and {}: average pooling requires 1", options.dilation[0], options.dilation[1]);
   const auto sizes = detail::pool_sizes(input.shape(), options, op);
   const bool padded = options.count_include_pad;
   auto attributes = detail::traced([&] {
@@ -140,8 +140,8 @@ struct Pooled {
   Tensor values, argmax;
 };
 
-/// Max pooling of a plain tensor of any code or float type; argmax only when asked for. `factor` of sums: the
-/// channels whose value falls where the sum rises pool the smallest sum.
+/// Max pooling of a plain tensor of any code or float type. Computes argmax only on request. `factor` is for
+/// sums: channels whose value decreases with the sum pool the smallest sum.
 Pooled pool(const Tensor& input, const detail::PoolSizes& sizes, bool with_argmax,
             const Tensor& factor = {}) {
   const Shape shape = detail::pooled_shape(sizes);
@@ -175,9 +175,9 @@ Backward route(const Tensor& argmax, const detail::PoolSizes& sizes) {
   };
 }
 
-/// Pools the sums of x in place and appends the argmax of each range of channels. Its value is a monotone
-/// function of its sum, the same one for a whole channel. False when that is not so: then x is left half
-/// done.
+/// Pools the sums of x in place and appends the argmax of each range of channels. This requires that the
+/// value is a monotone function of the sum, the same for a whole channel. Otherwise returns false, and x is
+/// partly modified.
 bool pool_sums(Accumulator& x, const detail::PoolSizes& sizes, bool with_argmax,
                std::vector<Tensor>& argmax) {
   const auto replace = [&](Tensor& tensor, const Tensor& factor = {}) {
@@ -207,7 +207,7 @@ Variable pool_floats(const Variable& input, const detail::PoolSizes& sizes, Attr
                         std::move(attributes));
 }
 
-/// The largest of the elements of a dilated window along an axis: of slices, one for each of its places.
+/// Returns the largest element of each dilated window along an axis, as the maximum of one slice per tap.
 Variable largest_along(const Variable& x, int axis, std::int64_t kernel, std::int64_t stride,
                        std::int64_t dilation) {
   const std::int64_t reach = (kernel - 1) * dilation, outputs = (x.dim(axis) - reach - 1) / stride + 1;

@@ -21,7 +21,7 @@ Tensor all_moved(Tensor x, const Moves& moves) {
   return x;
 }
 
-/// False, with x half done, for what has no sums of one channel on axis 1.
+/// Moves the sums of x. Returns false, with x partly modified, if x has no sums with channels on axis 1.
 bool move_sums(Accumulator& x, const Moves& moves) {
   const auto replace = [&](Tensor& tensor) {
     tensor = all_moved(tensor, moves);
@@ -37,9 +37,9 @@ bool move_sums(Accumulator& x, const Moves& moves) {
          std::ranges::all_of(concat->parts, [&](Accumulator& part) { return move_sums(part, moves); });
 }
 
-/// x after the moves one by one, each of which keeps axes 0 and 1: codes of one scale stay codes, sums of a
-/// channel stay such sums (`record_move` would keep them for later), all else is read as floats. Places of a
-/// TakeMove below 0 are for codes and floats alone.
+/// Applies the moves one by one. Each of them keeps axes 0 and 1. Codes of one scale stay codes and sums per
+/// channel stay such sums (`record_move` would defer their move); other values are converted to floats. Only
+/// codes and floats may have negative indices in a TakeMove.
 Variable move_beside_channels(std::string_view op, const Variable& x, Moves moves) {
   std::vector<Shape> shapes{x.shape()};
   for (const auto& move : moves) shapes.push_back(moved_shape(shapes.back(), move));
@@ -66,7 +66,7 @@ namespace {
 using Places = std::vector<std::int64_t>;
 using detail::PoolAxis;
 
-/// A volume's windows: its axes, and the places that each window takes along them, tap after tap.
+/// Windows of a volume: its axes, and the indices of each window along each axis, tap after tap.
 struct Windows {
   const Pool3d& options;
   std::vector<PoolAxis> axes;
@@ -80,11 +80,12 @@ struct Windows {
     }
   }
 
-  /// Place of a tap; outside of the volume below 0 or not below its size.
+  /// Returns the index of a tap. Outside of the volume it is negative or not below the size.
   [[nodiscard]] std::int64_t place(std::size_t i, std::int64_t position, std::int64_t tap) const {
     return position * axes[i].stride - axes[i].before + tap * options.dilation[i];
   }
-  /// A tap outside is the window's nearest one inside, which changes no maximum; throws where there is none.
+  /// Replaces a tap outside by the window's nearest tap inside, which changes no maximum. Throws if there is
+  /// none.
   [[nodiscard]] Places clamped(std::size_t i, std::string_view op) const {
     Places out;
     const std::int64_t size = axes[i].size, step = options.dilation[i];
@@ -101,7 +102,7 @@ struct Windows {
       }
     return out;
   }
-  /// A tap outside is -1; each window is filled up to `taps` with -1.
+  /// Sets taps outside to -1, and fills each window up to `taps` with -1.
   [[nodiscard]] Places open(std::size_t i, std::int64_t taps) const {
     Places out;
     for (std::int64_t position = 0; position < axes[i].positions; ++position)
@@ -111,7 +112,7 @@ struct Windows {
       }
     return out;
   }
-  /// Elements that an average divides by, along an axis: those inside, or those of the padding with them.
+  /// Returns the divisor of an average along an axis: elements inside the volume, or including the padding.
   [[nodiscard]] Places counts(std::size_t i) const {
     const std::int64_t before = options.count_include_pad ? axes[i].before : 0,
                        after = options.count_include_pad ? axes[i].after : 0;
@@ -144,7 +145,8 @@ struct Windows {
   }
 };
 
-/// Rows of the planes of a volume, [D * H], that windows take: those of each slab in (d, h) order.
+/// Returns the rows of the planes of a volume, [D * H], that windows read: the rows of each slab in (d, h)
+/// order.
 Places rows_of(const Windows& w, const Places& slabs, std::int64_t slab_taps, const Places& rows,
                std::int64_t row_taps) {
   const std::int64_t high = w.axes[1].size;
@@ -159,7 +161,7 @@ Places rows_of(const Windows& w, const Places& slabs, std::int64_t slab_taps, co
   return out;
 }
 
-/// The windows side by side in an image [N, C, rows, columns].
+/// Places the windows side by side in an image [N, C, rows, columns].
 Variable unfolded(const Variable& x, Places rows, Places columns, std::string_view op) {
   const Shape s = x.shape();
   std::vector<Move> moves{ReshapeMove{{s[0], s[1], s[2] * s[3], s[4]}}, TakeMove{2, std::move(rows)}};
@@ -169,14 +171,15 @@ Variable unfolded(const Variable& x, Places rows, Places columns, std::string_vi
   return detail::move_beside_channels(op, x, std::move(moves));
 }
 
-/// An image whose pixels are those of a volume.
+/// Reshapes an image to the volume of its pixels.
 Variable folded(const Variable& y, const Windows& w, std::string_view op) {
   return detail::move_beside_channels(
       op, y,
       {ReshapeMove{{y.dim(0), y.dim(1), w.axes[0].positions, w.axes[1].positions, w.axes[2].positions}}});
 }
 
-/// Averages of windows that divide by numbers of their own: t by a power of two, which is exact, then t / n.
+/// Averages windows with different divisors: divides t by a power of two, which is exact, then computes t /
+/// n.
 Variable divided(const Variable& x, const Windows& w, std::string_view op) {
   const auto& k = w.options.kernel;
   std::array<std::int64_t, 3> taps{};
@@ -212,7 +215,8 @@ Variable avg_pool3d(const Variable& x, const Pool3d& o) {
   constexpr std::string_view op = "avg_pool3d";
   const Windows w(x, o, op);
   FQ_CHECK((o.dilation == std::array<std::int64_t, 3>{1, 1, 1}), op,
-           "averages have no dilation: it is {}, {} and {}", o.dilation[0], o.dilation[1], o.dilation[2]);
+           "dilation is {}, {} and {}: average pooling requires 1", o.dilation[0], o.dilation[1],
+           o.dilation[2]);
   auto attributes = detail::traced([&] {
     auto all = w.attributes();
     all.emplace_back("count_include_pad", o.count_include_pad);

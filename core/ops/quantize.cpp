@@ -28,8 +28,8 @@ Tensor open_range(const Tensor& amax) {
   return out;
 }
 
-/// Where the gradient passes everywhere, only a pending ReLU asks for a mask: that of an open range, or,
-/// where some parts have none, the ReLUs' own.
+/// Quantizes floats or sums. If the gradient passes everywhere, only a pending ReLU needs a mask. The mask
+/// comes from quantization to an open range, or, if some parts have no ReLU, from the ReLUs themselves.
 QuantizedTensor codes_of(const Variable& input, const Grid& grid, bool sums) {
   const bool wanted = detail::needs_grad({input});
   if (!sums) return fq::quantize(input.tensor(), grid, wanted && !grid.pass_through_bwd);
@@ -56,7 +56,7 @@ Variable make_codes(const Variable& x, const Grid& grid, const LearnedRange* lea
   return detail::attach_learned(input, std::move(out), *learned, std::move(attributes));
 }
 
-/// Forgets what was made of an earlier value, or was passed backward.
+/// Returns the cached node of the key. Removes nodes of earlier values and nodes whose gradient was freed.
 Variable find(const Variable& x, const Key& key, bool with_gradient) {
   const std::scoped_lock lock(x.node()->mutex);
   auto& known = x.node()->quantized;

@@ -1,56 +1,59 @@
 #pragma once
 
-/// The operators that put a value on a grid of codes, and pass gradients as if they had not rounded.
+/// Quantization operators with a straight-through gradient.
 ///
 ///     const auto grid = Grid::from_amax(IntFormat{}, Granularity::per_tensor(), Tensor::scalar(2));
 ///     Variable q = ops::quantize(x, grid);
 ///     q.quantized()->codes;  // i8: clamp(rne(x / (2 / 127)))
 ///     q.tensor();            // code * scale
 ///
-/// A TensorQuantizer (layers/quantizer/tensor_quantizer.h) chooses the grid and calls these. The functions of
-/// other frameworks that compute on floats are in reference/.
+/// A TensorQuantizer (layers/quantizer/tensor_quantizer.h) chooses the grid and calls these functions.
+/// reference/ has the functions of other frameworks that compute on floats.
 
 #include "fakequant/core/variable.h"
 
 namespace fq {
 
-/// How a learned range is trained.
+/// Gradient of a learned range.
 ///
-/// - `clip`: as the bounds of a clip, dy summed over x >= amax, less dy summed over x <= -amax (not of
-///   unsigned formats).
-/// - `lsq`: as the step of LSQ (Esser et al. 2020), dy * (q - x/s) where the gradient of x passes and dy * q
-///   elsewhere, summed and divided by bound * sqrt(n * bound), n elements a range.
+/// - `clip`: gradient of the bounds of a clip: dy summed over x >= amax, minus dy summed over x <= -amax (the
+/// second sum is left out for unsigned formats).
+/// - `lsq`: gradient of the step of LSQ (Esser et al. 2020): dy * (q - x/s) where the gradient of x passes
+/// and
+///   dy * q elsewhere, summed and divided by bound * sqrt(n * bound), with n elements per range.
 enum class AmaxGradient : unsigned char { clip, lsq };
 
 namespace ops {
 
-/// A trained range. Its gradient is `factor` times the gradient of the grid's amax. The grid must be made of
-/// `amax`, whose value is not read here.
+/// A learned range. Its gradient is `factor` times the gradient of the grid's amax. `amax` must be the value
+/// the grid was made from; it is not read here.
 struct LearnedRange {
-  Variable amax;  ///< one element for each range of the grid
-  /// The kind of gradient, and its factor.
+  Variable amax;  ///< same number of elements as the grid
+  /// Kind of the gradient, and its factor.
   AmaxGradient gradient = AmaxGradient::clip;
   double factor = 1;
 };
 
-/// Codes of x on the grid. The gradient is the clipped straight-through one: dx = dy where the mask
-/// is set, 0 elsewhere; with grid.pass_through_bwd dx = dy everywhere. With `learned` the range gets a
-/// gradient too.
+/// Returns the codes of x on the grid. The gradient is the clipped straight-through gradient: dx = dy where
+/// the mask is set, 0 elsewhere. With grid.pass_through_bwd it is dx = dy everywhere. With `learned` the
+/// range gets a gradient too.
 ///
-/// A value with codes on the same grid already is returned as it is. Sums not yet rounded go to a per-tensor
-/// integer grid in one pass, with their pending ReLU in the mask; everything else is quantized from floats.
-/// One value that is quantized twice to one grid (the same scale tensor) gives one node while any consumer
-/// holds it, so that readers share codes.
+/// A value that already has codes on the same grid is returned unchanged. Sums that are not rounded yet go to
+/// a per-tensor integer grid in one pass, with their pending ReLU in the mask. All other values are quantized
+/// from floats. Quantizing one value twice to the same grid (the same scale tensor) returns the same node
+/// while it is in use, so that readers share codes.
 ///
-/// Throws ArgumentError when the channels do not fit, NumericError naming the quantizer for a NaN.
+/// Throws ArgumentError if the channels do not fit, and NumericError with the name of the quantizer for a
+/// NaN.
 [[nodiscard]] Variable quantize(const Variable& x, const Grid& grid, const LearnedRange* learned = nullptr);
 
-/// The node of codes that were computed from x before, such as cached codes of a weight: it has the gradient
-/// of `quantize`. `codes` must have x's shape, and a mask where x requires a gradient that is to be clipped.
+/// Creates the node for codes computed from x before, for example cached codes of a weight. The node
+/// has the gradient of `quantize`. `codes` must have the shape of x. They need a mask if x requires a
+/// gradient that is to be clipped.
 [[nodiscard]] Variable attach_codes(const Variable& x, QuantizedTensor codes);
 
-/// What `quantize` gives, as floats: fl(code * scale), with the same gradient. It is for code that computes
-/// on floats; layers that multiply codes take `quantize`.
+/// Returns the result of `quantize` as floats, fl(code * scale), with the same gradient. Use it for code that
+/// computes on floats. Layers that multiply codes call `quantize`.
 [[nodiscard]] Variable fake_quantize(const Variable& x, const Grid& grid);
 
 }  // namespace ops

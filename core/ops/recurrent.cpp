@@ -13,7 +13,8 @@ constexpr std::string_view name_of(DynamicRange range) {
   return range == DynamicRange::none ? "none" : range == DynamicRange::tensor ? "tensor" : "sample";
 }
 
-/// A parameter of that shape, read as floats unless it has codes that are asked for; undefined ones pass.
+/// Returns a parameter of the given shape, converted to floats unless it has codes and `codes` is set.
+/// Undefined parameters stay undefined.
 Variable parameter(const Variable& p, const Tensor& x, const Shape& wanted, bool codes, std::string_view op,
                    std::string_view what) {
   if (!p.defined()) return p;
@@ -25,7 +26,7 @@ Variable parameter(const Variable& p, const Tensor& x, const Shape& wanted, bool
   return p;
 }
 
-/// Inputs of shapes that fit, read as floats.
+/// Returns the inputs converted to floats. Checks their shapes.
 RecurrentInputs checked(std::string_view op, RecurrentCell cell, const Variable& input,
                         const RecurrentWeights& given) {
   const auto x = detail::floats(input, op);
@@ -33,7 +34,7 @@ RecurrentInputs checked(std::string_view op, RecurrentCell cell, const Variable&
   FQ_CHECK(shape.size() == 3 && shape[1] > 0, op, "the input is {}: give [N, L, I] of one step or more",
            to_string(shape));
   FQ_CHECK(given.hidden.defined() && given.hidden.rank() == 2 && given.input.defined(), op,
-           "the weights of the input and of the state are needed, of two axes");
+           "the weights of the input and of the state must be defined and have two axes");
   RecurrentInputs out{
       .op = op, .cell = cell, .x = x.variable, .weights = given, .hidden = {}, .state_cell = {}};
   return out;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view names[] = {"resize_nearest", "resize_linear", "resize_cubic"};
 
-/// One axis brought from a size to another.
+/// One axis with its old and new size.
 struct Axis {
   const Resize& options;
   std::int64_t from, to;
@@ -82,7 +82,7 @@ void check(const Variable& x, const Resize& options) {
            "{} sizes are given for {}: give one for each of the last axes", options.sizes.size(),
            x.defined() ? to_string(x.shape()) : "an undefined input");
   FQ_CHECK(options.scales.empty() || options.scales.size() == options.sizes.size(), op,
-           "{} scales are given for {} sizes: give as many, or none", options.scales.size(),
+           "{} scales are given for {} sizes: give one for each size, or none", options.scales.size(),
            options.sizes.size());
   for (const auto scale : options.scales)
     FQ_CHECK(scale > 0 && std::isfinite(scale), op, "a scale is {}: it must be above 0", scale);

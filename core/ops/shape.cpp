@@ -10,7 +10,7 @@
 namespace fq::ops {
 namespace {
 
-/// `shape` with its -1 filled in.
+/// Returns `shape` with its -1 replaced.
 Shape resolved(std::string_view op, const Shape& from, Shape shape) {
   std::int64_t* open = nullptr;
   std::int64_t known = 1;
@@ -32,7 +32,7 @@ constexpr std::string_view kSlice = "slice";
 
 constexpr std::string_view kTranspose = "transpose";
 
-/// The permutation with every axis from the front. Throws when it is none.
+/// Returns the permutation with axes counted from the front. Throws ArgumentError if it is none.
 std::vector<int> checked(const std::vector<int>& axes, int rank) {
   FQ_CHECK(static_cast<int>(axes.size()) == rank, kTranspose,
            "{} axes are given, the input has {}: name each once", axes.size(), rank);
@@ -112,7 +112,7 @@ namespace {
 
 constexpr std::string_view kConcat = "concat";
 
-/// Sizes along the axis; throws when the parts differ elsewhere.
+/// Returns the sizes along the axis. Throws ArgumentError if the parts differ on other axes.
 std::vector<std::int64_t> sizes_along(const std::vector<Variable>& parts, int axis) {
   const Shape first = parts[0].shape();
   std::vector<std::int64_t> sizes;
@@ -141,7 +141,7 @@ Backward split(std::vector<std::int64_t> sizes, int axis) {
   };
 }
 
-/// All codes of one grid.
+/// Returns whether all parts are codes of one grid.
 bool joinable(const std::vector<Variable>& parts) {
   return std::ranges::all_of(parts, [&](const Variable& part) {
     return part.quantized() != nullptr && detail::is_movable(*part.quantized()) &&
@@ -159,7 +159,7 @@ bool all_sums(const std::vector<Variable>& parts) {
   return std::ranges::all_of(parts, [](const Variable& part) { return part.accumulator() != nullptr; });
 }
 
-/// A ReLU that is pending on every part becomes that of the whole.
+/// Concatenates sums. A ReLU that is pending on every part is pending on the result.
 Accumulator joined_sums(const std::vector<Variable>& parts, int axis) {
   const bool relu = std::ranges::all_of(parts, [](const Variable& part) { return part.accumulator()->relu; });
   AccumulatorConcat out{{}, axis};
@@ -234,7 +234,7 @@ namespace {
 
 constexpr std::string_view kInputPart = "input_part";
 
-/// What is recorded, and its floats: integers as f32.
+/// Returns the value to record and its floats; integers become f32.
 detail::Floats numbers(const Variable& x) {
   const auto* tensor = std::get_if<Tensor>(&x.value());
   const bool whole = tensor != nullptr && !is_floating(tensor->dtype()) &&
@@ -242,7 +242,7 @@ detail::Floats numbers(const Variable& x) {
   return whole ? detail::Floats{x, tensor->to(DType::f32)} : detail::floats(x, kInputPart);
 }
 
-/// Whether the part lies within rows of so many elements; its sizes may be any.
+/// Returns whether the part fits into rows of `row` elements. Its sizes may have any value.
 bool fits(const InputPart& part, std::int64_t row) {
   if (part.begin < 0 || part.begin >= row) return false;
   std::int64_t left = row - part.begin;

@@ -9,7 +9,7 @@ namespace {
 
 using Sizes = std::array<std::int64_t, 2>;
 
-/// Where element i of an axis of `size` comes from when it lies outside; -1 for a constant.
+/// Returns the source index of element i of an axis of `size`; -1 for a constant.
 std::int64_t reflected(std::int64_t i, std::int64_t size, PadMode mode) {
   if (0 <= i && i < size) return i;
   switch (mode) {
@@ -55,7 +55,7 @@ Variable padded(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode
   return y;
 }
 
-/// Zeros where x lies, the value around it.
+/// Returns zeros where x is, and `value` around it.
 Tensor frame(const Variable& x, const Variable& y, const std::vector<Sizes>& sizes, double value) {
   const NoGrad constant;
   const Tensor floats = y.tensor();

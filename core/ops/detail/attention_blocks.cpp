@@ -15,7 +15,7 @@ struct Nothing {};
 
 }  // namespace
 
-/// Matrices of the heads of a sample: side by side in rows, or scores, which lie behind each other.
+/// Matrices of the heads of a sample: side by side in rows, or, for scores, contiguous one after another.
 struct AttentionSamples::Part {
   Tensor tensor;
   std::int64_t rows, columns;
@@ -92,16 +92,16 @@ std::vector<Tensor> AttentionSamples::backward(const Tensor& dy, const Tensor& q
 
 namespace {
 
-constexpr std::int64_t kScores = std::int64_t{1} << 20;     // of a block: 4 MB of f32, which caches hold
-constexpr std::int64_t kOwnScores = kScores / 4;            // of a block of one thread
-constexpr std::int64_t kGpuScores = std::int64_t{1} << 24;  // of a block: products that all processors share
+constexpr std::int64_t kScores = std::int64_t{1} << 20;     // per block: 4 MB of f32, which fits into caches
+constexpr std::int64_t kOwnScores = kScores / 4;            // per block of one thread
+constexpr std::int64_t kGpuScores = std::int64_t{1} << 24;  // per block: large enough for all multiprocessors
 constexpr std::int64_t kManyGroups = 16;
 constexpr std::int64_t kKeysTogether = 128;
 constexpr std::int64_t kKeysOfSum = 256;
-constexpr std::int64_t kCausalRows = 128;  // of a block: fewer leave more out, and multiply more slowly
+constexpr std::int64_t kCausalRows = 128;  // per block: fewer rows skip more keys but multiply more slowly
 
-/// out [groups, a's rows, columns] = a b, into the memory that `out` is a view of; a product `apart` has a
-/// thread to itself.
+/// Writes a b to out [groups, rows of a, columns], the memory that `out` is a view of. With `apart` the
+/// calling thread computes the product alone.
 void product(bool apart, const Tensor& a, bool a_turned, const Tensor& b, bool b_turned, Tensor& out) {
   const std::int64_t k = a.dim(a_turned ? 1 : 2);
   multiply({a, out.dim(1), k, a_turned}, {b, k, out.dim(2), b_turned}, out, out.dim(0),
@@ -112,8 +112,8 @@ Tensor empty_of(Shape shape, const Tensor& like) {
   return Tensor::empty(std::move(shape), like.dtype(), like.device());
 }
 
-/// out [groups, rows, columns] = a [groups, rows, keys] b [groups, keys, columns] in sums of so few keys each
-/// that they are made in one go: zeros at the end of a row then change no bit.
+/// Computes out [groups, rows, columns] = a [groups, rows, keys] b [groups, keys, columns] as sums over few
+/// keys each. Each of these sums is computed in one go, and zeros at the end of a row then change no bit.
 void product_over_keys(bool apart, const Tensor& a, const Tensor& b, Tensor& out) {
   const std::int64_t keys = b.dim(1);
   if (keys <= kKeysOfSum) return product(apart, a, false, b, false, out);
@@ -138,7 +138,7 @@ AttentionBlocks::AttentionBlocks(const AttentionShape& shape, const AttentionRow
   const std::int64_t scores = std::max<std::int64_t>(group_rows_ * shape.keys, 1),
                      of_block = device.is_cpu() ? kScores : kGpuScores, most = apart_ ? kOwnScores : of_block;
   block_groups_ = std::max<std::int64_t>(most / scores, 1);
-  if (apart_)  // as many blocks as are many groups
+  if (apart_)  // at least kManyGroups blocks: enough for all threads
     block_groups_ = in_heads_ ? 1 : std::min(block_groups_, shape.samples * shape.kv_heads / kManyGroups);
   block_rows_ = scores <= most ? group_rows_ : std::max<std::int64_t>(most / shape.keys, 16);
   if (in_heads_) block_rows_ = std::min(block_rows_, kCausalRows);
@@ -149,14 +149,14 @@ bool AttentionBlocks::may_be_samples() const noexcept {
          shape_.heads * group_rows_ * shape_.keys <= kOwnScores;
 }
 
-/// Rows of the block that begins there.
+/// Returns the number of rows of the block that begins at `row`.
 std::int64_t AttentionBlocks::rows_from(std::int64_t row) const {
   const std::int64_t end = in_heads_ ? (row / shape_.queries + 1) * shape_.queries : group_rows_;
   return std::min(block_rows_, end - row);
 }
 
-/// Keys that rows before `end` read: those that they see, and some more, as the ends of products are summed
-/// otherwise than the rest.
+/// Returns the number of keys that rows before `end` read: the keys they see, rounded up, because products
+/// sum their last keys in another order than the rest.
 std::int64_t AttentionBlocks::keys_of_rows(std::int64_t end) const {
   if (!in_heads_ || all_keys_) return shape_.keys;
   const std::int64_t seen = shape_.keys - shape_.queries + (end - 1) % shape_.queries + 1;
@@ -199,7 +199,7 @@ Tensor AttentionBlocks::weights(const Tensor& q, const Tensor& k, const Tensor& 
   if (block.keys == 0) return p;
   product(apart_, queries_of(q, block), false, keys_of(k, block), true, p);
   const std::int64_t first = block.group * group_rows_ + block.row;
-  AttentionRows rows = rows_;  // without keys at the end, and the queries that alone see these
+  AttentionRows rows = rows_;  // without the last keys, and the queries that see only these
   rows.keys = block.keys;
   rows.queries -= shape_.keys - block.keys;
   rows.first = first / shape_.queries * rows.queries + first % shape_.queries;
@@ -226,7 +226,7 @@ std::vector<Tensor> AttentionBlocks::backward(const Tensor& dy, const Tensor& q,
   Tensor dq = empty_of(shape_.q(), q), dk = empty_of(shape_.k(), q), dv = empty_of(shape_.v(), q);
   std::vector<Tensor> out{dq, dk, dv, {}};
   if (q.device().is_meta()) return out;
-  if (group_rows_ == 0) {  // no query has read the keys
+  if (group_rows_ == 0) {  // no query reads the keys
     run(dk.device(), &Kernels::fill, dk, 0.0);
     run(dv.device(), &Kernels::fill, dv, 0.0);
     return out;

@@ -10,7 +10,7 @@ namespace fq::detail {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
-constexpr std::int64_t kLargest = 1 << 24;  // of strides, paddings, dilations: sizes stay far from overflow
+constexpr std::int64_t kLargest = 1 << 24;  // of strides, paddings, dilations: avoids overflow of sizes
 
 Numbers one_an_axis(const Numbers& given, std::int64_t fallback, int axes, std::int64_t least,
                     std::string_view what, std::string_view function) {
@@ -25,13 +25,13 @@ Numbers one_an_axis(const Numbers& given, std::int64_t fallback, int axes, std::
   return all;
 }
 
-/// The last two of the numbers (height, width); a single number is the width's.
+/// Returns the last two numbers (height, width). A single number is the width.
 std::array<std::int64_t, 2> pair(const Numbers& numbers, std::int64_t height) {
   if (numbers.size() == 1) return {height, numbers[0]};
   return {numbers[numbers.size() - 2], numbers.back()};
 }
 
-/// What takes an input of so many axes.
+/// Returns advice on which convolution takes an input of this rank.
 std::string_view way_of_rank(std::size_t rank) {
   if (rank == 3)
     return ": conv1d takes signals [N, C, L], and images [N, H, W] need an axis of channels, [N, 1, H, W]";
@@ -65,7 +65,7 @@ ConvShape with_options(ConvShape s, const ops::ConvOptions& options) {
 
 std::int64_t reach(std::int64_t kernel, std::int64_t dilation) { return (kernel - 1) * dilation + 1; }
 
-/// Positions of the kernel along each axis of the image, checked with the channels.
+/// Returns the number of kernel positions along each axis of the image. Checks the channels.
 Numbers positions(const Shape& x, const Shape& w, const ops::ConvOptions& o, std::string_view function) {
   check_ranks(x, w, static_cast<int>(o.stride.size()), function);
   check_groups(o.groups, x[1], "input", function);
@@ -87,7 +87,7 @@ Numbers positions(const Shape& x, const Shape& w, const ops::ConvOptions& o, std
   return out;
 }
 
-/// Sizes of the output of a transposed convolution, checked with the channels.
+/// Returns the output sizes of a transposed convolution. Checks the channels.
 Numbers transposed_sizes(const Shape& x, const Shape& w, const ops::ConvOptions& o, const Numbers& extra,
                          std::string_view function) {
   check_ranks(x, w, static_cast<int>(o.stride.size()), function);

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Checked sizes of convolutions, 1-D ones seen as 2-D of height 1, and volumes as images of their slabs.
+/// Checked sizes of convolutions. 1-D convolutions become 2-D with height 1, and volumes become images of
+/// their slabs.
 
 #include <string_view>
 
@@ -10,28 +11,30 @@
 
 namespace fq::detail {
 
-/// Options with one number an axis each.
+/// Expands the options to one number per axis.
 [[nodiscard]] ops::ConvOptions full_options(const ops::ConvOptions& options, int axes,
                                             std::string_view function);
 [[nodiscard]] std::vector<std::int64_t> full_output_padding(const std::vector<std::int64_t>& given, int axes,
                                                             std::string_view function);
 [[nodiscard]] Attributes attributes_of(const ops::ConvOptions& options);
 
-/// Of y = conv(x, w); shapes of rank 3 or 4, all options full. Throws ArgumentError for what does not fit.
+/// Returns the shape of y = conv(x, w), for shapes of rank 3 or 4 and expanded options. Throws ArgumentError
+/// if sizes do not fit.
 [[nodiscard]] ConvShape conv_shape(const Shape& x, const Shape& w, const ops::ConvOptions& options,
                                    std::string_view function);
-/// Of the convolution whose transpose takes x [n, i, h, w] with w [i, o/groups, kh, kw]: its y is this x.
+/// Returns the shape of the convolution whose transpose maps x [n, i, h, w] with w [i, o/groups, kh, kw]: its
+/// output y has the shape of this x.
 [[nodiscard]] ConvShape conv_transpose_shape(const Shape& x, const Shape& w, const ops::ConvOptions& options,
                                              const std::vector<std::int64_t>& output_padding,
                                              std::string_view function);
 
-/// A convolution of volumes as one of images. Each slab of the output is an image; its channels are those of
-/// the `taps` slabs that it reads, for each channel of the volume one after another.
+/// A convolution of volumes as a convolution of images. Each output slab is one image. Its channels are the
+/// `taps` input slabs that it reads, grouped by channel of the volume.
 struct VolumeShape {
-  ConvShape plane;  ///< of n * slabs images whose read channels are taps times as many
+  ConvShape plane;  ///< shape of n * slabs images with taps times as many input channels
   std::int64_t n, depth, slabs, taps;
-  std::vector<std::int64_t> from;  ///< slab of the input at slab * taps + tap; negative for zeros
-  Shape weight;                    ///< [o, c/groups, taps, kh, kw], transposed [i, o/groups, taps, kh, kw]
+  std::vector<std::int64_t> from;  ///< input slab at slab * taps + tap; negative for zeros
+  Shape weight;                    ///< [o, c/groups, taps, kh, kw]; transposed: [i, o/groups, taps, kh, kw]
   bool transposed;
 };
 [[nodiscard]] VolumeShape conv_shape_of_volumes(const Shape& x, const Shape& w,
@@ -41,11 +44,12 @@ struct VolumeShape {
                                                           const std::vector<std::int64_t>& output_padding,
                                                           std::string_view function);
 
-/// [n, c, l] as [n, c, 1, l]; rank 4 stays. `lift` gives channels_last, `lower` undoes it for rank 3.
+/// Returns [n, c, l] as [n, c, 1, l]; rank 4 is unchanged. `lift` gives channels_last, `lower` undoes it for
+/// rank 3.
 [[nodiscard]] Shape lifted(const Shape& shape);
 [[nodiscard]] Tensor lift(const Tensor& x);
 [[nodiscard]] Tensor lower(const Tensor& x, int rank);
-/// Weights of rank 3 or 4 as rank 4, row-major.
+/// Returns weights of rank 3 or 4 as rank 4, row-major.
 [[nodiscard]] Tensor lift_weights(const Tensor& w);
 
 }  // namespace fq::detail

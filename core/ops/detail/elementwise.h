@@ -1,6 +1,6 @@
 #pragma once
 
-/// Elementwise functions as operators record them, and the sums of their gradients.
+/// Recording of elementwise functions, and reduction of their gradients.
 
 #include <optional>
 #include <string_view>
@@ -14,16 +14,16 @@ namespace fq::detail {
 [[nodiscard]] Tensor combined(std::string_view op, const Tensor& a, const Tensor& b, const BinaryFunction& f);
 /// x, broadcast to a shape and layout.
 [[nodiscard]] Tensor spread(const Tensor& x, const Shape& shape, Layout layout);
-/// x * factor.
+/// Returns x * factor.
 [[nodiscard]] Tensor scaled(const Tensor& x, double factor);
-/// A gradient summed over the axes along which its input, of that shape, was broadcast.
+/// Sums a gradient over the axes along which its input, of the given shape, was broadcast.
 [[nodiscard]] Tensor reduced(const Tensor& dy, const Shape& shape);
 
-/// f of sums whose values nobody else has, read as they are needed; none where that is not to be had.
+/// Applies f lazily to sums whose values have no other reader. Returns nullopt if this is not possible.
 [[nodiscard]] std::optional<Variable> apply_to_sums(std::string_view op, const Variable& input,
                                                     const Activation& f);
 
-/// y = f(x), recorded under the operator's name.
+/// Computes y = f(x) and records it under the name of the operator.
 template <class F>
 [[nodiscard]] Variable apply_function(std::string_view op, const Variable& input, F f,
                                       Attributes attributes = {}) {

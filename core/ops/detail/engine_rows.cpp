@@ -35,7 +35,7 @@ bool KeptEngineWeight::Version::is_of(const Tensor& other) const {
 std::shared_ptr<const EngineWeight> KeptEngineWeight::of(const QuantizedTensor& w, RowEngine engine) {
   const std::scoped_lock lock(mutex_);
   if (kept_ && engine == engine_ && codes_.is_of(w.codes) && scale_.is_of(w.grid.scale)) return kept_;
-  kept_ = nullptr;  // before another takes its place
+  kept_ = nullptr;  // frees memory before the next weight is prepared
   kept_ = std::make_shared<const EngineWeight>(engine_weight(w, engine));
   codes_ = Version(w.codes);
   scale_ = Version(w.grid.scale);
@@ -53,7 +53,7 @@ namespace {
 
 constexpr const char* kNan = "[linear] the input has a NaN";
 
-/// fl(y + b), a separate node.
+/// Computes y = fl(y + b) as a separate node.
 void add_bias_to(Tensor& y, const Tensor& bias) {
   if (bias.defined()) add_bias(y, Variable(bias));
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A weight as an engine that rounds its input multiplies it, made once for codes that stay as they are.
+/// Weights prepared for an engine that quantizes its input at run time, cached while the codes stay the same.
 
 #include <cstdint>
 #include <functional>
@@ -14,21 +14,21 @@
 
 namespace fq::detail {
 
-/// What each engine needs of a weight [N, K]; the rest is empty.
+/// Data that an engine needs of a weight [N, K]. Unused members are empty.
 struct EngineWeight {
   std::int64_t outputs = 0;
   EngineOperand operand;  ///< ggml, and XNNPACK's codes of up to 4 bits
   QuantizedTensor codes;  ///< XNNPACK's codes of more bits, and ONNX Runtime's
-  Tensor sums;            ///< with `codes`: i32 [N], of its rows
+  Tensor sums;            ///< i32 [N], row sums of `codes`
 };
-/// Of codes that the engine multiplies (`multiplies`).
+/// Prepares codes that the engine supports (see `multiplies`).
 [[nodiscard]] EngineWeight engine_weight(const QuantizedTensor& w, RowEngine engine);
 
-/// Keeps it by the version of codes and scales, which it holds meanwhile: a layer has one. Safe to ask from
-/// several threads.
+/// Caches a prepared weight by the version of its codes and scales, which it keeps alive meanwhile. Each
+/// layer has one. Thread safe.
 class KeptEngineWeight {
  public:
-  /// Made anew where codes or scales are others than at the last call, or were written to since.
+  /// Returns the prepared weight, rebuilt if codes or scales differ from the last call or were written since.
   [[nodiscard]] std::shared_ptr<const EngineWeight> of(const QuantizedTensor& w, RowEngine engine);
   void forget();
 
@@ -41,13 +41,14 @@ class KeptEngineWeight {
     [[nodiscard]] bool is_of(const Tensor& other) const;
   };
 
-  std::mutex mutex_;  // guards what is kept
+  std::mutex mutex_;  // guards the cached weight
   Version codes_, scale_;
   RowEngine engine_ = {};
   std::shared_ptr<const EngineWeight> kept_;
 };
 
-/// As ops::engine_linear; a step that learns w forgets what is kept instead, since the codes will be others.
+/// Applies ops::engine_linear with a cached weight. A training step that learns w clears the cache instead,
+/// because the codes will change.
 [[nodiscard]] Variable engine_linear(const Variable& x, const Variable& w, const Variable& bias,
                                      RowEngine engine, KeptEngineWeight& kept);
 
@@ -55,7 +56,7 @@ class KeptEngineWeight {
 
 enum class GgmlRounding : unsigned char;
 
-/// y f32 [M, N] of x f32 [M, K], and what x was rounded to, for backward: codes in blocks, or else values.
+/// Product y f32 [M, N] of x f32 [M, K], and the rounded x for backward: codes in blocks, or else values.
 struct EngineRows {
   Tensor y;
   std::function<Tensor()> x;
@@ -66,18 +67,19 @@ struct GgmlBlocks {
   Tensor codes;  ///< i8 [N, K]
   Tensor steps;  ///< f16 [N, K / 32]
 };
-/// The blocks of a weight f32 [N, K] as files have them. `extreme_codes` f32 [N, K / 32] has the code of each
-/// block's number of the largest magnitude; undefined for llama.cpp's.
+/// Returns the blocks of a weight f32 [N, K] as files store them. `extreme_codes` f32 [N, K / 32] has the
+/// code of the element with the largest magnitude of each block; undefined for llama.cpp's choice.
 [[nodiscard]] GgmlBlocks ggml_weight_blocks(const Tensor& w, const Tensor& extreme_codes,
                                             GgmlRounding rounding);
 
-/// Q8_0 activations and a weight of 4 or 8 bits in blocks of 32 along K; 4 bits in the order of repacked
-/// buffers where 8 divides N.
+/// Multiplies Q8_0 activations by a weight of 4 or 8 bits in blocks of 32 along K. With 4 bits and N
+/// divisible by 8, sums have the order of repacked buffers.
 [[nodiscard]] EngineRows ggml_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias);
-/// Rows of asymmetric int8 and a weight of up to 4 bits, in blocks or per channel (qb4w), or of more bits per
-/// channel (qc8w).
+/// Multiplies rows of asymmetric int8 by a weight of up to 4 bits, in blocks or per channel (qb4w), or of
+/// more bits per channel (qc8w).
 [[nodiscard]] EngineRows xnnpack_rows(const Tensor& x, const EngineWeight& w, const Tensor& bias);
-/// DynamicQuantizeLinear and MatMulInteger, with a range for each of `ranges` equal parts of the rows.
+/// Applies DynamicQuantizeLinear and MatMulInteger, with a range for each of `ranges` equal parts of the
+/// rows.
 [[nodiscard]] EngineRows ort_rows(const Tensor& x, std::int64_t ranges, const EngineWeight& w,
                                   const Tensor& bias);
 

@@ -11,7 +11,7 @@
 namespace fq::detail {
 namespace {
 
-/// One layout for all three; per tensor any will do.
+/// Converts a tensor to the common layout. A per-tensor range works with any layout, others need row-major.
 Tensor in_layout(const Tensor& t, bool per_tensor, Layout layout) {
   return t.to(per_tensor ? layout : Layout::row_major);
 }

@@ -39,7 +39,7 @@ bool is_whole_number(const Tensor& x) {
   return x.defined() && !is_floating(x.dtype()) && !is_storage_only(x.dtype()) && x.dtype() != DType::u1;
 }
 
-/// y, which is x moved, is made again where x is.
+/// Sets how backward recomputes y, which is x moved: from the recomputed x, if x can be recomputed.
 template <class T>
 Variable moved_again(Variable y, const Variable& x, const Move& move) {
   const Again again = again_of(x);

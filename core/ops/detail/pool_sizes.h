@@ -1,6 +1,6 @@
 #pragma once
 
-/// The door of pooling: checked sizes.
+/// Checked sizes of pooling.
 
 #include <string_view>
 
@@ -12,13 +12,13 @@ namespace fq::detail {
 
 /// A window along one axis of an image.
 struct PoolAxis {
-  std::int64_t size;   ///< of the input
-  std::int64_t reach;  ///< elements from the first of a window to the last
+  std::int64_t size;   ///< input size
+  std::int64_t reach;  ///< elements from the first of a window to the last, inclusive
   std::int64_t stride, before, after, positions;
 };
 
-/// Axis i of the images `x` under options with a number for each, whose kernel reaches over `reach` elements.
-/// Throws ArgumentError as said in pool.h.
+/// Returns axis i of the images `x`, for options with one number per axis and a kernel that spans `reach`
+/// elements. Throws ArgumentError as described in pool.h.
 template <class Options>
 [[nodiscard]] PoolAxis pool_axis(const Shape& x, const Options& o, std::size_t i, std::int64_t reach,
                                  std::string_view op) {
@@ -45,7 +45,7 @@ template <class Options>
   return a;
 }
 
-/// Sizes of pooling an [N, C, H, W] input. Throws ArgumentError as said in pool.h.
+/// Returns the sizes for pooling an [N, C, H, W] input. Throws ArgumentError as described in pool.h.
 [[nodiscard]] PoolSizes pool_sizes(const Shape& shape, const ops::Pool2d& options, std::string_view op);
 [[nodiscard]] Shape pooled_shape(const PoolSizes& sizes);
 [[nodiscard]] Attributes pool_attributes(const PoolSizes& sizes);

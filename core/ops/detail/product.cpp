@@ -13,12 +13,12 @@ namespace {
 
 bool small_integer(const Format& format) { return format.is_integer() && format.bits() <= 8; }
 
-/// The largest magnitude of a code of that format.
+/// Returns the largest magnitude of a code of the format.
 std::int64_t largest_code(const IntFormat& format) noexcept {
   return std::max<std::int64_t>(-format.lower(), format.upper());
 }
 
-/// Significant bits of a code.
+/// Returns the number of significant bits of a code.
 int significand(const Format& format) {
   return format.is_integer() ? format.bits() : format.floating().mantissa + 1;
 }
@@ -30,7 +30,7 @@ bool is_factor(const QuantizedTensor& x, int axis) {
   return scale > 0 && (scale == 1 ? code : code + scale) <= bfloat16_bits;
 }
 
-/// Null unless scales of weights are ranges over a bound, whatever sign the weights have.
+/// Returns the origin of the sums. Null unless the weight scales are symmetric ranges divided by a bound.
 std::shared_ptr<const ProductOrigin> origin_of(const QuantizedTensor& x, const QuantizedTensor& w,
                                                const Variable& bias, std::int64_t channels,
                                                std::int64_t largest_sum) {
@@ -107,7 +107,7 @@ void scale_products(Tensor& y, const Tensor& scale, const Variable& bias) {
 
 namespace {
 
-/// x, whose channels lie innermost, scaled; `sums` over all else are made on the way.
+/// Returns x, with the channels innermost, scaled. Sets `sums` to the sum over all other axes.
 Tensor scaled(const Tensor& x, const Tensor& scales, std::int64_t channels, DType dtype,
               Tensor* sums = nullptr) {
   Tensor out = Tensor::empty(x.shape(), dtype, x.device(), x.layout());
@@ -125,11 +125,11 @@ std::int64_t channels_of(const Tensor& dy) {
   return dy.layout() == Layout::channels_last ? dy.dim(1) : dy.dim(-1);
 }
 
-/// code * (scale / unit): that quotient is a bf16 number, and so is the product.
+/// Returns code * (scale / unit). The quotient is a bf16 number, and so is the product.
 Tensor block_factor(const QuantizedTensor& x, DType dtype) {
   const Device device = x.codes.device();
   Tensor out = Tensor::empty(x.shape(), dtype, device, x.layout());
-  if (device.is_meta()) return out;  // the scales of fixed blocks are elsewhere
+  if (device.is_meta()) return out;  // the scales of fixed blocks are not available
   QuantizedTensor by_unit{x.codes, x.grid, {}};
   if (x.grid.unit != 1) {
     const Tensor inverse = Tensor::full({}, static_cast<double>(1.0f / x.grid.unit), DType::f32, device);
@@ -177,7 +177,7 @@ Tensor CodeGradients::w() const {
 void CodeGradients::finish_dw(Tensor& dw) const {
   if (type_ == BackwardType::fp32) return;
   const Tensor x_scale = factor_scale(x_, -1), w_scale = factor_scale(w_, w_axis_);
-  const int axis = std::max(w_axis_, 0);  // any, of one scale
+  const int axis = std::max(w_axis_, 0);  // any axis, as there is one scale
   run(dw.device(), &Kernels::scale_weight_gradient, dw, x_scale, w_scale, axis);
 }
 
@@ -223,7 +223,7 @@ struct Needs {
   }
 };
 
-/// Row j is row from[j] of x, zeros where that is negative.
+/// Returns a tensor whose row j is row from[j] of x, or zeros if from[j] is negative.
 Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& from) {
   Shape shape = x.shape();
   shape[0] = static_cast<std::int64_t>(from.size());
@@ -232,8 +232,8 @@ Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& from) {
   return out;
 }
 
-/// The rows that are read, zeros elsewhere; whole where the bits of a row depend on how many there are, as
-/// those of f32 products do.
+/// Computes the requested rows of dx, and zeros elsewhere. Computes all rows if the bits of a row depend on
+/// the number of rows, as in f32 products.
 Tensor dx_of(const Product& p, const Tensor& dy, const Tensor& w, const Rows& rows = {}) {
   const ProfileScope profile("dX");
   const auto count = static_cast<std::size_t>(dy.dim(0));
@@ -280,7 +280,7 @@ Value integer_value(const Product& p, const QuantizedTensor& x, const QuantizedT
   return product_sums(integer_sums(p, x, w), x, w, bias, p.weight_axis, p.output_axis, largest);
 }
 
-/// The sums without them: those of a row and of weights, which backward keeps, are multiplied again.
+/// Returns how to recompute the sums: multiplies the codes of x and w, which backward keeps anyway.
 Again sums_again(const Shared& p, const QuantizedTensor& x, const QuantizedTensor& w, const Value& y) {
   ProductSums without = std::get<ProductSums>(std::get<Accumulator>(y).value);
   without.sums = {};
@@ -359,7 +359,7 @@ void check_bias(const Variable& bias, std::int64_t channels, const Variable& x, 
   const DType dtype = floats != nullptr ? floats->dtype() : DType::f32;
   const auto* values = std::get_if<Tensor>(&bias.value());
   FQ_CHECK(values != nullptr && values->dtype() == dtype, function,
-           "the bias is not {} as the input is: convert it", name(dtype));
+           "the bias must have the input's dtype {}: convert it", name(dtype));
 }
 
 void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch, Sharing sharing) {

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Products of an input and weights, as linear, convolutions and matmul share them: of floats, minifloat
-/// codes or integer codes, forward and backward. f32 goes through the engine, f64 through plain loops. `meta`
-/// computes nothing.
+/// Products of an input and weights, shared by linear, convolutions and matmul: products of floats, minifloat
+/// codes or integer codes, forward and backward. f32 uses the engine, f64 plain loops. `meta` computes
+/// nothing.
 
 #include <cstddef>
 #include <memory>
@@ -17,109 +17,111 @@
 
 namespace fq::detail {
 
-/// A product of an input and weights, linear in both, of checked shapes. Its functions take and give tensors
-/// in the form of the engine, channels innermost: `input` and `weight` bring them there, `output` back. They
-/// are factors: f32, f64, or bf16 with results of f32.
+/// A product of an input and weights, linear in both, with checked shapes. Its functions use the tensor form
+/// of the engine, with the channels innermost: `input` and `weight` convert to this form, `output` converts
+/// back. Tensors are f32, f64, or bf16 with f32 results.
 class Product {
  public:
   virtual ~Product() = default;
 
-  std::string_view name;      ///< of the operator, a literal
-  std::int64_t channels = 0;  ///< of the output
-  std::int64_t terms = 0;     ///< products in one output
-  int weight_axis = 0;        ///< of the output channels in the weights
-  int output_axis = 1;        ///< of the channels in the output
-  bool same_weights = true;   ///< for every row of the input along its first axis
-  /// Of the input, from which on a row's gradient has the same bits however many there are.
+  std::string_view name;      ///< name of the operator, a literal
+  std::int64_t channels = 0;  ///< number of output channels
+  std::int64_t terms = 0;     ///< number of products in one output
+  int weight_axis = 0;        ///< axis of the output channels in the weights
+  int output_axis = 1;        ///< axis of the channels in the output
+  bool same_weights = true;   ///< whether all rows along the input's first axis share the weights
+  /// Smallest number of input rows for which a row's gradient does not depend on the number of rows.
   std::size_t fewest_rows = 1;
-  bool made_again = false;  ///< whether sums of codes are rather multiplied again than kept for backward
+  bool made_again = false;  ///< whether backward recomputes sums of codes instead of keeping them
   Attributes attributes;
 
   [[nodiscard]] virtual Tensor input(const Tensor& x) const = 0;
   [[nodiscard]] virtual Tensor weight(const Tensor& w) const = 0;
   [[nodiscard]] virtual Tensor output(const Tensor& y) const = 0;
-  /// A gradient of the output in the form of the engine.
+  /// Converts a gradient of the output to the form of the engine.
   [[nodiscard]] virtual Tensor gradient(const Tensor& dy) const = 0;
 
   [[nodiscard]] virtual Tensor forward(const Tensor& x, const Tensor& w) const = 0;
-  /// The same, scaled and with a bias, which may be undefined, as `scale_products` does it.
+  /// Returns `forward` with scales and a bias, which may be undefined, applied as in `scale_products`.
   [[nodiscard]] virtual Tensor scaled(const Tensor& x, const Tensor& w, const Tensor& scale,
                                       const Variable& bias) const;
-  /// Exact int32 sums of codes of integers; `x` and `w` as `input` and `weight` give them.
+  /// Returns exact int32 sums of integer codes. `x` and `w` are results of `input` and `weight`.
   [[nodiscard]] virtual Tensor exact_sums(const Codes& x, const Codes& w, Device device) const = 0;
-  /// In the shapes of the operator's own input and weights; of x as many rows along the first axis as `dy`
-  /// has.
+  /// Returns gradients in the shapes of the operator's own input and weights. The gradient of x has as many
+  /// rows along the first axis as `dy`.
   [[nodiscard]] virtual Tensor backward_x(const Tensor& dy, const Tensor& w) const = 0;
   [[nodiscard]] virtual Tensor backward_w(const Tensor& x, const Tensor& dy) const = 0;
 };
 
-/// y, recorded and reported under the product's name. `bias` may be undefined.
+/// Computes y, records it and reports it under the name of the product. `bias` may be undefined.
 [[nodiscard]] Variable apply(std::shared_ptr<const Product> product, const Variable& x, const Variable& w,
                              const Variable& bias);
 
-/// Throws ArgumentError unless both are the same float type on the same device.
+/// Throws ArgumentError unless both have the same float type and device.
 void check_factors(const Tensor& x, const Tensor& w, std::string_view function);
-/// Throws ArgumentError unless `bias` is undefined or [channels] of the factors' dtype and device.
+/// Throws ArgumentError unless `bias` is undefined or [channels] with the dtype and device of the factors.
 void check_bias(const Variable& bias, std::int64_t channels, const Variable& x, std::string_view function);
 
-/// Returns the dtype of a product with that factor: f64 for f64, else f32.
+/// Returns the dtype of a product with this factor: f64 for f64, else f32.
 [[nodiscard]] DType product_dtype(const Tensor& factor);
 
-/// out [batch, a.rows, b.columns] row-major, written whole; f32 of bf16 factors.
+/// Writes the product to all of out [batch, a.rows, b.columns], row-major; f32 for bf16 factors.
 void multiply(const Factor& a, const Factor& b, Tensor& out, std::int64_t batch = 1,
               Sharing sharing = Sharing::by_shape);
 
-/// Multiplies the numbers of codes, then applies `scale_products`; `bias` may be undefined.
+/// Multiplies the numbers of codes, then applies `scale_products`. `bias` may be undefined.
 void multiply_scaled(const Factor& a, const Factor& b, const Tensor& scale, const Variable& bias,
                      Tensor& out);
 
-/// Convolution of channels_last activations and row-major weights: the new y, dx and dw, f32 of bf16 factors.
+/// Convolves channels_last activations with row-major weights. Returns new y, dx and dw; f32 for bf16
+/// factors.
 [[nodiscard]] Tensor conv_y(const ConvShape& shape, const Tensor& x, const Tensor& w,
                             Sharing sharing = Sharing::by_shape);
 [[nodiscard]] Tensor conv_dx(const ConvShape& shape, const Tensor& dy, const Tensor& w,
                              Sharing sharing = Sharing::by_shape);
 [[nodiscard]] Tensor conv_dw(const ConvShape& shape, const Tensor& x, const Tensor& dy);
 
-/// y[.., c] += bias[c] where the channels lie innermost in memory: channels_last, or the last axis of
+/// Adds bias[c] to y[.., c], where the channels are innermost in memory: channels_last, or the last axis of
 /// row-major.
 void add_bias(Tensor& y, const Variable& bias);
-/// sum over all but the innermost `channels` of dy; the same bits for any number of threads.
+/// Returns the sum of dy over all axes except the innermost `channels`, with the same bits for any number of
+/// threads.
 [[nodiscard]] Tensor bias_gradient(const Tensor& dy, std::int64_t channels);
 
 // Products of codes, forward and backward. The algebra of the backward pass is in the comment on
 // BackwardType.
 
 enum class CodeKind : unsigned char {
-  floats,    ///< not both quantized, or not both factors: dequantize
-  integers,  ///< of up to 8 bits, one scale and a scale a channel: exact sums
-  factors,   ///< sums of their products in f32
+  floats,    ///< not both quantized, or not both usable as factors: dequantize
+  integers,  ///< up to 8 bits, one scale for x and one per channel for w: exact sums
+  factors,   ///< sums of products of factors, in f32
 };
 
-/// How codes are multiplied as numbers of at most 8 significant bits, which bfloat16 holds: x * w = s_x *
-/// s_w[c] * sum f_x*f_w. A factor is the code, with one scale or one for each output channel; or, of blocks
-/// whose scales are of few bits, the code times (scale / unit), with s = unit.
+/// Returns how the codes are multiplied as numbers of at most 8 significant bits, which bfloat16 represents
+/// exactly: x * w = s_x * s_w[c] * sum f_x*f_w. A factor f is the code, with one scale or one for each output
+/// channel. For blocks whose scales have few bits, it is the code times (scale / unit), with s = unit.
 [[nodiscard]] CodeKind code_kind(const Variable& x, const Variable& w, int w_axis);
-/// Whether the codes are their own factors, with one scale or one along `axis` (-1: none).
+/// Returns whether the codes are their own factors, with one scale or one along `axis` (-1: none).
 [[nodiscard]] bool codes_are_factors(const QuantizedTensor& x, int axis);
-/// The scales of the factors: f32, rank 0 or [channels along `axis`].
+/// Returns the scales of the factors: f32, rank 0 or [channels along `axis`].
 [[nodiscard]] Tensor factor_scale(const QuantizedTensor& x, int axis);
 
-/// fl(s_x * s_w[c % weights' channels]) for each of `channels`; rank 0 where w has one scale.
+/// Returns fl(s_x * s_w[c % channels of the weights]) for each of `channels`; rank 0 if w has one scale.
 [[nodiscard]] Tensor product_scale(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis,
                                    std::int64_t channels);
 
-/// The largest magnitude of a sum of `terms` products. Throws ArgumentError where it leaves int32.
+/// Returns the largest magnitude of a sum of `terms` products. Throws ArgumentError if it exceeds int32.
 [[nodiscard]] std::int64_t largest_sum(const QuantizedTensor& x, const QuantizedTensor& w, std::int64_t terms,
                                        std::string_view function);
 
-/// The raw codes of an integer format, in memory order.
+/// Returns the raw codes of an integer format, in memory order.
 [[nodiscard]] Codes codes_of(const QuantizedTensor& x, const Tensor& codes);
 
-/// The accumulator of sums whose channels lie along `axis`; `bias` may be undefined.
+/// Returns the accumulator of sums with the channels along `axis`. `bias` may be undefined.
 [[nodiscard]] Accumulator product_sums(Tensor sums, const QuantizedTensor& x, const QuantizedTensor& w,
                                        const Variable& bias, int w_axis, int axis, std::int64_t largest_sum);
 
-/// y[.., c] = fl(y[.., c] * scale[c]) + bias[c], channels innermost in memory.
+/// Computes y[.., c] = fl(y[.., c] * scale[c]) + bias[c] in place, with the channels innermost in memory.
 void scale_products(Tensor& y, const Tensor& scale, const Variable& bias);
 
 /// Returns the factors of the codes as bf16 numbers, stored as bf16 or f32, in the layout of the codes.
@@ -130,15 +132,15 @@ void scale_products(Tensor& y, const Tensor& scale, const Variable& bias);
 /// Saved values of y[.., c] = s_x * s_w[c] * sum f_x*f_w for the backward pass: codes without masks.
 class CodeGradients {
  public:
-  /// `w_axis`: of the output channels in w.
+  /// `w_axis` is the axis of the output channels in w.
   CodeGradients(const QuantizedTensor& x, const QuantizedTensor& w, int w_axis);
 
-  /// Returns the factor of `x` and `w`: dY' as bf16 numbers, or dY itself for `fp32`. Channels innermost.
-  /// With `db`, sets db to the sum of dy over all axes except the channels.
+  /// Returns the other factor of both gradient products: dY' as bf16 numbers, or dY itself for `fp32`, with
+  /// the channels innermost. With `db`, sets db to the sum of dy over all axes except the channels.
   [[nodiscard]] Tensor dy(const Tensor& dy, Tensor* db = nullptr) const;
   [[nodiscard]] Tensor x() const;
   [[nodiscard]] Tensor w() const;
-  /// The product of `dy` and `x` to the gradient of the weight, in place.
+  /// Scales the product of `dy` and `x` to the gradient of the weight, in place.
   void finish_dw(Tensor& dw) const;
 
  private:
@@ -157,7 +159,7 @@ class FloatGradients {
   [[nodiscard]] Tensor dy(const Tensor& dy, Tensor* db = nullptr) const { return rounded(dy, db); }
   [[nodiscard]] Tensor x() const { return factor(x_); }
   [[nodiscard]] Tensor w() const { return factor(w_); }
-  /// Another factor in the same numbers.
+  /// Converts another factor to the same number format.
   [[nodiscard]] Tensor rounded(const Tensor& t, Tensor* sums = nullptr) const;
 
  private:

@@ -104,7 +104,7 @@ Tensor swapped(const Tensor& x) {
   return out;
 }
 
-/// With its steps, along axis 0, in the other order.
+/// Reverses the steps along axis 0.
 Tensor turned_round(const Tensor& x) {
   std::vector<std::int64_t> from(static_cast<std::size_t>(x.dim(0)));
   std::iota(from.rbegin(), from.rend(), 0);
@@ -145,7 +145,7 @@ RecurrentSequence::RecurrentSequence(const RecurrentInputs& inputs, bool with_gr
   if (!keeps_) gates_ = state_sums_ = cells_ = x_.floats = x_.codes = {};
 }
 
-/// The sums of the input, and room for what the steps make of them.
+/// Computes the input sums, and allocates the results of the steps.
 void RecurrentSequence::begin(const RecurrentInputs& inputs) {
   const Tensor x = inputs.x.tensor();
   const std::int64_t columns = gates_of(cell_) * width_;
@@ -220,7 +220,7 @@ void RecurrentSequence::forward_step(std::int64_t step) {
 
 Tensor RecurrentSequence::output() const { return from_steps(states_.slice(1, steps_ + 1)); }
 
-/// What was multiplied with the weights of the state, [L*N, H].
+/// Returns the values that were multiplied with the state weights, [L*N, H].
 Tensor RecurrentSequence::state_rows() const {
   if (state_rows_.empty()) return rows(states_.slice(0, steps_));
   Tensor out = Tensor::empty({steps_, batch_, width_}, states_.dtype(), states_.device());
@@ -229,7 +229,7 @@ Tensor RecurrentSequence::state_rows() const {
   return rows(out);
 }
 
-/// Of sums of the input and of the state, [L, N, G*H], of a GRU apart; and of the initial states.
+/// Gradients of the input sums and the state sums, [L, N, G*H] (separate only for a GRU), and of the states.
 struct RecurrentSequence::StepGradients {
   Tensor gates, of_state, state, carried;
 };

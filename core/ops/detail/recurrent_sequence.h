@@ -1,6 +1,6 @@
 #pragma once
 
-/// Products of rows with the weights of a recurrent layer.
+/// Recurrent layers: products of rows with the weights, and the steps of a sequence.
 
 #include <string_view>
 
@@ -10,35 +10,35 @@
 
 namespace fq::detail {
 
-/// Whether a value has integer codes of up to 8 bits, with one scale or one a row.
+/// Returns whether a value has integer codes of up to 8 bits, with one scale or one per row.
 [[nodiscard]] bool has_integer_rows(const Variable& weight);
 
-/// The sums of the rows of integer codes [C, K], i32 [C].
+/// Returns the sum of each row of integer codes [C, K], as i32 [C].
 [[nodiscard]] Tensor row_sums(const QuantizedTensor& w);
 
-/// What is multiplied with a weight: floats [R, K], or codes of them and their grids.
+/// Left factor of a product with a weight: floats [R, K], or their codes and grids.
 struct ProductRows {
   Tensor floats;
   Tensor codes, grids;
 
   [[nodiscard]] std::int64_t columns() const { return (codes.defined() ? codes : floats).dim(1); }
-  /// As floats: the codes' values.
+  /// Returns the floats, or the values of the codes.
   [[nodiscard]] Tensor values() const;
 };
 
-/// y [R, C] = rows [R, K] times a weight [C, K] turned over, of floats; or of codes, the rows' by a range of
-/// their own.
+/// Product y [R, C] = rows [R, K] * transposed weight [C, K]. A float weight multiplies floats. An integer
+/// weight multiplies codes of the rows, which are quantized by their own range.
 class RowProduct {
  public:
-  /// With a range for each sample, row r is of sample r % batch. Throws ArgumentError for codes that are no
-  /// integer factors and sums that leave int32.
+  /// With one range per sample, row r belongs to sample r % batch. Throws ArgumentError for codes that cannot
+  /// be multiplied as integers, and for sums that exceed int32.
   RowProduct(const Variable& weight, ops::DynamicRange range, std::int64_t batch, std::string_view op);
 
-  /// Floats as they are, or new codes of them. Throws NumericError for a NaN in what codes are made of.
+  /// Returns the floats unchanged, or new codes of them. Throws NumericError if a value to quantize is NaN.
   [[nodiscard]] ProductRows rows(const Tensor& x) const;
-  /// Into y, written whole.
+  /// Writes the product to all of y.
   void multiply(const ProductRows& x, Tensor& y) const;
-  /// The weight as floats.
+  /// Returns the weight as floats.
   [[nodiscard]] Tensor values() const { return is_integer() ? dequantize(codes_) : floats_.get(); }
   [[nodiscard]] bool is_integer() const noexcept { return ranges_ > 0; }
 
@@ -49,37 +49,38 @@ class RowProduct {
   Saved floats_;
   QuantizedTensor codes_;
   Tensor weight_sums_;
-  std::int64_t ranges_ = 0;  ///< none: floats
+  std::int64_t ranges_ = 0;  ///< 0: floats
 };
 
-/// dx [R, K] = dy [R, C] times the weight, written whole; and the new dw [C, K] from dy and the rows.
+/// `multiply_back` writes dx [R, K] = dy [R, C] * weight. `weight_gradient` returns a new dw [C, K] from dy
+/// and the rows.
 void multiply_back(const Tensor& dy, const Tensor& weight, Tensor& dx);
 [[nodiscard]] Tensor weight_gradient(const Tensor& dy, const Tensor& rows);
 
 // The steps of a recurrent layer, forward and backward. Tensors are in the order of the steps: [L, N, ..].
 
-/// What a layer is told, of checked shapes and one type.
+/// Inputs of a recurrent layer, with checked shapes and one type.
 struct RecurrentInputs {
-  std::string_view op;  ///< a literal
+  std::string_view op;  ///< name of the operator, a literal
   RecurrentCell cell;
   bool reverse = false;
   ops::DynamicRange range = ops::DynamicRange::none;
   Variable x;  ///< floats [N, L, I]
   ops::RecurrentWeights weights;
-  Variable hidden, state_cell;  ///< undefined: zeros
+  Variable hidden, state_cell;  ///< initial states; undefined: zeros
 
   [[nodiscard]] std::vector<Variable> all() const;
   [[nodiscard]] std::int64_t width() const { return weights.hidden.dim(1); }
 };
 
-/// Runs forward when it is made, and keeps what `backward` needs where `with_gradient`.
+/// Runs forward in the constructor. With `with_gradient` it keeps the values that `backward` needs.
 class RecurrentSequence {
  public:
   RecurrentSequence(const RecurrentInputs& inputs, bool with_gradient);
 
-  /// [N, L, H].
+  /// Returns the output, [N, L, H].
   [[nodiscard]] Tensor output() const;
-  /// The gradients of RecurrentInputs::all(), from that of the output.
+  /// Returns the gradients of RecurrentInputs::all() for the gradient of the output.
   [[nodiscard]] std::vector<Tensor> backward(const Tensor& dy) const;
 
  private:
@@ -101,10 +102,10 @@ class RecurrentSequence {
   std::vector<bool> needs_;
   RowProduct of_input_, of_state_;
   ProductRows x_;                        ///< [L*N, I]
-  std::vector<ProductRows> state_rows_;  ///< of codes: those of each step
+  std::vector<ProductRows> state_rows_;  ///< for codes: the rows of each step
   Tensor bias_, state_bias_;
-  Tensor gates_, state_sums_;  ///< [L, N, G*H]; the sums of one step where nothing else asks for them
-  Tensor states_, cells_;      ///< [L + 1, N, H], the initial ones first
+  Tensor gates_, state_sums_;  ///< [L, N, G*H]; state_sums_ has one step unless backward needs all
+  Tensor states_, cells_;      ///< [L + 1, N, H], initial state first
 };
 
 }  // namespace fq::detail

@@ -44,7 +44,7 @@ const T* elements(const Tensor& tensor) {
   return static_cast<const T*>(tensor.raw());
 }
 
-/// Gradients in the parameters' order of elements; keeps converted ones alive.
+/// Returns the gradients in the element order of the parameters. Keeps converted ones alive.
 std::vector<Tensor> row_major_gradients(const auto& updates) {
   std::vector<Tensor> out;
   out.reserve(updates.size());
@@ -105,7 +105,7 @@ void adam_of(std::span<const AdamUpdate> updates, const AdamStep& step) {
   update_kernels<T>(device).adam(arrays, factors, device);
 }
 
-/// The same numbers, rounded once.
+/// Converts the f64 fields to the target type, each rounded once.
 template <class T, class To, class From, std::size_t... I>
 To rounded(const From& from, std::index_sequence<I...>) {
   const auto numbers = std::bit_cast<std::array<double, sizeof...(I)>>(from);
@@ -135,7 +135,8 @@ void rules_of(std::span<const RuleUpdate<Rule>> updates, double scale) {
 }
 
 void check_pairs(std::span<const Tensor> a, std::span<const Tensor> b, std::string_view op) {
-  FQ_CHECK(a.size() == b.size(), op, "there are {} and {} tensors: give as many", a.size(), b.size());
+  FQ_CHECK(a.size() == b.size(), op, "the lists have {} and {} tensors: give lists of equal length", a.size(),
+           b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     check_parameter(a[i], op);
     check_like(a[i], b[i], "other tensor", op);

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kLinear = "linear";
 constexpr std::int64_t kXnnpackBlock = 32;
 
-/// Columns that share a scale, where each row has its own; 0 for other blocks.
+/// Returns the number of columns that share a scale if each row has its own scales, else 0.
 std::int64_t block_of(const Grid& grid, const Shape& weight) {
   const Shape scales = grid.granularity.scale_shape(weight);
   const bool whole = scales.size() == 2 && scales[1] > 0 && weight[1] % scales[1] == 0;
