@@ -1,6 +1,6 @@
 #pragma once
 
-/// What rows of attention scores may look at, for host and device.
+/// Rows of attention scores and rotary pairs, for host and device.
 
 #include <array>
 #include <cstdint>
@@ -10,21 +10,22 @@
 
 namespace fq::detail {
 
-/// Rows of scores [.., keys] of one query each: of (sample, head, query), counted on from `first`.
+/// Rows of scores [.., keys], each for one query. Rows count (sample, head, query) from `first`.
 struct AttentionRows {
   std::int64_t heads, queries, keys, first;
   bool causal;
   double scale;
-  /// Of the mask, along (sample, head, query, key); 0 where one element is that of all.
+  /// Strides of the mask along (sample, head, query, key); 0 along a broadcast axis.
   std::array<std::int64_t, 4> mask_strides{};
 
-  /// Keys that row r sees: with `causal` the last query sees all, each before it one less.
+  /// Returns the number of keys that row r sees. With `causal` the last query sees all keys, and each query
+  /// before it one less.
   [[nodiscard]] FQ_HD std::int64_t visible(std::int64_t r) const {
     if (!causal) return keys;
     const std::int64_t seen = keys - queries + 1 + (first + r) % queries;
     return seen < 0 ? 0 : seen;
   }
-  /// Where the mask of row r begins.
+  /// Returns the offset of row r in the mask.
   [[nodiscard]] FQ_HD std::int64_t mask_at(std::int64_t r) const {
     const std::int64_t line = (first + r) / queries;
     return line / heads * mask_strides[0] + line % heads * mask_strides[1] +
@@ -32,23 +33,23 @@ struct AttentionRows {
   }
 };
 
-/// A score as it goes into the softmax; `mask` may be null.
+/// Returns the input of the softmax for a score. `mask` may be null.
 template <class T>
 FQ_HD T attention_score(T score, T scale, const T* mask) {
   return mask == nullptr ? score * scale : score * scale + *mask;
 }
-/// The gradient of a score, of p = softmax; `sum` is that of dp * p over the row.
+/// Returns the gradient of a score for p = softmax, where `sum` is the sum of dp * p over the row.
 template <class T>
 FQ_HD T attention_gradient(T dp, T p, T sum, T scale) {
   return p * (dp - sum) * scale;
 }
 
-/// Which elements of heads are rotated together, and by what.
+/// Pairs of elements of heads to rotate.
 struct Rotation {
-  std::int64_t rows, width;  ///< of positions, of a head
-  std::int64_t pairs;        ///< that are rotated; what is behind them stays
-  bool interleaved;          ///< neighbours are a pair, else elements half of the rotated ones apart
-  bool back;                 ///< by the angles' negatives
+  std::int64_t rows, width;  ///< positions, and elements per head
+  std::int64_t pairs;        ///< number of rotated pairs; later elements are unchanged
+  bool interleaved;          ///< whether neighbours form a pair; else elements half of the rotated size apart
+  bool back;                 ///< whether to rotate by the negative angles
 
   [[nodiscard]] FQ_HD std::int64_t left(std::int64_t pair) const { return interleaved ? 2 * pair : pair; }
   [[nodiscard]] FQ_HD std::int64_t right(std::int64_t pair) const {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The numbers of batch normalization, channel by channel, for host and device.
+/// Per-channel numbers of batch normalization, for host and device.
 
 #include <cmath>
 
@@ -9,10 +9,10 @@
 
 namespace fq::detail {
 
-/// One number a channel, or one for all; `otherwise` where there are none.
+/// One number per channel, or one for all channels; `otherwise` if undefined.
 class ChannelNumbers {
  public:
-  /// f32, f64 or i32 [channels] or of one element, or undefined.
+  /// `numbers` is f32, f64 or i32 [channels] or one element, or undefined.
   ChannelNumbers(const Tensor& numbers, double otherwise)
       : data_(numbers.defined() ? numbers.raw() : nullptr),
         dtype_(numbers.dtype()),
@@ -34,7 +34,7 @@ class ChannelNumbers {
   double otherwise_;
 };
 
-/// Rows of f32 or f64 numbers, one a channel.
+/// Rows of f32 or f64 numbers, one per channel.
 class ChannelRows {
  public:
   ChannelRows() = default;
@@ -63,18 +63,18 @@ class ChannelRows {
   std::int64_t channels_ = 0;
 };
 
-/// How the values that are read stand for x = (value + bias[c]) * scale[c].
+/// Maps the stored values to x = (value + bias[c]) * scale[c].
 struct NormGrid {
   ChannelNumbers bias, scale;
 };
 
-/// What sums are read with so that they have the bits of the layer with the batch norm folded into it.
+/// Numbers that give sums the bits of the layer with the batch norm folded into it.
 struct NormFolding {
-  ChannelNumbers x_scale, amax, bias;  ///< what the sums were made of (ProductOrigin)
+  ChannelNumbers x_scale, amax, bias;  ///< origin of the sums (see ProductOrigin)
   float bound;
-  std::int32_t room;    ///< of codes of biases
-  ChannelRows numbers;  ///< out: factor and shift; undefined where nothing is folded
-  std::int32_t* codes;  ///< out: of the bias
+  std::int32_t room;    ///< largest magnitude of a bias code
+  ChannelRows numbers;  ///< output: factor and shift; undefined without folding
+  std::int32_t* codes;  ///< output: bias codes
 
   FQ_HD void operator()(std::int64_t c, const FoldedChannel& folded) const {
     const FoldedSums sums =
@@ -85,26 +85,27 @@ struct NormFolding {
   }
 };
 
-/// What a forward pass multiplies with, from the moments of the values or the running ones of x.
+/// Inputs and outputs of the per-channel numbers of a forward pass. Uses the moments of the values, or the
+/// running moments of x.
 struct BatchNormForward {
   NormGrid grid;
   ChannelNumbers gamma, beta;
-  ChannelRows moments;            ///< mean and variance of the values; undefined: the following are used
-  ChannelNumbers mean, variance;  ///< of x
-  ChannelRows running_mean, running_variance;  ///< moved where they are defined
+  ChannelRows moments;            ///< mean and variance of the values; undefined: use `mean` and `variance`
+  ChannelNumbers mean, variance;  ///< running moments of x
+  ChannelRows running_mean, running_variance;  ///< updated if defined
   double momentum, unbiased, eps;              ///< `unbiased`: rows / (rows - 1)
   bool are_sums;
-  ChannelRows coefficients;  ///< out: center, factor, shift
-  ChannelRows inverse;       ///< out: 1 / sqrt(var + eps)
-  NormFolding folding;       ///< by the running moments
+  ChannelRows coefficients;  ///< output: center, factor, shift
+  ChannelRows inverse;       ///< output: 1 / sqrt(var + eps)
+  NormFolding folding;       ///< uses the running moments
 
   FQ_HD void move(const ChannelRows& running, std::int64_t c, double batch, double factor) const {
     if (running.defined())
       running.put(0, c, (1.0 - momentum) * running.get(0, c) + momentum * factor * batch);
   }
 
-  /// Floats: y = (x - center) * factor + shift. Sums: y = sum * factor + shift, and the center is that of
-  /// sums.
+  /// Computes channel c. Floats: y = (x - center) * factor + shift. Sums: y = sum * factor + shift, with the
+  /// center in units of the sums.
   FQ_HD void operator()(std::int64_t c) const {
     const double scale = grid.scale[c], bias = grid.bias[c];
     double average = mean[c], spread = variance[c];
@@ -124,16 +125,16 @@ struct BatchNormForward {
   }
 };
 
-/// What a backward pass multiplies with, and the gradients of gamma and beta.
+/// Inputs and outputs of the per-channel numbers of a backward pass, and the gradients of gamma and beta.
 struct BatchNormBackward {
   NormGrid grid;
   ChannelNumbers gamma, inverse;
-  ChannelRows sums;  ///< of dy, and of dy * (value - center)
+  ChannelRows sums;  ///< sum of dy, and of dy * (value - center)
   double rows;
-  bool of_batch;  ///< the moments were those of x, and x takes their gradients too
-  ChannelRows
-      coefficients;  ///< out: factor, slope, shift of dx = dy * factor + (value - center) * slope + shift
-  ChannelRows dgamma, dbeta;  ///< out
+  bool of_batch;  ///< whether the moments depend on x, so that x gets their gradients too
+  /// Output: factor, slope, shift of dx = dy * factor + (value - center) * slope + shift.
+  ChannelRows coefficients;
+  ChannelRows dgamma, dbeta;  ///< output
 
   FQ_HD void operator()(std::int64_t c) const {
     const double scale = grid.scale[c], root = inverse[c], factor = gamma[c] * root;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Work that is captured from a GPU's stream once and launched again as a whole. CUDA graphs: builds without
-/// CUDA cannot make one.
+/// Captures the work of a GPU's stream once and launches it again as a whole (CUDA graphs). Not available in
+/// builds without CUDA.
 
 #include <cstddef>
 #include <functional>
@@ -12,31 +12,31 @@
 
 namespace fq::detail {
 
-/// The work did what cannot be repeated: a wait, or a copy from or to the host.
+/// Thrown if the work does something that cannot be repeated: a wait, or a copy from or to the host.
 class CannotCapture : public BackendError {
  public:
   using BackendError::BackendError;
 };
 
-/// Parts of a piece of work, such as the passes of a training step. Each launch reads and writes the memory
-/// that the captured calls did, with the numbers that they were given; only `random_stream().step` is that of
-/// the launch.
+/// Captured parts of a piece of work, for example the passes of a training step. Each launch reads and writes
+/// the memory of the captured calls, with the arguments of those calls. Only `random_stream().step` comes
+/// from the launch.
 ///
-/// Tensors made by the work live in memory of the capture: those that somebody holds have new contents after
-/// each launch. Tensors from outside that it reads or writes are kept; the versions of those it writes change
-/// with each launch, as they would with the calls.
+/// Tensors created by the work are in memory of the capture. Tensors that are still referenced get new
+/// contents with each launch. Tensors from outside that the work reads or writes are kept alive. The versions
+/// of written tensors change with each launch, as in direct calls.
 class Capture {
  public:
   explicit Capture(Device device);
   ~Capture();
-  Capture(const Capture&) = delete;  // its parts refer to its memory
+  Capture(const Capture&) = delete;  // its parts point to its memory
   Capture& operator=(const Capture&) = delete;
 
-  /// Calls `work`; its kernels and copies on the device become the next part, none of them is done. Throws
-  /// CannotCapture, and what `work` throws. Then there is no such part, and what the work has left on the
-  /// host (caches) has contents that nobody computes.
+  /// Calls `work` and records its kernels and copies on the device as the next part, without running them.
+  /// Throws CannotCapture, and exceptions of `work`. After an exception there is no such part, and host
+  /// caches filled by `work` refer to values that are never computed.
   void add(const std::function<void()>& work);
-  /// Puts a part into the device's stream.
+  /// Enqueues a part in the device's stream.
   void launch(std::size_t part);
 
  private:

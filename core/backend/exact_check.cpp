@@ -60,7 +60,7 @@ std::string why_sums_are_wrong(const ExactProducts& products) {
     const bool right = is_right<std::int8_t>(products) && is_right<std::uint8_t>(products);
     return right ? "" : "products of full-range codes come out wrong";
   } catch (const BackendError& error) {
-    return error.what();  // there is no such product for this processor
+    return error.what();  // this processor has no such product
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Whether products of codes come out right, found out by multiplying some.
+/// Self-test of exact products of codes.
 
 #include <functional>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace fq::detail {
 
-/// Exact products of a device, of arrays on the host, with the types of exact products.
+/// Exact products of a device on host arrays, with the types of exact products.
 struct ExactProducts {
   std::function<void(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
                      std::int32_t* sums)>
@@ -17,8 +17,9 @@ struct ExactProducts {
   std::function<void(const ConvShape& shape, const Codes& x, const Codes& w, std::int32_t* sums)> conv;
 };
 
-/// Of i8 and u8 codes of the full range, with runs of the extremes that saturate 16-bit sums of pairs. Empty
-/// where all come out right; else what is wrong, or the text of the BackendError that a product throws.
+/// Multiplies i8 and u8 codes of the full range, with runs of extremes that saturate 16-bit sums of pairs.
+/// Returns an empty text if all sums are correct, else a description of the error, or the text of the
+/// BackendError that a product throws.
 [[nodiscard]] std::string why_sums_are_wrong(const ExactProducts& products);
 
 }  // namespace fq::detail

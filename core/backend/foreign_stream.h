@@ -1,13 +1,13 @@
 #pragma once
 
-/// Streams of a GPU that are not the library's own: arrays of others are written and read in theirs.
+/// GPU streams of other libraries: synchronization with arrays that they read and write.
 ///
 ///     const KeptDevice kept;
 ///     wait_for_stream(device, theirs);  // before the library's work that reads their arrays
-///     let_stream_wait(device, theirs);  // after it: before they read what it made, or write to what it read
+///     let_stream_wait(device, theirs);  // after it: before they use those arrays
 ///
-/// The host waits for nothing. On the CPU neither does anything; for a GPU in builds without CUDA both throw
-/// BackendError.
+/// The host does not wait. On the CPU both functions do nothing. For a GPU, in builds without CUDA, both
+/// throw BackendError.
 
 #include <cstdint>
 
@@ -15,17 +15,17 @@
 
 namespace fq::detail {
 
-/// A cudaStream_t as a number, as `torch.cuda.Stream.cuda_stream` is; 0 is CUDA's default stream. It must be
-/// one of that device.
+/// A cudaStream_t as a number, as `torch.cuda.Stream.cuda_stream`; 0 is CUDA's default stream. The stream
+/// must belong to the device.
 using ForeignStream = std::uintptr_t;
 
-/// The library's further work on the device begins after what the stream has been given so far.
+/// Makes later work of the library on the device wait for the work enqueued in the stream so far.
 void wait_for_stream(Device device, ForeignStream stream);
-/// The stream's further work begins after what the library has been given so far.
+/// Makes later work in the stream wait for the work that the library enqueued so far.
 void let_stream_wait(Device device, ForeignStream stream);
 
-/// The calling thread's current device of CUDA, which the library's work changes, is at the end what it was
-/// at first. Nothing is asked of CUDA before there was a foreign stream.
+/// Restores the calling thread's current CUDA device, which the library changes, at the end of the scope.
+/// Does not call CUDA before the first foreign stream.
 class KeptDevice {
  public:
   KeptDevice();

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Structures that kernels take as arguments, for host and device.
+/// Argument structures of kernels, for host and device.
 
 #include <cmath>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace fq::detail {
 
-/// `runs` times `count` bits: run r from bit source + r * step_x to bit target + r * step_y.
+/// Copy of `runs` runs of `count` bits: run r from bit source + r * step_x to bit target + r * step_y.
 struct StridedBits {
   std::int64_t runs, count, source, step_x, target, step_y;
 
@@ -40,7 +40,7 @@ struct AxisMix {
   }
   void end_row() { begin.push_back(static_cast<std::int64_t>(from.size())); }
 
-  /// Row j is element from[j], or nothing where that is negative.
+  /// Returns the mix whose row j is element from[j], or empty if from[j] is negative.
   [[nodiscard]] static AxisMix of(const std::vector<std::int64_t>& elements) {
     AxisMix mix;
     for (const std::int64_t element : elements) {
@@ -49,7 +49,7 @@ struct AxisMix {
     }
     return mix;
   }
-  /// The matrix turned over, of an axis of `size` elements: what gradients go back by.
+  /// Returns the transposed matrix, for an axis of `size` elements. Gradients use it.
   [[nodiscard]] AxisMix transposed(std::int64_t size) const {
     AxisMix out;
     out.begin.assign(static_cast<std::size_t>(size) + 1, 0);
@@ -68,8 +68,8 @@ struct AxisMix {
   }
 };
 
-/// The elements that a dropout keeps. Blocks of four elements share a counter; bits of a block's number past
-/// 32 go above the count of operators, which stays below 2^24.
+/// Choice of the elements that a dropout keeps. Blocks of four elements share a counter. Bits of a block
+/// index above 32 are added above the operator count, which stays below 2^24.
 struct DropoutBlocks {
   std::uint64_t threshold, seed, step;
   std::uint32_t op;
@@ -80,7 +80,7 @@ struct DropoutBlocks {
         step(s.step),
         op(s.op) {}
 
-  /// 1 where the element is kept; elements count in logical row-major order.
+  /// Sets four flags to 1 for kept elements. Elements are counted in logical row-major order.
   FQ_HD void keep(std::int64_t block, std::uint8_t* four) const {
     const auto words =
         philox_words({static_cast<std::uint32_t>(block), op ^ (static_cast<std::uint32_t>(block >> 32) << 24),
@@ -100,17 +100,18 @@ struct Kept {
 
 namespace fq {
 
-/// How cross entropy reads labels of classes.
+/// Use of class labels in cross entropy.
 struct LabelRule {
   double smoothing = 0;
-  std::optional<std::int64_t> ignored = {};  ///< rows with this label do not count
-  /// f64 [C + 1] on the device of the labels: the weight of each class, then their sum; undefined for 1.
+  std::optional<std::int64_t> ignored = {};  ///< rows with this label are not counted
+  /// f64 [C + 1] on the device of the labels: the weight of each class, then their sum. Undefined: all
+  /// weights are 1.
   Tensor weights = {};
 };
 
 namespace detail {
 
-/// Computes in kernels whether a row counts.
+/// Test for ignored labels in kernels.
 struct IgnoredLabel {
   bool any;
   std::int64_t label;
@@ -125,10 +126,10 @@ struct IgnoredLabel {
 
 namespace fq::detail {
 
-/// The values that codes were made of: f32 numbers, or the sums that were rounded.
+/// The values that were quantized: f32 numbers, or sums.
 using RangedValues = std::variant<Tensor, Accumulator>;
 
-/// Returns the values as floats of that layout.
+/// Returns the values as floats in this layout.
 [[nodiscard]] inline Tensor floats_of(const RangedValues& x, Layout layout) {
   const auto* sums = std::get_if<Accumulator>(&x);
   return (sums != nullptr ? to_float(*sums) : std::get<Tensor>(x)).to(layout);
@@ -168,13 +169,13 @@ struct RecurrentStepBackward {
 
 struct PackedWeight;
 
-/// A weight as the kernels of a device multiply it, for engines that quantize the rows of x at run time.
+/// A weight in the form of a device's kernels, for engines that quantize the rows of x at run time.
 struct EngineOperand {
-  std::shared_ptr<const PackedWeight> packed;  ///< of the host; on CUDA null, with these instead:
+  std::shared_ptr<const PackedWeight> packed;  ///< of the host; null on CUDA, which uses the members below
   Tensor codes;                                ///< i8 [outputs, columns]
   Tensor scales;                               ///< f32 [outputs, blocks]
   Tensor zero_terms;      ///< XNNPACK: f32 [outputs], added per unit of the zero point of x
-  bool in_lanes = false;  ///< ggml: eight lanes a block, the order of plain buffers
+  bool in_lanes = false;  ///< ggml: eight lanes per block, the order of plain buffers
 };
 
 }  // namespace fq::detail

@@ -25,5 +25,5 @@ extern const detail::Kernels* const kernel_table;  ///< null in builds without C
 }  // namespace fq::cuda
 
 namespace fq::meta {
-extern const detail::Kernels kernel_table;  ///< has the memory kernels, which count sizes, and null elsewhere
+extern const detail::Kernels kernel_table;  ///< has memory kernels, which count sizes; other entries are null
 }

@@ -32,8 +32,8 @@ namespace fq::detail {
 struct Activation;
 enum class GgmlRounding : unsigned char;
 
-/// A tensor to be quantized to out.codes and, if defined, out.mask. A NaN throws NumericError with
-/// `nan_text`: at once, or on a GPU when a value is next read back.
+/// Arguments of a kernel that quantizes a tensor to out.codes and, if defined, out.mask. A NaN throws
+/// NumericError with `nan_text`: at once, or on a GPU when a value is read back next.
 struct QuantizeCall {
   const Tensor& x;  ///< f32, in the layout of the codes
   QuantizedTensor& out;
@@ -59,9 +59,11 @@ struct Kernels {
 };
 
 [[noreturn]] void throw_no_cuda();
-/// GPUs that can be used: 0 without a driver, with one that is too old, and in builds without CUDA.
+/// Returns the number of usable GPUs: 0 without a driver, with a driver that is too old, and in builds
+/// without CUDA.
 [[nodiscard]] int gpu_count() noexcept;
-/// "NVIDIA H200, 141 GB, compute 9.0". Throws BackendError for a device that is not there, saying why.
+/// Returns a description: "NVIDIA H200, 141 GB, compute 9.0". Throws BackendError with the reason for a
+/// device that does not exist.
 [[nodiscard]] std::string describe_gpu(Device device);
 /// Returns the device's table, or null for CUDA in builds without it.
 [[nodiscard]] const Kernels* find_kernels(Device device) noexcept;

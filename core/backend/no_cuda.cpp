@@ -1,4 +1,4 @@
-// What backend/cuda has, for builds without it: there is no device, and whoever asks for one is told so.
+// Replaces backend/cuda in builds without CUDA: there is no device, and requests for one throw BackendError.
 
 #include "fakequant/core/backend/capture.h"
 #include "fakequant/core/backend/cuda/runtime/runtime.h"

@@ -1,4 +1,4 @@
-// DeviceRanks of builds without NCCL.
+// Replaces DeviceRanks in builds without NCCL.
 
 #include "fakequant/core/backend/device_ranks.h"
 #include "fakequant/core/error.h"

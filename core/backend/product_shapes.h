@@ -1,6 +1,6 @@
 #pragma once
 
-/// What products of every device are told.
+/// Shapes and factors of products on every device.
 
 #include <array>
 #include <cstdint>
@@ -22,15 +22,16 @@ struct ConvShape {
   [[nodiscard]] Shape y_shape() const { return {n, o, oh, ow}; }
 };
 
-/// Codes in memory, i8 or u8, none larger than `largest` in magnitude.
+/// Codes in memory, i8 or u8, with magnitudes of at most `largest`.
 struct Codes {
   const void* data;
   DType dtype;
   std::int64_t largest;
 };
 
-/// How a product is shared among threads: by its shape alone, so that every bit is the same for any number of
-/// them, or one part each, which is faster. Sums of integers are the same either way.
+/// Distribution of a product over threads. `by_shape` depends only on the shape: every bit is the same for
+/// any number of threads. `by_threads` gives one part to each thread, which is faster. Integer sums are the
+/// same with both.
 enum class Sharing : unsigned char { by_shape, by_threads };
 
 /// A tensor read as row-major matrices [rows, columns], or as their transposes.

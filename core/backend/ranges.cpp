@@ -9,7 +9,7 @@
 namespace fq::detail {
 namespace {
 
-/// The kept axes, then the others in their order.
+/// Returns the kept axes, followed by the others in order.
 std::vector<int> kept_first(const std::vector<int>& kept, int rank) {
   std::vector<int> order = kept;
   for (int axis = 0; axis < rank; ++axis)

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tensors between the host and a device while it works.
+/// Transfers between host and device that run next to the device's work.
 
 #include <memory>
 
@@ -8,26 +8,27 @@
 
 namespace fq::detail {
 
-/// A copy of a host tensor on the device, complete when this returns: through page-locked memory, in a stream
-/// beside that of the device's work. For a thread that makes batches ahead. On the CPU the tensor itself.
+/// Returns a copy of a host tensor on the device, complete on return. The copy goes through page-locked
+/// memory in a separate stream. Intended for a thread that prepares batches. On the CPU returns the tensor
+/// itself.
 [[nodiscard]] Tensor upload(const Tensor& host, Device device);
 
-/// Numbers that no one changes, such as those of options, on the device: launches of a capture find them as
-/// they are now. The tensor itself where it is there.
+/// Returns constant numbers, for example options, on the device. Launches of a capture use the values of this
+/// moment. Returns x itself if it is already on the device.
 [[nodiscard]] Tensor constant(const Tensor& x, Device device);
 
-/// The values of a tensor as they are now, on their way to the host: the device goes on with what is put
-/// into its stream afterwards. On the CPU they are copied at once.
+/// Asynchronous copy of a tensor's current values to the host. The device continues with later work in its
+/// stream meanwhile. On the CPU the values are copied at once.
 class Readback {
  public:
   explicit Readback(const Tensor& x);
   ~Readback();
-  Readback(const Readback&) = delete;  // the copy arrives in memory that it owns
+  Readback(const Readback&) = delete;  // owns the destination of the copy
   Readback& operator=(const Readback&) = delete;
 
-  /// On the host; waits until they are there. Throws NumericError for a NaN that a quantizer met before,
-  /// ArgumentError for a label or id out of range (Tensor::to tells of them likewise), BackendError when the
-  /// device failed.
+  /// Waits for the values and returns them on the host. Throws NumericError for a NaN found by an earlier
+  /// quantizer, ArgumentError for a label or id out of range (Tensor::to reports the same errors), and
+  /// BackendError if the device failed.
   [[nodiscard]] Tensor get();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the optimizers work on, for every device. f32 or f64.
+/// Arguments of the optimizer kernels on every device, f32 or f64.
 
 #include <cstdint>
 #include <span>
@@ -16,7 +16,7 @@ struct SgdArrays {
   std::int64_t n;
   T* parameter;
   const T* gradient;
-  T* momentum;  // null without
+  T* momentum;  // null without momentum
   T learning_rate, weight_decay;
 };
 
@@ -35,7 +35,7 @@ struct AdamArrays {
   T rate;          // learning rate / (1 - beta1^t)
   T root;          // 1 / sqrt(1 - beta2^t)
   T weight_decay;  // added to the gradient
-  T keep;          // multiplies the parameter first
+  T keep;          // factor of the parameter, applied first
 };
 
 template <class T>
@@ -44,14 +44,15 @@ struct AdamFactors {
   T eps, scale;
 };
 
-/// An array of a formula of numerics/detail/update_rules.h, whose numbers may differ from array to array.
+/// One array updated by a rule of numerics/detail/update_rules.h. The constants may differ between arrays.
 template <class T, class Rule>
 struct RuleArrays {
   std::int64_t n;
   T* parameter;
   const T* gradient;
-  T* state[3];                  // the first Rule::states; null where one is not kept
-  T scale, keep, weight_decay;  // of the gradient; of the parameter, first; of the parameter in the gradient
+  T* state[3];  // first Rule::states states; null if not kept
+  // factors of the gradient, of the parameter (applied first), of the weight decay
+  T scale, keep, weight_decay;
   Rule rule;
 
   FQ_HD UpdateElement<T> load(std::int64_t i) const {
@@ -75,7 +76,7 @@ struct RuleArrays {
 
 template <class T, class Rule>
 using RuleList = std::span<const RuleArrays<T, Rule>>;
-/// Arrays of any one of the formulas.
+/// Arrays of one of the rules.
 template <class T>
 using AnyRuleList =
     std::variant<RuleList<T, DampenedSgd<T>>, RuleList<T, RmsProp<T>>, RuleList<T, Adagrad<T>>,
@@ -89,7 +90,7 @@ struct PairArrays {
   const T* right;
 };
 
-/// Words of two tensors that change places.
+/// Words of two tensors to swap.
 struct SwapArrays {
   std::int64_t n;
   std::uint32_t *left, *right;

@@ -13,7 +13,8 @@ namespace {
 using fq::detail::AttentionRows;
 using fq::detail::Rotation;
 
-/// Threads of a block share a row; each changes its own elements only, and keeps the first of them.
+/// Computes attention weights. Threads of a block share a row. Each thread writes only its own elements, and
+/// keeps the first group in registers.
 template <class T>
 struct AttentionWeights {
   static constexpr int phases = 3 + 2 * join_phases;
@@ -22,7 +23,7 @@ struct AttentionWeights {
     SumOf<T> sums[block_threads];
   };
   struct Kept {
-    T v[group_size];  // scores, then their powers
+    T v[group_size];  // scores, then their exponentials
   };
   RowBlocks shape;
   AttentionRows rows;
@@ -135,7 +136,7 @@ struct AttentionWeightsBackward {
   }
 };
 
-/// One thread for a pair, or for an element behind the pairs.
+/// Rotates one pair per thread, or copies one element after the pairs.
 template <class T>
 struct Rotate {
   Rotation rotation;

@@ -10,7 +10,7 @@ std::uint8_t* bits_of(Tensor* mask) {
   return mask != nullptr ? mutable_data_of<std::uint8_t>(*mask) : nullptr;
 }
 
-/// The numbers of each channel as arrays of them: scale (of one or all), scale / step, shift / step.
+/// Per-channel arrays: scale (one or one per channel), scale / step, shift / step.
 struct ChannelNumbers {
   const float *scale, *shift, *step;  // the last two may be null
   bool one_scale;
@@ -28,10 +28,10 @@ struct ChannelNumbers {
   }
 };
 
-/// Sums with their channels' numbers, which it owns.
+/// Sums together with their per-channel numbers, which it owns.
 class ChannelReader {
  public:
-  /// Without a grid they are read as floats only.
+  /// Without a grid, the sums can only be read as floats.
   ChannelReader(const Tensor& sums, int axis, const Tensor& bias, const Tensor& scale, const Tensor& shift,
                 const Grid* grid, const std::string& nan_text)
       : source_{data_of<std::int32_t>(sums),
@@ -61,7 +61,7 @@ class ChannelReader {
   Tensor numbers_;
 };
 
-/// Calls f(source) with what is read; what the source points to lives as long as the call.
+/// Calls f(source) with the reader of an accumulator. The data of the source lives until the call returns.
 template <class F>
 struct WithSource {
   const Grid* grid;  // null for floats

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The numbers of blocks, read for groups of eight elements. All read as out[j] = values[block of element j
-/// from there on], j < count <= 8; the others are unspecified numbers.
+/// Per-block numbers, read for groups of eight elements. All functions set out[j] = values[block of the j-th
+/// following element], j < count <= 8. The other elements are unspecified numbers.
 
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
@@ -9,7 +9,7 @@
 
 namespace fq::cuda {
 
-/// core's, with its divisions prepared.
+/// core's AxisBlocks with precomputed divisors.
 struct AxisBlocks : fq::detail::AxisBlocks {
   Divisor by_size, by_length;
 
@@ -28,7 +28,7 @@ struct AxisBlocks : fq::detail::AxisBlocks {
   }
 };
 
-/// The same: an axis' size and the length of its blocks.
+/// core's BlockMap with precomputed divisors: the size of an axis and the length of its blocks.
 struct BlockMap : fq::detail::BlockMap {
   struct AxisDivisors {
     Divisor size, length;
@@ -62,13 +62,13 @@ FQ_HD void fill_group(T value, T (&out)[group_size]) {
   for (int j = 0; j < group_size; ++j) out[j] = value;
 }
 
-/// No more than a group needs to know.
+/// Clamps a count to the range that matters for a group.
 FQ_HD int few(std::int64_t elements) {
   return elements < 2 * group_size ? static_cast<int>(elements) : 2 * group_size;
 }
 
-/// Across the ends of blocks and rows. `next_row` are the values of the row after the first, which has 8
-/// elements or the same values.
+/// Loads across the ends of blocks and rows. `next_row` are the values of the row after the first. A row has
+/// at least 8 elements, or all rows have the same values.
 template <class T>
 FQ_HD void walk_blocks(const fq::detail::AxisBlocks& blocks, AxisBlocks::Place from, const T* value,
                        const T* next_row, int count, T (&out)[group_size]) {
@@ -97,8 +97,7 @@ FQ_HD void load_row(const fq::detail::AxisBlocks& blocks, AxisBlocks::Place from
     walk_blocks(blocks, from, first, next_row, count, out);
 }
 
-/// One by one, in a loop that stays one: no array is indexed by anything but a constant, or it would be kept
-/// in memory.
+/// Loads one by one, in a loop that is not unrolled: arrays indexed by variables would be placed in memory.
 template <class T>
 FQ_HD void gather_blocks(const BlockMap& blocks, std::int64_t i, const T* values, int count,
                          T (&out)[group_size]) {
@@ -110,7 +109,7 @@ FQ_HD void gather_blocks(const BlockMap& blocks, std::int64_t i, const T* values
 
 }  // namespace loops
 
-/// The block of all `count` elements from there on; -1 where they may be of several.
+/// Returns the common block of the next `count` elements, or -1 if they may belong to several blocks.
 FQ_HD std::int64_t shared_block(const AxisBlocks& blocks, AxisBlocks::Place from, int count) {
   const bool one = from.at + count <= blocks.size && (from.index + 1) * blocks.length - from.at >= count;
   return one ? from.index : -1;

@@ -14,7 +14,7 @@ struct Coded {
   bool within;
 };
 
-/// A thread makes the numbers of eight columns once for several lines.
+/// Quantizes columns. A thread prepares the numbers of eight columns once for several lines.
 struct CodesOfColumns {
   using Group = NarrowGroup<float, group_size>;
   const float *x, *scale, *amax;
@@ -23,7 +23,7 @@ struct CodesOfColumns {
   ColumnGroups shape;
   Alarm alarm;
 
-  /// pair(v, j) is the code of column j and whether v is within its range.
+  /// Processes a line. pair(v, j) returns the code of column j, and whether v is within its range.
   template <class Pair>
   FQ_HD void line(std::int64_t first, const Group& group, const Pair& pair) const {
     float v[group_size];
@@ -74,7 +74,7 @@ struct CodesOfColumns {
   }
 };
 
-/// How many columns there are; 0 where scales are not those of columns.
+/// Returns the number of columns, or 0 if the scales are not per column.
 std::int64_t columns_with_scales(const QuantizedTensor& x) {
   const int axis = x.grid.granularity.single_axis(x.codes.rank());
   if (axis < 0 || x.codes.numel() == 0) return 0;
@@ -91,7 +91,7 @@ bool quantize_code_columns(const fq::detail::QuantizeCall& call) {
   if (columns == 0 || columns % group_size != 0 || !bytes || !packed(call.x) || !packed(out.codes))
     return false;
   const ColumnGroups shape(call.x.numel() / columns, columns, group_size,
-                             block_threads * loops::resident_blocks<CodesOfColumns>(call.x.device()));
+                           block_threads * loops::resident_blocks<CodesOfColumns>(call.x.device()));
   for_items(call.x.device(), shape.items(),
             CodesOfColumns{data_of<float>(call.x), data_of<float>(out.grid.scale),
                            data_of<float>(out.grid.amax), static_cast<std::uint8_t*>(out.codes.mutable_raw()),

@@ -8,7 +8,7 @@ namespace {
 
 using fq::detail::quotient;
 
-/// Scales that repeat along the innermost elements.
+/// Returns blocks for scales that repeat along the innermost elements.
 AxisBlocks repeated(const Tensor& x, const Tensor& scales) {
   return AxisBlocks::repeating(x.numel(), scales.numel());
 }

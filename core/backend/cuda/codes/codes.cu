@@ -15,13 +15,13 @@ BlockMap block_map(const QuantizedTensor& x) {
   return fq::detail::BlockMap::of(x.shape(), x.grid.granularity.block_shape(x.shape()), x.layout());
 }
 
-/// Whether every scale is that of an index of one axis, or of all.
+/// Returns whether there is one scale, or one scale per index of one axis.
 bool along_axis(const QuantizedTensor& x) {
   const auto& by = x.grid.granularity;
   return by.is_per_tensor() || by.single_axis(x.codes.rank()) >= 0;
 }
 
-/// Or of as many elements that follow each other, as those of NVFP4 and MX are.
+/// Returns whether, in addition, blocks of consecutive elements are possible, as in NVFP4 and MX.
 bool in_one_row(const QuantizedTensor& x) { return along_axis(x) || block_map(x).consecutive(); }
 
 template <class Blocks>
@@ -48,7 +48,7 @@ struct Quantize {
   Blocks blocks;
   Alarm alarm;
 
-  /// Of one row.
+  /// Quantizes elements of one row.
   FQ_HD void quantize(std::int64_t first, int count, const float (&v)[group_size], const RowCodes& of) const {
     const bool few = of.few_bits();
     if (few && format.grid.integer) {
@@ -99,7 +99,8 @@ struct Quantize {
   }
 };
 
-/// Returns numbers of a grid in the order of `blocks_of`. Tensors that were copied for it stay in `kept`.
+/// Returns per-block numbers in the order of `blocks_of`. Copies that are needed for this order are stored in
+/// `kept`.
 const float* numbers_of(const Tensor& numbers, const QuantizedTensor& x, std::vector<Tensor>& kept) {
   if (along_axis(x)) return data_of<float>(numbers);
   kept.push_back(fq::detail::numbers_in_memory(numbers, x.grid.granularity, x.shape(), x.layout()));
@@ -115,11 +116,11 @@ Quantize<Blocks> body_of(const QuantizeCall& call, std::vector<Tensor>& kept) {
       blocks_of<Blocks>(out),  alarm(call.x.device(), call.nan_text)};
 }
 
-/// Several tensors, one after another.
+/// Quantizes several tensors, one after another.
 template <class Blocks>
 struct QuantizeMany {
   struct Item {
-    std::int64_t first;  ///< group of all
+    std::int64_t first;  ///< first group, counted over all tensors
     loops::OfGroups<Quantize<Blocks>> groups;
   };
   const Item* items;
@@ -138,7 +139,7 @@ struct QuantizeMany {
 template <class Out, class Blocks>
 struct Decode {
   const void* codes;
-  const float* scale;  // null for none
+  const float* scale;  // null: no scale
   Out* out;
   CodeFormat format;
   Blocks blocks;

@@ -13,7 +13,7 @@
 
 namespace fq::cuda {
 
-/// How codes are kept, and what they mean.
+/// Storage type and format of codes.
 struct CodeFormat {
   DType dtype;
   fq::detail::GridFormat grid;
@@ -24,17 +24,17 @@ struct CodeFormat {
             Minifloat::of(format.is_integer() ? FloatFormat{} : format.floating())};
   }
 
-  /// The value of the code of a number.
+  /// Returns the code of a number as a float.
   [[nodiscard]] FQ_HD float code(float v, const fq::detail::GridRow& row) const {
     if (grid.integer) return scalar::quantize_code(v, row.scale, row.lower, row.upper);
     return floating.round(scalar::div_(v, row.scale));
   }
 };
 
-/// The codes of numbers that share a row. Those of few bits need no division: scalar::divide_code of any
-/// number x lies on the side of every number of at most nine bits, or on it, where fl(x / scale) does, and so
-/// is rounded to the same code (every significand of a scale was tried with every such number, and each x
-/// within 3 units of their product). What would saturate is cut before.
+/// Codes of numbers that share a grid row. Codes of few bits need no division. For any x, scalar::divide_code
+/// is on the same side of each number of at most nine bits as fl(x / scale), or equal to it, and is therefore
+/// rounded to the same code. (Tested for every significand of a scale with every such number, and each x
+/// within 3 units of their product.) Values that would saturate are clamped first.
 struct RowCodes {
   CodeFormat format;
   fq::detail::GridRow row;
@@ -48,7 +48,8 @@ struct RowCodes {
         low(scalar::mul_(own.grid.integer ? row.lower : -own.floating.max, row.scale)),
         high(scalar::mul_(own.grid.integer ? row.upper : own.floating.max, row.scale)) {}
 
-  /// Whether `quotient` holds: residuals of the smallest codes are not rounded. Of integers: of bytes.
+  /// Returns whether `quotient` can be used: the residuals of the smallest codes must be exact. Integer codes
+  /// must have one byte.
   [[nodiscard]] FQ_HD bool few_bits() const {
     const bool bytes = format.dtype == DType::i8 || format.dtype == DType::u8;
     return row.scale >= 0x1p-80f && scalar::divides_exactly(row.scale) && (bytes || !format.grid.integer);
@@ -56,7 +57,7 @@ struct RowCodes {
   [[nodiscard]] FQ_HD float quotient(float v) const {
     return scalar::divide_code(std::fmin(std::fmax(v, low), high), row.scale, inverse);
   }
-  /// The code in the low byte.
+  /// Returns the code in the low byte.
   [[nodiscard]] FQ_HD std::uint8_t byte(float v) const {
     return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(scalar::add_(quotient(v), 0x1.8p23f)));
   }
@@ -64,7 +65,8 @@ struct RowCodes {
 
 namespace loops {
 
-/// Four bits an element, low ones first; `first` is a multiple of 8. Eight of them are one word.
+/// Four bits per element, low bits first. `first` is a multiple of 8. Returns whether eight codes can be read
+/// as one word.
 FQ_HD bool whole_word(const std::uint8_t* p, int count) {
   return count == group_size && reinterpret_cast<std::uintptr_t>(p) % sizeof(std::uint32_t) == 0;
 }
@@ -101,7 +103,7 @@ FQ_HD void store_integers(void* p, std::int64_t first, int count, const float (&
 
 }  // namespace loops
 
-/// The value of one code.
+/// Returns the value of one code.
 FQ_HD float load_code(const void* codes, const CodeFormat& format, std::int64_t i) {
   const auto* bytes = static_cast<const std::uint8_t*>(codes);
   if (!format.grid.integer) {
@@ -121,8 +123,8 @@ FQ_HD float load_code(const void* codes, const CodeFormat& format, std::int64_t 
   }
 }
 
-/// v[j] = value of the code of element first + j, j < count <= 8; `first` is a multiple of 8. The others are
-/// those of code 0.
+/// Sets v[j] to the value of the code of element first + j, j < count <= 8. `first` is a multiple of 8. The
+/// other elements have the value of code 0.
 FQ_HD void load_codes(const void* codes, const CodeFormat& format, std::int64_t first, int count,
                       float (&v)[group_size]) {
   if (!format.grid.integer) {
@@ -147,7 +149,7 @@ FQ_HD void load_codes(const void* codes, const CodeFormat& format, std::int64_t 
   }
 }
 
-/// Of integers.
+/// Stores integer codes.
 FQ_HD void store_integer_codes(void* codes, DType dtype, std::int64_t first, int count,
                                const float (&v)[group_size]) {
   switch (dtype) {
@@ -162,7 +164,7 @@ FQ_HD void store_integer_codes(void* codes, DType dtype, std::int64_t first, int
   }
 }
 
-/// The codes of values on the grid.
+/// Stores values on the grid as codes.
 FQ_HD void store_codes(void* codes, const CodeFormat& format, std::int64_t first, int count,
                        const float (&v)[group_size]) {
   if (format.grid.integer) return store_integer_codes(codes, format.dtype, first, count, v);
@@ -173,10 +175,10 @@ FQ_HD void store_codes(void* codes, const CodeFormat& format, std::int64_t first
   store_group(bytes + first, count, own);
 }
 
-// Codes of one byte of a matrix with one scale for each column.
+// Codes of one byte in a matrix with one scale per column.
 
-/// Quantizes where codes are integers of one byte, columns whole groups of eight and everything lies at
-/// multiples of 16 bytes, with the bits of `quantize`; false, and nothing is done, elsewhere.
+/// Quantizes one-byte integer codes whose columns are whole groups of eight, with 16-byte aligned memory, and
+/// the bits of `quantize`. Returns false without any work in other cases.
 bool quantize_code_columns(const fq::detail::QuantizeCall& call);
 
 }  // namespace fq::cuda

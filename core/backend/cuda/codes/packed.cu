@@ -5,9 +5,9 @@
 namespace fq::cuda {
 namespace {
 
-/// A byte of packed codes.
+/// Packs one byte of codes.
 struct Packing {
-  std::int64_t count;  // of codes
+  std::int64_t count;  // number of codes
   int bits;
 
   [[nodiscard]] FQ_HD int per_byte() const { return 8 / bits; }
@@ -30,7 +30,7 @@ struct PackCodes {
 struct UnpackCodes {
   Packing packing;
   const std::uint8_t* packed;
-  unsigned sign;  // the bit of the sign, 0 where there is none
+  unsigned sign;  // sign bit, or 0 for unsigned codes
   std::uint8_t* out;
   FQ_HD void operator()(std::int64_t byte) const {
     const unsigned codes = packed[byte];

@@ -34,7 +34,7 @@ struct PutGradient {
   }
 };
 
-/// One thread a block.
+/// Computes one block per thread.
 struct BlockShares {
   RangeShares shares;
   PutGradient put;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What accumulators are made of, read in groups of eight elements: `values` gives their floats, `codes`
-/// their positions on a grid too.
+/// Readers of accumulators in groups of eight elements. `values` returns floats; `codes` also returns
+/// positions on a grid.
 
 #include "fakequant/core/backend/cuda/codes/block_loads.cuh"
 #include "fakequant/core/backend/cuda/codes/codes.cuh"
@@ -9,13 +9,13 @@
 
 namespace fq::cuda {
 
-/// The grid that sums are rounded to.
+/// The grid for rounding sums.
 struct SumGrid {
   float step;
   fq::detail::SumReader reader;
 };
 
-/// Products, or with `shift` normalized sums. Arrays of a number a channel.
+/// Products or, with `shift`, normalized sums. Arrays have one number per channel.
 struct ChannelSums {
   const std::int32_t* sums;
   const std::int32_t* bias;  // may be null
@@ -30,7 +30,7 @@ struct ChannelSums {
     if (bias != nullptr) load_blocks(channels, place, bias, count, add);
     for (int j = 0; j < group_size; ++j) a[j] = j < count ? static_cast<float>(sum[j] + add[j]) : 0.0f;
   }
-  /// fl(a * m), or fma(a, m, t) where there is a t.
+  /// Computes fl(a * m), or fma(a, m, t) if t is not null.
   FQ_HD void scaled(const float (&a)[group_size], int count, AxisBlocks::Place place, const float* m,
                     const float* t, float (&v)[group_size]) const {
     float factor[group_size], term[group_size] = {};
@@ -82,7 +82,7 @@ struct PooledPixels {
   }
 };
 
-/// Floats, by a division and the storage offset of the file.
+/// Averages as floats, computed with a division. Uses the storage offset of this file.
 struct AverageValues {
   const float* numbers;
   float offset;

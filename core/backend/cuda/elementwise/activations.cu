@@ -27,7 +27,7 @@ struct Gradient {
 
 struct KeepMask {
   fq::detail::DropoutBlocks blocks;
-  const std::uint64_t* step;  // null: that of the blocks
+  const std::uint64_t* step;  // null: use the step of `blocks`
   std::uint8_t* mask;
   FQ_HD void operator()(std::int64_t first, int count) const {
     std::uint8_t keep[group_size];

@@ -10,13 +10,13 @@
 namespace fq::cuda {
 namespace {
 
-/// Where element i of y, in memory order, lies around the axis.
+/// Maps element i of y, in memory order, to its position around the axis.
 struct Fibres {
   std::int64_t rows, size, inner;
 
   struct Place {
-    std::int64_t row;    ///< along the axis of y
-    std::int64_t fibre;  ///< first element of x's fibre that it is made of
+    std::int64_t row;    ///< index along the axis of y
+    std::int64_t fibre;  ///< first element of the fibre of x that it reads
   };
   FQ_HD Place of(std::int64_t i) const {
     const std::int64_t line = quotient(i, inner), outer = quotient(line, rows);
@@ -47,7 +47,7 @@ struct TakeWords {
   }
 };
 
-/// The bits of a mask, byte by byte of y.
+/// Takes bits of a mask, byte by byte of y.
 struct TakeBits {
   const std::uint8_t* x;
   std::uint8_t* y;

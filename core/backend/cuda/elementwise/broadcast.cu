@@ -34,10 +34,10 @@ void combine_as(const Tensor& a, const Tensor& b, const Strides& strides, F f, T
                            Combine<T, F>{data_of<T>(a), data_of<T>(b), mutable_data_of<T>(y), strides, f});
 }
 
-/// Axes of x that stay, with their steps in `out` and in x, and those that are summed, with their steps in x.
+/// Kept axes of x, with their strides in `out` and in x, and summed axes, with their strides in x.
 struct SumAxes {
   Strides kept, summed;
-  bool together = true;  ///< the axes that stay lie side by side
+  bool together = true;  ///< whether the kept axes are contiguous
 
   explicit SumAxes(const Walk& walk) {
     bool ended = false;
@@ -84,7 +84,7 @@ struct PutSum {
   }
 };
 
-/// Of axes that lie apart: one thread an element of the result.
+/// Sums over axes that are not contiguous: one thread per element of the result.
 template <class T, class Joined>
 struct GatherSum {
   JoinElements<T, Joined> elements;

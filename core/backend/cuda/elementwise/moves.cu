@@ -7,7 +7,7 @@
 namespace fq::cuda {
 namespace {
 
-/// By tiles: both sides of memory see whole lines.
+/// Transposes in tiles: reads and writes use whole lines of memory.
 template <class Word>
 struct Transpose {
   static constexpr int phases = 2, side = 32, lines = block_threads / side;
@@ -49,7 +49,7 @@ void transpose(const void* x, void* y, int bits, std::int64_t images, std::int64
   visit_word(bits / 8, [&]<class Word>(Word) { transpose_words<Word>(x, y, images, rows, columns, device); });
 }
 
-/// One byte of the bits of images, [rows][columns] to [columns][rows].
+/// Computes one byte of the transposed bits of images, [rows][columns] to [columns][rows].
 struct TransposeBits {
   const std::uint8_t* x;
   std::uint8_t* y;
@@ -85,7 +85,7 @@ void gather(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
                           Strides::of(walk)});
 }
 
-/// The bits of a mask, byte by byte of y.
+/// Gathers the bits of a mask, byte by byte of y.
 struct GatherBits {
   const std::uint8_t* x;
   std::uint8_t* y;
@@ -103,7 +103,7 @@ void gather_bits(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
                         static_cast<std::uint8_t*>(y.mutable_raw()), Strides::of(walk)});
 }
 
-/// Matrices that are turned over, one behind the other: both of their axes lie together.
+/// Transposes consecutive matrices if both of their axes are contiguous. Returns false otherwise.
 bool try_transpose(const Tensor& x, const cpu::Walk& walk, Tensor& y) {
   const auto& sizes = walk.sizes();
   const auto& steps = walk.strides(0);
@@ -123,7 +123,7 @@ struct alignas(16) Bytes16 {
   std::uint64_t words[2];
 };
 
-/// All numbers of words.
+/// Copies whole words.
 template <class Word>
 struct CopyWords {
   const Word* in;
@@ -135,7 +135,7 @@ struct CopyWords {
   }
 };
 
-/// A byte of the target, from the byte of its first bit on.
+/// Copies bits: one byte of the target, beginning with the byte of its first bit.
 struct CopyBits {
   StridedBits copy;
   const std::uint8_t* in;

@@ -48,7 +48,7 @@ struct GatherRows {
   }
 };
 
-/// The row of each id, `rows` for one that is none, and where it stands.
+/// Records the row of each id, or `rows` for an invalid id, and its position.
 struct NumberUses {
   const std::int64_t* ids;
   std::int64_t rows;
@@ -59,14 +59,14 @@ struct NumberUses {
   }
 };
 
-/// Where the uses of each row begin and end among sorted ones: nowhere, where there are none.
+/// Begin and end of a row's uses in the sorted list. Equal if there are none.
 struct Uses {
   std::uint32_t begin, end;
 };
 struct FindUses {
   const std::uint32_t* keys;
   std::int64_t count;
-  Uses* uses;  // of one row more than the table has
+  Uses* uses;  // one row more than the table
   FQ_HD void operator()(std::int64_t i) const {
     if (i == 0 || keys[i - 1] != keys[i]) uses[keys[i]].begin = static_cast<std::uint32_t>(i);
     if (i + 1 == count || keys[i + 1] != keys[i]) uses[keys[i]].end = static_cast<std::uint32_t>(i + 1);
@@ -135,7 +135,8 @@ void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
   const RowGroups groups(table.dim(1));
   const Device device = table.device();
   const std::int64_t rows = table.dim(0), count = ids.numel();
-  if ((rows | count) >> 31 != 0) throw ArgumentError("[cuda] a table of 2^31 rows or as many ids: cut it");
+  if ((rows | count) >> 31 != 0)
+    throw ArgumentError("[cuda] the table or the ids have 2^31 or more rows: split them");
   Tensor words = Tensor::empty({4, count}, DType::i32, device);
   auto* own = reinterpret_cast<std::uint32_t*>(mutable_data_of<std::int32_t>(words));
   const KeyedPairs pairs{own, own + count, own + 2 * count, own + 3 * count};

@@ -11,8 +11,8 @@ namespace {
 
 using fq::detail::from_double;
 
-/// Calls f with a value of the C++ type of elements that convert; `Real` holds every one of them. All but
-/// large i64 fit into doubles, and into floats what has at most 24 bits.
+/// Calls f with a value of the C++ type of a convertible dtype. `Real` represents all its values. double
+/// represents all but large i64; float represents types of at most 24 bits.
 template <class Real, class F>
 FQ_HD void visit_element(DType dtype, const F& f) {
   switch (dtype) {
@@ -50,7 +50,7 @@ FQ_HD Real as_real(T value) {
     return static_cast<Real>(value);
 }
 
-/// As from_double has it.
+/// Converts as from_double does.
 template <class T>
 FQ_HD T from_real(double value) {
   return from_double<T>(value);

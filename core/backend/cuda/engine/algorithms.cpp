@@ -13,7 +13,7 @@ cublasStatus_t destroy_preference(cublasLtMatmulPreference_t p) {
 }
 using Preference = Handle<cublasLtMatmulPreference_t, destroy_preference>;
 
-/// Milliseconds of some runs after a first one; infinite where the kernel does not run.
+/// Returns the milliseconds of several runs after a first run. Infinite if the kernel does not run.
 float time_of(const cublasLtMatmulAlgo_t& algorithm,
               const std::function<cublasStatus_t(const cublasLtMatmulAlgo_t&)>& run, cudaStream_t stream) {
   constexpr int rounds = 5;
@@ -40,7 +40,7 @@ std::vector<cublasLtMatmulAlgo_t> algorithms(cublasLtHandle_t handle, const Matm
     FQ_BLAS(MatmulPreferenceSetAttribute, preference.get(), name, &value, sizeof value);
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace));
-  // Sums of parts are added in their order: the same bits in every run.
+  // Partial sums are added in a fixed order: the same bits in every run.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(memory.left));

@@ -1,6 +1,6 @@
 #pragma once
 
-/// cuBLASLt's kernels for a product, and the fastest of them.
+/// Candidate cuBLASLt kernels for a product, and choice of the fastest.
 
 #include <functional>
 #include <vector>
@@ -10,19 +10,19 @@
 
 namespace fq::cuda {
 
-/// cuBLASLt's left and right factor, and where the product goes.
+/// Addresses of cuBLASLt's left and right factor and of the product.
 struct MatmulMemory {
   const void *left, *right, *out;
 };
 
-/// Up to `most` kernels that cuBLASLt names, the first first: each gives the same bits in every run. Throws
-/// BackendError where there is none.
+/// Returns up to `most` kernels that cuBLASLt proposes, best first. Each gives the same bits in every run.
+/// Throws BackendError if there is none.
 [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> algorithms(cublasLtHandle_t handle, const MatmulCall& call,
                                                            const MatmulMemory& memory, std::int64_t workspace,
                                                            int most);
 
-/// The one that takes the least time when each is run a few times in the stream, which is waited for; those
-/// that fail are left out, and the first stays where a later one is no faster by a twentieth.
+/// Runs each kernel a few times in the stream, waits, and returns the fastest. Skips kernels that fail. A
+/// later kernel must be faster than the first by more than a twentieth to replace it.
 [[nodiscard]] cublasLtMatmulAlgo_t fastest(
     const std::vector<cublasLtMatmulAlgo_t>& all,
     const std::function<cublasStatus_t(const cublasLtMatmulAlgo_t&)>& run, cudaStream_t stream);

@@ -23,8 +23,8 @@ struct Symbols {
   void find(const char* name, F& function) const {
     void* symbol = dlsym(library, name);
     if (symbol == nullptr)
-      throw BackendError(
-          fmt::format("[cuda] libcublasLt has no {}: install that of CUDA {}", name, CUBLAS_VER_MAJOR));
+      throw BackendError(fmt::format("[cuda] libcublasLt has no {}: install the library of CUDA {}", name,
+                                     CUBLAS_VER_MAJOR));
     function = reinterpret_cast<F>(symbol);
   }
 };

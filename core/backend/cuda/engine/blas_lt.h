@@ -1,7 +1,7 @@
 #pragma once
 
-/// cuBLASLt, loaded when the first product is asked for: programs start without it, and run on machines that
-/// have none. CUDA builds only.
+/// cuBLASLt, loaded on the first product: programs start without it, and run on machines that do not have it.
+/// CUDA builds only.
 
 #include <cublasLt.h>
 
@@ -9,7 +9,7 @@
 
 namespace fq::cuda {
 
-/// Its functions, under their names less "cublasLt".
+/// The functions of cuBLASLt, by their names without "cublasLt".
 struct BlasLt {
   decltype(&::cublasLtCreate) Create;
   decltype(&::cublasLtGetStatusName) GetStatusName;
@@ -26,11 +26,11 @@ struct BlasLt {
   decltype(&::cublasLtMatrixLayoutSetAttribute) MatrixLayoutSetAttribute;
 };
 
-/// The program's own where it is linked with it, else libcublasLt.so of the major version it was built with.
-/// Throws BackendError where there is none.
+/// Returns the functions linked into the program, or else from libcublasLt.so of the major version used in
+/// the build. Throws BackendError if the library is not found.
 [[nodiscard]] const BlasLt& blas_lt();
 
-/// Throws BackendError naming the call and the status.
+/// Throws BackendError with the call and the status.
 void check(cublasStatus_t status, const char* call);
 
 }  // namespace fq::cuda

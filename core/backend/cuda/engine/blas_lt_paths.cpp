@@ -25,7 +25,7 @@ class PathList {
     std::error_code none;
     if (files::exists(folder / name_, none)) add(folder);
   }
-  /// The packages' folder of a Python, and the wheels in it.
+  /// Adds the wheels in the package folder of a Python installation.
   void add_wheels(const files::path& packages) {
     for (const auto& wheel : wheels_) add_if_there(packages / wheel);
   }

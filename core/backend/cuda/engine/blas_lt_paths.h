@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where cuBLASLt and NCCL may be. CUDA builds only.
+/// Search paths of cuBLASLt and NCCL. CUDA builds only.
 
 #include <filesystem>
 #include <string>
@@ -8,21 +8,22 @@
 
 namespace fq::cuda {
 
-/// The file that code of this process was loaded from; empty where it is not known.
+/// Returns the file that contains the given code of this process. Empty if unknown.
 [[nodiscard]] std::filesystem::path file_of(const void* code);
 
-/// What dlopen is to be given, in turn: the name alone (a library that is loaded already, LD_LIBRARY_PATH,
-/// the system's folders); CUDA's folders, those of CUDA_PATH and CUDA_HOME first; and those of NVIDIA's
-/// wheels (nvidia/cu13/lib, before CUDA 13 nvidia/cublas/lib) beside the folders above `program`, and in the
-/// environments VIRTUAL_ENV and CONDA_PREFIX. Files that are not there are left out, but for CUDA's folders.
+/// Returns the arguments for dlopen, in order: the name alone (finds a library that is already loaded,
+/// LD_LIBRARY_PATH and the system folders); CUDA's folders, CUDA_PATH and CUDA_HOME first; and the folders of
+/// NVIDIA's wheels (nvidia/cu13/lib, before CUDA 13 nvidia/cublas/lib) next to the parent folders of
+/// `program`, and in the environments VIRTUAL_ENV and CONDA_PREFIX. Files that do not exist are omitted,
+/// except in CUDA's folders.
 [[nodiscard]] std::vector<std::string> blas_lt_paths(const std::filesystem::path& program, int version);
 
-/// The same of NCCL, whose wheel is nvidia/nccl, for CUDA of that version.
+/// Returns the arguments for NCCL, whose wheel is nvidia/nccl, for this CUDA version.
 [[nodiscard]] std::vector<std::string> nccl_paths(const std::filesystem::path& program, int version,
                                                   int cuda);
 
-/// The handle of the first that can be opened. Throws BackendError naming what needs it and all that were
-/// tried.
+/// Returns the handle of the first library that can be opened. Throws BackendError with the user of the
+/// library and all paths tried.
 [[nodiscard]] void* open_first(const std::vector<std::string>& paths, const std::string& user = "products");
 
 }  // namespace fq::cuda

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Products of rows and weights of codes in blocks of 32, a thread an output of a few rows.
+/// Products of rows and weights with codes in blocks of 32. Each thread computes one output of a few rows.
 
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
@@ -11,7 +11,7 @@ namespace fq::cuda {
 
 inline constexpr int block_words = fq::detail::ggml_block / 4, rows_a_thread = 4;
 
-/// Four products of signed bytes, added to `sum`.
+/// Adds four products of signed bytes to `sum`.
 FQ_HD std::int32_t add_products(std::uint32_t a, std::uint32_t b, std::int32_t sum) {
   return FQ_BY_TARGET(__dp4a(static_cast<int>(a), static_cast<int>(b), sum), [&] {
     for (int shift = 0; shift < 32; shift += 8)
@@ -20,12 +20,12 @@ FQ_HD std::int32_t add_products(std::uint32_t a, std::uint32_t b, std::int32_t s
   }());
 }
 
-/// A block of 32 codes, four a word.
+/// Loads a block of 32 codes, four per word.
 FQ_HD void load_words(const std::int8_t* codes, std::uint32_t (&words)[block_words]) {
   load_group(reinterpret_cast<const std::uint32_t*>(codes), block_words, words);
 }
 
-/// The operands of a product in blocks; a thread has an output of a few rows.
+/// Operands of a block product. A thread computes one output of a few rows.
 struct CodeBlocks {
   const std::int8_t *x, *w;
   std::int64_t rows, outputs, columns;

@@ -17,7 +17,7 @@ struct Decode {
   }
 };
 
-/// One row a block.
+/// Computes one row per block.
 struct ShiftCorrections {
   static constexpr int phases = 2;
   struct Shared {

@@ -15,7 +15,7 @@ struct WeightShape {
     return {s.group_channels(), s.row,   outputs, s.conv.kh * s.conv.kw, s.products(),
             s.group_outputs(),  s.turned};
   }
-  /// Of the weight of column k of an output, in OIHW order.
+  /// Returns the index of the weight for column k of an output, in OIHW order.
   [[nodiscard]] FQ_HD std::int64_t at(std::int64_t group, std::int64_t output, std::int64_t k) const {
     std::int64_t tap = k;
     const std::int64_t channel = group_channels.take_remainder(tap);

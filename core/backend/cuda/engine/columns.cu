@@ -13,7 +13,7 @@ struct alignas(16) Word16 {
   std::uint32_t v[4];
 };
 
-/// Words that are written at once.
+/// Words written with one store.
 template <class Word, int count>
 struct alignas(sizeof(Word) * count) Run {
   Word v[count];
@@ -29,29 +29,31 @@ FQ_HD Word shift_codes(Word word) {
   }
 }
 
-/// As Divisor has it, of numbers that are known to be below 2^31.
+/// Divides n in place and returns the remainder, for numbers known to be below 2^31.
 FQ_HD int take_remainder(const Divisor& by, int& n) {
   const int rest = by.quotient(n), remainder = n - rest * static_cast<int>(by.value);
   n = rest;
   return remainder;
 }
 
-/// Items of a launch, whose places are ints.
+/// Converts the number of items to int. Throws ArgumentError if it is too large.
 int checked(std::int64_t size) {
-  if (size >> 30 != 0) throw ArgumentError("[cuda] a convolution of 2^30 elements along an axis: cut it");
+  if (size >> 30 != 0)
+    throw ArgumentError("[cuda] a convolution has 2^30 or more elements along an axis: split it");
   return static_cast<int>(size);
 }
 template <class Body>
 void for_few(Device device, std::int64_t items, const Body& body) {
-  if (items >> 31 != 0) throw ArgumentError("[cuda] a convolution of images of 2^31 columns: cut it");
+  if (items >> 31 != 0)
+    throw ArgumentError("[cuda] a convolution has images of 2^31 or more columns: split it");
   for_items(device, items, body);
 }
 
-/// An axis of an image: how its pixels lie under taps of windows.
+/// Taps of windows along one axis of an image.
 struct WindowAxis {
   int size, taps, windows, padding, dilation;
   Divisor stride;
-  int tap_step, window_step;  // from a tap on a pixel to the next, whose window is so many before
+  int tap_step, window_step;  // steps to the next tap on a pixel, and back to its window
 
   static WindowAxis of(const ConvShape& c, int axis) {
     const auto a = static_cast<std::size_t>(axis);
@@ -68,7 +70,7 @@ struct WindowAxis {
             checked(c.stride[a] / both),
             checked(c.dilation[a] / both)};
   }
-  /// The first pixel of a window; negative in the padding.
+  /// Returns the first pixel of a window; negative in the padding.
   [[nodiscard]] FQ_HD int first(int window) const {
     return window * static_cast<int>(stride.value) - padding;
   }
@@ -77,7 +79,7 @@ struct WindowAxis {
   struct Tap {
     int tap, window;
   };
-  /// The first tap that lies on a pixel, of whichever window; as many taps as there are where none does.
+  /// Returns the first tap that covers a pixel, and its window. If no tap does, returns `taps`.
   [[nodiscard]] FQ_HD Tap first_tap(int pixel) const {
     for (int tap = 0; tap < tap_step; ++tap) {
       const int place = pixel + padding - tap * dilation;
@@ -87,7 +89,7 @@ struct WindowAxis {
     }
     return {taps, 0};
   }
-  /// f(tap, window) for the taps on a pixel, in their order, from the first on.
+  /// Calls f(tap, window) for the taps on a pixel in order, beginning with `from`.
   template <class F>
   FQ_HD void visit(const Tap& from, const F& f) const {
     for (int tap = from.tap, window = from.window; tap < taps && window >= 0;
@@ -96,7 +98,7 @@ struct WindowAxis {
   }
 };
 
-/// Sizes in words, which may be several elements each.
+/// Sizes in words. A word may hold several elements.
 struct Windows {
   WindowAxis down, across;
   Divisor h, w, channels, group_channels, groups, kw, oh, ow, row;
@@ -104,7 +106,8 @@ struct Windows {
   static Windows of(const ColumnShape& s, std::int64_t elements) {
     const auto& c = s.conv;
     static_cast<void>(checked(s.row));
-    if (c.h * c.w >> 31 != 0) throw ArgumentError("[cuda] a convolution of images of 2^31 pixels: cut it");
+    if (c.h * c.w >> 31 != 0)
+      throw ArgumentError("[cuda] a convolution has images of 2^31 or more pixels: split it");
     return {WindowAxis::of(c, 0),
             WindowAxis::of(c, 1),
             c.h,
@@ -119,11 +122,11 @@ struct Windows {
   }
 };
 
-/// A thread writes `count` words of a row at once.
+/// Copies windows. A thread writes `count` words of a row at once.
 template <class Word, int count>
 struct TakeWindows {
   Windows s;
-  Divisor runs;  // of a row
+  Divisor runs;  // per row
   const Word* x;
   Run<Word, count>* columns;
   bool shifted;

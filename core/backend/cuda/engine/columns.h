@@ -1,7 +1,7 @@
 #pragma once
 
-/// Convolutions as products: windows of an image as the rows of a matrix, and back. Elements are words of 1,
-/// 2, 4 or 8 bytes, which are moved and, of `add_windows`, added up.
+/// Convolutions as matrix products: windows of an image become the rows of a matrix, and back. Elements are
+/// words of 1, 2, 4 or 8 bytes, which are moved and, in `add_windows`, added.
 ///
 /// Columns are ordered (group, tap, channel), taps (ky, kx): [pixels of y, groups, K], K = kh * kw *
 /// c/groups, each group padded with zeros to `row` words.
@@ -18,47 +18,50 @@ using fq::detail::ConvShape;
 
 struct ColumnShape {
   ConvShape conv;
-  std::int64_t row;     ///< words of a group, at least K
-  bool turned = false;  ///< the weights are those of the convolution whose dX this one is: see `of_gradient`
+  std::int64_t row;  ///< words per group, at least K
+  /// Whether the weights belong to the convolution whose dX this one computes, see `of_gradient`.
+  bool turned = false;
 
-  /// Rounded up to a multiple of `step`.
+  /// Rounds the row up to a multiple of `step`.
   [[nodiscard]] static ColumnShape of(const ConvShape& conv, std::int64_t step = 1, bool turned = false);
-  /// Of floats of so many bytes: rows of one group, but of single pixels, are whole 16 bytes.
+  /// Returns the shape for floats of `bytes` bytes. With one group, rows are multiples of 16 bytes, except
+  /// for single pixels.
   [[nodiscard]] static ColumnShape of_floats(const ConvShape& conv, int bytes, bool turned = false);
-  /// dX of a convolution of stride 1 is a convolution of dY, by the same weights with their taps turned round
-  /// and outputs in the place of inputs: that one, whose weights are not turned round. None of other strides,
-  /// and where it is padded by more than windows reach.
+  /// Returns dX of a convolution of stride 1 as a convolution of dY. It uses the same weights with reversed
+  /// taps, and with inputs and outputs exchanged. Returns nullopt for other strides, for weights that are
+  /// already reversed, and for padding larger than the windows reach.
   [[nodiscard]] static std::optional<ConvShape> of_gradient(const ConvShape& conv);
   [[nodiscard]] std::int64_t group_channels() const { return conv.c / conv.groups; }
   [[nodiscard]] std::int64_t group_outputs() const { return conv.o / conv.groups; }
   [[nodiscard]] std::int64_t products() const { return conv.kh * conv.kw * group_channels(); }
-  /// Words of the columns of one image.
+  /// Returns the number of words in the columns of one image.
   [[nodiscard]] std::int64_t image() const { return conv.oh * conv.ow * conv.groups * row; }
-  /// Whether the columns are x itself.
+  /// Returns whether the columns are x itself.
   [[nodiscard]] bool trivial() const;
-  /// Whether packed weights of so many outputs a group are the weights themselves.
+  /// Returns whether packed weights with `outputs` outputs per group are the weights themselves.
   [[nodiscard]] bool packed(std::int64_t outputs) const;
-  /// The same of fewer images.
+  /// Returns the shape with `count` images.
   [[nodiscard]] ColumnShape images(std::int64_t count) const;
 };
 
-/// x [n, h, w, c] as columns. With `shifted`, of bytes: u8 codes become those codes less 128, as i8, also the
-/// zeros around an image.
+/// Writes x [n, h, w, c] as columns. With `shifted`, for bytes, subtracts 128 from u8 codes and stores them
+/// as i8, including the zeros of the padding.
 void take_windows(const ColumnShape& shape, const void* x, int bytes, bool shifted, void* columns,
                   Device device);
 
-/// dx [n, h, w, c] = what columns of f32, f64 or i32 (`dtype`) have of each pixel, added in the order of
-/// taps.
+/// Computes dx [n, h, w, c]: the sum of the columns of each pixel, added in the order of taps. Columns are
+/// f32, f64 or i32 (`dtype`).
 void add_windows(const ColumnShape& shape, const void* columns, DType dtype, void* dx, Device device);
 
-/// Weights [o, c/groups, kh, kw] as [groups, outputs, row], columns ordered as above; outputs of a group are
-/// padded with rows of zeros to `outputs`. Of a shape that is turned, weights [c, o/groups, kh, kw].
+/// Packs weights [o, c/groups, kh, kw] to [groups, outputs, row], with columns ordered as above. The outputs
+/// of a group are padded with zero rows to `outputs`. For a shape with `turned`, the weights are [c,
+/// o/groups, kh, kw].
 void pack_weights(const ColumnShape& shape, const void* w, int bytes, std::int64_t outputs, void* packed,
                   Device device);
-/// The same transposed: [groups, row, outputs], of padding as above.
+/// Packs the weights transposed: [groups, row, outputs], with the same padding.
 void pack_weights_transposed(const ColumnShape& shape, const void* w, int bytes, std::int64_t outputs,
                              void* packed, Device device);
-/// [groups, outputs, row] back to [o, c/groups, kh, kw].
+/// Unpacks [groups, outputs, row] to [o, c/groups, kh, kw].
 void unpack_weights(const ColumnShape& shape, const void* packed, int bytes, void* w, Device device);
 
 }  // namespace fq::cuda

@@ -21,7 +21,7 @@ std::byte* at(void* data, std::int64_t elements, DType type) {
   return static_cast<std::byte*>(data) + elements * bytes_of(type);
 }
 
-/// Columns of images [first, first + count) of x; x itself where it has their order.
+/// Columns of images [first, first + count) of x; x itself if it has the order of columns.
 struct FloatColumns {
   ColumnShape shape;
   DType type;
@@ -39,14 +39,15 @@ struct FloatColumns {
   }
 };
 
-/// The sizes of a product of one group: pixels, outputs, columns.
+/// Sizes of the product of one group: pixels, outputs, columns.
 struct GroupSizes {
   std::int64_t image_pixels, outputs, row, all_outputs, groups;
 
   static GroupSizes of(const ColumnShape& s) {
     return {s.conv.oh * s.conv.ow, s.group_outputs(), s.row, s.conv.o, s.conv.groups};
   }
-  /// [pixels, outputs] of y, [pixels, row] of the columns, [outputs, row] of the packed weights.
+  /// Return the matrices [pixels, outputs] of y, [pixels, row] of the columns, and [outputs, row] of the
+  /// packed weights.
   [[nodiscard]] Matrix y(const void* data, DType type, std::int64_t pixels, bool transposed = false) const {
     return {data,        type,   transposed ? outputs : pixels, transposed ? pixels : outputs, transposed,
             all_outputs, outputs};
@@ -59,7 +60,7 @@ struct GroupSizes {
   }
 };
 
-/// Weights in the order of columns; themselves where they have it.
+/// Weights in the order of columns; the original weights if they have this order.
 struct PackedWeights {
   Storage own;
   const void* data;
@@ -86,13 +87,15 @@ void convolve(const ColumnShape& s, const void* x, const void* w, DType type, vo
   });
 }
 
-/// Whether floats go channel by channel: 4 byte results, whose memory is as aligned as that of factors.
+/// Returns whether floats use the depthwise kernels. Their results have 4 bytes, and all memory must be
+/// aligned.
 bool by_channels(const ConvShape& conv, DType type, std::initializer_list<const void*> memory) {
   const auto whole = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
   return type != DType::f64 && takes_depthwise(conv) && std::ranges::all_of(memory, whole);
 }
 
-/// The gradient as a convolution of dy, where its columns take no more than twice the memory of those of dx.
+/// Returns the gradient as a convolution of dy, if its columns take at most twice the memory of the columns
+/// of dx.
 std::optional<ColumnShape> columns_of_gradient(const ConvShape& conv, DType type) {
   const auto turned = ColumnShape::of_gradient(conv);
   if (!turned || conv.o * bytes_of(type) > 2 * conv.c * bytes_of(product_type(type))) return std::nullopt;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Convolutions of floats on the device. As core/backend/cpu/engine/engine.h, with products by cuBLASLt: f64,
-/// f32, or bf16 factors with f32 results. Activations NHWC, weights OIHW.
+/// Convolutions of floats on the device, as in core/backend/cpu/engine/engine.h, with products by cuBLASLt:
+/// f64, f32, or bf16 factors with f32 results. Activations are NHWC, weights OIHW.
 
 #include <cstdint>
 #include <functional>
@@ -19,8 +19,8 @@ void conv_backward_data(const ConvShape& shape, const void* dy, const void* w, D
 void conv_backward_weights(const ConvShape& shape, const void* x, const void* dy, DType type, void* dw,
                            Device device);
 
-/// Calls f(first image, images) for parts of `count` images of `bytes` each, of up to 256 MiB: what columns
-/// take.
+/// Calls f(first image, number of images) for parts of `count` images of `bytes` each. The columns of a part
+/// take at most 256 MiB.
 void for_images(std::int64_t count, std::int64_t bytes,
                 const std::function<void(std::int64_t, std::int64_t)>& f);
 
@@ -30,19 +30,21 @@ void for_images(std::int64_t count, std::int64_t bytes,
 using fq::detail::Codes;
 using fq::detail::ConvShape;
 
-/// One channel and one output a group, channels in fours, images below 2^30 elements.
+/// Returns whether the shape has one channel and one output per group, a number of channels divisible by 4,
+/// and images below 2^30 elements.
 [[nodiscard]] bool takes_depthwise(const ConvShape& shape);
 
-/// y [n, oh, ow, c] of f32 from x and w [c, 1, kh, kw] of `type`, f32 or bf16: taps are added in their order.
+/// Computes y [n, oh, ow, c] in f32 from x and w [c, 1, kh, kw] of `type`, f32 or bf16. Taps are added in
+/// order.
 void depthwise_forward(const ConvShape& shape, const void* x, const void* w, DType type, float* y,
                        Device device);
-/// dx [n, h, w, c]: taps are added in their order.
+/// Computes dx [n, h, w, c]. Taps are added in order.
 void depthwise_backward_data(const ConvShape& shape, const void* dy, const void* w, DType type, float* dx,
                              Device device);
-/// dw [c, 1, kh, kw], added up in an order that depends on the shape alone.
+/// Computes dw [c, 1, kh, kw], added in an order that depends only on the shape.
 void depthwise_backward_weights(const ConvShape& shape, const void* x, const void* dy, DType type, float* dw,
                                 Device device);
-/// int32 sums of codes: y of x, or, transposed, dx of dy.
+/// Computes int32 sums of codes: y from x or, transposed, dx from dy.
 void depthwise_codes(const ConvShape& shape, bool transposed, const Codes& x, const Codes& w,
                      std::int32_t* sums, Device device);
 

@@ -7,7 +7,7 @@
 namespace fq::cuda {
 namespace {
 
-/// One axis of the images that are read, y's or, backwards, x's being written.
+/// One axis of the images that are read: y's axis, or in the backward pass x's axis.
 struct DepthwiseAxis {
   int size, taps, stride, padding, dilation;
   Divisor by_stride;
@@ -21,7 +21,7 @@ struct DepthwiseAxis {
             static_cast<int>(s.dilation[axis]),
             Divisor(s.stride[axis])};
   }
-  /// Where tap k of a place that is written reads; -1 beside the image.
+  /// Returns the index that tap k of output index `at` reads; -1 outside of the image.
   template <bool back>
   [[nodiscard]] FQ_HD int source(int at, int k) const {
     if (!back) {
@@ -35,7 +35,7 @@ struct DepthwiseAxis {
   }
 };
 
-/// Weights [c, taps] as [taps, c] of the sums' type.
+/// Transposes weights [c, taps] to [taps, c] in the type of the sums.
 template <class Load, class Sum>
 struct TurnTaps {
   Load load;
@@ -50,7 +50,7 @@ struct TurnTaps {
   }
 };
 
-/// Four channels of a place that is written.
+/// Computes four channels of one output pixel.
 template <class Load, class Sum, bool back>
 struct DepthwiseTaps {
   Load load;
@@ -58,7 +58,7 @@ struct DepthwiseTaps {
   const Sum* w;
   Sum* out;
   DepthwiseAxis rows, columns;
-  Divisor channels, height, width;  ///< fours of channels; of what is written
+  Divisor channels, height, width;  ///< groups of four channels; height and width of the output
 
   FQ_HD void operator()(std::int64_t item) const {
     std::int64_t n = item;

@@ -9,7 +9,7 @@
 namespace fq::cuda {
 namespace {
 
-/// Pixels of y in parts: enough of them for every GPU, and each short enough for sums of floats.
+/// Parts of the pixels of y: enough parts for every GPU, each short enough for sums of floats.
 struct PixelParts {
   std::int64_t pixels, length, count;
 
@@ -19,7 +19,7 @@ struct PixelParts {
         count((all + length - 1) / length) {}
 };
 
-/// [parts, taps, channels]: what the pixels of a part add to four channels of a tap.
+/// Computes [parts, taps, channels]: the contribution of a part's pixels to four channels of a tap.
 template <class T>
 struct DepthwiseWeightParts {
   LoadFloats<T> load;
@@ -27,7 +27,7 @@ struct DepthwiseWeightParts {
   float* partial;
   ConvShape conv;
   PixelParts parts;
-  Divisor channels, taps, kernel_width, image, width;  ///< fours of channels; pixels of y
+  Divisor channels, taps, kernel_width, image, width;  ///< groups of four channels; pixels of y
 
   FQ_HD void operator()(std::int64_t item) const {
     std::int64_t part = item;

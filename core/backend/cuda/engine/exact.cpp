@@ -28,7 +28,7 @@ struct OnDevice {
     copy_bytes(out.mutable_data(), device, codes.data, Device::cpu(), static_cast<std::size_t>(count));
     return out;
   }
-  /// Runs product(x, w, sums) on the device, of so many codes and sums on the host.
+  /// Runs product(x, w, sums) on the device, for codes and sums on the host of the given sizes.
   template <class F>
   void run(const Codes& x, std::int64_t x_count, const Codes& w, std::int64_t w_count, std::int32_t* sums,
            std::int64_t count, F&& product) const {
@@ -57,7 +57,7 @@ std::string why_not(ExactType type, Device device) {
 }
 
 ExactChoice first_that_works(Device device) {
-  static_cast<void>(blas_lt());  // every product needs it: to lack it is no property of a type
+  static_cast<void>(blas_lt());  // every type needs cuBLASLt: throws if it is missing
   ExactChoice out{ExactType::f32, {}};
   for (const ExactType type : {ExactType::s8, ExactType::bf16}) {
     const std::string reason = why_not(type, device);
@@ -82,7 +82,7 @@ const ExactChoice& exact_choice(Device device) {
   const auto found = known.find(device.index);
   if (found != known.end()) return found->second;
   ExactChoice choice;
-  without_capture([&] { choice = first_that_works(device); });  // it reads sums back
+  without_capture([&] { choice = first_that_works(device); });  // the test reads sums back
   return known.emplace(device.index, std::move(choice)).first->second;
 }
 
@@ -104,28 +104,28 @@ bool by_channels(const ConvShape& conv, const Codes& x, const std::int32_t* sums
   return takes_depthwise(conv) && whole(x.data, 4) && whole(sums, 16);
 }
 
-/// int8 products multiply by signed weights only.
+/// Returns the value type for w: int8 products support only signed weights.
 DType values_for(const Codes& w, Device device) {
   const ExactType type = best_exact_type(device);
   if (type == ExactType::s8 && w.dtype == DType::i8) return DType::i8;
   return type == ExactType::f32 ? DType::f32 : DType::bf16;
 }
 
-/// A convolution of single pixels, whose output channels are this one's products.
+/// Returns a convolution of single pixels. Its output channels are the products of `conv`.
 ConvShape pixel_products(const ConvShape& conv, std::int64_t products) {
   ConvShape out{conv.n, conv.o, conv.oh, conv.ow, conv.groups * products, 1, 1, conv.oh, conv.ow};
   out.groups = conv.groups;
   return out;
 }
 
-/// The weights of `pixel_products`: [groups, K, outputs].
+/// Returns the weights for `pixel_products`: [groups, K, outputs].
 Storage transposed_weights(const ColumnShape& shape, const Codes& w, Device device) {
   Storage out(shape.conv.o * shape.products(), device);
   pack_weights_transposed(shape, w.data, 1, shape.group_outputs(), out.mutable_data(), device);
   return out;
 }
 
-/// The sums of a convolution; `turned` as of ColumnShape.
+/// Computes the sums of a convolution. `turned` has the meaning of ColumnShape::turned.
 void convolve(const ConvShape& conv, const Codes& x, const Codes& w, std::int32_t* sums, Device device,
               bool turned) {
   const DType type = values_for(w, device);
@@ -163,7 +163,7 @@ void exact_conv_transpose(const ConvShape& conv, const Codes& x, const Codes& w,
   const auto shape = ColumnShape::of(conv);
   const DType type = values_for(w, device);
   const std::int64_t rows = conv.oh * conv.ow, image = conv.h * conv.w * conv.c;
-  Storage weights;  // lives as long as the products that read it
+  Storage weights;  // must outlive the products that read it
   std::optional<ByteProducts> bytes;
   std::optional<FloatProducts> floats;
   if (type == DType::i8) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Exact integer sums of products of codes on the device. As core/backend/cpu/engine/exact.h: int8 products,
-/// or bf16 ones on code values in parts of up to 2^24, which give the same int32 sums.
+/// Exact integer sums of products of codes on the device, as in core/backend/cpu/engine/exact.h: int8
+/// products, or bf16 products of code values in parts of up to 2^24, which give the same int32 sums.
 
 #include <string>
 
@@ -14,22 +14,22 @@ using cpu::ExactType;
 using fq::detail::Codes;
 using fq::detail::ConvShape;
 
-/// The first of s8, bf16, f32 whose products of full-range codes come out right on this device, found out
-/// once and, where it is not s8, logged as a warning; and why those before it are not used.
+/// The first of s8, bf16, f32 whose products of full-range codes are correct on this device, and the reason
+/// why the types before it are not used. Tested once. A type other than s8 is logged as a warning.
 struct ExactChoice {
   ExactType type;
   std::string reason;
 };
 [[nodiscard]] const ExactChoice& exact_choice(Device device);
-/// Its type, or the one that cpu::ForceExactType forces on this thread.
+/// Returns the chosen type, or the type that cpu::ForceExactType sets on this thread.
 [[nodiscard]] ExactType best_exact_type(Device device);
 
-/// sums [m, n] = x [m, k] * w [n, k] transposed. |sums| must fit int32.
+/// Computes sums [m, n] = x [m, k] * w [n, k] transposed. |sums| must fit int32.
 void exact_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
                 std::int32_t* sums, Device device);
-/// sums [n, oh, ow, o] = conv(x [n, h, w, c], w [o, c/groups, kh, kw]).
+/// Computes sums [n, oh, ow, o] = conv(x [n, h, w, c], w [o, c/groups, kh, kw]).
 void exact_conv(const ConvShape& shape, const Codes& x, const Codes& w, std::int32_t* sums, Device device);
-/// sums [n, h, w, c] = the transpose of that convolution in x, applied to codes [n, oh, ow, o].
+/// Computes sums [n, h, w, c] = the transpose of that convolution in x, applied to codes [n, oh, ow, o].
 void exact_conv_transpose(const ConvShape& shape, const Codes& x, const Codes& w, std::int32_t* sums,
                           Device device);
 

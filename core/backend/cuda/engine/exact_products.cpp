@@ -13,7 +13,7 @@ bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) %
 std::int32_t* integers(Storage& storage) { return reinterpret_cast<std::int32_t*>(storage.mutable_data()); }
 const std::byte* at(const Storage& storage, std::int64_t offset) { return storage.data() + offset; }
 
-/// f(begin, end) for parts of so many of `length` products.
+/// Calls f(begin, end) for parts of `part` elements of `length`.
 template <class F>
 void for_parts(std::int64_t length, std::int64_t part, F&& f) {
   for (std::int64_t k = 0; k < length; k += part) f(k, std::min(length, k + part));

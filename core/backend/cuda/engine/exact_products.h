@@ -13,14 +13,14 @@
 
 namespace fq::cuda {
 
-/// int8 products, of sizes that cuBLASLt has kernels for: products in 16s, outputs in 4s. u8 codes are
-/// multiplied as i8, less 128, and the sums corrected. `turned` as of ColumnShape; the codes of weights are
-/// read as long as this lives.
+/// int8 products, padded to sizes that cuBLASLt supports: products in multiples of 16, outputs in multiples
+/// of 4. u8 codes are multiplied as i8 after subtracting 128, and the sums are corrected. `turned` has the
+/// meaning of ColumnShape::turned. The codes of the weights must outlive this object.
 class ByteProducts {
  public:
   ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w, Device device, bool turned = false);
 
-  /// sums [images, oh, ow, o] of codes [images, h, w, c].
+  /// Computes sums [images, oh, ow, o] of codes [images, h, w, c].
   void multiply(const std::byte* x, std::int64_t images, std::int32_t* sums);
 
  private:
@@ -34,16 +34,16 @@ class ByteProducts {
   Device device_;
 };
 
-/// Products of code values as bf16 or f32, in parts that float sums hold.
+/// Products of code values as bf16 or f32, in parts whose float sums are exact.
 class FloatProducts {
  public:
   FloatProducts(const ConvShape& conv, const Codes& x, const Codes& w, DType values, Device device,
                 bool turned = false);
 
   [[nodiscard]] std::int64_t bytes() const { return bit_width(type_) / 8; }
-  /// sums [images, oh, ow, o] of codes [images, h, w, c].
+  /// Computes sums [images, oh, ow, o] of codes [images, h, w, c].
   void multiply(const Codes& x, std::int64_t images, std::int32_t* sums) const;
-  /// Columns [pixels, groups, K] of codes [pixels, o].
+  /// Computes columns [pixels, groups, K] of codes [pixels, o].
   void multiply_back(const Codes& x, std::int64_t pixels, std::int32_t* columns) const;
 
  private:
@@ -58,20 +58,21 @@ class FloatProducts {
 
 // Conversions and corrections around exact products.
 
-/// Codes, i8 or u8, as bf16, f32 or f64 values.
+/// Converts i8 or u8 codes to bf16, f32 or f64 values.
 void decode_codes(const fq::detail::Codes& codes, std::int64_t count, DType dtype, void* values,
                   Device device);
-/// corrections[r] = 128 * the sum of row r of i8 codes [rows, length]: what codes less 128 leave out.
+/// Computes corrections[r] = 128 * the sum of row r of i8 codes [rows, length], the part that codes minus 128
+/// omit.
 void shift_corrections(const std::int8_t* codes, std::int64_t rows, std::int64_t length,
                        std::int32_t* corrections, Device device);
-/// sums [rows, groups, outputs] = padded [rows, groups, padded_outputs] without its padding, plus corrections
-/// [groups, padded_outputs], which may be null. `sums` may be `padded` where nothing is padded.
+/// Computes sums [rows, groups, outputs] = padded [rows, groups, padded_outputs] without its padding, plus
+/// corrections [groups, padded_outputs], which may be null. `sums` may be `padded` if there is no padding.
 struct PaddedSums {
   const std::int32_t* padded;
   std::int64_t rows, groups, outputs, padded_outputs;
 };
 void finish_sums(const PaddedSums& from, const std::int32_t* corrections, std::int32_t* sums, Device device);
-/// sums = part, or sums += part, of whole numbers in floats.
+/// Computes sums = part or sums += part, for whole numbers stored as floats.
 void add_part(const float* part, std::int64_t count, bool first, std::int32_t* sums, Device device);
 
 }  // namespace fq::cuda

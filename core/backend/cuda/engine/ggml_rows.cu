@@ -9,7 +9,7 @@ namespace {
 using fq::detail::EngineOperand, fq::detail::ggml_block, fq::detail::GgmlRounding;
 
 struct GgmlCodes {
-  const float *x, *extreme_codes;  // these may be null: llama.cpp's
+  const float *x, *extreme_codes;  // extreme_codes may be null: llama.cpp's rule
   std::int8_t* codes;
   float16* steps;
   GgmlRounding rounding;
@@ -31,8 +31,8 @@ struct GgmlCodes {
   }
 };
 
-/// y = the chain of fma(float(S_b), x_step * w_step, y) over the blocks (cpu/engines/chain_kernels.h), of
-/// sums of whole blocks or of eight lanes.
+/// Computes y as the chain of fma(float(S_b), x_step * w_step, y) over the blocks
+/// (cpu/engines/chain_kernels.h), where S_b is the sum of a whole block or of one of eight lanes.
 template <bool in_lanes>
 struct GgmlProduct {
   static constexpr int lanes = in_lanes ? block_words : 1;

@@ -84,9 +84,9 @@ MatmulCall MatmulCall::of(const Matrix& a, const Matrix& b, const Product& c, st
 
 namespace {
 
-constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // what Hopper's kernels want at most
+constexpr std::int64_t kWorkspace = std::int64_t{32} << 20;  // largest size that Hopper kernels use
 
-/// One or zero of the scale's type.
+/// One or zero in the type of the scale.
 struct Scalar {
   std::array<std::byte, 8> bytes{};
   Scalar(cudaDataType type, int value) {
@@ -104,14 +104,15 @@ struct Scalar {
   }
 };
 
-/// Of one device: cuBLASLt's handle, the memory its kernels work in, one after the other, and what it chose.
+/// Per-device state: the cuBLASLt handle, the workspace that its kernels share one after another, and the
+/// chosen algorithms.
 struct Multiplier {
   explicit Multiplier(Device device) {
-    without_capture([&] { workspace = Storage(kWorkspace, device); });  // not in the memory of a capture
+    without_capture([&] { workspace = Storage(kWorkspace, device); });  // outside of a capture's memory
     FQ_BLAS(Create, &handle);
   }
 
-  cublasLtHandle_t handle = nullptr;  // for as long as the process lives
+  cublasLtHandle_t handle = nullptr;  // never destroyed
   Storage workspace;
   std::mutex mutex;
   std::map<MatmulCall::Key, cublasLtMatmulAlgo_t> chosen;
@@ -124,11 +125,11 @@ Multiplier& multiplier(Device device) {
   return all->try_emplace(device.index, device).first->second;
 }
 
-/// Whether and how a product's algorithm is chosen by time.
+/// Choice of a product's algorithm.
 enum class Choice : unsigned char {
-  first,    ///< floats: the first that cuBLASLt names, by the shape alone, so that bits do not change
-  fastest,  ///< codes: exact by every algorithm
-  for_now   ///< codes whose time cannot be taken, as they are captured: the first, and chosen again later
+  first,    ///< floats: the first proposal of cuBLASLt, which depends only on the shape and keeps the bits
+  fastest,  ///< codes: the fastest, as every algorithm is exact
+  for_now   ///< captured codes, which cannot be timed: the first proposal for now, the fastest later
 };
 
 template <class Run>
@@ -143,7 +144,7 @@ cublasLtMatmulAlgo_t choose_algorithm(Multiplier& own, const MatmulCall& call, c
       .first->second;
 }
 
-/// A sum of no products.
+/// Writes zeros, for a product over zero terms.
 void clear(std::int64_t rows, std::int64_t columns, const Product& c, std::int64_t batch, Device device) {
   if (c.added) return;
   const auto size = static_cast<std::size_t>(bit_width(c.dtype) / 8);

@@ -1,7 +1,6 @@
 #pragma once
 
-/// Products of matrices through cuBLASLt. As core/backend/cpu/engine/engine.h: it multiplies and never
-/// scales.
+/// Matrix products by cuBLASLt, as in core/backend/cpu/engine/engine.h: without scaling.
 
 #include <array>
 #include <cstdint>
@@ -18,26 +17,26 @@ struct Matrix {
   const void* data;
   DType dtype;
   std::int64_t rows, columns;
-  bool transposed = false;  ///< the memory holds [columns, rows]
-  std::int64_t stride = 0;  ///< elements from a row of the memory to the next; 0: they follow each other
-  std::int64_t batch_stride = 0;  ///< from a matrix to the next; 0: they follow each other
+  bool transposed = false;        ///< the memory holds [columns, rows]
+  std::int64_t stride = 0;        ///< distance between rows in memory, in elements; 0: contiguous
+  std::int64_t batch_stride = 0;  ///< distance between matrices; 0: contiguous
 };
 
-/// Where a product goes; row-major.
+/// Destination of a product; row-major.
 struct Product {
   void* data;
   DType dtype;
-  std::int64_t stride = 0, batch_stride = 0;  ///< as of Matrix
-  bool added = false;                         ///< to what is there, instead of written over it
+  std::int64_t stride = 0, batch_stride = 0;  ///< as in Matrix
+  bool added = false;                         ///< whether to add to the destination instead of overwriting it
 };
 
-/// c[i] = a[i] * b[i], a [M, K] and b [K, N], for `batch` products: f64*f64 -> f64, f32*f32 -> f32 without
-/// TF32, bf16*bf16 -> f32, i8*i8 -> i32. Of i8, a is not transposed, b is, and N, K and all strides are
-/// multiples of 4. Throws BackendError where cuBLASLt is missing or has no such product.
+/// Computes c[i] = a[i] * b[i], a [M, K] and b [K, N], for `batch` products: f64*f64 -> f64, f32*f32 -> f32
+/// without TF32, bf16*bf16 -> f32, i8*i8 -> i32. For i8, only b is transposed, and N, K and all strides are
+/// multiples of 4. Throws BackendError if cuBLASLt is missing or does not support the product.
 void gemm(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch, Device device);
 
-// The description of a product for cuBLASLt. cuBLASLt computes the transpose, from b and a: its
-// column-major matrices are our row-major ones.
+// Descriptions of a product for cuBLASLt. cuBLASLt computes the transposed product from b and a: its
+// column-major matrices are our row-major matrices.
 
 inline cublasStatus_t destroy_operation(cublasLtMatmulDesc_t d) { return blas_lt().MatmulDescDestroy(d); }
 inline cublasStatus_t destroy_layout(cublasLtMatrixLayout_t l) { return blas_lt().MatrixLayoutDestroy(l); }
@@ -45,7 +44,7 @@ inline cublasStatus_t destroy_layout(cublasLtMatrixLayout_t l) { return blas_lt(
 using Operation = Handle<cublasLtMatmulDesc_t, destroy_operation>;
 using MatrixLayout = Handle<cublasLtMatrixLayout_t, destroy_layout>;
 
-/// Of factors of a dtype.
+/// cuBLASLt types of a product, for factors of a dtype.
 struct MatmulTypes {
   cudaDataType factor, product;
   cublasComputeType_t compute;
@@ -53,7 +52,7 @@ struct MatmulTypes {
 };
 [[nodiscard]] MatmulTypes matmul_types(DType factor);
 
-/// A row-major matrix as cuBLASLt's column-major one: its columns are the rows of the memory.
+/// A row-major matrix as a column-major matrix of cuBLASLt: its columns are the rows in memory.
 struct MatmulColumns {
   std::int64_t length, count, stride, batch_stride;
 
@@ -63,15 +62,15 @@ struct MatmulColumns {
   [[nodiscard]] MatrixLayout layout(cudaDataType type, std::int64_t batch) const;
 };
 
-/// How far a pointer and the steps from it are aligned, up to 256.
+/// Returns the alignment in bytes of a pointer, up to 256.
 [[nodiscard]] std::uint32_t alignment(const void* pointer);
 
 struct MatmulCall {
   using Key = std::array<std::int64_t, 18>;
 
   Operation operation;
-  MatrixLayout left, right, out;  ///< cuBLASLt's: of b, a and c
-  Key key;                        ///< everything that cuBLASLt chooses a kernel by
+  MatrixLayout left, right, out;  ///< layouts for cuBLASLt: b, a and c
+  Key key;                        ///< all properties that determine cuBLASLt's choice
 
   [[nodiscard]] static MatmulCall of(const Matrix& a, const Matrix& b, const Product& c, std::int64_t batch);
 };

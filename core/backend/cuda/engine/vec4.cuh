@@ -1,7 +1,7 @@
 #pragma once
 
-/// Vectors of four consecutive elements, read and written by one instruction; 16 bytes for f32 and int32.
-/// Their addresses are multiples of their size.
+/// Vectors of four consecutive elements, read and written with one instruction: 16 bytes for f32 and int32.
+/// Addresses are multiples of the vector size.
 
 #include <bit>
 #include <cmath>
@@ -34,7 +34,7 @@ FQ_HD void store_vec4(T* p, const T (&v)[4]) {
                *reinterpret_cast<Vec4<T>*>(p) = four);
 }
 
-/// f32 or bf16 as floats.
+/// Loads f32 or bf16 as floats.
 template <class T>
 struct LoadFloats {
   using Word = T;
@@ -45,10 +45,10 @@ struct LoadFloats {
   }
 };
 
-/// i8 or u8 as integers.
+/// Loads i8 or u8 as integers.
 struct LoadBytes {
   using Word = std::uint8_t;
-  std::int32_t sign;  ///< 128 of i8
+  std::int32_t sign;  ///< 128 for i8, else 0
 
   explicit LoadBytes(DType dtype) : sign(dtype == DType::i8 ? 128 : 0) {}
   FQ_HD std::int32_t one(std::uint8_t v) const { return (v ^ sign) - sign; }
@@ -61,7 +61,7 @@ struct LoadBytes {
 FQ_HD float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 FQ_HD std::int32_t multiply_add(std::int32_t a, std::int32_t b, std::int32_t c) { return a * b + c; }
 
-/// f(T) of factors of f32 or bf16.
+/// Calls f(T) for factors of f32 or bf16.
 template <class F>
 void visit_factor(DType type, F&& f) {
   if (type == DType::bf16) return f(bfloat16{});

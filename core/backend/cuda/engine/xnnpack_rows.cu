@@ -22,7 +22,7 @@ struct PutRowGrid {
   }
 };
 
-/// The grid of the row of an element, whose factor is not kept.
+/// The grid of an element's row. The factor of the grid is not stored.
 struct XnnpackGrids {
   const float* grids;
   Divisor by_columns;
@@ -72,7 +72,7 @@ struct XnnpackBlocks {
   CodeBlocks blocks;
   XnnpackGrids grids;
   const float *scales, *terms, *bias;  // bias may be null
-  std::int64_t count;                  // of blocks
+  std::int64_t count;                  // number of blocks
   float* y;
   FQ_HD void operator()(std::int64_t item) const {
     const auto p = blocks.place(item);
@@ -92,7 +92,7 @@ struct XnnpackBlocks {
       if (r < p.count)
         y[(p.row + r) * blocks.outputs + p.output] = grids.of_row(p.row + r).block_sum(chains[r], added);
   }
-  /// Of codes of x with the engine's offset.
+  /// Adds one part of the codes of x, with the engine's offset.
   FQ_HD void add_part(const CodeBlocks::Place& p, std::int64_t part,
                       std::int32_t (&sums)[rows_a_thread]) const {
     std::uint32_t w[block_words], x[block_words];

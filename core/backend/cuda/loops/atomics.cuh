@@ -1,7 +1,7 @@
 #pragma once
 
-/// Numbers that many threads of a launch change at once. Whole numbers alone: their sums and extremes do not
-/// depend on the order. On the host, a launch runs one thread at a time. Alarms are such numbers.
+/// Atomic operations on integers that many threads of a launch change. Sums and extremes of integers do not
+/// depend on the order. On the host a launch runs one thread at a time. Alarms use these operations.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace fq::cuda {
 
-/// As CUDA's functions take it.
+/// Returns the address in the type that CUDA's functions expect.
 template <class T>
 FQ_HD auto* atomic_word(T& place) {
   using Long = std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>;

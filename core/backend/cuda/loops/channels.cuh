@@ -1,6 +1,6 @@
 #pragma once
 
-/// Reductions over the elements of each channel, in an order that depends on the shape alone.
+/// Reductions over the elements of each channel, in an order that depends only on the shape.
 
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/launch.cuh"
@@ -11,7 +11,8 @@ namespace fq::cuda {
 
 namespace loops {
 
-/// The elements of a view that are `step` of a channel apart, without a division between two.
+/// Walks elements of a view that are `step` elements of a channel apart, without division between two
+/// elements.
 struct ChannelElements {
   std::int64_t channels, inner, length;
   Divisor by_inner;
@@ -44,8 +45,8 @@ struct ChannelElements {
   }
 };
 
-/// `Reduction`: a trivial type Sum; Sum zero(); void add(Sum&, element, channel); void join(Sum&, const
-/// Sum&).
+/// Partial reductions of channels. `Reduction` has a trivial type Sum; Sum zero(); void add(Sum&, element,
+/// channel); void join(Sum&, const Sum&).
 template <class Reduction, class Put>
 struct ChannelParts {
   static constexpr int phases = 4;
@@ -60,7 +61,7 @@ struct ChannelParts {
   Divisor tiles, width;
   int warp_lanes;
 
-  /// The first `to` of `from` lanes take in what the others have. Threads of one channel stand `width` apart.
+  /// Joins `from` lanes into the first `to` lanes. Threads of one channel are `width` apart.
   FQ_HD void join_lanes(int lane, int column, int from, int to, Shared& shared) const {
     if (lane >= to) return;
     Sum sum = shared.sums[lane * shape.width + column];
@@ -109,7 +110,7 @@ struct PutChannel {
   }
 };
 
-/// The same over the parts.
+/// Reduction that joins the partial results.
 template <class Reduction>
 struct OfParts {
   using Sum = typename Reduction::Sum;
@@ -132,9 +133,9 @@ void reduce_parts(Device device, const ChannelView& view, const ReductionShape& 
 
 }  // namespace loops
 
-/// put(channel, sum of reduction.add over its elements) for every channel, also of no elements. `Reduction`
-/// has a trivial type Sum and, FQ_HD and const: Sum zero(), void add(Sum&, element, channel), void join(Sum&,
-/// const Sum&). At most two launches.
+/// Calls put(channel, sum of reduction.add over its elements) for every channel, including channels without
+/// elements. `Reduction` has a trivial type Sum and, FQ_HD and const: Sum zero(), void add(Sum&, element,
+/// channel), void join(Sum&, const Sum&). Uses at most two launches.
 template <class Reduction, class Put>
 void reduce_channels(Device device, const ChannelView& view, Reduction reduction, Put put) {
   using Sum = typename Reduction::Sum;
@@ -149,7 +150,7 @@ void reduce_channels(Device device, const ChannelView& view, Reduction reduction
                       loops::OfParts<Reduction>{reduction, partial}, loops::PutChannel<Put>{put});
 }
 
-/// The ends of the values of rows and 0.
+/// Minimum and maximum of a row's values and 0.
 struct RowEnds {
   float low, high;
   bool nan;

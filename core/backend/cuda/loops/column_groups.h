@@ -1,8 +1,8 @@
 #pragma once
 
-/// Groups of columns of a matrix as items of a launch: an item has a group of columns of every so-manieth
-/// line, so that what belongs to columns is found once, and all items together walk through memory from its
-/// begin to its end. Plain arithmetic, for host and device.
+/// Groups of matrix columns as items of a launch. An item processes one group of columns in every `step`-th
+/// line, so that per-column data is loaded once. All items together walk through memory from begin to end.
+/// Plain arithmetic, for host and device.
 
 #include <algorithm>
 #include <utility>
@@ -12,16 +12,18 @@
 namespace fq::cuda {
 
 struct ColumnGroups {
-  static constexpr std::int64_t least = 16;      ///< lines of an item, where that leaves all threads busy
-  static constexpr std::int64_t most_waves = 8;  ///< items, as times of the threads that run at once
+  /// Minimum lines per item, if enough items remain for all threads.
+  static constexpr std::int64_t least = 16;
+  /// Maximum number of items, in multiples of the concurrent threads.
+  static constexpr std::int64_t most_waves = 8;
   struct Part {
-    std::int64_t first;   ///< element of the part's first line
-    std::int64_t column;  ///< its first
+    std::int64_t first;   ///< element of the first line
+    std::int64_t column;  ///< first column
   };
-  std::int64_t lines, columns, step;  ///< lines from one of an item to its next
-  Divisor groups;                     ///< of a line
+  std::int64_t lines, columns, step;  ///< distance of an item's lines, in lines
+  Divisor groups;                     ///< groups per line
 
-  /// Of groups of `size` columns, which divides `width`; `threads` run at once.
+  /// Groups have `size` columns, which divides `width`. `threads` run concurrently.
   ColumnGroups(std::int64_t height, std::int64_t width, int size, std::int64_t threads)
       : lines(height), columns(width), groups(width / size) {
     const std::int64_t waves =
@@ -34,8 +36,8 @@ struct ColumnGroups {
     const std::int64_t column = groups.take_remainder(item) * size;
     return {item * columns + column, column};
   }
-  /// use(first, load(first)) for the part's groups, which begin at element `first`; `ahead` loads are under
-  /// way at once.
+  /// Calls use(first, load(first)) for the groups of the part, which begin at element `first`. `ahead` loads
+  /// are in flight at a time.
   template <int ahead, class Load, class Use>
   FQ_HD void for_lines(const Part& from, const Load& load, const Use& use) const {
     walk(from.first, load, use, std::make_integer_sequence<int, ahead>{});

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Arrays in groups: what one thread reads and writes at once, by 16-byte accesses. Groups of eight elements
-/// have the eight bits of a mask's byte; those of 16 bytes (`pack_size` elements) are written as fast as
-/// memory takes them, as neighbouring threads then fill whole sectors of 32 bytes by one instruction.
+/// Arrays in groups of elements that one thread reads and writes at once, with 16-byte accesses. Groups of
+/// eight elements match the eight bits of a mask byte. Groups of 16 bytes (`pack_size` elements) write at
+/// full memory speed, because neighbouring threads fill whole 32-byte sectors with one instruction.
 
 #include <bit>
 #include <type_traits>
@@ -13,7 +13,7 @@
 namespace fq::cuda {
 
 inline constexpr int group_size = 8;
-/// Elements of 16 bytes, eight at most.
+/// Number of elements in 16 bytes, at most eight.
 template <class T>
 inline constexpr int pack_size = sizeof(T) >= 2 ? 16 / sizeof(T) : group_size;
 
@@ -33,7 +33,7 @@ FQ_HD bool packed(const T* p) {
 template <class T>
 using PackWords = std::conditional_t<sizeof(Pack<T>) == 16, uint4, uint2>;
 
-/// By one instruction: nvcc takes an assignment apart where elements are used or stored one by one.
+/// Loads with one instruction: nvcc splits an assignment if the elements are used or stored one by one.
 template <class T>
 FQ_HD Pack<T> load_pack(const Pack<T>* p) {
   return FQ_BY_TARGET(std::bit_cast<Pack<T>>(*reinterpret_cast<const PackWords<T>*>(p)), *p);
@@ -45,7 +45,7 @@ FQ_HD void store_pack(Pack<T>* p, const Pack<T>& pack) {
 
 }  // namespace loops
 
-/// v[j] = p[j], j < count <= size; the others are 0.
+/// Sets v[j] = p[j] for j < count <= size, and the other elements to 0.
 template <int size, class T>
 FQ_HD void load_group(const T* p, int count, T (&v)[size]) {
   using Pack = loops::Pack<T>;
@@ -59,7 +59,7 @@ FQ_HD void load_group(const T* p, int count, T (&v)[size]) {
   for (int j = 0; j < size; ++j) v[j] = j < count ? p[j] : T{};
 }
 
-/// p[j] = v[j], j < count <= size.
+/// Sets p[j] = v[j] for j < count <= size.
 template <int size, class T>
 FQ_HD void store_group(T* p, int count, const T (&v)[size]) {
   using Pack = loops::Pack<T>;
@@ -75,7 +75,7 @@ FQ_HD void store_group(T* p, int count, const T (&v)[size]) {
     if (j < count) p[j] = v[j];
 }
 
-/// As load_group, converted to `To`.
+/// Applies load_group and converts to `To`.
 template <int size, class To, class T>
 FQ_HD void load_as(const T* p, int count, To (&v)[size]) {
   T own[size];
@@ -103,7 +103,7 @@ struct OfGroups {
 
 }  // namespace loops
 
-/// body(first, count) for the groups of `elements` elements: count is `size`, but of the last group.
+/// Calls body(first, count) for all groups of the elements. count is `size`, or less in the last group.
 template <int size = group_size, class Body>
 void for_groups(Device device, std::int64_t elements, Body body) {
   const std::int64_t groups = elements / size + (elements % size != 0 ? 1 : 0);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The three kernels that every launch of this folder is one of, and how they are put on a device's stream.
-/// Tests that have no GPU take another file in this one's place: what runs here is all that there is.
+/// The three kernels used by every launch in this folder, and their launch on a device's stream. Tests
+/// without a GPU replace only this file.
 
 #include <array>
 #include <atomic>
@@ -45,13 +45,13 @@ void launch_kernel(void (*kernel)(First, Second), Device device, std::int64_t bl
                            dim3(block_threads), arguments, 0, stream_of(device)));
 }
 
-/// How many blocks of the items' kernel the device runs at once.
+/// Returns the number of blocks of the items kernel that run concurrently on the device.
 template <class Body>
 std::int64_t resident_blocks(Device device) {
   static std::array<std::atomic<int>, max_devices> known{};  // GPUs of one machine may differ
   std::atomic<int>& blocks = known.at(static_cast<std::size_t>(device.index));
   if (blocks == 0) {
-    static_cast<void>(stream_of(device));  // makes it the current device, which CUDA asks
+    static_cast<void>(stream_of(device));  // makes it the current device, which CUDA queries
     int found = 1;
     FQ_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&found, &items_kernel<Body>, block_threads, 0));
     blocks = found;

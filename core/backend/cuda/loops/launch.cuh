@@ -1,7 +1,7 @@
 #pragma once
 
-/// Launches of functions of a thread. A body is a struct of numbers and pointers whose call, marked FQ_HD,
-/// does one item's work.
+/// Launches of per-thread functions. A body is a struct of numbers and pointers. Its call operator, marked
+/// FQ_HD, processes one item.
 
 #include <utility>
 
@@ -9,10 +9,11 @@
 
 namespace fq::cuda {
 
-/// Times as many blocks as run at once: those that end early take what is left over from others.
+/// Number of blocks relative to the number that runs concurrently. Blocks that finish early leave room for
+/// the rest.
 inline constexpr std::int64_t launch_waves = 8;
 
-/// body(i) for each i of 0 <= i < items, in any order and at once.
+/// Calls body(i) for 0 <= i < items, concurrently and in any order.
 template <class Body>
 void for_items(Device device, std::int64_t items, Body body) {
   if (items <= 0) return;
@@ -20,23 +21,24 @@ void for_items(Device device, std::int64_t items, Body body) {
                       items);
 }
 
-/// Work of whole blocks: body.phase<p>(thread, shared) for p = 0 .. Body::phases - 1 by every thread of every
-/// block; all threads of a block have done phase p before one begins the next. `Body::Shared`, of trivial
-/// type, is the block's own, and unspecified at first. Nothing else is kept between phases.
+/// Runs whole blocks: every thread of every block calls body.phase<p>(thread, shared) for p = 0 ..
+/// Body::phases - 1. All threads of a block finish a phase before any of them begins the next.
+/// `Body::Shared`, a trivial type, is the shared memory of a block, initially unspecified. Other values are
+/// not kept between phases.
 template <class Body>
 void for_blocks(Device device, std::int64_t blocks, Body body) {
   static_assert(sizeof(typename Body::Shared) <= 48 * 1024, "more than every GPU gives a block");
   if (blocks <= 0) return;
-  if (blocks > most_blocks) throw ArgumentError("[cuda] more blocks than a launch may have");
+  if (blocks > most_blocks) throw ArgumentError("[cuda] the work needs more than 2^31 - 1 blocks: split it");
   loops::launch_phases(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});
 }
 
-/// The same of body.phase<p>(thread, shared, kept): `Body::Kept`, of trivial type, is the thread's own from
-/// phase to phase, in registers where arrays are indexed by constants alone.
+/// Runs whole blocks with body.phase<p>(thread, shared, kept). `Body::Kept`, a trivial type, is kept per
+/// thread between phases. It stays in registers if arrays are indexed only by constants.
 template <class Body>
 void for_blocks_keeping(Device device, std::int64_t blocks, Body body) {
   if (blocks <= 0) return;
-  if (blocks > most_blocks) throw ArgumentError("[cuda] more blocks than a launch may have");
+  if (blocks > most_blocks) throw ArgumentError("[cuda] the work needs more than 2^31 - 1 blocks: split it");
   loops::launch_keeping(device, blocks, body, std::make_integer_sequence<int, Body::phases>{});
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How a launch is cut into blocks and threads. Plain arithmetic, for host and device.
+/// Division of a launch into blocks and threads. Plain arithmetic, for host and device.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,11 +10,11 @@
 namespace fq::cuda {
 
 inline constexpr int block_threads = 256;
-/// The most blocks of a launch.
+/// Maximum number of blocks of a launch.
 inline constexpr std::int64_t most_blocks = (std::int64_t{1} << 31) - 1;
 
-/// Blocks of `block_threads` threads that reach `items` items, at most `resident`, those that run at once:
-/// each thread takes every so-manieth item. At least 1.
+/// Returns the number of blocks of `block_threads` threads for `items` items: at least 1 and at most
+/// `resident`, the number that runs concurrently. Each thread processes every `step()`-th item.
 [[nodiscard]] constexpr std::int64_t grid_blocks(std::int64_t items, std::int64_t resident) noexcept {
   const std::int64_t wanted = items / block_threads + (items % block_threads != 0 ? 1 : 0);
   return std::clamp<std::int64_t>(wanted, 1, std::clamp<std::int64_t>(resident, 1, most_blocks));
@@ -23,14 +23,14 @@ inline constexpr std::int64_t most_blocks = (std::int64_t{1} << 31) - 1;
 /// One thread of a launch.
 struct Thread {
   std::int64_t block, blocks;
-  int thread;  ///< of the block
+  int thread;  ///< index in the block
 
-  /// Its first item, and how far apart its items are.
+  /// Index of the thread's first item, and the distance between its items.
   [[nodiscard]] FQ_HD std::int64_t first() const { return block * block_threads + thread; }
   [[nodiscard]] FQ_HD std::int64_t step() const { return blocks * block_threads; }
 };
 
-/// The thread's share of body(i), 0 <= i < items.
+/// Runs the thread's share of body(i), 0 <= i < items.
 template <class Body>
 FQ_HD void run_items(const Body& body, std::int64_t items, Thread thread) {
   for (std::int64_t i = thread.first(); i < items; i += thread.step()) body(i);

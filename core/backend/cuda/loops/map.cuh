@@ -39,14 +39,14 @@ struct MapTwo {
 
 }  // namespace loops
 
-/// y[i] = f(x[i]) of T; y may be x.
+/// Sets y[i] = f(x[i]) for elements of type T. y may be x.
 template <class T, class F>
 void map(const Tensor& x, Tensor& y, F f) {
   for_groups<pack_size<T>>(x.device(), x.numel(),
                            loops::MapOne<T, F>{data_of<T>(x), mutable_data_of<T>(y), f});
 }
 
-/// y[i] = f(a[i], b[i]) of T; y may be one of them.
+/// Sets y[i] = f(a[i], b[i]) for elements of type T. y may be a or b.
 template <class T, class F>
 void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   for_groups<pack_size<T>>(a.device(), a.numel(),

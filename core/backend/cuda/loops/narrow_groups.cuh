@@ -1,6 +1,6 @@
 #pragma once
 
-/// Whole groups of f32, f16 or bf16 as floats: two numbers of 16 bits are packed by one instruction.
+/// Whole groups of f32, f16 or bf16 as floats. Two 16-bit numbers are packed with one instruction.
 
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
 #include "fakequant/core/numerics/number_formats.h"
@@ -25,8 +25,8 @@ FQ_HD std::uint32_t two_of(float low, float high) {
 
 }  // namespace loops
 
-/// Elements as they lie in memory: `size` of them are whole times 16 bytes, at a multiple of those, as all of
-/// these are.
+/// A group in memory. `size` elements take a multiple of 16 bytes and are 16-byte aligned, as in all
+/// functions of this file.
 template <class T, int size>
 struct NarrowGroup {
   using Pack = loops::Pack<T>;
@@ -43,13 +43,13 @@ struct NarrowGroup {
   }
 };
 
-/// v[j] = p[j].
+/// Sets v[j] = p[j].
 template <int size, class T>
 FQ_HD void load_narrow(const T* p, float (&v)[size]) {
   NarrowGroup<T, size>::of(p).to(v);
 }
 
-/// p[j] = v[j], rounded to nearest even.
+/// Sets p[j] = v[j], rounded to nearest even.
 template <int size, class T>
 FQ_HD void store_narrow(T* p, const float (&v)[size]) {
   using Pack = loops::Pack<std::conditional_t<sizeof(T) == 2, std::uint32_t, T>>;
@@ -64,7 +64,7 @@ FQ_HD void store_narrow(T* p, const float (&v)[size]) {
   }
 }
 
-/// Whether a tensor's memory begins at such an address.
+/// Returns whether the tensor's memory is 16-byte aligned.
 inline bool packed(const Tensor& x) { return loops::packed(static_cast<const float*>(x.raw())); }
 
 }  // namespace fq::cuda

@@ -1,19 +1,19 @@
 #pragma once
 
-/// Matrices whose columns have ranges of their own.
+/// Matrices with one range per column.
 
 #include "fakequant/core/backend/cuda/loops/column_groups.h"
 #include "fakequant/core/backend/cuda/loops/narrow_groups.cuh"
 
 namespace fq::cuda {
 
-/// What a formula needs of a range. An inverse of 0 tells that the divisor needs a true division; `bound` is
-/// what |x| is compared with.
+/// Data of a range for a formula. If `inverse` is 0, the formula must divide by `divisor`. `bound` is
+/// compared with |x|.
 struct alignas(16) RangeRow {
   float scale, divisor, inverse, bound;
 };
 
-/// Rows in memory, each of their numbers for all ranges together: neighbouring threads read neighbours.
+/// Range rows in memory, each number stored for all ranges together: neighbouring threads read neighbours.
 struct RangeTable {
   float* numbers;
   std::int64_t count;
@@ -36,9 +36,9 @@ struct RangeTable {
   }
 };
 
-/// As QuantizeRanges: a thread reads the ranges of `size` columns once for several lines. Everything lies at
-/// multiples of 16 bytes, and columns are whole groups. A formula that has a shorter way for some ranges
-/// tells so by formula.is_short(row), and takes it in formula.short_value(x, row).
+/// QuantizeRanges for columns: a thread reads the ranges of `size` columns once for several lines. All arrays
+/// are 16-byte aligned, and columns are whole groups. A formula with a faster version for some ranges reports
+/// these by formula.is_short(row) and computes them in formula.short_value(x, row).
 template <class T, class Formula, int size>
 struct QuantizeColumns {
   Formula formula;
@@ -85,7 +85,7 @@ template <int size, class T, class Formula>
 void quantize_columns(const Tensor& x, Formula formula, RangeTable ranges, Tensor& y, std::uint8_t* mask) {
   using Body = QuantizeColumns<T, Formula, size>;
   const ColumnGroups shape(x.numel() / ranges.count, ranges.count, size,
-                             block_threads * loops::resident_blocks<Body>(x.device()));
+                           block_threads * loops::resident_blocks<Body>(x.device()));
   for_items(
       x.device(), shape.items(),
       Body{formula, ranges, static_cast<const T*>(x.raw()), static_cast<T*>(y.mutable_raw()), mask, shape});

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Elementwise work where elements share the numbers of a range.
+/// Elementwise kernels in which several elements share one range.
 
 #include <utility>
 
@@ -11,8 +11,8 @@
 
 namespace fq::cuda {
 
-/// visit(first, count, use) calls use(row) where a group of elements has one, else use(rows), one for each of
-/// its elements: once, as formulas are long.
+/// visit(first, count, use) calls use(row) if a group of elements has one range, else use(rows) with one row
+/// per element. It has a single call site, because formulas are long.
 struct OneRange {
   RangeRow row;
   template <int size, class Use>
@@ -21,18 +21,18 @@ struct OneRange {
   }
 };
 
-/// ranges(k) is the row of range k, the second operand of a walk over the elements; ranges.load(k, count,
-/// rows), where it has that, reads those of count ranges at once.
+/// ranges(k) returns the row of range k, the second operand of a walk over the elements. ranges.load(k,
+/// count, rows), if it exists, reads the rows of count ranges at once.
 template <class Ranges>
 struct WalkedRanges {
   Ranges ranges;
   Strides walk;
-  /// Whether each column of a matrix has a range of its own.
+  /// Returns whether each column of a matrix has its own range.
   [[nodiscard]] bool by_columns() const {
     return walk.rank == 2 && walk.steps[1][0] == 0 && walk.steps[1][1] == 1;
   }
-  /// One by one; the last one again where there are no more. Places are found in a loop that stays one, for
-  /// two of them at a time, as registers are few.
+  /// Reads the rows one by one; repeats the last row after the end. Indices are computed in a loop that is
+  /// not unrolled, for two elements at a time, because registers are scarce.
   template <int size, int... pair>
   FQ_HD void gather(std::int64_t first, int count, RangeRow (&rows)[size],
                     std::integer_sequence<int, pair...>) const {
@@ -63,7 +63,7 @@ struct WalkedRanges {
   }
 };
 
-/// Of the elements of x and those of a row-major tensor that broadcasts to it.
+/// Returns the walk over the elements of x and of a row-major tensor that broadcasts to x.
 inline Strides range_walk(const Tensor& x, const Shape& range) {
   return Strides::of({x.shape(),
                       x.layout(),
@@ -87,7 +87,7 @@ FQ_HD void apply(const Formula& formula, const Of& of, float (&v)[size]) {
     for (int j = 0; j < size; ++j) v[j] = formula.value(v[j], row_at(of, j));
 }
 
-/// Bit j is that of v[j], j < count.
+/// Returns the mask byte: bit j belongs to v[j], j < count.
 template <class Formula, class Of>
 FQ_HD std::uint8_t mask_byte(const Formula& formula, const Of& of, int count, const float (&v)[group_size]) {
   unsigned bits = 0;
@@ -97,8 +97,8 @@ FQ_HD std::uint8_t mask_byte(const Formula& formula, const Of& of, int count, co
 
 }  // namespace loops
 
-/// y = formula.value(x, row), of groups formula.values(row or rows, group) where it has that; its bit of the
-/// mask, where there is one, formula.mask(x, row): of groups of eight then.
+/// Sets y = formula.value(x, row), or formula.values(row or rows, group) for groups if it exists. With a
+/// mask, sets the bits to formula.mask(x, row), in groups of eight.
 template <class T, class Formula, class Rows, int size>
 struct QuantizeRanges {
   Formula formula;
@@ -131,7 +131,7 @@ inline std::uint8_t* mask_bytes(Tensor* mask) {
   return mask == nullptr ? nullptr : static_cast<std::uint8_t*>(mask->mutable_raw());
 }
 
-/// The same without values.
+/// Computes only the mask.
 template <class T, class Formula, class Rows>
 struct MaskRanges {
   Formula formula;
@@ -148,7 +148,7 @@ struct MaskRanges {
   }
 };
 
-/// Of a tensor of type T.
+/// Quantizes a tensor of type T.
 template <class T, class Formula, class Rows>
 void quantize_as(const Tensor& x, Formula formula, Rows rows, Tensor& y, Tensor* mask) {
   const auto* from = static_cast<const T*>(x.raw());
@@ -186,8 +186,8 @@ struct FillRows {
   FQ_HD void operator()(std::int64_t k) const { rows.put(k, make(amax[k], bound[k])); }
 };
 
-/// f(rows) with the rows that make(amax, bound) gives. Both are f32, row-major, of one shape that broadcasts
-/// to x, on the host or its device; the rows of several are made on the device, once each.
+/// Calls f(rows) with the rows that make(amax, bound) returns. Both are f32, row-major, of one shape that
+/// broadcasts to x, on the host or the device of x. Several rows are computed on the device, once each.
 template <class Make, class F>
 void with_rows(const Tensor& x, const Tensor& amax, const Tensor& bound, Make make, F&& f) {
   if (amax.numel() == 1 && amax.device().is_cpu() && bound.device().is_cpu())

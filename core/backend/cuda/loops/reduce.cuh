@@ -1,9 +1,9 @@
 #pragma once
 
-/// Reductions of whole arrays, by CUB. Functors are ours, marked FQ_HD and const; memory that is
-/// needed meanwhile is the library's own, so that all of it can be captured. Nothing waits.
+/// Reductions of whole arrays, by CUB. Functors are our own, marked FQ_HD and const. Temporary memory comes
+/// from the library's allocator, so all calls can be captured. No call waits.
 ///
-/// Tests that have no GPU take another file in this one's place: the same calls, by Thrust on the host.
+/// Tests without a GPU replace this file by one with the same calls that uses Thrust on the host.
 
 #include <cub/device/device_reduce.cuh>
 
@@ -18,7 +18,7 @@
 namespace fq::cuda {
 namespace loops {
 
-/// call(memory, bytes, stream), first asked for the bytes, then to work.
+/// Calls call(memory, bytes, stream) twice: first to query the bytes, then to work.
 template <class Call>
 void with_scratch(Device device, const Call& call) {
   const cudaStream_t stream = stream_of(device);
@@ -31,8 +31,8 @@ void with_scratch(Device device, const Call& call) {
 
 }  // namespace loops
 
-/// *out = what join(a, b) makes of `zero` and term(items[i]), 0 <= i < count, joined in an order that depends
-/// on `count` and the GPU's model alone. `items` and `out` are pointers, or iterators of Thrust.
+/// Sets *out to the reduction of `zero` and term(items[i]), 0 <= i < count, with join(a, b). The order
+/// depends only on `count` and the GPU model. `items` and `out` are pointers, or iterators of Thrust.
 template <class Items, class Term, class Join, class Sum, class Out>
 void reduce_all(Device device, Items items, std::int64_t count, Term term, Join join, Sum zero, Out out) {
   loops::with_scratch(device, [=](void* scratch, std::size_t& bytes, cudaStream_t stream) {
@@ -40,7 +40,7 @@ void reduce_all(Device device, Items items, std::int64_t count, Term term, Join 
   });
 }
 
-/// The same of term(i).
+/// Reduces term(i) for 0 <= i < count.
 template <class Term, class Join, class Sum, class Out>
 void reduce_indices(Device device, std::int64_t count, Term term, Join join, Sum zero, Out out) {
   reduce_all(device, thrust::counting_iterator<std::int64_t>(0), count, term, join, zero, out);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How reductions over channels are cut into blocks. Plain arithmetic, for host and device.
+/// Division of reductions over channels into blocks. Plain arithmetic, for host and device.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace fq::cuda {
 
 using fq::detail::quotient;
 
-/// i = (.. * size + remainder): takes the remainder off.
+/// Divides i by `size` in place and returns the remainder.
 FQ_HD std::int64_t take_remainder(std::int64_t& i, std::int64_t size) {
   const std::int64_t rest = quotient(i, size), remainder = i - rest * size;
   i = rest;
   return remainder;
 }
 
-/// Elements in memory order: element i is of channel (i / inner) % channels.
+/// Elements in memory order: element i belongs to channel (i / inner) % channels.
 struct ChannelView {
   std::int64_t channels, inner, count;
 
@@ -28,9 +28,9 @@ struct ChannelView {
     const std::int64_t run = quotient(i, inner);
     return run - quotient(run, channels) * channels;
   }
-  /// Elements of each channel.
+  /// Returns the number of elements of each channel.
   [[nodiscard]] FQ_HD std::int64_t length() const { return channels == 0 ? 0 : count / channels; }
-  /// The k-th element of a channel.
+  /// Returns the k-th element of a channel.
   [[nodiscard]] FQ_HD std::int64_t element(std::int64_t c, std::int64_t k) const {
     if (inner == 1) return k * channels + c;
     const std::int64_t outer = quotient(k, inner);
@@ -38,15 +38,15 @@ struct ChannelView {
   }
 };
 
-/// How a reduction is cut: blocks of `width` channels by `lanes` threads each, times `parts` of their
-/// elements.
+/// Block layout of a reduction: each block has `width` channels by `lanes` threads, and there are `parts`
+/// parts of their elements.
 struct ReductionShape {
   int width, lanes;
   std::int64_t tiles, parts, part_length;
 
   [[nodiscard]] static ReductionShape of(const ChannelView& view) {
     constexpr std::int64_t enough_blocks = 1024, least_items = 16;
-    int width = 1;  // channels side by side, so that neighbours are read together
+    int width = 1;  // adjacent channels, for coalesced reads
     while (view.inner == 1 && width < 32 && width < view.channels) width *= 2;
     const int lanes = block_threads / width;
     const std::int64_t tiles = (view.channels + width - 1) / width, length = view.length();
@@ -56,14 +56,15 @@ struct ReductionShape {
     const std::int64_t parts = part_length == 0 ? 1 : (length + part_length - 1) / part_length;
     return {width, lanes, tiles, parts, part_length};
   }
-  /// Of the parts of each channel, which lie together: as many lanes as there are, no more.
+  /// Returns the shape for joining the parts of each channel, which are contiguous: one lane per part at
+  /// most.
   [[nodiscard]] static ReductionShape of_parts(const ChannelView& view) {
     int lanes = block_threads;
     while (lanes > 8 && lanes / 2 >= view.inner) lanes /= 2;
     const int width = block_threads / lanes;
     return {width, lanes, (view.channels + width - 1) / width, 1, view.length()};
   }
-  /// Lanes of a channel in a warp.
+  /// Returns the number of lanes of a channel in a warp.
   [[nodiscard]] FQ_HD int warp_lanes() const { return width < 32 ? 32 / width : 1; }
 };
 

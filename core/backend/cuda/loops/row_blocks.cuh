@@ -7,7 +7,7 @@
 
 namespace fq::cuda {
 
-/// f(first, count) for the groups of elements that are the lane's.
+/// Calls f(first, count) for the lane's groups of elements.
 template <class F>
 FQ_HD void for_lane(const RowBlocks& shape, int lane, const F& f) {
   for (std::int64_t i = std::int64_t{lane} * group_size; i < shape.length;
@@ -17,8 +17,8 @@ FQ_HD void for_lane(const RowBlocks& shape, int lane, const F& f) {
   }
 }
 
-/// f(first, count, values) for the lane's groups, whose values load(first, count, values) reads. Those of the
-/// first group are kept: with `made` they have been, and are not read again.
+/// Calls f(first, count, values) for the lane's groups, whose values load(first, count, values) reads. The
+/// values of the first group are kept: with `made` they were read before and are reused.
 template <bool made, class Kept, class Load, class F>
 FQ_HD void for_lane_keeping(const RowBlocks& shape, int lane, Kept& kept, const Load& load, const F& f) {
   const std::int64_t begin = std::int64_t{lane} * group_size;
@@ -42,8 +42,8 @@ struct JoinLargest {
 
 inline constexpr int join_phases = 3;
 
-/// Part 0, 1, 2: the first 16 lanes of a row, then 4, then one take in what the others have, so that few
-/// warps work. join(a, b) adds b to a; values[p.first] is the row's at last.
+/// Joins in parts 0, 1, 2: into the first 16 lanes of a row, then 4, then one, so that few warps work.
+/// join(a, b) adds b to a. In the end values[p.first] is the result of the row.
 template <int part, class Value, class Join>
 FQ_HD void join_lanes(const RowBlocks& shape, const RowBlocks::Place& p, Value* values, const Join& join) {
   constexpr int left[] = {block_threads, 16, 4, 1}, from = left[part], to = left[part + 1];

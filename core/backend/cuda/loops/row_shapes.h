@@ -1,6 +1,6 @@
 #pragma once
 
-/// How rows are shared out among the threads of a launch. Plain arithmetic, for host and device.
+/// Distribution of rows over the threads of a launch. Plain arithmetic, for host and device.
 
 #include <cstdint>
 
@@ -9,8 +9,8 @@
 
 namespace fq::cuda {
 
-/// `lanes` threads a row, so that short rows leave few threads idle; each takes groups of eight elements in
-/// turn.
+/// Uses `lanes` threads per row, so that short rows leave few threads idle. Each thread takes groups of eight
+/// elements in turn.
 struct RowBlocks {
   std::int64_t rows, length;
   int lanes;
@@ -23,7 +23,7 @@ struct RowBlocks {
   [[nodiscard]] FQ_HD int rows_of_block() const { return block_threads / lanes; }
   [[nodiscard]] std::int64_t blocks() const { return (rows + rows_of_block() - 1) / rows_of_block(); }
 
-  /// One thread's place: its row, and the first thread of that row in the block.
+  /// Position of a thread: its row, and the first thread of that row in the block.
   struct Place {
     std::int64_t row;
     int lane, first;
@@ -34,7 +34,7 @@ struct RowBlocks {
   }
 };
 
-/// Rows of `width` columns in parts of `most` columns (at most eight), the last of a row may be smaller.
+/// Rows of `width` columns in parts of `most` columns (at most eight). The last part of a row may be smaller.
 struct RowGroups {
   struct Part {
     std::int64_t row, column;
@@ -42,7 +42,7 @@ struct RowGroups {
   };
   std::int64_t width;
   int most;
-  std::int64_t groups;  ///< of a row
+  std::int64_t groups;  ///< groups per row
   Divisor by_groups;
 
   explicit RowGroups(std::int64_t columns, int each = 8)

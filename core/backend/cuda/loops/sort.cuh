@@ -1,8 +1,8 @@
 #pragma once
 
-/// Sorts, by CUB: a header of its own, as who includes it compiles all kernels of a sort.
+/// Sorting by CUB. A separate header, because including it compiles all kernels of a sort.
 ///
-/// Tests that have no GPU take another file in this one's place: the same calls, by Thrust on the host.
+/// Tests without a GPU replace this file by one with the same calls that uses Thrust on the host.
 
 #include <cub/device/device_radix_sort.cuh>
 
@@ -11,7 +11,7 @@
 
 namespace fq::cuda {
 
-/// The pairs in the order of their keys, of which the lowest `bits` count; pairs of one key stay in order.
+/// Sorts the pairs by the lowest `bits` bits of their keys. The sort is stable.
 inline void sort_pairs(Device device, const KeyedPairs& pairs, std::int64_t count, int bits) {
   loops::with_scratch(device, [=](void* scratch, std::size_t& bytes, cudaStream_t stream) {
     return cub::DeviceRadixSort::SortPairs(scratch, bytes, pairs.keys, pairs.sorted_keys, pairs.values,

@@ -1,12 +1,12 @@
 #pragma once
 
-/// What is sorted on a device.
+/// Arrays for sorting on a device.
 
 #include <cstdint>
 
 namespace fq::cuda {
 
-/// Arrays of as many elements, that do not overlap.
+/// Arrays of equal length that do not overlap.
 struct KeyedPairs {
   const std::uint32_t *keys, *values;
   std::uint32_t *sorted_keys, *sorted_values;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A walk (core/blocks/detail/walk.h) as kernels take it: where an operand's elements lie.
+/// A walk (core/blocks/detail/walk.h) in the form of kernels: strides of each operand's elements.
 
 #include "fakequant/core/backend/cuda/loops/divisor.h"
 #include "fakequant/core/backend/cuda/loops/groups.cuh"
@@ -9,16 +9,17 @@
 
 namespace fq::cuda {
 
-/// Elements counted in the order of the walk, the last axis fastest.
+/// Strides of elements counted in the order of the walk, with the last axis fastest.
 struct Strides {
   static constexpr int most = 12;
   int rank = 0;
   Divisor sizes[most];
   std::int64_t steps[2][most];
 
-  /// Appends an axis: a new fastest one.
+  /// Appends an axis as the new fastest axis.
   void add(std::int64_t size, std::int64_t left, std::int64_t right) {
-    if (rank == most) throw ArgumentError("[cuda] more than 12 axes lie apart: reshape the tensors first");
+    if (rank == most)
+      throw ArgumentError("[cuda] more than 12 axes cannot be merged: reshape the tensors first");
     sizes[rank] = size;
     steps[0][rank] = left;
     steps[1][rank++] = right;
@@ -30,7 +31,7 @@ struct Strides {
     return out;
   }
 
-  /// The size of the fastest axis, and where on it an element is.
+  /// Returns the size of the fastest axis, and the position of an element on it.
   [[nodiscard]] FQ_HD std::int64_t inner() const { return sizes[rank - 1].value; }
   [[nodiscard]] FQ_HD std::int64_t column(std::int64_t i) const {
     return rank == 1 ? i : sizes[rank - 1].take_remainder(i);
@@ -42,7 +43,7 @@ struct Strides {
   }
 };
 
-/// v[j] = the operand's element first + j, j < count <= size; the others are unspecified.
+/// Sets v[j] to the operand's element first + j for j < count <= size. The other elements are unspecified.
 template <int size, class T>
 FQ_HD void load_strided(const T* p, const Strides& s, int operand, std::int64_t first, int count,
                         T (&v)[size]) {

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Sums of many numbers in more digits than they have: those of doubles as doubles, those of floats as pairs
-/// of floats, which GPUs with few units for doubles add up many times as fast. Where floats overflow or
-/// underflow, so does a pair: squares beyond 1.8e19 are infinite.
+/// Sums with extra precision. Doubles are summed as doubles, floats as pairs of floats, which is many times
+/// faster on GPUs with few units for doubles. Where floats overflow or underflow, so does a pair: squares
+/// beyond 1.8e19 are infinite.
 
 #include <cmath>
 #include <cstdint>
@@ -21,8 +21,8 @@ struct WideSum {
   [[nodiscard]] FQ_HD double value() const { return number; }
 };
 
-/// high + low, some 48 bits: what is lost of each addition is added up beside it (Knuth, "The art of computer
-/// programming", volume 2, 4.2.2, theorem B), what is lost of each product too (by a fused multiply-add).
+/// Sum high + low with about 48 bits. `low` accumulates the rounding error of each addition (Knuth, "The art
+/// of computer programming", volume 2, 4.2.2, theorem B) and of each product (by a fused multiply-add).
 struct PairSum {
   float high, low;
 
@@ -40,22 +40,22 @@ struct PairSum {
     add(other.high);
     low += other.low;
   }
-  /// Of an infinity nothing is lost.
+  /// Returns the sum. An infinite sum has no valid error term.
   [[nodiscard]] FQ_HD double value() const {
     return low == low ? static_cast<double>(high) + static_cast<double>(low) : static_cast<double>(high);
   }
 };
 
-/// Of numbers of type T; begun with {}.
+/// Sum of numbers of type T, initialized with {}.
 template <class T>
 using SumOf = std::conditional_t<std::is_same_v<T, double>, WideSum, PairSum>;
 
-/// Two made together.
+/// Two sums computed together.
 template <class T>
 struct TwoSums {
   SumOf<T> first, second;
 
-  /// Of v - origin, and of its square.
+  /// Adds v - origin to the first sum, and its square to the second.
   FQ_HD void add_difference(T v, T origin) {
     const T d = v - origin;
     if constexpr (std::is_same_v<T, float>) {
@@ -72,7 +72,7 @@ struct TwoSums {
   }
 };
 
-/// For row_blocks.cuh.
+/// Functor for row_blocks.cuh.
 struct JoinSums {
   template <class Sum>
   FQ_HD void operator()(Sum& a, const Sum& b) const {
@@ -80,7 +80,7 @@ struct JoinSums {
   }
 };
 
-/// For reduce_channels: terms(sum, element, channel) adds what an element has to it.
+/// Reduction for reduce_channels: terms(sum, element, channel) adds the terms of an element.
 template <class Sums, class Terms>
 struct SumTerms {
   using Sum = Sums;

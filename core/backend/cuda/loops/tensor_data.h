@@ -1,13 +1,13 @@
 #pragma once
 
-/// Pointers to the data of tensors, for the bodies of kernels. The operators check dtype and layout.
+/// Pointers to the data of tensors, for kernel bodies. The operators check dtype and layout.
 
 #include "fakequant/core/numerics/number_formats.h"
 #include "fakequant/core/tensor.h"
 
 namespace fq::cuda {
 
-/// f(float{}) or f(double{}).
+/// Calls f(float{}) or f(double{}).
 template <class F>
 void visit_float(DType dtype, F&& f) {
   if (dtype == DType::f64)
@@ -16,18 +16,18 @@ void visit_float(DType dtype, F&& f) {
     f(float{});
 }
 
-/// The elements in memory order; null where there is no tensor.
+/// Returns the elements in memory order; null for an undefined tensor.
 template <class T>
 const T* data_of(const Tensor& x) {
   return x.defined() ? static_cast<const T*>(x.raw()) : nullptr;
 }
-/// To write to.
+/// Returns the elements for writing.
 template <class T>
 T* mutable_data_of(Tensor& x) {
   return x.defined() ? static_cast<T*>(x.mutable_raw()) : nullptr;
 }
 
-/// Calls f with an unsigned integer of that many bytes, for kernels that only move elements.
+/// Calls f with an unsigned integer of `bytes` bytes, for kernels that only move elements.
 template <class F>
 void visit_word(int bytes, F&& f) {
   switch (bytes) {

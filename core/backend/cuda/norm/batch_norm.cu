@@ -9,7 +9,7 @@
 namespace fq::cuda {
 namespace {
 
-/// f(elements of x, T{}) with the type T that they are computed in.
+/// Calls f(elements of x, T{}) with the type T of the computation.
 template <class F>
 void visit_rows(const Tensor& x, F&& f) {
   if (x.dtype() == DType::i32)
@@ -18,7 +18,7 @@ void visit_rows(const Tensor& x, F&& f) {
     visit_float(x.dtype(), [&]<class T>(T) { f(data_of<T>(x), T{}); });
 }
 
-/// Of what the values are above the first of their channel, so that squares do not cancel.
+/// Sums of differences to the first value of the channel, so that squares do not cancel.
 template <class X, class T>
 struct MomentTerms {
   const X* x;
@@ -61,7 +61,7 @@ struct PutSums {
   }
 };
 
-/// v[j] = numbers[(column + j) % channels]
+/// Sets v[j] = numbers[(column + j) % channels].
 template <int size, class T>
 FQ_HD void load_channels(const T* numbers, std::int64_t channels, std::int64_t column, int count,
                          T (&v)[size]) {

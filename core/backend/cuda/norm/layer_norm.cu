@@ -38,7 +38,7 @@ struct Forward {
     const auto load = [&](std::int64_t first, int count, Kept& to) { load_group(own + first, count, to.v); };
     for_lane_keeping<made>(shape, lane, kept, load, f);
   }
-  /// Of what the elements are above the first, so that squares do not cancel.
+  /// Sums differences to the first element of the row, so that squares do not cancel.
   FQ_HD TwoSums<T> part(std::int64_t row, int lane, Kept& kept) const {
     TwoSums<T> sum{};
     const T origin = x[row * shape.length];
@@ -90,7 +90,7 @@ struct Backward {
   const T *dy, *x, *gamma, *mean, *inverse;
   T* dx;
 
-  /// g = dy * gamma and the normal, of a group of the row's elements.
+  /// Loads g = dy * gamma and the normalized values of a group of the row's elements.
   FQ_HD void load(std::int64_t row, std::int64_t first, int count, Kept& to) const {
     const T center = mean[row], spread = inverse[row];
     T factor[group_size];
@@ -140,7 +140,7 @@ struct Backward {
   }
 };
 
-/// The gradients of gamma and beta, a column each: dy * normal, and dy.
+/// Gradients of gamma and beta, one column each: dy * normalized value, and dy.
 template <class T>
 struct ParameterTerms {
   const T *dy, *x, *mean, *inverse;

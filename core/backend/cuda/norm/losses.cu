@@ -12,7 +12,8 @@ using fq::detail::IgnoredLabel;
 using fq::detail::mean_of;
 using fq::detail::SmoothedTarget;
 
-/// f32 or f64: a reduction is compiled for some seconds, and is waited for by memory.
+/// f32 or f64 values. The type is tested at run time: compiling a reduction takes seconds, and memory limits
+/// its speed.
 struct Floats {
   const void* values;
   bool wide;
@@ -23,7 +24,7 @@ struct Floats {
 };
 Floats floats_of(const Tensor& x) { return {data_of<void>(x), x.dtype() == DType::f64}; }
 
-/// Of rows that count, and their weights.
+/// Sum over the counted rows, and their weights.
 struct RowSum {
   double total, weight;
 };
@@ -32,7 +33,7 @@ struct AddRows {
     return {a.total + b.total, a.weight + b.weight};
   }
 };
-/// Adds a sum to totals [loss, weights], and writes the mean so far; is the new total of weights.
+/// Adds a sum to totals [loss, weights], writes the mean so far, and returns the new total weight.
 struct MeanSoFar {
   double* totals;
   void* loss;
@@ -48,7 +49,7 @@ struct MeanSoFar {
   }
 };
 
-/// Adds terms(i) to totals and sets loss to the mean so far.
+/// Adds terms(i) to the totals and sets loss to the mean so far.
 template <class Terms>
 void add_terms(std::int64_t items, Terms terms, Tensor& totals, Tensor& loss) {
   auto* sums = mutable_data_of<double>(totals);
@@ -57,7 +58,7 @@ void add_terms(std::int64_t items, Terms terms, Tensor& totals, Tensor& loss) {
                      sums + 1, MeanSoFar{sums, mutable_data_of<void>(loss), loss.dtype() == DType::f64}));
 }
 
-/// Of a row; a label that is no class adds nothing.
+/// Terms of a row. A label that is not a class adds nothing.
 struct LabelTerms {
   Floats log_p;
   const std::int64_t* labels;
@@ -72,7 +73,7 @@ struct LabelTerms {
   }
 };
 
-/// Of an element; a row counts with its first one.
+/// Terms of an element. The first element of a row adds the row's weight.
 struct SmoothedTerms {
   Floats log_p;
   const std::int64_t* labels;

@@ -16,7 +16,7 @@ using fq::detail::softmax_power;
 using fq::detail::softmax_term;
 using fq::detail::softmax_value;
 
-/// Returns y of one element, from the largest element of its line and the sum of powers.
+/// Returns y of one element, from the largest element of its line and the sum of exponentials.
 template <class T>
 FQ_HD T value_of(T x, T largest, double sum, bool logarithm) {
   const T total = static_cast<T>(sum);
@@ -70,7 +70,7 @@ struct SoftmaxLineBackward {
   }
 };
 
-/// Lines that lie together: threads of a block share a row, each keeps its first elements.
+/// Computes contiguous lines. Threads of a block share a row, and each keeps its first elements in registers.
 template <class T>
 struct SoftmaxRows {
   static constexpr int phases = 3 + 2 * join_phases;
@@ -86,7 +86,7 @@ struct SoftmaxRows {
   bool logarithm;
   T* y;
 
-  /// f(first, count, values): x, or what f made of them before.
+  /// Calls f(first, count, values) with x, or with the values that an earlier f produced.
   template <bool made, class F>
   FQ_HD void visit(std::int64_t at, int lane, Kept& kept, const F& f) const {
     const auto load = [&](std::int64_t first, int count, Kept& to) {

@@ -9,14 +9,14 @@ namespace {
 using fq::detail::Covering;
 using fq::detail::Window;
 
-/// Of floats, or of codes times their scale.
+/// Average of floats, or of codes times their scale.
 template <class From, class T>
 struct Average {
   PoolSizes s;
   bool include_padding;
   RowGroups groups;
   const From* x;
-  const float* scale;  // of codes
+  const float* scale;  // for codes
   T* y;
 
   FQ_HD void operator()(std::int64_t item) const {

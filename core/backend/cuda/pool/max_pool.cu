@@ -9,7 +9,7 @@ namespace {
 using fq::detail::Covering;
 using fq::detail::Window;
 
-/// The larger wins, and a NaN.
+/// Returns whether v replaces the best value. NaN always does.
 template <class T>
 FQ_HD bool wins(T v, T best, bool falls) {
   if constexpr (std::is_floating_point_v<T>) return v > best || v != v;
@@ -21,7 +21,7 @@ struct MaxPool {
   PoolSizes s;
   RowGroups groups;
   const T* x;
-  const float* factor;  // null: no channel falls
+  const float* factor;  // null: no channel has a negative factor
   T* y;
   Place* argmax;  // may be null
 

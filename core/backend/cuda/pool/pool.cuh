@@ -12,7 +12,7 @@ namespace fq::cuda {
 
 using fq::detail::PoolSizes;
 
-/// Some channels of one pixel of images of `rows` * `columns` pixels.
+/// Some channels of one pixel, for images of `rows` * `columns` pixels.
 struct PixelPart {
   std::int64_t image, row, column, channel;
   int count;
@@ -28,13 +28,13 @@ struct PixelPart {
   }
 };
 
-/// Where channel 0 of pixel (row, column) of an image is.
+/// Returns the offset of channel 0 of pixel (row, column) of an image.
 FQ_HD std::int64_t pixel_at(std::int64_t image, std::int64_t rows, std::int64_t columns, std::int64_t row,
                             std::int64_t column, std::int64_t channels) {
   return ((image * rows + row) * columns + column) * channels;
 }
 
-/// Eight channels an item, but one where that leaves few items: work of a whole image each.
+/// Returns eight channels per item, or one if there are few items, for example in global pooling.
 inline RowGroups channel_groups(std::int64_t pixels, std::int64_t channels) {
   constexpr std::int64_t enough = 1 << 16;
   return RowGroups(channels, pixels * channels < group_size * enough ? 1 : group_size);

@@ -9,7 +9,7 @@
 namespace fq::cuda {
 namespace {
 
-/// A rule with what does not change from element to element.
+/// A bin rule, with the values that are the same for all elements.
 struct Bins {
   fq::detail::BinRule rule;
   float lowest, last, dropped, inverse, most;
@@ -34,10 +34,10 @@ struct Bins {
   }
 };
 
-/// Each block counts in a table of its own, in copies so that equal values do not wait for each other; bins
-/// that have no room there, the highest ones, are counted in memory at once. What is in bin 0, as zeros are,
-/// each thread counts by itself. What does not count there is added to a number that nobody reads: a branch
-/// around the addition costs more, by the table's address, which is made anew behind it.
+/// Counts in a table per block. The table has several copies, so that equal values do not wait for each
+/// other. Bins that do not fit into the table, the highest ones, are counted in global memory. Each thread
+/// counts bin 0, for example zeros, in a register. All other elements are added to a dummy counter: a branch
+/// around the addition costs more, because the compiler recomputes the address of the table after it.
 template <bool inverted>
 struct CountBins {
   static constexpr int phases = 3, counters = 8192, most_copies = 8, pack = pack_size<float>, packs = 2;
@@ -48,7 +48,7 @@ struct CountBins {
   const float* x;
   std::int64_t elements;
   Bins rule;
-  int bins, copies, held;  ///< copies are a power of two; held: bins that have room in a table
+  int bins, copies, held;  ///< copies: a power of two; held: number of bins in a table
   unsigned long long* counts;
 
   FQ_HD void add(float v, int thread, unsigned& zeros, Shared& shared) const {
@@ -58,7 +58,7 @@ struct CountBins {
     zeros += at == 0 ? 1 : 0;
     if (held < bins && at >= held && at < bins) atomic_add<unsigned long long>(counts[at], 1);
   }
-  /// `packs` packs, as far apart as a block's threads have one each.
+  /// Adds `packs` packs. Their distance is one pack per thread of the block.
   FQ_HD void add_tile(std::int64_t begin, Thread t, unsigned& zeros, Shared& shared) const {
     const std::int64_t first = begin + std::int64_t{t.thread} * pack;
     float v[packs][pack];

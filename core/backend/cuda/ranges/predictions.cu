@@ -7,7 +7,7 @@
 namespace fq::cuda {
 namespace {
 
-/// Where it is the largest so far; a NaN is larger than everything.
+/// Index of the largest score so far. NaN counts as largest.
 template <class T>
 struct Prediction {
   T score;

@@ -14,12 +14,12 @@
 namespace fq::cuda {
 namespace {
 
-/// As an integer, so that a NaN is larger than everything and is found.
+/// Returns |v| as an integer. NaN is then larger than all other values and stays visible.
 FQ_HD std::int32_t magnitude(float v) { return std::bit_cast<std::int32_t>(v) & 0x7fffffff; }
 FQ_HD std::int32_t larger(std::int32_t a, std::int32_t b) { return a < b ? b : a; }
 FQ_HD float smaller(float a, float b) { return b < a ? b : a; }
 
-/// The elements of a reduction are single ones, or groups of eight.
+/// Largest magnitude of single elements, or of groups of eight.
 template <int size>
 struct LargestMagnitude {
   using Sum = std::int32_t;
@@ -62,7 +62,7 @@ struct JoinEnds {
   }
 };
 
-/// Any set of kept axes: the second operand of the walk is the range of an element.
+/// Handles any set of kept axes: the second operand of the walk is the range of an element.
 struct RaiseMagnitudes {
   const float* x;
   std::int32_t* out;
@@ -87,7 +87,7 @@ struct RaiseMagnitudes {
   }
 };
 
-/// Each range that of one short row.
+/// Computes one range per short row.
 struct RowMagnitudes {
   static constexpr int phases = 1 + join_phases;
   static constexpr std::int64_t longest = std::int64_t{group_size} * block_threads;
@@ -117,7 +117,7 @@ struct RowMagnitudes {
   }
 };
 
-/// One thread a block.
+/// Computes one range per thread.
 struct BlockMagnitudes {
   const float* x;
   std::int32_t* out;
@@ -130,7 +130,7 @@ struct BlockMagnitudes {
   }
 };
 
-/// Where at most one axis is kept.
+/// Returns the view for at most one kept axis.
 ChannelView channels_of(const Strides& walk, std::int64_t count) {
   ChannelView view{1, 1, count};
   for (int axis = walk.rank - 1; axis >= 0; --axis) {
@@ -140,7 +140,7 @@ ChannelView channels_of(const Strides& walk, std::int64_t count) {
   return view;
 }
 
-/// Channels whose elements are whole groups are read in them.
+/// Computes the amax of channels, in groups if the elements of a channel are whole groups.
 void channel_amax(const Tensor& x, const ChannelView& view, std::int32_t* out) {
   const std::int64_t count = x.numel();
   const PutMagnitude put{out};

@@ -11,7 +11,7 @@
 namespace fq::cuda {
 namespace {
 
-/// Part p is one of row p / per_row.
+/// Parts of rows. Part p belongs to row p / per_row.
 struct RowParts {
   static constexpr std::int64_t size = 4096;
   const float* x;
@@ -35,7 +35,8 @@ struct RowParts {
   }
 };
 
-/// Item i = row * width + k: sums[i] += partial[part - first][k] of the parts [first, last) of its row.
+/// Adds partial sums. Item i = row * width + k: sums[i] += partial[part - first][k] of the parts [first,
+/// last) of its row.
 struct AddParts {
   const double* partial;
   double* sums;
@@ -51,7 +52,8 @@ struct AddParts {
   }
 };
 
-/// Adds to sums[r * width ..] what fill(first, count, out) writes: out[p * width + k] of the parts first + p.
+/// Adds the results of fill(first, count, out) to sums[r * width ..]. fill writes out[p * width + k] for the
+/// parts first + p.
 template <class Fill>
 void add_parts(const fq::detail::RangeRows& rows, std::int64_t width, std::vector<double>& sums,
                Fill&& fill) {
@@ -72,7 +74,7 @@ void add_parts(const fq::detail::RangeRows& rows, std::int64_t width, std::vecto
   sums = total.to_vector<double>();
 }
 
-/// A block a part: `lanes` sums of every so-manieth element, added in their order.
+/// Sums one part per block. Each of `lanes` sums takes every `lanes`-th element in order.
 template <int lanes, bool magnitudes>
 struct SumPart {
   static constexpr int phases = 3, width = magnitudes ? 2 : 1;
@@ -129,7 +131,7 @@ void add(const fq::detail::RangeRows& rows, bool skip_zeros, std::vector<double>
 
 enum class Kind : unsigned char { integer, e4m3, fp4 };
 
-/// Squares of 64 elements are added in f32, such sums in double.
+/// Returns the sum of squares. Sums of 64 squares are computed in f32 and added in double.
 template <class Candidate>
 FQ_HD double sum_squares(const float* x, std::int64_t count, const Candidate& candidate) {
   constexpr std::int64_t run = 64;
@@ -179,7 +181,7 @@ struct Errors {
   }
 };
 
-/// Item i = part * width + k, parts counted from `first`.
+/// Computes the errors of parts. Item i = part * width + k, with parts counted from `first`.
 struct PartErrors {
   Errors errors;
   RowParts parts;

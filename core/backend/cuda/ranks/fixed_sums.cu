@@ -9,7 +9,7 @@
 namespace fq::cuda {
 namespace {
 
-/// Of at most so many terms; `more` are added to what is there.
+/// Adds up to `most` terms. `more` adds them to the existing sums.
 struct AddFixed {
   static constexpr std::size_t most = 8;
   const float* terms[most];

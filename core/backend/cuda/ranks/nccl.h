@@ -1,6 +1,6 @@
 #pragma once
 
-/// NCCL, loaded when ranks first sum what lies on GPUs: programs start without it. CUDA builds only.
+/// NCCL, loaded when ranks first sum values on GPUs: programs start without it. CUDA builds only.
 
 #include <nccl.h>
 
@@ -8,7 +8,7 @@
 
 namespace fq::cuda {
 
-/// Its functions, under their names less "nccl".
+/// The functions of NCCL, by their names without "nccl".
 struct Nccl {
   decltype(&::ncclGetErrorString) GetErrorString;
   decltype(&::ncclGetUniqueId) GetUniqueId;
@@ -19,10 +19,11 @@ struct Nccl {
   decltype(&::ncclAllReduce) AllReduce;
 };
 
-/// The program's own where it is linked with it, else libnccl.so.2. Throws BackendError where there is none.
+/// Returns the functions linked into the program, or else from libnccl.so.2. Throws BackendError if it is not
+/// found.
 [[nodiscard]] const Nccl& nccl();
 
-/// Throws BackendError naming the call and what NCCL says of it.
+/// Throws BackendError with the call and NCCL's description of the error.
 void check(ncclResult_t status, const char* call);
 
 }  // namespace fq::cuda

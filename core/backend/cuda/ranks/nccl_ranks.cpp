@@ -19,7 +19,7 @@ class NcclRanks final : public fq::detail::DeviceRanks {
  public:
   NcclRanks(Device device, int rank, int size, const ncclUniqueId& id, double seconds)
       : device_(device), rank_(rank), seconds_(seconds) {
-    static_cast<void>(stream_of(device));  // makes it the thread's device
+    static_cast<void>(stream_of(device));  // makes it the current device
     FQ_NCCL(CommInitRank, &ranks_, size, id, rank);
     set_wait_check([this](double waited) { check_wait(waited); });
   }
@@ -28,7 +28,7 @@ class NcclRanks final : public fq::detail::DeviceRanks {
     if (ranks_ == nullptr) return;
     try {
       static_cast<void>(stream_of(device_));
-    } catch (const Error&) {  // the device is lost, and its sums with it
+    } catch (const Error&) {  // the device is lost, with its sums
       return;
     }
     static_cast<void>(nccl().CommDestroy(ranks_));
@@ -44,8 +44,8 @@ class NcclRanks final : public fq::detail::DeviceRanks {
   }
 
  private:
-  /// Ends the sums in progress, which would never end, and throws, where NCCL reports an error or the time is
-  /// over.
+  /// Throws if NCCL reports an error or the time limit is exceeded. Aborts the sums in progress first,
+  /// because they would never end.
   void check_wait(double waited) {
     const std::scoped_lock lock(mutex_);
     throw_if_aborted();
@@ -63,7 +63,8 @@ class NcclRanks final : public fq::detail::DeviceRanks {
     static_cast<void>(nccl().CommAbort(std::exchange(ranks_, nullptr)));
     throw_if_aborted();
   }
-  /// Each thread reports the cause: the first that sees it may be one that makes batches ahead.
+  /// Throws the reason of the abort on every thread: the first thread that notices may be one that prepares
+  /// batches.
   void throw_if_aborted() const {
     if (!aborted_.empty()) throw BackendError(aborted_);
   }
@@ -72,7 +73,7 @@ class NcclRanks final : public fq::detail::DeviceRanks {
   int rank_;
   double seconds_;
   std::mutex mutex_;
-  std::string aborted_;  // why, once the sums are aborted
+  std::string aborted_;  // reason, set after the sums are aborted
   ncclComm_t ranks_ = nullptr;
 };
 
@@ -97,7 +98,8 @@ std::string device_ranks_id() {
 std::unique_ptr<DeviceRanks> join_device_ranks(Device device, int rank, int size, const std::string& id,
                                                double seconds) {
   ncclUniqueId own{};
-  if (id.size() != sizeof own.internal) throw BackendError("[ranks] an id that is none of NCCL's");
+  if (id.size() != sizeof own.internal)
+    throw BackendError("[ranks] the id is not an NCCL id: use device_ranks_id()");
   std::memcpy(own.internal, id.data(), id.size());
   return std::make_unique<cuda::NcclRanks>(device, rank, size, own, seconds);
 }

@@ -22,7 +22,7 @@ struct PutGrid {
   }
 };
 
-/// Rows of elements in memory order, each of the range row % ranges.
+/// Grids of rows in memory order. A row uses the range row % ranges.
 struct RowGrids {
   const float* grids;
   std::int64_t width, ranges;

@@ -17,8 +17,8 @@ struct KnownPiece {
 };
 
 struct Arenas {
-  std::mutex mutex;                                               // of all that arenas hold, too
-  std::map<const std::byte*, KnownPiece, std::greater<>> pieces;  // downwards
+  std::mutex mutex;                                               // also guards the contents of arenas
+  std::map<const std::byte*, KnownPiece, std::greater<>> pieces;  // in descending order
 
   [[nodiscard]] std::shared_ptr<Arena> find(const void* pointer) const {
     const auto* at = static_cast<const std::byte*>(pointer);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Memory of captured work, whose tensors have the same addresses in every launch. CUDA builds only.
+/// Memory of captured work, whose tensors keep the same addresses in every launch. CUDA builds only.
 
 #include <cstddef>
 #include <map>
@@ -10,21 +10,21 @@
 
 namespace fq::cuda {
 
-/// Large pieces of the device's pool, cut into blocks: what is given back serves what is taken after it. Once
-/// the arena is closed, pieces go as soon as none of their blocks is in use.
+/// Memory arena of large pieces of the device's pool, cut into blocks. Freed blocks are reused. After
+/// `close`, a piece returns to the pool when all its blocks are free.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   [[nodiscard]] static std::shared_ptr<Arena> make(DeviceState& state);
-  Arena(const Arena&) = delete;  // blocks point into it
+  Arena(const Arena&) = delete;  // blocks point to it
   Arena& operator=(const Arena&) = delete;
 
-  /// 256-byte aligned. Throws SystemError when memory is short.
+  /// Returns 256-byte aligned memory. Throws SystemError if there is not enough memory.
   [[nodiscard]] void* take(std::size_t bytes);
-  /// Nothing is taken from now on.
+  /// Ends allocation.
   void close() noexcept;
 
   [[nodiscard]] bool holds(const void* pointer) const noexcept;
-  /// A block to the arena that it was taken from; false for one of no arena.
+  /// Returns a block to the arena that owns it. Returns false if no arena owns the block.
   [[nodiscard]] static bool give_back(void* block) noexcept;
 
  private:
@@ -33,7 +33,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   void give(std::byte* block) noexcept;
   void give_back_pieces() noexcept;
 
-  using Ranges = std::map<std::byte*, std::size_t>;  // sizes, by address
+  using Ranges = std::map<std::byte*, std::size_t>;  // sizes by address
 
   DeviceState& state_;
   bool closed_ = false;

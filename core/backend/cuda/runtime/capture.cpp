@@ -107,7 +107,7 @@ struct Capture::Body {
   Body(const Body&) = delete;  // graphs refer to its memory
   Body& operator=(const Body&) = delete;
 
-  /// Whether it reads the step.
+  /// Runs `work` in the capture. Returns whether the work reads the step.
   bool call(const std::function<void()>& work) {
     const ScopedValue scope(
         cuda::in_force,
@@ -116,7 +116,8 @@ struct Capture::Body {
     if (cuda::in_force.failed) throw SystemError("[cuda] too little memory to capture the work");
     return cuda::in_force.reads_step;
   }
-  /// Too little memory for a capture, which keeps all it makes, may be enough for the calls.
+  /// Captures a part. Turns a SystemError into CannotCapture: a capture keeps all its tensors, and direct
+  /// calls may still fit into memory.
   Part part_of(const std::function<void()>& work) {
     try {
       return captured(work);
@@ -132,7 +133,7 @@ struct Capture::Body {
       part.reads_step = call(work);
     } catch (...) {
       static_cast<void>(cudaStreamEndCapture(stream.get(), graph.out()));
-      static_cast<void>(cudaGetLastError());  // a capture that was broken off ends with an error of its own
+      static_cast<void>(cudaGetLastError());  // an aborted capture ends with its own error
       throw;
     }
     FQ_CUDA(cudaStreamEndCapture(stream.get(), graph.out()));

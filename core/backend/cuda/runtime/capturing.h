@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the work of a thread is captured into, for those who allocate, copy and launch. CUDA builds only.
+/// State of the capture of a thread's work, for code that allocates, copies and launches. CUDA builds only.
 
 #include <cstdint>
 #include <functional>
@@ -13,23 +13,23 @@ namespace fq::cuda {
 
 struct Capturing {
   Device device;
-  cudaStream_t stream = nullptr;  ///< captured from, never run
-  std::shared_ptr<Arena> arena;   ///< where its tensors are
+  cudaStream_t stream = nullptr;  ///< capture stream; its work is never run
+  std::shared_ptr<Arena> arena;   ///< memory of the captured tensors
 };
 
-/// That of this thread while its work on the device is captured, else null.
+/// Returns the capture of this thread while its work on the device is captured, else null.
 [[nodiscard]] const Capturing* capturing(Device device) noexcept;
-/// Where kernels that are captured find random_stream().step of a launch, on the device; else null.
+/// Returns the device address where captured kernels read random_stream().step of a launch, else null.
 [[nodiscard]] const std::uint64_t* captured_step(Device device) noexcept;
-/// Throws CannotCapture, naming `what`, while this thread's work is captured.
+/// Throws CannotCapture, with `what` in the message, while this thread's work is captured.
 void refuse_capture(const char* what);
 
 /// Runs `work` outside of this thread's capture. Its kernels run at once, and its memory outlives the
-/// capture. For workspaces and for tests of the device.
+/// capture. Intended for workspaces and device tests.
 void without_capture(const std::function<void()>& work);
 
-/// A copy of bytes of the host for kernels to read, such as a list of addresses; launches of a capture find
-/// it as it is now.
+/// Returns a device copy of host bytes for kernels, for example a list of addresses. Launches of a capture
+/// use the bytes of this moment.
 [[nodiscard]] Storage constant(const void* from, std::size_t bytes, Device device);
 
 }  // namespace fq::cuda

@@ -7,7 +7,7 @@
 namespace fq::cuda {
 namespace {
 
-/// Below the root of the sources.
+/// Returns the path below the root of the sources.
 std::string_view name_in(std::string_view path) {
   for (const std::string_view folder : {"/core/", "/calib/", "/bench/"})
     if (const auto at = path.rfind(folder); at != std::string_view::npos) return path.substr(at + 1);
@@ -25,7 +25,7 @@ std::string driver_advice() {
       driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 }
 
-/// What a stream answers to calls that a capture cannot hold.
+/// Returns whether the code means that a call cannot be captured.
 bool ends_capture(cudaError_t code) {
   return cudaErrorStreamCaptureUnsupported <= code && code <= cudaErrorStreamCaptureWrongThread;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// CUDA's answers as errors.
+/// CUDA error codes as exceptions.
 
 #include <source_location>
 
@@ -10,10 +10,10 @@
 
 namespace fq::cuda {
 
-/// Throws unless `code` is cudaSuccess: SystemError for too little memory, CannotCapture for what ends a
-/// capture, else BackendError. The message has
-/// the call, the code's name and text, the place and, where something can be done, what. CUDA's own record of
-/// the error is cleared, so that the next call tells its own.
+/// Throws unless `code` is cudaSuccess: SystemError for too little memory, CannotCapture for errors that end
+/// a capture, else BackendError. The message has the call, the name and text of the code, the source location
+/// and, if possible, a remedy. Clears CUDA's own record of the error, so that the next call reports only its
+/// own.
 void check(cudaError_t code, const char* call, std::source_location place = std::source_location::current());
 
 }  // namespace fq::cuda

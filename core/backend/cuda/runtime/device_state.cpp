@@ -14,8 +14,8 @@
 namespace fq::cuda {
 namespace {
 
-/// Makes a device the thread's current one. Memory is freed and alarms are reset from destructors and callers
-/// that work on another device.
+/// Makes a device current on this thread within a scope. Destructors and callers that work on another device
+/// use it to free memory and to reset alarms.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int index) noexcept {
@@ -25,7 +25,7 @@ class CurrentDevice {
   ~CurrentDevice() {
     if (before_ >= 0) static_cast<void>(cudaSetDevice(before_));
   }
-  CurrentDevice(const CurrentDevice&) = delete;  // a scope
+  CurrentDevice(const CurrentDevice&) = delete;  // scope guard
 
  private:
   int before_ = -1;
@@ -37,8 +37,8 @@ MemoryPool make_pool(int index) {
   properties.location = {.type = cudaMemLocationTypeDevice, .id = index};
   MemoryPool pool;
   FQ_CUDA(cudaMemPoolCreate(pool.out(), &properties));
-  auto keep =
-      std::numeric_limits<std::uint64_t>::max();  // free blocks stay: a step asks nothing of the driver
+  // Keeps all free blocks, so that a training step never calls the driver for memory.
+  auto keep = std::numeric_limits<std::uint64_t>::max();
   FQ_CUDA(cudaMemPoolSetAttribute(pool.get(), cudaMemPoolAttrReleaseThreshold, &keep));
   return pool;
 }
@@ -51,7 +51,7 @@ DeviceState::DeviceState(int index) : index_(index) {
   FQ_CUDA(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, index));
   pool_ = make_pool(index);
   upload_pool_ = make_pool(index);
-  int never = 0;  // memory whose last reader still runs is left alone, not waited for
+  int never = 0;  // never wait for memory that is still being read
   FQ_CUDA(cudaMemPoolSetAttribute(upload_pool_.get(), cudaMemPoolReuseAllowInternalDependencies, &never));
   void* flag = nullptr;
   FQ_CUDA(cudaMallocFromPoolAsync(&flag, sizeof(int), pool_.get(), stream_.get()));
@@ -88,13 +88,13 @@ void DeviceState::synchronize() {
 }
 
 void DeviceState::copy_in(void* to, const void* from, std::size_t bytes) {
-  constexpr std::size_t most = 256;  // under way at once
+  constexpr std::size_t most = 256;  // copies in flight
   const std::scoped_lock lock(staged_mutex_);
   if (staged_.size() >= most) {
     wait(staged_.front().done.get());
   }
   while (!staged_.empty() && cudaEventQuery(staged_.front().done.get()) == cudaSuccess) staged_.pop_front();
-  static_cast<void>(cudaGetLastError());  // that one is still under way
+  static_cast<void>(cudaGetLastError());  // clears the "not ready" error of the query
   Staged& own = staged_.emplace_back(Pinned(bytes), make_event());
   std::memcpy(own.memory.data(), from, bytes);
   FQ_CUDA(cudaMemcpyAsync(to, own.memory.data(), bytes, cudaMemcpyHostToDevice, stream_.get()));

@@ -1,6 +1,6 @@
 #pragma once
 
-/// All that belongs to one GPU. CUDA builds only.
+/// State of one GPU. CUDA builds only.
 
 #include <deque>
 #include <map>
@@ -25,20 +25,21 @@ class DeviceState {
   [[nodiscard]] int processors() const noexcept { return processors_; }
 
   [[nodiscard]] Alarm alarm(const std::string& text, AlarmKind kind);
-  /// Waits, and throws what has been reported.
+  /// Waits, and throws reported errors.
   void synchronize();
-  /// Copies what kernels have reported so far to page-locked memory, in the stream.
+  /// Copies the errors that kernels have reported so far to page-locked memory, in the stream.
   void read_alarm(int* to);
-  /// Throws the error for what such a copy holds, if anything, and takes it back.
+  /// Throws the error in the copy `reported`, if any, and resets the flag.
   void raise(int reported);
 
-  /// Copies a few bytes of the host, taken over before it returns, in the stream. Nothing waits: from
-  /// pageable memory CUDA would, for all work of the stream.
+  /// Copies a few host bytes in the stream. The bytes are read before the function returns. Uses page-locked
+  /// memory: with pageable memory, CUDA would wait for all work of the stream.
   void copy_in(void* to, const void* from, std::size_t bytes);
 
-  /// Memory of a pool of its own, in the stream's order; that of other users of the device is left alone.
+  /// Allocates from a separate pool, in stream order. Memory of other users of the device is not affected.
   [[nodiscard]] void* take(std::size_t bytes) { return take(bytes, pool_.get(), stream_.get()); }
-  /// Memory for uploads, in the order of their stream: from a pool that never waits for work in progress.
+  /// Allocates memory for uploads in the order of their stream, from a pool that never waits for work in
+  /// progress.
   [[nodiscard]] void* take_for_upload(std::size_t bytes, cudaStream_t stream) {
     return take(bytes, upload_pool_.get(), stream);
   }
@@ -55,12 +56,12 @@ class DeviceState {
   [[nodiscard]] void* take(std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream);
   void count(std::int64_t bytes) noexcept;
 
-  static constexpr int none = 0x7f7f7f7f;  // what cudaMemset writes into the flag
+  static constexpr int none = 0x7f7f7f7f;  // value of the flag after cudaMemset
 
   int index_, processors_ = 1;
   Stream stream_;
   MemoryPool pool_, upload_pool_;
-  int* flag_ = nullptr;  // on the device, for as long as the process lives
+  int* flag_ = nullptr;  // on the device, never freed
   std::mutex mutex_;
   std::map<std::string, int> alarms_;
   std::vector<std::pair<std::string, AlarmKind>> texts_;
@@ -69,8 +70,9 @@ class DeviceState {
   std::deque<Staged> staged_;
 };
 
-/// Made when first asked for, kept until the process ends: tensors with static lifetime may outlive any other
-/// static object. Throws BackendError for a device that is not there.
+/// Returns the state of a device. It is created on first use and kept until the process ends, because tensors
+/// with static lifetime may outlive other static objects. Throws BackendError for a device that does not
+/// exist.
 [[nodiscard]] DeviceState& state_of(Device device);
 
 }  // namespace fq::cuda

@@ -1,12 +1,13 @@
 #pragma once
 
-/// One owner for every handle that a C interface gives out and takes back.
+/// Owner of a handle of a C library.
 
 #include <utility>
 
 namespace fq::cuda {
 
-/// Gives the handle to Destroy when it goes, whose answer is not looked at: destructors never throw.
+/// Owns a handle and passes it to Destroy in the destructor. The result of Destroy is ignored, because
+/// destructors must not throw.
 template <class T, auto Destroy>
 class Handle {
  public:
@@ -21,12 +22,12 @@ class Handle {
     }
     return *this;
   }
-  Handle(const Handle&) = delete;  // one owner
+  Handle(const Handle&) = delete;  // single owner
   Handle& operator=(const Handle&) = delete;
 
   [[nodiscard]] T get() const noexcept { return handle_; }
   [[nodiscard]] explicit operator bool() const noexcept { return handle_ != T{}; }
-  /// Where a C function puts a new handle; the old one goes first.
+  /// Returns the address for a C function that creates a handle. Destroys the old handle first.
   [[nodiscard]] T* out() noexcept {
     reset();
     return &handle_;

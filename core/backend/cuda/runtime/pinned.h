@@ -1,6 +1,6 @@
 #pragma once
 
-/// Page-locked host memory, which a device copies from and to by itself. CUDA builds only.
+/// Page-locked host memory, for asynchronous copies. CUDA builds only.
 
 #include <cstddef>
 
@@ -9,16 +9,17 @@
 
 namespace fq::cuda {
 
-/// Blocks are kept and given out again: to lock pages takes longer than to copy them.
+/// A block of page-locked memory. Freed blocks are cached, because locking pages takes longer than copying
+/// them.
 class Pinned {
  public:
   Pinned() = default;
-  /// Throws SystemError when memory is short.
+  /// Throws SystemError if there is not enough memory.
   explicit Pinned(std::size_t bytes);
   ~Pinned();
   Pinned(Pinned&& other) noexcept;
   Pinned& operator=(Pinned&& other) noexcept;
-  Pinned(const Pinned&) = delete;  // one owner
+  Pinned(const Pinned&) = delete;  // single owner
   Pinned& operator=(const Pinned&) = delete;
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
@@ -29,7 +30,7 @@ class Pinned {
   std::size_t bytes_ = 0;
 };
 
-/// A new event, without times.
+/// Returns a new event without timing.
 [[nodiscard]] Event make_event();
 
 }  // namespace fq::cuda

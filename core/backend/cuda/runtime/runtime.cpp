@@ -81,7 +81,7 @@ void deallocate(void* pointer, std::size_t bytes, Device device) noexcept {
   if (pointer == nullptr || Arena::give_back(pointer)) return;
   try {
     state_of(device).give(pointer, bytes);
-  } catch (const Error&) {  // the device is lost, and its memory with it
+  } catch (const Error&) {  // the device is lost, with its memory
   }
 }
 
@@ -124,7 +124,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   const cudaStream_t stream = stream_of(to_device);
   if (from_device.is_cpu() && bytes <= few) return state_of(to_device).copy_in(to, from, bytes);
   if (from_device.is_cpu() || from_device == to_device) {
-    if (from_device.is_cpu()) count_wait();  // for all work of the stream: the memory is pageable
+    if (from_device.is_cpu()) count_wait();  // pageable memory: waits for all work of the stream
     const auto kind = from_device.is_cpu() ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
     FQ_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));
     return;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The stream of a device, and what kernels leave for the host to find. CUDA builds only.
+/// The stream of a device, and error reports of kernels. CUDA builds only.
 
 #include <cstdint>
 #include <functional>
@@ -13,38 +13,38 @@
 
 namespace fq::cuda {
 
-/// GPUs that one process can use.
+/// Maximum number of GPUs of one process.
 constexpr int max_devices = 64;
 
 using Stream = Handle<cudaStream_t, cudaStreamDestroy>;
 using Event = Handle<cudaEvent_t, cudaEventDestroy>;
 
-/// Makes it the calling thread's device, and gives the stream of all its work. Throws BackendError for one
-/// that is not there.
+/// Makes `device` current on the calling thread and returns the stream of all its work. Throws BackendError
+/// for a device that does not exist.
 cudaStream_t stream_of(Device device);
-/// The stream that this thread's allocations are ordered in while it uploads to the device, else null.
+/// Returns the stream that orders this thread's allocations during an upload to the device, else null.
 [[nodiscard]] cudaStream_t upload_stream(Device device) noexcept;
-/// Waits for all work of a stream, or for an event. Passes on the exception of a WaitCheck.
+/// Waits for all work of a stream, or for an event. Rethrows an exception of a WaitCheck.
 void wait(cudaStream_t stream);
 void wait(cudaEvent_t event);
 
-/// Called again and again while a thread waits for a device, with the seconds waited so far. It ends the wait
-/// by an exception: sums over ranks never end where a rank is lost.
+/// Function called repeatedly while a thread waits for a device, with the seconds waited so far. It can throw
+/// to end the wait: sums over ranks never end if a rank is lost.
 using WaitCheck = std::function<void(double seconds)>;
-/// The check is in force until the next call; an empty one ends it.
+/// Sets the check until the next call. An empty function removes it.
 void set_wait_check(WaitCheck check);
-/// Multiprocessors.
+/// Returns the number of multiprocessors.
 [[nodiscard]] int processors(Device device);
 
-/// Where kernels report a number that is not allowed: `*flag` becomes the smallest id reported.
+/// Error report of a kernel: `*flag` is the smallest id reported.
 struct Alarm {
-  int* flag;  ///< of the device
+  int* flag;  ///< device memory
   int id;
 };
-/// What an alarm becomes at the next wait, or copy to the host: NumericError, or ArgumentError for what was
-/// given.
+/// Exception that the next wait or copy to the host throws for an alarm: NumericError, or ArgumentError for
+/// an invalid argument.
 enum class AlarmKind : unsigned char { numeric, argument };
-/// With `text` as the message.
+/// Returns the alarm with `text` as the message.
 [[nodiscard]] Alarm alarm(Device device, const std::string& text, AlarmKind kind = AlarmKind::numeric);
 
 }  // namespace fq::cuda

@@ -13,7 +13,7 @@
 namespace fq::cuda {
 namespace {
 
-/// Of one thread and device.
+/// Upload state of one thread and device.
 struct Uploader {
   Stream stream;
   Pinned staging;
@@ -22,7 +22,7 @@ struct Uploader {
 };
 
 thread_local std::map<int, Uploader> uploaders;
-thread_local const Uploader* uploading = nullptr;  // while its memory is allocated
+thread_local const Uploader* uploading = nullptr;  // set while memory for an upload is allocated
 thread_local Device uploading_to;
 
 }  // namespace
@@ -33,9 +33,9 @@ cudaStream_t upload_stream(Device device) noexcept {
 
 Tensor upload(const Tensor& host, Device device) {
   refuse_capture("a copy from the host");
-  static_cast<void>(stream_of(device));  // makes it the thread's device
+  static_cast<void>(stream_of(device));  // makes it the current device
   Uploader& own = uploaders[device.index];
-  // Memory of the device's stream would be there only when the work before it is done.
+  // Memory from the device's stream would be available only after the earlier work is done.
   const Tensor out = [&] {
     const ScopedValue<const Uploader*> allocating(uploading, &own);
     const ScopedValue<Device> there(uploading_to, device);
@@ -58,7 +58,7 @@ struct Readback::Body {
   Pinned memory;
   Event done = make_event();
 
-  /// Behind the values: what kernels have reported.
+  /// Returns the error report of the kernels, stored after the values.
   [[nodiscard]] int* reported() const {
     return reinterpret_cast<int*>(memory.data() + (bytes + sizeof(int) - 1) / sizeof(int) * sizeof(int));
   }
@@ -76,7 +76,7 @@ Readback::Readback(const void* from, std::size_t bytes, Device device) {
 Readback::~Readback() {
   if (body_ == nullptr) return;
   count_wait();
-  static_cast<void>(cudaEventSynchronize(body_->done.get()));  // the memory goes to somebody else
+  static_cast<void>(cudaEventSynchronize(body_->done.get()));  // the memory will be reused
 }
 Readback::Readback(Readback&&) noexcept = default;
 Readback& Readback::operator=(Readback&&) noexcept = default;

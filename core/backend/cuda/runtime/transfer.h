@@ -1,6 +1,6 @@
 #pragma once
 
-/// Copies beside the work of a device. core/backend/transfer.h says what they are for.
+/// Copies that run next to the work of a device. See core/backend/transfer.h.
 
 #include <cstddef>
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace fq::cuda {
 
-/// A copy of a tensor of the host, complete when it returns. It waits for no other work of the device.
+/// Returns a device copy of a host tensor, complete on return. Does not wait for other work of the device.
 [[nodiscard]] Tensor upload(const Tensor& host, Device device);
 
-/// A copy of a tensor of the host; launches of a capture find it as it is now.
+/// Returns a device copy of a host tensor. Launches of a capture use the values of this moment.
 [[nodiscard]] Tensor constant(const Tensor& host, Device device);
 
 class Readback {
@@ -22,7 +22,7 @@ class Readback {
   Readback(Readback&&) noexcept;
   Readback& operator=(Readback&&) noexcept;
 
-  /// Waits for the copy. Throws as `wait_for` what was reported before it was begun.
+  /// Waits for the copy. Throws errors reported before the copy began, as `wait_for`.
   void get(void* to);
 
  private:

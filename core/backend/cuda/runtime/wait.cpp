@@ -12,14 +12,14 @@ namespace fq::cuda {
 namespace {
 
 std::mutex check_mutex;
-std::shared_ptr<const WaitCheck> check_in_force;  // threads that wait keep the one that they began with
+std::shared_ptr<const WaitCheck> check_in_force;  // a waiting thread keeps the check it began with
 
 std::shared_ptr<const WaitCheck> wait_check() {
   const std::scoped_lock lock(check_mutex);
   return check_in_force;
 }
 
-/// Asks `query` until it no longer answers that work is in progress.
+/// Calls `query` until the work is no longer in progress.
 template <class Query>
 void poll(const Query& query, const char* call, const WaitCheck& check_wait) {
   using Clock = std::chrono::steady_clock;

@@ -14,7 +14,8 @@ namespace {
 using fq::detail::AdamArrays, fq::detail::AdamFactors, fq::detail::PairArrays, fq::detail::SgdArrays,
     fq::detail::SgdFactors, fq::detail::SwapArrays;
 
-/// The last of `count` arrays that begins with `part` or before: first(k) is where array k does.
+/// Returns the last of `count` arrays that begins at or before `part`, where first(k) is the first part of
+/// array k.
 template <class First>
 FQ_HD int last_begun(int count, std::int64_t part, const First& first) {
   int low = 0, high = count;
@@ -25,7 +26,7 @@ FQ_HD int last_begun(int count, std::int64_t part, const First& first) {
   return low;
 }
 
-/// As many arrays as fit into the parameters of a launch, each cut into parts: `first[k]` is the first part
+/// The arrays that fit into the parameters of one launch, each cut into parts. `first[k]` is the first part
 /// of array k.
 template <class Array>
 struct ArrayList {
@@ -34,13 +35,14 @@ struct ArrayList {
   std::int64_t first[most];
   int count = 0;
 
-  /// The array that a part belongs to.
+  /// Returns the index of the array that contains `part`.
   [[nodiscard]] FQ_HD int find(std::int64_t part) const {
     return last_begun(count, part, [&](int k) { return first[k]; });
   }
 };
 
-/// launch(list, parts) for lists that hold all arrays in their order, each cut into parts of `size` elements.
+/// Calls launch(list, parts) for lists that together hold all arrays in order, cut into parts of `size`
+/// elements.
 template <class Array, class Launch>
 void for_lists(std::span<const Array> arrays, std::int64_t size, const Launch& launch) {
   ArrayList<Array> list;
@@ -59,7 +61,7 @@ void for_lists(std::span<const Array> arrays, std::int64_t size, const Launch& l
   if (list.count > 0) launch(list, parts);
 }
 
-/// update(array, first, count) for the groups of eight elements of the arrays.
+/// Calls update(array, first, count) for the arrays' groups of eight elements.
 template <class Array, class Update>
 struct UpdateGroups {
   ArrayList<Array> list;
@@ -157,7 +159,7 @@ struct Swap {
 };
 
 struct NormArray {
-  std::int64_t first, n;  ///< the first of its groups of eight elements among all groups
+  std::int64_t first, n;  ///< index of the first of its groups of eight elements, counted over all arrays
   const void* values;
   bool wide;
 
