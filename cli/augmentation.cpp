@@ -107,7 +107,7 @@ void add_augment_flag(FlagSet& set, SamplingOptions& options) {
 }
 
 void add_sampling_settings(FlagSet& set, SamplingOptions& options) {
-  set.toggle(options.balanced, "loader.balanced", "an epoch draws as many samples of each class")
+  set.toggle(options.balanced, "loader.balanced", "an epoch draws each class equally often")
       .value(options.class_weights, "loader.class_weights", "LIST",
              "an epoch draws samples of each class in proportion, as 1:2:0.5");
 }

@@ -80,7 +80,7 @@ void add_samples_flag(FlagSet& set, CalibrationOptions& options) {
 
 void add_percentile_flag(FlagSet& set, CalibrationOptions& options) {
   set.value(options.percentile, "percentile", "PERCENT", {0, 100},
-            "of the values that lie in the range, for that method (default: 99.99)");
+            "share of the values inside of the range, for the method percentile (default: 99.99)");
 }
 
 void add_mask_flag(FlagSet& set, CalibrationOptions& options) {
@@ -92,14 +92,13 @@ void add_mask_flag(FlagSet& set, CalibrationOptions& options) {
 void add_state_flags(FlagSet& set, CalibrationOptions& options) {
   set.need({"skip", "samples", "errors"}, "data");
   set.value(options.skip, "skip", "SAMPLES", {0, kManySamples},
-            "leave out so many of those that --samples would take first: shares of the data")
+            "number of first samples of --samples to skip, for parts of the data")
       .output(options.state, "state", "FILE",
-              "what was collected: gone on with if it is there, and written; -o may then be left out",
+              "calibration state: loaded first if it exists, then updated; -o is optional with it",
               [](const Flags& flags) {
                 return std::vector<WrittenFile>{{flags.text("state"), kind::calibration, false, "merge"}};
               })
-      .list(options.merge, "merge", "FILE..",
-            "states to put together in place of data; with --data it is added to them")
+      .list(options.merge, "merge", "FILE..", "states to merge instead of reading data; --data adds samples")
       .toggle(options.errors, "errors",
               "print the error of each quantizer on the samples, as mean square and SQNR");
 }

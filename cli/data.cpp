@@ -20,7 +20,7 @@ void add_task_flags(FlagSet& set, TaskText& options) {
       .value(
           options.metrics, "metrics", "LIST",
           "accuracy, top5, f1, recall, iou, auc, bpc, perplexity, ler, exact, mae, rmse, r2; the first one "
-          "chooses the best epoch (default: those of the loss)");
+          "chooses the best epoch (default: metrics of the loss)");
 }
 
 void take_task(Network& network, const TaskText& options, const std::string& command) {

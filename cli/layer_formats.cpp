@@ -53,7 +53,8 @@ Network float_copy(const Network& network, bool keep_bn) {
 void add_layer_format_flags(FlagSet& set, LayerFormatOptions& options) {
   set.need({"formats"}, "effective-bits");
   set.value(options.effective_bits, "effective-bits", "BITS", {0, kFloatWeightBits},
-            "a weight may have on average: each layer gets the format of --preset or --formats that costs "
+            "largest average number of bits of a weight: each layer gets the format of --preset or --formats "
+            "that costs "
             "least (as fakequant sensitivity plans it)")
       .value(options.formats, "formats", "LIST",
              fmt::format("presets for --effective-bits to choose from, besides --preset (default: {})",

@@ -73,7 +73,7 @@ constexpr Detail kOfSchedule[]{
     {"schedule.period", "period", "STEPS", "of restarts: steps of the first period (3e: epochs)"},
     {"schedule.grow", "grow", "TIMES", "of restarts: length of a period over the one before"},
     {"schedule.power", "power", "NUMBER", "of polynomial: exponent"},
-    {"schedule.rise", "rise", "SHARE", "of onecycle: share of the run in which the rate rises"},
+    {"schedule.rise", "rise", "SHARE", "of onecycle: share of the run with a rising rate"},
     {"schedule.div", "div", "FACTOR", "of onecycle: highest rate over the first one"},
     {"schedule.final_div", "final", "FACTOR", "of onecycle: first rate over the last one"},
 };
@@ -92,7 +92,8 @@ void add_optimization_flags(FlagSet& set, OptimizationOptions& options) {
             "sgd (,dampening=D), adam or adamw (,beta1=B,beta2=B,eps=E,amsgrad=1), rmsprop "
             "(,alpha=A,eps=E,centered=1), adagrad (,decay=D,eps=E), nadam or lamb (,beta1=B,beta2=B,eps=E), "
             "lion (,beta1=B,beta2=B)")
-      .value(options.weight_decay, "weight-decay", "RATE", {0, kMany}, "of weights, not of biases and norms")
+      .value(options.weight_decay, "weight-decay", "RATE", {0, kMany},
+             "decay of weights, not of biases and norms")
       .value(options.schedule, "schedule", "NAME",
              "constant, step (,every=STEPS,factor=F), multistep (,at=STEPS:STEPS..,factor=F), cosine "
              "(,last=F), restarts (,period=STEPS,grow=N,last=F), polynomial (,power=P,last=F), onecycle "
@@ -108,7 +109,7 @@ void add_optimization_settings(FlagSet& set, OptimizationOptions& options) {
   for (const auto& detail : kOfOptimizer)
     set.value(options.of_optimizer[detail.word], detail.key, detail.unit, detail.help);
   set.value(options.warm_up, "schedule.warm_up", "STEPS", {0, kMostWarmUp},
-            "steps in which the learning rate grows to its first value");
+            "steps of growth to the first learning rate");
   for (const auto& detail : kOfSchedule)
     set.value(options.of_schedule[detail.word], detail.key, detail.unit, detail.help);
 }

@@ -72,12 +72,13 @@ void add_rule(ordered_json& config, const char* pattern, ordered_json fields) {
 
 void add_attention_flags(FlagSet& set, AttentionFormats& options) {
   set.choice(options.attention, "attention", "FORMAT", format_names(),
-             "of the queries, keys, values and probabilities that attention multiplies: int8, int4, fp8 or "
+             "format of the queries, keys, values and probabilities in attention: int8, int4, fp8 or "
              "nvfp4 (default: floats)")
-      .value(options.kv, "kv", "FORMAT",
-             "of keys and values, as a cache keeps them, over --attention: int8, int4, fp8 or nvfp4; with "
-             "int8,per=head (or tensor, channel, token) a range for each; int4 has one for each token "
-             "(default: as --attention)");
+      .value(
+          options.kv, "kv", "FORMAT",
+          "format of cached keys and values, with priority over --attention: int8, int4, fp8 or nvfp4; with "
+          "int8,per=head (or tensor, channel, token) a range for each; int4 has one for each token "
+          "(default: as --attention)");
 }
 
 void add_attention_rules(const AttentionFormats& options, ordered_json& config, const std::string& command) {
@@ -207,8 +208,8 @@ void add_config_flags(FlagSet& set, QuantizationOptions& options) {
   set.config_file(
          options.config,
          options.command == "qat"
-             ? "a quantization config (JSON) in place of a preset; its object \"training\" has settings"
-             : "a quantization config (JSON) in place of a preset")
+             ? "a quantization config (JSON) instead of a preset; its object \"training\" has settings"
+             : "a quantization config (JSON) instead of a preset")
       .choice(options.target, "target", "NAME", target_names(),
               "ort, tensorrt, ort_dynamic, xnnpack, ggml, openvino (as ort) or none: the engine the numbers "
               "are for (default: of the config or the preset, ort)");
@@ -224,8 +225,8 @@ void add_format_flags(FlagSet& set, QuantizationOptions& options) {
   set.toggle(options.strict, "strict",
              "a layer that no engine can multiply codes of is an error, not a warning")
       .toggle(options.keep_bn, "keep-bn",
-              "do not fold batch normalisation first: an export folds it, which rounds otherwise than what "
-              "was trained, except for integers with free scales");
+              "do not fold batch normalisation first. An export folds it, which changes the rounding, except "
+              "for integers with free scales");
 }
 
 void add_method_flag(FlagSet& set, QuantizationOptions& options) {
@@ -240,7 +241,7 @@ void add_weight_flags(FlagSet& set, QuantizationOptions& options) {
              "presets "
              "of 4 bits and fewer, else max)")
       .choice(options.algorithm, "algorithm", "NAME", QuantConfig::weight_algorithm_names(),
-              "on weights and scales, around calibration: " +
+              "algorithm on weights and scales: " +
                   fq::detail::alternatives(QuantConfig::weight_algorithm_names()) +
                   " (default: of the config, none)");
 }

@@ -161,7 +161,8 @@ void add_main_training_flags(FlagSet& set, TrainingOptions& options) {
                   " (default: 0.0001; 0.0005 with 4 bits and fewer, 0.001 with such floats and 0.004 with "
                   "such integers of activations; on text 0.0003 to 0.004)");
   set.value(options.batch, "batch,b", "SAMPLES", {1, 1 << 20}, "samples in a batch")
-      .value(options.seed, "seed", "NUMBER", {0, kManySteps}, "of weights, order, augmentation and dropout");
+      .value(options.seed, "seed", "NUMBER", {0, kManySteps},
+             "seed of weights, order, augmentation and dropout");
   add_device_flag(set, options.general);
   add_teacher_flag(set, options.teacher);
 }
@@ -169,19 +170,19 @@ void add_main_training_flags(FlagSet& set, TrainingOptions& options) {
 void add_training_flags(FlagSet& set, TrainingOptions& options) {
   add_task_flags(set, options.task);
   set.group("Training");
-  set.value(options.steps, "steps", "STEPS", {0, kManySteps}, "steps of the run, in place of --epochs");
+  set.value(options.steps, "steps", "STEPS", {0, kManySteps}, "steps of the run, instead of --epochs");
   add_optimization_flags(set, options.optimization);
   set.value(options.label_smoothing, "label-smoothing", "SHARE", {0, 0.99},
-            "of a target spread over all classes (default: 0)")
+            "share of a target that is spread over all classes (default: 0)")
       .value(options.average_decay, "ema", "DECAY", {0, 0.9999999},
              "average the weights with this decay a step, and save the average; 0: off")
       .value(options.val_fraction, "val-fraction", "SHARE", {0, 0.9},
-             "of the training data held out to choose the best epoch");
+             "share of the training data held out to choose the best epoch");
   add_augment_flag(set, options.sampling);
   add_distill_flag(set, options.teacher);
   set.value(options.micro_batch, "micro-batch", "SAMPLES", {0, 1 << 20},
-            "a step sums the gradients of parts of its batch of so many samples, exactly: the result is the "
-            "same for any number of processes, started by mpiexec or Slurm, that share the parts; 0: off");
+            "samples in a part of the batch. The gradients of the parts are summed exactly, with the same "
+            "result for any number of processes (mpiexec, Slurm); 0: off");
 }
 
 void add_run_flags(FlagSet& set, TrainingOptions& options) {
@@ -192,8 +193,8 @@ void add_run_flags(FlagSet& set, TrainingOptions& options) {
                        "by default <output>.profile.json",
                        profile_files)
       .toggle(options.resume, "resume",
-              "continue from the output, if it is there; --resume RUN of a run directory: with the flags "
-              "that it began with, except for those that are given")
+              "continue from the output, if it is there; --resume RUN of a run directory: with its flags, "
+              "except flags on the command line")
       .toggle(options.allow_changes, "allow-changes",
               "with --resume: continue although rate, schedule, seed or another setting changed")
       .toggle(options.dry_run, "dry-run",
@@ -215,8 +216,8 @@ void add_training_settings(FlagSet& set, TrainingOptions& options) {
       .value(options.save_every, "save_every", "STEPS", {0, kManySteps},
              "steps between checkpoints within an epoch; 0: each epoch only")
       .value(options.checkpoint_blocks, "checkpoint_blocks", "PATTERN",
-             "gradient checkpointing: modules, or runs of nodes, that are computed again for backward, such "
-             "as stage?_block?")
+             "gradient checkpointing: modules, or runs of nodes, that backward computes again, for example "
+             "stage?_block?")
       .toggle(options.capture, "capture", "on a GPU: the step becomes CUDA graphs")
       .toggle(options.drop_last, "loader.drop_last",
               "leaves out the rest of an epoch that is less than a batch");
@@ -224,7 +225,7 @@ void add_training_settings(FlagSet& set, TrainingOptions& options) {
   add_optimization_settings(set, options.optimization);
   add_distillation_settings(set, options.teacher);
   set.value(options.rank_timeout, "rank_timeout", "SECONDS", {1, kMostNumber},
-            "one process waits so long for another")
+            "longest wait of one process for another")
       .choice(options.reduction, "reduction", "NAME",
               {{"exact", Reduction::exact}, {"fp32", Reduction::fp32}, {"bf16", Reduction::bf16}},
               "sums of gradients over processes: exact, or with fewer bytes fp32 or bf16, whose result "
@@ -232,7 +233,7 @@ void add_training_settings(FlagSet& set, TrainingOptions& options) {
       .toggle(options.shard_optimizer, "shard_optimizer",
               "each process keeps the optimizer's state of its part of the parameters only")
       .value(options.keep_epochs, "keep_epochs", "EPOCHS", {0, kManyEpochs},
-             "checkpoints of epochs that a run directory keeps, besides the last and the best")
+             "checkpoints of epochs that a run directory keeps, in addition to the last and the best")
       .value(options.log, "log", "LIST",
              "csv, tensorboard or csv,tensorboard: further files of a run directory");
 }

@@ -107,8 +107,8 @@ FlagSet calibrate_flags(CalibrateOptions& options) {
   add_calibrating_flags(set, options.quantization, options.calibration);
   add_mask_flag(set, options.calibration);
   set.value(options.import, "import", "FILE",
-            "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data is then for "
-            "quantizers that it has none of");
+            "ranges from a safetensors state of ModelOpt or pytorch-quantization; --data calibrates "
+            "quantizers without a range in it");
   add_state_flags(set, options.calibration);
   add_general_flags(set, options.general);
   return set;

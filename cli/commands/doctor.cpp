@@ -156,7 +156,7 @@ struct DoctorOptions {
 };
 
 FlagSet doctor_flags(DoctorOptions& options) {
-  FlagSet set("doctor", "Prints what this machine and this build offer, and what to install for more.",
+  FlagSet set("doctor", "Prints the features of this machine and this build, and what to install for more.",
               "[flags]");
   set.group("Engine").value(
       options.python, "python", "PROGRAM",
@@ -198,7 +198,7 @@ Plan plan_doctor(const DoctorOptions& options, PlannedFiles&) {
 }  // namespace
 
 Command doctor_command() {
-  return {"doctor", "what this machine and this build offer", typed(doctor_flags, plan_doctor)};
+  return {"doctor", "print the features of this machine and this build", typed(doctor_flags, plan_doctor)};
 }
 
 }  // namespace fq::cli

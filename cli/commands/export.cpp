@@ -24,7 +24,7 @@ NamedChoices<const ExportFormat*> format_choices() {
 }
 
 std::string format_help() {
-  std::string text = "what to write, and what --output is for it:";
+  std::string text = "output format, and the meaning of --output:";
   for (const ExportFormat& format : export_formats())
     text += fmt::format("\n{}: {}", format.name, format.help);
   return text;
@@ -47,7 +47,7 @@ void add_format_flags(FlagSet& set, ExportOptions& options) {
              "folder of ExecuTorch, which is installed on demand (default: FAKEQUANT_ENGINES, or "
              "fakequant/engines in the user's folder for caches)")
       .value(options.home.python, "python", "FILE",
-             "a Python 3 with executorch, torchao, torch and h5py, in place of that (default: "
+             "a Python 3 with executorch, torchao, torch and h5py, instead of --engines (default: "
              "FAKEQUANT_PYTHON)")
       .value(options.timeout, "timeout", "SECONDS", {0, 1e9}, "time limit of that Python; 0: none");
   set.group("TensorRT cache")

@@ -76,7 +76,7 @@ FlagSet generate_flags(TextOptions& options) {
               "CHECKPOINT --prompt TEXT [flags]");
   set.group("Text")
       .argument(options.checkpoint, "checkpoint", "FILE",
-                "a network that predicts the next token, such as the model gpt")
+                "a network that predicts the next token, for example gpt")
       .required()
       .value(options.prompt, "prompt", "TEXT", "the beginning of the text")
       .value(options.tokens, "tokens", "TOKENS", {0, kMostTokens}, "number of new tokens")
@@ -88,7 +88,7 @@ FlagSet generate_flags(TextOptions& options) {
              "seed of the draws")
       .value(options.count, "count", "TEXTS", {1, 1 << 16}, "number of texts, each with its own draws")
       .value(options.context, "context", "TOKENS", {1, kMostTokens},
-             "largest number of tokens that the network reads (default: as it was trained)")
+             "largest number of tokens that the network reads (default: as in training)")
       .value(options.python, "python", "FILE",
              "a Python 3 with the package tokenizers, for a network with a tokenizer.json (default: "
              "FAKEQUANT_PYTHON, or python3)")

@@ -279,8 +279,8 @@ Plan plan_inspect(const InspectOptions& options, PlannedFiles& planned) {
 }  // namespace
 
 Command inspect_command() {
-  return {"inspect", "show what a checkpoint, model or data file holds", typed(inspect_flags, plan_inspect),
-          true};
+  return {"inspect", "print the content of a checkpoint, model or data file",
+          typed(inspect_flags, plan_inspect), true};
 }
 
 }  // namespace fq::cli

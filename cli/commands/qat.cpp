@@ -247,7 +247,7 @@ void add_range_settings(FlagSet& set, QatFlags& flags) {
               "of learned ranges: clip (of their bounds) or lsq (of the step) (default: lsq with 4 bits and "
               "fewer, else clip)")
       .value(flags.amax_rate, "amax_rate", "FACTOR", {1e-9, kMostRate},
-             "learning rate of learned ranges over that of the weights (default: 3 with activations of 2 "
+             "learning rate of learned ranges relative to the weights (default: 3 with activations of 2 "
              "bits, 0.1 with w3a8, w2a8 and int2_blockwise, else 1)")
       .value(flags.amax_momentum, "amax_momentum", "SHARE", {1e-9, 1},
              "share of the range of a batch in a running range")
@@ -255,18 +255,18 @@ void add_range_settings(FlagSet& set, QatFlags& flags) {
              "steps after which running ranges are fixed; -1: never")
       .choice(flags.backward, "backward", "NAME",
               NamedChoices<BackwardType>{{"bf16", BackwardType::bf16}, {"fp32", BackwardType::fp32}},
-              "numbers that gradients of quantized layers are multiplied in: bf16 (rounded once) or fp32")
+              "type of the backward products of quantized layers: bf16 (rounded once) or fp32")
       .value(flags.quant_start, "quant_start", "STEPS", {0, kManySteps},
              "steps in float before quantizers start")
       .value(flags.freeze_bn_after, "freeze_bn_after", "STEPS", {-1, kManySteps},
              "steps after which batch norm uses its running statistics; -1: never")
-      .value(flags.reestimate_bn, "reestimate_bn", "BATCHES", {0, kManySteps},
-             "after each epoch the statistics of live batch norms are those of so many training batches; 0: "
-             "the running ones")
+      .value(
+          flags.reestimate_bn, "reestimate_bn", "BATCHES", {0, kManySteps},
+          "training batches for new statistics of live batch norms after each epoch; 0: running statistics")
       .value(flags.adapters.alpha, "low_rank.alpha", "NUMBER", {kLeastAlpha, kMostAlpha},
              "the product of the adapters counts NUMBER / RANK times (default: twice the rank)")
       .value(flags.adapters.layers, "low_rank.layers", "PATTERN",
-             "layers with adapters, such as block?_fc* (default: all quantized)");
+             "layers with adapters, for example block?_fc* (default: all quantized)");
 }
 
 void add_quantization_options(FlagSet& set, QatFlags& flags) {
@@ -279,10 +279,10 @@ void add_quantization_options(FlagSet& set, QatFlags& flags) {
          flags.amax, "amax", "NAME",
          NamedChoices<AmaxMode>{
              {"frozen", AmaxMode::frozen}, {"running", AmaxMode::running}, {"learned", AmaxMode::learned}},
-         "ranges of activations; frozen: as calibrated; running: they follow; learned: they are trained "
+         "ranges of activations: frozen (as calibrated), running (follow the data) or learned (trained) "
          "(default: learned with 4 bits and fewer, else frozen)")
       .value(flags.adapters.rank, "lora", "RANK", {1, kMostRank},
-             "train low-rank adapters of that rank beside each weight and nothing else (default: train all "
+             "rank of low-rank adapters, which alone are trained (default: train all "
              "parameters)");
 }
 

@@ -162,10 +162,10 @@ FlagSet run_flags(RunOptions& options) {
              "options of a built-in model (default: the recipe's own)")
       .value(options.seed, "seed", "NUMBER", "seed of every phase (default: the recipe's own)")
       .list(options.changes, "set", "PHASE.FLAG=VALUE",
-            "flags of phases, in place of the recipe's: train.lr=0.01 of every phase train, or of one by its "
-            "name")
+            "flags of phases, instead of the recipe's: train.lr=0.01 for every phase train, or for one by "
+            "its name")
       .toggle(options.resume, "resume", "phases that train continue from their output, if it is there")
-      .toggle(options.dry_run, "dry-run", "check all phases, print what they would write, and write nothing")
+      .toggle(options.dry_run, "dry-run", "check all phases and print their outputs; write nothing")
       .toggle(options.verbose, "verbose", "a line of progress every second where there is no bar")
       .output(options.report, "report", "FILE", "write the results of all phases there, as JSON",
               kind::report);

@@ -144,9 +144,9 @@ FlagSet sensitivity_flags(SensitivityOptions& options) {
   set.value(options.samples, "samples", "SAMPLES", {1, kMostMeasured}, "samples to calibrate and measure on");
   set.group("Plan")
       .value(options.effective_bits, "effective-bits", "BITS", {0, kFloatWeightBits},
-             "a weight may have on average")
+             "largest average number of bits of a weight")
       .value(options.accuracy_budget, "accuracy-budget", "PERCENT", {0, 100},
-             "points of accuracy that may be lost, with the fewest bits")
+             "largest loss of accuracy in points; the plan has the fewest bits")
       .value(options.formats, "formats", "LIST",
              fmt::format("presets to choose from, and none for layers that stay float (default: {})",
                          kPlanFormats))
@@ -193,7 +193,7 @@ Plan plan_sensitivity(const SensitivityOptions& options, PlannedFiles& planned) 
 }  // namespace
 
 Command sensitivity_command() {
-  return {"sensitivity", "what quantizing each layer costs, and a format for each",
+  return {"sensitivity", "print the loss from quantizing each layer, or plan a format for each",
           typed(sensitivity_flags, plan_sensitivity), true};
 }
 

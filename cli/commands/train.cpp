@@ -100,7 +100,7 @@ FlagSet train_flags(TrainOptions& options) {
   add_training_output(set, training);
   add_main_training_flags(set, training);
   set.group("Network").value(training.checkpoint, "checkpoint", "FILE",
-                             "start from this network and its weights in place of --model");
+                             "start from this network and its weights instead of --model");
   add_init_flags(set, training.model, true);
   set.toggle(options.fold_bn, "fold-bn", "fold batch normalisation at the end");
   add_training_flags(set, training);

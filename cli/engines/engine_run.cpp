@@ -249,7 +249,7 @@ void add_engine_flags(FlagSet& set, EngineOptions& options) {
           "level of optimisation: disabled, basic, extended or all (default: all; basic for FP8 and 4-bit "
           "activations)")
       .value(options.session, "session", "KEY=VALUE,..",
-             "options of the engine's session (default: those that keep the numbers)")
+             "options of the engine's session (default: options that keep the numbers)")
       .value(options.tolerance, "tolerance", "SHARE", {0, 1e6},
              "largest difference of logits, relative to the largest logit; 0: the same bits (default: 0 for "
              "8-bit integers, 0.02 if the engine computes floats between their codes; 1e-6 for floats, 4-bit "

@@ -43,10 +43,9 @@ void check_alike(const Network& teacher, const Network& network, const TeacherOp
 void add_teacher_flag(FlagSet& set, TeacherOptions& options) {
   const bool self = options.command == "qat";
   set.value(options.teacher, "teacher", self ? "FILE|self|none" : "FILE|none",
-            self ? "teacher of distillation: a checkpoint, or self, the float network that is quantized "
-                   "(default: self if the network has memorized the training data, 99 % of them, and on text "
-                   "with anything but integers of 8 bits, without --augment, --label-smoothing, --init and "
-                   "--loss; else none)"
+            self ? "teacher of distillation: a checkpoint, or self (the float network) (default: self for "
+                   "memorized training data, and for text without 8-bit integers; none with --augment, "
+                   "--label-smoothing, --init or --loss)"
                  : "teacher of distillation: a checkpoint (default: none)");
 }
 

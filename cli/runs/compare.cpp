@@ -171,10 +171,9 @@ FlagSet compare_flags(CompareOptions& options) {
   set.group("Runs")
       .argument(options.runs, "runs", "RUN ..", "run directories, as train and qat write them")
       .output(options.html, "html", "FILE", "write a page with a table and a figure", kind::page)
-      .toggle(
-          options.latency, "latency",
-          "time one sample through the network of each run, on one thread or --threads; on the CPU in ONNX "
-          "Runtime if the Python has it")
+      .toggle(options.latency, "latency",
+              "measure the time of one sample on one thread, or --threads; on the CPU in ONNX Runtime if the "
+              "Python has it")
       .value(options.python, "python", "PROGRAM",
              "a Python with onnxruntime (default: FAKEQUANT_PYTHON, or python3)");
   add_general_flags(set, options.general);

@@ -123,7 +123,7 @@ _IMAGES = [
          ("crop", "pad", "stretch")),
     Flag("resize", "PIXELS", "length of the shorter side before the crop to --size (default: the smallest that covers --size)",
          allowed=(1, 1 << 15)),
-    Flag("channels", "NUMBER", "1: grey, 3: colour, auto: those of --like, or 1 if all images are grey", "auto", ("auto", "1", "3")),
+    Flag("channels", "NUMBER", "1: grey, 3: colour, auto: as --like, or 1 if all images are grey", "auto", ("auto", "1", "3")),
     Flag("strict", None, "report an unreadable image, or a folder without images, as an error (default: leave it out)")]
 _LABELS = [Flag("labels", "FILE", "labels of the samples"),
            Flag("test-file", "FILE", "samples for the group test, instead of a share"),
@@ -190,7 +190,7 @@ PARTS = {part.name: part for part in (
                     Flag("labels", "FILE", "a label, number or text, on each line"), *_LABELS[1:],
                     Flag("text", "COLUMN", "column of texts in a CSV file"), Flag("label", "COLUMN", "column of labels in a CSV file"),
                     Flag("delimiter", "MARK", "mark between fields of a CSV file: a character, tab or auto", "auto"),
-                    Flag("length", "TOKENS", "tokens of a sample. Longer texts are cut (default with --like: that of the data set)", "128",
+                    Flag("length", "TOKENS", "tokens of a sample. Longer texts are cut (default with --like: as the data set)", "128",
                          _LENGTH),
                     Flag("tokens", "NAME", "bytes (ids: byte + 1, 0 pads), words (0 pads, 1 is an unknown word), or characters with "
                          "--windows (default: bytes, or characters with --windows)", allowed=("bytes", "words", "characters")),
