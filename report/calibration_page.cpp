@@ -25,7 +25,7 @@ std::string link(const Quantizers& all, const QuantizerReport& q) {
                      escaped(q.name));
 }
 
-/// The one with the largest key, of those that have one.
+/// Returns the quantizer with the largest key; null if no quantizer has a key.
 template <class Key>
 const QuantizerReport* most(const Quantizers& all, const Key& key) {
   const QuantizerReport* out = nullptr;
@@ -66,7 +66,7 @@ std::string legend() {
   return out + "<span class=m-beyond>values beyond the range in force</span></div>\n";
 }
 
-/// Every reason once, with the ranges that it is of.
+/// Returns each reason once, with the ranges that it applies to.
 std::string notes(const QuantizerReport& q) {
   std::vector<std::pair<std::string, std::string>> found;
   const auto add = [&found](const std::string& reason, const std::string& label) {

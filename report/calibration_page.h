@@ -1,12 +1,12 @@
 #pragma once
 
-/// A calibration as a page to look at: one HTML file that needs nothing else.
+/// A calibration report as one HTML file that loads no other file.
 ///
 ///     CalibrationPage page{.title = "cnn", .quantizers = calibration_report(model)};
 ///     page.facts.push_back({"images", "512"});
 ///     save_calibration_html("calibration.html", page);
 ///
-/// `fakequant inspect --calibration --html` writes one.
+/// `fakequant inspect --calibration --html` writes this page.
 
 #include <optional>
 #include <string>
@@ -18,25 +18,25 @@
 
 namespace fq {
 
-/// What is on the page: plain values, which refer to no model.
+/// Content of the page. Holds plain values and no reference to a model.
 struct CalibrationPage {
   std::string title;
-  std::vector<std::pair<std::string, std::string>> facts = {};  ///< such as "model", "resnet20"
-  /// What calibration_report gives.
+  std::vector<std::pair<std::string, std::string>> facts = {};  ///< for example {"model", "resnet20"}
+  /// Result of calibration_report.
   std::vector<QuantizerReport> quantizers;
-  /// The plan of auto_quantize, where there is one.
+  /// Plan of auto_quantize, if one exists.
   std::optional<QuantizationPlan> plan = {};
 };
 
-/// The text of the page: a table of all quantizers, whose columns sort, a plan that sensitivities were made
-/// into, and a histogram of each quantizer with every method's amax.
+/// Returns the text of the page: a sortable table of all quantizers, the sensitivity plan, and a histogram of
+/// each quantizer with the amax of every method.
 ///
-/// Styles, script and drawings are in the text; it refers to nothing outside and forbids a browser to load
-/// anything (Content-Security-Policy). It is light or dark as the reader's system is. Any text may stand in
-/// names.
+/// Styles, script and drawings are part of the text. The page loads no other file, and its
+/// Content-Security-Policy forbids it. Its colours follow the light or dark setting of the system. Names may
+/// contain any text.
 [[nodiscard]] std::string calibration_html(const CalibrationPage& page);
 
-/// Writes the page, as a whole or not at all. Throws FileError, SystemError.
+/// Writes the page atomically: the whole file or nothing. Throws FileError and SystemError.
 void save_calibration_html(const std::string& path, const CalibrationPage& page);
 
 }  // namespace fq

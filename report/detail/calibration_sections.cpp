@@ -89,7 +89,7 @@ std::string change(double value, int digits = 3) {
   return (value > 0 ? "+" : "") + number(known(value), digits);
 }
 
-/// Of a share, in percentage points.
+/// Returns the change of a share in percentage points.
 std::string points(double share) { return std::isnan(share) ? change(share) : change(100 * share) + " pp"; }
 
 std::size_t place_of(const QuantizationPlan& plan, const std::string& format) {
@@ -103,7 +103,7 @@ std::string colour_of(const QuantizationPlan& plan, const std::string& format) {
 std::string tiles(const QuantizationPlan& plan) {
   const auto& asked = plan.constraint;
   const std::string bits = asked.effective_bits
-                               ? fmt::format("at most {} asked for", number(asked.effective_bits))
+                               ? fmt::format("at most {} requested", number(asked.effective_bits))
                                : "weight elements";
   const std::string budget = asked.accuracy_budget
                                  ? fmt::format("a drop of {} allowed", points(*asked.accuracy_budget))
@@ -132,7 +132,7 @@ double weights_of(const QuantizationPlan& plan) {
   return sum;
 }
 
-/// Layers side by side: the area of each is the size of its weight.
+/// Draws the layers side by side. The area of a layer is the size of its weight.
 std::string drawing(const QuantizationPlan& plan) {
   const double all = weights_of(plan);
   if (all == 0) return {};
@@ -212,8 +212,8 @@ std::string line(const QuantizationPlan& plan, const PlannedLayer& layer, std::s
 
 std::string plan_section(const QuantizationPlan& plan) {
   std::string out = fmt::format(
-      "<h2 id=plan>Sensitivity plan</h2>\n<p>A format for each layer, by what each costs alone on {} "
-      "images.</p>\n",
+      "<h2 id=plan>Sensitivity plan</h2>\n<p>A format for each layer, chosen by the measured cost of "
+      "each format in that layer alone, on {} images.</p>\n",
       grouped(plan.samples));
   out += tiles(plan) + legend(plan) + drawing(plan);
   out += "<div class=sheet><table class=\"sortable plan\">" + heads(plan) + "<tbody>\n";

@@ -26,7 +26,7 @@ using detail::valid_utf8;
 
 constexpr std::int64_t kMostNumbers = 12, kMostTokens = 64;
 
-/// A row of the file in floats.
+/// Returns a row of the file as floats.
 std::vector<float> values_of(const Hdf5Rows& rows, std::int64_t row, std::int64_t count) {
   std::vector<std::byte> bytes(std::size_t(rows.row_bytes()));
   rows.read(row, row + 1, bytes.data());
@@ -39,7 +39,7 @@ std::vector<float> values_of(const Hdf5Rows& rows, std::int64_t row, std::int64_
   return values;
 }
 
-/// What ids of a data set stand for; numbers where it is not one of text.
+/// Decodes token ids to text. Without a tokenizer in the data set, prints the ids.
 class SampleDecoder {
  public:
   explicit SampleDecoder(const std::string& path) {
@@ -66,7 +66,7 @@ std::string numbers(const std::vector<float>& values) {
   return values.size() > std::size_t(kMostNumbers) ? out + " .." : out;
 }
 
-/// Rows of each label; -1 for all where there are no classes.
+/// Returns the rows of each label. Without labels, all rows have the label -1.
 std::map<std::int64_t, std::vector<std::int64_t>> rows_by_class(const Tensor& labels, std::int64_t count) {
   std::map<std::int64_t, std::vector<std::int64_t>> rows;
   for (std::int64_t i = 0; i < count; ++i)
@@ -81,10 +81,10 @@ std::vector<std::int64_t> spread(const std::vector<std::int64_t>& rows, std::int
   return out;
 }
 
-/// [sample, value] of the classes that are shown, as they are stored but for the scale.
+/// Values of the shown samples by class, sample and element. Values of pictures are multiplied by `scale`.
 using ShownValues = std::vector<std::vector<std::vector<float>>>;
 
-/// Rows in turn of one class and another: neighbours that are mixed are of different classes.
+/// Returns an order that alternates between classes, so that mixed neighbours are of different classes.
 std::vector<std::pair<std::size_t, std::size_t>> in_turn(const std::vector<ShownClass>& classes) {
   std::size_t most = 0;
   for (const auto& of : classes) most = std::max(most, of.samples.size());
@@ -95,7 +95,7 @@ std::vector<std::pair<std::size_t, std::size_t>> in_turn(const std::vector<Shown
   return order;
 }
 
-/// The values as the network would see them, back in the units of the file.
+/// Replaces the values by the augmented values that the network would read, in the units of the file.
 void change_values(const std::string& path, const std::string& split, const ShownChange& how,
                    const ShownData& shown, ShownValues& values) {
   const Hdf5Dataset data(path, {.split = split, .labels = false, .check_layout = false});
@@ -178,7 +178,7 @@ namespace {
 
 using namespace html;
 constexpr std::int64_t kGap = 4, kClassGap = 12, kColumns = 16;
-/// A picture of red, green and blue that others are put on.
+/// An RGB picture that other pictures are copied into.
 class Sheet {
  public:
   Sheet(std::int64_t width, std::int64_t height)
@@ -207,8 +207,8 @@ std::string figure(const ShownSample& sample, bool picture) {
 
 std::string section(const ShownClass& of, bool pictures) {
   std::string out = of.name.empty() ? "" : fmt::format("<h2>{}</h2>\n", escaped(of.name));
-  out += fmt::format("<p>{} of {}; below each stands its row</p>\n<div class=samples>\n", of.samples.size(),
-                     grouped(of.count));
+  out += fmt::format("<p>{} of {}; the number below a sample is its row</p>\n<div class=samples>\n",
+                     of.samples.size(), grouped(of.count));
   for (const auto& sample : of.samples) out += figure(sample, pictures);
   return out + "</div>\n";
 }
@@ -216,7 +216,7 @@ std::string section(const ShownClass& of, bool pictures) {
 }  // namespace
 
 std::string contact_sheet_png(const ShownData& data) {
-  FQ_CHECK(data.pictures, "dataset show", "samples are {}: only images make a picture; give --html",
+  FQ_CHECK(data.pictures, "dataset show", "samples are {}: only images make a picture. Use --html",
            data.kind);
   const Picture first = resize_for_page(data.classes.at(0).samples.at(0).picture);
   const std::int64_t across = first.width + kGap, down = first.height + kGap;

@@ -13,38 +13,39 @@
 
 namespace fq {
 
-/// A sample as a picture of 8 bits, or as text: its tokens as text, or its numbers.
+/// A sample as an 8-bit picture, or as text: decoded tokens, or numbers.
 struct ShownSample {
   std::int64_t row = 0;
   Picture picture = {};
   std::string text = {};
 };
 
-/// Samples of one class, or of all where there are no classes.
+/// Samples of one class, or of the whole group if the data has no classes.
 struct ShownClass {
   std::string name;        ///< "cat", "3"; empty without classes
-  std::int64_t count = 0;  ///< of the group
+  std::int64_t count = 0;  ///< samples of the class in the file
   std::vector<ShownSample> samples = {};
 };
 
 struct ShownData {
   std::int64_t rows = 0;
   std::string kind;       ///< "[3, 32, 32] u8"
-  bool pictures = false;  ///< whether samples are
+  bool pictures = false;  ///< whether samples are pictures
   std::vector<ShownClass> classes;
 };
 
-/// How samples are changed before they are shown.
+/// Augmentation of the samples before they are shown.
 struct ShownChange {
   AugmentOptions options;
   std::uint64_t seed = 0;
 };
 
-/// About `count` samples of the group `split`, as many of each class, evenly spread over its rows. Pictures
-/// have values times the attribute `scale`, 0 being black and 1 white, or the smallest and largest of those
-/// shown where they lie beyond; of other than 1 and 3 channels the first. With `change` samples are as
-/// training with it sees them in its first epoch, each mixed with one of another class where there is one.
-/// Throws as Hdf5Dataset, and for what samples of the data do not have.
+/// Returns about `count` samples of the group `split`: the same number of each class, evenly spread over its
+/// rows. Pixels are values times the attribute `scale`, from 0 (black) to 1 (white). If shown values lie
+/// outside of this range, the smallest is black and the largest is white. A picture with neither 1 nor 3
+/// channels shows its first channel. With `change`, the samples look as in the first epoch of training with
+/// these options. Mixing pairs a sample with a sample of another class, if there is one. Throws as
+/// Hdf5Dataset, and for a change that does not apply to the samples.
 [[nodiscard]] ShownData samples_to_show(const std::string& path, const std::string& split, std::int64_t count,
                                         const std::optional<ShownChange>& change = {});
 

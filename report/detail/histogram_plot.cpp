@@ -10,7 +10,7 @@
 namespace fq::html {
 namespace {
 
-constexpr double kLeast = 0.5;  // count at the foot of the scale
+constexpr double kLeast = 0.5;  // count at the bottom of the scale
 
 std::string power_label(int power) {
   if (power <= 3) return grouped(static_cast<std::int64_t>(std::lround(std::pow(10.0, power))));
@@ -105,7 +105,7 @@ constexpr PlotArea kPlot{.left = 68, .right = 630, .top = kTop, .bottom = 150};
 
 bool known(const RangeReport& range) { return range.highest.has_value(); }
 
-/// The end of the axis: everything that is drawn lies before it.
+/// Returns the end of the axis: the largest value of the figure.
 double largest_of(const QuantizerReport& q) {
   double largest = std::max(q.largest.value_or(0), q.in_force.highest.value_or(0));
   for (const auto& range : q.methods) largest = std::max(largest, range.highest.value_or(0));
@@ -123,7 +123,7 @@ std::string title_of(std::string_view label, const RangeReport& range) {
                      percent(range.clipped), decibels(range.sqnr_db));
 }
 
-/// One range: its name, and where it lies.
+/// Returns the row of one range: its name, and a mark or bar at its amax.
 std::string row(const RangeReport& range, std::string_view label, std::string_view kind, double y,
                 const Axis& x) {
   std::string out = fmt::format(
@@ -143,7 +143,7 @@ std::string row(const RangeReport& range, std::string_view label, std::string_vi
   return out + "</g>";
 }
 
-/// Where the ranges of the channels end.
+/// Returns a band from the lowest to the highest amax of the channels.
 std::string band(const RangeReport& range, const Axis& x) {
   if (!known(range) || *range.lowest == *range.highest) return {};
   const double low = x.at(*range.lowest);

@@ -10,16 +10,16 @@
 
 namespace fq::html {
 
-/// In units of the figure, y downwards.
+/// Area of a plot in units of the figure. y points downwards.
 struct PlotArea {
   double left = 0, right = 0, top = 0, bottom = 0;
   [[nodiscard]] int columns() const noexcept { return static_cast<int>((right - left) / 2); }
 };
 
-/// The largest of 1, 2 and 5 times powers of ten that goes into `end` four times or more.
+/// Returns the largest of 1, 2 and 5 times a power of ten that fits at least four times into `end`.
 [[nodiscard]] double round_step(double end);
 
-/// Magnitudes from 0 to `end`, from the left to the right of the area.
+/// Horizontal axis of magnitudes, from 0 at the left of the area to `end` at the right.
 struct Axis {
   PlotArea area;
   double end = 1;
@@ -27,35 +27,38 @@ struct Axis {
   [[nodiscard]] double at(double value) const noexcept {
     return area.left + (area.right - area.left) * value / end;
   }
-  /// The line below the plot with marks at round numbers.
+  /// Returns the axis below the plot with marks at round numbers.
   [[nodiscard]] std::string ticks() const;
 };
 
-/// Counts of `columns` equal parts of [0, end]. A bin over several parts is shared among them.
+/// Returns the counts in `columns` equal parts of [0, end]. Divides a bin that covers several parts among
+/// them.
 [[nodiscard]] std::vector<double> plot_columns(const Histogram& histogram, double end, int columns);
 
-/// Logarithmic, from half a count to the largest.
+/// Logarithmic vertical scale, from half a count to the largest count.
 class LogScale {
  public:
   LogScale(const std::vector<double>& columns, PlotArea area);
   [[nodiscard]] double at(double count) const;
-  /// Lines at powers of ten, labelled.
+  /// Returns labelled lines at powers of ten.
   [[nodiscard]] std::string grid() const;
-  /// The `d` of a path around columns [begin, end); empty when they are.
+  /// Returns the attribute `d` of a path around the columns [begin, end). Returns an empty text if these
+  /// columns have no counts.
   [[nodiscard]] std::string outline(const std::vector<double>& columns, std::size_t begin,
                                     std::size_t end) const;
 
  private:
   PlotArea area_;
-  double decades_ = 1;  // above half a count
+  double decades_ = 1;  // powers of ten above half a count
 };
 
-/// A figure: counts on a logarithmic scale over magnitudes, what lies beyond the range in force in another
-/// colour, and below a row for the range in force and each method, with a mark at its amax (a bar from the
-/// lowest to the highest where there are several). Colours are those of the classes m-<method> of the page.
+/// Returns a figure of counts on a logarithmic scale over magnitudes. Counts outside of the range in force
+/// have another colour. Below the plot, the range in force and each method have a row with a mark at their
+/// amax, or a bar from the lowest to the highest amax of several channels. Colours belong to the classes
+/// m-<method>.
 [[nodiscard]] std::string histogram_svg(const QuantizerReport& quantizer);
 
-/// The outline alone, with the range in force, to stand in a line of a table.
+/// Returns the outline with the range in force, as a small figure for a table row.
 [[nodiscard]] std::string histogram_thumbnail(const QuantizerReport& quantizer);
 
 }  // namespace fq::html

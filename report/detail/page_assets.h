@@ -118,10 +118,10 @@ svg g:hover .row { font-weight: 650; }
 @media print { body { background: none; } .tools { display: none; } thead { position: static; } }
 )css";
 
-/// Sorts the tables of class `sortable` by their columns with a `data-key`: on a click, and by the fragment
-/// "#sort=sqnr" or, downwards, "#sort=-sqnr". Cells with `data-v` are numbers, those that are empty come
-/// last. And a field, in the element of class `tools`, that leaves the lines and cards whose names hold a
-/// text; `data-of` says of what the names are.
+/// Sorts tables of class `sortable` by a column with a `data-key`: on a click on its heading, or by the
+/// fragment "#sort=sqnr" (ascending) or "#sort=-sqnr" (descending). Cells with `data-v` sort as numbers, and
+/// empty cells come last. Adds a search field to the element of class `tools`. The field hides rows and cards
+/// whose names do not contain its text; `data-of` is the noun in its placeholder.
 inline constexpr const char* page_script = R"js(
 const keys = [...document.querySelectorAll('table.sortable th[data-key]')];
 const value = (row, column) => {

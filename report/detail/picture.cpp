@@ -48,7 +48,7 @@ std::string big_endian(std::uint32_t value) {
   return {char(value >> 24), char(value >> 16), char(value >> 8), char(value)};
 }
 
-/// `body` is the type of the chunk and its data.
+/// Returns a PNG chunk. `body` is the type of the chunk and its data.
 std::string png_chunk(std::string_view body) {
   const auto crc = ::crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
   return big_endian(std::uint32_t(body.size() - 4)) + std::string(body) + big_endian(std::uint32_t(crc));
@@ -92,7 +92,7 @@ std::string encode_png(const Picture& picture) {
   const std::size_t row = std::size_t(picture.width * picture.channels);
   std::string rows;
   for (std::size_t at = 0; at < picture.pixels.size(); at += row) {
-    rows += '\0';  // the row is not filtered
+    rows += '\0';  // filter type of the row: none
     rows.append(reinterpret_cast<const char*>(picture.pixels.data()) + at, row);
   }
   const std::string header = "IHDR" + big_endian(std::uint32_t(picture.width)) +

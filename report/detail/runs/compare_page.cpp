@@ -33,7 +33,7 @@ std::string circle_of(const RunSummary& run, const NamedPoint& at) {
       kilobytes(run));
 }
 
-/// For one size of letters; the style sheet shows those of the width that a page has.
+/// Returns labels in one font size. The style sheet shows the size that fits the width of the page.
 std::string names_of(const std::vector<NamedPoint>& points, const char* screen, double font_size) {
   std::string out = fmt::format("<g class={}>", screen);
   for (const auto& label : place_labels(points, kNameArea, font_size)) {
@@ -123,10 +123,11 @@ std::string compare_html(const std::vector<RunSummary>& runs) {
   out += "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n<title>Runs</title>\n";
   out += fmt::format("<style>{}{}</style>\n</head>\n<body>\n<main>\n<h1>{} runs</h1>\n", page_style,
                      run_style, runs.size());
-  out += scatter(runs) +
-         "<h2>Runs</h2>\n<p>Bits are those of a parameter; the time of a sample is there with "
-         "--latency; columns at the right are the flags in which "
-         "the runs differ. Click a heading to sort.</p>\n<div class=tools data-of=runs></div>\n";
+  out +=
+      scatter(runs) +
+      "<h2>Runs</h2>\n<p>Bits are per parameter. The time of a sample requires --latency. The columns at the "
+      "right are flags that differ between the runs. Click a heading to sort.</p>\n<div class=tools "
+      "data-of=runs></div>\n";
   out += "<div class=sheet><table class=sortable>" + heads(flags) + "<tbody>\n";
   for (const auto& run : runs) out += line(run, flags);
   return out + "</tbody></table></div>\n</main>\n<script>" + page_script + "</script>\n</body>\n</html>\n";

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The types that a JSON file of this program has: checked once where it is read, so that nothing fails
-/// later.
+/// Types of the JSON files that this program writes. A reader checks a file once, so that later code needs no
+/// checks.
 
 #include <memory>
 #include <optional>
@@ -25,9 +25,9 @@ class JsonShape {
   static JsonShape text();
   static JsonShape flag();
   static JsonShape whole();   ///< fits std::int64_t
-  static JsonShape number();  ///< or null, as NaN is written
+  static JsonShape number();  ///< or null for NaN
   static JsonShape object(std::vector<JsonField> fields = {});
-  static JsonShape object_of(JsonShape each);  ///< every member is alike
+  static JsonShape object_of(JsonShape each);  ///< all members have the shape `each`
   static JsonShape list(JsonShape each);
 
   /// Returns the JSON pointer of the first value that does not fit, and the problem with its key. Returns
@@ -45,15 +45,14 @@ class JsonShape {
   std::shared_ptr<const JsonShape> each_;
 };
 
-/// A member of an object; others may be there.
+/// Member of an object. The object may have other members.
 struct JsonField {
   std::string key;
   JsonShape shape;
   bool required = false;
 };
 
-/// The value of a file. Throws FileError `[what] file:line: ..` for a file that is not JSON or of another
-/// shape.
+/// Reads a JSON file. Throws FileError `[what] file:line: ..` if the file is not JSON or has another shape.
 [[nodiscard]] nlohmann::ordered_json load_json(const std::string& file, const std::string& what,
                                                const JsonShape& shape);
 

@@ -15,11 +15,11 @@ namespace {
 
 constexpr PlotArea kFigure{.left = 58, .right = 628, .top = 10, .bottom = 200};
 constexpr PlotArea kSpark{.left = 1, .right = 119, .top = 2, .bottom = 22};
-constexpr double kManyTimes = 50;    // from which on a scale is logarithmic
-constexpr std::size_t kDotted = 60;  // points up to which each is marked
+constexpr double kManyTimes = 50;    // smallest ratio for a logarithmic scale
+constexpr std::size_t kDotted = 60;  // largest number of points with marks
 constexpr int kLineColours = 6;
 
-/// Numbers from the foot to the top of an area.
+/// Vertical scale: numbers from the bottom to the top of an area.
 struct Scale {
   PlotArea area;
   double low = 0, high = 1;
@@ -46,7 +46,7 @@ Scale tight_scale(const std::vector<double>& numbers, PlotArea area) {
   return {area, low - room, high + room};
 }
 
-/// Its ends are round numbers.
+/// Returns a scale whose ends are round numbers.
 Scale round_scale(const std::vector<double>& numbers, PlotArea area, Span span) {
   Scale out = tight_scale(numbers, area);
   if (span == Span::logarithmic && out.low > 0 && out.high > kManyTimes * out.low) {
@@ -138,10 +138,10 @@ std::string sparkline(const Curve& curve, double last_step) {
 
 namespace {
 
-constexpr double kSamePlace = 3, kPointRadius = 5;  // of points on each other, and of a point with its edge
-constexpr double kBeside = 7;                       // from a point to its name
+constexpr double kSamePlace = 3, kPointRadius = 5;  // distance of joined points; radius with edge
+constexpr double kBeside = 7;                       // from a point to its label
 constexpr std::size_t kMostNames = 3, kMostLetters = 28, kMostLabels = 60;
-constexpr int kMostSteps = 24;  // of half a line, that a label may be away
+constexpr int kMostSteps = 24;  // largest distance of a label, in half lines
 
 struct Box {
   double left, right, top, bottom;
@@ -164,7 +164,7 @@ std::string shortened(const std::string& name) {
   return "…" + name.substr(at);
 }
 
-/// Letters of three bytes and more may be as wide as they are high.
+/// Returns the estimated width. The width of a character of three or more UTF-8 bytes may equal its height.
 double width_of(const std::string& text, double font_size) {
   const auto wide =
       std::ranges::count_if(text, [](char byte) { return static_cast<unsigned char>(byte) >= 0xE0U; });
@@ -177,8 +177,8 @@ struct Group {
   [[nodiscard]] std::string text() const {
     const bool all = names.size() <= kMostNames;
     const std::vector<std::string> shown(names.begin(), all ? names.end() : names.begin() + kMostNames - 1);
-    const auto said = fmt::format("{}", fmt::join(shown, ", "));
-    return all ? said : fmt::format("{} and {} more", said, names.size() - shown.size());
+    const auto listed = fmt::format("{}", fmt::join(shown, ", "));
+    return all ? listed : fmt::format("{} and {} more", listed, names.size() - shown.size());
   }
 };
 
@@ -196,7 +196,7 @@ std::vector<Group> groups_of(const std::vector<NamedPoint>& points) {
   return out;
 }
 
-/// Places for one name, the nearest first.
+/// Returns candidate positions of a label, the nearest first.
 std::vector<PointLabel> places(const Group& group, double font_size) {
   std::vector<PointLabel> out;
   const std::string text = group.text();

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Numbers over the steps of a run as SVG elements, and labels of points in a figure.
+/// SVG figures of numbers over the steps of a run, and labels of points in a figure.
 
 #include <string>
 #include <utility>
@@ -10,20 +10,21 @@
 
 namespace fq::html {
 
-/// One line: pairs of a step and a number; those that are not finite are left out.
+/// A line of a plot: pairs of a step and a number. Numbers that are not finite are skipped.
 struct Curve {
   std::string name;
   std::vector<std::pair<double, double>> points = {};
 };
 
-/// Whether numbers that span more than a factor of 50, all above 0, are put on a logarithmic scale.
+/// Vertical scale. `logarithmic` applies to positive numbers that span more than a factor of 50.
 enum class Span { linear, logarithmic };
 
-/// A figure with its title, legend and axes, from step 0 to `last_step`; empty where no curve has a point.
+/// Returns a figure with title, legend and axes, from step 0 to `last_step`. Returns an empty text if no
+/// curve has a point.
 [[nodiscard]] std::string line_plot(const std::string& title, const std::vector<Curve>& curves,
                                     double last_step, Span span = Span::linear);
 
-/// The line alone from the least to the largest number, to stand in a line of a table.
+/// Returns the line from its smallest to its largest number, as a small figure for a table row.
 [[nodiscard]] std::string sparkline(const Curve& curve, double last_step);
 
 struct NamedPoint {
@@ -31,18 +32,18 @@ struct NamedPoint {
   std::string name;
 };
 
-/// One line of text, whose left end, or with `ends_here` right end, and baseline are there.
+/// Label of one line of text. (x, y) is the left end of its baseline; with `ends_here`, the right end.
 struct PointLabel {
   double x = 0, y = 0;
   bool ends_here = false;
   std::string text;
-  double from_x = 0, from_y = 0;  ///< the point that it is of
-  bool away = false;              ///< so far from it that a line should lead there
+  double from_x = 0, from_y = 0;  ///< the labelled point
+  bool away = false;              ///< far from the point: a line should connect them
 };
 
-/// Names of points that lie on each other stand in one label, "a, b and 4 more"; long names are cut at their
-/// begin. The highest points come first, and one that finds no room within the area has no label. Widths
-/// are estimated, as of a sans-serif font of that size, generously.
+/// Places the labels of points. Points at the same position share one label, "a, b and 4 more". Long names
+/// lose their beginning. The highest points come first, and a point without free space in the area has no
+/// label. Text widths are generous estimates for a sans-serif font of that size.
 [[nodiscard]] std::vector<PointLabel> place_labels(const std::vector<NamedPoint>& points, PlotArea area,
                                                    double font_size);
 

@@ -38,7 +38,7 @@ std::string two_curves(const RunRecord& record, double last_step, const std::str
                    last_step, span);
 }
 
-/// Names of what validation tells beside loss and accuracy.
+/// Returns the keys of validation scores other than loss and accuracy.
 std::vector<std::string> other_scores(const RunRecord& record) {
   constexpr std::array kShown{"val_loss", "val_accuracy"};
   std::vector<std::string> out;
@@ -50,7 +50,7 @@ std::vector<std::string> other_scores(const RunRecord& record) {
   return out;
 }
 
-/// Loss, accuracy or other scores, learning rate.
+/// Returns curves of loss, accuracy or other scores, and learning rate.
 std::string curves_section(const RunRecord& record, double last_step) {
   std::string out = two_curves(record, last_step, "Loss", "loss", Span::logarithmic) +
                     two_curves(record, last_step, "Accuracy, percent", "accuracy");
@@ -79,7 +79,7 @@ std::string table_of(const std::string& title, const nlohmann::ordered_json& obj
   return out + "</tbody></table></details>\n";
 }
 
-/// A bar of the work of a step.
+/// Returns a bar that divides the time of a step by kind of work.
 std::string phases_section(const RunRecord& record) {
   const auto* last = record.last("epoch");
   if (last == nullptr || !last->contains("phases")) return {};
@@ -106,7 +106,7 @@ std::string phases_section(const RunRecord& record) {
       number(whole), bar, legend);
 }
 
-/// Flags and settings as a table that opens.
+/// Returns flags and settings as tables that open on a click.
 std::string settings_section(const nlohmann::ordered_json& config) {
   std::string out;
   for (const auto& [key, value] : config.items())
@@ -117,8 +117,8 @@ std::string settings_section(const nlohmann::ordered_json& config) {
 using fq::detail::number_at;
 using fq::detail::RunRecord;
 
-/// One number of one quantizer over the epochs.
-Curve followed(const RunRecord& record, const std::string& quantizer, const char* key) {
+/// Returns one number of one quantizer over the epochs.
+Curve quantizer_curve(const RunRecord& record, const std::string& quantizer, const char* key) {
   Curve out{quantizer};
   for (const auto& line : record.lines)
     if (line["event"] == "epoch" && line.contains("quantizers") && line["quantizers"].contains(quantizer) &&
@@ -132,7 +132,8 @@ std::optional<double> at_end(const Curve& curve) {
 }
 
 std::string line_of(const RunRecord& record, const std::string& quantizer, double last_step) {
-  const Curve amax = followed(record, quantizer, "amax"), clipped = followed(record, quantizer, "clipped");
+  const Curve amax = quantizer_curve(record, quantizer, "amax"),
+              clipped = quantizer_curve(record, quantizer, "clipped");
   const auto first = amax.points.empty() ? std::nullopt : std::optional(amax.points.front().second);
   const auto change = first && *first > 0 ? std::optional(*at_end(amax) / *first - 1) : std::nullopt;
   return fmt::format("<tr data-name=\"{0}\"><td class=\"text name\">{0}</td>", escaped(quantizer)) +
@@ -142,16 +143,14 @@ std::string line_of(const RunRecord& record, const std::string& quantizer, doubl
          sparkline(clipped, last_step) + "</td></tr>\n";
 }
 
-/// A line for each quantizer: its range and what it clips, over time.
+/// Returns a table with the range and the clipping of each quantizer over time.
 std::string ranges_section(const RunRecord& record, double last_step) {
   const auto* last = record.last("epoch");
   if (last == nullptr || !last->contains("quantizers") || (*last)["quantizers"].empty()) return {};
   std::string out =
-      "<h2>Quantizers</h2>\n<p>The range (amax, of several the largest) of each quantizer after every epoch, "
-      "and the "
-      "share of what activation quantizers are given that lies beyond it, on some training samples. Click a "
-      "heading "
-      "to sort.</p>\n<div class=tools data-of=quantizers></div>\n<div class=sheet><table "
+      "<h2>Quantizers</h2>\n<p>The range (the largest amax) of each quantizer after every epoch, and the "
+      "share of activations outside of this range on some training samples. Click a heading to "
+      "sort.</p>\n<div class=tools data-of=quantizers></div>\n<div class=sheet><table "
       "class=sortable><thead><tr>";
   out += head("name", 0, "Quantizer", "text") + head("first", 1, "First amax") + head("amax", 2, "amax") +
          head("change", 3, "Change") + "<th>amax over time</th>" + head("clipped", 5, "Clipped") +
@@ -164,9 +163,9 @@ using fq::detail::RunRecord;
 using nlohmann::ordered_json;
 
 constexpr std::size_t kMostClasses = 32, kMostPairs = 30;
-constexpr double kStrong = 0.55;  // share from which text is white
+constexpr double kStrong = 0.55;  // smallest share with white text
 
-/// How often samples of one class were taken for another.
+/// Number of samples of one class that were predicted as another class.
 struct Confused {
   std::size_t label = 0, answer = 0;
   std::int64_t count = 0, of = 0;
@@ -230,9 +229,8 @@ std::string most_confused(const ordered_json& classes) {
 std::string worst_samples(const ordered_json& classes, const std::map<std::int64_t, std::string>& shown) {
   if (classes["worst"].empty()) return {};
   std::string out =
-      "<h3>Worst samples</h3>\n<p>Those that are wrong with the least probability of the right class; below "
-      "each its "
-      "row, what it is and what it was taken for.</p>\n<div class=samples>\n";
+      "<h3>Worst samples</h3>\n<p>Wrong predictions with the least probability of the right class. Below "
+      "each sample: its row, its class, the predicted class and the probability.</p>\n<div class=samples>\n";
   for (const auto& sample : classes["worst"]) {
     const auto row = fq::detail::whole_value<std::int64_t>(sample["row"]);
     const auto found = shown.find(row);
@@ -245,7 +243,7 @@ std::string worst_samples(const ordered_json& classes, const std::map<std::int64
   return out + "</div>\n";
 }
 
-/// The matrix of classes, for many classes the pairs that are most often confused, and the worst samples.
+/// Returns the confusion matrix, or for many classes the most confused pairs, and the worst samples.
 std::string classes_section(const RunRecord& record, const std::map<std::int64_t, std::string>& shown) {
   const auto* classes = record.last("classes");
   if (classes == nullptr) return {};

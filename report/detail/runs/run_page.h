@@ -1,7 +1,6 @@
 #pragma once
 
-/// A training run as a page to look at, while it goes on and afterwards: one HTML file that needs nothing
-/// else.
+/// The page of a training run, during and after the run: one HTML file that loads no other file.
 
 #include <cstdint>
 #include <map>
@@ -12,18 +11,18 @@
 
 namespace fq::html {
 
-/// What is on the page.
+/// Content of the page.
 struct RunPage {
   std::string title;
   nlohmann::ordered_json config;                   ///< config.json of the run directory
-  const fq::detail::RunRecord* record = nullptr;   ///< what was told so far
-  std::map<std::int64_t, std::string> shown = {};  ///< HTML of samples by their row: pictures or texts
-  double seconds_left = -1;                        ///< while it goes on; negative where it has ended
+  const fq::detail::RunRecord* record = nullptr;   ///< events of the run so far
+  std::map<std::int64_t, std::string> shown = {};  ///< HTML of samples by row: pictures or texts
+  double seconds_left = -1;                        ///< estimate; negative after the end of the run
 };
 
-/// Curves of loss, scores and learning rate, the time of a step by its work, ranges of quantizers and what
-/// they clip over time, how often each class is taken for another, the worst samples, and the settings. While
-/// the run goes on a browser that shows the page reads it again every ten seconds.
+/// Returns a page with curves of loss, scores and learning rate, the time of a step by kind of work, ranges
+/// and clipping of quantizers over time, the confusion of classes, the worst samples, and the settings.
+/// During the run, the browser reloads the page every ten seconds.
 [[nodiscard]] std::string run_html(const RunPage& page);
 
 }  // namespace fq::html

@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t kMostRecordBytes = std::int64_t{1} << 30;
 
-/// A line of an event; what readers of the record take from it.
+/// Returns the shape of the lines of an event: the keys that readers of the record use.
 const JsonShape& line_shape(const std::string& event) {
   using S = JsonShape;
   static const JsonShape line = S::object({{"event", S::text(), true},
@@ -39,19 +39,19 @@ const JsonShape& line_shape(const std::string& event) {
 }
 
 [[noreturn]] void fail_record(const std::string& path, std::size_t line, const std::string& why) {
-  throw FileError(path, "", fmt::format("[run_record] {}:{}: {}: it is damaged", path, line, why));
+  throw FileError(path, "", fmt::format("[run_record] {}:{}: {}. The file is damaged.", path, line, why));
 }
 
 ordered_json record_line(std::string_view text, const std::string& path, std::size_t number) try {
   auto line = parse_json<ordered_json>(text);
   if (!line.is_object() || !line.contains("event") || !line["event"].is_string() || !line.contains("step") ||
       !whole_if<std::int64_t>(line["step"]))
-    fail_record(path, number, "this is no line of a run, which has an event and a step");
+    fail_record(path, number, "the line requires an event and a step");
   if (const auto wrong = line_shape(line["event"].get<std::string>()).mismatch(line))
     throw FileError(path, wrong->first, fmt::format("[run_record] {}:{}: {}", path, number, wrong->second));
   return line;
 } catch (const ordered_json::exception&) {
-  fail_record(path, number, "this is no JSON");
+  fail_record(path, number, "the line is no JSON");
 } catch (const ArgumentError& error) {
   fail_record(path, number, error.what());
 }
@@ -70,7 +70,8 @@ RunRecord RunRecord::load(const std::string& path) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     const auto line = std::string_view(text).substr(begin, end - begin);
-    if (end == std::string::npos || line.find('\0') != line.npos) break;  // torn, or lost with the power
+    if (end == std::string::npos || line.find('\0') != line.npos)
+      break;  // cut off by a crash or a power failure
     out.lines.push_back(record_line(line, path, out.lines.size() + 1));
     begin = end + 1;
   }

@@ -19,8 +19,8 @@ std::string text_at(const ordered_json& config, const char* key, const char* oth
   return config.contains(key) && config[key].is_string() ? config[key].get<std::string>() : otherwise;
 }
 
-/// The epoch that was the best in validation, else the last; null where there is none.
-const ordered_json* told_epoch(const RunRecord& record) {
+/// Returns the best epoch in validation, else the last one; null without an epoch.
+const ordered_json* best_or_last_epoch(const RunRecord& record) {
   const ordered_json* best = nullptr;
   for (const auto& line : record.lines)
     if (line["event"] == "epoch" && line.value("best", false)) best = &line;
@@ -37,7 +37,7 @@ std::string format_of(const ordered_json& config) {
                         : preset;
 }
 
-/// What the format or the optimizer chose where no flag did is in the settings.
+/// Returns the defaults of the flags. The settings have the values that the format or the optimizer chose.
 ordered_json defaults_of(const ordered_json& config) {
   constexpr std::array<std::pair<const char*, const char*>, 5> kChosen{{{"lr", "learning_rate"},
                                                                         {"amax", "amax_mode"},
@@ -51,7 +51,7 @@ ordered_json defaults_of(const ordered_json& config) {
   return out;
 }
 
-/// "0.1" and "1e-1" are.
+/// Returns true for equal texts and for equal numbers, "0.1" and "1e-1".
 bool same_value(const std::string& a, const std::string& b) {
   if (a == b) return true;
   const auto x = ordered_json::parse(a, nullptr, false), y = ordered_json::parse(b, nullptr, false);
@@ -68,7 +68,7 @@ RunSummary summary_of(const std::string& name, const ordered_json& config, const
                  .state = "unfinished",
                  .given = config["given"],
                  .defaults = defaults_of(config)};
-  if (const auto* epoch = told_epoch(record)) {
+  if (const auto* epoch = best_or_last_epoch(record)) {
     out.validated = epoch->contains("val_loss");
     out.accuracy = known_at(*epoch, out.validated ? "val_accuracy" : "accuracy");
     out.loss = known_at(*epoch, out.validated ? "val_loss" : "loss");

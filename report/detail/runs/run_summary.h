@@ -1,6 +1,6 @@
 #pragma once
 
-/// Runs beside each other: a line for each.
+/// Summaries of runs, for a table with one row per run.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -12,34 +12,35 @@
 
 namespace fq::detail {
 
-/// What a run came to; numbers that are not known are left out.
+/// Result of a run. Unknown numbers are empty.
 struct RunSummary {
   std::string name, command, model, format, state;
-  bool validated = false;  ///< whether `accuracy` and `loss` are of validation
+  bool validated = false;  ///< whether `accuracy` and `loss` are validation scores
   std::optional<double> accuracy = {},
                         loss = {};         ///< of the best epoch in validation, else of the last; percent
   std::optional<std::int64_t> bytes = {};  ///< of weights
-  std::optional<double> bits = {};         ///< a parameter
+  std::optional<double> bits = {};         ///< per parameter
   std::optional<double> ms_per_step = {}, seconds = {};
   std::optional<double> latency_ms = {};  ///< of one sample in `engine`
   std::string engine = {};
   nlohmann::ordered_json given = {}, defaults = {};  ///< flags
 };
 
-/// Of config.json and metrics.jsonl of a run directory.
+/// Summarizes config.json and metrics.jsonl of a run directory.
 [[nodiscard]] RunSummary summary_of(const std::string& name, const nlohmann::ordered_json& config,
                                     const RunRecord& record);
 
-/// The flags that were given to a run and are not the same in all, by default or because they were given.
+/// Returns the given flags whose values, with defaults, differ between the runs.
 [[nodiscard]] std::vector<std::string> differing_flags(const std::vector<RunSummary>& runs);
-/// The value of that flag, given or by default; empty where there is none, and of a toggle that is off.
+/// Returns the value of a flag, given or default. Returns an empty text without a value and for a toggle that
+/// is off.
 [[nodiscard]] std::string flag_text(const RunSummary& run, const std::string& flag);
 
 }  // namespace fq::detail
 
 namespace fq::html {
 
-/// A page with a table that sorts, and accuracy over the bytes of the weights as a figure.
+/// Returns a page with a sortable table, and a figure of accuracy over the bytes of the weights.
 [[nodiscard]] std::string compare_html(const std::vector<fq::detail::RunSummary>& runs);
 
 }  // namespace fq::html
