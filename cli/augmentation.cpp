@@ -51,7 +51,7 @@ void read_item(AugmentOptions& options, const std::string& item, const std::stri
   set_change(options, *change, values, command);
 }
 
-/// Whether labels that are mixed are shares of the outputs' classes.
+/// Returns true if mixed labels are shares of the output classes.
 bool mixes_classes(const Task& task, const Dataset& data) {
   return data.classes() > 0 && (takes_classes(task.loss) || task_outputs(task, data) > 1);
 }

@@ -50,7 +50,7 @@ void print_report(const std::string& algorithm, const ptq::Report& report, Outpu
   }
 }
 
-/// A state that exists is continued, unless --merge has all that there is to begin with.
+/// Returns the states to start from: --merge if it is given, else an existing --state.
 std::vector<std::string> states_of(const CalibrationOptions& options) {
   auto paths = options.merge;
   if (paths.empty() && is_there(options.state)) paths.push_back(options.state);
@@ -113,7 +113,7 @@ std::unique_ptr<FileLock> lock_state(const CalibrationOptions& options) {
       log(LogLevel::warning, fmt::format("[calibrate] waiting for {}, which has {}", owner, state));
   };
   auto lock = is_first_rank() ? std::make_unique<FileLock>(state, waiting) : nullptr;
-  (void)run_ranks()->gather({});  // the others read it when it is held
+  (void)run_ranks()->gather({});  // other ranks read it while the first holds the lock
   return lock;
 }
 
@@ -179,7 +179,7 @@ void save_collected(Network& network, const CalibrationOptions& options, const C
 
 namespace {
 
-/// The first of many.
+/// Returns the first names of a long list, and the number of others.
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t most = 8;
   const auto shown = std::min(names.size(), most);

@@ -13,7 +13,7 @@
 namespace fq::cli {
 namespace {
 
-/// Prints the plan of a call. Throws what the call would throw before its first step.
+/// Prints the plan of a call. Throws the errors of the call before its first step.
 nlohmann::ordered_json dry_run(Invocation& call, const Flags& flags, Output& output) {
   PlannedFiles planned;
   check_general_flags(flags);

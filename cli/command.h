@@ -1,6 +1,6 @@
 #pragma once
 
-/// The commands, their plans, and how a command is run.
+/// The commands, their plans and their execution.
 
 #include <functional>
 #include <memory>
@@ -20,7 +20,7 @@ namespace fq::cli {
 
 /// One step of a command.
 struct Step {
-  std::string text;  ///< for a person, in the infinitive: "fold batch normalisation"
+  std::string text;  ///< for people, in the infinitive: "fold batch normalisation"
   /// Prints for people, and adds to `result` for machines. Throws on failure.
   std::function<void(Output& output, nlohmann::ordered_json& result)> run;
 };
@@ -29,8 +29,8 @@ struct Plan {
   std::vector<std::string> inputs = {};   ///< files that are read
   std::vector<std::string> outputs = {};  ///< files that are written
   std::vector<Step> steps = {};
-  /// Starts programs that steps will need, and throws if one is missing. A recipe calls them before its first
-  /// phase. Not part of a dry run.
+  /// Check programs that the steps need, and throw if one is missing. A recipe calls them before its first
+  /// phase. A dry run does not call them.
   std::vector<std::function<void()>> program_checks = {};
 
   void add(std::string text, decltype(Step::run) run) { steps.push_back({std::move(text), std::move(run)}); }
@@ -39,14 +39,14 @@ struct Plan {
 /// Runs the steps in their order. Returns the result for machines.
 nlohmann::ordered_json execute(const Plan& plan, Output& output);
 
-/// One call of a command: its flags, and its plan once the flags are parsed.
+/// One call of a command: its flags, and after parsing its plan.
 class Invocation {
  public:
   virtual ~Invocation() = default;
   [[nodiscard]] virtual const FlagSet& set() const = 0;
-  /// Checks files, networks and data, and returns what the command will do. `set().assign(flags)` has to be
-  /// called before. `planned` holds the files that earlier phases of a recipe will write, and takes those of
-  /// this command. Writes and prints nothing.
+  /// Checks files, networks and data, and returns the steps of the command. Requires a call of
+  /// `set().assign(flags)` before. Adds the files of this command to `planned`, which has the files of
+  /// earlier phases of a recipe. Writes and prints nothing.
   [[nodiscard]] virtual Plan plan(const Flags& flags, PlannedFiles& planned) = 0;
   /// Sets the number of threads, executes the plan and returns the result for machines.
   virtual nlohmann::ordered_json run(const Flags& flags, Output& output);
@@ -56,15 +56,15 @@ class Invocation {
 struct Command {
   std::string_view name;
   std::string_view summary;
-  /// Makes a call with the default options. Null for a command that has parts.
+  /// Makes a call with the default options. Null for a command of several parts.
   std::function<std::unique_ptr<Invocation>()> call;
-  bool is_phase = false;   ///< whether a recipe may contain it
-  bool in_python = false;  ///< whether a module of Python runs it (convert_data)
-  /// The commands of two words that begin with this one, named by both words.
+  bool is_phase = false;   ///< allowed in a recipe
+  bool in_python = false;  ///< run by a Python module (convert_data)
+  /// Commands of two words that begin with this one, by both words.
   const std::vector<Command>& (*parts)() = nullptr;
 };
 
-/// A command of an option struct: `flags` binds the members, `plan` reads them.
+/// A call of a command with an option struct: `flags` binds the members, `plan` reads them.
 template <class Options>
 class TypedInvocation : public Invocation {
  public:
@@ -89,26 +89,26 @@ template <class Options>
   return [=] { return std::make_unique<TypedInvocation<Options>>(flags, plan); };
 }
 
-/// Runs a call after a check of its files (command_files.h), or with --dry-run prints its plan. All calls are
-/// run by this function.
+/// Checks the files of a call (command_files.h) and runs it, or prints its plan with --dry-run. All calls
+/// run through this function.
 nlohmann::ordered_json run_checked(Invocation& call, const Flags& flags, Output& output);
 
-/// In the order of the help.
+/// Returns the commands in the order of the help.
 [[nodiscard]] const std::vector<Command>& commands();
-/// Throws ArgumentError naming the nearest.
+/// Returns a command by name. Throws ArgumentError naming the nearest.
 [[nodiscard]] const Command& find_command(std::string_view name);
-/// The one of `parts` whose second word that is. Throws likewise.
+/// Returns the part of `command` whose second word is `word`. Throws ArgumentError naming the nearest.
 [[nodiscard]] const Command& find_part(const Command& command, const std::string& word);
 
-/// Thrown by a command that stopped because of a signal (process.h); exit status 128 + its number, 130 after
-/// Ctrl-C.
+/// Thrown by a command that stopped because of a signal (process.h). The exit status is 128 + signal number,
+/// or 130 after Ctrl-C.
 class Interrupted : public std::runtime_error {
  public:
-  /// "[train] stopped by SIGTERM in epoch 3", `rest` being what follows the signal.
+  /// Builds "[train] stopped by SIGTERM in epoch 3". `rest` is the text after the signal.
   explicit Interrupted(std::string_view command, std::string_view rest = {});
 };
 
-/// Thrown by a command whose result is that a check failed: the result is printed first; exit status 1.
+/// Thrown after a command printed the result of a failed check. The exit status is 1.
 class FailedCheck : public std::runtime_error {
  public:
   FailedCheck(const std::string& message, nlohmann::ordered_json result);
@@ -133,8 +133,8 @@ Command export_command();
 Command verify_command();
 Command inspect_command();
 const std::vector<Command>& dataset_commands();
-/// Runs a part of `in_python`, a conversion: replaces this process by the module fakequant.data of Python,
-/// with `arguments`. Throws ArgumentError if Python cannot be started.
+/// Runs a part of `in_python`, a conversion: replaces this process by the Python module fakequant.data with
+/// `arguments`. Throws ArgumentError if Python cannot be started.
 [[noreturn]] void convert_data(const Command& part, const std::vector<std::string>& arguments);
 Command compare_command();
 Command doctor_command();

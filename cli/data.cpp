@@ -55,7 +55,7 @@ std::shared_ptr<const Dataset> open_data_for(Network& network, const std::string
   options.split = group;
   const Task task = network.task();
   options.label_type = task.labels();
-  // One output is no list of classes: `check_task` names the losses that take it.
+  // A single output is not a list of classes. `check_task` names the losses for it.
   options.classes = takes_classes(task.loss) && network.classes() > 1 ? network.classes() : 0;
   options.labels = labels != Labels::none;
   options.may_lack_labels = labels == Labels::if_there;

@@ -13,9 +13,9 @@
 
 namespace fq::cli {
 
-/// --loss and --metrics. Without them, the task of the checkpoint.
+/// Adds --loss and --metrics. Their default is the task of the checkpoint.
 void add_task_flags(FlagSet& set, TaskText& options);
-/// Copies the options that are given to the network. Throws ArgumentError for an unknown loss or metric.
+/// Copies the given options to the network. Throws ArgumentError for an unknown loss or metric.
 void take_task(Network& network, const TaskText& options, const std::string& command);
 
 /// One group of a data set.
@@ -24,14 +24,13 @@ struct DataOptions {
   std::string split = "test";  ///< group
   std::int64_t batch = 64;     ///< samples
 };
-/// Adds the group "Data". `required`: whether --data has to be given.
+/// Adds the group "Data". `required`: whether --data is required.
 void add_data_flags(FlagSet& set, DataOptions& options, bool required = true);
 
 enum class Labels { needed, if_there, none };
 
-/// Opens one group of a data set for a network and its task. Samples and labels must fit, which is checked in
-/// that order. Class names and sample notes of the data go to the network (`take_class_names`,
-/// `take_sample_notes`).
+/// Opens one group of a data set for a network and its task. Checks samples first, then labels. Copies class
+/// names and sample notes of the data to the network (`take_class_names`, `take_sample_notes`).
 [[nodiscard]] std::shared_ptr<const Dataset> open_data_for(Network& network, const std::string& path,
                                                            const std::string& group, Labels labels,
                                                            const std::string& command);
@@ -40,19 +39,19 @@ enum class Labels { needed, if_there, none };
                                                            bool labels, LabelType label_type);
 
 /// A network that a command runs on data. `network` is empty if an earlier phase writes the checkpoint and
-/// what it will hold is not known yet.
+/// its content is not known yet.
 struct RunningNetwork {
   std::optional<Network> network;
   std::shared_ptr<const Dataset> data;
 };
 
-/// Opens the network and its data, and checks that they fit and, unless the checkpoint is planned, that the
-/// network is calibrated. `task`: replaces the network's own, unless null.
+/// Opens the network and its data, and checks that they match. Checks that the network is calibrated, unless
+/// the checkpoint is planned. A `task` that is not null replaces the task of the network.
 [[nodiscard]] RunningNetwork check_running(const std::string& checkpoint, const DataOptions& data,
                                            const TaskText* task, Labels labels, const PlannedFiles& planned,
                                            const std::string& command);
 
-/// "images" of [C, H, W], "windows" of a text, and "samples" of everything else.
+/// Returns "images" for [C, H, W], "windows" for a text, and "samples" for all other data.
 [[nodiscard]] std::string sample_noun(const Dataset& data);
 
 }  // namespace fq::cli

@@ -137,7 +137,7 @@ std::string advice(const QuantizerFinding& found, bool trained) {
 void warn_of_quantizers(const Network& network, const std::shared_ptr<const Dataset>& data,
                         const std::string& command) {
   auto all = quantizer_findings(network, data);
-  if (command == "calibrate")  // which names them itself
+  if (command == "calibrate")  // calibrate reports them itself
     std::erase_if(all, [](const auto& each) { return each.kind == QuantizerFinding::Kind::zeros; });
   for (std::size_t i = 0; i < all.size() && i < kTold; ++i)
     log(LogLevel::warning,

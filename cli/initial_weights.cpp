@@ -18,7 +18,7 @@
 namespace fq::cli {
 namespace {
 
-/// Whether the first layer that reads samples reads them as ids.
+/// Returns true if the first layer reads the samples as ids.
 bool takes_ids(const ModelSpec& spec) { return spec.nodes().front().type == "embedding"; }
 
 void check_ids(const ModelSpec& spec, const std::string& model, const std::string& path, const Dataset& data,

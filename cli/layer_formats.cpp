@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormats = "w4a4,int8";
 
-/// Each once, that of --preset first.
+/// Returns the candidate formats, each once. The format of --preset is the first.
 std::vector<std::string> formats_of(const LayerFormatOptions& options, const std::string& preset) {
   std::vector<std::string> out{preset};
   for (const auto& name : listed_words(options.formats.value_or(kFormats)))
@@ -37,11 +37,11 @@ AutoQuantizeOptions plan_options(const LayerFormatOptions& options, const Quanti
   out.constraint.effective_bits = *options.effective_bits;
   out.formats = formats_of(options, *quantization.preset);
   out.config = base.dump();
-  out.calibration_samples = 0;  // all of those that are drawn
+  out.calibration_samples = 0;  // all drawn samples
   return out;
 }
 
-/// With batch norm folded as it will be.
+/// Returns a float copy with batch norm folded as in the quantized network.
 Network float_copy(const Network& network, bool keep_bn) {
   Network out = network.clone();
   if (!keep_bn && !out.folded()) out.fold();

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A format for each layer, within a number of bits: the choice, and tables of sensitivities and plans.
+/// Formats for each layer within a budget of bits, and tables of sensitivities and plans.
 
 #include <cstdint>
 #include <memory>
@@ -15,8 +15,8 @@
 namespace fq::cli {
 
 struct LayerFormatOptions {
-  std::optional<double> effective_bits = {};  ///< bits of a weight on average
-  std::optional<std::string> formats = {};    ///< presets to choose from, besides --preset
+  std::optional<double> effective_bits = {};  ///< largest average number of bits of a weight
+  std::optional<std::string> formats = {};    ///< presets to choose from, in addition to --preset
 };
 
 /// Adds --effective-bits and --formats.
@@ -24,21 +24,21 @@ void add_layer_format_flags(FlagSet& set, LayerFormatOptions& options);
 /// Throws ArgumentError for unknown formats, and for --formats alone.
 void check_layer_formats(const LayerFormatOptions& options, const QuantizationOptions& quantization);
 
-/// Throws ArgumentError if formats cannot be chosen for the network: fewer bits than the formats reach, or no
+/// Throws ArgumentError if the budget has fewer bits than the formats reach, or if the network has no
 /// classes.
 void check_formats_for(const Network& network, const LayerFormatOptions& options,
                        const QuantizationOptions& quantization, const Quantization& base);
 
-/// Chooses the format of each layer: the sum of damages (train/sensitivity/auto_quantize.h) on `samples` is
-/// the smallest one with no more than --effective-bits a weight. Target, scale and methods are those of
-/// `base`. Does not change the network. Prints the plan.
+/// Chooses the format of each layer: minimizes the sum of damages (train/sensitivity/auto_quantize.h) on
+/// `samples` with at most --effective-bits per weight on average. Uses target, scale and methods of `base`.
+/// Does not change the network. Prints the plan.
 [[nodiscard]] Quantization choose_formats(const Network& network, const LayerFormatOptions& options,
                                           const QuantizationOptions& quantization, const Quantization& base,
                                           const std::shared_ptr<const Dataset>& samples, std::int64_t batch,
                                           Output& output);
 
 [[nodiscard]] std::string sensitivity_table(const SensitivityReport& report);
-/// The layers, those that cost most first, then the sums.
+/// Returns the layers by descending damage, then the sums.
 [[nodiscard]] std::string plan_table(const QuantizationPlan& plan);
 
 }  // namespace fq::cli

@@ -112,7 +112,8 @@ void dispatch(const std::vector<std::string>& arguments) {
   part.in_python ? convert_data(part, rest) : run_command(part, rest);
 }
 
-/// end(status, message), with f's exception alive: without memory a message cannot be copied.
+/// Calls f; on an exception calls end(status, message) while the exception is alive, because its message
+/// cannot be copied without memory.
 template <class F, class G>
 int guarded(F&& f, G&& end) {
   try {

@@ -86,7 +86,7 @@ namespace {
 using fq::detail::Tokenizer;
 using fq::detail::TokenTable;
 
-/// Tokens that a text data set of characters or words would have.
+/// Returns the class names of a text data set of characters or words with these tokens.
 std::vector<std::string> names_of(const GgufTokenizer& given) {
   std::vector<std::string> names = Tokenizer(given.tokens, fq::detail::TokenUnit::characters).class_names();
   (void)Tokenizer::from_class_names(names);

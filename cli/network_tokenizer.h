@@ -1,6 +1,6 @@
 #pragma once
 
-/// The tokenizer of a network, which its checkpoint keeps: of its data set or of an imported GGUF file.
+/// The tokenizer of a network, from its data set or from an imported GGUF file. Checkpoints store it.
 
 #include <string>
 
@@ -11,21 +11,21 @@
 
 namespace fq::cli {
 
-/// A network without a tokenizer takes that of the data set at `path`, where there is one. Throws
-/// ArgumentError for data whose tokens are others than the network's.
+/// Copies the tokenizer of the data set at `path`, if there is one, to a network without a tokenizer. Throws
+/// ArgumentError if the tokens of data and network differ.
 void take_tokenizer(Network& network, const Dataset& data, const std::string& path,
                     const std::string& function);
-/// Returns the table of the tokenizer.json that the network keeps; null without.
+/// Returns the table of the network's tokenizer.json; null without one.
 [[nodiscard]] std::shared_ptr<const fq::detail::TokenTable> token_table(const Network& network);
-/// Of the tokens that the network's classes are. Throws ArgumentError for a network that does not tell the
-/// next token of each; `checkpoint` names it.
+/// Returns the tokenizer of the network's classes. Throws ArgumentError for a network that does not predict
+/// the next token of each position. `checkpoint` names the network in the message.
 [[nodiscard]] fq::detail::Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint,
                                                  const std::string& function);
-/// The characters of tokens that are classes, where a tokenizer.json says them.
+/// Returns the characters of the tokens that are classes, if the network has a tokenizer.json.
 [[nodiscard]] MetricOptions metric_options_of(const Network& network);
 
-/// Keeps the file's tokenizer in a network of its tokens, as that of a data set: `generate` and `dataset
-/// from-text` read it. A warning says why one is not taken.
+/// Copies the tokenizer of the file to the network, for `generate` and `dataset from-text`. Logs the reason
+/// as a warning if the tokenizer is not usable.
 void take_gguf_tokenizer(Network& network, const GgufModel& model, const std::string& file);
 
 }  // namespace fq::cli

@@ -37,7 +37,7 @@ Words schedule_keys(const std::string& kind) {
   return {};
 }
 
-/// The library's names without underscores.
+/// Returns the schedule names of the library without underscores.
 Words schedule_words() {
   Words words = schedule_kinds();
   for (auto& word : words) std::erase(word, '_');
@@ -49,7 +49,7 @@ std::string kind_of(const std::string& word) {
   return schedule_kinds()[static_cast<std::size_t>(std::ranges::find(words, word) - words.begin())];
 }
 
-/// A number of an optimizer or a schedule: its setting, its word in the flag.
+/// A parameter of an optimizer or a schedule: its setting, and its word in the flag.
 struct Detail {
   const char *key, *word, *unit, *help;
 };
@@ -78,7 +78,7 @@ constexpr Detail kOfSchedule[]{
     {"schedule.final_div", "final", "FACTOR", "of onecycle: first rate over the last one"},
 };
 
-/// The value of a flag, with the numbers that are given as settings.
+/// Returns the value of a flag with the parameters that are given as settings.
 std::string with_details(std::string text, const std::map<std::string, std::optional<std::string>>& details) {
   for (const auto& [word, value] : details)
     if (value) text += fmt::format(",{}={}", word, *value);

@@ -45,10 +45,10 @@ std::vector<std::string> format_names() {
   return names;
 }
 
-/// Of 4 bits one range of all tokens costs four times what each token's own does.
+/// With 4 bits, one range for all tokens costs four times as much accuracy as one range per token.
 std::string default_ranges(const std::string& format) { return format == "int4" ? "token" : "tensor"; }
 
-/// The fields of the keys' and values' ranges, [N, heads, tokens, head size].
+/// Adds the granularity of the ranges of keys and values, [N, heads, tokens, head size], to the format.
 ordered_json with_ranges(const std::string& command, ordered_json fields, const NamedValues& given) {
   const std::string per = given.has("per") ? given.text("per") : default_ranges(given.name());
   const std::vector<std::string> names{"tensor", "head", "channel", "token"};
@@ -100,7 +100,7 @@ using nlohmann::ordered_json;
 
 bool is_plan(const ordered_json& config) { return config.is_object() && config.contains("kind"); }
 
-/// Calls `use`, and gives its errors the line of --config that they are about.
+/// Calls `use`. Errors of a config name the line in --config.
 template <class Use>
 decltype(auto) with_place(const QuantizationOptions& options, Use&& use) try {
   return use();
@@ -109,12 +109,12 @@ decltype(auto) with_place(const QuantizationOptions& options, Use&& use) try {
   const auto text = fq::detail::JsonText::load(*options.config, "quantize");
   const std::string pointer = (is_plan(text->value()) ? "/quantization" : "") + error.pointer();
   const ordered_json::json_pointer key(pointer.substr(0, pointer.find('/', 1)));
-  if (!text->value().contains(key)) throw;  // it is of a flag
+  if (!text->value().contains(key)) throw;  // the key is from a flag
   const std::string message = error.what();
   text->fail(pointer, message.substr(message.find("] ") + 2));
 }
 
-/// Options and rules of an algorithm stay.
+/// Sets the method and keeps options and rules of an algorithm.
 void set_method(ordered_json& config, const std::string& method) {
   if (config.contains("algorithm") && config["algorithm"].is_object())
     config["algorithm"]["method"] = method;
@@ -133,7 +133,8 @@ std::vector<std::string> methods() {
   return out;
 }
 
-/// An algorithm on weights that `algorithm` names makes room for --method.
+/// Moves an algorithm on weights from "algorithm" to "weight_algorithm", so that --method can replace the
+/// former.
 void keep_weight_algorithm(ordered_json& config) {
   if (config.contains("weight_algorithm") || !config.contains("algorithm")) return;
   const auto parsed = QuantConfig::from_json({{"algorithm", config["algorithm"]}});
@@ -143,7 +144,7 @@ void keep_weight_algorithm(ordered_json& config) {
   config["weight_algorithm"]["method"] = parsed.weight_algorithm;
 }
 
-/// The config of a file, or of the plan that it holds, without the settings of training.
+/// Returns the config of a file, or of the plan in it, without the settings of training.
 ordered_json config_file(const std::string& path, bool trains) {
   ordered_json config = fq::detail::JsonText::load(path, "quantize")->value();
   FQ_CHECK(config.is_object(), "quantize", "{}: a quantization config is a JSON object", path);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// From a float network to a calibrated one.
+/// Quantization and calibration of a float network.
 
 #include <cstdint>
 #include <memory>
@@ -18,8 +18,8 @@
 namespace fq::cli {
 
 struct AttentionFormats {
-  std::optional<std::string> attention = {};  ///< of queries, keys, values and probabilities
-  std::optional<std::string> kv = {};         ///< of keys and values
+  std::optional<std::string> attention = {};  ///< format of queries, keys, values and probabilities
+  std::optional<std::string> kv = {};         ///< format of keys and values
 };
 
 void add_attention_flags(FlagSet& set, AttentionFormats& options);
@@ -29,7 +29,7 @@ void add_attention_rules(const AttentionFormats& options, nlohmann::ordered_json
 
 struct QuantizationOptions {
   std::string command = {};
-  std::optional<std::string> preset = {}, config = {};  ///< a name, or a file (JSON); int8 without both
+  std::optional<std::string> preset = {}, config = {};  ///< a name, and a JSON file; default: preset int8
   std::optional<std::string> target = {}, scale = {};
   std::optional<std::int64_t> edge_bits = {};
   AttentionFormats attention = {};
@@ -37,7 +37,8 @@ struct QuantizationOptions {
   std::optional<std::string> method = {}, weight_method = {}, algorithm = {};
 
   [[nodiscard]] bool without_ranges() const { return method == "none"; }
-  /// Returns the first option besides preset and config that is given, as a flag; empty if none is.
+  /// Returns the flag of the first given option, except for preset and config. Returns an empty text if no
+  /// option is given.
   [[nodiscard]] std::string first_detail() const;
 };
 
@@ -52,11 +53,11 @@ void add_method_flag(FlagSet& set, QuantizationOptions& options);
 /// Adds --weight-method and --algorithm.
 void add_weight_flags(FlagSet& set, QuantizationOptions& options);
 
-/// Adds the flags of a config and a format to the current group, then the group "Calibration": the flags that
+/// Adds the flags of config and format to the current group, then the group "Calibration": the flags that
 /// `calibrate` and `inspect` share.
 void add_calibrating_flags(FlagSet& set, QuantizationOptions& quantization, CalibrationOptions& calibration);
 
-/// A quantization config as checkpoints keep it, its meaning, and its algorithm on weights.
+/// A quantization config: its JSON as checkpoints store it, the parsed config, and its algorithm on weights.
 struct Quantization {
   nlohmann::ordered_json json;
   QuantConfig config;
@@ -66,28 +67,28 @@ struct Quantization {
 /// Parses a config. Throws ArgumentError for unknown keys, with their line if they are from --config.
 [[nodiscard]] Quantization checked_quantization(const QuantizationOptions& options,
                                                 nlohmann::ordered_json json);
-/// Returns the config of --preset or --config with the other options over it. A plan of `sensitivity` is the
-/// config that it holds. `choose_edges`: the first and the last layer keep the bits of the preset. Throws
-/// ArgumentError naming file and line of an unknown key.
+/// Returns the config of --preset or --config, overridden by the other options. For a plan of `sensitivity`,
+/// returns the config in the plan. `choose_edges`: the first and the last layer keep the bits of the preset.
+/// Throws ArgumentError naming file and line of an unknown key.
 [[nodiscard]] Quantization read_quantization(const QuantizationOptions& options, bool choose_edges = false);
-/// Returns the config of --config with --target over it; an empty object without both.
+/// Returns the config of --config, overridden by --target; an empty object without both.
 [[nodiscard]] nlohmann::ordered_json read_base_quantization(const QuantizationOptions& options);
 
-/// Returns "preset int8, target ort, ..", for a person.
+/// Returns "preset int8, target ort, ..", for people.
 [[nodiscard]] std::string quantization_text(const QuantizationOptions& options, const Quantization& chosen);
 /// Returns "quantize by preset int8 for ort", for a plan.
 [[nodiscard]] std::string quantization_step(const QuantizationOptions& options);
 
-/// Folds batch norm (unless --keep-bn) and places quantizers without ranges. `images`: whether there is data
-/// for an algorithm on weights; empty if nothing is calibrated. Throws ArgumentError for options that do not
-/// fit each other.
+/// Folds batch norm (unless --keep-bn) and places quantizers without ranges. `images`: whether data for an
+/// algorithm on weights is given; empty without calibration. Throws ArgumentError for options that exclude
+/// each other.
 void place_quantizers(Network& network, const QuantizationOptions& options,
                       const CalibrationOptions& calibration, const Quantization& chosen,
                       std::optional<bool> images);
 
-/// Copies ranges of the file `import` to placed quantizers, and calibrates the others (calibration.h) unless
-/// there are neither data nor states, or the method is none. Returns the samples that calibrators have seen;
-/// empty if none were calibrated.
+/// Copies ranges of the file `import` to placed quantizers. Calibrates the other quantizers (calibration.h),
+/// unless data and states are missing or the method is none. Returns the samples of the calibration; empty
+/// without calibration.
 std::optional<CollectedSamples> choose_ranges(Network& network, const QuantizationOptions& options,
                                               const CalibrationOptions& calibration,
                                               const LoaderOptions& batches,

@@ -39,12 +39,12 @@ struct Loaders {
   std::shared_ptr<DataLoader> training, validation;
 };
 
-/// Samples of one gradient.
+/// Returns the number of samples per gradient.
 std::int64_t images_at_once(const TrainingOptions& options) {
   return options.micro_batch == 0 ? options.batch : options.micro_batch;
 }
 
-/// Gradients of a step.
+/// Returns the number of gradients per step.
 std::int64_t batches_a_step(const TrainingOptions& options) {
   FQ_CHECK(options.accumulation == 1 || options.micro_batch == 0, options.command,
            "--set accumulation and --micro-batch: give one, a larger --batch with --micro-batch");
@@ -53,7 +53,7 @@ std::int64_t batches_a_step(const TrainingOptions& options) {
          });
 }
 
-/// Of data that is less than a batch, all of it; parts of --micro-batch stay as they are.
+/// Limits the batch to the size of the data. Parts of --micro-batch keep their size.
 LoaderOptions within(LoaderOptions loader, const Dataset& data, const TrainingOptions& options) {
   if (options.micro_batch == 0) loader.batch_size = std::min(loader.batch_size, data.size());
   return loader;
@@ -90,7 +90,7 @@ Shape batch_shape(const Run& run, const Loaders& loaders) {
   return shape;
 }
 
-/// Makes the loaders, and completes the options of the Trainer by the network and the data.
+/// Makes the loaders, and completes the Trainer options from network and data.
 Loaders complete(const Run& run, const TrainingOptions& options, TrainerOptions& trainer) {
   Loaders loaders = naming_flags([&] {
     return make_loaders(run, options, trainer.distributed.ranks.get(), trainer.update.accumulation);
@@ -104,7 +104,7 @@ Loaders complete(const Run& run, const TrainingOptions& options, TrainerOptions&
   return loaders;
 }
 
-/// Null without a run directory, and on other ranks than the first.
+/// Returns null without a run directory, and on ranks other than the first.
 std::unique_ptr<RunRecorder> recorder_of(const Run& run, const TrainingOptions& options,
                                          TrainingReport& report) {
   const auto folder = run_folder(*options.line);
@@ -126,7 +126,7 @@ void check_validation(const TrainingOptions& options, const TrainerOptions& trai
            trainer.validation.patience);
 }
 
-/// Options for several processes.
+/// Sets the options for several processes.
 void take_ranks(TrainerOptions& trainer, const TrainingOptions& options) {
   trainer.distributed.ranks = options.micro_batch == 0 ? nullptr : started_ranks(options.rank_timeout);
   trainer.distributed.reduction = options.reduction;

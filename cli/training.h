@@ -1,6 +1,6 @@
 #pragma once
 
-/// What `train` and `qat` share: options, the run, and what is printed about it.
+/// Options, execution and output that `train` and `qat` share.
 
 #include <cstdint>
 #include <optional>
@@ -21,11 +21,11 @@
 
 namespace fq::cli {
 
-/// More than any run takes: the upper bounds of flags that count steps and epochs.
+/// Upper bounds of flags that count steps and epochs; larger than any run.
 inline constexpr std::int64_t kManySteps = std::int64_t{1} << 40;
 inline constexpr std::int64_t kManyEpochs = std::int64_t{1} << 20;
 
-/// Options of both commands. Fields without a comment are those of TrainerOptions and LoaderOptions.
+/// Options of both commands. Fields without a comment match TrainerOptions and LoaderOptions.
 struct TrainingOptions {
   std::string command;                    ///< "train" or "qat"
   std::int64_t usual_epochs;              ///< default of `epochs`
@@ -53,51 +53,51 @@ struct TrainingOptions {
   std::int64_t keep_epochs = 0;  ///< checkpoints of a run directory
   std::string log = {};          ///< further files of a run directory
   GeneralOptions general = {};
-  std::optional<Flags> line = {};  ///< for the run directory, which records all flags
+  std::optional<Flags> line = {};  ///< all flags, for the run directory
 };
 
 /// Adds --output.
 void add_training_output(FlagSet& set, TrainingOptions& options);
-/// Adds --data, --epochs, --lr, --batch, --seed and --device, which most runs give.
+/// Adds the flags of most runs: --data, --epochs, --lr, --batch, --seed and --device.
 void add_main_training_flags(FlagSet& set, TrainingOptions& options);
 /// Adds the other flags of training, in groups.
 void add_training_flags(FlagSet& set, TrainingOptions& options);
-/// Adds --profile, --resume and others of one call.
+/// Adds --profile, --resume and other flags of one call.
 void add_run_flags(FlagSet& set, TrainingOptions& options);
 /// Adds the settings of both commands.
 void add_training_settings(FlagSet& set, TrainingOptions& options);
 
-/// A run about to begin.
+/// A run before its start.
 struct Run {
   Network network;
-  std::shared_ptr<const Dataset> data = {};  ///< the group train, --val-fraction of it included
-  std::string out = {};                      ///< checkpoint, of a run directory the last one
-  bool resume = false;                       ///< from `out`
-  std::string initialised = {};              ///< what became of --init (initial_weights.h)
+  std::shared_ptr<const Dataset> data = {};  ///< the group train, including the share of --val-fraction
+  std::string out = {};                      ///< checkpoint; in a run directory the last one
+  bool resume = false;                       ///< resumes from `out`
+  std::string initialised = {};              ///< summary of --init (initial_weights.h)
 };
 
-/// What --output leads to: the checkpoint and, with --val-fraction, that of the best epoch. Of a device, such
-/// as /dev/null, only the former.
+/// Returns the files of --output: the checkpoint and, with --val-fraction, the checkpoint of the best epoch.
+/// For a device (/dev/null), returns only the former.
 [[nodiscard]] std::vector<WrittenFile> training_files(const Flags& flags);
-/// Whether --resume was given and the output is there.
+/// Returns true if --resume is given and the output exists.
 [[nodiscard]] bool resuming(const TrainingOptions& options);
-/// Throws FileError unless the checkpoint at `path` is of a network with that identity.
+/// Throws FileError unless the checkpoint at `path` belongs to a network with that identity.
 void check_same_network(const Identity& wanted, const StateDict& state, const std::string& path);
 
-/// Returns the options of the Trainer. Throws ArgumentError for options that do not fit each other.
+/// Returns the options of the Trainer. Throws ArgumentError for incompatible options.
 [[nodiscard]] TrainerOptions trainer_options(const TrainingOptions& options);
 
-/// Throws for batches that the data cannot give.
+/// Throws ArgumentError if the data cannot provide the batches.
 void check_batches(const Run& run, const TrainingOptions& options);
-/// Throws what a run would throw before its first step, except for --resume. Works on a copy of the network,
-/// with stand-ins for the ranges that are not known yet.
+/// Throws the errors of a run before its first step, except for errors of --resume. Works on a copy of the
+/// network, with placeholders for unknown ranges.
 void check_training(const Run& run, const TrainingOptions& options, TrainerOptions trainer);
-/// Adds the checkpoints that a run will write; `network` is null if it is not known yet.
+/// Adds the checkpoints that a run will write. `network` is null if it is not known yet.
 void plan_outputs(const Network* network, const TrainingOptions& options, PlannedFiles& planned);
 /// Returns "train for 10 epochs on data.h5", for a plan.
 [[nodiscard]] std::string training_step(const TrainingOptions& options);
 
-/// Trains, prints, and returns what machines read. Throws Interrupted after a signal.
+/// Trains, prints the report, and returns the result for machines. Throws Interrupted after a signal.
 nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const TrainingOptions& options,
                                      Output& output);
 

@@ -41,7 +41,8 @@ void check_float(const Network& network, const std::string& checkpoint) {
   FQ_CHECK(!network.quantized(), "calibrate", "{} is quantized already: give a float checkpoint", checkpoint);
 }
 
-/// Null if ranges come from elsewhere. `network` is null if it is not known yet.
+/// Opens the calibration data; null if ranges come from another source. `network` is null if it is not known
+/// yet.
 std::shared_ptr<const Dataset> open_images(const CalibrateOptions& options, Network* network) {
   const auto& [path, split, batch] = options.data;
   if (path.empty() && (options.import || !options.calibration.merge.empty())) return nullptr;
@@ -49,14 +50,14 @@ std::shared_ptr<const Dataset> open_images(const CalibrateOptions& options, Netw
   if (network == nullptr) return open_any_data(path, split, false, LabelType::numbers);
   try {
     return open_data_for(*network, path, split, Labels::needed, "calibrate");
-  } catch (const Error&) {  // labels are welcome, and not asked for
+  } catch (const Error&) {  // labels are optional
     return open_data_for(*network, path, split, Labels::none, "calibrate");
   }
 }
 
 std::string calibrated_text(const Network& network, double seconds, const std::string& file) {
   std::ostringstream table;
-  table.exceptions(std::ios::badbit);  // a text without memory is not cut
+  table.exceptions(std::ios::badbit);  // throw instead of a truncated text without memory
   print_quant_summary(network.module(), table);
   return table.str() + fmt::format("calibrated in {}, {}", duration(seconds), file);
 }

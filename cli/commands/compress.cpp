@@ -23,7 +23,7 @@ struct CompressOptions {
   GeneralOptions general;
 };
 
-/// Weights of one format.
+/// Number and size in bytes of the weights of one format.
 struct Sizes {
   std::int64_t weights = 0, elements = 0, before = 0, after = 0;
 
@@ -47,7 +47,7 @@ std::map<std::string, Sizes> by_format(const std::vector<CompressedWeight>& weig
   return out;
 }
 
-/// Parameters that stay floats: biases, normalisation, layers that are not quantized.
+/// Returns the parameters that stay floats: biases, normalisation, layers that are not quantized.
 Sizes of_floats(const Module& model) {
   Sizes out;
   for (const auto& parameter : model.parameters()) {
@@ -61,7 +61,7 @@ Sizes of_floats(const Module& model) {
 std::int64_t file_bytes(const std::string& path) {
   std::error_code none;
   const auto bytes = std::filesystem::file_size(path, none);
-  return none ? 0 : static_cast<std::int64_t>(bytes);  // of a device
+  return none ? 0 : static_cast<std::int64_t>(bytes);  // 0 for a device
 }
 
 ordered_json record(const std::string& name, const Sizes& sizes, Output& output) {
@@ -108,7 +108,7 @@ FlagSet compress_flags(CompressOptions& options) {
   return set;
 }
 
-/// Throws ArgumentError if the weights cannot become codes, or with --undo floats.
+/// Throws ArgumentError if the weights cannot be compressed, or cannot be restored by --undo.
 void check_weights(const Network& network, const CompressOptions& options) {
   FQ_CHECK(network.quantized(), "compress", "{} has no quantizers: run fakequant calibrate first",
            options.checkpoint);

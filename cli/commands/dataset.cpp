@@ -17,7 +17,7 @@
 namespace fq::cli {
 namespace {
 
-/// Adds help, json and force: the general flags of commands that compute nothing.
+/// Adds help, json and force: the general flags of commands without computation.
 void add_plain_flags(FlagSet& set, GeneralOptions& options) {
   set.group("General")
       .toggle(options.help, "help,h", "print this text")

@@ -110,7 +110,7 @@ MachineFinding gpu() {
   }
 }
 
-/// Names and versions of packages, a line each; a name alone where there is none.
+/// Returns one line for each package with its name and version; only the name if it is not installed.
 std::string package_versions(const std::string& python, const std::vector<std::string>& names) {
   const TemporaryFolder folder;
   const std::string script = fmt::format(
@@ -123,12 +123,12 @@ std::string package_versions(const std::string& python, const std::vector<std::s
   const ProgramLimits limits{folder.file("out"), folder.file("errors"), 60};
   const ProgramEnd end = run_program({python, folder.file("packages.py")}, limits);
   std::ostringstream text;
-  text.exceptions(std::ios::badbit);  // a text without memory is not cut
+  text.exceptions(std::ios::badbit);  // throw instead of a truncated text without memory
   if (end.status == 0) text << std::ifstream(folder.file("out")).rdbuf();
   return text.str();
 }
 
-/// `use` is the command that needs the packages.
+/// Returns the finding about Python packages. `use` is the command that needs them.
 MachineFinding packages(const std::string& python, const char* name, const char* use,
                         const std::vector<std::string>& names) {
   std::vector<std::string> found, missing;

@@ -40,7 +40,7 @@ Found evaluated(Network& network, const std::shared_ptr<const Dataset>& data, st
   return {sum.score(), sum.accuracy(), std::move(classes)};
 }
 
-/// "accuracy 98.61 % ± 0.62, loss 0.0421, f1 0.9853".
+/// Returns "accuracy 98.61 % ± 0.62, loss 0.0421, f1 0.9853".
 std::string score_text(const Found& found) {
   const Evaluation& score = found.score;
   std::string text = fmt::format("loss {:.4f}", score.loss);

@@ -21,7 +21,7 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 
-/// Of a network for another engine the product of the same codes would be another number.
+/// Throws ArgumentError for another target, because XNNPACK would compute other products from the same codes.
 void check_xnnpack_target(const Network& network) {
   const Target target = target_of(network.module());
   FQ_CHECK(target == Target::xnnpack || target == Target::ort || target == Target::none, "export",
@@ -30,7 +30,7 @@ void check_xnnpack_target(const Network& network) {
            name(target), profile_of(Target::xnnpack).presets);
 }
 
-/// Returns the report on the program. Throws BackendError if there is none.
+/// Returns the report on the program. Throws BackendError without a report.
 ordered_json told_of(const std::string& path, const std::string& python) try {
   return fq::detail::parse_json<ordered_json>(read_file(path));
 } catch (const std::exception&) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The formats in which `export` writes a network.
+/// Formats of the command `export`.
 
 #include <cstdint>
 #include <functional>
@@ -25,16 +25,16 @@ struct ExportOptions {
   std::string checkpoint;
   std::string output = ".";  ///< a file, a folder, or the beginning of names
   const ExportFormat* format = nullptr;
-  DataOptions data;  ///< of `scales`, which counts clipped values
+  DataOptions data;  ///< for `scales`, which counts clipped values
 
-  std::optional<Target> target = {};  ///< onnx; empty: of the model
-  std::int64_t opset = 0;             ///< onnx; 0: the smallest that has the operators
+  std::optional<Target> target = {};  ///< onnx; empty: target of the model
+  std::int64_t opset = 0;             ///< onnx; 0: the smallest with all operators
   bool emulate = false;               ///< onnx
-  bool f16 = false;                   ///< gguf: matrices that are not quantized
+  bool f16 = false;                   ///< gguf: type of matrices that are not quantized
   EngineHomeOptions home;             ///< executorch
   double timeout = 3600;              ///< executorch, seconds; 0: none
   bool minmax = false;                ///< trt-cache: pass for a minmax calibrator, not an entropy calibrator
-  std::int64_t trt_version = 8601;    ///< trt-cache, of the header line
+  std::int64_t trt_version = 8601;    ///< trt-cache: version in the header line
 
   GeneralOptions general;
 };
@@ -45,22 +45,22 @@ using ExportWriter = std::function<nlohmann::ordered_json(Output& output)>;
 /// One value of `export --format`.
 struct ExportFormat {
   std::string_view name;
-  std::string_view help;                                            ///< what --output is for it
-  std::vector<WrittenFile> (*files)(const ExportOptions& options);  ///< the files that it writes
-  bool takes_float;  ///< whether a network without quantizers may be written so
-  /// Converts the network, whose batch norms are folded and quantizers calibrated, and returns what writes
-  /// it. Throws ArgumentError for a network that the format cannot hold.
+  std::string_view help;                                            ///< meaning of --output
+  std::vector<WrittenFile> (*files)(const ExportOptions& options);  ///< the files of an export
+  bool takes_float;  ///< whether a network without quantizers can be written
+  /// Converts a network with folded batch norms and calibrated quantizers. Returns the function that writes
+  /// it. Throws ArgumentError for a network that the format cannot represent.
   ExportWriter (*convert)(Network& network, const ExportOptions& options);
 };
 
-/// The first is the default.
+/// Returns all formats. The first one is the default.
 [[nodiscard]] const std::vector<ExportFormat>& export_formats();
 
-/// Returns --output as a file: a folder, or "out/", gives out/name.
+/// Returns --output as a file name. A folder, or "out/", gives out/name.
 [[nodiscard]] std::string output_file(const ExportOptions& options, const std::string& name);
 /// For formats of two files: throws ArgumentError if --output is a device or pipe.
 void check_several(const ExportOptions& options);
-/// Returns that file, which becomes one of `kind`. The folder "out/" is made.
+/// Returns the file that an export writes, of the kind `kind`. The folder "out/" is created.
 [[nodiscard]] WrittenFile written_file(const ExportOptions& options, const std::string& name,
                                        const char* kind);
 

@@ -15,7 +15,7 @@
 namespace fq::cli {
 namespace {
 
-/// Names of classes as data sets of texts write them: a byte that is not printed is "\x0a".
+/// Returns the tokens of the class names. Data sets of texts write an unprintable byte as "\x0a".
 std::vector<std::string> tokens_of(const Network& network) {
   auto names = network.identity().class_names;
   for (auto& name : names)

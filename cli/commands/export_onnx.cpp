@@ -14,7 +14,7 @@
 namespace fq::cli {
 namespace {
 
-/// The target of the flag, or of the model.
+/// Returns the target of --target, or of the model.
 Target chosen_target(const ExportOptions& options, Module& model) {
   if (options.target) return *options.target;
   return target_of(model) == Target::tensorrt ? Target::tensorrt : Target::ort;
@@ -28,7 +28,8 @@ OnnxModel onnx_model(const Network& network, const ExportOptions& given, Target 
   return network.to_onnx(options);
 }
 
-/// Says which operators the engine computes in floats; of float networks nothing.
+/// Prints and returns the operators that the engine computes in floats. Returns an empty list for a float
+/// network.
 nlohmann::ordered_json float_operators_of(Network& network, Target target, Output& output) {
   auto listed = nlohmann::ordered_json::array();
   if (named_quantizers(network.module()).empty()) return listed;
@@ -42,8 +43,8 @@ nlohmann::ordered_json float_operators_of(Network& network, Target target, Outpu
 
 }  // namespace
 
-/// With the data beside it, where the checkpoint may be too large for one file: codes of 2 bits become bytes,
-/// and floats stay.
+/// Returns the model file. A model that may be too large for one file also has a data file. The limit allows
+/// for 2-bit codes, which become bytes in ONNX.
 std::vector<WrittenFile> onnx_files(const ExportOptions& options) {
   const std::string& path = options.output;
   std::error_code none;

@@ -15,13 +15,14 @@
 namespace fq::cli {
 namespace {
 
-/// Returns the beginning of the names. Anything but a folder is one: "a/int8" gives a/int8_scales.
+/// Returns the beginning of the file names. A path that is not a folder is a prefix: "a/int8" gives
+/// a/int8_scales.
 std::string scales_prefix(const ExportOptions& options) {
   const std::string file = output_file(options, "scales");
   return file == options.output ? file + "_scales" : file;
 }
 
-/// Counts the clipped values of the samples. Without data, there are no counts.
+/// Counts the clipped values of the samples. Returns no counts without data.
 ClipCounts clip_counts(Network& network, const std::shared_ptr<const Dataset>& data,
                        const ExportOptions& options, Output& output) {
   if (data == nullptr) return {};

@@ -33,7 +33,7 @@ struct TextOptions {
   GeneralOptions general;
 };
 
-/// Encodes a text by the module fakequant.data of Python.
+/// Encodes a text by the Python module fakequant.data.
 std::vector<std::int64_t> encode_pieces(const TokenTable& table, const std::string& text,
                                         const TextOptions& options) {
   const TemporaryFolder folder;

@@ -35,7 +35,7 @@ struct ImportFlags {
   GeneralOptions general;
 };
 
-/// "3,32,32".
+/// Parses "3,32,32".
 Shape read_sizes(const std::string& text) {
   Shape shape;
   for (std::size_t begin = 0; begin < text.size() || (begin > 0 && begin == text.size());) {
@@ -50,7 +50,7 @@ Shape read_sizes(const std::string& text) {
   return shape;
 }
 
-/// "3,32,32" has the name "", "ids=128" the name "ids".
+/// Parses "3,32,32" to the name "", and "ids=128" to the name "ids".
 std::map<std::string, Shape> read_shapes(const ImportFlags& flags) {
   std::map<std::string, Shape> shapes;
   for (const auto& given : flags.input_shape) {
@@ -66,7 +66,7 @@ std::map<std::string, Shape> read_shapes(const ImportFlags& flags) {
   return shapes;
 }
 
-/// The shape of a network of one input.
+/// Returns the shape for a network with one input.
 Shape read_shape(const ImportFlags& flags) {
   const auto shapes = read_shapes(flags);
   FQ_CHECK(shapes.empty() || (shapes.size() == 1 && shapes.contains("")), "import",
@@ -74,7 +74,7 @@ Shape read_shape(const ImportFlags& flags) {
   return shapes.empty() ? Shape{} : shapes.at("");
 }
 
-/// "name=1", or "name=mask.npy".
+/// Parses "name=1" and "name=mask.npy".
 std::map<std::string, Tensor> read_fixed_inputs(const ImportFlags& flags) {
   std::map<std::string, Tensor> fixed;
   for (const auto& given : flags.fix_input) {
@@ -105,7 +105,7 @@ ImportOptions read_options(const ImportFlags& flags) {
           .input_shapes = std::move(shapes)};
 }
 
-/// Reads the options of a network with one input, which needs no name.
+/// Reads the options for a network with one input, which needs no name.
 ImportOptions read_unnamed_options(const ImportFlags& flags) {
   (void)read_shape(flags);
   return read_options(flags);
@@ -123,7 +123,7 @@ QuantizedModel read_onnx(const ImportFlags& flags) {
   }
 }
 
-/// A file that says which network it is.
+/// Reads a model file that describes its own network.
 std::pair<QuantizedModel, Network> read_model(const ImportFlags& flags) {
   const std::string& path = flags.model;
   if (!path.ends_with(".gguf")) {
@@ -144,7 +144,7 @@ std::map<std::string, std::int64_t> layer_counts(const ImportedModel& model) {
   return counts;
 }
 
-/// Of several inputs, which are parts of the rows of a data set: each with its first and last element.
+/// Returns the inputs of a network with several inputs. Each input is a range of elements of a data set row.
 ordered_json input_parts(const ImportedModel& model) {
   auto parts = ordered_json::array();
   for (const auto& node : model.spec.nodes()) {
@@ -176,12 +176,12 @@ std::string layout_text(const ordered_json& parts) {
 /// Returns true if the model has a config.json of its network, and no flag names another.
 bool describes_itself(const ImportFlags& flags) { return !flags.network && is_transformer(flags.model); }
 
-/// Whether `path` holds weights without a network.
+/// Returns true if `path` holds weights without a network.
 bool is_weights(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json");
 }
 
-/// The network of --network with the weights of the file, and what became of them.
+/// Returns the network of --network with the weights of the file, and a summary for people.
 std::pair<Network, std::string> read_weights(const ImportFlags& flags) {
   const std::string& path = flags.model;
   FQ_CHECK(flags.network && !flags.input_shape.empty(), "import",

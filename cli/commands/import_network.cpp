@@ -56,8 +56,8 @@ std::string describe_grids(const Network& network) {
 
 namespace {
 
-/// That of the folder, which `generate` and `dataset from-text` read as that of a data set; a warning says
-/// why one is not taken.
+/// Copies tokenizer.json of the folder to the network, for `generate` and `dataset from-text`. Logs the
+/// reason as a warning if the tokenizer is not usable.
 void take_tokenizer_beside(Network& network, const std::string& from) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::is_directory(from) ? fs::path(from) : fs::path(from).parent_path();

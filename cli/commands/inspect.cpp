@@ -32,7 +32,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// A line for each tensor, and the object of it.
+/// Prints one line per tensor, and collects their JSON objects.
 class Tensors {
  public:
   explicit Tensors(Output& output) : output_(output) {}
@@ -131,7 +131,7 @@ bool is_state_file(const std::string& path) {
   }
 }
 
-/// The one that the checkpoint's run goes on with, or the one that train and qat begin with.
+/// Returns the optimizer of the checkpoint's run, or the default of train and qat.
 OptimizerOptions optimizer_of(const StateDict& state) {
   OptimizerOptions options;
   if (!state.has_attribute("optimizer/type") || !state.attribute("optimizer/type").is_string())
@@ -173,7 +173,7 @@ ordered_json inspect_checkpoint(const std::string& path, std::int64_t batch, Out
   const Summary sizes = summary(network.module(), network.input_shape());
   const bool compressed = is_compressed(network.module());
   std::ostringstream text;
-  text.exceptions(std::ios::badbit);  // a text without memory is not cut
+  text.exceptions(std::ios::badbit);  // throw instead of a truncated text without memory
   text << sizes;
   if (network.quantized()) print_quant_summary(network.module(), text);
   text << "model " << network.identity().model.name() << ", "
@@ -229,7 +229,7 @@ ordered_json inspect_data(const std::string& path, Output& output) {
   return {{"kind", "data"}, {"groups", groups}};
 }
 
-/// Of pages and JSON of ours nobody wants a data set here.
+/// Rejects pages and JSON files with a better message than the data set reader.
 void check_inspectable(const std::string& path) {
   if (!path.ends_with(".html") && !path.ends_with(".json")) return;
   if (fq::detail::file_kind(path) != "a text file") return;

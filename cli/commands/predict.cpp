@@ -8,8 +8,8 @@
 #include "fakequant/cli/flags/flag_groups.h"
 #include "fakequant/cli/flags/output_kind.h"
 #include "fakequant/cli/system/ranks.h"
-#include "fakequant/core/io/state_dict.h"
 #include "fakequant/cli/tables/class_table.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/log.h"
 #include "fakequant/network/qat.h"
 #include "fakequant/train/loop/detail/finite.h"
@@ -28,7 +28,7 @@ struct PredictOptions {
   GeneralOptions general;
 };
 
-/// How often each class is the answer.
+/// Returns the number of predictions of each class.
 std::vector<std::int64_t> count_answers(const Tensor& logits) {
   if (logits.rank() != 2) return {};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(logits.dim(1)));

@@ -45,7 +45,7 @@ ordered_json rows_of(const Profile& profile) {
 struct ProfileReport::Session {
   explicit Session(std::string trace) : path(std::move(trace)), file(path) {}
   std::string path;
-  AtomicFile file;  // opened before training: a place that cannot be written is found out at once
+  AtomicFile file;  // opened before training, so that errors come early
   Profiler profiler;
   ProfilerScope scope{profiler};
 };
@@ -80,14 +80,14 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kColumns{"quantize", "product", "dX",      "dW",
                                                    "epilogue", "forward", "backward"};
-using Cells = std::array<double, kColumns.size() + 1>;  // and the sum
+using Cells = std::array<double, kColumns.size() + 1>;  // columns and their sum
 
 struct Line {
   std::string label;
   Cells cells{};
 };
 
-/// "conv1.input_quantizer" is part of conv1.
+/// Returns the layer of a module: "conv1.input_quantizer" is part of conv1.
 std::string layer_of(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   const bool quantizer = path.find("_quantizer", dot == std::string::npos ? 0 : dot) != std::string::npos;
@@ -103,7 +103,7 @@ std::size_t column_of(const std::string& kind) {
   return static_cast<std::size_t>(known - kColumns.begin());
 }
 
-/// Work outside of modules is a line by its kind.
+/// Returns the label of a table line: the layer, or the kind of work outside of layers.
 std::string label_of(const ProfileRow& row) {
   return row.layer.empty() ? fmt::format("({})", row.kind) : layer_of(row.layer);
 }

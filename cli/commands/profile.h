@@ -13,21 +13,21 @@
 
 namespace fq::cli {
 
-/// What --profile leads to.
+/// Returns the files of --profile.
 [[nodiscard]] std::vector<WrittenFile> profile_files(const Flags& flags);
 
-/// Profiles what this thread trains while it lives, if the flags ask for it.
+/// Profiles the training of this thread during its lifetime, if --profile is given.
 class ProfileReport {
  public:
-  /// The trace goes to the file of --profile, by default `<output>.profile.json`. Throws FileError when it
-  /// cannot be written.
+  /// Opens the trace file of --profile, by default `<output>.profile.json`. Throws FileError if the
+  /// file cannot be written.
   explicit ProfileReport(const Flags& flags);
   ~ProfileReport();
   ProfileReport(const ProfileReport&) = delete;  // installed on its thread
   ProfileReport& operator=(const ProfileReport&) = delete;
 
-  /// Prints the table and writes the trace; what machines read, as {"profile": ..}. Nothing when not asked
-  /// for.
+  /// Prints the table, writes the trace and returns {"profile": ..} for machines. Does nothing without
+  /// --profile.
   [[nodiscard]] nlohmann::ordered_json finish(Output& output);
 
  private:
@@ -35,7 +35,8 @@ class ProfileReport {
   std::unique_ptr<Session> session_;
 };
 
-/// A line a layer, columns by kind, milliseconds a step; quantizers are counted to their layer.
+/// Returns a table with one line per layer and one column per kind of work, in milliseconds per step.
+/// Quantizers count as part of their layer.
 [[nodiscard]] std::string profile_table(const Profile& profile);
 
 }  // namespace fq::cli

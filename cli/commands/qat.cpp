@@ -35,27 +35,28 @@ struct QatFlags {
   QuantizationOptions quantization = {.command = "qat"};
   CalibrationOptions calibration;
   LayerFormatOptions formats;
-  /// Values that replace the defaults of the format.
+  /// Values that override the defaults of the format.
   std::optional<AmaxMode> amax = {};
   std::optional<AmaxGradient> amax_gradient = {};
   std::optional<bool> learn_weight_ranges = {};
   std::optional<double> amax_rate = {};
-  /// As in TrainerOptions.
+  /// See TrainerOptions.
   double amax_momentum = 0.01;
   std::int64_t freeze_amax_after = -1, quant_start = 0, freeze_bn_after = -1, reestimate_bn = 0;
   BackwardType backward = BackwardType::bf16;
   AdapterOptions adapters;
 };
 
-/// A run, and how its network becomes a quantized one.
+/// A run, and the quantization of its network.
 struct QatRun {
   Run run;
-  std::optional<Quantization> quantization = {};  ///< of a float network
-  bool places_later = false;                      ///< whether formats are chosen before quantizers are placed
+  std::optional<Quantization> quantization = {};  ///< for a float network
+  bool places_later = false;                      ///< choose formats before placing quantizers
   QatOptions options = {};
 };
 
-/// The network's own teacher (QatOptions::self_distillation); empty if no option decides.
+/// Returns whether the network is its own teacher (QatOptions::self_distillation); empty if no option
+/// decides.
 std::optional<bool> self_distillation(const TrainingOptions& training) {
   if (training.teacher.teacher) return training.teacher.is_self();
   const bool decides = !training.sampling.augment.empty() || training.label_smoothing ||
@@ -94,7 +95,7 @@ TrainerOptions qat_trainer_options(const QatFlags& flags) {
   return out;
 }
 
-/// Throws for options of ranges that the run does not have.
+/// Throws ArgumentError for range options that do not apply to the run.
 void check_ranges(const TrainerOptions& trainer, const QatFlags& flags) {
   FQ_CHECK(
       !flags.amax_gradient || trainer.ranges.amax == AmaxMode::learned || trainer.ranges.learn_weight_ranges,
@@ -103,8 +104,8 @@ void check_ranges(const TrainerOptions& trainer, const QatFlags& flags) {
       "learn_weight_ranges=true, or leave it out");
 }
 
-/// Throws for options of quantization that a quantized network has behind it, and for a float network without
-/// a format.
+/// Throws ArgumentError for quantization options with a quantized network, and for a float network without a
+/// format.
 void check_formats(const QatRun& qat, const QatFlags& flags) {
   const QuantizationOptions& options = flags.quantization;
   const bool chooses = flags.formats.effective_bits.has_value();
@@ -131,7 +132,7 @@ void restore(Network& network, const std::string& path) {
   load_model_state(network.module(), saved, path);
 }
 
-/// Loads the network and its data; empty if the network is not known yet.
+/// Loads the network and its data. Returns nothing if the network is not known yet.
 std::optional<QatRun> load_run(const QatFlags& flags, const PlannedFiles& planned) {
   const TrainingOptions& training = flags.training;
   auto [network, initialised] = starting_network(training.checkpoint, training.model, training.task,
@@ -154,7 +155,7 @@ std::optional<QatRun> load_run(const QatFlags& flags, const PlannedFiles& planne
   return out;
 }
 
-/// Places quantizers, unless --config is not there yet or formats are to be chosen first.
+/// Places quantizers, unless --config does not exist yet or formats are chosen first.
 void place_planned(QatRun& qat, const QatFlags& flags, const PlannedFiles& planned) {
   const QuantizationOptions& options = flags.quantization;
   qat.places_later = flags.formats.effective_bits || (options.config && planned.holds(*options.config));
@@ -174,7 +175,7 @@ void check_mask(const QatRun& qat, const QatFlags& flags, const TrainerOptions& 
            flags.training.checkpoint);
 }
 
-/// Throws what the run would throw before its first step.
+/// Throws the errors of the run before its first step.
 void check_run(const QatRun& qat, const QatFlags& flags, bool from_file) {
   const Run& run = qat.run;
   if (!run.resume && (from_file || flags.quantization.without_ranges())) check_calibrated(run.network, "qat");
@@ -192,7 +193,7 @@ void begin(QatRun& qat, const QatFlags& flags, Output& output) {
   if (!qat.run.initialised.empty()) output.line(qat.run.initialised);
 }
 
-/// Chooses the formats if that is asked for, and calibrates a float network.
+/// Chooses the formats if requested, and calibrates a float network.
 void quantize_run(QatRun& qat, const QatFlags& flags, Output& output) {
   Run& run = qat.run;
   const QuantizationOptions& options = flags.quantization;
@@ -314,7 +315,7 @@ FlagSet qat_flags(QatFlags& flags) {
   return set;
 }
 
-/// A run of a plan, shared by its steps. Until the last one its run directory is locked.
+/// A run of a plan, shared by its steps. The lock of its run directory is held until the last step.
 struct SharedRun {
   std::optional<QatRun> qat;
   std::unique_ptr<FolderLock> lock;

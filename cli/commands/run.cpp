@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// What phases take on this machine, by those that are done.
+/// Estimates phase durations on this machine from the completed phases.
 class Pace {
  public:
   [[nodiscard]] double here(double expected) const {
@@ -33,7 +33,7 @@ class Pace {
   double expected_ = 0, taken_ = 0;
 };
 
-/// What trains says how long it will take once it has measured its steps.
+/// Returns true for training phases. They print their own estimate after measuring some steps.
 bool tells_its_time(const Phase& phase) { return phase.command == "train" || phase.command == "qat"; }
 
 void announce(const Phase& phase, std::size_t index, std::size_t count, const Pace& pace, Output& output) {
@@ -43,7 +43,7 @@ void announce(const Phase& phase, std::size_t index, std::size_t count, const Pa
   output.record(text, {{"event", "phase"}, {"name", phase.name}, {"expected_seconds", expected}});
 }
 
-/// Runs phases, and measures the pace of this machine.
+/// Runs phases and measures their durations.
 class PhaseRunner {
  public:
   explicit PhaseRunner(Recipe recipe) : recipe_(std::move(recipe)) {}
@@ -68,7 +68,7 @@ class PhaseRunner {
   Pace pace_;
 };
 
-/// Calls `check`. Its errors name the phase.
+/// Calls `check`. Errors name the phase.
 template <class Check>
 void naming_phase(const Phase& phase, Check&& check) {
   const auto where = [&](const std::exception& error) {
@@ -95,7 +95,7 @@ void for_each_phase(const Recipe& recipe, Check&& check) {
     });
 }
 
-/// What one phase writes may be what a later one reads, but not what all of them come from.
+/// Checks the outputs of all phases. A later phase may read them, but the recipe file itself is protected.
 void check_outputs(const Recipe& recipe, const std::string& file) {
   for_each_phase(recipe, [&](const Invocation& call, const Flags& arguments) {
     check_files(call.set(), arguments, {{"recipe", file}});
@@ -126,8 +126,8 @@ void make_folder(const std::string& folder) {
                     fmt::format("[run] {}: {}: give a folder that can be made", folder, error.message()));
 }
 
-/// Plans every phase with the files that earlier phases will write. Returns the checks of programs. Warnings
-/// are left to the run.
+/// Plans every phase with the planned files of earlier phases. Returns the checks of programs. Leaves
+/// warnings to the run.
 std::vector<std::function<void()>> plan_phases(const Recipe& recipe) {
   const QuietLog later;
   PlannedFiles planned;
@@ -179,7 +179,7 @@ void finish(const std::string& report, double seconds, Output& output, ordered_j
   output.line(fmt::format("all phases done in {}", duration(seconds)));
 }
 
-/// Reads its recipe by the names of flags, which the recipe has as keys.
+/// Reads the recipe by the names of flags, which are keys in the recipe.
 class RecipeInvocation : public Invocation {
  public:
   [[nodiscard]] const FlagSet& set() const override { return set_; }

@@ -51,7 +51,7 @@ AutoQuantizeOptions plan_options(const SensitivityOptions& options) {
   if (options.accuracy_budget) out.constraint.accuracy_budget = *options.accuracy_budget / 100;
   out.formats = listed_words(options.formats.value_or(kPlanFormats));
   out.config = read_base_quantization(options.quantization).dump();
-  out.calibration_samples = 0;  // all of those that were drawn
+  out.calibration_samples = 0;  // all drawn samples
   out.score = options.score.value_or(DamageScore::divergence);
   out.ranks = run_ranks();
   return out;
@@ -71,7 +71,7 @@ void check_plan_flags(const SensitivityOptions& options) {
            "--report is for a calibrated network: a plan is written by --plan");
 }
 
-/// Opens the data that the network is measured on.
+/// Opens the data for the measurement of the network.
 std::shared_ptr<const Dataset> prepare_sensitivity(Network& network, const SensitivityOptions& options) {
   const std::string& file = options.checkpoint;
   check_not_compressed(network, "sensitivity", file);
@@ -162,7 +162,7 @@ FlagSet sensitivity_flags(SensitivityOptions& options) {
   return set;
 }
 
-/// Folds a network for a plan, and checks that the formats can be chosen.
+/// Folds a network for a plan. Throws if formats cannot be chosen for it.
 void check_plan(Network* network, const SensitivityOptions& options) {
   const AutoQuantizeOptions plan = plan_options(options);
   if (network == nullptr) return;

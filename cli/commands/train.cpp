@@ -29,7 +29,7 @@ std::optional<Network> starting_checkpoint(const TrainingOptions& options, const
   return network;
 }
 
-/// A network of --model for the data, with its weights.
+/// Returns a network of --model for the data, with initial weights.
 Run new_run(const TrainingOptions& options) {
   check_given(options.model.model.value_or(""), "model", "train");
   auto data = open_any_data(options.data, "train", true, parse_task(options.task, "train").labels());
@@ -40,7 +40,7 @@ Run new_run(const TrainingOptions& options) {
   return run;
 }
 
-/// The run that the options describe; empty if the network is not known yet.
+/// Returns the run of the options; empty if the network is not known yet.
 std::optional<Run> prepare(const TrainingOptions& options, const PlannedFiles& planned) {
   std::optional<Run> run;
   if (options.checkpoint.empty()) {
@@ -58,7 +58,8 @@ std::optional<Run> prepare(const TrainingOptions& options, const PlannedFiles& p
   return run;
 }
 
-/// Whether `out` is what a finished run with --fold-bn left; such a file has no training state to go on with.
+/// Returns true if a finished run with --fold-bn wrote `out`. Such a file has no training state and cannot be
+/// resumed.
 bool finished_and_folded(const Run& run) {
   const StateDict state = load_checkpoint(run.out);
   Identity wanted = run.network.identity();
@@ -111,7 +112,7 @@ FlagSet train_flags(TrainOptions& options) {
   return set;
 }
 
-/// Adds what the run writes. A run that folds batch norm writes another network.
+/// Adds the output files of the run. A run that folds batch norm writes another network.
 void plan_files(const Run* run, const TrainOptions& options, PlannedFiles& planned) {
   plan_outputs(run != nullptr ? &run->network : nullptr, options.training, planned);
   if (run == nullptr || !options.fold_bn) return;

@@ -22,15 +22,15 @@ constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;
 
 struct VerifyOptions {
   std::string model, checkpoint;
-  std::string target = "ort";       ///< ort: run an engine; tensorrt: check the rules
-  std::string engine_name = "ort";  ///< of verify_engine_names()
+  std::string target = "ort";       ///< ort: runs an engine; tensorrt: checks the rules
+  std::string engine_name = "ort";  ///< one of verify_engine_names()
   DataOptions data;
   std::int64_t random = 0, seed = 0;
   EngineOptions engine;
   GeneralOptions general;
 };
 
-/// "why: what to do", as far as the engine's report tells.
+/// Returns "reason: remedy" from the engine's report, as far as they are present.
 std::string explanation(const ordered_json& report) {
   const auto first = [&](const char* key, const char* before) {
     const auto& texts = report.at(key);
@@ -53,13 +53,13 @@ void check_model(const std::string& model, const VerifyEngine& engine) {
                     model, engine.format));
 }
 
-/// An engine and the network to compare with it, which is folded when the engine has run.
+/// An engine and the network to compare. The network is folded after the engine has run.
 struct Comparison {
   const VerifyEngine* engine;
   std::optional<Network> network;
 };
 
-/// Returns the report. Its "same" is true if the engine and the network compute the same.
+/// Returns the report. "same" is true if the engine and the network compute the same.
 ordered_json compare_in(const Comparison& comparison, const std::shared_ptr<const Dataset>& data,
                         const VerifyOptions& options, Output& output) {
   const TemporaryFolder folder;

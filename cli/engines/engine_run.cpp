@@ -97,7 +97,7 @@ class ReportFields {
   std::string where_;
 };
 
-/// The differences from one network; `compared` are the codes by quantizer.
+/// Checks the differences from one network. `compared` is the number of codes by quantizer.
 void check_differences(const ReportFields& side, std::int64_t logits,
                        const std::map<std::string, std::int64_t>& compared) {
   std::int64_t codes = 0, different = 0;
@@ -201,7 +201,7 @@ using nlohmann::ordered_json;
 
 constexpr double kMostSeconds = 1e9;
 
-/// Levels and options of a session are ONNX Runtime's.
+/// Returns true for engines in ONNX Runtime, which alone has levels and session options.
 bool is_onnxruntime(const VerifyEngine& engine) { return engine.home == "ort"; }
 
 std::vector<std::string> command_line(const EngineRun& run, const EngineHome& home, const Expected& expected,

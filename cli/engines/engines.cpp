@@ -44,7 +44,7 @@ std::vector<const VerifyEngine*> find_engines(const std::string& name, const std
   std::vector<const VerifyEngine*> found;
   for (const VerifyEngine& engine : kEngines) {
     const bool reads =
-        model.ends_with(engine.suffix) && engine.name != "ort_dynamic";  // ort runs the same file
+        model.ends_with(engine.suffix) && engine.name != "ort_dynamic";  // "all" runs this file in ort
     if (name == "all" ? reads : name == engine.name) found.push_back(&engine);
   }
   FQ_CHECK(
@@ -66,14 +66,15 @@ void check_target(const VerifyEngine& engine, const Network& network) {
 namespace {
 
 constexpr double kPackageSeconds = 300;       // imports, from a cold disk
-constexpr double kInstallSeconds = 4 * 3600;  // building llama.cpp on one slow core takes a quarter of one
+constexpr double kInstallSeconds = 4 * 3600;  // enough to build llama.cpp on one slow core
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-/// Whether there is a Python that has the engine, or is to have it.
+/// Returns true if the engine is not installed on demand: a Python is named, or the engine is ONNX Runtime
+/// without a folder of engines.
 bool is_named(const EngineHomeOptions& options, std::string_view name) {
   if (!options.python.empty() || !variable("FAKEQUANT_PYTHON").empty()) return true;
   return name == "ort" && options.engines.empty() && variable("FAKEQUANT_ENGINES").empty();
@@ -119,7 +120,7 @@ EngineHome engine_home(const EngineHomeOptions& options, const std::string& comm
 
 void check_packages(const EngineHomeOptions& options, const VerifyEngine& engine) {
   static std::set<std::pair<std::string, std::string_view>>
-      complete;  // several phases of a recipe may verify
+      complete;  // caches the result for later phases of a recipe
   const std::pair key{find_python(options.python), engine.module};
   if (!is_named(options, engine.home) || complete.contains(key)) return;
   const TemporaryFolder folder;

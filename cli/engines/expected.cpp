@@ -23,15 +23,15 @@
 namespace fq::cli {
 namespace {
 
-/// Keeps what each linear layer read and gave, in the order in which they ran: "layers/0003 block1.fc1/x" and
-/// "/y", f32 in logical order; with "/bias" where there is one and, of a layer whose engine rounds its rows
-/// as it runs, "/codes" [N, K] and "/scale", f32 in the shape of its blocks.
+/// Records input and output of each linear layer in execution order: "layers/0003 block1.fc1/x" and "/y", f32
+/// in logical order, and "/bias" if there is one. For a layer whose engine rounds rows at run time, also
+/// records "/codes" [N, K] and "/scale", f32 in the shape of its blocks.
 class LayerRecorder : public Recorder {
  public:
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override;
   [[nodiscard]] const StateDict& layers() const noexcept { return layers_; }
-  /// The number of layers.
+  /// Returns the number of layers.
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
 
  private:
@@ -55,12 +55,12 @@ void LayerRecorder::on_op(std::string_view op, const std::vector<Variable>& inpu
   }
 }
 
-/// The smallest and the largest value of all samples.
+/// Smallest and largest value of all samples.
 struct ValueRange {
   float low = 0, high = 0;
 };
 
-/// `count` samples of uniform values in `range`; sample i is a function of (seed, i).
+/// Random data: `count` samples of uniform values in `range`. Sample i depends only on (seed, i).
 class UniformSamples : public Dataset {
  public:
   UniformSamples(Shape sample_shape, std::int64_t count, ValueRange range, std::uint64_t seed)
@@ -78,7 +78,7 @@ class UniformSamples : public Dataset {
   std::uint64_t seed_;
 };
 
-/// `count` samples of token ids below `tokens`; sample i is a function of (seed, i).
+/// Random data: `count` samples of token ids below `tokens`. Sample i depends only on (seed, i).
 class UniformTokens : public Dataset {
  public:
   UniformTokens(Shape sample_shape, std::int64_t count, std::int64_t tokens, std::uint64_t seed)
@@ -108,7 +108,7 @@ ValueRange range_of(const std::shared_ptr<const Dataset>& data, std::int64_t bat
   return range;
 }
 
-/// One more than the largest id of data of token ids.
+/// Returns the largest token id of the data plus one.
 std::int64_t tokens_of(const std::shared_ptr<const Dataset>& data, std::int64_t batch) {
   std::int64_t largest = 0;
   DataLoader loader(data, {.batch_size = batch, .shuffle = false});
@@ -144,8 +144,8 @@ Batch UniformTokens::read(std::span<const std::int64_t> rows) const {
   return batch;
 }
 
-constexpr std::int64_t kPartBytes = std::int64_t{128} << 20;  // of predictions in one file
-constexpr std::int64_t kLayerSamples = 4;                     // whose layers are compared one by one
+constexpr std::int64_t kPartBytes = std::int64_t{128} << 20;  // largest predictions file
+constexpr std::int64_t kLayerSamples = 4;                     // samples for the comparison of single layers
 
 /// Returns the name of the first input with integers, of a network with several inputs; else an empty text.
 std::string integer_input(const Network& network) {
@@ -176,7 +176,7 @@ void count_expected(const StateDict& state, Expected& expected) {
   for (const auto& name : codes.names()) expected.codes[name] += codes.at(name).numel();
 }
 
-/// Writes the predictions of a network to files; `use` is called with the content of each.
+/// Writes the predictions of a network to files and calls `use` with the content of each file.
 std::vector<std::string> write_predictions(Network& network, const std::vector<Data>& samples,
                                            std::int64_t batch, const PredictionOptions& options,
                                            const std::string& prefix,
@@ -191,7 +191,8 @@ std::vector<std::string> write_predictions(Network& network, const std::vector<D
   return files;
 }
 
-/// Writes inputs and outputs of the linear layers for the first samples. Returns an empty path without such
+/// Writes inputs and outputs of the linear layers for the first samples. Returns an empty path if there are
+/// no such layers.
 /// layers.
 std::string write_layers(Network& network, const Data& data, const std::string& path, Output& output) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(std::min(kLayerSamples, data->size())));

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Predictions of a checkpoint, as files that a module of fakequant.engines compares.
+/// Predictions of a checkpoint, as files for the modules of fakequant.engines.
 
 #include <memory>
 
@@ -15,10 +15,10 @@ namespace fq::cli {
 struct ExpectedOptions {
   std::int64_t batch = 64;
   std::int64_t random = 0;  ///< uniform samples in addition to the data
-  std::int64_t seed = 0;    ///< of those
+  std::int64_t seed = 0;    ///< seed of the uniform samples
 };
 
-/// Throws ArgumentError if random samples cannot be made for an input of whole numbers.
+/// Throws ArgumentError for random samples of a network whose inputs include whole numbers.
 void check_random(const Network& network, std::int64_t random);
 
 /// Evaluates a network on the data and on random samples. If it has live batch norms, evaluates it after

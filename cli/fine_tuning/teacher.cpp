@@ -12,12 +12,12 @@ namespace {
 
 constexpr double kMostTemperature = 1000;
 
-/// Whether the run may have a teacher.
+/// Returns true if the run may have a teacher.
 bool may_have_teacher(const TeacherOptions& options) {
   return options.teacher ? options.is_self() || options.is_file() : options.command == "qat";
 }
 
-/// Empty if the network depends on an earlier phase.
+/// Returns the teacher's network; empty if it depends on an earlier phase.
 std::optional<Network> teacher_network(const TeacherOptions& options, const PlannedFiles& planned) {
   const std::string& path = *options.teacher;
   auto out = planned.network(path);

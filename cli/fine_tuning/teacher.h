@@ -14,7 +14,7 @@ namespace fq::cli {
 struct TeacherOptions {
   std::string command = {};                 ///< "qat" allows the network to be its own teacher
   std::optional<std::string> teacher = {};  ///< checkpoint, "self" or "none"
-  std::optional<std::string> kind = {};     ///< of distillation_kinds
+  std::optional<std::string> kind = {};     ///< one of distillation_kinds
   std::optional<double> temperature = {}, weight = {};
 
   [[nodiscard]] bool is_self() const { return teacher == "self"; }
@@ -27,13 +27,13 @@ void add_teacher_flag(FlagSet& set, TeacherOptions& options);
 void add_distill_flag(FlagSet& set, TeacherOptions& options);
 /// Adds the settings distillation.*.
 void add_distillation_settings(FlagSet& set, TeacherOptions& options);
-/// Throws ArgumentError for a teacher that is not there, and for options without a teacher.
+/// Throws ArgumentError for a missing teacher, and for options without a teacher.
 void check_teacher_options(const TeacherOptions& options, const PlannedFiles& planned);
-/// Loads the teacher's network; empty options for self, none, and a checkpoint that an earlier phase writes.
-/// Throws ArgumentError for a teacher of other samples or outputs, naming both.
+/// Loads the teacher's network. Returns empty options for self, none, and a checkpoint that an earlier phase
+/// writes. Throws ArgumentError if samples or outputs of teacher and student differ, naming both.
 [[nodiscard]] DistillationOptions load_teacher(const TeacherOptions& options, const Network& network,
                                                const PlannedFiles& planned);
-/// Copies the options that are given.
+/// Copies the given options.
 void take_distillation(TrainingChoices& choices, const TeacherOptions& options);
 
 }  // namespace fq::cli

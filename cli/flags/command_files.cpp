@@ -25,8 +25,9 @@ bool is_regular(const std::string& path) {
   return fs::is_regular_file(path, none);
 }
 
-/// Through symbolic and hard links; of files that are not there, by where they would be. Devices may be named
-/// as often as one likes.
+/// Returns true for two paths of one regular file, also through symbolic and hard links. For missing files,
+/// compares their canonical paths. Devices are never the same file, because several flags may name one
+/// device.
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code none;
   const bool here = fs::exists(a, none), there = fs::exists(b, none);
@@ -41,13 +42,13 @@ bool is_builtin_model(const std::string& flag, const std::string& value) {
   return flag == "model" && std::ranges::find(names, value) != names.end();
 }
 
-/// With the data that both of PyTorch's exporters put beside a large model.
+/// Adds an input file, with the data file that PyTorch's exporters write next to a large model.
 void add_read(std::vector<ReadFile>& out, const std::string& flag, const std::string& path) {
   out.push_back({flag, path});
   if (path.ends_with(".onnx") && is_regular(path + ".data")) out.push_back({flag, path + ".data"});
 }
 
-/// A file to write, and the flag that leads to it.
+/// An output file and its flag.
 struct OutputFile {
   std::string flag;
   WrittenFile file;
@@ -75,7 +76,7 @@ void check_kind(const OutputFile& output, const Flags& flags) {
            output.file.path, found, output.file.kind);
 }
 
-/// Puts what it makes before what was made.
+/// Creates the folder of an output file. Adds the new folders before `made`, the innermost first.
 void make_folder_of(const WrittenFile& file, std::vector<std::string>& made) {
   if (!file.make_folder) return;
   const fs::path folder = fs::path(file.path).parent_path();
@@ -93,7 +94,7 @@ void make_folder_of(const WrittenFile& file, std::vector<std::string>& made) {
         fmt::format("[write_file] the folder {} cannot be made: {}", folder.string(), error.message()));
 }
 
-/// A built-in model is none.
+/// Returns the input files. The name of a built-in model is not a file.
 std::vector<ReadFile> read_files(const FlagSet& set, const Flags& flags) {
   std::vector<ReadFile> out;
   for (const auto& [flag, written] : set.file_flags()) {
@@ -104,7 +105,7 @@ std::vector<ReadFile> read_files(const FlagSet& set, const Flags& flags) {
   return out;
 }
 
-/// Looks, and touches nothing.
+/// Returns the output files after all checks. Changes nothing.
 std::vector<OutputFile> checked_outputs(const FlagSet& set, const Flags& flags,
                                         const std::vector<ReadFile>& others) {
   auto all = outputs(set, flags);

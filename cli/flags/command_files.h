@@ -17,38 +17,39 @@ struct ReadFile {
   std::string flag, path;
 };
 
-/// Makes the folders that are to be made. Throws ArgumentError when a file to write is one of those read,
-/// here or by `others`, through links too, or another one to write; when it is there and of another kind,
-/// without --force; FileError and SystemError as check_writable (core/io/detail/atomic_file.h). Returns the
-/// folders that were made, the inner ones first.
+/// Creates the folders of output files. Throws ArgumentError if an output is also an input of this call or of
+/// `others`, or if two outputs are the same file, also through links. Throws ArgumentError without --force if
+/// an output exists and is of another kind. Throws FileError and SystemError as check_writable
+/// (core/io/detail/atomic_file.h). Returns the created folders, the innermost first.
 std::vector<std::string> check_files(const FlagSet& set, const Flags& flags,
                                      const std::vector<ReadFile>& others = {});
-/// Removes those that are empty, as of a command that failed before it wrote anything.
+/// Removes the empty folders of a command that failed before it wrote a file.
 void remove_empty(const std::vector<std::string>& folders) noexcept;
-/// The files that would be written. Throws ArgumentError as `check_files`, and touches nothing.
+/// Returns the files that the command would write. Throws ArgumentError as `check_files`, and changes
+/// nothing.
 [[nodiscard]] std::vector<std::string> files_to_write(const FlagSet& set, const Flags& flags,
                                                       const std::vector<ReadFile>& others = {});
 
-/// The files that the phases of a recipe will write, known before the first phase runs.
+/// Files that the phases of a recipe will write, known before the first phase runs.
 class PlannedFiles {
  public:
-  /// A phase will write a checkpoint of this network, with values that are not known yet.
+  /// Adds a checkpoint of this network that a phase will write. Its values are not known yet.
   void add(const std::string& path, const Network& network);
-  /// A phase will write this file; what it holds depends on what the phase finds.
+  /// Adds a file that a phase will write. Its content depends on the results of the phase.
   void add(const std::string& path);
 
   [[nodiscard]] bool holds(const std::string& path) const;
-  /// The network of a checkpoint, planned or there, the caller's own; nullopt where it depends on what a
-  /// phase finds. Throws as load_network.
+  /// Returns a copy of the network of a planned or existing checkpoint. Returns nullopt if the network
+  /// depends on the results of a phase. Throws as load_network.
   [[nodiscard]] std::optional<Network> network(const std::string& path) const;
   /// Throws FileError naming the flag unless the file is planned or exists.
   void check_there(const std::string& command, const std::string& flag, const std::string& path) const;
 
  private:
-  std::map<std::string, std::optional<Identity>> identities_;  // empty if it is not known
+  std::map<std::string, std::optional<Identity>> identities_;  // empty: not known yet
 };
 
-/// Gives quantizers without a range the range 1, for checks alone: a phase before calibrates them.
+/// Sets the range 1 for quantizers without a range. For checks only: an earlier phase will calibrate them.
 void stand_in_ranges(Network& network);
 
 }  // namespace fq::cli

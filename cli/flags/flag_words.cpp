@@ -15,7 +15,7 @@ struct Word {
   std::string_view field, flag;
 };
 
-/// A word that means other things elsewhere is here with what follows it where a setting is meant.
+/// An ambiguous word includes the text after it, so that only a message about a setting matches.
 constexpr auto kWords = std::to_array<Word>({
     {"give the same settings, or", "give the same settings, say by --allow-changes that they are meant, or"},
     {"learning_rate", "--lr"},
@@ -84,7 +84,8 @@ constexpr auto kWords = std::to_array<Word>({
     {"other data", "other --data"},
 });
 
-/// Those of the table and of --augment: its settings, and what messages about its numbers begin with.
+/// Returns the replacements of the table and of --augment: its settings, and the beginning of messages about
+/// them.
 std::vector<std::pair<std::string, std::string>> all_words() {
   std::vector<std::pair<std::string, std::string>> out;
   for (const auto& word : kWords) out.emplace_back(word.field, word.flag);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Words of the command line: lists in a flag, and flags in messages of the library.
+/// Texts of the command line: lists in a flag, and flag names in messages of the library.
 
 #include <algorithm>
 #include <string>
@@ -12,10 +12,10 @@
 
 namespace fq::cli {
 
-/// The library's messages name fields of its options; here the flags that set them stand in their place.
+/// Replaces the option fields in a message of the library by the flags that set them.
 [[nodiscard]] std::string with_flags(std::string_view message);
 
-/// Calls `use`; what the library throws comes out with flags in its message.
+/// Calls `use`. Errors of the library name flags instead of option fields.
 template <class Use>
 auto naming_flags(Use&& use) {
   try {
@@ -29,7 +29,8 @@ auto naming_flags(Use&& use) {
   }
 }
 
-/// What stands between commas. Not by std::getline, which ends a list without a word where memory ends.
+/// Returns the words between commas. Does not use std::getline, which drops words without an error if memory
+/// is exhausted.
 [[nodiscard]] inline std::vector<std::string> listed_words(const std::string& text) {
   std::vector<std::string> words;
   for (std::size_t begin = 0; begin < text.size();) {

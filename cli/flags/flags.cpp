@@ -101,7 +101,7 @@ struct FileSetting {
   std::string key, text, pointer;
 };
 
-/// Lists are written as --set takes them: [1, 2] is "1:2".
+/// Returns the text of a value as --set takes it: [1, 2] becomes "1:2".
 std::string setting_text(const nlohmann::ordered_json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return value.dump();
@@ -110,7 +110,7 @@ std::string setting_text(const nlohmann::ordered_json& value) {
   return out;
 }
 
-/// Returns the settings of an object. A member that is an object holds the settings of a part:
+/// Returns the settings of an object. A member that is an object contains the settings of a group:
 /// {"optimizer": {"beta1": 0.8}} is optimizer.beta1.
 std::vector<FileSetting> training_settings(const nlohmann::ordered_json& object, const std::string& prefix,
                                            const std::string& pointer) {
@@ -136,7 +136,8 @@ FlagSet& FlagSet::group(std::string title) {
   return *this;
 }
 
-/// The first of two notes of a flag holds: what is written is noted before the flag is made.
+/// Records that a flag names files. The first record of a flag stays: output files are recorded before the
+/// flag is added.
 void FlagSet::note_file(const char* names, const std::string& unit, WrittenFiles files) {
   const std::string name = long_name(names);
   const bool known = std::ranges::find(files_, name, &FileFlag::name) != files_.end();
@@ -364,7 +365,7 @@ FlagSet& FlagSet::need(std::initializer_list<const char*> flags, const char* oth
 
 std::string FlagSet::help() const {
   std::ostringstream out;
-  out.exceptions(std::ios::badbit);  // a text without memory is not cut
+  out.exceptions(std::ios::badbit);  // throw instead of a truncated text without memory
   out << "fakequant " << command_ << ' ' << usage_ << '\n' << summary_ << '\n';
   for (const auto& group : groups_) out << '\n' << group;
   if (settings_.empty()) return out.str();
@@ -427,7 +428,7 @@ void Flags::read_pairs(const FlagSet& set) {
   }
 }
 
-/// A file that an earlier phase of a recipe writes is not there yet. It holds no settings.
+/// Reads the settings of --config. A file of an earlier recipe phase does not exist yet and has no settings.
 void Flags::read_file(const FlagSet& set) {
   std::error_code none;
   const std::string path = text("config");

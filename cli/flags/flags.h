@@ -1,6 +1,6 @@
 #pragma once
 
-/// Flags: what a command takes on its line, and what it was given.
+/// Flags of a command, and their values on the command line.
 
 #include <boost/program_options.hpp>
 #include <cstdint>
@@ -23,23 +23,23 @@ class Flags;
 /// A file that a command is going to write.
 struct WrittenFile {
   std::string path;
-  std::string kind;          ///< what it will be, and may replace without --force (file_reader.h)
-  bool make_folder = false;  ///< whether its folder is made where it is not there
-  std::string may_be = {};   ///< a flag of a file that is read, and may be this one
+  std::string kind;          ///< kind (output_kind.h); an existing file of this kind is replaced
+  bool make_folder = false;  ///< whether to create a missing folder
+  std::string may_be = {};   ///< flag of an input file that may be the same file
 };
-/// The files that the value of a flag stands for.
+/// Returns the output files of a flag's value.
 using WrittenFiles = std::function<std::vector<WrittenFile>(const Flags&)>;
 
 /// A flag that names files.
 struct FileFlag {
   std::string name;
-  WrittenFiles written;  ///< empty: they are read
+  WrittenFiles written;  ///< empty for input files
 };
 
-/// A flag that says nothing by itself.
+/// A flag that requires another flag.
 struct FlagNeed {
   std::string name, other;
-  std::vector<std::string> values;  ///< of `other`, up to a comma; none: it has to be given
+  std::vector<std::string> values;  ///< allowed values of `other`, up to a comma; empty: any given value
 };
 
 /// A value that `--set KEY=VALUE` and the object "training" of a `--config` file set (FlagSet::settings).
@@ -58,7 +58,7 @@ struct Range {
 template <class E>
 using NamedChoices = std::vector<std::pair<std::string, E>>;
 
-/// The flags that a command takes: its help, and the rules by which its line is read.
+/// The flags of a command: its help and its parsing rules.
 ///
 ///     struct EvaluateOptions {
 ///       std::string checkpoint;
@@ -66,10 +66,10 @@ using NamedChoices = std::vector<std::pair<std::string, E>>;
 ///     };
 ///     set.group("Data").value(options.batch, "batch,b", "SAMPLES", {1, 1 << 20}, "samples in a batch");
 ///
-/// The first functions bind a flag to a member of the command's option struct, which has to outlive the set.
-/// The member's value is the default in the help; an empty text and an empty optional are none. `assign`
-/// writes the members. It throws ArgumentError `[command] --flag is .., give ..` for text that is no such
-/// value and for numbers outside of the range.
+/// The first functions bind a flag to a member of the command's option struct, which must outlive the set.
+/// The value of the member is the default in the help; an empty text and an empty optional mean no default.
+/// `assign` writes the members. It throws ArgumentError `[command] --flag is .., give ..` for a text that
+/// cannot be parsed and for a number outside of the range.
 class FlagSet {
  public:
   FlagSet(std::string command, std::string summary, std::string usage);
@@ -99,25 +99,25 @@ class FlagSet {
   FlagSet& toggle(bool& member, const char* names, const std::string& help);
   FlagSet& list(std::vector<std::string>& member, const char* names, const char* unit,
                 const std::string& help);
-  /// Binds an argument without dashes, by its place; it is also a flag of that name.
+  /// Binds a positional argument, in the order of the calls. A flag of the same name has the same effect.
   FlagSet& argument(std::string& member, const char* name, const char* unit, const std::string& help);
-  /// Binds all arguments without dashes that follow; one or more.
+  /// Binds all remaining positional arguments, at least one.
   FlagSet& argument(std::vector<std::string>& member, const char* name, const char* unit,
                     const std::string& help);
-  /// Binds a flag that names a file to write, of that kind (output_kind.h).
+  /// Binds a flag that names an output file of that kind (output_kind.h).
   FlagSet& output(std::string& member, const char* names, const char* unit, const std::string& help,
                   const std::string& kind);
   FlagSet& output(std::optional<std::string>& member, const char* names, const char* unit,
                   const std::string& help, const std::string& kind);
   FlagSet& output(std::string& member, const char* names, const char* unit, const std::string& help,
                   WrittenFiles files);
-  /// Binds a flag whose value, after "=", may be left out; the member is then an empty text.
+  /// Binds a flag with an optional value after "=". Without a value, the member is an empty text.
   FlagSet& optional_output(std::optional<std::string>& member, const char* names, const char* unit,
                            const std::string& help, WrittenFiles files);
   /// Requires a value for the flag that was added last.
   FlagSet& required();
-  /// Makes what is bound after this call a setting, not a flag, until the next `group`. Its key is the name
-  /// with underscores: "edge-bits" becomes `--set edge_bits=8`. A toggle takes true or false.
+  /// Makes all later bindings settings instead of flags, until the next `group`. The key of a setting is its
+  /// name with underscores: "edge-bits" becomes `--set edge_bits=8`. A toggle takes true or false.
   FlagSet& settings();
   /// Binds --config. The member stays empty for a file of settings alone.
   FlagSet& config_file(std::optional<std::string>& member, const std::string& help);
@@ -128,9 +128,9 @@ class FlagSet {
 
   /// Starts a group of flags; `title` heads it in the help.
   FlagSet& group(std::string title);
-  /// `flags` are for another one of this command: without `values` that has to be given, else have one of
-  /// them, which a default may be; an empty one allows to leave it out. Whoever gives one of `flags`
-  /// otherwise is told both.
+  /// Makes `flags` require the flag `other`. Without `values`, `other` must be given. Otherwise its value,
+  /// given or default, must be one of `values`; an empty entry allows a missing value. An error names both
+  /// flags.
   FlagSet& need(std::initializer_list<const char*> flags, const char* other,
                 const std::vector<std::string>& values = {});
 
@@ -144,7 +144,7 @@ class FlagSet {
   [[nodiscard]] bool is_toggle(std::string_view name) const;
   [[nodiscard]] bool is_optional(std::string_view name) const;
   [[nodiscard]] bool is_list(std::string_view name) const;
-  /// Those that name files, in their order.
+  /// Returns the flags that name files, in their order.
   [[nodiscard]] const std::vector<FileFlag>& file_flags() const noexcept { return files_; }
   [[nodiscard]] const std::vector<FlagNeed>& needs() const noexcept { return needs_; }
   [[nodiscard]] bool writes() const;
@@ -177,7 +177,7 @@ class FlagSet {
   FlagSet& list(const char* names, const char* unit, const char* help);
   FlagSet& toggle(const char* names, const char* help);
   void note_file(const char* names, const std::string& unit, WrittenFiles files);
-  /// An empty `standard` is no default.
+  /// An empty `standard` means no default.
   FlagSet& bind(const char* names, const char* unit, const std::string& help, const std::string& standard,
                 Assign assign);
   template <class E>
@@ -194,35 +194,35 @@ class FlagSet {
   bool makes_settings_ = false;
 };
 
-/// The values of a command's flags, checked when they are read.
-/// Every error is an ArgumentError `[command] --flag is .., give ..`.
+/// Values of a command's flags, checked when they are read. All errors are ArgumentError `[command] --flag is
+/// .., give ..`.
 class Flags {
  public:
-  /// Reads the settings of --set and of the file of --config, if it is there. Throws ArgumentError for an
-  /// unknown flag or setting, naming the nearest or the commands that have it, for a value too many or
-  /// missing, and for a flag without the one that it needs. Throws FileError for an unknown setting of the
-  /// file.
+  /// Reads the settings of --set and of the file of --config, if it exists. Throws ArgumentError for an
+  /// unknown flag or setting, naming the nearest or the commands that have it. Throws ArgumentError for an
+  /// extra or missing value, and for a flag without a required other flag. Throws FileError for an unknown
+  /// setting in the file.
   Flags(const FlagSet& set, const std::vector<std::string>& arguments);
 
   [[nodiscard]] const std::string& command() const noexcept { return command_; }
-  /// Whether the user gave it; a default does not count.
+  /// Returns true if the user gave the flag. A default does not count.
   [[nodiscard]] bool given(const std::string& name) const;
-  /// Whether the command takes a flag of that name.
+  /// Returns true if the command has a flag of that name.
   [[nodiscard]] bool knows(const std::string& name) const;
-  /// Whether there is a value: one that was given, or a default.
+  /// Returns true if a value exists, given or default.
   [[nodiscard]] bool has(const std::string& name) const;
   [[nodiscard]] bool on(const std::string& name) const;
-  /// Empty when not given and without a default.
+  /// Returns an empty text without a value or default.
   [[nodiscard]] std::string text(const std::string& name) const;
-  /// The values of a list, none when not given.
+  /// Returns the values of a list; empty if it is not given.
   [[nodiscard]] std::vector<std::string> list(const std::string& name) const;
-  /// Throws ArgumentError when it is missing.
+  /// Throws ArgumentError if the flag is missing.
   [[nodiscard]] std::string required(const std::string& name) const;
   [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low, std::int64_t high) const;
   [[nodiscard]] double number(const std::string& name, double low, double high) const;
-  /// One of `allowed`; the error names the nearest.
+  /// Returns one of `allowed`. The error names the nearest.
   [[nodiscard]] std::string choice(const std::string& name, const std::vector<std::string>& allowed) const;
-  /// True or false, of a toggle or a setting.
+  /// Returns the value of a toggle or of a boolean setting.
   [[nodiscard]] bool truth(const std::string& name) const;
   /// Returns true if the file of --config has settings and no other keys.
   [[nodiscard]] bool gives_only_settings() const noexcept { return gives_only_settings_; }

@@ -25,7 +25,7 @@ constexpr std::uint64_t kFields[] = {1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26};  /
 constexpr std::uint64_t kVarint = 0, kBytes = 2;                               // wire types
 constexpr std::uint64_t kLongestName = 4096;
 
-/// The fields of a message of protobuf, in their order. Throws FileError at the end of the file.
+/// Reads the fields of a protobuf message in order. Throws FileError at the end of the file.
 class Fields {
  public:
   explicit Fields(const std::string& path) : file_(path) {}
@@ -43,7 +43,7 @@ class Fields {
     throw FileError(file_.path(), "", "[onnx_producer] a number is too long");
   }
 
-  /// Steps over them; reads those of a short text.
+  /// Skips a field of bytes. With `read`, returns its first kLongestName bytes.
   std::string bytes(bool read) {
     const std::uint64_t length = varint();
     if (length > std::uint64_t(file_.size() - at_))
@@ -96,7 +96,7 @@ bool is_config_of_export(const json& object, const char* quantization) {
          says(object["producer"], "name", "fakequant") && object.contains(quantization);
 }
 
-/// The first two levels.
+/// Returns the first two levels of a JSON file.
 json outline(const std::string& path) {
   std::ifstream file(path);
   if (!file && errno == ENOMEM) throw std::bad_alloc();
@@ -104,8 +104,8 @@ json outline(const std::string& path) {
   return json::parse(file, keep, false);
 }
 
-/// None for what fakequant does not write as JSON, and for what is no JSON. Values below the second level are
-/// read over, not kept.
+/// Returns the kind of a JSON file of fakequant; empty for other files and invalid JSON. Values below the
+/// second level are parsed but not stored.
 std::optional<std::string> json_kind(const std::string& path) {
   const json object = outline(path);
   if (!object.is_object()) return std::nullopt;
@@ -152,7 +152,8 @@ std::string data_set_kind(const std::string& path) try {
   return "a damaged HDF5 file";
 }
 
-/// Of exports, which have packed weights and their config beside them; someone else's model is another kind.
+/// Returns the kind of a safetensors file. An export has packed weights, with their config in the same
+/// folder. Other files belong to another program.
 std::optional<std::string> safetensors_kind(const std::string& path) try {
   const SafetensorsFile file(path);
   const auto beside = [&](const char* name) {
@@ -173,7 +174,7 @@ std::optional<std::string> onnx_kind(const std::string& path) {
   return *producer == "fakequant" ? kind::onnx : "an ONNX model of another program";
 }
 
-/// What an exported model beside it reads: "a.onnx.data".
+/// Returns true for the data file of an exported model: "a.onnx.data".
 bool is_onnx_data(const fs::path& path) {
   std::error_code none;
   const fs::path model = fs::path(path).replace_extension();

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a file is, by what is in it: a command replaces files of the kind that it writes.
+/// Kinds of existing files, detected from their content. A command overwrites only files of its own kinds.
 
 #include <string>
 
@@ -31,9 +31,9 @@ inline constexpr const char* tensorrt_cache = "a TensorRT calibration cache";
 
 namespace fq::cli {
 
-/// One of the kinds above, or for a message what else it is: "an HDF5 file of another program", "a PNG
-/// image", "a file that fakequant does not write". Empty for an empty file, and for what is no regular file.
-/// Reads no more than it needs, and throws nothing.
+/// Returns one of the kinds above, or a description for messages: "an HDF5 file of another program", "a PNG
+/// image", "a file that fakequant does not write". Returns an empty text for an empty file and for a path
+/// that is no regular file. Reads only the necessary bytes and throws nothing.
 [[nodiscard]] std::string output_kind(const std::string& path);
 
 }  // namespace fq::cli

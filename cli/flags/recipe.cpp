@@ -19,18 +19,18 @@
 namespace fq::cli {
 namespace {
 
-/// Changes by `run --set`: values that replace those of the recipe.
+/// Changes by `run --set`: values that override values of the recipe.
 class RecipeChanges {
  public:
-  /// Parses texts as "train.lr=0.01": a phase, by its command or its own name, a flag without dashes or a
-  /// setting, and its value. Throws ArgumentError for other texts, and for one that is given twice.
+  /// Parses texts as "train.lr=0.01": a phase (its command or its name), a flag without dashes or a setting,
+  /// and a value. Throws ArgumentError for other texts, and for a key that is given twice.
   explicit RecipeChanges(const std::vector<std::string>& texts);
 
-  /// Those of a phase by flag, each an object of that one key. Throws ArgumentError for a flag that the
-  /// command does not have, naming the nearest.
+  /// Returns the changes of a phase by flag. Each value is an object with that one key. Throws ArgumentError
+  /// for an unknown flag of the command, naming the nearest.
   [[nodiscard]] std::map<std::string, std::shared_ptr<const fq::detail::JsonText>> of_phase(
       const std::string& name, const FlagSet& set);
-  /// Throws ArgumentError for a change that was of no phase; `phases` are what they are called.
+  /// Throws ArgumentError for a change that matched no phase. `phases` are the names for the message.
   void check_used(const std::vector<std::string>& phases) const;
 
  private:
@@ -41,7 +41,7 @@ class RecipeChanges {
     bool used = false;
   };
 
-  /// Returns the flag or setting that a change is about in a phase; empty if it is about other phases.
+  /// Returns the flag or setting that a change sets in a phase; empty if it is for other phases.
   static std::string key_in(const Change& change, const std::string& phase, const FlagSet& set);
 
   std::vector<Change> changes_;
@@ -49,7 +49,7 @@ class RecipeChanges {
 
 using nlohmann::ordered_json;
 
-/// Numbers, lists, true and false are what they are in JSON; anything else is a text.
+/// Parses lists, true and false as JSON. Keeps numbers and any other value as text.
 ordered_json value_in(const std::string& text) {
   auto value = ordered_json::parse(text, nullptr, false);
   const bool plain = value.is_discarded() || value.is_null() || value.is_object() || value.is_number();
@@ -232,7 +232,7 @@ class Reader {
     return key == "set" && !set.settings_table().empty();
   }
 
-  /// Returns the settings of a phase: those of "set", a list of "KEY=VALUE", and flags of earlier versions.
+  /// Returns the settings of a phase: the list "set" of "KEY=VALUE", and flags of earlier versions.
   static std::map<std::string, std::string> moved_flags(const FlagSet& set, const JsonValue& entry) {
     std::map<std::string, std::string> out;
     for (const auto& [key, value] : entry.json().items()) {
@@ -270,8 +270,8 @@ class Reader {
     push(phase, key, below_folder ? below(text) : text);
   }
 
-  /// Whether the recipe's own value of that key, or run's, is for this phase: a model is where one is built,
-  /// not where `model` is an exported file; data of `inspect` is for a calibration.
+  /// Returns true if a phase takes the shared value of `key`. Only commands that build a model take `model`,
+  /// not those whose `model` is an exported file. `inspect` takes `data` only for a calibration.
   static bool takes(const FlagSet& set, const JsonValue& entry, const std::string& key) {
     const Names names = set.names();
     if (!among(kShared, key) || !among(names, key)) return false;
@@ -303,8 +303,8 @@ class Reader {
     return flag != set.file_flags().end() && flag->written;
   }
 
-  /// A file to read that is not there may be beside the recipe or, as of an installed one, in the folder
-  /// above.
+  /// Returns the path of an input file. A missing file may be in the folder of the recipe or, for an
+  /// installed recipe, in its parent folder.
   [[nodiscard]] std::string read_here_or_beside(const FlagSet& set, const std::string& key,
                                                 const std::string& text) const {
     namespace fs = std::filesystem;
@@ -329,10 +329,10 @@ class Reader {
   JsonValue root_;
   const Flags& flags_;
   RecipeChanges changes_;
-  std::filesystem::path at_;  // where the recipe is
+  std::filesystem::path at_;  // folder of the recipe file
   std::string folder_ = ".";
   std::set<std::string> written_;  // outputs of the phases so far
-  std::set<std::string> reached_;  // of the flags that were given
+  std::set<std::string> reached_;  // given flags that a phase takes
 };
 
 }  // namespace

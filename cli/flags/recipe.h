@@ -9,23 +9,23 @@
 
 namespace fq::cli {
 
-/// One phase: a command and its line.
+/// One phase: a command and its arguments.
 struct Phase {
   std::string name;  ///< "train in float"
   std::string command;
   std::vector<std::string> arguments;
-  double expected_seconds = 0;  ///< on the machine of the recipe; 0 when it does not say
+  double expected_seconds = 0;  ///< on the machine of the recipe; 0: unknown
 };
 
 struct Recipe {
-  std::string folder;  ///< where outputs of phases go
+  std::string folder;  ///< folder of the outputs
   std::vector<Phase> phases;
 };
 
-/// Reads a recipe; flags given to `run` (data, seed, threads, output, model, set) win over the file's own.
-/// Files to read that are not there are looked up beside the recipe, and in the folder above it.
-/// Files that phases write are relative names that do not leave the recipe's folder. Throws FileError naming
-/// the line of a syntax error, of an unknown key with the nearest one, and of a name that leaves the folder.
+/// Reads a recipe. Flags of `run` (data, seed, threads, output, model, set) override the values of the file.
+/// Input files that do not exist are searched in the folder of the recipe and in its parent folder. Output
+/// files are relative names inside of the recipe's folder. Throws FileError naming the line of a syntax
+/// error, of an unknown key with the nearest one, and of a name outside of the folder.
 [[nodiscard]] Recipe read_recipe(const std::string& path, const Flags& flags);
 
 }  // namespace fq::cli

@@ -13,7 +13,7 @@
 namespace fq::cli {
 namespace {
 
-/// Dashes and backslashes are themselves, and no line begins with a request.
+/// Escapes dashes and backslashes, and a request character at the beginning of a line.
 std::string roff(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -125,7 +125,7 @@ std::string flag_words(const FlagSet& set) {
   return out;
 }
 
-/// Words in the order of the entries, each once.
+/// Joins the words of the entries in their order, each word once.
 std::string joined_once(const std::vector<ManualEntry>& entries, std::string (*word)(const std::string&)) {
   std::set<std::string> known;
   std::string out;
@@ -135,7 +135,7 @@ std::string joined_once(const std::vector<ManualEntry>& entries, std::string (*w
   return out;
 }
 
-/// Within single quotes of a shell.
+/// Escapes a text for single quotes of a shell.
 std::string shell_text(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -26,7 +26,7 @@ namespace fq::cli {
 namespace {
 
 struct Latency {
-  double milliseconds = 0;  ///< of one sample: the median of many
+  double milliseconds = 0;  ///< of one sample, the median of many runs
   std::string engine;       ///< "ONNX Runtime 1.19.2", or "fakequant"
 };
 
@@ -48,7 +48,7 @@ std::optional<Latency> in_onnx_runtime(const Network& network, const std::string
   if (end.status != 0 || !(words >> found.milliseconds >> std::ws)) return std::nullopt;
   std::getline(words, found.engine);
   return found;
-} catch (const Error&) {  // no Python, or a network that has no ONNX file
+} catch (const Error&) {  // without Python, or for a network that cannot be exported
   return std::nullopt;
 }
 
@@ -58,7 +58,7 @@ std::optional<Latency> in_this_library(const Network& network, Device device) tr
   network.module().to(device);
   const Tensor x = Tensor::zeros(network.input_shape()).to(device);
   const auto answer = [&] { (void)(network.module())(Variable(x)).tensor().to(Device::cpu()); };
-  answer();  // codes of weights are made once
+  answer();  // the first call computes codes of weights
   std::vector<double> times;
   for (const Stopwatch all; std::ssize(times) < kLeastTimed ||
                             (all.seconds() < kSecondsTimed && std::ssize(times) < kMostTimed);) {
@@ -72,9 +72,10 @@ std::optional<Latency> in_this_library(const Network& network, Device device) tr
   return std::nullopt;
 }
 
-/// Times the network of a checkpoint on zeros on this machine. On the CPU ONNX Runtime runs it, if the Python
-/// has it and the network can be exported. Otherwise this library evaluates it. From then on this thread
-/// computes on --threads, or one. Returns nothing for a network that takes no zeros. Throws as load_network.
+/// Measures the time of one sample of zeros in the network of a checkpoint. On the CPU, ONNX Runtime runs the
+/// network if Python has it and the network can be exported. Otherwise this library evaluates it. Afterwards
+/// this thread computes on --threads, or one. Returns nothing for a network that cannot read zeros. Throws as
+/// load_network.
 std::optional<Latency> measure_latency(const std::string& checkpoint, const std::string& python,
                                        const GeneralOptions& options) {
   const int threads = options.threads ? fq::detail::threads() : 1;

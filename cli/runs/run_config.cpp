@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-/// Flags that are of one call of the command, not of the run.
+/// Returns true for flags of one call of the command, which a run does not record.
 bool is_of_call(const std::string& name) {
   for (const char* known :
        {"help", "json", "output", "resume", "force", "quiet", "verbose", "dry-run", "allow-changes"})
@@ -61,27 +61,27 @@ ordered_json machine() {
           {"threads", fq::detail::threads()}};
 }
 
-/// Of a run that goes on, when it began first.
+/// Returns the time of the first start of a run.
 std::string began(const Flags& flags) {
   const auto folder = run_folder(flags);
   if (!folder || !flags.on("resume") || !holds_run(*folder)) return time_now();
   return read_run_config(*folder).value("started", time_now());
 }
 
-/// As they stand on a line; a toggle that is off is none.
+/// Adds a flag as it is written on a command line. Omits a toggle that is off.
 void append_flag(std::vector<std::string>& line, const std::string& name, const ordered_json& value) {
   if (value.is_boolean()) {
     if (value.get<bool>()) line.push_back("--" + name);
   } else if (value.is_array()) {
     line.push_back("--" + name);
     for (const auto& item : value) line.push_back(item.get<std::string>());
-  } else {  // of a value that may be left out, as that of --profile, nothing stands behind it
+  } else {  // an empty text is an optional value that is missing: --profile
     const auto text = value.get<std::string>();
     line.push_back("--" + name + (text.empty() ? "" : "=" + text));
   }
 }
 
-/// Pairs of --set, by key.
+/// Values of --set by key.
 using Pairs = std::map<std::string, std::string>;
 
 void add_pairs(Pairs& pairs, const ordered_json& values) {
@@ -98,8 +98,8 @@ bool take_moved(Pairs& pairs, const FlagSet& set, const std::string& name, const
   return moved != nullptr;
 }
 
-/// Adds the settings that began the run, except for those on the line. Defaults of then are added if they
-/// differ from a default of now; the checkpoint checks those that have none.
+/// Adds the recorded settings, except for settings on the command line. Adds a recorded default if it differs
+/// from the present default. The checkpoint checks settings without a default.
 void append_settings(std::vector<std::string>& arguments, const Flags& line, const Pairs& given,
                      const Pairs& defaults) {
   for (const auto& [key, text] : given)
@@ -109,7 +109,7 @@ void append_settings(std::vector<std::string>& arguments, const Flags& line, con
       arguments.push_back(fmt::format("--set={}={}", key, text));
 }
 
-/// Returns the text of a setting's default in config.json. Throws FileError for another kind of value.
+/// Returns the text of a setting's default in config.json. Throws FileError for a value that is not a text.
 std::string setting_of_run(const RunFolder& folder, const std::string& key, const ordered_json& value) {
   if (!value.is_string())
     throw FileError(
@@ -148,7 +148,8 @@ void check_flag_of_run(const FlagSet& set, const RunFolder& folder, const std::s
                     FAKEQUANT_VERSION));
 }
 
-/// The place of `--resume` and what names a folder behind it; the end where there is none.
+/// Returns the position of `--resume` and sets `folder` to its value. Returns the end if no value names a
+/// folder.
 std::vector<std::string>::iterator find_resumed(std::vector<std::string>& line, std::string& folder) {
   const bool names_output = std::ranges::any_of(
       line, [](const auto& word) { return word.starts_with("-o") || word.starts_with("--output"); });
@@ -226,7 +227,7 @@ ordered_json run_config(const Flags& flags, const Run& run, const TrainerOptions
 }
 
 std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::string> arguments) {
-  if (!set.is_toggle("allow-changes")) return arguments;  // it writes no run directories
+  if (!set.is_toggle("allow-changes")) return arguments;  // the command has no run directories
   std::string path;
   if (find_resumed(arguments, path) == arguments.end()) return arguments;
   FQ_CHECK(!path.empty(), set.command(), "--resume= names no folder: give that of a run");
@@ -267,7 +268,7 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
 
 namespace {
 
-/// {"epochs": 40} or {"steps": 500}.
+/// Returns true for {"epochs": 40} and {"steps": 500}.
 bool is_length(const nlohmann::json& value) {
   if (!value.is_object() || value.size() != 1) return false;
   const bool by_steps = value.contains("steps");
@@ -275,8 +276,8 @@ bool is_length(const nlohmann::json& value) {
   return value.front() >= 1 && value.front() <= (by_steps ? kManySteps : kManyEpochs);
 }
 
-/// The end that a run was to have, by its directory, which its last start wrote, or its checkpoint. Empty
-/// where neither says.
+/// Returns the planned length of a run, from its directory (written at its last start) or else from its
+/// checkpoint. Returns an empty object if both lack it.
 nlohmann::json length_of(const Run& run, const Flags& flags, const StateDict& saved) {
   const auto checked = [](nlohmann::json length, const std::string& path) {
     if (!is_length(length))

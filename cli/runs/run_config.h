@@ -1,6 +1,6 @@
 #pragma once
 
-/// config.json of a run directory, and how a run is resumed from it.
+/// config.json of a run directory, and resuming a run from it.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -13,27 +13,28 @@
 namespace fq::cli {
 
 /// Returns {"fakequant": version, "run_format", "command", "started", .., "given": {flag: value}, "defaults":
-/// {..}, "settings": settings that change the bits, "machine": {..}}. Paths of files are absolute.
+/// {..}, "settings": settings that change the bits, "machine": {..}}. File paths are absolute.
 [[nodiscard]] nlohmann::ordered_json run_config(const Flags& flags, const Run& run,
                                                 const TrainerOptions& options,
                                                 const nlohmann::json& settings);
 
-/// Replaces `--resume RUN` and `--resume=RUN` by --resume, --output RUN and the flags that the run began
-/// with. Flags in `arguments` win. Returns any other arguments unchanged. Throws FileError and ArgumentError
-/// for a folder that is not a run directory, and for its flags that this version does not have.
+/// Replaces `--resume RUN` and `--resume=RUN` by --resume, --output RUN and the flags of the first start of
+/// the run. Flags in `arguments` have priority. Returns any other arguments unchanged. Throws FileError and
+/// ArgumentError for a folder that is not a run directory, and for recorded flags that this version does not
+/// have.
 [[nodiscard]] std::vector<std::string> resumed_arguments(const FlagSet& set,
                                                          std::vector<std::string> arguments);
 
-/// Returns the number of steps that the run of a checkpoint has done; 0 without a run.
+/// Returns the number of steps that the run of a checkpoint has completed; 0 without a run.
 [[nodiscard]] std::int64_t step_of(const StateDict& saved);
 /// Returns the checkpoint at the output of the run. With --allow-changes it gets the settings of this run.
 [[nodiscard]] StateDict checkpoint_to_resume(const Run& run, const Flags& flags,
                                              const TrainerOptions& options, const nlohmann::json& settings);
-/// Sets the length of the run to that of its directory or checkpoint, without --epochs and --steps. Throws
+/// Without --epochs and --steps, sets the length of the run from its directory or checkpoint. Throws
 /// FileError for an invalid length.
 void take_length(const Run& run, const Flags& flags, const StateDict& saved, TrainerOptions& options);
-/// Throws ArgumentError for fewer epochs or steps than the run has done. Without --allow-changes, throws for
-/// fewer than its planned length.
+/// Throws ArgumentError for fewer epochs or steps than the run has completed. Without --allow-changes, also
+/// throws for fewer than its planned length.
 void check_length(const Run& run, const Flags& flags, const TrainerOptions& options, const StateDict& saved);
 /// Returns the result of a finished run from its directory; null if the directory has no result.
 [[nodiscard]] nlohmann::ordered_json told_result(Run& run, const Flags& flags, const StateDict& saved);

@@ -68,24 +68,25 @@ std::string scalar(const std::string& name, double value) {
          little_endian(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
 }
 
-/// The record around `data`: its length and `data`, each with its CRC-32C, turned by 15 bits and 0xa282ead8
-/// added.
+/// Returns the record around `data`: the length and `data`, each with a masked CRC-32C (rotated by 15 bits,
+/// plus 0xa282ead8).
 std::string event_record(std::string_view data) {
   const std::string length = little_endian(static_cast<std::uint64_t>(data.size()));
   return length + checksum(length) + std::string(data) + checksum(data);
 }
 
-/// The first record of a file, which says what it is.
+/// Returns the first record of a file, which holds the file version.
 std::string event_file_head(double wall_time) {
   return event_record(event(wall_time, 0) + bytes_field(3, "brain.Event:2"));
 }
 
-/// Says that a run begins, or goes on, at that step: what a file of before told of later steps is not shown.
+/// Returns a record that starts or resumes a run at a step. TensorBoard then ignores later steps of earlier
+/// files.
 std::string session_start(double wall_time, std::int64_t step) {
   return event_record(event(wall_time, step) + bytes_field(7, whole_field(1, 1)));
 }
 
-/// A record of the scalars of a step.
+/// Returns a record of the scalars of a step.
 std::string scalars_record(double wall_time, std::int64_t step, const Scalars& scalars) {
   std::string summary;
   for (const auto& [name, value] : scalars) summary += bytes_field(1, scalar(name, value));
@@ -167,13 +168,11 @@ EventLog::EventLog(const std::string& folder) {
 EventLog::~EventLog() = default;
 EventLog::EventLog(EventLog&&) noexcept = default;
 
-void EventLog::begin(std::int64_t step) {
-  body_->file.add_bytes(session_start(seconds_now(), step));
-}
+void EventLog::begin(std::int64_t step) { body_->file.add_bytes(session_start(seconds_now(), step)); }
 
 void EventLog::add(const nlohmann::ordered_json& line) {
-  body_->file.add_bytes(scalars_record(
-      seconds_now(), fq::detail::whole_value<std::int64_t>(line["step"]), scalars_of(line)));
+  body_->file.add_bytes(
+      scalars_record(seconds_now(), fq::detail::whole_value<std::int64_t>(line["step"]), scalars_of(line)));
 }
 
 void EventLog::sync() { body_->file.sync(); }
@@ -189,7 +188,8 @@ std::string shown_whatever_it_holds(const ordered_json& value, int indent) {
   return value.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-/// A link to the file, which no later checkpoint changes, or a copy where the file system has no links.
+/// Makes a hard link to the file, which no later checkpoint changes, or a copy if the file system has no
+/// links.
 void keep_copy(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::remove(to, error);

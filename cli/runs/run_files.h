@@ -1,6 +1,6 @@
 #pragma once
 
-/// Files that a run adds to: metrics.jsonl, events of TensorBoard, kept checkpoints, report.html.
+/// Files that grow during a run: metrics.jsonl, events of TensorBoard, kept checkpoints, report.html.
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@ namespace fq::cli {
 void check_run_flags(const Flags& flags);
 /// Returns the number of epochs whose checkpoints are kept.
 [[nodiscard]] std::int64_t kept_epochs(const Flags& flags);
-/// Returns true if `log` names it: "csv", "tensorboard".
+/// Returns true if the setting `log` contains `name`: "csv", "tensorboard".
 [[nodiscard]] bool logs(const Flags& flags, const std::string& name);
 
 /// The event file of TensorBoard in a run directory.

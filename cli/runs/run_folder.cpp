@@ -30,7 +30,7 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-/// Whether a file that the flags name lies in the folder.
+/// Returns true if a file is inside of the folder.
 bool lies_in(const std::string& file, const RunFolder& folder) {
   std::error_code none;
   const auto inner = fs::weakly_canonical(file, none).string(),
@@ -145,7 +145,7 @@ bool is_events(const std::string& name) {
   return name.starts_with("events.out.tfevents.") && name.ends_with(".fakequant");
 }
 
-/// What a run leaves that ended before its first checkpoint does not count.
+/// Returns true for files of a run that ended before its first checkpoint. They do not count as a run.
 bool is_of_no_run(const fs::path& path) {
   std::error_code none;
   const std::string name = path.filename().string();
@@ -157,7 +157,7 @@ bool is_of_no_run(const fs::path& path) {
          (name == "metrics.jsonl" && fs::file_size(path, none) == 0);
 }
 
-/// Files that a run writes beside its folder of checkpoints.
+/// Returns true for files that a run writes in addition to its folder of checkpoints.
 bool is_of_run(const std::string& name) {
   for (const char* known :
        {"config.json", "metrics.jsonl", "log.txt", "report.html", "metrics.csv", "profile.json"})
@@ -210,7 +210,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLocked = "writer";  // what the lock of a folder is named by
+constexpr const char* kLocked = "writer";  // file name of the lock in a folder
 
 std::vector<std::string> make_folders(const std::string& folder) {
   std::vector<std::string> made;
@@ -218,7 +218,7 @@ std::vector<std::string> make_folders(const std::string& folder) {
   for (const fs::path& part : fs::path(folder)) {
     so_far /= part;
     std::error_code error;
-    if (part.empty()) continue;  // behind a slash at the end
+    if (part.empty()) continue;  // after a slash at the end
     if (fs::create_directory(so_far, error)) {
       made.insert(made.begin(), so_far.string());
       (void)fq::detail::sync_folder(fq::detail::folder_of(so_far.string()));
@@ -256,7 +256,7 @@ std::unique_ptr<FolderLock> lock_run(const Flags& flags) {
   const auto folder = run_folder(flags);
   if (!folder || !is_first_rank()) return nullptr;
   auto lock = std::make_unique<FolderLock>(flags.command(), folder->path);
-  check_run_folder(flags);  // another may have begun and ended a run since that was asked first
+  check_run_folder(flags);  // another process may have run since the first check
   return lock;
 }
 

@@ -32,27 +32,26 @@ struct RunFolder {
   [[nodiscard]] std::string kept(std::int64_t epoch) const;
 };
 
-/// Whether that is the name of a folder: it ends with a slash, or one is there.
+/// Returns true if `path` is a folder name: it ends with a slash, or it is an existing folder.
 [[nodiscard]] bool names_folder(const std::string& path);
-/// Nothing where --output names a file.
+/// Returns the folder of --output; empty if --output names a file.
 [[nodiscard]] std::optional<RunFolder> run_folder(const Flags& flags);
-/// The checkpoint that --output leads to: the file, or the last one of a run directory.
+/// Returns the checkpoint of --output: the file, or the last checkpoint of a run directory.
 [[nodiscard]] std::string output_checkpoint(const Flags& flags);
-/// The checkpoint that a flag which names one leads to: of a run directory that of its best epoch or, where
-/// there is none, the last one; anything else is given back as it is.
+/// Returns the checkpoint of an input flag. A run directory gives its best checkpoint, or the last one if it
+/// has no best. Other paths are returned unchanged.
 [[nodiscard]] std::string read_checkpoint_path(const std::string& path);
 
-/// config.json of a run directory. Throws FileError where there is none, and for one that is damaged or
-/// newer.
+/// Reads config.json of a run directory. Throws FileError if the file is missing, damaged or newer.
 [[nodiscard]] nlohmann::ordered_json read_run_config(const RunFolder& folder);
 
-/// Throws ArgumentError for a folder that cannot become that of this run: a file, one that holds other
-/// things, and without --resume and --force one that holds a run; with --resume one of another command.
+/// Throws ArgumentError if the folder cannot be used for this run. It may not be a file or hold other files.
+/// Without --resume and --force it may not hold a run, and with --resume no run of another command.
 void check_run_folder(const Flags& flags);
 
-/// Returns true for a run that began: config.json and metrics.jsonl exist.
+/// Returns true if a run has started in the folder: config.json and metrics.jsonl exist.
 [[nodiscard]] bool holds_run(const RunFolder& folder);
-/// Returns true if the folder is empty or has only files of a run that ended before it began.
+/// Returns true if the folder is empty or has only files of a run that ended before its start was recorded.
 [[nodiscard]] bool is_empty_folder(const RunFolder& folder);
 /// Removes the files of a run. Other files stay.
 void clear_run(const RunFolder& folder);
@@ -60,7 +59,7 @@ void clear_run(const RunFolder& folder);
 /// Returns true if a process was killed while it wrote the page or the table.
 [[nodiscard]] bool was_cut_off(const RunFolder& folder);
 
-/// Another process writes the folder. Empty folders in it belong to that process.
+/// Another process writes to the folder. It owns the empty folders inside.
 class FolderTaken final : public SystemError {
  public:
   using SystemError::SystemError;
@@ -68,10 +67,10 @@ class FolderTaken final : public SystemError {
 
 class FolderLock {
  public:
-  /// Makes the folder where there is none. Throws FolderTaken naming the process and its host while another
-  /// writes it, FileError where it cannot be made.
+  /// Creates the folder if necessary and locks it. Throws FolderTaken naming process and host if another
+  /// process holds the lock. Throws FileError if the folder cannot be created.
   FolderLock(const std::string& command, const std::string& folder);
-  /// Removes the folders that it made if they are empty.
+  /// Releases the lock and removes created folders that are empty.
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;  // one holder
   FolderLock& operator=(const FolderLock&) = delete;
@@ -81,8 +80,8 @@ class FolderLock {
   std::unique_ptr<FileLock> lock_;
 };
 
-/// Of the run directory that --output names, for commands that train; nothing for a file, and on other ranks
-/// than the first. Throws what check_run_folder throws, too.
+/// Locks the run directory of --output, for commands that train. Returns null for a file, and on ranks other
+/// than the first. Also throws as check_run_folder.
 [[nodiscard]] std::unique_ptr<FolderLock> lock_run(const Flags& flags);
 
 }  // namespace fq::cli

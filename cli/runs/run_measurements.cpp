@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t kClipSamples = 64;
 
-/// Kinds of work by what people call them.
+/// Returns the name of a kind of work for people.
 std::string phase_of(const std::string& kind) {
   if (kind == "loader") return "waiting for data";
   if (kind == "dX" || kind == "dW" || kind.ends_with(" backward")) return "backward";
@@ -81,7 +81,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kWorst = 16;
 
-/// A sample that was taken for another class than its own.
+/// A sample with a wrong prediction.
 struct Mistake {
   std::int64_t row = 0, label = 0, answer = 0;
   double probability = 0;  // of the right class

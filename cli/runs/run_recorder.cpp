@@ -13,9 +13,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kLinesOfSteps = 1000;  // of a run, about
-constexpr double kShareOfTime = 0.05;         // that pages may take
-constexpr double kLeastBetween = 2;           // seconds between two
+constexpr std::int64_t kLinesOfSteps = 1000;  // about so many step lines per run
+constexpr double kShareOfTime = 0.05;         // largest share of the time for writing pages
+constexpr double kLeastBetween = 2;           // seconds between two pages
 
 }  // namespace
 
@@ -26,7 +26,7 @@ struct RunRecorder::Body {
   std::int64_t step_lines_every = 1, step = 0, examined = -1;
   bool averages, ended = false;
   html::RunPage page;
-  Tensor inputs;  // some samples that clipping is looked at on
+  Tensor inputs;  // samples for the measurement of clipping
   std::optional<Profiler> profiler;
   std::optional<ProfilerScope> profiling;
   double seconds_left = 0, page_seconds = 0;
@@ -38,7 +38,7 @@ struct RunRecorder::Body {
         report(teller),
         averages(flags.number("ema", 0, 1) > 0),
         inputs(some_inputs(*recorded.run)) {
-    // A profiler keeps a GPU from replaying captured steps.
+    // A profiler prevents the replay of captured steps on a GPU.
     if (flags.given("profile") || device_of_run().is_cuda()) return;
     profiler.emplace(0);
     profiling.emplace(*profiler);
@@ -99,7 +99,7 @@ RunRecorder::RunRecorder(RunFolder folder, const Flags& flags, RecordedRun recor
 RunRecorder::~RunRecorder() {
   try {
     if (body_->files.began() && !body_->ended) finish("failed: see log.txt", ordered_json::object());
-  } catch (const std::exception&) {  // the disk may be what failed
+  } catch (const std::exception&) {  // the original error may be a full disk
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// RunRecorder: writes the files of a run directory while a training run goes on.
+/// RunRecorder: writes the files of a run directory during a training run.
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,15 +16,15 @@
 
 namespace fq::cli {
 
-/// So many samples tell which classes a network takes for which.
+/// Largest number of samples for the confusion of classes.
 constexpr std::int64_t kMostExamined = 1000;
 
-/// What a recorder looks at beside what the Trainer tells it.
+/// Data that a recorder evaluates in addition to the reports of the Trainer.
 struct RecordedRun {
   const Run* run = nullptr;
-  std::vector<std::int64_t> rows = {};  ///< of the data, validation if there is some; none without classes
-  std::string of = {};                  ///< "validation", "training"
-  std::int64_t batch = 64;              ///< samples at once
+  std::vector<std::int64_t> rows = {};  ///< rows of the examined data; empty without classes
+  std::string of = {};                  ///< origin of the rows: "validation" or "training"
+  std::int64_t batch = 64;              ///< samples per batch
 };
 
 class RunRecorder {
@@ -34,12 +34,12 @@ class RunRecorder {
   RunRecorder(const RunRecorder&) = delete;  // callbacks refer to it
   RunRecorder& operator=(const RunRecorder&) = delete;
 
-  /// The report's own callbacks, and after them what is written.
+  /// Returns callbacks that call the report's callbacks and then write the files.
   [[nodiscard]] TrainerCallbacks callbacks();
-  /// Before the first step, or the first of a run that is gone on with at `step`: writes config.json, and
-  /// leaves out of the record what was told of later steps.
+  /// Call it before the first step. Writes config.json. For a run that resumes at `step`, removes later steps
+  /// from the record.
   void begin(nlohmann::ordered_json config, std::int64_t step);
-  /// At the end: "done", "stopped", or why it failed; `result` is what the command tells machines.
+  /// Call it at the end. `state` is "done", "stopped", or the error; `result` is the result for machines.
   void finish(const std::string& state, const nlohmann::ordered_json& result);
 
  private:

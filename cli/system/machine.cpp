@@ -19,10 +19,10 @@ namespace {
 
 constexpr const char* kUsed[] = {"avx2",        "fma",         "f16c",     "avx512f",  "avx512bw",
                                  "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16"};
-/// Of 64-bit ARM: NEON, which our kernels take, and what oneDNN takes; bits of AT_HWCAP.
+/// Features of 64-bit ARM by their bit in AT_HWCAP: NEON for our kernels, and the features that oneDNN uses.
 constexpr std::pair<const char*, unsigned> kArm[] = {{"asimd", 1}, {"asimddp", 20}, {"sve", 22}};
 
-/// What follows the colon in the first line of a file of "name : value" that begins with one of `names`.
+/// Returns the text after the colon in the first line "name : value" whose name begins with one of `names`.
 std::string value_of(const char* path, const std::vector<std::string>& names) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)

@@ -1,6 +1,7 @@
 #pragma once
 
-/// The machine and the version. These functions throw nothing: an unknown text is empty, an unknown number 0.
+/// Properties of the machine, and the version. These functions do not throw: an unknown text is empty, an
+/// unknown number 0.
 
 #include <cstdint>
 #include <string>
@@ -8,10 +9,10 @@
 
 namespace fq::cli {
 
-/// Returns the name that the system gives, "AMD EPYC"; without a name the architecture, "aarch64".
+/// Returns the processor name from the system, "AMD EPYC"; without a name the architecture, "aarch64".
 [[nodiscard]] std::string processor_name();
-/// Returns the instruction sets of the processor that kernels of this library or of oneDNN use: "avx2",
-/// "avx512_vnni"; on ARM "asimd".
+/// Returns the instruction sets of the processor that this library or oneDNN uses: "avx2", "avx512_vnni"; on
+/// ARM "asimd".
 [[nodiscard]] std::vector<std::string> instruction_sets();
 /// Returns the number of processors on which this process may run.
 [[nodiscard]] int processors();

@@ -80,7 +80,7 @@ void run_out() {
 [[noreturn]] void end_uncaught() {
   try {
     if (const auto error = std::current_exception()) std::rethrow_exception(error);
-    if (ran_out) end_for_memory();  // g++ 12 comes here out of an inlined destructor with no exception
+    if (ran_out) end_for_memory();  // g++ 12 gets here from an inlined destructor without an exception
   } catch (const std::bad_alloc&) {
     end_for_memory();
   } catch (...) {

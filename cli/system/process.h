@@ -1,27 +1,27 @@
 #pragma once
 
-/// This process: signals, the end without memory, limits of memory and threads.
+/// State of this process: signals, exhausted memory, limits of memory and threads.
 
 #include <atomic>
 #include <string>
 
 namespace fq::cli {
 
-/// Makes SIGINT (Ctrl-C), SIGTERM and SIGHUP request a stop: see GracefulStop. The second SIGINT ends the
-/// process at once. SIGHUP and SIGTERM stay ignored if they were ignored (nohup). Instead of SIGPIPE and
-/// SIGXFSZ, the call that writes fails.
+/// Installs signal handlers. SIGINT (Ctrl-C), SIGTERM and SIGHUP request a stop (GracefulStop). The second
+/// SIGINT ends the process at once. Ignored SIGHUP and SIGTERM stay ignored (nohup). Instead of SIGPIPE and
+/// SIGXFSZ, the system call that writes fails.
 void catch_signals();
 
-/// Set by SIGINT, and by SIGTERM and SIGHUP while a GracefulStop lives. Loops over batches stop after the
-/// current batch.
+/// Set by SIGINT, and by SIGTERM and SIGHUP during the lifetime of a GracefulStop. Loops over batches stop
+/// after the current batch.
 [[nodiscard]] std::atomic<bool>& stop_requested();
 /// Returns the signal that requested the stop; 0 before.
 [[nodiscard]] int stop_signal() noexcept;
-/// "Ctrl-C", "SIGTERM" or "SIGHUP".
+/// Returns "Ctrl-C", "SIGTERM" or "SIGHUP".
 [[nodiscard]] std::string stop_name();
 
-/// While one lives, the code below it looks at `stop_requested` and has something to save or to put away.
-/// Elsewhere SIGTERM and SIGHUP end the process as they always do: files are written whole or not at all.
+/// Marks a block that checks `stop_requested` and has results to save or files to remove. Outside of such
+/// blocks SIGTERM and SIGHUP end the process as usual: every file is written completely or not at all.
 class GracefulStop {
  public:
   GracefulStop() noexcept;
@@ -30,19 +30,19 @@ class GracefulStop {
   GracefulStop& operator=(const GracefulStop&) = delete;
 };
 
-/// The message of a command that ran out of memory.
+/// Returns the error message of exhausted memory.
 [[nodiscard]] const char* out_of_memory_message() noexcept;
-/// Makes that message name --batch, for commands that have the flag.
+/// Makes this message mention --batch, for commands that have the flag.
 void advise_smaller_batch() noexcept;
 
-/// Prints that message without allocating memory.
+/// Prints this message without allocating memory.
 void complain_of_memory() noexcept;
 
-/// Makes an uncaught std::bad_alloc end the process with exit status 1 and that message instead of an abort.
-/// Destructors of nlohmann::json can throw one.
+/// Makes an uncaught std::bad_alloc end the process with exit status 1 and this message instead of an abort.
+/// Destructors of nlohmann::json can throw std::bad_alloc.
 void end_without_memory() noexcept;
-/// Returns true if an allocation failed since then. A later failure can follow from it, because streams fail
-/// silently without memory.
+/// Returns true if an allocation failed since `end_without_memory`. A later error can be a consequence of it,
+/// because streams fail silently without memory.
 [[nodiscard]] bool ran_out_of_memory() noexcept;
 
 /// Largest number of threads.

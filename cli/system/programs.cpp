@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{20};
 
-/// Tells the parent why a child could not become another program; closed when it did.
+/// Pipe by which a child reports why it could not start the program. A successful start closes it.
 class FailurePipe {
  public:
   FailurePipe() {
@@ -51,7 +51,7 @@ class FailurePipe {
     ends_[1] = -1;
   }
   void tell(int error) const { static_cast<void>(!::write(ends_[1], &error, sizeof error)); }
-  /// 0 when nothing was told.
+  /// Returns the error number of the child; 0 if the child reported none.
   [[nodiscard]] int told() const {
     int error = 0;
     while (::read(ends_[0], &error, sizeof error) < 0 && errno == EINTR) continue;
@@ -84,7 +84,7 @@ std::vector<std::string> child_environment() {
   return out;
 }
 
-/// As execvp and its like take it; refers to `texts`.
+/// Returns pointers to `texts` and a final null, as execvp requires.
 std::vector<char*> null_ended(const std::vector<std::string>& texts) {
   std::vector<char*> out;
   for (const auto& text : texts) out.push_back(const_cast<char*>(text.c_str()));
@@ -106,7 +106,8 @@ void check_started(int error, const std::string& program) {
            std::strerror(error));
 }
 
-/// Only what is safe after the fork of a process with threads.
+/// Replaces a forked child by the program. Calls only async-signal-safe functions, because the parent has
+/// threads.
 [[noreturn]] void become(char* const* arguments, char* const* environment, const ProgramLimits& limits,
                          pid_t parent, const FailurePipe& failure) {
   constexpr int kWrite = O_WRONLY | O_CREAT | O_TRUNC;
@@ -114,7 +115,7 @@ void check_started(int error, const std::string& program) {
                      open_as(STDIN_FILENO, limits.input_file.c_str(), O_RDONLY) &&
                      open_as(STDOUT_FILENO, limits.output_file.c_str(), kWrite) &&
                      open_as(STDERR_FILENO, limits.error_file.c_str(), kWrite);
-  if (::getppid() != parent) ::_exit(127);  // it ended before the system knew whom to kill
+  if (::getppid() != parent) ::_exit(127);  // the parent ended before the prctl call
   stop_ignoring_signals();
   if (ready) ::execvpe(arguments[0], arguments, environment);
   failure.tell(errno);
@@ -178,7 +179,7 @@ TemporaryFolder::TemporaryFolder() {
 TemporaryFolder::~TemporaryFolder() {
   try {
     std::filesystem::remove_all(path_);
-  } catch (const std::exception&) {  // it stays in the system's folder, which others clear
+  } catch (const std::exception&) {  // the folder stays; the system clears temporary folders
   }
 }
 
@@ -186,7 +187,7 @@ namespace {
 
 constexpr std::streamoff kLastWords = 2000;  // bytes of a message
 
-/// The end of what a program said.
+/// Returns the end of a program's messages.
 std::string last_words(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff bytes = file.tellg();
@@ -198,8 +199,9 @@ std::string last_words(const std::string& path) {
   return is_own ? text.substr(end + 2) : text;  // the caller names its own command
 }
 
-/// Runs the module argv[2] of the folder argv[1]. Python puts the current folder first in sys.path for -c and
-/// -m, before 3.11 also with PYTHONSAFEPATH: its empty entry is removed before the first import from a file.
+/// Runs the module argv[2] of the folder argv[1]. For -c and -m, Python puts the current folder first in
+/// sys.path, before 3.11 even with PYTHONSAFEPATH. Its empty entry is removed before the first import from a
+/// file.
 constexpr const char* kRunModule =
     "import sys; sys.argv.pop(0); sys.path[:] = [sys.argv.pop(0), *filter(None, sys.path)]; import runpy; "
     "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)";
@@ -235,7 +237,7 @@ void check_end(const ProgramEnd& end, const std::string& command, const std::str
     throw BackendError(fmt::format("[{}] {} ended with status {}: {}", command, python, end.status, message));
 }
 
-/// Ends with status 1 if a module of the arguments cannot be found. Modules are not imported.
+/// Exits with status 1 if a module of the arguments is missing. Does not import modules.
 constexpr const char* kFindModules =
     "import sys; sys.path[:] = filter(None, sys.path); from importlib.util import find_spec; "
     "sys.exit(None in map(find_spec, sys.argv[1:]))";

@@ -12,7 +12,8 @@
 namespace fq::cli {
 namespace {
 
-/// Not of words that only ask for help, or are mistaken: one process tells.
+/// Returns true for commands that do not support several processes. Help and wrong commands return false: one
+/// process prints them.
 bool is_for_one(const std::vector<std::string>& arguments) {
   constexpr std::string_view kShared[]{"train", "qat", "calibrate", "evaluate", "predict", "sensitivity"};
   if (arguments.empty()) return false;
@@ -22,7 +23,7 @@ bool is_for_one(const std::vector<std::string>& arguments) {
   return (known || first == "--manual") && std::ranges::find(kShared, first) == std::end(kShared);
 }
 
-/// Before the first of them may fail.
+/// Silences the other ranks before one of them can fail.
 fq::detail::RunEnd begin() {
   if (!is_first_rank()) silence();
   return {};

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The processes that mpiexec or Slurm started as one run of the command.
+/// The processes of one run, started by mpiexec or Slurm.
 
 #include <memory>
 #include <string>
@@ -12,26 +12,26 @@
 
 namespace fq::cli {
 
-/// While it lives this process is one of them: all but rank 0 print nothing. Made first by each of them.
+/// Makes this process a rank of the run. Ranks other than 0 print nothing. Every process constructs it first.
 ///
-/// Throws ArgumentError on all ranks when they are of different versions or were given other arguments, and
-/// where the command is not one that several processes share out.
+/// Throws ArgumentError on all ranks if their versions or arguments differ, and for a command that does not
+/// support several processes.
 class Ranks {
  public:
   explicit Ranks(const std::vector<std::string>& arguments);
 
-  /// How the command ended here, 0 or what it would exit with. Waits for the others, prints one message for
-  /// all and returns the status of the run; ends all processes when one of them does not come, which has died
-  /// or waits for a rank that failed.
+  /// Ends the run. `status` is the exit status of this rank. Waits for the other ranks, prints one message
+  /// for all and returns the status of the run. Ends all processes if a rank does not come because it died or
+  /// waits for a failed rank.
   int finish(int status, std::string_view message);
 
  private:
   fq::detail::RunEnd end_;
 };
 
-/// Whether files are this process's to write.
+/// Returns true on the rank that writes files.
 [[nodiscard]] bool is_first_rank();
-/// The processes of this run of the command; one where there are no others.
+/// Returns the processes of this run; one process without mpiexec or Slurm.
 [[nodiscard]] std::shared_ptr<Communicator> run_ranks();
 
 }  // namespace fq::cli

@@ -7,18 +7,19 @@
 
 namespace fq::cli {
 
-/// Opens /dev/null for closed standard streams, so that no file gets their numbers.
+/// Opens /dev/null for closed standard streams, so that a file cannot get their descriptors.
 void open_standard_streams();
 
-/// Writes to standard output at once. After a failure, writes nothing more; `output_failed` reports it.
+/// Writes to standard output immediately. After a failure, writes nothing more, and `output_failed` reports
+/// the failure.
 void put(std::string_view text) noexcept;
-/// Returns true if standard output is a terminal. Processes of Open MPI's mpiexec have a terminal, even if
-/// mpiexec writes to a file.
+/// Returns true if standard output is a terminal. Under Open MPI it is always a terminal, even if mpiexec
+/// writes to a file.
 [[nodiscard]] bool on_terminal();
 /// Returns true if a write to standard output failed (a full disk). A closed pipe (`| head`) is no failure.
 [[nodiscard]] bool output_failed() noexcept;
 
-/// Switches `put` and `complain` off until `speak`, in all processes of a run except one.
+/// Disables `put` and `complain` until `speak`, in all processes of a run except for one.
 void silence() noexcept;
 void speak() noexcept;
 
@@ -35,7 +36,7 @@ void note_line(std::string_view text) noexcept;
 /// Ends the transcript.
 void end_transcript() noexcept;
 
-/// Replaces line ends by spaces, and other control characters and invalid UTF-8 by escapes such as "\x1b".
+/// Replaces line ends by spaces. Replaces other control characters and invalid UTF-8 by escapes: "\x1b".
 [[nodiscard]] std::string one_line(std::string text);
 
 /// Makes the library print its warnings and errors, one line each.

@@ -8,7 +8,7 @@
 namespace fq::cli {
 namespace {
 
-/// Some 20 microseconds: longer than the pause between two loops of a step, shorter than a time slice by far.
+/// About 20 microseconds: longer than the pause between two loops of a step, much shorter than a time slice.
 constexpr const char* kSpins = "5000";
 
 }  // namespace
@@ -20,7 +20,7 @@ const char* waiting_variable() noexcept {
 }
 
 void choose_waiting(char** arguments) noexcept {
-  static char program[4096];  // by its name, which lists of processes show; not on a stack that may be small
+  static char program[4096];  // the real name, for process lists; static, because the stack may be small
   if (waiting_variable() != nullptr || readlink("/proc/self/exe", program, sizeof program - 1) < 0) return;
   if (setenv("GOMP_SPINCOUNT", kSpins, 0) == 0) execv(program, arguments);
 }

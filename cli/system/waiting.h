@@ -1,19 +1,21 @@
 #pragma once
 
-/// How long threads spin for the next loop before they sleep.
+/// Spin time of idle threads.
 
 namespace fq::cli {
 
-/// libgomp's threads spin some 300,000 times, a millisecond and more, at the end of each loop: on a machine that
-/// others use too they hold the processor that the last thread of the loop waits for. A step of many short
-/// loops is then tens of times as slow as its share of the machine; threads that never spin cost half of the
-/// second core on small layers. This chooses a short spin, unless the user has chosen (OMP_WAIT_POLICY,
-/// GOMP_SPINCOUNT, KMP_BLOCKTIME).
+/// Shortens the spin of idle threads of libgomp, unless the user has set OMP_WAIT_POLICY, GOMP_SPINCOUNT or
+/// KMP_BLOCKTIME. By default they spin some 300,000 times, a millisecond and more, at the end of each loop.
+/// On a shared machine they then occupy the processor that the last thread of the loop needs. A step of many
+/// short loops becomes tens of times slower than its share of the machine. Threads without any spin lose half
+/// of the second core on small layers.
 ///
-/// libgomp reads its environment while it is loaded, so the program is started again with GOMP_SPINCOUNT set:
-/// call it first in main. Where that fails it returns, and the threads wait as they would have.
+/// libgomp reads its environment when it is loaded, so this function starts the program again with
+/// GOMP_SPINCOUNT set. Call it first in main. If the restart fails, it returns, and the threads wait as
+/// usual.
 void choose_waiting(char** arguments) noexcept;
-/// The variable of the environment that says so, OMP_WAIT_POLICY or another one; null where none does.
+/// Returns the environment variable that sets the wait policy, OMP_WAIT_POLICY or another one; null if no
+/// variable is set.
 [[nodiscard]] const char* waiting_variable() noexcept;
 
 }  // namespace fq::cli

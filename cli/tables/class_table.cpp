@@ -42,7 +42,7 @@ constexpr std::size_t kMostRows = 20;
 
 double share(const ClassScore& score) { return double(score.correct) / double(score.count); }
 
-/// Those with samples: all in their order, or the worst of many.
+/// Returns the classes with samples: all in order, or the worst of many.
 std::vector<std::size_t> shown_classes(const std::vector<ClassScore>& scores) {
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -53,7 +53,7 @@ std::vector<std::size_t> shown_classes(const std::vector<ClassScore>& scores) {
   return order;
 }
 
-/// Characters of UTF-8.
+/// Returns the number of characters of a UTF-8 text.
 std::size_t columns(const std::string& text) {
   return std::size_t(std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0) != 0x80; }));
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Class names and scores of classes as text.
+/// Class names and scores of each class as text.
 
 #include <cstdint>
 #include <map>
@@ -12,37 +12,37 @@
 
 namespace fq::cli {
 
-/// "cat", or "3" without names.
+/// Returns "cat", or "3" without names.
 [[nodiscard]] std::string class_label(const std::vector<std::string>& names, std::int64_t index);
-/// "cat, dog, .."; at most 12 of them.
+/// Returns "cat, dog, .." with at most 12 names.
 [[nodiscard]] std::string names_text(const std::vector<std::string>& names);
-/// "10 classes: cat, dog, .."; without names "10 classes".
+/// Returns "10 classes: cat, dog, .."; without names "10 classes".
 [[nodiscard]] std::string classes_text(std::int64_t count, const std::vector<std::string>& names);
 
 struct ClassScore {
   std::int64_t count = 0, correct = 0;
-  std::map<std::int64_t, std::int64_t> mistaken;  ///< other class -> how often; -1: logits with a NaN
+  std::map<std::int64_t, std::int64_t> mistaken;  ///< count by predicted class; -1: logits with a NaN
 };
 
-/// Of every class, while batches come in.
+/// Scores of every class, accumulated over batches.
 class ClassScores {
  public:
   explicit ClassScores(std::int64_t classes) : classes_(static_cast<std::size_t>(classes)) {}
 
-  /// Answers and labels, i64 [N] on the host; labels are within the classes.
+  /// Adds predictions and labels, i64 [N] on the host. Labels are valid class indices.
   void add(const Tensor& answers, const Tensor& labels);
   [[nodiscard]] const std::vector<ClassScore>& classes() const noexcept { return classes_; }
-  /// How often each class was the answer.
+  /// Returns the number of predictions of each class.
   [[nodiscard]] std::vector<std::int64_t> answered() const;
 
  private:
   std::vector<ClassScore> classes_;
 };
 
-/// A line for each class, of more than 20 the 20 worst; those without samples are left out.
+/// Returns a line for each class with samples. Of more than 20 classes, returns the 20 worst.
 [[nodiscard]] std::string class_table(const ClassScores& scores, const std::vector<std::string>& names);
-/// [{"class": 0, "name": "cat" or null, "count": 36, "correct": 35, "f1": 0.97, "mistaken": [{"class": 1,
-/// "count": 1}]}, ..]; the F1 of a class that neither is there nor was answered is null.
+/// Returns [{"class": 0, "name": "cat" or null, "count": 36, "correct": 35, "f1": 0.97, "mistaken":
+/// [{"class": 1, "count": 1}]}, ..]. The F1 of a class without samples and predictions is null.
 [[nodiscard]] nlohmann::ordered_json class_json(const ClassScores& scores,
                                                 const std::vector<std::string>& names);
 

@@ -31,7 +31,7 @@ namespace {
 using nlohmann::ordered_json;
 using TextCells = std::vector<std::string>;
 
-constexpr std::size_t kTextColumns = 2;  // flush left
+constexpr std::size_t kTextColumns = 2;  // aligned to the left
 
 std::string text_of(std::optional<double> value) { return value ? fmt::format("{:.4g}", *value) : "-"; }
 
@@ -77,7 +77,7 @@ std::string aligned(const std::vector<TextCells>& lines) {
   return out;
 }
 
-/// Each reason once, with how many quantizers it is of.
+/// Returns each reason once, with the number of quantizers that it applies to.
 std::string reasons(const std::vector<QuantizerReport>& quantizers) {
   std::map<std::string, std::vector<std::string>> found;
   for (const auto& q : quantizers) {
@@ -110,16 +110,16 @@ ordered_json range_json(const RangeReport& range) {
   return out;
 }
 
-/// A line for each quantizer, numbers that are not known as "-", and below why they are not.
+/// Returns a line for each quantizer. Unknown numbers are "-", and the reasons follow below.
 std::string calibration_table(const std::vector<QuantizerReport>& quantizers) {
   std::vector<TextCells> lines{heads()};
   for (const auto& q : quantizers) lines.push_back(line_of(q));
   std::string out = aligned(lines) + reasons(quantizers);
-  out.pop_back();  // the last line's end
+  out.pop_back();  // end of the last line
   return out;
 }
 
-/// docs/formats.md has the keys.
+/// Returns the calibration as JSON (keys: docs/formats.md).
 ordered_json calibration_json(const std::vector<QuantizerReport>& quantizers) {
   ordered_json out = ordered_json::array();
   for (const auto& q : quantizers) {
@@ -224,7 +224,7 @@ bool lacks_histograms(const CalibrationPage& page) {
                              [](const auto& q) { return !q.is_weight && q.histogram.counts.empty(); });
 }
 
-/// The path of what a quantizer belongs to.
+/// Returns the path of a quantizer's module.
 std::string owner(const std::string& quantizer) { return quantizer.substr(0, quantizer.rfind('.')); }
 
 void take_plan(const std::string& path, CalibrationPage& page) {

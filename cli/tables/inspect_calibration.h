@@ -16,10 +16,10 @@ namespace fq::cli {
 struct InspectOptions {
   std::string file;  ///< any file that fakequant reads or writes
   bool reports_calibration = false;
-  std::string state;       ///< of calibrate --state, for a checkpoint
-  std::string html, plan;  ///< a page to write, and a plan to show on it
+  std::string state;       ///< file of calibrate --state, for a checkpoint
+  std::string html, plan;  ///< page to write, and plan to show on it
   DataOptions data = {.split = "train"};
-  QuantizationOptions quantization = {.command = "inspect"};  ///< of a float checkpoint
+  QuantizationOptions quantization = {.command = "inspect"};  ///< for a float checkpoint
   CalibrationOptions calibration;
   GeneralOptions general;
 };

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Output: everything that the command prints. On a terminal a progress bar, in a pipe plain lines, with
-/// --json one JSON object a line on standard output. Names from files and of files may hold anything: control
-/// characters and bytes that are no UTF-8 are printed as "\x1b", in JSON as U+001B and U+FFFD.
+/// Output of the command: a progress bar on a terminal, plain lines in a pipe, and with --json one JSON
+/// object per line. File names and names in files may contain any bytes. Control characters and invalid UTF-8
+/// are printed as "\x1b", in JSON as U+001B and U+FFFD.
 
 #include <chrono>
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace fq::cli {
 
-/// Where a command is.
+/// Progress of a command.
 struct Progress {
   std::string label;                 ///< "train 3/40"
-  std::int64_t done = 0, total = 0;  ///< of the same unit
+  std::int64_t done = 0, total = 0;  ///< both in the same unit
   double loss = 0, accuracy = 0;     ///< accuracy in 0 .. 1; negative: not shown
   double samples_per_second = 0;
   double seconds_left = 0;
-  std::string samples = "samples";  ///< what has that many a second
+  std::string samples = "samples";  ///< unit of samples_per_second
 };
 
-/// How much is told: with `quiet` nothing on standard output but with --json the result; with `verbose` a
-/// line of progress every second where there is no bar.
+/// Amount of output. `quiet`: no output, except for the result of --json. `verbose`: a line of progress every
+/// second without a bar.
 enum class Telling { quiet, normal, verbose };
 
 class Output {
@@ -36,13 +36,13 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   [[nodiscard]] bool json() const noexcept { return json_; }
-  /// Plain text; nothing with --json.
+  /// Prints plain text; nothing with --json.
   void line(std::string_view text);
-  /// A fact for both readers: `text` for people (nothing when empty), `object` with --json.
+  /// Prints `text` for people (nothing if it is empty), or `object` with --json.
   void record(std::string_view text, const nlohmann::ordered_json& object);
-  /// The bar, on a terminal only, at most ten times a second.
+  /// Updates the progress bar, on a terminal only, at most ten times per second.
   void progress(const Progress& state);
-  /// Throws SystemError when standard output took not everything (a full disk).
+  /// Throws SystemError if standard output could not be written completely (a full disk).
   void flush();
 
  private:
@@ -53,19 +53,19 @@ class Output {
   std::chrono::steady_clock::time_point last_bar_{};
 };
 
-/// For a file: text of other encodings, such as paths, with U+FFFD for what is not UTF-8.
+/// Returns the text of a JSON file. Replaces invalid UTF-8, for example in paths, by U+FFFD.
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& object);
-/// "0.8 s", "42 s", "3 min 05 s".
+/// Returns "0.8 s", "42 s", "3 min 05 s".
 [[nodiscard]] std::string duration(double seconds);
-/// "12.3 MB" of 10^6 bytes.
+/// Returns "12.3 MB", with 10^6 bytes per megabyte.
 [[nodiscard]] std::string megabytes(std::int64_t bytes);
-/// "98.61 % ± 0.62": a share of `count` trials with its binomial standard error.
+/// Returns "98.61 % ± 0.62": a share of `count` trials with its binomial standard error.
 [[nodiscard]] std::string percent(double share, std::int64_t count);
 
-/// "f1 0.9312, auc 0.9876".
+/// Returns "f1 0.9312, auc 0.9876".
 [[nodiscard]] std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics);
 
-/// Seconds since it was made.
+/// Measures the seconds since its construction.
 class Stopwatch {
  public:
   [[nodiscard]] double seconds() const {

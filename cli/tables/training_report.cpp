@@ -36,7 +36,7 @@ void TrainingReport::on_step(const StepReport& step) {
                     samples_});
 }
 
-/// Once, and not of a run that is soon over.
+/// Prints the remaining time once, unless the run ends soon.
 void TrainingReport::tell_time(const StepReport& step) {
   if (told_time_ || ++steps_seen_ < kStepsMeasured || watch_.seconds() < kSecondsMeasured) return;
   told_time_ = true;
@@ -45,7 +45,7 @@ void TrainingReport::tell_time(const StepReport& step) {
       fmt::format("about {} for {} more steps", duration(step.seconds_left), step.steps - step.step));
 }
 
-/// Its numbers also go to what machines read.
+/// Returns the validation scores as text, and adds them to the JSON object of the epoch.
 std::string TrainingReport::validation_text(const Evaluation& validation) {
   std::string text = ", validation";
   last_["val_loss"] = validation.loss;

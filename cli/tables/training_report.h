@@ -1,6 +1,6 @@
 #pragma once
 
-/// What is told of a training run while it goes on.
+/// Progress and result of a training run, printed during the run.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -14,20 +14,22 @@ namespace fq::cli {
 
 class TrainingReport {
  public:
-  /// `samples`: what they are called (sample_noun); `accuracy`: whether outputs are classes, so that there is
-  /// one.
+  /// `samples`: noun for the samples (sample_noun). `accuracy`: whether the outputs are classes, so that an
+  /// accuracy exists.
   TrainingReport(Output& output, std::string command, std::int64_t batch, std::string samples, bool accuracy);
   TrainingReport(const TrainingReport&) = delete;  // callbacks refer to it
   TrainingReport& operator=(const TrainingReport&) = delete;
 
   [[nodiscard]] TrainerCallbacks callbacks();
-  /// Whether there is an accuracy.
+  /// Returns true if the run has an accuracy.
   [[nodiscard]] bool has_accuracy() const noexcept { return accuracy_; }
-  /// What machines were told of the last epoch.
+  /// Returns the JSON object of the last epoch.
   [[nodiscard]] const nlohmann::ordered_json& last() const noexcept { return last_; }
-  /// What a step is expected to take; told beside what it took, after the first epoch.
+  /// Sets the planned memory of a step. After the first epoch, the report prints it next to the measured
+  /// memory.
   void expect(const MemoryPlan& plan) { plan_ = plan; }
-  /// The last line, and what machines read of the whole run, of which so many steps were done `before`.
+  /// Prints the last line and returns the result of the whole run for machines. `before` is the number of
+  /// steps before this start.
   [[nodiscard]] nlohmann::ordered_json finish(const TrainingResult& result, std::int64_t before,
                                               const std::string& path);
 
