@@ -63,15 +63,14 @@ void check_mixing(const AugmentOptions& options, const Task& task, const Dataset
   if (!options.mixes()) return;
   const Tensor labels = data.labels();
   const bool places = labels.defined() && labels.rank() > (takes_classes(task.loss) ? 1 : 2);
-  FQ_CHECK(
-      !places && task.loss.kind != "dice", command,
-      "--augment mixup and cutmix mix labels of samples, and those of --data are of places in them: leave "
-      "them out");
+  FQ_CHECK(!places && task.loss.kind != "dice", command,
+           "--augment mixup and cutmix mix labels of whole samples, and --data has a label for each "
+           "position: leave them out");
   FQ_CHECK(!task.loss.ignore_index, command,
            "--augment mixup and cutmix make shares of classes, which have no label for --loss {},ignore={}",
            task.loss.kind, *task.loss.ignore_index);
   FQ_CHECK(options.cutmix == 0 || takes_classes(task.loss) || yes_or_no(task), command,
-           "--augment cutmix is of classes, and --loss {} is of numbers: use mixup", task.loss.kind);
+           "--augment cutmix requires classes, and --loss {} has numbers: use mixup", task.loss.kind);
 }
 
 void take_sampling(LoaderOptions& loader, const SamplingOptions& options, const Task& task,

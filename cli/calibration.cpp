@@ -139,11 +139,11 @@ void check_weight_algorithm(const ptq::Algorithm& algorithm, const CalibrationOp
   const std::string& name = algorithm.name();
   if (name.empty()) return;
   FQ_CHECK(options.state.empty(), command,
-           "--state keeps what the network collects as it is, and {} changes it: collect without an "
-           "algorithm, then give the states to --merge",
+           "--state collects statistics of the unchanged network, and {} changes the network: collect "
+           "without an algorithm, then give the states to --merge",
            name);
   FQ_CHECK(!algorithm.runs_before() || options.merge.empty(), command,
-           "{} changes the network that the states of --merge were collected with: calibrate in one go",
+           "{} changes the network that the states of --merge were collected with: calibrate in one call",
            name);
   FQ_CHECK(images, command, "{} looks at samples: give --data, and a --method that is not none", name);
 }

@@ -126,7 +126,7 @@ constexpr std::size_t kTold = 3;
 
 std::string advice(const QuantizerFinding& found, bool trained) {
   if (found.kind == QuantizerFinding::Kind::zeros || found.kind == QuantizerFinding::Kind::constant)
-    return "the layers before it give nothing: look at them, in float too";
+    return "the layers before it output only zeros: check them, also in float";
   if (trained) return "give it a smaller --lr, more bits (--preset, --config), or --amax frozen";
   const char* method = found.of_weight ? "--weight-method" : "--method";
   return fmt::format("give it another {}, or more bits (--preset, --config)", method);
@@ -152,8 +152,8 @@ void warn_of_loss(const SampleAccuracy& before, const SampleAccuracy& after, con
   if (!after.lost(before) && !after.near_chance()) return;
   log(LogLevel::warning,
       fmt::format("[{}] ends at {:.1f} % of {} training samples, {:.1f} % before it, and chance is {:.1f} %: "
-                  "give it another --lr, more --epochs or more bits; with --val-fraction 0.1 the best of "
-                  "all epochs and the beginning is kept",
+                  "give it another --lr, more --epochs or more bits; --val-fraction 0.1 keeps the best of "
+                  "all epochs and the start",
                   command, 100 * after.quantized, after.images, 100 * before.quantized, 100 * after.chance));
 }
 
@@ -172,8 +172,9 @@ void warn_near_chance(const SampleAccuracy& found, const Network& network, const
 void warn_unless_exportable(const Network& network, const std::string& command) {
   if (const std::string problem = export_problem(network); !problem.empty())
     log(LogLevel::warning,
-        fmt::format("[{}] this network cannot be exported to ONNX for {}: {}. --target none asks for no file",
-                    command, name(target_of(network.module())), problem));
+        fmt::format(
+            "[{}] this network cannot be exported to ONNX for {}: {}. With --target none there is no export",
+            command, name(target_of(network.module())), problem));
 }
 
 }  // namespace fq::cli

@@ -100,7 +100,7 @@ void dispatch(const std::vector<std::string>& arguments) {
   if (first == "--version" || first == "version" || first == "-V" || first == "-v")
     return put(version_line() + "\n");
   if (first == "--manual") {
-    FQ_CHECK(arguments.size() == 2, "fakequant", "--manual takes a folder, such as ~/.local/share");
+    FQ_CHECK(arguments.size() == 2, "fakequant", "--manual requires a folder, for example ~/.local/share");
     return write_manual(arguments[1]);
   }
   const Command& command = find_command(first);

@@ -29,9 +29,8 @@ void check_same(const Names& own, const Names& given, const std::string& functio
     return at == names.end() ? "missing" : "'" + fq::detail::printable(*at) + "'";
   };
   FQ_CHECK(here == own.end() && there == given.end(), function,
-           "the data is of another vocabulary: its token {} is {}, the network's {}; make the data by "
-           "fakequant dataset from-text with the network's own, by --tokenizer or --like the data of the "
-           "training",
+           "the data has another vocabulary: its token {} is {}, the network's {}. Make the data by "
+           "fakequant dataset from-text with --tokenizer or --like of the training data",
            here - own.begin(), shown(given, there), shown(own, here));
 }
 
@@ -50,18 +49,18 @@ void take_tokenizer(Network& network, const Dataset& data, const std::string& pa
   const Names names = network.identity().class_names;
   if (tells_tokens(network) && !names.empty() && !data.class_names().empty())
     check_same(names, data.class_names(), function);
-  FQ_CHECK(
-      own == nullptr, function,
-      "the network reads tokens of a tokenizer.json, and {} has others: make it with that, by --tokenizer",
-      path);
+  FQ_CHECK(own == nullptr, function,
+           "the network reads tokens of a tokenizer.json, and {} has other tokens: make the data with this "
+           "file, by --tokenizer",
+           path);
   if (given != nullptr && names.empty()) network.identity().tokenizer = given->text();
 }
 
 Tokenizer tokenizer_of(const Network& network, const std::string& checkpoint, const std::string& function) {
   const Shape sample = network.input_shape();
   FQ_CHECK(sample.size() == 2 && tells_tokens(network), function,
-           "{} takes {} and does not tell the next token of each: give a network of a data set by fakequant "
-           "dataset from-text --windows",
+           "{} takes {} and does not predict the next token of each: give a network for a data set of "
+           "fakequant dataset from-text --windows",
            checkpoint, to_string(Shape(sample.begin() + 1, sample.end())));
   if (auto table = token_table(network)) return Tokenizer(std::move(table));
   try {

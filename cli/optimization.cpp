@@ -56,7 +56,7 @@ struct Detail {
 
 constexpr Detail kOfOptimizer[]{
     {"optimizer.beta1", "beta1", "SHARE", "of adam, adamw, nadam, lamb, lion: decay of the mean gradient"},
-    {"optimizer.beta2", "beta2", "SHARE", "of the same: decay of the mean square"},
+    {"optimizer.beta2", "beta2", "SHARE", "of adam, adamw, nadam, lamb, lion: decay of the mean square"},
     {"optimizer.eps", "eps", "NUMBER", "of all but sgd and lion: added to the denominator"},
     {"optimizer.amsgrad", "amsgrad", "0|1", "of adam and adamw: use the largest mean square so far"},
     {"optimizer.dampening", "dampening", "SHARE", "of sgd: of gradients in the momentum"},

@@ -120,9 +120,9 @@ std::unique_ptr<RunRecorder> recorder_of(const Run& run, const TrainingOptions& 
 
 void check_validation(const TrainingOptions& options, const TrainerOptions& trainer) {
   FQ_CHECK(trainer.schedule.kind != "plateau" || options.val_fraction > 0, options.command,
-           "--schedule plateau needs samples to validate on: give --val-fraction too, such as 0.1");
+           "--schedule plateau needs samples to validate on: give --val-fraction too, for example 0.1");
   FQ_CHECK(trainer.validation.patience == 0 || options.val_fraction > 0, options.command,
-           "--set patience={} needs samples to validate on: give --val-fraction too, such as 0.1",
+           "--set patience={} needs samples to validate on: give --val-fraction too, for example 0.1",
            trainer.validation.patience);
 }
 
@@ -228,7 +228,7 @@ void add_training_settings(FlagSet& set, TrainingOptions& options) {
             "longest wait of one process for another")
       .choice(options.reduction, "reduction", "NAME",
               {{"exact", Reduction::exact}, {"fp32", Reduction::fp32}, {"bf16", Reduction::bf16}},
-              "sums of gradients over processes: exact, or with fewer bytes fp32 or bf16, whose result "
+              "sums of gradients over processes: exact, or fp32 or bf16 with fewer bytes; their result "
               "depends on the number of processes")
       .toggle(options.shard_optimizer, "shard_optimizer",
               "each process keeps the optimizer's state of its part of the parameters only")
@@ -259,11 +259,10 @@ void check_same_network(const Identity& wanted, const StateDict& state, const st
   const auto saved = load_identity(state, path).to_json(), own = wanted.to_json();
   for (const char* key : {"model", "sample_shape", "classes", "folded", "quantization", "task"})
     if (saved.value(key, nlohmann::json()) != own.value(key, nlohmann::json()))
-      throw FileError(
-          path, "model",
-          fmt::format("[load_checkpoint] {} is a checkpoint of another model: its {} differs: give what it "
-                      "was made with, another --output, or leave out --resume",
-                      path, key));
+      throw FileError(path, "model",
+                      fmt::format("[load_checkpoint] {} is a checkpoint of another model: its {} differs: "
+                                  "give the model of the checkpoint, another --output, or leave out --resume",
+                                  path, key));
 }
 
 TrainerOptions trainer_options(const TrainingOptions& options) {
@@ -356,14 +355,16 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
     return training->fit();
   });
   if (!told.is_null()) {
-    output.line(fmt::format("nothing is left to do: {} is of a run that is done, {} steps; more --{} go on",
-                            run.out, step_of(saved), trainer.steps > 0 ? "steps" : "epochs"));
+    output.line(
+        fmt::format("nothing is left to do: the run of {} is done after {} steps; more --{} continue it",
+                    run.out, step_of(saved), trainer.steps > 0 ? "steps" : "epochs"));
     return told;
   }
   const nlohmann::ordered_json profiled = profile.finish(output);
   if (result.stopped) {
     if (recorder) recorder->finish("stopped by " + stop_name(), nlohmann::ordered_json::object());
-    throw Interrupted(options.command, fmt::format(" in epoch {}: go on with --resume", result.epochs + 1));
+    throw Interrupted(options.command,
+                      fmt::format(" in epoch {}: continue with --resume", result.epochs + 1));
   }
   auto found = report.finish(result, step_of(saved), run.out);
   found.update(profiled);

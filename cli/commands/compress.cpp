@@ -103,7 +103,7 @@ FlagSet compress_flags(CompressOptions& options) {
       .required()
       .output(options.output, "output,o", "FILE", "the compressed checkpoint", kind::checkpoint)
       .required()
-      .toggle(options.undo, "undo", "make float weights of the codes again, to train them");
+      .toggle(options.undo, "undo", "restore float weights from the codes, for training");
   add_general_flags(set, options.general);
   return set;
 }
@@ -132,15 +132,16 @@ Plan plan_compress(const CompressOptions& options, PlannedFiles& planned) {
   Plan plan;
   if (!network) return plan;
   check_weights(*network, options);
-  plan.add(fmt::format("{} {}", options.undo ? "make float weights of the codes of" : "pack the weights of",
-                       options.checkpoint),
-           [&options, network = *network](Output& output, ordered_json& result) mutable {
-             result["output"] = options.output;
-             if (options.undo)
-               decompress(network.module());
-             else
-               result.update(compressed(network, output));
-           });
+  plan.add(
+      fmt::format("{} {}", options.undo ? "restore float weights from the codes of" : "pack the weights of",
+                  options.checkpoint),
+      [&options, network = *network](Output& output, ordered_json& result) mutable {
+        result["output"] = options.output;
+        if (options.undo)
+          decompress(network.module());
+        else
+          result.update(compressed(network, output));
+      });
   plan.add(fmt::format("write {}", options.output),
            [&options, network = *network](Output& output, ordered_json& result) {
              write_compressed(options, network, output, result);

@@ -64,7 +64,7 @@ MachineFinding threads() {
   if (!has_part("openmp"))
     advice = "built without OpenMP: configure without FAKEQUANT_OPENMP=OFF";
   else if (busy > cores)
-    advice = "others compute here too: a run gets its share and no more";
+    advice = "other programs compute here too: a run gets only its share";
   if (cores > 0 && fq::detail::threads() > cores)
     advice = "more threads than processors wait for each other: give --threads " + std::to_string(cores);
   return {"threads", std::move(found), std::move(advice)};
@@ -88,7 +88,7 @@ MachineFinding ranks() {
   if (!has_mpi()) return {"ranks", "left out", "install libopenmpi-dev and openmpi-bin and build again"};
   std::string found;
   try {
-    found = mpi_library() + ": mpiexec shares out train, qat and more";
+    found = mpi_library() + ": mpiexec runs train, qat and more on several processes";
   } catch (const BackendError& error) {
     return {"ranks", "built with MPI, which cannot be loaded", error.what()};
   }

@@ -70,11 +70,10 @@ void evaluate(const EvaluateOptions& options, const RunningNetwork& running, Out
 }
 
 FlagSet evaluate_flags(EvaluateOptions& options) {
-  FlagSet set(
-      "evaluate",
-      "Accuracy, loss and metrics of a checkpoint on one group of a data set, and the accuracy of each class "
-      "whose name is known.",
-      "CHECKPOINT --data FILE [flags]");
+  FlagSet set("evaluate",
+              "Prints accuracy, loss and metrics of a checkpoint on one group of a data set, and the "
+              "accuracy of each class with a name.",
+              "CHECKPOINT --data FILE [flags]");
   set.group("Network").argument(options.checkpoint, "checkpoint", "FILE", "the checkpoint").required();
   add_task_flags(set, options.task);
   add_data_flags(set, options.data);

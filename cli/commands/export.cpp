@@ -86,7 +86,7 @@ void plan_folding(Network& network, const std::string& checkpoint, Plan& plan) {
   const std::size_t count = network.fold();
   if (count == 0) return;
   plan.add("fold batch normalisation", [count](Output& output, nlohmann::ordered_json&) {
-    output.line(fmt::format("{} batch norms folded first: fakequant fold tells what that changes", count));
+    output.line(fmt::format("{} batch norms folded first: fakequant fold prints the change", count));
   });
 }
 
@@ -120,10 +120,11 @@ const std::vector<ExportFormat>& export_formats() {
        convert_to_onnx},
       {"trt-cache", "FILE, or FOLDER/calibration.cache", tensorrt_cache_files, false,
        convert_to_tensorrt_cache},
-      {"safetensors", "FILE, or FOLDER/model.safetensors; hf_quant_config.json beside it", safetensors_files,
-       false, convert_to_safetensors},
+      {"safetensors", "FILE, or FOLDER/model.safetensors; with hf_quant_config.json in the same folder",
+       safetensors_files, false, convert_to_safetensors},
       {"compressed-tensors",
-       "FILE, or FOLDER/model.safetensors, of the names that vLLM reads; config.json beside it",
+       "FILE, or FOLDER/model.safetensors, with the names that vLLM reads; with config.json in the same "
+       "folder",
        compressed_tensors_files, false, convert_to_compressed_tensors},
       {"gguf",
        "FILE, or FOLDER/model.gguf, for llama.cpp: the codes of --target ggml, everything else in floats",

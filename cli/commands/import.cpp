@@ -185,8 +185,8 @@ bool is_weights(const std::string& path) {
 std::pair<Network, std::string> read_weights(const ImportFlags& flags) {
   const std::string& path = flags.model;
   FQ_CHECK(flags.network && !flags.input_shape.empty(), "import",
-           "{} has weights and no network: give --network FILE|NAME and --input-shape SIZES too, or a "
-           "config.json of transformers beside it",
+           "{} has weights and no network: give --network FILE|NAME and --input-shape SIZES too, or put a "
+           "config.json of transformers into its folder",
            path);
   const auto spec = ModelSpec::load(*flags.network, flags.network_options);
   Network network = Network::create(spec, read_shape(flags), flags.classes);
@@ -206,8 +206,8 @@ std::string list(const Counts& counts) {
 FlagSet import_flags(ImportFlags& flags) {
   FlagSet set(
       "import",
-      "Makes a checkpoint of an ONNX file, such as PyTorch's exporters write, to calibrate, fine-tune "
-      "and export it. A file with QuantizeLinear and DequantizeLinear keeps its codes and scales. Also "
+      "Makes a checkpoint of an ONNX file, for example from PyTorch's exporters, to calibrate, fine-tune and "
+      "export it. A file with QuantizeLinear and DequantizeLinear keeps its codes and scales. Also "
       "reads a folder that save_pretrained of Hugging Face's transformers wrote, a GGUF file of "
       "llama.cpp with its codes and scales, and weights as safetensors for a network that --network "
       "describes.",

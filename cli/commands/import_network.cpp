@@ -67,11 +67,12 @@ void take_tokenizer_beside(Network& network, const std::string& from) {
     const auto table = fq::detail::TokenTable::load(file);
     const auto own = std::ssize(table->tokens()), classes = network.identity().classes;
     if (own > classes)
-      return log(LogLevel::warning, fmt::format("[import] {} has {} tokens, the network {}: it is left out",
-                                                file, own, classes));
+      return log(LogLevel::warning,
+                 fmt::format("[import] {} has {} tokens, the network {}: the tokenizer is left out", file,
+                             own, classes));
     network.identity().tokenizer = table->text();
   } catch (const FileError& error) {
-    log(LogLevel::warning, fmt::format("{}: it is left out", error.what()));
+    log(LogLevel::warning, fmt::format("{}: the tokenizer is left out", error.what()));
   }
 }
 

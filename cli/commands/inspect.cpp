@@ -240,7 +240,7 @@ void check_inspectable(const std::string& path) {
 }
 
 FlagSet inspect_flags(InspectOptions& options) {
-  FlagSet set("inspect", "Prints what a checkpoint, a data set, an exported file or another file holds.",
+  FlagSet set("inspect", "Prints the content of a checkpoint, a data set, an exported file or another file.",
               "FILE [flags]");
   set.group("Files")
       .argument(options.file, "file", "FILE",

@@ -25,7 +25,7 @@ std::string trace_path(const Flags& flags) {
   if (const auto folder = run_folder(flags)) return folder->file("profile.json");
   const std::string output = flags.text("output");
   FQ_CHECK(has_files_beside(output), flags.command(),
-           "--profile: nothing is put beside {}, which is no file: name one by --profile=FILE", output);
+           "--profile: {} is no file, so the trace has no default name: give --profile=FILE", output);
   return beside_checkpoint(output, ".profile.json");
 }
 

@@ -100,8 +100,8 @@ void check_ranges(const TrainerOptions& trainer, const QatFlags& flags) {
   FQ_CHECK(
       !flags.amax_gradient || trainer.ranges.amax == AmaxMode::learned || trainer.ranges.learn_weight_ranges,
       "qat",
-      "--set amax_gradient is of learned ranges, and none is: give --amax learned or --set "
-      "learn_weight_ranges=true, or leave it out");
+      "--set amax_gradient requires learned ranges: give --amax learned or --set learn_weight_ranges=true, "
+      "or leave it out");
 }
 
 /// Throws ArgumentError for quantization options with a quantized network, and for a float network without a
@@ -121,7 +121,7 @@ void check_formats(const QatRun& qat, const QatFlags& flags) {
   std::string detail = options.first_detail();
   if (flags.calibration.percentile) detail = flag_text("qat", "percentile");
   if (flags.calibration.samples) detail = "--samples";
-  FQ_CHECK(detail.empty(), "qat", "{} is quantized already, and {} is for when that is done: leave it out",
+  FQ_CHECK(detail.empty(), "qat", "{} is quantized already, and {} is for a float checkpoint: leave it out",
            checkpoint, detail);
 }
 

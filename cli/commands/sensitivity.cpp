@@ -128,8 +128,8 @@ ordered_json measure_sensitivity(const SensitivityOptions& options, Network netw
 
 FlagSet sensitivity_flags(SensitivityOptions& options) {
   FlagSet set("sensitivity",
-              "What quantizing each layer alone costs a calibrated network; or, of a float one, a plan: the "
-              "format of each layer that costs least.",
+              "Measures the cost of quantizing each layer alone in a calibrated network. For a float "
+              "network, makes a plan: a format for each layer with the least total cost.",
               "CHECKPOINT --data FILE [--effective-bits BITS|--accuracy-budget PERCENT] [flags]");
   set.group("Files")
       .argument(options.checkpoint, "checkpoint", "FILE", "a calibrated checkpoint; for a plan, a float one")
@@ -152,7 +152,8 @@ FlagSet sensitivity_flags(SensitivityOptions& options) {
                          kPlanFormats))
       .choice(options.score, "score", "NAME",
               NamedChoices<DamageScore>{{"loss", DamageScore::loss}, {"divergence", DamageScore::divergence}},
-              "loss, which a table is sorted by, or divergence, whose sum a plan makes least (the defaults)")
+              "loss (default of a table, which is sorted by it) or divergence (default of a plan, which "
+              "minimizes the sum)")
       .value(options.quantization.config, "config", "FILE",
              "target, scale, algorithm and rules for every format: a config without preset")
       .choice(options.quantization.target, "target", "NAME", target_names(),

@@ -181,7 +181,7 @@ void PlannedFiles::check_there(const std::string& command, const std::string& fl
   if (holds(path) || std::filesystem::exists(path, error)) return;
   throw FileError(
       path, {},
-      fmt::format("[{}] --{}: there is no file {}, and no phase before writes it", command, flag, path));
+      fmt::format("[{}] --{}: there is no file {}, and no earlier phase writes it", command, flag, path));
 }
 
 void stand_in_ranges(Network& network) {

@@ -419,7 +419,7 @@ void Flags::read_pairs(const FlagSet& set) {
   for (const std::string& pair : list("set")) {
     const std::size_t equals = pair.find('=');
     FQ_CHECK(equals != std::string::npos && equals > 0, command_,
-             "--set is '{}': give KEY=VALUE, such as clip_norm=1", pair);
+             "--set is '{}': give KEY=VALUE, for example clip_norm=1", pair);
     const std::string key = pair.substr(0, equals);
     FQ_CHECK(set.find_setting(key) != nullptr, command_, "--set has no '{}'{}", key,
              nearest_setting(set, key));
@@ -438,7 +438,7 @@ void Flags::read_file(const FlagSet& set) {
   for (const auto& [key, value] : file->value().items())
     if (!quantizes && key != "training")
       file->fail("/" + detail::json_pointer_token(key),
-                 fmt::format("unknown key '{}': {} reads \"training\" alone", key, command_));
+                 fmt::format("unknown key '{}': {} reads only \"training\"", key, command_));
   if (!file->value().is_object() || !file->value().contains("training")) return;
   gives_only_settings_ = file->value().size() == 1;
   const auto& training = file->value()["training"];

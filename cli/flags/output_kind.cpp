@@ -147,7 +147,7 @@ std::string state_kind(const std::string& path) try {
 std::string data_set_kind(const std::string& path) try {
   const auto writer = fq::detail::Hdf5Reader(path).texts("/", "writer");
   const bool ours = writer == std::vector<std::string>{"fakequant dataset"};
-  return ours ? kind::data_set : "an HDF5 file of another program, such as a data set";
+  return ours ? kind::data_set : "an HDF5 file of another program, for example a data set";
 } catch (const Error&) {
   return "a damaged HDF5 file";
 }

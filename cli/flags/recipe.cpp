@@ -60,7 +60,7 @@ RecipeChanges::RecipeChanges(const std::vector<std::string>& texts) {
   for (const auto& text : texts) {
     const std::size_t equals = text.find('='), dot = text.find('.');
     FQ_CHECK(equals != std::string::npos && dot > 0 && dot < equals && text[equals - 1] != '.', "run",
-             "--set is '{}': give PHASE.FLAG=VALUE, such as train.lr=0.01", text);
+             "--set is '{}': give PHASE.FLAG=VALUE, for example train.lr=0.01", text);
     Change change{text, text.substr(0, equals), value_in(text.substr(equals + 1))};
     for (const auto& other : changes_)
       FQ_CHECK(other.name != change.name, "run", "--set: '{}' and '{}': give one", other.text, text);
@@ -148,7 +148,7 @@ std::string path_below(const JsonValue& value, std::string_view where) {
   const std::filesystem::path path = std::filesystem::path(text).lexically_normal();
   if (path.is_absolute() || (!path.empty() && *path.begin() == ".."))
     value.fail(
-        fmt::format("'{}' is {}, which leaves {}: a recipe writes below it", value.key(), text, where));
+        fmt::format("'{}' is {}, outside of {}: a recipe writes only inside", value.key(), text, where));
   return text;
 }
 
@@ -244,7 +244,7 @@ class Reader {
       for (const auto& item : entry.at(key).elements()) {
         const std::string text = item.string();
         const std::size_t equals = text.find('=');
-        if (equals == std::string::npos) item.fail("give KEY=VALUE, such as clip_norm=1");
+        if (equals == std::string::npos) item.fail("give KEY=VALUE, for example clip_norm=1");
         out[text.substr(0, equals)] = text.substr(equals + 1);
       }
     }

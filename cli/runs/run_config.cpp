@@ -140,12 +140,11 @@ void check_flag_of_run(const FlagSet& set, const RunFolder& folder, const std::s
   if (known && set.is_list(name))
     fits = value.is_array() && std::ranges::all_of(value, [](const auto& item) { return item.is_string(); });
   if (!known || !fits)
-    throw FileError(
-        folder.config(), "",
-        fmt::format("[{}] {}: {} --{}: go on with the version of fakequant that the run began with, {}",
-                    set.command(), folder.config(),
-                    known ? "there is another kind of value for" : "this version has no flag", name,
-                    FAKEQUANT_VERSION));
+    throw FileError(folder.config(), "",
+                    fmt::format("[{}] {}: {} --{}: resume with the fakequant version of the run, {}",
+                                set.command(), folder.config(),
+                                known ? "there is another kind of value for" : "this version has no flag",
+                                name, FAKEQUANT_VERSION));
 }
 
 /// Returns the position of `--resume` and sets `folder` to its value. Returns the end if no value names a
@@ -171,11 +170,10 @@ std::vector<std::string>::iterator find_resumed(std::vector<std::string>& line, 
 
 void check_is_run(const FlagSet& set, const std::string& path, const RunFolder& folder) {
   std::error_code none;
-  FQ_CHECK(
-      !fs::is_regular_file(path, none), set.command(),
-      "--resume {}: {} is a file, no run directory: go on from a checkpoint by --resume --output {} and the "
-      "flags that it began with",
-      path, path, path);
+  FQ_CHECK(!fs::is_regular_file(path, none), set.command(),
+           "--resume {}: {} is a file, no run directory: resume a checkpoint by --resume --output {} and its "
+           "flags",
+           path, path, path);
   if (!fs::exists(folder.config(), none))
     throw FileError(
         path, "",
@@ -230,13 +228,14 @@ std::vector<std::string> resumed_arguments(const FlagSet& set, std::vector<std::
   if (!set.is_toggle("allow-changes")) return arguments;  // the command has no run directories
   std::string path;
   if (find_resumed(arguments, path) == arguments.end()) return arguments;
-  FQ_CHECK(!path.empty(), set.command(), "--resume= names no folder: give that of a run");
+  FQ_CHECK(!path.empty(), set.command(), "--resume= names no folder: give the folder of a run");
   const RunFolder folder{path.ends_with('/') ? path : path + "/"};
   check_is_run(set, path, folder);
   const ordered_json config = read_run_config(folder);
   const std::string command = config.value("command", std::string());
-  FQ_CHECK(command == set.command(), set.command(), "{} holds a run of {}: go on by fakequant {} --resume {}",
-           folder.path, command, command, folder.path);
+  FQ_CHECK(command == set.command(), set.command(),
+           "{} holds a run of {}: resume it by fakequant {} --resume {}", folder.path, command, command,
+           folder.path);
   const Flags line(set, arguments);
   const Flags plain(set, {});
   const bool has_length = line.given("epochs") || line.given("steps");
@@ -327,13 +326,13 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
   const char* key = by_steps ? "progress/step" : "progress/epoch";
   const std::int64_t done =
       saved.has_attribute(key) ? fq::detail::whole_value<std::int64_t>(saved.attribute(key)) : 0;
-  FQ_CHECK(wanted >= done, flags.command(),
-           "--{} is {}, and {} has {} of them behind it: give as many or more", unit, wanted, run.out, done);
+  FQ_CHECK(wanted >= done, flags.command(), "--{} is {}, and {} has completed {}: give at least this number",
+           unit, wanted, run.out, done);
   if (flags.on("allow-changes")) return;
   const auto there = fq::detail::whole_or<std::int64_t>(length_of(run, flags, saved), unit, 0);
   FQ_CHECK(wanted >= there, flags.command(),
-           "--{} is {} there, {} here: give as many or more, or say by --allow-changes that fewer are meant",
-           unit, there, wanted);
+           "--{} is {} there, {} here: give at least as many, or allow fewer by --allow-changes", unit, there,
+           wanted);
 }
 
 nlohmann::ordered_json told_result(Run& run, const Flags& flags, const StateDict& saved) {

@@ -48,13 +48,13 @@ void check_reads_elsewhere(const RunFolder& folder, const Flags& flags) {
 void check_resumed(const RunFolder& folder, const Flags& flags) {
   if (!holds_run(folder)) {
     FQ_CHECK(is_empty_folder(folder), flags.command(),
-             "--resume: {} holds no run but other things: name the folder of a run, or a new one by --output",
+             "--resume: {} holds other files and no run: name the folder of a run, or a new one by --output",
              folder.path);
     return;
   }
   const std::string command = read_run_config(folder).value("command", std::string());
   FQ_CHECK(command == flags.command(), flags.command(),
-           "{} holds a run of {}: go on by fakequant {} --resume {}", folder.path, command, command,
+           "{} holds a run of {}: resume it by fakequant {} --resume {}", folder.path, command, command,
            folder.path);
 }
 
@@ -124,13 +124,12 @@ void check_run_folder(const Flags& flags) {
   if (flags.on("resume")) return check_resumed(*folder, flags);
   if (flags.on("force")) return check_reads_elsewhere(*folder, flags);
   FQ_CHECK(!holds_run(*folder), flags.command(),
-           "{} holds a run already: go on with it by --resume {}, name another folder, or give --force to "
+           "{} holds a run already: resume it by --resume {}, name another folder, or give --force to "
            "replace it",
            folder->path, folder->path);
-  FQ_CHECK(
-      is_empty_folder(*folder), flags.command(),
-      "{} is a folder that holds other things: name a new one, or give --force to put the run beside them",
-      folder->path);
+  FQ_CHECK(is_empty_folder(*folder), flags.command(),
+           "{} is a folder that holds other files: name a new one, or give --force to add the run",
+           folder->path);
 }
 
 namespace {

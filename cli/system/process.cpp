@@ -126,8 +126,8 @@ void check_limits() {
   if (threads <= kMostThreads) return;
   fq::detail::set_threads(kMostThreads);
   complain(fmt::format(
-      "warning: [fakequant] OMP_NUM_THREADS is {}: {} threads are used, or as many as --threads says",
-      threads, kMostThreads));
+      "warning: [fakequant] OMP_NUM_THREADS is {}: {} threads are used, or the number of --threads", threads,
+      kMostThreads));
 }
 
 void use_threads(int count) {

@@ -42,8 +42,8 @@ Ranks::Ranks(const std::vector<std::string>& arguments) : end_(begin()) {
   Communicator& ranks = end_.ranks();
   if (ranks.size() == 1) return;
   FQ_CHECK(!is_for_one(arguments), "ranks",
-           "{} processes were started: train and qat can be shared out, with --micro-batch, and calibrate, "
-           "evaluate, predict, sensitivity and inspect --calibration; start one of this",
+           "{} processes were started, and this command supports one. Several processes can run train and "
+           "qat with --micro-batch, calibrate, evaluate, predict, sensitivity and inspect --calibration",
            ranks.size());
   fq::detail::check_same_everywhere(ranks, {{"version", version_line()}, {"arguments", arguments}});
 }

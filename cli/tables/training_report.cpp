@@ -97,12 +97,11 @@ void TrainingReport::tell_start(const Evaluation& start, bool is_best, nlohmann:
   found["start_is_best"] = is_best;
   if (!is_best) return;
   log(LogLevel::warning,
-      fmt::format(
-          "[{}] no epoch was better in validation than what the run began with ({}), which is what the "
-          "file of the best epoch holds: give it another --lr, or more --epochs",
-          command_,
-          accuracy_ ? fmt::format("{:.2f} %", 100 * start.accuracy)
-                    : fmt::format("loss {:.4f}", start.loss)));
+      fmt::format("[{}] no epoch was better in validation than the start of the run ({}), which is in the "
+                  "file of the best epoch: give another --lr, or more --epochs",
+                  command_,
+                  accuracy_ ? fmt::format("{:.2f} %", 100 * start.accuracy)
+                            : fmt::format("loss {:.4f}", start.loss)));
 }
 
 nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, std::int64_t before,

@@ -226,7 +226,7 @@ def test_run_directories():
         found[ranks] = sorted(os.listdir(folder)), checkpoints, reported
     assert found[1] == found[2] and "last.h5" in found[1][1] and "epoch-0002.h5" in found[1][1], found
     expect_error(2, "holds a run already", *flags, "1", "-o", "run_2/")
-    expect_error(2, "start one of this", "compare", "run_1", "run_2")
+    expect_error(2, "this command supports one", "compare", "run_1", "run_2")
 
 
 def test_reports_files_missing_on_a_rank():
@@ -257,7 +257,7 @@ def test_rejects_invalid_input():
             "--micro-batch", "16", "-o", "no.h5")
     expect_error(1, "--batch 64 is not a multiple of --micro-batch 24: give 48 or 72", "train", *TINY, "--data", DIGITS,
             "--batch", "64", "--micro-batch", "24", "-o", "no.h5")
-    expect_error(2, "train and qat can be shared out", "inspect", "float_1.h5")
+    expect_error(2, "can run train and qat with --micro-batch", "inspect", "float_1.h5")
     expect_error(2, "unknown command 'quat'", "quat", "float_1.h5")
     expect_error(2, "no command: see fakequant --help")
     assert on(2, "--version").stdout == run("--version").stdout

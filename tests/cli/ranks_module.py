@@ -48,7 +48,7 @@ skip_without_mpi()
 linked = subprocess.run(["ldd", COMMAND], capture_output=True, text=True, check=True).stdout
 assert "libmpi" not in linked and "fakequant_mpi" not in linked, linked
 ranks = next(finding for finding in result("doctor")["findings"] if finding["name"] == "ranks")
-assert "mpiexec shares out" in ranks["found"] and "MPI cannot be loaded" not in ranks["advice"], ranks
+assert "mpiexec runs train" in ranks["found"] and "MPI cannot be loaded" not in ranks["advice"], ranks
 
 broken = make_module("broken", "nothing")
 expect_error(broken, "MPI cannot be loaded: ", f"{broken}/{MODULE}", "install fakequant-mpi", "LD_LIBRARY_PATH")

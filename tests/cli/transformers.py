@@ -62,7 +62,7 @@ shutil.copytree(folder("gpt2"), "with_tokenizer")
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 letters = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": BYTES, "decoder": BYTES, "post_processor": None, "truncation": None, "padding": None,
            "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate("abcdefghijklmnopqrst")}, "merges": []}}
-for model, report in ((letters["model"], None), ({"type": "WordPiece"}, "it is left out")):
+for model, report in ((letters["model"], None), ({"type": "WordPiece"}, "the tokenizer is left out")):
     with open("with_tokenizer/tokenizer.json", "w", encoding="utf-8") as file:
         json.dump(letters | {"model": model}, file)
     done = run("import", "with_tokenizer", "--input-shape", "9", "-o", "spoken.h5", "--force")
