@@ -62,8 +62,8 @@ void check_mixing(const AugmentOptions& options, const Task& task, const Dataset
                   const std::string& command) {
   if (!options.mixes()) return;
   const Tensor labels = data.labels();
-  const bool places = labels.defined() && labels.rank() > (takes_classes(task.loss) ? 1 : 2);
-  FQ_CHECK(!places && task.loss.kind != "dice", command,
+  const bool labels_positions = labels.defined() && labels.rank() > (takes_classes(task.loss) ? 1 : 2);
+  FQ_CHECK(!labels_positions && task.loss.kind != "dice", command,
            "--augment mixup and cutmix mix labels of whole samples, and --data has a label for each "
            "position: leave them out");
   FQ_CHECK(!task.loss.ignore_index, command,

@@ -38,15 +38,15 @@ void print_report(const std::string& algorithm, const ptq::Report& report, Outpu
     return nlohmann::ordered_json{{"event", "weight_algorithm"}, {"algorithm", algorithm}, {"layer", path}};
   };
   for (const auto& [path, before, after] : report.layers) {
-    auto told = object(path);
-    told["before"] = before;
-    told["after"] = after;
-    output.record(fmt::format("{} {:<32} {:.6g} -> {:.6g}", algorithm, path, before, after), told);
+    auto entry = object(path);
+    entry["before"] = before;
+    entry["after"] = after;
+    output.record(fmt::format("{} {:<32} {:.6g} -> {:.6g}", algorithm, path, before, after), entry);
   }
   for (const auto& [path, reason] : report.skipped) {
-    auto told = object(path);
-    told["skipped"] = reason;
-    output.record(fmt::format("{} {:<32} left alone: it {}", algorithm, path, reason), told);
+    auto entry = object(path);
+    entry["skipped"] = reason;
+    output.record(fmt::format("{} {:<32} left alone: it {}", algorithm, path, reason), entry);
   }
 }
 
@@ -106,10 +106,10 @@ void add_state_flags(FlagSet& set, CalibrationOptions& options) {
 std::unique_ptr<FileLock> lock_state(const CalibrationOptions& options) {
   const std::string& state = options.state;
   if (state.empty()) return nullptr;
-  bool told = false;
+  bool warned = false;
   const auto waiting = [&](const std::string& owner) {
     if (stop_requested()) throw Interrupted("calibrate", ": nothing was written");
-    if (!std::exchange(told, true))
+    if (!std::exchange(warned, true))
       log(LogLevel::warning, fmt::format("[calibrate] waiting for {}, which has {}", owner, state));
   };
   auto lock = is_first_rank() ? std::make_unique<FileLock>(state, waiting) : nullptr;

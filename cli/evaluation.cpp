@@ -122,11 +122,11 @@ nlohmann::ordered_json to_json(const FoldChange& change) {
 
 namespace {
 
-constexpr std::size_t kTold = 3;
+constexpr std::size_t kShownFindings = 3;
 
 std::string advice(const QuantizerFinding& found, bool trained) {
   if (found.kind == QuantizerFinding::Kind::zeros || found.kind == QuantizerFinding::Kind::constant)
-    return "the layers before it output only zeros: check them, also in float";
+    return "the layers before it output zeros or a constant: check them, also in float";
   if (trained) return "give it a smaller --lr, more bits (--preset, --config), or --amax frozen";
   const char* method = found.of_weight ? "--weight-method" : "--method";
   return fmt::format("give it another {}, or more bits (--preset, --config)", method);
@@ -139,13 +139,13 @@ void warn_of_quantizers(const Network& network, const std::shared_ptr<const Data
   auto all = quantizer_findings(network, data);
   if (command == "calibrate")  // calibrate reports them itself
     std::erase_if(all, [](const auto& each) { return each.kind == QuantizerFinding::Kind::zeros; });
-  for (std::size_t i = 0; i < all.size() && i < kTold; ++i)
+  for (std::size_t i = 0; i < all.size() && i < kShownFindings; ++i)
     log(LogLevel::warning,
         fmt::format("[{}] {}: {}", command, all[i].text(), advice(all[i], command == "qat")));
-  if (all.size() > kTold)
+  if (all.size() > kShownFindings)
     log(LogLevel::warning, fmt::format("[{}] {} other quantizers have such faults: fakequant inspect FILE "
                                        "--calibration --data FILE shows the ranges of all",
-                                       command, all.size() - kTold));
+                                       command, all.size() - kShownFindings));
 }
 
 void warn_of_loss(const SampleAccuracy& before, const SampleAccuracy& after, const std::string& command) {

@@ -32,7 +32,7 @@ void check_ids(const ModelSpec& spec, const std::string& model, const std::strin
 
 constexpr std::size_t kMostTold = 8;
 
-std::string told(const std::vector<std::string>& names) {
+std::string shortened_list(const std::vector<std::string>& names) {
   const std::vector<std::string> shown(names.begin(),
                                        names.begin() + std::ptrdiff_t(std::min(names.size(), kMostTold)));
   return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMostTold ? ", .." : "");
@@ -112,8 +112,8 @@ std::string take_weights(Network& network, const std::string& file, const std::o
   if (map) options.renames = read_weight_renames(*map);
   const LoadedWeights found = load_weights(network.module(), file, options);
   std::string text = fmt::format("{} tensors of {}", found.set.size(), file);
-  if (!found.kept.empty()) text += fmt::format("; at random: {}", told(found.kept));
-  if (!found.unused.empty()) text += fmt::format("; left out: {}", told(found.unused));
+  if (!found.kept.empty()) text += fmt::format("; at random: {}", shortened_list(found.kept));
+  if (!found.unused.empty()) text += fmt::format("; left out: {}", shortened_list(found.unused));
   return text;
 }
 

@@ -92,9 +92,9 @@ void dispatch(const std::vector<std::string>& arguments) {
   const std::string& first = arguments.front();
   if (first == "help" && arguments.size() == 2 && arguments[1] == "settings") return print_settings();
   if (first == "help" && arguments.size() > 1) {
-    std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
-    asked.emplace_back("--help");
-    return dispatch(asked);
+    std::vector<std::string> help_arguments(arguments.begin() + 1, arguments.end());
+    help_arguments.emplace_back("--help");
+    return dispatch(help_arguments);
   }
   if (asks_help(first)) return print_help();
   if (first == "--version" || first == "version" || first == "-V" || first == "-v")

@@ -59,7 +59,7 @@ LoaderOptions within(LoaderOptions loader, const Dataset& data, const TrainingOp
   return loader;
 }
 
-void tell_small_data(const DataLoader& training, const TrainingOptions& options, Output& output) {
+void print_small_data(const DataLoader& training, const TrainingOptions& options, Output& output) {
   if (const std::int64_t batch = training.options().batch_size; batch < images_at_once(options))
     output.line(fmt::format("{} {} to train on, fewer than --batch {}: a batch is all of them", batch,
                             sample_noun(training.data()), images_at_once(options)));
@@ -324,7 +324,7 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
   run.network.module().to(chosen_device(options.general, options.command));
   ProfileReport profile(flags);
   const Loaders loaders = complete(run, options, trainer);
-  tell_small_data(*loaders.training, options, output);
+  print_small_data(*loaders.training, options, output);
   TrainingReport report(output, options.command,
                         loaders.training->options().batch_size * trainer.update.accumulation,
                         sample_noun(*run.data), one_class_each(run.network.task(), *run.data));
@@ -343,22 +343,22 @@ nlohmann::ordered_json train_network(Run& run, TrainerOptions trainer, const Tra
   });
   if (!run.data->token_ids())
     report.expect(plan_memory(run.network.module(), batch_shape(run, loaders), trainer.optimizer));
-  nlohmann::ordered_json told;
+  nlohmann::ordered_json finished;
   const TrainingResult result = naming_flags([&] {
     if (run.resume) {
       training->resume(saved, run.out);
       check_length(run, flags, trainer, saved);
-      if (training->done() && is_first_rank()) told = told_result(run, flags, saved);
+      if (training->done() && is_first_rank()) finished = finished_result(run, flags, saved);
     }
-    if (recorder && told.is_null())
+    if (recorder && finished.is_null())
       recorder->begin(run_config(flags, run, trainer, settings), step_of(saved));
     return training->fit();
   });
-  if (!told.is_null()) {
+  if (!finished.is_null()) {
     output.line(
         fmt::format("nothing is left to do: the run of {} is done after {} steps; more --{} continue it",
                     run.out, step_of(saved), trainer.steps > 0 ? "steps" : "epochs"));
-    return told;
+    return finished;
   }
   const nlohmann::ordered_json profiled = profile.finish(output);
   if (result.stopped) {

@@ -78,7 +78,7 @@ MachineFinding memory() {
 
 MachineFinding pages() {
   const std::string found = huge_pages();
-  return {"huge pages", found.empty() ? "not told by the system" : found,
+  return {"huge pages", found.empty() ? "not reported by the system" : found,
           found == "never" ? "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, as root, makes "
                              "large steps faster"
                            : ""};

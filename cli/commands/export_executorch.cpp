@@ -31,7 +31,7 @@ void check_xnnpack_target(const Network& network) {
 }
 
 /// Returns the report on the program. Throws BackendError without a report.
-ordered_json told_of(const std::string& path, const std::string& python) try {
+ordered_json read_program_report(const std::string& path, const std::string& python) try {
   return fq::detail::parse_json<ordered_json>(read_file(path));
 } catch (const std::exception&) {
   throw BackendError(fmt::format("[export] {} wrote no program: name another Python by --python", python));
@@ -49,7 +49,7 @@ ordered_json write_program(const StateDict& network, const ExportOptions& option
                    module_words("export", home.python, "fakequant.engines.executorch_writer",
                                 {"--json=" + report, "--", described, made}),
                    {folder.file("output"), folder.file("errors"), options.timeout}, path);
-  ordered_json told = told_of(report, home.python);
+  ordered_json told = read_program_report(report, home.python);
   AtomicFile file(path);
   file.write(read_file(made, kMostBytes));
   file.commit();

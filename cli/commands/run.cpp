@@ -34,12 +34,12 @@ class Pace {
 };
 
 /// Returns true for training phases. They print their own estimate after measuring some steps.
-bool tells_its_time(const Phase& phase) { return phase.command == "train" || phase.command == "qat"; }
+bool prints_remaining_time(const Phase& phase) { return phase.command == "train" || phase.command == "qat"; }
 
 void announce(const Phase& phase, std::size_t index, std::size_t count, const Pace& pace, Output& output) {
   const double expected = pace.here(phase.expected_seconds);
   std::string text = fmt::format("[{}/{}] {}", index + 1, count, phase.name);
-  if (expected > 0 && !tells_its_time(phase)) text += fmt::format(" (about {})", duration(expected));
+  if (expected > 0 && !prints_remaining_time(phase)) text += fmt::format(" (about {})", duration(expected));
   output.record(text, {{"event", "phase"}, {"name", phase.name}, {"expected_seconds", expected}});
 }
 

@@ -80,7 +80,7 @@ bool is_named(const EngineHomeOptions& options, std::string_view name) {
   return name == "ort" && options.engines.empty() && variable("FAKEQUANT_ENGINES").empty();
 }
 
-std::string said(const std::string& path) {
+std::string message_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text = one_line({std::istreambuf_iterator<char>(file), {}});
   text.erase(text.find_last_not_of(' ') + 1);
@@ -114,7 +114,7 @@ EngineHome engine_home(const EngineHomeOptions& options, const std::string& comm
   if (end.status != 0)
     throw BackendError(fmt::format(
         "[{}] engine {}: {}{}. Name a Python that has it by --python, or another folder by --engines",
-        command, name, said(limits.output_file), said(limits.error_file)));
+        command, name, message_text(limits.output_file), message_text(limits.error_file)));
   return {own + "/bin/python", own};
 }
 

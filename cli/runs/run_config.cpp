@@ -141,7 +141,7 @@ void check_flag_of_run(const FlagSet& set, const RunFolder& folder, const std::s
     fits = value.is_array() && std::ranges::all_of(value, [](const auto& item) { return item.is_string(); });
   if (!known || !fits)
     throw FileError(folder.config(), "",
-                    fmt::format("[{}] {}: {} --{}: resume with the fakequant version of the run, {}",
+                    fmt::format("[{}] {}: {} --{}: resume with the fakequant version of the run (this is {})",
                                 set.command(), folder.config(),
                                 known ? "there is another kind of value for" : "this version has no flag",
                                 name, FAKEQUANT_VERSION));
@@ -335,16 +335,17 @@ void check_length(const Run& run, const Flags& flags, const TrainerOptions& opti
            wanted);
 }
 
-nlohmann::ordered_json told_result(Run& run, const Flags& flags, const StateDict& saved) {
+nlohmann::ordered_json finished_result(Run& run, const Flags& flags, const StateDict& saved) {
   const auto folder = run_folder(flags);
   if (!folder)
     return {{"output", run.out}, {"steps", step_of(saved)}, {"weight_bytes", weight_bytes(run.network)}};
   if (!holds_run(*folder) || was_cut_off(*folder)) return nullptr;
   const auto record = fq::detail::RunRecord::load(folder->metrics());
   const auto* end = record.last("end");
-  const bool told = end != nullptr && end == &record.lines.back() && (*end)["step"] == step_of(saved) &&
-                    end->value("state", "") == "done" && end->contains("result");
-  return told ? (*end)["result"] : nlohmann::ordered_json();
+  const bool is_finished = end != nullptr && end == &record.lines.back() &&
+                           (*end)["step"] == step_of(saved) && end->value("state", "") == "done" &&
+                           end->contains("result");
+  return is_finished ? (*end)["result"] : nlohmann::ordered_json();
 }
 
 }  // namespace fq::cli

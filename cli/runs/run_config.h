@@ -37,6 +37,6 @@ void take_length(const Run& run, const Flags& flags, const StateDict& saved, Tra
 /// throws for fewer than its planned length.
 void check_length(const Run& run, const Flags& flags, const TrainerOptions& options, const StateDict& saved);
 /// Returns the result of a finished run from its directory; null if the directory has no result.
-[[nodiscard]] nlohmann::ordered_json told_result(Run& run, const Flags& flags, const StateDict& saved);
+[[nodiscard]] nlohmann::ordered_json finished_result(Run& run, const Flags& flags, const StateDict& saved);
 
 }  // namespace fq::cli

@@ -107,7 +107,7 @@ std::string shown_sample(const Dataset& data, std::int64_t row) {
   return fmt::format("<img alt=\"row {}\" src=\"{}\">", row, html::picture_uri(picture));
 }
 
-ordered_json told(const Mistake& of) {
+ordered_json mistake_json(const Mistake& of) {
   return {{"row", of.row}, {"label", of.label}, {"answer", of.answer}, {"probability", of.probability}};
 }
 
@@ -136,7 +136,7 @@ ClassExamples class_examples(const Network& network, const std::shared_ptr<const
   out.counts = {{"samples", samples}, {"names", network.identity().class_names}, {"confusion", confusion}};
   out.counts["worst"] = ordered_json::array();
   for (const auto& mistake : mistakes) {
-    out.counts["worst"].push_back(told(mistake));
+    out.counts["worst"].push_back(mistake_json(mistake));
     if (is_image(*data)) out.shown[mistake.row] = shown_sample(*data, mistake.row);
   }
   return out;

@@ -32,10 +32,10 @@ struct RunRecorder::Body {
   double seconds_left = 0, page_seconds = 0;
   Stopwatch since_page;
 
-  Body(RunFolder where, const Flags& flags, RecordedRun what, TrainingReport& teller)
+  Body(RunFolder where, const Flags& flags, RecordedRun what, TrainingReport& training_report)
       : files(std::move(where), flags),
         recorded(std::move(what)),
-        report(teller),
+        report(training_report),
         averages(flags.number("ema", 0, 1) > 0),
         inputs(some_inputs(*recorded.run)) {
     // A profiler prevents the replay of captured steps on a GPU.
@@ -104,15 +104,15 @@ RunRecorder::~RunRecorder() {
 }
 
 TrainerCallbacks RunRecorder::callbacks() {
-  TrainerCallbacks told = body_->report.callbacks();
+  TrainerCallbacks inner = body_->report.callbacks();
   return {.on_step =
-              [this, tell = told.on_step](const StepReport& step) {
-                tell(step);
+              [this, inner_callback = inner.on_step](const StepReport& step) {
+                inner_callback(step);
                 body_->on_step(step);
               },
           .on_epoch =
-              [this, tell = told.on_epoch](const EpochReport& epoch) {
-                tell(epoch);
+              [this, inner_callback = inner.on_epoch](const EpochReport& epoch) {
+                inner_callback(epoch);
                 body_->on_epoch(epoch);
               },
           .on_checkpoint = {}};

@@ -50,9 +50,9 @@ class FailurePipe {
     if (ends_[1] >= 0) ::close(ends_[1]);
     ends_[1] = -1;
   }
-  void tell(int error) const { static_cast<void>(!::write(ends_[1], &error, sizeof error)); }
+  void write_error(int error) const { static_cast<void>(!::write(ends_[1], &error, sizeof error)); }
   /// Returns the error number of the child; 0 if the child reported none.
-  [[nodiscard]] int told() const {
+  [[nodiscard]] int read_error() const {
     int error = 0;
     while (::read(ends_[0], &error, sizeof error) < 0 && errno == EINTR) continue;
     return error;
@@ -118,7 +118,7 @@ void check_started(int error, const std::string& program) {
   if (::getppid() != parent) ::_exit(127);  // the parent ended before the prctl call
   stop_ignoring_signals();
   if (ready) ::execvpe(arguments[0], arguments, environment);
-  failure.tell(errno);
+  failure.write_error(errno);
   ::_exit(127);
 }
 
@@ -130,7 +130,7 @@ pid_t start_child(const std::vector<std::string>& words, const ProgramLimits& li
   if (child < 0) throw SystemError(fmt::format("[run_program] no process: {}", std::strerror(errno)));
   if (child == 0) become(arguments.data(), environment.data(), limits, parent, failure);
   failure.close_writing();
-  const int error = failure.told();
+  const int error = failure.read_error();
   if (error != 0) ::waitpid(child, nullptr, 0);
   check_started(error, words[0]);
   return child;

@@ -30,16 +30,16 @@ TrainerCallbacks TrainingReport::callbacks() {
 void TrainingReport::on_step(const StepReport& step) {
   images_per_second_ = step.images_per_second;
   loader_share_ = step.loader_share;
-  tell_time(step);
+  print_remaining_time(step);
   output_.progress({fmt::format("{} {}/{}", command_, step.epoch + 1, step.epochs), step.step, step.steps,
                     step.loss, accuracy_ ? step.accuracy : -1, step.images_per_second, step.seconds_left,
                     samples_});
 }
 
 /// Prints the remaining time once, unless the run ends soon.
-void TrainingReport::tell_time(const StepReport& step) {
-  if (told_time_ || ++steps_seen_ < kStepsMeasured || watch_.seconds() < kSecondsMeasured) return;
-  told_time_ = true;
+void TrainingReport::print_remaining_time(const StepReport& step) {
+  if (printed_time_ || ++steps_seen_ < kStepsMeasured || watch_.seconds() < kSecondsMeasured) return;
+  printed_time_ = true;
   if (step.seconds_left < kSecondsWorthAWord) return;
   output_.line(
       fmt::format("about {} for {} more steps", duration(step.seconds_left), step.steps - step.step));
@@ -91,7 +91,7 @@ void TrainingReport::on_epoch(const EpochReport& epoch) {
                              megabytes(plan_.saved_activations)));
 }
 
-void TrainingReport::tell_start(const Evaluation& start, bool is_best, nlohmann::ordered_json& found) {
+void TrainingReport::print_start(const Evaluation& start, bool is_best, nlohmann::ordered_json& found) {
   found["start_score"] = start.score;
   if (accuracy_) found["start_accuracy"] = 100 * start.accuracy;
   found["start_is_best"] = is_best;
@@ -128,7 +128,7 @@ nlohmann::ordered_json TrainingReport::finish(const TrainingResult& result, std:
   found["loader_share"] = loader_share_;
   if (!memory_.empty()) found["memory"] = memory_;
   output_.line(text);
-  if (result.start) tell_start(*result.start, result.best_epoch < 0, found);
+  if (result.start) print_start(*result.start, result.best_epoch < 0, found);
   return found;
 }
 

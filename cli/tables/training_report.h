@@ -36,14 +36,14 @@ class TrainingReport {
  private:
   void on_step(const StepReport& step);
   void on_epoch(const EpochReport& epoch);
-  void tell_time(const StepReport& step);
-  void tell_start(const Evaluation& start, bool is_best, nlohmann::ordered_json& found);
+  void print_remaining_time(const StepReport& step);
+  void print_start(const Evaluation& start, bool is_best, nlohmann::ordered_json& found);
   [[nodiscard]] std::string validation_text(const Evaluation& validation);
 
   Output& output_;
   std::string command_, samples_;
   std::int64_t batch_;
-  bool accuracy_, told_time_ = false;
+  bool accuracy_, printed_time_ = false;
   std::int64_t steps_seen_ = 0;
   double images_per_second_ = 0, loader_share_ = 0;
   nlohmann::ordered_json last_, memory_;
