@@ -54,8 +54,8 @@ struct EngineHome {
 [[nodiscard]] EngineHome engine_home(const EngineHomeOptions& options, const std::string& command,
                                      std::string_view name, const TemporaryFolder& folder, Output& output);
 
-/// Checks a Python that needs no `engine_home`. Throws ArgumentError if it cannot be started or
-/// lacks a package of the engine's module.
+/// Checks the packages of a Python in which `engine_home` installs nothing. Throws ArgumentError if it cannot
+/// be started or lacks a package of the engine's module.
 void check_packages(const EngineHomeOptions& options, const VerifyEngine& engine);
 
 }  // namespace fq::cli

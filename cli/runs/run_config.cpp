@@ -68,7 +68,7 @@ std::string began(const Flags& flags) {
   return read_run_config(*folder).value("started", time_now());
 }
 
-/// Adds a flag as it is written on a command line. Omits a toggle that is off.
+/// Adds a flag in the form of the command line. Omits a toggle that is off.
 void append_flag(std::vector<std::string>& line, const std::string& name, const ordered_json& value) {
   if (value.is_boolean()) {
     if (value.get<bool>()) line.push_back("--" + name);

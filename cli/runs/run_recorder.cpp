@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr std::int64_t kLinesOfSteps = 1000;  // about so many step lines per run
+constexpr std::int64_t kLinesOfSteps = 1000;  // approximate number of step lines per run
 constexpr double kShareOfTime = 0.05;         // largest share of the time for writing pages
 constexpr double kLeastBetween = 2;           // seconds between two pages
 

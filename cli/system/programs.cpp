@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{20};
 
-/// Pipe by which a child reports why it could not start the program. A successful start closes it.
+/// Pipe by which a child reports why it could not start the program. A successful start closes the pipe.
 class FailurePipe {
  public:
   FailurePipe() {

@@ -148,7 +148,7 @@ AmaxOptions amax_options(const InspectOptions& options) {
   return out;
 }
 
-/// Returns the first given flag of a quantization; empty if none is given.
+/// Returns the first given flag of a quantization; an empty text without one.
 std::string quantization_flag(const QuantizationOptions& options) {
   if (options.preset) return "--preset";
   return options.config ? "--config" : options.first_detail();
