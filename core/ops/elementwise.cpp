@@ -55,9 +55,9 @@ Variable add_codes(const Variable& a, const Variable& b) {
   return detail::made_again_by(detail::record("add", sum, {a, b}, backward), [sum] { return Value(sum); });
 }
 
-/// y, the sum of a value that is made again and one that is not, is made again of that and the other one,
-/// which others keep too where it is a residual. Of two that are made again it is kept: else each block of a
-/// network would be made again for all behind it.
+/// Sets how backward recomputes y, the sum of a recomputable and another value. The other value, for example
+/// a residual, is kept anyway, so only the first is recomputed. If both are recomputable, y is kept:
+/// otherwise each block of a network would recompute all blocks before it.
 Variable sum_made_again(std::string_view op, const Pair& in, const detail::BinaryFunction& f, Variable y) {
   const detail::Again left = detail::again_of(in.a.variable), right = detail::again_of(in.b.variable);
   if (static_cast<bool>(left) == static_cast<bool>(right)) return y;
@@ -68,7 +68,7 @@ Variable sum_made_again(std::string_view op, const Pair& in, const detail::Binar
   });
 }
 
-/// a + sign * b
+/// Returns a + sign * b.
 Variable add_or_sub(std::string_view op, const Variable& a, const Variable& b,
                     const detail::BinaryFunction& f, double sign) {
   const Pair in(a, b, op);
@@ -82,7 +82,7 @@ Variable add_or_sub(std::string_view op, const Variable& a, const Variable& b,
   return sum_made_again(op, in, f, detail::record(op, in.apply(op, f), in.variables(), backward));
 }
 
-/// The smaller or, with the inputs of its shares exchanged, the larger of two.
+/// Returns the smaller element or, with the inputs of the gradient shares exchanged, the larger one.
 Variable extreme(std::string_view op, const Variable& a, const Variable& b, const detail::BinaryFunction& f,
                  bool smaller) {
   return record_pair(op, Pair(a, b, op), f,

@@ -70,7 +70,7 @@ TEST(QuantDescriptor, RejectsContradictoryFields) {
   EXPECT_THAT(error_text({.num_bits = {5, 2}}), HasSubstr("without dynamic blocks: use (4, 3), (2, 1)"));
   EXPECT_THAT(error_text({.num_bits = {5, 2}, .block_sizes = blocks}), HasSubstr("without dynamic blocks"));
   EXPECT_THAT(error_text({.num_bits = {2, 1}}), HasSubstr("(2, 1) with block_sizes"));
-  EXPECT_THAT(error_text({.axis = 64}), HasSubstr("axis 64 is none: use -64 to 63"));
+  EXPECT_THAT(error_text({.axis = 64}), HasSubstr("axis 64 is out of range: use -64 to 63"));
   EXPECT_THAT(error_text({.block_sizes = {.lengths = {{-65, 2}}}}), HasSubstr("names axis -65"));
   EXPECT_THAT(error_text({.axis = {1, 1}}), HasSubstr("axis 1 is given twice"));
   EXPECT_THAT(error_text({.amax = -1.0}), HasSubstr("finite and not negative"));

@@ -141,7 +141,7 @@ TEST(QuantizationConfig, PresetOptionsRequireAName) {
   EXPECT_EQ(quantization_config("w2a2"), preset_config("w2a2"));
   EXPECT_EQ(quantization_config(R"({"preset": "w2a2"})"), nlohmann::ordered_json({{"preset", "w2a2"}}));
   EXPECT_THAT(error_message([] { return quantization_config(R"({"preset": "int8"})", {.edge_bits = 8}); }),
-              HasSubstr("go with the name of a preset"));
+              HasSubstr("require the name of a preset"));
   EXPECT_THAT(error_message([] { return quantization_config("int9"); }), HasSubstr("int9"));
 }
 

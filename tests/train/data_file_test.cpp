@@ -305,7 +305,7 @@ TEST_F(Hdf5DatasetTest, RejectsOtherShapes) {
   DataFile(path()).put("train/x", {2, 1, 2, 2}, counting<std::int64_t>(8)).put("train/y", {2}, y);
   EXPECT_THAT(error_text(), HasSubstr("images are u8, i8, f16, f32 or f64"));
   DataFile(path()).claim("train/x", H5T_C_S1, {2, 2}, {1, 2}).put("train/y", {2}, y);
-  EXPECT_THAT(error_text(), HasSubstr("is not of integers or IEEE floats"));
+  EXPECT_THAT(error_text(), HasSubstr("has elements other than integers and IEEE floats"));
   DataFile(path()).put("train/x/y", {2}, y).put("train/y", {2}, y);
   EXPECT_THAT(error_text(), HasSubstr("is not a dataset that can be opened"));
 }
@@ -342,7 +342,7 @@ TEST_F(Hdf5DatasetTest, DoesNotAllocateClaimedSizes) {
   DataFile(path())
       .claim("train/x", H5T_NATIVE_UINT8, {huge, 4}, {1024, 4})
       .claim("train/y", H5T_NATIVE_INT64, {huge}, {1024});
-  EXPECT_THAT(error_text(), HasSubstr("x claims 1099511627776 times 4 bytes, 0 are stored of it"));
+  EXPECT_THAT(error_text(), HasSubstr("x claims 1099511627776 times 4 bytes, but 0 are stored"));
   DataFile(path())
       .claim("train/x", H5T_NATIVE_UINT8, {2, huge}, {1, 1024})
       .put("train/y", {2}, counting<std::int64_t>(2));

@@ -10,9 +10,9 @@
 
 namespace fq::detail {
 
-/// f(a, b), broadcast; in the layout of the first of them that has the result's shape.
+/// Returns f(a, b) with broadcasting, in the layout of the first input that has the shape of the result.
 [[nodiscard]] Tensor combined(std::string_view op, const Tensor& a, const Tensor& b, const BinaryFunction& f);
-/// x, broadcast to a shape and layout.
+/// Returns x broadcast to a shape and layout.
 [[nodiscard]] Tensor spread(const Tensor& x, const Shape& shape, Layout layout);
 /// Returns x * factor.
 [[nodiscard]] Tensor scaled(const Tensor& x, double factor);
