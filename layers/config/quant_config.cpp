@@ -62,8 +62,8 @@ std::string pattern_of(const ordered_json& object, const char* what) {
 std::string checked_algorithm(const std::string& name) {
   const auto& methods = QuantDescriptor::calib_methods();
   FQ_CHECK(std::ranges::find(methods, name) != methods.end(), "quantize",
-           "algorithm '{}' is not available, and other ranges than it asks for would be no substitute{}",
-           name, did_you_mean(name, {methods.begin(), methods.end()}));
+           "algorithm '{}' is not available, and another method would be no substitute{}", name,
+           did_you_mean(name, {methods.begin(), methods.end()}));
   return name;
 }
 
@@ -175,7 +175,7 @@ std::string text(const ordered_json& input, const char* key, const char* fallbac
   return input[key].get<std::string>();
 }
 
-/// Whether `key` is `yes`; `no` where it is not given.
+/// Whether the value of `key` is `yes`. Without the key it is `no`.
 bool one_of_two(const ordered_json& input, const char* key, const char* no, const char* yes) {
   return at_place(std::string("/") + key, [&] {
     const std::string value = text(input, key, no);
@@ -194,7 +194,8 @@ void check_config_keys(const ordered_json& input) {
     });
 }
 
-/// A name, ModelOpt's object with a method, or null.
+/// Returns the calibration method. `algorithm` may be a name, ModelOpt's object with a method, or null.
+/// Algorithms on weights calibrate by "max".
 std::string algorithm_of(const ordered_json& input) {
   if (!input.contains("algorithm") || input["algorithm"].is_null()) return "max";
   const ordered_json& given = input["algorithm"];

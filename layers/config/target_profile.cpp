@@ -11,7 +11,7 @@ namespace fq {
 namespace {
 
 constexpr std::string_view kAny = "any preset";
-constexpr std::string_view kOpenVino = "openvino";  // reads the files of ort, with a bound in place of bits
+constexpr std::string_view kOpenVino = "openvino";  // reads files of ort, equal within a bound
 
 constexpr TargetProfile kProfiles[] = {
     {Target::none, "none", "any engine", false, kAny, "scales", false},

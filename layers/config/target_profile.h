@@ -17,20 +17,23 @@ namespace fq {
 /// One target: names, formats and presets of its engine.
 struct TargetProfile {
   Target target;
-  std::string_view name;    ///< as files and flags have it
-  std::string_view engine;  ///< as people call it
+  std::string_view name;    ///< name in files and flags
+  std::string_view engine;  ///< name in messages
   /// Whether inputs of linear layers are rounded at run time. Then everything else stays in floats.
   bool rounds_inputs;
-  std::string_view presets;  ///< presets for it
-  std::string_view format;   ///< what `fakequant export --format` writes for it
-  bool onnx;                 ///< whether the ONNX exporter writes for it
+  std::string_view presets;  ///< presets for the target
+  std::string_view format;   ///< value of `fakequant export --format`
+  bool onnx;                 ///< whether the ONNX exporter supports it
 };
 
-/// All of them, in the order of Target.
+/// Returns all targets, in the order of Target.
 [[nodiscard]] std::span<const TargetProfile> target_profiles();
+/// Returns the profile of a target.
 [[nodiscard]] const TargetProfile& profile_of(Target target);
-/// The names, and the target of one. Throws ArgumentError for another, with the list.
+/// Returns the names of all targets, and "openvino".
 [[nodiscard]] std::vector<std::string> target_names();
+/// Returns the target of a name; "openvino" is `ort`. Throws ArgumentError for an unknown name, with the
+/// list.
 [[nodiscard]] Target target_named(std::string_view name);
 
 }  // namespace fq

@@ -117,10 +117,10 @@ TEST(QuantConfig, RuleMayNameAPreset) {
   EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": "int9"})"), HasSubstr("did you mean"));
   EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": "int4"})"),
               HasSubstr("did you mean int4_blockwise, w4a8 or w4a4?"));
-  EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": 8})"), HasSubstr("nothing else"));
+  EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": 8})"), HasSubstr("no other fields"));
   EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": "int8", "enable": true})"),
-              HasSubstr("nothing else"));
-  EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": "NVFP4_MLP_ONLY_CFG"})"), HasSubstr("alone"));
+              HasSubstr("no other fields"));
+  EXPECT_THAT(error_text(R"({"pattern": "fc.*", "preset": "NVFP4_MLP_ONLY_CFG"})"), HasSubstr("covers only"));
 }
 
 TEST(QuantConfig, SupportsEveryConstant) {

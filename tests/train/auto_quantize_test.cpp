@@ -205,7 +205,7 @@ TEST(AutoQuantize, RejectsInvalidInputAndKeepsTheFloatModel) {
   expect_error(within(4.8, {"int9"}), "int9");
   expect_error(within(4.8, {"int8", "int8"}), "twice");
   expect_error(within(4.8, {"none"}), "no format quantizes a layer");
-  expect_error(within(4.8, {"NVFP4_MLP_ONLY_CFG"}), "alone");
+  expect_error(within(4.8, {"NVFP4_MLP_ONLY_CFG"}), "covers only");
   AutoQuantizeOptions config = within(8, {"int8"});
   config.config = R"({"preset": "int8"})";
   expect_error(config, "has a preset");

@@ -36,6 +36,7 @@ void merge(const PartialQuantParams& later, PartialQuantParams& fields) {
   if (!later.sequence.empty()) fields.sequence = later.sequence;
 }
 
+/// Adds a rule. A rule that does not set `enable` enables the quantizer, unless an earlier rule disabled it.
 void add_rule(const QuantRule& rule, MergedRules& out) {
   if (rule.replaces) out = {};
   reset_replaced(rule.fields, out.all);

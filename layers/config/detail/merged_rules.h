@@ -1,6 +1,6 @@
 #pragma once
 
-/// From the rules of a quantization config to the parameters of one quantizer.
+/// Merges the rules of a quantization config into the parameters of one quantizer.
 
 #include <string>
 #include <vector>
@@ -12,11 +12,11 @@ namespace fq::detail {
 
 /// The parameters that rules give to one quantizer.
 struct MergedRules {
-  PartialQuantParams all = {};      ///< by all rules
-  PartialQuantParams by_user = {};  ///< by rules of the user
+  PartialQuantParams all = {};      ///< fields of all rules
+  PartialQuantParams by_user = {};  ///< fields of the user's rules
   std::string place = {};           ///< place of the last rule: QuantRule::place
 
-  /// Whether a rule switches the quantizer on. Without one it is off.
+  /// Whether a rule enables the quantizer. Without a rule it is disabled.
   [[nodiscard]] bool switched_on() const noexcept { return all.enable.value_or(false); }
   [[nodiscard]] bool has_blocks() const noexcept { return all.block_sizes && all.block_sizes->has_value(); }
 };
@@ -26,8 +26,8 @@ struct MergedRules {
 [[nodiscard]] MergedRules merge_rules(const QuantConfig& config, const std::string& module,
                                       const std::vector<std::string>& paths, std::vector<bool>& matched);
 
-/// Sets the given fields in `params`. A field that is null sets the default. Throws ArgumentError for fields
-/// that do not fit each other, and for a sequence, which is more than one quantizer.
+/// Sets the given fields in `params`. A null field sets the default. Throws ArgumentError for fields that do
+/// not fit each other, and for a sequence, which is more than one quantizer.
 void apply(const PartialQuantParams& fields, QuantParams& params);
 
 }  // namespace fq::detail

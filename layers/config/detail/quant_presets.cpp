@@ -14,10 +14,10 @@ namespace {
 
 constexpr NumBits kE4m3{4, 3}, kE2m1{2, 1}, kE8m0{8, 0};
 
-/// Weights of integers, narrow, a range for each output channel.
+/// Returns fields of narrow integer weights with a range for each output channel.
 PartialQuantParams weights(int bits) { return {.num_bits = bits, .axis = 0, .narrow_range = true}; }
 
-/// The same of 2 bits, each by its sign alone.
+/// Returns fields of binary weights: 2 bits, each weight by its sign only.
 PartialQuantParams signs() {
   PartialQuantParams out = weights(2);
   out.binary = true;
@@ -28,14 +28,14 @@ PartialQuantParams blocks(NumBits bits, std::map<int, std::int64_t> lengths) {
   return {.num_bits = bits, .block_sizes = BlockSizes{std::move(lengths)}};
 }
 
-/// Blocks along the last axis whose ranges are taken from each input.
+/// Returns fields of blocks along the last axis, with ranges from each input.
 PartialQuantParams dynamic_blocks(NumBits bits, std::int64_t length, NumBits scale_bits) {
   return {.num_bits = bits, .block_sizes = BlockSizes{{{-1, length}}, BlockType::dynamic, scale_bits}};
 }
 
 PartialQuantParams mx(NumBits bits) { return dynamic_blocks(bits, 32, kE8m0); }
 PartialQuantParams nvfp4(std::int64_t length) { return dynamic_blocks(kE2m1, length, kE4m3); }
-/// The same whose ranges stay as they were found, each the best of all E4M3 numbers.
+/// Returns fields of NVFP4 with fixed ranges. Calibration finds the best E4M3 scale of each block.
 PartialQuantParams swept_nvfp4(std::int64_t length) {
   return {.num_bits = kE2m1,
           .block_sizes = BlockSizes{{{-1, length}}, BlockType::fixed, kE4m3},
@@ -45,25 +45,25 @@ PartialQuantParams fp8() { return {.num_bits = kE4m3}; }
 PartialQuantParams integers(int bits) { return {.num_bits = bits}; }
 constexpr std::nullopt_t off = std::nullopt;
 
-/// Blocks of 32 and their ranges, as ggml has them.
+/// Returns fields of ggml's blocks: 32 elements with a range from each input.
 PartialQuantParams ggml(int bits) {
   return {.num_bits = bits, .block_sizes = BlockSizes{{{-1, 32}}, BlockType::dynamic}};
 }
-/// A range for each row of the input.
+/// Returns fields of an input with a range for each row.
 PartialQuantParams row_wise() {
   return {.num_bits = 8, .block_sizes = BlockSizes{{{-1, Granularity::whole}}}, .dynamic = true};
 }
-/// A range for each sample of the input.
+/// Returns fields of an input with a range for each sample.
 PartialQuantParams sample_wise() {
   return {.num_bits = 8, .axis = Axes(0), .is_unsigned = true, .dynamic = true};
 }
 
-/// Without fields a quantizer stays off.
+/// Fields for each kind of quantizer. A quantizer without fields stays disabled.
 struct Preset {
   std::optional<PartialQuantParams> weight, input;
   std::string prefix = "*";
-  std::string algorithm = {};                     // on weights, of a constant
-  Target target = Target::ort;                    // of the engine whose format it is
+  std::string algorithm = {};                     // algorithm on weights, for constants
+  Target target = Target::ort;                    // engine of the format
   std::optional<PartialQuantParams> cache = off;  // keys and values
 };
 using Presets = std::map<std::string, Preset, std::less<>>;
@@ -107,7 +107,7 @@ Preset with(std::string algorithm, Preset preset) {
   return preset;
 }
 
-/// ModelOpt's constants that have no preset of ours.
+/// Returns ModelOpt's constants by name.
 const Presets& constants() {
   static const Presets table{
       {"INT8_DEFAULT_CFG", presets().at("int8")},
@@ -139,7 +139,7 @@ const Presets& constants() {
   return table;
 }
 
-/// What a constant needs that is not here.
+/// Returns the unavailable constants of ModelOpt, each with the missing feature.
 const std::map<std::string, std::string, std::less<>>& unavailable() {
   static const std::map<std::string, std::string, std::less<>> table{
       {"NVFP4_AWQ_CLIP_CFG", "clipped ranges of dynamic blocks"},
@@ -147,11 +147,11 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
       {"NVFP4_SVDQUANT_DEFAULT_CFG", "the algorithm svdquant"},
       {"NVFP4_W4A4_WEIGHT_LOCAL_HESSIAN_CFG", "the algorithm local_hessian"},
       {"NVFP4_FOUR_OVER_SIX_CFG", "four-over-six blocks"},
-      {"FP8_AFFINE_KV_CFG", "ranges about a middle of their own"},
-      {"NVFP4_AFFINE_KV_CFG", "ranges about a middle of their own"},
+      {"FP8_AFFINE_KV_CFG", "affine ranges"},
+      {"NVFP4_AFFINE_KV_CFG", "affine ranges"},
       {"NVFP4_KV_ROTATE_CFG", "rotations of keys"},
       {"NVFP4_EXPERTS_ONLY_CFG", "a mixture of experts"},
-      {"NVFP4_OMLP_ONLY_CFG", "rules for the last layer of attention and those behind it alone"},
+      {"NVFP4_OMLP_ONLY_CFG", "rules for only the output projection of attention and the MLP"},
       {"MAMBA_MOE_FP8_AGGRESSIVE_CFG", "a mixture of experts"},
       {"MAMBA_MOE_FP8_CONSERVATIVE_CFG", "a mixture of experts"},
       {"MAMBA_MOE_NVFP4_AGGRESSIVE_CFG", "a mixture of experts"},
@@ -160,7 +160,7 @@ const std::map<std::string, std::string, std::less<>>& unavailable() {
   return table;
 }
 
-/// Presets that are like what a word means elsewhere.
+/// Returns the presets that resemble a name used by other tools.
 const std::map<std::string, std::vector<std::string>, std::less<>>& meanings() {
   static const std::map<std::string, std::vector<std::string>, std::less<>> table{
       {"int4", {"int4_blockwise", "w4a8", "w4a4"}},
@@ -210,10 +210,10 @@ std::vector<std::string> preset_names() {
 std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within) {
   const auto& [weight, input, part, algorithm, target, cache] = preset_named(name);
   FQ_CHECK(within.ends_with('*'), "quantize",
-           "the pattern '{}' of preset '{}' does not end in '*': use 'conv1.*' for what conv1 has", within,
+           "the pattern '{}' of preset '{}' does not end in '*': give a pattern like 'conv1.*'", within,
            name);
   FQ_CHECK(within == "*" || part == "*", "quantize",
-           "the preset '{}' is for '{}' alone: as a rule of a pattern use another one", name, part);
+           "the preset '{}' covers only '{}': use another preset for a pattern", name, part);
   const std::string& prefix = within == "*" ? part : within;
   std::vector<QuantRule> out;
   if (weight) out.push_back(rule(prefix + "weight_quantizer", *weight));

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The named quantization configs, ours and ModelOpt's.
+/// The named quantization configs: presets of fakequant and constants of ModelOpt.
 
 #include <string>
 #include <string_view>
@@ -10,10 +10,12 @@
 
 namespace fq::detail {
 
-/// Rules of a preset, or of a constant of ModelOpt. Throws ArgumentError naming the nearest ones; for a
-/// constant whose algorithm or subject is not available, saying so. With `within`, a pattern that ends in
-/// `*`, only for quantizers that it covers. Then throws also for another
-/// pattern, and for a constant that is for a part of a network.
+/// Returns the rules of a preset, or of a ModelOpt constant. The rules apply to the quantizers that `within`
+/// covers, a pattern that ends in `*`.
+///
+/// Throws ArgumentError for an unknown name with the nearest presets, and for a constant that needs an
+/// unavailable feature with that feature. Also throws it for a pattern without `*` at the end, and for a
+/// constant of a part of a network unless `within` is "*".
 [[nodiscard]] std::vector<QuantRule> preset_rules(std::string_view name, const std::string& within = "*");
 /// Returns the rules of a preset, its target and the name of its algorithm on weights. Throws as
 /// `preset_rules`.

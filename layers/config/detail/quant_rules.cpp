@@ -89,14 +89,14 @@ void read_partial(PartialQuantParams& fields, const std::string& key, const json
   unknown_field(key, std::move(own));
 }
 
-/// `{"pattern": "conv1.*", "preset": "w4a8"}`: the rules of the preset where the pattern matches.
+/// Returns the rules of a preset for a pattern: `{"pattern": "conv1.*", "preset": "w4a8"}`.
 std::vector<QuantRule> preset_for(const std::string& pattern, const json& fields) {
   FQ_CHECK(fields.size() == 1 && fields["preset"].is_string(), "quantize",
-           "the rule '{}' is {}: a rule with a preset is its name and nothing else", pattern, fields.dump());
+           "the rule '{}' is {}: a rule with a preset has no other fields", pattern, fields.dump());
   return preset_rules(fields["preset"].get<std::string>(), pattern);
 }
 
-/// Takes the pattern out of the fields of a rule in a list.
+/// Removes the pattern from the fields of a rule in a list, and returns it.
 std::string take_pattern(json& fields, const std::string& key) {
   const char* names[] = {"pattern", "quantizer_name"};
   const auto* found = std::ranges::find_if(names, [&](const char* n) { return fields.contains(n); });
@@ -109,14 +109,14 @@ std::string take_pattern(json& fields, const std::string& key) {
 std::vector<QuantRule> rules_of(const std::string& key, const ordered_json& entry, bool in_list) {
   FQ_CHECK(entry.is_object(), "quantize", "rule '{}' is not an object of fields", key);
   FQ_CHECK(!entry.contains("target"), "quantize",
-           "rule '{}' has a target: one engine runs the whole model, give target beside the rules", key);
+           "rule '{}' has a target: one engine runs the whole model, give target next to the rules", key);
   json fields(entry);
   const std::string pattern = in_list ? take_pattern(fields, key) : key;
   if (fields.contains("preset")) return preset_for(pattern, fields);
   return {{.pattern = pattern, .fields = PartialQuantParams::from_dict(fields)}};
 }
 
-/// Our name of a PyTorch class with quantizers; empty for the others.
+/// Returns the module type of a PyTorch class with quantizers; empty for other classes.
 std::string module_type(const std::string& parent) {
   constexpr std::pair<std::string_view, std::string_view> names[] = {
       {"nn.Linear", "linear"},
@@ -131,7 +131,7 @@ std::string module_type(const std::string& parent) {
   return {};
 }
 
-/// Layers that ModelOpt's constants leave in floats, whether or not a model has them
+/// Whether ModelOpt's constants exclude these layers by default, even in models without such layers
 /// (_default_disabled_quantizer_cfg of modelopt/torch/quantization/config.py, 0.47.0).
 bool is_usual_exception(std::string_view pattern) {
   constexpr std::string_view patterns[] = {"*block_sparse_moe.gate*",
@@ -201,7 +201,7 @@ void add(QuantConfig& config, const Entry& entry) {
                           .module = module});
 }
 
-/// `{pattern: fields}` of the older form, where `enable` stands among the fields.
+/// Returns the entry of ModelOpt's older form `{pattern: fields}`, where `enable` is one of the fields.
 Entry pair_entry(const std::string& pattern, const ordered_json& value, const std::string& parent) {
   Entry entry{pattern == "default" ? "*" : pattern, parent, value, nullptr};
   if (!value.is_object()) return entry;
@@ -274,7 +274,7 @@ void add_modelopt_rules(QuantConfig& config, const ordered_json& quant_cfg) {
 
 void append_rule(nlohmann::ordered_json& config, nlohmann::ordered_json rule) {
   auto& rules = config["rules"];
-  // Null that becomes an array without memory for it is one of nothing, whose end crashes.
+  // push_back on null leaves an array without storage if the allocation fails, and its end() crashes.
   if (rules.is_null()) rules = nlohmann::ordered_json::array();
   rules.push_back(std::move(rule));
 }

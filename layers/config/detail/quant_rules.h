@@ -1,6 +1,6 @@
 #pragma once
 
-/// The JSON of rules in a quantization config: own rules and ModelOpt's.
+/// Reads the rules of a quantization config from JSON, in fakequant's form and in ModelOpt's form.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -12,11 +12,11 @@ namespace fq::detail {
 /// `pattern`. A rule may name a preset instead of fields. Throws ArgumentError naming the rule.
 void add_rules(QuantConfig& config, const nlohmann::ordered_json& rules);
 
-/// Appends the rules of a `quant_cfg`, in any of the forms that ModelOpt takes: an object of patterns (a
-/// "default" comes first and means "*"), a list of `{"quantizer_name": .., "cfg": .., "enable": ..,
-/// "parent_class": ..}`, a list of objects of one pattern, patterns below "nn.Linear". A `cfg` replaces what
-/// earlier rules gave and switches the quantizer on unless `enable` is false. A list of them is a sequence.
-/// Classes without quantizers are skipped. Throws ArgumentError naming the entry.
+/// Appends the rules of a `quant_cfg`, in any form that ModelOpt accepts: an object of patterns (a "default"
+/// comes first and means "*"), a list of `{"quantizer_name": .., "cfg": .., "enable": .., "parent_class":
+/// ..}`, a list of objects of one pattern, or patterns below "nn.Linear". A `cfg` replaces the fields of
+/// earlier rules and enables the quantizer unless `enable` is false. A list as `cfg` is a sequence. Classes
+/// without quantizers are skipped. Throws ArgumentError naming the entry.
 void add_modelopt_rules(QuantConfig& config, const nlohmann::ordered_json& quant_cfg);
 
 /// Appends a rule to the JSON of a config.
