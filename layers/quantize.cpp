@@ -55,16 +55,15 @@ class Quantizing {
   std::vector<std::string> run() {
     FQ_CHECK(
         !engine_.profile().rounds_inputs || config_.arithmetic == Arithmetic::deployed, "quantize",
-        "the target {} multiplies codes, and arithmetic reference has none: use deployed, or target none",
+        "the target {} multiplies codes, but arithmetic reference has floats: use deployed, or target none",
         engine_.profile().name);
     const auto quantizable = [this](const Module& module) { return engine_.is_quantizable(module); };
     for (const auto& use : detail::quantizable_uses(model_, graph_, engine_.quantizes_sums(), quantizable))
       engine_.profile().rounds_inputs ? place_for_engine(use) : place(use);
-    if (names_.empty()) tell_of_nothing(quantizable(model_));
+    if (names_.empty()) report_nothing_quantized(quantizable(model_));
     engine_.replace_functions(model_, graph_);
     report_unmatched();
-    const TraceGraph quantized =
-        trace(model_, input_shape_);  // refuses what does not fit before any data is seen
+    const TraceGraph quantized = trace(model_, input_shape_);  // finds shape errors before any data is seen
     check_products(quantized);
     for (const auto& pair : foldable_batch_norms(model_, quantized))
       dynamic_cast<BatchNorm&>(model_.at(pair.norm)).set_in_layer(true);
@@ -90,7 +89,7 @@ class Quantizing {
     const Module& old = model_.at(use.path);
     auto made = engine_.counterpart(old, use.tensors.size(), {});
     auto* quant = dynamic_cast<QuantModule*>(made.get());
-    FQ_CHECK(quant != nullptr, "quantize", "what is registered for '{}' is no QuantModule", use.path);
+    FQ_CHECK(quant != nullptr, "quantize", "the module registered for '{}' is not a QuantModule", use.path);
     model_.replace(use.path, made);
     if (quant->weight_quantizer() != nullptr) place_weight(*made, weight, use.path, quant->weight_axis());
     if (quant->output_quantizer() != nullptr && output.switched_on())
@@ -98,7 +97,7 @@ class Quantizing {
     for (std::size_t i = 0; i < use.tensors.size(); ++i) place_input(*made, use, i, inputs[i]);
   }
 
-  /// Of engines that round inputs as they run: linear layers, and tables.
+  /// Places quantizers on linear layers and tables, for engines that round inputs at run time.
   void place_for_engine(const detail::QuantizableUse& use) {
     const MergedRules weight = fields(use, {use.path + ".weight_quantizer"});
     const MergedRules input = fields(use, {use.path + ".input_quantizer"});
@@ -163,8 +162,8 @@ class Quantizing {
     model_.replace(use.path, made);
   }
 
-  /// What the engine's recurrent layer takes: 8 bits, with a range for each sample unless a user says
-  /// otherwise. Everything else stays floats.
+  /// Enables the dynamic input quantizer of a recurrent layer, if the engine supports its fields: 8 bits,
+  /// with a range for each sample unless a user gives an axis. Otherwise the layer reads floats.
   bool place_dynamic(const detail::QuantizableUse& use, TensorQuantizer& quantizer) {
     const std::string name = use.path + ".input_quantizer";
     MergedRules given = fields(use, {name});
@@ -176,8 +175,8 @@ class Quantizing {
     if (!given.switched_on() || !fits) {
       if (given.switched_on() && engine_.multiplies_recurrent_codes())
         warnings_.push_back(
-            fmt::format("'{}' stays off: an LSTM multiplies integers where its input has 8 "
-                        "bits without blocks; its weights are on their grid",
+            fmt::format("'{}' stays off: an LSTM multiplies integers only if its input has 8 "
+                        "bits without blocks. Its weights are still quantized",
                         name));
       return false;
     }
@@ -190,7 +189,7 @@ class Quantizing {
     return true;
   }
 
-  /// Rules know a layer by its path and by what it is in the graph.
+  /// Merges the rules that name a layer by its path or by its role in the graph.
   MergedRules fields(const detail::QuantizableUse& use, std::vector<std::string> paths) {
     std::vector<std::string> names = edges_.names_of(use.path);
     if (residual_sums_.contains(use.path)) names.emplace_back("@residual");
@@ -214,7 +213,7 @@ class Quantizing {
       switch_off(*dynamic_cast<QuantModule&>(made).weight_quantizer(), name);
   }
 
-  /// One quantizer for each tensor and set of fields: the first reader makes it, the others share it.
+  /// Shares one quantizer for each tensor and set of fields: the first reader makes it.
   void place_input(Module& made, const detail::QuantizableUse& use, std::size_t i,
                    const MergedRules& fields) {
     const std::string name = input_name(use.path, i);
@@ -234,15 +233,14 @@ class Quantizing {
     }
   }
 
-  /// A layer is replaced in its parent, which a whole model has not.
-  void tell_of_nothing(bool lone) {
-    FQ_CHECK(
-        !lone, "quantize",
-        "the model is a lone {}, and what is quantized is put in its place within a model: put it into a "
-        "Sequential",
-        model_.type());
+  /// Reports that no rule applied. `lone`: the model is itself a layer, with no parent to replace it in.
+  void report_nothing_quantized(bool lone) {
+    FQ_CHECK(!lone, "quantize",
+             "the model is a single {}, and quantize replaces layers within a model: wrap it in a "
+             "Sequential",
+             model_.type());
     warnings_.push_back(
-        fmt::format("nothing is quantized: the model has no layer that quantizers go to with "
+        fmt::format("nothing is quantized: the model has no layer that can be quantized for "
                     "the target {}",
                     name(config_.target)));
   }
@@ -259,7 +257,7 @@ class Quantizing {
     if (part_ != nullptr) part_->names = names_;
   }
 
-  /// An edge may be a layer without quantizers, as an embedding is, and not every network has residuals.
+  /// Roles may match nothing: an embedding at an edge has no quantizers, and not all networks have residuals.
   void warn_unmatched(const std::string& pattern) {
     for (const char* name : {"@first.", "@last.", "@residual."})
       if (pattern.starts_with(name)) return;

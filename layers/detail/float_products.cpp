@@ -13,7 +13,7 @@
 namespace fq::detail {
 namespace {
 
-/// Formats of the codes that each module dequantizes, by its path.
+/// Returns the formats of the codes that each module dequantizes, by module path.
 std::map<std::string, std::vector<std::string>> dequantized_formats(const TraceGraph& graph) {
   std::map<std::string, std::vector<std::string>> out;
   for (const auto& node : graph.nodes) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What of a quantized model is computed in floats all the same.
+/// Finds the layers and operators of a quantized model that are computed in floats.
 
 #include <string>
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace fq::detail {
 
-/// A warning for each layer whose input and weight are both dequantized: it multiplies floats, not codes.
-/// `graph` is the trace of the quantized model.
+/// Returns a warning for each layer whose input and weight are both dequantized: the layer multiplies floats,
+/// not codes. `graph` is the trace of the quantized model.
 [[nodiscard]] std::vector<std::string> float_products(Module& model, const TraceGraph& graph);
 /// Logs the operators that ONNX Runtime computes in floats, if the model has layers of integer codes.
 void warn_float_operators(Module& model, const Shape& input_shape, Target target);

@@ -57,7 +57,8 @@ class EdgeWalk {
     return out;
   }
 
-  /// A concatenation gives out all that it reads; of the branches of an addition the longest ends last.
+  /// Marks the inputs that lead to the output. A concatenation outputs all of its inputs. For an addition,
+  /// the input that is computed last belongs to the longest branch.
   void mark_sources(const TraceNode& node) {
     const auto inputs = activations(node);
     if (inputs.empty()) return;
@@ -81,7 +82,7 @@ bool is_convolution(const TraceNode& node) {
   return traits(node.op).has_weight && node.op.starts_with("conv");
 }
 
-/// From the output back, so that what reads a value is known before what makes it.
+/// Walks from the output back to the inputs, so that the readers of a value are known before its producer.
 class ResidualSums {
  public:
   explicit ResidualSums(const TraceGraph& graph)
@@ -112,13 +113,15 @@ class ResidualSums {
     });
   }
 
+  /// Marks values that come from a convolution, also through batch norms and activations on codes. Products,
+  /// additions and operators in floats start a new value.
   void find_convolutions() {
     for (const auto& node : graph_.nodes) {
       const bool folds = node.op == "batch_norm";
-      const bool begins_anew =
+      const bool starts_new_value =
           traits(node.op).is_product || is_addition(node) || (!folds && is_always_in_floats(node.op));
       of_convolution_[static_cast<std::size_t>(node.output)] =
-          is_convolution(node) || (!begins_anew && reads_convolution(node));
+          is_convolution(node) || (!starts_new_value && reads_convolution(node));
     }
   }
 
@@ -132,7 +135,7 @@ class ResidualSums {
 
   const TraceGraph& graph_;
   std::vector<bool> read_, read_as_codes_;
-  std::vector<bool> of_convolution_;  // values that one computes, with nothing between that begins anew
+  std::vector<bool> of_convolution_;  // values of a convolution, see find_convolutions
 };
 
 }  // namespace

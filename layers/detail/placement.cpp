@@ -15,6 +15,7 @@
 namespace fq::detail {
 namespace {
 
+/// Disjoint sets of values that must share one scale.
 class Groups {
  public:
   explicit Groups(std::size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
@@ -30,6 +31,7 @@ class Groups {
   std::vector<int> parent_;
 };
 
+/// Whether a value is never negative, because of ReLU or a similar operator.
 bool non_negative(const TraceGraph& graph, int value) {
   const int producer = graph.values[static_cast<std::size_t>(value)].producer;
   if (producer < 0) return false;
@@ -51,9 +53,9 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
                                              const std::function<bool(const Module&)>& quantizable) {
   Groups groups(graph.values.size());
   std::vector<QuantizableUse> uses;
-  std::map<std::string, std::vector<int>> read;  // values by path, of the first call
+  std::map<std::string, std::vector<int>> read;  // values read by the first call, by path
   std::vector<int> all_read;
-  std::set<std::string> whole;  // paths of those that quantize inside
+  std::set<std::string> whole;  // recurrent layers, embeddings and attention
   for (const auto& node : graph.nodes) {
     if (traits(node.op).keeps_codes) groups.tie(node.inputs[0], node.output);
     if (node.path.empty() || !quantizable(model.at(node.path))) continue;
@@ -81,7 +83,7 @@ std::vector<QuantizableUse> quantizable_uses(Module& model, const TraceGraph& gr
     }
     uses.push_back({node.path, weight, {}});
   }
-  std::map<int, bool> sign_free;  // by group: what any reader of it may see
+  std::map<int, bool> sign_free;  // by group: whether no value is negative
   for (const int value : all_read) {
     auto& group = sign_free.try_emplace(groups.find(value), true).first->second;
     group = group && non_negative(graph, value);

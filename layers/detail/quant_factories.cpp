@@ -26,7 +26,7 @@ void register_inputs() {
 }
 
 void register_defaults() {
-  const auto own = registered();  // what users registered before stays
+  const auto own = registered();  // registrations of users take precedence
   register_quant_module<Linear, QuantLinear>();
   register_quant_module<TiedLinear, QuantLinear>();
   register_quant_module<Conv1d, QuantConv1d>();

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Which modules have a quantized counterpart: those of the library, and what `register_quant_module` added.
+/// Factories of quantized counterparts, for modules of the library and for types that `register_quant_module`
+/// added.
 
 #include <cstddef>
 #include <memory>
@@ -9,9 +10,9 @@
 
 namespace fq::detail {
 
-/// Whether the module's type, exactly, has one.
+/// Whether exactly the type of the module has a quantized counterpart.
 [[nodiscard]] bool is_quantizable(const Module& module);
-/// That of a layer which has one and reads so many inputs.
+/// Returns the quantized counterpart of a quantizable layer that reads `inputs` tensors.
 [[nodiscard]] std::shared_ptr<Module> quantized_counterpart(const Module& layer, std::size_t inputs);
 
 }  // namespace fq::detail

@@ -62,9 +62,9 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedRules& fields
            "'{}' is binary: that is for weights, use num_bits 2 or leave binary out", name);
   auto quantizer = make(with_sign(fields, tensor, name, warnings), name);
   set_algorithm(*quantizer, fields.all);
-  const QuantDescriptor& made_of = quantizer->descriptor();
+  const QuantDescriptor& descriptor = quantizer->descriptor();
   const bool plain = engine_.stores_unsigned_bytes() && fields.all.sequence.empty() && !fields.has_blocks();
-  const bool offset = plain && made_of.format().is_integer() && !made_of.is_unsigned();
+  const bool offset = plain && descriptor.format().is_integer() && !descriptor.is_unsigned();
   quantizer->update([&](QuantParams& params) {
     params.zero_point = offset ? 128 : 0;
     params.may_become_unsigned = plain && !fields.by_user.is_unsigned;
@@ -72,7 +72,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedRules& fields
   return quantizer;
 }
 
-/// The calib_method of a rule is more specific than the algorithm of the config.
+/// Sets the config's algorithm, unless a rule gives a calib_method, which is more specific.
 void QuantizerMaker::set_algorithm(TensorQuantizer& quantizer, const PartialQuantParams& fields) const {
   const auto parts = quantizer_parts(quantizer);
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -81,7 +81,7 @@ void QuantizerMaker::set_algorithm(TensorQuantizer& quantizer, const PartialQuan
   }
 }
 
-/// By the target unsigned where nothing is negative; the user's word wins, with a warning.
+/// Makes codes unsigned if the target prefers it. A user's explicit sign wins, with a warning.
 MergedRules QuantizerMaker::with_sign(MergedRules fields, const UsedTensor& tensor, const std::string& name,
                                       std::vector<std::string>& warnings) const {
   if (!fields.all.sequence.empty()) return fields;
@@ -92,7 +92,7 @@ MergedRules QuantizerMaker::with_sign(MergedRules fields, const UsedTensor& tens
   if (!by_user) {
     if (wanted) fields.all.is_unsigned = true;
   } else if (preferred && by_user->has_value() && **by_user != wanted) {
-    warnings.push_back(fmt::format("'{}' is {} as asked, though the target {} would have it otherwise", name,
+    warnings.push_back(fmt::format("'{}' is {} as configured, but the target {} prefers the opposite", name,
                                    wanted ? "signed" : "unsigned", fq::name(config_.target)));
   }
   return fields;

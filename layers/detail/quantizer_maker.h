@@ -1,6 +1,6 @@
 #pragma once
 
-/// From the merged fields of a config to quantizers.
+/// Makes quantizers from the merged fields of a config.
 
 #include <memory>
 #include <string>
@@ -14,22 +14,23 @@
 
 namespace fq::detail {
 
-/// Makes the quantizers of a config, without ranges. Each throws ArgumentError, with the place of the rule,
-/// for fields that do not fit each other.
+/// Makes the quantizers of a config, without ranges. Each function throws ArgumentError, with the place of
+/// the rule, for fields that do not fit each other.
 class QuantizerMaker {
  public:
-  /// The config outlives it.
+  /// `config` must outlive this object.
   explicit QuantizerMaker(const QuantConfig& config)
       : config_(config), engine_(target_engine(config.target)) {}
 
-  /// A quantizer, or several one after another.
+  /// Returns a quantizer, or several quantizers in sequence.
   [[nodiscard]] std::shared_ptr<TensorQuantizer> make(const MergedRules& fields,
                                                       const std::string& name) const;
-  /// That of a weight whose channels lie along `axis`, -1 for none: rules that keep one axis mean this one.
+  /// Returns the quantizer of a weight whose channels lie along `axis`, -1 for none. A preset's rule that
+  /// keeps one axis means `axis`.
   [[nodiscard]] std::shared_ptr<TensorQuantizer> weight(MergedRules fields, const std::string& name,
                                                         int axis) const;
-  /// That of an activation, with its sign and storage by the target. Where a user's sign goes against the
-  /// target, a warning is added.
+  /// Returns the quantizer of an activation. The target chooses its sign and storage. Adds a warning if the
+  /// user's sign conflicts with the target.
   [[nodiscard]] std::shared_ptr<TensorQuantizer> input(const MergedRules& fields, const UsedTensor& tensor,
                                                        const std::string& name,
                                                        std::vector<std::string>& warnings) const;

@@ -27,7 +27,7 @@ Shape weight_shape(const Module& layer) {
   return {};
 }
 
-/// No engine in particular: linear and convolution layers only, any signs.
+/// Target `none`: linear and convolution layers only, codes of any sign.
 class AnyEngine final : public TargetEngine {
  public:
   AnyEngine() : TargetEngine(Target::none) {}
@@ -89,7 +89,7 @@ void RowTargetEngine::check_input(const std::string& path, const MergedRules& in
   const bool blocks = input.has_blocks() && (*input.all.block_sizes)->type == BlockType::dynamic;
   FQ_CHECK(input.switched_on() && bits == NumBits(8) && input.all.sequence.empty() && (dynamic || blocks),
            "quantize",
-           "{} rounds the input of '{}' to 8 bits as it runs, and '{}.input_quantizer' says otherwise: use "
+           "{} rounds the input of '{}' to 8 bits at run time, and '{}.input_quantizer' differs: use "
            "--preset {}, or --target none",
            profile().engine, path, path, profile().presets);
 }
@@ -101,7 +101,7 @@ void RowTargetEngine::check_weight(const std::string& path, const QuantDescripto
   grid.granularity = weight.granularity(2);
   std::string why;
   FQ_CHECK(multiplies(rows_, grid, shape, &why), "quantize",
-           "{} does not multiply {}, as '{}.weight_quantizer' asks for: use --preset {}, or --target none",
+           "{} does not multiply {}, as '{}.weight_quantizer' requires: use --preset {}, or --target none",
            profile().engine, why, path, profile().presets);
 }
 
@@ -111,7 +111,7 @@ std::string RowTargetEngine::reason_for_floats(const std::string& path, const Mo
   const bool table = is_table(layer);
   if (!table && dynamic_cast<const Linear*>(&layer) == nullptr)
     return fmt::format(
-        "'{}' stays in floats: {} multiplies codes in linear layers alone; --target ort has codes "
+        "'{}' stays in floats: {} multiplies codes only in linear layers; --target ort has codes "
         "of a {}",
         path, profile().engine, layer.type());
   const Shape shape = weight_shape(layer);
@@ -140,10 +140,10 @@ class OrtDynamicEngine final : public RowTargetEngine {
   OrtDynamicEngine() : RowTargetEngine(Target::ort_dynamic, RowEngine::ort_dynamic_samples) {}
 
  private:
-  /// One range for all samples unless a rule keeps an axis.
+  /// Uses one range for all samples unless a rule keeps an axis.
   [[nodiscard]] RowEngine rows_of(const MergedRules& input) const override {
-    const bool apart = input.all.axis && input.all.axis->has_value() && !(*input.all.axis)->empty();
-    return apart ? rows() : RowEngine::ort_dynamic;
+    const bool per_sample = input.all.axis && input.all.axis->has_value() && !(*input.all.axis)->empty();
+    return per_sample ? rows() : RowEngine::ort_dynamic;
   }
 };
 
@@ -170,7 +170,7 @@ class GgmlEngine final : public RowTargetEngine {
     if (!weight.format().is_integer()) return plain_weights();
     return ggml_weights(weight.format().bits() == 4 ? GgmlRounding::q4_0 : GgmlRounding::q8_0);
   }
-  /// GELU reads a table of f16.
+  /// Replaces GELU by llama.cpp's, which reads a table of f16.
   void replace_functions(Module& model, const TraceGraph& graph) const override {
     for (const auto& node : graph.nodes) {
       if (node.op != "gelu" || node.path.empty() || model.at(node.path).type() != "gelu") continue;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// TargetEngine: what `quantize` does for the engine of a target. One immutable object for each target.
+/// TargetEngine: adapts `quantize` to the engine of a target. One immutable object for each target.
 ///
 ///     const TargetEngine& engine = target_engine(Target::ggml);
 ///     engine.profile().presets;  // "q4_0 or q8_0"
