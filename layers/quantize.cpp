@@ -152,6 +152,7 @@ class Quantizing {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::string& name = QuantAttention::quantizer_names()[i];
       const bool probabilities = name == "softmax_quantizer";
+      // Probabilities are at most 1, so their range needs no calibration.
       if (probabilities && !all[i].all.amax && !all[i].has_blocks()) all[i].all.amax = Amax(1.0);
       const std::string path = use.path + "." + name;
       if (all[i].switched_on())

@@ -24,6 +24,7 @@ std::map<std::string, std::vector<std::string>> dequantized_formats(const TraceG
   return out;
 }
 
+/// Whether a layer of the model multiplies codes that are bytes.
 bool has_byte_layers(Module& model) {
   const auto in_bytes = [](const TensorQuantizer& q) {
     return q.enabled() && has_byte_codes(q.descriptor().format());

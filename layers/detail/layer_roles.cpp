@@ -102,6 +102,7 @@ class ResidualSums {
       const bool passes = is_addition(node) || traits(node.op).moves_values;
       mark(node, is_always_in_floats(node.op) || (passes && in_floats));
     }
+    // A module that runs several times must qualify each time.
     for (const auto& path : others) found.erase(path);
     return found;
   }

@@ -64,6 +64,7 @@ std::shared_ptr<TensorQuantizer> QuantizerMaker::input(const MergedRules& fields
   set_algorithm(*quantizer, fields.all);
   const QuantDescriptor& descriptor = quantizer->descriptor();
   const bool plain = engine_.stores_unsigned_bytes() && fields.all.sequence.empty() && !fields.has_blocks();
+  // Signed codes are stored as unsigned bytes: code + 128.
   const bool offset = plain && descriptor.format().is_integer() && !descriptor.is_unsigned();
   quantizer->update([&](QuantParams& params) {
     params.zero_point = offset ? 128 : 0;

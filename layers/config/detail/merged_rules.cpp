@@ -20,6 +20,7 @@ void reset_replaced(const PartialQuantParams& later, PartialQuantParams& fields)
   if (has_value(later.axis)) fields.block_sizes.reset();
   if (has_value(later.block_sizes)) fields.axis.reset();
   if (later.num_bits) fields.binary.reset();
+  // A rule that gives only `enable` does not replace a sequence.
   const bool of_one = later != PartialQuantParams{.enable = later.enable};
   if (of_one && later.sequence.empty()) fields.sequence.clear();
 }
