@@ -40,6 +40,7 @@ std::vector<Coded> coded_layers(Module& model) {
   return out;
 }
 
+/// Sets the value of a weight and drops cached forms of the old value. Codes have no gradient.
 void replace(Variable weight, Tensor value) {
   weight.set_requires_grad(is_floating(value.dtype()));
   weight.set_tensor(std::move(value));
@@ -51,7 +52,7 @@ bool has_own_scales(const TensorQuantizer& q) {
   return !q.descriptor().needs_amax() || q.descriptor().has_dynamic_blocks();
 }
 
-/// A weight as it will be.
+/// A compressed weight, before it replaces the float weight.
 struct Packed {
   Coded coded;
   Grid grid;
@@ -59,6 +60,7 @@ struct Packed {
   PackedScales scales;
 };
 
+/// Returns the codes and scales of a layer's weight. Leaves the model unchanged.
 Packed pack(const Coded& coded) {
   const TensorQuantizer& q = *coded.quantizer;
   FQ_CHECK(!q.params().pre_quant_scale.defined(), kCompress,

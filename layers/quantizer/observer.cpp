@@ -18,8 +18,9 @@ using nlohmann::json;
 
 constexpr int kFewBits = 3;
 
-/// A search for ranges of few codes takes as many, finer steps below 1, and leaves out the code that negative
-/// numbers alone have: ranges that count on it shift what a layer gives.
+/// Returns the options of a calibrator. For few codes `mse_search` has as many candidates, in finer steps up
+/// to 1. It excludes the code that only negative numbers have, because ranges that use it shift the outputs
+/// of a layer.
 CalibratorOptions options_of(const QuantDescriptor& d, const Axes& kept) {
   CalibratorOptions out{.axis = kept,
                         .num_bits = d.num_bits(),
@@ -33,7 +34,7 @@ CalibratorOptions options_of(const QuantDescriptor& d, const Axes& kept) {
   return out;
 }
 
-/// Under the names of a descriptor's fields.
+/// Returns the options under the names of a descriptor's fields.
 json to_json(const CalibratorOptions& o) {
   const NumBits bits = o.num_bits;
   return {{"axis", o.axis.values()},

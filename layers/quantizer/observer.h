@@ -1,6 +1,6 @@
 #pragma once
 
-/// RangeObserver: what a quantizer has seen, and which range follows from it.
+/// RangeObserver: collects the inputs of a quantizer and computes a range from them.
 ///
 ///     quantizer.observer().set_calibrator(make_calibrator("entropy", {.num_bins = 4096}));
 ///     quantizer.observer().collect(x);
@@ -18,48 +18,49 @@ namespace fq {
 
 class StateDict;
 
-/// What calibration found for a quantizer.
+/// Range that calibration found for a quantizer.
 struct CalibratedRange {
   Tensor amax;
-  bool is_unsigned = false;  ///< of the codes that hold it
+  bool is_unsigned = false;  ///< whether codes on this range are unsigned
 };
 
-/// Shows the inputs of a quantizer to a calibrator: one made by the descriptor's calib_method, or a user's.
-/// It belongs to its quantizer; for use by one thread at a time.
+/// Passes the inputs of a quantizer to a calibrator. The descriptor's calib_method makes the calibrator, or a
+/// user sets one. The observer belongs to its quantizer. Only one thread may use it at a time.
 class RangeObserver {
  public:
-  /// `params` belong to the quantizer, and outlive the observer.
+  /// `params` belong to the owning quantizer, and must outlive the observer.
   explicit RangeObserver(const QuantParams& params) : params_(params) {}
 
-  /// The calibrator, which is made by the descriptor's calib_method until one is set.
+  /// Returns the calibrator. The descriptor's calib_method makes one unless a calibrator is set.
   [[nodiscard]] Calibrator& calibrator();
-  /// Sets one of a user's own, or one with options that the descriptor has not. It stays until the descriptor
-  /// changes; checkpoints keep its state when its method is that of the descriptor. It must not be null.
+  /// Sets a user's calibrator, or one with options that the descriptor does not have. It stays until the
+  /// descriptor changes. Checkpoints store its state if its method is the descriptor's calib_method. It must
+  /// not be null.
   void set_calibrator(std::unique_ptr<Calibrator> calibrator);
-  /// What `observing` shows inputs to in place of the calibrator; an empty one gives them to the calibrator
-  /// again.
+  /// Sets a function that `observe` calls instead of the calibrator. An empty function restores the
+  /// calibrator.
   void set_watcher(std::function<void(const Variable&)> watcher) { watcher_ = std::move(watcher); }
 
-  /// Shows an input to the watcher, or to the calibrator; sums and codes are shown as floats.
+  /// Passes an input to the watcher, or to the calibrator as floats.
   void observe(const Variable& x);
-  /// Shows the calibrator a tensor. Throws NumericError naming the quantizer for NaN and infinity.
+  /// Adds a tensor to the calibrator. Throws NumericError naming the quantizer for NaN and infinity.
   void collect(const Tensor& x);
-  /// The smallest value collected; nothing before.
+  /// Returns the smallest collected value; nothing before the first.
   [[nodiscard]] std::optional<float> minimum() const;
-  /// The range of what was collected; bits and sign of `options` are those of the descriptor. Throws
-  /// ArgumentError naming the quantizer when nothing was.
+  /// Returns the range of the collected data. Bits and sign come from the descriptor, not from `options`.
+  /// Throws ArgumentError naming the quantizer if no data was collected.
   [[nodiscard]] CalibratedRange range(AmaxOptions options = {}) const;
-  /// Forgets what was collected, and by what.
+  /// Drops the calibrator and its data.
   void reset() { calibrator_.reset(); }
 
-  /// Puts what was collected under the prefix; nothing when the calibrator's method is not that of the
-  /// descriptor.
+  /// Writes the collected data under the prefix. Writes nothing if the calibrator's method is not the
+  /// descriptor's calib_method.
   void save(StateDict& state, const std::string& prefix) const;
-  /// Takes back what `save` put; a state without it forgets what was collected. Throws ArgumentError naming
-  /// the quantizer for one of another method and for a damaged one; then nothing is collected.
+  /// Restores the data that `save` wrote. A state without it drops the collected data. Throws ArgumentError
+  /// naming the quantizer for data of another method and for damaged data; then no data is collected.
   void load(const StateDict& state, const std::string& prefix);
-  /// Adds what such a state has collected (Calibrator::merge). Throws likewise, and where it cannot be added;
-  /// then nothing changed.
+  /// Adds the collected data of such a state (Calibrator::merge). Throws as `load`, and if the data cannot be
+  /// merged; then nothing changes.
   void merge(const StateDict& state, const std::string& prefix);
 
  private:
@@ -69,7 +70,7 @@ class RangeObserver {
 
   const QuantParams& params_;
   std::unique_ptr<Calibrator> calibrator_;
-  std::optional<CalibratorOptions> own_options_;  // of one that was made here
+  std::optional<CalibratorOptions> own_options_;  // undefined for a user's calibrator
   std::function<void(const Variable&)> watcher_;
 };
 

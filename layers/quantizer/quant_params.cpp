@@ -28,7 +28,7 @@ void check(const QuantParams& s) {
   FQ_CHECK(s.momentum > 0 && s.momentum <= 1, "quantizer", "a momentum of {} for {}: use 0 < momentum <= 1",
            s.momentum, detail::quantizer_label(s.name));
   FQ_CHECK(s.descriptor.block_sizes().scale_bits != NumBits(8), "quantizer",
-           "scale_bits 8 of {}: only packed tensors keep scales so, use (4, 3) or (8, 0), or leave it out",
+           "scale_bits 8 of {}: only packed tensors support it, use (4, 3) or (8, 0), or leave it out",
            detail::quantizer_label(s.name));
   check_learning(s);
   s.weight_scheme->check(s);

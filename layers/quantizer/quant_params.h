@@ -18,12 +18,12 @@ namespace fq {
 
 class StateDict;
 
-/// How a quantizer computes.
+/// Arithmetic of a quantizer.
 ///
-/// - `deployed`: scale = amax / bound, codes, clipped gradient: what the engine computes, and what layers
-///   multiply.
-/// - `reference`: ModelOpt's arithmetic on floats of any type, whose gradient passes through; for comparing
-///   with it bit by bit.
+/// - `deployed`: scale = amax / bound, codes, clipped gradient. The engine computes the same, and layers
+///   multiply the codes.
+/// - `reference`: ModelOpt's arithmetic on floats of any type, whose gradient passes through. It is for
+///   comparison with ModelOpt bit by bit.
 enum class Arithmetic { deployed, reference };
 
 namespace detail {
@@ -42,41 +42,42 @@ struct QuantParams {
   Arithmetic arithmetic = Arithmetic::deployed;
 
   /// Three switches that do not depend on each other.
-  bool enabled = true;     ///< else the input passes, behind its pre_quant_scale
+  bool enabled = true;     ///< if false, only pre_quant_scale is applied
   bool observing = false;  ///< the observer sees the input
   bool quantizing = true;  ///< the output is on the grid
 
-  /// Each training forward sets amax += momentum * (amax of the input - amax), then quantizes by it. Not for
-  /// quantizers that take their ranges from each input or learn them: there it stays off.
+  /// Whether each training forward first sets amax += momentum * (amax of the input - amax), then quantizes
+  /// by it. It stays off for quantizers that take their ranges from each input or learn them.
   bool running = false;
   double momentum = 0.01;  ///< above 0, at most 1
-  /// How a range with the descriptor's `learn_amax` is trained; only `clip` in `reference`.
+  /// Gradient of a range with the descriptor's `learn_amax`. `reference` supports only `clip`.
   AmaxGradient amax_gradient = AmaxGradient::clip;
-  /// Whether the gradient of the input is that of the output everywhere, also outside of the range. Unless
-  /// set: in `reference`, as ModelOpt.
+  /// Whether the gradient of the input equals the gradient of the output everywhere, also outside of the
+  /// range. By default true in `reference`, as in ModelOpt, and false in `deployed`.
   std::optional<bool> pass_through_bwd;
 
   /// The storage offset of exported codes, 0 or 128: a file stores code + offset.
   int zero_point = 0;
   /// Whether scales are raised to powers of two, so that engines can shift; the range is raised with them.
   bool pow2 = false;
-  /// Calibration makes it unsigned when every value collected was 0 or more (target `ort`).
+  /// Whether calibration makes the codes unsigned if every collected value is 0 or more (target `ort`).
   bool may_become_unsigned = false;
-  /// How the target's engine stores a weight (layers/quantizer/detail/weight_scheme.h), never null.
+  /// Storage of a weight in the target's engine (layers/quantizer/detail/weight_scheme.h), never null.
   /// `quantize` sets it. Schemes other than the plain one require arithmetic `deployed`.
   const detail::WeightScheme* weight_scheme = &detail::plain_weights();
-  /// Multiplies the input before it is observed and quantized (SmoothQuant, AWQ), also while not enabled;
-  /// undefined for none. On the device of the quantizer.
+  /// Factor that multiplies the input before it is observed and quantized (SmoothQuant, AWQ), even if the
+  /// quantizer is disabled. Undefined for none. On the device of the quantizer.
   Tensor pre_quant_scale;
 
-  /// Whether the gradient passes everywhere, with the default of the arithmetic and the weight scheme.
+  /// Whether the gradient passes everywhere: by the weight scheme, `pass_through_bwd`, or the default.
   [[nodiscard]] bool passes_through() const noexcept;
-  /// Whether it has one amax, which is not a parameter: what `running` can move.
+  /// Whether amax is needed and is not a parameter, so that `running` can move it.
   [[nodiscard]] bool has_fixed_range() const { return descriptor.needs_amax() && !descriptor.learn_amax(); }
 };
 
-/// Throws ArgumentError naming the quantizer: for a momentum out of range, scale_bits 8 (only packed tensors
-/// keep scales so), learn_amax per axis or by lsq in `reference`, `binary` with what it does not go with.
+/// Throws ArgumentError naming the quantizer for a momentum out of range, and for scale_bits 8, which only
+/// packed tensors support. Also throws it for learn_amax per axis or by lsq in `reference`, and for
+/// parameters that the weight scheme does not support.
 void check(const QuantParams& params);
 
 namespace detail {

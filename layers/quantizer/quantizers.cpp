@@ -39,7 +39,7 @@ std::vector<NamedQuantizer> named_quantizers(Module& model) {
     else
       known->aliases.push_back(path);
   }
-  for (auto& entry : out) {  // the name that quantize() gave, when it is one of the paths
+  for (auto& entry : out) {  // prefer the name that quantize() gave
     const auto given = std::ranges::find(entry.aliases, entry.quantizer->name());
     if (given != entry.aliases.end()) std::swap(entry.name, *given);
   }
@@ -62,7 +62,7 @@ void for_each_quantizer(Module& model, const std::function<void(const NamedQuant
 
 int for_each_quantizer(Module& model, std::string_view pattern, std::string_view function,
                        const std::function<void(const NamedQuantizer&)>& visit) {
-  const std::string wanted(pattern);  // which may be a name that `visit` changes
+  const std::string wanted(pattern);  // a copy: `visit` may change the string
   int count = 0;
   std::vector<std::string> all;
   for (const auto& entry : named_quantizers(model)) {
@@ -159,7 +159,7 @@ int learn_ranges_of(Module& model, bool of_weights, AmaxGradient gradient, const
         !q->descriptor().block_sizes().empty())
       continue;
     if (function != nullptr)
-      FQ_CHECK(q->amax().defined(), function, "'{}' has no amax to begin with: calibrate it first", name);
+      FQ_CHECK(q->amax().defined(), function, "'{}' has no amax: calibrate it first", name);
     auto options = q->descriptor().options();
     options.learn_amax = true;
     q->update([&](QuantParams& params) {
@@ -221,6 +221,7 @@ Tensor squeezed(const Tensor& x) {
   return x.reshape(shape);
 }
 
+/// Returns ranges clamped to [least, most]. A range of 0 becomes `instead_of_0`.
 Tensor within(const Tensor& range, float least, float most, float instead_of_0) {
   Tensor out = range.to(Device::cpu()).to(DType::f32).clone();
   auto* values = out.mutable_data<float>();

@@ -29,8 +29,8 @@ Tensor zeros_of(const Tensor& amax) {
   return any ? out : Tensor();
 }
 
-/// The share of the largest magnitude that a learned range has at least while it grows. Learned ranges of few
-/// bits are far below the largest magnitude.
+/// Returns the smallest allowed ratio of a growing learned range to the largest magnitude. Learned ranges of
+/// few bits are far below the largest magnitude.
 float trained_share(const QuantDescriptor& d) {
   return std::min(1.0f, static_cast<float>(d.format().bits()) / 8);
 }
@@ -47,13 +47,13 @@ bool QuantizerRange::grows() const {
          params_.descriptor.needs_amax() && params_.weight_scheme->uses_range();
 }
 
-/// A parameter may have been written to.
+/// Reads a learned range again, because an optimizer may have changed it.
 bool QuantizerRange::is_zero() const {
   return zero_ && grows() && (!learned_.defined() || all_zero(learned_.tensor()));
 }
 
 Tensor QuantizerRange::used() const {
-  constexpr float least = 0x1p-23f;  // of a learned range: a step below 0 must not end it
+  constexpr float least = 0x1p-23f;  // of a learned range: it stays trainable after a step below 0
   const auto factor = static_cast<float>(params_.descriptor.scale_amax().value_or(1));
   return detail::listed(
       detail::used_ranges(amax().to(DType::f32), learned_.defined() ? least : 0.0f, factor));
@@ -70,7 +70,7 @@ void QuantizerRange::set_scale(const Tensor& scale) {
   const std::string& name = params_.name;
   FQ_CHECK(params_.arithmetic == Arithmetic::deployed && !params_.pow2 && !d.scale_amax() &&
                !d.block_sizes().scale_bits && !d.learn_amax(),
-           "quantizer", "{} takes no scales: its own follow from amax by other rules, set that",
+           "quantizer", "{} takes no scales: they follow from amax by other rules, set amax",
            detail::quantizer_label(name));
   FQ_CHECK(scale.defined() && scale.numel() > 0, "quantizer", "the scale of {} is empty",
            detail::quantizer_label(name));
@@ -151,7 +151,7 @@ void QuantizerRange::set(const Tensor& amax) {
   FQ_CHECK(amax.numel() == 1 || !(single || d.has_dynamic_blocks()), "quantizer",
            "amax of {} has {} elements, a {} quantizer takes one", detail::quantizer_label(name),
            amax.numel(), single ? "per-tensor" : "dynamic block");
-  FQ_CHECK(d.needs_amax(), "quantizer", "amax for {}, which takes its ranges from each input",
+  FQ_CHECK(d.needs_amax(), "quantizer", "amax for {}, which takes its ranges from each input: leave it out",
            detail::quantizer_label(name));
   const Tensor before = this->amax();
   FQ_CHECK(!before.defined() || before.numel() == 1 || amax.numel() == before.numel(), "quantizer",
@@ -184,18 +184,18 @@ Tensor QuantizerRange::ranges_of(const Tensor& x) const {
   const bool one = amax().defined() && amax().numel() == 1;
   const auto view = one ? detail::BlockView(x.shape(), Axes{}) : detail::BlockView::of(d, x.shape());
   const Tensor out = detail::ranges_of(x, view, params_.name);
-  return d.has_dynamic_blocks() ? out.to(Device::cpu()) : out;  // what scales are made of
+  return d.has_dynamic_blocks() ? out.to(Device::cpu()) : out;  // the host computes their scales
 }
 
 void QuantizerRange::move_towards(const Variable& whole) {
   const Tensor x = detail::seen_by_ranges(whole.tensor(), params_.descriptor);
   if (x.numel() == 0) return;
   scale_ = {};
-  const bool first = !amax_.defined();
+  const bool first = !amax_.defined();  // then the batch alone sets the range
   const Tensor batch = ranges_of(x);
   if (first) amax_ = Tensor::zeros(batch.shape(), DType::f32, batch.device());
   FQ_CHECK(batch.numel() == amax_.numel(), "quantizer",
-           "{} has {} ranges, its input {} gives {}: running ranges want inputs of one shape",
+           "{} has {} ranges, its input {} gives {}: running ranges need inputs of one shape",
            detail::quantizer_label(params_.name), amax_.numel(), to_string(x.shape()), batch.numel());
   amax_ = amax_.to(batch.device());
   Tensor moved = amax_.to(DType::f32);
@@ -230,7 +230,7 @@ void QuantizerRange::set_growth(const RangeGrowth& growth) {
 
 void QuantizerRange::grow_to(const Tensor& batch) {
   const bool first = zero_, learned = learned_.defined();
-  if (first && all_zero(batch)) return;  // whether it quantizes is decided on the host
+  if (first && all_zero(batch)) return;  // the host decides whether the quantizer quantizes
   zero_ = false;
   scale_ = {};
   if (!learned) amax_ = amax_.to(batch.device());

@@ -1,6 +1,6 @@
 #pragma once
 
-/// SequentialQuantizer: quantizers one after another.
+/// SequentialQuantizer: several quantizers in sequence.
 ///
 ///     std::vector<std::shared_ptr<TensorQuantizer>> parts;
 ///     parts.push_back(std::make_shared<TensorQuantizer>(
@@ -15,20 +15,20 @@
 
 namespace fq {
 
-/// y = q_n(.. q_1(x)): blocks of INT4, then E4M3 per tensor, is how W4A8 of ModelOpt keeps weights.
+/// y = q_n(.. q_1(x)). W4A8 of ModelOpt stores weights in this way: blocks of INT4, then E4M3 per tensor.
 ///
-/// It stands where a quantizer stands; the parts are its children "0", "1", .. with ranges, switches and
-/// files of their own, each of which may be off. Each observes what its predecessor gives, the input itself
-/// while none quantizes. In `deployed` the codes are those of the last part. In a config it is a rule with
-/// `sequence`.
+/// It replaces a single quantizer. The parts are its children "0", "1", .., with ranges, switches and files
+/// of their own. Each part may be disabled. Each part observes the output of its predecessor, or the input if
+/// no predecessor quantizes. In `deployed` the codes come from the last part. In a config, a rule with
+/// `sequence` makes it.
 class SequentialQuantizer : public TensorQuantizer {
  public:
-  /// Throws ArgumentError for none, a null one, and one that gives codes but is not the last.
+  /// Throws ArgumentError for an empty list, a null part, and a part that gives codes but is not the last.
   explicit SequentialQuantizer(std::vector<std::shared_ptr<TensorQuantizer>> parts);
 
   [[nodiscard]] std::string type() const override { return "sequential_quantizer"; }
   [[nodiscard]] std::string describe() const override;
-  /// The parts in their order; they belong to this quantizer.
+  /// Returns the parts in order; they belong to this quantizer.
   [[nodiscard]] std::vector<TensorQuantizer*> parts() const;
   Variable weight(const Variable& w) override;
 
@@ -40,9 +40,10 @@ class SequentialQuantizer : public TensorQuantizer {
   std::vector<Child<TensorQuantizer>> parts_;
 };
 
-/// The parts of a SequentialQuantizer; any other quantizer is its own only part.
+/// Returns the parts of a SequentialQuantizer, or the quantizer itself as its only part.
 [[nodiscard]] std::vector<TensorQuantizer*> quantizer_parts(TensorQuantizer& quantizer);
-/// The part that gives the codes: the last one that is enabled, or the last one.
+/// Returns the part that gives the codes: the last enabled part. If every part is disabled, returns the last
+/// one.
 [[nodiscard]] TensorQuantizer& coding_part(TensorQuantizer& quantizer);
 
 }  // namespace fq

@@ -80,7 +80,7 @@ void TensorQuantizer::set_params(QuantParams params) {
     observer_.reset();
     range_.follow(before.descriptor);
   } else if (before.arithmetic != params_.arithmetic && amax().defined()) {
-    range_.keep(amax());
+    range_.keep(amax());  // the two arithmetics store ranges in different shapes
   }
   if (before.weight_scheme != params_.weight_scheme) weight_codes_->set_extreme_codes({});
   range_changed();
@@ -156,7 +156,8 @@ bool TensorQuantizer::moves_range() const {
   return training() && recorded && (params_.running || range_.grows());
 }
 
-/// A block that is run again uses the ranges of its first run; a learned range is the same in both.
+/// Uses the ranges of the first run when a checkpointed block runs again. A learned range is the same in both
+/// runs.
 Variable TensorQuantizer::quantize_moving(const Variable& x) {
   detail::Rerun* block = detail::rerun();
   const bool kept = block != nullptr && !range_.learned().defined();

@@ -18,7 +18,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr double kSamples = 64;  // a usual batch
+constexpr double kSamples = 64;  // samples of a typical batch
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
@@ -120,10 +120,10 @@ Tensor ReferenceArithmetic::values(const Tensor& x) const {
 Variable ReferenceArithmetic::quantize(const Variable& input, bool /*is_weight*/) const {
   const QuantDescriptor& d = params_.descriptor;
   FQ_CHECK(d.fake_quant(), "quantizer",
-           "{} is to give codes: the reference arithmetic gives values, use arithmetic deployed",
+           "{} has fake_quant off: the reference arithmetic has no codes, use arithmetic deployed",
            quantizer_label(params_.name));
   const Variable x = input.as_float();
-  (void)d.granularity(x.rank());  // refuses axes that x does not have
+  (void)d.granularity(x.rank());  // throws for axes that x does not have
   if (d.has_dynamic_blocks()) return in_dynamic_blocks(x);
   const auto view = BlockView::of(d, x.shape());
   const Variable values = view.apply(x);
@@ -132,7 +132,7 @@ Variable ReferenceArithmetic::quantize(const Variable& input, bool /*is_weight*/
   return view.restore(on_grid(values, range));
 }
 
-/// On the host, with the factor of the descriptor.
+/// Returns the range on the host, multiplied by the descriptor's scale_amax.
 Tensor ReferenceArithmetic::range_of(const Tensor& values, const Axes& kept) const {
   const QuantDescriptor& d = params_.descriptor;
   const bool meta = values.device().is_meta();

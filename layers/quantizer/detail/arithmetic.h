@@ -1,6 +1,6 @@
 #pragma once
 
-/// The arithmetics of a quantizer behind one interface, and the steps before it.
+/// Arithmetics of a quantizer with one interface, and the operations that precede them.
 
 #include <memory>
 
@@ -15,9 +15,9 @@ namespace fq::detail {
 class QuantizerArithmetic {
  public:
   virtual ~QuantizerArithmetic() = default;
-  /// x on the grid, with the gradient of its range. `is_weight`: x has no batch axis.
+  /// Returns x on the grid, with the gradient of its range. `is_weight`: x has no batch axis.
   [[nodiscard]] virtual Variable quantize(const Variable& x, bool is_weight = false) const = 0;
-  /// What that makes of a tensor, as floats, without a gradient.
+  /// Returns the quantized values of a tensor as floats, without a gradient.
   [[nodiscard]] virtual Tensor values(const Tensor& x) const = 0;
 };
 
@@ -54,7 +54,7 @@ class WeightArithmetic : public QuantizerArithmetic {
 };
 
 /// ModelOpt's formulas on floats of any type, whose gradient passes through. Blocks are padded and reshaped
-/// as it does.
+/// as in ModelOpt.
 class ReferenceArithmetic : public QuantizerArithmetic {
  public:
   ReferenceArithmetic(const QuantParams& params, const QuantizerRange& range)
@@ -71,15 +71,15 @@ class ReferenceArithmetic : public QuantizerArithmetic {
   const QuantizerRange& range_;
 };
 
-/// Returns the arithmetic of the parameters. All arguments outlive it.
+/// Returns the arithmetic of the parameters. All arguments must outlive it.
 [[nodiscard]] std::unique_ptr<QuantizerArithmetic> make_arithmetic(const QuantParams& params,
                                                                    const QuantizerRange& range,
                                                                    const GridCache& grid,
                                                                    const WeightCodes& weight);
 
-/// Returns x * scale in the type of x, with one rounding (f32 for a scale of another type and more than 0
-/// axes), gradient dy * scale in the type of x. `scale` broadcasts against x. Throws ArgumentError when it
-/// does not.
+/// Returns x * scale in the type of x, rounded once. The result is f32 for a scale of another type and more
+/// than 0 axes. The gradient is dy * scale in the type of x. `scale` must broadcast against x, else
+/// ArgumentError.
 [[nodiscard]] Variable pre_quant_scaled(const Variable& x, const Tensor& scale);
 /// Returns a 16-bit tensor as f32, with the gradient in its own type, and another x unchanged.
 [[nodiscard]] Variable as_f32(const Variable& x);

@@ -12,7 +12,7 @@
 namespace fq::detail {
 namespace {
 
-/// The common corner of `from` in a tensor of shape `to`, zeros elsewhere. Row-major.
+/// Returns a row-major tensor of shape `to`: the common corner of `from`, and zeros elsewhere.
 Tensor resized(const Tensor& from, const Shape& to) {
   Tensor out = from;
   for (int axis = 0; axis < from.rank(); ++axis) {
@@ -73,6 +73,7 @@ BlockView BlockView::of(const QuantDescriptor& descriptor, const Shape& shape) {
   const int rank = static_cast<int>(shape.size());
   const auto lengths = front_lengths(blocks, rank);
   if (!all_whole(lengths)) return {shape, lengths};
+  // Blocks that are whole axes are ranges for the other axes.
   std::vector<int> kept;
   for (int axis = 0; axis < rank; ++axis)
     if (!lengths.contains(axis)) kept.push_back(axis);

@@ -30,10 +30,11 @@ class BlockView {
   [[nodiscard]] Shape range_shape() const;
   [[nodiscard]] bool is_last_axis() const noexcept { return last_axis_; }
 
-  /// Any dtype of 8 bits and more, row-major result; shares storage where nothing is padded.
+  /// Returns the blocks of x, or x from its blocks, in row-major order. Any dtype of 8 bits and more. The
+  /// result shares storage unless blocks are padded.
   [[nodiscard]] Tensor apply(const Tensor& x) const;
   [[nodiscard]] Tensor restore(const Tensor& y) const;
-  /// Records the same on the tape. Padding gets no gradient.
+  /// Does the same and records it on the tape. Padding gets no gradient.
   [[nodiscard]] Variable apply(const Variable& x) const;
   [[nodiscard]] Variable restore(const Variable& y) const;
 
@@ -45,11 +46,11 @@ class BlockView {
 
 /// Returns a copy of ranges in f32 on the host: rank 0 for one range, a list for several.
 [[nodiscard]] Tensor flat_ranges(const Tensor& amax);
-/// Returns ranges in that shape on their device, without a copy.
+/// Returns ranges in the shape of `flat_ranges` on their device, without a copy.
 [[nodiscard]] Tensor listed(const Tensor& amax);
-/// The largest magnitudes of x, one a range of the view, on its device, in f32 and the shape of
-/// `flat_ranges`. A NumericError names the quantizer for NaN and infinity: on a GPU when something is next
-/// read back.
+/// Returns the largest magnitudes of x for each range of the view, on its device, in f32 and the shape of
+/// `flat_ranges`. Throws NumericError naming the quantizer for NaN and infinity. On a GPU the error appears
+/// when data is next read back.
 [[nodiscard]] Tensor ranges_of(const Tensor& x, const BlockView& view, const std::string& quantizer);
 /// Returns the largest magnitude of each block, in the shape and layout of a Grid of x.
 [[nodiscard]] Tensor ranges_of(const Tensor& x, const Granularity& granularity, const std::string& quantizer);

@@ -31,7 +31,8 @@ std::vector<float> largest_biases(const std::vector<float>& bias, std::size_t ra
   return out;
 }
 
-/// `room` is the largest magnitude of a bias code.
+/// Raises the ranges whose bias codes exceed `room`, the largest magnitude of a bias code. Returns their
+/// number.
 int raise_ranges(TensorQuantizer& weight, const std::vector<float>& bias, float input_scale, double room) {
   const double bound = weight.descriptor().format().bound();
   Tensor ranges = detail::flat_ranges(weight.amax());

@@ -6,11 +6,12 @@
 
 namespace fq {
 
-/// Raises each range of integer weights to where the codes of its biases fit into int32 next to the sums: the
-/// codes of dead channels become 0, as their weights are next to the bias. A raised range leaves half of that
-/// room, so that training may double the bias. Needs calibrated ranges. Layers without a bias or without
-/// codes of up to 8 bits on both sides stay, and so do ranges that a descriptor gives. Returns the number of
-/// ranges raised.
+/// Raises ranges of integer weights until the codes of the biases fit into int32 together with the sums. The
+/// codes of dead channels then become 0, because their weights are negligible next to the bias. A raised
+/// range leaves half of the room free, so that training may double the bias.
+///
+/// Requires calibrated ranges. Skips layers without a bias, layers without codes of up to 8 bits on both
+/// sides, and ranges that a descriptor gives. Returns the number of ranges raised.
 int floor_dead_channels(Module& model);
 
 }  // namespace fq

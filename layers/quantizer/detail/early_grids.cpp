@@ -14,6 +14,7 @@ EarlyGrids::EarlyGrids(const Calls& calls, bool relu_on_codes) : relu_on_codes_(
   for (const auto& call : calls.list)
     for (const auto& input : call.inputs)
       if (input.defined()) readers_[input.node().get()].push_back(&call);
+  // Backwards, so that the grid of an output is known before the inputs of its call are visited.
   for (auto at = calls.list.rbegin(); at != calls.list.rend(); ++at) {
     const Call& call = *at;
     const Node* value = call.output.node().get();

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which values can be rounded before they are moved.
+/// Finds values that can be rounded before an operator moves them.
 
 #include <unordered_map>
 #include <unordered_set>
@@ -10,24 +10,26 @@
 
 namespace fq::detail {
 
-/// Integers that are bytes in a file, and in the engine: of up to 8 bits, but for 4, which have a type of
-/// their own.
+/// Whether files and engines store the codes as bytes: integers of up to 8 bits, except 4 bits, which have
+/// their own type.
 [[nodiscard]] bool has_byte_codes(const Format& format);
 
-/// Pooling, reshaping, transposing, cutting and joining act on sums here; engines move codes. A value all of
-/// whose readers end on one grid may be put on that grid at once. With `relu_on_codes` a ReLU may lie
-/// between, if the grid's codes are bytes: it is the maximum of the code and 0.
+/// Pooling, reshaping, transposing, slicing and concatenation act on sums here, but engines move codes. A
+/// value whose readers all end on one grid may be rounded to that grid at once. With `relu_on_codes` a ReLU
+/// may lie between, if the grid's codes are bytes: it is the maximum of the code and 0.
 class EarlyGrids {
  public:
   EarlyGrids(const Calls& calls, bool relu_on_codes);
 
-  /// The grid on which all readers of the value end; null when there is none, or it has codes already.
+  /// Returns the grid on which all readers of the value end. Null if there is none, or if the value has codes
+  /// already.
   [[nodiscard]] const Grid* grid_of(const Variable& value) const;
-  /// Whether a ReLU lies between the value and its grid on all ways.
+  /// Whether every path from the value to its grid has a ReLU.
   [[nodiscard]] bool is_cut(const Variable& value) const;
-  /// The grid that the value has to be put on before it is read: `grid_of` of what is moved or read twice.
+  /// Returns `grid_of` for a value that is moved or read twice, else null. Such a value must be rounded
+  /// before it is read.
   [[nodiscard]] const Grid* early_grid_of(const Variable& value) const;
-  /// The calls that read the value, in order.
+  /// Returns the calls that read the value, in order.
   [[nodiscard]] const std::vector<const Call*>& readers(const Variable& value) const;
 
  private:

@@ -11,7 +11,7 @@
 namespace fq::detail {
 namespace {
 
-/// f(w[i], i, channel) of every element along `axis`.
+/// Calls f(w[i], i, channel) for every element, with channels along `axis`.
 template <class F>
 void for_channels(Tensor& w, int axis, F&& f) {
   const AxisView view = axis_view(w.shape(), axis);
@@ -24,6 +24,7 @@ void for_channels(Tensor& w, int axis, F&& f) {
       }
 }
 
+/// Whether the weight can keep its codes: symmetric integers with free scales, per tensor or per channel.
 bool is_exact(const QuantizedTensor& w, int axis, std::size_t channels) {
   const Grid& grid = w.grid;
   const auto ranges = static_cast<std::size_t>(grid.amax.numel());
@@ -33,7 +34,7 @@ bool is_exact(const QuantizedTensor& w, int axis, std::size_t channels) {
          grid.scale_bits == 0 && (by_channel || grid.granularity.is_per_tensor());
 }
 
-/// The scale of the layer's input, as far as it is one number that is known; else 0.
+/// Returns the scale of the layer's input if it is one known number, else 0.
 float input_scale(const QuantModule& layer) {
   const auto inputs = layer.input_quantizers();
   if (inputs.empty()) return 0;
@@ -49,7 +50,8 @@ FoldedRange range_of(const FoldedChannel& channel, float amax, float bound, floa
   return {amax * std::abs(channel.factor), false};
 }
 
-/// Ranges for each channel, at use, instead of `before`; of binary weights too, whose codes stay -1 and 1.
+/// Sets a fixed range for each channel instead of the `before` ranges, with scale_amax included. Binary
+/// weights become plain integers and keep their codes -1 and 1.
 void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const std::vector<float>& ranges) {
   auto options = q.descriptor().options();
   if (before < ranges.size()) {
@@ -68,7 +70,7 @@ void set_channel_ranges(TensorQuantizer& q, int axis, std::size_t before, const 
   q.set_amax(known.defined() && known.numel() == amax.numel() ? amax.reshape(known.shape()) : amax);
 }
 
-/// Scales of `before`, codes kept.
+/// Multiplies the weight and its ranges by the factors, and keeps the codes of `before`.
 void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& channels,
                 const QuantizedTensor& before) {
   TensorQuantizer& q = *layer.weight_quantizer();
@@ -94,6 +96,7 @@ void fold_codes(QuantModule& layer, int axis, const std::vector<FoldedChannel>& 
   });
 }
 
+/// Multiplies ranges per channel by the factors, and recomputes other ranges from the weight.
 void move_ranges(const QuantModule& layer, const std::vector<FoldedChannel>& channels) {
   const Tensor weight = layer.quantized_weight().tensor();
   for (TensorQuantizer* q : quantizer_parts(*layer.weight_quantizer())) {
@@ -111,7 +114,7 @@ void move_ranges(const QuantModule& layer, const std::vector<FoldedChannel>& cha
   }
 }
 
-/// The codes of the weight as it is; none where its quantizer gives none.
+/// Returns the codes of the current weight; undefined if its quantizer gives floats.
 Variable codes_of(const QuantModule& layer) {
   TensorQuantizer& q = *layer.weight_quantizer();
   const bool known = !q.descriptor().needs_amax() || q.amax().defined();

@@ -21,7 +21,8 @@ namespace {
 constexpr auto kBlockSize = static_cast<std::size_t>(ggml_block);
 using BlockValues = std::span<const float, kBlockSize>;
 
-/// Shares of llama.cpp's code that `mse` tries. Q4_0 has codes from -8: up to 8.5 half a step is left.
+/// Shares of llama.cpp's code that `mse` tries. Shares above 1 are allowed because -8.4 still rounds to code
+/// -8.
 constexpr float kFirstShare = 0.625f, kShareStep = 0.025f;
 constexpr int kShares = 18;
 
@@ -34,7 +35,7 @@ class BlockFit {
         lower_(rounding == GgmlRounding::q4_0 ? -8.0f : -127.0f),
         upper_(rounding == GgmlRounding::q4_0 ? 7.0f : 127.0f) {}
 
-  /// The code of the number of the largest magnitude.
+  /// Returns the code of the number of the largest magnitude.
   [[nodiscard]] float operator()(BlockValues x) const {
     const float extreme = extreme_of(x);
     if (extreme == 0 || !std::isfinite(extreme)) return usual_;
@@ -46,12 +47,12 @@ class BlockFit {
   }
 
  private:
-  /// In Q8_0 its magnitude.
+  /// Returns the number of the largest magnitude; in Q8_0 its magnitude.
   [[nodiscard]] float extreme_of(BlockValues x) const {
     const float extreme = ggml_extreme(x.data());
     return rounding_ == GgmlRounding::q4_0 ? extreme : std::abs(extreme);
   }
-  /// Returns the code by which the block has the step rounded to float16; 0 where no code gives it.
+  /// Returns the code that gives the block this step, rounded to float16. Returns 0 if no code does.
   [[nodiscard]] float code_of(float extreme, float step) const {
     const auto half = static_cast<float>(float16(step));
     const float code = half == 0 ? 0 : extreme / half;
@@ -69,7 +70,7 @@ class BlockFit {
     }
     return sum;
   }
-  /// The step with the least squared error for the codes that this one gives.
+  /// Returns the code of the step with the least squared error, for the codes that `code` gives.
   [[nodiscard]] float refined(BlockValues x, float extreme, float code) const {
     const float factor = ggml_step(extreme, code, rounding_).factor;
     double products = 0, squares = 0;
@@ -101,7 +102,7 @@ class BlockFit {
   float usual_, lower_, upper_;
 };
 
-/// Blocks whose step is 0 in float16 though their weights are not.
+/// Returns the number of blocks whose step is 0 in float16 although some weights are not 0.
 std::int64_t underflows(const Tensor& w, const Tensor& codes, GgmlRounding rounding) {
   std::int64_t out = 0;
   for (std::int64_t b = 0; b < w.numel() / ggml_block; ++b) {
@@ -124,6 +125,7 @@ QuantizedTensor GgmlScheme::quantize(const Variable& w, const WeightState& state
            "{} has blocks of {} along rows, its input is {}: give [N, K], K a multiple of {}",
            quantizer_label(name), ggml_block, to_string(x.shape()), ggml_block);
   const Tensor values = x.to(DType::f32).to(Layout::row_major);
+  // Throws for NaN and infinity.
   if (!x.device().is_meta()) (void)ranges_of(values, BlockView(values.shape(), Axes{}), name);
   FQ_CHECK(!state.extreme_codes.defined() || state.extreme_codes.numel() * ggml_block == x.numel(),
            "quantizer", "{} was calibrated for {} blocks, its input {} has {}: calibrate again",

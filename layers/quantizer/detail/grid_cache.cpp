@@ -29,7 +29,7 @@ std::uint64_t GridCache::range_version() const {
   return amax.defined() ? amax.version() : 0;
 }
 
-/// A range of one element is per tensor, whatever the axes.
+/// Returns the granularity of the known range. A range of one element is per tensor, regardless of the axes.
 Granularity GridCache::granularity(int rank) const {
   const QuantDescriptor& d = params_.descriptor;
   const BlockSizes& blocks = d.block_sizes();
@@ -40,7 +40,8 @@ Granularity GridCache::granularity(int rank) const {
   return Granularity::per_axis(axes.empty() ? std::vector<int>{-1} : axes);
 }
 
-/// What scales of (4,3) are multiples of, on the host: it waits for ranges of a GPU.
+/// Returns the amax of the whole tensor. Scales of (4,3) are relative to this range. It waits for ranges on a
+/// GPU.
 float GridCache::global_amax(const Tensor& ranges) const {
   if (params_.descriptor.has_dynamic_blocks() && range_.amax().defined())
     return range_.used().to_vector<float>()[0];
@@ -90,6 +91,7 @@ Grid GridCache::fixed_grid() const {
   FQ_CHECK(!d.has_dynamic_blocks() && !d.dynamic(), "quantizer",
            "{} takes its ranges from each input: it has no grid of its own", quantizer_label(params_.name));
   {
+    // A grid that is cached on the CPU for inputs of some rank has the same scales.
     const std::scoped_lock lock(mutex_);
     if (kept_ && key_.version == range_.amax().version() && key_.device.is_cpu()) return *kept_;
   }
@@ -98,7 +100,7 @@ Grid GridCache::fixed_grid() const {
 
 Grid GridCache::input_grid(const Variable& x) const {
   const QuantDescriptor& d = params_.descriptor;
-  (void)d.granularity(x.rank());  // refuses axes that x does not have
+  (void)d.granularity(x.rank());  // throws for axes that x does not have
   const bool meta = x.device().is_meta();
   if (meta && (!range_.amax().defined() || !d.needs_amax() || d.has_dynamic_blocks()))
     return Grid::from_amax(d.format(), Granularity::per_tensor(), Tensor::scalar(1.0), params_.name,

@@ -56,7 +56,7 @@ class GridCache {
 
   const QuantParams& params_;
   const QuantizerRange& range_;
-  mutable std::mutex mutex_;  // guards the cached grid and codes
+  mutable std::mutex mutex_;  // guards the members below
   mutable std::optional<Grid> kept_;
   mutable Key key_;
   mutable Codes last_;

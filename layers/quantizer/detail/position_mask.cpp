@@ -31,7 +31,7 @@ PositionMask::PositionMask(const Tensor& mask) {
     if (values[i] != 0) data_.push_back(static_cast<std::int64_t>(i));
 }
 
-/// -1 where there is none; 0 for rows of all positions.
+/// Returns the axis of the positions: -1 if there is none, 0 if the rows are all positions of all samples.
 int PositionMask::axis_of(const Shape& shape) const {
   const auto rank = static_cast<int>(shape.size());
   if (rank >= 2 && shape[0] == samples_ * positions_ && positions_ > 1) return 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Padding in batches of sequences, which ranges leave out.
+/// Masks of padding in batches of sequences, so that ranges ignore padding.
 ///
 ///     const PositionMask mask(seen);  // [N, T], 0 for padding
 ///     const ScopedValue<const PositionMask*> scope(context().position_mask, &mask);

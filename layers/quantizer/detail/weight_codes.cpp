@@ -23,6 +23,7 @@ bool WeightCodes::keeps(const Variable& w) const {
          !w.device().is_meta() && values != nullptr && values->dtype() == DType::f32 && w.numel() > 0;
 }
 
+/// Whether a gradient will be clipped. A checkpointed block needs the mask in its second run.
 bool WeightCodes::wants_mask(const Variable& w) const {
   return (grad_enabled() || detail::rerun() != nullptr) && w.requires_grad() && !params_.passes_through();
 }
@@ -48,7 +49,7 @@ void WeightCodes::keep(const Variable& w, QuantizedTensor codes) {
 
 Variable WeightCodes::of(const Variable& w) {
   if (auto known = kept(w)) return ops::attach_codes(w, std::move(*known));
-  forget();  // before others take their place: a step allocates no more than the one before it
+  forget();  // frees the old codes first, so that memory does not grow from step to step
   const QuantizedTensor codes =
       params_.weight_scheme->quantize(w, {params_, grid_, extreme_codes_}, wants_mask(w));
   keep(w, codes);

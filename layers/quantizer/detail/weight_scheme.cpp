@@ -15,7 +15,7 @@
 namespace fq::detail {
 namespace {
 
-/// Returns the float nearest to `w` with that code.
+/// Returns the float nearest to `w` that has the code.
 float nearest_with_code(float w, float code, float scale, float bound) {
   const auto has_code = [&](float v) { return scalar::quantize_code(v, scale, -bound, bound) == code; };
   if (has_code(w)) return w;
@@ -25,7 +25,7 @@ float nearest_with_code(float w, float code, float scale, float bound) {
   return edge;
 }
 
-constexpr float kLeastMean = 0x1p-24f;  // Grid::from_amax
+constexpr float kLeastMean = 0x1p-24f;  // as in Grid::from_amax
 
 /// Maps the elements of a row-major tensor to channels.
 struct Channels {
@@ -50,11 +50,11 @@ Tensor means(const std::vector<float>& values, const Channels& channels) {
   return listed(Tensor::from<float>(out, {channels.count}));
 }
 
-/// Codes of x by its signs: -1 below 0, +1 elsewhere, with the mean |x| of each channel of the descriptor's
-/// axis as scale, or of all of x without an axis; every gradient passes. Means are sums in double on the
-/// host, in the order of the elements. A channel whose mean is at most 2^-24 has codes of 0. Throws
-/// ArgumentError for an axis that x does not have and NumericError for a NaN or an infinity, both naming the
-/// quantizer.
+/// Returns the codes of x by its signs: -1 below 0, +1 elsewhere. The scale is the mean |x| of each channel
+/// of the descriptor's axis, or of all of x without an axis. Every gradient passes. Means are summed in
+/// double on the host, in the order of the elements. A channel whose mean is at most 2^-24 has codes of 0.
+/// Throws ArgumentError for an axis that x does not have and NumericError for a NaN or an infinity, both
+/// naming the quantizer.
 QuantizedTensor binary_codes(const Tensor& x, const QuantParams& params) {
   const QuantDescriptor& d = params.descriptor;
   const Granularity granularity = d.granularity(x.rank());
@@ -153,7 +153,8 @@ const WeightScheme& weight_scheme_named(std::string_view name) {
     if (scheme->name() == name) return *scheme;
   for (const GgmlRounding rounding : {GgmlRounding::q4_0, GgmlRounding::q8_0})
     if (ggml_weights(rounding).name() == name) return ggml_weights(rounding);
-  throw ArgumentError(fmt::format("[quantizer] the grid '{}' of an engine is unknown", name));
+  throw ArgumentError(
+      fmt::format("[quantizer] engine_grid '{}' is unknown: the file may be of a newer version", name));
 }
 
 }  // namespace fq::detail

@@ -15,7 +15,7 @@ namespace fq::detail {
 
 class GridCache;
 
-/// The state of a quantizer that codes of a weight are made from.
+/// State of a quantizer that determines the codes of a weight.
 struct WeightState {
   const QuantParams& params;
   const GridCache& grids;
