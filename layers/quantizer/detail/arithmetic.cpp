@@ -12,7 +12,6 @@
 #include "fakequant/layers/quantizer/detail/weight_scheme.h"
 #include "fakequant/reference/detail/broadcast.h"
 #include "fakequant/reference/modelopt.h"
-#include "fakequant/reference/modelopt.h"
 #include "fakequant/reference/pytorch_quantization.h"
 
 namespace fq::detail {
