@@ -266,7 +266,7 @@ TEST(Quantize, ReportsAModelWithoutQuantizableLayers) {
     (void)quantize(lone, QuantConfig::preset("int8"), {1, 64});
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_NE(std::string(error.what()).find("a lone linear"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("a single linear"), std::string::npos) << error.what();
   }
   Sequential within;
   within.add("fc", std::make_shared<Linear>(64, 10));
