@@ -87,7 +87,7 @@ def check(name, model, data, training, verifying=(), *, trained=0, noise=(), ran
 
 print(subprocess.run([*COMMANDS["arm"], "doctor"], capture_output=True, text=True, check=True, env=ONE_THREAD).stdout)
 check("mlp", ["--model", "mlp", "--model-options", '{"hidden": [64, 64]}'], DIGITS, ["--steps", 20])
-# Biases before a batch norm and biases of keys have no gradient except rounding errors, from which Adam makes steps.
+# Biases before a batch norm and biases of keys have a gradient of rounding errors only, and Adam amplifies it.
 check("cnn", ["--model", "cnn", "--model-options", '{"widths": [8, 8, 8], "features": 16}'], DIGITS, ["--steps", 20, "--batch", 32],
       trained=1e-6, noise=["features.bias"])
 

@@ -42,7 +42,7 @@ uncalibrated = report("float.h5", *DATA, "--preset", "w4a4", "--edge-bits", "0")
 assert not uncalibrated["fc.input_quantizer"]["calibrated"] and uncalibrated["fc.input_quantizer"]["format"] == "uint4"
 assert report("float.h5", "--state", "s.h5", "--method", "one_pass").keys() == held.keys()
 
-# The reported SQNR is that of the values; repeated values of images are excluded.
+# The report gives the SQNR of the values; repeated values of images are excluded.
 measured = {e["quantizer"]: e["sqnr_db"]
             for e in events("calibrate", "float.h5", *DATA, "--method", "one_pass", "--errors", "-o", "again.h5")
             if e["event"] == "quantization_error"}

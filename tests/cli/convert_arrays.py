@@ -99,7 +99,7 @@ back(groups(), deep[:, None].astype(np.float32))
 fails(2, ["--layout nhwc", "--layout nchw"], *from_npy(npy("doubt.npy", np.zeros((N, 9, 7, 1), np.float32))))
 fails(2, ["[60, 7]", "--layout nchw is of 4 axes"], *from_npy(flat, "--layout", "nchw"))
 
-# Scale and normalisation are those of the network's input; they are checked by reading the file as the network does.
+# Scale and normalisation of the network's input; they are checked by reading the file as the network does.
 assert "--scale 0.0039" in run(*from_npy(npy("big.npy", x.astype(np.float32)))).stdout
 assert "--scale" not in run(*from_npy("big.npy", "--scale", "1")).stdout
 assert "largest value is 15" in run(*from_npy(npy("dim.npy", (x // 17).astype(np.uint8)))).stdout

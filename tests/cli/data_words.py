@@ -1,4 +1,4 @@
-"""Messages about files that are not data sets or do not fit the network: what the file is, what is expected, and a remedy.
+"""Messages about files that are not data sets or do not fit the network: kind of the file, expected kind, and a remedy.
 Commands that do not use labels do not require them."""
 
 import gzip

@@ -31,7 +31,7 @@ own = python(sys.executable)
 for package in ("numpy", "h5py", "onnx", "onnxruntime"):
     assert package in own["found"] + own["advice"], own
 
-# Too many threads are reported, whatever the number of allowed processors is.
+# Too many threads are reported for any number of allowed processors.
 many = str(2 * len(os.sched_getaffinity(0)))
 threads = next(f for f in result("doctor", threads=many)["findings"] if f["name"] == "threads")
 assert threads["found"].startswith(many + " of ") and "--threads" in threads["advice"], threads

@@ -1,4 +1,4 @@
-"""What README and docs say can be asked for is there: commands, flags, presets, files, links."""
+"""Commands, flags, presets, files and links that README and docs mention exist."""
 
 import os
 import re
@@ -23,7 +23,7 @@ def documents():
 
 
 def code(text):
-    """Lines of fenced blocks, and what stands between backticks."""
+    """Lines of fenced blocks, and text between backticks."""
     fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
     indented = re.findall(r"^ {4}(\S.*)$", text, re.M)
     rest = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.M | re.S)
@@ -45,7 +45,7 @@ def listed(*command):
     return [name for name in found if not name.startswith("fakequant")]
 
 
-# Every command has a help, in which every flag stands with words, and its unit where it takes a value.
+# Every command has a help that lists every flag with its meaning, and a unit if it takes a value.
 groups = {"dataset": listed("dataset")}
 commands = [name for name in listed() if name not in groups] + sum(groups.values(), [])
 assert len(commands) > 15, commands

@@ -49,7 +49,7 @@ run("predict", "float.h5", "--data", "d.h5", "-o", "said.h5")
 with h5py.File("said.h5") as file:
     assert np.abs(file["logits"][:] - predictions["y"]).max() < 2e-6
 
-# The same weights by --init: calibrated, fine-tuned and trained, also under other names.
+# The weights are also loaded by --init: calibrated, fine-tuned and trained, also under other names.
 renamed = write("renamed.safetensors", {"model." + name.replace("fc.", "head."): value for name, value in weights.items()})
 with open("names.json", "w") as file:
     json.dump({"*.head.*": "*.fc.*"}, file)

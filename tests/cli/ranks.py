@@ -38,7 +38,7 @@ def test_same_bytes():
 
 
 def test_shared_optimizer():
-    """The optimizer state is sharded over ranks; the file equals that of one rank and resumes with another number of ranks."""
+    """The optimizer state is sharded over ranks; the file equals the file of one rank and resumes with another number of ranks."""
     flags = ["train", *TINY, *DATA, "--schedule", "constant", "--epochs", "2"]
     on(1, *flags, "-o", "kept.h5")
     for ranks in (2, 3):
@@ -108,7 +108,7 @@ def test_algorithms_on_weights():
 
 
 def bytes_read(ranks, *arguments):
-    """Bytes that each rank reads by read calls: a shell counts those of the process that it waited for."""
+    """Bytes that each rank reads by read calls: a shell counts the bytes of its child process."""
     count = 'echo "read $(sed -n "s/rchar: //p" /proc/$$/io)" >&2'
     line = ["sh", "-c", shlex.join([COMMAND, *map(str, arguments)]) + f" || exit 1; {count}"]
     done = subprocess.run([MPIEXEC, "-n", str(ranks), *line], capture_output=True, text=True, timeout=120, env=dict(environment(1), **LAUNCH))
@@ -212,7 +212,7 @@ def test_names_a_hanging_rank():
 
 
 def test_run_directories():
-    """Only rank 0 writes: the directory equals that of one process and is resumed with another number of ranks."""
+    """Only rank 0 writes: the directory equals the one of a single process and is resumed with another number of ranks."""
     flags = ["train", *TINY, *DATA, "--val-fraction", "0.1", "--set", "keep_epochs=2", "--epochs"]
     found = {}
     for ranks in (1, 2):

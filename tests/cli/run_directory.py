@@ -152,7 +152,7 @@ record = lines("runs/float/metrics.jsonl")
 assert [line["step"] for line in record if line["event"] == "step"] == list(range(1, 86))
 assert [line["event"] for line in record].count("start") == 2
 assert config("runs/float")["epochs"] == 5 and config("runs/float")["given"]["set"] == ["keep_epochs=2", "log=csv,tensorboard"]
-# From there the schedule is that of the longer run. It is compared with a resumed checkpoint file.
+# From there the run has the schedule of the longer run. It is compared with a resumed checkpoint file.
 run("train", *TRAIN, "--epochs", "5", "--resume", "-o", "plain.h5")
 assert same_bytes("runs/float/checkpoints/last.h5", "plain.h5")
 reported = config("runs/float")

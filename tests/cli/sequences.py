@@ -1,5 +1,5 @@
 """Sequences of labels: a network of convolutions and an LSTM that reads rows of digits by --loss ctc, from training to
-an exported network, and what is refused."""
+an exported network, and rejected input."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-// Batch normalization of integer sums that are not yet rounded equals that of their float values.
+// Batch normalization of unrounded integer sums equals batch normalization of their float values.
 
 #include <cmath>
 

@@ -27,7 +27,7 @@ def run(line, folder, **more):
 
 
 def apply(diff, tree):
-    """Applies each hunk at the only place with its lines, whatever their numbers; a file from /dev/null is new."""
+    """Applies each hunk at the only place with its lines, at any line number; a file from /dev/null is new."""
     for old, path, hunks in re.findall(r"^--- (\S+)\n\+\+\+ b/(\S+)\n((?:[@ +\-].*\n)+?)(?=--- |\Z)", diff, re.M):
         file = tree / path
         text = "" if old == "/dev/null" else file.read_text()
@@ -71,7 +71,7 @@ class Build:
         return sorted({self.members.get(source, (source,)) for source in sources})
 
     def flags(self, path):
-        """Compile flags of the source; for a new source those of another one in its folder."""
+        """Compile flags of the source; a new source has the flags of another one in its folder."""
         folder = os.path.dirname(path)
         near = path if path in self.commands else min(name for name in self.commands if os.path.dirname(name) == folder)
         words = shlex.split(self.commands[near])

@@ -30,7 +30,7 @@ rows = re.findall(r"^\| `(.+?)` \| (.+) \|$", page, re.M)
 assert len(rows) >= 50 and len(rows) == len(re.findall(r"^\| `", page, re.M)), len(rows)
 texts = [m.text for m in found]
 changed = [quoted for quoted, _ in rows if not any(quoted in text for text in texts)]
-assert not changed, "docs/errors.md quotes what no source says (scripts/errors MESSAGE names the nearest):\n" + "\n".join(changed)
+assert not changed, "docs/errors.md quotes messages that are in no source (scripts/errors MESSAGE names the nearest):\n" + "\n".join(changed)
 
 asked = subprocess.run([sys.executable, ROOT / "scripts" / "errors", "[clip] the norm of the gradients is inf: use a smaller rate"],
                        capture_output=True, text=True, check=True).stdout

@@ -35,7 +35,7 @@ def exported(network, scale):
 
 
 def verified(file, checkpoint, data):
-    """Report of verify, whatever its verdict."""
+    """Report of verify with any verdict."""
     done = run("verify", file, "--engine", "openvino", "--checkpoint", checkpoint, "--data", data, "--random", "1000", "--json",
                status=None)
     assert done.returncode in (0, 1), done.stderr

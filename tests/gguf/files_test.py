@@ -1,5 +1,5 @@
 """fakequant export --format gguf: networks that were trained on ggml's grids, read back by the package `gguf`, whose own
-quantizer makes the same bytes of the trained weights; what is refused."""
+quantizer makes the same bytes of the trained weights; and rejected input."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ assert result("export", "mlp_q4.h5", "--format", "gguf", "-o", "mlp.gguf")["arch
 check("mlp.gguf", "mlp_q4.h5", "Q4_0")
 assert result("export", "mlp.h5", "--format", "gguf", "--float-type", "f16", "-o", "half.gguf")["quantized_tensors"] == 0
 
-# What is on another engine's grid is refused, and so is ONNX of this one.
+# Grids of other engines are rejected, and ONNX files with a grid of ggml.
 run("calibrate", "mlp.h5", "--data", DIGITS, "--preset", "int8", "-o", "int8.h5")
 fails(2, ["not on a grid of ggml", "--preset q4_0 or q8_0"], "export", "int8.h5", "--format", "gguf", "-o", "int8.gguf")
 fails(2, ["ggml's blocks", "--format gguf"], "compress", "mlp_q4.h5", "-o", "packed.h5")

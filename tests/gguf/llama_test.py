@@ -1,5 +1,5 @@
 """Networks of Llama's and Qwen2's kind as GGUF: names, keys and the order of rows that llama.cpp has, read by the package
-`gguf`; and files imported again: the same bytes after no step, text of the network that they are of; what is refused."""
+`gguf`; imported files: equal bytes before a step, generated text; and rejected input."""
 
 import json
 import os
@@ -152,7 +152,7 @@ for was, becomes, expected_text in ((b"llama-bpe", b"other-bpe", "the words of '
                            (b"\4\0\0\0\0\0\0\0gpt2", b"\5\0\0\0\0\0\0\0llama", "sentencepiece, pieces with scores")):
     assert was in whole
     changed = whole.replace(was, becomes)
-    if len(changed) != len(whole):  # what follows stays where it was
+    if len(changed) != len(whole):  # later bytes must not move
         changed = changed.replace(b"\t\0\0\0\0\0\0\0llama-bpe", b"\b\0\0\0\0\0\0\0llama-bp")
     assert len(changed) == len(whole)
     with open("strange.gguf", "wb") as file:
@@ -161,7 +161,7 @@ for was, becomes, expected_text in ((b"llama-bpe", b"other-bpe", "the words of '
     assert expected_text in warned and "left out" in warned, warned
     assert "tokenizer is" not in expected_text or "dataset from-text --tokenizer" in warned, warned
 
-# What is no such file, or what no grid of ours is.
+# Files of other kinds, and tensors that no grid can represent.
 with open("llama_q4_0.gguf", "rb") as file:
     whole = file.read()
 for length in (3, 40, 4000, len(whole) - 1):

@@ -27,7 +27,7 @@ def check(name, ours):
     assert tuple(int(n) for n in tensor.shape) == values.shape[::-1], (name, tensor.shape, values.shape)
     if values.ndim == 2 and "position" not in name:
         assert tensor.tensor_type == wanted, (name, tensor.tensor_type)
-        # the engine's own quantizer makes these very bytes of the trained weights, and of what the file holds
+        # the engine's own quantizer makes equal bytes from the trained weights, and from the dequantized file
         assert np.array_equal(tensor.data, quantize(values, wanted)), name
         assert np.array_equal(tensor.data, quantize(dequantize(tensor.data, wanted), wanted)), name
         assert np.abs(dequantize(tensor.data, wanted) - values).max() <= np.abs(values).max() / 7, name

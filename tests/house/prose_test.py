@@ -66,7 +66,7 @@ def prose(path):
 
 
 def main():
-    root = pathlib.Path(sys.argv[1])
+    root = pathlib.Path(sys.argv[1]).resolve()
     listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, check=False)
     if listed.returncode != 0 or not listed.stdout:
         print("SKIPPED: the sources are no git checkout")
@@ -74,7 +74,7 @@ def main():
     words, hits, worst = collections.Counter(), collections.Counter(), collections.defaultdict(list)
     for name in listed.stdout.decode().split("\0")[:-1]:
         path = root / name
-        if path.suffix not in SUFFIXES or not path.is_file():
+        if path.suffix not in SUFFIXES or not path.is_file() or path == pathlib.Path(__file__).resolve():
             continue
         folder = name.split("/")[0] if "/" in name else "(root)"
         for number, text in prose(path):

@@ -176,7 +176,7 @@ TEST(EngineLayers, TokensOfASampleShareItsRange) {
     EXPECT_TRUE(bitwise_equal(all.slice(i, i + 1), evaluated(*model, x.slice(i, i + 1))));
 }
 
-/// Gradients equal those of the product of the rounded inputs.
+/// Gradients equal the gradients of the product of the rounded inputs.
 TEST(EngineLayers, GradientsAreStraightThrough) {
   const BackwardScope exact(BackwardType::fp32);
   for (const char* preset : {"q4_0", "q8_0", "8da8w", "8da4w", "int8_dynamic"}) {

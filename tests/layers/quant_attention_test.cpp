@@ -231,7 +231,7 @@ TEST(QuantAttention, DropsCodesOfProbabilities) {
   EXPECT_LT(largest_difference(run(made), dropped), 0.03);  // twice the bound without dropout, above
 }
 
-/// Gradients are straight-through: with fine grids they are near those of floats.
+/// Gradients are straight-through: with fine grids they are near the gradients of floats.
 TEST(QuantAttention, PassesGradientsStraightThrough) {
   Calibrated made(kGrouped, codes_everywhere());
   const auto gradient = [&] {

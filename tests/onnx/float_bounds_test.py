@@ -54,7 +54,7 @@ for name, nodes in NETWORKS.items():
     for group in found["begun"]:
         names = group["quantizers"]
         assert sum(names.values()) == group["codes_different"] <= sum(found["different"].get(name, 0) for name in names), found
-        assert group["in_floats"] or name == "relu6" or not names, "sums of integers begin no difference, but for those that are cut off"
+        assert group["in_floats"] or name == "relu6" or not names, "differences must not start at integer sums, except clipped ones"
     assert sum(group["codes_different"] for group in found["begun"]) >= (found["codes_different"] > 0), found
     if found["first_difference"]:
         assert not any(way.startswith("accept it") for way in found["ways"]), found["ways"]

@@ -11,7 +11,7 @@ ONLY_ZEROS = 20086  # a quantizer that saw zeros while it was calibrated, and ot
 SEEDS = [*range(1, 21), ONLY_ZEROS, *range(MOVING, MOVING + 20)]
 
 if has_vnni() is False:
-    print("skipped: sessions need session.x64quantprecision=1 on this processor, by which onnxruntime 1.31.1 does not load "
+    print("skipped: this processor requires session.x64quantprecision=1, with which onnxruntime 1.31.1 does not load "
           "every network (AddInitializedOrtValue: attempt to replace the existing tensor)")
     sys.exit(77)
 failed, exact = run_networks(SEEDS)

@@ -22,7 +22,7 @@ class DeviceMemory {
   [[nodiscard]] void* take(std::size_t bytes, Pool pool);
   /// The bytes of a block that is given back, to be given to `drop`; 0 for a pointer that was not taken. It
   /// may be allocated again at once: pending work on it comes first in the order of a stream. Blocks of
-  /// a pool that `never_waits` are taken again after `drop`: their next user may be another stream.
+  /// a pool that `never_waits` are reused after `drop`: their next user may be another stream.
   [[nodiscard]] std::size_t give(void* pointer);
   void set_never_waits(Pool pool) { never_waits_.insert(pool); }
   [[nodiscard]] bool never_waits(Pool pool) const { return never_waits_.contains(pool); }

@@ -65,7 +65,7 @@ void expect_same(const SensitivityReport& a, const SensitivityReport& b) {
   }
 }
 
-/// Sensitivity with cached activations before a layer equals that with a full pass per layer.
+/// Expects equal sensitivities with cached activations and with a full pass per layer.
 SensitivityReport expect_exact(Module& model, DataLoader& data) {
   const auto cached = sensitivity(model, data), whole = sensitivity(model, data, {.cached = false});
   expect_same(cached, whole);

@@ -34,7 +34,7 @@ std::vector<Tensor> batches(DType dtype) {
           Tensor::zeros(kShape, dtype), magnitudes(heavy_tailed(kShape, 5)).to(dtype)};
 }
 
-/// The collected state and the amax equal those of the CPU; the amax stays on the device.
+/// Expects the collected state and the amax of the CPU; the amax stays on the device.
 void compare(const std::string& method, const CalibratorOptions& options, const std::vector<Tensor>& data,
              const AmaxOptions& amax = {}) {
   const auto host = make_calibrator(method, options), gpu = make_calibrator(method, options);

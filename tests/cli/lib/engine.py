@@ -1,4 +1,4 @@
-"""Programs that replace the Python in which `fakequant verify` runs an engine."""
+"""Programs that replace the Python of `fakequant verify`."""
 
 import json
 import os

@@ -27,7 +27,7 @@ constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 
 using Function = std::function<Variable(const Variable&)>;
 
-/// Values, dtype, layout and gradient equal those of the CPU.
+/// Expects values, dtype, layout and gradient of the CPU.
 void compare(const Tensor& x, const Function& f, const std::string& what) {
   const Variable host(x, true), gpu(x.to(Device::cuda()), true);
   const Variable expected = f(host), got = f(gpu);

@@ -184,7 +184,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> waits_and_launches(bool captu
   return out;
 }
 
-/// Losses and last gradients of five steps of a transformer on windows of ids, some of whose labels do not
+/// Losses and last gradients of five steps of a transformer on windows of ids; some labels are ignored and do not
 /// count.
 std::vector<Tensor> transformer_steps(const std::string& preset, bool capture) {
   const auto model =
