@@ -12,7 +12,7 @@
 namespace fq::cpu {
 namespace {
 
-/// p of a row and its sum before the division.
+/// Computes the exponentials p of a row and returns their sum before the division.
 float powers(const float* row, std::int64_t n, float* p) { return powers_of_row(row, n, p).sum; }
 double powers(const double* row, std::int64_t n, double* p) {
   const double largest = *std::max_element(row, row + n);

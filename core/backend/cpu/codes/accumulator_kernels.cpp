@@ -62,8 +62,7 @@ void visit_bytes(const CodeArray& codes, F&& f) {
   f(static_cast<const std::uint8_t*>(codes.data));
 }
 
-/// Calls f(a, b, begin, count) with codes that are all of 8 bits as they are, else with their floats, stretch
-/// by stretch.
+/// Calls f(a, b, begin, count), piece by piece: with the codes if both have 8 bits, else with their floats.
 template <class F>
 void for_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_t count, F&& f) {
   if (bytes && is_byte(a.dtype) && is_byte(b.dtype))
@@ -79,7 +78,7 @@ void for_pairs(const CodeArray& a, const CodeArray& b, bool bytes, std::int64_t 
   }
 }
 
-/// As visit_out; codes of 8 bits go to codes of 8 bits.
+/// Calls f as visit_out does, except that 8-bit codes are written only to 8-bit codes.
 template <class A, class F>
 void visit_out_of(const A*, const CodesOut& out, F&& f) {
   if constexpr (sizeof(A) != 1) return visit_out(out, f);
@@ -153,11 +152,10 @@ void Relu(float* values, std::int64_t count, std::uint8_t* mask) {
   });
 }
 
-
 using cpu::SumGrid;
 using cpu::SumValues;
 
-/// The sums of a run, of one channel or of channels that advance with the elements.
+/// Reads the sums of a run: of one channel, or of channels that advance with the elements.
 template <bool innermost, bool normalized>
 struct Sums {
   const std::int32_t* sums;

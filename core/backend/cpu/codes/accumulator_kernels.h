@@ -1,10 +1,10 @@
 #pragma once
 
-/// Sums of products to 8-bit codes, and to floats, for every vector instruction set, chosen when the program
-/// runs.
+/// Conversion of product sums to 8-bit codes and to floats, compiled for every vector instruction set and
+/// selected at run time.
 ///
-/// Each works on whole groups of lanes from the front and returns how many elements it did: the caller does
-/// the rest one by one. Results have the bits of the scalar formulas.
+/// Each function processes whole groups of lanes from the front and returns the number of processed elements.
+/// The caller processes the rest one by one. Results have the bits of the scalar formulas.
 
 #include <cstdint>
 
@@ -13,21 +13,22 @@
 
 namespace fq::cpu {
 
-/// The value of a sum A: fl(A) * scale or, with `shift`, fma(A, scale, shift).
+/// Per-channel numbers for the value of a sum A: fl(A) * scale or, with `shift`, fma(A, scale, shift).
 struct SumValues {
-  const std::int32_t* bias;  ///< in A; may be null
+  const std::int32_t* bias;  ///< added to A; may be null
   const float* scale;
   const float* shift;  ///< null for products
 
-  /// Returns the numbers of the channels from `channel` on.
+  /// Returns the numbers of the channels beginning with `channel`.
   [[nodiscard]] SumValues at(std::int64_t channel) const {
     return {bias != nullptr ? bias + channel : nullptr, scale + channel,
             shift != nullptr ? shift + channel : nullptr};
   }
 };
 
-/// The position of its code: fl(A) * multiplier or, with `offset`, fma(A, multiplier, offset). All pointers
-/// are to the numbers of one channel, or of `width` channels innermost, which repeat.
+/// Per-channel numbers for the code position of a sum A: fl(A) * multiplier or, with `offset`, fma(A,
+/// multiplier, offset). All pointers have the numbers of one channel, or of `width` innermost channels, which
+/// repeat.
 struct SumGrid {
   SumValues values;
   const float* multiplier;  ///< scale / s_y
@@ -36,17 +37,18 @@ struct SumGrid {
   detail::SumReader reader;
 };
 
-/// Codes of sums; the mask, which starts on a byte and may be null, is on the float value of the sum. The
-/// result is a multiple of 8.
+/// Quantizes sums. The mask, which starts on a byte and may be null, refers to the float value of the sum.
+/// Returns a multiple of 8.
 [[nodiscard]] std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid,
                                       std::int8_t* codes, std::uint8_t* mask);
 [[nodiscard]] std::int64_t requantize(const std::int32_t* sums, std::int64_t count, const SumGrid& grid,
                                       std::uint8_t* codes, std::uint8_t* mask);
-/// Floats of sums of one channel, or of consecutive channels where `innermost`: then the pointers advance.
+/// Converts sums of one channel to floats, or, with `innermost`, sums of consecutive channels: the pointers
+/// then advance.
 [[nodiscard]] std::int64_t sum_values(const std::int32_t* sums, std::int64_t count, const SumValues& values,
                                       bool innermost, float* y);
 
-// Codes of additions, pooled sums and averages, and the floats of additions. These functions take any number
+// Codes of additions, pooled sums and averages, and floats of additions. These functions process any number
 // of elements.
 //
 // Results have the bits of the scalar formulas. A mask starts on a byte and may be null. The unused bits of
@@ -55,27 +57,28 @@ struct SumGrid {
 using detail::AdditionGrid;
 using detail::SumReader;
 
-/// Where codes go: i8, u8, i16 or i32, and their mask.
+/// Destination of codes: i8, u8, i16 or i32, and their mask.
 struct CodesOut {
   void* codes;
   DType dtype;
   std::uint8_t* mask;
 };
 
-/// Codes of a + b; the mask is on fl(fl(a*s_a) + fl(b*s_b)).
+/// Quantizes a + b. The mask refers to fl(fl(a*s_a) + fl(b*s_b)).
 void requantize_addition(const CodeArray& a, const CodeArray& b, std::int64_t count, const AdditionGrid& grid,
                          const SumReader& reader, const CodesOut& out);
-/// Codes of sums by one multiply; the mask is on fl(sum * scale).
+/// Quantizes sums with one multiplication. The mask refers to fl(sum * scale).
 void requantize_sums(const std::int32_t* sums, std::int64_t count, float multiplier, float scale,
                      const SumReader& reader, const CodesOut& out);
-/// Codes of floats by a division and the offset of the file; the mask is on the floats.
+/// Quantizes floats with a division and `offset`, the zero point in exported files. The mask refers to the
+/// floats.
 void requantize_averages(const float* values, std::int64_t count, float scale, float offset,
                          const SumReader& reader, const CodesOut& out);
 
-/// y = fl(fl(a*s_a) + fl(b*s_b))
+/// Computes y = fl(fl(a*s_a) + fl(b*s_b)).
 void addition_values(const CodeArray& a, const CodeArray& b, std::int64_t count, float scale_a, float scale_b,
                      float* y);
-/// v = max(v, 0), a NaN to 0, in place; the mask is v > 0.
+/// Computes v = max(v, 0) in place; NaN becomes 0. The mask is v > 0.
 void relu(float* values, std::int64_t count, std::uint8_t* mask);
 
 }  // namespace fq::cpu

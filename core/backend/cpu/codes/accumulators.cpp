@@ -1,4 +1,4 @@
-// Kernels that read an Accumulator: as codes and as floats.
+// Kernels that read an Accumulator, as codes and as floats.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace fq::cpu {
 namespace {
 
-/// Calls f(begin, count) for stretches of all elements, in parallel.
+/// Calls f(begin, count) for pieces that cover all elements, in parallel.
 template <class F>
 void for_stretches(const Tensor& x, F&& f) {
   for_runs(x.numel(), {1, x.numel()},
@@ -38,7 +38,7 @@ std::vector<float> scales_of(const ProductSums& x) {
   return scales;
 }
 
-/// Adds the bias code of channel `c` to a sum; `sum_value` returns its value.
+/// Adds the bias code of channel `c` to a sum. `sum_value` returns the float value of the result.
 float biased_sum(std::int32_t sum, const SumValues& v, std::int64_t c) {
   return static_cast<float>(sum + (v.bias != nullptr ? v.bias[c] : 0));
 }
@@ -56,7 +56,7 @@ bool has_nan(const Tensor& numbers) {
   return std::any_of(v, v + numbers.numel(), [](float x) { return std::isnan(x); });
 }
 
-/// Integers are never NaN: only what batch normalization multiplies them by and adds.
+/// Returns whether a value can be NaN. Integers cannot; only the factor and shift of batch normalization can.
 bool may_be_nan(const Accumulator& x) {
   const auto* normalized = std::get_if<NormalizedSums>(&x.value);
   return normalized != nullptr && (has_nan(normalized->factor) || has_nan(normalized->shift));
@@ -69,12 +69,12 @@ const T* pointer(const std::vector<T>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
-/// What a pass over the sums reads for each channel; vectors are empty where there is nothing to read.
+/// Per-channel data of a pass over the sums. Unused vectors are empty.
 struct Parameters {
   std::vector<std::int32_t> bias;
   Floats scale, multiplier, shift, offset;
 
-  /// By whom they are read: runs of channels, or one channel at a time.
+  /// Repeats the numbers for passes over innermost channels. One channel at a time needs no repetition.
   void repeat(std::int64_t channels) {
     const auto widen = [&]<class T>(std::vector<T>& values) {
       if (!values.empty()) values = repeated<T>(values.data(), channels);
@@ -96,7 +96,7 @@ Floats over(const Floats& values, float step) {
   return out;
 }
 
-/// One pass over sums of products, or of channels of them.
+/// One pass over sums of products, or over channels of them.
 struct SumPass {
   const std::int32_t* sums;
   SumGrid grid;  // pointers to channel 0
@@ -111,7 +111,7 @@ struct SumPass {
     if (g.offset != nullptr) g.offset += channel;
     return g;
   }
-  /// One by one; `first` is the first element of a run, or of the channel.
+  /// Processes elements one by one. `first` is the first element of a run, or of the channel.
   void rest(std::int64_t first, std::int64_t begin, std::int64_t end, const SumGrid& g) const {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t c = g.width == 0 ? 0 : (i - first) % g.width;
@@ -124,7 +124,7 @@ struct SumPass {
       if (mask != nullptr) set_bit(mask, i, detail::passes(g.reader, sum_value(a, g.values, c)));
     }
   }
-  /// `begin` starts a byte of the mask.
+  /// Processes whole vectors. `begin` is on a byte boundary of the mask.
   [[nodiscard]] std::int64_t vectors(std::int64_t begin, std::int64_t end, const SumGrid& g) const {
     auto* bits = mask != nullptr ? mask + begin / 8 : nullptr;
     if (dtype == DType::i8)
@@ -170,7 +170,7 @@ struct CodesOf {
       for_runs(sums.numel(), view,
                [&](std::int64_t begin, std::int64_t end, std::int64_t c) { pass.channel(begin, end, c); });
   }
-  /// f(begin, count, where their codes go)
+  /// Calls f(begin, count, destination of the codes).
   template <class F>
   void write(F&& f) const {
     auto* codes = static_cast<std::byte*>(out.codes.mutable_raw());
@@ -213,7 +213,7 @@ struct CodesOf {
   }
   void operator()(const CodeAddition& x) const {
     const auto added = detail::addition_grid(scale_of(x.a), scale_of(x.b), row.scale, offset_of(x.a.grid),
-                                            offset_of(x.b.grid), offset_of(grid));
+                                             offset_of(x.b.grid), offset_of(grid));
     write([&](std::int64_t i, std::int64_t count, const CodesOut& to) {
       requantize_addition(codes_of(x.a, i), codes_of(x.b, i), count, added, reader(), to);
     });
@@ -245,8 +245,8 @@ void bias_codes(const Tensor& b, const Tensor& scale, std::int32_t room, const s
 
 namespace {
 
-/// Calls f(first element, length, channel) for elements [begin, end) in memory order: stretches of one
-/// channel, or of consecutive ones from `channel` on where the channel is innermost.
+/// Calls f(first element, length, channel) for elements [begin, end) in memory order. A piece has one
+/// channel, or, if the channels are innermost, consecutive channels beginning with `channel`.
 template <class F>
 void for_channels(const Channels& view, std::int64_t begin, std::int64_t end, F&& f) {
   for (std::int64_t i = begin; i < end;) {
@@ -260,7 +260,7 @@ void for_channels(const Channels& view, std::int64_t begin, std::int64_t end, F&
 
 using Read = std::function<void(std::int64_t begin, std::int64_t count, float* to)>;
 
-/// `v` for channel 0
+/// Reads the values of sums. `v` has the numbers of channel 0.
 void read_sums(const std::int32_t* sums, const Channels& view, const SumValues& v, std::int64_t begin,
                std::int64_t count, float* to) {
   for_channels(view, begin, begin + count, [&](std::int64_t at, std::int64_t length, std::int64_t c) {
@@ -274,7 +274,7 @@ void read_sums(const std::int32_t* sums, const Channels& view, const SumValues& 
 
 const std::int32_t* numbers_of(const Tensor& sums) { return sums.data<std::int32_t>(sums.layout()); }
 
-/// The numbers of channels as they are read: of innermost ones runs, so that no stretch is short.
+/// Per-channel numbers in reading order: repeated to runs for innermost channels, to avoid short pieces.
 class ChannelSums {
  public:
   ChannelSums(const Tensor& sums, int axis)
@@ -288,7 +288,7 @@ class ChannelSums {
     if (view_.inner == 1 && channels_ > 0) return repeated<T>(numbers, channels_);
     return {numbers, numbers + channels_};
   }
-  /// None where there is no bias.
+  /// Returns the bias codes. Empty without a bias.
   [[nodiscard]] std::vector<std::int32_t> bias(const Tensor& codes) const {
     return codes.defined() ? each(codes.data<std::int32_t>()) : std::vector<std::int32_t>();
   }
@@ -336,7 +336,7 @@ struct ReaderOf {
   Read operator()(const AccumulatorMove&) const { return {}; }    // moved by the caller
 };
 
-/// The ReLU of kernels takes a NaN to 0; here it stays, for whoever reads it to find.
+/// Restores NaN values: the ReLU of the kernels turns NaN into 0, but readers must be able to detect NaN.
 void keep_nans(const StretchValues& plain, Tensor& out) {
   auto* to = out.mutable_data<float>(out.layout());
   for_stretches(out, [&](std::int64_t begin, std::int64_t count) {

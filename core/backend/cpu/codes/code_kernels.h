@@ -1,7 +1,7 @@
 #pragma once
 
-/// Codes of one scale to floats, for every vector instruction set, chosen when the program runs. Any number
-/// of elements; results have the bits of the scalar formulas.
+/// Conversion of codes with one scale to floats, compiled for every vector instruction set and selected at
+/// run time. Processes any number of elements, with the bits of the scalar formulas.
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 
 namespace fq::cpu {
 
-/// An element that is a byte of E4M3.
+/// An element of one E4M3 byte.
 struct E4m3 {
   std::uint8_t byte;
 };
@@ -19,15 +19,15 @@ struct CodeArray {
   const void* data;
   DType dtype;
 
-  /// From element i on.
+  /// Returns the array beginning with element i.
   [[nodiscard]] CodeArray from(std::int64_t i) const {
     return {static_cast<const std::byte*>(data) + i * bit_width(dtype) / 8, dtype};
   }
 };
 
-/// y = fl(code * scale); a scale of 1 gives the value of the code.
+/// Computes y = fl(code * scale). A scale of 1 gives the value of the code.
 void dequantize(const CodeArray& codes, std::int64_t count, float scale, float* y);
-/// y = the value of the code, exact: i8, u8 or f8_e4m3.
+/// Computes y = the exact value of the code, for i8, u8 or f8_e4m3.
 void decode(const CodeArray& codes, std::int64_t count, bfloat16* y);
 
 }  // namespace fq::cpu

@@ -1,6 +1,6 @@
-// Codes of any type as vectors of floats, and loops over whole arrays of them. Included inside of a source
-// that goes through foreach_target.h, after vector-inl.h; not a public header. No pragma once for that
-// reason.
+// Codes of any type as vectors of floats, and loops over whole arrays of codes. Include in a source that uses
+// foreach_target.h, after vector-inl.h; not a public header. Included once for each target, hence no pragma
+// once.
 
 #if defined(FQ_CODES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_CODES_INL_H
@@ -36,12 +36,13 @@ template <class Code>
 FQ_HD FloatVector load_codes(const Code* p) {
   return hn::ConvertTo(FloatTag(), hn::PromoteTo(IntTag(), hn::LoadU(CodeTag<Code>(), p)));
 }
-/// Exponent and mantissa at the same place of an f16 are the number times 2^-8, subnormals too.
+/// Reads the exponent and mantissa in the bit positions of an f16, which gives the number times 2^-8,
+/// including subnormals.
 FQ_HD FloatVector load_codes(const E4m3* p) {
   const ShortTag d;
   const auto bytes = hn::LoadU(CodeTag<std::uint8_t>(), reinterpret_cast<const std::uint8_t*>(p));
   const ShortVector code = hn::ShiftLeft<7>(hn::PromoteTo(d, bytes));
-  const ShortVector number = hn::Add(code, hn::And(code, hn::Set(d, 0x4000)));  // the sign moved up
+  const ShortVector number = hn::Add(code, hn::And(code, hn::Set(d, 0x4000)));  // moves the sign up
   const auto nan = hn::Eq(hn::And(code, hn::Set(d, 0x3f80)), hn::Set(d, 0x3f80));
   return mul_(widen_f16(hn::IfThenElse(nan, hn::Set(d, 0x7e00), number)), hn::Set(FloatTag(), 256.0f));
 }
@@ -49,14 +50,14 @@ FQ_HD FloatVector load_codes(const E4m3* p) {
 FQ_HD void store_codes(FloatVector values, std::int32_t* codes) {
   hn::StoreU(hn::ConvertTo(IntTag(), values), IntTag(), codes);
 }
-/// Of integers that fit: they are the low bits of their sum with 1.5 * 2^23.
+/// Stores integers that fit: their sum with 1.5 * 2^23 has them in its low bits.
 template <class Code>
 FQ_HD void store_codes(FloatVector values, Code* codes) {
   using Bits = std::make_unsigned_t<Code>;
   const WordVector words = hn::BitCast(WordTag(), add_(values, constant_(values, 0x1.8p23f)));
   hn::StoreU(hn::TruncateTo(CodeTag<Bits>(), words), CodeTag<Bits>(), reinterpret_cast<Bits*>(codes));
 }
-/// Of numbers of E4M3.
+/// Stores numbers that E4M3 represents exactly.
 FQ_HD void store_codes(FloatVector values, E4m3* codes) {
   const ShortTag ds;
   const ShortVector half = narrow_f16(mul_(values, hn::Set(FloatTag(), 0x1p-8f)));
@@ -66,8 +67,8 @@ FQ_HD void store_codes(FloatVector values, E4m3* codes) {
              reinterpret_cast<std::uint8_t*>(codes));
 }
 
-/// Codes of a byte each of minifloats without specials, or of E5M2: exponent and mantissa at the place that
-/// they have in an f16 are the number divided by `unit`, subnormals too.
+/// One-byte codes of minifloats without special values, or of E5M2. Exponent and mantissa in the bit
+/// positions of an f16 give the number divided by `unit`, including subnormals.
 class MinifloatCodes {
  public:
   MinifloatCodes(int exponent, int mantissa, float min_normal)
@@ -83,7 +84,7 @@ class MinifloatCodes {
     const ShortVector magnitude = hn::ShiftLeftSame(hn::And(code, magnitude_), low_);
     return mul_(widen_f16(hn::Or(magnitude, hn::ShiftLeftSame(hn::And(code, sign_), high_))), unit_);
   }
-  /// Of numbers of the format.
+  /// Stores numbers that the format represents exactly.
   void store(FloatVector values, std::uint8_t* p) const {
     const ShortVector half = narrow_f16(mul_(values, inverse_));
     const ShortVector magnitude = hn::And(hn::ShiftRightSame(half, low_), magnitude_);
@@ -97,7 +98,7 @@ class MinifloatCodes {
   ShortVector magnitude_, sign_;
 };
 
-/// Calls f(pointer) with codes as what they are.
+/// Calls f(pointer) with the codes in their own type.
 template <class F>
 void visit_codes(const cpu::CodeArray& codes, F&& f) {
   switch (codes.dtype) {
@@ -116,7 +117,7 @@ void visit_codes(const cpu::CodeArray& codes, F&& f) {
 
 inline constexpr std::size_t kMostLanes = std::max<std::size_t>(HWY_MAX_BYTES / sizeof(float), 8);
 
-/// Stands for the last elements of an array, fewer than a group.
+/// Buffer for the last elements of an array, fewer than a group.
 template <class T>
 struct Rest {
   T values[kMostLanes];
@@ -126,14 +127,14 @@ struct Rest {
   }
 };
 
-/// The bits of `count` elements, fewer than a group; the others of the last byte become 0.
+/// Copies the bits of `count` elements, fewer than a group. The remaining bits of the last byte become 0.
 inline void copy_bits(std::uint8_t* bits, std::int64_t count, std::uint8_t* mask) {
   if (count % 8 != 0) bits[count / 8] = static_cast<std::uint8_t>(bits[count / 8] & ((1u << count % 8) - 1));
   std::copy_n(bits, (count + 7) / 8, mask);
 }
 
-/// step(a + i, b + i, y + i) -> mask for vectors of all `count` elements. `mask` begins on a byte and may be
-/// null.
+/// Sets the mask to step(a + i, b + i, y + i) for vectors that cover all `count` elements. `mask` begins on a
+/// byte and may be null.
 template <class A, class B, class Y, class Step>
 HWY_INLINE void for_vectors(const A* a, const B* b, Y* y, std::uint8_t* mask, std::int64_t count,
                             Step&& step) {
@@ -156,7 +157,7 @@ HWY_INLINE void for_vectors(const A* a, const B* b, Y* y, std::uint8_t* mask, st
   }
 }
 
-/// step(x + i, y + i) for vectors of all `count` elements.
+/// Calls step(x + i, y + i) for vectors that cover all `count` elements.
 template <class X, class Y, class Step>
 HWY_INLINE void for_elements(const X* x, Y* y, std::int64_t count, Step&& step) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
@@ -170,7 +171,7 @@ HWY_INLINE void for_elements(const X* x, Y* y, std::int64_t count, Step&& step) 
   std::copy_n(out.values, count - done, y + done);
 }
 
-/// y = fl(code * scale)
+/// Computes y = fl(code * scale).
 inline void decode_codes(const cpu::CodeArray& codes, std::int64_t count, FloatVector scale, float* y) {
   visit_codes(codes, [&](const auto* in) HWY_ATTR {
     for_elements(in, y, count, [&](const auto* p, float* out) HWY_ATTR {
@@ -179,7 +180,7 @@ inline void decode_codes(const cpu::CodeArray& codes, std::int64_t count, FloatV
   });
 }
 
-/// The grid of whoever reads an accumulator.
+/// The grid for reading an accumulator.
 struct SumReader {
   FloatVector lower, upper, below, amax;
   bool open;

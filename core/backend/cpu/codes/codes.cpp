@@ -18,7 +18,7 @@
 namespace fq::cpu {
 namespace {
 
-/// Elements that are taken at once: they stay in the first cache, and begin on bytes of masks and of codes.
+/// Elements per chunk. A chunk fits into the first-level cache and begins on a byte of masks and codes.
 constexpr std::int64_t kCodeChunk = 2048;
 static_assert(kCodeChunk % element_group == 0);
 
@@ -26,18 +26,18 @@ std::int64_t whole_groups(std::int64_t count) {
   return (count + element_group - 1) / element_group * element_group;
 }
 
-/// What a chunk is computed in, where it ends within a group or its codes are packed.
+/// Buffers for a chunk that ends within a group or has packed codes.
 struct Scratch {
   alignas(64) float x[kCodeChunk], scale[kCodeChunk], amax[kCodeChunk];
   alignas(64) std::int32_t codes[kCodeChunk], copied[kCodeChunk];
   alignas(64) std::uint8_t mask[kCodeChunk / 8], packed[kCodeChunk / 2];
 };
 
-/// Elements that kernels take as one vector.
+/// Elements per kernel vector.
 constexpr std::int64_t kVector = 16;
 
-/// The numbers of the blocks as kernels take them: where they lie, if whole runs of elements share them, else
-/// spread to one a vector, or one an element where a vector has several.
+/// Per-block numbers in the form of kernels: the original numbers if whole runs of elements share them, else
+/// spread to one per vector, or to one per element if a vector has several.
 class BlockNumbers {
  public:
   BlockNumbers(const Grid& grid, const Shape& shape, Layout layout, bool inverse)
@@ -56,7 +56,7 @@ class BlockNumbers {
   }
 
   [[nodiscard]] ElementNumbers of(std::int64_t begin, std::int64_t end, bool with_amax, Scratch& s) const {
-    const bool whole = (end - begin) % element_group == 0;  // else a group reaches beyond the last block
+    const bool whole = (end - begin) % element_group == 0;  // otherwise a group extends beyond the last block
     if (index_ && (whole || map_.blocks() == 1)) return {scale_, amax_, begin, *index_};
     spread(scale_, begin, end, s.scale);
     if (with_amax) spread(amax_, begin, end, s.amax);
@@ -65,7 +65,7 @@ class BlockNumbers {
   }
 
  private:
-  /// Numbers beyond the end are 1.
+  /// Spreads the numbers. Numbers beyond the end are 1.
   void spread(const float* numbers, std::int64_t begin, std::int64_t end, float* out) const {
     const auto at = [&](std::int64_t i) { return out + (i - begin + unit_ - 1) / unit_; };
     map_.for_runs(begin, end, [&](std::int64_t i, std::int64_t stop, std::int64_t j, std::int64_t step) {
@@ -81,11 +81,11 @@ class BlockNumbers {
   Tensor scales_, ranges_;
   const float *scale_, *amax_;
   std::optional<detail::NumberIndex> index_;
-  std::int64_t unit_;  // elements that have one of the spread numbers
+  std::int64_t unit_;  // elements per spread number
   std::vector<float> inverses_;
 };
 
-/// f(begin, end) for chunks of all elements, in parallel.
+/// Calls f(begin, end) for chunks of all elements, in parallel.
 template <class F>
 void for_chunks(std::int64_t count, F&& f) {
   const std::int64_t chunks = (count + kCodeChunk - 1) / kCodeChunk;
@@ -153,7 +153,7 @@ ElementFormat element_format(const Format& format, bool inverse) {
 
 namespace {
 
-/// Fills out.codes and, if defined, out.mask. Returns whether x had a NaN. `x` f32.
+/// Fills out.codes and, if defined, out.mask. Returns whether x had a NaN. `x` is f32.
 bool quantize_blocks(const Tensor& x, QuantizedTensor& out) {
   if (x.numel() == 0) return false;
   const bool inverse = out.grid.scale_bits == 1 && out.grid.unit == 1 && !out.grid.format.is_integer();
@@ -212,7 +212,7 @@ void decode_blocks(const QuantizedTensor& x, bool scaled, Tensor& out) {
 
 CodeArray codes_of(const Tensor& codes) { return {codes.raw(), codes.dtype()}; }
 
-/// First element at or after `begin` whose mask bit starts a byte.
+/// Returns the first element at or after `begin` whose mask bit starts a byte.
 std::int64_t byte_start(std::int64_t begin, std::int64_t end) { return std::min(end, (begin + 7) / 8 * 8); }
 
 struct QuantizeRun {
@@ -258,8 +258,8 @@ void decode_floats(const Tensor& codes, Tensor& out) {
 }
 
 void decode_bf16(const Tensor& codes, Tensor& out) {
-  FQ_CHECK(bit_width(codes.dtype()) == 8, "decode", "the codes are {}: those of i8, u8 or f8_e4m3 are bf16",
-           name(codes.dtype()));
+  FQ_CHECK(bit_width(codes.dtype()) == 8, "decode",
+           "the codes are {}: only i8, u8 and f8_e4m3 convert to bf16", name(codes.dtype()));
   auto* values = out.mutable_data<bfloat16>(out.layout());
   for_runs(codes.numel(), {1, codes.numel()}, [&](std::int64_t begin, std::int64_t end, std::int64_t) {
     decode(codes_of(codes).from(begin), end - begin, values + begin);

@@ -23,7 +23,7 @@ namespace {
 using cpu::ElementFormat;
 using cpu::ElementNumbers;
 
-/// Codes of integers: those of a range of zeros only are 0.
+/// Integer codes. The codes of a range that has only zeros are 0.
 struct Integers {
   FloatVector lower, upper, least, none;
   explicit Integers(const ElementFormat& f)
@@ -58,7 +58,7 @@ struct Numbers {
   }
 };
 
-/// store(rounded numbers, i) for all elements; 0 for a NaN.
+/// Calls store(rounded numbers, i) for all elements, with 0 for NaN. Returns whether there was a NaN.
 template <bool shared, class Round, class Store>
 HWY_INLINE bool quantize_all(const float* x, const ElementNumbers& numbers, std::int64_t count,
                              bool is_unsigned, std::uint8_t* mask, const Round& round, Store&& store) {
@@ -77,8 +77,8 @@ HWY_INLINE bool quantize_all(const float* x, const ElementNumbers& numbers, std:
   return !hn::AllFalse(d, seen);
 }
 
-/// Codes of E2M1, two a byte, of quotients. With 2 added magnitudes up to 5 have bits as far apart as their
-/// codes are: 5 stands for 6.
+/// Packs E2M1 codes of quotients, two per byte. After adding 2, magnitudes up to 5 have bit patterns in the
+/// same steps as their codes. 5 represents 6.
 struct PairsOfE2m1 {
   std::uint8_t* packed;
   void operator()(FloatVector quotient, std::int64_t i) const {
@@ -151,7 +151,7 @@ bool QuantizeElements(const float* x, const ElementNumbers& numbers, std::int64_
                                 : quantize_with<false>(x, numbers, count, f, codes, mask);
 }
 
-/// The numbers of codes of E2M1, two a byte, where a vector has sixteen lanes.
+/// Decodes E2M1 codes, two per byte, with a table, if a vector has sixteen lanes.
 class NumberTable {
  public:
   static constexpr bool there = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3;
@@ -234,7 +234,7 @@ void UnpackNibbles(const std::uint8_t* packed, std::int64_t count, std::uint8_t*
   }
 }
 
-/// Whether numbers of E2M1 times the scales, which then have 6 bits at most, are bf16 numbers.
+/// Returns whether E2M1 numbers times the scales have at most 6 bits, which bf16 represents exactly.
 bool scales_are_short(const ElementNumbers& numbers, std::int64_t count) {
   const std::int64_t begin = numbers.index.at(numbers.first),
                      end = numbers.index.at(numbers.first + count - 1) + 1;

@@ -76,9 +76,9 @@ void ScaleAndAdd(float* y, std::int64_t count, std::int64_t width, const float* 
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-constexpr std::int64_t kAhead = 2048;  // bytes fetched before they are needed
+constexpr std::int64_t kAhead = 2048;  // prefetch distance in bytes
 
-/// The mask of lanes from bit i on, i a multiple of the lanes.
+/// Returns the mask of the lanes beginning with bit i, a multiple of the number of lanes.
 template <class D>
 hn::Mask<D> mask_at(D d, const std::uint8_t* mask, std::int64_t i) {
   if (hn::Lanes(d) >= 8) return hn::LoadMaskBits(d, mask + i / 8);
@@ -86,7 +86,7 @@ hn::Mask<D> mask_at(D d, const std::uint8_t* mask, std::int64_t i) {
   return hn::LoadMaskBits(d, bits);
 }
 
-/// In place: of most masks all bits are set, and nothing is read or written for those.
+/// Applies a mask in place. Most masks have all bits set; these need no reads or writes.
 template <class Word>
 void clear_others(Word* dx, const std::uint8_t* mask, std::int64_t count) {
   const hn::ScalableTag<Word> d;
@@ -146,7 +146,7 @@ constexpr std::int64_t kSums = cpu::share_lanes;
 
 hn::Vec<DoubleTag> widened(const float* p) { return hn::PromoteTo(DoubleTag(), hn::LoadU(HalfTag(), p)); }
 
-/// Adds kSums terms to their sums; term(i) are those from i on, as doubles.
+/// Adds kSums terms to their sums. term(i) returns the terms beginning with i, as doubles.
 template <class Term>
 HWY_INLINE void add_terms(double* sums, Term&& term) {
   const DoubleTag d;
@@ -154,7 +154,7 @@ HWY_INLINE void add_terms(double* sums, Term&& term) {
     hn::StoreU(hn::Add(hn::LoadU(d, sums + i), term(i)), d, sums + i);
 }
 
-/// Calls add(x, q, dy, sums) for kSums elements at a time, those of the rest padded with gradients of 0.
+/// Calls add(x, q, dy, sums) for kSums elements at a time. The last elements are padded with gradients of 0.
 template <class Add>
 void add_all(const float* x, const float* q, const float* dy, std::int64_t count, double* sums, Add&& add) {
   const std::int64_t whole = count / kSums * kSums;
@@ -167,7 +167,7 @@ void add_all(const float* x, const float* q, const float* dy, std::int64_t count
   add(last[0], last[1], last[2], sums);
 }
 
-/// A share of -1, 0 or 1 times dy is exact before it is widened.
+/// Adds clip shares. A share of -1, 0 or 1 times dy is exact before conversion to double.
 void AddClipShares(const float* x, const float* dy, std::int64_t count, const fq::detail::GridRow& row,
                    double* lanes) {
   const FloatTag d;
@@ -276,7 +276,7 @@ HWY_EXPORT(FindEndU8);
 namespace cpu {
 namespace {
 
-/// Lanes from 0, added up in their order.
+/// Sums lanes that begin at 0, and adds them in order.
 template <class Add>
 double lane_sum(Add&& add) {
   double lanes[share_lanes] = {}, sum = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Gradients of codes for every vector instruction set: scaled for products, through a packed mask, and
-/// shares of ranges.
+/// Gradients of codes for every vector instruction set: scaling for products, packed masks, and shares of
+/// ranges.
 
 #include <cstdint>
 
@@ -10,36 +10,37 @@
 
 namespace fq::cpu {
 
-/// out[i] = bf16(dy[i] * scale[i % width]), with the bits of number_formats.h; width a multiple of 16.
+/// Computes out[i] = bf16(dy[i] * scale[i % width]), with the bits of number_formats.h. width is a multiple
+/// of 16.
 void scale_to_bf16(const float* dy, std::int64_t count, std::int64_t width, const float* scale,
                    bfloat16* out);
-/// The same values as floats.
+/// Computes the same values as floats.
 void scale_to_bf16(const float* dy, std::int64_t count, std::int64_t width, const float* scale, float* out);
-/// A row of the same, which is added to `sums` as it is.
+/// Scales one row, and adds the unscaled row to `sums`.
 void scale_and_sum(const float* dy, std::int64_t count, const float* scale, bfloat16* out, float* sums);
 void scale_and_sum(const float* dy, std::int64_t count, const float* scale, float* out, float* sums);
 
-/// y[i] = fl(fl(y[i] * scale[i % width]) + bias[i % width]); width as above.
+/// Computes y[i] = fl(fl(y[i] * scale[i % width]) + bias[i % width]). width is a multiple of 16.
 void scale_and_add(float* y, std::int64_t count, std::int64_t width, const float* scale, const float* bias);
 
-/// dx[i] = mask bit i set ? dy[i] : +0, for elements of 2, 4 or 8 bytes. `mask` starts on a byte; dx may be
-/// dy. `beyond_cache`: dx is written past the caches.
+/// Sets dx[i] = mask bit i set ? dy[i] : +0, for elements of 2, 4 or 8 bytes. `mask` starts on a byte; dx may
+/// be dy. With `beyond_cache`, writes to dx bypass the caches.
 void apply_mask(const void* dy, const std::uint8_t* mask, std::int64_t count, int bytes, void* dx,
                 bool beyond_cache);
 
-/// Lanes of a sum on every target: element i of a run is added to lane i % share_lanes, the lanes are added
-/// in their order.
+/// Number of lanes of a sum on every target: element i of a run is added to lane i % share_lanes, and the
+/// lanes are added in order.
 inline constexpr std::int64_t share_lanes = 16;
-/// Codes that are looked at together, a multiple of share_lanes.
+/// Number of codes tested together, a multiple of share_lanes.
 inline constexpr std::int64_t end_group = 64;
 
 /// Returns the sum of dy * clip_share.
 [[nodiscard]] double clip_sum(const float* x, const float* dy, std::int64_t count,
                               const detail::GridRow& row);
-/// Returns the sum of dy * lsq_share; `q` are the values of the codes.
+/// Returns the sum of dy * lsq_share, where `q` are the values of the codes.
 [[nodiscard]] double lsq_sum(const float* x, const float* q, const float* dy, std::int64_t count,
                              const detail::GridRow& row);
-/// clip_sum of a part of a run, added to the lanes; the part begins at a multiple of share_lanes.
+/// Adds the terms of clip_sum for a part of a run to the lanes. The part begins at a multiple of share_lanes.
 void add_clip_shares(const float* x, const float* dy, std::int64_t count, const detail::GridRow& row,
                      double* lanes);
 

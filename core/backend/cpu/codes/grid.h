@@ -1,6 +1,6 @@
 #pragma once
 
-/// A Grid unpacked for kernels: one row of numbers a channel.
+/// A Grid unpacked for kernels: one row of numbers per channel.
 
 #include <cstring>
 #include <vector>

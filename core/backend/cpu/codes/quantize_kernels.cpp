@@ -59,7 +59,7 @@ std::int64_t QuantizeE4m3(const float* x, std::int64_t n, const GridRow& row, E4
 
 namespace {
 
-/// step(ranges + i, scales + i) for vectors of all; what stands beyond the end is 1.
+/// Calls step(ranges + i, scales + i) for vectors that cover all ranges. Elements beyond the end are 1.
 template <class Step>
 void for_ranges(float* ranges, float* scales, std::int64_t count, Step&& step) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
@@ -73,7 +73,7 @@ void for_ranges(float* ranges, float* scales, std::int64_t count, Step&& step) {
   std::copy_n(scale, count - i, scales + i);
 }
 
-/// `scale` of a range, and `hold` of both: the range that the scale holds.
+/// Computes each scale with `scale`, and with `hold` the range that the scale represents.
 template <class Scale, class Hold>
 bool scale_each(float* ranges, std::int64_t count, float* scales, const Scale& scale, const Hold& hold) {
   const FloatTag d;

@@ -13,19 +13,19 @@ namespace {
 using detail::BlockMap;
 using detail::GridRow;
 
-/// Elements whose shares are added up by one thread: the order of sums depends on it, never on the threads.
+/// Elements whose shares one thread adds. The order of sums depends on this size, not on the threads.
 constexpr std::int64_t kGradientChunk = 8192;
 
-/// What a chunk adds to a range.
+/// Contribution of a chunk to a range.
 using Part = std::pair<std::int64_t, double>;
 
-/// Whether shares of clip are looked for where codes lie at an end of the range, and nowhere else.
+/// Returns whether clip shares can be found by searching for codes at an end of the range.
 bool has_ends(const QuantizedTensor& codes) {
   const DType dtype = codes.codes.dtype();
   return codes.grid.format.is_integer() && (dtype == DType::i8 || dtype == DType::u8);
 }
 
-/// The values that were quantized: where they lie, or of sums those that are asked for.
+/// The quantized values: the original floats, or values computed from sums on request.
 class Values {
  public:
   Values(const detail::RangedValues& x, bool some, Layout layout) {
@@ -36,7 +36,7 @@ class Values {
       floats_ = detail::floats_of(x, layout);
     if (floats_.defined()) data_ = floats_.data<float>(layout);
   }
-  /// Of `count` elements, in `buffer` or where they lie.
+  /// Returns `count` elements, stored in `buffer` or in the original memory.
   [[nodiscard]] const float* at(std::int64_t begin, std::int64_t count, float* buffer) const {
     if (data_ != nullptr) return data_ + begin;
     (*stretches_)(begin, count, buffer);
@@ -50,11 +50,10 @@ class Values {
   std::optional<StretchValues> stretches_;
 };
 
-/// Elements that are read from a group on that has a code at an end: where there is one, there are more.
+/// Elements read beginning with a group that has a code at an end. Such codes often occur together.
 constexpr std::int64_t kStretch = 8 * end_group;
 
-/// clip_sum of the elements [begin, end), of which those far from codes at the ends of the range are not
-/// read.
+/// Returns clip_sum of the elements [begin, end). Reads only elements near codes at the ends of the range.
 template <class Code>
 double sum_at_ends(const Values& x, const Code* codes, const float* dy, std::int64_t begin, std::int64_t end,
                    const GridRow& row) {
@@ -72,7 +71,7 @@ double sum_at_ends(const Values& x, const Code* codes, const float* dy, std::int
   return sum;
 }
 
-/// What the elements [begin, end) of one range add to its gradient.
+/// Contributions of the elements [begin, end) of one range to its gradient.
 struct Shares {
   const Values& x;
   const Tensor& codes;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Sums as floats, a stretch at a time.
+/// Piecewise conversion of sums to floats.
 
 #include <functional>
 
@@ -8,18 +8,19 @@
 
 namespace fq::cpu {
 
-/// Reads the values of an accumulator, which outlives it, in memory order, with its ReLU.
+/// Reads the values of an accumulator in memory order, with its ReLU. The accumulator must outlive this
+/// object.
 class StretchValues {
  public:
-  /// `x` is one that can be read.
+  /// `x` must satisfy `can_read`.
   explicit StretchValues(const Accumulator& x);
-  /// All but concatenations and moves.
+  /// Returns whether the accumulator can be read: all kinds except concatenations and moves.
   [[nodiscard]] static bool can_read(const Accumulator& x);
 
-  /// The values of `count` elements from `begin` on. `mask`, which may be null, receives where the ReLU
-  /// passes a gradient.
+  /// Writes the values of `count` elements beginning with `begin`. `mask`, which may be null, receives where
+  /// the ReLU passes a gradient.
   void operator()(std::int64_t begin, std::int64_t count, float* to, std::uint8_t* mask = nullptr) const;
-  /// The same before the ReLU.
+  /// Writes the values before the ReLU.
   void plain(std::int64_t begin, std::int64_t count, float* to) const { read_(begin, count, to); }
 
  private:

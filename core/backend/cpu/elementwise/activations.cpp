@@ -21,7 +21,7 @@ std::vector<float> gelu_entries() {
   return out;
 }
 
-/// y[i] = ggml_gelu(x[i]), with the bits of the formula. The table is made at the first call.
+/// Computes y[i] = ggml_gelu(x[i]), with the bits of the formula. The table is built on the first call.
 void ggml_gelu_values(const float* x, std::int64_t n, float* y) {
   static const std::vector<float> entries = gelu_entries();
   for (std::int64_t i = gelu_entries_of(x, n, entries.data(), y); i < n; ++i) {
@@ -30,14 +30,14 @@ void ggml_gelu_values(const float* x, std::int64_t n, float* y) {
   }
 }
 
-/// f(first, count) of parts of n elements, shared among threads.
+/// Calls f(first, count) for parts of n elements, shared among threads.
 template <class F>
 void for_parts(std::int64_t n, F&& f, std::int64_t part = 8192) {
   detail::parallel_for((n + part - 1) / part, n > parallel_elements,
                        [&](std::int64_t i) { f(i * part, std::min(part, n - i * part)); });
 }
 
-/// f(first, count, values) of the n values of sums, by parts that stay in the first cache.
+/// Calls f(first, count, values) for the n values of sums, in parts that fit into the first-level cache.
 template <class F>
 void for_values(const Accumulator& x, std::int64_t n, F&& f) {
   constexpr std::int64_t part = 2048;
@@ -55,7 +55,7 @@ void for_values(const Accumulator& x, std::int64_t n, F&& f) {
 using ActivationValues = void (*)(const float* x, std::int64_t n, float* y);
 using ActivationGradients = void (*)(const float* dy, const float* x, std::int64_t n, float* dx);
 
-/// What computes many of f32 at once; null where the formula is computed for each.
+/// Returns the vector kernel for f32, or null if the formula is computed per element.
 ActivationValues kernel_of_values(const detail::Activation& activation) {
   if (std::holds_alternative<detail::Gelu>(activation.f)) return gelu_values;
   if (std::holds_alternative<detail::Silu>(activation.f)) return silu_values;

@@ -8,11 +8,11 @@
 
 namespace fq::cpu {
 
-/// Whether the two functions below take the sums.
+/// Returns whether the two functions below support these sums.
 [[nodiscard]] bool activates_sums(const Accumulator& x, const detail::Activation& f);
-/// y = f.value(x)
+/// Computes y = f.value(x).
 void activate(const Accumulator& x, const detail::Activation& f, Tensor& y);
-/// dx = dy * f.slope(x)
+/// Computes dx = dy * f.slope(x).
 void activate_backward(const Tensor& dy, const Accumulator& x, const detail::Activation& f, Tensor& dx);
 
 }  // namespace fq::cpu

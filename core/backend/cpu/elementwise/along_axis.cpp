@@ -28,7 +28,7 @@ void take_words(const Tensor& x, const AxisView& view, const Elements& from, Wor
   }
 }
 
-/// Byte by byte of y; the bits after the last element are 0.
+/// Takes bits, byte by byte of y. Bits after the last element are 0.
 void take_bits(const Tensor& x, const AxisView& view, const Elements& from, Tensor& y) {
   const auto* in = static_cast<const std::uint8_t*>(x.raw());
   auto* out = static_cast<std::uint8_t*>(y.mutable_raw());

@@ -61,8 +61,8 @@ FQ_HD float LargestOf(const float* x, std::int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-/// Terms are added in 16 columns whatever the width of vectors, and those in their order: every instruction
-/// set has the same sum. Zeros behind the last terms change none.
+/// Adds terms in 16 columns for any vector width, and then adds the columns in order: every instruction set
+/// has the same sum. Zeros after the last terms do not change it.
 float SumOf(const float* x, std::int64_t n) {
   alignas(64) float columns[16] = {};
   if constexpr (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) {
@@ -115,7 +115,6 @@ std::int64_t GeluEntriesOf(const float* x, std::int64_t n, const float* entries,
   }
   return i;
 }
-
 
 template <class To>
 void narrow_all(const float* x, std::int64_t count, To* y) {

@@ -10,28 +10,29 @@
 namespace fq::cpu {
 
 void gelu_values(const float* x, std::int64_t n, float* y);
-/// dx = dy * slope(x)
+/// Computes dx = dy * slope(x).
 void gelu_gradients(const float* dy, const float* x, std::int64_t n, float* dx);
 void silu_values(const float* x, std::int64_t n, float* y);
 void silu_gradients(const float* dy, const float* x, std::int64_t n, float* dx);
 
-/// Of a row of softmax: its largest element and the sum of the powers.
+/// Largest element of a softmax row, and the sum of the exponentials.
 struct RowPowers {
   float largest, sum;
 };
-/// y[i] = e^(x[i] - largest). `y` may be `x`; `n` is 1 or more. Where all are -infinity, y and the sum are 0.
+/// Computes y[i] = e^(x[i] - largest). `y` may be `x`; `n` is 1 or more. If all elements are -infinity, y and
+/// the sum are 0.
 RowPowers powers_of_row(const float* x, std::int64_t n, float* y);
-/// y[i] /= divisor
+/// Computes y[i] /= divisor.
 void divide_row(float divisor, std::int64_t n, float* y);
 
-// GELU of ggml by a table with an entry for each f16, for each vector instruction set.
+// GELU of ggml by a table with an entry for each f16, for every vector instruction set.
 //
 
-/// y[i] = entries[f16(x[i])], but 0 up to -10 and x[i] from 10 on, for whole vectors: the caller does those
-/// behind the count that is returned. `entries` has 65,536 numbers.
+/// Sets y[i] = entries[f16(x[i])], but 0 for x[i] <= -10 and x[i] for x[i] >= 10. Processes whole vectors and
+/// returns the number of processed elements; the caller processes the rest. `entries` has 65,536 numbers.
 std::int64_t gelu_entries_of(const float* x, std::int64_t n, const float* entries, float* y);
 
-// Conversion of f32 arrays to bf16 and f16, with the bits of number_formats.h, for each vector instruction
+// Conversion of f32 arrays to bf16 and f16, with the bits of number_formats.h, for every vector instruction
 // set.
 
 void narrow_floats(const float* x, std::int64_t count, bfloat16* y);

@@ -11,10 +11,10 @@
 
 namespace fq::cpu {
 
-/// Loops shorter than this stay on one thread: starting a team costs as much as they do.
+/// Shorter loops run on one thread: starting a team of threads would take as long as the loop.
 inline constexpr std::int64_t parallel_elements = 32768;
 
-/// y[i] = f(x[i])
+/// Computes y[i] = f(x[i]).
 template <class T, class F>
 void map(const Tensor& x, Tensor& y, F f) {
   const std::int64_t n = x.numel();
@@ -24,7 +24,7 @@ void map(const Tensor& x, Tensor& y, F f) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = f(in[i]);
 }
 
-/// y[i] = f(a[i], b[i])
+/// Computes y[i] = f(a[i], b[i]).
 template <class T, class F>
 void map(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const std::int64_t n = a.numel();

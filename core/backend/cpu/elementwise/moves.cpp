@@ -23,7 +23,7 @@ void gather(const void* from, const Walk& walk, std::int64_t count, void* to) {
   });
 }
 
-/// Byte by byte of y; the bits after the last element are 0.
+/// Gathers bits, byte by byte of y. Bits after the last element are 0.
 void gather_bits(const void* from, const Walk& walk, std::int64_t count, void* to) {
   const auto* x = static_cast<const std::uint8_t*>(from);
   auto* y = static_cast<std::uint8_t*>(to);
@@ -66,7 +66,7 @@ void permute(const Tensor& x, const std::vector<int>& axes, Tensor& y) {
 
 namespace {
 
-/// Copies `count` bits, from and to any bit: whole bytes of the target at once, its ends one by one.
+/// Copies `count` bits between any bit positions: whole bytes of the target at once, the ends bit by bit.
 void copy_bits(const std::byte* in, std::int64_t from, std::byte* out, std::int64_t to, std::int64_t count) {
   const auto one_by_one = [&](std::int64_t bits) {
     for (; bits > 0; --bits, ++from, ++to, --count) {

@@ -16,16 +16,16 @@ namespace {
 
 using detail::Codes;
 
-constexpr unsigned long kAsimdDp = 1UL << 20;  // of AT_HWCAP
-constexpr std::int64_t kAtOnce = 16;           // codes of a vector
-constexpr std::int64_t kNearCodes = 16 << 10;  // of w, which stay in the nearest cache
+constexpr unsigned long kAsimdDp = 1UL << 20;  // bit in AT_HWCAP
+constexpr std::int64_t kAtOnce = 16;           // codes per vector
+constexpr std::int64_t kNearCodes = 16 << 10;  // codes of w that fit into the first-level cache
 constexpr std::uint8_t kHalf = 128;            // u8 codes are multiplied as the signed code - 128
 
 int8x16_t signed_codes(const std::int8_t* p) { return vld1q_s8(p); }
 int8x16_t signed_codes(const std::uint8_t* p) {
   return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p), vdupq_n_u8(kHalf)));
 }
-/// The `count` < 16 that are left of a row, and zeros.
+/// Loads the last `count` < 16 codes of a row, padded with zeros.
 template <class Code>
 int8x16_t last_codes(const Code* p, std::int64_t count) {
   std::array<Code, kAtOnce> codes;
@@ -55,7 +55,7 @@ struct Tile {
   }
 };
 
-/// Sums of products of signed codes; pitch: between rows of sums.
+/// Computes sums of products of signed codes. `pitch` is the distance between rows of sums.
 template <int rows, int columns, class X, class W>
 void tile(const X* x, const W* w, std::int64_t k, std::int32_t* sums, std::int64_t pitch) {
   Tile<rows, columns> out;
@@ -87,7 +87,8 @@ void row_tiles(const X* x, const W* w, std::int64_t k, std::int64_t columns, std
   for (; c < columns; ++c) tile<rows, 1>(x, w + c * k, k, sums + c, pitch);
 }
 
-/// What the offset of one factor adds to sums of signed codes: 128 * the sum of each row of the other.
+/// Returns the effect of one factor's offset on sums of signed codes: 128 * the sum of each row of the other
+/// factor.
 template <class Other>
 std::vector<std::uint32_t> offset_terms(bool is_unsigned, const Other* other, std::int64_t rows,
                                         std::int64_t k) {
@@ -98,7 +99,7 @@ std::vector<std::uint32_t> offset_terms(bool is_unsigned, const Other* other, st
   return terms;
 }
 
-/// Wraps around on the way, as SDOT does: what comes out fits.
+/// Adds the offsets. Intermediate sums wrap around as in SDOT; the result fits.
 template <class X, class W>
 void add_offsets(const X* x, const W* w, std::int64_t m, std::int64_t n, std::int64_t k, std::int32_t* sums) {
   constexpr bool of_x = std::is_unsigned_v<X>, of_w = std::is_unsigned_v<W>;

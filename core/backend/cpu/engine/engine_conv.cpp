@@ -21,7 +21,8 @@ Desc weights(const ConvShape& s, Type type, bool plain) {
   return Desc({s.groups, s.o / s.groups, s.c / s.groups, s.kh, s.kw}, type, plain ? Tag::goihw : Tag::any);
 }
 
-/// Padding after the last pixel is what the sizes ask for: with a stride, some of it may never be read.
+/// Returns the padding after the last pixel, computed from the sizes. With a stride, some padding may never
+/// be read.
 std::int64_t after(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
                    std::int64_t padding, std::int64_t dilation) {
   const std::int64_t reach = (kernel - 1) * dilation + 1;
@@ -47,14 +48,15 @@ auto backward_data_desc(const ConvShape& s, Type type) {
                        nhwc(s.n, s.o, s.oh, s.ow, type), window(s), forward_desc(s, type, type, type));
 }
 
-/// Images of one task, by the sizes alone: enough tasks for many threads, none too small to be worth one.
+/// Returns the number of images per task. It depends only on the sizes: enough tasks for many threads, none
+/// too small.
 std::int64_t images_a_task(const ConvShape& s) {
   const std::int64_t work = std::max<std::int64_t>(s.oh * s.ow * s.o * (s.c / s.groups) * s.kh * s.kw, 1);
   const std::int64_t worth = (std::int64_t{1} << 20) / work + 1;
   return std::min(s.n, std::max(worth, (s.n + 31) / 32));
 }
 
-/// An activation array that is cut by images.
+/// An activation array that is cut into images.
 struct Activation {
   int key;
   std::int64_t c, h, w;
@@ -73,13 +75,13 @@ struct Weights {
   const void* data;
 };
 
-/// One convolution of some images, with the weights in the order it wants.
+/// Convolution of some images, with the weights in the order that the primitive requires.
 class ImageCall {
  public:
   template <class PrimitiveDesc>
   void prepare(const PrimitiveDesc& desc, std::int64_t images, const Weights& w,
                const ImageCall* shared = nullptr) {
-    images_ = 0;  // until it is whole
+    images_ = 0;  // until construction is complete
     call_.emplace(desc);
     w_desc_ = desc.weights_desc();
     const bool shares = shared != nullptr && shared->w_desc_ == w_desc_;
@@ -103,7 +105,7 @@ class ImageCall {
   const void* w_ = nullptr;
 };
 
-/// All images in one call, which shares them among threads itself.
+/// Processes all images in one call, which shares them among threads itself.
 template <class PrimitiveDesc>
 void at_once(const ConvShape& s, const PrimitiveDesc& desc, const Activation& in, const Weights& w,
              const Activation& out) {
@@ -112,7 +114,7 @@ void at_once(const ConvShape& s, const PrimitiveDesc& desc, const Activation& in
   call.run(in, out, 0);
 }
 
-/// `make(shape)` describes the convolution of shape.n images.
+/// Processes images in tasks. `make(shape)` describes the convolution of shape.n images.
 template <class Make>
 void over_images(const char* function, const ConvShape& s, Sharing sharing, const Make& make,
                  const Activation& in, const Weights& w, const Activation& out) {

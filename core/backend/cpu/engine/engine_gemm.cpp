@@ -10,14 +10,14 @@ namespace {
 
 using namespace onednn;
 
-constexpr std::int64_t kTerms = std::int64_t{1} << 22;  // of a task of several products
+constexpr std::int64_t kTerms = std::int64_t{1} << 22;  // per task of several products
 
-/// How c is cut, by the sizes alone. Tiles of bf16 have whole rows where that leaves enough of them: oneDNN
-/// multiplies by AMX only into memory that is dense, and with less than half the speed elsewhere.
+/// Tiling of c, by the sizes alone. bf16 tiles have whole rows if enough tiles remain: oneDNN uses AMX only
+/// for contiguous output, and is less than half as fast otherwise.
 struct Tiling {
-  std::int64_t rows, columns;  // of one tile
-  std::int64_t down, across;   // tiles
-  std::int64_t together;       // matrices of one tile each that are one task
+  std::int64_t rows, columns;  // size of one tile
+  std::int64_t down, across;   // number of tiles
+  std::int64_t together;       // one-tile matrices per task
 
   static Tiling of(const Matrix& a, const Matrix& b, std::int64_t batch) {
     const std::int64_t m = a.rows, n = b.columns, k = a.columns;
@@ -36,8 +36,8 @@ struct Tiling {
     return {rows, columns, down, across, std::clamp<std::int64_t>(kTerms / (m * n * k), 1, most)};
   }
   static std::int64_t half(std::int64_t size) { return (size / 2 + 31) / 32 * 32; }
-  /// One row or column that is left belongs to the tile before: of such a one, whose numbers do not lie
-  /// behind each other, oneDNN 3.7 reads and writes others.
+  /// Returns the number of tiles. One remaining row or column is merged into the tile before it: oneDNN 3.7
+  /// reads and writes wrong elements of a single row or column that is not contiguous.
   static std::int64_t tiles_of(std::int64_t size, std::int64_t tile) {
     return std::max<std::int64_t>(size / tile + (size % tile > 1 ? 1 : 0), 1);
   }
@@ -49,7 +49,7 @@ struct Tiling {
   }
 };
 
-/// Of a matrix, or of matrices that lie behind each other.
+/// Returns the strides of a matrix, or of consecutive matrices.
 Dims strides_of(const Matrix& matrix) {
   const Dims within = matrix.transposed ? Dims{1, matrix.rows} : Dims{matrix.columns, 1};
   return {matrix.rows * matrix.columns, within[0], within[1]};
@@ -61,19 +61,19 @@ const void* at(const Matrix& matrix, std::int64_t i, std::int64_t row, std::int6
          byte_size(matrix.dtype, i * s[0] + row * s[1] + column * s[2]);
 }
 
-/// Of one matrix or of several.
+/// Returns the descriptor of one matrix or of several.
 Desc described(Dims dims, Type type, Dims strides) {
   if (dims[0] > 1) return {dims, type, strides};
   return {Dims(dims.begin() + 1, dims.end()), type, Dims(strides.begin() + 1, strides.end())};
 }
 
-/// The product of the tiles of one size.
+/// Product of tiles of one size.
 struct TileProduct {
   std::int64_t count = 0, m = 0, n = 0;
   Desc a, b, c;
   std::optional<Call> call;
 
-  /// `matrices` of them at once, each with every bit that it has alone.
+  /// Prepares the product of `matrices` matrices at once. Each result has the bits of a separate product.
   void prepare(const Matrix& left, const Matrix& right, std::int64_t matrices, std::int64_t rows,
                std::int64_t columns) {
     if (call && count == matrices && m == rows && n == columns) return;
@@ -92,7 +92,7 @@ struct TileProduct {
   }
 };
 
-/// Matrices of [batch / sides, sides], of which `beside` lie side by side.
+/// Returns the descriptor of matrices [batch / sides, sides], `beside` of them side by side.
 Desc described(std::int64_t batch, std::int64_t sides, const Matrix& matrix, Type type) {
   const Dims one = strides_of(matrix);
   const std::int64_t step = matrix.beside, length = matrix.transposed ? matrix.rows : matrix.columns;
@@ -110,14 +110,14 @@ void side_by_side(const Matrix& a, const Matrix& b, const Matrix& c, std::int64_
       .run({{DNNL_ARG_SRC, left, a.data}, {DNNL_ARG_WEIGHTS, right, b.data}, {DNNL_ARG_DST, out, c.data}});
 }
 
-/// Whole products, shared among the threads by oneDNN.
+/// Computes whole products, which oneDNN shares among the threads.
 void at_once(const Matrix& a, const Matrix& b, void* c, std::int64_t batch) {
   TileProduct product;
   product.prepare(a, b, batch, a.rows, b.columns);
   product.run(a.data, b.data, c);
 }
 
-/// The same, one after another.
+/// Computes the products by sgemm, one after another.
 void by_sgemm(Matrix a, Matrix b, std::int64_t m, std::int64_t n, float* c, std::int64_t batch) {
   for (std::int64_t i = 0; i < batch; ++i, c += m * n) {
     sgemm(a, b, m, n, c, n);

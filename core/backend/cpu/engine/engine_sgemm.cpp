@@ -7,9 +7,9 @@
 namespace fq::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 32;  // of a transpose: whole cache lines are read and written
+constexpr std::int64_t kBlock = 32;  // side of a transposed block: whole cache lines
 
-/// One block through a buffer: rows a power of two apart would evict each other from the cache.
+/// Transposes one block through a buffer: rows a power of two apart would evict each other from the cache.
 void transpose_block(const float* from, std::int64_t rows, std::int64_t columns, std::int64_t r0,
                      std::int64_t c0, float* to, std::int64_t pitch) {
   float buffer[kBlock][kBlock + 1];
@@ -19,20 +19,20 @@ void transpose_block(const float* from, std::int64_t rows, std::int64_t columns,
   for (std::int64_t c = 0; c < wide; ++c) std::copy_n(buffer[c], high, to + (c0 + c) * pitch + r0);
 }
 
-/// to [columns, rows], whose rows are `pitch` apart, = from [rows, columns].
+/// Transposes `from` [rows, columns] to `to` [columns, rows], with rows `pitch` apart.
 void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to, std::int64_t pitch) {
 #pragma omp parallel for collapse(2) schedule(static) if (rows * columns > 65536)
   for (std::int64_t r = 0; r < rows; r += kBlock)
     for (std::int64_t c = 0; c < columns; c += kBlock) transpose_block(from, rows, columns, r, c, to, pitch);
 }
 
-constexpr std::int64_t kUses = 128;  // of each element, for its place in memory to matter
+constexpr std::int64_t kUses = 128;  // uses per element above which the memory layout matters
 
-/// c [m, n], whose rows are `pitch` apart, of floats.
+/// Multiplies floats into c [m, n], with rows `pitch` apart.
 void multiply(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, float* c,
               std::int64_t pitch) {
   const auto wide = [](const Matrix& matrix) { return matrix.transposed ? matrix.rows : matrix.columns; };
-  static_cast<void>(detail::threads());  // oneDNN waits for as many as OpenMP promises
+  static_cast<void>(detail::threads());  // oneDNN waits for the number of threads that OpenMP reports
   const HeldSignals held;
   const auto status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, a.columns, 1.0f,
                                  static_cast<const float*>(a.data), wide(a),

@@ -10,7 +10,7 @@
 namespace fq::cpu {
 namespace {
 
-/// Numbers of the smaller factor, which stay in a cache.
+/// Numbers of the smaller factor that fit into a cache.
 constexpr std::int64_t kKeptNumbers = std::int64_t{1} << 20;
 
 std::int64_t whole(std::int64_t size) { return (size + kTileSide - 1) / kTileSide * kTileSide; }
@@ -30,7 +30,7 @@ class Packed {
   bfloat16* tiles_ = nullptr;
 };
 
-/// One of a batch: the memory's rows lie `pitch` numbers apart.
+/// One matrix of a batch, with memory rows `pitch` numbers apart.
 struct View {
   const bfloat16* data;
   std::int64_t rows, columns, pitch;
@@ -46,14 +46,14 @@ struct View {
   }
 };
 
-/// f(memory, i) for all i, shared among the threads or not.
+/// Calls f(memory, i) for all i, shared among the threads if `shared`.
 template <class F>
 void for_all(std::int64_t count, bool shared, Packed& memory, F&& f) {
   if (shared) return parallel_tasks<Packed>(count, f);
   for (std::int64_t i = 0; i < count; ++i) f(memory, i);
 }
 
-/// Rows of the left factor or columns of the right, as tiles.
+/// Rows of the left factor or columns of the right factor, as tiles.
 class Lines {
  public:
   Lines(const View& view, bool left) : view_(view), left_(left) {}
@@ -61,7 +61,7 @@ class Lines {
   [[nodiscard]] std::int64_t count() const { return left_ ? view_.rows : view_.columns; }
   [[nodiscard]] std::int64_t terms() const { return left_ ? view_.columns : view_.rows; }
 
-  /// Rows of the left factor that need no packing.
+  /// Returns whether these rows of the left factor need no packing.
   [[nodiscard]] bool as_they_are(std::int64_t lines) const {
     return left_ && !across() && lines % kTileSide == 0 && terms() % kTileSide == 0;
   }
@@ -69,7 +69,7 @@ class Lines {
     return TileRows::in_memory(view_.data + line * view_.pitch, view_.pitch);
   }
 
-  /// All, in the order of memory.
+  /// Packs all lines, in memory order.
   const bfloat16* pack(bool shared, Packed& memory) const {
     const std::int64_t length = whole(terms()), lines = whole(count()) / kTileSide,
                        steps = length / kTileSide;
@@ -82,7 +82,7 @@ class Lines {
     });
     return tiles;
   }
-  /// At most 32 from there on.
+  /// Packs at most 32 lines beginning with `line`.
   const bfloat16* pack(std::int64_t line, Packed& memory) const {
     bfloat16* tiles = memory.of(whole(terms()) * kTileSide);
     for (std::int64_t term = 0; term < terms(); term += kTileSide) pack(line, term, tiles);
@@ -108,8 +108,8 @@ struct Memory {
   Packed kept, passing;
 };
 
-/// c, its rows `pitch` apart: 32 rows or columns at a time by all of the smaller factor, or a part of it
-/// where there are too few of those for the threads.
+/// Computes c, with rows `pitch` apart: 32 rows or columns at a time times the smaller factor, or times a
+/// part of it if there are not enough tasks for the threads.
 void multiply_views(const View& a, const View& b, float* c, std::int64_t pitch, const TileScales& scales,
                     bool shared, Memory& memory) {
   const bool down = a.rows < b.columns;
@@ -158,7 +158,7 @@ bool tiles_allowed() {
 }
 
 bool tiles_are_faster(const Matrix& a, const Matrix& b, Sharing sharing) {
-  constexpr std::int64_t most = 1024;  // terms that oneDNN adds up in one go
+  constexpr std::int64_t most = 1024;  // terms that oneDNN adds in one pass
   if (a.dtype != DType::bf16 || !tiles_allowed()) return false;
   const std::int64_t m = a.rows, n = b.columns, k = a.columns;
   const bool large = m >= 2 * kTileSide && n >= kTileSide && k >= kTileSide;

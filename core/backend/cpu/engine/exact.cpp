@@ -15,7 +15,7 @@
 namespace fq::cpu {
 namespace {
 
-thread_local std::optional<ExactType> forced;  // read where a product begins, never in its tasks
+thread_local std::optional<ExactType> forced;  // read at the start of a product, not in its tasks
 
 bool probe(ExactType type) {
   const ForceExactType only(type);
@@ -60,7 +60,7 @@ void decode_columns(const Code* codes, const CodeColumns& s, Value* out) {
     }
 }
 
-/// One long row would be one task: whole rows may be cut anywhere.
+/// Reshapes whole rows, which may be cut anywhere: one long row would be a single task.
 CodeColumns balanced(CodeColumns s) {
   constexpr std::int64_t piece = 4096;
   const std::int64_t count = s.rows * s.groups * s.width;
@@ -119,21 +119,22 @@ void add_part(const Tensor& part, bool first, std::int32_t* sums) {
 
 namespace {
 
-/// The engine for such factors: s8 multiplies by signed weights only.
+/// Returns the engine for these factors: s8 requires signed weights.
 ExactType type_for(const Codes& w) {
   const ExactType best = best_exact_type();
   if (best != ExactType::s8 || w.dtype == DType::i8) return best;
   return exact_type_works(ExactType::bf16) ? ExactType::bf16 : ExactType::f32;
 }
 
-/// int16 products are the fastest exact ones for small products, and where 8-bit products are wrong.
+/// Returns whether to use int16 products: they are the fastest exact products for small sizes, and replace
+/// wrong 8-bit products.
 bool use_int16_products(std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr std::int64_t few = 1 << 16;
   if (forced_exact_type()) return false;
   return best_exact_type() == ExactType::f32 || m * n * k <= few;
 }
 
-/// What an engine multiplies: code values, or the codes themselves.
+/// Returns the type that an engine multiplies: code values, or the codes themselves.
 DType value_type(ExactType type, const Codes& codes) {
   if (type == ExactType::s8) return codes.dtype;
   return type == ExactType::bf16 ? DType::bf16 : DType::f32;
@@ -143,13 +144,13 @@ bool fit_f32(const Codes& x, const Codes& w, std::int64_t length) {
   return length * x.largest * w.largest <= exact_limit;
 }
 
-/// u8 sums come out as they are; oneDNN takes those of s8 through f32, as it corrects them.
+/// Returns whether the sums need no parts. u8 sums are exact; oneDNN corrects s8 sums in f32.
 bool sums_are_whole(ExactType type, const Codes& x, const Codes& w, std::int64_t length) {
   return type == ExactType::s8 && (x.dtype == DType::u8 || fit_f32(x, w, length));
 }
 
-/// Convolutions of few channels have a kernel of their own on AMX, which takes u8 sums through f32 too; those
-/// of one tap have it in oneDNN 3.
+/// Returns whether the sums of a convolution need no parts. With few channels, AMX has a separate kernel,
+/// which converts u8 sums to f32, too. In oneDNN 3 convolutions with one tap use it as well.
 bool sums_are_whole(ExactType type, const Codes& x, const Codes& w, std::int64_t channels,
                     std::int64_t taps) {
   constexpr std::int64_t few = 16;
@@ -169,8 +170,8 @@ void add_parts(const std::vector<Part>& parts, std::int64_t count, std::int32_t*
   if (first) std::fill_n(sums, count, 0);
 }
 
-/// Calls `product(part, values)` for each part, `values` being [count] sums to fill, i32 of the s8 engine and
-/// f32 of the others, and adds them up.
+/// Calls `product(part, values)` for each part and adds the results. `values` are [count] sums to fill, i32
+/// in the s8 engine and f32 in the others.
 template <class F>
 void sum_parts(ExactType type, const std::vector<Part>& parts, std::int64_t count, std::int32_t* sums,
                F&& product) {

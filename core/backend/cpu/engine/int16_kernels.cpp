@@ -21,13 +21,14 @@ HWY_ATTR inline Int16Vector load_int16(const std::int8_t* p) {
   return hn::PromoteTo(Int16Tag(), hn::LoadU(hn::Rebind<std::int8_t, Int16Tag>(), p));
 }
 
-/// Products of `rows` rows of values by `columns` columns, over whole vectors below `end`, which it returns.
+/// Multiplies `rows` rows by `columns` columns, over whole vectors below `end`. Returns the end of the last
+/// vector.
 template <int rows, int columns, class W>
 HWY_ATTR HWY_INLINE std::int64_t tile(const std::int16_t* x, const W* w, std::int64_t pitch, std::int64_t end,
                                       std::int32_t* sums, std::int64_t sums_pitch) {
   const SumTag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Int16Tag()));
-  SumVector sum[rows][columns], rest[rows][columns];  // of a product's two halves: NEON adds to both
+  SumVector sum[rows][columns], rest[rows][columns];  // two halves of a product: NEON adds to both
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < columns; ++c) sum[r][c] = rest[r][c] = hn::Zero(d);
   std::int64_t i = 0;
@@ -55,7 +56,7 @@ void row_tiles(const cpu::Int16Task& t, std::int64_t r, std::int64_t begin, std:
   for (; c < end; ++c) tile<rows, 1>(x, t.w + c * t.pitch, t.pitch, t.pitch, out + c, t.sums_pitch);
 }
 
-/// Some columns at a time, whose values stay in the nearest cache.
+/// Processes some columns at a time, whose values fit into the first-level cache.
 void MultiplyInt16(const cpu::Int16Task& t) {
   const std::int64_t columns =
       std::max<std::int64_t>((std::int64_t{1} << 13) / std::max<std::int64_t>(t.pitch, 1) / 4 * 4, 4);

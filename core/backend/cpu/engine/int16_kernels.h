@@ -6,16 +6,16 @@
 
 namespace fq::cpu {
 
-/// The length of a row is a multiple of this, the number of int16 lanes of the widest vectors.
+/// Multiple for the length of rows: the number of int16 lanes of the widest vectors.
 inline constexpr std::int64_t kInt16Multiple = 32;
 
-/// Widens codes [rows, k] to values [rows, pitch]. The values from k on are 0.
+/// Widens codes [rows, k] to values [rows, pitch]. Values at index k and above are 0.
 void widen_codes(const std::int8_t* codes, std::int64_t rows, std::int64_t k, std::int64_t pitch,
                  std::int16_t* values);
 void widen_codes(const std::uint8_t* codes, std::int64_t rows, std::int64_t k, std::int64_t pitch,
                  std::int16_t* values);
 
-/// sums [rows, columns], whose rows are `sums_pitch` apart, = x [rows, pitch] * w [columns, pitch]
+/// Computes sums [rows, columns], with rows `sums_pitch` apart, = x [rows, pitch] * w [columns, pitch]
 /// transposed.
 struct Int16Task {
   const std::int16_t *x, *w;
@@ -25,7 +25,7 @@ struct Int16Task {
 };
 void multiply_int16(const Int16Task& task);
 
-/// sums [n] = x [pitch] * w [n, k] transposed: one row of int16 values by int8 codes.
+/// Computes sums [n] = x [pitch] * w [n, k] transposed: one row of int16 values times int8 codes.
 void multiply_row(const std::int16_t* x, const std::int8_t* w, std::int64_t n, std::int64_t k,
                   std::int32_t* sums);
 

@@ -12,9 +12,9 @@ namespace {
 
 using detail::Codes;
 
-constexpr std::int64_t kTaskRows = 64;      // of a task
-constexpr std::int64_t kFew = 1 << 16;      // products that threads are not worth waking for
-constexpr std::int64_t kRowsAsTheyAre = 2;  // of x: w is read as often, and is not widened first
+constexpr std::int64_t kTaskRows = 64;      // rows per task
+constexpr std::int64_t kFew = 1 << 16;      // too few products for several threads
+constexpr std::int64_t kRowsAsTheyAre = 2;  // at most this many rows of x: w is not widened
 
 std::int64_t pitch_of(std::int64_t k) { return (k + kInt16Multiple - 1) / kInt16Multiple * kInt16Multiple; }
 
@@ -52,7 +52,7 @@ Codes codes_from(const Codes& codes, std::int64_t first) {
   return {static_cast<const char*>(codes.data) + first, codes.dtype, codes.largest};
 }
 
-/// Calls `multiply(i, row, rows)` for parts of the rows of each of `batch` products, on all threads.
+/// Calls `multiply(i, row, rows)` for row parts of each of `batch` products, on all threads.
 template <class F>
 void for_row_parts(std::int64_t batch, std::int64_t m, std::int64_t products, F&& multiply) {
   const std::int64_t parts = (m + kTaskRows - 1) / kTaskRows;
@@ -66,12 +66,12 @@ void for_row_parts(std::int64_t batch, std::int64_t m, std::int64_t products, F&
 }  // namespace
 
 void int16_products(std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x, const Codes& w,
-                   std::int32_t* sums) {
+                    std::int32_t* sums) {
   int16_products(1, m, n, k, x, w, sums);
 }
 
 void int16_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const Codes& x,
-                   const Codes& w, std::int32_t* sums) {
+                    const Codes& w, std::int32_t* sums) {
   if (m * n * batch == 0) return;
   if (has_dot_products())
     return for_row_parts(batch, m, m * n * k, [&](std::int64_t i, std::int64_t row, std::int64_t rows) {
@@ -93,13 +93,13 @@ namespace {
 using detail::Codes;
 using detail::ConvShape;
 
-constexpr std::int64_t kShortFilter = 32;      // codes: shorter ones leave most of a vector empty
-constexpr std::int64_t kPatchBytes = 1 << 17;  // of the pixels taken at a time
+constexpr std::int64_t kShortFilter = 32;      // codes: shorter filters leave most of a vector empty
+constexpr std::int64_t kPatchBytes = 1 << 17;  // bytes of the pixels per step
 constexpr std::int64_t kFewPixels = 16, kManyPixels = 1024;
 
 std::int64_t filter_length(const ConvShape& s) { return s.c / s.groups * s.kh * s.kw; }
 
-/// [o, kh, kw, c/groups], the order of a patch, from [o, c/groups, kh, kw].
+/// Returns the filters [o, c/groups, kh, kw] as [o, kh, kw, c/groups], the order of a patch.
 Tensor filters_of(const ConvShape& s, const Codes& w) {
   const std::int64_t channels = s.c / s.groups, taps = s.kh * s.kw;
   Tensor out = Tensor::empty({s.o, taps * channels}, w.dtype);
@@ -111,7 +111,7 @@ Tensor filters_of(const ConvShape& s, const Codes& w) {
   return out;
 }
 
-/// What the filters of a group read for one output pixel, counted over all images.
+/// Gathers the input of a group's filters for one output pixel. Pixels are counted over all images.
 void gather(const ConvShape& s, const char* x, std::int64_t pixel, std::int64_t group, char* to) {
   const auto channels = static_cast<std::size_t>(s.c / s.groups);
   const std::int64_t left = pixel % s.ow * s.stride[1] - s.padding[1];
@@ -127,7 +127,7 @@ void gather(const ConvShape& s, const char* x, std::int64_t pixel, std::int64_t 
     }
 }
 
-/// Sums of the pixels from `first` on, of one group.
+/// Computes the sums of one group for the pixels beginning with `first`.
 void convolve(const ConvShape& s, const Codes& x, const Tensor& filters, std::int64_t first,
               std::int64_t pixels, std::int64_t group, std::int32_t* sums) {
   const std::int64_t length = filter_length(s), outputs = s.o / s.groups;

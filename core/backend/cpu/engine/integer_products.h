@@ -1,6 +1,6 @@
 #pragma once
 
-/// Exact int32 sums of products of 8-bit codes without oneDNN: for processors whose 8-bit products saturate,
+/// Exact int32 sums of products of 8-bit codes without oneDNN, for processors whose 8-bit products saturate,
 /// and for products of a few rows, where a call of oneDNN costs more than the product.
 ///
 /// `int16_products` widens the codes to int16. One instruction (PMADDWD or its equivalent, which cannot
@@ -14,19 +14,20 @@
 
 namespace fq::cpu {
 
-/// sums [m, n] = x [m, k] * w [n, k] transposed, of codes of a byte; |sums| must fit int32.
+/// Computes sums [m, n] = x [m, k] * w [n, k] transposed, for one-byte codes. |sums| must fit int32.
 void int16_products(std::int64_t m, std::int64_t n, std::int64_t k, const detail::Codes& x,
-                   const detail::Codes& w, std::int32_t* sums);
-/// The same for `batch` pairs of matrices that lie behind each other.
-void int16_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, const detail::Codes& x,
-                   const detail::Codes& w, std::int32_t* sums);
+                    const detail::Codes& w, std::int32_t* sums);
+/// Computes the sums of `batch` consecutive pairs of matrices.
+void int16_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+                    const detail::Codes& x, const detail::Codes& w, std::int32_t* sums);
 
 /// Returns whether `convolve_patches` is the fastest convolution on this processor: with SDOT, for filters of
 /// a minimum length.
 [[nodiscard]] bool by_patches(const detail::ConvShape& shape);
 
-/// sums [n, oh, ow, o] = conv(x [n, h, w, c], w [o, c/groups, kh, kw]), of codes of a byte; |sums| must fit
-/// int32. Each output pixel is a row of the pixels that its filters read, with zeros outside the image.
+/// Computes sums [n, oh, ow, o] = conv(x [n, h, w, c], w [o, c/groups, kh, kw]), for one-byte codes. |sums|
+/// must fit int32. Each output pixel is a row of the pixels that its filters read, with zeros outside of the
+/// image.
 void convolve_patches(const detail::ConvShape& shape, const detail::Codes& x, const detail::Codes& w,
                       std::int32_t* sums);
 
@@ -34,8 +35,8 @@ void convolve_patches(const detail::ConvShape& shape, const detail::Codes& x, co
 /// was compiled for another architecture.
 [[nodiscard]] bool has_dot_products() noexcept;
 
-/// sums [m, n] = x [m, k] * w [n, k] transposed, of codes of a byte, on the calling thread; |sums| must fit
-/// int32. Requires `has_dot_products()`.
+/// Computes sums [m, n] = x [m, k] * w [n, k] transposed, for one-byte codes, on the calling thread. |sums|
+/// must fit int32. Requires `has_dot_products()`.
 void dot_products(std::int64_t m, std::int64_t n, std::int64_t k, const detail::Codes& x,
                   const detail::Codes& w, std::int32_t* sums);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Products by plain loops, of any types: the arithmetic of f64, and the oracle of the tests. `Sum` is the
-/// type of factors while multiplied and of the sum. Arrays are laid out as in engine.h.
+/// Products by plain loops, for any types: used for f64 and as the reference of tests. `Sum` is the type of
+/// the multiplication and of the sum. Arrays have the layout of engine.h.
 
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace fq::cpu {
 
-/// c [m, n] = a [m, k] * b; b is [k, n], or [n, k] when `transposed_b`; a is [k, m] when `transposed_a`.
+/// Computes c [m, n] = a [m, k] * b. b is [k, n], or [n, k] with `transposed_b`. a is [k, m] with
+/// `transposed_a`.
 template <class Sum, class A, class B, class C>
 void reference_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const A* a, bool transposed_a, const B* b,
                     bool transposed_b, C* c) {
@@ -59,7 +60,7 @@ void reference_conv_forward(const ConvShape& s, const X* x, const W* w, Y* y) {
     });
 }
 
-/// `dx` must be 0 before.
+/// `dx` must be 0 initially.
 template <class Sum, class D, class W>
 void reference_conv_backward_data(const ConvShape& s, const D* dy, const W* w, Sum* dx) {
 #pragma omp parallel for schedule(static)
@@ -70,7 +71,7 @@ void reference_conv_backward_data(const ConvShape& s, const D* dy, const W* w, S
     });
 }
 
-/// `dw` must be 0 before.
+/// `dw` must be 0 initially.
 template <class Sum, class X, class D>
 void reference_conv_backward_weights(const ConvShape& s, const X* x, const D* dy, Sum* dw) {
   for (std::int64_t n = 0; n < s.n; ++n)
@@ -82,8 +83,8 @@ void reference_conv_backward_weights(const ConvShape& s, const X* x, const D* dy
 
 // Column sums whose bits do not depend on the number of threads.
 
-/// sums[c] = the sum of rows [rows, columns], of which add(row, to) adds one to `to`: those of blocks of rows
-/// are added in their order.
+/// Computes sums[c], the sum of rows [rows, columns]. add(row, to) adds one row to `to`. Blocks of rows are
+/// summed separately and added in order.
 template <class T, class Add>
 void sum_columns(std::int64_t rows, std::int64_t columns, T* sums, Add&& add) {
   constexpr std::int64_t block = 256;

@@ -1,4 +1,5 @@
 #include "fakequant/core/backend/cpu/engine/onednn.h"
+
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/threads.h"
 
@@ -6,7 +7,7 @@ namespace fq::cpu::onednn {
 
 const dnnl::engine& engine() {
   static const dnnl::engine instance(dnnl::engine::kind::cpu, 0);
-  static_cast<void>(detail::threads());  // oneDNN waits for as many as OpenMP promises
+  static_cast<void>(detail::threads());  // oneDNN waits for the number of threads that OpenMP reports
   return instance;
 }
 

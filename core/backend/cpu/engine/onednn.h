@@ -1,7 +1,7 @@
 #pragma once
 
-/// oneDNN: primitive descriptors for versions 2 and 3, execution of primitives, and blocked signals. Only engine
-/// sources include this header.
+/// oneDNN: primitive descriptors for versions 2 and 3, execution of primitives, and blocked signals. Only
+/// engine sources include this header.
 
 #include <csignal>
 #include <dnnl.hpp>
@@ -17,7 +17,7 @@ namespace fq::cpu::onednn {
 using Dims = dnnl::memory::dims;
 using Desc = dnnl::memory::desc;
 
-/// Geometry in oneDNN's terms: a dilation of 0 is none.
+/// Geometry in oneDNN's terms: a dilation of 0 means adjacent taps.
 struct Window {
   Dims strides, dilates, before, after;
 };
@@ -77,8 +77,8 @@ inline auto backward_weights(const dnnl::engine& e, const dnnl::primitive_attr& 
 using Type = dnnl::memory::data_type;
 
 const dnnl::engine& engine();
-/// Scratch memory comes from our allocator, and floats are multiplied as floats whatever the environment asks
-/// for.
+/// Returns attributes for our own scratch memory, and for f32 products in f32 regardless of environment
+/// variables.
 const dnnl::primitive_attr& attributes();
 [[nodiscard]] Type type_of(DType dtype);
 [[nodiscard]] inline Type product_type(Type factor) {
@@ -108,7 +108,7 @@ class Call {
   dnnl::memory scratch_;
 };
 
-/// `data` in another order; itself when `to` equals `from`.
+/// `data` in another memory order; unchanged if `to` equals `from`.
 class Reordered {
  public:
   Reordered(const Desc& from, const Desc& to, const void* data);
@@ -122,7 +122,7 @@ void reorder(const Desc& from, const Desc& to, const void* source, void* destina
 
 [[noreturn]] void raise(const char* function, const dnnl::error& error);
 
-/// Runs `f` and turns dnnl::error into BackendError naming `function`.
+/// Runs `f` and turns dnnl::error into BackendError with the name `function`.
 template <class F>
 decltype(auto) guarded(const char* function, F&& f) {
   try {
@@ -136,10 +136,9 @@ decltype(auto) guarded(const char* function, F&& f) {
 
 namespace fq::cpu {
 
-/// Keeps handlers of signals from running on this thread while it lives; what arrives meanwhile is handled
-/// then. oneDNN's products of floats (of AVX2 and later, 2.6) point the stack register at an array of their
-/// own on the heap: what the system writes below it for a handler would overwrite whatever is there. Faults
-/// of the thread's own are not held.
+/// Blocks signals on this thread during its lifetime; they are delivered afterwards. oneDNN's float products
+/// (AVX2 and later, version 2.6) move the stack pointer to an array on the heap. A signal handler would then
+/// overwrite memory below this array. Faults of the thread itself are not blocked.
 class HeldSignals {
  public:
   HeldSignals() noexcept {
@@ -149,7 +148,7 @@ class HeldSignals {
     pthread_sigmask(SIG_BLOCK, &held, &before_);
   }
   ~HeldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  HeldSignals(const HeldSignals&) = delete;  // puts back what it found
+  HeldSignals(const HeldSignals&) = delete;  // restores the signal mask
   HeldSignals& operator=(const HeldSignals&) = delete;
 
  private:

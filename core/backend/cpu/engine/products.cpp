@@ -102,7 +102,7 @@ DType code_factor_dtype() {
 
 namespace {
 
-/// scales[c % scales] of every channel.
+/// Returns scales[c % number of scales] for every channel c.
 std::vector<float> each_channel(const Tensor& scales, std::int64_t channels) {
   const auto* scale = scales.data<float>();
   std::vector<float> out(static_cast<std::size_t>(channels), channels == 0 ? 0.0f : scale[0]);
@@ -111,7 +111,8 @@ std::vector<float> each_channel(const Tensor& scales, std::int64_t channels) {
   return out;
 }
 
-/// x[.., c] * scales[c % scales] of channels innermost, rounded to bf16 numbers in `Out`.
+/// Computes x[.., c] * scales[c % number of scales], with channels innermost, rounded to bf16 numbers in
+/// `Out`.
 template <class Out>
 void scale_as(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
   const auto each = each_channel(scales, channels);
@@ -160,7 +161,7 @@ void multiply_scaled(const detail::Factor& a, const detail::Factor& b, const Ten
 }
 
 void scale_to_bf16(const Tensor& x, const Tensor& scales, std::int64_t channels, Tensor& out) {
-  if (scales.numel() == 1) channels = 1024;  // of one scale: long runs
+  if (scales.numel() == 1) channels = 1024;  // one scale: use long runs
   out.dtype() == DType::bf16 ? scale_as<bfloat16>(x, scales, channels, out)
                              : scale_as<float>(x, scales, channels, out);
 }

@@ -32,13 +32,13 @@ int team_size(int wanted) noexcept {
   return size;
 }
 
-/// Ends the threads that wait for the calling thread's next loop. Returns whether there are none now.
+/// Ends the threads that wait for the calling thread's next loop. Returns whether none remain.
 bool end_pool() noexcept { return omp_pause_resource_all(omp_pause_soft) == 0; }
 }  // namespace openmp
 
 #else
 
-/// The OpenMP that oneDNN brings, if any.
+/// The OpenMP runtime that oneDNN loads, if any.
 namespace openmp {
 template <class Function>
 Function* function(const char* name) noexcept {
@@ -75,12 +75,12 @@ bool end_pool() noexcept {
 
 #endif
 
-/// Largest team that a loop of this thread has got.
+/// Size of the largest team that a loop of this thread used.
 thread_local int largest_team = 1;
 std::atomic<bool> has_lost_pool = false;
 
-/// Lowers the number of threads to the size of the team that OpenMP gives. Inside another team the number is
-/// 1: oneDNN uses no more threads there.
+/// Lowers the number of threads to the team size that OpenMP provides. Inside another team the number is 1,
+/// because oneDNN uses no more threads there.
 void lower_to_team() noexcept {
   const int wanted = openmp::max_threads();
   if (wanted <= 1) return;
@@ -92,9 +92,9 @@ void lower_to_team() noexcept {
   if (size < wanted) openmp::set_num_threads(size);
 }
 
-/// A forked child has the forking thread alone, and its first loop would wait for the threads of the
-/// parent's. They are ended before the fork: parent and child start others with their next loop. Inside of a
-/// loop that cannot be done, and the child computes on one thread.
+/// A forked child has only the forking thread, and its first loop would wait for the threads of the parent.
+/// The threads are therefore ended before the fork; parent and child start new threads in their next loop.
+/// Inside a loop this is not possible, and the child computes on one thread.
 struct ForkHandlers {
   ForkHandlers() noexcept { pthread_atfork(&before, nullptr, &in_child); }
   static void before() { pool_is_ended = openmp::end_pool(); }

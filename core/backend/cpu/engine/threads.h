@@ -2,8 +2,8 @@
 
 /// Tasks of one thread each.
 ///
-/// A product is cut into tasks by its shape alone and every task runs on one thread, oneDNN included. So the
-/// order of every sum, and with it every bit, is the same for any number of threads.
+/// A product is cut into tasks by its shape alone, and every task runs on one thread, also in oneDNN. The
+/// order of every sum, and thus every bit, is therefore the same for any number of threads.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace fq::cpu {
 
-/// The calling thread alone, without a region of threads, which costs more than a small product.
+/// Runs on the calling thread, without an OpenMP region, which costs more than a small product.
 template <class State, class F>
 void alone(std::int64_t count, F&& f) {
   struct Count {
@@ -26,8 +26,8 @@ void alone(std::int64_t count, F&& f) {
   error.rethrow();
 }
 
-/// Calls f(state, i) for every i < count, each on one thread, with one `State` a thread.
-/// The first exception is thrown again after the last task.
+/// Calls f(state, i) for every i < count, each call on one thread, with one `State` per thread. Rethrows the
+/// first exception after the last task.
 template <class State, class F>
 void parallel_tasks(std::int64_t count, F&& f) {
 #if !defined(_OPENMP)
@@ -37,7 +37,7 @@ void parallel_tasks(std::int64_t count, F&& f) {
   detail::FirstError error;
 #pragma omp parallel
   {
-    detail::set_threads(1);  // of this task and what it calls; the caller's own count stays
+    detail::set_threads(1);  // for this task and its calls; the caller keeps its own count
     std::optional<State> state;
     const bool made = error.keep([&] { state.emplace(); });
 #pragma omp for schedule(static)

@@ -22,7 +22,7 @@ using QuadTag = hn::FixedTag<std::uint32_t, 4>;
 using HalfTag = hn::FixedTag<std::uint16_t, 16>;
 using Pairs = hn::Vec<PairTag>;
 
-/// Of four rows 4 rows apart, four pairs of each.
+/// Loads four rows that are 4 rows apart, with four pairs each.
 HWY_INLINE Pairs quads(const std::uint16_t* from, std::int64_t pitch) {
   const auto quad = [&](std::int64_t row) {
     return hn::LoadU(QuadTag(), reinterpret_cast<const std::uint32_t*>(from + row * pitch));
@@ -31,7 +31,7 @@ HWY_INLINE Pairs quads(const std::uint16_t* from, std::int64_t pitch) {
   return hn::Combine(PairTag(), hn::Combine(half, quad(12), quad(8)), hn::Combine(half, quad(4), quad(0)));
 }
 
-/// to [16 pairs, 16] of rows [16] of 16 pairs.
+/// Transposes 16 rows of 16 pairs to [16 pairs, 16].
 HWY_INLINE void transpose_pairs(const std::uint16_t* from, std::int64_t pitch, std::uint32_t* to) {
   const PairTag d;
   const hn::RepartitionToWide<PairTag> wide;
@@ -49,7 +49,7 @@ HWY_INLINE void transpose_pairs(const std::uint16_t* from, std::int64_t pitch, s
   }
 }
 
-/// to [16, 16 pairs] of 32 rows: pairs are of two rows.
+/// Converts 32 rows to [16, 16 pairs], where a pair has elements of two rows.
 HWY_INLINE void pair_rows(const std::uint16_t* from, std::int64_t pitch, std::uint32_t* to) {
   const PairTag d;
   for (std::int64_t k = 0; k < kTile; ++k, from += 2 * pitch, to += kTile) {
@@ -64,7 +64,7 @@ HWY_INLINE void copy_rows(const std::uint16_t* from, std::int64_t pitch, std::ui
     hn::StoreU(hn::LoadU(PairTag(), reinterpret_cast<const std::uint32_t*>(from)), PairTag(), to);
 }
 
-/// One tile of 16 rows or columns; pairs of terms lie in its rows, or in its columns where `turned`.
+/// Packs one tile of 16 rows or columns. Pairs of terms are in its rows, or in its columns if `turned`.
 HWY_INLINE void pack_tile(const std::uint16_t* from, std::int64_t pitch, bool across, bool turned,
                           std::uint32_t* to) {
   if (!across) return turned ? transpose_pairs(from, pitch, to) : copy_rows(from, pitch, to);
@@ -77,7 +77,7 @@ HWY_INLINE void pack_tile(const std::uint16_t* from, std::int64_t pitch, bool ac
 HWY_INLINE void pack(const TileLines& a, bool turned, bfloat16* tiles) {
   const auto* from = reinterpret_cast<const std::uint16_t*>(a.data);
   std::int64_t pitch = a.pitch;
-  const std::int64_t next = kTileSide * (a.across ? 1 : pitch);  // what is packed behind these
+  const std::int64_t next = kTileSide * (a.across ? 1 : pitch);  // lines to pack next
   for (std::int64_t r = 0; r < a.lines; ++r) __builtin_prefetch(from + r * pitch + next);
   HWY_ALIGN std::uint16_t padded[kTileSide * kTileSide];
   if (a.lines < kTileSide || a.width < kTileSide) {
@@ -101,7 +101,8 @@ HWY_INLINE void add_products() {
 
 using SumTag = hn::FixedTag<float, kTile>;
 
-/// Sums [32, 32], four tiles behind each other, on their way to rows of c while others are made.
+/// Buffer of sums [32, 32], four consecutive tiles, which are copied to rows of c while the next sums are
+/// computed.
 class Leaving {
  public:
   Leaving() = default;
@@ -139,7 +140,7 @@ class Leaving {
   std::int64_t pitch_ = 0, rows_ = 0, columns_ = 0, row_ = 0;
 };
 
-/// Asks for the rows of the next product, some lines of memory at each step of this one.
+/// Prefetches rows of the next product, some cache lines in each step.
 class Ahead {
  public:
   explicit Ahead(const PackedProduct& t)
@@ -155,14 +156,15 @@ class Ahead {
   std::int64_t lines_;
 };
 
-/// Sums [32, 32] leave their tiles, and others begin in those.
+/// Stores a tile of sums, which frees the tile for the next sums.
 template <int tile>
 HWY_INLINE void store_sums(float* sums) {
   store_tile<tile>(sums + tile * kTile * kTile, kTile * static_cast<std::int64_t>(sizeof(float)));
   clear_tile<tile>();
 }
 
-/// 32 terms more of [32, 32] sums; with the first of them those before leave, one tile while others multiply.
+/// Adds 32 terms to [32, 32] sums. With the first terms, stores the previous sums, one tile while others
+/// multiply.
 template <bool first>
 HWY_INLINE void add_terms(const cpu::TileRows& left, const bfloat16* right, float* before) {
   constexpr std::int64_t row = 64;
@@ -181,7 +183,7 @@ HWY_INLINE void add_terms(const cpu::TileRows& left, const bfloat16* right, floa
   add_products<3, 5, 7>();
 }
 
-/// Asks for rows [begin, end) of 32 columns that are soon written.
+/// Prefetches rows [begin, end) of 32 columns for writing.
 HWY_INLINE void ask_for(const float* c, std::int64_t pitch, std::int64_t begin, std::int64_t end) {
   for (std::int64_t r = begin; r < std::min(end, kTileSide); ++r) {
     __builtin_prefetch(c + r * pitch, 1, 2);

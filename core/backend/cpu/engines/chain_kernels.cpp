@@ -1,4 +1,4 @@
-// The byte products of AVX-512 VNNI are Highway's only where it is asked for the target that has them.
+// Highway uses the byte products of AVX-512 VNNI only if their target is requested.
 #define HWY_WANT_AVX3_DL
 
 #include "fakequant/core/backend/cpu/engines/chain_kernels.h"
@@ -21,7 +21,7 @@ namespace fq::HWY_NAMESPACE {
 
 using cpu::BlockChains;
 
-/// Columns that are added at a time: their sums of pairs of products fit 16 bits.
+/// Columns per step: their sums of pairs of products fit 16 bits.
 constexpr int kColumns = 32;
 
 #if HWY_TARGET == HWY_SCALAR
@@ -39,7 +39,7 @@ HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std
 #else
 constexpr int kTileVectors = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 ? 2 : 1;
 
-/// Four columns more, of rows of x that are `pitch` apart.
+/// Adds four more columns, for rows of x that are `pitch` apart.
 template <int rows, int vectors>
 HWY_INLINE void add_four(const std::uint8_t* x, std::int64_t pitch, const std::int8_t* const* w,
                          std::int64_t column, ByteSums (*bytes)[vectors]) {
@@ -69,13 +69,13 @@ HWY_INLINE void add_columns(const std::uint8_t* x, std::int64_t pitch, const std
 }
 #endif
 
-/// Where the outputs from n on lie in strips of `high` rows of numbers.
+/// Returns the offset of the outputs beginning with n in strips of `high` rows of numbers.
 HWY_INLINE std::int64_t in_strip(std::int64_t n, std::int64_t high, std::int64_t together) {
   const std::int64_t within = n % cpu::chain_width;
   return (n - within) * high + within * together;
 }
 
-/// `once`: a block is what is added at a time.
+/// Computes one tile of chains. `once`: a block is one step.
 template <bool once, int rows, int vectors>
 HWY_INLINE void chain_tile(const BlockChains& a, std::int64_t row, std::int64_t n) {
   const FloatTag d;

@@ -1,60 +1,61 @@
 #pragma once
 
-/// Sums of products of codes in blocks, each output a chain of multiply-adds in an order that is part of the
-/// result: as ggml and XNNPACK have it.
+/// Sums of products of codes in blocks. Each output is a chain of multiply-adds, in an order that is part of
+/// the result, as in ggml and XNNPACK.
 
 #include <cstdint>
 
 namespace fq::cpu {
 
-/// Outputs of a strip, whose codes and scales lie in one piece of memory.
+/// Outputs per strip. The codes and scales of a strip are contiguous.
 constexpr std::int64_t chain_width = 16;
 
-/// What `chain_blocks` reads and writes: codes of w of up to 4 bits, outputs in whole strips.
+/// Inputs and outputs of `chain_blocks`: codes of w of up to 4 bits, outputs in whole strips.
 struct BlockChains {
-  const std::uint8_t* x;           ///< codes + 128 [rows, columns]
-  const float* x_scale = nullptr;  ///< [rows, columns / block]; null: 1
-  const std::int8_t* w;  ///< codes, four of an output side by side: [strips, columns / 4, chain_width, 4]
-  const float* w_scale;  ///< [strips, columns / block, chain_width]
-  const std::int32_t* subtract = nullptr;  ///< what is taken off a block's sum: as w_scale; null: 0
+  const std::uint8_t* x;                   ///< codes + 128 [rows, columns]
+  const float* x_scale = nullptr;          ///< [rows, columns / block]; null: 1
+  const std::int8_t* w;                    ///< codes, four per output: [strips, columns / 4, chain_width, 4]
+  const float* w_scale;                    ///< [strips, columns / block, chain_width]
+  const std::int32_t* subtract = nullptr;  ///< subtracted from a block's sum, layout of w_scale; null: 0
   float* y;                                ///< [rows, pitch]
   std::int64_t columns, pitch;
-  std::int64_t block;                   ///< columns that share a scale, a multiple of 32
-  const float* first = nullptr;         ///< [outputs]; null: chains begin with 0
+  std::int64_t block;                   ///< columns per scale, a multiple of 32
+  const float* first = nullptr;         ///< [outputs], start of the chains; null: 0
   const float* first_factor = nullptr;  ///< [rows]
   const float* last_factor = nullptr;   ///< [rows]; null: 1
   const float* last_bias = nullptr;     ///< [outputs]; null: outputs are the chains
-  std::int64_t tiled_rows = 0;  ///< rows from 0 on that tiles multiply, as many as `rows_of_tiles` divides
-  const std::int8_t* codes = nullptr;  ///< what tiles read in place of x and `subtract`; null: x, and 0
+  std::int64_t tiled_rows = 0;          ///< first rows that use tiles, a multiple of `rows_of_tiles`
+  /// Codes of x for tiles, which ignore `subtract`; null: x, and no `subtract`.
+  const std::int8_t* codes = nullptr;
 };
 
-/// y = fma(float(S_b), x_scale * w_scale, y) for ascending blocks b, S_b the block's sum, from fl(first *
-/// first_factor); at last fl(fl(y * last_factor) + last_bias). Of rows [begin, end) and outputs [n, last),
-/// whole strips.
+/// Computes y = fma(float(S_b), x_scale * w_scale, y) for ascending blocks b with sum S_b, beginning with
+/// fl(first * first_factor). In the end y = fl(fl(y * last_factor) + last_bias). Processes rows [begin, end)
+/// and outputs [n, last), in whole strips.
 void chain_blocks(const BlockChains& all, std::int64_t begin, std::int64_t end, std::int64_t n,
                   std::int64_t last);
 
-/// Rows that tiles take at a time (AMX), 0 where the instruction set in use has none; `tiled_rows`
-/// (chain_operands.h) says whether this process may use them.
+/// Returns the number of rows that tiles (AMX) process at a time, or 0 if the current instruction set has
+/// none. `tiled_rows` (chain_operands.h) checks whether this process may use them.
 [[nodiscard]] std::int64_t rows_of_tiles();
 
-/// Columns that share a scale in `chain_lanes`.
+/// Columns per scale in `chain_lanes`.
 constexpr std::int64_t lane_block = 32;
 
-/// A strip of `chain_lanes`: codes of up to 8 bits, without -128 on both sides.
+/// One strip for `chain_lanes`: codes of up to 8 bits; x and w must not both contain -128.
 struct LaneChains {
   const std::int16_t* x;  ///< codes [rows, columns]
   const float* x_scale;   ///< [rows, columns / 32]
-  const std::int16_t* w;  ///< codes, two of an output side by side: [columns / 2, chain_width, 2]
+  const std::int16_t* w;  ///< codes, two per output: [columns / 2, chain_width, 2]
   const float* w_scale;   ///< [columns / 32, chain_width]
   const float* bias;      ///< [chain_width]; null: none
-  float* y;               ///< [rows, pitch], of which the strip begins there
+  float* y;               ///< [rows, pitch], beginning at the strip
   std::int64_t columns, pitch;
 };
 
-/// Each block in eight lanes of four products each: lane = fma(float(P), x_scale * w_scale, lane) from 0,
-/// P the lane's sum; y = (a_0 + a_2) + (a_1 + a_3), a_l = lane_(l+4) + lane_l, and the bias
-/// added to that.
+/// Computes each block in eight lanes of four products: lane = fma(float(P), x_scale * w_scale, lane),
+/// beginning with 0, where P is the sum of the lane's products. Then y = (a_0 + a_2) + (a_1 + a_3) with a_l =
+/// lane_(l+4) + lane_l, plus the bias.
 void chain_lanes(const LaneChains& strip, std::int64_t begin, std::int64_t end);
 
 }  // namespace fq::cpu

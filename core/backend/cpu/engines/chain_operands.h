@@ -1,7 +1,7 @@
 #pragma once
 
-/// What chains of blocks read and write, made of tensors: codes and scales in strips, and outputs with room
-/// for a whole number of strips.
+/// Operands of chains of blocks, converted from tensors: codes and scales in strips, and outputs padded to
+/// whole strips.
 
 #include <algorithm>
 #include <cstdint>
@@ -21,8 +21,8 @@ inline std::int64_t padded(std::int64_t outputs) {
   return (outputs + chain_width - 1) / chain_width * chain_width;
 }
 
-/// The rows of `from` [outputs, columns] by strips, `together` of their elements at a time: [padded outputs /
-/// chain_width, columns / together, chain_width, together].
+/// Returns the rows of `from` [outputs, columns] in strips, with `together` consecutive elements of a row:
+/// [padded outputs / chain_width, columns / together, chain_width, together].
 template <std::int64_t together, class To, class From>
 ArenaVector<To> in_strips(const From* from, std::int64_t outputs, std::int64_t columns) {
   ArenaVector<To> out(static_cast<std::size_t>(padded(outputs) * columns));
@@ -47,7 +47,7 @@ inline ArenaVector<float> scales_in_strips(const Tensor& w, const Tensor& scales
   return in_strips<1, float>(scales.data<float>(), w.dim(0), blocks);
 }
 
-/// The codes of x from row `first` on, each with that offset, as other integers.
+/// Codes of x from row `first`, plus an offset, converted to another integer type.
 template <class To>
 class OffsetCodes {
  public:
@@ -64,7 +64,7 @@ class OffsetCodes {
   Storage bytes_;
 };
 
-/// y [rows, outputs] with room for the padded ones.
+/// y [rows, outputs] with padded outputs.
 class PaddedOutputs {
  public:
   explicit PaddedOutputs(Tensor& y) : y_(y), width_(padded(y.dim(1))) {
@@ -72,7 +72,7 @@ class PaddedOutputs {
   }
   [[nodiscard]] std::int64_t width() const { return width_; }
   [[nodiscard]] float* data() { return room_.empty() ? y_.mutable_data<float>() : room_.data(); }
-  /// To be called when they are written.
+  /// Copies the outputs to y after they are written.
   void finish() {
     const std::int64_t rows = y_.dim(0), outputs = y_.dim(1);
     if (room_.empty()) return;
@@ -87,29 +87,29 @@ class PaddedOutputs {
   ArenaVector<float> room_;
 };
 
-/// The number of rows, at most `rows`, that `chain_blocks` may multiply by tiles: 0 where the processor has
-/// no AMX or the system does not let this process use it (`tiles_allowed`).
+/// Returns the number of rows, at most `rows`, that `chain_blocks` may compute with tiles. 0 if the processor
+/// has no AMX or this process may not use it (`tiles_allowed`).
 inline std::int64_t tiled_rows(std::int64_t rows) {
   const std::int64_t high = tiles_allowed() ? rows_of_tiles() : 0;
   return high == 0 ? 0 : rows / high * high;
 }
 
-/// The numbers, or zeros, and zeros behind them.
+/// Returns the numbers, or zeros if null, padded with zeros.
 inline std::vector<float> padded_to(std::int64_t width, const float* numbers, std::int64_t count) {
   std::vector<float> out(static_cast<std::size_t>(width), 0.0f);
   if (numbers != nullptr) std::copy_n(numbers, count, out.begin());
   return out;
 }
 
-/// Rows of x that share what is read of a weight.
+/// Rows of x per part. They share reads of the weight.
 constexpr std::int64_t rows_at_once = 64;
 
-/// Outputs that are made at a time; where tiles make them, more, as each part sets up its tiles.
+/// Outputs per part. Parts with tiles are larger, because each part sets up its tiles.
 constexpr std::int64_t outputs_at_once(std::int64_t tiled_rows = 0) {
   return (tiled_rows > 0 ? 8 : 2) * chain_width;
 }
 
-/// run(rows from, to, outputs from, to) of every part of the result.
+/// Calls run(first row, end row, first output, end output) for every part of the result.
 template <class Run>
 void for_parts(std::int64_t rows, std::int64_t columns, std::int64_t width, std::int64_t outputs,
                const Run& run) {

@@ -1,5 +1,5 @@
-// Sums of products of codes as vectors of 32-bit integers. Included inside of a source that goes through
-// foreach_target.h; not a public header. No pragma once for that reason.
+// Sums of products of codes as vectors of 32-bit integers. Include in a source that uses foreach_target.h;
+// not a public header. Included once for each target, hence no pragma once.
 
 #if defined(FQ_CHAIN_SUMS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_CHAIN_SUMS_INL_H
@@ -30,13 +30,13 @@ using PairVector = hn::Vec<PairTag>;
 using ByteTag = hn::Repartition<std::uint8_t, FloatTag>;
 using CodeTag = hn::Repartition<std::int8_t, FloatTag>;
 
-/// Of two words side by side that share a lane of 32 bits.
+/// Returns the lower or upper of two int16 values in each 32-bit lane.
 HWY_INLINE SumVector low(PairVector words) {
   return hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(SumTag(), words)));
 }
 HWY_INLINE SumVector high(PairVector words) { return hn::ShiftRight<16>(hn::BitCast(SumTag(), words)); }
 
-/// a[2i] * b[2i] + a[2i + 1] * b[2i + 1] of words, which must fit.
+/// Returns a[2i] * b[2i] + a[2i + 1] * b[2i + 1] for int16 values. The sums must fit.
 HWY_INLINE SumVector pair_sums(PairVector a, PairVector b) {
 #if HWY_TARGET <= HWY_AVX3
   return SumVector{_mm512_madd_epi16(a.raw, b.raw)};
@@ -47,7 +47,7 @@ HWY_INLINE SumVector pair_sums(PairVector a, PairVector b) {
 #endif
 }
 
-/// The 32 bits there, in every lane.
+/// Returns the 32 bits at the address in every lane.
 HWY_INLINE SumVector repeated(const void* from) {
   std::int32_t bits;
   std::memcpy(&bits, from, sizeof bits);
@@ -59,8 +59,8 @@ HWY_INLINE SumVector word_pairs(const std::int16_t* x, const std::int16_t* w) {
 }
 
 #if HWY_TARGET <= HWY_AVX3_DL
-/// Sums of four products of bytes, added as they are made. Highway 1.0.3 does not name the instruction among
-/// those of this target, so that its intrinsic may not be used.
+/// Sums of four products of bytes. Highway 1.0.3 does not include the instruction in this target, so its
+/// intrinsic cannot be used.
 using ByteSums = SumVector;
 HWY_INLINE ByteSums more(ByteSums sums, hn::Vec<ByteTag> x, hn::Vec<CodeTag> w) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sums.raw) : "v"(x.raw), "v"(w.raw));
@@ -71,7 +71,7 @@ HWY_INLINE SumVector ended(SumVector, ByteSums sums) { return sums; }
 #else
 /// Sums of pairs of products of bytes, which must fit 16 bits.
 using ByteSums = PairVector;
-/// Keeps the compiler from adding in another order, for which it would keep every product.
+/// Prevents the compiler from reordering the additions, which would need registers for all products.
 HWY_INLINE ByteSums in_order(ByteSums sums) {
 #if HWY_ARCH_X86
   __asm__("" : "+v"(sums.raw));
@@ -98,13 +98,13 @@ HWY_INLINE SumVector ended(SumVector before, ByteSums sums) {
 #endif
 #endif  // scalar
 
-/// One block more: fma(float(sums), x_scale * w_scale, chain).
+/// Adds one block: fma(float(sums), x_scale * w_scale, chain).
 HWY_INLINE FloatVector next(FloatVector chain, SumVector sums, FloatVector x_scale, const float* w_scale) {
   const FloatTag d;
   return fma_(hn::ConvertTo(d, sums), mul_(x_scale, hn::LoadU(d, w_scale)), chain);
 }
 
-/// What the chain of an output begins with, and what becomes of it in the end.
+/// Return the start value of an output's chain, and store its final value.
 HWY_INLINE FloatVector begun_chain(const cpu::BlockChains& a, std::int64_t row, std::int64_t n) {
   const FloatTag d;
   if (a.first == nullptr) return hn::Zero(d);

@@ -16,17 +16,17 @@ using detail::GgmlStep;
 
 constexpr std::int32_t kOffset = 128;  // makes codes of x unsigned bytes
 
-/// What the offset adds to the sum of a block of 32, in strips.
+/// Returns the effect of the offset on the sum of each block of 32, in strips.
 ArenaVector<std::int32_t> offset_sums(const Tensor& w) {
   auto sums = code_sums(w, ggml_block);
   for (auto& sum : sums) sum *= kOffset;
   return in_strips<1, std::int32_t>(sums.data(), w.dim(0), w.dim(1) / ggml_block);
 }
 
-/// Blocks that one thread rounds at a time.
+/// Blocks per step of a thread.
 constexpr std::int64_t kBlocks = 64;
 
-/// Up to kBlocks blocks; `extreme_codes` may be null. Whether a number was NaN.
+/// Quantizes up to kBlocks blocks. `extreme_codes` may be null. Returns whether a number was NaN.
 bool code_blocks(const float* x, std::int64_t blocks, const float* extreme_codes, GgmlRounding rounding,
                  std::int8_t* codes, float16* steps) {
   float extremes[kBlocks], factors[kBlocks];
@@ -70,7 +70,7 @@ void ggml_repacked(const Tensor& x, const Tensor& x_steps, const PackedWeight& w
             });
 }
 
-/// The strip from output n.
+/// Returns the strip that begins with output n.
 LaneChains strip_of(LaneChains all, std::int64_t n) {
   all.w += n * all.columns;
   all.w_scale += n * (all.columns / lane_block);

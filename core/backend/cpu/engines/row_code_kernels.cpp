@@ -50,7 +50,7 @@ bool BlockExtremes(const float* x, std::int64_t blocks, float* extremes) {
   return nan;
 }
 
-/// `code` of blocks, each with its own factor.
+/// Applies `code` to blocks, each with its own factor.
 template <class Code>
 void codes_of_blocks(const float* x, std::int64_t blocks, const float* factors, std::int8_t* codes,
                      Code code) {

@@ -1,6 +1,6 @@
-// Chains of blocks of 16 rows and 16 outputs by the tiles of AMX. Included inside of a source that goes
-// through foreach_target.h, after chain_sums-inl.h and tiles-inl.h; not a public header. No pragma once for
-// that reason.
+// Chains of blocks for 16 rows and 16 outputs, with AMX tiles. Include in a source that uses
+// foreach_target.h, after chain_sums-inl.h and tiles-inl.h; not a public header. Included once for each
+// target, hence no pragma once.
 
 #if defined(FQ_TILE_CHAINS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_TILE_CHAINS_INL_H
@@ -21,11 +21,11 @@ namespace fq::HWY_NAMESPACE {
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3_DL
 constexpr std::int64_t kTileColumns = 32;
 
-/// Sums, twice, x and w.
+/// Returns the tile shapes: two tiles of sums, one of x, one of w.
 inline TileShapes chain_shapes() { return {.row_bytes = {64, 64, 32, 64}, .rows = {16, 16, 16, 8}}; }
 
-/// Sums [16, 16] of `columns` codes of the rows of x, `pitch` apart, i8 or u8, in one of two tiles; w as
-/// BlockChains has it.
+/// Computes sums [16, 16] of `columns` codes of the rows of x, `pitch` apart, i8 or u8, in one of two tiles.
+/// w has the layout of BlockChains.
 template <bool with_sign, int tile>
 HWY_INLINE void tile_sums(const std::int8_t* x, std::int64_t pitch, const std::int8_t* w,
                           std::int64_t columns) {
@@ -40,8 +40,8 @@ HWY_INLINE void tile_sums(const std::int8_t* x, std::int64_t pitch, const std::i
       __asm__ volatile("tdpbusd %%tmm3, %%tmm2, %%tmm%c0" : : "i"(tile));
   }
 }
-/// Sums of a strip: those of two blocks are in tiles, or on their way to memory, while those before them are
-/// added to the chains.
+/// Computes the chains of a strip. The sums of two blocks are in tiles, or being stored, while the sums of
+/// earlier blocks are added to the chains.
 template <bool with_sign, int... rows>
 class TileChains {
  public:
@@ -104,7 +104,8 @@ HWY_INLINE void tile_chains(const cpu::BlockChains& a, std::int64_t row, std::in
   TileChains<with_sign, rows...>(a, row, n).run();
 }
 
-/// Two tiles down for each strip: it is read once for both. The first row that is left.
+/// Computes two vertical tiles per strip, which is read once for both. Returns the first row that is not
+/// processed.
 HWY_INLINE std::int64_t chain_tiles(const cpu::BlockChains& a, std::int64_t begin, std::int64_t end,
                                     std::int64_t n, std::int64_t last) {
   using Rows = std::make_integer_sequence<int, kTile>;

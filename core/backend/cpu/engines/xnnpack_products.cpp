@@ -10,7 +10,7 @@ namespace {
 
 using detail::XnnpackRow;
 
-/// For each output the term of a zero point, by chunks of columns.
+/// Returns for each output the term of a zero point, summed in chunks of columns.
 std::vector<float> zero_terms(const Tensor& w, const Tensor& scale) {
   const auto sums = code_sums(w, detail::xnnpack_chunk);
   const std::int64_t outputs = w.dim(0), chunks = w.dim(1) / detail::xnnpack_chunk;
@@ -26,7 +26,7 @@ std::vector<float> zero_terms(const Tensor& w, const Tensor& scale) {
   return out;
 }
 
-/// What chains of each row begin and end with.
+/// Start and end values of the chains of each row.
 struct RowEnds {
   std::vector<float> first, last;
 
@@ -41,7 +41,7 @@ struct RowEnds {
 
 XnnpackRow row_grid(const float* grids, std::int64_t row) { return {0, grids[2 * row], grids[2 * row + 1]}; }
 
-/// Codes of a row, and its step and zero point; whether a number was NaN.
+/// Computes the codes of a row, and its step and zero point. Returns whether a number was NaN.
 bool xnnpack_row(const float* x, std::int64_t columns, std::int8_t* codes, float* numbers) {
   float low = 0, high = 0;
   const bool nan = row_range(x, columns, &low, &high);

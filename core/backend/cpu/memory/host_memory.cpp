@@ -20,7 +20,8 @@ using detail::block_alignment, detail::size_class;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kSmall = std::size_t{16} << 10;
 
-/// Threads and scratch memory take small blocks in another order in each step: there are some to spare.
+/// Returns the number of blocks to allocate at once. Small blocks need spare ones: threads and scratch memory
+/// take them in a different order in each step.
 int blocks_at_once(std::size_t bytes) { return bytes <= kSmall ? 4 : 1; }
 
 class Arena {
@@ -87,11 +88,12 @@ class Arena {
   MemoryStats stats_;
 };
 
-/// Never destroyed: tensors with static lifetime may outlive any other static object.
+/// Never destroyed, because tensors with static lifetime may outlive other static objects.
 Arena& arena() {
   static auto* const instance = [] {
     auto* made = new Arena;
-    // A child that is forked while another thread allocates would find the mutex locked for ever.
+    // Without these handlers, a child forked while another thread allocates would find the mutex locked
+    // forever.
     pthread_atfork([] { arena().lock(); }, [] { arena().unlock(); }, [] { arena().unlock(); });
     return made;
   }();

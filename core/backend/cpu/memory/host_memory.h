@@ -1,6 +1,6 @@
 #pragma once
 
-/// How the blocks of allocators are rounded up.
+/// Size classes of the allocators' blocks.
 
 #include <algorithm>
 #include <bit>
@@ -13,7 +13,7 @@ namespace fq::detail {
 
 inline constexpr std::size_t block_alignment = 64;
 
-/// Sizes are rounded up to one of 32 steps between powers of two: at most a 32nd of a large block is wasted.
+/// Rounds a size up to one of 32 steps between powers of two: at most a 32nd of a large block is wasted.
 [[nodiscard]] inline std::size_t size_class(std::size_t bytes) {
   if (bytes <= block_alignment) return block_alignment;
   const std::size_t step = std::max(block_alignment, std::bit_floor(bytes - 1) / 32);
@@ -22,12 +22,11 @@ inline constexpr std::size_t block_alignment = 64;
 
 }  // namespace fq::detail
 
-// The memory of the host: 2 MiB aligned blocks on huge pages, free lists by size class
-// (core/device.h).
+// Memory of the host: 2 MiB aligned blocks on huge pages, with free lists by size class (core/device.h).
 
 namespace fq::cpu {
 
-/// Tests set it: every block handed out is filled with 0xff bytes, so that floats never written are NaN.
+/// For tests: fills every allocated block with 0xff bytes. Floats that were never written are then NaN.
 void set_poison(bool on) noexcept;
 
 template <class T>
@@ -46,7 +45,7 @@ struct ArenaAllocator {
   friend bool operator==(const ArenaAllocator&, const ArenaAllocator&) { return true; }
 };
 
-/// A vector in the memory of tensors: aligned to a cache line, and reused without calls of the system.
+/// A vector in tensor memory: aligned to a cache line, and reused without system calls.
 template <class T>
 using ArenaVector = std::vector<T, ArenaAllocator<T>>;
 

@@ -7,7 +7,7 @@
 namespace fq::cpu {
 namespace {
 
-/// f(x, T{}) with the elements of x and the type that they are computed in.
+/// Calls f(x, T{}) with the elements of x and the type T of the computation.
 template <class F>
 auto visit_rows(const Tensor& x, F&& f) {
   if (x.dtype() == DType::i32) return f(x.data<std::int32_t>(x.layout()), float{});
@@ -15,7 +15,7 @@ auto visit_rows(const Tensor& x, F&& f) {
                              [&]<class T>(T) { return f(x.data<T>(x.layout()), T{}); });
 }
 
-/// Row `row` of the numbers of the channels, repeated to the width of a run.
+/// Returns row `row` of the per-channel numbers, repeated to the width of a run.
 template <class T>
 std::vector<T> repeated_row(const Tensor& numbers, std::int64_t row, std::int64_t channels) {
   return cpu::repeated<T>(numbers.data<T>() + row * channels, channels);
@@ -49,7 +49,8 @@ void normalize_backward(const double* dy, const double* x, std::int64_t count, s
                                         shift[i % width]);
 }
 
-/// Two sums a channel for each block; add(begin, end, sums, products) adds those of a block in its runs.
+/// Returns two sums per channel for each block. add(begin, end, sums, products) adds the sums of a block in
+/// its runs.
 template <class T, class F>
 std::vector<T> block_sums(const RunBlocks& blocks, std::int64_t channels, F&& add) {
   std::vector<T> parts(static_cast<std::size_t>(2 * blocks.count * channels), T{0});
@@ -66,7 +67,7 @@ std::vector<T> block_sums(const RunBlocks& blocks, std::int64_t channels, F&& ad
   return parts;
 }
 
-/// Joins the moments of blocks in order (Chan, Golub, LeVeque 1979).
+/// Merges the moments of blocks in order (Chan, Golub, LeVeque 1979).
 template <class T, class X>
 void join(const X* x, const std::vector<T>& parts, const RunBlocks& blocks, std::int64_t channels,
           double* mean, double* variance) {

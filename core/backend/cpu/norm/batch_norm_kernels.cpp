@@ -20,11 +20,11 @@ FQ_HD FloatVector load_floats(const X* p) {
 }
 FQ_HD void store_floats(FloatVector v, float* p) { hn::StoreU(v, FloatTag(), p); }
 
-/// Vectors side by side whose sums stay in registers: with AVX-512's 32 of them a whole run of up to 128
-/// channels, so that memory is read in order.
+/// Number of adjacent vectors whose sums stay in registers. AVX-512 has 32 registers: a whole run of up to
+/// 128 channels fits, and memory is read in order.
 constexpr std::int64_t kAbreast = HWY_MAX_BYTES >= 64 ? 8 : 4;
 
-/// sums[i] += a, products[i] += b of add(position, i) for `runs` whole runs.
+/// Computes sums[i] += a, products[i] += b of add(position, i) for `runs` whole runs.
 template <std::int64_t abreast, class Terms>
 void add_columns(std::int64_t runs, std::int64_t width, std::int64_t column, float* sums, float* products,
                  const Terms& terms) {
@@ -49,7 +49,7 @@ void add_columns(std::int64_t runs, std::int64_t width, std::int64_t column, flo
   }
 }
 
-/// All columns of whole vectors below `end`; returns where they end.
+/// Processes all columns in whole vectors below `end`. Returns the end of the last vector.
 template <class Terms>
 std::int64_t add_runs(std::int64_t runs, std::int64_t width, std::int64_t end, float* sums, float* products,
                       const Terms& terms) {
@@ -98,7 +98,7 @@ void add_gradients(const float* dy, const X* x, std::int64_t count, std::int64_t
   }
 }
 
-/// step(at, i, io) for every vector; i is the place in the run.
+/// Calls step(at, i, io) for every vector; i is the position in the run.
 template <class Step>
 void for_runs(std::int64_t count, std::int64_t width, const Step& step) {
   for (std::int64_t run = 0; run < count; run += width)

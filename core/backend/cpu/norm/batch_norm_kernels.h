@@ -2,28 +2,28 @@
 
 /// The loops of batch normalization over f32, for every vector instruction set.
 ///
-/// `x` are `count` elements of channels innermost, floats or sums read as floats; the other parameters are
-/// repeated over runs of `width` (channels.h), the first element of x being that of a run.
+/// `x` has `count` elements with channels innermost: floats, or sums converted to floats. The other
+/// parameters are repeated over runs of `width` (channels.h). The first element of x is the first of a run.
 
 #include <cstdint>
 
 namespace fq::cpu {
 
-/// sums[i] += x - first[i], squares[i] += (x - first[i])^2, over the runs
+/// Computes sums[i] += x - first[i], squares[i] += (x - first[i])^2, over the runs.
 void moment_sums(const float* x, std::int64_t count, std::int64_t width, const float* first, float* sums,
                  float* squares);
 void moment_sums(const std::int32_t* x, std::int64_t count, std::int64_t width, const float* first,
                  float* sums, float* squares);
-/// sums[i] += dy, products[i] += dy * (x - mean[i]), over the runs
+/// Computes sums[i] += dy, products[i] += dy * (x - mean[i]), over the runs.
 void gradient_sums(const float* dy, const float* x, std::int64_t count, std::int64_t width, const float* mean,
                    float* sums, float* products);
 void gradient_sums(const float* dy, const std::int32_t* x, std::int64_t count, std::int64_t width,
                    const float* mean, float* sums, float* products);
 
-/// y = normalized(x); y may be x.
+/// Computes y = normalized(x). y may be x.
 void normalize(const float* x, std::int64_t count, std::int64_t width, const float* mean, const float* factor,
                const float* shift, float* y);
-/// dx = normalized_gradient(dy, x); dx may be dy.
+/// Computes dx = normalized_gradient(dy, x). dx may be dy.
 void normalize_backward(const float* dy, const float* x, std::int64_t count, std::int64_t width,
                         const float* mean, const float* factor, const float* slope, const float* shift,
                         float* dx);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Gradients of rows of layer normalization and of softmax, f32 or f64: the loops of one row, which are
-/// inlined where they are called, and loops over rows for every vector instruction set.
+/// Gradients of rows of layer normalization and softmax, f32 or f64: inlined loops over one row, and loops
+/// over rows for every vector instruction set.
 
 #include <cstdint>
 
@@ -16,7 +16,7 @@ struct LayerNormRow {
   T mean, inverse;
 };
 
-/// dx; dgamma and dbeta are added to.
+/// Computes dx, and adds to dgamma and dbeta.
 template <class T>
 [[gnu::always_inline]] inline void layer_norm_row_gradients(const LayerNormRow<T>& row, std::int64_t n, T* dx,
                                                             T* dgamma, T* dbeta) {
@@ -40,7 +40,7 @@ template <class T>
   }
 }
 
-/// dp to the gradient of the scores of p, in place.
+/// Converts dp to the gradient of the scores of p, in place.
 template <class T>
 [[gnu::always_inline]] inline void score_row_gradients(const T* p, std::int64_t n, T scale, T* dp) {
   T sum = 0;

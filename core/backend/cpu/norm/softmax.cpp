@@ -11,7 +11,7 @@
 namespace fq::cpu {
 namespace {
 
-/// f(o, i) for every line of the axis, in parallel.
+/// Calls f(o, i) for every line of the axis, in parallel.
 template <class F>
 void each_line(const AxisView& view, F&& f) {
   const std::int64_t lines = view.size == 0 ? 0 : view.outer * view.inner;
@@ -20,7 +20,7 @@ void each_line(const AxisView& view, F&& f) {
     f((line / view.inner) * view.size * view.inner + line % view.inner);
 }
 
-/// Rows of f32 that lie together.
+/// Computes contiguous rows of f32.
 void softmax_rows(const float* x, const AxisView& view, bool logarithm, float* y) {
   each_line(view, [=](std::int64_t at) {
     const auto [largest, sum] = powers_of_row(x + at, view.size, y + at);

@@ -16,7 +16,7 @@ using detail::Covering;
 using detail::PoolSizes;
 using detail::Window;
 
-/// Values of the lanes of D: themselves, or codes times their scale.
+/// Loads values in the lanes of D: floats unchanged, codes times their scale.
 template <class D, class From>
 hn::Vec<D> load_values(D d, const From* p, float scale) {
   if constexpr (std::is_same_v<From, hn::TFromD<D>>) {

@@ -17,7 +17,7 @@ using detail::Covering;
 using detail::PoolSizes;
 using detail::Window;
 
-/// Lanes of places as wide as those of D, from and to memory of bytes or 32-bit integers.
+/// Position lanes of the same width as D, stored as bytes or 32-bit integers.
 template <class D>
 using PlaceTag = hn::RebindToUnsigned<D>;
 
@@ -45,7 +45,7 @@ void store_places(D, hn::Vec<PlaceTag<D>> places, Place* p) {
   }
 }
 
-/// The larger wins, and a NaN.
+/// Returns where v replaces the best value: if it is larger or NaN.
 template <class D, class V>
 hn::Mask<D> wins(D, V v, V best) {
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return hn::Or(hn::Gt(v, best), hn::IsNaN(v));
@@ -76,7 +76,7 @@ struct Flip {
   }
 };
 
-/// One vector of channels of one window; `x` is the image.
+/// Computes one vector of channels of one window. `x` is the image.
 template <class D, class T, class Place, class Flipped>
 HWY_INLINE void max_window(D d, const PoolSizes& s, const Window& window, const T* x, std::int64_t c,
                            const Flipped& flip, T* y, Place* argmax) {

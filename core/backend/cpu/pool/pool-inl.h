@@ -1,5 +1,5 @@
-// Loops over the channels of a pixel in vectors of any element type. Included inside of a source that goes
-// through foreach_target.h; not a public header. No pragma once for that reason.
+// Loops over the channels of a pixel in vectors of any element type. Include in a source that uses
+// foreach_target.h; not a public header. Included once for each target, hence no pragma once.
 
 #if defined(FQ_POOL_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_POOL_INL_H
@@ -15,7 +15,7 @@ namespace fq::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// f(tag, c) for vectors that cover all channels from c on. The last one overlaps the one before it.
+/// Calls f(tag, c) for vectors that cover all channels from c. The last vector overlaps the one before it.
 template <class D, class F>
 HWY_INLINE void for_vectors_of(D d, std::int64_t channels, F&& f) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -24,7 +24,7 @@ HWY_INLINE void for_vectors_of(D d, std::int64_t channels, F&& f) {
   if (c < channels) f(d, channels - lanes);
 }
 
-/// The same with the widest vectors of T that are not wider than all channels.
+/// Calls f with the widest vectors of T that are not wider than all channels.
 template <class T, class F>
 HWY_INLINE void for_channels(std::int64_t channels, F&& f) {
   const hn::ScalableTag<T> full;

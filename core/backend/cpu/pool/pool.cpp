@@ -7,7 +7,7 @@
 namespace fq::cpu {
 namespace {
 
-/// f(row) in parallel, for so many elements read in all.
+/// Calls f(row) in parallel, where `elements` is the total number of elements read.
 template <class F>
 void each_row(std::int64_t rows, std::int64_t elements, F&& f) {
 #pragma omp parallel for schedule(static) if (elements > parallel_elements)
@@ -16,7 +16,7 @@ void each_row(std::int64_t rows, std::int64_t elements, F&& f) {
 
 std::int64_t inputs(const PoolSizes& s) { return s.n * s.h * s.w * s.c; }
 
-/// -1 for the channels that give their smallest.
+/// Returns -1 for the channels that pool their smallest sum.
 std::vector<std::int32_t> falling(const Tensor& factor) {
   std::vector<std::int32_t> out;
   if (!factor.defined()) return out;

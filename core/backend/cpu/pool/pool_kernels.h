@@ -1,9 +1,9 @@
 #pragma once
 
-/// One row of a pooling, for every vector instruction set, chosen when the program runs.
+/// Pooling of one row, compiled for every vector instruction set and selected at run time.
 ///
-/// Rows of the output forward, of the input backward, counted over all images. Vectors of channels; results
-/// have the bits of plain loops over the pixels of each window in (h, w) order.
+/// Rows are output rows in forward and input rows in backward, counted over all images. Vectors hold
+/// channels. Results have the bits of plain loops over the pixels of each window in (h, w) order.
 
 #include "fakequant/core/blocks/detail/pool_windows.h"
 #include "fakequant/core/dtype.h"
@@ -12,17 +12,17 @@ namespace fq::cpu {
 
 using detail::PoolSizes;
 
-/// As the kernel max_pool. `argmax` may be null; i32 argmax only of elements of 4 and 8 bytes.
+/// Arguments of the kernel max_pool. `argmax` may be null; i32 argmax requires elements of 4 or 8 bytes.
 struct MaxPoolRows {
   PoolSizes sizes;
   DType dtype, argmax_dtype;
   const void* x;
-  const std::int32_t* flip;  ///< of i32: the largest of x ^ flip[c] wins; null for 0
+  const std::int32_t* flip;  ///< for i32: the largest x ^ flip[c] wins; null: 0
   void *y, *argmax;
 };
 void max_pool_row(const MaxPoolRows& pool, std::int64_t row);
 
-/// As the kernel max_pool_backward; f32 or f64.
+/// Arguments of the kernel max_pool_backward; f32 or f64.
 struct MaxPoolGradient {
   PoolSizes sizes;
   DType dtype, argmax_dtype;
@@ -31,19 +31,19 @@ struct MaxPoolGradient {
 };
 void max_pool_row_backward(const MaxPoolGradient& pool, std::int64_t row);
 
-/// As the kernel avg_pool: f32 or f64, and f32 of codes times a scale.
+/// Arguments of the kernel avg_pool: f32 or f64, or f32 from codes times a scale.
 struct AveragePool {
   PoolSizes sizes;
   bool include_padding;
-  DType dtype;  ///< of the input
+  DType dtype;  ///< input type
   const void* in;
-  float scale;  ///< of codes
+  float scale;  ///< scale of codes
   void* out;
 };
 void avg_pool_row(const AveragePool& pool, std::int64_t row);
 void avg_pool_row_backward(const AveragePool& pool, std::int64_t row);
 
-/// Sums over `pixels` pixels of i8, u8, i16 or i32 codes.
+/// Sums i8, u8, i16 or i32 codes over `pixels` pixels.
 void sum_image(const void* codes, DType dtype, std::int64_t pixels, std::int64_t channels,
                std::int32_t* sums);
 

@@ -23,7 +23,7 @@ using Integers = hn::RebindToSigned<FloatTag>;
 constexpr std::size_t kChunk = 512;
 static_assert(kChunk % (HWY_MAX_BYTES / sizeof(float)) == 0 && kChunk % cpu::kTables == 0);
 
-/// `count` whole vectors' elements.
+/// Computes bins for `count` elements, in whole vectors.
 HWY_ATTR void find_bins(const float* x, std::size_t count, const detail::BinRule& rule, std::size_t bins,
                         std::int32_t* out) {
   const FloatTag d;

@@ -14,11 +14,11 @@ namespace fq::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using Doubles = hn::CappedTag<double, 8>;  // the fewest levels
+using Doubles = hn::CappedTag<double, 8>;  // 8 lanes: the minimum number of levels
 
-constexpr std::size_t kLevels = 64;  // at a time
+constexpr std::size_t kLevels = 64;  // levels per step
 
-/// Sums at the edges of up to kLevels levels, the lower edge of the first one included.
+/// Sums at the edges of up to kLevels levels, including the lower edge of the first level.
 struct Edges {
   double counts[kLevels + 1] = {}, filled[kLevels + 1] = {};
 };

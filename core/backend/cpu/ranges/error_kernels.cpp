@@ -16,7 +16,7 @@ namespace {
 using Doubles = hn::ScalableTag<double>;
 using DoubleVector = hn::Vec<Doubles>;
 
-constexpr std::size_t kChunk = 128;  // between looks at the limit
+constexpr std::size_t kChunk = 128;  // points between checks of the limit
 
 struct Integers {
   FloatVector scale, divisor, lower, upper;
@@ -35,7 +35,7 @@ struct E4m3 {
   FloatVector value(FloatVector x) const { return modelopt_scaled_e4m3(x, scale, inverse); }
 };
 
-/// Adds (q - c)^2 * count of `size` points.
+/// Adds (q - c)^2 * count for `size` points.
 HWY_ATTR DoubleVector with_errors(DoubleVector sum, const float* q, const float* c, const double* counts,
                                   std::size_t size) {
   const Doubles d;
@@ -86,7 +86,7 @@ ErrorPoints::ErrorPoints(const std::vector<float>& c, const std::vector<double>&
     centres.push_back(c[k]);
     counts.push_back(n[k]);
   }
-  constexpr std::size_t lanes = 64;  // of no target are there more
+  constexpr std::size_t lanes = 64;  // maximum of all targets
   centres.resize((centres.size() + lanes - 1) / lanes * lanes);
   counts.resize(centres.size());
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 1 << 14;
 
-// As integers, so that a NaN is larger than everything and is found.
+// Magnitudes as integers: NaN is larger than all other values and stays visible.
 std::int32_t magnitude(float v) { return std::bit_cast<std::int32_t>(v) & 0x7fffffff; }
 
 void block_amax(const float* x, std::int64_t begin, std::int64_t end, const Channels& view,
@@ -51,7 +51,8 @@ void channel_amax(const float* x, std::int64_t count, const Channels& view, std:
   error.rethrow();
 }
 
-/// Any set of kept axes of a row-major tensor, an odometer over the rows of the last axis.
+/// Computes amax for any set of kept axes of a row-major tensor, with an index counter over the rows of the
+/// last axis.
 void axes_amax(const float* x, const Shape& shape, const Shape& kept, std::int32_t* out) {
   Shape stride(shape.size()), index(shape.size());
   std::int64_t step = 1;
@@ -67,7 +68,7 @@ void axes_amax(const float* x, const Shape& shape, const Shape& kept, std::int32
   }
 }
 
-/// Of whole blocks: no block has elements outside.
+/// Processes whole blocks: no block has elements outside of [begin, end).
 void raise_blocks(const float* x, std::int64_t begin, std::int64_t end, const detail::BlockMap& map,
                   std::int32_t* out) {
   const std::int64_t length = map.last.length, columns = map.last.size;

@@ -14,9 +14,9 @@ using detail::RangeRows;
 
 constexpr std::int64_t kPart = 4096, kParts = 4096;
 
-/// Adds to sums[r * width ..] the `width` numbers that `part(r, x, count, out)` adds to `out`, which is 0
-/// before, for every part of row r. Parts, of up to 4096 elements, are taken in parallel and added in their
-/// order. Memory: 8 * width bytes for each of up to 4096 parts.
+/// Adds to sums[r * width ..] the `width` numbers that `part(r, x, count, out)` adds to `out`, initially 0,
+/// for every part of row r. Parts of up to 4096 elements are computed in parallel and added in order. Memory:
+/// 8 * width bytes for each of up to 4096 parts.
 using RowPart = std::function<void(std::int64_t r, const float* x, std::int64_t count, double* out)>;
 void add_row_sums(const RangeRows& rows, std::int64_t width, double* sums, const RowPart& part) {
   const std::int64_t length = rows.length(), per_row = (length + kPart - 1) / kPart;
@@ -39,7 +39,7 @@ void add_row_sums(const RangeRows& rows, std::int64_t width, double* sums, const
   }
 }
 
-/// Sum of |x|, and how many there are.
+/// Adds the sum of |x| and the number of elements.
 void add_part(const float* x, std::int64_t count, bool skip_zeros, double* out) {
   double lanes[8] = {};
   std::int64_t zeros = 0;

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 namespace {
 
-/// A vector of ranges takes one element after the other.
+/// Adds squared errors for a vector of ranges, one element after the other.
 template <class Candidate>
 void sum_squares(const float* x, std::int64_t count, const Candidate& candidate, double* errors) {
   constexpr std::int64_t run = 64;
@@ -58,7 +58,7 @@ float largest_magnitude(const float* x, std::int64_t count) {
   return out;
 }
 
-/// Sums of errors in steps, as errors of values.
+/// Adds errors measured in steps, converted to errors of values.
 void code_errors(const float* x, std::int64_t count, FloatVector amax, FloatVector scale, float lower,
                  float bound, double* errors) {
   const FloatTag d;

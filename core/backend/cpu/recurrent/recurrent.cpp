@@ -10,7 +10,7 @@
 namespace fq::cpu {
 namespace {
 
-/// work(begin, end) for blocks of rows.
+/// Calls work(begin, end) for blocks of rows.
 template <class Work>
 void for_rows(std::int64_t rows, std::int64_t width, const Work& work) {
   const std::int64_t block = std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(width, 1)),
@@ -74,7 +74,7 @@ Ends wider(const Ends& a, const Ends& b) {
 
 DynamicGrid grid_at(const float* grids, std::int64_t i) { return {grids[2 * i], grids[2 * i + 1]}; }
 
-/// work(row, its range) for all rows.
+/// Calls work(row, index of its range) for all rows.
 template <class Work>
 void for_rows(const Tensor& x, std::int64_t ranges, const Work& work) {
   const std::int64_t rows = x.dim(0);

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Steps of recurrent layers in f32 on rows [begin, end), for every vector instruction set, with the bits of
-/// one number at a time.
+/// the scalar formulas.
 
 #include "fakequant/core/numerics/detail/recurrent_arrays.h"
 

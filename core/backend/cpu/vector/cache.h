@@ -1,6 +1,6 @@
 #pragma once
 
-/// When results are written past the caches.
+/// Writes that bypass the caches, and prefetching.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace fq::cpu {
 
-/// A tensor of that many bytes does not fit the last-level cache, or what other work leaves of a large one:
-/// whoever reads it next finds none of it there, and writing it past the caches saves reading the lines
-/// first.
+/// Returns whether a tensor of this size exceeds the last-level cache, or the share of a large cache that
+/// other work leaves. The next reader then finds no part of it in the cache. /// ssing the caches avoids
+/// reading its cache lines first.
 inline bool beyond_cache(std::int64_t bytes) {
 #ifdef _SC_LEVEL3_CACHE_SIZE
   static const std::int64_t size = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -23,20 +23,20 @@ inline bool beyond_cache(std::int64_t bytes) {
   return bytes > (size > 0 ? std::min(size, most) : usual);
 }
 
-/// Asks for memory that a loop from there on soon reads or writes: a store into what no cache holds waits for
-/// it, and what a processor asks for by itself is too little where the last cache is far away.
+/// Prefetches memory that a loop will soon read or write. A store to an uncached line waits for the line, and
+/// hardware prefetching is not enough if the last-level cache is far away.
 inline void fetch_ahead(const void* at) {
   constexpr int bytes = 4096;
-  __builtin_prefetch(static_cast<const char*>(at) + bytes);  // hwy's asks for an optimizing compiler
+  __builtin_prefetch(static_cast<const char*>(at) + bytes);  // Highway's version needs compiler optimization
 }
-/// The same of `count` elements.
+/// Prefetches for `count` elements.
 template <class T>
 void fetch_ahead(const T* at, std::int64_t count) {
   constexpr std::int64_t line = 64 / sizeof(T);
   for (std::int64_t i = 0; i < count; i += line) fetch_ahead(at + i);
 }
 
-/// Makes writes past the caches of this thread visible to others.
+/// Makes writes of this thread that bypass the caches visible to other threads.
 inline void flush_writes() { hwy::FlushStream(); }
 
 }  // namespace fq::cpu

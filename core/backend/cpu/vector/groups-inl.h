@@ -1,5 +1,5 @@
-// Loops over vectors with one packed mask bit an element. Included inside of a source that goes through
-// foreach_target.h, after vector-inl.h; not a public header. No pragma once for that reason.
+// Loops over vectors with one packed mask bit per element. Include in a source that uses foreach_target.h,
+// after vector-inl.h; not a public header. Included once for each target, hence no pragma once.
 
 #if defined(FQ_GROUPS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_GROUPS_INL_H
@@ -11,13 +11,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace fq::HWY_NAMESPACE {
 
-/// Elements of whole vectors that fill whole bytes of mask.
+/// Returns the number of elements in whole vectors that fill whole mask bytes.
 inline std::int64_t group() {
   return static_cast<std::int64_t>(hn::Lanes(FloatTag()) > 8 ? hn::Lanes(FloatTag()) : 8);
 }
 
-/// Calls step(i) -> mask for vectors at i, i + lanes, ..., of whole groups, and packs the masks; returns how
-/// many elements that were.
+/// Calls step(i) -> mask for vectors at i, i + lanes, ..., in whole groups, and packs the masks. Returns the
+/// number of processed elements.
 template <class Step>
 HWY_INLINE std::int64_t for_groups(std::int64_t count, std::uint8_t* mask, Step&& step) {
   const FloatTag d;

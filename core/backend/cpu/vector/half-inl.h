@@ -1,6 +1,6 @@
-// Loads and stores of float vectors in f32, f16 and bf16, with the bits of number_formats.h. Included by a
-// source that goes through foreach_target.h, after vector-inl.h; not a public header. No pragma once for
-// that reason.
+// Loads and stores of float vectors in f32, f16 and bf16, with the bits of number_formats.h. Include in a
+// source that uses foreach_target.h, after vector-inl.h; not a public header. Included once for each target,
+// hence no pragma once.
 
 #if defined(FQ_HALF_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_HALF_INL_H
@@ -70,7 +70,7 @@ FQ_HD ShortVector load_short(const void* p) {
 FQ_HD FloatVector load(const float16* p) { return widen_f16(load_short(p)); }
 FQ_HD FloatVector load(const bfloat16* p) { return widen_bf16(load_short(p)); }
 
-/// Past the caches where `stream`: then p must be aligned to the vector.
+/// Stores lanes. With `stream` the store bypasses the caches, and p must be aligned to the vector.
 template <class Vector, class Tag, class T>
 FQ_HD void store_lanes(Vector v, Tag d, T* p, bool stream) {
   if (stream)

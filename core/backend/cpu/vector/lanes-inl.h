@@ -1,5 +1,5 @@
-// Loops over any number of elements of f32 or f64, vector by vector. Included inside of a source that goes
-// through foreach_target.h; not a public header. No pragma once for that reason.
+// Loops over any number of f32 or f64 elements, vector by vector. Include in a source that uses
+// foreach_target.h; not a public header. Included once for each target, hence no pragma once.
 
 #if defined(FQ_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_LANES_INL_H
@@ -25,7 +25,7 @@ template <class T>
 HWY_ATTR Lanes<T> lanes_of(const T* p) {
   return hwy::HWY_NAMESPACE::LoadU(LaneTag<T>(), p);
 }
-/// Sums as floats.
+/// Converts sums to floats.
 template <class T>
 HWY_ATTR Lanes<float> lanes_of(const std::int32_t* p) {
   const hwy::HWY_NAMESPACE::RebindToSigned<LaneTag<float>> d;
@@ -33,7 +33,7 @@ HWY_ATTR Lanes<float> lanes_of(const std::int32_t* p) {
 }
 
 #if !HWY_MEM_OPS_MIGHT_FAULT
-/// The first `count` lanes, zeros behind them.
+/// Loads the first `count` lanes; the other lanes are 0.
 template <class T>
 HWY_ATTR Lanes<T> lanes_of(const T* p, std::int64_t count) {
   const LaneTag<T> d;
@@ -65,7 +65,7 @@ HWY_ATTR void store_lanes(Lanes<T> v, T* p, std::int64_t count) {
 }
 #endif
 
-/// How a step reads and writes whole vectors, and the last elements, which fill none.
+/// Loads and stores of whole vectors, and of the last elements, which do not fill a vector.
 template <class T>
 struct Whole {
   template <class X>
@@ -84,7 +84,7 @@ struct Some {
   HWY_ATTR void store(Lanes<T> v, T* p) const { store_lanes<T>(v, p, count); }
 };
 
-/// step(i, io) for every vector of [begin, end).
+/// Calls step(i, io) for every vector of [begin, end).
 template <class T, class Step>
 void for_vectors(std::int64_t begin, std::int64_t end, const Step& step) {
   const auto width = static_cast<std::int64_t>(hwy::HWY_NAMESPACE::Lanes(LaneTag<T>()));

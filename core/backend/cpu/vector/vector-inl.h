@@ -1,6 +1,6 @@
-// The primitives of the formulas for Highway vectors, and the formulas themselves, once for each target.
-// Included inside of a source that goes through foreach_target.h; not a public header. No pragma once for
-// that reason.
+// Primitives of the formulas for Highway vectors, and the formulas themselves, once for each target. Include
+// in a source that uses foreach_target.h; not a public header. Included once for each target, hence no pragma
+// once.
 
 #if defined(FQ_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef FQ_VECTOR_INL_H
@@ -41,7 +41,7 @@ FQ_HD FloatMask and_(FloatMask a, FloatMask b) { return hn::And(a, b); }
 FQ_HD FloatVector select_(FloatMask condition, FloatVector yes, FloatVector no) {
   return hn::IfThenElse(condition, yes, no);
 }
-/// x86's own min and max, and its rounding, have the semantics of the scalar primitives.
+/// min and max of x86, and its rounding, have the semantics of the scalar primitives.
 inline constexpr bool kHardwareMin = HWY_ARCH_X86 && HWY_TARGET < HWY_EMU128;
 inline constexpr bool kHardwareRint = HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE4;
 
@@ -66,8 +66,8 @@ FQ_HD FloatVector exponent_(FloatVector a) {
   return hn::BitCast(FloatTag(), hn::And(hn::BitCast(d, a), hn::Set(d, 0x7f800000u)));
 }
 
-/// a*b + c, a*b - c and c - a*b, rounded once. Without the instruction they are slow: formulas have another
-/// way then.
+/// a*b + c, a*b - c and c - a*b, rounded once. Slow without the instruction; formulas then use another
+/// method.
 inline constexpr bool kFused = HWY_NATIVE_FMA;
 template <class F>
 FQ_HD FloatVector by_lane(FloatVector a, FloatVector b, FloatVector c, F&& f) {

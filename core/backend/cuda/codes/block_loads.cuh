@@ -67,8 +67,8 @@ FQ_HD int few(std::int64_t elements) {
   return elements < 2 * group_size ? static_cast<int>(elements) : 2 * group_size;
 }
 
-/// Loads across the ends of blocks and rows. `next_row` are the values of the row after the first. A row has
-/// at least 8 elements, or all rows have the same values.
+/// Loads across the ends of blocks and rows. `next_row` are the values of the row after the first. If rows
+/// have fewer than 8 elements, all rows must have the same values.
 template <class T>
 FQ_HD void walk_blocks(const fq::detail::AxisBlocks& blocks, AxisBlocks::Place from, const T* value,
                        const T* next_row, int count, T (&out)[group_size]) {

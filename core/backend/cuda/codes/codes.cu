@@ -21,7 +21,7 @@ bool along_axis(const QuantizedTensor& x) {
   return by.is_per_tensor() || by.single_axis(x.codes.rank()) >= 0;
 }
 
-/// Returns whether, in addition, blocks of consecutive elements are possible, as in NVFP4 and MX.
+/// Returns whether `along_axis` holds, or each block has consecutive elements, as in NVFP4 and MX.
 bool in_one_row(const QuantizedTensor& x) { return along_axis(x) || block_map(x).consecutive(); }
 
 template <class Blocks>

@@ -82,7 +82,7 @@ struct PooledPixels {
   }
 };
 
-/// Averages as floats, computed with a division. Uses the storage offset of this file.
+/// Averages stored as floats. Their codes use a division and `offset`, the zero point in exported files.
 struct AverageValues {
   const float* numbers;
   float offset;

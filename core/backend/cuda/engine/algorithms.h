@@ -22,7 +22,7 @@ struct MatmulMemory {
                                                            int most);
 
 /// Runs each kernel a few times in the stream, waits, and returns the fastest. Skips kernels that fail. A
-/// later kernel must be faster than the first by more than a twentieth to replace it.
+/// later kernel must be faster than the best one before it by more than a twentieth.
 [[nodiscard]] cublasLtMatmulAlgo_t fastest(
     const std::vector<cublasLtMatmulAlgo_t>& all,
     const std::function<cublasStatus_t(const cublasLtMatmulAlgo_t&)>& run, cudaStream_t stream);

@@ -53,7 +53,7 @@ void for_few(Device device, std::int64_t items, const Body& body) {
 struct WindowAxis {
   int size, taps, windows, padding, dilation;
   Divisor stride;
-  int tap_step, window_step;  // steps to the next tap on a pixel, and back to its window
+  int tap_step, window_step;  // distance of the taps on a pixel, and of their windows
 
   static WindowAxis of(const ConvShape& c, int axis) {
     const auto a = static_cast<std::size_t>(axis);

@@ -28,8 +28,8 @@ struct ColumnShape {
   /// for single pixels.
   [[nodiscard]] static ColumnShape of_floats(const ConvShape& conv, int bytes, bool turned = false);
   /// Returns dX of a convolution of stride 1 as a convolution of dY. It uses the same weights with reversed
-  /// taps, and with inputs and outputs exchanged. Returns nullopt for other strides, for weights that are
-  /// already reversed, and for padding larger than the windows reach.
+  /// taps and with inputs and outputs exchanged, which `turned` does. Returns nullopt for other strides, and
+  /// for padding larger than the windows reach.
   [[nodiscard]] static std::optional<ConvShape> of_gradient(const ConvShape& conv);
   [[nodiscard]] std::int64_t group_channels() const { return conv.c / conv.groups; }
   [[nodiscard]] std::int64_t group_outputs() const { return conv.o / conv.groups; }

@@ -7,7 +7,7 @@
 namespace fq::cuda {
 namespace {
 
-/// One axis of the images that are read: y's axis, or in the backward pass x's axis.
+/// One axis of the images that are read: x in the forward pass, dy in the backward pass.
 struct DepthwiseAxis {
   int size, taps, stride, padding, dilation;
   Divisor by_stride;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Atomic operations on integers that many threads of a launch change. Sums and extremes of integers do not
+/// Atomic operations on integers shared by the threads of a launch. Sums and extremes of integers do not
 /// depend on the order. On the host a launch runs one thread at a time. Alarms use these operations.
 
 #include <algorithm>
