@@ -80,15 +80,16 @@ namespace {
 /// Product of pairs of matrices, or of many rows and one matrix.
 class Matmul final : public detail::Product {
  public:
-  Matmul(const Variable& a, const Variable& b, bool turned) : turned_(turned), a_(a.shape()), b_(b.shape()) {
+  Matmul(const Variable& a, const Variable& b, bool transpose_b)
+      : transpose_b_(transpose_b), a_(a.shape()), b_(b.shape()) {
     name = "matmul";
     const auto text = [&] {
-      return fmt::format("{} times {}{}", to_string(a_), to_string(b_), turned ? " transposed" : "");
+      return fmt::format("{} times {}{}", to_string(a_), to_string(b_), transpose_b ? " transposed" : "");
     };
-    FQ_CHECK(a.rank() >= 2 && b.rank() >= 2 && a.dim(-1) == b.dim(turned ? -1 : -2), name,
-             "{}: give [.., m, k] and {}", text(), turned ? "[n, k]" : "[k, n]");
+    FQ_CHECK(a.rank() >= 2 && b.rank() >= 2 && a.dim(-1) == b.dim(transpose_b ? -1 : -2), name,
+             "{}: give [.., m, k] and {}", text(), transpose_b ? "[n, k]" : "[k, n]");
     terms = a.dim(-1);
-    channels = b.dim(turned ? -2 : -1);
+    channels = b.dim(transpose_b ? -2 : -1);
     weight_axis = -1;
     output_axis = a.rank() - 1;
     y_ = a_;
@@ -102,14 +103,14 @@ class Matmul final : public detail::Product {
       rows_ = a.dim(-2);
       same_weights = false;
     }
-    attributes = {{"transpose_b", turned}};
+    attributes = {{"transpose_b", transpose_b}};
   }
 
   [[nodiscard]] Tensor input(const Tensor& x) const override { return x.to(Layout::row_major); }
   /// Integer codes are multiplied along their rows, as b^T.
   [[nodiscard]] Tensor weight(const Tensor& w) const override {
     const Tensor rows = w.to(Layout::row_major);
-    if (turned_ || (w.dtype() != DType::i8 && w.dtype() != DType::u8)) return rows;
+    if (transpose_b_ || (w.dtype() != DType::i8 && w.dtype() != DType::u8)) return rows;
     Shape shape = b_;
     std::vector<int> axes(shape.size());
     for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int>(i);
@@ -124,7 +125,7 @@ class Matmul final : public detail::Product {
 
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& w) const override {
     Tensor y = Tensor::empty(y_, detail::product_dtype(x), x.device());
-    detail::multiply({x, rows_, terms}, {w, terms, channels, turned_}, y, batch_);
+    detail::multiply({x, rows_, terms}, {w, terms, channels, transpose_b_}, y, batch_);
     return y;
   }
   [[nodiscard]] Tensor exact_sums(const detail::Codes& x, const detail::Codes& w,
@@ -138,12 +139,12 @@ class Matmul final : public detail::Product {
     shape[0] = dy.dim(0);
     Tensor dx = Tensor::empty(shape, detail::product_dtype(dy), dy.device());
     const std::int64_t rows = same_weights ? numel(Shape(shape.begin(), shape.end() - 1)) : rows_;
-    detail::multiply({dy, rows, channels}, {w, channels, terms, !turned_}, dx, batch_);
+    detail::multiply({dy, rows, channels}, {w, channels, terms, !transpose_b_}, dx, batch_);
     return dx;
   }
   [[nodiscard]] Tensor backward_w(const Tensor& x, const Tensor& dy) const override {
     Tensor dw = Tensor::empty(b_, detail::product_dtype(dy), dy.device());
-    if (turned_)
+    if (transpose_b_)
       detail::multiply({dy, channels, rows_, true}, {x, rows_, terms}, dw, batch_);
     else
       detail::multiply({x, terms, rows_, true}, {dy, rows_, channels}, dw, batch_);
@@ -151,7 +152,7 @@ class Matmul final : public detail::Product {
   }
 
  private:
-  bool turned_;
+  bool transpose_b_;
   Shape a_, b_, y_;
   std::int64_t batch_ = 1, rows_ = 0;
 };

@@ -32,13 +32,17 @@ bool AttentionSamples::takes(const AttentionShape& shape, bool causal, Device de
 AttentionSamples::AttentionSamples(const AttentionShape& shape, bool causal, double scale)
     : shape_(shape), rows_{shape.heads, shape.queries, shape.keys, 0, causal, scale, {}} {}
 
-void AttentionSamples::multiply(const Part& a, bool a_turned, const Part& b, bool b_turned, Part out) const {
-  const auto matrix = [&](const Part& x, bool turned) {
-    return cpu::Matrix{
-        x.tensor.raw(), x.tensor.dtype(),           turned ? x.columns : x.rows, turned ? x.rows : x.columns,
-        turned,         x.beside ? shape_.heads : 1};
+void AttentionSamples::multiply(const Part& a, bool transpose_a, const Part& b, bool transpose_b,
+                                Part out) const {
+  const auto matrix = [&](const Part& x, bool transposed) {
+    return cpu::Matrix{x.tensor.raw(),
+                       x.tensor.dtype(),
+                       transposed ? x.columns : x.rows,
+                       transposed ? x.rows : x.columns,
+                       transposed,
+                       x.beside ? shape_.heads : 1};
   };
-  cpu::gemm(matrix(a, a_turned), matrix(b, b_turned), out.tensor.mutable_data<float>(), shape_.heads,
+  cpu::gemm(matrix(a, transpose_a), matrix(b, transpose_b), out.tensor.mutable_data<float>(), shape_.heads,
             Sharing::by_threads, out.beside ? shape_.heads : 1);
 }
 
@@ -102,9 +106,9 @@ constexpr std::int64_t kCausalRows = 128;  // per block: fewer rows skip more ke
 
 /// Writes a b to out [groups, rows of a, columns], the memory that `out` is a view of. With `apart` the
 /// calling thread computes the product alone.
-void product(bool apart, const Tensor& a, bool a_turned, const Tensor& b, bool b_turned, Tensor& out) {
-  const std::int64_t k = a.dim(a_turned ? 1 : 2);
-  multiply({a, out.dim(1), k, a_turned}, {b, k, out.dim(2), b_turned}, out, out.dim(0),
+void product(bool apart, const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, Tensor& out) {
+  const std::int64_t k = a.dim(transpose_a ? 1 : 2);
+  multiply({a, out.dim(1), k, transpose_a}, {b, k, out.dim(2), transpose_b}, out, out.dim(0),
            apart ? Sharing::by_threads : Sharing::by_shape);
 }
 

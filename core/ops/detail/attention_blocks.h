@@ -82,8 +82,8 @@ class AttentionSamples {
 
  private:
   struct Part;
-  /// Computes out = a b for each head. `a_turned` and `b_turned` mark transposed factors.
-  void multiply(const Part& a, bool a_turned, const Part& b, bool b_turned, Part out) const;
+  /// Computes out = a b for each head. `transpose_a` and `transpose_b` mark transposed factors.
+  void multiply(const Part& a, bool transpose_a, const Part& b, bool transpose_b, Part out) const;
   [[nodiscard]] Tensor weights(std::int64_t sample, const Tensor& q, const Tensor& k) const;
 
   AttentionShape shape_;

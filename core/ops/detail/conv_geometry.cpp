@@ -32,7 +32,7 @@ std::array<std::int64_t, 2> pair(const Numbers& numbers, std::int64_t height) {
 }
 
 /// Returns advice on which convolution takes an input of this rank.
-std::string_view way_of_rank(std::size_t rank) {
+std::string_view rank_advice(std::size_t rank) {
   if (rank == 3)
     return ": conv1d takes signals [N, C, L], and images [N, H, W] need an axis of channels, [N, 1, H, W]";
   if (rank == 5) return ": conv3d takes volumes [N, C, D, H, W]";
@@ -42,7 +42,7 @@ std::string_view way_of_rank(std::size_t rank) {
 void check_ranks(const Shape& x, const Shape& w, int axes, std::string_view function) {
   const auto rank = static_cast<std::size_t>(axes + 2);
   FQ_CHECK(x.size() == rank, function, "the input is {}, of {} axes, and must have {}{}", to_string(x),
-           x.size(), rank, way_of_rank(x.size()));
+           x.size(), rank, rank_advice(x.size()));
   FQ_CHECK(w.size() == rank, function, "the weight is {}, of {} axes, and must have {}", to_string(w),
            w.size(), rank);
   FQ_CHECK(std::ranges::all_of(w, [](auto size) { return size > 0; }), function, "the weight {} is empty",

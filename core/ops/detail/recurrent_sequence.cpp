@@ -105,7 +105,7 @@ Tensor swapped(const Tensor& x) {
 }
 
 /// Reverses the steps along axis 0.
-Tensor turned_round(const Tensor& x) {
+Tensor reversed_steps(const Tensor& x) {
   std::vector<std::int64_t> from(static_cast<std::size_t>(x.dim(0)));
   std::iota(from.rbegin(), from.rend(), 0);
   Tensor out = Tensor::empty(x.shape(), x.dtype(), x.device());
@@ -180,11 +180,11 @@ Tensor RecurrentSequence::initial(const Variable& state) const {
 
 Tensor RecurrentSequence::to_steps(const Tensor& x) const {
   const Tensor steps = swapped(x);
-  return reverse_ ? turned_round(steps) : steps;
+  return reverse_ ? reversed_steps(steps) : steps;
 }
 
 Tensor RecurrentSequence::from_steps(const Tensor& x) const {
-  return swapped(reverse_ ? turned_round(x) : x);
+  return swapped(reverse_ ? reversed_steps(x) : x);
 }
 
 Tensor RecurrentSequence::matrix(const Tensor& x, std::int64_t step) const {

@@ -62,7 +62,7 @@ class Lines {
   [[nodiscard]] std::int64_t terms() const { return left_ ? view_.columns : view_.rows; }
 
   /// Returns whether these rows of the left factor need no packing.
-  [[nodiscard]] bool as_they_are(std::int64_t lines) const {
+  [[nodiscard]] bool needs_no_packing(std::int64_t lines) const {
     return left_ && !across() && lines % kTileSide == 0 && terms() % kTileSide == 0;
   }
   [[nodiscard]] TileRows rows(std::int64_t line) const {
@@ -114,7 +114,7 @@ void multiply_views(const View& a, const View& b, float* c, std::int64_t pitch, 
                     bool shared, Memory& memory) {
   const bool down = a.rows < b.columns;
   const Lines left(a, true), right(b, false), &kept = down ? left : right, &passing = down ? right : left;
-  const bool direct = kept.as_they_are(kept.count());
+  const bool direct = kept.needs_no_packing(kept.count());
   const bfloat16* tiles = direct ? nullptr : kept.pack(shared, memory.kept);
   const std::int64_t strips = whole(passing.count()) / kTileSide, blocks = whole(kept.count()) / kTileSide;
   const std::int64_t each = std::max<std::int64_t>(blocks * strips / (2 * detail::threads()), 1);
@@ -135,7 +135,7 @@ void multiply_views(const View& a, const View& b, float* c, std::int64_t pitch, 
                           .pitch = pitch,
                           .rows = down ? many : some,
                           .columns = down ? some : many};
-    const bool in_memory = down ? direct : left.as_they_are(some);
+    const bool in_memory = down ? direct : left.needs_no_packing(some);
     if (in_memory) product.left = left.rows(row);
     if (down) {
       if (!in_memory) product.left = TileRows::packed(tiles + begin * product.terms, product.terms);

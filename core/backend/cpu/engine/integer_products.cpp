@@ -14,7 +14,7 @@ using detail::Codes;
 
 constexpr std::int64_t kTaskRows = 64;      // rows per task
 constexpr std::int64_t kFew = 1 << 16;      // too few products for several threads
-constexpr std::int64_t kRowsAsTheyAre = 2;  // at most this many rows of x: w is not widened
+constexpr std::int64_t kUnwidenedRows = 2;  // at most this many rows of x: w is not widened
 
 std::int64_t pitch_of(std::int64_t k) { return (k + kInt16Multiple - 1) / kInt16Multiple * kInt16Multiple; }
 
@@ -78,7 +78,7 @@ void int16_products(std::int64_t batch, std::int64_t m, std::int64_t n, std::int
       dot_products(rows, n, k, codes_from(x, (i * m + row) * k), codes_from(w, i * n * k),
                    sums + (i * m + row) * n);
     });
-  if (batch == 1 && m <= kRowsAsTheyAre && w.dtype == DType::i8) return few_rows(m, n, k, x, w, sums);
+  if (batch == 1 && m <= kUnwidenedRows && w.dtype == DType::i8) return few_rows(m, n, k, x, w, sums);
   const Tensor left = as_int16(x, batch * m, k), right = as_int16(w, batch * n, k);
   const std::int64_t pitch = pitch_of(k);
   const auto *a = left.data<std::int16_t>(), *b = right.data<std::int16_t>();

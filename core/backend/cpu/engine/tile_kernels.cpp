@@ -103,11 +103,11 @@ using SumTag = hn::FixedTag<float, kTile>;
 
 /// Buffer of sums [32, 32], four consecutive tiles, which are copied to rows of c while the next sums are
 /// computed.
-class Leaving {
+class PendingSums {
  public:
-  Leaving() = default;
-  Leaving(const float* sums, float* c, const cpu::TileScales& scales, std::int64_t pitch, std::int64_t rows,
-          std::int64_t columns)
+  PendingSums() = default;
+  PendingSums(const float* sums, float* c, const cpu::TileScales& scales, std::int64_t pitch,
+              std::int64_t rows, std::int64_t columns)
       : sums_(sums), c_(c), scales_(scales), pitch_(pitch), rows_(rows), columns_(columns) {}
 
   HWY_INLINE void write(std::int64_t until) {
@@ -184,7 +184,7 @@ HWY_INLINE void add_terms(const cpu::TileRows& left, const bfloat16* right, floa
 }
 
 /// Prefetches rows [begin, end) of 32 columns for writing.
-HWY_INLINE void ask_for(const float* c, std::int64_t pitch, std::int64_t begin, std::int64_t end) {
+HWY_INLINE void prefetch_rows(const float* c, std::int64_t pitch, std::int64_t begin, std::int64_t end) {
   for (std::int64_t r = begin; r < std::min(end, kTileSide); ++r) {
     __builtin_prefetch(c + r * pitch, 1, 2);
     __builtin_prefetch(c + r * pitch + kTile, 1, 2);
@@ -195,7 +195,7 @@ void MultiplyTiles(const PackedProduct& t) {
   const Tiles tiles{TileShapes()};
   const std::int64_t steps = t.terms / kTileSide, at_once = (kTileSide + steps - 1) / steps;
   HWY_ALIGN float sums[kTileSide * kTileSide];
-  Leaving leaving;
+  PendingSums pending;
   Ahead ahead(t);
   for (std::int64_t i = 0; i < (t.down ? t.rows : t.columns); i += kTileSide) {
     const std::int64_t row = t.down ? i : 0, column = t.down ? 0 : i;
@@ -205,18 +205,18 @@ void MultiplyTiles(const PackedProduct& t) {
     const bfloat16* right = t.right + column * t.terms;
     for (std::int64_t k = 0; k < steps; ++k, left.data += left.step, right += 2 * kTileNumbers) {
       k == 0 ? add_terms<true>(left, right, sums) : add_terms<false>(left, right, sums);
-      leaving.write((k + 1) * at_once);
+      pending.write((k + 1) * at_once);
       ahead.ask();
-      ask_for(c, t.pitch, k * at_once, (k + 1) * at_once);
+      prefetch_rows(c, t.pitch, k * at_once, (k + 1) * at_once);
     }
-    leaving = Leaving(sums, c, t.scales.from(column), t.pitch, std::min(kTileSide, t.rows - row),
-                      std::min(kTileSide, t.columns - column));
+    pending = PendingSums(sums, c, t.scales.from(column), t.pitch, std::min(kTileSide, t.rows - row),
+                          std::min(kTileSide, t.columns - column));
   }
   store_sums<0>(sums);
   store_sums<1>(sums);
   store_sums<2>(sums);
   store_sums<3>(sums);
-  leaving.write(kTileSide);
+  pending.write(kTileSide);
 }
 bool HasTiles() { return true; }
 #else

@@ -37,7 +37,7 @@ struct DepthwiseAxis {
 
 /// Transposes weights [c, taps] to [taps, c] in the type of the sums.
 template <class Load, class Sum>
-struct TurnTaps {
+struct TransposeTaps {
   Load load;
   const typename Load::Word* w;
   Sum* out;
@@ -90,8 +90,8 @@ Storage turned_taps(const ConvShape& s, Load load, const void* w, Device device)
   const std::int64_t taps = s.kh * s.kw;
   Storage out(s.c * taps * static_cast<std::int64_t>(sizeof(Sum)), device);
   for_items(device, s.c * taps,
-            TurnTaps<Load, Sum>{load, static_cast<const typename Load::Word*>(w),
-                                reinterpret_cast<Sum*>(out.mutable_data()), Divisor(s.c), taps});
+            TransposeTaps<Load, Sum>{load, static_cast<const typename Load::Word*>(w),
+                                     reinterpret_cast<Sum*>(out.mutable_data()), Divisor(s.c), taps});
   return out;
 }
 
