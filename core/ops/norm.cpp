@@ -40,6 +40,7 @@ Variable layer_norm(const Variable& input, const Variable& gamma, const Variable
   const auto backward = [saved = detail::SavedFloats(x.variable), saved_gamma = detail::Saved(g.tensor), mean,
                          inverse, normalized](const Tensor& dy) {
     Tensor dx = detail::empty_like(dy);
+    // Sums over many rows need f64. Gradients are rounded to the dtype of x at the end.
     Tensor dgamma = Tensor::empty(normalized, DType::f64, dy.device()), dbeta = detail::empty_like(dgamma);
     detail::run(dx.device(), &detail::Kernels::layer_norm_backward, dy, saved.get().to(Layout::row_major),
                 saved_gamma.get(), mean, inverse, dx, dgamma, dbeta);
@@ -83,6 +84,7 @@ Variable normalized_groups(std::string_view op, const Variable& input, std::int6
                  b = parameter(beta, x.tensor, {shape[1]}, "beta", op);
   return detail::composite(op, {x.variable, g, b}, std::move(attributes), [&] {
     const std::int64_t length = numel(Shape(shape.begin() + 1, shape.end())) / groups;
+    // Each group of a sample is one row of a layer norm. gamma and beta differ per channel, not per row.
     const Variable rows = reshape(x.variable, {shape[0] * groups, length});
     Variable y = reshape(layer_norm(rows, {}, {}, 1, eps), shape);
     if (g.defined()) y = multiply(y, along_channels(g, shape));
@@ -135,6 +137,7 @@ Variable local_response_norm(const Variable& input, std::int64_t size, double al
   });
   return detail::composite(op, {x.variable}, std::move(attributes), [&] {
     const std::int64_t channels = x.tensor.dim(1);
+    // alpha / size is part of the weights: the window computes the scaled sum of squares directly.
     detail::AxisMix window;
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int64_t first = std::max<std::int64_t>(0, c - (size - 1) / 2);

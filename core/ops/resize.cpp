@@ -30,6 +30,7 @@ struct Axis {
         return (at + 0.5) / scale - 0.5;
     }
   }
+  /// Clamps a position to the axis: positions outside read the border.
   [[nodiscard]] std::int64_t within(double at) const {
     return static_cast<std::int64_t>(std::clamp(at, 0.0, static_cast<double>(from - 1)));
   }
@@ -46,11 +47,13 @@ struct Axis {
         return within(std::floor(x));
     }
   }
+  /// Adds the weights of output element i to the mix.
   void linear(std::int64_t i, detail::AxisMix& mix) const {
     const double x = std::clamp(place(i), 0.0, static_cast<double>(from - 1)), low = std::floor(x);
     mix.add(within(low), 1.0 - (x - low));
     mix.add(within(low + 1), x - low);
   }
+  /// Adds the four weights of cubic convolution (Keys 1981) for output element i.
   void cubic(std::int64_t i, detail::AxisMix& mix) const {
     const double x = place(i), low = std::floor(x), t = x - low, a = options.cubic;
     const auto near = [a](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };

@@ -25,6 +25,7 @@ std::int64_t reflected(std::int64_t i, std::int64_t size, PadMode mode) {
 }
 
 void check_sizes(const Sizes& sizes, std::int64_t size, PadMode mode) {
+  // Limits the index list of the move, which has one entry for each element of the axis.
   constexpr std::int64_t most = std::int64_t{1} << 32;
   const std::int64_t longest = std::max(sizes[0], sizes[1]);
   FQ_CHECK(std::min(sizes[0], sizes[1]) >= -size && size + sizes[0] + sizes[1] >= 0 && longest < most, "pad",
@@ -57,6 +58,7 @@ Variable padded(const Variable& x, const std::vector<Sizes>& sizes, PadMode mode
 
 /// Returns zeros where x is, and `value` around it.
 Tensor frame(const Variable& x, const Variable& y, const std::vector<Sizes>& sizes, double value) {
+  // Pads ones with zeros first, then inverts: the frame needs no index computation of its own.
   const NoGrad constant;
   const Tensor floats = y.tensor();
   const Variable ones = Tensor::full(x.shape(), 1.0, floats.dtype(), y.device(), x.layout());

@@ -22,6 +22,7 @@ Tensor combined(std::string_view op, const Tensor& a, const Tensor& b, const Bin
 }
 
 Tensor spread(const Tensor& x, const Shape& shape, Layout layout) {
+  // Avoids a copy, the usual case.
   if (x.shape() == shape && x.layout() == layout) return x;
   const Tensor one = Tensor::full({}, 1.0, x.dtype(), x.device());
   Tensor y = Tensor::empty(shape, x.dtype(), x.device(), layout);
@@ -44,10 +45,12 @@ Tensor reduced(const Tensor& dy, const Shape& shape) {
 
 std::optional<Variable> apply_to_sums(std::string_view op, const Variable& input, const Activation& f) {
   const Accumulator* sums = input.defined() ? input.accumulator() : nullptr;
+  // A trace needs the values of the sums. The kernel exists only for row-major sums on the CPU.
   if (sums == nullptr || recorder() != nullptr || !input.device().is_cpu() ||
       input.layout() != Layout::row_major || !cpu::activates_sums(*sums, f))
     return {};
   const Again again = again_of(input);
+  // The sums are not kept: backward must be able to recompute them.
   if (needs_grad({input}) && !again) return {};
   Tensor y = Tensor::empty(input.shape(), DType::f32, input.device());
   cpu::activate(*sums, f, y);

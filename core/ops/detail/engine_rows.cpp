@@ -9,6 +9,7 @@ namespace fq::detail {
 EngineWeight engine_weight(const QuantizedTensor& w, RowEngine engine) {
   EngineWeight out;
   out.outputs = w.codes.dim(0);
+  // ONNX Runtime and XNNPACK's 8-bit kernels multiply plain codes. `sums` correct for the zero point of x.
   const int bits = w.grid.format.bits();
   if ((engine != RowEngine::ggml && engine != RowEngine::xnnpack) ||
       (engine == RowEngine::xnnpack && bits > 4)) {
@@ -28,6 +29,7 @@ EngineWeight engine_weight(const QuantizedTensor& w, RowEngine engine) {
 }
 
 bool KeptEngineWeight::Version::is_of(const Tensor& other) const {
+  // `tensor` keeps its memory alive: an equal address means the same storage. The version detects writes.
   return tensor.defined() && tensor.raw() == other.raw() && tensor.shape() == other.shape() &&
          version == other.version();
 }
@@ -115,6 +117,7 @@ EngineRows ort_rows(const Tensor& x, std::int64_t ranges, const EngineWeight& w,
       codes_of(w.codes, w.codes.codes), sums);
   Tensor own = Tensor::empty({rows, 2}, DType::f32, device);
   std::vector<std::int64_t> range_of(static_cast<std::size_t>(rows));
+  // Kernels expect one grid per row, while rows of a sample share a grid.
   for (std::int64_t m = 0; m < rows; ++m) range_of[static_cast<std::size_t>(m)] = m / (rows / ranges);
   run(device, &Kernels::take, grids, 0, range_of, 0.0, own);
   y = y.reshape({rows, outputs});

@@ -21,6 +21,7 @@ constexpr std::int64_t kLargestInput = 255;
 Tensor row_sums(const QuantizedTensor& w) {
   const std::int64_t channels = w.codes.dim(0), terms = w.codes.dim(1);
   Tensor out = Tensor::empty({1, channels}, DType::i32, w.codes.device());
+  // A product with ones: it uses the exact kernels of every device.
   const Tensor ones = Tensor::full({1, terms}, 1.0, DType::u8, w.codes.device());
   run(out.device(), &Kernels::exact_gemm, std::int64_t{1}, channels, terms, Codes{ones.raw(), DType::u8, 1},
       codes_of(w, w.codes), out);
@@ -123,6 +124,7 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
 
 std::vector<Variable> RecurrentInputs::all() const {
   std::vector<Variable> out{x, weights.input, weights.hidden, weights.input_bias, weights.hidden_bias};
+  // The order of this list is the order of the gradients in `backward`.
   if (cell != RecurrentCell::lstm) return out.push_back(hidden), out;
   out.insert(out.end(), {hidden, state_cell});
   return out;
@@ -142,6 +144,7 @@ RecurrentSequence::RecurrentSequence(const RecurrentInputs& inputs, bool with_gr
   set_biases(inputs);
   begin(inputs);
   for (std::int64_t step = 0; step < steps_; ++step) forward_step(step);
+  // Evaluation needs only the states, so memory for backward is released.
   if (!keeps_) gates_ = state_sums_ = cells_ = x_.floats = x_.codes = {};
 }
 
@@ -169,6 +172,7 @@ void RecurrentSequence::set_biases(const RecurrentInputs& inputs) {
   const Tensor a = given(inputs.weights.input_bias), b = given(inputs.weights.hidden_bias);
   bias_ = sum_of(a, b);
   if (cell_ != RecurrentCell::gru) return;
+  // In a GRU, the reset gate multiplies R_n h + c_n: this bias must stay separate from the input bias.
   state_bias_ = b.slice(last, columns);
   bias_.slice(last, columns).copy_from(a.slice(last, columns));
 }
@@ -237,6 +241,7 @@ struct RecurrentSequence::StepGradients {
 void RecurrentSequence::backward_steps(const Tensor& dy, StepGradients& out) const {
   const bool gru = cell_ == RecurrentCell::gru, lstm = cell_ == RecurrentCell::lstm;
   out.gates = Tensor::empty(gates_.shape(), dy.dtype(), dy.device());
+  // Only in a GRU do the input sums and the state sums have different gradients.
   out.of_state = gru ? Tensor::empty(gates_.shape(), dy.dtype(), dy.device()) : out.gates;
   out.state = Tensor::zeros({batch_, width_}, dy.dtype(), dy.device());
   if (gru || lstm) out.carried = Tensor::zeros({batch_, width_}, dy.dtype(), dy.device());
@@ -258,6 +263,7 @@ void RecurrentSequence::backward_steps(const Tensor& dy, StepGradients& out) con
       call.cell = matrix(cells_, step + 1);
     }
     run(dy.device(), &Kernels::recurrent_step_backward, call);
+    // The gradient of the initial state is only computed on request.
     if (step > 0 || needs_[5]) multiply_back(matrix(out.of_state, step), weight, out.state);
   }
 }

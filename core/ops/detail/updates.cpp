@@ -9,6 +9,7 @@
 namespace fq::ops {
 namespace {
 
+/// Requires row-major parameters: kernels process them as plain arrays.
 void check_parameter(const Tensor& p, std::string_view op) {
   FQ_CHECK(p.defined(), op, "a parameter is undefined");
   FQ_CHECK((p.dtype() == DType::f32 || p.dtype() == DType::f64) && !p.device().is_meta() &&
@@ -28,6 +29,8 @@ void check_device(const Tensor& p, const Tensor& first, std::string_view op) {
            p.describe(), first.describe());
 }
 
+/// Returns the kernels for parameters of type T. A list may have parameters of both types, and each type is
+/// one call.
 template <class T>
 const detail::UpdateKernels<T>& update_kernels(Device device) {
   const auto& kernels = detail::Kernels::of(device);
@@ -74,6 +77,7 @@ void sgd_of(std::span<const SgdUpdate> updates, const SgdStep& step) {
 template <class T>
 detail::AdamArrays<T> adam_arrays(AdamUpdate u, const Tensor& gradient, const AdamStep& step) {
   const auto t = static_cast<double>(u.step);
+  // Constants are computed in f64 and rounded once: 1 - beta^t would lose digits in f32.
   const double decay = u.weight_decay, rate = u.learning_rate;
   return {.n = u.parameter.numel(),
           .parameter = elements<T>(u.parameter),
@@ -168,6 +172,7 @@ void sgd_step(std::span<const SgdUpdate> updates, const SgdStep& step) {
     check_like(u.parameter, u.gradient, "gradient", op);
     if (step.momentum != 0 || u.momentum.defined()) check_like(u.parameter, u.momentum, "momentum", op);
   }
+  // Parameters of f32 and f64 may be mixed in one list.
   sgd_of<float>(updates, step);
   sgd_of<double>(updates, step);
 }
@@ -218,6 +223,7 @@ void swap_contents(std::span<Tensor> a, std::span<Tensor> b) {
   check_pairs(a, b, "swap_contents");
   std::vector<detail::SwapArrays> arrays;
   arrays.reserve(a.size());
+  // 32-bit words: f64 elements are two words each.
   for (std::size_t i = 0; i < a.size(); ++i)
     arrays.push_back({a[i].nbytes() / 4, elements<std::uint32_t>(a[i]), elements<std::uint32_t>(b[i])});
   if (arrays.empty()) return;

@@ -41,6 +41,7 @@ std::string refusal(RowEngine engine, const Grid& grid, const Shape& weight) {
   }
   if (engine == RowEngine::xnnpack && grid.granularity.is_per_tensor()) return "one scale for all channels";
   if (!by_channel) return fmt::format("blocks of {} bits", bits);
+  // Largest sum of products of an 8-bit code of x (with offset, up to 255) and of w (up to 128).
   const std::int64_t most = std::numeric_limits<std::int32_t>::max() / (255 * 128);
   return weight[1] <= most ? "" : fmt::format("sums of {} products, which leave int32", weight[1]);
 }
@@ -62,6 +63,7 @@ detail::EngineRows engine_rows(RowEngine engine, const Tensor& x, std::int64_t s
 
 std::shared_ptr<const detail::EngineWeight> weight_for(const QuantizedTensor& codes, const Variable& w,
                                                        RowEngine engine, detail::KeptEngineWeight& kept) {
+  // In training the codes change in every step, so a cached copy would be used once.
   if (!grad_enabled() || !w.requires_grad()) return kept.of(codes, engine);
   kept.forget();
   return std::make_shared<const detail::EngineWeight>(detail::engine_weight(codes, engine));

@@ -18,6 +18,7 @@ void broadcast(const Tensor& a, const Tensor& b, const Walk& walk, F f, Tensor& 
     const T* p = left + walk.offset(0, row);
     const T* q = right + walk.offset(1, row);
     T* z = out + row * inner;
+    // The usual strides have loops of their own, which the compiler vectorizes.
     if (i_step == 1 && j_step == 1)
 #pragma omp simd
       for (std::int64_t i = 0; i < inner; ++i) z[i] = f(p[i], q[i]);
@@ -34,6 +35,7 @@ void reduce(const Tensor& x, const Walk& walk, Joined joined, Tensor& out) {
   std::vector<double> sums(static_cast<std::size_t>(out.numel()), Joined::first);
   const T* in = x.data<T>(x.layout());
   const std::int64_t inner = walk.inner(), step = walk.step(0);
+  // Sequential in f64: the order of additions is part of the result.
   for (std::int64_t row = 0; x.numel() > 0 && row < walk.rows(); ++row) {
     const T* p = in + row * inner;
     double* s = sums.data() + walk.offset(0, row);

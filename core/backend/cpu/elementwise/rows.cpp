@@ -9,6 +9,7 @@
 namespace fq::cpu {
 namespace {
 
+/// Returns the index of the largest score, or -1 if a score is NaN.
 template <class T>
 std::int64_t predicted_class(const T* scores, std::int64_t classes) {
   if (std::any_of(scores, scores + classes, [](T value) { return std::isnan(value); })) return -1;
@@ -50,6 +51,7 @@ void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
     const T* in = x.data<T>();
     T* out = table.mutable_data<T>();
     std::fill_n(out, table.numel(), T{0});
+    // Sequential over ids: ids may repeat, and the order of additions is part of the result.
     for (std::int64_t i = 0; i < ids.numel(); ++i)
 #pragma omp simd
       for (std::int64_t d = 0; d < width; ++d) out[id[i] * width + d] += in[i * width + d];

@@ -28,6 +28,7 @@ T sum(std::int64_t n, F f) {
 template <class T>
 void row_forward(const T* x, std::int64_t n, const T* gamma, const T* beta, double eps, T* y, T& mean,
                  T& inverse) {
+  // Two passes: squares of differences to the mean do not cancel.
   const T m = sum<T>(n, [x](std::int64_t i) { return x[i]; }) / static_cast<T>(n);
   const T squares = sum<T>(n, [x, m](std::int64_t i) { return (x[i] - m) * (x[i] - m); });
   const T scale = T{1} / std::sqrt(squares / static_cast<T>(n) + static_cast<T>(eps));
@@ -40,6 +41,7 @@ void row_forward(const T* x, std::int64_t n, const T* gamma, const T* beta, doub
   inverse = scale;
 }
 
+/// Rows per block in backward. The order of sums depends on it, not on the number of threads.
 constexpr std::int64_t block_rows = 64;
 
 template <class T>

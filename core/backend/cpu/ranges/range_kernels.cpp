@@ -23,6 +23,7 @@ struct Lane {
   hn::Vec<Floats> minimum;
 };
 
+/// Returns |x| as integer bits: NaN is then larger than all other values and stays visible.
 HWY_ATTR hn::Vec<Bits> magnitude_of(hn::Vec<Floats> x) { return hn::BitCast(Bits(), hn::Abs(x)); }
 
 HWY_ATTR void take(Lane& lane, const float* x) {
@@ -38,6 +39,7 @@ cpu::Extremes take_one(const cpu::Extremes& seen, float x) {
 cpu::Extremes FindExtremes(const float* x, std::int64_t count) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
   const Lane start{hn::Zero(Bits()), hn::Set(Floats(), x[0])};
+  // Four independent chains hide the latency of min and max.
   Lane a = start, b = start, c = start, d = start;
   std::int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
