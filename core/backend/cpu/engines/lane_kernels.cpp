@@ -12,6 +12,7 @@ namespace fq::HWY_NAMESPACE {
 
 using cpu::LaneChains;
 
+/// Computes one row of a vector of outputs.
 HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) {
   constexpr std::int64_t block = cpu::lane_block;
   const FloatTag d;
@@ -26,6 +27,7 @@ HWY_INLINE void lane_row(const LaneChains& a, std::int64_t row, std::int64_t n) 
       lanes[l] =
           next(lanes[l], sum, hn::Set(d, a.x_scale[row * blocks + b]), a.w_scale + b * cpu::chain_width + n);
     }
+  // The order of these additions is that of ggml's kernels and determines the bits.
   const FloatVector a0 = add_(lanes[4], lanes[0]), a1 = add_(lanes[5], lanes[1]);
   const FloatVector a2 = add_(lanes[6], lanes[2]), a3 = add_(lanes[7], lanes[3]);
   FloatVector y = add_(add_(a0, a2), add_(a1, a3));

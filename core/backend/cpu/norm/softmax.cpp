@@ -85,6 +85,7 @@ void cross_entropy(const Tensor& log_p, const Tensor& labels, const LabelRule& r
   const double smoothing = rule.smoothing;
   const detail::SmoothedTarget of(smoothing, classes, weights_of(rule));
   auto* sums = totals.mutable_data<double>();
+  // Large logits come in chunks: the totals continue from the previous chunk.
   double total = sums[0], count = sums[1];
   detail::visit_float(log_p.dtype(), "cross_entropy", [&]<class T>(T) {
     const T* p = log_p.data<T>();
@@ -124,6 +125,7 @@ void cross_entropy_backward(const Tensor& log_p, const Tensor& labels, const Lab
 }
 
 void mse_loss(const Tensor& a, const Tensor& b, Tensor& loss) {
+  // Partial sums of fixed blocks: the result does not depend on the number of threads.
   constexpr std::int64_t block = 4096;
   const std::int64_t blocks = (a.numel() + block - 1) / block;
   std::vector<double> parts(static_cast<std::size_t>(blocks));
@@ -146,6 +148,7 @@ void mse_loss_backward(const Tensor& a, const Tensor& b, const Tensor& dy, Tenso
   detail::visit_float(a.dtype(), "mse_loss", [&]<class T>(T) {
     const T factor = static_cast<T>(detail::mean_of(2.0 * dy.item(), a.numel()));
     map<T>(a, b, da, [factor](T p, T q) { return factor * (p - q); });
+    // The gradient of b is the negative gradient of a.
     map<T>(da, db, [](T v) { return -v; });
   });
 }

@@ -138,10 +138,12 @@ void sum_rows(const Tensor& ids, const Tensor& x, Tensor& table) {
   if ((rows | count) >> 31 != 0)
     throw ArgumentError("[cuda] the table or the ids have 2^31 or more rows: split them");
   Tensor words = Tensor::empty({4, count}, DType::i32, device);
+  // Sorting the ids groups the uses of each row, in order: atomic additions would make the sum order random.
   auto* own = reinterpret_cast<std::uint32_t*>(mutable_data_of<std::int32_t>(words));
   const KeyedPairs pairs{own, own + count, own + 2 * count, own + 3 * count};
   for_items(device, count, NumberUses{data_of<std::int64_t>(ids), rows, own, own + count});
   if (count > 0) sort_pairs(device, pairs, count, std::bit_width(static_cast<std::uint64_t>(rows)));
+  // One more row collects invalid ids, which add nothing to the table.
   Tensor found = Tensor::zeros({rows + 1, 2}, DType::i32, device);
   auto* uses = reinterpret_cast<Uses*>(mutable_data_of<std::int32_t>(found));
   for_items(device, count, FindUses{pairs.sorted_keys, count, uses});

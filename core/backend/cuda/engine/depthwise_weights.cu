@@ -48,6 +48,7 @@ struct DepthwiseWeightParts {
         load(dy + p * all + c, g);
         for (int j = 0; j < 4; ++j) sums[j] = multiply_add(v[j], g[j], sums[j]);
       }
+      // Advances to the next pixel without division.
       if (++ox < conv.ow) continue;
       ox = 0;
       if (++oy < conv.oh) continue;

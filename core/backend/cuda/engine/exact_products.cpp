@@ -40,6 +40,7 @@ ByteProducts::ByteProducts(const ConvShape& conv, const Codes& x, const Codes& w
 }
 
 const void* ByteProducts::columns(const std::byte* x, std::int64_t images) {
+  // No copy is needed if the columns are x itself.
   if (!shifted_ && aligned(x) && shape_.trivial()) return x;
   if (columns_.bytes() < images * shape_.image()) columns_ = Storage(images * shape_.image(), device_);
   take_windows(shape_.images(images), x, 1, shifted_, columns_.mutable_data(), device_);
@@ -50,6 +51,7 @@ void ByteProducts::multiply(const std::byte* x, std::int64_t images, std::int32_
   const auto& conv = shape_.conv;
   const std::int64_t pixels = images * conv.oh * conv.ow, stride = conv.groups * outputs_;
   const bool padding = outputs_ != shape_.group_outputs();
+  // Without padding the product is written directly to `sums`.
   if (padding && padded_.bytes() < pixels * stride * 4) padded_ = Storage(pixels * stride * 4, device_);
   std::int32_t* to = padding ? integers(padded_) : sums;
   gemm({columns(x, images), DType::i8, pixels, shape_.row, false, conv.groups * shape_.row, shape_.row},
@@ -86,6 +88,7 @@ void FloatProducts::multiply(const Codes& x, std::int64_t images, std::int32_t* 
   take_windows(shape_.images(images), values.data(), static_cast<int>(bytes()), false, columns.mutable_data(),
                device_);
   auto* out = reinterpret_cast<float*>(products.mutable_data());
+  // Each part has few enough terms for an exact float sum.
   for_parts(k, part_, [&](std::int64_t begin, std::int64_t end) {
     gemm({at(columns, begin * bytes()), type_, pixels, end - begin, false, conv.groups * k, k},
          {at(weights_, begin * bytes()), type_, end - begin, outputs, true, k, outputs * k},

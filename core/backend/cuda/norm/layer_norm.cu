@@ -50,6 +50,7 @@ struct Forward {
   }
   FQ_HD void finish(std::int64_t row, const TwoSums<T>& sum) const {
     const double n = static_cast<double>(shape.length), offset = sum.first.value() / n;
+    // Rounding may give a small negative variance.
     const double squares = sum.second.value() / n - offset * offset;
     mean[row] = static_cast<T>(static_cast<double>(x[row * shape.length]) + offset);
     inverse[row] = static_cast<T>(1.0 / std::sqrt((squares > 0.0 ? squares : 0.0) + eps));
@@ -72,6 +73,7 @@ struct Forward {
     if (p.row >= shape.rows) return;
     if (Phase == 0) shared.sums[t.thread] = part(p.row, p.lane, kept);
     if constexpr (0 < Phase && Phase < 4) join_lanes<Phase - 1>(shape, p, shared.sums, JoinSums{});
+    // One thread per row writes the statistics, which all threads read in the next phase.
     if (Phase == 3 && p.lane == 0) finish(p.row, shared.sums[p.first]);
     if (Phase == 4) write(p.row, p.lane, kept);
   }

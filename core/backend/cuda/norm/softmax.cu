@@ -23,6 +23,7 @@ FQ_HD T value_of(T x, T largest, double sum, bool logarithm) {
   return logarithm ? log_softmax_value(x, largest, std::log(total)) : softmax_value(x, largest, total);
 }
 
+/// Lines of the softmax axis with `inner` elements between neighbours.
 struct SoftmaxLines {
   std::int64_t size, inner;
   [[nodiscard]] FQ_HD std::int64_t first(std::int64_t line) const {
@@ -31,6 +32,7 @@ struct SoftmaxLines {
   }
 };
 
+/// Softmax of one line per thread, for lines that are not contiguous: neighbouring threads read neighbours.
 template <class T>
 struct SoftmaxLine {
   SoftmaxLines lines;
@@ -118,6 +120,7 @@ struct SoftmaxRows {
     });
   }
 
+  // Passes over a row: largest element, sum of exponentials, result. Each reduction joins in three phases.
   template <int Phase>
   FQ_HD void phase(Thread t, Shared& shared, Kept& kept) const {
     const auto p = shape.place(t);
@@ -131,6 +134,7 @@ struct SoftmaxRows {
   }
 };
 
+/// Gradient of contiguous lines.
 template <class T>
 struct SoftmaxRowsBackward {
   static constexpr int phases = 2 + join_phases;

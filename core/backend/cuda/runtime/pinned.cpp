@@ -24,6 +24,7 @@ FreeBlocks& free_blocks() {
 
 }  // namespace
 
+// Rounded up to a power of two, so that blocks of similar sizes can be reused.
 Pinned::Pinned(std::size_t bytes) : bytes_(std::bit_ceil(std::max<std::size_t>(bytes, 4096))) {
   const std::scoped_lock lock(free_blocks().mutex);
   auto& blocks = free_blocks().blocks[bytes_];

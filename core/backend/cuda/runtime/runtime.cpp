@@ -24,6 +24,7 @@ Found find_devices() noexcept {
   Found out;
   out.code = cudaGetDeviceCount(&out.count);
   if (out.code != cudaSuccess) {
+    // The error would otherwise be reported by the next CUDA call.
     static_cast<void>(cudaGetLastError());
     out.count = 0;
   }
@@ -115,11 +116,13 @@ void fill_bytes(void* pointer, int value, std::size_t bytes, Device device) {
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (to_device.is_cpu()) {
+    // A capture only records the copy, while the caller needs the values now.
     refuse_capture("a copy to the host");
     FQ_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_of(from_device)));
     return wait_for(from_device);
   }
   if (from_device != to_device) refuse_capture("a copy from elsewhere");
+  // Small copies are staged in page-locked memory, and need no wait.
   constexpr std::size_t few = std::size_t{1} << 16;
   const cudaStream_t stream = stream_of(to_device);
   if (from_device.is_cpu() && bytes <= few) return state_of(to_device).copy_in(to, from, bytes);
@@ -129,6 +132,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
     FQ_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));
     return;
   }
+  // Peer copies are ordered by neither stream alone: waits for both devices.
   wait_for(from_device);
   FQ_CUDA(cudaSetDevice(to_device.index));
   FQ_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, stream));
