@@ -17,25 +17,29 @@ namespace fq::python {
 
 /// Returns a quantization config as text. A dict becomes JSON text; a string is unchanged.
 [[nodiscard]] std::string config_text(nb::handle config);
-/// A data set, a pair of arrays (x, y), or x alone. Throws ArgumentError naming what does not fit.
+/// Returns the data set of `value`: a data set, a pair of arrays (x, y), or x alone.
+/// Throws ArgumentError for other values.
 [[nodiscard]] std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function);
-/// Its batches, in order; with ranks this one's.
+/// Returns a loader of the batches in the order of the data, without shuffling. With `ranks`, the loader has
+/// the share of this rank.
 [[nodiscard]] std::shared_ptr<DataLoader> in_order(nb::handle value, std::int64_t batch_size,
                                                    const char* function, const Communicator* ranks = nullptr);
 [[nodiscard]] std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data,
                                                    std::int64_t batch_size,
                                                    const Communicator* ranks = nullptr);
-/// Cross entropy of data with a class for each token or pixel; none of its own for one class a sample.
+/// Returns the cross entropy for data with a class for each token or pixel. Returns an empty Loss for data
+/// with one class for each sample.
 [[nodiscard]] Loss loss_for(const Dataset& data, double label_smoothing = 0);
-/// What is told of them beside: the accuracy of parts, and bits a character of tokens.
+/// Returns the additional metrics for data with a class for each token or pixel: accuracy, and for tokens
+/// "bpc" (bits per character).
 [[nodiscard]] std::vector<std::string> metrics_for(const Dataset& data);
-/// {"loss", "accuracy", "count", "correct", and each metric}.
+/// Returns a dict {"loss", "accuracy", "count", "correct", and each metric}.
 [[nodiscard]] nb::dict evaluation_of(const Evaluation& found);
 
-/// Of an argument `ranks`: null for None.
+/// Returns the communicator of an argument `ranks`, null for None.
 [[nodiscard]] std::shared_ptr<Communicator> ranks_of(nb::handle value);
-/// Throws ArgumentError on all of them unless each makes this call: of that name and settings, on a model of
-/// the same values. Nothing without ranks.
+/// Throws ArgumentError on all ranks unless each rank makes the same call: the same function and settings, on
+/// a model with the same values. Does nothing if `ranks` is null.
 void check_same_call(Communicator* ranks, const char* function, Module& model, nlohmann::json settings);
 
 }  // namespace fq::python

@@ -32,14 +32,14 @@ std::optional<nb::dlpack::dtype> dlpack_dtype(DType dtype) {
   return as(dtype == DType::u8 || dtype == DType::u16 ? Code::UInt : Code::Int);
 }
 
-/// The bytes of 8-bit elements, over the same memory.
+/// Returns the bytes of 8-bit elements, over the same memory.
 Tensor as_bytes(const Tensor& tensor) {
   const Tensor rows = tensor.to(Layout::row_major);
   return Tensor::borrow(
       const_cast<void*>(rows.raw()), rows.shape(), DType::u8, [rows] {}, rows.device());
 }
 
-/// A byte, 0 or 1, for each bit, on the device of the mask.
+/// Returns a byte, 0 or 1, for each bit, on the device of the mask.
 Tensor as_flags(const Tensor& mask) {
   const Tensor host = mask.to(Device::cpu()).to(Layout::row_major);
   Tensor out = Tensor::empty(host.shape(), DType::u8);
@@ -49,7 +49,7 @@ Tensor as_flags(const Tensor& mask) {
   return out.to(mask.device());
 }
 
-/// torch's name of an 8-bit float type that this torch has; null for others.
+/// Returns torch's name of an 8-bit float type, or null for other types and if this torch does not have it.
 const char* torch_float8(DType dtype) {
   const char* name = dtype == DType::f8_e4m3   ? "float8_e4m3fn"
                      : dtype == DType::f8_e5m2 ? "float8_e5m2"
@@ -64,8 +64,9 @@ std::string shape_text(const Shape& shape) {
   return "[" + out + "]";
 }
 
-/// The 8-bit float type of a tensor of torch, which not every torch exchanges.
-std::optional<DType> float8_of(nb::handle value) {
+/// Returns the 8-bit float type of a torch tensor. Some versions of torch cannot export these types by
+/// DLPack.
+std::optional<DType> float8_type(nb::handle value) {
   if (!is_torch(value) || !nb::hasattr(value, "dtype")) return std::nullopt;
   const auto type = fq::detail::dtype_of_torch(text_of(nb::getattr(value, "dtype")));
   const bool is_float8 = type == DType::f8_e4m3 || type == DType::f8_e5m2 || type == DType::f8_e8m0;
@@ -81,43 +82,44 @@ Tensor reinterpreted(const Tensor& bytes, DType type) {
 }  // namespace
 
 Tensor Call::tensor(nb::handle value, std::string_view argument) const {
-  const auto refuse = [&](const std::string& what) {
+  const auto argument_error = [&](const std::string& what) {
     return ArgumentError(fmt::format("[{}] {} {}", function, argument, what));
   };
   if (!value.is_valid() || value.is_none()) return {};
   if (nb::isinstance<Tensor>(value)) return nb::cast<Tensor>(value);
   if (is_torch(value) && requires_gradient(value))
-    throw refuse("requires a gradient, which is not recorded here: give it detached, or use fakequant.torch");
+    throw argument_error(
+        "requires a gradient, and this function records none: give x.detach(), or use fakequant.torch");
   std::optional<Foreign> array;
   if (!is_number(value) && !is_list(value)) array = foreign_array(value, like.is_valid());
   if (!array || !array->type())
-    if (const auto type = float8_of(value)) {
+    if (const auto type = float8_type(value)) {
       if (array) array->release();
       const nb::object bytes = value.attr("view")(nb::module_::import_("torch").attr("uint8"));
       return reinterpreted(tensor(bytes, argument), *type);
     }
   if (!array)
-    throw refuse(
-        fmt::format("is a {}: give a numpy array, a torch tensor or what has __dlpack__", class_of(value)));
+    throw argument_error(fmt::format(
+        "is a {}: give a numpy array, a torch tensor or an object with __dlpack__", class_of(value)));
   const auto type = array->type();
   const auto layout = array->layout();
   const auto device = array->device();
   const auto check = [&] {
     if (!type)
-      throw refuse(
+      throw argument_error(
           fmt::format("has the element type {}: float16, bfloat16, float32, float64, int8 to int64, uint8 "
                       "and uint16 are allowed",
                       nb::hasattr(value, "dtype") ? text_of(nb::getattr(value, "dtype")) : "unknown"));
     if (!layout)
-      throw refuse(fmt::format(
-          "of shape {} is not contiguous: give numpy.ascontiguousarray(..) or .contiguous() of it",
-          shape_text(array->shape)));
-    if (!device) throw refuse("lies on a device that is neither a CPU nor a CUDA GPU");
+      throw argument_error(
+          fmt::format("of shape {} is not contiguous: give numpy.ascontiguousarray(x) or x.contiguous()",
+                      shape_text(array->shape)));
+    if (!device) throw argument_error("is on an unsupported device: give an array on the CPU or a CUDA GPU");
     if (device->is_cuda() && cuda_device_count() == 0)
-      throw refuse(fmt::format("lies on {}, and this build of fakequant has no usable GPU: give .cpu() of it",
-                               to_string(*device)));
+      throw argument_error(fmt::format(
+          "is on {}, and this build of fakequant has no usable GPU: give x.cpu()", to_string(*device)));
     if (reinterpret_cast<std::uintptr_t>(array->data) % (static_cast<unsigned>(bit_width(*type)) / 8) != 0)
-      throw refuse("is not aligned to its elements: give a copy of it");
+      throw argument_error("is not aligned to its elements: give a copy");
   };
   try {
     check();
@@ -140,8 +142,8 @@ Amax Call::amax(nb::handle value, std::string_view argument) const {
   if (is_list(value)) {
     std::vector<float> numbers;
     if (!nb::try_cast<std::vector<float>>(nb::borrow(value), numbers))
-      throw ArgumentError(
-          fmt::format("[{}] {} is a list of other than numbers: give an array", function, argument));
+      throw ArgumentError(fmt::format(
+          "[{}] {} is a list with items that are not numbers: give numbers or an array", function, argument));
     return Amax(numbers);
   }
   return Amax(tensor(value, argument));
@@ -166,8 +168,8 @@ Constant Call::constant(nb::handle value, std::string_view argument) const {
   if (is_list(value)) {
     std::vector<double> numbers;
     if (!nb::try_cast<std::vector<double>>(nb::borrow(value), numbers))
-      throw ArgumentError(
-          fmt::format("[{}] {} is a list of other than numbers: give an array", function, argument));
+      throw ArgumentError(fmt::format(
+          "[{}] {} is a list with items that are not numbers: give numbers or an array", function, argument));
     return Constant(numbers);
   }
   return Constant(tensor(value, argument));
@@ -182,8 +184,8 @@ std::optional<DType> Call::dtype(nb::handle value, std::string_view argument) co
     return dtype_from_name(text);
   } catch (const ArgumentError&) {
     throw ArgumentError(
-        fmt::format("[{}] {} is '{}', which is no element type: float32, float16, bfloat16, int8, uint8, "
-                    "int4, float8_e4m3fn, .. are, and their short names f32, i8, f8_e4m3, ..",
+        fmt::format("[{}] {} is '{}', not an element type: give float32, float16, bfloat16, int8, uint8, "
+                    "int4, float8_e4m3fn, .. or a short name such as f32, i8, f8_e4m3",
                     function, argument, text));
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Arrays of Python as tensors, and back: numpy, torch and whatever speaks DLPack or the buffer protocol,
-/// without a copy.
+/// Converts arrays of Python to tensors and back without a copy: numpy, torch, and objects with DLPack or the
+/// buffer protocol.
 
 #include <optional>
 #include <string_view>
@@ -17,45 +17,50 @@ namespace fq::python {
 
 namespace nb = nanobind;
 
-/// One call from Python: the name that messages begin with, and the argument whose kind of array results
-/// have.
+/// One call from Python: the function name for messages, and the argument that sets the array type of
+/// results.
 struct Call {
   std::string_view function;
   nb::handle like = {};
 
-  /// A tensor over the array's own memory, which it keeps alive; undefined for None. 4-D arrays may be
-  /// row-major or channels last. Throws ArgumentError naming the argument for what is no array, other
-  /// strides, types that DType has not, devices that this build has not, and tensors of torch that require a
-  /// gradient. On a GPU the library's work is put after that of the array's stream (exchange.h).
+  /// Returns a tensor over the memory of the array, which the tensor keeps alive; undefined for None. 4-D
+  /// arrays may be row-major or channels last. Throws ArgumentError that names the argument if the value is
+  /// not an array, is a torch tensor that requires a gradient, or has unsupported strides, an unsupported
+  /// element type or device. On a GPU, work of the library waits for the stream of the array
+  /// (foreign_stream.h).
   [[nodiscard]] Tensor tensor(nb::handle value, std::string_view argument) const;
-  /// The same, copied to the CPU where it lies on a GPU.
+  /// Returns the same as `tensor`, copied to the CPU if it is on a GPU.
   [[nodiscard]] Tensor host(nb::handle value, std::string_view argument) const;
-  /// The same of a number, a list or an array.
+  /// Returns the range of a number, a list or an array.
   [[nodiscard]] Amax amax(nb::handle value, std::string_view argument) const;
-  /// The same, but an array of a GPU as it is: nothing waits for its numbers.
+  /// Returns the same as `amax`, but an array on a GPU as a Tensor, so that the call does not wait for its
+  /// values.
   [[nodiscard]] std::variant<Amax, Tensor> range(nb::handle value, std::string_view argument) const;
-  /// Its values on the CPU.
+  /// Returns the values of `amax` as a tensor on the CPU.
   [[nodiscard]] Tensor host_amax(nb::handle value, std::string_view argument) const;
   [[nodiscard]] Constant constant(nb::handle value, std::string_view argument) const;
-  /// "f32", "float32", numpy.float32, torch.float32, "float8_e4m3fn"; nullopt for None.
+  /// Returns the element type of "f32", "float32", numpy.float32, torch.float32, "float8_e4m3fn", ..; nullopt
+  /// for None. Throws ArgumentError for other values.
   [[nodiscard]] std::optional<DType> dtype(nb::handle value, std::string_view argument) const;
   [[nodiscard]] DType dtype(nb::handle value, std::string_view argument, DType otherwise) const {
     return dtype(value, argument).value_or(otherwise);
   }
-  /// 8, or (exponent, mantissa).
+  /// Returns the bits of 8 (an integer format) or (exponent, mantissa).
   [[nodiscard]] NumBits num_bits(nb::handle value, std::string_view argument) const;
 
-  /// A torch tensor where `like` is one, else a numpy array, over the tensor's own memory; fakequant.Tensor
-  /// for types that those have not, and on a GPU for other kinds than torch's. torch's current stream waits
-  /// for the work that makes it. None for an undefined tensor.
+  /// Returns an array over the memory of the tensor: a torch tensor if `like` is one, else a numpy array.
+  /// Returns a fakequant.Tensor if the array library does not have the element type, or for a GPU tensor if
+  /// `like` is not a torch tensor. On a GPU, the current stream of torch waits for the work that computes the
+  /// tensor. Returns None for an undefined tensor.
   [[nodiscard]] nb::object give(const Tensor& tensor) const;
 };
 
-/// Returns an array over the memory of a tensor, of a type that the array has: a torch tensor of the kind of
-/// `like`, or a numpy array. The owner of `like` waits for the work that makes the tensor.
+/// Returns an array over the memory of a tensor, whose element type the array library must have: a torch
+/// tensor of the type of `like` if `torch`, else a numpy array. The stream of `like` waits for the work that
+/// computes the tensor.
 [[nodiscard]] nb::object array_of(const Tensor& tensor, bool torch, nb::handle like = {});
 
-/// fakequant.Tensor, the handle of any dtype.
+/// Binds fakequant.Tensor, which holds any element type.
 void bind_tensor(nb::module_& module);
 
 }  // namespace fq::python

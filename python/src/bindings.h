@@ -1,6 +1,6 @@
 #pragma once
 
-/// The parts of the module, one a source.
+/// Functions that bind one part of the module each. Each source file has one part.
 
 #include "array.h"
 

@@ -18,7 +18,8 @@ std::shared_ptr<const Dataset> data_of(nb::handle value, const char* function) {
   if (nb::isinstance<Dataset>(value)) return nb::cast<std::shared_ptr<Dataset>>(value);
   const Call call{function};
   if (PyTuple_Check(value.ptr()) == 0) return std::make_shared<TensorDataset>(call.host(value, "data"));
-  if (nb::len(value) != 2) throw nb::value_error("data is a tuple of other than two arrays: give (x, y)");
+  if (nb::len(value) != 2)
+    throw nb::value_error("data is a tuple that does not have two arrays: give (x, y)");
   return std::make_shared<TensorDataset>(call.host(value[0], "x"), call.host(value[1], "y"));
 }
 
@@ -32,7 +33,7 @@ std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data, std::i
   LoaderOptions options;
   options.batch_size = batch_size;
   options.shuffle = false;
-  options.prefetch = 0;  // data sets of numpy's memory are read on the thread that asks
+  options.prefetch = 0;  // data sets over numpy arrays are read on the calling thread
   if (ranks != nullptr) options = share_of_rank(options, *ranks);
   return std::make_shared<DataLoader>(std::move(data), options);
 }
@@ -40,11 +41,11 @@ std::shared_ptr<DataLoader> in_order(std::shared_ptr<const Dataset> data, std::i
 namespace {
 
 using nb::arg, nb::none;
-using Shared = std::shared_ptr<Dataset>;  // nobody writes to a data set
+using Shared = std::shared_ptr<Dataset>;  // data sets are never written
 
-/// A data set that pickles as the call that made it: a file is opened again, arrays are sent.
+/// Returns a data set that is pickled as the call that made it: a file is opened again, arrays are copied.
 template <class... Arguments>
-nb::object remembered(Shared data, const char* function, Arguments... arguments) {
+nb::object with_reduce(Shared data, const char* function, Arguments... arguments) {
   nb::object out = nb::cast(std::move(data));
   const nb::object made_by = nb::module_::import_("fakequant._fakequant").attr(function);
   out.attr("_call") = nb::make_tuple(made_by, nb::make_tuple(arguments...));
@@ -58,7 +59,7 @@ nb::object open(const std::string& path, const std::string& split, bool labels) 
   options.labels = labels;
   options.label_type = LabelType::integers;
   auto data = unlocked([&] { return Shared(std::make_shared<Hdf5Dataset>(path, options)); });
-  return remembered(std::move(data), "dataset", std::filesystem::absolute(path).string(), split, labels);
+  return with_reduce(std::move(data), "dataset", std::filesystem::absolute(path).string(), split, labels);
 }
 
 nb::tuple read(const Dataset& data, const std::vector<std::int64_t>& rows) {
@@ -74,50 +75,55 @@ nb::tuple shape_of(const Dataset& data) {
 nb::object tensors(nb::object x, nb::object y) {
   const Call call{"TensorDataset"};
   auto data = std::make_shared<TensorDataset>(call.host(x, "x"), call.host(y, "y"));
-  return remembered(std::move(data), "TensorDataset", x, y);
+  return with_reduce(std::move(data), "TensorDataset", x, y);
 }
 
 nb::object subset(nb::object data, const std::vector<std::int64_t>& rows) {
   auto some = std::make_shared<Subset>(nb::cast<Shared>(data), rows);
   const auto numbers = Call{"Subset"}.give(Tensor::from(rows, {std::ssize(rows)}));
-  return remembered(std::move(some), "Subset", data, numbers);
+  return with_reduce(std::move(some), "Subset", data, numbers);
 }
 
 nb::object data_set(nb::object given) {
   if (nb::isinstance<Dataset>(given)) return given;
   auto data = std::const_pointer_cast<Dataset>(data_of(given, "data_of"));
-  return remembered(std::move(data), "data_of", given);
+  return with_reduce(std::move(data), "data_of", given);
 }
 
-nb::object a_few(nb::object data, std::int64_t count, std::uint64_t seed) {
+nb::object few_samples(nb::object data, std::int64_t count, std::uint64_t seed) {
   auto some = std::const_pointer_cast<Dataset>(some_samples(nb::cast<Shared>(data), count, seed));
-  return remembered(std::move(some), "some_samples", data, count, seed);
+  return with_reduce(std::move(some), "some_samples", data, count, seed);
 }
 
 }  // namespace
 
 void bind_datasets(nb::module_& m) {
-  nb::class_<Dataset>(m, "Dataset",
-                      "Samples by index, with labels or without. data[3] is (x, y), arrays of one sample, "
-                      "data[:100] a data set of the first hundred; a loop goes over all (x, y).",
-                      nb::dynamic_attr())
+  nb::class_<Dataset>(
+      m, "Dataset",
+      "Samples by index, with or without labels. data[3] returns (x, y), the arrays of one sample; "
+      "data[:100] returns a data set of the first 100 samples; iteration yields (x, y) of each sample.",
+      nb::dynamic_attr())
       .def("__len__", &Dataset::size)
-      .def_prop_ro("sample_shape", &shape_of, "Of a sample, without their number.")
-      .def_prop_ro("classes", &Dataset::classes, "How many; 0 where labels are not one class a sample.")
-      .def_prop_ro("class_names", &Dataset::class_names, "In the order of labels; none where there are none.")
-      .def("read", &read, arg("rows"), "(x, y) of the samples of those numbers; y is None without labels.")
+      .def_prop_ro("sample_shape", &shape_of, "Shape of one sample, without the axis of samples.")
+      .def_prop_ro("classes", &Dataset::classes,
+                   "Number of classes. 0 if the labels are not one class for each sample.")
+      .def_prop_ro("class_names", &Dataset::class_names,
+                   "Class names in the order of the labels. Empty without names.")
+      .def("read", &read, arg("rows"),
+           "Returns (x, y) of the samples at these positions. y is None without labels.")
       .def("__reduce__", [](nb::object self) { return self.attr("_call"); });
   m.def("dataset", &open, arg("path"), arg("split") = "train", arg("labels") = true,
-        "One group of a data set file (HDF5).");
+        "Opens one group of a data set file (HDF5).");
   m.def("TensorDataset", &tensors, arg("x"), arg("y") = none(),
-        "A data set over arrays: x float32, or int64 of token ids, [N, ..], as the network is to see it; y "
-        "int64 [N], a class for each sample, or what a loss takes. Nothing is copied.");
+        "Returns a data set over arrays, without a copy. x is float32, or int64 for token ids, [N, ..], as "
+        "the network reads it. y is int64 [N], a class for each sample, or another target of the loss.");
   m.def("Subset", &subset, arg("data"), arg("rows"),
-        "Some samples of a data set, by their numbers in ascending order.");
+        "Returns the samples of a data set at positions in ascending order.");
   m.def("data_of", &data_set, arg("data"),
-        "The data set of what Model's functions take: itself, of (x, y), or of x.");
-  m.def("some_samples", &a_few, arg("data"), arg("count"), arg("seed") = 0,
-        "So many samples spread over a data set by chance, in its order: the same ones every time.");
+        "Returns the data set of an argument of Model's functions: a data set, (x, y), or x.");
+  m.def("some_samples", &few_samples, arg("data"), arg("count"), arg("seed") = 0,
+        "Returns `count` samples at random positions, in the order of the data set. The same `seed` gives "
+        "the same samples.");
 }
 
 }  // namespace fq::python

@@ -15,18 +15,18 @@ namespace {
 
 using nb::arg, nb::none;
 
-nb::object dict_of(const nlohmann::ordered_json& json) {
+nb::object to_dict(const nlohmann::ordered_json& json) {
   return nb::module_::import_("json").attr("loads")(json.dump());
 }
 
-nlohmann::ordered_json json_of(nb::handle config) {
+nlohmann::ordered_json parse_config(nb::handle config) {
   return nlohmann::ordered_json::parse(
       nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(config)));
 }
 
 nb::object preset(const std::string& name, std::optional<std::int64_t> edge_bits,
                   std::optional<std::string> weight_method) {
-  return dict_of(preset_config(name, {std::move(weight_method), edge_bits}));
+  return to_dict(preset_config(name, {std::move(weight_method), edge_bits}));
 }
 
 const char* text(AmaxMode mode) {
@@ -52,15 +52,15 @@ nb::dict chosen_arguments(const TrainerOptions& options, bool self_distillation)
   return out;
 }
 
-/// As keyword arguments of `fit`, and the line that tells them.
+/// Returns the defaults as keyword arguments of `fit`, and a line that reports them.
 nb::tuple training_defaults(nb::handle config, nb::handle teacher, std::optional<double> learning_rate,
                             std::int64_t lora, double lora_alpha, nb::handle data) {
   TrainerOptions options;
   options.low_rank = {.rank = lora, .alpha = lora_alpha};
   const bool self = !teacher.is_none();
   if (self) options.objective.distillation.teacher = nb::cast<const Network&>(teacher).shared_module();
-  complete_training(options, QuantConfig::from_json(json_of(config)), {.learning_rate = learning_rate}, self,
-                    is_text_data(data));
+  complete_training(options, QuantConfig::from_json(parse_config(config)), {.learning_rate = learning_rate},
+                    self, is_text_data(data));
   return nb::make_tuple(chosen_arguments(options, self), describe_training(options, self));
 }
 
@@ -73,7 +73,7 @@ nb::dict fit_arguments(const QatPlan& plan, const Identity& identity) {
   return out;
 }
 
-/// Calls a Python function without the interpreter's lock held before.
+/// Returns a callback that calls a Python function. The callback acquires the interpreter's lock.
 std::function<void(const std::string&)> python_function(const nb::object& function) {
   if (function.is_none()) return {};
   return [function](const std::string& text) {
@@ -89,8 +89,7 @@ nb::dict qat_plan(Network& self, nb::object data, nb::object preset, std::option
                   std::optional<double> learning_rate, std::int64_t lora, double lora_alpha, nb::object ranks,
                   nb::object on_choice) {
   if (self.quantized() && (!preset.is_none() || edge_bits || weight_method))
-    throw ArgumentError(
-        "[qat] the model is quantized already: leave out preset, edge_bits and weight_method");
+    throw ArgumentError("[qat] the model is already quantized: omit preset, edge_bits and weight_method");
   QatOptions options;
   if (!preset.is_none()) options.config = config_text(preset);
   options.preset = {std::move(weight_method), edge_bits};
@@ -99,7 +98,7 @@ nb::dict qat_plan(Network& self, nb::object data, nb::object preset, std::option
   options.keep_batch_norm = keep_batch_norm;
   options.calibration.samples = samples;
   options.calibration.batches.batch_size = batch_size;
-  options.calibration.batches.prefetch = 0;  // data sets of numpy's memory are read on the thread that asks
+  options.calibration.batches.prefetch = 0;  // data sets over numpy arrays are read on the calling thread
   options.calibration.ranks = ranks_of(ranks);
   options.training.low_rank = {.rank = lora, .alpha = lora_alpha};
   options.choices.learning_rate = learning_rate;
@@ -127,38 +126,38 @@ int learn(Network& self, bool activations, bool weights, const std::string& grad
 
 void bind_defaults(nb::module_& m) {
   m.def("preset_config", &preset, arg("preset"), arg("edge_bits") = none(), arg("weight_method") = none(),
-        "The config of a preset with what few bits need beside it, as the command completes it: a dict.");
-  m.def(
-      "training_defaults", &training_defaults, arg("config"), arg("teacher") = none(),
-      arg("learning_rate") = none(), arg("lora") = 0, arg("lora_alpha") = 0.0, arg("data") = none(),
-      "({keyword arguments of Model.fit}, a line that tells them): how a format is fine-tuned on data where "
-      "nobody asks for something else; text has its own.");
+        "Returns the config of a preset, completed for formats of few bits like the command: a dict.");
+  m.def("training_defaults", &training_defaults, arg("config"), arg("teacher") = none(),
+        arg("learning_rate") = none(), arg("lora") = 0, arg("lora_alpha") = 0.0, arg("data") = none(),
+        "Returns ({keyword arguments of Model.fit}, a line that reports them): the default fine-tuning of a "
+        "format on data. Text has defaults of its own.");
   m.def(
       "full_rate_steps",
-      [](nb::object config) { return qat_defaults(QuantConfig::from_json(json_of(config))).full_rate_steps; },
-      arg("config"), "Number of steps from which the whole default learning rate of a format is used.");
+      [](nb::object config) {
+        return qat_defaults(QuantConfig::from_json(parse_config(config))).full_rate_steps;
+      },
+      arg("config"),
+      "Returns the number of steps from which a run uses the full default learning rate of a format.");
   m.def("short_run_rate", &short_run_rate, arg("rate"), arg("steps"), arg("full_rate_steps"),
-        "The learning rate of a run of `steps`: rate * (steps / full_rate_steps)^2 up to `rate`, at least "
-        "1e-4.");
+        "Returns the learning rate of a run of `steps`: rate * (steps / full_rate_steps)^2, at most `rate` "
+        "and at least 1e-4.");
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def_prop_ro(
-          "config", [](const Network& self) { return dict_of(self.identity().to_json().at("quantization")); },
-          "The quantization config, None of a float model.")
+          "config", [](const Network& self) { return to_dict(self.identity().to_json().at("quantization")); },
+          "Quantization config. None for a float model.")
       .def_prop_ro("folded", [](const Network& self) { return self.folded(); })
       .def("prepare_qat", &qat_plan, arg("data"), arg("preset") = none(), arg("edge_bits") = none(),
            arg("weight_method") = none(), arg("target") = none(), arg("scale") = none(),
            arg("keep_batch_norm") = false, arg("samples") = 512, arg("batch_size") = 64,
            arg("follow_itself") = none(), arg("learning_rate") = none(), arg("lora") = 0,
            arg("lora_alpha") = 0.0, arg("ranks") = none(), arg("on_choice") = none(),
-           "All of qat but the training: folds, quantizes, calibrates, copies the teacher. Returns the "
-           "keyword "
-           "arguments of fit.")
+           "Prepares qat without the training: folds, quantizes, calibrates, and copies the teacher. Returns "
+           "the keyword arguments of fit.")
       .def("learn_ranges", &learn, arg("activations") = true, arg("weights") = true, arg("gradient") = "lsq",
            arg("calibrated") = true,
-           "Makes calibrated ranges parameters, or with calibrated=False those of a calibration to come. "
-           "Returns "
-           "how many.");
+           "Makes ranges trainable parameters: calibrated ranges, or with calibrated=False the ranges of a "
+           "later calibration. Returns the number of ranges.");
 }
 
 }  // namespace fq::python

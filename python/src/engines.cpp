@@ -14,7 +14,7 @@ namespace {
 using nb::arg, nb::none;
 
 void bind_onnx(nb::module_& module) {
-  nb::module_ m = module.def_submodule("onnx", "ONNX's operators, with ONNX Runtime's bits on a CPU.");
+  nb::module_ m = module.def_submodule("onnx", "Operators of ONNX, with the bits of ONNX Runtime on a CPU.");
   m.def(
       "quantize_linear",
       [](nb::object x, nb::object scale, nb::object zero_point, int axis, std::int64_t block_size,
@@ -27,7 +27,8 @@ void bind_onnx(nb::module_& module) {
             unlocked([&] { return onnx::quantize_linear(a, s, z, axis, block_size, saturate, type); }));
       },
       arg("x"), arg("scale"), arg("zero_point") = none(), arg("axis") = 1, arg("block_size") = 0,
-      arg("saturate") = true, arg("output_dtype") = none(), "Codes: saturate(rne(x / scale) + zero_point).");
+      arg("saturate") = true, arg("output_dtype") = none(),
+      "Returns the codes saturate(rne(x / scale) + zero_point).");
   m.def(
       "dequantize_linear",
       [](nb::object codes, nb::object scale, nb::object zero_point, int axis, std::int64_t block_size,
@@ -39,11 +40,11 @@ void bind_onnx(nb::module_& module) {
         return call.give(unlocked([&] { return onnx::dequantize_linear(c, s, z, axis, block_size, type); }));
       },
       arg("codes"), arg("scale"), arg("zero_point") = none(), arg("axis") = 1, arg("block_size") = 0,
-      arg("output_dtype") = none(), "(codes - zero_point) * scale.");
+      arg("output_dtype") = none(), "Returns (codes - zero_point) * scale.");
 }
 
 void bind_tripy(nb::module_& module) {
-  nb::module_ m = module.def_submodule("tripy", "Quantize and dequantize as NVIDIA Tripy defines them.");
+  nb::module_ m = module.def_submodule("tripy", "Quantize and dequantize of NVIDIA Tripy.");
   m.def(
       "quantize",
       [](nb::object input, nb::object scale, nb::object dtype, std::optional<int> dim) {
@@ -52,7 +53,8 @@ void bind_tripy(nb::module_& module) {
         const DType type = call.dtype(dtype, "dtype", DType::i8);
         return call.give(unlocked([&] { return tripy::quantize(x, s, type, dim); }));
       },
-      arg("input"), arg("scale"), arg("dtype"), arg("dim") = none(), "Codes saturate(rne(input / scale)).");
+      arg("input"), arg("scale"), arg("dtype"), arg("dim") = none(),
+      "Returns the codes saturate(rne(input / scale)).");
   m.def(
       "dequantize",
       [](nb::object input, nb::object scale, nb::object dtype, std::optional<int> dim) {
@@ -61,12 +63,12 @@ void bind_tripy(nb::module_& module) {
         const DType type = call.dtype(dtype, "dtype", DType::f32);
         return call.give(unlocked([&] { return tripy::dequantize(x, s, type, dim); }));
       },
-      arg("input"), arg("scale"), arg("dtype") = "float32", arg("dim") = none(), "codes * scale.");
+      arg("input"), arg("scale"), arg("dtype") = "float32", arg("dim") = none(), "Returns codes * scale.");
 }
 
 void bind_tensorrt(nb::module_& module) {
-  nb::module_ m =
-      module.def_submodule("tensorrt", "TensorRT's Quantize and Dequantize layers, and cache entries.");
+  nb::module_ m = module.def_submodule(
+      "tensorrt", "Quantize and Dequantize layers of TensorRT, and entries of calibration caches.");
   m.def(
       "quantize",
       [](nb::object input, nb::object scale, nb::object to_type, int axis, nb::object zero_point) {
@@ -77,7 +79,7 @@ void bind_tensorrt(nb::module_& module) {
         return call.give(unlocked([&] { return tensorrt::quantize(x, s, type, axis, z); }));
       },
       arg("input"), arg("scale"), arg("to_type") = "int8", arg("axis") = 1, arg("zero_point") = none(),
-      "Codes saturate(rne(input / scale)).");
+      "Returns the codes saturate(rne(input / scale)).");
   m.def(
       "dequantize",
       [](nb::object input, nb::object scale, nb::object dtype, int axis, nb::object zero_point) {
@@ -88,13 +90,13 @@ void bind_tensorrt(nb::module_& module) {
         return call.give(unlocked([&] { return tensorrt::dequantize(x, s, type, axis, z); }));
       },
       arg("input"), arg("scale"), arg("dtype") = "float32", arg("axis") = 1, arg("zero_point") = none(),
-      "codes * scale.");
+      "Returns codes * scale.");
   m.def("calibration_cache_entry", &tensorrt::calibration_cache_entry, arg("amax"),
-        "The entry of a signed 8-bit tensor of that range.");
+        "Returns the cache entry of a signed 8-bit tensor with this range.");
   m.def(
       "calibration_cache_scale",
       [](const std::string& entry) { return tensorrt::calibration_cache_scale(entry); }, arg("entry"),
-      "The scale of an entry.");
+      "Returns the scale of a cache entry.");
 }
 
 /// Binds a function of one array that returns blocks.
@@ -123,28 +125,28 @@ void bind_packing(nb::module_& m, const char* name, Tensor (*f)(const ggml::Bloc
 }
 
 void bind_ggml(nb::module_& module) {
-  nb::module_ m = module.def_submodule("ggml", "ggml's blocks and products, with its bits on x86-64.");
+  nb::module_ m = module.def_submodule("ggml", "Blocks and products of ggml, with the same bits on x86-64.");
   bind_blocks(
       m, "quantize_q4_0", [](const Tensor& x) { return ggml::quantize_q4_0(x); }, "x",
-      "(codes, scale): int8 codes -8 .. 7 of blocks of 32, and their float16 scales.");
+      "Returns (codes, scale): int8 codes -8 .. 7 in blocks of 32, and their float16 scales.");
   bind_blocks(
       m, "quantize_q8_0", [](const Tensor& x) { return ggml::quantize_q8_0(x); }, "x",
-      "(codes, scale): int8 codes -127 .. 127 of blocks of 32, half away from zero.");
+      "Returns (codes, scale): int8 codes -127 .. 127 in blocks of 32, rounded half away from zero.");
   bind_blocks(
       m, "quantize_q8_0_activation", [](const Tensor& x) { return ggml::quantize_q8_0_activation(x); }, "x",
-      "(codes, scale) of activations at run time, half to even.");
+      "Returns (codes, scale) of activations at run time, rounded half to even.");
   bind_packing(
       m, "pack_q4_0", [](const ggml::Blocks& blocks) { return ggml::pack_q4_0(blocks); },
-      "The bytes of a file: 18 for each block.");
+      "Returns the blocks as bytes of a file, 18 bytes for each block.");
   bind_packing(
       m, "pack_q8_0", [](const ggml::Blocks& blocks) { return ggml::pack_q8_0(blocks); },
-      "The bytes of a file: 34 for each block.");
+      "Returns the blocks as bytes of a file, 34 bytes for each block.");
   bind_blocks(
       m, "unpack_q4_0", [](const Tensor& bytes) { return ggml::unpack_q4_0(bytes); }, "bytes",
-      "(codes, scale) of the bytes of a file.");
+      "Returns (codes, scale) of bytes of a file.");
   bind_blocks(
       m, "unpack_q8_0", [](const Tensor& bytes) { return ggml::unpack_q8_0(bytes); }, "bytes",
-      "(codes, scale) of the bytes of a file.");
+      "Returns (codes, scale) of bytes of a file.");
   m.def(
       "matmul_q4_0_q8_0",
       [](nb::object x, nb::object codes, nb::object scale, const std::string& buffer) {
@@ -155,7 +157,7 @@ void bind_ggml(nb::module_& module) {
         return call.give(unlocked([&] { return ggml::matmul_q4_0_q8_0(input, weight, kind); }));
       },
       arg("x"), arg("codes"), arg("scale"), arg("buffer") = "plain",
-      "x by the rows of a Q4_0 weight; buffer is \"plain\" or \"repack\".");
+      "Returns the product of x and the rows of a Q4_0 weight. buffer is \"plain\" or \"repack\".");
   m.def(
       "matmul_q8_0",
       [](nb::object x, nb::object codes, nb::object scale) {
@@ -164,7 +166,7 @@ void bind_ggml(nb::module_& module) {
         const ggml::Blocks weight{call.tensor(codes, "codes"), call.tensor(scale, "scale")};
         return call.give(unlocked([&] { return ggml::matmul_q8_0(input, weight); }));
       },
-      arg("x"), arg("codes"), arg("scale"), "x by the rows of a Q8_0 weight.");
+      arg("x"), arg("codes"), arg("scale"), "Returns the product of x and the rows of a Q8_0 weight.");
 }
 
 using Linear = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&);
@@ -182,11 +184,11 @@ void bind_linear(nb::module_& m, const char* name, Linear f, const char* about) 
 }
 
 void bind_xnnpack(nb::module_& module) {
-  nb::module_ m = module.def_submodule("xnnpack", "XNNPACK's linear layers, with its bits on x86-64.");
+  nb::module_ m = module.def_submodule("xnnpack", "Linear layers of XNNPACK, with the same bits on x86-64.");
   bind_linear(m, "linear_qd8_qc8w", xnnpack::linear_qd8_qc8w,
-              "Dynamic int8 inputs by int8 weights [N, K] with a scale a row.");
+              "Returns the product of dynamic int8 inputs and int8 weights [N, K] with one scale per row.");
   bind_linear(m, "linear_qd8_qc4w", xnnpack::linear_qd8_qc4w,
-              "Dynamic int8 inputs by codes -8 .. 7 with a scale a row.");
+              "Returns the product of dynamic int8 inputs and codes -8 .. 7 with one scale per row.");
   m.def(
       "linear_qd8_qb4w",
       [](nb::object x, nb::object codes, nb::object scale, std::int64_t block_size, nb::object bias) {
@@ -196,7 +198,7 @@ void bind_xnnpack(nb::module_& module) {
         return call.give(unlocked([&] { return xnnpack::linear_qd8_qb4w(input, c, s, block_size, b); }));
       },
       arg("x"), arg("codes"), arg("scale"), arg("block_size"), arg("bias") = none(),
-      "Dynamic int8 inputs by codes -8 .. 7 in blocks along K.");
+      "Returns the product of dynamic int8 inputs and codes -8 .. 7 in blocks along K.");
   m.def(
       "linear_qs8",
       [](nb::object x, float x_scale, int x_zero_point, nb::object codes, nb::object scale, float y_scale,
@@ -210,7 +212,8 @@ void bind_xnnpack(nb::module_& module) {
         return nb::make_tuple(call.give(out.codes), call.give(out.y));
       },
       arg("x"), arg("x_scale"), arg("x_zero_point"), arg("codes"), arg("scale"), arg("y_scale"),
-      arg("y_zero_point"), arg("bias") = none(), "(codes, y) of static int8 codes throughout.");
+      arg("y_zero_point"), arg("bias") = none(),
+      "Returns (codes, y) of a linear layer with static int8 inputs and outputs.");
 }
 
 void bind_attention(nb::module_& m) {
@@ -228,7 +231,7 @@ void bind_attention(nb::module_& m) {
         return nb::make_tuple(call.give(out.k_codes), call.give(out.v_codes), call.give(out.y));
       },
       arg("q"), arg("k"), arg("v"), arg("k_scale"), arg("v_scale"), arg("heads"), arg("kv_heads"),
-      "(k_codes, v_codes, y) of GroupQueryAttention with an int8 cache.");
+      "Returns (k_codes, v_codes, y) of GroupQueryAttention with an int8 cache.");
 }
 
 void bind_dynamic(nb::module_ m) {
@@ -240,9 +243,10 @@ void bind_dynamic(nb::module_ m) {
         const auto out = unlocked([&] { return onnx::dynamic_quantize_linear(input); });
         return nb::make_tuple(call.give(out.codes), call.give(out.scale), call.give(out.zero_point));
       },
-      arg("x"), "(codes, scale, zero_point): uint8 codes of the range of x.");
-  bind_linear(m, "dynamic_quantize_matmul", onnx::dynamic_quantize_matmul,
-              "DynamicQuantizeLinear and MatMulInteger: x [M, K] by int8 codes [K, N].");
+      arg("x"), "Returns (codes, scale, zero_point): uint8 codes for the range of x.");
+  bind_linear(
+      m, "dynamic_quantize_matmul", onnx::dynamic_quantize_matmul,
+      "Returns the product of x [M, K] and int8 codes [K, N] by DynamicQuantizeLinear and MatMulInteger.");
   m.def(
       "matmulnbits_level4",
       [](nb::object x, nb::object codes, nb::object scale, std::int64_t block_size) {
@@ -252,7 +256,8 @@ void bind_dynamic(nb::module_ m) {
         return call.give(unlocked([&] { return onnx::matmulnbits_level4(input, c, s, block_size); }));
       },
       arg("x"), arg("codes"), arg("scale"), arg("block_size"),
-      "MatMulNBits of accuracy level 4: x by codes -8 .. 7 [N, K] in blocks along K.");
+      "Returns MatMulNBits of accuracy level 4: the product of x and codes -8 .. 7 [N, K] in blocks along "
+      "K.");
   bind_attention(m);
 }
 

@@ -16,7 +16,7 @@ struct Held {
   ManagedTensor managed;
 };
 
-const Exchange* table_of(nb::handle type) {
+const Exchange* read_table(nb::handle type) {
   constexpr const char* kAttribute = "__dlpack_c_exchange_api__";
   if (!nb::hasattr(type, kAttribute)) return nullptr;
   const nb::object capsule = nb::getattr(type, kAttribute);
@@ -28,14 +28,15 @@ const Exchange* table_of(nb::handle type) {
 }  // namespace
 
 const Exchange* exchange_of(nb::handle value) {
-  static auto* known = new std::unordered_map<PyTypeObject*, const Exchange*>;  // with the interpreter's lock
+  static auto* known =
+      new std::unordered_map<PyTypeObject*, const Exchange*>;  // protected by the interpreter's lock
   if (!value.is_valid() || value.is_none()) return nullptr;
   auto* type = Py_TYPE(value.ptr());
   const auto at = known->find(type);
   if (at != known->end()) return at->second;
-  const Exchange* found = table_of(nb::handle(reinterpret_cast<PyObject*>(type)));
+  const Exchange* found = read_table(nb::handle(reinterpret_cast<PyObject*>(type)));
   if (found != nullptr) {
-    Py_INCREF(reinterpret_cast<PyObject*>(type));  // so that no other type takes its place
+    Py_INCREF(reinterpret_cast<PyObject*>(type));  // keeps the type alive, so that its address stays unique
     known->emplace(type, found);
   }
   return found;

@@ -1,8 +1,8 @@
 #pragma once
 
-/// DLPack's C exchange table (DLPack 1.2 and newer): arrays in and out without a Python call. Types of arrays
-/// name the table as `__dlpack_c_exchange_api__`; torch has it from 2.10 on. On a GPU, streams order the
-/// library's work and the work of others on the arrays.
+/// DLPack's C exchange table (DLPack 1.2 and newer): converts arrays without a Python call. The type of an
+/// array has the table as `__dlpack_c_exchange_api__`; torch has it since version 2.10. On a GPU, streams
+/// order the work of the library and the work of other libraries on the arrays.
 
 #include <cstdint>
 #include <memory>
@@ -41,11 +41,11 @@ struct Exchange {
   int (*current_stream)(std::int32_t device_type, std::int32_t device_id, void** stream);
 };
 
-/// The table of the type of `value`, null where it has none or another version.
+/// Returns the table of the type of `value`, or null if the type has none or has another version.
 [[nodiscard]] const Exchange* exchange_of(nb::handle value);
 
-/// What an array given to Python holds on to: its memory, which on a GPU comes back to the library after what
-/// `stream`, where the array is read, has been given by then.
+/// Owner of the memory of an array that Python received. On a GPU the destructor lets the library wait for
+/// the work that `stream`, on which Python reads the array, has received by then.
 struct Given {
   Tensor tensor;
   fq::detail::ForeignStream stream = 0;
@@ -55,19 +55,19 @@ struct Given {
   ~Given();
 };
 
-/// The array of that table's kind over the memory of a tensor that is row-major and of a type that DLPack
-/// has.
+/// Returns an array over the memory of a tensor, of the library that owns the table `exchange`. The tensor
+/// must be row-major, with an element type that DLPack has.
 [[nodiscard]] nb::object exchanged(const Exchange& exchange, std::unique_ptr<Given> given,
                                    nb::dlpack::dtype type);
 
 namespace nb = nanobind;
 
-/// The stream that work on arrays of the kind of `like` goes into now: that of its type's table of DLPack,
-/// torch.cuda.current_stream(), or CUDA's default stream. 0 on the CPU.
+/// Returns the stream that now receives work on arrays of the type of `like`: the current stream of its
+/// DLPack table, torch.cuda.current_stream(), or the default stream of CUDA. Returns 0 on the CPU.
 [[nodiscard]] fq::detail::ForeignStream current_stream(nb::handle like, Device device);
 
-/// Before memory is let go of, on any thread: that stream waits for the library, which may still read it, or
-/// the library for the stream. Failures of the device are left to the next call.
+/// Functions for the release of memory, on any thread. The stream waits for the library, which may still read
+/// the memory, or the library waits for the stream. The next call reports an error of the device.
 void let_stream_wait_at_end(Device device, fq::detail::ForeignStream stream) noexcept;
 void wait_for_stream_at_end(Device device, fq::detail::ForeignStream stream) noexcept;
 

@@ -16,7 +16,7 @@ namespace {
 
 using nb::arg, nb::none;
 
-nb::dict epoch_of(const EpochReport& report) {
+nb::dict to_dict(const EpochReport& report) {
   nb::dict out;
   out["epoch"] = report.epoch;
   out["epochs"] = report.epochs;
@@ -29,7 +29,7 @@ nb::dict epoch_of(const EpochReport& report) {
   return out;
 }
 
-nb::dict step_of(const StepReport& report) {
+nb::dict to_dict(const StepReport& report) {
   nb::dict out;
   out["epoch"] = report.epoch;
   out["step"] = report.step;
@@ -55,15 +55,15 @@ AmaxGradient amax_gradient(const std::string& name) {
   throw nb::value_error(("amax_gradient is '" + name + "': clip and lsq are allowed").c_str());
 }
 
-Reduction reduction_of(const std::string& name) {
+Reduction parse_reduction(const std::string& name) {
   if (name == "exact") return Reduction::exact;
   if (name == "fp32") return Reduction::fp32;
   if (name == "bf16") return Reduction::bf16;
   throw nb::value_error(("reduce is '" + name + "': exact, fp32 and bf16 are allowed").c_str());
 }
 
-/// What Python has to say while a run goes on. An exception of its own, KeyboardInterrupt too, stops the run
-/// after the batch, which leaves a whole model, and is thrown when that has ended.
+/// Calls the Python callbacks of a training run. An exception of a callback, or KeyboardInterrupt, stops the
+/// run after the current batch with a consistent model. It is thrown after the run has ended.
 class Listener {
  public:
   Listener(nb::object on_step, nb::object on_epoch, Interrupts& interrupts)
@@ -72,13 +72,13 @@ class Listener {
   [[nodiscard]] TrainerCallbacks callbacks() {
     TrainerCallbacks out;
     out.on_step = [this](const StepReport& report) {
-      holding([&] {
-        if (!on_step_.is_none()) on_step_(step_of(report));
+      run_locked([&] {
+        if (!on_step_.is_none()) on_step_(to_dict(report));
       });
     };
     out.on_epoch = [this](const EpochReport& report) {
-      holding([&] {
-        history.append(epoch_of(report));
+      run_locked([&] {
+        history.append(to_dict(report));
         if (!on_epoch_.is_none()) on_epoch_(history[nb::len(history) - 1]);
       });
     };
@@ -89,7 +89,7 @@ class Listener {
 
  private:
   template <class F>
-  void holding(F f) {
+  void run_locked(F f) {
     const Locked gil;
     if (interrupts_.due()) return;
     try {
@@ -114,7 +114,8 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
              std::int64_t full_rate_steps) {
   TrainerOptions options;
   if (epochs && steps != 0)
-    throw ArgumentError("[fit] epochs and steps both say how long the run is: give one of them");
+    throw ArgumentError(
+        "[fit] epochs and steps are both given, and each sets the length of the run: give one of them");
   options.epochs = epochs.value_or(options.epochs);
   options.steps = steps;
   options.update.full_rate_steps = full_rate_steps;
@@ -140,9 +141,9 @@ nb::list fit(Network& self, nb::object data, std::optional<std::int64_t> epochs,
   const auto ranks = ranks_of(given);
   options.update.accumulation = micro_batches(batch_size, micro_batch, ranks ? ranks->size() : 1, "fit");
   if (micro_batch > 0) options.distributed.ranks = ranks ? ranks : one_rank();
-  options.distributed.reduction = reduction_of(reduce);
+  options.distributed.reduction = parse_reduction(reduce);
   if (reduce != "exact" && !options.distributed.ranks)
-    throw ArgumentError("[fit] reduce is for several processes: give micro_batch and ranks too");
+    throw ArgumentError("[fit] reduce requires several processes: give micro_batch and ranks");
   options.distributed.shard_optimizer = shard_optimizer;
   LoaderOptions loader;
   loader.batch_size = micro_batch > 0 ? micro_batch : batch_size;
@@ -182,17 +183,16 @@ void bind_fitting(nb::module_& m) {
       arg("teacher") = none(), arg("temperature") = 2.0, arg("teacher_share") = 1.0, arg("lora") = 0,
       arg("lora_alpha") = 0.0, arg("lora_layers") = "*", arg("micro_batch") = 0, arg("ranks") = none(),
       arg("reduce") = "exact", arg("shard_optimizer") = false, arg("steps") = 0, arg("full_rate_steps") = 0,
-      "Trains on a data set or (x, y); of a quantized model that is quantization-aware training. "
-      "`on_step` and `on_epoch` are called with dicts, `teacher` is a Model whose outputs are followed, both "
-      "divided by `temperature`, with a share `teacher_share` of the loss. "
-      "With a rank `lora` low-rank adapters of the quantized weights are "
-      "trained alone and merged on their grid, times lora_alpha / lora (2 where that is 0). "
-      "With `micro_batch` a step is batch_size / micro_batch gradients of so many samples, which `ranks` "
-      "share out, with the bits of one. "
-      "The run is 10 `epochs` long, or another number, or in their place of so many `steps`. "
-      "A run of fewer than `full_rate_steps` steps has a lower learning rate (`short_run_rate`). "
-      "Returns a dict for each epoch. KeyboardInterrupt, and what a callback raises, stops after the "
-      "batch and leaves a whole model.");
+      "Trains on a data set or (x, y). Training a quantized model is quantization-aware training. `on_step` "
+      "and `on_epoch` are called with dicts. `teacher` is a Model for distillation, which has the share "
+      "`teacher_share` of the loss; the outputs of both models are divided by `temperature`. `lora` is the "
+      "rank of low-rank adapters of the quantized weights: only they are trained, and they are merged on the "
+      "quantized grid with the factor lora_alpha / lora (2 if lora_alpha is 0). With `micro_batch`, a step "
+      "adds up batch_size / micro_batch gradients of micro_batch samples each. `ranks` share these "
+      "gradients, and the result has the bits of one process. The length of the run is `epochs`, 10 by "
+      "default, or `steps`. A run of fewer than `full_rate_steps` steps has a lower learning rate "
+      "(`short_run_rate`). Returns a dict for each epoch. KeyboardInterrupt or an exception of a callback "
+      "stops the run after the batch, with a consistent model.");
 }
 
 }  // namespace fq::python

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Objects of Python: their kind, and arrays over their own memory, by DLPack's C table if their type has it,
-/// else by DLPack or the buffer protocol. These functions require the interpreter's lock.
+/// Objects of Python: their type, and arrays over their memory by DLPack's C table if the type has it, else
+/// by DLPack or the buffer protocol. These functions require the interpreter's lock.
 
 #include <cstdint>
 #include <functional>
@@ -20,19 +20,19 @@ namespace fq::python {
 namespace nb = nanobind;
 
 [[nodiscard]] std::string text_of(nb::handle value);
-/// "numpy.ndarray"; without the module for Python's own.
+/// Returns the class name with its module, "numpy.ndarray". Built-in types have no module.
 [[nodiscard]] std::string class_of(nb::handle value);
-/// Of one of torch's classes. Nothing and None are not.
+/// Returns whether the class of `value` belongs to torch. False for an invalid handle and None.
 [[nodiscard]] bool is_torch(nb::handle value);
 [[nodiscard]] bool requires_gradient(nb::handle value);
-/// int or float, no bool.
+/// Returns whether `value` is an int or a float. A bool is not a number.
 [[nodiscard]] bool is_number(nb::handle value);
-/// list or tuple.
+/// Returns whether `value` is a list or a tuple.
 [[nodiscard]] bool is_list(nb::handle value);
 
 namespace nb = nanobind;
 
-/// Somebody's array, and what lets go of it on any thread, also when the interpreter is gone.
+/// Array of another library. `release` may run on any thread, also after the interpreter has ended.
 struct Foreign {
   void* data = nullptr;
   Shape shape;
@@ -41,18 +41,20 @@ struct Foreign {
   std::int32_t device_type = 0, device_id = 0;
   std::function<void()> release;
 
-  /// Nothing for types and strides that a Tensor has not, and for other devices than CPUs and CUDA's GPUs.
+  /// These return nullopt for element types and strides that Tensor does not have, and for devices other than
+  /// CPUs and CUDA GPUs.
   [[nodiscard]] std::optional<DType> type() const;
   [[nodiscard]] std::optional<Layout> layout() const;
   [[nodiscard]] std::optional<Device> device() const;
 };
 
-/// Nothing for what is no array. Unless it is `fleeting`, used only while the caller waits, the tensor of
-/// torch is one of its own over the same memory: `x.data = ..` gives x other memory, whoever reads it.
+/// Returns the array of `value`, or nullopt if `value` is not an array. A torch tensor is detached first
+/// unless `fleeting`, which says that the array is used only during the call: a later `x.data = ..` replaces
+/// the memory of x, and the detached tensor keeps the old memory.
 [[nodiscard]] std::optional<Foreign> foreign_array(nb::handle value, bool fleeting);
 
-/// The library's work comes after that of the array's stream, and what the array's owner does once it is let
-/// go of comes after the library's.
+/// Orders the work on the array: work of the library waits for the stream of the array, and later work of the
+/// owner of the array waits for the library.
 void put_in_order(Foreign& array, nb::handle value, Device device);
 
 }  // namespace fq::python

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Functions with a straight-through gradient: y alone or, where grad_y is given, (y, grad_x).
+/// Functions with a straight-through gradient. They return y, or (y, grad_x) if grad_y is given.
 
 #include <algorithm>
 #include <type_traits>
@@ -16,12 +16,11 @@
 namespace fq::python {
 
 inline constexpr const char* kGraded =
-    "\n\nWith grad_y it gives (y, grad_x): the gradient of x beside. With grad_y=True it gives (y, "
-    "backward), "
-    "and backward(grad_y) gives grad_x.";
+    "\n\nWith grad_y it returns (y, grad_x), where grad_x is the gradient of x. With grad_y=True it returns "
+    "(y, backward), and backward(grad_y) returns grad_x.";
 
-/// A result that takes no gradient, computed without the interpreter's lock. Then the library's warnings are
-/// told.
+/// Returns the result of `f`, computed without the interpreter's lock. Then reports the warnings of the
+/// library.
 template <class F>
 auto unlocked(F f) {
   const CallWarnings warnings;
@@ -40,8 +39,8 @@ auto unlocked(F f) {
   }
 }
 
-/// The way back of a function that is one operator after the other, as often as wanted. It keeps what their
-/// gradients read, and not x itself.
+/// Backward pass of a function that is a chain of operators. It can run several times. It keeps the tensors
+/// that the backward functions of the operators read, and not x itself.
 class WayBack {
  public:
   explicit WayBack(const Variable& y) : last_(y.node()->gradient) {}

@@ -24,8 +24,8 @@ namespace {
 
 using nb::arg, nb::none;
 
-/// (lowest, highest), None without one.
-nb::object span_of(const Tensor& amax) {
+/// Returns (lowest, highest) of a range, or None without a range.
+nb::object range_ends(const Tensor& amax) {
   if (!amax.defined() || amax.numel() == 0) return nb::none();
   const auto values = amax.to(Device::cpu()).to(DType::f32).to_vector<float>();
   const auto [least, most] = std::ranges::minmax(values);
@@ -42,7 +42,7 @@ nb::list quantizers(Network& self) {
     row["weight"] = of_weights.contains(quantizer);
     row["enabled"] = quantizer->params().enabled;
     row["needs_amax"] = quantizer->descriptor().needs_amax();
-    row["amax"] = span_of(quantizer->amax());
+    row["amax"] = range_ends(quantizer->amax());
     row["format"] = to_string(quantizer->descriptor().format());
     row["descriptor"] = nb::cast(quantizer->descriptor());
     row["description"] = quantizer->describe();
@@ -51,7 +51,7 @@ nb::list quantizers(Network& self) {
   return out;
 }
 
-/// All of them or, where a name or a shape does not fit, none.
+/// Sets all ranges, or throws without a change if a name or a shape does not fit.
 void set_amax(Network& self, const nb::dict& ranges) {
   std::map<std::string, TensorQuantizer*> known;
   for (const auto& [name, quantizer, aliases] : named_quantizers(self.module())) {
@@ -64,14 +64,14 @@ void set_amax(Network& self, const nb::dict& ranges) {
     const auto at = known.find(name);
     if (at == known.end())
       throw ArgumentError(
-          fmt::format("[set_amax] '{}' is no quantizer of the model: quantizers() names them", name));
+          fmt::format("[set_amax] '{}' is no quantizer of the model: quantizers() lists them", name));
     found.emplace_back(at->second, Call{"set_amax"}.host_amax(value, name));
   }
   const Unlocked free;
   for (auto& [quantizer, amax] : found) quantizer->set_amax(amax);
 }
 
-/// Of the modules of those paths.
+/// Returns the dequantized weights of the modules at `paths`.
 nb::dict weights_on_grid(Network& self, const std::vector<std::string>& paths) {
   const NoGrad quiet;
   nb::dict out;
@@ -136,19 +136,20 @@ void bind_inspection(nb::module_& m) {
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def("quantizers", &quantizers,
-           "A dict for each quantizer: name, aliases, weight, enabled, needs_amax, amax (lowest, highest) or "
-           "None, format, descriptor and description.")
+           "Returns a dict for each quantizer: name, aliases, weight, enabled, needs_amax, amax ((lowest, "
+           "highest) or None), format, descriptor and description.")
       .def("set_amax", &set_amax, arg("ranges"), "Sets ranges by the names of quantizers or their aliases.")
       .def("weights_on_grid", &weights_on_grid, arg("paths"),
-           "The weights of modules of those paths, dequantized from their codes.")
+           "Returns the dequantized weights of the modules at these paths.")
       .def("summary", &summary_of, arg("batch") = 1,
-           "{'rows': [{'path', 'op', 'output', 'parameters', 'multiply_adds', 'activation_bytes'}, ..], and "
-           "the sums}: what the model is and costs for so many samples.")
+           "Returns the operators and costs of the model for a batch of this size: {'rows': [{'path', 'op', "
+           "'output', 'parameters', 'multiply_adds', 'activation_bytes'}, ..], and the sums}.")
       .def("calibration_html", &calibration_text, arg("data"), arg("title") = "calibration",
            arg("samples") = 512, arg("batch_size") = 64,
-           "A page: what each quantizer sees of data, its range, and what each method would choose.");
+           "Returns an HTML page with the histogram of each quantizer on data, its range, and the range of "
+           "each calibration method.");
   m.def("plan_html", &plan_text, arg("plan"), arg("title") = "plan",
-        "A page of a plan that auto_quantize gave.");
+        "Returns an HTML page of a plan of auto_quantize.");
 }
 
 }  // namespace fq::python

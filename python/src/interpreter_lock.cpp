@@ -42,7 +42,7 @@ bool is_finalizing() noexcept {
 
 /// Calls `take`, which acquires the lock. Does not return while another thread finalizes the interpreter.
 template <class Take>
-auto taken(Take take) noexcept {
+auto acquire(Take take) noexcept {
   if (!is_running() && !is_ending_thread()) wait_for_end();
   try {
     return take();
@@ -76,11 +76,11 @@ Unlocked::Unlocked() {
 }
 
 Unlocked::~Unlocked() {
-  taken([&] { PyEval_RestoreThread(state_); });
+  acquire([&] { PyEval_RestoreThread(state_); });
   set_computing(false);
 }
 
-Locked::Locked() : state_(taken([] { return PyGILState_Ensure(); })), computed_(computes) {
+Locked::Locked() : state_(acquire([] { return PyGILState_Ensure(); })), computed_(computes) {
   set_computing(false);
 }
 

@@ -8,15 +8,15 @@
 namespace fq::python {
 namespace {
 
-constexpr std::size_t kCalls = 64;  // at once; further ones end by Python's main thread alone
+constexpr std::size_t kCalls = 64;  // open calls; only Python's main thread ends further ones
 constexpr auto kPause = std::chrono::milliseconds(200);
 
 std::array<std::atomic<std::atomic<bool>*>, kCalls> calls;
 static_assert(std::atomic<std::atomic<bool>*>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
-int open_calls = 0;  // with the interpreter's lock
+int open_calls = 0;  // protected by the interpreter's lock
 struct sigaction before;
 
-/// Python's handler comes first: what it was told is there when a call sees that it is to stop.
+/// Runs Python's handler first, so that Python has noted the signal before a call sees `stop`.
 void on_interrupt(int signal, siginfo_t* info, void* place) {
   if ((before.sa_flags & SA_SIGINFO) != 0)
     before.sa_sigaction(signal, info, place);
@@ -30,9 +30,9 @@ bool is_ours(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &on_interrupt;
 }
 
-/// Before Python's handler, while calls are open. Where interrupts are ignored, or end the process, that
-/// stays.
-void listen() {
+/// Installs on_interrupt before Python's handler, while calls are open. Does not change SIGINT if it is
+/// ignored or ends the process.
+void install_handler() {
   struct sigaction now {};
   if (sigaction(SIGINT, nullptr, &now) != 0 || is_ours(now)) return;
   if ((now.sa_flags & SA_SIGINFO) == 0 && (now.sa_handler == SIG_IGN || now.sa_handler == SIG_DFL)) return;
@@ -42,7 +42,7 @@ void listen() {
   sigaction(SIGINT, &now, nullptr);
 }
 
-void listen_no_more() {
+void restore_handler() {
   struct sigaction now {};
   if (sigaction(SIGINT, nullptr, &now) == 0 && is_ours(now)) sigaction(SIGINT, &before, nullptr);
 }
@@ -57,7 +57,7 @@ bool python_raises() {
 Interrupts::Interrupts() {
   ++open_calls;
   if (!python_raises()) return;
-  listen();
+  install_handler();
   for (auto& call : calls) {
     std::atomic<bool>* none = nullptr;
     if (call.compare_exchange_strong(none, &stop)) return;
@@ -69,7 +69,7 @@ Interrupts::~Interrupts() {
     std::atomic<bool>* own = &stop;
     if (call.compare_exchange_strong(own, nullptr)) break;
   }
-  if (--open_calls == 0) listen_no_more();
+  if (--open_calls == 0) restore_handler();
 }
 
 bool Interrupts::due() {
@@ -110,15 +110,15 @@ void InterruptWatch::look() {
 }
 
 void bind_interrupts(nb::module_& m) {
-  nb::class_<Interrupts>(m, "Interrupts",
-                         "The interrupts of a call of Python's own on any thread, made before its work.")
+  nb::class_<Interrupts>(
+      m, "Interrupts", "Interrupts of a long call of Python code, on any thread. Create it before the work.")
       .def(nb::init<>())
       .def(
           "check",
           [](Interrupts& self) {
             if (self.due()) self.rethrow();
           },
-          "Raises KeyboardInterrupt where there was one.");
+          "Raises KeyboardInterrupt if there was one.");
 }
 
 }  // namespace fq::python

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Ctrl-C while the library computes: one mechanism for all calls that take long.
+/// Handles Ctrl-C during long calls of the library.
 
 #include <atomic>
 #include <chrono>
@@ -11,10 +11,10 @@
 
 namespace fq::python {
 
-/// The interrupts of one call, on any thread. While it lives a SIGINT sets `stop`, where Python's own handler
-/// raises KeyboardInterrupt on the main thread: a call on another thread raises one too, so that nobody waits
-/// for it. Other handlers are run, and end a call of the main thread by what they raise. It is made and
-/// destroyed with the interpreter's lock.
+/// Interrupts of one call, on any thread. During the call a SIGINT sets `stop` if the handler of SIGINT is
+/// Python's default, which raises KeyboardInterrupt on the main thread. A call on another thread raises
+/// KeyboardInterrupt too, so that the main thread does not wait for it. Other handlers run, and their
+/// exception ends a call of the main thread. The constructor and destructor require the interpreter's lock.
 class Interrupts {
  public:
   Interrupts();
@@ -22,12 +22,12 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;  // registered by address
   Interrupts& operator=(const Interrupts&) = delete;
 
-  /// Lets Python run its handlers of signals. Whether one of them raised, or the call is to end otherwise: it
-  /// keeps what is to be thrown. Takes the interpreter's lock.
+  /// Runs Python's signal handlers. Returns whether the call must end, because a handler raised an exception
+  /// or for another reason; `rethrow` throws that exception. Acquires the interpreter's lock.
   bool due();
-  /// Ends the call by an exception that Python's code raised, with the interpreter's lock.
+  /// Ends the call with an exception of Python code. Requires the interpreter's lock.
   void end_by(std::exception_ptr thrown);
-  /// Throws what was kept, with the interpreter's lock.
+  /// Throws the exception that ended the call, if there is one. Requires the interpreter's lock.
   void rethrow();
 
   std::atomic<bool> stop = false;
@@ -36,16 +36,17 @@ class Interrupts {
   std::exception_ptr thrown_;
 };
 
-/// Comes out of the operator at which a call ends; no std::exception, so that nobody takes it for an error.
+/// Leaves the operator at which a call ends. It does not derive from std::exception, so that handlers of
+/// errors do not catch it.
 struct Interrupted {};
 
-/// Looks for interrupts at the door of every operator, some times a second.
+/// Checks for interrupts at each operator, every 200 ms, or at once if `stop` is set.
 class InterruptWatch : public Recorder {
  public:
   explicit InterruptWatch(Interrupts& interrupts) : interrupts_(interrupts) {}
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override;
-  /// The same between operators. Throws Interrupted.
+  /// Checks for interrupts between operators. Throws Interrupted.
   void look();
 
  private:
@@ -53,8 +54,8 @@ class InterruptWatch : public Recorder {
   std::chrono::steady_clock::time_point next_ = {};
 };
 
-/// A result that is computed without the interpreter's lock, and until an interrupt: `f(watch)` ends with it
-/// as with any exception, by which functions of the library leave a model as it was.
+/// Returns the result of `f(watch)`, computed without the interpreter's lock. An interrupt ends `f` like an
+/// exception, after which functions of the library leave a model unchanged.
 template <class F>
 auto interruptible(F f) {
   Interrupts interrupts;

@@ -45,7 +45,7 @@ nb::object forward(Network& self, nb::object x) {
   }));
 }
 
-/// torch's names and layouts: parameters and buffers, as arrays of their own.
+/// Returns copies of parameters and buffers, with the names and layouts of torch.
 nb::dict state_dict(const Network& self) {
   nb::dict out;
   const Call call{"state_dict"};
@@ -103,18 +103,18 @@ void export_model(Network& self, const std::string& path, const std::string& tar
   if (target != "ort" && target != "tensorrt")
     throw ArgumentError(fmt::format("[export] target is '{}': ort and tensorrt are allowed", target));
   if (const auto ending = std::filesystem::path(path).extension(); !ending.empty() && ending != ".onnx")
-    throw ArgumentError(fmt::format(
-        "[export] {}: this writes ONNX, to a file that ends in .onnx; scales, trt-cache, safetensors, "
-        "compressed-tensors, gguf and executorch are of the command: fakequant export --format, of "
-        "what save wrote",
-        path));
+    throw ArgumentError(
+        fmt::format("[export] {}: the file must end in .onnx, because this function writes ONNX. For other "
+                    "formats, call save and run `fakequant export --format`: scales, trt-cache, safetensors, "
+                    "compressed-tensors, gguf or executorch",
+                    path));
   OnnxExportOptions options;
   options.target = target == "ort" ? Target::ort : Target::tensorrt;
   options.opset = opset;
   options.emulate = emulate;
   interruptible([&](InterruptWatch& watch) {
     Network folded =
-        self.clone();  // evaluation has the bits of the folded network, and engines fold otherwise
+        self.clone();  // evaluation has the bits of the folded network, and engines fold differently
     watch.look();
     folded.fold();
     watch.look();
@@ -131,7 +131,7 @@ Network& quantize_model(Network& self, nb::object config) {
   return self;
 }
 
-/// (patterns that match nothing here, names of quantizers that rules could switch on).
+/// Returns (patterns that match nothing in this part, names of the quantizers that rules could switch on).
 nb::tuple quantize_part(Network& self, nb::object config, bool has_first, bool has_last) {
   const auto json = quantization_config(config_text(config));
   NetworkPart part{.has_first = has_first, .has_last = has_last, .unmatched = {}, .names = {}};
@@ -145,40 +145,42 @@ Network load_network(const std::string& path) {
 }
 
 void bind_class(nb::module_& m) {
-  nb::class_<Network>(m, "Model", "A network, quantized or not, and what it takes to build it again.")
-      .def("__call__", &forward, arg("x"), "The outputs for a batch; nothing is recorded.")
+  nb::class_<Network>(m, "Model", "A network, float or quantized, with the description to build it again.")
+      .def("__call__", &forward, arg("x"),
+           "Returns the outputs for a batch, without a recording for gradients.")
       .def("quantize", &quantize_model, arg("config") = "int8", nb::rv_policy::reference_internal,
-           "Puts quantizers in: the name of a preset, or a config as a dict or JSON text. Gives the model "
-           "itself.")
-      .def(
-          "quantize_part", &quantize_part, arg("config"), arg("has_first"), arg("has_last"),
-          "The same for a part of a network that may have the network's first and last layer: (patterns that "
-          "match nothing in this part, names of the quantizers that rules could switch on).")
-      .def("fold_batch_norm", &Network::fold, "Folds batch norm into the layers before; returns how many.")
+           "Adds quantizers. `config` is the name of a preset, or a config as a dict or JSON text. Returns "
+           "the model.")
+      .def("quantize_part", &quantize_part, arg("config"), arg("has_first"), arg("has_last"),
+           "Quantizes a part of a network like `quantize`. `has_first` and `has_last` say whether the part "
+           "has the first and last layer of the network. Returns (patterns that match nothing in this part, "
+           "names of the quantizers that rules could switch on).")
+      .def("fold_batch_norm", &Network::fold,
+           "Folds batch norms into the layers before them. Returns their number.")
       .def(
           "fold_weight", [](Network& self) { fold_weight(self.module()); },
-          "Replaces weights by their dequantized codes; there is no way back.")
+          "Replaces weights by their dequantized codes. The float weights are lost.")
       .def(
           "enable_quantizer",
           [](Network& self, const std::string& pattern) { return enable_quantizer(self.module(), pattern); },
-          arg("pattern"), "Switches quantizers on by pattern; returns how many.")
+          arg("pattern"), "Switches quantizers on by a pattern of names. Returns their number.")
       .def(
           "disable_quantizer",
           [](Network& self, const std::string& pattern) { return disable_quantizer(self.module(), pattern); },
-          arg("pattern"), "Switches quantizers off by pattern; returns how many.")
+          arg("pattern"), "Switches quantizers off by a pattern of names. Returns their number.")
       .def(
           "train", [](Network& self, bool on) { self.module().train(on); }, arg("mode") = true,
-          "Training mode.")
+          "Sets training mode.")
       .def(
-          "eval", [](Network& self) { self.module().eval(); }, "Evaluation mode.")
+          "eval", [](Network& self) { self.module().eval(); }, "Sets evaluation mode.")
       .def(
           "set_training",
           [](Network& self, const std::vector<std::string>& paths, bool on) {
             for (const auto& path : paths) self.module().at(path).train(on);
           },
           arg("paths"), arg("mode"),
-          "The mode of some modules alone, by their paths: a frozen batch norm in training, dropout in "
-          "evaluation.")
+          "Sets the mode of modules by their paths, for example a frozen batch norm in training, or dropout "
+          "in evaluation.")
       .def(
           "to",
           [](Network& self, const std::string& device) -> Network& {
@@ -187,8 +189,9 @@ void bind_class(nb::module_& m) {
             return self;
           },
           arg("device"), nb::rv_policy::reference_internal,
-          "Moves the model: \"cpu\", \"cuda\" (the first GPU), \"cuda:1\". Arrays that it is called with lie "
-          "there, data of calibrate, fit and the like anywhere. Gives the model itself.")
+          "Moves the model to a device: \"cpu\", \"cuda\" (the first GPU), \"cuda:1\". Inputs of calls must "
+          "be on the same device; data of calibrate, fit and similar functions may be on any device. Returns "
+          "the model.")
       .def(
           "training_modes",
           [](const Network& self) {
@@ -197,15 +200,15 @@ void bind_class(nb::module_& m) {
               modes[path.c_str()] = module->training();
             return modes;
           },
-          "Whether each module is in training mode, by its path, parents first.")
+          "Returns {path: whether the module is in training mode}, parents first.")
       .def_prop_ro(
           "device", [](const Network& self) { return to_string(self.module().device()); },
-          "Where its parameters are.")
+          "Device of the parameters.")
       .def("state_dict", &state_dict,
-           "Parameters and buffers as numpy arrays, in torch's names and layouts; copies.")
+           "Returns copies of parameters and buffers as numpy arrays, with the names and layouts of torch.")
       .def("load_state_dict", &load_state_dict, arg("state_dict"),
-           "Takes parameters and buffers, of numpy or torch. Where one is missing, unknown or of another "
-           "shape nothing changes.")
+           "Sets parameters and buffers from arrays of numpy or torch. Raises ArgumentError for a missing or "
+           "unknown name and for another shape; the model is then unchanged.")
       .def(
           "amax",
           [](Network& self) {
@@ -215,14 +218,12 @@ void bind_class(nb::module_& m) {
                   entry.quantizer->amax().defined() ? entry.quantizer->amax().clone() : Tensor());
             return out;
           },
-          "The ranges of all quantizers by name; None where there is none.")
-      .def("save", &Network::save, arg("path"), "A checkpoint, as the command writes and reads it.")
+          "Returns the ranges of all quantizers by name; None for a quantizer without a range.")
+      .def("save", &Network::save, arg("path"), "Writes a checkpoint, as the command does.")
       .def("export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
            arg("emulate") = false,
-           "Writes an ONNX file, whose name ends in .onnx, of QuantizeLinear and DequantizeLinear nodes, "
-           "live batch norms folded into "
-           "it; "
-           "the model stays as it is.")
+           "Writes an ONNX file with QuantizeLinear and DequantizeLinear nodes. The name of the file ends in "
+           ".onnx. Live batch norms are folded in the file; the model does not change.")
       .def_prop_ro("quantized", &Network::quantized)
       .def_prop_ro("sample_shape",
                    [](const Network& self) { return nb::tuple(nb::cast(self.identity().sample_shape)); })
@@ -250,12 +251,13 @@ void bind_model(nb::module_& m) {
         });
       },
       arg("name"), arg("sample_shape"), arg("classes") = 0, arg("options") = none(), arg("seed") = 0,
-      "A built-in model (builtin_models() names them) or a model file, for samples of that shape.");
+      "Returns a built-in model (builtin_models() lists them) or the model of a model file, for samples of a "
+      "shape.");
   m.def(
       "load", [](const std::string& path) { return unlocked([&] { return load_network(path); }); },
-      arg("path"), "The model of a checkpoint or of an ONNX file.");
-  m.def("builtin_models", &builtin_models, "The names of the models that come with the library.");
-  m.def("presets", &QuantConfig::preset_names, "The names that quantize takes.");
+      arg("path"), "Returns the model of a checkpoint or of an ONNX file.");
+  m.def("builtin_models", &builtin_models, "Returns the names of the built-in models.");
+  m.def("presets", &QuantConfig::preset_names, "Returns the names of the presets, for Model.quantize.");
 }
 
 }  // namespace fq::python

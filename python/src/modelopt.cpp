@@ -16,7 +16,7 @@ namespace {
 
 using nb::arg, nb::none;
 
-/// Returns the bias, a number or an array.
+/// Returns the bias of a number or an array.
 Tensor offset(const Call& call, nb::handle bias) {
   return is_number(bias) ? Tensor::scalar(nb::cast<double>(bias)) : call.tensor(bias, "bias");
 }
@@ -39,10 +39,9 @@ void bind_integers(nb::module_& m) {
       },
       arg("x"), arg("amax"), arg("bias") = none(), arg("num_bits") = 8, arg("unsigned") = false,
       arg("narrow_range") = true, arg("pass_through_bwd") = false, arg("grad_y") = none(),
-      "Integers, with ModelOpt's bits: y = clamp(rne(x * s), lo, hi) / s with s = hi / amax.\n\nx is "
-      "float32, float16, "
-      "bfloat16 or float64; amax a number, a list or an array that broadcasts. With grad_y it gives (y, "
-      "grad_x).");
+      "Quantizes to integers with the bits of ModelOpt: y = clamp(rne(x * s), lo, hi) / s with s = hi / "
+      "amax. x is float32, float16, bfloat16 or float64. amax is a number, a list or an array that "
+      "broadcasts. Returns y. With grad_y it returns (y, grad_x).");
   m.def(
       "int_cast_ste",
       [](nb::object x, int num_bits, bool is_unsigned, bool narrow_range, nb::object grad_y) {
@@ -51,7 +50,8 @@ void bind_integers(nb::module_& m) {
         });
       },
       arg("x"), arg("num_bits"), arg("unsigned") = false, arg("narrow_range") = true, arg("grad_y") = none(),
-      "Integers without a scale: y = clamp(rne(x), lo, hi). With grad_y it gives (y, grad_x).");
+      "Rounds to integers without a scale: y = clamp(rne(x), lo, hi). Returns y. With grad_y it returns (y, "
+      "grad_x).");
 }
 
 void bind_floats(nb::module_& m) {
@@ -71,9 +71,8 @@ void bind_floats(nb::module_& m) {
       },
       arg("x"), arg("amax") = none(), arg("bias") = none(), arg("E") = 4, arg("M") = 3,
       arg("pass_through_bwd") = false, arg("grad_y") = none(),
-      "FP8: y = e4m3(clamp(x * s, -448, 448)) * (1 / s), s = 448 / amax; without amax y = e4m3(x). With "
-      "grad_y it gives "
-      "(y, grad_x).");
+      "Quantizes to FP8: y = e4m3(clamp(x * s, -448, 448)) * (1 / s) with s = 448 / amax. Without amax y = "
+      "e4m3(x). Returns y. With grad_y it returns (y, grad_x).");
   m.def(
       "fp4_cast_ste",
       [](nb::object x, nb::object out_dtype, nb::object grad_y) {
@@ -82,7 +81,8 @@ void bind_floats(nb::module_& m) {
         return graded(call, x, grad_y, [&](const Variable& v) { return modelopt::fp4_cast_ste(v, type); });
       },
       arg("x"), arg("out_dtype") = none(), arg("grad_y") = none(),
-      "FP4 without a scale: y = e2m1(|x|), negative unless x >= 0. With grad_y it gives (y, grad_x).");
+      "Rounds to FP4 without a scale: y = e2m1(|x|), negative unless x >= 0. Returns y. With grad_y it "
+      "returns (y, grad_x).");
 }
 
 void bind_blocks(nb::module_& m) {
@@ -96,7 +96,8 @@ void bind_blocks(nb::module_& m) {
         }));
       },
       arg("amax"), arg("global_amax") = none(), arg("quantize_block_scales") = true,
-      arg("fp8_max_for_normalization") = 448.0, "Scales of FP4 blocks, float32, in the shape of amax.");
+      arg("fp8_max_for_normalization") = 448.0,
+      "Returns the scales of FP4 blocks, float32, in the shape of amax.");
   m.def(
       "static_blockwise_fp4_fake_quant",
       [](nb::object x, nb::object amax, nb::object global_amax, bool quantize_block_scales,
@@ -111,7 +112,8 @@ void bind_blocks(nb::module_& m) {
       },
       arg("x"), arg("amax"), arg("global_amax") = none(), arg("quantize_block_scales") = true,
       arg("fp8_max_for_normalization") = 448.0, arg("out_dtype") = none(), arg("pass_through_bwd") = false,
-      arg("grad_y") = none(), "FP4 with given ranges of blocks. With grad_y it gives (y, grad_x).");
+      arg("grad_y") = none(),
+      "Quantizes to FP4 in blocks with given ranges. Returns y. With grad_y it returns (y, grad_x).");
   m.def(
       "dynamic_block_quantize",
       [](nb::object x, nb::object num_bits, nb::object scale_bits, std::int64_t block_size,
@@ -128,15 +130,16 @@ void bind_blocks(nb::module_& m) {
       },
       arg("x"), arg("num_bits"), arg("scale_bits"), arg("block_size"), arg("global_amax") = none(),
       arg("triton") = false, arg("pass_through_bwd") = true, arg("grad_y") = none(),
-      "Blocks along the last axis whose scales are found from x: MXFP8 is ((4, 3), (8, 0), 32), NVFP4 ((2, "
-      "1), (4, 3), 16). "
-      "With triton the bits are those of the Triton kernel. With grad_y it gives (y, grad_x).");
+      "Quantizes blocks along the last axis, with scales computed from x. MXFP8 is ((4, 3), (8, 0), 32), "
+      "NVFP4 is ((2, 1), (4, 3), 16). With triton the bits are those of the Triton kernel. Returns y. With "
+      "grad_y it returns (y, grad_x).");
 }
 
 }  // namespace
 
 void bind_modelopt(nb::module_& module) {
-  nb::module_ m = module.def_submodule("modelopt", "NVIDIA ModelOpt's functions, with its bits on a CPU.");
+  nb::module_ m =
+      module.def_submodule("modelopt", "Functions of NVIDIA ModelOpt, with the same bits on a CPU.");
   bind_integers(m);
   bind_floats(m);
   bind_blocks(m);
@@ -148,7 +151,7 @@ namespace {
 using modelopt::QTensor;
 using nb::arg, nb::none;
 
-/// What Python holds: the packed tensor, and the kind of array that it was made of.
+/// Binds a function that packs an array by axes and blocks into a QTensor.
 template <class F>
 void def(nb::module_& m, const char* name, F make, const char* about) {
   m.def(
@@ -184,7 +187,8 @@ void set_state(QTensor& self, const nb::tuple& state) {
 }
 
 void bind_class(nb::module_& m) {
-  auto type = nb::class_<QTensor>(m, "QTensor", "Packed codes, their scales, and what they were made from.");
+  auto type = nb::class_<QTensor>(m, "QTensor",
+                                  "Packed codes and scales, with the shape and type of the source array.");
   type.def_prop_ro("shape", [](const QTensor& q) {
     return nb::tuple(nb::cast(std::vector<std::int64_t>(q.shape.begin(), q.shape.end())));
   });
@@ -206,7 +210,7 @@ void bind_class(nb::module_& m) {
         const auto wanted = call.dtype(dtype, "dtype");
         return call.give(unlocked([&] { return q.dequantize(wanted); }));
       },
-      arg("dtype") = none(), "The values in the shape of x.");
+      arg("dtype") = none(), "Returns the dequantized values in the shape of x.");
 }
 
 }  // namespace
@@ -214,9 +218,9 @@ void bind_class(nb::module_& m) {
 void bind_modelopt_qtensor(nb::module_& m) {
   bind_class(m);
   def(m, "int8_qtensor", modelopt::int8_qtensor,
-      "INT8 codes, a scale for each index of the kept axes, or each block.");
+      "Packs x as INT8 codes with a scale for each index of the axes `axis`, or for each block.");
   def(m, "fp8_qtensor", modelopt::fp8_qtensor,
-      "E4M3 codes, a scale for each index of the kept axes, or each block.");
+      "Packs x as E4M3 codes with a scale for each index of the axes `axis`, or for each block.");
   const auto sized = [&](const char* name, QTensor (*make)(const Tensor&, std::int64_t), const char* about) {
     m.def(
         name,
@@ -227,15 +231,16 @@ void bind_modelopt_qtensor(nb::module_& m) {
         arg("x"), arg("block_size") = 32, about);
   };
   sized("int4_qtensor", modelopt::int4_qtensor,
-        "INT4 of the flattened x in blocks, two codes a byte, high nibble first.");
-  sized("mxfp4_qtensor", modelopt::mxfp4_qtensor, "MXFP4: E2M1 codes, power-of-two scales of blocks.");
+        "Packs the flattened x as INT4 in blocks, two codes per byte, high nibble first.");
+  sized("mxfp4_qtensor", modelopt::mxfp4_qtensor,
+        "Packs x as MXFP4: E2M1 codes with power-of-two scales of blocks.");
   m.def(
       "mxfp8_qtensor",
       [](nb::object x) {
         const Tensor input = Call{"mxfp8_qtensor", x}.tensor(x, "x");
         return unlocked([&] { return modelopt::mxfp8_qtensor(input); });
       },
-      arg("x"), "MXFP8: E4M3 codes, power-of-two scales of blocks of 32.");
+      arg("x"), "Packs x as MXFP8: E4M3 codes with power-of-two scales of blocks of 32.");
   m.def(
       "nvfp4_qtensor",
       [](nb::object x, nb::object scale2, std::int64_t block_size) {
@@ -244,7 +249,8 @@ void bind_modelopt_qtensor(nb::module_& m) {
         const Amax global = call.amax(scale2, "scale2");
         return unlocked([&] { return modelopt::nvfp4_qtensor(input, global, block_size); });
       },
-      arg("x"), arg("scale2") = none(), arg("block_size") = 16, "NVFP4: E2M1 codes, E4M3 scales of blocks.");
+      arg("x"), arg("scale2") = none(), arg("block_size") = 16,
+      "Packs x as NVFP4: E2M1 codes with E4M3 scales of blocks.");
   m.def(
       "nf4_qtensor",
       [](nb::object x, std::int64_t block_size, std::int64_t scale_block_size) {
@@ -252,7 +258,7 @@ void bind_modelopt_qtensor(nb::module_& m) {
         return unlocked([&] { return modelopt::nf4_qtensor(input, block_size, scale_block_size); });
       },
       arg("x"), arg("block_size"), arg("scale_block_size"),
-      "NF4 with scales of scales, of the flattened x in blocks.");
+      "Packs the flattened x as NF4 in blocks, whose scales are quantized in blocks too.");
 }
 
 }  // namespace fq::python

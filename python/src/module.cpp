@@ -9,7 +9,7 @@
 
 namespace {
 
-/// What the command prints for --version, behind its name.
+/// Returns the text that the command prints for --version after its name.
 std::string build_info() {
   return fmt::format("cpu, codes multiplied as {}", fq::cpu::name(fq::cpu::best_exact_type()));
 }
@@ -17,7 +17,7 @@ std::string build_info() {
 namespace nb = nanobind;
 using fq::OperatorOption, fq::OperatorSchema;
 
-/// The default of an option. None: it is required.
+/// Returns the default of an option, or None if the option is required.
 nb::object default_of(const OperatorOption& option) {
   if (option.is_required()) return nb::none();
   if (option.is_choice()) return nb::cast(option.choices[0]);
@@ -51,21 +51,21 @@ nb::list operators() {
 }  // namespace
 
 NB_MODULE(_fakequant, module) {
-  nanobind::set_leak_warnings(false);  // what a script still holds at its end is no leak
+  nanobind::set_leak_warnings(false);  // objects that live until the end of a script are not leaks
   module.attr("__version__") = FAKEQUANT_VERSION;
-  module.doc() = "The library of fakequant.";
+  module.doc() = "The compiled library of fakequant.";
   fq::python::bind_interpreter_lock(module);
   fq::python::bind_errors(module);
   fq::python::bind_warnings(module);
   fq::python::bind_tensor(module);
   module.def("build_info", &build_info,
-             "What this build and machine multiply codes with: \"cpu, codes multiplied as s8\".");
+             "Returns the type in which this build multiplies codes on this machine: \"cpu, codes multiplied "
+             "as s8\".");
   module.def("cuda_device_count", &fq::cuda_device_count,
-             "GPUs that this build and machine can use: 0 in builds without CUDA.");
-  module.def(
-      "operators", &operators,
-      "The operator table: a dict for each operator with its name, number of inputs, options, and names in "
-      "torch. `inputs` is 0 where the number varies or the operator has weights.");
+             "Returns the number of GPUs that this build can use. 0 in builds without CUDA.");
+  module.def("operators", &operators,
+             "Returns the operator table: a dict for each operator with its name, number of inputs, options, "
+             "and names in torch. `inputs` is 0 if the number varies or the operator has weights.");
   fq::python::bind_modelopt(module);
   fq::python::bind_pytorch_quantization(module);
   fq::python::bind_torch_ref(module);

@@ -33,13 +33,13 @@ nb::object dict_of(const QuantDescriptor& descriptor) {
 void bind_descriptor(nb::module_& m) {
   nb::class_<QuantDescriptor>(
       m, "QuantDescriptor",
-      "How a tensor is to be quantized: num_bits (8, or (4, 3)), axis, block_sizes, amax, unsigned, "
-      "narrow_range, calib_method, .. as ModelOpt names them. A value.")
+      "Format of a quantizer: num_bits (8, or (4, 3)), axis, block_sizes, amax, unsigned, narrow_range, "
+      "calib_method, .., with the names of ModelOpt. A value: equal descriptors have equal hashes.")
       .def("__init__",
            [](QuantDescriptor* self, const nb::kwargs& fields) {
              new (self) QuantDescriptor(QuantDescriptor::from_json(json_of(fields)));
            })
-      .def("dict", &dict_of, "The fields that are not at their default.")
+      .def("dict", &dict_of, "Returns the fields that differ from their defaults.")
       .def_static(
           "from_json", [](const std::string& text) { return QuantDescriptor::from_json(text); }, arg("text"))
       .def("to_json", &QuantDescriptor::to_json)
@@ -59,7 +59,7 @@ void bind_descriptor(nb::module_& m) {
 }
 
 void bind_calibrator(nb::module_& m) {
-  nb::class_<Calibrator>(m, "Calibrator", "Watches batches and chooses amax.")
+  nb::class_<Calibrator>(m, "Calibrator", "Collects batches and computes amax.")
       .def(
           "collect",
           [](Calibrator& self, nb::object x) {
@@ -69,7 +69,7 @@ void bind_calibrator(nb::module_& m) {
               return 0;
             });
           },
-          arg("x"), "Takes a batch into account.")
+          arg("x"), "Adds a batch.")
       .def(
           "compute_amax",
           [](const Calibrator& self, const std::string& method, double percentile, nb::object num_bits,
@@ -80,8 +80,8 @@ void bind_calibrator(nb::module_& m) {
             return call.give(unlocked([&] { return self.compute_amax(options); }));
           },
           arg("method") = "", arg("percentile") = 99.99, arg("num_bits") = 8, arg("unsigned") = false,
-          arg("stride") = 1, arg("start_bin") = 128, "amax of what was collected.")
-      .def("reset", &Calibrator::reset, "Forgets every batch.")
+          arg("stride") = 1, arg("start_bin") = 128, "Returns amax of the collected batches.")
+      .def("reset", &Calibrator::reset, "Forgets all batches.")
       .def_prop_ro("method", [](const Calibrator& self) { return std::string(self.method()); })
       .def_prop_ro("empty", &Calibrator::empty);
   m.def(
@@ -100,12 +100,12 @@ void bind_calibrator(nb::module_& m) {
       },
       arg("method") = "max", arg("axis") = std::vector<int>{}, arg("num_bins") = 2048,
       arg("skip_zeros") = false, arg("momentum") = 0.99, arg("grid") = "torch",
-      "max, percentile, entropy, mse, octav, one_pass, ..: the calibrator of a method. `grid` chooses the "
-      "bins of a histogram: torch.histc (torch) or numpy.histogram (numpy).");
+      "Returns the calibrator of a method: max, percentile, entropy, mse, octav, one_pass, .. `grid` sets "
+      "the bins of a histogram: \"torch\" as torch.histc, \"numpy\" as numpy.histogram.");
 }
 
 void bind_tensor_quantizer(nb::module_& m) {
-  nb::class_<TensorQuantizer>(m, "TensorQuantizer", "Watches a tensor and puts it on a grid.")
+  nb::class_<TensorQuantizer>(m, "TensorQuantizer", "Observes and quantizes a tensor.")
       .def(
           "__init__",
           [](TensorQuantizer* self, nb::object descriptor) {
@@ -123,16 +123,16 @@ void bind_tensor_quantizer(nb::module_& m) {
               return self(Variable(input)).tensor();
             }));
           },
-          arg("x"), "The values on the grid.")
+          arg("x"), "Returns the dequantized values.")
       .def(
           "collect",
           [](TensorQuantizer& self, nb::object x) {
             self.observer().collect(Call{"collect"}.tensor(x, "x"));
           },
-          arg("x"), "Shows it a batch.")
+          arg("x"), "Adds a batch for calibration.")
       .def(
           "load_calib_amax", [](TensorQuantizer& self) { self.load_calibrated_amax(); },
-          "Sets amax to what was collected.")
+          "Sets amax from the collected batches.")
       .def_prop_rw(
           "amax",
           [](const TensorQuantizer& self) {
@@ -179,11 +179,10 @@ nb::list compress_weights(Network& self) {
 void bind_compression(nb::module_& m) {
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
-      .def(
-          "compress", &compress_weights,
-          "Keeps the weights of a calibrated model as packed codes, in memory and in what `save` writes: an "
-          "eighth of the room in 4 bits. It computes the same bits; weights take no gradient. Returns a dict "
-          "for each: name, format, elements, code_bytes, scale_bytes.")
+      .def("compress", &compress_weights,
+           "Replaces the weights of a calibrated model by packed codes, in memory and in files of `save`: "
+           "4-bit weights need an eighth of the bytes. The outputs keep their bits, and the weights cannot "
+           "be trained. Returns a dict for each weight: name, format, elements, code_bytes, scale_bytes.")
       .def(
           "decompress",
           [](Network& self) {
@@ -192,10 +191,10 @@ void bind_compression(nb::module_& m) {
               return true;
             });
           },
-          "Makes float weights of the codes' values, to train them again.")
+          "Replaces packed codes by float weights with the same values, which can be trained.")
       .def_prop_ro(
           "is_compressed", [](const Network& self) { return is_compressed(self.module()); },
-          "Whether some of its weights are codes.");
+          "Whether at least one weight is packed codes.");
 }
 
 }  // namespace fq::python

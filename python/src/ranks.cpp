@@ -18,7 +18,7 @@ namespace {
 
 using nb::arg;
 
-/// Made by the first call of all ranks.
+/// Returns the end of the run. The first call of all ranks creates it.
 const detail::RunEnd& run_end() {
   static const detail::RunEnd end;
   return end;
@@ -44,7 +44,7 @@ nb::tuple meet(int status, const std::string& message) {
 std::shared_ptr<Communicator> ranks_of(nb::handle value) {
   if (value.is_none()) return nullptr;
   if (!nb::isinstance<Communicator>(value))
-    throw ArgumentError("[ranks] ranks is none of fq.ranks(): give what that returns, or None");
+    throw ArgumentError("[ranks] ranks is not the result of fq.ranks(): give fq.ranks() or None");
   return nb::cast<std::shared_ptr<Communicator>>(value);
 }
 
@@ -55,18 +55,18 @@ void check_same_call(Communicator* ranks, const char* function, Module& model, n
 }
 
 void bind_ranks(nb::module_& m) {
-  nb::class_<Communicator>(m, "Ranks", "This process among those that mpiexec or Slurm started.")
-      .def_prop_ro("rank", &Communicator::rank, "From 0.")
+  nb::class_<Communicator>(m, "Ranks", "This process in a run that mpiexec or Slurm started.")
+      .def_prop_ro("rank", &Communicator::rank, "Number of this process, from 0.")
       .def_prop_ro("count", &Communicator::size)
       .def_prop_ro(
-          "host", [](const Communicator&) { return host_name(); }, "The name of this machine.")
-      .def_prop_ro("bytes", &Communicator::bytes, "What this rank has given to the others so far.")
+          "host", [](const Communicator&) { return host_name(); }, "Name of this machine.")
+      .def_prop_ro("bytes", &Communicator::bytes, "Number of bytes that this rank has sent to the others.")
       .def("__repr__", [](const Communicator& self) {
         return fmt::format("rank {} of {} on {}", self.rank(), self.size(), host_name());
       });
   m.def("started_ranks", &start, arg("timeout"), arg("arguments"));
   m.def("end_ranks", &meet, arg("status"), arg("message"),
-        "(whether this process tells of the failure, the message, whether it is to end the others).");
+        "Returns (whether this process reports the failure, the message, whether it must end the others).");
   m.def("abort_ranks", &abort_ranks, arg("status"));
 }
 

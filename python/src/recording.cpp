@@ -48,7 +48,7 @@ ModelNodes to_nodes(const nb::list& nodes) {
   return out;
 }
 
-/// A forward pass that can be gone back through, once.
+/// A forward pass whose backward pass can run once.
 struct Recording {
   std::shared_ptr<Module> module;
   std::vector<Variable> inputs;
@@ -56,7 +56,7 @@ struct Recording {
   bool listed = false;  ///< whether gradients of the inputs are a list
 };
 
-/// An output for a caller who may write to it: a copy where the way back reads it too.
+/// Returns an output that the caller may write to: a copy if the backward pass reads the output too.
 Tensor for_caller(const Tensor& y) {
   constexpr long kOwners = 2;  // this handle and the Variable
   return y.storage().use_count() > kOwners ? y.clone() : y;
@@ -64,7 +64,7 @@ Tensor for_caller(const Tensor& y) {
 
 nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t seed, std::uint64_t step) {
   const Call call{"model", x};
-  const Tensor input = Call{"model"}.tensor(x, "x");  // kept for the way back
+  const Tensor input = Call{"model"}.tensor(x, "x");  // kept for the backward pass
   if (!input.defined()) throw ArgumentError("[model] x is None: give an array");
   Recording out{self.shared_module(), {Variable(input, wants_gradient)}, {}};
   const Tensor y = unlocked([&] {
@@ -77,9 +77,9 @@ nb::tuple record(Network& self, nb::object x, bool wants_gradient, std::uint64_t
 
 std::vector<Variable> inputs_of(const nb::list& given, const std::vector<bool>& wants_gradient) {
   if (given.size() != wants_gradient.size())
-    throw ArgumentError(
-        fmt::format("[record_layer] there are {} inputs, and {} say whether they want a gradient",
-                    given.size(), wants_gradient.size()));
+    throw ArgumentError(fmt::format(
+        "[record_layer] inputs has {} arrays and wants_gradient {} values: give one value for each array",
+        given.size(), wants_gradient.size()));
   std::vector<Variable> out;
   for (std::size_t i = 0; i < given.size(); ++i) {
     const std::string name = fmt::format("inputs[{}]", i);
@@ -147,7 +147,8 @@ void set_range_growth(Network& self, const std::vector<std::string>& names, nb::
   }
 }
 
-/// (grad_x or None, or a list of such, {name: gradient}); what was in the parameters' own gradients is lost.
+/// Returns (grad_x, or a list of gradients for a layer, {name: gradient}). A missing
+/// gradient is None. Gradients that the parameters had before are lost.
 nb::tuple backward(Recording& self, nb::object grad_y) {
   const Call call{"backward", grad_y};
   const Tensor seed = call.tensor(grad_y, "grad_y");
@@ -169,8 +170,8 @@ nb::tuple backward(Recording& self, nb::object grad_y) {
   return nb::make_tuple(self.listed ? nb::object(of_inputs) : nb::borrow(of_inputs[0]), gradients);
 }
 
-/// Parameters over memory of the caller's. An array that is new replaces what was there; where memory was
-/// `written` to since, codes are made anew.
+/// Lets parameters use the memory of the caller's arrays. A new array replaces the earlier one. `written`
+/// says that the values may have changed, so that cached codes are recomputed.
 void share_parameters(Network& self, const nb::dict& arrays, bool written) {
   const Call call{"share_parameters"};
   for (auto [name, parameter] : self.module().named_parameters()) {
@@ -193,7 +194,7 @@ nb::dict buffers(const Network& self, nb::object like) {
   return out;
 }
 
-/// Those that are the same already are not written to, for the passes that go back through them.
+/// Does not write to buffers with the same bits, because backward passes may still read them.
 void load_buffers(Network& self, const nb::dict& arrays) {
   for (auto [name, buffer] : self.module().named_buffers()) {
     const Tensor given = Call{"load_buffers"}.tensor(nb::borrow(arrays[name.c_str()]), name);
@@ -225,7 +226,7 @@ void load_quantizer_state(Network& self, const nb::dict& tensors, const std::str
 }  // namespace
 
 void bind_recording(nb::module_& m) {
-  nb::class_<WayBack>(m, "WayBack", "The way back of a function.")
+  nb::class_<WayBack>(m, "WayBack", "Backward pass of a function.")
       .def(
           "__call__",
           [](const WayBack& self, nb::object grad_y) {
@@ -234,33 +235,31 @@ void bind_recording(nb::module_& m) {
             if (!seed.defined()) throw ArgumentError("[backward] grad_y is None: give an array");
             return call.give(unlocked([&] { return self(seed); }));
           },
-          arg("grad_y"), "The gradient of x.");
-  nb::class_<Recording>(m, "Recording", "A forward pass, which can be gone back through once.")
+          arg("grad_y"), "Returns the gradient of x.");
+  nb::class_<Recording>(m, "Recording", "A forward pass whose backward pass can run once.")
       .def("backward", &backward, arg("grad_y"),
-           "(gradient of x or None, of a layer's inputs a list, the gradients of the parameters by name, "
-           "None where "
-           "there is none).");
+           "Returns (gradient of x, {name of a parameter: gradient}). For a layer, the first item is a list "
+           "with the gradient of each input. A missing gradient is None.");
   auto model = nb::borrow<nb::class_<Network>>(m.attr("Model"));
   model
       .def("record", &record, arg("x"), arg("wants_gradient") = false, arg("seed") = 0, arg("step") = 0,
-           "(outputs, Recording) of a batch; dropout draws from (seed, step).")
+           "Returns (outputs, Recording) for a batch. Dropout draws from (seed, step).")
       .def("record_layer", &record_layer, arg("layer"), arg("inputs"), arg("wants_gradient"),
-           "(outputs, Recording) of one layer of the model, by its name, called with a list of inputs, of "
-           "which "
-           "the last may be None.")
-      .def("run_layer", &run_layer, arg("layer"), arg("inputs"), "Its outputs; nothing is recorded.")
-      .def(
-          "share_parameters", &share_parameters, arg("arrays"), arg("written") = true,
-          "Parameters by name over the arrays' own memory, float32 and contiguous, which the model may write "
-          "to from now on. Give them again when they were written to.")
+           "Returns (outputs, Recording) of one layer, by its name. `inputs` is a list of arrays; the last "
+           "ones may be None.")
+      .def("run_layer", &run_layer, arg("layer"), arg("inputs"),
+           "Returns the outputs of a layer, without a recording.")
+      .def("share_parameters", &share_parameters, arg("arrays"), arg("written") = true,
+           "Lets parameters, by name, use the memory of arrays, float32 and contiguous. The model may write "
+           "to them. Call it again after the arrays were written to.")
       .def("growing_quantizers", &growing_quantizers,
-           "Names of quantizers whose ranges were zero and grow in training.")
+           "Returns the names of quantizers whose ranges were zero and grow in training.")
       .def("range_growth", &range_growth, arg("names"),
-           "The ranges of such quantizers, and 1 for each that grows no more: a list of numbers.")
+           "Returns the ranges of these quantizers, and 1 for each range that no longer grows, as one array.")
       .def("set_range_growth", &set_range_growth, arg("names"), arg("values"),
-           "Takes back what range_growth gave.")
-      .def("buffers", &buffers, arg("like"), "Copies of running statistics by name.")
-      .def("load_buffers", &load_buffers, arg("arrays"), "Takes running statistics by name.")
+           "Sets the ranges and flags from the array of range_growth.")
+      .def("buffers", &buffers, arg("like"), "Returns copies of the running statistics by name.")
+      .def("load_buffers", &load_buffers, arg("arrays"), "Sets running statistics by name.")
       .def("parameter_names",
            [](const Network& self) {
              std::vector<std::string> names;
@@ -268,9 +267,9 @@ void bind_recording(nb::module_& m) {
              return names;
            })
       .def("quantizer_state", &quantizer_state,
-           "(arrays, JSON text) of all quantizers: settings, ranges and what was collected.")
+           "Returns (arrays, JSON text) of all quantizers: settings, ranges and calibration data.")
       .def("load_quantizer_state", &load_quantizer_state, arg("arrays"), arg("attributes"),
-           "Takes that back into the quantizers that it names.");
+           "Sets the quantizers that the state names, from the result of quantizer_state.");
   m.def(
       "model_of_nodes",
       [](const nb::list& nodes, const std::vector<std::int64_t>& sample_shape, std::int64_t classes) {
@@ -282,8 +281,8 @@ void bind_recording(nb::module_& m) {
         });
       },
       arg("nodes"), arg("sample_shape"), arg("classes") = 0,
-      "A model of nodes for samples of that shape. A node is a dict of name, type, options and inputs, as in "
-      "a model file.");
+      "Returns a model of nodes for samples of a shape. A node is a dict of name, type, options and inputs, "
+      "as in a model file.");
 }
 
 }  // namespace fq::python

@@ -14,11 +14,11 @@ namespace {
 
 Tensor checked_host(const Tensor& tensor, const char* function) {
   if (tensor.device().is_meta())
-    throw ArgumentError(fmt::format("[{}] the tensor lies on meta and has no values", function));
+    throw ArgumentError(fmt::format("[{}] the tensor is on the device meta and has no values", function));
   return tensor.to(Device::cpu());
 }
 
-/// The stored bytes, with the last axis as long as they are.
+/// Returns a copy of the stored bytes, one axis.
 nb::object bytes_of(const Tensor& tensor) {
   const Tensor host = checked_host(tensor, "Tensor.bytes").to(Layout::row_major);
   Tensor out = Tensor::empty({host.nbytes()}, DType::u8);
@@ -31,11 +31,11 @@ Tensor from_bytes(nb::handle bytes, nb::handle dtype, const std::vector<std::int
   const Tensor source = call.host(bytes, "bytes");
   const auto type = call.dtype(dtype, "dtype");
   if (!source.defined() || !type)
-    throw ArgumentError("[Tensor.from_bytes] bytes, dtype and shape must be given");
+    throw ArgumentError("[Tensor.from_bytes] bytes or dtype is None: give both");
   Tensor out = Tensor::empty(Shape(shape), *type);
   if (source.nbytes() != out.nbytes())
-    throw ArgumentError(fmt::format("[Tensor.from_bytes] bytes has {} bytes, {} takes {}", source.nbytes(),
-                                    out.describe(), out.nbytes()));
+    throw ArgumentError(fmt::format("[Tensor.from_bytes] bytes has {} bytes, and {} requires {}",
+                                    source.nbytes(), out.describe(), out.nbytes()));
   if (out.nbytes() > 0) std::memcpy(out.mutable_raw(), source.raw(), static_cast<std::size_t>(out.nbytes()));
   return out;
 }
@@ -43,10 +43,9 @@ Tensor from_bytes(nb::handle bytes, nb::handle dtype, const std::vector<std::int
 }  // namespace
 
 void bind_tensor(nb::module_& module) {
-  nb::class_<Tensor>(
-      module, "Tensor",
-      "A dense tensor of any element type; what functions give where numpy has no such type (bfloat16, 8-bit "
-      "floats, packed codes). Every function takes it in place of an array.")
+  nb::class_<Tensor>(module, "Tensor",
+                     "A dense tensor of any element type. Functions return it for types that numpy does not "
+                     "have (bfloat16, 8-bit floats, packed codes). Functions accept it as an array.")
       .def_prop_ro(
           "shape",
           [](const Tensor& t) {
@@ -67,20 +66,21 @@ void bind_tensor(nb::module_& module) {
                               name(host.dtype())));
             return array_of(host, false);
           },
-          "The values as a numpy array over the same memory.")
+          "Returns a numpy array over the same memory.")
       .def("bytes", &bytes_of,
-           "A copy of the stored bytes in row-major order, uint8; packed types have their low bits first.")
+           "Returns a copy of the stored bytes in row-major order, uint8. Packed types have the low bits "
+           "first.")
       .def(
           "to",
           [](const Tensor& t, nb::handle dtype) {
             return t.to(Call{"Tensor.to"}.dtype(dtype, "dtype", t.dtype()));
           },
-          nb::arg("dtype"), "Converts each element, half to even.")
+          nb::arg("dtype"), "Returns a tensor with converted elements, rounded half to even.")
       .def_static("from_bytes", &from_bytes, nb::arg("bytes"), nb::arg("dtype"), nb::arg("shape"),
-                  "A tensor of those stored bytes, copied.")
+                  "Returns a tensor with a copy of stored bytes.")
       .def_static(
           "from_array", [](nb::handle array) { return Call{"Tensor.from_array"}.tensor(array, "array"); },
-          nb::arg("array"), "A tensor over the array's own memory.")
+          nb::arg("array"), "Returns a tensor over the memory of an array.")
       .def("__reduce__",
            [](nb::object self) {
              const nb::object bytes = self.attr("bytes")();

@@ -14,22 +14,23 @@ void bind_learnable(nb::module_& m) {
       [](nb::object x, nb::object scale, nb::object zero_point, nb::object axis, std::int64_t quant_min,
          std::int64_t quant_max, double grad_factor, nb::object grad_y) {
         const Call call{"fake_quantize_learnable", x};
-        const bool asked = !grad_y.is_none();
-        const Variable s(call.constant(scale, "scale").tensor(call.function, "scale"), asked);
-        const Variable z(call.constant(zero_point, "zero_point").tensor(call.function, "zero_point"), asked);
+        const bool wants_gradient = !grad_y.is_none();
+        const Variable s(call.constant(scale, "scale").tensor(call.function, "scale"), wants_gradient);
+        const Variable z(call.constant(zero_point, "zero_point").tensor(call.function, "zero_point"),
+                         wants_gradient);
         const nb::object out = graded(call, x, grad_y, [&](const Variable& v) {
           return axis.is_none() ? torch_ref::fake_quantize_learnable_per_tensor_affine(v, s, z, quant_min,
                                                                                        quant_max, grad_factor)
                                 : torch_ref::fake_quantize_learnable_per_channel_affine(
                                       v, s, z, nb::cast<int>(axis), quant_min, quant_max, grad_factor);
         });
-        return asked ? nb::make_tuple(out[0], out[1], call.give(s.grad()), call.give(z.grad())) : out;
+        return wants_gradient ? nb::make_tuple(out[0], out[1], call.give(s.grad()), call.give(z.grad()))
+                              : out;
       },
       arg("x"), arg("scale"), arg("zero_point"), arg("axis") = none(), arg("quant_min") = 0,
       arg("quant_max") = 255, arg("grad_factor") = 1.0, arg("grad_y") = none(),
-      "torch's _fake_quantize_learnable_per_tensor_affine, with an axis .._per_channel_affine. With grad_y "
-      "it gives (y, "
-      "grad_x, grad_scale, grad_zero_point).");
+      "Computes torch's _fake_quantize_learnable_per_tensor_affine, or .._per_channel_affine with an axis. "
+      "With grad_y it returns (y, grad_x, grad_scale, grad_zero_point).");
 }
 
 void bind_casts(nb::module_& m) {
@@ -42,7 +43,7 @@ void bind_casts(nb::module_& m) {
         return call.give(unlocked([&] { return torch_ref::cast_float8(input, type, saturate); }));
       },
       arg("x"), arg("dtype") = "float8_e4m3fn", arg("saturate") = true,
-      "Codes of an 8-bit float type, half to even.");
+      "Returns the codes of an 8-bit float type, rounded half to even.");
   m.def(
       "decode_float8",
       [](nb::object codes, nb::object dtype) {
@@ -51,7 +52,7 @@ void bind_casts(nb::module_& m) {
         const DType type = call.dtype(dtype, "dtype", DType::f32);
         return call.give(unlocked([&] { return torch_ref::decode_float8(input, type); }));
       },
-      arg("codes"), arg("dtype") = "float32", "The values of such codes.");
+      arg("codes"), arg("dtype") = "float32", "Returns the values of codes of an 8-bit float type.");
   m.def(
       "cast_float",
       [](nb::object x, nb::object dtype) {
@@ -60,14 +61,14 @@ void bind_casts(nb::module_& m) {
         const DType type = call.dtype(dtype, "dtype", DType::f32);
         return call.give(unlocked([&] { return torch_ref::cast_float(input, type); }));
       },
-      arg("x"), arg("dtype"), "x rounded to another float type, half to even.");
+      arg("x"), arg("dtype"), "Returns x in another float type, rounded half to even.");
 }
 
 }  // namespace
 
 void bind_torch_ref(nb::module_& module) {
-  nb::module_ m =
-      module.def_submodule("torch_ref", "PyTorch's fake quantization and casts, with its bits on a CPU.");
+  nb::module_ m = module.def_submodule(
+      "torch_ref", "Fake quantization and casts of PyTorch, with the same bits on a CPU.");
   m.def(
       "fake_quantize_per_tensor_affine",
       [](nb::object x, double scale, std::int64_t zero_point, std::int64_t quant_min, std::int64_t quant_max,
@@ -77,7 +78,8 @@ void bind_torch_ref(nb::module_& module) {
         });
       },
       arg("x"), arg("scale"), arg("zero_point"), arg("quant_min"), arg("quant_max"), arg("grad_y") = none(),
-      "One scale and zero point for all elements. With grad_y it gives (y, grad_x).");
+      "Quantizes with one scale and zero point for all elements. Returns y. With grad_y it returns (y, "
+      "grad_x).");
   m.def(
       "fake_quantize_per_channel_affine",
       [](nb::object x, nb::object scale, nb::object zero_point, int axis, std::int64_t quant_min,
@@ -90,7 +92,8 @@ void bind_torch_ref(nb::module_& module) {
       },
       arg("x"), arg("scale"), arg("zero_point"), arg("axis"), arg("quant_min"), arg("quant_max"),
       arg("grad_y") = none(),
-      "A scale and a zero point for each index of axis. With grad_y it gives (y, grad_x).");
+      "Quantizes with a scale and a zero point for each index of axis. Returns y. With grad_y it returns (y, "
+      "grad_x).");
   bind_learnable(m);
   bind_casts(m);
 }

@@ -18,7 +18,7 @@ using nb::arg, nb::none;
 using Block = std::vector<std::int64_t>;
 using Bound = std::optional<std::int64_t>;
 
-/// "torch.int8", torch.uint4, "int8".
+/// Returns the integer type of "torch.int8", torch.uint4, "int8".
 torchao::IntegerType integer_type(nb::handle value) {
   const auto name = nb::cast<std::string>(nb::str(value));
   return torchao::IntegerType::named(name.starts_with("torch.") ? name.substr(6) : name);
@@ -43,7 +43,7 @@ void bind_codes(nb::module_& m) {
       },
       arg("x"), arg("block_size"), arg("scale"), arg("zero_point").none(), arg("output_dtype"),
       arg("quant_min") = none(), arg("quant_max") = none(), arg("zero_point_domain") = "INT",
-      "Codes of blocks that share a scale.");
+      "Returns the codes of blocks with one scale each.");
   m.def(
       "dequantize_affine",
       [](nb::object codes, const Block& block_size, nb::object scale, nb::object zero_point,
@@ -62,7 +62,7 @@ void bind_codes(nb::module_& m) {
       },
       arg("codes"), arg("block_size"), arg("scale"), arg("zero_point").none(), arg("input_dtype"),
       arg("quant_min") = none(), arg("quant_max") = none(), arg("zero_point_domain") = "INT",
-      arg("output_dtype") = "float32", "The values of such codes.");
+      arg("output_dtype") = "float32", "Returns the values of codes of quantize_affine.");
 }
 
 void bind_fake(nb::module_& m) {
@@ -72,8 +72,8 @@ void bind_fake(nb::module_& m) {
          nb::object quant_dtype, Bound quant_min, Bound quant_max, const std::string& domain,
          nb::object grad_y) {
         const Call call{"fake_quantize_affine", x};
-        const bool asked = !grad_y.is_none();
-        const Variable s(call.tensor(scale, "scale"), asked);
+        const bool wants_gradient = !grad_y.is_none();
+        const Variable s(call.tensor(scale, "scale"), wants_gradient);
         const Tensor z = call.tensor(zero_point, "zero_point");
         const auto type = integer_type(quant_dtype);
         const auto way = torchao::zero_point_domain(domain);
@@ -81,11 +81,12 @@ void bind_fake(nb::module_& m) {
           return torchao::fake_quantize_affine(v, shape_of(block_size), s, z, type, {quant_min, quant_max},
                                                way);
         });
-        return asked ? nb::make_tuple(out[0], out[1], call.give(s.grad())) : out;
+        return wants_gradient ? nb::make_tuple(out[0], out[1], call.give(s.grad())) : out;
       },
       arg("x"), arg("block_size"), arg("scale"), arg("zero_point").none(), arg("quant_dtype"),
       arg("quant_min") = none(), arg("quant_max") = none(), arg("zero_point_domain") = "INT",
-      arg("grad_y") = none(), "The values of the codes of x. With grad_y it gives (y, grad_x, grad_scale).");
+      arg("grad_y") = none(),
+      "Returns the values of the codes of x. With grad_y it returns (y, grad_x, grad_scale).");
   m.def(
       "fake_quantize_affine_cachemask",
       [](nb::object x, const Block& block_size, nb::object scale, nb::object zero_point,
@@ -103,7 +104,7 @@ void bind_fake(nb::module_& m) {
       },
       arg("x"), arg("block_size"), arg("scale"), arg("zero_point").none(), arg("quant_dtype"),
       arg("quant_min") = none(), arg("quant_max") = none(), arg("zero_point_domain") = "INT",
-      "(y, mask): the mask, booleans, is where codes were not clipped.");
+      "Returns (y, mask). The mask is true for codes that were not clipped.");
 }
 
 using Choose = torchao::QParams (*)(const Tensor&, torchao::MappingType, const Shape&, torchao::IntegerType,
@@ -154,22 +155,23 @@ void bind_choice_of_ranges(nb::module_& m) {
       arg("min_val"), arg("max_val"), arg("mapping_type"), arg("block_size"), arg("target_dtype"),
       arg("quant_min") = none(), arg("quant_max") = none(), arg("eps") = none(), arg("scale_dtype") = none(),
       arg("zero_point_dtype") = none(),
-      "(scale, zero_point) of observed ranges, in their shape; as in torchao block_size has no effect.");
+      "Returns (scale, zero_point) of observed ranges, in their shape. As in torchao, block_size has no "
+      "effect.");
 }
 
 }  // namespace
 
 void bind_torchao(nb::module_& module) {
-  nb::module_ m = module.def_submodule("torchao", "torchao's functions, with its bits on a CPU.");
+  nb::module_ m = module.def_submodule("torchao", "Functions of torchao, with the same bits on a CPU.");
   bind_codes(m);
   bind_fake(m);
   bind_choice(m, "choose_qparams_affine", torchao::choose_qparams_affine,
-              "(scale, zero_point) of each block.");
+              "Returns (scale, zero_point) of each block.");
   bind_choice(m, "choose_qparams_affine_tinygemm", torchao::choose_qparams_affine_tinygemm,
-              "(scale, zero_point), the zero point a value: that of the middle code.");
+              "Returns (scale, zero_point). The zero point is a float, the value of the middle code.");
   bind_choice(m, "choose_qparams_affine_dont_preserve_zero",
               torchao::choose_qparams_affine_dont_preserve_zero,
-              "(scale, zero_point) of ranges that need not contain zero.");
+              "Returns (scale, zero_point) of ranges that need not contain zero.");
   bind_choice_of_ranges(m);
 }
 
@@ -177,7 +179,7 @@ namespace {
 
 using nb::arg, nb::none;
 
-/// "float8_e4m3fn", torch.float8_e5m2, "fp6_e2m3", "float4_e2m1fn_x2".
+/// Returns the format of "float8_e4m3fn", torch.float8_e5m2, "fp6_e2m3", "float4_e2m1fn_x2".
 FloatFormat element_of(nb::handle value) {
   static const std::map<std::string, FloatFormat> formats{{"float8_e4m3fn", {4, 3}},
                                                           {"float8_e5m2", {5, 2}},
@@ -209,7 +211,8 @@ void bind_float8(nb::module_& m) {
             unlocked([&] { return torchao::choose_scale_float8(input, Shape(block_size), type, options); }));
       },
       arg("x"), arg("block_size"), arg("float8_dtype") = "float8_e4m3fn", arg("scale_dtype") = "float32",
-      arg("hp_value_lb") = none(), arg("hp_value_ub") = none(), "The scale of each block, amax / max.");
+      arg("hp_value_lb") = none(), arg("hp_value_ub") = none(),
+      "Returns the scale of each block, amax / max.");
   m.def(
       "quantize_affine_float8",
       [](nb::object x, nb::object scale, nb::object float8_dtype, nb::object grad_y) {
@@ -220,8 +223,8 @@ void bind_float8(nb::module_& m) {
                       [&](const Variable& v) { return torchao::quantize_affine_float8(v, s, type); });
       },
       arg("x"), arg("scale"), arg("float8_dtype") = "float8_e4m3fn", arg("grad_y") = none(),
-      "Codes of clamp(x / scale, -max, max). With grad_y, the gradient of the codes, it gives (codes, "
-      "grad_x).");
+      "Returns the codes of clamp(x / scale, -max, max). With grad_y, the gradient of the codes, it returns "
+      "(codes, grad_x).");
   m.def(
       "dequantize_affine_float8",
       [](nb::object codes, nb::object scale, nb::object output_dtype) {
@@ -230,7 +233,7 @@ void bind_float8(nb::module_& m) {
         const DType type = call.dtype(output_dtype, "output_dtype", DType::f32);
         return call.give(unlocked([&] { return torchao::dequantize_affine_float8(c, s, type); }));
       },
-      arg("codes"), arg("scale"), arg("output_dtype") = "float32", "code * scale.");
+      arg("codes"), arg("scale"), arg("output_dtype") = "float32", "Returns codes * scale.");
 }
 
 void bind_small_floats(nb::module_& m) {
@@ -242,7 +245,7 @@ void bind_small_floats(nb::module_& m) {
         return call.give(unlocked([&] { return torchao::cast_floatx(input, ebits, mbits); }));
       },
       arg("x"), arg("ebits"), arg("mbits"),
-      "Codes, one a byte, of floats with a sign, no infinities and no NaN.");
+      "Returns codes, one per byte, of signed floats without infinities and NaN.");
   m.def(
       "decode_floatx",
       [](nb::object codes, int ebits, int mbits) {
@@ -250,7 +253,7 @@ void bind_small_floats(nb::module_& m) {
         const Tensor input = call.tensor(codes, "codes");
         return call.give(unlocked([&] { return torchao::decode_floatx(input, ebits, mbits); }));
       },
-      arg("codes"), arg("ebits"), arg("mbits"), "The values of such codes.");
+      arg("codes"), arg("ebits"), arg("mbits"), "Returns the values of codes of cast_floatx.");
   m.def(
       "to_mx",
       [](nb::object x, nb::object elem_dtype, std::int64_t block_size, const std::string& scaling_mode) {
@@ -262,7 +265,7 @@ void bind_small_floats(nb::module_& m) {
         return nb::make_tuple(call.give(mx.scale), call.give(mx.codes));
       },
       arg("x"), arg("elem_dtype"), arg("block_size") = 32, arg("scaling_mode") = "FLOOR",
-      "OCP MX: (scale, codes).");
+      "Returns (scale, codes) of an OCP MX format.");
   m.def(
       "to_dtype",
       [](nb::object scale, nb::object codes, nb::object elem_dtype, std::int64_t block_size,
@@ -274,7 +277,7 @@ void bind_small_floats(nb::module_& m) {
         return call.give(unlocked([&] { return torchao::to_dtype(mx, element, block_size, type); }));
       },
       arg("scale"), arg("codes"), arg("elem_dtype"), arg("block_size") = 32, arg("target_dtype") = "float32",
-      "The values of such codes.");
+      "Returns the values of the scales and codes of to_mx.");
   m.def(
       "nvfp4_quantize",
       [](nb::object x, nb::object per_tensor_scale) {
@@ -283,7 +286,7 @@ void bind_small_floats(nb::module_& m) {
         const auto out = unlocked([&] { return torchao::nvfp4_quantize(input, global); });
         return nb::make_tuple(call.give(out.scale), call.give(out.codes));
       },
-      arg("x"), arg("per_tensor_scale") = none(), "NVFP4 in blocks of 16: (scale, codes).");
+      arg("x"), arg("per_tensor_scale") = none(), "Returns (scale, codes) of NVFP4 in blocks of 16.");
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ nb::dict evaluation_of(const Evaluation& found) {
 
 namespace {
 
-/// As the command does: the config's options and rules.
+/// Returns the calibration options of the config and its rules, as in the command.
 CalibrateOptions calibrate_options(const Network& self, const std::string& method,
                                    std::optional<double> percentile) {
   CalibrateOptions options;
@@ -74,14 +74,14 @@ nb::dict report_of(const CalibrationReport& report) {
   return out;
 }
 
-/// A mask as f32, of numpy or torch.
+/// Returns a mask of numpy or torch as f32.
 nb::object floats_of(const nb::object& mask) {
   if (nb::hasattr(mask, "astype")) return mask.attr("astype")("float32");
   return nb::hasattr(mask, "float") ? mask.attr("float")() : mask;
 }
 
-/// The data set of the samples, and the mask of its batches: an input of the network by its name, or an array
-/// beside arrays of samples, which takes the place of their labels.
+/// Returns the data set of the samples, and the mask of its batches. The mask is an input of the network by
+/// name, or an array for arrays of samples, which then has the place of the labels in the batches.
 std::pair<std::shared_ptr<const Dataset>, BatchMask> data_with_mask(Network& self, const nb::object& data,
                                                                     const nb::object& mask,
                                                                     const char* function) {
@@ -99,14 +99,15 @@ std::pair<std::shared_ptr<const Dataset>, BatchMask> data_with_mask(Network& sel
           [](const Batch& batch) { return batch.y; }};
 }
 
-/// Samples spread over the data, as the command takes them. The config's algorithm on weights runs too.
+/// Calibrates with samples spread over the data, as the command does. The weight algorithm of the config runs
+/// too.
 nb::dict calibrate_model(Network& self, nb::object data, const std::string& method, std::int64_t samples,
                          std::optional<double> percentile, std::int64_t batch_size, nb::object ranks,
                          nb::object mask) {
   NetworkCalibrateOptions options;
   options.samples = samples;
   options.batches.batch_size = batch_size;
-  options.batches.prefetch = 0;  // data sets of numpy's memory are read on the thread that asks
+  options.batches.prefetch = 0;  // data sets over numpy arrays are read on the calling thread
   options.method = method;
   options.percentile = percentile;
   options.ranks = ranks_of(ranks);
@@ -144,17 +145,18 @@ void bind_training(nb::module_& m) {
   model
       .def("calibrate", &calibrate_model, arg("data"), arg("method") = "", arg("samples") = 0,
            arg("percentile") = none(), arg("batch_size") = 64, arg("ranks") = none(), arg("mask") = none(),
-           "Chooses the ranges of all quantizers from data: all of it, or so many samples spread over it. "
-           "The weight_algorithm and the postprocess of the config run too. "
-           "`mask` is [N, T] beside arrays of samples, or the name of an input: ranges do not depend on "
-           "positions where it is 0, which is padding.")
-      .def(
-          "collect_ranges", &collect, arg("data"), arg("method") = "", arg("keep_collected") = false,
-          arg("batch_size") = 64, arg("mask") = none(),
-          "The first half of calibrate: quantizers of activations see the data, in addition to what they saw "
-          "with `keep_collected`. Returns how many tensors had the positions of the mask as \"masked\".")
+           "Sets the ranges of all quantizers from data. `samples` limits the data to samples spread over "
+           "it, 0 for all. The weight_algorithm and the postprocess of the config run too. `mask` is an "
+           "array [N, T] for arrays of samples, or the name of an input. Positions where it is 0 are padding "
+           "and do not change ranges.")
+      .def("collect_ranges", &collect, arg("data"), arg("method") = "", arg("keep_collected") = false,
+           arg("batch_size") = 64, arg("mask") = none(),
+           "Collects the activations of data for choose_ranges, the first half of calibrate. With "
+           "`keep_collected`, adds to the earlier data. Returns a dict of counts; \"masked\" is the number "
+           "of tensors with the positions of the mask.")
       .def("choose_ranges", &choose, arg("method") = "", arg("percentile") = none(),
-           "The second half: ranges of activations by what was collected, those of weights by the weights.")
+           "Sets the ranges, the second half of calibrate: ranges of activations from the collected data, "
+           "ranges of weights from the weights.")
       .def(
           "evaluate",
           [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
@@ -170,8 +172,8 @@ void bind_training(nb::module_& m) {
             }));
           },
           arg("data"), arg("batch_size") = 256, arg("ranks") = none(),
-          "{'loss', 'accuracy', 'count', 'correct'} on a data set or (x, y); of tokens with a class for each "
-          "'bpc', bits a character, too.")
+          "Returns {'loss', 'accuracy', 'count', 'correct'} on a data set or (x, y). For tokens with a class "
+          "for each token also 'bpc', bits per character.")
       .def(
           "predict",
           [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
@@ -186,7 +188,7 @@ void bind_training(nb::module_& m) {
             }));
           },
           arg("data"), arg("batch_size") = 256, arg("ranks") = none(),
-          "The outputs of all samples, in their order.");
+          "Returns the outputs for all samples, in their order.");
 }
 
 namespace {
@@ -233,13 +235,14 @@ void bind_sensitivity(nb::module_& m) {
   model
       .def("sensitivity", &measure, arg("data"), arg("samples") = 0, arg("batch_size") = 64,
            arg("ranks") = none(),
-           "What each layer's quantizers alone cost the calibrated model, the worst first, as a dict.")
+           "Returns the cost of the quantizers of each layer alone in the calibrated model, largest cost "
+           "first, as a dict.")
       .def("auto_quantize", &plan, arg("data"), arg("effective_bits") = none(),
            arg("accuracy_budget") = none(), arg("formats") = std::vector<std::string>{"w4a8", "int8", "none"},
            arg("samples") = 512, arg("batch_size") = 64, arg("ranks") = none(),
-           "Gives each layer a format, so that the model loses least with so many bits a weight, or has the "
-           "fewest bits with so small a loss of accuracy (0 to 1). The model is quantized and calibrated by "
-           "the plan, which is returned as a dict.");
+           "Chooses a format for each layer. `effective_bits` bounds the mean bits per weight, and the loss "
+           "increase is minimized. `accuracy_budget` (0 to 1) bounds the loss of accuracy, and the bits are "
+           "minimized. Quantizes and calibrates the model by the plan. Returns the plan as a dict.");
 }
 
 }  // namespace fq::python

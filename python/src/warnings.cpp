@@ -14,16 +14,16 @@
 namespace fq::python {
 namespace {
 
-PyObject* category;  // as long as the process: a filter may name it to the end
+PyObject* category;  // never freed: a warning filter may use it until the process exits
 std::atomic<int> open_calls{0};
-std::atomic<bool> any_wait{false};
+std::atomic<bool> has_pending{false};
 std::mutex mutex;
-std::vector<std::string>& waiting() {
-  static auto* const messages = new std::vector<std::string>;  // threads may log to the end
+std::vector<std::string>& pending() {
+  static auto* const messages = new std::vector<std::string>;  // threads may log until the process exits
   return *messages;
 }
 
-int tell_at_last(void*) try {
+int issue_pending(void*) try {
   CallWarnings::tell();
   return 0;
 } catch (nb::python_error& error) {
@@ -31,22 +31,23 @@ int tell_at_last(void*) try {
   return -1;
 }
 
-void tell_soon() {
-  if (Py_IsInitialized() != 0) Py_AddPendingCall(&tell_at_last, nullptr);
+void schedule_issue() {
+  if (Py_IsInitialized() != 0) Py_AddPendingCall(&issue_pending, nullptr);
 }
 
-/// From any thread, with or without the interpreter's lock, which must not be waited for here.
+/// Keeps a message until it is issued. Called from any thread, with or without the interpreter's lock, and
+/// must not wait for the lock.
 void keep(LogLevel level, std::string_view message) {
   if (level < LogLevel::warning) return;
   {
     const std::scoped_lock lock(mutex);
-    if (std::ranges::find(waiting(), message) == waiting().end()) waiting().emplace_back(message);
-    any_wait = true;
+    if (std::ranges::find(pending(), message) == pending().end()) pending().emplace_back(message);
+    has_pending = true;
   }
-  if (open_calls == 0) tell_soon();
+  if (open_calls == 0) schedule_issue();
 }
 
-/// Of the innermost frame that is none of the package's, as warnings.warn counts.
+/// Returns the level of the innermost frame outside of the package, as warnings.warn counts levels.
 Py_ssize_t frames_of_package() {
   const auto own = nb::module_::import_("fakequant").attr("__path__")[0];
   nb::object frame = nb::module_::import_("sys").attr("_getframe")(0);
@@ -66,15 +67,15 @@ void warn(const std::string& message) {
 CallWarnings::CallWarnings() { ++open_calls; }
 
 CallWarnings::~CallWarnings() {
-  if (--open_calls == 0 && any_wait) tell_soon();
+  if (--open_calls == 0 && has_pending) schedule_issue();
 }
 
 void CallWarnings::tell() {
-  if (!any_wait.exchange(false)) return;
+  if (!has_pending.exchange(false)) return;
   std::vector<std::string> messages;
   {
     const std::scoped_lock lock(mutex);
-    messages.swap(waiting());
+    messages.swap(pending());
   }
   for (const auto& message : messages) warn(message);
 }
@@ -82,7 +83,7 @@ void CallWarnings::tell() {
 void bind_warnings(nb::module_& m) {
   nb::dict fields;
   fields["__module__"] = "fakequant";
-  fields["__doc__"] = "What goes on in another way than one might expect.";
+  fields["__doc__"] = "Unexpected behaviour that is not an error.";
   nb::object type = nb::borrow(reinterpret_cast<PyObject*>(&PyType_Type))(
       "FakequantWarning", nb::make_tuple(nb::borrow(PyExc_UserWarning)), fields);
   m.attr("FakequantWarning") = type;
@@ -93,9 +94,9 @@ void bind_warnings(nb::module_& m) {
 namespace {
 
 enum Class { base, argument, file, numeric, backend, system, count };
-PyObject* classes[count];  // as long as the process: translators have no end
+PyObject* classes[count];  // never freed: exception translators are never removed
 
-/// A class of the module, derived from Error and from what Python has of that kind.
+/// Returns a new exception class of the module, derived from `parent` and from a built-in class if given.
 PyObject* make_class(nb::module_& module, const char* name, const char* about, PyObject* parent,
                      PyObject* natural) {
   const nb::object bases = natural == nullptr ? nb::make_tuple(nb::borrow(parent))
@@ -136,19 +137,21 @@ void translate(const std::exception_ptr& thrown, void*) {
 }  // namespace
 
 void bind_errors(nb::module_& m) {
-  classes[base] = make_class(m, "Error", "What all others derive from.", PyExc_Exception, nullptr);
+  classes[base] = make_class(m, "Error", "Base class of all errors of fakequant.", PyExc_Exception, nullptr);
   PyObject* error = classes[base];
   classes[argument] =
       make_class(m, "ArgumentError", "A value, shape, dtype, name or option that is not allowed.", error,
                  PyExc_ValueError);
-  classes[file] =
-      make_class(m, "FileError", "A file that is missing, damaged, foreign or newer: .path and .dataset.",
-                 error, PyExc_OSError);
-  classes[numeric] = make_class(m, "NumericError", "A value that arithmetic cannot go on with.", error,
-                                PyExc_ArithmeticError);
-  classes[backend] = make_class(m, "BackendError", "A library or device that failed, or is not there.", error,
+  classes[file] = make_class(
+      m, "FileError",
+      "A file that is missing, damaged, of another kind or from a newer version: .path and .dataset.", error,
+      PyExc_OSError);
+  classes[numeric] =
+      make_class(m, "NumericError", "A value that the arithmetic does not allow, such as a NaN.", error,
+                 PyExc_ArithmeticError);
+  classes[backend] = make_class(m, "BackendError", "A library or device that failed or is missing.", error,
                                 PyExc_RuntimeError);
-  classes[system] = make_class(m, "SystemError", "The operating system refused: memory, disk, threads.",
+  classes[system] = make_class(m, "SystemError", "A failure of the operating system: memory, disk, threads.",
                                error, PyExc_OSError);
   nb::register_exception_translator(translate);
 }

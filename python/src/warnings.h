@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the library warns of, as Python's warnings of one category, fakequant.FakequantWarning.
+/// Converts warnings of the library to Python warnings of the category fakequant.FakequantWarning.
 
 #include <string>
 
@@ -8,13 +8,13 @@
 
 namespace fq::python {
 
-/// A warning at the line outside of the package that called, or an exception, where a filter makes one of it;
-/// nothing for an empty message. With the interpreter's lock.
+/// Issues a Python warning at the nearest caller outside of the package, or throws if a filter turns the
+/// warning into an exception. Does nothing for an empty message. Requires the interpreter's lock.
 void warn(const std::string& message);
 
-/// A call of the library: its warnings wait till it has ended, and are told once each, whatever thread they
-/// come from. Made and destroyed with the interpreter's lock. What a call without one warns of, or one that
-/// ends by an exception, is told by the main thread as soon as it interprets anything.
+/// A call of the library. Its warnings are issued after the call, each message once, from any thread. The
+/// constructor and destructor require the interpreter's lock. Warnings without an open call, and warnings of
+/// a call that ends with an exception, are issued by the main thread as soon as it runs Python code.
 class CallWarnings {
  public:
   CallWarnings();
@@ -22,7 +22,7 @@ class CallWarnings {
   CallWarnings(const CallWarnings&) = delete;  // counted
   CallWarnings& operator=(const CallWarnings&) = delete;
 
-  /// As `warn`, of all that wait.
+  /// Issues all warnings that wait, as `warn`.
   static void tell();
 };
 

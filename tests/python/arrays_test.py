@@ -91,7 +91,7 @@ def test_rejects_gpu_tensors_without_a_gpu():
     network = fq.model("mlp", [4], 2)
     for call in (lambda x: quant(x, 1.0), lambda x: quant(np.ones((2, 4), np.float32), x), network, fq.Tensor.from_array,
                  lambda x: network.calibrate(x), lambda x: network.load_state_dict(dict.fromkeys(network.state_dict(), x))):
-        with pytest.raises(fq.ArgumentError, match="lies on cuda:0, and this build of fakequant has no usable GPU: give .cpu"):
+        with pytest.raises(fq.ArgumentError, match="is on cuda:0, and this build of fakequant has no usable GPU: give x.cpu"):
             call(OnGpu((2, 4)))
     with pytest.raises(fq.BackendError, match="cuda"):
         network.to("cuda")

@@ -111,5 +111,5 @@ def test_one_process_does_not_communicate():
     assert (ranks.rank, ranks.count, ranks.bytes) == (0, 1, 0) and ranks is fq.ranks() and ranks.host in repr(ranks)
     with pytest.raises(ValueError, match="batch_size 10 is not a multiple of micro_batch 4: give 8 or 12"):
         fq.model("mlp", (3,), 2).fit(np.zeros((8, 3), np.float32), batch_size=10, micro_batch=4)
-    with pytest.raises(ValueError, match=r"ranks is none of fq.ranks\(\)"):
+    with pytest.raises(ValueError, match=r"ranks is not the result of fq.ranks\(\)"):
         fq.model("mlp", (3,), 2).evaluate((np.zeros((8, 3), np.float32), np.arange(8) % 2), ranks=2)
