@@ -185,7 +185,7 @@ std::optional<DType> Call::dtype(nb::handle value, std::string_view argument) co
   } catch (const ArgumentError&) {
     throw ArgumentError(
         fmt::format("[{}] {} is '{}', not an element type: give float32, float16, bfloat16, int8, uint8, "
-                    "int4, float8_e4m3fn, .. or a short name such as f32, i8, f8_e4m3",
+                    "int4, float8_e4m3fn, .. or a short name: f32, i8, f8_e4m3, ..",
                     function, argument, text));
   }
 }

@@ -38,7 +38,7 @@ found = verified(checkpoint, changed(scale, lambda value: value * np.float32(1 +
 assert found["codes_different"] > 0 and set(found["different"]) & {"conv3.input_quantizer"}, found
 line = run("verify", "changed.onnx", "--checkpoint", checkpoint, "--data", DIGITS, status=1)
 assert line.stderr.startswith(f"fakequant: [verify] changed.onnx does not compute what {checkpoint} does: "), line.stderr
-assert "first different: conv3.input_quantizer, " in line.stdout, line.stdout
+assert "first difference: conv3.input_quantizer, " in line.stdout, line.stdout
 first = found["first_difference"]
 assert first["quantizer"] == "conv3.input_quantizer" and first["codes_different"] == found["different"][first["quantizer"]], first
 assert first["largest_steps"] == 1 and not first["in_floats"] and first["codes"] == found["compared"][first["quantizer"]], first

@@ -12,7 +12,7 @@ FLOATS = {"Conv", "FusedConv", "Gemm", "Add", "GlobalAveragePool"}
 
 def accepted(found):
     """The flags of the way out that takes the difference."""
-    way = next(way for way in found["ways"] if way.startswith("accept it by"))
+    way = next(way for way in found["ways"] if way.startswith("accept it with"))
     return re.findall(r"--[a-z-]+tolerance [^ :]+|--tolerance [^ :]+", way), way
 
 
@@ -20,7 +20,7 @@ def assert_way_out(checkpoint, file, found, *flags):
     pairs, way = accepted(found)
     words = [word for pair in pairs for word in pair.split()]
     taken = verified(checkpoint, file, *flags, *words)
-    assert taken["same"] and f"{taken['flips']:,} answers change" in way, (way, taken)
+    assert taken["same"] and f"{taken['flips']:,} predictions change" in way, (way, taken)
 
 
 for network in ["mlp", "digits_cnn"]:
@@ -49,7 +49,7 @@ for network in ["mlp", "digits_cnn"]:
     # Options of the session that take the integer kernels away.
     option = ["--session", "session.disable_quant_qdq=1"]
     found = verified(checkpoint, file, *option, status=1)
-    assert found["ways"][0].startswith("leave out --session") and found["level"] == "all", found
+    assert found["ways"][0].startswith("omit --session") and found["level"] == "all", found
     assert_way_out(checkpoint, file, found, *option)
 
 # Powers of two are named where they are not used yet.

@@ -8,29 +8,32 @@ import sys
 
 
 class Unusable(Exception):
-    """A file that cannot be used, or an engine that rejects it."""
+    """The file cannot be used, or the engine rejects it."""
 
 
 class Missing(Exception):
-    """Something that has to be installed."""
+    """A requirement is not installed."""
 
 
 @contextlib.contextmanager
 def required_packages(module, packages):
-    """Surrounds the imports of a program. Ends it with status 3 and a message if a package is missing or Python is older than
-    3.10, and with status 0 if the only argument is --packages. Does nothing if `module` is imported and not run."""
+    """Context manager for the imports of a program.
+
+    Ends the program with status 3 and a message if a package is missing or Python is older than 3.10, and with status 0 if the only
+    argument is --packages. Does nothing if `module` is imported and not run.
+    """
     if module != "__main__":
         yield
         return
     if sys.version_info < (3, 10):
-        print(f"{sys.executable} is Python {sys.version.split()[0]}: name one of 3.10 or newer by --python or FAKEQUANT_PYTHON",
+        print(f"{sys.executable} is Python {sys.version.split()[0]}: Python 3.10 or newer is required. Set --python or FAKEQUANT_PYTHON",
               file=sys.stderr)
         raise SystemExit(3)
     try:
         yield
     except ImportError as error:
-        print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install {packages}, or name another Python by "
-              "--python or FAKEQUANT_PYTHON", file=sys.stderr)
+        print(f"{sys.executable} has no {error.name}: run {sys.executable} -m pip install {packages}, or set "
+              "--python or FAKEQUANT_PYTHON to another Python", file=sys.stderr)
         raise SystemExit(3) from None
     if sys.argv[1:] == ["--packages"]:
         raise SystemExit(0)
@@ -48,7 +51,7 @@ def comparison_parser(doc, tolerance, flip_tolerance, code_tolerance=0.0):
     parser = program_parser(doc)
     parser.add_argument("model")
     parser.add_argument("predictions", nargs="+")
-    parser.add_argument("--threads", type=int, default=0, help="threads of the engine; 0: its own choice")
+    parser.add_argument("--threads", type=int, default=0, help="number of threads of the engine (default: 0, the engine's own choice)")
     for flag, default, what in [("tolerance", tolerance, "largest difference of a logit, relative to the largest logit; 0: the same bits"),
                                 ("code-tolerance", code_tolerance, "share of codes that may differ"),
                                 ("flip-tolerance", flip_tolerance, "share of predictions that may differ")]:
@@ -62,24 +65,24 @@ def comparison_parser(doc, tolerance, flip_tolerance, code_tolerance=0.0):
 
 
 def arguments(doc, *bounds):
-    """Parses the command line of a program with an engine that fakequant.engines.install makes."""
+    """Parses the command line of a program with an engine installed by fakequant.engines.install."""
     parser = comparison_parser(doc, *bounds)
-    parser.add_argument("--home", metavar="FOLDER", help="folder of the engine, made by fakequant.engines.install")
-    parser.add_argument("--layers", metavar="FILE", help="linear layers with their inputs and outputs")
+    parser.add_argument("--home", metavar="FOLDER", help="folder of the engine, as fakequant.engines.install makes it")
+    parser.add_argument("--layers", metavar="FILE", help="HDF5 file of linear layers with their inputs and outputs")
     return parser.parse_args()
 
 
 def print_messages(warnings, reasons, ways):
-    for head, lines in [("warning", warnings), ("why", reasons), ("way out", ways)]:
+    for head, lines in [("warning", warnings), ("reason", reasons), ("remedy", ways)]:
         for line in lines:
             print(f"{head}: {line}")
 
 
 def version_warning(engine, version, measured):
-    """Returns a list of one line if the version is not the one that was measured."""
+    """Returns a list with one warning if the version is not the measured version."""
     known = re.match(r"[0-9.]*[0-9]", version)
     return [] if known and known.group() == measured else [
-        f"{engine} {version} runs; what is documented was measured with {engine} {measured}"]
+        f"{engine} {version} runs; the documented results were measured with {engine} {measured}"]
 
 
 def rounded_up(share):
@@ -89,14 +92,14 @@ def rounded_up(share):
 
 
 def accepting(args, sides):
-    """Returns the tolerances that accept the differences, an empty list if the present ones do."""
+    """Returns a list of one remedy with the tolerances that accept the differences, empty if the present ones do."""
     if not all(math.isfinite(side.max_abs_diff) and side.largest > 0 for side in sides):
         return []
     needed = {"--tolerance": (max(side.max_abs_diff / side.largest for side in sides), args.tolerance),
               "--code-tolerance": (max(side.codes_different / max(side.codes, 1) for side in sides), args.code_tolerance),
               "--flip-tolerance": (max(side.flips / max(side.answers, 1) for side in sides), args.flip_tolerance)}
     flags = [f"{flag} {rounded_up(share)}" for flag, (share, limit) in needed.items() if share > limit]
-    return [f"accept it by {' '.join(flags)}: {sides[0].flips:,} answers change"] if flags else []
+    return [f"accept it with {' '.join(flags)}: {sides[0].flips:,} predictions change"] if flags else []
 
 
 def finish(args, engine, sides, samples, *, same, lines=(), warnings=(), reasons=(), ways=(), **more):
@@ -113,7 +116,7 @@ def finish(args, engine, sides, samples, *, same, lines=(), warnings=(), reasons
     if folded:
         print(f"batch norms folded: {folded.text()}")
     print(f"{engine}, {samples:,} samples; bounds: logits to {args.tolerance:g} of the largest, {args.code_tolerance:g} of codes, "
-          f"{args.flip_tolerance:g} of answers")
+          f"{args.flip_tolerance:g} of predictions")
     for line in lines:
         print(line)
     print_messages(warnings, reasons, ways)

@@ -1,4 +1,4 @@
-"""Predictions of fakequant, and counts of the codes, bits of logits and answers of an engine that differ from them."""
+"""Predictions of fakequant, and counts of the codes, logit bits and predictions of an engine that differ."""
 import collections
 import json
 import math
@@ -6,13 +6,15 @@ import math
 import h5py
 import numpy as np
 
-BATCH = 256  # of files that do not state theirs
+BATCH = 256  # batch size of files that do not state it
 
 
 class Predictions:
-    """A file that `fakequant verify` writes: samples, logits, and codes by quantizer. If axis 0 of codes is not the samples (a
-    network that computes sequence first), a batch of the file is only comparable to the same batch in an engine: `batch` is its
-    size."""
+    """A file that `fakequant verify` writes: samples, logits, and codes by quantizer.
+
+    If axis 0 of codes is not the samples (a network that computes sequence first), a batch of the file can only be compared with the same
+    batch in the engine. `batch` is its size.
+    """
 
     def __init__(self, path):
         self.file = h5py.File(path)
@@ -37,7 +39,7 @@ class Predictions:
         return self.axis(name) is None
 
     def axis(self, name):
-        """Returns the axis of the samples, or of a multiple of them."""
+        """Returns the axis of the codes whose length is the number of samples or a multiple of it."""
         return self.axes.get(name, 0)
 
     def size(self, name):
@@ -57,9 +59,9 @@ class Counts:
         self.logits = self.logit_bits_different = self.answers = self.flips = 0
         self.max_abs_diff = self.largest = 0.0
         self.compared = collections.Counter()  # codes by quantizer
-        self.different = collections.Counter()  # of them
-        self.steps = {}  # by quantizer, the largest difference of two codes; of integers only
-        self.begun = {}  # by quantizer, [codes that differ, codes] of samples whose earlier codes agree
+        self.different = collections.Counter()  # different codes by quantizer
+        self.steps = {}  # largest difference of two codes by quantizer, integers only
+        self.begun = {}  # {quantizer: [different codes, codes]} of samples whose earlier codes agree
 
     @property
     def codes(self):
@@ -75,7 +77,7 @@ class Counts:
             off = np.nan_to_num(np.where(same, 0, np.abs(expected.astype(np.float64) - value)), nan=np.inf)
         self.logits += expected.size
         self.logit_bits_different += int((~same).sum())
-        if expected.ndim > 1:  # an answer for each sample, or for each place in it: classes are the second axis
+        if expected.ndim > 1:  # one prediction per sample, or per position of a sample; axis 1 is the classes
             self.answers += expected.size // max(expected.shape[1], 1)
             self.flips += int((expected.argmax(1) != value.argmax(1)).sum())
         self.max_abs_diff = max(self.max_abs_diff, float(off.max(initial=0)))
@@ -94,7 +96,7 @@ class Counts:
             self.steps[name] = max(self.steps.get(name, 0), int(off.max()))
 
     def add_begun(self, name, expected, value, agree):
-        """Counts codes of samples whose earlier codes agree. Updates `agree`, one flag a sample."""
+        """Counts codes of samples whose earlier codes agree. Updates `agree`, one flag for each sample."""
         if value.size != expected.size or expected.size % max(len(agree), 1):
             agree[:] = False
             return
@@ -116,7 +118,7 @@ class Counts:
                 f"logits differ (bits), {self.flips:,} argmax flips, largest difference {self.max_abs_diff:.3g}")
 
     def as_json(self):
-        """`max_abs_diff` is null where a logit is no number."""
+        """Returns the counts as a dict for JSON. `max_abs_diff` is None if a logit is not finite."""
         return {"codes_different": self.codes_different, "logit_bits_different": self.logit_bits_different,
                 "answers": self.answers, "flips": self.flips,
                 "max_abs_diff": self.max_abs_diff if math.isfinite(self.max_abs_diff) else None,

@@ -1,7 +1,7 @@
-"""Runs an ExecuTorch program that fakequant exported, in XNNPACK, and compares it with fakequant's own evaluation.
+"""Runs an ExecuTorch program that fakequant exported, in XNNPACK, and compares it with the evaluation of fakequant.
 
 PREDICTIONS are HDF5 files with x and logits, as `fakequant verify` writes them. With --layers each linear layer of codes
-also runs alone, on the inputs that it had in fakequant. Exit status: 0 within the bounds, 1 not,
+also runs alone, on its inputs in fakequant. Exit status: 0 within the bounds, 1 outside of the bounds,
 2 a file that cannot be used, 3 a Python package is missing."""
 from .comparison import Unusable, arguments, ended, finish, required_packages, version_warning
 
@@ -15,16 +15,17 @@ with required_packages(__name__, "executorch torchao torch h5py"):
     from .processor import has_avx512_vnni
 
 MEASURED = "1.5.1"
-LOGITS, ANSWERS = 1e-3, 0.0  # of the largest logit; of all answers
-# Share of the largest logit if the engine computes operators between layers of codes in floats: their last bits differ, and inputs
-# near a tie become other codes (0.0028 was measured, for a gpt in 8da8w).
+LOGITS, ANSWERS = 1e-3, 0.0  # share of the largest logit; share of all predictions
+# Share of the largest logit if the engine computes operators between layers of codes in floats. Their last bits differ, and inputs
+# near a tie get other codes (measured: 0.0028, for a gpt in 8da8w).
 BETWEEN_LOGITS = 4e-3
-# Without AVX-512 VNNI kernels of 4-bit weights add up in another order: of the largest value of a layer, and of the largest logit.
+# Shares of the largest value of a layer and of the largest logit, without AVX-512 VNNI: kernels of 4-bit weights then add up in another
+# order.
 OTHER_LAYERS, OTHER_LOGITS = 1e-6, 0.01
-OTHER = "this processor has no AVX-512 VNNI: kernels of 4-bit weights add up in another order than the definition, which is theirs"
+OTHER = "this processor has no AVX-512 VNNI: kernels of 4-bit weights add up in another order than XNNPACK's definition"
 BETWEEN = "LayerNorm, GELU, softmax and sums of floats between the layers, which the engine computes in its own way"
-LAST = ("operators that the engine computes in floats in its own way: products of what has no range, norms, functions, and sums of "
-        "products of codes beyond 2^24, below which every order gives the same")
+LAST = ("the engine computes in floats in its own way: products of inputs without a range, norms, functions, and sums of products of "
+        "codes above 2^24, below which all orders give the same sum")
 
 
 def compare(program, files, counts):
@@ -35,7 +36,7 @@ def compare(program, files, counts):
             for side, file in zip(counts, samples):
                 expected = file["logits"][row:row + 1]
                 if logits.shape != expected.shape:
-                    raise Unusable(f"it answers {list(logits.shape)} where the checkpoint answers {list(expected.shape)}")
+                    raise Unusable(f"its outputs are {list(logits.shape)}, and the outputs of the checkpoint {list(expected.shape)}")
                 side.add_logits(expected, np.ascontiguousarray(logits))
 
 
@@ -53,7 +54,7 @@ def make_layer(group):
 
 
 def compare_layers(path):
-    """Runs each layer of codes on its input in the checkpoint, all layers in one program."""
+    """Runs each layer of codes on its input in the checkpoint, all layers in one program. Returns a dict for each layer."""
     with h5py.File(path) as file:
         coded = [name for name in sorted(file["layers"]) if "codes" in file["layers"][name]]
         layers, inputs, own = zip(*[make_layer(file["layers"][name]) for name in coded]) if coded else ((), (), ())
@@ -67,7 +68,7 @@ def compare_layers(path):
 
 
 def has_float_operators(path):
-    """Returns whether a linear layer reads something other than the output of the one before, or its ReLU."""
+    """Returns whether a linear layer reads another value than the output of the layer before, or the ReLU of that output."""
     with h5py.File(path) as file:
         layers = [file["layers"][name] for name in sorted(file["layers"])]
         for before, layer in zip(layers, layers[1:]):
@@ -92,16 +93,16 @@ def run(args):
                                                 else layer["largest"] > OTHER_LAYERS)), None)
     lines, reasons, ways = [], [], []
     if layers:
-        lines.append(f"{sum(layer['bits_different'] == 0 for layer in layers)} of {len(layers)} linear layers with every bit of "
-                     f"{sum(layer['values'] for layer in layers):,} values, each on the input that it had here")
+        lines.append(f"{sum(layer['bits_different'] == 0 for layer in layers)} of {len(layers)} linear layers have the same bits, of "
+                     f"{sum(layer['values'] for layer in layers):,} values, each on its input in fakequant")
     if not exact:
-        lines.append(f"{OTHER}; layers are judged to {OTHER_LAYERS:g} of the largest value")
+        lines.append(f"{OTHER}; layers may differ by {OTHER_LAYERS:g} of the largest value")
         reasons.append(OTHER)
-        ways.append("run it on a processor with AVX-512 VNNI, or train --preset 8da8w, which is the same on both")
+        ways.append("run it on a processor with AVX-512 VNNI, or train with --preset 8da8w, which gives the same bits on both")
     if wrong:
-        reasons.append(f"the product of '{wrong['name']}' has {wrong['bits_different']:,} of {wrong['values']:,} values of other "
-                       f"bits, by {wrong['largest']:.2g} of the largest: another order of sums")
-        ways.append("this processor has kernels of another order: x86-64 with AVX-512 VNNI was measured")
+        reasons.append(f"the product of '{wrong['name']}' has {wrong['bits_different']:,} of {wrong['values']:,} values with other "
+                       f"bits, by {wrong['largest']:.2g} of the largest: the sums have another order")
+        ways.append("run it on x86-64 with AVX-512 VNNI, which was measured: other processors have kernels with another order of sums")
     if counts[-1].logit_bits_different and all(layer["bits_different"] == 0 for layer in layers):
         cause = BETWEEN if layers else LAST
         lines.append(f"{counts[-1].logit_bits_different:,} logits have other bits: {cause}")

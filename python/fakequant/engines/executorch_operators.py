@@ -1,4 +1,4 @@
-"""Operators of a network that fakequant has written down, in PyTorch, and the values on integer grids between them."""
+"""PyTorch code for the operators of a network file of fakequant, and for values on integer grids between them."""
 import numpy as np
 import torch
 from torch.nn import functional
@@ -14,7 +14,7 @@ def layer_norm(inputs, attributes):
 def attention(inputs, attributes):
     q, k, v, mask = (*inputs, None)[:4]
     if mask is not None:
-        raise Unusable("attention with a mask of its own: no way to write it for ExecuTorch")
+        raise Unusable("attention with a mask of its own is not supported for ExecuTorch")
     scores = torch.matmul(q, k.transpose(-2, -1)) * attributes["scale"]
     if attributes["causal"]:
         rows, columns = scores.shape[-2:]
@@ -50,7 +50,7 @@ OPERATORS = {
 
 
 class Codes:
-    """A value on the grid of a quantizer."""
+    """Codes of a value on the grid of a quantizer."""
 
     def __init__(self, x, node):
         zero = node["zero_point"]
@@ -62,8 +62,10 @@ class Codes:
 
 
 class Sums:
-    """Sums of products of codes with the bias, whole numbers in floats, and the scale of each channel. Below 2^24 every order of
-    summation gives the same sum."""
+    """Sums of products of codes with the bias: whole numbers as floats, and the scale of each channel.
+
+    Below 2^24 all orders of summation give the same sum.
+    """
 
     kept_by = KEEPS_CHANNELS
 
@@ -74,7 +76,7 @@ class Sums:
         return self.sums * self.scale
 
     def through(self, function):
-        """Applies a function of `kept_by`, which compares or moves values of one scale."""
+        """Applies an operator of `kept_by`, which only compares or moves values of one scale."""
         return type(self)(function(self.sums), self.scale)
 
     def rounded(self, factor, node):

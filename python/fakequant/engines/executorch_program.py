@@ -19,7 +19,7 @@ VERSIONS = {name: importlib.metadata.version(name) for name in ("executorch", "t
 
 
 def dynamic_linear(codes, scales, bias, bits):
-    """A Linear of XNNPACK's dynamic int8 with these weights: codes i8 [N, K], scales f32 [N, 1] or [N, K / block]."""
+    """Returns a Linear for XNNPACK's dynamic int8 inputs with these weights: codes i8 [N, K], scales f32 [N, 1] or [N, K / block]."""
     channels, columns = codes.shape
     layer = torch.nn.Linear(columns, channels, bias=bias is not None)
     block = columns // scales.shape[1]
@@ -70,7 +70,7 @@ def delegated(program):
 
 
 class Program:
-    """A loaded program. It keeps the bytes alive, which the runtime does not do."""
+    """A loaded program. It keeps the bytes alive, because the runtime only refers to them."""
 
     def __init__(self, data):
         self.data = data

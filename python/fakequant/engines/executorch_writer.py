@@ -1,5 +1,5 @@
-"""Writes an ExecuTorch program for XNNPACK of a network as fakequant writes it down: an HDF5 file with its operators and
-constants. Codes and scales are copied. The batch is the one of the file. --json FILE writes a report. Exit status:
+"""Writes an ExecuTorch program for XNNPACK from a network file of fakequant: an HDF5 file with operators and
+constants. Codes and scales are copied. The batch size is the one of the file. --json FILE writes a report. Exit status:
 0 written, 2 a network that cannot be written, 3 a Python package is missing."""
 import json
 
@@ -18,9 +18,12 @@ def attribute(file, name):
 
 
 class Network(torch.nn.Module):
-    """Runs the operators of the file in their order. Linear layers of XNNPACK's dynamic int8 are torchao's, with codes and scales
-    of the file. A quantizer of an activation is a pair of quantize and dequantize, and constant codes are dequantized: XNNPACK
-    fuses them into integer products. Without such a product, codes are multiplied as floats."""
+    """Runs the operators of the file in their order.
+
+    Linear layers with dynamic int8 inputs of XNNPACK are layers of torchao, with the codes and scales of the file. A quantizer of an
+    activation is a pair of quantize and dequantize, and constant codes are dequantized: XNNPACK fuses them into integer products. If
+    XNNPACK has no such product, codes are multiplied as floats.
+    """
 
     def __init__(self, file):
         super().__init__()
@@ -28,7 +31,7 @@ class Network(torch.nn.Module):
         self.nodes, self.input, self.output = graph["nodes"], graph["input"], graph["output"]
         self.shape, self.tokens = graph["shape"], graph["tokens"]
         self.coded, self.layers, self.grids, self.joined, self.quantized_layers = {}, torch.nn.ModuleDict(), {}, {}, 0
-        self.sums = {}  # by value: scales of sums that are not rounded yet
+        self.sums = {}  # {value: scales} of sums that are not rounded yet
         for name, value in file.get("values", {}).items():
             self.register_buffer(f"value{name}", torch.from_numpy(value[...]))
         for name, value in file.get("codes", {}).items():
@@ -50,8 +53,8 @@ class Network(torch.nn.Module):
         elif node["op"] == "concat":
             self.prepare_join(node)
         elif node["op"] not in OPERATORS and not self.is_product(node):
-            raise Unusable(f"'{node['path']}' ({node['op']}): no way to write it for ExecuTorch; it takes "
-                           f"{', '.join(sorted([*OPERATORS, *PRODUCTS]))}")
+            raise Unusable(f"'{node['path']}' ({node['op']}) is not supported for ExecuTorch, the operators "
+                           f"{', '.join(sorted([*OPERATORS, *PRODUCTS]))} are")
         if self.is_product(node) and node["inputs"][1] in self.coded:
             self.quantized_layers += 1
             bias = self.constant(node["inputs"][2]) if len(node["inputs"]) > 2 else None
@@ -62,7 +65,7 @@ class Network(torch.nn.Module):
             else:
                 self.prepare_static(at, node, codes, scales.flatten(), bias)
         elif node["attributes"].get("engine") == "xnnpack":
-            raise Unusable(f"'{node['path']}' has a weight that is no codes")
+            raise Unusable(f"'{node['path']}' has a weight without codes")
 
     def prepare_join(self, node):
         """Records the grid of a concatenation whose inputs have one grid."""
@@ -93,17 +96,17 @@ class Network(torch.nn.Module):
             self.register_buffer(f"bias{at}", steps)
             wide = of_sums if node["op"] == "linear" else of_sums.reshape(-1, 1, 1)
             self.register_buffer(f"scales{at}", wide)
-            self.follow(node["output"], wide)
+            self.record_scales(node["output"], wide)
 
-    def follow(self, value, scales):
+    def record_scales(self, value, scales):
         """Records the scales of sums for operators that keep channels separate."""
         self.sums[value] = scales
         for node in self.nodes:
             if node["op"] in KEEPS_CHANNELS and node["inputs"][0] == value:
-                self.follow(node["output"], scales)
+                self.record_scales(node["output"], scales)
 
     def next_quantizer(self, value):
-        """Returns (value, quantizer), the quantizer after a product, its ReLU and operators that move values, or (.., None)."""
+        """Returns (value, quantizer): the quantizer after a product, its ReLU and operators that move values, or None."""
         first = None
         while True:
             readers = [node for node in self.nodes if value in node["inputs"]]
@@ -134,7 +137,7 @@ class Network(torch.nn.Module):
         return None if value < 0 else getattr(self, f"value{value}")
 
     def float_value(self, known, value):
-        """Returns the value as floats. Codes are dequantized for each reader, because XNNPACK fuses a reader with its pair."""
+        """Returns the value as floats. Codes are dequantized for each reader, because XNNPACK fuses each reader with its dequantize."""
         if value < 0:
             return None
         made = known[value] if value in known else self.constant_floats(value)
@@ -165,7 +168,7 @@ class Network(torch.nn.Module):
             else:
                 known[made] = OPERATORS[node["op"]]([self.float_value(known, i) for i in inputs], node["attributes"])
             if node["op"] == "add" and any(isinstance(known.get(value), Codes) for value in inputs):
-                known[made] = known[made] * 1.0  # XNNPACK would add codes by multipliers of its own, not values
+                known[made] = known[made] * 1.0  # else XNNPACK adds codes with its own multipliers instead of values
             if made in self.early:  # before operators that move codes, as the engine rounds
                 known[made] = Codes(self.float_value(known, made), self.early[made])
         return self.float_value(known, self.output)

@@ -1,7 +1,7 @@
-"""Installs an inference engine: makes FOLDER/NAME, an environment whose bin/python runs the engine. It is made once, and again
-when its list of packages changes. It needs PyPI. xnnpack is ExecuTorch with PyTorch, 1.6 GB on disk, and needs gcc and binutils.
-llama.cpp is built from the source package of llama-cpp-python, which takes minutes and needs a compiler for C++. Exit status: 0, 77
-if the engine cannot be installed."""
+"""Installs an inference engine: makes FOLDER/NAME, an environment whose bin/python runs the engine. An existing environment is made
+again if its list of packages has changed. Requires PyPI. xnnpack is ExecuTorch with PyTorch, 1.6 GB on disk, and requires gcc and
+binutils. llama.cpp is built from the source package of llama-cpp-python, which takes minutes and requires a C++ compiler. Exit status:
+0, or 77 if the engine cannot be installed."""
 import fcntl
 import filecmp
 import glob
@@ -22,7 +22,7 @@ LLAMA_OPTIONS = ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_OPENMP=OFF", "-DBUILD_SHA
 
 
 class Unavailable(Exception):
-    """An environment or an engine that cannot be made, and why."""
+    """An environment or an engine cannot be made. The text is the reason."""
 
 
 def same(path, other):
@@ -30,29 +30,29 @@ def same(path, other):
 
 
 def make(folder, needs, steps):
-    """Calls steps(run), where run(*words) runs a program whose output goes to FOLDER.log. Raises Unavailable with the last line."""
+    """Calls steps(run), where run(*words) writes its output to FOLDER.log. Raises Unavailable with the last line."""
     path = f"{folder}.log"
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as log:
 
-        def run(*words):  # pip and venv start Pythons that import from the current folder
+        def run(*words):  # in /, because pip and venv start Pythons that import from the current folder
             subprocess.run(words, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
 
         try:
             steps(run)
             return
         except subprocess.CalledProcessError as error:
-            reason = f"{os.path.basename(error.cmd[0])} ended with status {error.returncode}"
+            reason = f"{os.path.basename(error.cmd[0])} failed with status {error.returncode}"
         except OSError as error:
             reason = str(error)
     with open(path, encoding="utf-8", errors="replace") as log:
         last = [line.strip() for line in log if line.strip()][-1:]
-    raise Unavailable(f"{folder} cannot be made: {(last or [reason])[0]} ({path}). It needs {needs}")
+    raise Unavailable(f"{folder} cannot be made: {(last or [reason])[0]} ({path}). Required: {needs}")
 
 
 def make_environment(folder, requirements, torch_stand_ins=False):
-    """Makes a virtual environment with the packages of a complete list, unless it has them already. With `torch_stand_ins`
-    libraries without code replace NVIDIA's libraries."""
+    """Makes a virtual environment with a complete list of packages, unless it exists with this list. With `torch_stand_ins` libraries
+    without code replace NVIDIA's libraries."""
     part = f"{folder}.part"
 
     def steps(run):
@@ -64,14 +64,14 @@ def make_environment(folder, requirements, torch_stand_ins=False):
         if torch_stand_ins:
             stand_ins.make_all(glob.glob(f"{part}/lib/python3*/site-packages")[0])
         shutil.copyfile(requirements, f"{part}/requirements.txt")
-        os.rename(part, folder)  # a complete environment appears under its name at once
+        os.rename(part, folder)  # renaming makes sure that an environment with this name is complete
 
     if not same(requirements, f"{folder}/requirements.txt"):
-        make(folder, f"PyPI, and a {sys.executable} of Python 3.11 or newer with venv", steps)
+        make(folder, f"PyPI, and Python 3.11 or newer with venv as {sys.executable}", steps)
 
 
 def build_llama(folder, run):
-    """Builds the libraries of llama.cpp, with their headers, into FOLDER/engine."""
+    """Builds the libraries of llama.cpp and copies them with their headers to FOLDER/engine."""
     python, work, engine = f"{folder}/bin/python", f"{folder}.build", f"{folder}/engine"
     for old in (work, engine):
         shutil.rmtree(old, ignore_errors=True)
@@ -87,7 +87,7 @@ def build_llama(folder, run):
         shutil.copy2(library, engine, follow_symlinks=False)
     shutil.copytree(f"{source}/ggml/include", f"{work}/include")
     shutil.copytree(f"{source}/include", f"{work}/include", dirs_exist_ok=True)
-    os.rename(f"{work}/include", f"{engine}/include")  # last: it shows that the build is complete
+    os.rename(f"{work}/include", f"{engine}/include")  # the last step, because the folder marks a complete build
     shutil.rmtree(work)
 
 
@@ -103,11 +103,11 @@ def install_llama(folder):
         shutil.copyfile(LLAMA_CALLS, f"{engine}/llama_calls.cpp")
 
     if not same(LLAMA_CALLS, f"{engine}/llama_calls.cpp"):
-        make(folder, "PyPI and a compiler for C++", steps)
+        make(folder, "PyPI and a C++ compiler", steps)
 
 
 def install(name, home):
-    """Makes HOME/NAME. Of several processes at once one makes it, the others wait."""
+    """Makes HOME/NAME. If several processes call it at once, one makes it and the others wait."""
     folder = os.path.join(os.path.abspath(home), name)
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     with open(f"{folder}.lock", "w") as lock:

@@ -1,4 +1,4 @@
-"""llama.cpp, as fakequant.engines.install builds it, through ctypes."""
+"""Calls llama.cpp, as fakequant.engines.install builds it, through ctypes."""
 import ctypes
 import os
 import sys
@@ -17,18 +17,18 @@ def floats(array):
 
 
 class Products:
-    """Products of the weights of a file of any architecture."""
+    """Products with the weights of a file of any architecture."""
 
     def __init__(self, home, path):
         library = os.path.join(home or "", "engine", "libfakequant_llama.so")
         if not os.path.exists(library):
             tree = os.path.abspath(f"{__file__}/../../..")
             raise Missing(f"{library} is missing. Run PYTHONPATH={tree} {sys.executable} -m fakequant.engines.install llama.cpp FOLDER "
-                          "and name the folder by --engines FOLDER")
+                          "and give --engines FOLDER")
         try:
             self.calls = calls = ctypes.CDLL(library)
         except OSError as error:
-            raise Missing(f"{library} does not load ({error}): remove {home} and let it be made again") from None
+            raise Missing(f"{library} does not load ({error}): remove {home}, and the next run builds it again") from None
         for name in ("version", "message", "type", "architecture"):
             getattr(calls, f"fakequant_{name}").restype = ctypes.c_char_p
         calls.fakequant_open.restype = ctypes.c_void_p
@@ -43,13 +43,13 @@ class Products:
         self.version = calls.fakequant_version().decode()
 
     def type(self, name):
-        """"f32", "f16", "q4_0" or "q8_0"."""
+        """Returns the type of a tensor: "f32", "f16", "q4_0" or "q8_0"."""
         return self.calls.fakequant_type(self.path, name.encode()).decode().lower()
 
     def quantized(self, to, type):
-        """Writes the file again to `to`, its matrices as "F32", "F16", "Q4_0" or "Q8_0", by llama.cpp's own quantizer."""
+        """Writes a copy of the file to `to`, with its matrices as "F32", "F16", "Q4_0" or "Q8_0", by llama.cpp's own quantizer."""
         if (status := self.calls.fakequant_quantize(self.path, to.encode(), type.encode())) != 0:
-            raise Unusable(f"llama.cpp does not quantize it to {type}: status {status}")
+            raise Unusable(f"llama.cpp cannot quantize it to {type}: status {status}")
 
     def product(self, weight, buffer, x, channels):
         """Returns x [rows, columns] times a weight of the file. None if that kind of buffer cannot hold the weight."""
@@ -62,7 +62,7 @@ class Products:
 
 
 class Llama(Products):
-    """A file, opened for texts of up to `context` tokens."""
+    """A file that is open for texts of up to `context` tokens."""
 
     def __init__(self, home, path, context, threads, cache="f16"):
         super().__init__(home, path)
@@ -74,18 +74,18 @@ class Llama(Products):
         self.heads, self.kv_heads = self.calls.fakequant_heads(self.net), self.calls.fakequant_kv_heads(self.net)
 
     def logits(self, ids, classes, visit=None):
-        """[tokens, classes] of one text; visit(weight, x, y) sees each product of the graph."""
+        """Returns the logits [tokens, classes] of one text. Calls visit(weight, x, y) for each product of the graph."""
         if (vocabulary := self.calls.fakequant_vocabulary(self.net)) != classes:
-            raise Unusable(f"its vocabulary has {vocabulary} tokens, the checkpoint {classes}")
+            raise Unusable(f"its vocabulary has {vocabulary} tokens, and the vocabulary of the checkpoint {classes}")
         tokens = np.ascontiguousarray(ids, dtype=np.int32)
         out = np.empty((len(tokens), classes), np.float32)
 
-        def seen(weight, x, y, columns, channels, rows):
+        def report(weight, x, y, columns, channels, rows):
             visit(weight.decode(), np.ctypeslib.as_array(x, (rows, columns)).copy(),
                   np.ctypeslib.as_array(y, (rows, channels)).copy())
 
         status = self.calls.fakequant_logits(self.net, tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)), len(tokens),
-                                             floats(out), VISIT(seen) if visit else VISIT())
+                                             floats(out), VISIT(report) if visit else VISIT())
         if status != 0:
-            raise Unusable(f"llama.cpp did not decode {len(tokens)} tokens: status {status}")
+            raise Unusable(f"llama.cpp cannot decode {len(tokens)} tokens: status {status}")
         return out

@@ -1,6 +1,6 @@
-// Functions of llama.cpp that fakequant.engines.gguf calls: logits of tokens, with every product of the graph shown, one product alone in
-// either kind of buffer, and a file written again by llama.cpp's own quantizer. Built beside libllama by fakequant.engines.install; called
-// through ctypes, on float and int32 arrays.
+// Functions of llama.cpp that fakequant.engines.gguf calls through ctypes, on float and int32 arrays: the logits of tokens, with every
+// product of the graph reported, one product alone in either kind of buffer, and a copy of a file by llama.cpp's own quantizer.
+// fakequant.engines.install builds them as a library in the folder of libllama.
 #include <cstring>
 #include <string>
 #include <utility>
@@ -17,7 +17,7 @@ namespace {
 
 std::string last_message;
 
-/// weight's name, x [rows, columns], y [rows, channels]
+/// Callback for a product: name of the weight, x [rows, columns], y [rows, channels].
 using Visit = void (*)(const char* weight, const float* x, const float* y, int64_t columns, int64_t channels, int64_t rows);
 
 struct Net {
@@ -31,7 +31,7 @@ bool is_product(const ggml_tensor* t) {
          std::strstr(t->src[0]->name, ".weight") != nullptr && ggml_is_contiguous(t->src[1]);
 }
 
-bool watch(ggml_tensor* t, bool ask, void* user) {
+bool report_product(ggml_tensor* t, bool ask, void* user) {
   const Visit visit = static_cast<Net*>(user)->visit;
   if (visit == nullptr || !is_product(t)) return !ask;
   if (!ask)
@@ -49,7 +49,7 @@ ggml_backend_buffer_type_t repack_type() {
   return nullptr;
 }
 
-/// Contexts, buffers and the backend of one product.
+/// Contexts, buffers and backend of one product.
 struct Product {
   ggml_context *weights = nullptr, *rest = nullptr;
   ggml_backend_buffer_t of_weights = nullptr, of_rest = nullptr;
@@ -70,8 +70,8 @@ extern "C" {
 const char* fakequant_version() { return ggml_version(); }
 const char* fakequant_message() { return last_message.c_str(); }
 
-/// Null where the file does not load, with a message. Flash attention is off; keys and values are kept in f16, as by default,
-/// or in f32.
+/// Opens a file. Returns null, with a message, if the file cannot be loaded. Flash attention is off. Keys and values are in f16,
+/// the default of llama.cpp, or in f32.
 void* fakequant_open(const char* path, int context, int threads, int cache_f32) {
   llama_log_set(
       [](ggml_log_level level, const char* text, void*) {
@@ -89,7 +89,7 @@ void* fakequant_open(const char* path, int context, int threads, int cache_f32) 
   params.n_threads = params.n_threads_batch = threads;
   params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
   if (cache_f32 != 0) params.type_k = params.type_v = GGML_TYPE_F32;
-  params.cb_eval = watch;
+  params.cb_eval = report_product;
   params.cb_eval_user_data = net;
   net->context = llama_init_from_model(net->model, params);
   return net->context != nullptr ? net : nullptr;
@@ -100,16 +100,16 @@ int fakequant_vocabulary(void* net) { return llama_vocab_n_tokens(llama_model_ge
 int fakequant_heads(void* net) { return llama_model_n_head(static_cast<Net*>(net)->model); }
 int fakequant_kv_heads(void* net) { return llama_model_n_head_kv(static_cast<Net*>(net)->model); }
 
-/// Of what kind the network is: "gpt2", "llama", ..
+/// Returns the architecture of the network: "gpt2", "llama", ..
 const char* fakequant_architecture(void* net) {
-  static std::string told;
+  static std::string architecture;
   char text[64] = "";
   llama_model_meta_val_str(static_cast<Net*>(net)->model, "general.architecture", text, sizeof text);
-  return (told = text).c_str();
+  return (architecture = text).c_str();
 }
 
-/// Writes a file again, all matrices as `type` ("F32", "F16", "Q4_0" or "Q8_0"), which the tool llama-quantize does by
-/// --allow-requantize --pure. 0 when it worked.
+/// Writes a copy of a file, all matrices as `type` ("F32", "F16", "Q4_0" or "Q8_0"), like llama-quantize with
+/// --allow-requantize --pure. Returns 0 if it succeeded.
 int fakequant_quantize(const char* from, const char* to, const char* type) {
   const std::pair<const char*, llama_ftype> types[] = {{"F32", LLAMA_FTYPE_ALL_F32},
                                                        {"F16", LLAMA_FTYPE_MOSTLY_F16},
@@ -128,7 +128,7 @@ int fakequant_quantize(const char* from, const char* to, const char* type) {
   return -1;
 }
 
-/// Logits [count, vocabulary] of tokens, as a text of their own. `visit` may be null. 0 when it worked.
+/// Computes the logits [count, vocabulary] of tokens, which are a separate text. `visit` may be null. Returns 0 if it succeeded.
 int fakequant_logits(void* opened, const int32_t* tokens, int count, float* logits, Visit visit) {
   auto* net = static_cast<Net*>(opened);
   net->visit = visit;
@@ -151,17 +151,17 @@ int fakequant_logits(void* opened, const int32_t* tokens, int count, float* logi
   return status;
 }
 
-/// The type of a tensor of the file, "F16"; empty where there is none.
+/// Returns the type of a tensor of the file, "F16" for example; empty if the file does not have the tensor.
 const char* fakequant_type(const char* path, const char* name) {
   gguf_context* file = gguf_init_from_file(path, {true, nullptr});
   const int64_t at = file != nullptr ? gguf_find_tensor(file, name) : -1;
-  const char* told = at >= 0 ? ggml_type_name(gguf_get_tensor_type(file, at)) : "";
+  const char* type = at >= 0 ? ggml_type_name(gguf_get_tensor_type(file, at)) : "";
   if (file != nullptr) gguf_free(file);
-  return told;
+  return type;
 }
 
-/// y [rows, channels] = x [rows, columns] times a weight of the file, in a repacked buffer or a plain one. 0 when it
-/// worked, 1 where the file has no such weight, 2 where that buffer does not take it.
+/// Computes y [rows, channels] = x [rows, columns] times a weight of the file, in a repacked or a plain buffer. Returns 0 if it
+/// succeeded, 1 if the file does not have the weight, 2 if the buffer cannot hold the weight.
 int fakequant_product(const char* path, const char* weight, int repack, const float* x, int64_t rows, float* y) {
   ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   ggml_context* stored = nullptr;

@@ -1,10 +1,10 @@
-"""Runs an ONNX file that fakequant exported in ONNX Runtime and counts what differs from fakequant's own evaluation.
+"""Runs an ONNX file that fakequant exported in ONNX Runtime and counts the differences from the evaluation of fakequant.
 
 PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>. Codes are read from the optimised graph, which is saved and run
 again with the tensors of its quantizers as outputs. Outputs of the exported file would change the fusions.
 
 Default bounds: the same bits for 8-bit integers. If the engine computes floats between the codes, logits may differ by 0.02 of the
-largest, 1e-3 of the codes and 1e-3 of the predictions. For floats, 4-bit weights and weights in blocks logits may differ by 1e-6.
+largest, and 1e-3 of the codes and 1e-3 of the predictions. For floats, 4-bit weights and weights in blocks logits may differ by 1e-6.
 Exit status: 0 the same, 1 different or not compared, 2 a file that cannot be used, 3 a Python package is missing."""
 import collections
 import json
@@ -30,12 +30,12 @@ with required_packages(__name__, "onnxruntime onnx h5py"):
 
 ENGINE = f"onnxruntime {onnxruntime.__version__}"
 MEASURED = ("1.31.1", "1.32.0")  # the versions whose figures are documented
-ALONE = 8  # samples that also run as a batch of one
+ALONE = 8  # number of samples that also run as a batch of one
 
 
 def expected_codes(source, name, kind, stored):
-    """Returns the library's codes as the engine's tensor holds them: with the zero point. The engine adds 128 to it if it makes a
-    signed tensor unsigned."""
+    """Returns the codes of the library in the form of the engine's tensor, which includes the zero point. The engine adds 128 to the zero
+    point if it converts a signed tensor to unsigned."""
     node = source.quantizer(name)
     if kind in FLOAT8:
         return stored.view(FLOAT8[kind]).astype(np.float32).view(np.int32)
@@ -70,8 +70,8 @@ def bits_different(expected, value):
 
 
 def count(engine, source, sides):
-    """Returns the counts of each side. A side is a list of files, and all sides hold the same samples. Also counts in `engine`
-    the logits that differ for the first samples alone, and when codes are read."""
+    """Returns the counts of each side. A side is a list of files, and all sides have the same samples. Also counts in `engine`
+    the logits that differ for the first samples alone, and when codes are outputs."""
     counts = [Counts() for _ in sides]
     for files in zip(*sides, strict=True):
         for rows in files[0].batches(source.batch(files[0].batch)):
@@ -90,7 +90,7 @@ def count(engine, source, sides):
 def add(counts, engine, source, file, rows, logits, values):
     expected = file.logits(rows)
     if logits.shape != expected.shape:
-        raise ValueError(f"it answers {list(logits.shape)} where the checkpoint answers {list(expected.shape)}")
+        raise ValueError(f"its outputs are {list(logits.shape)}, and the outputs of the checkpoint {list(expected.shape)}")
     counts.add_logits(expected, logits)
     agree, order_of = np.ones(len(expected), bool), {name: at for at, name in enumerate(source.producers)}
     for name in sorted(engine.found, key=order_of.get):
@@ -113,11 +113,11 @@ def print_counts(own, folded, engine, samples, kernels, not_compared):
     if not_compared:
         print(f"not compared: {sum(not_compared.values()):,} codes that the engine does not compute: {', '.join(not_compared)}")
     if engine.absent:
-        print(f"codes that the file has not: {', '.join(engine.absent)}")
+        print(f"quantizers that the file does not have: {', '.join(engine.absent)}")
     if engine.alone_different:
-        print(f"{engine.alone_different} logits differ where a sample is a batch of its own")
+        print(f"{engine.alone_different} logits differ if a sample runs as a batch of one")
     if engine.exposed_different:
-        print(f"{engine.exposed_different} logits changed when codes were read: the engine computes them otherwise then")
+        print(f"{engine.exposed_different} logits changed when codes were outputs: the engine then computes them differently")
 
 
 def as_json(own, folded, engine, samples, kernels, not_compared):
@@ -146,12 +146,12 @@ def session_options(entries):
 
 
 def processor_options(source):
-    """Returns the entries that byte products need on this processor. Without VNNI pairs of products saturate at 16 bits."""
+    """Returns the session entries that byte products require on this processor. Without VNNI pairs of products saturate at 16 bits."""
     return TWO_BYTES if source.bytes() and has_vnni() is False else {}
 
 
 def bounds(args, source, in_floats):
-    """Returns the bounds of logits, codes and answers: the flags, else 0 for integers and the stated bounds for floats."""
+    """Returns the bounds of logits, codes and predictions: the flags, else 0 for integers and the stated bounds for floats."""
     usual = ((FLOAT_LOGITS, FLOAT_CODES, FLOAT_ANSWERS) if in_floats else (0.0, 0.0, 1.0) if source.integer()
              else (1e-6, 0.0, 1.0))
     given = [args.tolerance, args.code_tolerance, args.flip_tolerance]
@@ -182,17 +182,17 @@ def run(args, sides, folder):
     ways = [way for way in ways if not (same and way.startswith("accept it"))]
     print_counts(own, folded, engine, samples, kernels, not_compared)
     if processor_options(source).items() & engine.options.items():
-        print("this processor has no VNNI: sessions here need session.x64quantprecision=1, as this one had")
+        print("this processor has no VNNI: sessions on it require session.x64quantprecision=1, which this session had")
     if floats:
-        print(f"the engine computes floats between codes: logits are judged to {tolerance:g} of the largest, {code_tolerance:g} of "
-              f"the codes and {flip_tolerance:g} of the answers may differ")
+        print(f"the engine computes floats between codes: logits may differ by {tolerance:g} of the largest, {code_tolerance:g} of "
+              f"the codes and {flip_tolerance:g} of the predictions may differ")
     if first and (first["quantizer"] or not same):
         print(describe(first))
     begun = beginnings(source, engine, folded or own)
     if (folded or own).codes_different:
         print(describe_beginnings(begun))
     warnings = [] if onnxruntime.__version__ in MEASURED else [
-        f"{ENGINE} runs; what is documented was measured with {' and '.join(MEASURED)}"]
+        f"{ENGINE} runs; the documented results were measured with {' and '.join(MEASURED)}"]
     print_messages(warnings, reasons, ways)
     if args.json:
         report = as_json(own, folded, engine, samples, kernels, not_compared) | {
@@ -211,7 +211,7 @@ def main():
             sides = [[Predictions(path) for path in side] for side in (args.predictions, args.folded) if side]
             return run(args, sides, folder)
         except Exception as error:  # some of the engine's classes derive from Exception only
-            hint = ": is it of a type that export --emulate writes otherwise?" if "NOT_IMPLEMENTED" in str(error) else ""
+            hint = ": the engine may lack a type, which export --emulate writes as arithmetic" if "NOT_IMPLEMENTED" in str(error) else ""
             print(f"{args.model} in {ENGINE}: {' '.join(str(error).split())}{hint}", file=sys.stderr)
             return 2
 

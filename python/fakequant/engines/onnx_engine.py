@@ -1,4 +1,4 @@
-"""An exported ONNX file in ONNX Runtime on the CPU, and the codes of the graph that the engine optimises."""
+"""An exported ONNX file in ONNX Runtime on the CPU, and the codes in the graph that the engine optimised."""
 import os
 import re
 
@@ -35,12 +35,14 @@ class Optimised:
         self.constants = {tensor.name: tensor for tensor in self.model.graph.initializer}
 
     def find_tensor(self, source, name):
-        """The tensor with a quantizer's codes, and whether it is channels last, or the order that its axes are brought to.
-        The tensor has the quantizer's name, or is the output of the kernel that took the quantizer in, or has the codes
-        with permuted axes. None if the engine has no tensor with these codes."""
+        """Returns (tensor, order) for the codes of a quantizer, None if the engine has no tensor with these codes.
+
+        The tensor has the name of the quantizer, is the output of the kernel that includes the quantizer, or has the codes with permuted
+        axes. `order` says whether channels are last, or is the order that permutes the axes back.
+        """
         if name in self.producers:
             return name, self.channels_last(name)
-        for codes, order in source.turned(name):
+        for codes, order in source.permuted_codes(name):
             if codes in self.producers:
                 return codes, order
         value = name
@@ -58,7 +60,7 @@ class Optimised:
         return None
 
     def kernel_output(self, source, node, value):
-        """Returns the output of the engine's kernel that holds `value`, an output of a node of the file."""
+        """Returns the output of the kernel of the engine that computes `value`, an output of a node of the file."""
         if node.op_type == "Slice" and (part := self.split_part(source, node)) is not None:
             return part
         kernel = next(iter(self.find_kernels([node])), None)
@@ -68,7 +70,7 @@ class Optimised:
         return kernel.output[place]
 
     def split_part(self, source, node):
-        """Returns the output of the Split that the engine makes of several slices of one tensor. Its outputs have new names and
+        """Returns the output of the Split that replaces several slices of one tensor in the engine. Its outputs have new names and
         the order of the slices. None if there is no such Split."""
         begin, end = (source.values(name) for name in node.input[1:3])
         if begin is None or end is None or begin.size != 1:
@@ -100,7 +102,7 @@ class Optimised:
         return (found[0], False) if len(found) == 1 else None
 
     def values(self, name):
-        """Returns the values of a constant, None if `name` is no constant."""
+        """Returns the values of a constant, None if `name` is not a constant."""
         return onnx.numpy_helper.to_array(self.constants[name]) if name in self.constants else None
 
     def find_kernels(self, nodes):
@@ -110,8 +112,8 @@ class Optimised:
                 if {kernel.name, TOKEN.sub("", kernel.name), FUSION.sub("", kernel.name)} & names]
 
     def find_float_kernels(self, kinds):
-        """Returns the kernels whose float results may be rounded otherwise than in evaluation. The sum of two floats is excluded,
-        unless such a kernel made one of them or both are codes. The product of an integer and a constant is excluded."""
+        """Returns the kernels whose float results may be rounded differently than in evaluation. The sum of two floats is excluded,
+        unless such a kernel computed one of them or both are codes. The product of an integer and a constant is excluded."""
         found, rounded, codes = [], set(), set()
         constants = set(self.constants)
         for node in self.nodes:
@@ -130,7 +132,7 @@ class Optimised:
         return found
 
     def is_integer(self, name, kinds):
-        """Returns whether an integer kernel made the floats."""
+        """Returns whether an integer kernel computed the floats."""
         maker = self.producers.get(name)
         return maker is not None and maker.op_type == "Cast" and kinds.get(maker.input[0]) == "int32"
 
@@ -146,7 +148,7 @@ class Optimised:
         if node.op_type == "Transpose":
             order = list(node.attribute[0].ints)
             last = node.name not in self.exported and order == [0, *range(2, len(order)), 1]
-            return last and not self.channels_last(node.input[0])  # of three axes the way back is the same order
+            return last and not self.channels_last(node.input[0])  # for three axes the inverse permutation has the same order
         if node.op_type.startswith("Nhwc") or any(a.name == "channels_last" and a.i for a in node.attribute):
             return True
         first = 2 if node.op_type == "QLinearConcat" else 0
@@ -170,10 +172,12 @@ def same_attributes(a, b):
 
 
 class Engine:
-    """The session as users have it, and a session with the codes as outputs. `absent` are the quantizers that the file lacks,
-    `missing` those whose codes the engine does not compute, `found` has tensor, order and type of the others.
-    `float_kernels` are the nodes of the optimised graph that round floats. `alone_different` and `exposed_different` count
-    logits that differ for a sample alone and when codes are read."""
+    """The session as users run it, and a session with the codes as outputs.
+
+    `absent` are the quantizers that the file lacks, `missing` the quantizers whose codes the engine does not compute. `found` has the
+    tensor, order and type of the other quantizers. `float_kernels` are the nodes of the optimised graph that round floats.
+    `alone_different` and `exposed_different` count logits that differ for a sample alone, and when codes are outputs.
+    """
 
     def __init__(self, source, model, predictions, level, options, threads, folder):
         self.level, self.options, self.threads = level, options, threads

@@ -1,4 +1,4 @@
-"""Why a file computes otherwise than its checkpoint, and what to do about it."""
+"""Reasons why a file computes other numbers than its checkpoint, and remedies."""
 import math
 
 from onnx import TensorProto
@@ -9,8 +9,8 @@ from .onnx_source import MOVES, ON_GRIDS
 from .processor import has_vnni
 
 BELOW_INTEGERS = ("disabled", "basic")
-KINDS = {"operator": "float operators", "fusion": "fusions that did not happen", "bias": "a bias rounded again"}
-# Bounds where the engine computes floats between codes: shares of codes, of the largest logit, and of answers.
+KINDS = {"operator": "float operators", "fusion": "missing fusions", "bias": "biases rounded again"}
+# Bounds if the engine computes floats between codes: shares of codes, of the largest logit, and of predictions.
 FLOAT_CODES, FLOAT_LOGITS, FLOAT_ANSWERS = 1e-3, 0.02, 1e-3
 # An integer kernel includes these operators in its rounding, by one multiplication. The definition makes floats of the sums, clips
 # them, and divides by the next scale.
@@ -43,17 +43,17 @@ def float_bias(source, node):
 
 
 def float_cause(source, kernel):
-    """Returns (kind, line): why a kernel computes in floats. The kind is "operator", "fusion" or "bias"."""
+    """Returns (kind, line), the reason why a kernel computes in floats. The kind is "operator", "fusion" or "bias"."""
     node = next((node for node in source.nodes if node.name and kernel.name.startswith(node.name)), None)
     label = f"{kernel.op_type} {kernel.name}".strip()
     if node is None or node.op_type not in PRODUCTS:
-        return "operator", f"{label}: the engine has no integer kernel of it that rounds as the definition does"
+        return "operator", f"{label}: the engine has no integer kernel for it that rounds like the definition"
     others = [reader for reader in final_readers(source, node.output[0]) if reader.op_type != "QuantizeLinear"]
     if others:
-        return "fusion", (f"{label}: not fused with a quantizer, because {others[0].op_type} {others[0].name} reads its "
-                          "result")
+        return "fusion", (f"{label}: not fused with a quantizer, because {others[0].op_type} {others[0].name} reads "
+                          "its result")
     if float_bias(source, node):
-        return "bias", f"{label}: its bias is in floats, which the engine rounds again"
+        return "bias", f"{label}: its bias is float, and the engine rounds it again"
     return "fusion", f"{label}: not fused with the quantizers around it"
 
 
@@ -73,7 +73,7 @@ def first_difference(source, engine, counts):
         return None
     order = {name: at for at, name in enumerate(source.producers)}
     name = min(counts.different, key=order.get) if counts.different else None
-    nodes = source.behind(source.quantizer(name).input[0] if name else source.output, counts.compared)
+    nodes = source.nodes_before(source.quantizer(name).input[0] if name else source.output, counts.compared)
     kernels = engine.graph.find_kernels(nodes)
     floats = {node.output[0] for node in engine.float_kernels}
     return {"quantizer": name, "codes_different": counts.different.get(name, 0), "codes": counts.compared.get(name, 0),
@@ -93,9 +93,9 @@ def describe(first):
     kernels = listed([f"{kernel['kernel']} {kernel['node']}" for kernel in first["kernels"]])
     ran = f", which ran as {kernels} in {'floats' if first['in_floats'] else 'integers'}" if kernels else ""
     if first["quantizer"] is None:
-        return f"first different: the logits, of {nodes}{ran}"
-    steps = f", by {first['largest_steps']} steps at most" if first["largest_steps"] else ""
-    return (f"first different: {first['quantizer']}, {first['codes_different']:,} of {first['codes']:,} codes{steps}; it "
+        return f"first difference: the logits, computed by {nodes}{ran}"
+    steps = f", by at most {first['largest_steps']} steps" if first["largest_steps"] else ""
+    return (f"first difference: {first['quantizer']}, {first['codes_different']:,} of {first['codes']:,} codes{steps}; it "
             f"rounds the result of {nodes}{ran}")
 
 
@@ -105,7 +105,7 @@ def beginnings(source, engine, counts):
     floats = {node.output[0] for node in engine.float_kernels}
     found = {False: [0, 0, {}], True: [0, 0, {}]}
     for name, (different, codes) in counts.begun.items():
-        nodes = source.behind(source.quantizer(name).input[0], counts.compared)
+        nodes = source.nodes_before(source.quantizer(name).input[0], counts.compared)
         group = found[any(node.output[0] in floats for node in engine.graph.find_kernels(nodes))]
         group[0] += different
         group[1] += codes
@@ -116,30 +116,30 @@ def beginnings(source, engine, counts):
 
 
 def describe_beginnings(groups):
-    """Returns a line: how many codes differ although the codes before them agree."""
-    parts = [f"{group['codes_different']:,} of {group['codes']:,} behind {'floats' if group['in_floats'] else 'integers'}"
+    """Returns a line with the number of codes that differ although the earlier codes of the sample agree."""
+    parts = [f"{group['codes_different']:,} of {group['codes']:,} after {'floats' if group['in_floats'] else 'integers'}"
              + (f" ({group['codes_different'] / group['codes']:.1e})" if group["codes_different"] else "") for group in groups]
-    return f"begun, where a sample's codes agree up to there: {', '.join(parts)}"
+    return f"different although the earlier codes of the sample agree: {', '.join(parts)}"
 
 
 def explain_floats(source, engine, chosen):
     """Returns (reason, ways) for kernels that round floats. `chosen` are the level and options that the file requires."""
     names = listed([f"{node.op_type} {node.name}" for node in engine.float_kernels])
-    reason = (f"{len(engine.float_kernels)} kernels compute in floats at level {engine.level}: {names}; a sum that rounds "
-              "to the other side of a tie is another code")
+    reason = (f"{len(engine.float_kernels)} kernels compute in floats at level {engine.level}: {names}. A sum that rounds "
+              "to the other side of a tie gives another code")
     if engine.level not in BELOW_INTEGERS:
         reason += "".join(f"; {KINDS[kind]}: {listed(lines, 2)}"
                           for kind, lines in float_causes(source, engine.float_kernels).items())
     ways = []
     if source.integer() and engine.level in BELOW_INTEGERS:
-        ways.append("--level all, where the engine multiplies integers")
+        ways.append("--level all, at which the engine multiplies integers")
     if engine.options != chosen[1]:
-        ways.append("leave out --session: the file requires "
+        ways.append("omit --session: the file requires "
                     + (", ".join(f"{key}={value}" for key, value in chosen[1].items()) or "no option"))
     if not source.powers_of_two():
         others = listed(sorted({node.op_type for node in engine.float_kernels} - SUMS))
-        ways.append("calibrate with --scale pow2 and train that: sums of any order, up to 24 bits, give the same codes then"
-                    + (f" (not {others}, which the engine computes in a way of its own)" if others else ""))
+        ways.append("calibrate with --scale pow2 and train: then all orders of a sum of up to 24 bits give the same codes"
+                    + (f" (except {others}, which the engine computes in its own way)" if others else ""))
     return reason, ways
 
 
@@ -147,9 +147,9 @@ def explain_clipping(source, nodes):
     """Returns (reason, ways) for sums that the engine clips as integers."""
     names = listed([node.name for node in nodes])
     ways = [] if source.powers_of_two() else [
-        "calibrate with --scale pow2 and train that: both roundings give the same codes then"]
-    return (f"{names} cut sums off (relu6): the engine takes that into its integer kernel, which rounds a sum by one "
-            "multiplication, where the checkpoint makes a float of it and divides; near a tie that is another code"), ways
+        "calibrate with --scale pow2 and train: then both roundings give the same codes"]
+    return (f"{names} clip sums (relu6): the engine clips in its integer kernel, which rounds a sum by one "
+            "multiplication. The checkpoint converts the sum to a float and divides, which may give another code near a tie"), ways
 
 
 def rounds_floats(source, engine, chosen):
@@ -161,16 +161,16 @@ def rounds_floats(source, engine, chosen):
 def explain_integers(engine, counts):
     ways = ["export it again from this checkpoint"]
     if counts.codes_different and not counts.logit_bits_different:
-        return ("no logit differs: these codes do not reach the logits of these samples, or verify reads them at another "
-                "tensor of the engine", ["compare more samples by --random 10000; if no logit differs there either, report it "
+        return ("no logit differs: these codes do not change the logits of these samples, or verify reads them from another "
+                "tensor of the engine", ["compare more samples with --random 10000. If no logit differs, report the problem "
                                          "with the file", *ways])
     if has_vnni() is False and engine.options.get("session.x64quantprecision") != "1":
-        ways.insert(0, "this processor has no VNNI, pairs of products saturate: leave out --session session.x64quantprecision")
-    return "it was computed in integers, which has one result: the file is not of this checkpoint, or was changed", ways
+        ways.insert(0, "this processor has no VNNI, and pairs of products saturate: omit --session session.x64quantprecision")
+    return "integers have one result: the file is not of this checkpoint, or it was changed", ways
 
 
 def saturating(engine):
-    """Returns the matrix products whose pairs of products saturate. Only above these levels the engine widens the factors."""
+    """Returns the matrix products whose pairs of products saturate. The engine widens the factors only at higher levels."""
     if has_vnni() is not False or engine.level not in BELOW_INTEGERS:
         return []
     return [node.name for node in engine.graph.nodes if node.op_type == "MatMulInteger"]
@@ -178,7 +178,7 @@ def saturating(engine):
 
 def explain_saturation(engine, names):
     return (f"this processor has no VNNI, and at level {engine.level} pairs of products of {listed(names)} saturate at 16 bits",
-            ["--level all, where the engine multiplies wider numbers"])
+            ["--level all, at which the engine multiplies wider numbers"])
 
 
 def differences(counts):
@@ -186,20 +186,20 @@ def differences(counts):
 
 
 def explain_folding(folded):
-    return (f"its batch norms are live, and a file has them folded, which rounds otherwise: with the folded network "
+    return (f"its batch norms are live, and the file has folded batch norms, which round differently: with the folded network "
             f"{folded.codes_different:,} codes differ",
-            ["fold the checkpoint by fakequant fold (--data reports the change), then qat, export and verify the "
+            ["fold the checkpoint with fakequant fold (--data reports the change), then qat, export and verify the "
              "folded checkpoint", "calibrate without --keep-bn"])
 
 
 def accepting(sides):
-    """Returns the tolerances that accept the differences, of every network that was compared."""
+    """Returns a list of one remedy with the tolerances that accept the differences of all compared networks."""
     if not all(math.isfinite(side.max_abs_diff) and side.largest > 0 for side in sides):
         return []
     codes = max(side.codes_different / max(side.codes, 1) for side in sides)
     logits = max(side.max_abs_diff / side.largest for side in sides)
     flags = f"--code-tolerance {rounded_up(codes)} " if codes > 0 else ""
-    return [f"accept it by {flags}--tolerance {rounded_up(logits)}: {sides[0].flips:,} answers change"]
+    return [f"accept it with {flags}--tolerance {rounded_up(logits)}: {sides[0].flips:,} predictions change"]
 
 
 def explain(source, engine, own, folded, first, chosen, same):

@@ -10,13 +10,13 @@ LEVELS = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended"
 INPUTS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int8)": np.int8,
           "tensor(uint8)": np.uint8, "tensor(int16)": np.int16, "tensor(int32)": np.int32, "tensor(int64)": np.int64,
           "tensor(bool)": np.bool_}
-TWO_BYTES = {"session.x64quantprecision": "1"}  # pairs of products must not saturate at 16 bits without VNNI
+TWO_BYTES = {"session.x64quantprecision": "1"}  # prevents that pairs of products saturate at 16 bits without VNNI
 
 
 def keeping_numbers(float_codes, activations_of_4_bits, float_products):
     """Returns the level of optimisation, "basic" or "all", and the entries of the session's config. The arguments are whether the
     file has FP8 codes, 4-bit activations, and products that add up floats."""
-    if float_codes:  # which "all" would put into integer kernels
+    if float_codes:  # at "all" they would run in integer kernels
         return "basic", {"session.disable_quant_qdq": "1"}
     if activations_of_4_bits:
         return "basic", {}
@@ -44,9 +44,9 @@ def converted(declared, x):
     """Returns the samples in the type that the file declares: token ids are integers in one file and floats in another."""
     wanted = x.astype(INPUTS.get(declared.type, x.dtype))
     if wanted.dtype != x.dtype and not np.array_equal(wanted, x):
-        raise ValueError(f"its input {declared.name} is {declared.type}, which the samples are not: "
-                         + ("0 and 1 are" if wanted.dtype == np.bool_ else "whole numbers within its range are"
-                            if wanted.dtype.kind in "iu" else "its floats are"))
+        raise ValueError(f"its input {declared.name} is {declared.type}, and the samples do not fit: "
+                         + ("give 0 and 1" if wanted.dtype == np.bool_ else "give whole numbers within its range"
+                            if wanted.dtype.kind in "iu" else "give floats of this type"))
     return wanted
 
 
@@ -57,7 +57,7 @@ def session_inputs(session, x):
         return {declared[0].name: converted(declared[0], x)}
     sizes = [int(np.prod(part.shape[1:], dtype=np.int64)) for part in declared]
     if x.ndim != 2 or sum(sizes) != x.shape[1]:
-        raise ValueError(f"its inputs have {sum(sizes)} elements a sample, the samples are {list(x.shape[1:])}")
+        raise ValueError(f"its inputs have {sum(sizes)} elements per sample, and the samples are {list(x.shape[1:])}")
     parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
     return {part.name: converted(part, own.reshape(len(x), *part.shape[1:])) for part, own in zip(declared, parts)}
 

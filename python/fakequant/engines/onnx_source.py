@@ -1,4 +1,4 @@
-"""An exported ONNX file, and the tensors of it that hold codes of quantizers."""
+"""An exported ONNX file, and its tensors with codes of quantizers."""
 import ml_dtypes
 import numpy as np
 import onnx
@@ -11,7 +11,7 @@ FLOAT8 = {TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E
 ON_GRIDS = {"QuantizeLinear", "DequantizeLinear"}
 MOVES = {"Transpose", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Gather", "Identity", "Pad",
          "ReorderInput", "ReorderOutput"}
-# Operators that take ranges from their input. The library has their arithmetic.
+# Operators that compute ranges from their input. The library has the same arithmetic.
 DYNAMIC = {"DynamicQuantizeLSTM", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat"}
 
 
@@ -35,7 +35,7 @@ class Source:
         self.types |= {self.constants[node.input[0]].data_type for node in weights}
 
     def values(self, name):
-        """A constant's values, None if `name` is no constant."""
+        """Returns the values of a constant, None if `name` is not a constant."""
         return onnx.numpy_helper.to_array(self.constants[name]) if name in self.constants else None
 
     def same_grid(self, a, b):
@@ -45,33 +45,33 @@ class Source:
             one is not None and other is not None and one.dtype == other.dtype and np.array_equal(one, other) for one, other in pairs)
 
     def sorted_quantizers(self, predictions):
-        """Returns (absent, computed, constant), the quantizers of predictions that the file lacks, that it computes, and whose
-        codes do not depend on the samples."""
+        """Returns (absent, computed, constant): quantizers of predictions that the file lacks, that it computes, and whose codes do not
+        depend on the samples."""
         fixed = [name for name in predictions.names if predictions.is_constant(name) or name in self.constants]
         others = [name for name in predictions.names if name not in fixed]
         return ([name for name in others if name not in self.producers],
                 [name for name in others if name in self.producers], fixed)
 
     def quantizer(self, name):
-        """Returns the QuantizeLinear that makes those codes. A Clip after it may remove the lowest code."""
+        """Returns the QuantizeLinear that computes the codes `name`. A Clip after it may remove the lowest code."""
         node = self.producers[name]
         return self.producers[node.input[0]] if node.op_type == "Clip" else node
 
     def find_readers(self, name, op):
         return [node for node in self.readers.get(name, []) if node.op_type == op]
 
-    def turned(self, name):
-        """Yields (name, order): codes that are these with permuted axes, and the order that permutes them back. Engines merge
-        two permutations, which removes the codes between them."""
+    def permuted_codes(self, name):
+        """Yields (name, order): the same codes with permuted axes, and the order that permutes them back. Engines merge two
+        permutations, which removes the codes between them."""
         for floats in self.find_readers(name, "DequantizeLinear"):
             for turn in self.find_readers(floats.output[0], "Transpose"):
                 back = [int(axis) for axis in np.argsort(turn.attribute[0].ints)]
-                yield turn.output[0] + "_q_to_dq", back  # the engine's name of the codes that it permutes
+                yield turn.output[0] + "_q_to_dq", back  # the engine's name for permuted codes
                 for codes in self.find_readers(turn.output[0], "QuantizeLinear"):
                     if codes.input[1:] == floats.input[1:]:
                         yield codes.output[0], back
 
-    def behind(self, value, quantizers):
+    def nodes_before(self, value, quantizers):
         """Returns the nodes that compute a value from the codes of these quantizers or the input, in order of execution."""
         wanted, seen = [value], set(quantizers)
         while wanted:
@@ -112,6 +112,6 @@ class Source:
         return dynamic or bool(self.activations) and bool(self.types & {TensorProto.INT8, TensorProto.UINT8})
 
     def integer(self):
-        """Returns whether every product is of 8-bit integers. Others are sums of floats in the engine's own order."""
+        """Returns whether every product is of 8-bit integers. Other products are float sums in the engine's own order."""
         dynamic = any(node.op_type == "MatMulInteger" for node in self.nodes)
         return (bool(self.activations) or dynamic) and not self.blocks and not self.types & (INT4 | set(FLOAT8))

@@ -1,7 +1,7 @@
-"""Runs an ONNX file that fakequant exported in OpenVINO on the CPU and compares it with fakequant's own evaluation.
+"""Runs an ONNX file that fakequant exported in OpenVINO on the CPU and compares it with the evaluation of fakequant.
 
 PREDICTIONS are HDF5 files with x, logits and codes/<quantizer>. A second run has the codes as outputs. This may prevent fusions, so
-the program counts the logits that differ between the two runs. Exit status: 0 within the bounds, 1 not, 2 a file
+the program counts the logits that differ between the two runs. Exit status: 0 within the bounds, 1 outside of the bounds, 2 a file
 that cannot be used, 3 a Python package is missing."""
 import collections
 
@@ -18,7 +18,7 @@ with required_packages(__name__, "openvino onnx h5py"):
 VERSION = ov.get_version().split("-")[0]
 MOVED = {"Transpose", "Flatten", "Reshape", "MaxPool", "Concat", "Relu", "Identity", "Slice", "Clip", "Max"}
 MEASURED = "2026.4.1"
-LOGITS, CODES, ANSWERS = 0.01, 1e-3, 0.0  # of the largest logit; of all codes; of all answers
+LOGITS, CODES, ANSWERS = 0.01, 1e-3, 0.0  # shares of the largest logit, of all codes, and of all predictions
 
 
 def open_model(path, outputs, threads):
@@ -33,8 +33,10 @@ def open_model(path, outputs, threads):
 
 
 class OpenVino:
-    """The network as users have it, and a network with the codes as outputs. `missing` are quantizers that the file lacks,
-    `constant` quantizers of constants, whose codes are not compared."""
+    """The network as users run it, and a network with the codes as outputs.
+
+    `missing` are quantizers that the file lacks. `constant` are quantizers of constants, whose codes are not compared.
+    """
 
     def __init__(self, path, source, predictions, threads):
         self.missing, self.names, self.constant = source.sorted_quantizers(predictions)
@@ -83,20 +85,20 @@ def explain(engine, source, counts):
         return [], [], []
     order = {name: at for at, name in enumerate(source.producers)}
     first = min(counts.different, key=order.get) if counts.different else None
-    nodes = source.behind(source.quantizer(first).input[0] if first else source.output, counts.compared)
+    nodes = source.nodes_before(source.quantizer(first).input[0] if first else source.output, counts.compared)
     operators = [node for node in nodes if node.op_type not in ON_GRIDS]
     named = ", ".join(f"{node.name} ({node.op_type})" for node in operators[:4]) or "the input"
-    what = (f"{first}, {counts.different[first]:,} of {counts.compared[first]:,} codes by {counts.steps.get(first, 0)} steps at "
-            f"most" if first else "the logits")
+    what = (f"{first}, {counts.different[first]:,} of {counts.compared[first]:,} codes by at most "
+            f"{counts.steps.get(first, 0)} steps" if first else "the logits")
     arithmetic = [node for node in operators if node.op_type not in MOVED]
-    cause = ("the engine rounds floats behind its integer sums in an order of its own" if arithmetic else
-             "the engine multiplies the input by the reciprocal of its scale, where the file divides, which shows at ties")
+    cause = ("the engine rounds floats after its integer sums in its own order" if arithmetic else
+             "the engine multiplies the input by the reciprocal of its scale, and the file divides: ties give other codes")
     ways = [] if source.powers_of_two() else [
-        "calibrate with --scale pow2 and train that: products by powers of two round nothing"]
+        "calibrate with --scale pow2 and train: products by powers of two are exact"]
     if has_vnni() is False:
-        cause += "; this processor has no VNNI, so that pairs of products of bytes saturate at 16 bits in the engine"
+        cause += "; this processor has no VNNI, and pairs of products of bytes saturate at 16 bits in the engine"
         ways.insert(0, "run it on a processor with VNNI")
-    line = f"first different: {what}; it rounds the result of {named}: {cause}"
+    line = f"first difference: {what}; it rounds the result of {named}: {cause}"
     return [line], ways, [line]
 
 
@@ -126,9 +128,9 @@ def run(args):
     if not_compared:
         lines.append(f"not compared: {sum(not_compared.values()):,} codes of constants: {', '.join(not_compared)}")
     if engine.missing:
-        lines.append(f"codes that the file has not: {', '.join(engine.missing)}")
+        lines.append(f"quantizers that the file does not have: {', '.join(engine.missing)}")
     if engine.exposed_different:
-        lines.append(f"{engine.exposed_different:,} logits changed when codes were read: the engine fuses otherwise then")
+        lines.append(f"{engine.exposed_different:,} logits changed when codes were outputs: the engine then fuses differently")
     return finish(args, f"openvino {VERSION}", counts, samples, same=not engine.missing, lines=lines + first,
                   warnings=version_warning("openvino", VERSION, MEASURED), reasons=reasons, ways=ways,
                   kernels=engine.kernels, float_kernels=engine.float_kernels, not_in_file=engine.missing,

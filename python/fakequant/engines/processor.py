@@ -12,7 +12,7 @@ def instructions():
 
 
 def has_vnni():
-    """Returns whether byte products cannot saturate, None if that is unknown."""
+    """Returns whether the processor has VNNI, so that byte products cannot saturate; None if it is unknown."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return None
     found = instructions()

@@ -1,5 +1,5 @@
-"""Makes libraries without code that replace NVIDIA's. torch is linked to them, and never calls them on a CPU. Requires gcc, nm and
-readelf."""
+"""Makes libraries without code that replace NVIDIA's libraries. torch is linked to them and does not call them on a CPU. Requires gcc,
+nm and readelf."""
 
 import collections
 import pathlib
@@ -29,7 +29,7 @@ def wanted(libraries):
     return versions, names
 
 
-#: Folders that torch searches, and prefixes of the symbols of libraries without versions.
+#: Folders that torch searches, and prefixes of the symbols of libraries without symbol versions.
 FOLDERS = {"libcudnn": "cudnn", "libcusparseLt": "cusparselt", "libnccl": "nccl", "libnvshmem_host": "nvshmem"}
 PREFIXES = {"libnccl": "nccl", "libcusparseLt": "cusparseLt", "libcufile": "cuFile"}
 
