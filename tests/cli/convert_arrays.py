@@ -112,7 +112,7 @@ assert np.allclose(seen.mean(axis=(0, 2, 3)), 0, atol=1e-9) and np.allclose(seen
 os.rename("out.h5", "normal.h5")
 run(*from_npy(image, "--like", "normal.h5", "--test", "1"))
 assert all(np.array_equal(attributes(of="test/x")[name], found[name]) for name in found), attributes(of="test/x")
-fails(2, "no sample for training", *from_npy(image, "--normalize", "--test", "1"))
+fails(2, "no training sample", *from_npy(image, "--normalize", "--test", "1"))
 fails(2, ["samples are [7] f32", "[3, 6, 5] u8"], *from_npy(flat, "--like", "normal.h5"))
 fails(2, "leave --scale out", *from_npy(image, "--like", "normal.h5", "--scale", "1"))
 
@@ -137,7 +137,7 @@ assert set(groups()) == {"test"}
 run(*from_npy(npy("few.npy", np.zeros((5, 2), np.float32)), "--labels", npy("few_y.npy", np.arange(5)), "--test", "0.5"))
 assert set(groups()) == {"train"}, "a class keeps a sample for training"
 run(*from_npy("many.npy", "--labels", "many_y.npy", "--test-file", "few.npy", "--test-labels", "few_y.npy"), status=2)
-fails(2, ["samples for training are [1] f32", "[2] f32"], *from_npy("many.npy", "--test-file", "few.npy"))
+fails(2, ["training samples are [1] f32", "test samples [2] f32"], *from_npy("many.npy", "--test-file", "few.npy"))
 fails(2, "--val is 0.6 and --test is 0.6", *from_npy("many.npy", "--val", "0.6", "--test", "0.6"))
 run(*from_npy("many.npy", "--labels", "many_y.npy", "--test-file", "many.npy", "--test-labels", "many_y.npy", "--val", "0.5"))
 assert {group: len(parts["y"]) for group, parts in groups().items()} == {"train": 180, "val": 180, "test": 360}
@@ -250,7 +250,7 @@ fails(2, ["'<c16'", "astype"], *from_npy(npy("complex.npy", np.zeros((3, 2), com
 fails(2, "'<M8[D]'", *from_npy(npy("dates.npy", np.zeros((3, 2), "datetime64[D]"))))
 fails(2, "from-text", *from_npy(npy("text.npy", np.array([["a"], ["b"]]))))
 fails(2, "one number", *from_npy(npy("scalar.npy", np.float32(1))))
-fails(2, "nothing in it", *from_npy(npy("empty.npy", np.zeros((0, 3), np.float32))))
+fails(2, "it is empty", *from_npy(npy("empty.npy", np.zeros((0, 3), np.float32))))
 fails(2, "[3, 1, 1, 1, 1]", *from_npy(npy("five.npy", np.zeros((3, 1, 1, 1, 1), np.float32))))
 fails(2, "[60]", *from_npy("y.npy"))
 good = npy_bytes(np.zeros((4, 3), np.float32))

@@ -114,14 +114,14 @@ assert list(read("x").ravel()) == [1, 3, 5]
 # Errors name columns, rows and files.
 fails(2, ["[dataset from-parquet]", "no column 'tre': it has id, size"], *convert("trees.parquet", "--label", "tre"))
 fails(2, "--label is missing: name the column of labels, which is one of a, y", *convert("gaps.parquet"))
-fails(2, "column 'more' is struct<b: int64>, which is neither numbers nor text nor lists of numbers: leave it out by --drop",
+fails(2, "column 'more' is struct<b: int64>, which is neither numbers nor text nor lists of numbers: leave it out with --drop",
       *convert("nested.parquet", "--label", "y"))
 run(*convert("nested.parquet", "--label", "y", "--drop", "more", "--test", "0"))
 fails(2, "column 'a' has 1 values in row 1, and 2 in others", *convert("ragged.parquet", "--label", "y"))
 fails(2, "row 1 has the label 2, and the file names 2 classes", *convert("beyond.parquet", "--label", "label"))
 fails(2, "none.parquet has no rows", *convert("none.parquet", "--label", "y"))
 fails(2, ["column 'when'"], *convert("trees.parquet", "--label", "tree", "--columns", "when"))
-fails(2, "if it is of images, give --image png", *convert("raw.parquet", "--label", "kind"))
+fails(2, "give --image png if it has images", *convert("raw.parquet", "--label", "kind"))
 with open("trees.parquet", "rb") as file:
     whole = file.read()
 for name, data in (("cut.parquet", whole[:len(whole) // 2] + whole[-8:]), ("end.parquet", whole[:-40] + b"\0" * 32 + whole[-8:])):
@@ -139,7 +139,7 @@ assert read("x").shape == (10, 1, 4, 4) and read("x", "test").shape == (10, 1, 4
 run(*convert("raw.parquet", "--image", "png", "--task", "none", "--test", "0"))
 with h5py.File("out.h5") as file:
     assert "y" not in file["train"]
-fails(2, "no bytes of an image in row 0", *convert("elsewhere.parquet", "--image", "image", "--label", "label"))
+fails(2, "no image bytes in row 0", *convert("elsewhere.parquet", "--image", "image", "--label", "label"))
 run(*convert("climbs.parquet", "--image", "image", "--label", "label"))
 assert classes() == ["../up", "a"]
 
@@ -156,6 +156,6 @@ with open("table.csv", "w", encoding="utf-8") as file:
     file.write("a,y\n1,b\n")
 fails(2, "a text file, not a Parquet file", "dataset", "from-parquet", "table.csv", "--label", "y", "-o", "d.h5")
 fails(2, "--output is missing", "dataset", "from-parquet", "data.parquet", "--label", "y")
-fails(2, "--size is of images: give --image", *PARQUET, "--size", "8")
-fails(2, "--drop is of a table", *PARQUET, "--image", "x", "--drop", "z")
+fails(2, "--size requires --image", *PARQUET, "--size", "8")
+fails(2, "--drop is for tables", *PARQUET, "--image", "x", "--drop", "z")
 print("convert parquet: ok")

@@ -100,9 +100,9 @@ with h5py.File("training.h5") as file, h5py.File("out.h5") as like:
     for name in ("mean", "std"):
         assert np.array_equal(like["test/x"].attrs[name], file["train/x"].attrs[name]), name
 fails(2, ["line 2", "'blue'"], *from_csv(write("fourth.csv", "a,colour\n9,blue\n"), "--task", "none", "--one-hot", "colour", "--like", "training.h5"))
-fails(2, ["columns are a, those of --like", "a, colour=green, colour=red"], *from_csv("third.csv", "--task", "none", "--drop", "colour", "--like",
+fails(2, ["columns are a, and the columns of --like", "a, colour=green, colour=red"], *from_csv("third.csv", "--task", "none", "--drop", "colour", "--like",
                                                                                      "training.h5"))
-fails(2, ["no sample for training", "--like"], *from_csv("third.csv", "--task", "none", "--one-hot", "colour", "--test", "1"))
+fails(2, ["no training sample", "--like"], *from_csv("third.csv", "--task", "none", "--one-hot", "colour", "--test", "1"))
 
 # Labels: numbers that are not 0 .. K - 1 get names, real ones stay.
 write("numbers.csv", "a,t\n" + "".join(f"{i},{(3, 10, 7)[i % 3]}\n" for i in range(30)))
@@ -137,10 +137,10 @@ fails(2, "truncated", *from_csv(write("cut.csv.gz", gzip.compress(plain)[:-40]),
 good = "a,b,t\n1,2,x\n3,4,y\n"
 for text, expected_text in (
         ("a,b,t\n1,2,x\n3,4\n", ["line 3 has 2 fields, the first has 3"]), ("a,b,t\n1,2,x\n3,4,y,5\n", ["line 3 has 4 fields"]),
-        ("a,b,t\n1,2,x\n3,four,y\n", ["line 3", "'four'", "'b'", "--drop b", "--one-hot b"]), ("a,b,t\n1,\"2,x\n", ["line 2", "nothing closes"]),
-        ("a,b,t\n1,\"2\"3,x\n", ["line 2", "quotes in a field are doubled"]), ("", "no records"), ("a,b,t\n", "no records"),
+        ("a,b,t\n1,2,x\n3,four,y\n", ["line 3", "'four'", "'b'", "--drop b", "--one-hot b"]), ("a,b,t\n1,\"2,x\n", ["line 2", "not closed"]),
+        ("a,b,t\n1,\"2\"3,x\n", ["line 2", "double the quotes"]), ("", "no records"), ("a,b,t\n", "no records"),
         ("\n\n\n", "no records"), (b"a,b,t\n1,2,\xe4\xff\n", ["line 2 is not UTF-8", "iconv"]), (good.encode("utf-16"), "is UTF-16"),
-        (b"a,b\x00,t\n1,2,x\n", "bytes of 0"), ("a,a,t\n1,2,x\n", None), ("a,b,t\n1,1e999,x\n", ["'1e999'"]),
+        (b"a,b\x00,t\n1,2,x\n", "zero byte"), ("a,a,t\n1,2,x\n", None), ("a,b,t\n1,1e999,x\n", ["'1e999'"]),
         ("a,b,t\n1,\"1,5\",x\n", ["'1,5'"]), ("a,b,t\n1,nan,x\n", ["no value", "'b'"]), ("a,b,t\n1,inf,x\n", ["'inf'"]),
         ("a,b,t\n,,\n", "no value"), ("t\nx\ny\n", "no column left")):
     if expected_text is None:
@@ -188,7 +188,7 @@ write("new.txt", "BAD good unseen\n")
 run(*from_text("new.txt", "--like", "words.h5", "--test", "1"))
 assert read("x", "test").tolist() == [[7, 2, 1, 0, 0, 0]]
 fails(2, "--like words.h5 has words", *from_text("new.txt", "--like", "words.h5", "--tokens", "bytes"))
-fails(2, "no data set of text", *from_text("new.txt", "--like", os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "data", "digits.h5")))
+fails(2, "not a data set of fakequant dataset from-text", *from_text("new.txt", "--like", os.path.join(os.environ["FAKEQUANT_SOURCE_DIR"], "data", "digits.h5")))
 # Words that occur only in the test text are not in the vocabulary.
 write("train.txt", "red red\nblue\n" * 5)
 write("held.txt", "green red\n")
@@ -229,17 +229,17 @@ run(*from_csv("german.csv", "--label", "b", "--task", "real", "--drop", "y", "--
 assert np.array_equal(read("y").ravel(), np.array([-i - 0.25 for i in range(30)], np.float32))
 fails(2, "'point'", *from_csv("german.csv", "--label", "y", "--decimal", "pount"))
 write("dates.csv", "day,y\n" + "".join(f"2026-01-{i % 28 + 1:02},{'ab'[i % 2]}\n" for i in range(30)))
-fails(2, ["'2026-01-01'", "a date, of which numbers"], *from_csv("dates.csv", "--label", "y"))
+fails(2, ["'2026-01-01'", "a date, which has to be converted"], *from_csv("dates.csv", "--label", "y"))
 write("shares.csv", "share,y\n" + "".join(f"{i} %,{'ab'[i % 2]}\n".replace(" ", "") for i in range(30)))
 fails(2, ["'0%'", "a percentage"], *from_csv("shares.csv", "--label", "y"))
 write("flags.csv", "on,y\n" + "".join(f"{('True', 'FALSE', 'false')[i % 3]},{'ab'[i % 2]}\n" for i in range(30)))
 run(*from_csv("flags.csv", "--label", "y", "--test", "0", "--keep-values"))
 assert np.array_equal(read("x").ravel(), np.arange(30) % 3 == 0)
 write("index.csv", ",a,y\n" + "".join(f"{i},{i % 5}.5,{'ab'[i % 2]}\n" for i in range(30)))
-assert "note: the column '' counts the records: leave it out by --drop 0" in run(*from_csv("index.csv", "--label", "y")).stdout
+assert "note: the column '' counts the records: leave it out with --drop 0" in run(*from_csv("index.csv", "--label", "y")).stdout
 assert "note" not in run(*from_csv("index.csv", "--label", "y", "--drop", "0")).stdout
 write("same.csv", "a,y\n" + "".join(f"{i % 5}.5,same\n" for i in range(30)))
-assert "note: all samples are of one class" in run(*from_csv("same.csv", "--label", "y")).stdout
+assert "note: all samples have one class" in run(*from_csv("same.csv", "--label", "y")).stdout
 
 # A class with one sample goes to training, and an empty group is reported. Names are printed on one line.
 write("unique.csv", 'a,b,y\n1,2,"y\nnew"\n3,4,z\n')

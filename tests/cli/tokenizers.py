@@ -115,10 +115,10 @@ with open(tokenizer_path("llama"), encoding="utf-8") as file:
     whole = file.read()
 with open("cut.json", "w", encoding="utf-8") as file:
     file.write(whole[:len(whole) // 2])
-fails(2, ["cut.json", "no tokenizer.json"], *windows("cut.json", "none.h5"))
+fails(2, ["cut.json", "not a tokenizer.json"], *windows("cut.json", "none.h5"))
 with open("bad.json", "w", encoding="utf-8") as file:
     file.write('{"model": {"type": "Other", "vocab": {}}}')
-fails(2, ["bad.json", "no tokenizer.json"], *windows("bad.json", "none.h5"))
+fails(2, ["bad.json", "not a tokenizer.json"], *windows("bad.json", "none.h5"))
 with h5py.File("other.h5", "r+") as file:
     del file["tokenizer"]
 fails(2, "tokenizer", "dataset", "from-text", "text.txt", "--windows", "8", "--like", "other.h5", "-o", "none.h5")

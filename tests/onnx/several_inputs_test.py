@@ -162,7 +162,7 @@ for name, value, report in (("half", 0.5, "0.5"), ("far", 20, "20")):
     fails(2, ["embedding", report], "predict", "bert.h5", "--data", f"{name}.h5", "-o", "no.h5")
 fails(2, "samples of the input 'known' are whole numbers", "verify", "typed_qat.onnx", "--checkpoint", "typed_qat.h5", "--data", "typed_data.h5",
       "--random", "8")
-fails(2, "--layout is of one array", "dataset", "from-npy", "bert.npz", "--x-key", "input_ids,attention_mask", "--layout", "tokens", "-o", "no.h5")
+fails(2, "--layout is for one array", "dataset", "from-npy", "bert.npz", "--x-key", "input_ids,attention_mask", "--layout", "tokens", "-o", "no.h5")
 fails(2, "no array 'mask'", "dataset", "from-npy", "bert.npz", "--x-key", "input_ids,mask", "-o", "no.h5")
 np.savez("uneven.npz", a=np.zeros((4, 2)), b=np.zeros((5, 2)))
 fails(2, "has 5 samples", "dataset", "from-npy", "uneven.npz", "--x-key", "a,b", "-o", "no.h5")

@@ -47,8 +47,8 @@ def test_encodes_text_columns_and_fills_gaps_with_the_mean(tmp_path):
 
 
 @pytest.mark.parametrize("text, says", [
-    ("a,t\n1,x\n2\n", "line 3 has 1 fields, the first has 2"), ("a,t\nten,x\n", "'ten' in the column 'a', which is no number"),
-    ("a,t\n1_0,x\n", "'1_0'"), ("a,t\n\uff11,x\n", "no number"), ("a,t\n1e999,x\n", "'1e999'"), ("a,t\n,x\n", "line 2 has no value"),
+    ("a,t\n1,x\n2\n", "line 3 has 1 fields, the first has 2"), ("a,t\nten,x\n", "'ten' in the column 'a', which is not a number"),
+    ("a,t\n1_0,x\n", "'1_0'"), ("a,t\n\uff11,x\n", "not a number"), ("a,t\n1e999,x\n", "'1e999'"), ("a,t\n,x\n", "line 2 has no value"),
     ("a,t\n\"1,x\n", "line 2 opens a quote"), ("", "no records"), ("a,t\n1,x\n", None)])
 def test_reports_the_line_of_an_invalid_table(tmp_path, text, expected_text):
     path = tmp_path / "t.csv"
@@ -131,5 +131,5 @@ def test_rejects_a_character_without_a_token(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1}, [])).save(str(tmp_path / "ab.json"))
     (tmp_path / "t.txt").write_text("abba?" * 9)
-    with pytest.raises(data.DataError, match="has '\\?', which is none of the tokens"):
+    with pytest.raises(data.DataError, match="has '\\?', which is not a token"):
         data.from_text(tmp_path / "t.txt", tmp_path / "x.h5", windows=4, tokenizer=tmp_path / "ab.json")

@@ -55,7 +55,7 @@ def run(words):
     lines, report = convert(name, values, Progress(not as_json and sys.stdout.isatty()))
     if as_json:
         text = json.dumps({"event": "result", "command": f"dataset {name}", **report}, ensure_ascii=False)
-        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # file names need not be UTF-8
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # names of files may not be UTF-8
         print(json.dumps(json.loads(text), separators=(",", ":")))
     else:
         print("\n".join(map(printable, lines)))

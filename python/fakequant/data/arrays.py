@@ -1,4 +1,4 @@
-"""Data sets of NumPy arrays (.npy, .npz) and of IDX files, as MNIST comes. Arrays are read a few rows at a time."""
+"""Data sets of NumPy arrays (.npy, .npz) and of IDX files, the format of MNIST. Arrays are read a few rows at a time."""
 import io
 import os
 import struct
@@ -20,7 +20,7 @@ _MOST_HEADER = 1 << 20
 
 
 class ArrayFile:
-    """An array [N, ..], read once from its first row on. `size` is the number of bytes that its file can hold."""
+    """An array [N, ..], read once from the first row. `size` is the largest number of bytes of its file."""
 
     def __init__(self, stream, dtype, shape, fortran_order=False, size=None):
         self.stream, self.place, self.shape = stream, stream.place, tuple(shape)
@@ -29,13 +29,13 @@ class ArrayFile:
         if not shape:
             stream.fail("holds one number: give an array [N, ..]")
         if min(shape) <= 0:
-            stream.fail(f"has the shape {list(shape)}: there is nothing in it, or it is damaged")
+            stream.fail(f"has the shape {list(shape)}: it is empty or damaged")
         self.row_elements = int(np.prod(shape[1:], dtype=object))
         self.row_bytes = self.row_elements * self.stored.itemsize
         if size is not None and self.row_bytes * shape[0] > size:
             stream.fail(f"claims the shape {list(shape)}, but its file is too short for it: it is truncated or damaged")
         if self.row_bytes > _MOST_ROW:
-            stream.fail(f"has rows of {self.row_elements} elements: at most 1 GiB a row")
+            stream.fail(f"has rows of {self.row_elements} elements: at most 1 GiB per row")
 
     @property
     def dtype(self):
@@ -53,7 +53,7 @@ class ArrayFile:
         whole = None
         if self.fortran_order:
             if self.row_bytes * self.shape[0] > _MOST_IN_MEMORY:
-                self.stream.fail(f"is an array of more than {_MOST_IN_MEMORY} bytes in Fortran order: save it by numpy.ascontiguousarray(x)")
+                self.stream.fail(f"is an array of more than {_MOST_IN_MEMORY} bytes in Fortran order: save numpy.ascontiguousarray(x)")
             data = self.stream.read_exactly(self.row_bytes * self.shape[0])
             whole = np.frombuffer(data, self.stored).reshape(self.shape, order="F")
         for begin in range(0, self.shape[0], rows):
@@ -67,7 +67,7 @@ class ArrayFile:
 
     def read_all(self):
         if self.row_bytes * self.shape[0] > _MOST_IN_MEMORY:
-            self.stream.fail(f"has the shape {list(self.shape)}: labels of at most {_MOST_IN_MEMORY} bytes are read")
+            self.stream.fail(f"has the shape {list(self.shape)}: labels may have at most {_MOST_IN_MEMORY} bytes")
         return np.concatenate(list(self.batches(max(1, (1 << 24) // max(self.row_bytes, 1)))))
 
 
@@ -88,8 +88,8 @@ def npz_keys(path):
     archive = _archive(path)
     keys = [name[:-4] for name in archive.namelist() if name.endswith(".npy")] if archive else []
     if archive and not keys:
-        raise DataError(f"{path} is a zip archive without NumPy arrays: unpack it, and give the folder to fakequant dataset from-images, "
-                        "or its files to the others")
+        raise DataError(f"{path} is a zip archive without NumPy arrays: unpack it, and use fakequant dataset from-images for the folder, "
+                        "or another from-.. for its files")
     return keys
 
 
@@ -98,7 +98,7 @@ def open_npy(path, key=""):
     archive = _archive(path)
     if archive is None:
         if key:
-            raise DataError(f"{path} is one array: '{key}' names one of a .npz archive")
+            raise DataError(f"{path} is one array (.npy), and '{key}' selects an array of a .npz archive")
         kind = file_kind(path)
         if kind != "a NumPy array":
             raise DataError(f"{path} is {kind}, not a NumPy array (.npy) or an archive of them (.npz)")
@@ -127,7 +127,7 @@ def _read_header(stream, size):
     if dtype.names:
         stream.fail("is an array of records: save one field, x[\"name\"], as an array of its own")
     if dtype.hasobject:
-        stream.fail("is an array of Python objects, and to have them unpickled would run the code in them: save x.astype(numpy.float32)")
+        stream.fail("is an array of Python objects, which can run code when they are unpickled: save x.astype(numpy.float32)")
     if dtype.kind not in "biufSU" or dtype.kind == "f" and dtype.itemsize > 8 or dtype.itemsize == 0:
         stream.fail(f"is an array of '{dtype.str}': booleans, integers, floats of 16, 32 and 64 bits and, as labels, text are read: "
                     "save x.astype(numpy.float32)")
@@ -155,12 +155,12 @@ def _layout(array, notes):
     if len(shape) == 2:
         if array.dtype.kind == "f" or one_byte:
             return "flat"
-        notes.append(f"{array.place}: {shape} read as token ids; --layout flat makes numbers of them")
+        notes.append(f"{array.place}: {shape} read as token ids; --layout flat reads numbers")
         return "tokens"
     if len(shape) == 3:
         if one_byte or array.stored.kind == "u" and array.stored.itemsize == 2:
             return "nhw"
-        notes.append(f"{array.place}: {shape} read as signals, channels before samples; --layout nhw reads images of one channel")
+        notes.append(f"{array.place}: {shape} read as signals, channels first; --layout nhw reads images of one channel")
         return "ncl"
     if len(shape) != 4:
         array.stream.fail(f"has the shape {shape}: give [N, C, H, W], [N, H, W, C], [N, H, W], [N, C, L] or [N, F]")
@@ -170,7 +170,7 @@ def _layout(array, notes):
     if last == 1 and height != width:
         array.stream.fail(f"has the shape {shape}: give --layout nhwc if the channels are the last axis, or --layout nchw if they are "
                           "the second")
-    notes.append(f"{array.place}: {shape} read as images with their channels at the end, stored with them first; --layout nchw keeps "
+    notes.append(f"{array.place}: {shape} read as images with channels at the end, and stored with channels first; --layout nchw keeps "
                  "the order")
     return "nhwc"
 
@@ -184,7 +184,7 @@ class ArraySamples(Samples):
         self.array, self.path, self.count = array, array.place, array.shape[0]
         self.layout = _layout(array, notes) if layout == "auto" else layout
         if len(array.shape) != _AXES[self.layout]:
-            array.stream.fail(f"has the shape {list(array.shape)}: --layout {self.layout} is of {_AXES[self.layout]} axes")
+            array.stream.fail(f"has the shape {list(array.shape)}: --layout {self.layout} requires {_AXES[self.layout]} axes")
         self.tokens = self.layout == "tokens"
         if self.tokens and array.dtype.kind == "f":
             array.stream.fail("is an array of floats: tokens are integers")
@@ -210,16 +210,16 @@ class ArraySamples(Samples):
 
 
 class JoinedSamples(Samples):
-    """Flat rows of the elements of several arrays side by side, for networks with several inputs."""
+    """Rows with the elements of several arrays, for networks with several inputs."""
 
     def __init__(self, sources):
         first = sources[0]
         self.sources, self.path, self.count = sources, first.place, first.shape[0]
         for array in sources:
             if array.is_text:
-                array.stream.fail("is an array of text: only numbers can be put side by side")
+                array.stream.fail("is an array of text: only numbers can be joined")
             if array.shape[0] != self.count:
-                array.stream.fail(f"has {array.shape[0]} samples, {self.path} has {self.count}: give as many of each")
+                array.stream.fail(f"has {array.shape[0]} samplesand {self.path} {self.count}: give the same number")
         whole = all(array.dtype.kind != "f" for array in sources)
         one_byte = all(array.dtype == np.uint8 for array in sources)
         self.shape = (sum(array.row_elements for array in sources),)
@@ -233,13 +233,13 @@ class JoinedSamples(Samples):
 
 
 def _samples(name, flags, notes):
-    """Returns the samples of (file, key); a key "ids,mask" names several arrays."""
+    """Returns the samples of (file, key); a key "ids,mask" selects several arrays."""
     path, key = name
     keys = key.split(",")
     if len(keys) < 2:
         return ArraySamples(open_npy(path, key), flags["layout"], notes)
     if flags.given("layout"):
-        raise DataError(f"--layout is of one array: several, --x-key {key}, are rows of all their elements")
+        raise DataError(f"--layout is for one array: --x-key {key} joins the elements of several arrays to rows")
     arrays, places, begin = [open_npy(path, one) for one in keys], [], 0
     for one, array in zip(keys, arrays):
         places.append(f"{one} {list(array.shape[1:])} {begin}..{begin + array.row_elements - 1}")
@@ -254,7 +254,7 @@ def _archive_parts(flags, path, keys):
         return next((key for key in known if key in keys), "")
     x = flags["x-key"] or (keys[0] if len(keys) == 1 else among(("x_train", "train_images", "x", "X", "images", "data")))
     if not x:
-        raise DataError(f"{path} has the arrays {', '.join(keys)}: name the array of samples by --x-key")
+        raise DataError(f"{path} has the arrays {', '.join(keys)}: give the array of samples by --x-key")
     known = {"x_train": ("y_train",), "train_images": ("train_labels",)}.get(x, ("y", "Y", "labels", "target", "targets"))
     y = flags["y-key"] or among(known)
     parts = [((path, x), (path, y) if y else None)]
@@ -287,7 +287,7 @@ def read_npy(flags, names, data):
         y = (flags["test-labels"], "") if flags["test-labels"] else None
         files = [files[0], ((flags["test-file"], flags["x-key"] or ""), y)]
     elif flags["test-labels"]:
-        raise DataError("--test-labels are those of --test-file, which is missing")
+        raise DataError("--test-labels requires --test-file: give both")
     _add_parts(data, files, names, lambda x: _samples(x, flags, data.notes), lambda y: open_npy(*y), flags["task"])
 
 
@@ -308,6 +308,7 @@ def read_idx(flags, names, data):
     if os.path.isdir(path):
         files = [_mnist(path, "train"), _mnist(path, "t10k")]
         if not files[0][0]:
-            raise DataError(f"{path} has no train-images-idx3-ubyte, nor that with .gz: give the file of images, and --labels")
+            raise DataError(f"{path} has no train-images-idx3-ubyte and no train-images-idx3-ubyte.gz: give the file of images, "
+                            "and --labels")
     files = [one for one in files if one[0]]
     _add_parts(data, files, names, lambda x: ArraySamples(open_idx(x), "auto", data.notes), open_idx, "classes")

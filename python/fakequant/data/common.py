@@ -23,7 +23,7 @@ class DataError(ValueError):
 
 
 class SystemFailure(RuntimeError):
-    """A failure of the system, such as a full disk."""
+    """A failure of the system, for example a full disk."""
 
 
 class MissingPackage(ImportError):
@@ -35,7 +35,7 @@ def check_packages(names):
     missing = [{"PIL": "Pillow"}.get(name, name) for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingPackage(f"{sys.executable} has no {', '.join(missing)}: run {sys.executable} -m pip install {' '.join(missing)}, or "
-                             "name another Python by --python or FAKEQUANT_PYTHON")
+                             "set --python or FAKEQUANT_PYTHON to another Python")
 
 
 def printable(text):
@@ -110,7 +110,7 @@ class Stream:
 
     def read_rest(self, limit):
         found = bytearray()
-        while part := self.read(1 << 20):  # read() reserves all bytes that it is asked for
+        while part := self.read(1 << 20):  # read(n) allocates n bytes at once
             found += part
             if len(found) > limit:
                 self.fail(f"has more than {limit} bytes")

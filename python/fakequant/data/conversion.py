@@ -14,19 +14,19 @@ def _check_same(parts):
     for part in parts[1:]:
         a, b = first.samples, part.samples
         if (a.shape, a.dtype) != (b.shape, b.dtype):
-            raise DataError(f"samples for training are {list(a.shape)} {a.dtype_name}, those for the test {list(b.shape)} "
-                            f"{b.dtype_name}: they must be alike")
+            raise DataError(f"training samples are {list(a.shape)} {a.dtype_name}, and test samples {list(b.shape)} "
+                            f"{b.dtype_name}: give the same shape and type")
         if first.labels.task != part.labels.task:
-            raise DataError("one of the two has labels and the other has none: give both, or --task none")
+            raise DataError("only the training samples or only the test samples have labels: give both, or --task none")
         if first.labels.values is not None and first.labels.values.shape[1:] != part.labels.values.shape[1:]:
-            raise DataError(f"labels for training are {list(first.labels.values.shape)}, those for the test "
-                            f"{list(part.labels.values.shape)}: they must be alike")
+            raise DataError(f"training labels are {list(first.labels.values.shape)}, and test labels "
+                            f"{list(part.labels.values.shape)}: give the same shape")
 
 
 def _class_names(flags, like):
     from .reader import split_names
     if flags["classes"] and like:
-        raise DataError("--classes and --like both name classes: give one of them")
+        raise DataError("--classes and --like both set the classes: give one of them")
     names = like.classes if like else split_names(flags["classes"])
     for name in names:
         if not like and names.count(name) > 1:
@@ -38,10 +38,10 @@ def _check_like(flags, data):
     from .writer import dtype_name
     samples, like = data.parts[0].samples, data.like
     if tuple(like.shape) != tuple(samples.shape) or not samples.tokens and like.dtype != samples.dtype:
-        raise DataError(f"samples are {list(samples.shape)} {samples.dtype_name}, those of --like {like.path} are {list(like.shape)} "
-                        f"{dtype_name(like.dtype)}: they must be alike")
+        raise DataError(f"samples are {list(samples.shape)} {samples.dtype_name}, and samples of --like {like.path} {list(like.shape)} "
+                        f"{dtype_name(like.dtype)}: give the same shape and type")
     if flags.given("scale") and like.mean is not None:
-        raise DataError(f"--like {like.path} has a mean and a deviation of its own: leave --scale out")
+        raise DataError(f"--like {like.path} sets the mean and deviation: leave --scale out")
 
 
 def _doubts(flags, data, writer):
@@ -54,10 +54,10 @@ def _doubts(flags, data, writer):
         if samples.dtype == "u1" and len(samples.shape) == 3 and writer.scale == 1 / 255 and 0 < found.largest < 128:
             yield f"the largest value is {found.largest:g}, and 255 becomes 1: --scale {1 / found.largest:.9g} makes it 1"
     if labels.task == "classes" and writer.classes == 1:
-        yield "all samples are of one class: a network has nothing to learn"
+        yield "all samples have one class: a network learns nothing from them"
     for group, name in ((2, "test"), (1, "val")):
         if flags[name] > 0 and not writer.rows[group]:
-            yield (f"no sample is left for the group {name}: the only sample of a class is for training. Evaluate by --split train, or "
+            yield (f"no sample is left for the group {name}: the only sample of a class is for training. Evaluate with --split train, or "
                    "make a data set of another file")
 
 
@@ -82,7 +82,7 @@ def _report(flags, data, writer):
     lines += [f"note: {note}" for note in data.notes] + [f"written to {output}"]
     lines += [f"left out: {one['path']} {one['reason']}" for one in samples.left_out[:10]]
     if len(samples.left_out) > 10:
-        lines.append(f"and {len(samples.left_out) - 10} more: --json names them")
+        lines.append(f"and {len(samples.left_out) - 10} more: --json lists them")
     report = {"output": output, "groups": groups, "shape": list(samples.shape), "dtype": samples.dtype_name, "scale": writer.scale or None,
               "task": labels.task, "classes": writer.classes, "class_names": list(labels.names), "left_out": writer.left_out,
               "notes": data.notes, **data.report}
@@ -91,7 +91,7 @@ def _report(flags, data, writer):
     if hasattr(samples, "narrowed"):
         report |= {"skipped": samples.left_out[:1000], "narrowed": samples.narrowed}
         if samples.narrowed:
-            lines.append(f"note: {samples.narrowed} images have 16 bits a sample and are kept as 8: --bits 16 keeps all")
+            lines.append(f"note: {samples.narrowed} images have samples of 16 bits, stored with 8 bits: --bits 16 keeps 16 bits")
     return lines, report
 
 

@@ -9,7 +9,7 @@ _MOST_FIELDS = 1 << 16
 
 
 def delimiter_of(flags):
-    """Returns the value of --delimiter: a character; nothing for auto."""
+    """Returns the value of --delimiter: a character, or "" for auto."""
     text = {"auto": "", "tab": "\t", "\\t": "\t"}.get(flags["delimiter"], flags["delimiter"])
     if len(text.encode()) > 1 or text in ("\"", "\n", "\r") or not text and flags["delimiter"] != "auto":
         raise DataError(f"--delimiter is '{text}': give one character, tab or auto")
@@ -22,18 +22,19 @@ def _lines(path):
     for number, line in enumerate(stream.lines(), 1):
         if number == 1:
             if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                stream.fail("is UTF-16: write it as UTF-8, by iconv -f UTF-16 -t UTF-8")
+                stream.fail("is UTF-16: convert it to UTF-8 with iconv -f UTF-16 -t UTF-8")
             line = line.removeprefix(b"\xef\xbb\xbf")
         if b"\0" in line:
-            stream.fail(f"is not text: it has bytes of 0 in line {number}")
+            stream.fail(f"is not text: line {number} has a zero byte")
         try:
             yield line.decode()
         except UnicodeDecodeError:
-            stream.fail(f"line {number} is not UTF-8 at '{printable(line[:80])}': write the file as UTF-8, by iconv -f LATIN1 -t UTF-8")
+            stream.fail(f"line {number} is not UTF-8 at '{printable(line[:80])}': convert the file to UTF-8, for example with iconv "
+                        "-f LATIN1 -t UTF-8")
 
 
 def read_records(path, delimiter=""):
-    """Yields (line number, fields) of each record, empty lines left out."""
+    """Yields (line number, fields) of each record. Skips empty lines."""
     lines = _lines(path)
     first = next(lines, "")
     if not delimiter:
@@ -52,8 +53,8 @@ def read_records(path, delimiter=""):
             try:
                 records, count = [next(reader)], reader.line_num
             except csv.Error as error:
-                fail("opens a quote that nothing closes" if "end of data" in str(error) else
-                     f"is no CSV record ({str(error).split(' - ')[0]}): quotes in a field are doubled")
+                fail("opens a quote that is not closed" if "end of data" in str(error) else
+                     f"is not a CSV record ({str(error).split(' - ')[0]}): double the quotes inside a field")
         for fields in records:
             if len(fields) > _MOST_FIELDS:
                 fail(f"has more than {_MOST_FIELDS} fields")
@@ -70,7 +71,7 @@ def check_width(path, line, fields, header):
 def column_of(header, name, path):
     """Returns the position of the column with that name, or with that number from 0."""
     if header.count(name) > 1:
-        raise DataError(f"{path} has more than one column '{name}': name it by its place, from 0")
+        raise DataError(f"{path} has more than one column '{name}': give its position, from 0")
     if name in header:
         return header.index(name)
     if name.isascii() and name.isdigit() and int(name) < len(header):

@@ -20,7 +20,7 @@ class Listing:
     labels: list = field(default_factory=list)  # class numbers; empty without classes
     groups: list = field(default_factory=list)  # empty unless folders name the groups
     classes: list = field(default_factory=list)
-    empty_classes: list = field(default_factory=list)  # folders without such a file
+    empty_classes: list = field(default_factory=list)  # folders without a file that has one of the endings
     others: int = 0  # files with other endings
 
     def part(self, samples):
@@ -44,7 +44,7 @@ def _group(path):
 
 
 def _names_groups(folders):
-    """Returns whether folders name the groups: all are named so, or one that is has folders in it. A class may be called train."""
+    """Returns whether folders are groups: all have names of groups, or one with such a name has folders. A class may be named train."""
     named = [path for path in folders if _group(path) is not None]
     return bool(named) and (len(named) == len(folders) or any(os.path.isdir(path) for folder in named for path in _entries(folder)))
 
@@ -56,7 +56,7 @@ def list_folder(root, endings, known):
     """
     if not os.path.isdir(root):
         kind = f"{file_kind(root)}, " if os.path.isfile(root) else ""
-        raise DataError(f"{root} is {kind}no folder: give a folder, unpacked, with a folder for each class")
+        raise DataError(f"{root} is {kind}not a folder: give an unpacked folder with a folder for each class")
     listing, loose, classed, empty = Listing(), [], [], set()
 
     def below(folder):
@@ -76,7 +76,7 @@ def list_folder(root, endings, known):
         groups = {path: _group(path) for path in folders}
         if None in groups.values():
             other = next(os.path.basename(path) for path, group in groups.items() if group is None)
-            raise DataError(f"{root} has folders of groups, such as train and test, beside '{other}': move classes into train")
+            raise DataError(f"{root} has folders of groups (train, test, ..) and the folder '{other}': move classes into train")
     for folder, group in groups.items():
         for path in _entries(folder):
             if os.path.isdir(path):
@@ -90,14 +90,15 @@ def list_folder(root, endings, known):
             else:
                 listing.others += 1
     if classed and loose:
-        raise DataError(f"{root} has {len(loose)} files beside folders of classes, such as {loose[0][1]}: move them into one, or away")
+        raise DataError(f"{root} has {len(loose)} files next to folders of classes, for example {loose[0][1]}: move them into a class, "
+                        "or away")
     names = {name for name, _, _ in classed}
     listing.empty_classes = sorted(empty - names)
     if classed:
         listing.classes = list(known) or sorted(names)
         numbers = {name: i for i, name in enumerate(listing.classes)}
         for name in sorted(names - numbers.keys()):
-            raise DataError(f"{root} has the folder '{name}', which is none of the classes given{did_you_mean(name, listing.classes)}")
+            raise DataError(f"{root} has the folder '{name}', which is not a given class{did_you_mean(name, listing.classes)}")
         listing.labels = [numbers[name] for name, _, _ in classed]
     files = classed or loose
     if not files:

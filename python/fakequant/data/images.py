@@ -26,17 +26,17 @@ _GREY = ("1", "L", "LA", "La", "I;16", "I;16B", "I;16L")
 
 
 class BadImage(Exception):
-    """The reason why an image cannot be read, to continue its path: "is truncated"."""
+    """An image cannot be read. The text continues its path: "is truncated"."""
 
 
 def _read(path, most):
     """Returns at most `most` bytes of a file."""
     try:
         with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size  # read() reserves all bytes that it is asked for
+            size = os.fstat(file.fileno()).st_size  # read(n) allocates n bytes at once
             return file.read(min(most, max(size, 4096)))
     except OSError as error:
-        raise BadImage(f"is no file that can be read: {error.strerror}") from None
+        raise BadImage(f"cannot be read: {error.strerror}") from None
 
 
 class Form:
@@ -52,7 +52,7 @@ class Form:
         if self.short_side and (not self.width or self.fit != "crop"):
             raise DataError("--resize needs --size and --fit crop: give --size, and no other --fit")
         if self.short_side and self.short_side < max(self.width, self.height):
-            raise DataError(f"--resize {self.short_side} is less than --size {size}: give that or more")
+            raise DataError(f"--resize {self.short_side} is less than --size {size}: give at least --size")
         self.channels = {"auto": 0, "1": 1, "3": 3}[flags["channels"]]
         if like and len(like.shape) == 3:
             if not self.width:
@@ -260,7 +260,7 @@ class ImageSamples(Samples):
                 raise BadImage(f"has more than {_MOST_BYTES} bytes")
             samples = decode(data)
             if self.own_size and samples.shape[:2] != (self.form.height, self.form.width):
-                raise BadImage(f"has {samples.shape[1]} x {samples.shape[0]} pixels, other than the rest: give --size")
+                raise BadImage(f"has {samples.shape[1]} x {samples.shape[0]} pixels, and other images have another size: give --size")
             return formed(samples, self.form), "", samples.dtype == np.uint16 and self.form.bits == 8
         except BadImage as bad:
             return None, str(bad), False
@@ -277,7 +277,7 @@ class ImageSamples(Samples):
                         rows.append(row)
                         images.append(samples)
                     elif self.strict:
-                        raise DataError(f"{self.places[row]} {reason}: without --strict it is left out")
+                        raise DataError(f"{self.places[row]} {reason}: omit --strict to leave the image out")
                     else:
                         self.left_out.append({"path": self.places[row], "reason": reason})
                 if rows:

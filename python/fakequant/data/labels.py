@@ -18,7 +18,7 @@ def is_missing(text):
 
 
 def field_number(text):
-    """Returns the finite number that the whole text is; 1 and 0 for true and false; None for other text."""
+    """Returns the number of a text that is a finite number; 1 and 0 for true and false; None for other text."""
     try:
         value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
@@ -27,11 +27,11 @@ def field_number(text):
 
 
 def field_hint(text):
-    """Returns the remedy for a field that looks like a number, a date or a percentage; else nothing."""
+    """Returns the remedy for a field that looks like a number, a date or a percentage, else ""."""
     if "," in text and field_number(text.replace(",", ".")) is not None:
         return "a number with a decimal comma, which --decimal comma reads: "
     if _DATE.match(text):
-        return "a date, of which numbers such as the day of the week have to be made: "
+        return "a date, which has to be converted to numbers, for example the day of the week: "
     if text.endswith("%") and field_number(text[:-1]) is not None:
         return "a percentage: write its number alone; "
     return ""
@@ -72,7 +72,7 @@ class LabelCollector:
 
 
 def all_names(labels):
-    """Returns the names of the classes; "0", "1", .. if they have none."""
+    """Returns the names of the classes, or "0", "1", .. for classes without names."""
     if labels.names or labels.task != "classes":
         return labels.names
     return [str(i) for i in range(int(labels.values.max()) + 1)]
@@ -83,7 +83,7 @@ def labels_from_array(array, task, samples, names):
     if task == "none":
         return Labels()
     if array.shape[0] != samples:
-        raise DataError(f"{array.place} has {array.shape[0]} labels, there are {samples} samples")
+        raise DataError(f"{array.place} has {array.shape[0]} labels, and there are {samples} samples")
     values = array.read_all()
 
     def check(valid, problem):
@@ -92,7 +92,7 @@ def labels_from_array(array, task, samples, names):
             array.stream.fail(problem.format(f"{values[at]:g}", at[0]))
     if array.is_text:
         if task != "classes" or values.size != samples:
-            array.stream.fail("is an array of text: it can be the names of classes, [N]")
+            array.stream.fail("is an array of text: only class names [N] can be text")
         collector = LabelCollector(names)
         for row, value in enumerate(values.ravel().tolist()):
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
@@ -110,7 +110,7 @@ def labels_from_array(array, task, samples, names):
         check(np.isfinite(values), "has a NaN or infinity in row {1}")
         return Labels(task, values.astype(np.float32), names)
     if task == "classes" and (len(shape) > 2 or len(shape) == 2 and shape[1] != 1):
-        array.stream.fail(f"has the shape {shape}: classes are [N]. Of rows with a 1 for the class save y.argmax(1); for several labels of "
+        array.stream.fail(f"has the shape {shape}: classes are [N]. For one-hot rows save y.argmax(1); for several labels of "
                           "a sample give --task several, for a class of each pixel --task dense")
     way = "; --task real keeps numbers" if values.dtype.kind == "f" else ""
     with np.errstate(invalid="ignore"):

@@ -17,7 +17,7 @@ from .splits import TEST, TRAIN
 from .tables import add_tables
 from .writer import Labels, Part
 
-_ROWS = 4096  # of a batch
+_ROWS = 4096  # rows of a batch
 
 
 class Table:
@@ -75,7 +75,7 @@ class Table:
         return text
 
     def records(self, chosen, dropped):
-        """Yields (line, fields) of each row as texts, the header first, as of a CSV file. A list of length L becomes L fields."""
+        """Yields (line, fields) of each row as textslike records of a CSV file, the header first. A list of length L becomes L fields."""
         self.check_columns([*chosen, *dropped, *([self.label] if self.label else [])])
         names = [name for name in self.schema.names
                  if name == self.label or name not in dropped and (not chosen or name in chosen)]
@@ -91,8 +91,8 @@ class Table:
                 for name, length, value in zip(names, lengths, values):
                     found = [value] if length is None else [None] * length if value is None else _flat(value)
                     if length is not None and len(found) != length:
-                        self.fail(f": column '{name}' has {len(found)} values in row {row}, and {length} in others: lists must be of one "
-                                  "length; leave it out by --drop")
+                        self.fail(f": column '{name}' has {len(found)} values in row {row}, and {length} in others: lists must have one "
+                                  "length, or leave the column out with --drop")
                     fields += [self.label_text(value, row)] if name == self.label else map(as_text, found)
                 yield row + 2, fields
                 row += 1
@@ -100,7 +100,7 @@ class Table:
             self.fail(" has no rows")
 
     def _length(self, field):
-        """Returns the number of fields of a list; None of a number or text. Raises DataError for another type."""
+        """Returns the number of fields of a list, None for a number or text. Raises DataError for another type."""
         leaf = field.type
         while types.is_list(leaf) or types.is_large_list(leaf) or types.is_fixed_size_list(leaf):
             leaf = leaf.value_type
@@ -114,10 +114,10 @@ class Table:
             lists = (value for columns in self.batches([field.name]) for value in columns[0])
             length = len(_flat(next((value for value in lists if value is not None), [])))
             if length == 0:
-                self.fail(f": column '{field.name}' has empty lists: leave it out by --drop")
+                self.fail(f": column '{field.name}' has empty lists: leave it out with --drop")
             return length
         is_image = types.is_binary(kind) or types.is_large_binary(kind) or types.is_struct(kind) and kind.get_field_index("bytes") >= 0
-        way = f"if it is of images, give --image {field.name}" if is_image else "leave it out by --drop, or choose others by --columns"
+        way = f"give --image {field.name} if it has images" if is_image else "leave it out with --drop, or choose columns with --columns"
         self.fail(f": column '{field.name}' is {field.type}, which is neither numbers nor text nor lists of numbers: {way}")
 
     def images(self, column):
@@ -128,7 +128,7 @@ class Table:
             for image, *label in zip(*columns):
                 data = image.get("bytes") if isinstance(image, dict) else image
                 if not isinstance(data, bytes) or not data:
-                    self.fail(f": column '{column}' has no bytes of an image in row {row}: images in other files are not read")
+                    self.fail(f": column '{column}' has no image bytes in row {row}: images in separate files are not supported")
                 text = self.label_text(label[0], row) if label else ""
                 if label and not text:
                     self.fail(f": row {row} has no label: leave the row out, or give --task none")
@@ -149,7 +149,7 @@ def as_text(value):
 
 
 def _add_images(flags, names, data, label):
-    """Adds a part of images, copied to a temporary file. Samples are sorted by class, as images of folders."""
+    """Adds a part of images, copied to a temporary file. Samples are sorted by class, like images of folders."""
     from .images import ImageSamples  # needs Pillow
     spool = tempfile.TemporaryFile()  # noqa: SIM115: lives as long as the samples
     images = []  # (group, label, place, (offset, size))
@@ -182,10 +182,10 @@ def read_parquet(flags, names, data):
     """Adds the parts of `from-parquet`."""
     for name in ("columns", "drop", "one-hot", "keep-values"):
         if flags.given("image") and flags.given(name):
-            raise DataError(f"--{name} is of a table: leave it or --image out")
+            raise DataError(f"--{name} is for tables, and --image for images: give one of them")
     for name in ("size", "resize", "strict"):
         if flags.given(name) and not flags.given("image"):
-            raise DataError(f"--{name} is of images: give --image COLUMN too")
+            raise DataError(f"--{name} requires --image COLUMN")
     path = flags.required("file")
     label = flags["label"] if flags["task"] != "none" else None
     if flags.given("image"):

@@ -26,7 +26,7 @@ class Like:
 
 
 def split_names(text):
-    """Returns the names in a text: a JSON list, lines, or words between commas."""
+    """Returns the names in a text, which is a JSON list, lines, or words separated by commas."""
     text = (text or "").strip()
     if text.startswith("["):
         try:
@@ -37,7 +37,7 @@ def split_names(text):
 
 
 def texts(h5_object, name):
-    """Returns the texts of an attribute; none without the attribute and for numbers."""
+    """Returns the texts of an attribute, an empty list without the attribute and for numbers."""
     values = np.atleast_1d(h5_object.attrs.get(name, [])).ravel().tolist()
     return [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values
             if isinstance(value, (bytes, str))]
@@ -54,7 +54,7 @@ def open_data_set(path):
 
 
 def _names(*h5_objects, attribute):
-    """Returns the names in the attribute of the first object that has it; none for a number."""
+    """Returns the names in the attribute of the first object that has it, an empty list for a number."""
     for h5_object in h5_objects:
         if attribute in h5_object.attrs:
             names = texts(h5_object, attribute)
@@ -93,4 +93,4 @@ def check_output(path, read, force):
                 return
     except OSError:
         kind = f"a damaged file, {kind}" if "HDF5" in kind else kind
-    raise DataError(f"--output would replace {path}, which is {kind}, by a data set: name another file, or give --force")
+    raise DataError(f"--output would replace {path}, which is {kind}, with a data set: name another file, or give --force")

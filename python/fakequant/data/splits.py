@@ -27,7 +27,7 @@ def philox(counters, first, second, key):
 def shuffle(rows, seed, stream):
     """Shuffles a list in place (Fisher and Yates), as the C++ class Draws does for (seed, stream, 0)."""
     limits = range(len(rows), 1, -1)
-    count, at = 0, 0  # draws that were taken, positions that were exchanged
+    count, at = 0, 0  # number of draws, number of exchanged positions
     while at < len(limits):
         draws = philox(np.arange(count, count + len(limits) - at, dtype=np.uint64), stream & _LOW, 0, seed).tolist()
         for draw in draws:
@@ -42,7 +42,7 @@ def shuffle(rows, seed, stream):
 
 def check_shares(validation, test):
     if validation + test > 1:
-        raise DataError(f"--val is {validation:g} and --test is {test:g}: give no more than 1 together")
+        raise DataError(f"--val is {validation:g} and --test is {test:g}: their sum may be at most 1")
 
 
 def split(labels, count, validation, test, seed):

@@ -12,8 +12,8 @@ from .splits import TEST
 from .writer import Labels, Part, Samples
 
 _BATCH = 4096  # records
-_MOST_TEXTS = 1000  # of a column of --one-hot
-_FEW_COUNTS = 10  # numbers in sequence that are no coincidence
+_MOST_TEXTS = 1000  # texts of a column of --one-hot
+_FEW_COUNTS = 10  # consecutive numbers that are not a coincidence
 _PLAIN = set("0123456789+-.eE")
 
 
@@ -34,7 +34,7 @@ class Feature:
 
 
 def _numbers(column):
-    """Returns the numbers of a column of texts; NaN for other texts."""
+    """Returns the numbers of a column of texts, NaN for other texts."""
     if set("".join(column)) <= _PLAIN:
         try:
             values = np.array(column, np.float64)
@@ -94,12 +94,12 @@ class TableSamples(Samples):
             begin = feature.name + "="
             feature.categories = [name[len(begin):] for name in known_columns if feature.is_text and name.startswith(begin)]
         if not self.features:
-            raise DataError(f"{path} has no column left beside the label: it has {', '.join(self.header)}")
+            raise DataError(f"{path} has no column except the label: it has {', '.join(self.header)}")
 
     def _match_columns(self, before, first):
         """Sets header, label and features as in another table."""
         if not before.has_header and len(first) != len(before.header):
-            raise DataError(f"{self.path} has {len(first)} columns, the table before it {len(before.header)}")
+            raise DataError(f"{self.path} has {len(first)} columns, and the training table {len(before.header)}")
 
         def position(column):
             return column_of(first, before.header[column], self.path) if before.has_header else column
@@ -144,13 +144,13 @@ class TableSamples(Samples):
             text = column[i]
             if is_missing(text):
                 if missing == "error" or missing == "mean" and feature.is_text:
-                    way = "" if feature.is_text else ", --missing mean puts the mean of the column there"
+                    way = "" if feature.is_text else ", --missing mean uses the mean of the column"
                     errors.append((lines[i], f"has no value in the column '{name}': --missing skip leaves such records out{way}"))
                     break
                 kept[i] &= missing == "mean"
             elif not feature.is_text:
-                errors.append((lines[i], f"has '{text}' in the column '{name}', which is no number: {field_hint(text)}--drop {name} leaves the "
-                               f"column out, --one-hot {name} makes a number of each text"))
+                errors.append((lines[i], f"has '{text}' in the column '{name}', which is not a number: {field_hint(text)}--drop {name} "
+                               f"leaves the column out, --one-hot {name} makes a column of 0 and 1 for each text"))
                 break
         return values
 
@@ -188,7 +188,7 @@ class TableSamples(Samples):
             for line, text in zip(lines, labels or []):
                 self._take_label(line, text, collector, reals)
         if self.count == 0:
-            raise DataError(f"{self.path} has no records that are complete")
+            raise DataError(f"{self.path} has no complete records")
         for i, feature in enumerate(self.features if not before else []):
             if feature.is_text:
                 feature.categories = feature.categories or sorted(texts[i])
@@ -202,7 +202,7 @@ class TableSamples(Samples):
     def _take_texts(self, feature, texts, column, lines):
         for line, text in zip(lines, column):
             if feature.categories and text not in feature.categories:
-                self._fail(line, f"has '{text}' in the column '{feature.name}', which the training data has not")
+                self._fail(line, f"has '{text}' in the column '{feature.name}', which the training data does not have")
             texts[text] = True
             if len(texts) > _MOST_TEXTS:
                 self._fail(line, f"has the {_MOST_TEXTS + 1}th text in the column '{feature.name}': at most {_MOST_TEXTS}")
@@ -213,7 +213,7 @@ class TableSamples(Samples):
             return
         number = field_number(text)
         if number is None or abs(number) > float(np.finfo(np.float32).max):
-            self._fail(line, f"has the label '{text}', which is no number that f32 has: --task classes takes text")
+            self._fail(line, f"has the label '{text}', which is not an f32 number: --task classes allows text")
         reals.append(number)
 
     def _labels(self, collector, reals):
@@ -248,8 +248,8 @@ def add_tables(flags, names, data, records):
     table = TableSamples(path, records, flags, names, like.columns if like else ())
     data.columns = table.column_names()
     if like and like.columns and like.columns != data.columns:
-        raise DataError(f"the columns are {', '.join(data.columns)}, those of --like {like.path} are {', '.join(like.columns)}: choose "
-                        "them by --columns and --drop")
+        raise DataError(f"the columns are {', '.join(data.columns)}, and the columns of --like {like.path} are {', '.join(like.columns)}: "
+                        "choose them with --columns and --drop")
     data.parts = [Part(table, table.labels)]
     if flags["test-file"]:
         test = TableSamples(flags["test-file"], records, flags, names, before=table)
@@ -257,8 +257,8 @@ def add_tables(flags, names, data, records):
         data.parts.append(Part(test, test.labels).assign(TEST))
     for part in data.parts:
         if part.samples.skipped:
-            data.notes.append(f"{part.samples.path}: {part.samples.skipped} records without all values are left out")
-    data.notes += [f"the column '{one.name}' counts the records: leave it out by --drop {one.name or one.column}, unless it says something "
+            data.notes.append(f"{part.samples.path}: {part.samples.skipped} incomplete records are left out")
+    data.notes += [f"the column '{one.name}' counts the records: leave it out with --drop {one.name or one.column}, unless it has "
                    "about them" for one in table.features if one.counts]
     data.normalize = not flags.given("keep-values")
 

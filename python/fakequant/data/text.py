@@ -62,7 +62,7 @@ class TextSamples(Samples):
         for place, text in self.texts():
             ids = self.tokenizer.ids(text, place)[:length]
             if filling is None and len(ids) < length:
-                raise DataError(f"a text has {len(ids)} tokens, a sample {length}, and the tokenizer has no token that fills, \"pad_id\" "
+                raise DataError(f"a text has {len(ids)} tokens, a sample {length}, and the tokenizer has no padding token, \"pad_id\" "
                                 "or <pad>: give --windows, or a smaller --length")
             rows.append(np.pad(ids, (0, length - len(ids)), constant_values=filling or 0))
             if len(rows) == size:
@@ -110,7 +110,7 @@ class WindowSamples(Samples):
 
 
 def _collect_labels(texts, known, expected, source):
-    """Returns the labels in (place, text). `expected` is the number of samples of `source`."""
+    """Returns the labels of the pairs (place, text). `expected` is the number of samples of `source`."""
     collector = LabelCollector(known)
     for place, label in texts:
         text = label.decode("utf-8", "replace")
@@ -118,7 +118,7 @@ def _collect_labels(texts, known, expected, source):
             raise DataError(f"{place} has no label")
         collector.add(text, place)
     if len(collector.values) != expected:
-        raise DataError(f"the labels have {len(collector.values)} lines, {source} has {expected}: give one label for each")
+        raise DataError(f"the labels have {len(collector.values)} lines, and {source} {expected} samples: give one label for each sample")
     return collector.take()
 
 
@@ -145,9 +145,9 @@ def read_texts(flags, names, data):
         _add_windows(flags, data)
         return
     if flags["stride"]:
-        raise DataError("--stride is between windows: give --windows, their size")
+        raise DataError("--stride requires --windows: give both")
     if flags["label"] and not flags["text"]:
-        raise DataError("--label names a column of a CSV file: give --text, its column of texts, too")
+        raise DataError("--label is a column of a CSV file: give --text, the column of texts, too")
     length = data.like.shape[0] if data.like and not flags.given("length") else flags["length"]
     data.parts = [_text_part(flags, flags.required("file"), flags["labels"], names, length)]
     first = data.parts[0]
@@ -165,11 +165,11 @@ def read_texts(flags, names, data):
 
 
 def _tokenizer(flags, part):
-    """Returns the tokenizer of --tokenizer, --like or --tokens: words are those of the training texts."""
+    """Returns the tokenizer of --tokenizer, --like or --tokens. Words come from the training texts."""
     given = given_tokenizer(flags)
     if given:
         if given.unit == "characters":
-            raise DataError(f"--like {flags['like']} is windows of one text: give --windows")
+            raise DataError(f"--like {flags['like']} has windows of one text: give --windows")
         return given
     if flags["tokens"] == "characters":
         raise DataError("--tokens characters requires --windows, one long text: for a text on each line give bytes or words")
@@ -189,9 +189,9 @@ def _whole_text(path):
 def _add_windows(flags, data):
     for name in ("labels", "text", "label", "delimiter", "test-labels", "length", "classes", "seed"):
         if flags.given(name):
-            raise DataError(f"--windows makes samples of one text, in its order, and labels of the next tokens: leave --{name} out")
+            raise DataError(f"--windows makes samples and labels from one text in its order: leave --{name} out")
     if flags["test-file"] and flags.given("test"):
-        raise DataError("--test-file is the test: leave --test out")
+        raise DataError("--test-file sets the group test: leave --test out")
     length, path, test_path = flags["windows"], flags.required("file"), flags["test-file"]
     if flags["stride"] and flags["stride"] > length:
         raise DataError(f"--stride is '{flags['stride']}': give a whole number from 1 to {length}")

@@ -14,7 +14,7 @@ _WORD = re.compile(rb"[A-Za-z0-9'\x80-\xff]+|[!-~]")
 
 
 def words_of(text):
-    """Returns letters, digits and apostrophes together, ASCII letters in lower case; any other character but blanks alone."""
+    """Returns the words of a text: runs of letters, digits and apostrophes, ASCII letters in lower case, and single other characters."""
     return _WORD.findall(text.lower())
 
 
@@ -27,12 +27,12 @@ def decode_utf8(text, path, way=""):
     try:
         return text.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} has a byte 0x{text[error.start]:02x} at offset {error.start}, which is no UTF-8: save it as UTF-8"
+        raise DataError(f"{path} has a byte 0x{text[error.start]:02x} at offset {error.start}, which is not UTF-8: save it as UTF-8"
                         f"{way}") from None
 
 
 class Tokens:
-    """Tokens of a fixed list: bytes, words or characters. The id is the position in the list, and 0 fills."""
+    """Tokens of a fixed list: bytes, words or characters. The id is the position in the list, and 0 pads."""
 
     filling = 0
 
@@ -59,8 +59,8 @@ class Tokens:
         unknown = np.flatnonzero(known[ids] != codes) if len(known) else np.arange(len(codes))
         if len(unknown):
             offset = len(text.decode()[:unknown[0]].encode())
-            raise DataError(f"{path} has '{escaped(chr(codes[unknown[0]]).encode())}' at offset {offset}, which is none of the {self.size} "
-                            "characters of the vocabulary")
+            raise DataError(f"{path} has '{escaped(chr(codes[unknown[0]]).encode())}' at offset {offset}, which is not one of the "
+                            f"{self.size} characters of the vocabulary")
         return ids.astype(np.int32)
 
 
@@ -79,7 +79,7 @@ def words_in(words):
 
 
 def most_frequent(all_texts, size):
-    """Returns the most frequent words of texts; of equally frequent ones the first in the alphabet. 0 fills, 1 is any other word."""
+    """Returns the most frequent words of texts, equally frequent words in alphabetical order. 0 pads, 1 is any other word."""
     counts = Counter()
     for text in all_texts:
         counts.update(words_of(text))
@@ -128,10 +128,10 @@ class Pieces:
         try:
             content = json.loads(data)
             if not isinstance(content, dict):
-                raise ValueError("it is no JSON object")
+                raise ValueError("it is not a JSON object")
             self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content))
         except Exception as error:  # the package raises Exception itself
-            raise DataError(f"{path} is no tokenizer.json: {printable(' '.join(str(error).split()))}") from None
+            raise DataError(f"{path} is not a tokenizer.json: {printable(' '.join(str(error).split()))}") from None
         _check_growth(content, path)
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
@@ -140,13 +140,13 @@ class Pieces:
         self.vocabulary = sorted(numbers, key=numbers.get)
         self.size = len(self.vocabulary)
         if sorted(numbers.values()) != list(range(self.size)):
-            raise DataError(f"{path} has a vocabulary with holes: {self.size} tokens with ids up to {max(numbers.values(), default=0)}")
+            raise DataError(f"{path} has a vocabulary with missing ids: {self.size} tokens, ids up to {max(numbers.values(), default=0)}")
         padding = content.get("padding") or {}
         self.filling = padding.get("pad_id")
         if self.filling is None:
             self.filling = next((numbers[name] for name in ("<pad>", "[PAD]", "<|pad|>") if name in numbers), None)
         elif not isinstance(self.filling, int) or not 0 <= self.filling < self.size:
-            raise DataError(f"{path} has the \"pad_id\" {self.filling}, of {self.size} tokens")
+            raise DataError(f"{path} has the \"pad_id\" {self.filling}, and {self.size} tokens")
         model = content.get("model") or {}
         self.lacks_unknown = model.get("type", "BPE") == "BPE" and model.get("unk_token") is None and not model.get("byte_fallback")
 
@@ -160,11 +160,11 @@ class Pieces:
         try:
             found = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
         except Exception as error:  # the package raises Exception itself
-            raise DataError(f"{path} cannot be encoded by {self.path}: {printable(' '.join(str(error).split()))}") from None
+            raise DataError(f"{path} cannot be encoded with {self.path}: {printable(' '.join(str(error).split()))}") from None
         return np.array(found, np.int32)
 
     def _check_characters(self, text, path):
-        """Raises DataError for a character that the model BPE would leave out without notice."""
+        """Raises DataError for a character that the model BPE would drop silently."""
         added = {token.content for token in self.tokenizer.get_added_tokens_decoder().values()}
         known = set(self.vocabulary) - added
         normalizer, splitter = self.tokenizer.normalizer, self.tokenizer.pre_tokenizer
@@ -173,7 +173,7 @@ class Pieces:
             pieces = [piece for piece, _ in splitter.pre_tokenize_str(normal)] if splitter and normal else [normal]
             for one in "".join(pieces):
                 if one not in known and not any(character in token for token in added):
-                    raise DataError(f"{path} has '{printable(character)}', which is none of the tokens of {self.path}, and the file has no "
+                    raise DataError(f"{path} has '{printable(character)}', which is not a token of {self.path}, and the file has no "
                                     "token for unknown characters")
 
     def stored(self):
@@ -192,7 +192,7 @@ def read_tokenizer(path):
         if unit == "bytes":
             return BYTES
         if unit not in ("words", "characters", "pieces"):
-            raise DataError(f"{path} is no data set of text, by fakequant dataset from-text")
+            raise DataError(f"{path} is not a data set of fakequant dataset from-text")
         name = "tokenizer" if unit == "pieces" else "vocabulary"
         data = file[name][...] if name in file else None
         if data is None or data.ndim != 1 or data.dtype != "u1" or not data.size:
@@ -222,5 +222,6 @@ def given_tokenizer(flags):
             raise DataError(f"--tokenizer defines the tokens: leave --{other} out")
     own = load_pieces(flags["tokenizer"])
     if like and (like.unit != "pieces" or like.vocabulary != own.vocabulary):
-        raise DataError(f"--like {path} has {like.size} {like.unit}, --tokenizer {flags['tokenizer']} {own.size} others: leave one out")
+        raise DataError(f"--like {path} has {like.size} {like.unit}, and --tokenizer {flags['tokenizer']} {own.size} other tokens: "
+                        "leave one out")
     return own

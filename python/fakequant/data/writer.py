@@ -59,7 +59,7 @@ class Labels:
 
 @dataclass
 class Part:
-    """Samples of one source, and the group of each (None: drawn later)."""
+    """Samples of one source, and their groups (None: drawn later)."""
 
     samples: Samples
     labels: Labels = field(default_factory=Labels)
@@ -73,7 +73,7 @@ class Part:
 
 @dataclass
 class DataSet:
-    """Everything that is written, and notes for the report."""
+    """Content of the file, and notes for the report."""
 
     like: object = None
     parts: list = field(default_factory=list)
@@ -186,7 +186,7 @@ def replacing(path):
 
 
 def set_attribute(h5_object, name, value):
-    """Writes numbers, a text or a list of texts as data sets keep them."""
+    """Writes numbers, a text or a list of texts in the form that data sets have."""
     if isinstance(value, list):
         data = [text.encode("utf-8", "replace") for text in value]
         longest = max(1, *map(len, data))
@@ -296,7 +296,7 @@ class Writer:
             self.mean, self.deviation = like.mean, like.deviation
         elif self.data.normalize:
             if not self.rows[TRAIN]:
-                raise DataError(f"{path} gets no sample for training, whose mean and deviation normalise values: give the data set of the "
+                raise DataError(f"{path} has no training sample for the mean and deviation of --normalize: give the data set of the "
                                 "training by --like")
             self.mean, self.deviation = self.statistics.moments_of(self.scale or 1.0)
 
