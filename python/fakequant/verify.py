@@ -31,15 +31,15 @@ class Session:
 
     def __init__(self, path, network):
         if not os.path.isfile(path):
-            raise _file_error(path, "is not a file: write it by export")
+            raise _file_error(path, "is not a file: write it with export")
         formats = _formats(network)
-        self.batch = 1 if any(dynamic and not weight for _, dynamic, weight in formats) else None  # a range of each sample
+        self.batch = 1 if any(dynamic and not weight for _, dynamic, weight in formats) else None  # each sample sets its range
         try:
             self._session = open_session(path, *_settings(formats))
         except ImportError:
             raise _fakequant.ArgumentError("[verify] this Python has no onnxruntime: pip install onnxruntime") from None
         except Exception as error:  # some of its classes derive from Exception only
-            raise _file_error(path, f"is not for ONNX Runtime: {' '.join(str(error).split())}") from error
+            raise _file_error(path, f"cannot be loaded by ONNX Runtime: {' '.join(str(error).split())}") from error
         self._path = path
 
     def outputs(self, rows):
@@ -48,7 +48,7 @@ class Session:
             name = self._session.get_outputs()[0].name
             return self._session.run([name], session_inputs(self._session, rows))[0]
         except Exception as error:
-            raise _file_error(self._path, f"does not take such samples: {' '.join(str(error).split())}") from error
+            raise _file_error(self._path, f"cannot run these samples: {' '.join(str(error).split())}") from error
 
 
 def compare(network, path, batches):
@@ -60,7 +60,7 @@ def compare(network, path, batches):
         own = network.predict(rows, batch_size=len(rows))
         theirs = session.outputs(rows)
         if own.shape != theirs.shape:
-            raise _file_error(path, f"gives {list(theirs.shape)} where the model gives {list(own.shape)}: it is of another one")
+            raise _file_error(path, f"has outputs {list(theirs.shape)}, and the model {list(own.shape)}: it is the file of another model")
         found["outputs"] += own.size
         found["different"] += int((own.view(np.int32) != theirs.view(np.int32)).sum())
         found["flips"] += int((own.reshape(len(own), -1).argmax(1) != theirs.reshape(len(own), -1).argmax(1)).sum())

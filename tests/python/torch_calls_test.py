@@ -307,18 +307,18 @@ def quantized():
 
 @pytest.mark.parametrize("call, words", [
     (lambda: fqt.quantize(plain(), X), r"\[quantize\] config is a Tensor: give the name of a preset"),
-    (lambda: fqt.quantize(plain(), {"x": X}), r"\[quantize\] config is no JSON .*give the name of a preset"),
+    (lambda: fqt.quantize(plain(), {"x": X}), r"\[quantize\] config is not JSON .*give the name of a preset"),
     (lambda: fqt.quantize(plain(), nn.Linear(1, 1), X), "config is a Linear"),
-    (lambda: fqt.quantize(plain(), "{", X), "config is no valid JSON"),
-    (lambda: fqt.quantize(Spoken(), "int8", {"x": X}), r"dict of x, Spoken.forward: .* a dict that is one argument is \{'batch': batch\}"),
+    (lambda: fqt.quantize(plain(), "{", X), "config is not valid JSON"),
+    (lambda: fqt.quantize(Spoken(), "int8", {"x": X}), r"dict of x, Spoken.forward: .* for one argument that is a dict give \{'batch': batch\}"),
     (lambda: fqt.calibrate(quantized(), lambda model: model(X)), "data is a function: .*calibrating"),
     (lambda: fqt.calibrate(quantized(), X), r"data is one batch, a Tensor: .* \[batch\]"),
     (lambda: fqt.calibrate(quantized(), X.numpy()), r"data is one batch, a ndarray"),
     (lambda: fqt.calibrate(quantized(), {"x": X}), "data is one batch, a dict"),
     (lambda: fqt.calibrate(quantized(), (X, torch.zeros(32, dtype=torch.long))), "data is one batch, a tuple"),
     (lambda: fqt.calibrate(quantized(), [X.numpy()]), "array of numpy: .*torch.as_tensor"),
-    (lambda: fqt.calibrate(quantized(), [{"input": X, "labels": X}]), "Sequential takes input.* labels.*a dict of arguments of forward"),
-    (lambda: fqt.calibrate(fqt.quantize(Spoken(), "int8", {"batch": {"x": X}}), [{"x": X}]), "A dict that is one argument"),
+    (lambda: fqt.calibrate(quantized(), [{"input": X, "labels": X}]), "Sequential takes input.* labels.*a dict of all arguments of forward"),
+    (lambda: fqt.calibrate(fqt.quantize(Spoken(), "int8", {"batch": {"x": X}}), [{"x": X}]), "For one argument that is a dict"),
 ])
 def test_errors_name_the_remedy(call, words):
     with pytest.raises(fq.ArgumentError, match=words):

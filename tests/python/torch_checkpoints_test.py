@@ -144,7 +144,7 @@ def test_rejects_unsupported_torchao_features_by_name():
     _, state = torchao_state(CONFIGS[0][0])
     narrow = fqt.quantize(linear(), {"preset": "int8_weight_only", "target": "none"}, torch.zeros(2, 64)).eval()
     weight = narrow.in_float(torch.ones(1, 64))
-    with pytest.raises(fq.ArgumentError, match="'0.weight': .* of its codes lie outside of -127 .. 127"):
+    with pytest.raises(fq.ArgumentError, match="'0.weight': .* of its codes are outside of -127 .. 127"):
         fqt.load_quantized(narrow, state)
     assert torch.equal(narrow.in_float(torch.ones(1, 64)), weight)
     with pytest.raises(fq.ArgumentError, match=r"its blocks are \[1, 64\], and ours \[1, 32\]"):

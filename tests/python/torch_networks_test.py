@@ -290,7 +290,7 @@ def test_edges_are_the_ends_of_a_network_in_parts():
     model = fqt.quantize(Block(), "w4a4", torch.zeros(2, 6, 32))
     bits = {row["name"]: row["format"].split()[0] for row in fqt.quantizers(model) if row["weight"]}
     assert bits == {"qkv.weight_quantizer": "int8", "out.weight_quantizer": "int4", "up.weight_quantizer": "int4", "down.weight_quantizer": "int8"}
-    with pytest.raises(fq.ArgumentError, match="nothing quantized"):
+    with pytest.raises(fq.ArgumentError, match="no part of the model is quantized"):
         fqt.parameter_groups(small())
 
 
@@ -358,7 +358,7 @@ def test_reports_a_mismatched_example_in_one_line(example, capfd):
     (lambda: fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12))(np.zeros((1, 1, 12, 12), "f")), "ndarray: give a tensor"),
     (lambda: torch.export.export(fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12)), (torch.zeros(1, 1, 12, 12),)),
      "fakequant.torch.export writes"),
-    (lambda: fqt.calibrate(small(), [torch.zeros(1, 1, 12, 12)]), "give what fakequant.torch.quantize made"),
+    (lambda: fqt.calibrate(small(), [torch.zeros(1, 1, 12, 12)]), "give the result of fakequant.torch.quantize"),
     (lambda: fqt.calibrate(fqt.quantize(small(), "int8", torch.zeros(1, 1, 12, 12)), []), "data has no batch"),
     (lambda: fqt.export(fqt.quantize(Block(), "int8", torch.zeros(1, 6, 32)), "x.onnx"), "cumsum"),
 ])
@@ -397,5 +397,5 @@ def test_quantizes_untraceable_forwards_by_module():
     y.sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     assert torch.equal(copy.deepcopy(quantized)(x), y)
-    with pytest.raises(fq.ArgumentError, match="runs in torch"):
+    with pytest.raises(fq.ArgumentError, match="torch runs a part of the model"):
         fqt.export(quantized, "x.onnx")

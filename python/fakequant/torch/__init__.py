@@ -3,7 +3,7 @@
     import fakequant.torch as fqt
     model = fqt.quantize(model, "int8", example_input)  # shares the parameters, so optimizers and state dicts stay valid
     fqt.calibrate(model, loader)
-    ...                                                 # train as before
+    ...                                                 # train as usual
     fqt.export(model, "model.onnx")
 
     from fakequant.torch import TensorQuantizer, fake_tensor_quant  # instead of modelopt.torch.quantization

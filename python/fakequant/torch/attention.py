@@ -50,7 +50,7 @@ class LoweredAttention(LoweredModule):
         for inputs, mask in zip(calls, masks):
             if mask is not None and any(list(x.shape[1:]) != list(shape) for x, shape in zip(inputs, self._shapes)):
                 raise _fq.ArgumentError("[calibrate] mask: attention on codes is called with other lengths than in example_input. "
-                                        "Calibrate with samples as long as that one")
+                                        "Calibrate with samples of its length")
         return concatenate_masks(calls, masks)
 
 
@@ -109,7 +109,7 @@ class DotProduct(Attention):
         if is_causal and mask is None and query.dim() > 2:
             mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
         unsupported = ("dropout_p is above 0" if dropout_p else
-                       f"scale is {scale}, it was {self._scale}" if scale != self._scale else
+                       f"scale is {scale}, and was {self._scale} in example_input" if scale != self._scale else
                        _unsupported_inputs(inputs, mask, enable_gqa))
         call_torch = lambda: functional.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal,  # noqa: E731
                                                                      scale=scale, enable_gqa=enable_gqa)
@@ -125,7 +125,7 @@ class DotProduct(Attention):
 
 def dot_product(shapes, scale, config, name):
     """Returns a DotProduct for the layer `name`. Raises Unsupported."""
-    require(len(shapes) == 3 and all(len(shape) in (3, 4) for shape in shapes), "attention of other than three or four axes")
+    require(len(shapes) == 3 and all(len(shape) in (3, 4) for shape in shapes), "attention on inputs that do not have three or four axes")
     return DotProduct(shapes, scale, config, name)
 
 
@@ -170,9 +170,9 @@ class MultiheadCall(Attention):
         call_torch = lambda: (nn.MultiheadAttention.forward(  # noqa: E731
             module, query, key, value, key_padding_mask, False, attn_mask, average_attn_weights, is_causal)[0])
         is_one = key is value and not self._has_keys and query is key
-        unsupported = ("it is not of batches" if query.dim() != 3 else
+        unsupported = ("its inputs have no batch axis" if query.dim() != 3 else
                        "keys and values are two inputs" if key is not value else
-                       "queries and keys are two inputs, and were one" if query is not key and not self._has_keys else
+                       "queries and keys are two inputs, and were one in example_input" if query is not key and not self._has_keys else
                        "scores have dropout" if module.dropout and self.training else "")
         masks = [m for m in (key_padding_mask, attn_mask) if m is not None]
         unsupported = unsupported or ("a mask takes a gradient" if any(m.requires_grad for m in masks) else "")
@@ -184,8 +184,8 @@ class MultiheadCall(Attention):
         if self.recorded is not None:
             sizes, known = [inputs[0].shape[1], inputs[-1].shape[1]], self.attend.mask_sizes()
             if mask is not None and sizes != known:
-                raise _fq.ArgumentError(f"[calibrate] attention with a mask is called with {sizes} queries and keys, with example_input "
-                                        f"it was {known}: calibrate with samples as long as that one")
+                raise _fq.ArgumentError(f"[calibrate] attention with a mask is called with {sizes} queries and keys, and in "
+                                        f"example_input with {known}: calibrate with samples of its length")
             return self._call([*inputs, _full_mask(mask, inputs[0], inputs[-1])], None, "", call_torch), None
         y = self._call(inputs * 2 if is_one and masks else inputs, mask, "", call_torch)
         return y if module.batch_first else y.transpose(0, 1), None

@@ -101,7 +101,7 @@ def _is_array(value):
 def _check_batch(model, args, named):
     """Raises ArgumentError for a batch that the model cannot be called with."""
     if any(_is_array(value) for value in (*args, *named.values())):
-        raise _fq.ArgumentError("[calibrate] a batch is an array of numpy: give tensors of torch, as torch.as_tensor(batch) makes them")
+        raise _fq.ArgumentError("[calibrate] a batch is an array of numpy: give a torch tensor, torch.as_tensor(batch)")
     try:
         if isinstance(model, Quantized):
             model.check_arguments(args, named)
@@ -109,8 +109,8 @@ def _check_batch(model, args, named):
             inspect.signature(model.forward).bind(*args, **named)
     except TypeError as why:
         raise _fq.ArgumentError(f"[calibrate] a batch does not fit the model: {why}. A batch is the input, a tuple that begins with the "
-                                "input, or a dict of arguments of forward alone. Several inputs are a tuple instead of one. A dict that is one "
-                                "argument is {'batch': batch}") from why
+                                "input, or a dict of all arguments of forward. Several inputs are a tuple. For one argument that is a dict "
+                                "give {'batch': batch}") from why
 
 
 def _positions(batch, named, mask, count):

@@ -43,7 +43,7 @@ def _only_module(model, function):
     parts = require_parts(model, function)
     if parts[0] is not model or not isinstance(model, Quantized) or model.only_module() is None:
         reasons = [reason for part in parts for reason in (list_reasons(part.floats), getattr(part, "part_reasons", "")) if reason]
-        raise _fq.ArgumentError(f"[{function}] some of the model runs in torch, so that it is no file of the library's: "
+        raise _fq.ArgumentError(f"[{function}] torch runs a part of the model, and the file cannot have this part: "
                                 + ("; ".join(dict.fromkeys(reasons)) or "it is in parts") + _transformers_hint(model))
     return model.only_module()
 
@@ -51,7 +51,7 @@ def _only_module(model, function):
 def _transformers_hint(model):
     if not getattr(model, "origin", type(model)).__module__.startswith("transformers."):
         return ""
-    return ": transformers' float model is one by save_pretrained(FOLDER) and fakequant import FOLDER (docs/import.md)"
+    return ". For a file, call save_pretrained(FOLDER) on the float model and run fakequant import FOLDER (docs/import.md)"
 
 
 # State dicts of other tools.
@@ -145,7 +145,7 @@ def _torchao_weight(row, value):
     block, wide = list(value.block_size), codes.shape[-1] if groups is None else groups
     _require(block == [1, wide], f"its blocks are {block}, and ours [1, {wide}]")
     outside = int(((codes < low) | (codes > high)).sum())
-    _require(outside == 0, f"{outside} of its codes lie outside of {low} .. {high}, which our {bits} bits"
+    _require(outside == 0, f"{outside} of its codes are outside of {low} .. {high}, the range of our {bits} bits"
              f"{' with narrow_range' if narrow else ''} have")
     amax, scale = _nearest_range(value.scale.float().cpu().numpy(), high)
     floats = codes.cpu().float() * torch.from_numpy(scale).repeat_interleave(wide, 1)
@@ -194,7 +194,7 @@ class _Changes:
             return
         high = 2 ** (row["descriptor"].dict().get("num_bits", 8) - 1) - 1
         _require(not bool((weight < -amax * (high + 0.5) / high).any()),
-                 f"some weights lie below -amax, where it has the code {-high - 1}, which our grid does not have")
+                 f"some weights are below -amax, where it has the code {-high - 1}, which our grid does not have")
 
     def _add_parameter(self, name, value):
         if not _is_torchao(value):

@@ -36,7 +36,7 @@ def _permuted(node, source):
 
 def _mean(node, source):
     dim = argument(node, 1, "dim")
-    require(dim is not None, "a mean of everything")
+    require(dim is not None, "a mean over all axes")
     axes = sorted(axis % len(shape_of(source)) for axis in (dim if isinstance(dim, (tuple, list)) else [dim]))
     require(axes[0] > 0, "a mean over the batch")
     return [("mean", {"axes": axes, "keep_axes": bool(argument(node, 2, "keepdim", False))})]
@@ -49,7 +49,7 @@ def _slice(axis, begin, end):
 def _part_of_cut(node, source):
     cut = node.args[0]
     axis = argument(cut, 2, "dim", 0) % len(shape_of(source))
-    require(axis > 0, "parts of the batch")
+    require(axis > 0, "a split of the batch")
     sizes = [meta.shape[axis] for meta in cut.meta["tensor_meta"]]
     begin = sum(sizes[:node.args[1]])
     return [_slice(axis, begin, begin + sizes[node.args[1]])]
@@ -68,9 +68,9 @@ def _indexed(node, source):
             out.append(_slice(axis, part % size, part % size + 1))
         else:
             require(isinstance(part, slice) and all(isinstance(p, (int, type(None))) for p in (part.start, part.stop, part.step)),
-                    "an index by other than numbers")
+                    "an index that is not a number or slice of numbers")
             begin, end, step = part.indices(size)
-            require(step == 1 and begin < end, "an index with steps, or of nothing")
+            require(step == 1 and begin < end, "an index with steps, or an empty one")
             out.append(_slice(axis, begin, end))
     return out + ([("reshape", {"shape": shape_of(node)[1:]})] if any(part is None or isinstance(part, int) for part in index)
                   else [])
@@ -82,7 +82,7 @@ def _item(node, source):
         return _part_of_cut(node, source)
     if not is_tensor(read):  # (outputs, weights) of attention
         require(not isinstance(read.target, str) or read.op != "placeholder", "a part of an input that is not a tensor")
-        require(node.args[1] == 0, "the weights of attention")
+        require(node.args[1] == 0, "attention weights as an output")
         return [("identity", {})]
     return _indexed(node, source)
 
@@ -98,7 +98,7 @@ _FUNCTIONS = {
     **dict.fromkeys(("contiguous", "clone"), lambda *_, **__: ("identity", {})),
     "softmax": lambda dim, *_, **__: ("softmax", {"axis": dim}),
     "dropout": lambda p=0.5, training=True, inplace=False: ("dropout", {"p": p}) if training else ("identity", {}),
-    "stochastic_depth": lambda p, mode="row", training=True: (require(mode == "row", "a depth that is not of rows"),
+    "stochastic_depth": lambda p, mode="row", training=True: (require(mode == "row", "stochastic_depth with another mode than row"),
                                                              ("drop_path", {"p": p}))[1],
     "max_pool1d": max_pool, "max_pool2d": max_pool, "avg_pool1d": avg_pool, "avg_pool2d": avg_pool,
     "adaptive_avg_pool1d": adaptive_avg_pool, "adaptive_avg_pool2d": adaptive_avg_pool, "flatten": flatten,
@@ -145,13 +145,13 @@ class OperatorLowering:
             return self._product(node, name)
         if name in ("cat", "concat"):
             dim = argument(node, 1, "dim", 0) % len(shape_of(node))
-            require(dim > 0 and all(value.op != "get_attr" for value in node.args[0]), "a concat of batches, or with a parameter")
+            require(dim > 0 and all(value.op != "get_attr" for value in node.args[0]), "a concat along the batch, or with a parameter")
             return Lowering([("concat", {"axis": dim}) if len(node.args[0]) > 1 else ("identity", {})], list(node.args[0]))
         if name == "expand" and node.args[0].op == "get_attr":
             return self._repeated(node)
-        require(len(inputs) == 1, f"{name} of other than one value")
+        require(len(inputs) == 1, f"{name} with other than one input")
         if name in ("invert", "bitwise_not", "logical_not"):
-            require(inputs[0].meta["tensor_meta"].dtype == torch.bool, f"{name} of other than booleans")
+            require(inputs[0].meta["tensor_meta"].dtype == torch.bool, f"{name} of values that are not bool")
             return Lowering([("neg", {}), ("shift", {"by": 1})], inputs)
         if name in _RESHAPES:
             return Lowering(_RESHAPES[name](node, inputs[0]), inputs)
@@ -159,8 +159,9 @@ class OperatorLowering:
         try:
             layer = _FUNCTIONS[name](*node.args[1:], **node.kwargs)
         except TypeError:
-            raise Unsupported(f"{name} with such arguments") from None
-        require(not layer[0].startswith("drop") or node.meta["in_evaluation"] != (node.args, node.kwargs), f"{name} in evaluation too")
+            raise Unsupported(f"{name} with these arguments") from None
+        require(not layer[0].startswith("drop") or node.meta["in_evaluation"] != (node.args, node.kwargs),
+                f"{name} that is active in evaluation too")
         return Lowering([layer], inputs)
 
     def _module(self, node):
@@ -175,15 +176,15 @@ class OperatorLowering:
     def _pair(self, node, name):
         if sum(type(value) in (int, float) for value in node.args) == 1 and len(node.args) == 2 and not node.kwargs:
             require(node.meta["tensor_meta"].dtype.is_floating_point, f"{name} of integers with a number")
-            require(tuple(node.meta["in_evaluation"][0]) == tuple(node.args), f"{name} with a number that the mode decides")
+            require(tuple(node.meta["in_evaluation"][0]) == tuple(node.args), f"{name} with a number that depends on the mode")
             return Lowering(_with_number(name, *node.args), tensor_inputs(node))
         constants = [value for value in node.all_input_nodes if value.op == "get_attr" or transposed_parameter(value) is not None]
         operands = [value for value in node.args[:2] if isinstance(value, torch.fx.Node)]
-        require(len(operands) == 2 and len(node.args) == 2 and not node.kwargs, f"{name} of other than two values")
+        require(len(operands) == 2 and len(node.args) == 2 and not node.kwargs, f"{name} with other than two inputs")
         values = [value for value in operands if value not in constants]
         shapes = [shape_of(value) for value in values]
         require(values and all(len(shape) == len(shape_of(node)) and shape[0] == shapes[0][0] for shape in shapes),
-                f"{name} of shapes that are no batch each")
+                f"{name} of inputs without the batch as axis 0")
         if not constants:
             return Lowering([(_PAIRS[name], {})], operands)
         if name == "matmul" and node.args[0] not in constants and len(shape_of(constants[0])) == 2:
@@ -192,7 +193,7 @@ class OperatorLowering:
             return Lowering([("linear", {"out_features": out, "in_features": own, "bias": False})], values, {"weight": weight})
         require(name in ("add", "iadd", "mul", "imul") and is_parameter(constants[0]), f"{name} with a parameter")
         rank, own = len(shapes[0]), shape_of(constants[0])
-        require(len(own) < rank or (len(own) == rank and own[0] == 1), f"{name} with a parameter that has the batch")
+        require(len(own) < rank or (len(own) == rank and own[0] == 1), f"{name} with a parameter that has a batch axis")
         own = own[1:] if len(own) == rank else [1] * (rank - 1 - len(own)) + own
         return Lowering([(_PAIRS[name], {})], values, {}, [constant(self.ref(constants[0], shape=(1, *own)), values[0])],
                      [*values, "constant"])
@@ -244,7 +245,7 @@ def _multihead(reader, node):
     query, key, value, padding, _, mask = (_input_argument(node, i, name) for i, name in enumerate(
         ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")))
     require(module.batch_first, "attention that is not batch_first")
-    require(module.dropout == 0, "attention with dropout of its scores")
+    require(module.dropout == 0, "attention with dropout")
     require(key is value, "attention whose keys and values are two inputs")
     require(all(user.args[1:] == (0,) for user in node.users), "attention whose weights are read")
     masks = _Masks(reader, query)
@@ -262,9 +263,9 @@ def _dot_product(reader, node):
     q, k, v, mask = (_input_argument(node, i, name) for i, name in enumerate(("query", "key", "value", "attn_mask")))
     shapes = [shape_of(value) for value in (q, k, v)]
     causal, scale = argument(node, 5, "is_causal", False), node.kwargs.get("scale")
-    require(all(len(shape) == 4 and shape[0] == shapes[0][0] for shape in shapes), "attention of other than four axes")
-    require(argument(node, 4, "dropout_p", 0.0) == 0, "attention with dropout of its scores")
-    require(not causal or shapes[0][2] == shapes[1][2], "causal attention of other than as many keys as queries")
+    require(all(len(shape) == 4 and shape[0] == shapes[0][0] for shape in shapes), "attention on inputs that do not have four axes")
+    require(argument(node, 4, "dropout_p", 0.0) == 0, "attention with dropout")
+    require(not causal or shapes[0][2] == shapes[1][2], "causal attention with different numbers of keys and queries")
     options = ({"causal": True} if causal else {}) | ({} if scale is None else {"scale": scale})
     masks = _Masks(reader, q)
     if mask is not None:

@@ -107,13 +107,13 @@ def _layer_norm(m):
 
 
 def _attention(m):
-    require(m.bias_k is None and not m.add_zero_attn, "attention with keys of its own")
-    require(m.kdim == m.vdim, "attention whose keys and values have other widths")
+    require(m.bias_k is None and not m.add_zero_attn, "attention with bias_k or add_zero_attn")
+    require(m.kdim == m.vdim, "attention whose keys and values have different widths")
     return "attention", {"width": m.embed_dim, "heads": m.num_heads, "bias": m.in_proj_bias is not None}
 
 
 def _attention_refs(m):
-    """Torch has one parameter for q, k and v if they have one width."""
+    """Returns the parameters of attention. Torch has one parameter for q, k and v if they have one width."""
     out = {}
     for i, name in enumerate(("q_proj", "k_proj", "v_proj")):
         rows = (i * m.embed_dim, (i + 1) * m.embed_dim)
@@ -184,12 +184,12 @@ def avg_pool(kernel_size, stride=None, padding=0, ceil_mode=False, count_include
 def adaptive_avg_pool(output_size):
     if all(size == 1 for size in (output_size if isinstance(output_size, (tuple, list)) else [output_size])):
         return "global_avg_pool", {}
-    require(None not in (output_size if isinstance(output_size, (tuple, list)) else [output_size]), "a pool of open size")
+    require(None not in (output_size if isinstance(output_size, (tuple, list)) else [output_size]), "an adaptive pool with None as size")
     return "adaptive_avg_pool", {"size": pair(output_size)}
 
 
 def flatten(start_dim=0, end_dim=-1):
-    require(start_dim >= 1 and end_dim == -1, "a flatten of the batch, or not to the end")
+    require(start_dim >= 1 and end_dim == -1, "a flatten that includes the batch, or stops before the last axis")
     return "flatten", {"start_axis": start_dim}
 
 
@@ -203,7 +203,7 @@ def plain_function(row):
 
     def kind(*values, **named):
         given = dict(zip(names, values)) | named
-        require(len(values) <= len(names) and given.keys() <= set(names), f"{row['name']} with such arguments")
+        require(len(values) <= len(names) and given.keys() <= set(names), f"{row['name']} with these arguments")
         return row["name"], {option["name"]: given.get(option["torch"], option["default"]) for option in row["options"]}
     return kind
 

@@ -363,7 +363,7 @@ class MultiInputModule(LoweredModule):
             if not isinstance(x, torch.Tensor) or list(x.shape) != [len(inputs[0]), *shape]:
                 got = list(x.shape) if isinstance(x, torch.Tensor) else x
                 raise _fq.ArgumentError(f"[fakequant.torch] the input '{name}' is {got}: give {['N', *shape]} as in example_input, with "
-                                        "as many samples as the others; quantize(.., whole=False) leaves lengths open")
+                                        "as many samples as the other inputs. quantize(.., whole=False) allows other lengths")
         return torch.cat([x.flatten(1).float() if x.dim() > 1 else x[:, None].float() for x in inputs], 1)
 
     def forward(self, *inputs):

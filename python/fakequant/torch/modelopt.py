@@ -72,8 +72,8 @@ def dynamic_block_quant(inputs, block_size, amax, bias, num_bits, scale_bits, tr
                         onnx_quantizer_type="dynamic", pass_through_bwd=True):
     """Quantizes to MX formats and NVFP4 like ModelOpt's dynamic_block_quant. Blocks are along the last axis, and the input sets their scales.
 
-    `amax` is the range of the whole tensor, or None. The bits are those of ModelOpt's CUDA extension. trt_high_precision_dtype
-    and onnx_quantizer_type are for its ONNX export only and change no number.
+    `amax` is the range of the whole tensor, or None. The bits are equal to ModelOpt's CUDA extension. trt_high_precision_dtype and
+    onnx_quantizer_type are for its ONNX export only and change no number.
     """
     if bias is not None:
         raise _fq.ArgumentError("[dynamic_block_quant] bias is not supported, and ModelOpt does not read it: give None")
@@ -152,13 +152,13 @@ class MaxCalibrator(_Calibrator):
 class HistogramCalibrator(_Calibrator):
     """Finds the range from a histogram by "percentile", "entropy" or "mse".
 
-    The bins are those of torch.histc, or of numpy.histogram if `torch_hist` is False. `grow_method` must be None, because ModelOpt
+    The bins are as in torch.histc, or in numpy.histogram if `torch_hist` is False. `grow_method` must be None, because ModelOpt
     deprecated it.
     """
 
     def __init__(self, num_bits=8, axis=None, unsigned=False, num_bins=2048, grow_method=None, skip_zeros=False, torch_hist=True):
         if grow_method is not None:
-            raise _fq.ArgumentError(f"[HistogramCalibrator] grow_method is {grow_method!r}: only None is supported, the range grows "
+            raise _fq.ArgumentError(f"[HistogramCalibrator] grow_method is {grow_method!r}: only None is supported, and the range grows "
                                     "by bins of the same width")
         super().__init__("histogram", axis, num_bits, unsigned, num_bins=num_bins, skip_zeros=skip_zeros,
                          grid="torch" if torch_hist else "numpy")

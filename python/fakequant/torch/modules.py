@@ -66,7 +66,7 @@ class Quantized(nn.Module):
         self.module_reasons = {path: why for node, why in partition.unsupported.items() if node not in attention
                                for path in partition.parameter_modules(node)}
         self.part_reasons = "; ".join(filter(None, [
-            self.part_reasons, *(f"{name} is a part of its own: {why}" for name, why in by_itself.items())]))
+            self.part_reasons, *(f"{name} is a separate part: {why}" for name, why in by_itself.items())]))
 
     def remember_structure(self):
         """Remembers the modules. A layer that is replaced later is an error."""
@@ -135,8 +135,8 @@ class Quantized(nn.Module):
         if name in self._own:
             return self._own[name]
         if hasattr(self.origin, name):
-            raise AttributeError(f"[fakequant.torch] a quantized model has the forward of {self.origin.__name__} alone: call "
-                                 f"{self.origin.__name__}.{name}(model, ..) where that is to call the model")
+            raise AttributeError(f"[fakequant.torch] a quantized model has only the forward of {self.origin.__name__}: call "
+                                 f"{self.origin.__name__}.{name}(model, ..) if the method calls the model")
         raise AttributeError(f"the quantized {self.origin.__name__} has no attribute '{name}'")
 
     def __getitem__(self, index):
@@ -179,5 +179,5 @@ def require_parts(model, function):
     """Returns `quantized_parts`. Raises ArgumentError if there are none. `function` is the name for the message."""
     parts = quantized_parts(model)
     if not parts:
-        raise _fq.ArgumentError(f"[{function}] the model has nothing quantized: give what fakequant.torch.quantize made")
+        raise _fq.ArgumentError(f"[{function}] no part of the model is quantized: give the result of fakequant.torch.quantize")
     return parts

@@ -42,12 +42,12 @@ def quantize(model, config="int8", example_input=None, whole=True):
     if not isinstance(model, nn.Module):
         raise _fq.ArgumentError(f"[quantize] model is a {type(model).__name__}: give an nn.Module")
     if isinstance(model, torch.jit.ScriptModule):
-        raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give the module that it was made of")
+        raise _fq.ArgumentError("[quantize] model is a ScriptModule, which cannot be read: give its original nn.Module")
     if quantized_parts(model):
         raise _fq.ArgumentError("[quantize] the model is quantized already: give the float model")
     config, learned = _complete_config(config)
     if example_input is None:
-        raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, such as next(iter(loader))[0]")
+        raise _fq.ArgumentError("[quantize] example_input is None: give an input of the model, for example next(iter(loader))[0]")
     _check_types((name, module) for name, module in model.named_modules() if has_matrix(module))
     args, named = split_arguments(example_input)
     out, replacements, calls = _quantized(model, args, named, config, whole)
@@ -118,7 +118,7 @@ def _config_dict(config):
     try:
         config = json.loads(json.dumps(dict(config)))
     except TypeError as why:
-        raise _fq.ArgumentError(f"[quantize] config is no JSON ({why}): give the name of a preset, or a dict of names, numbers and "
+        raise _fq.ArgumentError(f"[quantize] config is not JSON ({why}): give the name of a preset, or a dict of names, numbers and "
                                 "lists: quantize(model, \"int8\", example_input)") from why
     rules = config.get("rules")
     if isinstance(rules, dict) and all(isinstance(fields, dict) for fields in rules.values()):
@@ -130,7 +130,7 @@ def _parse_json(text):
     try:
         return json.loads(text)
     except json.JSONDecodeError as why:
-        raise _fq.ArgumentError(f"[quantize] config is no valid JSON: {why}") from why
+        raise _fq.ArgumentError(f"[quantize] config is not valid JSON: {why}") from why
 
 
 # Example inputs.
@@ -149,9 +149,9 @@ def _bind(model, inputs, named):
     except TypeError as why:
         if named:
             raise _fq.ArgumentError(f"[quantize] example_input is a dict of {', '.join(named)}, {type(model).__name__}.forward: {why}. Keys are "
-                                    "the names of arguments; a dict that is one argument is {'batch': batch}") from why
+                                    "the names of arguments; for one argument that is a dict give {'batch': batch}") from why
         raise _fq.ArgumentError(f"[quantize] example_input is {len(inputs)} inputs of {type(model).__name__}, {why}: give an input, or a "
-                                "tuple of them; a list that is one input is ([..],)") from why
+                                "tuple of inputs; for one input that is a list give ([..],)") from why
 
 
 def _check_types(modules):
@@ -171,7 +171,7 @@ def _quantized(model, inputs, named, config, whole):
     try:
         bound = _bind(model, inputs, named)
         if bound.kwargs:
-            raise Unsupported("the model is called with arguments by name alone")
+            raise Unsupported("the model is called with keyword arguments only")
         inputs, named = bound.args, {}
         out = Quantized(model, inputs, config, whole)
         return out, {model: out}, None

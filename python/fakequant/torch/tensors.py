@@ -57,7 +57,7 @@ class SharedParameters:
         devices = {str(value.device): name for name, value in parameters.items()}
         if len(devices) > 1:
             raise _fq.ArgumentError("[fakequant.torch] " + " and ".join(f"'{name}' is on {device}" for device, name in devices.items())
-                                    + ": parameters of a part are on one device")
+                                    + ": move all parameters of a part to one device")
         device = next(iter(devices), None)
         if device not in (None, self._device):
             self._network.to(device)
