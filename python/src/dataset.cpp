@@ -113,7 +113,8 @@ void bind_datasets(nb::module_& m) {
            "Returns (x, y) of the samples at these positions. y is None without labels.")
       .def("__reduce__", [](nb::object self) { return self.attr("_call"); });
   m.def("dataset", &open, arg("path"), arg("split") = "train", arg("labels") = true,
-        "Opens one group of a data set file (HDF5).");
+        "Opens the group `split` of a data set file (HDF5). With labels=False only samples are read. Raises "
+        "FileError for a damaged file and a file of another kind.");
   m.def("TensorDataset", &tensors, arg("x"), arg("y") = none(),
         "Returns a data set over arrays, without a copy. x is float32, or int64 for token ids, [N, ..], as "
         "the network reads it. y is int64 [N], a class for each sample, or another target of the loss.");

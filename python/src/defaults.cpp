@@ -146,7 +146,8 @@ void bind_defaults(nb::module_& m) {
       .def_prop_ro(
           "config", [](const Network& self) { return to_dict(self.identity().to_json().at("quantization")); },
           "Quantization config. None for a float model.")
-      .def_prop_ro("folded", [](const Network& self) { return self.folded(); })
+      .def_prop_ro(
+          "folded", [](const Network& self) { return self.folded(); }, "Whether batch norms are folded.")
       .def("prepare_qat", &qat_plan, arg("data"), arg("preset") = none(), arg("edge_bits") = none(),
            arg("weight_method") = none(), arg("target") = none(), arg("scale") = none(),
            arg("keep_batch_norm") = false, arg("samples") = 512, arg("batch_size") = 64,

@@ -28,7 +28,8 @@ void bind_onnx(nb::module_& module) {
       },
       arg("x"), arg("scale"), arg("zero_point") = none(), arg("axis") = 1, arg("block_size") = 0,
       arg("saturate") = true, arg("output_dtype") = none(),
-      "Returns the codes saturate(rne(x / scale) + zero_point).");
+      "Returns the codes saturate(rne(x / scale) + zero_point). `scale` has one value, one for each index of "
+      "`axis`, or one for each block of `block_size` elements along it.");
   m.def(
       "dequantize_linear",
       [](nb::object codes, nb::object scale, nb::object zero_point, int axis, std::int64_t block_size,
@@ -40,7 +41,8 @@ void bind_onnx(nb::module_& module) {
         return call.give(unlocked([&] { return onnx::dequantize_linear(c, s, z, axis, block_size, type); }));
       },
       arg("codes"), arg("scale"), arg("zero_point") = none(), arg("axis") = 1, arg("block_size") = 0,
-      arg("output_dtype") = none(), "Returns (codes - zero_point) * scale.");
+      arg("output_dtype") = none(),
+      "Returns (codes - zero_point) * scale, with the scales of quantize_linear.");
 }
 
 void bind_tripy(nb::module_& module) {

@@ -190,9 +190,11 @@ void bind_fitting(nb::module_& m) {
       "quantized grid with the factor lora_alpha / lora (2 if lora_alpha is 0). With `micro_batch`, a step "
       "adds up batch_size / micro_batch gradients of micro_batch samples each. `ranks` share these "
       "gradients, and the result has the bits of one process. The length of the run is `epochs`, 10 by "
-      "default, or `steps`. A run of fewer than `full_rate_steps` steps has a lower learning rate "
-      "(`short_run_rate`). Returns a dict for each epoch. KeyboardInterrupt or an exception of a callback "
-      "stops the run after the batch, with a consistent model.");
+      "default, or `steps`. `amax` is \"frozen\", \"running\" or \"learned\", `reduce` \"exact\", \"fp32\" "
+      "or \"bf16\". `clip_norm` bounds the norm of all gradients, 0 does not. `patience` is the number of "
+      "epochs without improvement before the run stops, 0 never stops. A run of fewer than `full_rate_steps` "
+      "steps has a lower learning rate (`short_run_rate`). Returns a dict for each epoch. KeyboardInterrupt "
+      "or an exception of a callback stops the run after the batch, with a consistent model.");
 }
 
 }  // namespace fq::python

@@ -138,7 +138,9 @@ void bind_inspection(nb::module_& m) {
       .def("quantizers", &quantizers,
            "Returns a dict for each quantizer: name, aliases, weight, enabled, needs_amax, amax ((lowest, "
            "highest) or None), format, descriptor and description.")
-      .def("set_amax", &set_amax, arg("ranges"), "Sets ranges by the names of quantizers or their aliases.")
+      .def("set_amax", &set_amax, arg("ranges"),
+           "Sets ranges, {name or alias of a quantizer: range}. Raises ArgumentError for an unknown name and "
+           "for another shape.")
       .def("weights_on_grid", &weights_on_grid, arg("paths"),
            "Returns the dequantized weights of the modules at these paths.")
       .def("summary", &summary_of, arg("batch") = 1,

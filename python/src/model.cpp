@@ -150,7 +150,7 @@ void bind_class(nb::module_& m) {
            "Returns the outputs for a batch, without a recording for gradients.")
       .def("quantize", &quantize_model, arg("config") = "int8", nb::rv_policy::reference_internal,
            "Adds quantizers. `config` is the name of a preset, or a config as a dict or JSON text. Returns "
-           "the model.")
+           "the model. Raises ArgumentError for an unknown preset and an invalid config.")
       .def("quantize_part", &quantize_part, arg("config"), arg("has_first"), arg("has_last"),
            "Quantizes a part of a network like `quantize`. `has_first` and `has_last` say whether the part "
            "has the first and last layer of the network. Returns (patterns that match nothing in this part, "
@@ -223,11 +223,17 @@ void bind_class(nb::module_& m) {
       .def("export", &export_model, arg("path"), arg("target") = "ort", arg("opset") = 0,
            arg("emulate") = false,
            "Writes an ONNX file with QuantizeLinear and DequantizeLinear nodes. The name of the file ends in "
-           ".onnx. Live batch norms are folded in the file; the model does not change.")
-      .def_prop_ro("quantized", &Network::quantized)
-      .def_prop_ro("sample_shape",
-                   [](const Network& self) { return nb::tuple(nb::cast(self.identity().sample_shape)); })
-      .def_prop_ro("classes", [](const Network& self) { return self.identity().classes; })
+           ".onnx. Live batch norms are folded in the file; the model does not change. `target` is \"ort\" "
+           "or \"tensorrt\". `opset` 0 is the smallest opset that has the operators. `emulate` writes "
+           "formats that the engine does not have as arithmetic.")
+      .def_prop_ro("quantized", &Network::quantized, "Whether the model has quantizers.")
+      .def_prop_ro(
+          "sample_shape",
+          [](const Network& self) { return nb::tuple(nb::cast(self.identity().sample_shape)); },
+          "Shape of one sample, without the batch axis.")
+      .def_prop_ro(
+          "classes", [](const Network& self) { return self.identity().classes; },
+          "Number of outputs of a sample, or of each position of a sample. 0 if unknown.")
       .def("__str__", &table)
       .def("__repr__", &table);
 }
@@ -251,11 +257,15 @@ void bind_model(nb::module_& m) {
         });
       },
       arg("name"), arg("sample_shape"), arg("classes") = 0, arg("options") = none(), arg("seed") = 0,
-      "Returns a built-in model (builtin_models() lists them) or the model of a model file, for samples of a "
-      "shape.");
+      "Returns a built-in model (builtin_models() lists them) or the model of a model file. `sample_shape` "
+      "is the shape of one sample, without the batch axis. `classes` is the number of outputs of a sample; "
+      "with 0 it comes from the model. `options` is a dict of options of the model, `seed` the seed of its "
+      "first weights.");
   m.def(
       "load", [](const std::string& path) { return unlocked([&] { return load_network(path); }); },
-      arg("path"), "Returns the model of a checkpoint or of an ONNX file.");
+      arg("path"),
+      "Returns the model of a checkpoint or of an ONNX file. Raises FileError for a damaged file and a file "
+      "of another kind.");
   m.def("builtin_models", &builtin_models, "Returns the names of the built-in models.");
   m.def("presets", &QuantConfig::preset_names, "Returns the names of the presets, for Model.quantize.");
 }

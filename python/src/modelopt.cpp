@@ -189,19 +189,27 @@ void set_state(QTensor& self, const nb::tuple& state) {
 void bind_class(nb::module_& m) {
   auto type = nb::class_<QTensor>(m, "QTensor",
                                   "Packed codes and scales, with the shape and type of the source array.");
-  type.def_prop_ro("shape", [](const QTensor& q) {
-    return nb::tuple(nb::cast(std::vector<std::int64_t>(q.shape.begin(), q.shape.end())));
-  });
-  type.def_prop_ro("dtype", [](const QTensor& q) { return std::string(fq::name(q.dtype)); });
-  const auto tensor = [&](const char* name, Tensor QTensor::*member) {
-    type.def_prop_ro(name, [member](const QTensor& q) { return Call{"QTensor"}.give(q.*member); });
+  type.def_prop_ro(
+      "shape",
+      [](const QTensor& q) {
+        return nb::tuple(nb::cast(std::vector<std::int64_t>(q.shape.begin(), q.shape.end())));
+      },
+      "Shape of the source array.");
+  type.def_prop_ro(
+      "dtype", [](const QTensor& q) { return std::string(fq::name(q.dtype)); },
+      "Element type of the source array.");
+  const auto tensor = [&](const char* name, Tensor QTensor::*member, const char* about) {
+    type.def_prop_ro(
+        name, [member](const QTensor& q) { return Call{"QTensor"}.give(q.*member); }, about);
   };
-  tensor("codes", &QTensor::codes);
-  tensor("scale", &QTensor::scale);
-  tensor("scale2", &QTensor::scale2);
-  tensor("scale_codes", &QTensor::scale_codes);
-  tensor("double_scale", &QTensor::double_scale);
-  tensor("scale_zero", &QTensor::scale_zero);
+  tensor("codes", &QTensor::codes, "Packed codes.");
+  tensor("scale", &QTensor::scale,
+         "Factor of the codes (INT4: divisor), one for each block or index of the axes.");
+  tensor("scale2", &QTensor::scale2, "NVFP4: factor of all scales, float32.");
+  tensor("scale_codes", &QTensor::scale_codes,
+         "NF4: int8 codes of the scales [blocks of scales, scale_block_size].");
+  tensor("double_scale", &QTensor::double_scale, "NF4: factor of each block of scales.");
+  tensor("scale_zero", &QTensor::scale_zero, "NF4: mean of all scales.");
   type.def("__getstate__", &state_of).def("__setstate__", &set_state);
   type.def(
       "dequantize",

@@ -41,8 +41,10 @@ void bind_descriptor(nb::module_& m) {
            })
       .def("dict", &dict_of, "Returns the fields that differ from their defaults.")
       .def_static(
-          "from_json", [](const std::string& text) { return QuantDescriptor::from_json(text); }, arg("text"))
-      .def("to_json", &QuantDescriptor::to_json)
+          "from_json", [](const std::string& text) { return QuantDescriptor::from_json(text); }, arg("text"),
+          "Returns the descriptor of a JSON text. Raises ArgumentError for an unknown field and an invalid "
+          "value.")
+      .def("to_json", &QuantDescriptor::to_json, "Returns the descriptor as JSON text.")
       .def(
           "__eq__",
           [](const QuantDescriptor& a, nb::handle b) {
@@ -82,8 +84,9 @@ void bind_calibrator(nb::module_& m) {
           arg("method") = "", arg("percentile") = 99.99, arg("num_bits") = 8, arg("unsigned") = false,
           arg("stride") = 1, arg("start_bin") = 128, "Returns amax of the collected batches.")
       .def("reset", &Calibrator::reset, "Forgets all batches.")
-      .def_prop_ro("method", [](const Calibrator& self) { return std::string(self.method()); })
-      .def_prop_ro("empty", &Calibrator::empty);
+      .def_prop_ro(
+          "method", [](const Calibrator& self) { return std::string(self.method()); }, "Name of the method.")
+      .def_prop_ro("empty", &Calibrator::empty, "Whether no batch was collected.");
   m.def(
       "make_calibrator",
       [](const std::string& method, std::vector<int> axis, int num_bins, bool skip_zeros, double momentum,
@@ -138,13 +141,16 @@ void bind_tensor_quantizer(nb::module_& m) {
           [](const TensorQuantizer& self) {
             return Call{"amax"}.give(self.amax().defined() ? self.amax().clone() : Tensor());
           },
-          [](TensorQuantizer& self, nb::object amax) { self.set_amax(Call{"amax"}.host_amax(amax, "amax")); })
-      .def_prop_ro("scale",
-                   [](const TensorQuantizer& self) { return Call{"scale"}.give(self.scale().clone()); })
+          [](TensorQuantizer& self, nb::object amax) { self.set_amax(Call{"amax"}.host_amax(amax, "amax")); },
+          "Range: a scalar, or one value for each channel or block. None before calibration. Raises "
+          "ArgumentError for a value that is negative or not finite, and for another number of values.")
+      .def_prop_ro(
+          "scale", [](const TensorQuantizer& self) { return Call{"scale"}.give(self.scale().clone()); },
+          "Scale of the grid. Raises ArgumentError without a range, and if each input sets its range.")
       .def_prop_rw(
           "enabled", [](const TensorQuantizer& self) { return self.params().enabled; },
-          &TensorQuantizer::set_enabled)
-      .def_prop_ro("descriptor", &TensorQuantizer::descriptor)
+          &TensorQuantizer::set_enabled, "Whether the quantizer is on.")
+      .def_prop_ro("descriptor", &TensorQuantizer::descriptor, "Format of the quantizer.")
       .def("__repr__",
            [](const TensorQuantizer& self) { return "TensorQuantizer(" + self.describe() + ")"; });
 }
@@ -182,7 +188,8 @@ void bind_compression(nb::module_& m) {
       .def("compress", &compress_weights,
            "Replaces the weights of a calibrated model by packed codes, in memory and in files of `save`: "
            "4-bit weights need an eighth of the bytes. The outputs keep their bits, and the weights cannot "
-           "be trained. Returns a dict for each weight: name, format, elements, code_bytes, scale_bytes.")
+           "be trained. Returns a dict for each weight: name, format, elements, code_bytes, scale_bytes. "
+           "Raises ArgumentError, without a change, if a weight cannot be packed.")
       .def(
           "decompress",
           [](Network& self) {

@@ -57,17 +57,19 @@ void check_same_call(Communicator* ranks, const char* function, Module& model, n
 void bind_ranks(nb::module_& m) {
   nb::class_<Communicator>(m, "Ranks", "This process in a run that mpiexec or Slurm started.")
       .def_prop_ro("rank", &Communicator::rank, "Number of this process, from 0.")
-      .def_prop_ro("count", &Communicator::size)
+      .def_prop_ro("count", &Communicator::size, "Number of processes.")
       .def_prop_ro(
           "host", [](const Communicator&) { return host_name(); }, "Name of this machine.")
       .def_prop_ro("bytes", &Communicator::bytes, "Number of bytes that this rank has sent to the others.")
       .def("__repr__", [](const Communicator& self) {
         return fmt::format("rank {} of {} on {}", self.rank(), self.size(), host_name());
       });
-  m.def("started_ranks", &start, arg("timeout"), arg("arguments"));
+  m.def("started_ranks", &start, arg("timeout"), arg("arguments"),
+        "Returns the ranks of the run. A call of the ranks waits at most `timeout` seconds. Raises "
+        "ArgumentError if the processes have different arguments, and BackendError without MPI.");
   m.def("end_ranks", &meet, arg("status"), arg("message"),
         "Returns (whether this process reports the failure, the message, whether it must end the others).");
-  m.def("abort_ranks", &abort_ranks, arg("status"));
+  m.def("abort_ranks", &abort_ranks, arg("status"), "Ends all processes of the run with an exit status.");
 }
 
 }  // namespace fq::python

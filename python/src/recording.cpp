@@ -260,12 +260,14 @@ void bind_recording(nb::module_& m) {
            "Sets the ranges and flags from the array of range_growth.")
       .def("buffers", &buffers, arg("like"), "Returns copies of the running statistics by name.")
       .def("load_buffers", &load_buffers, arg("arrays"), "Sets running statistics by name.")
-      .def("parameter_names",
-           [](const Network& self) {
-             std::vector<std::string> names;
-             for (const auto& [name, parameter] : self.module().named_parameters()) names.push_back(name);
-             return names;
-           })
+      .def(
+          "parameter_names",
+          [](const Network& self) {
+            std::vector<std::string> names;
+            for (const auto& [name, parameter] : self.module().named_parameters()) names.push_back(name);
+            return names;
+          },
+          "Returns the names of the parameters.")
       .def("quantizer_state", &quantizer_state,
            "Returns (arrays, JSON text) of all quantizers: settings, ranges and calibration data.")
       .def("load_quantizer_state", &load_quantizer_state, arg("arrays"), arg("attributes"),

@@ -50,11 +50,13 @@ void bind_tensor(nb::module_& module) {
           "shape",
           [](const Tensor& t) {
             return nb::tuple(nb::cast(std::vector<std::int64_t>(t.shape().begin(), t.shape().end())));
-          })
+          },
+          "Number of elements along each axis.")
       .def_prop_ro(
           "dtype", [](const Tensor& t) { return std::string(name(t.dtype())); },
-          "\"f32\", \"bf16\", \"f8_e4m3\", ..")
-      .def_prop_ro("device", [](const Tensor& t) { return to_string(t.device()); })
+          "Element type: \"f32\", \"bf16\", \"f8_e4m3\", ..")
+      .def_prop_ro(
+          "device", [](const Tensor& t) { return to_string(t.device()); }, "Device: \"cpu\", \"cuda:0\", ..")
       .def(
           "numpy",
           [](const Tensor& t) {
@@ -66,7 +68,8 @@ void bind_tensor(nb::module_& module) {
                               name(host.dtype())));
             return array_of(host, false);
           },
-          "Returns a numpy array over the same memory.")
+          "Returns a numpy array over the same memory. Raises ArgumentError for a type that numpy does not "
+          "have.")
       .def("bytes", &bytes_of,
            "Returns a copy of the stored bytes in row-major order, uint8. Packed types have the low bits "
            "first.")
@@ -77,7 +80,8 @@ void bind_tensor(nb::module_& module) {
           },
           nb::arg("dtype"), "Returns a tensor with converted elements, rounded half to even.")
       .def_static("from_bytes", &from_bytes, nb::arg("bytes"), nb::arg("dtype"), nb::arg("shape"),
-                  "Returns a tensor with a copy of stored bytes.")
+                  "Returns a tensor with a copy of stored bytes. Raises ArgumentError for another number of "
+                  "bytes than the shape and dtype require.")
       .def_static(
           "from_array", [](nb::handle array) { return Call{"Tensor.from_array"}.tensor(array, "array"); },
           nb::arg("array"), "Returns a tensor over the memory of an array.")

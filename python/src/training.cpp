@@ -173,7 +173,7 @@ void bind_training(nb::module_& m) {
           },
           arg("data"), arg("batch_size") = 256, arg("ranks") = none(),
           "Returns {'loss', 'accuracy', 'count', 'correct'} on a data set or (x, y). For tokens with a class "
-          "for each token also 'bpc', bits per character.")
+          "for each token also 'bpc', bits per character. Raises NumericError for NaN outputs.")
       .def(
           "predict",
           [](Network& self, nb::object data, std::int64_t batch_size, nb::object given) {
