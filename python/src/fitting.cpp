@@ -46,20 +46,20 @@ AmaxMode amax_mode(const std::string& name) {
   if (name == "frozen") return AmaxMode::frozen;
   if (name == "running") return AmaxMode::running;
   if (name == "learned") return AmaxMode::learned;
-  throw nb::value_error(("amax is '" + name + "': frozen, running and learned are allowed").c_str());
+  throw nb::value_error(("[fit] amax is '" + name + "': frozen, running and learned are allowed").c_str());
 }
 
 AmaxGradient amax_gradient(const std::string& name) {
   if (name == "clip") return AmaxGradient::clip;
   if (name == "lsq") return AmaxGradient::lsq;
-  throw nb::value_error(("amax_gradient is '" + name + "': clip and lsq are allowed").c_str());
+  throw nb::value_error(("[fit] amax_gradient is '" + name + "': clip and lsq are allowed").c_str());
 }
 
 Reduction parse_reduction(const std::string& name) {
   if (name == "exact") return Reduction::exact;
   if (name == "fp32") return Reduction::fp32;
   if (name == "bf16") return Reduction::bf16;
-  throw nb::value_error(("reduce is '" + name + "': exact, fp32 and bf16 are allowed").c_str());
+  throw nb::value_error(("[fit] reduce is '" + name + "': exact, fp32 and bf16 are allowed").c_str());
 }
 
 /// Calls the Python callbacks of a training run. An exception of a callback, or KeyboardInterrupt, stops the

@@ -147,7 +147,7 @@ void bind_errors(nb::module_& m) {
       "A file that is missing, damaged, of another kind or from a newer version: .path and .dataset.", error,
       PyExc_OSError);
   classes[numeric] =
-      make_class(m, "NumericError", "A value that the arithmetic does not allow, such as a NaN.", error,
+      make_class(m, "NumericError", "A value that the arithmetic does not allow, for example NaN.", error,
                  PyExc_ArithmeticError);
   classes[backend] = make_class(m, "BackendError", "A library or device that failed or is missing.", error,
                                 PyExc_RuntimeError);
