@@ -243,7 +243,7 @@ fails(2, "is no folder", *from_images("missing"))
 shutil.make_archive("packed", "zip", "animals")
 fails(2, ["a zip archive, no folder", "unpacked"], *from_images("packed.zip"))
 write_image("beside/a.png", grey), write_image("beside/cat/a.png", grey)
-fails(2, ["1 files beside folders of classes"], *from_images("beside"))
+fails(2, ["1 files next to folders of classes"], *from_images("beside"))
 write_image("vehicles/train/a.png", grey), write_image("vehicles/bus/a.png", grey)  # a class that is called so
 assert result(*from_images("vehicles", "--test", "0"))["class_names"] == ["bus", "train"]
 write_image("lines/a\nb/a.png", grey), write_image("lines/c/a.png", grey)  # names with line ends stay in one line

@@ -142,7 +142,7 @@ for text, expected_text in (
         ("\n\n\n", "no records"), (b"a,b,t\n1,2,\xe4\xff\n", ["line 2 is not UTF-8", "iconv"]), (good.encode("utf-16"), "is UTF-16"),
         (b"a,b\x00,t\n1,2,x\n", "zero byte"), ("a,a,t\n1,2,x\n", None), ("a,b,t\n1,1e999,x\n", ["'1e999'"]),
         ("a,b,t\n1,\"1,5\",x\n", ["'1,5'"]), ("a,b,t\n1,nan,x\n", ["no value", "'b'"]), ("a,b,t\n1,inf,x\n", ["'inf'"]),
-        ("a,b,t\n,,\n", "no value"), ("t\nx\ny\n", "no column left")):
+        ("a,b,t\n,,\n", "no value"), ("t\nx\ny\n", "no column except the label")):
     if expected_text is None:
         run(*from_csv(write("bad.csv", text), "--label", "t"))
         fails(2, "more than one column 'a'", *from_csv("bad.csv", "--label", "t", "--drop", "a"))

@@ -86,7 +86,7 @@ with h5py.File("classes.h5") as file:
     assert (file["train/x"][:, -1] == 0).all()  # <pad>
 ENCODER = ["--model", "encoder", "--model-options", '{"layers": 1, "width": 16, "heads": 2, "vocabulary": 384}']
 run("train", *ENCODER, "--data", "classes.h5", "--epochs", "1", "--batch", "8", "-o", "encoder.h5")
-fails(2, ["no token that fills", "--length"], *CSV, "--tokenizer", tokenizer_path("llama"), "-o", "none.h5")
+fails(2, ["no padding token", "--length"], *CSV, "--tokenizer", tokenizer_path("llama"), "-o", "none.h5")
 
 # Any tokenizer of the package: words of pieces, as BERT has them.
 letters = [chr(code) for code in range(33, 127)]
