@@ -20,7 +20,7 @@ std::shared_ptr<Module> function(std::string type, F op, std::string description
                                     [op = std::move(op)](const Variable& x, bool) { return op(x); });
 }
 
-/// op(x, p, training)
+/// Makes a layer that calls op(x, p, training).
 template <class F>
 std::shared_ptr<Module> dropping(std::string type, double p, const std::string& more, F op) {
   FQ_CHECK(p >= 0 && p < 1, type, "p = {}: use 0 <= p < 1", p);
@@ -41,7 +41,7 @@ std::string option_names(const OperatorSchema& row) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// The value of an option as rows have it.
+/// Converts an attribute to the number of the operator table.
 double number_of(const Attribute& given, const OperatorOption& option, std::string_view op) {
   if (const auto* text = std::get_if<std::string>(&given); text != nullptr && option.is_choice())
     return option.index(*text, op);
@@ -58,7 +58,7 @@ double number_of(const Attribute& given, const OperatorOption& option, std::stri
   return value;
 }
 
-/// "slope 0.1", "low -1, high 1".
+/// Returns the options as text: "slope 0.1", "low -1, high 1".
 std::string describe(const OperatorSchema& row, const std::vector<double>& values) {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < values.size(); ++i) {

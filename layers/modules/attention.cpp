@@ -65,7 +65,7 @@ Attention::Attention(Adopt, const Attention& other) : options_(other.options_) {
   k_norm_ = Child<RmsNorm>(shared(other, "k_norm"));
 }
 
-/// The other's child under that name, in a slot of this one.
+/// Returns the child of `other` with that name, in a slot of this layer.
 std::shared_ptr<detail::Slot> Attention::shared(const Attention& other, std::string_view name) {
   const auto slot_of = [&](const Attention& layer) {
     const auto slots = layer.named_slots();
@@ -86,7 +86,7 @@ std::string Attention::describe() const {
                      o.qk_norm > 0 ? ", normalised" : "");
 }
 
-/// [N, L, heads * size] to [N, heads, L, size].
+/// Transposes [N, L, heads * size] to [N, heads, L, size].
 Variable Attention::heads_of(const Variable& x, std::int64_t heads) const {
   return ops::transpose(ops::reshape(x, {x.dim(0), x.dim(1), heads, options_.head_size}), {0, 2, 1, 3});
 }

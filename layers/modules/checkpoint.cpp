@@ -16,18 +16,20 @@ namespace fq {
 namespace detail {
 namespace {
 
-/// What the second run begins with.
+/// The state that the second run needs.
 struct Block {
   BlockFunction run;
-  std::vector<Variable> inputs;  // leaves that take a gradient where it is asked for
-  std::vector<Saved> saved;      // to find out that one was written to
+  // Leaves with the values of the inputs. They take a gradient if the inputs do.
+  std::vector<Variable> inputs;
+  // Versions of the inputs and parameters, to detect that a value was changed before backward.
+  std::vector<Saved> saved;
   RandomStream random = random_stream();
   BackwardType numbers = backward_type();
   std::string path = module_path();
   Rerun rerun;
 };
 
-/// Leaves with the same values that take a gradient where the originals do.
+/// Returns leaves with the same values. A leaf takes a gradient if its original does.
 std::vector<Variable> leaves_of(const std::vector<Variable>& inputs) {
   std::vector<Variable> out;
   for (const Variable& input : inputs) {
@@ -56,7 +58,8 @@ Variable second_run(Block& block) {
   return block.run(block.inputs);
 }
 
-/// Gradients of the parameters go to themselves; returned are those of the inputs, and one for the anchor.
+/// Adds the gradients of parameters to the parameters. Returns the gradients of the inputs, and one for the
+/// anchor.
 std::vector<Tensor> gradients(Block& block, const Tensor& dy) {
   for (const Saved& saved : block.saved) (void)saved.get();
   const ScopedValue path(context().path, block.path);
@@ -87,7 +90,7 @@ Variable checkpoint(const BlockFunction& run, const std::vector<Variable>& input
   const Variable y = detail::first_run(*block);
   auto read = inputs;
   read.emplace_back(Tensor::zeros({}, DType::f32, y.device()),
-                    true);  // for blocks whose inputs need no gradient
+                    true);  // gives blocks whose inputs need no gradient a backward node
   return detail::record("checkpoint", y.value(), std::move(read),
                         [block](const Tensor& dy) { return detail::gradients(*block, dy); });
 }
@@ -96,7 +99,8 @@ namespace {
 
 using detail::join_path;
 
-/// The shortest beginning of the path that matches, ending before '_' or '.', or the whole of it; else empty.
+/// Returns the shortest matching prefix of the path, which ends before '_' or '.'. Returns the whole path if
+/// only that matches, or an empty text.
 std::string matching_beginning(std::string_view pattern, const std::string& path) {
   for (std::size_t end = path.find_first_of("_."); end != std::string::npos;
        end = path.find_first_of("_.", end + 1))

@@ -1,12 +1,12 @@
 #pragma once
 
-/// Gradient checkpointing: memory for time. A block's values are not kept for backward but computed again
-/// there.
+/// Gradient checkpointing saves memory and costs time. Backward recomputes the values of a block instead of
+/// keeping them.
 ///
 ///     set_checkpointing(model, "stage?_block?");  // resnet20 in nine blocks
 ///     ops::cross_entropy(model(x), labels).backward();
 ///
-/// plan_memory (train/memory_plan.h) shows what it saves.
+/// plan_memory (train/memory_plan.h) shows the saved memory.
 
 #include <functional>
 #include <string_view>
@@ -16,32 +16,31 @@
 
 namespace fq {
 
-/// A part of a network as a function of its inputs. Whatever else it reads must be given to `checkpoint` or
-/// stay as it is until backward is done.
+/// A part of a network as a function of its inputs. Every other value that it reads must be passed to
+/// `checkpoint`, or stay unchanged until backward has finished.
 using BlockFunction = std::function<Variable(const std::vector<Variable>& inputs)>;
 
-/// block(inputs). Backward keeps the inputs alone and runs the block again: what it saves lives only while
-/// the gradients of this block are made. Time grows by one more forward pass of the block.
+/// Computes block(inputs). Backward keeps only the inputs and runs the block again. The recomputed values
+/// live only during the backward pass of this block. The cost is one more forward pass of the block.
 ///
-/// Inputs may be floats, codes or sums; sums take four bytes an element, so that with folded batch norm
-/// blocks that begin with sums may save nothing. The second run gives the bits of the first: dropout draws
-/// the same numbers, running statistics and ranges move once. Gradients have the bits of a plain call.
-/// `parameters` are those that the block reads besides its inputs; they must not change before backward, nor
-/// may modes of its modules.
+/// Inputs may be floats, codes or integer sums. Sums take four bytes per element. With folded batch norm,
+/// blocks that begin with sums may therefore save no memory. The second run gives the same bits as the first:
+/// dropout draws the same numbers, and running statistics and ranges are updated once. Gradients have the
+/// bits of a plain call. `parameters` are the parameters that the block reads in addition to its inputs. They
+/// and the modes of its modules must not change before backward.
 ///
-/// It is a plain call where nothing is recorded, where somebody traces, and within a block.
+/// It is a plain call if nothing is recorded, during a trace, and within another block.
 [[nodiscard]] Variable checkpoint(const BlockFunction& block, const std::vector<Variable>& inputs,
                                   const std::vector<Variable>& parameters);
 
-/// Makes checkpoints of the modules whose path matches (`*` any run of characters, `?` one); the model must
-/// then outlive backward. An empty pattern takes all checkpoints away.
+/// Turns the modules whose path matches into checkpoints (`*` matches any characters, `?` one character). The
+/// model must then outlive backward. An empty pattern removes all checkpoints.
 ///
-/// In a Graph, nodes that follow each other and share a beginning that matches are one block: "stage?_block?"
-/// makes one of stage1_block1_conv1 to stage1_block1_relu2. Beginnings end before '_' or '.', the shortest
-/// one counts. What lies below a block belongs to it.
+/// In a Graph, consecutive nodes whose names share a matching prefix form one block: "stage?_block?" makes
+/// one block of stage1_block1_conv1 to stage1_block1_relu2. A prefix ends before '_' or '.'. The shortest
+/// matching prefix counts. Modules below a block belong to the block.
 ///
-/// Throws ArgumentError when nothing matches, and for nodes of which others read more than the last one's
-/// value.
+/// Throws ArgumentError if nothing matches, or if nodes outside the block read values other than its output.
 void set_checkpointing(Module& model, std::string_view pattern);
 
 }  // namespace fq

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Convolution layers. Shapes of outputs and errors of inputs are those of the operators (core/ops/conv.h);
-/// weights and biases are initialised uniformly within 1/sqrt(n), n the elements of the weight for each index
-/// of its first axis.
+/// Convolution layers. The operators define output shapes and errors (core/ops/conv.h). Weights and biases
+/// are initialised uniformly within 1/sqrt(n), where n is the number of weight elements per index of the
+/// first axis.
 ///
 ///     Conv2d conv(32, 64, {3}, {.stride = {2}, .padding = {1}});
 ///     Variable y = conv(x);  // [N, 32, 28, 28] -> [N, 64, 14, 14]
@@ -12,7 +12,7 @@
 
 namespace fq {
 
-/// What the convolutions share: a weight, a bias [out_channels], and options.
+/// Base of all convolutions: a weight, a bias [out_channels], and options.
 class Conv : public Module {
  public:
   [[nodiscard]] std::string describe() const override;
@@ -20,16 +20,16 @@ class Conv : public Module {
   /// Undefined without a bias.
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
   [[nodiscard]] const ops::ConvOptions& options() const noexcept { return options_; }
-  /// The axis of the weight along which output channels lie; of grouped transposed convolutions those of one
-  /// group.
+  /// Returns the axis of the weight that holds output channels. In a grouped transposed convolution this axis
+  /// holds the channels of one group.
   [[nodiscard]] virtual int channel_axis() const { return 0; }
-  /// Channels of the output, whatever the groups.
+  /// Returns the number of output channels of all groups.
   [[nodiscard]] virtual std::int64_t out_channels() const { return weight_.dim(0); }
-  /// Adds a bias of zeros where there is none (batch-norm folding).
+  /// Adds a bias of zeros if the layer has none. Folding a batch norm needs it.
   void ensure_bias();
 
  protected:
-  /// Outer and inner are the channels of the weight's first two axes.
+  /// `outer` and `inner` are the sizes of the first two axes of the weight.
   Conv(std::int64_t outer, std::int64_t inner, const Shape& kernel, int rank, std::int64_t out_channels,
        bool bias, ops::ConvOptions options);
   struct Adopt {};
@@ -40,10 +40,10 @@ class Conv : public Module {
   ops::ConvOptions options_;
 };
 
-/// x [N, C, H, W] -> [N, out, H', W']; weight [out, C / groups, kh, kw].
+/// Convolution over images: x [N, C, H, W] -> [N, out, H', W']; weight [out, C / groups, kh, kw].
 class Conv2d : public Conv {
  public:
-  /// A kernel of one size is square. Throws ArgumentError when groups do not divide the channels.
+  /// A kernel of one size is square. Throws ArgumentError if the groups do not divide the channels.
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel, ops::ConvOptions options = {},
          bool bias = true);
   [[nodiscard]] std::string type() const override { return "conv2d"; }
@@ -55,7 +55,7 @@ class Conv2d : public Conv {
   [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
 };
 
-/// x [N, C, L] -> [N, out, L']; weight [out, C / groups, k].
+/// Convolution over sequences: x [N, C, L] -> [N, out, L']; weight [out, C / groups, k].
 class Conv1d : public Conv {
  public:
   /// Throws ArgumentError as Conv2d.
@@ -70,7 +70,7 @@ class Conv1d : public Conv {
   [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
 };
 
-/// x [N, C, D, H, W] -> [N, out, D', H', W']; weight [out, C / groups, kd, kh, kw].
+/// Convolution over volumes: x [N, C, D, H, W] -> [N, out, D', H', W']; weight [out, C / groups, kd, kh, kw].
 class Conv3d : public Conv {
  public:
   /// A kernel of one size is a cube. Throws ArgumentError as Conv2d.
@@ -85,7 +85,7 @@ class Conv3d : public Conv {
   [[nodiscard]] Variable apply(const Variable& x, const Variable& w) const;
 };
 
-/// What the transposes share: the weight is [C, out / groups, ..].
+/// Base of the transposed convolutions: the weight is [C, out / groups, ..].
 class ConvTranspose : public Conv {
  public:
   [[nodiscard]] int channel_axis() const override { return 1; }
@@ -104,7 +104,7 @@ class ConvTranspose : public Conv {
 /// ..]; weight [C, out / groups, kh, kw].
 class ConvTranspose2d : public ConvTranspose {
  public:
-  /// `output_padding` has a number an axis, rows and columns added at the end; none by default. Throws
+  /// `output_padding` has one number per axis: the rows and columns added at the end, 0 by default. Throws
   /// ArgumentError as Conv2d.
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel,
                   ops::ConvOptions options = {}, Shape output_padding = {}, bool bias = true);
@@ -135,7 +135,7 @@ class ConvTranspose1d : public ConvTranspose {
 /// The transpose of Conv3d: x [N, C, D, H, W] -> [N, out, D', H', W']; weight [C, out / groups, kd, kh, kw].
 class ConvTranspose3d : public ConvTranspose {
  public:
-  /// As ConvTranspose2d.
+  /// Takes the arguments of ConvTranspose2d.
   ConvTranspose3d(std::int64_t in_channels, std::int64_t out_channels, Shape kernel,
                   ops::ConvOptions options = {}, Shape output_padding = {}, bool bias = true);
   [[nodiscard]] std::string type() const override { return "conv_transpose3d"; }

@@ -1,20 +1,21 @@
 #pragma once
 
-/// Attention of queries, keys and values that others made.
+/// Attention without projections: the caller computes queries, keys and values.
 ///
 ///     DotProductAttention attend({.causal = true});
 ///     const Variable heads(x);  // [N, H, L, D], as queries, as keys and as values
 ///     const Variable sums = attend(std::vector<Variable>{heads, heads, heads});
 ///
-/// It is torch's function of the name, and what an imported network has between its projections; Attention
-/// has projections of its own, and a cache.
+/// It matches torch.nn.functional.scaled_dot_product_attention. Imported networks have it between their
+/// projections. Attention has its own projections, and a cache.
 
 #include "fakequant/core/ops/attention.h"
 #include "fakequant/layers/modules/quant_modules.h"
 
 namespace fq {
 
-/// y = ops::scaled_dot_product_attention of three inputs, or of four, the last being its mask.
+/// Computes ops::scaled_dot_product_attention of queries, keys and values, with a mask as optional fourth
+/// input.
 class DotProductAttention : public Module {
  public:
   explicit DotProductAttention(const ops::AttentionOptions& options = {}) : options_(options) {}
@@ -23,10 +24,10 @@ class DotProductAttention : public Module {
   [[nodiscard]] const ops::AttentionOptions& options() const noexcept { return options_; }
 
  protected:
-  /// Throws ArgumentError: there are three inputs or four.
+  /// Throws ArgumentError: the layer needs three or four inputs.
   Variable forward(const Variable& x) override { return forward(std::vector<Variable>{x}); }
   Variable forward(const std::vector<Variable>& inputs) override;
-  /// Of three inputs on their grids; the mask may be undefined.
+  /// Computes attention of quantized or float inputs. The mask may be undefined.
   [[nodiscard]] virtual Variable attend(const Variable& q, const Variable& k, const Variable& v,
                                         const Variable& mask) const;
 
@@ -34,12 +35,12 @@ class DotProductAttention : public Module {
   ops::AttentionOptions options_;
 };
 
-/// The same with the quantizers of QuantAttention, all four off unless rules switch them on.
+/// Adds the quantizers of QuantAttention. All four are off unless a rule enables them.
 class QuantDotProductAttention : public DotProductAttention, public QuantModule {
  public:
   explicit QuantDotProductAttention(const DotProductAttention& layer);
   [[nodiscard]] std::string type() const override { return "quant_scaled_dot_product_attention"; }
-  /// None: the four have names of their own.
+  /// Returns an empty list: the four quantizers have their own names.
   [[nodiscard]] std::vector<Child<TensorQuantizer>> input_quantizers() const override { return {}; }
 
  protected:

@@ -9,7 +9,7 @@
 namespace fq {
 namespace {
 
-constexpr int kTokens = 2;  // the axis of [N, K, S, D]
+constexpr int kTokens = 2;  // the axis of tokens in [N, K, S, D]
 
 Variable behind(const Variable& before, const Variable& more) {
   const Variable kept = more.quantized() != nullptr ? more.detach() : more.as_float().detach();
@@ -29,7 +29,7 @@ std::int64_t bytes_of(const Variable& x) {
 
 std::pair<Variable, Variable> AttentionState::extended(const Variable& keys, const Variable& values) {
   FQ_CHECK(!grad_enabled(), "kv_cache",
-           "what was kept takes no gradient: open a NoGrad scope around calls of the model");
+           "cached keys and values take no gradient: open a NoGrad scope around calls of the model");
   keys_ = behind(keys_, keys);
   values_ = behind(values_, values);
   tokens_ += keys.dim(kTokens);
@@ -42,7 +42,7 @@ KvCache::KvCache(Module& model) {
   for (const auto& [path, module] : model.named_modules()) {
     if (auto* attention = dynamic_cast<Attention*>(module)) {
       FQ_CHECK(attention->options().causal, "kv_cache",
-               "'{}' is not causal: what it gave for the tokens before changes with each that follows", path);
+               "'{}' is not causal: each new token changes the outputs of earlier tokens", path);
       attentions_.push_back(attention);
     }
     if (auto* positions = dynamic_cast<Positions*>(module)) positions_.push_back(positions);

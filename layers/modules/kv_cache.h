@@ -1,13 +1,13 @@
 #pragma once
 
-/// What a model has seen of a text, so that a token is computed once.
+/// Key-value cache of a model, so that each token is computed once.
 ///
 ///     KvCache cache(model);
 ///     Variable logits = model(x);  // [1, 20]
 ///     logits = model(y);           // [1, 1]: the 21st token, which sees the 20 before
 ///
-/// Products of integers have the bits of a call with all tokens at once. Sums of float products may be added
-/// up in another order for one row than for many, by their sizes, and differ in the last bits.
+/// Integer products have the same bits as a call with all tokens at once. Float products may sum in another
+/// order for one row than for many, and then differ in the last bits.
 
 #include <cstdint>
 #include <utility>
@@ -20,17 +20,18 @@ namespace fq {
 class Attention;
 class Positions;
 
-/// Keys and values that an Attention has made, or how far Positions have counted.
+/// Keys and values of an Attention layer, or the number of tokens that a Positions layer has counted.
 class AttentionState {
  public:
-  /// Tokens of all calls so far.
+  /// Returns the number of tokens of all calls so far.
   [[nodiscard]] std::int64_t tokens() const noexcept { return tokens_; }
-  /// Counts tokens of which nothing is kept.
+  /// Counts tokens without storing keys or values.
   void advance(std::int64_t tokens) noexcept { tokens_ += tokens; }
-  /// Keys and values [N, K, S, D] of all calls, these, [N, K, L, D], behind the others. Codes with one scale
-  /// stay codes, everything else is kept as floats. Throws ArgumentError for another number of samples.
+  /// Appends keys and values [N, K, L, D] and returns the keys and values of all calls, [N, K, S, D]. Codes
+  /// with one scale stay codes. Other values are stored as floats. Throws ArgumentError if the number of
+  /// samples changes.
   [[nodiscard]] std::pair<Variable, Variable> extended(const Variable& keys, const Variable& values);
-  /// What is kept takes so many bytes.
+  /// Returns the size of the stored keys and values in bytes.
   [[nodiscard]] std::int64_t bytes() const;
   /// Forgets all calls.
   void clear() { *this = {}; }
@@ -40,24 +41,24 @@ class AttentionState {
   Variable keys_, values_;
 };
 
-/// While it lives each call of the model continues the one before, by Attention::continue_from of all its
-/// layers. The model belongs to it: no other thread calls it, and it is not changed. Calls are not recorded
-/// (NoGrad), as what was kept takes no gradient.
+/// Makes each call of the model continue the one before it, through Attention::continue_from of all its
+/// layers, as long as the cache lives. During this time no other thread may call or change the model. Calls
+/// need a NoGrad scope, because cached values take no gradient.
 class KvCache {
  public:
-  /// The model outlives it. Throws ArgumentError for a model without an attention layer, and for one that is
-  /// not causal.
+  /// The model must outlive the cache. Throws ArgumentError if the model has no attention layer, or one that
+  /// is not causal.
   explicit KvCache(Module& model);
   ~KvCache();
-  KvCache(const KvCache&) = delete;  // the layers know where it is
+  KvCache(const KvCache&) = delete;  // the layers hold pointers into it
   KvCache& operator=(const KvCache&) = delete;
 
-  /// Tokens that the model has seen. Throws ArgumentError for layers that have seen different numbers, as
-  /// those do that a model runs twice a call.
+  /// Returns the number of tokens that the model has seen. Throws ArgumentError if layers have seen different
+  /// numbers, for example because the model runs one of them twice per call.
   [[nodiscard]] std::int64_t tokens() const;
-  /// What all layers keep takes so many bytes.
+  /// Returns the size of all stored keys and values in bytes.
   [[nodiscard]] std::int64_t bytes() const;
-  /// Forgets all calls: the next one begins a text.
+  /// Removes all stored values: the next call begins a text.
   void clear();
 
  private:

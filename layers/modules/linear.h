@@ -1,22 +1,22 @@
 #pragma once
 
-/// Layers that are a matrix: fully connected, and embedding.
+/// Layers with a weight matrix: Linear and Embedding.
 ///
 ///     Linear fc(784, 10);
 ///     Variable logits = fc(images);  // [N, 784] -> [N, 10]
 ///
-/// `quantize` replaces Linear by QuantLinear; an Embedding stays as it is, but for the target ggml.
+/// `quantize` replaces Linear by QuantLinear. It leaves an Embedding unchanged, except for the target ggml.
 
 #include "fakequant/layers/modules/module.h"
 
 namespace fq {
 
-/// y = x W^T + b, x [.., in_features] -> [.., out_features]. Parameters are weight [out, in] and bias [out],
-/// initialised uniformly within 1/sqrt(in_features) from this thread's random stream: open a RandomScope
-/// (core/random.h) for the same values in every run.
+/// Computes y = x W^T + b, x [.., in_features] -> [.., out_features]. The parameters are weight [out, in] and
+/// bias [out]. They are initialised uniformly within 1/sqrt(in_features) from this thread's random stream.
+/// Open a RandomScope (core/random.h) to get the same values in every run.
 class Linear : public Module {
  public:
-  /// Without `bias` there is none. Throws ArgumentError for sizes below 1.
+  /// Throws ArgumentError for sizes below 1.
   Linear(std::int64_t in_features, std::int64_t out_features, bool bias = true);
 
   [[nodiscard]] std::string type() const override { return "linear"; }
@@ -25,9 +25,9 @@ class Linear : public Module {
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
   /// Undefined without a bias.
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
-  /// The axis of the weight along which output channels lie: ranges per channel are kept along it.
+  /// Returns the axis of the weight that holds output channels. Ranges per channel lie along it.
   [[nodiscard]] int channel_axis() const { return 0; }
-  /// Adds a bias of zeros where there is none, as folding of batch norm needs it.
+  /// Adds a bias of zeros if the layer has none. Folding a batch norm needs it.
   void ensure_bias();
 
  protected:
@@ -41,7 +41,7 @@ class Linear : public Module {
   Variable bias_;
 };
 
-/// Rows of a table [vocabulary, width] by their numbers: ids [..] (i32 or i64, or whole floats) -> [..,
+/// Looks up rows of a table [vocabulary, width]: ids [..] (i32, i64, or floats with whole values) -> [..,
 /// width]. The table is the parameter `weight`.
 class Embedding : public Module {
  public:
@@ -60,22 +60,22 @@ class Embedding : public Module {
   Variable weight_;
 };
 
-/// A linear layer with the weight of another layer: y = x W^T + b. W [out, in] is a parameter of both, such
-/// as the table of an Embedding (Press and Wolf, arXiv:1608.05859): one parameter under two names, whose
-/// gradient is the sum of both. Checkpoints keep it once, under the first.
+/// A linear layer that shares the weight of another layer: y = x W^T + b. W [out, in] is a parameter of both
+/// layers, like the table of an Embedding (Press and Wolf, arXiv:1608.05859). Its gradient is the sum of
+/// both uses. Checkpoints store it once, under the first name.
 ///
 ///     Embedding tokens(65, 128);
 ///     TiedLinear head(tokens.named_parameters().front().second, false);  // [.., 128] -> [.., 65]
 ///
-/// `quantize` replaces it by a QuantLinear, which reads codes of W. The other layer has rules of its own. A
-/// table stays in floats except for the target ggml.
+/// `quantize` replaces it by a QuantLinear: the product reads codes of W, while the other layer follows its
+/// own rules. A table stays in floats, except for the target ggml.
 class TiedLinear : public Linear {
  public:
-  /// With a bias of its own or none. Throws ArgumentError for a weight of other than two axes.
+  /// With `bias`, the layer has its own bias. Throws ArgumentError if the weight does not have two axes.
   TiedLinear(const Variable& weight, bool bias);
 };
 
-/// Whether several layers of the model have that parameter, so that none may change it for itself.
+/// Whether several layers of the model share the parameter, so that no single layer may change it.
 [[nodiscard]] bool is_tied(const Module& model, const Variable& parameter);
 
 }  // namespace fq

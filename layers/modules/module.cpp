@@ -16,7 +16,7 @@ using detail::join_path;
 
 namespace {
 
-/// "conv1", or a path: "layer1.0.conv1".
+/// Accepts a name, "conv1", or a path, "layer1.0.conv1".
 bool is_child_name(std::string_view name) {
   return !name.empty() && name.find('/') == std::string_view::npos &&
          name.find("..") == std::string_view::npos && name.front() != '.' && name.back() != '.';

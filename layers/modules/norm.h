@@ -1,49 +1,49 @@
 #pragma once
 
-/// Normalisation layers, by the operators of core/ops/norm.h, whose shapes, dtypes and errors they have.
+/// Normalisation layers. The operators define shapes, dtypes and errors (core/ops/norm.h).
 ///
 ///     BatchNorm norm(64);       // after a convolution of 64 channels
 ///     LayerNorm last({128});    // over the last axis, of 128 features
 ///
-/// None of them is quantized. A batch norm behind a linear layer or convolution costs nothing in a deployed
-/// network: fold it before quantization (layers/model/fold.h), or leave it live, and it works on the integer
-/// sums.
+/// Norms are not quantized. A batch norm after a linear layer or convolution costs nothing in a deployed
+/// network. Fold it before quantization (layers/model/fold.h), or keep it: it then works on the integer sums.
 
 #include "fakequant/layers/modules/module.h"
 
 namespace fq {
 
-/// Batch normalisation of [N, C, ..] over everything but C. In training it takes the batch's statistics,
-/// which move the running ones by `momentum` (unbiased variance); in evaluation, or frozen, it takes the
-/// running ones.
+/// Batch normalisation of [N, C, ..] over all axes except C. Training uses the statistics of the batch and
+/// updates the running statistics with `momentum` (unbiased variance). Evaluation, or a frozen norm, uses the
+/// running statistics.
 ///
-/// Parameters are weight (ones at first) and bias (zeros) [C], buffers running_mean (zeros) and running_var
+/// Parameters: weight (initially ones) and bias (zeros) [C]. Buffers: running_mean (zeros) and running_var
 /// (ones) [C].
 class BatchNorm : public Module {
  public:
-  /// Throws ArgumentError for less than one channel, eps that is not positive, momentum outside 0 to 1.
+  /// Throws ArgumentError for less than one channel, an eps that is not positive, or a momentum outside 0 to
+  /// 1.
   explicit BatchNorm(std::int64_t channels, double eps = 1e-5, double momentum = 0.1);
 
   [[nodiscard]] std::string type() const override { return "batch_norm"; }
   [[nodiscard]] std::string describe() const override;
-  /// The factor of each channel, gamma in papers.
+  /// Returns the factor of each channel, gamma in papers.
   [[nodiscard]] const Variable& weight() const noexcept { return weight_; }
-  /// What is added to each channel, beta in papers.
+  /// Returns the offset of each channel, beta in papers.
   [[nodiscard]] const Variable& bias() const noexcept { return bias_; }
-  /// The statistics that evaluation takes: handles of the buffers, which training writes to.
+  /// Returns the statistics for evaluation. These are handles of the buffers, which training updates.
   [[nodiscard]] const Tensor& running_mean() const noexcept { return mean_; }
   [[nodiscard]] const Tensor& running_var() const noexcept { return variance_; }
   [[nodiscard]] double eps() const noexcept { return eps_; }
-  /// The share of the way that running statistics go towards those of a batch.
+  /// Returns the weight of a batch's statistics in the update of the running statistics.
   [[nodiscard]] double momentum() const noexcept { return momentum_; }
-  /// Sets it. Throws ArgumentError outside of 0 to 1.
+  /// Sets the momentum. Throws ArgumentError outside 0 to 1.
   void set_momentum(double momentum);
-  /// Stops the statistics from moving, as is done late in quantization-aware training: while frozen, training
-  /// uses the running statistics and leaves them alone, and gradients take them for constants.
+  /// Stops updates of the statistics, for late stages of quantization-aware training. A frozen norm uses the
+  /// running statistics in training too and leaves them unchanged. Gradients treat them as constants.
   void freeze(bool on = true) noexcept { frozen_ = on; }
   [[nodiscard]] bool frozen() const noexcept { return frozen_; }
-  /// Whether the layer before it takes it in where the network is deployed, which `quantize` finds out
-  /// (fold.h): by the running statistics sums of codes then have the bits of the folded layer.
+  /// Sets whether a deployed network folds this norm into the layer before it. `quantize` sets the flag
+  /// (fold.h). With running statistics, the sums of codes then have the bits of the folded layer.
   void set_in_layer(bool on) noexcept { in_layer_ = on; }
   [[nodiscard]] bool in_layer() const noexcept { return in_layer_; }
 
@@ -60,12 +60,12 @@ class BatchNorm : public Module {
   bool in_layer_ = false;
 };
 
-/// Layer normalisation over the last axes, which have `shape`; it is the same in training and evaluation.
-/// Parameters are weight (ones at first) and bias (zeros) of that shape.
+/// Layer normalisation over the last axes, which have `shape`. Training and evaluation are the same.
+/// Parameters: weight (initially ones) and bias (zeros) of that shape.
 class LayerNorm : public Module {
  public:
-  /// `shape` are the sizes of the last axes, {features} for sequences; inputs of another size there are
-  /// refused.
+  /// `shape` has the sizes of the last axes, {features} for sequences. Throws ArgumentError for inputs whose
+  /// last axes have other sizes.
   explicit LayerNorm(Shape shape, double eps = 1e-5);
   [[nodiscard]] std::string type() const override { return "layer_norm"; }
   [[nodiscard]] std::string describe() const override;
@@ -79,14 +79,14 @@ class LayerNorm : public Module {
   double eps_;
 };
 
-/// Group normalisation of [N, C, ..] by ops::group_norm, or instance normalisation where there is a group for
-/// each channel; it is the same in training and evaluation. Parameters are weight (ones at first) and bias
-/// (zeros) [C].
+/// Group normalisation of [N, C, ..] with ops::group_norm. With one channel per group it is instance
+/// normalisation. Training and evaluation are the same. Parameters: weight (initially ones) and bias (zeros)
+/// [C].
 class GroupNorm : public Module {
  public:
-  /// Throws ArgumentError unless the groups divide the channels, and eps is positive.
+  /// Throws ArgumentError if the groups do not divide the channels or eps is not positive.
   GroupNorm(std::int64_t groups, std::int64_t channels, double eps = 1e-5);
-  /// "instance_norm" where there is a group for each channel, else "group_norm".
+  /// Returns "instance_norm" if each group has one channel, else "group_norm".
   [[nodiscard]] std::string type() const override;
   [[nodiscard]] std::string describe() const override;
 
@@ -100,8 +100,8 @@ class GroupNorm : public Module {
   double eps_;
 };
 
-/// Root mean square normalisation over the last axes, which have `shape`, by ops::rms_norm. The parameter is
-/// weight (ones at first) of that shape; there is no bias.
+/// Root mean square normalisation over the last axes, which have `shape`, with ops::rms_norm. The parameter
+/// is weight (initially ones) of that shape. It has no bias.
 class RmsNorm : public Module {
  public:
   /// `shape` and `eps` are as for LayerNorm.

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Attention whose products are of codes.
+/// Attention whose products multiply codes.
 ///
 ///     auto config = QuantConfig::preset("int8");
 ///     config.rules.push_back({.pattern = "*bmm_quantizer", .fields = {.num_bits = 8}});
@@ -12,23 +12,24 @@
 
 namespace fq {
 
-/// The children q_bmm_quantizer, k_bmm_quantizer, v_bmm_quantizer and softmax_quantizer, as ModelOpt names
-/// them, put queries, keys, values [N, heads, tokens, head_size] and probabilities [N, heads, L, S] on grids.
-/// Each is off unless a rule switches it on; presets do not. Probabilities are unsigned for the target `ort`,
-/// with a fixed range of 1; a rule with `"amax": null` has it calibrated.
+/// The children q_bmm_quantizer, k_bmm_quantizer, v_bmm_quantizer and softmax_quantizer (names as in
+/// ModelOpt) quantize queries, keys, values [N, heads, tokens, head_size] and attention weights [N, heads, L,
+/// S]. Each is off unless a rule enables it. Presets do not enable them. Attention weights are unsigned for
+/// the target `ort`, with a fixed range of 1. A rule with `"amax": null` calibrates the range.
 ///
-/// Where queries and keys have codes, or probabilities do, scores and sums are products of ops::matmul, exact
-/// where both sides are integers of one scale, with ops::attention_weights between: rows [N, kv_heads, heads
-/// / kv_heads * L, ..] of all queries that share a head of keys. This is what ONNX Runtime computes. Else
-/// ops::scaled_dot_product_attention reads floats on their grids: a cache of codes, and attention in floats.
+/// If queries and keys have codes, or attention weights do, scores and sums are products of ops::matmul with
+/// ops::attention_weights between them. They are exact if both factors are integers with one scale. Rows [N,
+/// kv_heads, heads / kv_heads * L, ..] hold all queries that share a head of keys. ONNX Runtime computes the
+/// same. Otherwise ops::scaled_dot_product_attention reads the rounded values as floats: the cache holds
+/// codes, and attention runs in floats.
 class QuantAttention : public Attention, public QuantModule {
  public:
-  /// Takes over the children of `layer`; all four quantizers are off.
+  /// Takes over the children of `layer`. All four quantizers are off.
   explicit QuantAttention(const Attention& layer);
   [[nodiscard]] std::string type() const override { return "quant_" + Attention::type(); }
-  /// None: the projections have those of the inputs.
+  /// Returns an empty list: the projections own the input quantizers.
   [[nodiscard]] std::vector<Child<TensorQuantizer>> input_quantizers() const override { return {}; }
-  /// The names of the four, in the order above.
+  /// Returns the names of the four quantizers, in the order above.
   [[nodiscard]] static const std::vector<std::string>& quantizer_names();
 
  protected:

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Layers of engines that round the input as they run, and tables of codes: what `quantize` puts in place for
+/// Layers of engines that quantize the input at run time, and tables of codes. `quantize` inserts them for
 /// the targets ort_dynamic, xnnpack and ggml.
 
 #include "fakequant/core/ops/engines/engine_ops.h"
@@ -12,15 +12,15 @@ namespace detail {
 class KeptEngineWeight;
 }
 
-/// A Linear on codes of its weight, whose engine rounds the input by its own ranges (ops::engine_linear). The
-/// input quantizer says whether that is done; while it is off, observes alone or has no codes of the weight
-/// to go with, floats are multiplied. Outside of training the weight is kept as the engine reads it, until
-/// its codes change.
+/// A Linear layer with weight codes whose engine quantizes the input with its own ranges
+/// (ops::engine_linear). The input quantizer enables it. The layer multiplies floats while that quantizer is
+/// off or only observes, or if the weight has no codes. Outside of training the layer keeps the weight in the
+/// engine's format until the codes change.
 class QuantEngineLinear : public QuantWeighted<Linear> {
  public:
   /// Takes over `layer` as QuantWeighted does.
   QuantEngineLinear(const Linear& layer, RowEngine engine);
-  /// Whose bits the layer has.
+  /// Returns the engine whose bits the layer reproduces.
   [[nodiscard]] RowEngine engine() const noexcept { return engine_; }
 
  protected:
@@ -32,10 +32,10 @@ class QuantEngineLinear : public QuantWeighted<Linear> {
   std::shared_ptr<detail::KeptEngineWeight> kept_weight_;
 };
 
-/// An Embedding whose table is codes: rows that are looked up are the values of these.
+/// An Embedding whose table holds codes. A lookup returns the values of the codes.
 class QuantEmbedding : public Embedding, public QuantModule {
  public:
-  /// Takes over the table of `layer`, with a quantizer of 8 bits that knows no range yet.
+  /// Takes over the table of `layer` and adds an 8-bit quantizer without a range.
   explicit QuantEmbedding(const Embedding& layer);
   [[nodiscard]] std::string type() const override { return "quant_embedding"; }
   [[nodiscard]] std::vector<Child<TensorQuantizer>> input_quantizers() const override { return {}; }

@@ -1,9 +1,9 @@
 #pragma once
 
-/// The quantized counterparts of layers: they derive from the float layer and take over its parameters.
+/// Quantized counterparts of layers. They derive from the float layer and take over its parameters.
 ///
-/// `quantize` (layers/quantize.h) puts them where the float layers were. Their quantizers are children, found
-/// by path: "conv1.input_quantizer", "conv1.weight_quantizer", "conv1.output_quantizer".
+/// `quantize` (layers/quantize.h) replaces the float layers by them. Their quantizers are children with paths
+/// like "conv1.input_quantizer", "conv1.weight_quantizer" and "conv1.output_quantizer".
 ///
 ///     for (const auto& [path, module] : model.named_modules())
 ///       if (auto* layer = dynamic_cast<QuantModule*>(module))
@@ -17,42 +17,43 @@
 
 namespace fq {
 
-/// What every quantized module can tell about its quantizers.
+/// Interface of every quantized module: access to its quantizers.
 ///
-/// A layer of one's own is quantized by a class that derives from Module and from this one, and is registered
-/// by `register_quant_module`. Quantizers that it names are owned by the module, as children.
+/// To quantize your own layer, derive a class from Module and QuantModule and register it with
+/// `register_quant_module`. The module owns its quantizers as children.
 class QuantModule {
  public:
   virtual ~QuantModule() = default;
-  /// One slot for each input, in their order; the names of the children are "input_quantizer",
-  /// "input_quantizer_1", .. Two slots may hold one quantizer.
+  /// Returns one slot per input, in order. The children are named "input_quantizer", "input_quantizer_1", ..
+  /// Two slots may hold the same quantizer.
   [[nodiscard]] virtual std::vector<Child<TensorQuantizer>> input_quantizers() const = 0;
-  /// The quantizer of the weight: null for modules without one; a SequentialQuantizer for several after one
-  /// another.
+  /// Returns the quantizer of the weight. Returns null for modules without a weight, and a
+  /// SequentialQuantizer for several quantizers in sequence.
   [[nodiscard]] virtual TensorQuantizer* weight_quantizer() const { return nullptr; }
-  /// The quantizer of the output: null for modules that have none; off unless a rule switches it on.
+  /// Returns the quantizer of the output, which is off unless a rule enables it. Returns null for modules
+  /// without one.
   [[nodiscard]] virtual TensorQuantizer* output_quantizer() const { return nullptr; }
-  /// The parameter that the weight quantizer quantizes, floats or, compressed, codes; undefined for modules
-  /// without a weight.
+  /// Returns the parameter that the weight quantizer quantizes: floats, or codes after `compress`. Undefined
+  /// for modules without a weight.
   [[nodiscard]] virtual Variable quantized_weight() const { return {}; }
-  /// The engine that its quantizers were placed for; `quantize` sets it.
+  /// Returns the engine that the quantizers were placed for, as set by `quantize`.
   [[nodiscard]] Target target() const noexcept { return target_; }
-  /// Sets it, which changes no number by itself.
+  /// Sets the target engine. This changes no values.
   void set_target(Target target) noexcept { target_ = target; }
-  /// The axis of output channels of the weight, along which ranges per channel lie; -1 where per-channel
-  /// scales cannot be factored out of the products.
+  /// Returns the weight axis of output channels, along which ranges per channel lie. Returns -1 if
+  /// per-channel scales cannot be factored out of the products.
   [[nodiscard]] virtual int weight_axis() const { return -1; }
 
  private:
   Target target_ = Target::none;
 };
 
-/// y = op(input_quantizer(x), weight_quantizer(w)) + b, then the output quantizer (off by default). It shares
-/// the float layer's parameters, so that optimizers made before stay right.
+/// Computes y = op(input_quantizer(x), weight_quantizer(w)) + b, then the output quantizer (off by default).
+/// The layer shares the parameters of the float layer, so existing optimizers stay valid.
 template <class Float>
 class QuantWeighted : public Float, public QuantModule {
  public:
-  /// Takes over name, mode and parameters of `layer`, with quantizers of 8 bits that know no range yet.
+  /// Takes over name, mode and parameters of `layer` and adds 8-bit quantizers without ranges.
   explicit QuantWeighted(const Float& layer)
       : Float(typename Float::Adopt{}, layer),
         input_(this->add_module("input_quantizer", std::make_shared<TensorQuantizer>())),
@@ -73,7 +74,7 @@ class QuantWeighted : public Float, public QuantModule {
     return finished(this->apply(input_(x), weight_quantizer_->weight(this->weight_)));
   }
   using Module::forward;
-  /// The output quantizer's answer.
+  /// Applies the output quantizer.
   [[nodiscard]] Variable finished(const Variable& y) const { return output_(y); }
 
  private:
@@ -90,8 +91,8 @@ using QuantConvTranspose1d = QuantWeighted<ConvTranspose1d>;
 using QuantConvTranspose2d = QuantWeighted<ConvTranspose2d>;
 using QuantConvTranspose3d = QuantWeighted<ConvTranspose3d>;
 
-/// The float layer on quantized inputs: additions, concatenations, averages. Each input has a quantizer of
-/// its own; where several inputs are one tensor, `quantize` makes these one.
+/// The float layer on quantized inputs: additions, concatenations, averages. Each input has its own
+/// quantizer. If several inputs are the same tensor, `quantize` makes them share one.
 template <class Float>
 class QuantInputs : public Float, public QuantModule {
  public:
@@ -119,7 +120,7 @@ class QuantInputs : public Float, public QuantModule {
 
 /// An addition of two quantized tensors, rounded once.
 using QuantAdd = QuantInputs<Add>;
-/// Quantized tensors side by side, on one grid where the target asks for it.
+/// A concatenation of quantized tensors, on one grid if the target requires it.
 using QuantConcat = QuantInputs<Concat>;
 /// Averages of codes, rounded once.
 using QuantAvgPool2d = QuantInputs<AvgPool2d>;

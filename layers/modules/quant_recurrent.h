@@ -7,8 +7,8 @@
 
 namespace fq {
 
-/// One weight of a recurrent layer and its quantizer: "lstm.weight_ih.weight_quantizer". The parameter is the
-/// layer's.
+/// A weight of a recurrent layer and its quantizer: "lstm.weight_ih.weight_quantizer". The recurrent layer
+/// owns the parameter.
 class QuantMatrix : public Module, public QuantModule {
  public:
   explicit QuantMatrix(Variable weight);
@@ -24,22 +24,23 @@ class QuantMatrix : public Module, public QuantModule {
   Child<TensorQuantizer> quantizer_;
 };
 
-/// A recurrent layer whose weights have codes. `quantize` gives each weight a quantizer by the rules of
-/// weights and, for the target `ort`, an LSTM's input one of 8 bits, dynamic, with axis 0 unless a rule of
-/// the user names another; formats that the engine's recurrent layer does not take leave the input as it is,
-/// with a warning. An LSTM with its `input_quantizer` on multiplies integers, its input and its states in
-/// codes of 8 bits with ranges of their own (ops::DynamicRange): one for each sample, or, where that
-/// quantizer has no axis, one for the batch. Everything else is computed in floats, with the weights that the
-/// codes stand for.
+/// A recurrent layer with quantized weights. `quantize` gives each weight a quantizer that follows the rules
+/// of weights.
+///
+/// For the target `ort`, it also gives an LSTM an input quantizer: 8 bits, dynamic, with axis 0 unless a user
+/// rule sets another. Formats that the engine's recurrent layer does not support leave the input unquantized,
+/// with a warning. An LSTM whose `input_quantizer` is on multiplies integers. Its input and its states are
+/// 8-bit codes with dynamic ranges (ops::DynamicRange): one per sample, or one per batch if the quantizer has
+/// no axis. The other operations compute in floats, with the dequantized weights.
 class QuantRecurrent : public Recurrent, public QuantModule {
  public:
   explicit QuantRecurrent(const Recurrent& layer);
   [[nodiscard]] std::string type() const override { return "quant_" + Recurrent::type(); }
-  /// That of an LSTM's input and states; none of other kinds.
+  /// Returns the quantizer of an LSTM's input and states. Empty for the other kinds.
   [[nodiscard]] std::vector<Child<TensorQuantizer>> input_quantizers() const override { return inputs_; }
-  /// Its weights, of the input and of the state in turn, as `weights` orders them.
+  /// Returns the weights in the order of `weights`: input weight, then state weight.
   [[nodiscard]] const std::vector<Child<QuantMatrix>>& matrices() const noexcept { return matrices_; }
-  /// The layer without quantizers; it has the same parameters.
+  /// Returns the layer without quantizers. Both share the parameters.
   [[nodiscard]] std::shared_ptr<Recurrent> float_layer() const { return sharing(*this); }
 
  protected:

@@ -22,7 +22,7 @@ double llama3_frequency(const RotaryScaling& s, double w) {
   return (1 - share) * w / s.factor + share * w;
 }
 
-/// Pairs between which YaRN goes over from w to w / factor.
+/// Range of pairs for YaRN's transition from w to w / factor.
 struct Ramp {
   double begin = 0, end = 1;
 

@@ -21,7 +21,7 @@ namespace {
 /// Causal attention of {q, k, v}. The last query sees all keys, each query before it one key less.
 using AttendHeads = std::function<Variable(const std::vector<Variable>& heads)>;
 
-/// Queries [N, H, L, D] of one block.
+/// Number of queries in one block of [N, H, L, D].
 constexpr std::int64_t kRowsTogether = 128;
 
 using Heads = std::vector<Variable>;  // q, k, v
@@ -32,7 +32,7 @@ struct RowBlock {
 
 std::vector<RowBlock> row_blocks(std::int64_t queries, std::int64_t keys) {
   std::vector<RowBlock> out;
-  const std::int64_t before = keys - queries;  // seen by all
+  const std::int64_t before = keys - queries;  // keys that every query sees
   for (std::int64_t row = 0, end = 0; row < queries; row = end) {
     end = std::min(queries, ((before + row) / kRowsTogether + 1) * kRowsTogether - before);
     out.push_back({row, end, before + end});
@@ -45,7 +45,7 @@ Heads heads_of(const Heads& all, const RowBlock& block) {
           ops::slice(all[2], 2, 0, block.seen)};
 }
 
-/// The sum of gradients by keys, which each block has of fewer than the one before.
+/// Sums gradients of keys. Each block covers fewer keys than the block before it.
 class KeyGradients {
  public:
   void add(const Tensor& dy) {
@@ -69,19 +69,19 @@ class KeyGradients {
   std::vector<Tensor> rest_;
 };
 
-/// Gradients of one block's heads.
+/// Returns the gradients of one block's heads.
 std::vector<Tensor> block_gradients(const Heads& given, const AttendHeads& attend, const Tensor& dy) {
   const Variable y = attend(given);
   if (y.requires_grad()) y.backward(dy);
   return {given[0].grad(), given[1].grad(), given[2].grad()};
 }
 
-/// `attend` of blocks of queries, each with the keys up to its last one, side by side: [N, H, L, E]. Blocks
-/// end where the keys that they see are a multiple of `kRowsTogether`, and at the last query; there are as
-/// many keys as queries, or more.
+/// Runs `attend` on blocks of queries, each with the keys up to its last query, and concatenates the results:
+/// [N, H, L, E]. Blocks end where the number of visible keys is a multiple of `kRowsTogether`, and at the
+/// last query. The number of keys must not be below the number of queries.
 ///
-/// Backward keeps q, k and v alone and runs a block again when its gradients are made. `attend` must not
-/// change state, and must not read state that changes before the backward pass.
+/// Backward keeps only q, k and v and runs a block again for its gradients. `attend` must not change state,
+/// and must not read state that changes before the backward pass.
 Variable attend_by_rows(const Variable& q, const Variable& k, const Variable& v, const AttendHeads& attend) {
   const Heads inputs{q, k, v}, constants{q.detach(), k.detach(), v.detach()};
   const auto blocks = row_blocks(q.dim(2), k.dim(2));
@@ -133,16 +133,16 @@ Variable products(const Variable& q, const Variable& k, const Variable& v, const
   return in_shape(y, {samples, q.dim(1), queries, v.dim(3)});
 }
 
-/// Whether its codes are multiplied in integers.
+/// Whether the product multiplies integer codes of x.
 bool has_factors(const Variable& x) {
   if (x.quantized() == nullptr) return false;
   const Grid& grid = x.quantized()->grid;
   return grid.format.is_integer() && grid.format.bits() <= 8 && grid.granularity.is_per_tensor();
 }
 
-/// Whether products with a part of the keys have the bits of those with all: sums of integers are exact, and
-/// a key behind a row has the code 0. A quantizer that looks at its input wants it whole, dropout counts
-/// elements, and a graph is traced as it is.
+/// Whether a product with a part of the keys has the bits of a product with all keys. This holds because
+/// integer sums are exact and keys after a row have the code 0. Returns false if the quantizer reads its
+/// whole input to find a range, if dropout counts elements, or during a trace.
 bool splits(const Variable& q, const Variable& k, const Variable& v, const OnWeights& on_weights,
             const ops::AttentionOptions& options, const Variable& mask) {
   if (!options.causal || mask.defined() || on_weights.dropout > 0 || recorder() != nullptr) return false;

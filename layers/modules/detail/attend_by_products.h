@@ -1,6 +1,6 @@
 #pragma once
 
-/// Attention as two products with the weights between them.
+/// Attention as two matrix products with the attention weights between them.
 
 #include <optional>
 
@@ -9,24 +9,24 @@
 
 namespace fq::detail {
 
-/// Whether scores or sums are of codes, so that the weights are made by themselves.
+/// Whether scores or sums multiply codes. The attention weights are then computed explicitly.
 [[nodiscard]] bool attends_on_codes(const Variable& q, const Variable& k, const TensorQuantizer& softmax);
 
-/// What becomes of the weights, which are not quantized without `softmax`.
+/// Processing of the attention weights. Without `softmax` they are not quantized.
 struct OnWeights {
   std::optional<Child<TensorQuantizer>> softmax = {};
-  double dropout = 0;  ///< share of them, behind the quantizer
+  double dropout = 0;  ///< probability of dropping a weight, after the quantizer
 };
 
-/// scaled_dot_product_attention by ops::matmul and ops::attention_weights: rows [N, K, H / K * L, ..] of all
-/// queries that share a head of keys.
+/// Computes scaled_dot_product_attention with ops::matmul and ops::attention_weights. Rows [N, K, H / K * L,
+/// ..] hold all queries that share a head of keys.
 ///
-/// Backward keeps q, k and v alone and makes scores, weights and their codes again, with the same bits: they
-/// live only while the gradients of this attention are made. On a GPU they are kept.
+/// Backward keeps only q, k and v and recomputes scores, weights and their codes with the same bits. The
+/// recomputed values live only during the backward pass of this attention. A GPU keeps them instead.
 ///
-/// On a CPU causal attention of integers is that of `attend_by_rows`: y has every bit, as what is left out
-/// are products with codes of 0. It goes whole with a mask, dropout, or a quantizer of the weights that is
-/// observing, running or learning.
+/// On a CPU, causal integer attention runs in blocks of rows (`attend_by_rows`). The result has the same
+/// bits, because the skipped products have codes of 0. Attention runs as a whole with a mask, with dropout,
+/// or if the quantizer of the weights observes, updates a running range or learns its range.
 [[nodiscard]] Variable attend_by_products(const Variable& q, const Variable& k, const Variable& v,
                                           const OnWeights& on_weights, const ops::AttentionOptions& options,
                                           const Variable& mask);

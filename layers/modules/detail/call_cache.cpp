@@ -21,7 +21,8 @@ bool same_value(const Variable& a, const Variable& b) {
   return x != nullptr && y != nullptr && same_tensor(*x, *y);
 }
 
-/// A node of its own: what is made of the value in one run (codes, rounded once) goes when the run ends.
+/// Returns the value in a new node. Data cached on the node during one run (codes, rounded values) is freed
+/// after the run.
 Variable fresh(const Variable& kept) {
   const auto* tensor = std::get_if<Tensor>(&kept.value());
   return tensor != nullptr ? Variable(*tensor) : kept;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Results of module calls, kept for other runs of a model on the same input.
+/// Cached results of module calls, for several runs of a model on the same input.
 
 #include <cstdint>
 #include <functional>
@@ -15,28 +15,29 @@
 
 namespace fq::detail {
 
-/// The first run keeps what every module gave for what it was given. In a later run a module that has not
-/// changed and is given the same values gives what it gave: only what lies behind a change is computed, in
-/// any model, whatever its forward functions do between the calls of its modules. Same values are those of
-/// one storage or of equal bits, so that a run has the bits it would have without. What a module gives may
-/// depend only on its inputs, parameters, buffers and the modules below it; quantizers always run. Not for
-/// training: nothing may be recorded. Memory: every value between modules in one run.
+/// The first run stores inputs and output of every module. In a later run, an unchanged module returns the
+/// stored output if its inputs are the same. Only modules after a change are computed, in any model and
+/// with any code between module calls. Two values are the same if they share the storage or have
+/// equal bits. A run with the cache therefore has the bits of a run without it.
+///
+/// The output of a module may depend only on its inputs, parameters, buffers and submodules. Quantizers
+/// always run. Not for training: recording must be off. Memory: all values between modules in one run.
 class CallCache {
  public:
-  /// `counted` are paths of modules whose computed calls count.
+  /// `counted` are the paths of modules whose computed calls are counted.
   explicit CallCache(std::set<std::string> counted) : counted_(std::move(counted)) {}
 
-  /// Forgets everything; calls are kept from now on.
+  /// Clears the cache and starts storing calls.
   void keep();
-  /// Calls are looked up from now on. `changed` are modules that differ from the run that was kept,
-  /// with all that contain them.
+  /// Starts looking up calls. `changed` are the modules that differ from the stored run, and all modules that
+  /// contain them.
   void look_up(std::unordered_set<const Module*> changed);
-  /// Nothing is looked up or kept from now on.
+  /// Stops looking up and storing calls.
   void pass();
-  /// Calls of counted modules that were computed since it was made.
+  /// Returns the number of computed calls of counted modules since construction.
   [[nodiscard]] std::int64_t computed() const noexcept { return computed_; }
 
-  /// For Module.
+  /// Called by Module.
   Variable call(const Module& module, const std::vector<Variable>& inputs,
                 const std::function<Variable()>& compute);
 
@@ -56,10 +57,10 @@ class CallCache {
   std::int64_t computed_ = 0;
 };
 
-/// Of this thread, or null.
+/// Returns the cache of this thread, or null.
 [[nodiscard]] inline CallCache* call_cache() noexcept { return context().call_cache; }
 
-/// Installs a cache on this thread while it lives.
+/// Installs a cache on this thread for the lifetime of the scope.
 class CallCacheScope : public ScopedValue<CallCache*> {
  public:
   explicit CallCacheScope(CallCache& cache) : ScopedValue(context().call_cache, &cache) {}

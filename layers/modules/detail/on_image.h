@@ -1,12 +1,13 @@
 #pragma once
 
-/// Sequences [N, C, L] where operators take images: as one row of pixels.
+/// Runs image operators on sequences [N, C, L].
 
 #include "fakequant/core/ops/shape.h"
 
 namespace fq::detail {
 
-/// f of an image [N, C, H, W], or of a sequence as an image of height 1, back as a sequence.
+/// Applies f to an image [N, C, H, W]. A sequence becomes an image of height 1, and the result a sequence
+/// again.
 template <class F>
 [[nodiscard]] Variable on_image(const Variable& x, F f) {
   if (!x.defined() || x.rank() != 3) return f(x);
