@@ -22,7 +22,7 @@ std::string sample_text(Shape shape) {
   return to_string(shape);
 }
 
-/// Makes the modules of nodes, knowing the values that they read on `meta`.
+/// Builds the modules of nodes. It runs each on `meta` to find the shapes of later inputs.
 class Builder {
  public:
   Builder(std::int64_t classes, const BuildOptions& options)
@@ -66,7 +66,7 @@ class Builder {
       FQ_CHECK(made != nullptr, node.type, "its factory made nothing");
       const detail::MetaScope on_meta(*made);
       Variable output = inputs.size() == 1 ? (*made)(inputs[0]) : (*made)(inputs);
-      if (output.defined() && output.is_leaf()) output = output.detach();  // on meta when the scope has ended
+      if (output.defined() && output.is_leaf()) output = output.detach();  // moves to meta after the scope
       FQ_CHECK(output.defined() && (detail::batch_axis(output.shape()) >= 0 || is_constant(*made, inputs)),
                node.type, "it mixes samples: no axis of its output is the batch");
       if (is_constant(*made, inputs)) constants_.insert(output.node());
@@ -76,7 +76,7 @@ class Builder {
     }
   }
 
-  /// Whether it gives the same for every batch: a parameter, or what is computed of such.
+  /// Whether the output is the same for every batch: a parameter, or a function of parameters.
   [[nodiscard]] bool is_constant(const Module& module, const std::vector<Variable>& inputs) const {
     return dynamic_cast<const Parameter*>(&module) != nullptr ||
            std::ranges::all_of(inputs, [&](const Variable& x) { return constants_.contains(x.node()); });
@@ -91,7 +91,7 @@ class Builder {
     return {std::move(sequence), built.output};
   }
 
-  /// An error of an operator or a constructor gets the place of its node; one that has it passes.
+  /// Adds the place of the node to an error of an operator or a constructor, unless the error already has it.
   [[noreturn]] static void throw_at(const ModelNode& node, const ArgumentError& error) {
     const std::string what = error.what();
     if (what.starts_with(node.place.origin())) throw error;
@@ -107,7 +107,7 @@ class Builder {
 
   std::int64_t classes_;
   detail::ModelBudget budget_;
-  std::unordered_set<std::shared_ptr<detail::Node>> constants_;  // that do not depend on the batch
+  std::unordered_set<std::shared_ptr<detail::Node>> constants_;  // nodes that do not depend on the batch
 };
 
 Variable meta_input(const Shape& sample_shape, std::int64_t limit) {

@@ -36,7 +36,7 @@ class Blocks {
 
   [[nodiscard]] std::int64_t width() const noexcept { return width_; }
 
-  /// The names of their options.
+  /// Returns the option names of blocks and `more`.
   [[nodiscard]] static Strings options(const Strings& more) {
     Strings all{"layers", "width",        "heads", "kv_heads", "hidden", "dropout", "attention_dropout",
                 "norm",   "feed_forward", "bias"};
@@ -52,7 +52,7 @@ class Blocks {
     return dropout_ > 0 ? nodes.add(name, "dropout", {{"p", dropout_}}) : last;
   }
 
-  /// Each half is x + f(norm(x)), or with `norm_behind` norm(x + f(x)).
+  /// Adds the blocks. Each half is x + f(norm(x)), or with `norm_behind` norm(x + f(x)).
   std::string add(BuiltinNodes& nodes, std::string x, bool norm_behind) const {
     for (std::int64_t i = 1; i <= layers_; ++i) {
       const std::string name = fmt::format("block{}", i);
@@ -112,7 +112,7 @@ NodeOptions context_of(const BuiltinOptions& options, std::int64_t fallback) {
   return context > 0 ? NodeOptions{{"context", context}} : NodeOptions();
 }
 
-/// The names of the options.
+/// Returns the option names.
 std::vector<std::string> gpt_options() {
   return Blocks::options({"context", "vocabulary", "positions", "rotary", "tied"});
 }
@@ -121,7 +121,7 @@ std::vector<std::string> vit_options() { return Blocks::options({"patch", "pool"
 
 std::vector<std::string> encoder_options() { return Blocks::options({"vocabulary", "context", "pool"}); }
 
-/// Token ids to the next ones: norms before each half of a block.
+/// Token ids to the next ids. A norm comes before each half of a block.
 BuiltinNodes gpt_nodes(BuiltinOptions options) {
   const Blocks blocks(options, 128, 4, attention_of_gpt(options));
   NodeOption vocabulary = "classes";
@@ -138,7 +138,7 @@ BuiltinNodes gpt_nodes(BuiltinOptions options) {
   return nodes;
 }
 
-/// Squares of an image to its class: norms before each half of a block.
+/// Patches of an image to its class. A norm comes before each half of a block.
 BuiltinNodes vit_nodes(BuiltinOptions options) {
   const Blocks blocks(options, 64, 4, {});
   const auto patch = options.integer("patch", 4);
@@ -163,7 +163,7 @@ BuiltinNodes vit_nodes(BuiltinOptions options) {
   return nodes;
 }
 
-/// Token ids to the class of the text: a norm after each half of a block.
+/// Token ids to the class of the text. A norm comes after each half of a block.
 BuiltinNodes encoder_nodes(BuiltinOptions options) {
   const Blocks blocks(options, 64, 4, {});
   const bool first = options.choice("pool", {"mean", "first"}) == "first";
@@ -228,7 +228,7 @@ Nodes cnn(Options options) {
   return nodes;
 }
 
-/// Two 3x3 convolutions beside a shortcut; returns the name of its output.
+/// Adds two 3x3 convolutions and a shortcut. Returns the name of the output.
 std::string residual_block(Nodes& nodes, const std::string& name, std::int64_t width, bool halve,
                            const std::string& input) {
   nodes.conv_bn(name + "_conv1", width, 3, halve ? 2 : 1, {input});

@@ -17,7 +17,7 @@ namespace {
 using detail::Call;
 using Reason = std::optional<std::string>;
 
-constexpr double kExactSum = 1 << 23;  // as much is left for the bias
+constexpr double kExactSum = 1 << 23;  // leaves the same room for the bias
 
 bool is_power_of_two(float scale) {
   int exponent = 0;
@@ -47,7 +47,7 @@ class Reading {
   }
 
  private:
-  /// What only moves or converts a value goes on with what is known of it.
+  /// Propagates the properties of the inputs through operators that only move or convert values.
   void note(const Call& call) {
     const detail::Node* made = call.output.node().get();
     const bool passes = traits(call.op).is_conversion || traits(call.op).moves_values || call.op == "relu" ||
@@ -60,8 +60,9 @@ class Reading {
     if (call.output.quantized() != nullptr || has(codes_)) codes_.insert(made);
   }
 
-  /// One rounding of a sum of two floats is the same in every engine. Two dequantized codes are not summed so
-  /// where the sum has codes, and a product of floats takes what is added to it into its own sums.
+  /// Whether the engine adds two floats and rounds once, which is the same in every engine. A sum of two
+  /// dequantized code tensors is excluded, because the engine may add the codes instead. A sum with a float
+  /// product is excluded, because the engine merges the addition into the sums of the product.
   bool is_sum_of_floats(const Call& call) const {
     const auto inexact = [this](const Variable& x) { return inexact_.contains(x.node().get()); };
     const auto of_codes = [this](const Variable& x) { return codes_.contains(x.node().get()); };
@@ -79,11 +80,11 @@ class Reading {
     if (form->exact.empty()) return Reason{form->reason};
     if (const Attribute* range = call.attribute("range")) return why_dynamic(*range, *form);
     if (call.op == "add" && target_ != Target::tensorrt && is_sum_of_floats(call)) return {};
-    if (call.output.accumulator() == nullptr) return "what it reads are no codes of one shape";
+    if (call.output.accumulator() == nullptr) return "its inputs are not codes of one shape";
     return target_ == Target::tensorrt || is_rounded(call.output) ? Reason{} : Reason{unrounded()};
   }
 
-  /// What multiplies codes with ranges of their own, or floats.
+  /// Returns a reason for operators that multiply floats. Codes with dynamic ranges are exact.
   static Reason why_dynamic(const Attribute& range, const EngineForm& form) {
     return std::get<std::string>(range) == "none" ? Reason{form.reason} : Reason{};
   }
@@ -106,11 +107,11 @@ class Reading {
   }
 
   static std::string unrounded() {
-    return "its sums are read otherwise than by quantizers right behind it, and the engine makes floats of "
-           "them";
+    return "other operators than quantizers directly after it read its sums, so the engine converts them to "
+           "floats";
   }
 
-  /// fl(sum) is the sum, whatever the order, and every scale is a shift.
+  /// Whether float sums equal the integer sums in any order, and every scale is a power of two.
   static bool is_exact_in_floats(const Call& call, const QuantizedTensor& x, const QuantizedTensor& w) {
     if (!has_powers_of_two(x) || !has_powers_of_two(w)) return false;
     if (call.op == "matmul") return false;
@@ -125,8 +126,8 @@ class Reading {
 
   bool is_output(const Variable& v) const { return v.node() == calls_.output.node(); }
 
-  /// Quantizers to integers in bytes read the value and nothing else, each through a ReLU at most; or it is
-  /// put on such a grid at once.
+  /// Whether only quantizers to 8-bit integers read the value, each through at most a ReLU. Also true if the
+  /// value itself is quantized to an 8-bit grid.
   bool is_rounded(const Variable& v) const {
     if (is_output(v)) return false;
     if (const Grid* early = grids_.early_grid_of(v)) return detail::has_byte_codes(early->format);
@@ -147,8 +148,8 @@ class Reading {
            detail::has_byte_codes(codes->grid.format);
   }
 
-  /// What is not rounded may be floats, of a linear layer but for a ReLU: the engine fuses it with a product
-  /// of floats.
+  /// Whether all readers round the value or read it as floats. The sums of a linear layer must not be read
+  /// through a ReLU as floats, because the engine fuses that ReLU with a float product.
   bool is_rounded_or_floats(const Call& call) const {
     const Variable& v = call.output;
     if (grids_.early_grid_of(v) != nullptr) return is_rounded(v);
@@ -165,7 +166,8 @@ class Reading {
                                          [&](const Call* next) { return reads_floats(*next, cut); });
   }
 
-  /// The engine takes a quantizer in front of what only moves floats.
+  /// Whether the readers compute with the floats. The engine moves a quantizer before operators that only
+  /// move floats.
   bool is_computed_with(const Variable& floats) const {
     return std::ranges::all_of(grids_.readers(floats), [&](const Call* reader) {
       const bool moves = reader->op == "relu" || traits(reader->op).moves_values;
@@ -173,7 +175,7 @@ class Reading {
     });
   }
 
-  /// As `fold_batch_norm` has it: its input is the output of one layer and of nothing else.
+  /// Uses the rule of `fold_batch_norm`: the input is the output of one layer and has no other reader.
   bool is_folded(const Call& call) const {
     const Variable& x = call.inputs[0];
     const auto maker =
@@ -186,7 +188,8 @@ class Reading {
   detail::EarlyGrids grids_;
   Target target_;
   std::set<const detail::Node*> inexact_,
-      codes_;  // values that such operators made, and those that have codes
+      // Nodes of values computed by float operators, and nodes of values with codes.
+      codes_;
 };
 
 }  // namespace

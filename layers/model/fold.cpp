@@ -35,7 +35,7 @@ void fold_into(Layer& layer, const BatchNorm& norm) {
     detail::scale_channels(layer.weight(), layer.channel_axis(), channels);
 }
 
-/// Whether a batch norm's numbers, one a channel of the output, are one a channel of the weight.
+/// Whether the weight has one channel per output channel, as the batch norm needs it.
 bool takes_norm(const Module& model, const Module& layer) {
   const auto* conv = dynamic_cast<const Conv*>(&layer);
   if (conv != nullptr) return conv->weight().dim(conv->channel_axis()) == conv->out_channels();
@@ -43,7 +43,7 @@ bool takes_norm(const Module& model, const Module& layer) {
   return linear != nullptr && !is_tied(model, linear->weight());
 }
 
-/// What a node reads as its first input, before it was made floats for that node alone.
+/// Returns the first input of a node, before a conversion to floats that only this node reads.
 const TraceValue& read_by(const TraceGraph& graph, const TraceNode& node) {
   const TraceValue& value = graph.input(node, 0);
   if (value.producer < 0 || value.readers.size() != 1) return value;

@@ -25,7 +25,7 @@ bool takes_cache(Module& model) {
   return any;
 }
 
-/// In [0, 1), of 53 bits.
+/// Returns a uniform number in [0, 1) with 53 bits.
 double draw(const GenerateOptions& options, std::uint32_t text, std::uint64_t place) {
   const auto word = [](std::uint64_t x, int shift) { return static_cast<std::uint32_t>(x >> shift); };
   const auto bits =
@@ -88,7 +88,7 @@ class Generation {
     return (over + stride - 1) / stride * stride;
   }
 
-  /// Of the last position of each text.
+  /// Returns the logits of the last position of each text.
   std::vector<float> next_logits() {
     const std::int64_t begin = window_begin();
     if (!cache_) return logits(begin);

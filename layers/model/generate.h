@@ -1,6 +1,6 @@
 #pragma once
 
-/// Text, one token after another.
+/// Generates text token by token.
 ///
 ///     const Tensor prompt = Tensor::from<std::int64_t>({20, 8, 5}, {1, 3});
 ///     const Tensor ids = generate(model, prompt, {.tokens = 100, .temperature = 0.8, .context = 64});
@@ -14,27 +14,29 @@ namespace fq {
 class Module;
 
 struct GenerateOptions {
-  std::int64_t tokens = 100;  ///< that follow the prompt, 0 or more
-  double temperature = 1;  ///< what logits are divided by; 0: always the likeliest, of equal ones the first
-  std::int64_t top_k = 0;  ///< so many of the likeliest are drawn from; 0: all
-  std::uint64_t seed = 0;  ///< of the draws
-  std::int64_t context = 256;  ///< tokens that the model sees at most, as it was trained with
-  bool cache = true;           ///< whether keys and values of earlier tokens are kept (KvCache)
+  std::int64_t tokens = 100;   ///< tokens to generate after the prompt, 0 or more
+  double temperature = 1;      ///< divisor of the logits; 0: the most likely token, the first of equal ones
+  std::int64_t top_k = 0;      ///< number of most likely tokens to sample from; 0: all
+  std::uint64_t seed = 0;      ///< seed of the random draws
+  std::int64_t context = 256;  ///< largest number of tokens that the model sees, as in training
+  bool cache = true;           ///< whether to cache keys and values of earlier tokens (KvCache)
 };
 
-/// Ids i64 [N, L + tokens] of texts that begin with `prompts`, i64 [N, L] of L >= 1: each next id is drawn
-/// from softmax(logits / temperature) of the last position. The model takes ids [N, L] and gives [N,
-/// vocabulary, L]; it runs in evaluation mode, which is put back.
+/// Returns ids i64 [N, L + tokens] of texts that begin with `prompts`, i64 [N, L] with L >= 1. Each next id
+/// is drawn from softmax(logits / temperature) of the last position. The model maps ids [N, L] to [N,
+/// vocabulary, L]. It runs in evaluation mode. Its mode is restored afterwards.
 ///
-/// A text longer than the context slides: of n tokens the model sees those from the smallest multiple of
-/// context / 2 on of which `context` are enough to reach the end, so that a cache is begun anew once in
-/// context / 2 tokens. Text i is a function of the model, its prompt, the options and i, whatever other texts
-/// there are and whether there is a cache: its draws are those of (seed, i, place). A model that a cache does
-/// not continue with the same bits, as one of other layers along the tokens, or of floats whose sums depend
-/// on the number of rows, runs without.
+/// The context of a text with more than `context` tokens is a sliding window. It begins at the smallest
+/// multiple of context / 2 from which `context` tokens reach the end. A cache is therefore cleared only once
+/// in context / 2 tokens.
 ///
-/// Throws ArgumentError for options out of range, ids outside of the vocabulary and a model of another
-/// output, NumericError for logits that are NaN.
+/// Text i depends only on the model, its prompt, the options and i. It does not depend on the other texts or
+/// on the cache: its draws are a function of (seed, i, position). The cache is disabled for a model that does
+/// not give the same bits with it. Examples are other layers along the tokens, and float sums that depend on
+/// the number of rows.
+///
+/// Throws ArgumentError for options out of range, ids outside the vocabulary and a model with another output
+/// shape. Throws NumericError for logits that are NaN.
 [[nodiscard]] Tensor generate(Module& model, const Tensor& prompts, const GenerateOptions& options = {});
 
 }  // namespace fq

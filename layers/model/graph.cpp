@@ -32,7 +32,7 @@ Graph::Graph(std::vector<GraphNode> nodes) {
     steps_[std::min(last_reader[value], steps_.size() - 1)].dead.push_back(value);
 }
 
-/// The node "a.b" and the part "b" of the node "a" would have one path.
+/// Rejects a node "a.b" next to a node "a" with a part "b": both would have the same path.
 void Graph::check_paths() const {
   if (std::ranges::none_of(steps_, [](const Step& step) { return step.name.find('.') != std::string::npos; }))
     return;

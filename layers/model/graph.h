@@ -18,26 +18,26 @@
 namespace fq {
 
 /// One node of a model, in a file `{"name": "conv1", "type": "conv2d", "options": {..}, "inputs":
-/// ["input"]}`. A module that takes several inputs is given them in this order.
+/// ["input"]}`. A module with several inputs receives them in this order.
 struct GraphNode {
   std::string name;
   std::shared_ptr<Module> module;
   std::vector<std::string> inputs;  ///< names of earlier nodes, or "input"
 };
 
-/// Runs its nodes in order; the last one's value is the output. Values are dropped after their last reader,
-/// so that memory is that of the values which are still needed. Nodes are children under their names: their
-/// parameters are "fc1.weight", and `replace` changes a node.
+/// Runs its nodes in order. The value of the last node is the output. Each value is freed after its last
+/// reader, to limit memory. Nodes are children under their names: their parameters are "fc1.weight", and
+/// `replace` changes a node.
 class Graph : public Module {
  public:
-  /// Names may be paths, "layer1.0.conv1". Throws ArgumentError for two nodes of one name, a name that is
-  /// also the path of a part of another node, an input that is no earlier node, a name with '/', or no node
-  /// at all.
+  /// Names may be paths, "layer1.0.conv1". Throws ArgumentError for two nodes with one name, a name that is
+  /// also the path of a part of another node, an input that is not an earlier node, a name with '/', or an
+  /// empty list.
   explicit Graph(std::vector<GraphNode> nodes);
   [[nodiscard]] std::string type() const override { return "graph"; }
-  /// Makes checkpoints of steps that follow each other and have the same block; `block_of` gives the block of
-  /// a step's name, empty for none. Returns the names of the steps in blocks. Throws as set_checkpointing
-  /// (layers/modules/checkpoint.h), through which users call it.
+  /// Turns consecutive steps with the same block into a checkpoint. `block_of` returns the block of a step's
+  /// name, or an empty text. Returns the names of the steps in blocks. Users call it through
+  /// set_checkpointing (layers/modules/checkpoint.h). Throws as that function.
   std::vector<std::string> set_blocks(const std::function<std::string(const std::string&)>& block_of);
 
  protected:
@@ -48,11 +48,11 @@ class Graph : public Module {
   struct Step {
     Child<Module> module;
     std::vector<std::size_t> inputs;  // 0 is the network's input, i + 1 the value of step i
-    std::vector<std::size_t> dead;    // values nobody reads after this step
+    std::vector<std::size_t> dead;    // values that no later step reads
     std::string name;
   };
   using Values = std::vector<Variable>;
-  /// Steps [begin, end) that read those values of earlier ones.
+  /// Steps [begin, end), and the earlier values that they read.
   struct Block {
     std::string name;
     std::size_t begin, end;

@@ -23,7 +23,7 @@ std::vector<std::string> Graph::set_blocks(const std::function<std::string(const
   return names;
 }
 
-/// Value i + 1 is that of step i, value 0 the network's input.
+/// Value 0 is the input of the network. Value i + 1 is the output of step i.
 void Graph::find_reads(Block& block) const {
   for (std::size_t i = 0; i < steps_.size(); ++i)
     for (const auto value : steps_[i].inputs) {

@@ -2,25 +2,25 @@
 
 /// Layers that an engine computes on codes of their own inputs: additions, concatenations, averages.
 ///
-/// They are modules, not operators called in passing, so that `quantize` can put a quantizer on each of their
-/// inputs (layers/modules/quant_modules.h). Shapes and errors are those of the operators
-/// (core/ops/elementwise.h, shape.h, pool.h).
+/// These operators are modules so that `quantize` can add a quantizer to each of their inputs
+/// (layers/modules/quant_modules.h). The operators define shapes and errors (core/ops/elementwise.h, shape.h,
+/// pool.h).
 ///
 ///     Add sum;
 ///     Variable y = sum(branch, x);
 ///
-/// An addition that is written as ops::add in a module of one's own stays float: `quantize` cannot see whose
-/// inputs it should quantize.
+/// An ops::add within a module's `forward` stays in floats, because `quantize` cannot add quantizers to its
+/// inputs.
 
 #include "fakequant/core/ops/pool.h"
 #include "fakequant/layers/modules/module.h"
 
 namespace fq {
 
-/// The options of a layer that has none.
+/// Options of a layer without options.
 struct NoOptions {};
 
-/// a + b, broadcasting. It is called with two inputs: ArgumentError for another number.
+/// Computes a + b with broadcasting. Throws ArgumentError unless called with two inputs.
 class Add : public Module {
  public:
   explicit Add(NoOptions = {}) {}
@@ -32,7 +32,7 @@ class Add : public Module {
   using Module::forward;
 };
 
-/// a * b, broadcasting. It is called with two inputs; `quantize` leaves it as it is.
+/// Computes a * b of two inputs with broadcasting. `quantize` leaves it unchanged.
 class Multiply : public Module {
  public:
   [[nodiscard]] std::string type() const override { return "multiply"; }
@@ -42,13 +42,12 @@ class Multiply : public Module {
   using Module::forward;
 };
 
-/// The inputs side by side along an axis, channels by default. It is called with a list of any number of
-/// them.
+/// Concatenates any number of inputs along an axis, by default the channels.
 class Concat : public Module {
  public:
-  /// `axis` counts the batch as 0; negative ones count from the back.
+  /// `axis` counts the batch as 0. Negative axes count from the end.
   explicit Concat(int axis = 1) : axis_(axis) {}
-  /// The axis, by which a quantized counterpart is made.
+  /// Returns the axis. The quantized counterpart is constructed from it.
   [[nodiscard]] int options() const noexcept { return axis_; }
   [[nodiscard]] std::string type() const override { return "concat"; }
   [[nodiscard]] std::string describe() const override { return "axis " + std::to_string(axis_); }
@@ -60,12 +59,12 @@ class Concat : public Module {
   int axis_;
 };
 
-/// Means over windows of pixels, [N, C, H, W] -> [N, C, H', W'], by ops::avg_pool2d; a sequence [N, C, L] is
-/// taken as an image of height 1.
+/// Means over windows of pixels, [N, C, H, W] -> [N, C, H', W'], with ops::avg_pool2d. A sequence [N, C, L]
+/// is treated as an image of height 1.
 class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(ops::Pool2d options) : options_(options) {}
-  /// The window, by which a quantized counterpart is made.
+  /// Returns the window. The quantized counterpart is constructed from it.
   [[nodiscard]] const ops::Pool2d& options() const noexcept { return options_; }
   [[nodiscard]] std::string type() const override { return "avg_pool"; }
   [[nodiscard]] std::string describe() const override;
@@ -94,8 +93,8 @@ class AvgPool3d : public Module {
   ops::Pool3d options_;
 };
 
-/// The mean of each channel over all of its pixels, [N, C, H, W] -> [N, C, 1, 1], by ops::global_avg_pool2d;
-/// a sequence [N, C, L] gives [N, C, 1], a volume [N, C, D, H, W] gives [N, C, 1, 1, 1].
+/// The mean of each channel over all pixels, [N, C, H, W] -> [N, C, 1, 1], with ops::global_avg_pool2d. A
+/// sequence [N, C, L] gives [N, C, 1], a volume [N, C, D, H, W] gives [N, C, 1, 1, 1].
 class GlobalAvgPool2d : public Module {
  public:
   explicit GlobalAvgPool2d(NoOptions = {}) {}

@@ -39,7 +39,7 @@ namespace {
 
 using Names = std::set<std::string>;
 
-/// "conv1", or a path: "layer1.0.conv1".
+/// Accepts a name, "conv1", or a path, "layer1.0.conv1".
 bool is_name(const std::string& name) {
   constexpr std::size_t most = 200;
   const auto allowed = [](unsigned char c) {

@@ -69,9 +69,9 @@ class NodePlace {
   NodePlace(std::shared_ptr<const detail::JsonText> text, std::string pointer);
 
   [[nodiscard]] bool empty() const noexcept { return origin_.empty(); }
-  /// Whether errors have the line of a text.
+  /// Whether errors have a line number.
   [[nodiscard]] bool has_line() const noexcept { return text_ != nullptr; }
-  /// The begin of each message.
+  /// Returns the beginning of each message.
   [[nodiscard]] const std::string& origin() const noexcept { return origin_; }
   /// Throws `message` with this place: FileError if the node is from a file, else ArgumentError. `part` is
   /// the JSON pointer of a part of the node: "/options/kernel".
@@ -88,7 +88,7 @@ struct ModelNode {
   std::string type;                      ///< see `layer_types`
   NodeOptions options = {};              ///< none for "sequential" and "graph"
   std::vector<std::string> inputs = {};  ///< empty: the node before it
-  std::vector<ModelNode> nodes = {};     ///< of "sequential" and "graph"
+  std::vector<ModelNode> nodes = {};     ///< nodes of a "sequential" or "graph"
   NodePlace place = {};
 };
 using ModelNodes = std::vector<ModelNode>;

@@ -43,7 +43,7 @@ const T& get(const ModelNode& node, const std::string& name, std::string_view ex
   return *value;
 }
 
-/// The elements of a list of either type, as T.
+/// Returns the elements of a list of either type as T.
 template <class T>
 std::optional<std::vector<T>> elements(const NodeOption& option) {
   if (const auto* whole = std::get_if<std::vector<std::int64_t>>(&option))

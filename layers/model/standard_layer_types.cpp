@@ -14,11 +14,11 @@ using Sizes = std::vector<std::int64_t>;
 using Reduce = Variable (*)(const Variable&, const std::vector<int>&, bool);
 
 constexpr std::int64_t kLongest = LayerOptions::largest;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // made of an axis, or added to it
+constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // size of an axis, or added to it
 constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kMostIndices = std::size_t{1} << 20;
 
-/// A type whose `read` makes of the options the function that it is.
+/// Makes a layer type. `read` converts the options to the function of the layer.
 template <class Read>
 std::pair<const std::string, LayerType> function(const char* type, std::vector<std::string> options,
                                                  Read read) {
@@ -83,7 +83,7 @@ auto pad(const LayerOptions& o) {
   return [=](const Variable& x) { return ops::pad(x, sizes, kind, value); };
 }
 
-/// One of the names of an enumeration whose values begin with 0.
+/// Reads an enumeration by name. Its values begin with 0.
 template <class Choice>
 Choice choice(const LayerOptions& o, const char* name, const std::vector<std::string>& names,
               Choice fallback) {
@@ -140,7 +140,7 @@ double plain_option(const LayerOptions& o, const OperatorOption& option) {
                               : o.number_or(name, option.fallback, option.low, option.high);
 }
 
-/// The layer types of the plain functions of the operator table.
+/// Returns the layer types of the plain functions of the operator table.
 LayerRegistry plain_types() {
   LayerRegistry all;
   for (const OperatorSchema& row : operator_table()) {
@@ -179,7 +179,7 @@ Made without_options(const LayerOptions&) {
   return std::make_shared<M>();
 }
 
-/// Of what a dropout drops.
+/// Reads the drop probability.
 double share(const LayerOptions& o) { return o.number_or("p", 0.5, 0, 0.999); }
 
 Made make_drop_block_of(const LayerOptions& o) {
@@ -188,7 +188,7 @@ Made make_drop_block_of(const LayerOptions& o) {
   return make_drop_block(share(o), block);
 }
 
-/// Layers that are one operator without parameters, but no plain function.
+/// Returns the layers with one operator and no parameters that are not plain functions.
 LayerRegistry other_types() {
   const auto factor = [](auto f) {
     return [f](const LayerOptions& o) {

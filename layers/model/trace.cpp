@@ -12,7 +12,8 @@
 namespace fq {
 namespace {
 
-/// Multiply-adds of a node: every output element of a product takes as many as its weight row is long.
+/// Returns the multiply-adds of a node. Each output element of a product takes one per element of its weight
+/// row.
 std::int64_t multiply_adds(const TraceGraph& graph, const TraceNode& node) {
   const OperatorTraits& op = traits(node.op);
   if (!op.is_product) return 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tracing a model, and what can be read from its trace: shapes, parameters, multiply-adds, memory.
+/// Traces a model and summarizes it: shapes, parameters, multiply-adds, memory.
 ///
 ///     std::cout << summary(model, {1, 3, 32, 32});
 ///     for (const TraceNode& node : trace(model, {1, 3, 32, 32}).nodes) std::cout << node.op << '\n';
@@ -15,29 +15,29 @@
 
 namespace fq {
 
-/// Runs the model in evaluation mode on `meta` with an input of that shape, batch included, and returns what
-/// it did. Parameters are named by their paths. The model is only read: other threads may evaluate it
-/// meanwhile. Throws ArgumentError when the shape does not fit, naming the operator.
+/// Runs the model in evaluation mode on `meta` and returns its operators. `input_shape` includes the batch.
+/// Parameters are named by their paths. The call only reads the model: other threads may evaluate it at the
+/// same time. Throws ArgumentError that names the operator if the shape does not fit.
 [[nodiscard]] TraceGraph trace(Module& model, const Shape& input_shape);
 
 /// One operator of a summary.
 struct SummaryRow {
   std::string path, op;
   Shape output;
-  std::int64_t parameters = 0;  ///< elements of the module's own parameters, counted at its first operator
+  std::int64_t parameters = 0;  ///< elements of the module's own parameters, at its first operator
   std::int64_t multiply_adds = 0;
-  std::int64_t activation_bytes = 0;  ///< of the output, in f32
+  std::int64_t activation_bytes = 0;  ///< bytes of the output in f32
 };
 
-/// The operators in their order, and the sums over them.
+/// The operators in order, and their sums.
 struct Summary {
   std::vector<SummaryRow> rows;
   std::int64_t parameters = 0, multiply_adds = 0, activation_bytes = 0;
 };
 
-/// What the model is and costs for an input of that shape, computed on `meta`.
+/// Returns shapes, parameters and costs of the model for an input shape, computed on `meta`.
 [[nodiscard]] Summary summary(Module& model, const Shape& input_shape);
-/// A table: path, operator, output shape, parameters, multiply-adds, bytes.
+/// Prints a table: path, operator, output shape, parameters, multiply-adds, bytes.
 std::ostream& operator<<(std::ostream& out, const Summary& summary);
 
 }  // namespace fq

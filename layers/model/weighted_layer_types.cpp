@@ -13,8 +13,8 @@ namespace {
 
 using Made = std::shared_ptr<Module>;
 
-/// With the weight of an earlier layer: what an embedding looks up, the output of a language model
-/// multiplies.
+/// Makes a layer that shares the weight of an earlier layer, like the output layer of a language model that
+/// shares the table of the embedding.
 Made make_tied(const LayerOptions& o, std::int64_t in, std::int64_t out, bool bias) {
   const Variable weight = o.weight_of("weight_of");
   if (weight.shape() != Shape{out, in})
@@ -39,7 +39,7 @@ Made make_batch_norm(const LayerOptions& o) {
                                      o.number_or("momentum", 0.1, 0, 1));
 }
 
-/// The shape of the last axes that a norm is over, one by default.
+/// Returns the shape of the last axes that a norm covers, by default one axis.
 Shape last_axes(const LayerOptions& o) {
   const Shape& input = o.inputs().at(0);
   Shape shape = o.sizes("shape");

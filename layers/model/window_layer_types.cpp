@@ -16,7 +16,7 @@ ops::PadMode pad_mode(const std::string& name) {
   return static_cast<ops::PadMode>(std::ranges::find(kConvPadModes, name) - kConvPadModes.begin());
 }
 
-/// One number an axis, or one for all of them.
+/// Reads one integer per axis. A single integer applies to all axes.
 template <std::size_t axes>
 std::array<std::int64_t, axes> each(const LayerOptions& o, const std::string& name, std::int64_t fallback,
                                     std::int64_t low = 1) {
@@ -36,7 +36,8 @@ struct ConvArguments {
   bool bias;
 };
 
-/// "same": as many outputs as inputs, where a size is odd one more behind than in front, as in PyTorch.
+/// Pads for "same": the output has the size of the input. If the total padding is odd, the end gets one more
+/// element, as in PyTorch.
 void pad_to_same(const LayerOptions& o, ConvArguments& a) {
   for (const auto stride : a.options.stride)
     if (stride != 1) o.fail("'padding' is \"same\", which needs a stride of 1: give sizes");

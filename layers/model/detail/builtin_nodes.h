@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the built-in models are put together of.
+/// Helpers to assemble the nodes of the built-in models.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ namespace fq::detail {
 
 constexpr std::int64_t kLargestWidth = 1 << 20;
 
-/// Nodes that follow each other, named as they come.
+/// A list of nodes. By default each node reads the node before it.
 class BuiltinNodes {
  public:
   using Inputs = std::vector<std::string>;
@@ -22,7 +22,7 @@ class BuiltinNodes {
   explicit BuiltinNodes(bool signals = false) : convolution_(signals ? "conv1d" : "conv2d") {}
   /// Appends a node and returns its name.
   std::string add(const std::string& name, const char* type, NodeOptions options = {}, Inputs inputs = {});
-  /// A convolution without bias, with its batch norm.
+  /// Appends a convolution without bias and its batch norm.
   std::string conv_bn(const std::string& name, std::int64_t width, int kernel, int stride,
                       const Inputs& inputs = {});
   std::string linear(const std::string& name, NodeOption features);
@@ -33,7 +33,7 @@ class BuiltinNodes {
   ModelNodes list_;
 };
 
-/// The options of a built-in model, each with a value where it is not given; readers throw as JsonValue's.
+/// Options of a built-in model with fallback values. Readers throw as JsonValue.
 class BuiltinOptions {
  public:
   explicit BuiltinOptions(const JsonValue* given) : given_(given) {}
@@ -41,13 +41,13 @@ class BuiltinOptions {
   [[nodiscard]] std::int64_t integer(const char* name, std::int64_t fallback, std::int64_t low = 1,
                                      std::int64_t high = kLargestWidth) const;
   [[nodiscard]] bool on(const char* name, bool fallback = false) const;
-  /// From 0 to 0.999.
+  /// Returns a number from 0 to 0.999.
   [[nodiscard]] double share(const char* name) const;
-  /// The first of `allowed` where it is not given.
+  /// Returns one of `allowed`, by default the first.
   [[nodiscard]] std::string choice(const char* name, const std::vector<std::string>& allowed) const;
-  /// 1 to 100 widths.
+  /// Returns 1 to 100 widths.
   [[nodiscard]] std::vector<std::int64_t> sizes(const char* name, std::vector<std::int64_t> fallback) const;
-  /// Throws with the place of the option, which is given.
+  /// Throws with the place of the option. The option must be present.
   [[noreturn]] void fail(const char* name, const std::string& message) const;
 
  private:

@@ -28,7 +28,7 @@ const Attribute* Call::attribute(std::string_view name) const {
 
 void Call::missing(std::string_view name) const {
   throw ArgumentError(
-      fmt::format("[export_onnx] {} of '{}' does not tell its {}: it cannot be exported", op, path, name));
+      fmt::format("[export_onnx] {} of '{}' has no attribute '{}': it cannot be exported", op, path, name));
 }
 
 Calls record_calls(Module& model, const Shape& input_shape) {

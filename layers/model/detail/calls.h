@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a model did, with the values at hand.
+/// Records the operator calls of a model, with their values.
 
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace fq::detail {
 
-/// One call of one operator. Codes and their grids can be read from the variables, which are on `meta`.
+/// One call of one operator. The variables are on `meta`. Codes and their grids are readable.
 struct Call {
   std::string path, op;
   Attributes attributes;
@@ -19,7 +19,7 @@ struct Call {
   Variable output;
 
   [[nodiscard]] const Attribute* attribute(std::string_view name) const;
-  /// Throws ArgumentError when the call has none of that name and type.
+  /// Throws ArgumentError if the call has no attribute with that name and type.
   template <class T>
   [[nodiscard]] const T& get(std::string_view name) const {
     const Attribute* found = attribute(name);
@@ -36,7 +36,7 @@ struct Calls {
   Variable input, output;
 };
 
-/// Runs the model in evaluation on `meta` with an input of that shape, batch included.
+/// Runs the model in evaluation mode on `meta` and records its calls. `input_shape` includes the batch.
 [[nodiscard]] Calls record_calls(Module& model, const Shape& input_shape);
 
 }  // namespace fq::detail

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Where layer types are kept, and what building a model may cost.
+/// Registry of layer types, and the memory limit of building a model.
 
 #include <map>
 
@@ -21,19 +21,20 @@ struct LayerType {
 };
 using LayerRegistry = std::map<std::string, LayerType, std::less<>>;
 
-/// Numbers of options are at most this large.
+/// Largest number that an option may have.
 inline constexpr double kLargestOption = 1e30;
 
-/// The types of this process, the built-in ones at first.
+/// Returns the types of this process. Initially these are the built-in types.
 [[nodiscard]] LayerRegistry& layer_registry();
-/// The types that come with the library.
+/// Returns the built-in types.
 [[nodiscard]] LayerRegistry standard_layer_types();
-/// Those of them that have parameters but are no convolutions: linear layers, norms, recurrent ones, tables.
+/// Returns the built-in types with parameters, except convolutions: linear layers, norms, recurrent layers,
+/// tables.
 [[nodiscard]] LayerRegistry weighted_layer_types();
-/// Those of them that move a window: convolutions and pools.
+/// Returns the built-in types that move a window: convolutions and pools.
 [[nodiscard]] LayerRegistry window_layer_types();
 
-constexpr std::size_t kMostNodes = 16384;  // of a model, nested ones included
+constexpr std::size_t kMostNodes = 16384;  // largest number of nodes in a model, including nested nodes
 
 [[nodiscard]] inline bool has_nested_nodes(std::string_view type) {
   return type == "sequential" || type == "graph";

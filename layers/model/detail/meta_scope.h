@@ -1,6 +1,6 @@
 #pragma once
 
-/// A model without computation.
+/// Runs a model without computing values.
 
 #include <optional>
 #include <unordered_set>
@@ -11,9 +11,9 @@
 
 namespace fq::detail {
 
-/// While it lives, this thread sees the model in evaluation (or training) mode with its parameters on `meta`.
-/// The model is only read: other threads may evaluate it meanwhile. Ranges that are parameters keep their
-/// values, as grids are computed on `meta` too.
+/// While the scope lives, this thread sees the model in evaluation (or training) mode with its parameters on
+/// `meta`. The scope only reads the model: other threads may evaluate it at the same time. Ranges that are
+/// parameters keep their values, because grids are computed on `meta` too.
 class MetaScope {
  public:
   explicit MetaScope(Module& model, bool training = false)

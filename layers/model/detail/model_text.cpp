@@ -81,7 +81,7 @@ class NodeReader {
   std::size_t count_ = 0;
 };
 
-/// On one line, with a blank after each comma and colon.
+/// Returns JSON on one line, with a space after each comma and colon.
 std::string line_text(const ordered_json& value) {
   if (!value.is_structured()) return value.dump();
   std::string out;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Text of model files: the only place where nodes are JSON.
+/// Text of model files. Only these functions convert nodes to and from JSON.
 
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ namespace fq::detail {
 /// before its options, or with `inputs_last` after them.
 [[nodiscard]] std::string model_text(std::string_view name, const ModelNodes& nodes,
                                      bool inputs_last = false);
-/// An option as JSON: `2`, `"same"`, `[1, 2]`.
+/// Returns an option as JSON: `2`, `"same"`, `[1, 2]`.
 [[nodiscard]] nlohmann::ordered_json option_json(const NodeOption& option);
 /// Whether both have the same types, names, inputs and options. The order of options does not matter.
 [[nodiscard]] bool same_nodes(const ModelNodes& a, const ModelNodes& b);

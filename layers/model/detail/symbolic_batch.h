@@ -2,10 +2,10 @@
 
 /// The symbol N: the batch size in shapes of a model that runs on `meta` before the batch is known.
 ///
-/// Operators and modules of users compute sizes as plain integers, which carry no names. N is therefore a
-/// prime that no layer has for a size, and a size that depends on the batch is a multiple of it. Only these
-/// two files know the number. The ONNX exporter runs models with unchecked sizes: it compares the shapes of
-/// two batches instead.
+/// Operators and user modules compute sizes as plain integers, which carry no names. N is therefore a prime
+/// that no layer has as a size. A size that depends on the batch is a multiple of N. Only these two files use
+/// the number. The ONNX exporter runs models with unchecked sizes: it compares the shapes of two batches
+/// instead.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace fq::detail {
 
-/// N as a size of a shape.
+/// Value of N in a shape.
 inline constexpr std::int64_t kSymbolicBatch = 1000003;
 
 /// Returns [N, sample..].
