@@ -47,7 +47,7 @@ json granularity_json(const QuantDescriptor& descriptor) {
 /// Layers by the quantizer of their weight.
 using Weights = std::map<const TensorQuantizer*, const QuantModule*>;
 
-/// Not where each input has its own.
+/// Whether the quantizer has static scales.
 bool has_scales(const TensorQuantizer& q) {
   const QuantDescriptor& d = q.descriptor();
   return q.enabled() && (q.params().weight_scheme->has_scales_without_range() ||
@@ -182,7 +182,7 @@ void save_scales(const std::string& prefix, Module& model, const ClipCounts& cli
 
 namespace {
 
-/// Bits of a mask that are set; those after its last element do not count.
+/// Counts the set bits of a mask. Bits after its last element do not count.
 std::int64_t passed(const Tensor& bits) {
   const Tensor mask = bits.to(Device::cpu());
   const auto* bytes = static_cast<const std::uint8_t*>(mask.raw());
@@ -221,7 +221,7 @@ bool gives_codes(const TensorQuantizer& q) {
          q.descriptor().needs_amax() && !q.descriptor().has_dynamic_blocks();
 }
 
-/// Codes of no element: what products ask is how they are quantized.
+/// Returns codes without elements. Products only need their grid.
 Variable input_codes(const QuantModule& layer) {
   const auto inputs = layer.input_quantizers();
   if (inputs.size() != 1) return {};

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Scales of a quantized model as files for engines: `scales.json` to read, `scales.h5` to compute with; and
-/// how much of real data the ranges behind them clip.
+/// Exports scales of a quantized model for engines: `scales.json` as text and `scales.h5` as arrays. Also
+/// counts the values that the ranges clip on real data.
 ///
 ///     ClipCounter clips(model);
 ///     {
@@ -22,26 +22,26 @@
 
 namespace fq {
 
-/// How much of real data lies outside of the range of a quantizer: clipped / count is the share.
+/// Values outside the range of a quantizer. clipped / count is the clipped share.
 struct ClipCount {
-  std::int64_t clipped = 0;  ///< values outside of the range: |v| > amax, or v < 0 of an unsigned format
+  std::int64_t clipped = 0;  ///< values outside the range: |v| > amax, or v < 0 for an unsigned format
   std::int64_t count = 0;    ///< values quantized
 };
-/// By the name of the quantizer.
+/// Counts by quantizer name.
 using ClipCounts = std::map<std::string, ClipCount>;
 
-/// Counts while it is installed (RecordScope) and the model runs in evaluation mode on the same thread.
-/// Weights are counted once, however many batches there are, and not where they are kept as codes
-/// (layers/quantizer/compress.h); values that a pending ReLU sets to zero lie in the range. Quantizers of
-/// arithmetic `reference` give no codes and are not counted.
+/// Counts clipped values while it is installed (RecordScope) and the model runs in evaluation mode on the
+/// same thread. Weights are counted once, independent of the number of batches, and are not counted if stored
+/// as codes (layers/quantizer/compress.h). Values that a pending ReLU sets to zero count as within the range.
+/// Quantizers with the arithmetic `reference` have no codes and are not counted.
 class ClipCounter : public Recorder {
  public:
-  /// `model` is the one that will run, quantized already; it tells which quantizers are of weights.
+  /// `model` is the quantized model that will run. The counter finds its weight quantizers.
   explicit ClipCounter(Module& model);
 
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override;
-  /// What was counted so far, by the names of quantizers.
+  /// Returns the counts so far.
   [[nodiscard]] const ClipCounts& counts() const noexcept { return counts_; }
 
  private:
@@ -49,47 +49,49 @@ class ClipCounter : public Recorder {
   ClipCounts counts_;
 };
 
-/// The grid of a layer's integer sums, and its bias on it: a sum A = bias + sum q_x*q_w stands for fl(A) *
-/// scale. An engine that adds in int32 needs just these.
+/// Grid of a layer's integer sums, and its bias on that grid: a sum A = bias + sum q_x*q_w represents fl(A) *
+/// scale. An engine that accumulates in int32 needs exactly these values.
 struct LayerSums {
   Tensor scale;  ///< f32, fl(s_x * s_w): rank 0, or [output channels]
-  Tensor bias;   ///< i32 [output channels]: `bias_codes`; undefined for a layer without a bias
+  Tensor bias;   ///< i32 [output channels]: `bias_codes`; undefined without a bias
 };
 
-/// The sums of a quantized linear or convolution layer that multiplies integer codes: up to 8 bits, one known
-/// range of the input, weights per tensor or per output channel. There is nothing for every other module.
-/// Throws ArgumentError naming a quantizer that was not calibrated. A layer or model on a GPU is on the host
-/// meanwhile, and its gradients are forgotten; so below.
+/// Returns the sums of a quantized linear or convolution layer that multiplies integer codes: up to 8 bits,
+/// one static range of the input, weights per tensor or per output channel. Returns no value for other
+/// modules. Throws ArgumentError that names an uncalibrated quantizer. A layer or model on a GPU moves to the
+/// host for this time, and its gradients are cleared. The functions below do the same.
 [[nodiscard]] std::optional<LayerSums> layer_sums(Module& layer);
 
-/// All scales of a model, as `{"format": "fakequant-scales", "version": 1, "id": .., "quantizers": [..],
-/// "layers": [..]}`.
+/// Returns all scales of a model, as `{"format": "fakequant-scales", "version": 1, "id": .., "quantizers":
+/// [..], "layers": [..]}`.
 ///
 /// A quantizer is `{"name", "aliases", "enabled", "format", "granularity", "dynamic", "zero_point", "amax",
-/// "scale"}`. `name` is the path of the module and its quantizer; `format` is `{"type": "int", "bits",
-/// "unsigned", "narrow_range"}` or `{"type": "float", "exponent", "mantissa"}`; `granularity` is "tensor",
-/// `{"axis": n}` or `{"blocks": block_sizes of the descriptor}`; amax and scale are numbers, or lists of one
-/// number a channel or block, row-major. A value q stands for (stored code - zero_point) * scale, where the
-/// stored code is q + zero_point. `dynamic` quantizers have no scale, and amax only where it is the range of
-/// a whole tensor in blocks. Those of weights have the `shape` of the weight, and where they have scales the
-/// `block` (elements along each axis that share one) and the `scale_shape` in which scales lie. Those in
-/// `clips` have `clipped` and `count`.
+/// "scale"}`. `name` is the path of the module and its quantizer. `format` is `{"type": "int", "bits",
+/// "unsigned", "narrow_range"}` or `{"type": "float", "exponent", "mantissa"}`. `granularity` is "tensor",
+/// `{"axis": n}` or `{"blocks": block_sizes of the descriptor}`. amax and scale are numbers, or row-major
+/// lists with one number per channel or block.
 ///
-/// A layer is `{"name", "sum_scale", "bias_codes"}`: `layer_sums`, of those that have them; `bias_codes` only
-/// of those with a bias. `id` is eight hexadecimal digits, the CRC-32C of all else as compact JSON: files of
-/// one id belong together.
+/// The stored code of a code q is q + zero_point, and its value is (stored code - zero_point) * scale.
+/// `dynamic` quantizers have no scale. They have amax only if it is the range of a whole tensor in blocks.
+/// Quantizers of weights have the `shape` of the weight. With scales they also have the `block` (elements
+/// along each axis that share a scale) and the `scale_shape`. Quantizers in `clips` have `clipped` and
+/// `count`.
 ///
-/// Throws ArgumentError naming an enabled quantizer that was not calibrated.
+/// A layer is `{"name", "sum_scale", "bias_codes"}`, the result of `layer_sums`. Layers without a bias have
+/// no `bias_codes`. `id` is eight hexadecimal digits, the CRC-32C of the other content as compact JSON. Files
+/// with the same id belong together.
+///
+/// Throws ArgumentError that names an enabled but uncalibrated quantizer.
 [[nodiscard]] nlohmann::json scales_json(Module& model, const ClipCounts& clips = {});
 
-/// Writes `scales_json` as text. The file is written beside, synced and renamed. Throws FileError,
-/// SystemError, and as `scales_json`.
+/// Writes `scales_json` as text to a temporary file, syncs it and renames it. Throws FileError, SystemError,
+/// and as `scales_json`.
 void save_scales_json(const std::string& path, Module& model, const ClipCounts& clips = {});
-/// Writes datasets `<quantizer>/amax`, `<quantizer>/scale` (f32) and `<quantizer>/zero_point` (i32) for each
-/// enabled quantizer with amax, `<layer>/sum_scale` (f32) and `<layer>/bias_codes` (i32), and the JSON above
-/// as the attribute "scales", as one of our HDF5 files.
+/// Writes an HDF5 file with the datasets `<quantizer>/amax`, `<quantizer>/scale` (f32) and
+/// `<quantizer>/zero_point` (i32) for each enabled quantizer with amax, and `<layer>/sum_scale` (f32) and
+/// `<layer>/bias_codes` (i32). The attribute "scales" holds the JSON text.
 void save_scales_h5(const std::string& path, Module& model, const ClipCounts& clips = {});
-/// Both, `prefix` + ".json" and `prefix` + ".h5", of one `id`: written first, then put in place back to back.
+/// Writes both `prefix` + ".json" and `prefix` + ".h5" with the same `id`, and then renames them together.
 void save_scales(const std::string& prefix, Module& model, const ClipCounts& clips = {});
 
 }  // namespace fq

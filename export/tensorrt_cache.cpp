@@ -23,7 +23,7 @@ constexpr std::string_view kSeparator = ": ";
       q.name(), why));
 }
 
-/// A part of a sequence that is off does nothing.
+/// Checks a weight quantizer. Disabled parts of a sequence are ignored.
 void check_weight(const TensorQuantizer& q) {
   const Format& format = q.descriptor().format();
   if (!q.enabled()) return;

@@ -7,9 +7,9 @@
 
 namespace fq::detail {
 
-/// A quantizer that serves several tensors in one pass through a network names the first; the others have the
-/// path of their reader, one of its aliases, or that and a number where it is taken. So have those of a
-/// quantizer without a name.
+/// Names the tensors of quantizers, for each pass through a network. The first tensor of a quantizer has its
+/// name. Further tensors of the same quantizer, and tensors of a quantizer without a name, have the path of
+/// their reader or one of its aliases. A number is added if that name is already used.
 class CodeNames {
  public:
   std::string of(const std::string& quantizer, const std::string& reader) {

@@ -65,7 +65,7 @@ class Keys {
     if (!std::holds_alternative<std::string>(*found)) fail(fmt::format("the key '{}' is no text", key));
     return std::get<std::string>(*found);
   }
-  /// A number behind the architecture's name; null where it is not there.
+  /// Returns the number with a key of the architecture, or null if it is missing.
   [[nodiscard]] ordered_json number(const char* key) const {
     const std::string name = architecture + "." + key;
     const GgufValue* found = model_.value(name);
@@ -111,7 +111,7 @@ ordered_json of_gpt2(const Keys& keys) {
           {"tie_word_embeddings", !keys.has("output.weight")}};
 }
 
-/// "rope_parameters" of config.json; null where positions are not scaled.
+/// Returns "rope_parameters" of config.json, or null if positions are not scaled.
 ordered_json scaling_of(const Keys& keys) {
   const auto type = keys.text(keys.architecture + ".rope.scaling.type");
   if (!type || *type == "none") return nullptr;
@@ -162,9 +162,9 @@ ordered_json of_llama(const Keys& keys) {
   return out;
 }
 
-/// config.json of a file of the architectures gpt2, llama and qwen2. Throws FileError naming the file for
-/// another, for keys that are missing or of another type, and for rotary positions scaled otherwise than
-/// linear and yarn.
+/// Returns config.json of a file with the architecture gpt2, llama or qwen2. Throws FileError that names the
+/// file for another architecture, for keys that are missing or have another type, and for scaling of rotary
+/// positions other than linear and yarn.
 nlohmann::ordered_json gguf_config(const GgufModel& model, const std::string& file) {
   const Keys keys(model, file);
   if (keys.architecture == "gpt2") return of_gpt2(keys);
@@ -173,7 +173,7 @@ nlohmann::ordered_json gguf_config(const GgufModel& model, const std::string& fi
                         keys.architecture.substr(0, 100)));
 }
 
-/// llama.cpp's name of a tensor of transformers; empty for one that it has not.
+/// Returns llama.cpp's name of a tensor of transformers, or an empty text if it has none.
 std::string gguf_name(const std::string& theirs) {
   std::string out;
   for (const auto& rename : kNames)
@@ -193,7 +193,7 @@ bool is_coded(const GgufTensor& tensor) {
   return tensor.type == GgufType::q4_0 || tensor.type == GgufType::q8_0;
 }
 
-/// A tensor in a place of ours: its values, and of blocks its codes and scales.
+/// Content of a parameter: values, and for blocks also codes and scales.
 struct Taken {
   Tensor values, codes, scale;
 };
@@ -225,14 +225,14 @@ class GgufImport {
   }
 
  private:
-  /// Rows of the file, of which a place may be a part.
+  /// Returns the shape of the tensor in the file. A parameter may be a part of it.
   static Shape shape_there(const detail::WeightPlace& place) {
     Shape shape = place.shape;
     if (place.outputs > 0) shape[0] = place.outputs;
     return shape;
   }
 
-  /// All that does not fit is told at once, before anything is made.
+  /// Reports all mismatches in one error, before anything is built.
   void check(const detail::TransformerPlan& plan) const {
     std::vector<std::string> wrong;
     std::set<std::string> used;
@@ -278,7 +278,7 @@ class GgufImport {
     return all;
   }
 
-  /// The place's part of the rows, in our order.
+  /// Returns the parameter's part of the rows, in the order of the model.
   [[nodiscard]] Tensor rows_of(const detail::WeightPlace& place, const Tensor& all) const {
     if (place.outputs > 0) return all.slice(place.first, place.first + place.shape[0]).clone();
     const bool turned = turns_neighbours_ && (place.parameter.ends_with(".q_proj.weight") ||

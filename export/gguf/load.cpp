@@ -52,7 +52,7 @@ class Reading {
     bytes(&out, sizeof out);
     return out;
   }
-  /// How many there are of what takes `least` bytes each.
+  /// Reads a count of elements that take at least `least` bytes each.
   std::uint64_t count(std::uint64_t least) {
     const auto out = number<std::uint64_t>();
     if (out > static_cast<std::uint64_t>(file_.size()) / least)

@@ -28,7 +28,7 @@ struct Gpt2 {
   std::int64_t width = 0, context = 0, heads = 0, feed = 0, vocabulary = 0;
 };
 
-/// The block that reads `x`, which becomes its output.
+/// Matches the block that reads `x`, and sets `x` to its output.
 std::optional<Gpt2Block> gpt2_block_of(GgufMatching& parts, int& x, const GgufPart* norm) {
   const GgufPart* attention = parts.take("attention", {norm->output});
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
@@ -42,7 +42,7 @@ std::optional<Gpt2Block> gpt2_block_of(GgufMatching& parts, int& x, const GgufPa
   return Gpt2Block{norm->name, attention->name, second->name, up->name, down->name};
 }
 
-/// With the sizes; none where gpt2 has not what an attention of ours can be.
+/// Adds the sizes. Returns no value if gpt2 cannot represent an attention layer.
 std::optional<Gpt2> sized(Gpt2 found, Module& model) {
   for (const auto& block : found.blocks) {
     const auto* attention = dynamic_cast<const Attention*>(&model.at(block.attention));
@@ -63,8 +63,8 @@ std::optional<Gpt2> sized(Gpt2 found, Module& model) {
   return found;
 }
 
-/// Of a model whose values flow as gpt2's do: norms before, x + attention(norm(x)), x +
-/// down(gelu(up(norm(x))); none for any other. `input_shape` is a batch's, of ids.
+/// Returns the structure of a network with the data flow of gpt2: norms first, x + attention(norm(x)), x +
+/// down(gelu(up(norm(x)))). Returns no value for other networks. `input_shape` is a batch of ids.
 std::optional<Gpt2> gpt2_of(Module& model, const Shape& input_shape) {
   GgufMatching parts(gguf_parts(model, input_shape));
   const GgufPart* tokens = parts.first("embedding");

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A network as a GGUF file has it: the codes that were trained, copied and never made anew.
+/// Converts a network to a GGUF file. The trained codes are copied, never recomputed.
 ///
 ///     save_gguf("gpt.gguf", gguf_model(model, {1, 64}, {.name = "shakespeare"}));
 
@@ -15,29 +15,34 @@ namespace fq {
 
 struct GgufOptions {
   std::string name = "fakequant";  ///< general.name
-  /// The tokens by their ids, for the tokenizer's keys: their bytes. None: no keys of a tokenizer.
+  /// Bytes of each token, for the tokenizer's keys. Empty: no tokenizer keys.
   std::vector<std::string> vocabulary = {};
-  /// Pairs of tokens that become one, as GPT-2's tokenizer writes them, "left right"; none where each token
-  /// is a byte.
+  /// Pairs of tokens to merge, in the notation of GPT-2's tokenizer, "left right". Empty if each token is a
+  /// byte.
   std::vector<std::string> merges = {};
-  /// Ids of tokens that are no text, as its end: llama.cpp shows them as nothing.
+  /// Ids of tokens that are not text, like the end of a text. llama.cpp prints nothing for them.
   std::vector<std::int32_t> control = {};
-  /// llama.cpp's name of the pattern that cuts texts into words: "gpt-2", "llama-bpe", "qwen2".
+  /// llama.cpp's name of the pattern that splits texts into words: "gpt-2", "llama-bpe", "qwen2".
   std::string pattern = "gpt-2";
-  /// Matrices that are not quantized, but for tables of positions: F16 (rounded) in place of F32.
+  /// Writes unquantized matrices as F16 (rounded) instead of F32, except tables of positions.
   bool f16 = false;
 };
 
-/// Weights on the grids of the target ggml become Q4_0 and Q8_0 blocks, everything else F32 or F16.
+/// Converts a network: weights on grids of the target ggml become Q4_0 and Q8_0 blocks, other values F32 or
+/// F16.
 ///
-/// A network of the built-in `gpt`'s graph (learned positions, heads of keys as many as of queries, every
-/// bias but the last) is of architecture `gpt2`, with llama.cpp's names and keys; q, k and v become one
-/// tensor, row below row. One of RMS norms, rotary positions and SwiGLU is `qwen2` where q, k and v have
-/// biases, and `llama` where none has: there rows of queries and keys are in the order in which llama.cpp
-/// turns them, in neighbours. A table that is the head's too is written once. Any other is of architecture
-/// `fakequant`, with its own names. `input_shape` is a batch's. Throws ArgumentError for a layer that was
-/// quantized for another engine, naming the preset to use, for a model that holds compressed weights, and for
-/// a vocabulary of another size. A model on a GPU is on the host meanwhile, and its gradients are forgotten.
+/// The graph of the network determines the architecture. A network like the built-in `gpt` (learned
+/// positions, equal numbers of query and key heads, biases in all layers except the last) is `gpt2`, with
+/// llama.cpp's names and keys. Its q, k and v become one tensor, stacked along the rows.
+///
+/// A network with RMS norms, rotary positions and SwiGLU is `qwen2` if q, k and v have biases, and `llama` if
+/// they have none. In `llama`, rows of queries and keys are in llama.cpp's order, where rotary positions
+/// rotate adjacent rows. A table that embedding and head share is written once. Any other network has the
+/// architecture `fakequant` with its own names.
+///
+/// `input_shape` includes the batch. Throws ArgumentError for a layer that was quantized for another engine
+/// (naming the preset to use), for a model with compressed weights, and for a vocabulary of another size. A
+/// model on a GPU moves to the host for this time, and its gradients are cleared.
 [[nodiscard]] GgufModel gguf_model(Module& model, const Shape& input_shape, const GgufOptions& options = {});
 
 }  // namespace fq

@@ -24,9 +24,9 @@ class ReadTokenizer {
     if (kind == nullptr || *kind == "none") return {};
     if (*kind != "gpt2")
       fail(fmt::format(
-          "its tokenizer is '{}'{}: that of byte-level BPE, 'gpt2', is read; make the data set by "
-          "dataset from-text --tokenizer with the network's tokenizer.json, and the checkpoint "
-          "that is trained on it has that",
+          "its tokenizer is '{}'{}, only byte-level BPE, 'gpt2', is supported. Make the data set with "
+          "dataset from-text --tokenizer and the network's tokenizer.json: checkpoints trained on "
+          "it contain the tokenizer",
           kind->substr(0, 100), *kind == "llama" ? " (sentencepiece, pieces with scores)" : ""));
     const auto* tokens = value<Texts>("tokenizer.ggml.tokens");
     if (tokens == nullptr) fail("it has no tokenizer.ggml.tokens");
@@ -50,7 +50,7 @@ class ReadTokenizer {
     return std::get_if<T>(found);
   }
 
-  /// As the package tokenizers writes it.
+  /// Returns a BPE model in the form that the package tokenizers writes.
   [[nodiscard]] json joined(const Texts& tokens, const Texts& merges) const {
     json vocabulary = json::object();
     for (std::size_t id = 0; id < tokens.size(); ++id) vocabulary[tokens[id]] = id;
@@ -88,7 +88,7 @@ class ReadTokenizer {
     }
   }
 
-  /// Tokens that are no pieces of words, as an end of a text.
+  /// Returns the tokens that are not pieces of words, like the end of a text.
   [[nodiscard]] json added(const Texts& tokens) const {
     auto out = json::array();
     const auto* types = value<std::vector<std::int32_t>>("tokenizer.ggml.token_type");

@@ -23,7 +23,7 @@ Calls calls_for_batch(Module& model, const Shape& sample, std::int64_t batch) {
   shape.insert(shape.end(), sample.begin(), sample.end());
   return record_calls(model, shape);
 }
-/// The first version of the file format that has that operator set.
+/// Returns the first version of the file format with that opset.
 int ir_version(std::int64_t opset) {
   return opset <= 13 ? 7 : opset <= 18 ? 8 : opset <= 20 ? 9 : opset <= 22 ? 10 : opset <= 23 ? 11 : 12;
 }

@@ -1,13 +1,13 @@
 #pragma once
 
-/// Quantized and float models as ONNX graphs of QuantizeLinear and DequantizeLinear nodes.
+/// Exports quantized and float models as ONNX graphs with QuantizeLinear and DequantizeLinear nodes.
 ///
 ///     OnnxExportOptions options;
 ///     options.target = target_of(model);
 ///     save_onnx("net.onnx", export_onnx(model, {3, 32, 32}, options));  // a sample without the batch
 ///
-/// A model that was quantized for `ort` gives in ONNX Runtime the codes that evaluation gives here, but for
-/// the operators that layers/model/float_operators.h lists; `fakequant verify` compares them.
+/// A model that was quantized for `ort` gives the same codes in ONNX Runtime as in evaluation here, except
+/// for the operators that layers/model/float_operators.h lists. `fakequant verify` compares both.
 
 #include "fakequant/export/onnx/model.h"
 #include "fakequant/layers/config/quant_config.h"
@@ -15,35 +15,37 @@
 
 namespace fq {
 
-/// For which engine the graph is written, and how.
+/// Options of an ONNX export.
 struct OnnxExportOptions {
-  /// `ort`: signed codes are stored as uint8 with zero point 128, biases as int32 codes. `tensorrt`: int8 and
-  /// zero points 0 only, biases as floats on the grid of their sums, fl(bq * sxw). A model that was quantized
-  /// for `ort_dynamic` is written for `ort`: DynamicQuantizeLinear and MatMulInteger, for batches of one
-  /// where each sample has its range.
+  /// Engine that reads the file. `ort`: signed codes are stored as uint8 with zero point 128, biases as int32
+  /// codes. `tensorrt`: only int8 and zero points of 0; biases are floats on the grid of the sums, fl(bq *
+  /// sxw). Use `ort` for a model that was quantized for `ort_dynamic`: it has DynamicQuantizeLinear and
+  /// MatMulInteger, and requires a batch of one if each sample has its own range.
   Target target = Target::ort;
-  /// The operator set of the file, 13 or more; 0 for the oldest that has all that the graph needs.
+  /// Opset of the file, 13 or more. 0: the oldest opset that supports the graph.
   int opset = 0;
-  /// Values that ONNX Runtime has no kernel for are written in a type that it has, equal as numbers.
+  /// Writes values for which ONNX Runtime has no kernel in another type with equal numbers.
   bool emulate = false;
 };
 
-/// The graph of what the model computes in evaluation for inputs [N, sample..], read from its operators on
-/// `meta`, not from its modules.
+/// Exports the computation of a model in evaluation mode for inputs [N, sample..]. Reads it from the
+/// operators that the model runs on `meta`, not from its modules.
 ///
-/// Its input is "input", its output "output", its batch "N". The input is f32, or i64 where the network only
-/// looks up rows of tables by it (token ids). A network whose input is read by parts (ops::input_part) has an
-/// input for each of them instead, in the order of the row, of its own name, shape and type. A node is named
-/// by the path of the module that calls it; the codes of an activation by their quantizer's path, as `predict
-/// --codes` names them: stored = code + zero point. Values of one grid that are moved (pooling, reshaping,
-/// concatenation) are on that grid before and after. Activations of integers of up to 8 bits have codes of 8
-/// bits, those of 9 to 16 codes of 16, which a Clip keeps within their bounds; only those of 4 bits have
-/// types of their own, and not for tensorrt.
+/// The input is named "input", the output "output" and the batch "N". The input is f32, or i64 if the network
+/// only uses it to look up rows of tables (token ids). If a network reads its input in parts
+/// (ops::input_part), each part is a graph input with its own name, shape and type, in the order of the row.
 ///
-/// Throws ArgumentError naming what stands in the way: quantizers without amax, ranges that each input has
-/// for itself, more than one kept axis, a format that the target has not, a model quantized for another
-/// target, an operator without ONNX form. A model on a GPU is on the host meanwhile, and its gradients are
-/// forgotten.
+/// A node has the path of the module that calls it. Codes of an activation have the path of their quantizer,
+/// as `predict --codes` names them: stored = code + zero point. Operators that move values (pooling,
+/// reshaping, concatenation) have the same grid before and after.
+///
+/// Activations of integers with up to 8 bits have 8-bit codes, and activations with 9 to 16 bits have 16-bit
+/// codes. A Clip keeps the codes within their bounds. Only 4-bit activations have a type of their own, except
+/// for tensorrt.
+///
+/// Throws ArgumentError that names the obstacle: quantizers without amax, dynamic ranges, more than one kept
+/// axis, a format that the target does not support, a model quantized for another target, or an operator
+/// without an ONNX form. A model on a GPU moves to the host for this time, and its gradients are cleared.
 [[nodiscard]] OnnxModel export_onnx(Module& model, const Shape& sample,
                                     const OnnxExportOptions& options = {});
 

@@ -57,15 +57,15 @@ class GraphImport {
   /// Builds the layers of a node. Records a node that cannot be built and guesses its output, so that one
   /// error lists all of them.
   void build(const OnnxNode& node);
-  /// The branch of an If whose condition is fixed; null otherwise.
+  /// Returns the branch of an If with a constant condition, else null.
   [[nodiscard]] const OnnxBranch* taken(const OnnxNode& node) const;
   void follow(const OnnxNode& node, const OnnxBranch& way);
   void keep(const OnnxNode& node, const std::string& name, ImportValue value);
   [[nodiscard]] bool reads_guess(const OnnxNode& node) const;
-  /// Outputs of a node that cannot be built: of the shape that the file states, or of its input's.
+  /// Guesses the outputs of a node that cannot be built: the shape in the file, or the shape of its input.
   void guess(const OnnxNode& node);
   [[nodiscard]] std::optional<Shape> stated_shape(const std::string& name) const;
-  /// Fewer than the node's where an error left one unknown.
+  /// Returns the inputs of a node. Shorter than the node's list if an error left an input unknown.
   [[nodiscard]] std::vector<ImportValue> inputs_of(const OnnxNode& node) const;
 
   const OnnxModel& model_;
@@ -73,9 +73,9 @@ class GraphImport {
   ImportContext context_;
   std::unordered_map<std::string, ImportValue> values_;
   std::set<std::string> parts_;    // layers "input_part"
-  std::set<std::string> guessed_;  // values whose shape is not known
+  std::set<std::string> guessed_;  // values of unknown shape
   bool failed_ = false;
-  int depth_ = 0;  // branches around the node that is built
+  int depth_ = 0;  // nesting depth of the current node's branches
   MissingNodes missing_;
 };
 
@@ -242,7 +242,7 @@ std::vector<OnnxNode> prepared(const OnnxModel& model, const ElementTypes& types
   return live_nodes(with_patterns(nodes, fixed.values()), output);
 }
 
-/// Imports a graph whose nodes were checked by `check_operators`, or made by the reader.
+/// Imports a graph whose nodes were checked by `check_operators` or created by the reader.
 ImportedModel import_checked(const OnnxModel& model, const ImportOptions& options) try {
   const std::string& output = output_of(model, options.output);
   const GraphInputs inputs = inputs_of(model, live_nodes(model.nodes, output), output, options);
@@ -258,7 +258,7 @@ ImportedModel import_checked(const OnnxModel& model, const ImportOptions& option
   throw ArgumentError(with_batch_symbol(error.what()));
 }
 
-/// Whether all codes of activations are signed with zero point 0, and biases are floats.
+/// Whether all activation codes are signed with zero point 0, and biases are floats.
 bool is_for_tensorrt(const Unquantized& file) {
   return !file.integer_bias && !file.grids.empty() && std::ranges::all_of(file.grids, [](const auto& grid) {
     return grid.type == DType::i8 && grid.zero_point == 0;

@@ -1,13 +1,13 @@
 #pragma once
 
-/// ONNX in: a float graph becomes a model of ours, so that a network trained elsewhere can be calibrated,
-/// fine-tuned and exported.
+/// Imports a float ONNX graph, so that a network trained with another framework can be calibrated, fine-tuned
+/// and exported.
 ///
 ///     const ImportedModel imported = import_onnx(load_onnx("resnet.onnx"));
 ///     std::shared_ptr<Graph> net = imported.build();
 ///     fold_batch_norm(*net, {1, 3, 224, 224});
 ///
-/// docs/import.md says which operators and exporters are known.
+/// docs/import.md lists the supported operators and exporters.
 
 #include <cstdint>
 #include <map>
@@ -24,48 +24,49 @@
 
 namespace fq {
 
-/// What a file may leave open.
+/// Options of an import, for settings that a file leaves open.
 struct ImportOptions {
-  /// Shape of one sample, without the batch, of each input that leaves its shape open; empty: as the file
-  /// says.
+  /// Shape of one sample, without the batch, for each input with an open shape. Empty: the shape in the file.
   Shape sample_shape = {};
-  std::string name = "imported";  ///< of the model
-  std::string output = {};        ///< the one to train, of a file with several; empty where there is one
-  /// Inputs that are the same for every sample, by name: one number for all elements (rank 0), or a tensor of
-  /// the shape of one sample, with a batch of 1 or without. They become constants of the network.
+  std::string name = "imported";  ///< name of the model
+  std::string output = {};  ///< output to import from a file with several outputs; empty for the only output
+  /// Inputs that are the same for every sample, by name: one number for all elements (rank 0), or a tensor
+  /// with the shape of one sample, with or without a batch of 1. They become constants of the network.
   std::map<std::string, Tensor> fixed_inputs = {};
-  /// Shapes of one sample by the name of the input. They override `sample_shape`.
+  /// Shape of one sample by input name. Overrides `sample_shape`.
   std::map<std::string, Shape> input_shapes = {};
 };
 
-/// A model and its weights. The spec and state together are what a checkpoint holds.
+/// A model and its weights. A checkpoint contains spec and state.
 struct ImportedModel {
   ModelSpec spec;
   Shape sample_shape, output_shape;  ///< of one sample, without the batch
-  /// `parameters/NODE.PARAMETER` and `buffers/NODE.BUFFER`, f32, as a checkpoint has them. Tensors
-  /// may share storage with the file's.
+  /// `parameters/NODE.PARAMETER` and `buffers/NODE.BUFFER`, f32, with the names of a checkpoint. Tensors may
+  /// share storage with the file.
   StateDict state;
-  /// What several ONNX nodes together, or nodes of another kind, became: {"gelu", 2}, {"global pooling", 1}.
+  /// Number of layers recognised in several ONNX nodes or in nodes of another kind: {"gelu", 2}, {"global
+  /// pooling", 1}.
   std::vector<std::pair<std::string, std::int64_t>> recognised;
 
-  /// The network with these weights, in training mode and on the CPU. Each call makes a new one.
+  /// Returns the network with these weights, in training mode and on the CPU. Each call creates a new
+  /// network.
   [[nodiscard]] std::shared_ptr<Graph> build() const;
 };
 
-/// Builds a model from a float graph of one input [N, ..], or several, the others fixed, and one of its
-/// outputs, with any batch, symbolic or fixed; several are layers "input_part" of rows [N, K], in the order
-/// of the file; dropout in training mode is a layer of that name, batch norms in training mode are rejected.
-/// Layers compute in f32; whole numbers and 16-bit floats have the file's values (docs/import.md).
+/// Builds a model from a float graph and one of its outputs. The graph has one data input [N, ..], or
+/// several, and the other inputs are fixed. The batch may be symbolic or fixed. Several data inputs become
+/// layers "input_part" of rows [N, K], in the order of the file. Dropout in training mode becomes a dropout
+/// layer. Batch norms in training mode are rejected. Layers compute in f32. Integers and 16-bit floats have
+/// the values of the file (docs/import.md).
 ///
-/// Operators of fixed values are computed, and so are the sizes that a graph takes from its values; chains of
-/// nodes that make up a GELU, a SiLU, a hard swish or a layer norm are found, means over pixels become global
-/// pooling and reshapes to rows flattening. Nodes are named by the paths of the modules that they came from,
-/// "layer1_0_conv1", as far as the file tells them by names of nodes or weights.
+/// The importer folds constant operators and sizes that the graph computes from its values. It recognises
+/// chains of nodes that form a GELU, a SiLU, a hard swish or a layer norm. Means over pixels become global
+/// pooling, and reshapes to rows become flatten. Nodes are named by module paths, "layer1_0_conv1", if the
+/// names of nodes or weights contain them.
 ///
-/// The model is checked as a file from anywhere. Throws ArgumentError naming the node for attributes, shapes
-/// and types that do not fit; one that lists all nodes that are not supported with their operators and, where
-/// there is one, a way round; and one when the parameters would have many more elements than the tensors in
-/// the file.
+/// The file is treated as untrusted. Throws ArgumentError that names the node for attributes, shapes and
+/// types that do not fit. One ArgumentError lists all unsupported nodes with their operators and known
+/// workarounds. Throws if the parameters would have many more elements than the tensors in the file.
 [[nodiscard]] ImportedModel import_onnx(const OnnxModel& model, const ImportOptions& options = {});
 
 }  // namespace fq

@@ -14,7 +14,7 @@
 namespace fq {
 namespace {
 
-/// Metadata of a node, which libonnx has from 1.16 on; before that it is a field that it does not know.
+/// Returns metadata of a node. libonnx supports it from 1.16 on. Older versions keep it as an unknown field.
 template <class Node>
 std::string metadata_of(const Node& node, std::string_view key) {
   constexpr int metadata_props = 9;
@@ -33,9 +33,9 @@ std::string metadata_of(const Node& node, std::string_view key) {
   return {};
 }
 
-/// The module that called a node, "layer1.0.conv1", of what PyTorch's newer exporter tells: a list in
-/// Python's writing of ever longer paths, "['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d']", and a
-/// name.
+/// Returns the module that called a node, "layer1.0.conv1", from the metadata of PyTorch's newer exporter: a
+/// Python list of increasingly longer paths and a name, "['', 'layer1', 'layer1.0', 'layer1.0.conv1',
+/// 'conv2d']".
 std::string scope_of(const onnx::NodeProto& node) {
   const std::string scopes = metadata_of(node, "pkg.torch.onnx.name_scopes");
   std::vector<std::string> paths;
@@ -49,7 +49,7 @@ std::string scope_of(const onnx::NodeProto& node) {
   return path.size() > 500 ? "" : path;
 }
 
-/// One file being read; what it throws names the file and the place.
+/// Reads one file. Errors name the file and the place.
 class Loading {
  public:
   explicit Loading(const std::string& path) : path_(path), tensors_(path) {}
@@ -78,7 +78,7 @@ class Loading {
   onnx::ModelProto parse() const {
     const detail::FileReader file(path_);
     if (file.size() > std::numeric_limits<std::int32_t>::max())
-      fail("", "it has more than 2 GiB: larger models keep their weights in a file beside them");
+      fail("", "it has more than 2 GiB: store the weights of large models as external data");
     std::string bytes(static_cast<std::size_t>(file.size()), '\0');
     file.read(0, bytes.data(), bytes.size());
     onnx::ModelProto proto;
@@ -90,9 +90,9 @@ class Loading {
     const std::string kind = detail::file_kind(path_);
     if (kind.empty() || kind == "an ONNX model") return "it is not an ONNX model, or is cut off";
     if (kind == "a PyTorch file")
-      return "it is a PyTorch file, which would have to be unpickled, and that runs whatever is in it: load "
-             "it in Python, and torch.onnx.export(model, (x,), \"net.onnx\") with an x as the network takes "
-             "writes what is read here";
+      return "it is a PyTorch file, and reading it would run code from the file: load "
+             "it in Python, and torch.onnx.export(model, (x,), \"net.onnx\") with an example input x "
+             "writes an ONNX file";
     if (kind == "an ExecuTorch program")
       return "it is an ExecuTorch program, whose weights are packed for its backend: import the checkpoint "
              "or "
@@ -123,14 +123,14 @@ class Loading {
     if (proto.graph().sparse_initializer_size() > 0) fail("", "it has sparse tensors: make them dense");
   }
 
-  /// Nodes of ONNX's own domain would mean something else.
+  /// Rejects functions with nodes of ONNX's own domain, because they would change the meaning of operators.
   void check_functions(const onnx::ModelProto& proto) const {
     for (const auto& function : proto.functions())
       if (function.domain().empty() || function.domain() == "ai.onnx")
         fail("function '" + function.name() + "'", "it redefines an operator of ONNX");
   }
 
-  /// That the data beside the model are those that were written with it.
+  /// Checks that the external data were written together with the model.
   void check_data(const onnx::ModelProto& proto) const {
     const auto& written = proto.metadata_props();
     const auto crc = std::ranges::find(written, detail::onnx_data_crc, [](const auto& e) { return e.key(); });
@@ -152,7 +152,7 @@ class Loading {
   }
 
   OnnxAttribute attribute(const onnx::AttributeProto& a, const std::string& place) const {
-    if (!a.ref_attr_name().empty()) return std::monostate{};  // the value of a function's attribute
+    if (!a.ref_attr_name().empty()) return std::monostate{};  // reference to an attribute of a function
     switch (a.type()) {
       case onnx::AttributeProto::INT:
         return std::int64_t{a.i()};

@@ -12,7 +12,8 @@
 namespace fq {
 namespace {
 
-constexpr std::int64_t kSmall = 1024, kPage = 4096;  // what stays in the model, and how the rest is aligned
+// Smaller tensors stay in the model. Larger tensors are aligned to pages.
+constexpr std::int64_t kSmall = 1024, kPage = 4096;
 
 void set_tensor(onnx::TensorProto& to, const Tensor& value, bool boolean = false) {
   for (const auto size : value.shape()) to.add_dims(size);
@@ -23,7 +24,7 @@ void set_inline(onnx::TensorProto& to, const Tensor& value) {
   to.set_raw_data(value.raw(), static_cast<std::size_t>(value.nbytes()));
 }
 
-/// The file beside the model that takes what is too large for it.
+/// External data file for tensors that are too large for the model.
 class ExternalData {
  public:
   explicit ExternalData(const std::string& model_path)

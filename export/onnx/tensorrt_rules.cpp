@@ -40,7 +40,7 @@ std::string_view type_name(DType dtype) {
   }
 }
 
-/// The axis of the weight's output channels.
+/// Returns the axis of the weight's output channels.
 std::optional<std::int64_t> output_axis(const OnnxNode& layer, int rank) {
   if (layer.op == "Conv") return 0;
   if (layer.op == "ConvTranspose") return 1;
@@ -65,8 +65,8 @@ bool all_positive(const Tensor& scale) {
   return std::ranges::all_of(values, [](float value) { return value > 0 && std::isfinite(value); });
 }
 
-/// Whether `shape` has the sizes of `scale` but for one of the last two axes, `block` elements of which share
-/// one.
+/// Whether `scale` has the sizes of `shape`, except for one of the last two axes, along which `block`
+/// elements share a scale.
 bool has_blocks(const Shape& shape, const Shape& scale, std::int64_t axis, std::int64_t block) {
   const auto rank = static_cast<std::int64_t>(shape.size());
   if (scale.size() != shape.size() || axis < std::max<std::int64_t>(0, rank - 2) || axis >= rank || block < 1)
@@ -119,8 +119,8 @@ class Rules {
   }
   static bool is(const OnnxNode* node, std::string_view op) { return node != nullptr && node->op == op; }
 
-  /// Of the codes that a quantizing node writes or reads: by its zero point or, without one, by what it
-  /// reads.
+  /// Returns the type of the codes that a node writes or reads: the type of its zero point or, without a zero
+  /// point, of its input.
   DType code_type(const OnnxNode& node) const {
     if (const auto* zero = constant(node, 2)) return zero->dtype();
     if (node.op == "DequantizeLinear") {
@@ -130,7 +130,7 @@ class Rules {
     return DType::u8;
   }
 
-  /// The constant that is quantized or dequantized here; null for an activation.
+  /// Returns the constant that the node quantizes or dequantizes, or null for an activation.
   const Tensor* weight(const OnnxNode& node) const {
     if (const auto* value = constant(node, 0)) return value;
     const auto* before = node.op == "DequantizeLinear" ? producer(node, 0) : nullptr;
@@ -196,7 +196,7 @@ class Rules {
     }
   }
 
-  /// Whether a value becomes codes, through what is computed with them.
+  /// Whether a value is quantized later, directly or after a few elementwise operators.
   bool is_quantized(const std::string& value, int depth = 0) const {
     constexpr int kDeepest = 4;
     for (auto [at, end] = readers_.equal_range(value); at != end && depth < kDeepest; ++at) {

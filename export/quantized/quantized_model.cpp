@@ -28,7 +28,7 @@ Quantizers quantizers_by_path(Module& model) {
   return out;
 }
 
-/// Whether the grid is made of what is rounded: it has no scales to set.
+/// Whether the grid is computed from the rounded values, so that there are no scales to set.
 bool follows_values(const TensorQuantizer& quantizer) {
   return detail::ggml_scheme(quantizer.params()) != nullptr || quantizer.descriptor().has_dynamic_blocks();
 }
@@ -65,7 +65,7 @@ void check_codes(Module& model, const FileGrid& grid) {
         grid.origin, i, want[i], grid.quantizer, have[i]);
 }
 
-/// The range whose scales are multiples of a unit: fl(range / fl(448 * bound)) is that again.
+/// Returns the range whose scales are multiples of a unit: fl(range / fl(448 * bound)) gives the unit again.
 float range_of_unit(float unit, const Format& format) {
   const float bound = 448.0f * format.bound();
   float range = unit * bound;

@@ -26,7 +26,7 @@ using nlohmann::json;
                   path, what));
 }
 
-/// Nothing but weights and inputs of layers may be on a grid.
+/// Throws if other quantizers than weight and layer input quantizers are on.
 void check_others(Module& model) {
   for (const auto& [path, module] : model.named_modules()) {
     const auto* quant = dynamic_cast<const QuantModule*>(module);
@@ -45,7 +45,7 @@ std::vector<ModeloptLayer> named_layers(Module& model) try {
   no_name(error.path, error.what_it_is);
 }
 
-/// The quantized layers of a model; all of them linear.
+/// Returns the quantized layers of a model. Throws unless all are linear.
 std::vector<ModeloptLayer> quantized_layers(Module& model) {
   std::vector<ModeloptLayer> out;
   for (const auto& layer : named_layers(model)) {
@@ -59,11 +59,11 @@ std::vector<ModeloptLayer> quantized_layers(Module& model) {
   }
   check_others(model);
   FQ_CHECK(!out.empty(), "compressed_tensors",
-           "no weight is quantized: there is nothing to tell of the model");
+           "no weight is quantized: use save_safetensors for a float model");
   return out;
 }
 
-/// Eight codes of 4 bits in each I32, of rows whose last one may be filled up.
+/// Packs eight 4-bit codes into each I32. The last I32 of a row may be padded.
 Tensor packed(const Tensor& codes) {
   const std::int64_t rows = codes.dim(0), columns = codes.dim(1), words = (columns + 7) / 8;
   Tensor out = Tensor::zeros({rows, words}, DType::i32);
@@ -144,7 +144,7 @@ const char* format_of(const ModeloptLayer& layer) {
 NamedTensors compressed_tensors(Module& model) {
   const detail::OnHost host(model);
   NamedTensors out;
-  std::set<std::string> owned;  // by layers, and what is a quantizer's
+  std::set<std::string> owned;  // parameters of layers and quantizers
   for (const auto& layer : quantized_layers(model)) {
     add_layer(layer, out);
     owned.insert(layer.path + ".weight");
@@ -164,7 +164,7 @@ NamedTensors compressed_tensors(Module& model) {
 }
 
 json compressed_tensors_config(Module& model, const std::string& version) {
-  std::map<json, json> targets;  // names of layers by what is the same for them
+  std::map<json, json> targets;  // names of layers by their shared settings
   std::set<std::string> formats;
   for (const auto& layer : quantized_layers(model)) {
     json scheme{{"weights", scheme_of_weights(layer)},

@@ -1,7 +1,6 @@
 #pragma once
 
-/// Quantized weights as the package compressed-tensors names and packs them, which vLLM and transformers
-/// read.
+/// Quantized weights in the format of the package compressed-tensors, which vLLM and transformers read.
 ///
 ///     save_compressed_tensors("out/model.safetensors", model);  // and out/config.json
 
@@ -13,7 +12,7 @@
 
 namespace fq {
 
-/// Every parameter and buffer of the model, weights of linear layers that are quantized as their codes:
+/// Returns every parameter and buffer of the model. Quantized weights of linear layers are codes:
 ///
 /// | preset | format | `<layer>.weight` | `.weight_scale` | `.input_scale` |
 /// | --- | --- | --- | --- | --- |
@@ -23,19 +22,21 @@ namespace fq {
 /// | fp8 | float-quantized | F8_E4M3 [N, K] | F32 [1] | F32 [1] |
 /// | fp8_per_channel_per_token | float-quantized | F8_E4M3 [N, K] | F32 [N, 1] | - |
 ///
-/// Codes of 4 bits are `.weight_packed` I32 [N, K / 8], eight codes + 8 from the lowest bits on, and
-/// `.weight_shape` I64 [2]. A weight is code * weight_scale. Networks of Llama's names have those of their
-/// own file. Throws ArgumentError naming the module: for what the table has not, for layers that are not
-/// linear and quantizers elsewhere (additions: target none has none), and as `modelopt_tensors`.
-/// A model on a GPU is on the host meanwhile, and its gradients are forgotten.
+/// 4-bit codes are `.weight_packed` I32 [N, K / 8], eight codes + 8 from the lowest bits up, and
+/// `.weight_shape` I64 [2]. A weight is code * weight_scale. Networks with Llama's names have the names of
+/// the original file. Throws ArgumentError that names the module for formats outside the table, for layers
+/// that are not linear and other quantizers (for additions: the target none has none), and as
+/// `modelopt_tensors`. A model on a GPU moves to the host for this time, and its gradients are cleared.
 [[nodiscard]] NamedTensors compressed_tensors(Module& model);
 
-/// `{"quantization_config": {"quant_method": "compressed-tensors", "format", "config_groups", "ignore",
-/// ..}}`, a group for each format, whose targets are the names of its layers. Throws as above.
+/// Returns `{"quantization_config": {"quant_method": "compressed-tensors", "format", "config_groups",
+/// "ignore", ..}}`. There is one group per format. Its targets are the names of its layers. Throws as
+/// `compressed_tensors`.
 [[nodiscard]] nlohmann::json compressed_tensors_config(Module& model, const std::string& version = {});
 
-/// Writes the tensors to `path` and the config as config.json beside it, back to back, the config first.
-/// Throws as above, and as `save_safetensors`; nothing is written then.
+/// Writes the tensors to `path` and the config to config.json in the same folder. Both files are renamed
+/// together, the config first. Throws as `compressed_tensors` and `save_safetensors`, and then writes neither
+/// file.
 void save_compressed_tensors(const std::string& path, Module& model, const std::string& version = {});
 
 }  // namespace fq

@@ -1,7 +1,6 @@
 #pragma once
 
-/// safetensors files: a header of JSON, then the bytes of tensors. They are written by ourselves and read
-/// from anyone.
+/// safetensors files: a JSON header, then the bytes of tensors. The reader treats files as untrusted.
 ///
 ///     save_safetensors("weights.safetensors", {{"fc.weight", weight}, {"fc.bias", bias}});
 ///     const SafetensorsFile file("weights.safetensors");
@@ -21,57 +20,56 @@ namespace fq {
 
 class AtomicFile;
 
-/// Tensors by name, in any order. To be saved they lie on the CPU, in any layout.
+/// Named tensors, in any order. `save_safetensors` accepts CPU tensors of any layout.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// Writes the bytes that the reference's writer gives: tensors by dtype, the widest first, then by name; the
-/// header padded with spaces to a multiple of 8. The file is written beside, synced and renamed. `metadata`
-/// are texts for whoever reads it.
+/// Writes the same bytes as the reference writer: tensors sorted by dtype, the widest first, then by name.
+/// The header is padded with spaces to a multiple of 8. Writes a temporary file, syncs it and renames it.
+/// `metadata` is free text.
 ///
-/// f64 to bf16, i8 to i64, u8, u16, f8_* and f4_e2m1 have types there; integers of fewer than 8 bits have
-/// none, pack them as u8. Throws ArgumentError for other types, a tensor that is not on the CPU, an odd
-/// number of f4_e2m1 elements, a name that is empty, "__metadata__", not UTF-8 or there twice; FileError,
-/// SystemError as other files do.
+/// Supported types are f64 to bf16, i8 to i64, u8, u16, f8_* and f4_e2m1. Pack integers of fewer than 8 bits
+/// as u8. Throws ArgumentError for other types, a tensor that is not on the CPU, an odd number of f4_e2m1
+/// elements, and a name that is empty, "__metadata__", not UTF-8 or a duplicate. Throws FileError and
+/// SystemError as other writers.
 void save_safetensors(const std::string& path, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
-/// The same to a file that the caller commits, together with others.
+/// Writes to a file that the caller commits, together with other files.
 void save_safetensors(AtomicFile& file, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
-/// The CRC-32C of what follows the header when they are saved. Throws ArgumentError as above.
+/// Returns the CRC-32C of the data after the header. Throws ArgumentError as `save_safetensors`.
 [[nodiscard]] std::uint32_t safetensors_checksum(const NamedTensors& tensors);
 
-/// What the header says of one tensor.
+/// Header entry of one tensor.
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;  ///< as the file says: "F32", "F8_E4M3"
+  std::string dtype;  ///< type in the file: "F32", "F8_E4M3"
   Shape shape;
   std::int64_t begin = 0, end = 0;  ///< bytes, from the end of the header
 };
 
-/// The header of a file, and its tensors when they are asked for: a file that does not fit into memory can be
-/// read one tensor at a time.
+/// Reads the header of a file, and each tensor on demand, so that the file may be larger than the memory.
 class SafetensorsFile {
  public:
-  /// Checks all of the header. Throws FileError for a file that is none: a header longer than the file or
-  /// than 100 MB, text that is not JSON of just this structure, a type that the format has not, sizes that do
-  /// not fit each other, tensors that overlap, leave a hole, or do not end with the file; names twice, and
-  /// more than 65536 texts of metadata. What is allocated is at most some times the length of the header.
+  /// Checks the whole header. Throws FileError for a header that is longer than the file or 100 MB, text that
+  /// is not JSON of exactly this structure, an unknown type, and inconsistent sizes. Also throws for tensors
+  /// that overlap, leave a gap, or do not end with the file, for duplicate names, and for more than 65536
+  /// metadata entries. Allocates at most a small multiple of the length of the header.
   explicit SafetensorsFile(const std::string& path);
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
-  /// All tensors of the file, in the order of their bytes.
+  /// Returns all tensors of the file, in the order of their bytes.
   [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept;
-  /// The texts of metadata; empty where the file has none.
+  /// Returns the metadata. Empty if the file has none.
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept;
   [[nodiscard]] bool contains(std::string_view name) const;
-  /// What the header says of the tensor of that name. Throws ArgumentError naming the nearest names.
+  /// Returns the header entry of a tensor. Throws ArgumentError that names the nearest names.
   [[nodiscard]] const SafetensorsEntry& entry(std::string_view name) const;
-  /// Reads the tensor, to the CPU, row-major; BOOL as u8. Throws as `entry`, and FileError for a type that no
-  /// tensor of ours has (U32, U64, C64, F6_*) and a file that was cut meanwhile.
+  /// Reads a tensor to the CPU, row-major. BOOL becomes u8. Throws as `entry`, and FileError for a type
+  /// without a DType (U32, U64, C64, F6_*) and for a file that became shorter.
   [[nodiscard]] Tensor read(std::string_view name) const;
 
  private:

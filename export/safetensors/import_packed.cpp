@@ -17,13 +17,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// What the configs beside the weights say of a layer's inputs.
+/// Settings for layer inputs from the config files in the folder of the weights.
 class BesideWeights {
  public:
   explicit BesideWeights(const std::string& path)
       : modelopt_(read(path, "hf_quant_config.json")), config_(read(path, "config.json")) {}
 
-  /// E4M3, or integers, whose range is that of each input.
+  /// Whether inputs are E4M3 or integers with dynamic ranges.
   [[nodiscard]] bool has_dynamic_inputs() const {
     if (const auto at = ordered_json::json_pointer("/quantization/quant_algo"); modelopt_.contains(at))
       return modelopt_.at(at) == "FP8_PER_CHANNEL_PER_TOKEN";
@@ -35,7 +35,7 @@ class BesideWeights {
     });
   }
 
-  /// ModelOpt's name of how a layer is quantized, "MXFP8"; empty where nothing says.
+  /// Returns ModelOpt's name of a layer's algorithm, "MXFP8". Empty if the configs do not name it.
   [[nodiscard]] std::string algorithm_of(const std::string& layer) const {
     const auto text = [&](const ordered_json::json_pointer& at) {
       return modelopt_.contains(at) && modelopt_.at(at).is_string() ? modelopt_.at(at).get<std::string>()
@@ -57,7 +57,7 @@ class BesideWeights {
   ordered_json modelopt_, config_;
 };
 
-/// Blocks along the last axis whose scales are numbers of 8 bits, made of what is rounded.
+/// Sets blocks along the last axis with 8-bit scales, which are computed from the values.
 void set_blocks(ordered_json& rule, const detail::PackedLayer& layer) {
   rule.erase("axis");
   rule["block_sizes"] = {{"-1", layer.group}};
@@ -85,7 +85,8 @@ class Quantizing {
     throw FileError(path_, tensor, fmt::format("[import] {}: {}: {}", path_, tensor, why));
   }
 
-  /// The path of a layer: that of the parameter with its values, and its name where several have them.
+  /// Returns the paths of a layer: the parameter with its values, or with its name if several have these
+  /// values.
   [[nodiscard]] std::vector<std::string> paths_of(const detail::PackedLayer& layer) const {
     std::vector<std::string> out;
     for (const auto& [name, value] : floats_.tensors()) {
@@ -118,7 +119,7 @@ class Quantizing {
     if (!file_.scales.contains(layer.name + ".input_scale")) add_dynamic_input(layer, path);
   }
 
-  /// An input whose ranges are its own.
+  /// Adds an input with dynamic ranges.
   void add_dynamic_input(const detail::PackedLayer& layer, const std::string& path) {
     const std::string quantizer = path + ".input_quantizer";
     if (layer.scale_bits) {
@@ -128,7 +129,7 @@ class Quantizing {
     }
     if (!beside_.has_dynamic_inputs()) return;
     if (layer.format.is_integer())
-      fail(layer.name, "its input takes integers whose range is that of each input: give a static range");
+      fail(layer.name, "its input has integers with a dynamic range: use a static range");
     rules_.push_back({{"pattern", quantizer},
                       {"num_bits", {4, 3}},
                       {"block_sizes", {{"-1", nullptr}}},
@@ -136,7 +137,7 @@ class Quantizing {
                       {"enable", true}});
   }
 
-  /// Of an input or an output: "conv1.input_scale", "add1.input_scale_1".
+  /// Adds the scale of an input or an output: "conv1.input_scale", "add1.input_scale_1".
   void add_scale(const std::string& name, const Tensor& scale) {
     const auto dot = name.rfind('.');
     const std::string layer = dot == std::string::npos ? "" : name.substr(0, dot),

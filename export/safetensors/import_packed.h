@@ -1,6 +1,6 @@
 #pragma once
 
-/// Quantized safetensors in: the codes and scales of ModelOpt's unified checkpoints and of
+/// Imports quantized safetensors: codes and scales of ModelOpt's unified checkpoints and of
 /// compressed-tensors.
 ///
 ///     ImportedModel floats = import_transformers("int8/");  // weights are code * scale
@@ -13,16 +13,18 @@
 
 namespace fq {
 
-/// How a file of safetensors (or an index of several) quantizes a network whose `parameters/<path>` are its
-/// weights as floats; empty for a file of floats. Taken are I8 and E4M3 (one scale, or one a row), and 4 bits
-/// in groups of columns (ModelOpt's pairs of rows, the words of compressed-tensors), NVFP4, and
-/// E4M3 and E2M1 in blocks with scales of E8M0 (MX); inputs and outputs by `input_scale` and `output_scale`,
-/// signed. A config beside the file (hf_quant_config.json, or quantization_config of config.json) that has
-/// ranges taken from each input is followed for E4M3, and one that says MXFP8 for inputs in blocks.
+/// Returns the quantization of a network from a safetensors file, or an index of several. `floats` has its
+/// float weights as `parameters/<path>`. The result is empty for a float file.
 ///
-/// Throws FileError naming file and tensor for what our grids cannot hold (inputs in NVFP4 by these names,
-/// zero points, activation ordering, factors of inputs, inputs of integers whose range is taken anew) and
-/// codes of no layer. `set_grids` refuses blocks whose scale their own values would not make again.
+/// Supported weights are I8 and E4M3 (one scale, or one per row), 4-bit codes in groups of columns
+/// (ModelOpt's pairs of rows, the 32-bit words of compressed-tensors), NVFP4, and E4M3 and E2M1 in blocks
+/// with E8M0 scales (MX). `input_scale` and `output_scale` give signed inputs and outputs. The configs in the
+/// same folder (hf_quant_config.json, or quantization_config of config.json) may select dynamic E4M3 inputs,
+/// and MXFP8 inputs in blocks.
+///
+/// Throws FileError that names file and tensor for unsupported data: NVFP4 inputs with these names, zero
+/// points, activation ordering, factors of inputs, dynamic integer inputs, and codes without a layer.
+/// `set_grids` throws for blocks whose scale does not follow from their values.
 [[nodiscard]] FileQuantization packed_quantization(const std::string& path, const StateDict& floats);
 
 }  // namespace fq

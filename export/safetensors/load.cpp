@@ -14,7 +14,7 @@ namespace fq {
 namespace {
 
 constexpr std::int64_t kLengthBytes = 8;
-constexpr std::uint64_t kLongestHeader = 100'000'000;  // of the reference's reader
+constexpr std::uint64_t kLongestHeader = 100'000'000;  // limit of the reference reader
 
 [[noreturn]] void fail(const std::string& path, const std::string& tensor, const std::string& why) {
   throw FileError(path, tensor, fmt::format("[load_safetensors] {}: {}", path, why));
@@ -49,7 +49,7 @@ struct SafetensorsFile::Body {
   }
 
   detail::FileReader file;
-  std::int64_t data = 0;  // where it begins
+  std::int64_t data = 0;  // begin of the data
   detail::SafetensorsHeader header;
   std::unordered_map<std::string_view, std::size_t> places;
 };

@@ -28,7 +28,7 @@ Tensor as_bytes(const Tensor& codes, Shape shape) {
   return Tensor::from(std::span(bytes, static_cast<std::size_t>(codes.nbytes())), std::move(shape));
 }
 
-/// Rows 2i and 2i + 1 of [N, K] in the low and high nibbles of [N/2, K].
+/// Packs rows 2i and 2i + 1 of [N, K] into the low and high nibbles of [N/2, K].
 Tensor pairs_of_rows(const Tensor& codes) {
   const std::int64_t rows = codes.dim(0), columns = codes.dim(1);
   Tensor nibbles = Tensor::empty({rows / 2, columns, 2}, DType::i8);
@@ -45,7 +45,7 @@ Tensor packed_weight(const ModeloptLayer& layer, const QuantizedTensor& w) {
   return as_bytes(w.codes, {w.codes.dim(0), w.codes.dim(1) / 2});
 }
 
-/// [N] where ModelOpt has one a row, though the range may be one for all.
+/// Returns scales [N] for formats with one scale per row. A single range is repeated.
 Tensor row_scales(const QuantizedTensor& w) {
   const Tensor& scale = w.grid.scale;
   if (scale.numel() == 1) return Tensor::full({w.codes.dim(0)}, scale.item());
@@ -69,7 +69,7 @@ Tensor weight_scale(const ModeloptLayer& layer, const QuantizedTensor& w) {
   }
 }
 
-/// amax / 2688, as the scales of its blocks are multiplied by.
+/// Returns amax / 2688, the factor of the block scales.
 Tensor scale_of_scales(const TensorQuantizer& q) {
   const double amax = q.amax().item() * static_cast<float>(q.descriptor().scale_amax().value_or(1));
   const auto grid = Grid::with_scale_bits(q.descriptor().format(), Granularity::per_tensor(),
@@ -132,7 +132,7 @@ class Collecting {
     add(path, name, q.scale().reshape({}));
   }
 
-  /// Ranges that are trained belong to quantizers.
+  /// Adds a float parameter. Trained ranges belong to quantizers and are skipped.
   void add_float(const std::string& name, const Tensor& value) {
     const auto dot = name.rfind('.');
     const std::string owner = dot == std::string::npos ? "" : name.substr(0, dot);
@@ -175,7 +175,7 @@ json modelopt_config(Module& model, const std::string& version) {
     layers[detail::name_in_file(layer.path)] = own;
     forms.insert(own);
   }
-  FQ_CHECK(!forms.empty(), "modelopt", "no weight is quantized: there is nothing to tell of the model");
+  FQ_CHECK(!forms.empty(), "modelopt", "no weight is quantized: use save_safetensors for a float model");
   json quantization = forms.size() == 1 ? *forms.begin() : json{{"quant_algo", "MIXED_PRECISION"}};
   quantization["kv_cache_quant_algo"] = nullptr;
   quantization["exclude_modules"] = std::move(excluded);

@@ -23,7 +23,7 @@ constexpr std::string_view kFactor = "._pre_quant_scale";
 /// Quantizer path -> key of the file.
 using Keys = std::map<std::string, std::string>;
 
-/// pytorch-quantization's "conv1._input_quantizer" is "conv1.input_quantizer" here.
+/// Converts names of pytorch-quantization: "conv1._input_quantizer" is "conv1.input_quantizer" here.
 std::string path_of(std::string_view key) {
   std::string out;
   while (!key.empty()) {
@@ -96,7 +96,7 @@ class Importing {
     }
   }
 
-  /// The values under the quantizer's names, its own first.
+  /// Returns the values under the names of the quantizer, its own name first.
   std::vector<std::pair<std::string, Tensor>> values(const NamedQuantizer& entry, const Keys& keys,
                                                      float least) {
     std::vector<std::pair<std::string, Tensor>> out;
@@ -120,7 +120,7 @@ class Importing {
     return out;
   }
 
-  /// Nothing where the shape of the input decides.
+  /// Returns the expected shape. No value if the shape depends on the input.
   [[nodiscard]] std::optional<Shape> expected(const TensorQuantizer& q) const {
     const QuantDescriptor& d = q.descriptor();
     if (d.has_dynamic_blocks() || (d.axis().empty() && d.block_sizes().empty())) return Shape{};

@@ -29,7 +29,7 @@ std::map<std::string, Tensor> places_of(const Module& model) {
   return out;
 }
 
-/// As the model has them.
+/// Returns the names of parameters and buffers in the model.
 Names names_of(const Module& model) {
   Names out;
   for (const auto& [name, value] : model.named_parameters()) out.push_back(name);
@@ -43,7 +43,7 @@ Shape without_ones(const Shape& shape) {
   return out;
 }
 
-/// What is wrong with a tensor for its place; empty where nothing is.
+/// Returns the mismatch between a tensor and its parameter. Empty if there is none.
 std::string misfit(const SafetensorsEntry& entry, const Tensor& place) {
   if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16" && entry.dtype != "F64")
     return fmt::format("is {}: give F32, F16, BF16 or F64", entry.dtype);
@@ -59,7 +59,7 @@ std::string near(const std::string& name, const Names& names) {
   return found.empty() ? "" : fmt::format(" (nearest: {})", fmt::join(found, ", "));
 }
 
-/// A list for a message, at most kMostTold of it.
+/// Returns a list for a message, with at most kMostTold names.
 std::string told(const Names& all) {
   const Names shown(all.begin(), all.begin() + std::ptrdiff_t(std::min(all.size(), kMostTold)));
   const std::string rest = all.size() > kMostTold ? fmt::format(" and {} more", all.size() - kMostTold) : "";

@@ -36,7 +36,7 @@ Shape shape_there(const WeightPlace& place) {
   return shape;
 }
 
-/// Reads the tensors of a file into the places of a plan.
+/// Reads the tensors of a file into the parameters of a plan.
 class PlannedWeights {
  public:
   PlannedWeights(const TransformerPlan& plan, const std::string& path,
@@ -64,7 +64,7 @@ class PlannedWeights {
   }
 
  private:
-  /// Finds a tensor by its name. Networks without a head have names without `prefix`.
+  /// Finds a tensor by its name. Files of networks without a head have names without `prefix`.
   [[nodiscard]] const SafetensorsEntry* entry(const std::string& name) const {
     auto at = entries_.find(name);
     if (at == entries_.end() && !plan_.prefix.empty() && name.starts_with(plan_.prefix))
@@ -112,8 +112,8 @@ class PlannedWeights {
     part("without a place, which --map may leave out", left_);
     if (!parts.empty())
       throw FileError(path_, {},
-                      fmt::format("[import] the tensors of {} are not those that config.json asks "
-                                  "for: {}",
+                      fmt::format("[import] the tensors of {} do not match "
+                                  "config.json: {}",
                                   path_, fmt::join(parts, "; ")));
   }
 
@@ -131,14 +131,14 @@ class PlannedWeights {
   const TransformerPlan& plan_;
   std::string path_;
   WeightSource source_;
-  std::map<std::string, const SafetensorsEntry*> entries_;  // by the names that are looked for
+  std::map<std::string, const SafetensorsEntry*> entries_;  // by the names to look up
   std::set<std::string> used_;
   Names missing_, misshaped_, left_;
 };
 
-/// `parameters/<path>`, f32. `path` is a safetensors file or an index. Throws FileError: one that names all
-/// tensors that are missing, of other shapes or types or left over; for values that are NaN or infinite; and
-/// as WeightSource.
+/// Returns `parameters/<path>`, f32. `path` is a safetensors file or an index. Throws one FileError that
+/// names all tensors that are missing, have other shapes or types, or have no place. Throws for values that
+/// are NaN or infinite, and as WeightSource.
 StateDict planned_weights(const TransformerPlan& plan, const std::string& path,
                           const std::vector<WeightRename>& renames) {
   return PlannedWeights(plan, path, renames).run();

@@ -164,7 +164,7 @@ for expected, change in {
         "its scale is 0: it must be positive": lambda g: replace(g, scale, np.zeros_like(known[scale])),
         "its scale is nan": lambda g: replace(g, scale, np.full_like(known[scale], np.nan)),
         "its zero point is 7": lambda g: replace(g, zero, np.array(7, np.uint8)),
-        "its scale or zero point is another than that of": lambda g: (
+        "its scale or zero point differs from": lambda g: (
             g.initializer.append(numpy_helper.from_array(known[scale] * 2, "other")),
             next(n for n in g.node if n.op_type == "DequantizeLinear" and n.input[1] == scale).input.__setitem__(1, "other")),
         "nothing reads its codes": lambda g: g.node.append(

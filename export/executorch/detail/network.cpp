@@ -23,14 +23,15 @@ constexpr const char* kWhere = "export_executorch";
 
 Tensor on_host(const Tensor& value) { return value.to(Device::cpu()).to(Layout::row_major).clone(); }
 
-/// Writes down every operator, and the constants that they read.
+/// Records every operator, and the constants that the operators read.
 class GraphRecorder : public Recorder {
  public:
   explicit GraphRecorder(const Variable& input) { ids_[input.node().get()] = input_ = next(input); }
 
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable& output,
              Attributes attributes) override {
-    if (op == "quantize" && !known(inputs.at(0))) return;  // of a constant: its codes are what is read
+    // Skips quantizers of constants: the codes are read instead.
+    if (op == "quantize" && !known(inputs.at(0))) return;
     json node{{"path", module_path()}, {"op", op}, {"attributes", json::object()}, {"inputs", json::array()}};
     for (const auto& [key, value] : attributes)
       std::visit([&node, &key = key](const auto& v) { node["attributes"][key] = v; }, value);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// A network as a list of operators with its constants, codes as they were trained: what
-/// fakequant.engines.executorch_writer makes an ExecuTorch program of.
+/// A network as a list of operators with its constants, which are the trained codes.
+/// fakequant.engines.executorch_writer turns it into an ExecuTorch program.
 ///
 ///     save_state("network.h5", detail::executorch_network(model, {1, 64}), "predictions");
 
@@ -11,16 +11,17 @@
 
 namespace fq::detail {
 
-/// Runs the model once, in evaluation mode, on zeros of that shape, batch included: f32, or i64 where the
-/// first operator looks up rows of a table.
+/// Runs the model once in evaluation mode on zeros of `input_shape`, which includes the batch. The zeros are
+/// f32, or i64 if the first operator looks up rows of a table.
 ///
-/// The attribute "graph" is `{"input": value, "output": value, "shape": input_shape, "tokens": whether they
-/// are ids, "nodes": [{"path", "op", "attributes", "inputs", "output"}]}`; values are numbers, -1 for an
-/// input that was not given. A node of a quantizer has "scale", "zero_point", "low" and "high" besides, its
-/// codes being clamp(rint(x / scale), low, high) + zero_point. Constants are the tensors "values/N"; those
-/// that are codes "codes/N" (i8, or u8 of unsigned ones) and "scales/N", in the shape of the blocks, with
-/// "bits/N" as attribute. Throws ArgumentError for a model that holds compressed weights, and for ranges of
-/// an activation other than one a tensor.
+/// The attribute "graph" is `{"input": value, "output": value, "shape": input_shape, "tokens": whether the
+/// input is ids, "nodes": [{"path", "op", "attributes", "inputs", "output"}]}`. Values are numbers, -1 for a
+/// missing input. The node of a quantizer also has "scale", "zero_point", "low" and "high". Its codes are
+/// clamp(rint(x / scale), low, high) + zero_point.
+///
+/// Constants are the tensors "values/N". Constant codes are "codes/N" (i8, or u8 for unsigned codes) with
+/// "scales/N" in the shape of the blocks, and the attribute "bits/N". Throws ArgumentError for a model with
+/// compressed weights, and for an activation that does not have one range per tensor.
 [[nodiscard]] StateDict executorch_network(Module& model, const Shape& input_shape);
 
 }  // namespace fq::detail

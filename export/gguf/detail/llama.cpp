@@ -9,7 +9,7 @@
 namespace fq::detail {
 namespace {
 
-/// The block that reads `x`, which becomes its output.
+/// Matches the block that reads `x`, and sets `x` to its output.
 std::optional<LlamaBlock> llama_block_of(GgufMatching& parts, int& x, const GgufPart* norm) {
   const GgufPart* attention = parts.take("attention", {norm->output});
   const GgufPart* sum = attention ? parts.take("add", {attention->output, x}) : nullptr;
@@ -26,7 +26,7 @@ std::optional<LlamaBlock> llama_block_of(GgufMatching& parts, int& x, const Gguf
   return LlamaBlock{norm->name, attention->name, second->name, gate->name, up->name, down->name};
 }
 
-/// With the sizes; none where an attention, or a bias, is not as these architectures have it.
+/// Adds the sizes. Returns no value if an attention or a bias differs from these architectures.
 std::optional<Llama> sized(Llama found, Module& model) {
   const AttentionOptions* first = nullptr;
   for (const auto& block : found.blocks) {
@@ -55,7 +55,7 @@ std::optional<Llama> sized(Llama found, Module& model) {
   return found;
 }
 
-/// What llama.cpp turns by other angles for: keys, or of llama3 a tensor of what angles are divided by.
+/// Writes the scaling of rotary positions as keys. For llama3 it is a tensor of divisors of the angles.
 void add_scaling(GgufModel& out, const Llama& net) {
   using Kind = RotaryScaling::Kind;
   const RotaryScaling& s = net.scaling;

@@ -17,7 +17,7 @@ Tensor in_order(const Tensor& x, const std::vector<std::int64_t>& rows) {
   return ops::index_select(Variable(x.to(DType::f32)), 0, rows).tensor().to(x.dtype());
 }
 
-/// Blocks with codes whose step is 0.
+/// Counts the blocks that have codes but a step of 0.
 std::int64_t lost_blocks(const Tensor& codes, const Tensor& steps) {
   const auto* k = codes.data<std::int8_t>();
   const auto* step = steps.data<float>();

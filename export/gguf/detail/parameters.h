@@ -1,6 +1,6 @@
 #pragma once
 
-/// The parameters of a network as tensors of GGUF: floats, or blocks of codes.
+/// Parameters of a network as GGUF tensors: floats, or blocks of codes.
 
 #include <map>
 #include <string>
@@ -17,22 +17,22 @@ namespace fq::detail {
 
 class GgufParameters {
  public:
-  /// Throws ArgumentError for weights on a grid that is none of ggml's.
+  /// Throws ArgumentError for weights on a grid that ggml does not have.
   GgufParameters(Module& model, bool f16);
 
-  /// Of our name, as `name`. Positions are added as they are.
+  /// Returns the parameter `ours` as a tensor `name`. With `positions` it is always F32.
   [[nodiscard]] GgufTensor tensor(const std::string& ours, const std::string& name,
                                   bool positions = false) const;
-  /// Several of one kind, row below row.
+  /// Returns several parameters of one kind, stacked along the rows.
   [[nodiscard]] GgufTensor stacked(const std::vector<std::string>& ours, const std::string& name) const;
-  /// A matrix with its rows in that order.
+  /// Returns a matrix with its rows in the given order.
   [[nodiscard]] GgufTensor ordered(const std::string& ours, const std::string& name,
                                    const std::vector<std::int64_t>& rows) const;
-  /// All of them, by our names.
+  /// Returns all parameters, with the names of the model.
   [[nodiscard]] std::vector<GgufTensor> all() const;
-  /// Whether both names are of one parameter, on one grid.
+  /// Whether both names refer to the same parameter on the same grid.
   [[nodiscard]] bool same(const std::string& a, const std::string& b) const;
-  /// llama.cpp's number for the type of most tensors.
+  /// Returns llama.cpp's number for the type of most tensors.
   [[nodiscard]] std::uint32_t file_type() const;
 
  private:

@@ -8,7 +8,7 @@
 namespace fq::detail {
 namespace {
 
-/// The outermost layer that a path is in. Graphs within the network are no layers.
+/// Returns the outermost layer that contains a path. Nested graphs do not count as layers.
 std::string layer_of(Module& model, const std::string& path) {
   for (const auto& [name, module] : model.named_modules()) {
     const std::string type = module->type();
@@ -22,7 +22,7 @@ std::string layer_of(Module& model, const std::string& path) {
 std::vector<GgufPart> gguf_parts(Module& model, const Shape& input_shape) {
   const TraceGraph graph = trace(model, input_shape);
   std::vector<GgufPart> out;
-  std::map<int, std::string> made;  // values by the child that made them
+  std::map<int, std::string> made;  // values by the layer that computed them
   for (const auto& node : graph.nodes) {
     const std::string name = layer_of(model, node.path);
     if (out.empty() || out.back().name != name) {

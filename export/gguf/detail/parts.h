@@ -1,6 +1,7 @@
 #pragma once
 
-/// The layers of a network in the order in which they run, and what they read: how an architecture is known.
+/// The layers of a network in order of execution, with their inputs. The exporter recognizes architectures by
+/// them.
 
 #include <set>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace fq::detail {
 
-/// A layer of the model: what flows into it from others, and what it gives.
+/// A layer of the model, with numbers of its inputs and its output.
 struct GgufPart {
   std::string name, type;
   std::set<int> inputs;
@@ -19,15 +20,16 @@ struct GgufPart {
   double eps = 0;  ///< of a norm
 };
 
-/// Those of a model; none where a layer runs twice. Graphs within the network are no layers.
+/// Returns the layers of a model, or an empty list if a layer runs twice. Nested graphs do not count as
+/// layers.
 [[nodiscard]] std::vector<GgufPart> gguf_parts(Module& model, const Shape& input_shape);
 
-/// Takes parts in their order, as long as they are those that are expected.
+/// Matches layers in order.
 class GgufMatching {
  public:
   explicit GgufMatching(std::vector<GgufPart> parts) : parts_(std::move(parts)) {}
 
-  /// The next part of that kind, which reads just these values; null where it is another.
+  /// Returns the next layer if it has that type and exactly these inputs, else null.
   const GgufPart* take(std::string_view type, const std::set<int>& inputs);
   const GgufPart* first(std::string_view type) {
     return at_ == 0 && !parts_.empty() ? take(type, parts_[0].inputs) : nullptr;
@@ -39,7 +41,7 @@ class GgufMatching {
   std::size_t at_ = 0;
 };
 
-/// The shape of a parameter; empty where there is none of that name.
+/// Returns the shape of a parameter. Empty if the name is unknown.
 [[nodiscard]] Shape gguf_shape_of(const Module& model, const std::string& name);
 
 }  // namespace fq::detail

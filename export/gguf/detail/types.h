@@ -1,6 +1,6 @@
 #pragma once
 
-/// The numbers of GGUF.
+/// Constants of the GGUF format.
 
 #include <cstdint>
 #include <string_view>
@@ -15,10 +15,10 @@ inline constexpr std::int64_t gguf_alignment = 32;
 inline constexpr std::size_t gguf_longest_name = 63;  ///< of a tensor, in ggml
 inline constexpr std::size_t gguf_most_axes = 4;
 
-/// Types of values, by their numbers in the file.
+/// Types of values, with their numbers in the file.
 enum class GgufKind : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64 };
 
-/// Elements that are kept together, and their bytes.
+/// Number of elements in a block, and its size in bytes.
 struct GgufBlock {
   std::int64_t elements, bytes;
 };
@@ -35,7 +35,7 @@ struct GgufBlock {
   }
   return {32, 34};
 }
-/// The type of the data of such a tensor, and its shape.
+/// Returns the element type of the data of a tensor.
 [[nodiscard]] constexpr DType gguf_dtype(GgufType type) noexcept {
   if (type == GgufType::f32) return DType::f32;
   return type == GgufType::f16 ? DType::f16 : DType::u8;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int32_t kNormal = 1, kControl = 3;  // of tokenizer.ggml.token_type
 
-/// Pattern that cuts texts into words, as files of tokenizer.json write it and as llama.cpp names it.
+/// Pattern that splits texts into words: its regular expression in tokenizer.json and its name in llama.cpp.
 struct Pattern {
   std::string_view regex, name;
 };
@@ -27,7 +27,7 @@ constexpr Pattern kPatterns[] = {
      "qwen2"},
 };
 
-/// Returns llama.cpp's name of the words of a "pre_tokenizer".
+/// Returns llama.cpp's name of the pattern of a "pre_tokenizer".
 std::string_view pattern_name(const nlohmann::json& step) {
   const std::string type = step.is_object() ? step.value("type", std::string()) : std::string();
   if (type == "Sequence")
@@ -46,7 +46,7 @@ std::string_view pattern_name(const nlohmann::json& step) {
 std::vector<std::int32_t> types_of(const GgufOptions& options) {
   std::vector<std::int32_t> types(options.vocabulary.size(), kNormal);
   for (const std::int32_t id : options.control) {
-    FQ_CHECK(id >= 0 && id < std::ssize(types), "export_gguf", "the control token {} is none of {}", id,
+    FQ_CHECK(id >= 0 && id < std::ssize(types), "export_gguf", "the control token {} is not below {}", id,
              types.size());
     types[std::size_t(id)] = kControl;
   }

@@ -9,14 +9,14 @@
 
 namespace fq::detail {
 
-/// The vocabulary of `options` as llama.cpp's "gpt2" tokenizer has it: each byte of a token as the character
-/// that GPT-2 writes for it (a space is U+0120), and the merges as they are. Throws ArgumentError unless
-/// there are `size` tokens, each another, and control tokens among them.
+/// Writes the vocabulary of `options` for llama.cpp's "gpt2" tokenizer. Each byte of a token becomes the
+/// character that GPT-2 uses for it (a space is U+0120). Merges are unchanged. Throws ArgumentError unless
+/// there are `size` different tokens and all control tokens exist.
 void add_vocabulary(GgufModel& model, const GgufOptions& options, std::int64_t size);
 
-/// Sets vocabulary, merges, pattern and control tokens of `options` if the table is byte-level BPE; returns
-/// false for others, which llama.cpp's "gpt2" tokenizer cannot hold. Throws ArgumentError for a
-/// "pre_tokenizer" whose regular expression llama.cpp has no name for.
+/// Sets vocabulary, merges, pattern and control tokens of `options` if the table is byte-level BPE. Returns
+/// false for other tables, which llama.cpp's "gpt2" tokenizer cannot hold. Throws ArgumentError for a
+/// "pre_tokenizer" whose regular expression has no name in llama.cpp.
 [[nodiscard]] bool take_tokens(const TokenTable& table, GgufOptions& options);
 /// Returns the regular expression of a pattern by llama.cpp's name: "gpt-2", "llama-bpe" or "qwen2". Throws
 /// ArgumentError for other names.

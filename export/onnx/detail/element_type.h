@@ -1,6 +1,6 @@
 #pragma once
 
-/// ONNX's numbers of element types, and our key of its metadata.
+/// ONNX's numbers of element types, and the metadata key of fakequant.
 
 #include <optional>
 
@@ -8,15 +8,15 @@
 
 namespace fq::detail {
 
-/// TensorProto.DataType by the numbers of the newest specification, which the classes of an older libonnx
-/// hold too.
+/// TensorProto.DataType, with the numbers of the newest specification. An older libonnx stores newer numbers
+/// too.
 enum OnnxType : int { onnx_string = 8, onnx_bool = 9 };
 
-/// Metadata of a model: the CRC-32C of the data beside it.
+/// Metadata key of a model: the CRC-32C of its external data.
 inline constexpr const char* onnx_data_crc = "fakequant.data_crc32c";
 
 [[nodiscard]] int onnx_type(DType dtype);
-/// None for types that DType has not; booleans are u8.
+/// Returns no value for types without a DType. Booleans are u8.
 [[nodiscard]] std::optional<DType> dtype_of_onnx(int type);
 
 }  // namespace fq::detail

@@ -34,7 +34,7 @@ Shape OnnxTensorReader::shape_of(const onnx::TensorProto& value, const std::stri
   return {value.dims().begin(), value.dims().end()};
 }
 
-/// 32 and 64 bits without a sign become i64.
+/// Converts u32 and u64 to i64.
 Tensor OnnxTensorReader::wide_unsigned(const onnx::TensorProto& value, const std::string& place) const {
   const Shape shape = shape_of(value, place);
   const std::size_t size = value.data_type() == onnx::TensorProto::UINT32 ? 4 : 8;
@@ -74,7 +74,7 @@ Tensor OnnxTensorReader::read(const onnx::TensorProto& value, const std::string&
   return out;
 }
 
-/// The fields for numbers of one type; int32_data also holds smaller ones and the bits of small floats.
+/// Reads a typed field. int32_data also holds smaller integers and the bits of 16-bit and 8-bit floats.
 Tensor OnnxTensorReader::typed(const onnx::TensorProto& value, const Shape& shape, DType dtype,
                                const std::string& place) const {
   switch (dtype) {
@@ -145,7 +145,7 @@ std::int64_t OnnxTensorReader::count_of(const std::string& text, const std::stri
 
 std::string OnnxTensorReader::beside(const std::string& location, const std::string& place) const {
   namespace fs = std::filesystem;
-  // A path with a NUL would end there when it is opened.
+  // The file system would cut a path at a NUL.
   if (location.find('\0') != std::string::npos)
     fail(place, "the name of its external data has a NUL: '" + location.substr(0, location.find('\0')) + "'");
   std::error_code error;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tensors of an ONNX file: in the message, in its fields of typed numbers, or in a file beside it.
+/// Reads tensors of an ONNX file: stored as raw bytes, in typed fields, or as external data.
 
 #include <cstdint>
 #include <string>
@@ -13,15 +13,16 @@ class TensorProto;
 
 namespace fq::detail {
 
-/// Reads the tensors of the file at `path`. A place, "tensor 'w'", is where in the file something is wrong.
+/// Reads the tensors of the file at `path`. A `place`, "tensor 'w'", names the tensor in messages.
 class OnnxTensorReader {
  public:
   explicit OnnxTensorReader(std::string path) : path_(std::move(path)) {}
 
-  /// Throws FileError, naming the place, for element types that DType has not, and for shapes and data that
-  /// do not fit each other.
+  /// Throws FileError that names the place for element types without a DType, and if shape and data do not
+  /// fit each other.
   [[nodiscard]] Tensor read(const onnx::TensorProto& value, const std::string& place) const;
-  /// Where external data at `location` are. Throws FileError unless that is in the model's folder or below.
+  /// Returns the path of external data at `location`. Throws FileError unless it is in the model's folder or
+  /// below.
   [[nodiscard]] std::string beside(const std::string& location, const std::string& place) const;
   /// Throws FileError with the path and the place.
   [[noreturn]] void fail(const std::string& place, const std::string& why) const;

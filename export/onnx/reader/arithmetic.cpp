@@ -25,7 +25,7 @@ ImportValue clipped(const OpImport& op, const ImportValue& x, double low, double
 
 std::size_t operand_rank(const ImportValue& x) { return x.is_constant() ? 0 : x.shape.size(); }
 
-/// The inputs as layers that broadcast: samples lie along the same axis, counted from the back.
+/// Returns the inputs as layers that broadcast: samples have the same axis, counted from the end.
 std::vector<ImportValue> operands(const OpImport& op, std::size_t count) {
   op.check(op.input_count() == count, "it has {} inputs", op.input_count());
   std::size_t rank = 0;
@@ -47,7 +47,7 @@ std::vector<ImportValue> operands(const OpImport& op, std::size_t count) {
 
 ImportValue both(const OpImport& op, const char* type) { return op.layer(type, {}, operands(op, 2)); }
 
-/// Of inputs of any number, from the left.
+/// Combines any number of inputs from the left.
 ImportValue all_of(const OpImport& op, const char* type) {
   op.check(op.input_count() >= 1, "it has no inputs");
   std::size_t rank = 0;
@@ -60,11 +60,11 @@ ImportValue all_of(const OpImport& op, const char* type) {
   return y;
 }
 
-/// The input that is not a number, when the other one is; null otherwise.
+/// Finds the non-constant input if the other input is a single number. Else `x` is null.
 struct WithNumber {
   const ImportValue* x = nullptr;
   double number = 0;
-  bool first = false;  ///< the number
+  bool first = false;  ///< whether the number is the first input
 
   explicit WithNumber(const OpImport& op) {
     if (op.input_count() != 2 || op.is_number(0) == op.is_number(1)) return;
@@ -141,8 +141,8 @@ ImportValue multiply(const OpImport& op) {
   return wrapped(op, both(op, "multiply"));
 }
 
-/// A quotient of whole numbers loses its fraction. In f32 no quotient of numbers up to 2^24 rounds up to the
-/// next whole one, as a product by the reciprocal might.
+/// Divides. An integer quotient loses its fraction. In f32 no quotient of numbers up to 2^24 rounds up to the
+/// next integer, but a product with the reciprocal might.
 ImportValue divide(const OpImport& op) {
   if (op.result_type().is_integer()) return truncated(op, both(op, "div"));
   const WithNumber with(op);
@@ -151,7 +151,7 @@ ImportValue divide(const OpImport& op) {
   return scaled(op, one(op, "reciprocal", *with.x, {}, with.number == 1 ? "" : "reciprocal"), with.number);
 }
 
-/// Computes powers of integers: integers, or with a negative exponent at most 1/2, which is rounded to 0.
+/// Computes powers of integers. The result with a negative exponent is at most 1/2 and is rounded to 0.
 ImportValue whole_power(const OpImport& op) {
   const bool whole = op.type(1).is_integer() || (op.is_number(1) && op.scalar(1) == std::floor(op.scalar(1)));
   op.check(whole, "it raises whole numbers to a power that is none: convert them to f32 before it");
@@ -180,7 +180,7 @@ ImportValue maximum(const OpImport& op) {
 
 ImportValue sum_of_all(const OpImport& op) { return all_of(op, "add"); }
 
-/// Truth is 1 and 0.
+/// Booleans are 1 and 0.
 ImportValue negation(const OpImport& op) { return shifted(op, one(op, "neg", op.value(), {}, "neg"), 1); }
 ImportValue conjunction(const OpImport& op) { return both(op, "multiply"); }
 ImportValue disjunction(const OpImport& op) { return both(op, "maximum"); }
@@ -189,7 +189,7 @@ ImportValue where(const OpImport& op) { return op.layer("where", {}, operands(op
 
 namespace {
 
-/// A reduction of a value, by the layer of that type.
+/// Reduces a value with the layer of that type.
 ImportValue reduced(const OpImport& op, const ImportValue& x, const char* type,
                     const std::string& suffix = {}) {
   const int rank = static_cast<int>(x.shape.size());

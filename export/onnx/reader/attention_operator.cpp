@@ -1,4 +1,4 @@
-// The operator Attention of ONNX: one layer, or products of matrices where it caps or returns its scores.
+// ONNX's operator Attention: one layer, or matrix products if it caps or returns its scores.
 
 #include <algorithm>
 #include <cmath>
@@ -12,13 +12,13 @@ namespace fq::detail::onnx_ops {
 namespace {
 
 constexpr float kHides = std::numeric_limits<float>::lowest();
-constexpr float kHidesFrom = -1e9F;  // a score plus this has no weight beside others
+constexpr float kHidesFrom = -1e9F;  // a score plus this has no attention weight
 constexpr std::int64_t kMostOfMask = std::int64_t{1} << 26;
 
 enum Input : std::size_t { query, key, value, mask, past_key, past_value, lengths };
 enum ScoresMode : std::int64_t { products, capped, masked, weights };
 
-/// Rows of heads side by side [N, L, H * D] as [N, H, L, D].
+/// Reshapes rows of concatenated heads [N, L, H * D] to [N, H, L, D].
 ImportValue heads_of(const OpImport& op, const ImportValue& x, std::int64_t heads, const char* suffix) {
   if (x.shape.size() == 4) return x;
   op.check(x.shape.size() == 3 && heads > 0 && x.shape[2] % heads == 0, "its input is {}, of {} heads",
@@ -28,7 +28,7 @@ ImportValue heads_of(const OpImport& op, const ImportValue& x, std::int64_t head
   return op.layer("transpose", {{"axes", Shape{0, 2, 1, 3}}}, {apart}, {}, suffix);
 }
 
-/// Whether the value is made by comparisons, by logic of booleans, or is an input of booleans.
+/// Whether the value comes from comparisons or boolean logic, or is a boolean input.
 bool is_boolean(const OpImport& op, const std::string& node) {
   const ModelBuilder::Layer* layer = op.made(node);
   if (layer == nullptr) return false;
@@ -48,7 +48,7 @@ bool is_boolean(const OpImport& op, const std::string& node) {
          reads_boolean(0);
 }
 
-/// Reads one node and makes its layers.
+/// Reads one node and builds its layers.
 class AttentionNode {
  public:
   explicit AttentionNode(const OpImport& op) : op_(op), cap_(op.number("softcap", 0)) {
@@ -95,7 +95,7 @@ class AttentionNode {
     return op_.layer("concat", {{"axis", 2}}, {before, x}, {}, past == past_key ? "all_keys" : "all_values");
   }
 
-  /// How many keys count: a number, or one for each sample that is computed.
+  /// Reads the number of valid keys: a constant, or a computed number per sample.
   void read_lengths() {
     if (!op_.has_input(lengths)) return;
     if (!op_.is_constant(lengths)) {
@@ -114,7 +114,7 @@ class AttentionNode {
     offset_ = counted_ - queries_;
   }
 
-  /// Makes the mask of the causal order, the windows and the lengths.
+  /// Builds the masks of causal order, windows and lengths.
   void read_places() {
     const bool causal = op_.integer("is_causal", 0, 0, 1) == 1;
     const std::int64_t left = op_.integer("left_window_size", -1, -1, kLargestSize),
@@ -143,7 +143,7 @@ class AttentionNode {
     fixed_ = places;
   }
 
-  /// `number` of query i and key j as a constant [1, 1, L, S].
+  /// Returns `number` of query i and key j as a constant [1, 1, L, S].
   template <class F>
   ImportValue numbers(const F& number) {
     Tensor out = Tensor::empty({queries_, keys_});
@@ -153,7 +153,7 @@ class AttentionNode {
     return op_.parameter(out, {1, queries_, keys_}, false);
   }
 
-  /// Query i of a sample with n keys is at the place n - L + i.
+  /// Hides keys by length. Query i of a sample with n keys has the position n - L + i.
   void hide_by_lengths(bool causal, std::int64_t left, std::int64_t right) {
     const auto place = [&](std::int64_t i, std::int64_t j) { return j - i + queries_; };
     ImportValue seen =
@@ -169,7 +169,7 @@ class AttentionNode {
     rows_seen_ = op_.layer("max", {{"axes", Shape{3}}, {"keep_axes", true}}, {seen}, {}, "any");
   }
 
-  /// A mask of 1 and 0 as numbers that are added.
+  /// Converts a mask of 1 and 0 to numbers to add.
   ImportValue hidden_where_not(const ImportValue& seen) {
     hides_ = true;
     const ImportValue zero = op_.parameter(Tensor::zeros({1}), {1}, false),
@@ -206,7 +206,7 @@ class AttentionNode {
     fixed_ = fixed_.defined() ? ops::add(Variable(fixed_), Variable(whole)).tensor() : whole;
   }
 
-  /// Keys beyond the last axis of a mask are hidden.
+  /// Hides keys after the last axis of a mask.
   [[nodiscard]] Tensor widened(const Tensor& x) const {
     const std::int64_t size = x.dim(-1), lines = x.numel() / size;
     if (size == keys_) return x;
@@ -224,15 +224,15 @@ class AttentionNode {
     if (is_padded(given.shape.back()) && missing > 0)
       given = op_.layer("pad", {{"before", Shape{0}}, {"after", Shape{missing}}, {"value", -1e30}}, {given},
                         {}, "keys");
-    hides_ = true;  // which numbers it has is unknown here
+    hides_ = true;  // a computed mask may hide keys
     computed_.push_back(given);
   }
 
-  /// Queries that see no key give 0.
+  /// Finds queries that see no key. Their output is 0.
   void find_rows_without_keys() {
     Shape shape = fixed_.shape();
     const std::int64_t keys = shape.back(), lines = fixed_.numel() / keys;
-    // The layer's own causal order hides keys in addition to the mask.
+    // The layer's own causal order hides further keys.
     const auto follows = [&](std::int64_t line, std::int64_t j) {
       return causal_ && j > line % queries_ + keys_ - queries_;
     };
@@ -250,7 +250,7 @@ class AttentionNode {
     rows_seen_ = rows_seen_.has_value() ? op_.layer("multiply", {}, {*rows_seen_, rows}, {}, "rows") : rows;
   }
 
-  /// All masks together; none where nothing is masked.
+  /// Returns the sum of all masks. No value without masks.
   std::optional<ImportValue> sum_of_masks() {
     if (computed_.empty()) return std::nullopt;
     ImportValue sum = computed_[0];
@@ -265,7 +265,7 @@ class AttentionNode {
     return op_.layer("scaled_dot_product_attention", attention_options(q_.shape, scale_, causal_), inputs);
   }
 
-  /// Each head of keys or values as often as queries read it.
+  /// Repeats each head of keys or values for the queries that read it.
   ImportValue repeated(const ImportValue& x, const char* suffix) {
     const Shape& s = x.shape;
     const std::int64_t heads = q_.shape[1], times = s[1] > 0 ? heads / s[1] : 0;
@@ -302,18 +302,18 @@ class AttentionNode {
   }
 
   const OpImport& op_;
-  const double cap_;  ///< of scores; 0 for none
+  const double cap_;  ///< cap of scores; 0: none
   bool by_products_ = false;
   ImportValue q_, k_, v_;
   std::int64_t queries_ = 0, keys_ = 0;
-  std::int64_t offset_ = 0;    ///< keys before the first query
-  std::int64_t counted_ = -1;  ///< keys of all samples that count; -1: all of them
+  std::int64_t offset_ = 0;    ///< number of keys before the first query
+  std::int64_t counted_ = -1;  ///< number of valid keys of all samples; -1: all keys
   double scale_ = 1;
-  bool causal_ = false;  ///< by the layer's own option
+  bool causal_ = false;  ///< whether the layer's own option hides keys
   bool hides_ = false;   ///< whether a mask may hide keys
   std::optional<ImportValue> lengths_, rows_seen_;
-  Tensor fixed_;                       ///< added to scores, the same for every sample
-  std::vector<ImportValue> computed_;  ///< masks, as layers
+  Tensor fixed_;                       ///< sum of the constant masks
+  std::vector<ImportValue> computed_;  ///< computed masks, as layers
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Operators that are made of several layers.
+// Operators that consist of several layers.
 
 #include "fakequant/export/onnx/reader/folding/fold.h"
 #include "fakequant/export/onnx/reader/operators.h"
@@ -12,7 +12,7 @@ void check_not_samples(const OpImport& op, int axis) {
   op.check(axis != batch_axis(op.value().shape), "it mixes samples: its axis {} is the batch", axis);
 }
 
-/// Ones where `is_one` of row and column says so.
+/// Returns ones where `is_one(row, column)`, else zeros.
 template <class F>
 Tensor ones_where(std::int64_t rows, std::int64_t columns, const F& is_one) {
   Tensor out = Tensor::zeros({rows, columns});
@@ -22,7 +22,7 @@ Tensor ones_where(std::int64_t rows, std::int64_t columns, const F& is_one) {
   return out;
 }
 
-/// The elements along an axis moved on by so many, or back, zeros in their places.
+/// Moves the elements along an axis by `by` positions and fills with zeros.
 ImportValue moved_on(const OpImport& op, const ImportValue& x, int axis, std::int64_t by) {
   std::vector<std::int64_t> before(x.shape.size() - static_cast<std::size_t>(axis), 0), after = before;
   before[0] = by;
@@ -38,7 +38,7 @@ ImportValue half_of_exponentials(const OpImport& op, const char* how) {
 
 }  // namespace
 
-/// By products one after another, as many as an axis has elements.
+/// Multiplies the elements of an axis one after another.
 ImportValue reduce_product(const OpImport& op) {
   const auto given = op.list("axes", 1);
   const auto axes = axes_of(op, given, rank_of(op.value()));
@@ -60,7 +60,7 @@ ImportValue reduce_product(const OpImport& op) {
   return op.reshaped(y, shape, {});
 }
 
-/// Each step adds the sums of twice as many elements: those that lie 1, 2, 4, .. away.
+/// Doubles the summed length in each step: adds the sums at a distance of 1, 2, 4, ..
 ImportValue cumulative_sum(const OpImport& op) {
   ImportValue y = op.value();
   const int axis = axes_of(op, {op.whole_scalar(1)}, rank_of(y))[0];
@@ -89,7 +89,7 @@ ImportValue triangle(const OpImport& op) {
   return op.layer("multiply", {}, {x, op.parameter(kept, shape, false)});
 }
 
-/// a - b * floor(a / b), or with the sign of a: a - b * trunc(a / b).
+/// Computes a - b * floor(a / b), or with the sign of a: a - b * trunc(a / b).
 ImportValue remainder(const OpImport& op) {
   const auto rank = std::max(op.is_constant(0) ? 0 : op.input(0).shape.size(),
                              op.is_constant(1) ? 0 : op.input(1).shape.size());

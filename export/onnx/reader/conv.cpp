@@ -16,7 +16,7 @@ std::vector<std::int64_t> kernel_of(const OpImport& op, const Tensor& weight) {
   return kernel;
 }
 
-/// The groups, when they fit weight, input and one another.
+/// Returns the groups. They must fit the weight and the input.
 std::int64_t groups_of(const OpImport& op, const Tensor& weight, bool transposed) {
   const Shape& x = op.value().shape;
   op.check(static_cast<int>(x.size()) == weight.rank(), "its input has {} axes, its weight is {}", x.size(),
@@ -28,7 +28,7 @@ std::int64_t groups_of(const OpImport& op, const Tensor& weight, bool transposed
   return groups;
 }
 
-/// A weight with more taps, of zeros, along an axis of the image.
+/// Returns a weight with additional zero taps along an axis of the image.
 Tensor padded(const Tensor& weight, int axis, std::int64_t front, std::int64_t back) {
   Shape shape = weight.shape();
   shape[static_cast<std::size_t>(axis)] += front + back;
@@ -42,7 +42,7 @@ Tensor padded(const Tensor& weight, int axis, std::int64_t front, std::int64_t b
   return out;
 }
 
-/// Layers have the same pads on both sides: a kernel with taps of zeros on one side gives the same numbers.
+/// Makes the pads of both sides equal, as layers require, by zero taps on one side of the kernel.
 Tensor with_equal_pads(const OpImport& op, Tensor weight, Window& window) {
   for (std::size_t i = 0; i < window.kernel.size(); ++i) {
     auto &before = window.before[i], &after = window.after[i];
@@ -81,7 +81,7 @@ std::vector<LayerValue> values_of(const OpImport& op, const Tensor& weight, std:
   return values;
 }
 
-/// What is left of unequal pads goes into a layer before.
+/// Moves the remaining unequal pads into a pad layer before the convolution.
 ImportValue padded_image(const OpImport& op, const ImportValue& x, Window& window) {
   if (window.equal_pads()) return x;
   for (const auto* pads : {&window.before, &window.after})
@@ -96,10 +96,10 @@ ImportValue padded_image(const OpImport& op, const ImportValue& x, Window& windo
 void check_pads_are_given(const OpImport& op) {
   const auto mode = op.text("auto_pad", "NOTSET");
   op.check(!op.has("output_shape") && (mode == "NOTSET" || mode == "VALID"),
-           "its output's size is given: pads are needed in place of 'output_shape' and 'auto_pad'");
+           "its output size is given: use 'pads' instead of 'output_shape' and 'auto_pad'");
 }
 
-/// Without the elements that pads on one side alone take away.
+/// Removes the elements that unequal pads cut off.
 ImportValue cropped(const OpImport& op, const ImportValue& y, const Window& given) {
   std::vector<std::int64_t> before, after;
   for (std::size_t i = 0; i < given.before.size(); ++i) {

@@ -7,7 +7,7 @@ namespace {
 
 bool has(const std::string& letters, char c) { return letters.find(c) != std::string::npos; }
 
-/// "bhid,bhjd->bhij": the letters of the axes of both inputs and of the output.
+/// Letters of the axes of both inputs and of the output: "bhid,bhjd->bhij".
 struct Equation {
   std::string a, b, y;
 
@@ -57,7 +57,7 @@ ImportValue turned(const OpImport& op, const ImportValue& x, const std::string& 
   return op.layer("transpose", {{"axes", axes}}, {x}, {}, suffix);
 }
 
-/// [shared.., rows, columns]
+/// Returns x as [shared.., rows, columns].
 ImportValue as_matrices(const OpImport& op, const ImportValue& x, const std::string& from,
                         const std::string& shared, const std::string& rows, const std::string& columns,
                         const std::string& suffix) {
@@ -71,7 +71,7 @@ ImportValue as_matrices(const OpImport& op, const ImportValue& x, const std::str
 
 }  // namespace
 
-/// A product of matrices, between transposes.
+/// Computes a matrix product between transposes.
 ImportValue einsum(const OpImport& op) {
   const Equation e(op);
   const ImportValue a = op.operand(0, 8), b = op.operand(1, 8);

@@ -30,7 +30,7 @@ bool gives_counts(const OnnxNode& node, std::size_t output) {
   return is_one_of(operators, node.op) || ((node.op == "TopK" || node.op == "MaxPool") && output == 1);
 }
 
-/// Returns the type of the number that a Constant or ConstantOfShape has as an attribute.
+/// Returns the type of the value attribute of a Constant or ConstantOfShape.
 ElementType type_of_attribute(const OnnxNode& node) {
   for (const auto& [key, value] : node.attributes) {
     if (const auto* tensor = std::get_if<Tensor>(&value); tensor != nullptr && tensor->defined())
@@ -50,7 +50,7 @@ std::optional<ElementType> stated_type(const OnnxNode& node) {
   return ElementType{*type, *number == onnx_bool};
 }
 
-/// The input whose type the node's output has.
+/// Returns the input that determines the type of the node's output.
 std::size_t typed_input(const OnnxNode& node) {
   if (node.op == "Where" || node.op == "CastLike" || node.op == "DequantizeLinear") return 1;
   return node.op == "OneHot" || node.op == "QuantizeLinear" ? 2 : 0;
@@ -126,13 +126,13 @@ namespace {
 
 bool is_unsigned(DType type) { return type == DType::u8 || type == DType::u16; }
 
-/// Whether every number of the type `from` is one of `to`.
+/// Whether the type `to` contains every number of the type `from`.
 bool contains(DType to, DType from) {
   if (to == from) return true;
   return bit_width(to) > bit_width(from) && (is_unsigned(from) || !is_unsigned(to));
 }
 
-/// x - 2^bits * floor((x + half) / 2^bits): the number that has the same lowest bits. Exact below 2^23.
+/// Returns x - 2^bits * floor((x + half) / 2^bits), the number with the same lowest bits. Exact below 2^23.
 ImportValue wrapped_to(const OpImport& op, const ImportValue& x, DType type) {
   const double count = std::ldexp(1.0, bit_width(type));
   ImportValue turns = op.layer("scale", {{"factor", 1 / count}}, {x}, {}, "turns");

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Element types of the values of a graph. ONNX computes by them, layers in f32: layers of their own do what
-/// whole numbers and 16-bit floats do otherwise.
+/// Element types of the values of a graph. Layers compute in f32. Additional layers give integers and 16-bit
+/// floats their ONNX behaviour.
 
 #include <string>
 #include <unordered_map>
@@ -15,7 +15,7 @@ namespace fq::detail {
 class OpImport;
 struct ImportValue;
 
-/// The element type that the file gives a value.
+/// Element type of a value in the file.
 struct ElementType {
   DType dtype = DType::f32;
   bool boolean = false;  ///< 0 or 1; the dtype is u8
@@ -24,11 +24,11 @@ struct ElementType {
   friend bool operator==(const ElementType&, const ElementType&) = default;
 };
 
-/// The types of all values of a graph, by name.
+/// Types of all values of a graph, by name.
 class ElementTypes {
  public:
   explicit ElementTypes(const OnnxModel& model);
-  /// f32 for a name that the graph does not have.
+  /// Returns f32 for an unknown name.
   [[nodiscard]] ElementType of(const std::string& name) const;
 
  private:
@@ -50,12 +50,12 @@ class ElementTypes {
 /// Layers that give f32 values the behaviour of integers and 16-bit floats.
 namespace fq::detail::onnx_ops {
 
-/// Converts `x` as ONNX's Cast does: floats lose their fraction or are rounded to 16 bits, integers beyond a
-/// type of 8 or 16 bits wrap. Integers of 32 and 64 bits are exact up to 2^24.
+/// Converts `x` like ONNX's Cast: floats lose their fraction or are rounded to 16 bits. Integers outside an
+/// 8-bit or 16-bit type wrap. Integers of 32 and 64 bits are exact up to 2^24.
 ImportValue converted(const OpImport& op, const ImportValue& x, ElementType from, ElementType to);
-/// Removes the fraction where the node computes integers.
+/// Removes the fraction if the node computes integers.
 ImportValue truncated(const OpImport& op, const ImportValue& x);
-/// Wraps `x` where the node computes integers of 8 or 16 bits.
+/// Wraps `x` if the node computes integers of 8 or 16 bits.
 ImportValue wrapped(const OpImport& op, const ImportValue& x);
 
 }  // namespace fq::detail::onnx_ops

@@ -10,14 +10,14 @@ namespace {
 
 bool is_near(double value, double wanted) { return std::abs(value - wanted) <= 1e-6; }
 
-/// The bound of a Clip: an attribute up to version 10, then an input; `none` where there is none.
+/// Returns the bound of a Clip: an attribute up to opset 10, later an input. `none` if it is missing.
 double bound(const OpImport& op, const char* attribute, std::size_t input, double none) {
   double value = op.has_input(input) ? op.scalar(input) : op.number(attribute, none);
   op.check(!std::isnan(value), "its bound is NaN");
   return std::clamp(value, -1e30, 1e30);
 }
 
-/// Along which axis; before version 13 all axes behind it counted as one.
+/// Reads the axis. Before opset 13, all axes after it were merged into one.
 NodeOptions axis_option(const OpImport& op) {
   const int rank = static_cast<int>(op.value().shape.size());
   const bool old = op.opset() < 13;
@@ -35,7 +35,7 @@ NodeOptions axis_option(const OpImport& op) {
 
 }  // namespace
 
-/// Of another slope than ours: the steps that it is made of.
+/// Builds a hard sigmoid of another slope from several layers.
 ImportValue hard_sigmoid(const OpImport& op) {
   const double slope = op.number("alpha", 0.2), middle = op.number("beta", 0.5);
   if (is_near(slope, 1.0 / 6) && is_near(middle, 0.5)) return op.layer("hard_sigmoid");
@@ -44,11 +44,11 @@ ImportValue hard_sigmoid(const OpImport& op) {
   return op.layer("clip", {{"low", 0}, {"high", 1}}, {moved});
 }
 
-/// A slope, or one for each channel, is a layer's own; others lie beside the axes of the input.
+/// Uses a PReLU layer for one slope or one per channel. Other slopes broadcast against the input.
 ImportValue prelu(const OpImport& op) {
   const ImportValue& x = op.value();
   const Tensor slope = op.weight(1);
-  const bool old = op.opset() < 7 && slope.rank() == 1;  // one slope for each channel
+  const bool old = op.opset() < 7 && slope.rank() == 1;  // one slope per channel
   const bool of_channels = x.shape.size() >= 2 && slope.numel() == x.shape[1] &&
                            (old || (static_cast<std::size_t>(slope.rank()) >= x.shape.size() - 1 &&
                                     slope.dim(1 - static_cast<int>(x.shape.size())) == x.shape[1]));
@@ -62,7 +62,7 @@ ImportValue prelu(const OpImport& op) {
   return op.layer("add", {}, {above, product});
 }
 
-/// ONNX has other constants of its own than the paper's in their last digits.
+/// Uses ONNX's constants, which differ from the paper in the last digits.
 ImportValue selu(const OpImport& op) {
   const double alpha = op.number("alpha", 1.67326319217681884765625),
                gamma = op.number("gamma", 1.05070102214813232421875);

@@ -26,8 +26,8 @@ std::string text_of(const OnnxValueInfo& input) {
   return "[" + out + "]";
 }
 
-/// Of one sample: the file's sizes, those given where it leaves them open. A part of the data may be one
-/// number, [N].
+/// Returns the sizes of one sample: the sizes of the file, and `given` for open sizes. A part of the data may
+/// be one number per sample, [N].
 Shape sizes_of(const OnnxValueInfo& input, const Shape& given, bool part = false) {
   const std::string name = input.name.substr(0, 100),
                     text = input.has_shape ? text_of(input) : "of any shape";
@@ -71,7 +71,7 @@ std::string described(const OnnxValueInfo& input) {
                      input.has_shape ? text_of(input) : "of any shape");
 }
 
-/// Inputs that are read, without those that are initializers.
+/// Returns the inputs that are read and are not initializers.
 std::vector<const OnnxValueInfo*> read_inputs(const OnnxModel& model, const std::vector<OnnxNode>& nodes,
                                               const std::string& output) {
   std::set<std::string> hidden, read{output};
@@ -86,23 +86,24 @@ std::vector<const OnnxValueInfo*> read_inputs(const OnnxModel& model, const std:
   return inputs.empty() ? all : inputs;
 }
 
-/// Where the second one's samples do not lie along its first axis as those of the first do; empty where they
-/// may.
+/// Returns the reason why the batch of the second input differs from the first axis of the first input. Empty
+/// if they fit.
 std::string other_batch(const OnnxValueInfo& first, const OnnxValueInfo& input) {
   const std::string name = input.name.substr(0, 100), of = first.name.substr(0, 100);
   if (name == of && input.name == first.name) return fmt::format("two are called '{}'", name);
-  if (!input.has_shape || input.shape.empty()) return fmt::format("'{}' has no axis that is told", name);
-  if (!first.has_shape || first.shape.empty()) return fmt::format("'{}' has no axis that is told", of);
+  if (!input.has_shape || input.shape.empty()) return fmt::format("the shape of '{}' is unknown", name);
+  if (!first.has_shape || first.shape.empty()) return fmt::format("the shape of '{}' is unknown", of);
   const OnnxDim &batch = first.shape[0], &own = input.shape[0];
   for (std::size_t axis = 1; axis < input.shape.size(); ++axis)
     if (!batch.symbol.empty() && input.shape[axis].symbol == batch.symbol)
       return fmt::format("'{}' has it on axis {}", name, axis);
   if ((batch.size >= 0) != (own.size >= 0) || batch.size != own.size)
-    return fmt::format("that of '{}' is {}, that of '{}' {}", of, axis_text(batch), name, axis_text(own));
+    return fmt::format("the batch of '{}' is {}, the batch of '{}' {}", of, axis_text(batch), name,
+                       axis_text(own));
   return {};
 }
 
-/// Why inputs cannot be parts of one row; empty where they can.
+/// Returns the reason why inputs cannot be parts of one row. Empty if they can.
 std::string no_parts(const std::vector<const OnnxValueInfo*>& open) {
   for (std::size_t i = 1; i < open.size(); ++i) {
     for (const auto& [a, b] : {std::pair(open[0], open[i]), std::pair(open[i], open[0])})
@@ -111,7 +112,7 @@ std::string no_parts(const std::vector<const OnnxValueInfo*>& open) {
   return {};
 }
 
-/// Whether the data set has rows of input parts: of several inputs, or of one number for each sample.
+/// Whether the data set has rows of input parts: several inputs, or one number per sample.
 bool has_parts(const std::vector<const OnnxValueInfo*>& open) {
   return open.size() > 1 || (open[0]->has_shape && open[0]->shape.size() == 1);
 }
@@ -141,14 +142,15 @@ std::vector<const OnnxValueInfo*> own_inputs(const std::vector<const OnnxValueIn
   FQ_CHECK(
       why.empty(), "import_onnx",
       "the graph has {} inputs, {}: several are data where the batch is the first axis of each, and {}; "
-      "fix those that are the same for every sample (--fix-input {}; a number for all elements, or a .npy "
+      "fix inputs that are the same for every sample (--fix-input {}; a number for all elements, or a .npy "
       "file of one sample)",
       inputs.size(), fmt::join(all, ", "), why, fmt::join(ways, " "));
   for (const auto* input : open) check_type(*input, has_parts(open));
   return open;
 }
 
-/// Sizes of one sample. The shape for all inputs counts for a part of the data only if its own is open.
+/// Returns sizes of one sample. The shape for all inputs applies to a part of the data only if its own shape
+/// is open.
 Shape given_sizes(const OnnxValueInfo& input, const ImportOptions& options, bool part) {
   if (const auto own = options.input_shapes.find(input.name); own != options.input_shapes.end())
     return sizes_of(input, own->second, part);
@@ -166,7 +168,7 @@ void check_named(const std::vector<const OnnxValueInfo*>& open, const std::map<s
              fmt::join(names, "', '"));
 }
 
-/// The data with its parts.
+/// Returns the data with its parts.
 GraphInputs own_parts(const std::vector<const OnnxValueInfo*>& open, const ImportOptions& options) {
   check_named(open, options.input_shapes);
   if (!has_parts(open)) {
@@ -190,7 +192,7 @@ GraphInputs own_parts(const std::vector<const OnnxValueInfo*>& open, const Impor
   return out;
 }
 
-/// Sizes of a fixed input by those that the own ones tell: their batch, and names of axes that both have.
+/// Finds the shape of a fixed input from the data inputs: their batch, and axes with the same symbol.
 class FixedShape {
  public:
   explicit FixedShape(const std::vector<GraphInputs::Own>& all) {
@@ -201,7 +203,7 @@ class FixedShape {
         if (!own->shape[i].symbol.empty()) sizes_[own->shape[i].symbol] = sample[i - 1];
     }
   }
-  /// The batch is `kSymbolicBatch`. An unknown size is -1.
+  /// Returns the shape. The batch is `kSymbolicBatch`, an unknown size -1.
   [[nodiscard]] Shape of(const OnnxValueInfo& input) const {
     Shape shape;
     for (std::size_t i = 0; i < input.shape.size(); ++i) shape.push_back(size(input.shape[i], i == 0));
@@ -230,7 +232,7 @@ Shape of_one_sample(Shape shape) {
   return shape;
 }
 
-/// The value in the shape `of_batch` has for one sample; open sizes are the value's own.
+/// Returns the value with the shape `of_batch` for one sample. The value determines open sizes.
 Tensor fitted(const OnnxValueInfo& input, const Tensor& value, Shape& of_batch) {
   const Shape one = of_one_sample(of_batch);
   if (value.rank() == 0 && !one.empty()) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The inputs and the output of a graph that is imported.
+/// Inputs and outputs of an imported graph.
 
 #include <map>
 #include <string>
@@ -11,33 +11,33 @@
 
 namespace fq::detail {
 
-/// What a network reads.
+/// Inputs of a network.
 struct GraphInputs {
   struct Own {
     const OnnxValueInfo* info;
-    Shape sample;  ///< of one sample; empty for an input [N], whose data are rows of one number
+    Shape sample;  ///< of one sample; empty for an input [N] with one number per row
   };
-  std::vector<Own> own;  ///< the data, or several that are parts of its rows, in their order
-  Shape sample;          ///< of one sample of the data
+  std::vector<Own> own;  ///< the data, or several inputs that are parts of its rows, in order
+  Shape sample;          ///< shape of one data sample
   struct Fixed {
-    Tensor value;    ///< of the type that the file states, with a batch of 1
+    Tensor value;    ///< has the type of the file and a batch of 1
     Shape of_batch;  ///< shape with a symbolic batch
   };
   std::map<std::string, Fixed> fixed;
 };
 
-/// The inputs that `nodes` or the output `output` read and that are no initializers, which old files list as
-/// inputs too. Throws ArgumentError, naming all of them with their types, where none is left or several
-/// are whose first axis is not the batch, and for values that do not fit, shapes that the file leaves open,
-/// and own inputs of neither floats nor whole numbers.
+/// Returns the inputs that `nodes` or `output` read. Excludes initializers, which old files list as inputs
+/// too. Throws one ArgumentError that lists all inputs with their types if no input remains, or if there are
+/// several and the batch is not the first axis of each. Also throws for invalid fixed values, for shapes that
+/// the file leaves open, and for data inputs that are neither floats nor integers.
 [[nodiscard]] GraphInputs inputs_of(const OnnxModel& model, const std::vector<OnnxNode>& nodes,
                                     const std::string& output, const ImportOptions& options);
 
-/// The word for its elements' type in the layer "input_part": "f32", "bool"; empty where they are no numbers.
+/// Returns the type name for the layer "input_part": "f32", "bool". Empty if the elements are not numbers.
 [[nodiscard]] std::string part_type(const OnnxValueInfo& input);
 
-/// The name of the output that is asked for, or of the only one. Throws ArgumentError naming those that there
-/// are.
+/// Returns the name of the output `wanted`, or of the only output. Throws ArgumentError that lists the
+/// outputs.
 [[nodiscard]] const std::string& output_of(const OnnxModel& model, const std::string& wanted);
 
 }  // namespace fq::detail

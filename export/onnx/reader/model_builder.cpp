@@ -8,7 +8,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 33;  // of a value, for one sample
+constexpr std::int64_t kMostElements = std::int64_t{1} << 33;  // largest value of one sample
 
 Shape output_shape(const ModelNode& node, const std::vector<Shape>& shapes, ModelBudget& budget) {
   const auto layer = layer_registry().find(node.type)->second.make(LayerOptions(node, shapes, 0, budget));
@@ -19,7 +19,7 @@ Shape output_shape(const ModelNode& node, const std::vector<Shape>& shapes, Mode
   return y.shape();
 }
 
-/// The message of an error without the place of the node.
+/// Removes the place of the node from an error message.
 std::string unplaced(std::string message, const NodePlace& place) {
   if (message.starts_with(place.origin())) message.erase(0, place.origin().size());
   return message;
@@ -38,7 +38,7 @@ std::vector<std::string> split(const std::string& text, char mark) {
   return parts;
 }
 
-/// "layer1.0.conv1" of the weight "layer1.0.conv1.weight"; names that exporters make up have none.
+/// Returns "layer1.0.conv1" for the weight "layer1.0.conv1.weight". Generated names give an empty text.
 std::string weight_path(const OnnxNode& node) {
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const std::string& name = node.inputs[i];

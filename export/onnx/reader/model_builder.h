@@ -1,6 +1,6 @@
 #pragma once
 
-/// The model of an import, node by node: values, names and layers.
+/// Builds the model of an import node by node: values, names and layers.
 
 #include <cstdint>
 #include <map>
@@ -26,10 +26,10 @@ struct ImportValue {
   Shape shape;
   Tensor constant;
   bool learned = false;  ///< whether a constant depends on trained values of the file
-  bool fixed = false;    ///< a node that gives the same for every batch, [1, ..]
+  bool fixed = false;    ///< a node that is the same for every batch, [1, ..]
 
   [[nodiscard]] bool is_constant() const noexcept { return constant.defined(); }
-  /// Whether the value has no elements. No layer returns such a value, and only a Concat may read it.
+  /// Whether the value has no elements. No layer returns an empty value, and only a Concat may read one.
   [[nodiscard]] bool is_empty() const noexcept { return !is_constant() && node.empty() && !shape.empty(); }
 };
 
@@ -67,28 +67,28 @@ struct LayerValue {
 
 class ModelBuilder {
  public:
-  /// `limit` is of the elements of all parameters together.
+  /// `limit` is the largest number of elements of all parameters together.
   explicit ModelBuilder(std::int64_t limit) : budget_{limit, 0} {}
 
-  /// Adds a node called `name`, or the like where that is taken, and finds the shape of its output by running
-  /// its layer on `meta`. Throws ArgumentError naming `from` when layer and inputs do not fit.
+  /// Adds a node named `name`, or a similar name if that is already used. Runs its layer on `meta` to find
+  /// the shape of its output. Throws ArgumentError that names `from` if layer and inputs do not fit.
   ImportValue add(const NodeReader& from, const std::string& name, const std::string& type,
                   NodeOptions options, const std::vector<ImportValue>& inputs,
                   const std::vector<LayerValue>& values);
 
-  /// A layer that was added, with all its inputs.
+  /// An added layer with all its inputs.
   struct Layer : ModelNode {
     std::vector<LayerValue> values;
     ImportValue output;
   };
-  /// The layer of that name; null for the network's input.
+  /// Returns the layer with that name, or null for the network's input.
   [[nodiscard]] const Layer* find(const std::string& name) const;
 
   struct Built {
     ModelSpec spec;
     StateDict state;
   };
-  /// The nodes that `output` needs, which comes last, and all parts of the data.
+  /// Returns the nodes that `output` needs, with `output` last, and all parts of the data.
   [[nodiscard]] Built finish(const std::string& name, const ImportValue& output) const;
 
  private:
@@ -98,7 +98,7 @@ class ModelBuilder {
   std::vector<Layer> nodes_;
   std::map<std::string, std::size_t> place_;
   std::set<std::string> names_{"input"};
-  std::map<std::string, int> next_;  // the last number behind each name
+  std::map<std::string, int> next_;  // last number appended to each name
 };
 
 }  // namespace fq::detail

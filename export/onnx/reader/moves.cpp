@@ -76,7 +76,7 @@ ImportValue split(const OpImport& op) {
   if (parts > 1) check_not_samples(op, x, axis);
   op.check(std::ssize(sizes) == parts && std::ranges::min(sizes) >= 0 &&
                std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == size,
-           "its parts {} are not those of an axis of {}", to_string(sizes), size);
+           "its parts {} do not sum to the axis size {}", to_string(sizes), size);
   std::int64_t begin = 0;
   ImportValue first;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -89,7 +89,7 @@ ImportValue split(const OpImport& op) {
   return first;
 }
 
-/// Rows of a table by their numbers, or elements of a value at fixed places.
+/// Looks up rows of a table, or takes elements at constant indices.
 ImportValue gather(const OpImport& op) {
   if (!op.is_constant(1)) return embedding(op);
   const ImportValue& x = op.value();
@@ -109,7 +109,7 @@ ImportValue gather(const OpImport& op) {
   return op.reshaped(y, shape, {});
 }
 
-/// Elements at fixed places of the first axes, as PyTorch writes a value that is read at lists of them.
+/// Takes elements at constant indices of the first axes. PyTorch writes indexing with lists this way.
 ImportValue gather_nd(const OpImport& op) {
   const ImportValue& x = op.value();
   if (!op.is_constant(1)) op.unsupported("by computed places");
@@ -142,7 +142,7 @@ ImportValue pad(const OpImport& op) {
   const ImportValue& x = op.value();
   const auto rank = x.shape.size();
   Numbers given = op.list("pads", 1);
-  if (op.has_input(3)) {  // of those axes alone
+  if (op.has_input(3)) {  // only for these axes
     const auto axes = axes_of(op, integers_of(op, op.constant(3)), rank_of(x));
     op.check(given.size() == 2 * axes.size(), "it has {} pads of {} axes", given.size(), axes.size());
     Numbers all(2 * rank, 0);

@@ -16,7 +16,7 @@ void pads_of_attribute(const NodeReader& node, Window& window) {
   window.after.assign(middle, pads.end());
 }
 
-/// Sets pads so that there is one output for each stride within the image.
+/// Sets pads so that there is one output per stride within the image.
 void pads_of_same(Window& window, const std::vector<std::int64_t>& image, bool upper) {
   for (std::size_t i = 0; i < window.kernel.size(); ++i) {
     const auto outputs = (image[i] + window.stride[i] - 1) / window.stride[i];

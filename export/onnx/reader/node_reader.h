@@ -1,6 +1,6 @@
 #pragma once
 
-/// Reading one ONNX node that may say anything.
+/// Reads the attributes of one ONNX node from an untrusted file.
 
 #include <cstdint>
 #include <string>
@@ -20,22 +20,22 @@ class NodeReader {
 
   [[nodiscard]] const OnnxNode& node() const noexcept { return node_; }
   [[nodiscard]] bool has(std::string_view key) const { return node_.attribute(key) != nullptr; }
-  /// Whether input `i` is there; inputs may be left out.
+  /// Whether input `i` exists. Optional inputs may be missing.
   [[nodiscard]] bool has_input(std::size_t i) const {
     return i < node_.inputs.size() && !node_.inputs[i].empty();
   }
   [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t fallback, std::int64_t low,
                                      std::int64_t high) const;
-  /// As the file has them, of any number.
+  /// Returns the integers of the file, without a limit of their count.
   [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key) const;
-  /// `count` of them, all `fallback` when there are none; each within [low, high].
+  /// Returns `count` integers, each at least `low`. All are `fallback` if the attribute is missing.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::string_view key, std::size_t count,
                                                 std::int64_t fallback, std::int64_t low) const;
-  /// The shortest decimal number that is this float: 1e-05, not 9.99999974738e-06.
+  /// Returns the shortest decimal number that rounds to the float: 1e-05, not 9.99999974738e-06.
   [[nodiscard]] double number(std::string_view key, double fallback) const;
   [[nodiscard]] std::string text(std::string_view key, const std::string& fallback) const;
 
-  /// The begin of each error: "[import_onnx] node '/conv1/Conv' (Conv): ".
+  /// Returns the beginning of each error: "[import_onnx] node '/conv1/Conv' (Conv): ".
   [[nodiscard]] std::string origin() const;
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
@@ -54,14 +54,14 @@ class NodeReader {
   const OnnxNode& node_;
 };
 
-/// The most elements that a layer adds at a border, and that it makes of an axis.
+/// Largest number of elements that a layer adds at a border, or size of an axis that it creates.
 inline constexpr std::int64_t kLargestPad = std::int64_t{1} << 20;
-/// The largest size that an attribute may have.
+/// Largest size in an attribute.
 inline constexpr std::int64_t kLargestSize = (std::int64_t{1} << 31) - 1;
 
-/// The shortest decimal number that is this float.
+/// Returns the shortest decimal number that rounds to this float.
 [[nodiscard]] double shortest(float value);
-/// The domain and the operator: "com.example.FusedConv", "Conv".
+/// Returns the domain and the operator: "com.example.FusedConv", "Conv".
 [[nodiscard]] std::string operator_name(const OnnxNode& node);
 
 /// Window of a convolution or a pool, by axis of the image. `before` and `after` are pads.
@@ -69,18 +69,18 @@ struct Window {
   std::vector<std::int64_t> kernel, stride, dilation, before, after;
 
   [[nodiscard]] bool equal_pads() const { return before == after; }
-  /// Pixels from the first tap to the last, both included.
+  /// Returns the number of pixels from the first tap to the last, both included.
   [[nodiscard]] std::int64_t extent(std::size_t axis) const {
     return dilation[axis] * (kernel[axis] - 1) + 1;
   }
 };
 
 /// Reads strides, dilations and pads of a node. Computes `auto_pad` for an image of that size. Throws
-/// ArgumentError for attributes that do not fit, and negative pads.
+/// ArgumentError for invalid attributes and negative pads.
 [[nodiscard]] Window read_window(const NodeReader& node, std::vector<std::int64_t> kernel,
                                  const std::vector<std::int64_t>& image);
 
-/// Returns one number if all are the same.
+/// Returns a single number if all sizes are equal, else the list.
 [[nodiscard]] NodeOption one_or_list(const std::vector<std::int64_t>& sizes);
 
 }  // namespace fq::detail

@@ -6,7 +6,7 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-/// The first of the axes, which must be the last ones.
+/// Returns the first of the axes. They must be the last axes of the input.
 int first_axis(const OpImport& op, int rank) {
   const auto given = op.has("axes") ? op.integers("axes") : Shape{op.integer("axis", -1, -8, 8)};
   const auto axes = axes_of(op, given, rank);
@@ -18,7 +18,7 @@ int first_axis(const OpImport& op, int rank) {
   return first;
 }
 
-/// A parameter of that shape; left out, or one number for all of them, full of it.
+/// Returns a parameter of that shape. A missing input or a single number is repeated.
 Tensor parameter(const OpImport& op, std::size_t i, double missing, const Shape& shape) {
   if (!op.has_input(i)) return Tensor::full(shape, missing);
   const Tensor given = op.weight(i);
@@ -28,7 +28,7 @@ Tensor parameter(const OpImport& op, std::size_t i, double missing, const Shape&
   return given.reshape(shape);
 }
 
-/// Rejects training mode. Version 14 has an attribute for it, versions before have more outputs then.
+/// Rejects training mode. Opset 14 has an attribute for it. Older opsets have more outputs instead.
 void check_not_training(const OpImport& op) {
   const auto& outputs = op.node().outputs;
   const bool more =

@@ -31,7 +31,7 @@ void OpImport::check_elements(std::size_t i) const {
 
 namespace {
 
-/// Masks of infinities as the largest numbers, which networks can be saved with.
+/// Replaces infinities of masks by the largest numbers, which model files can store.
 Tensor without_infinities(const Tensor& x) {
   constexpr float largest = std::numeric_limits<float>::max();
   auto values = x.to_vector<float>();
@@ -119,8 +119,7 @@ ImportValue OpImport::layer(const std::string& type, NodeOptions options,
 ImportValue OpImport::reshaped(const ImportValue& x, const Shape& shape, const std::string& suffix) const {
   const int samples = batch_axis(shape);
   check(!shape.empty() && (samples >= 0 || x.fixed) && numel(shape) == numel(x.shape),
-        "it gives {} another shape, in which no axis is the batch",
-        to_string({x.shape.begin() + 1, x.shape.end()}));
+        "it reshapes {} so that no axis is the batch", to_string({x.shape.begin() + 1, x.shape.end()}));
   if (shape == x.shape) return x;
   const bool first =
       samples == 0 && shape[0] == kSymbolicBatch && x.shape[0] == kSymbolicBatch && shape.size() > 1;

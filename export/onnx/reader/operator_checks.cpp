@@ -26,7 +26,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
   return parts;
 }
 
-/// Removes the first `mark` and all text after it, and returns that text.
+/// Removes the first `mark` and all text after it, and returns the removed text.
 std::string_view cut_at(std::string_view& text, char mark) {
   const auto at = text.find(mark);
   if (at == std::string_view::npos) return {};
@@ -63,7 +63,7 @@ std::string type_words(std::string_view type) {
   return "of a type that no supported operator has";
 }
 
-/// The letters of the schema for the type of an attribute.
+/// Returns the schema letters for the type of an attribute.
 std::string_view type_letters(const OnnxNode& node, const std::string& name, const OnnxAttribute& value) {
   constexpr std::string_view letters[] = {"", "i", "f", "s", "is", "fs", "ss", "t"};
   static_assert(std::variant_size_v<OnnxAttribute> == std::size(letters));
@@ -77,7 +77,7 @@ std::string value_text(const OnnxAttribute& value) {
   return text != nullptr ? text->substr(0, 80) : "";
 }
 
-/// "opset 7 to 12", "opset 13 and later".
+/// Returns "opset 7 to 12" or "opset 13 and later".
 std::string opsets_text(int first, int last) {
   if (last == kLastOpset) return fmt::format("opset {} and later", first);
   if (first == last) return fmt::format("opset {}", first);
@@ -102,7 +102,7 @@ void check_value(const NodeReader& reader, const SchemaAttribute& known, const O
                "attribute '{}' is {}: {} is supported", known.name, text, fmt::join(known.allowed, " or "));
 }
 
-/// Domains whose operators the table has beside ONNX's own, all of version 1.
+/// Checks the opsets. Domains other than ONNX must have version 1.
 void check_opsets(const OnnxModel& model) {
   FQ_CHECK(model.opset >= kFirstOpset && model.opset <= kLastOpset, "import_onnx",
            "opset: {} is not supported, {} to {} are. Export the model with one of them "
@@ -113,7 +113,7 @@ void check_opsets(const OnnxModel& model) {
              "opset of {}: {} is not supported, 1 is", domain, version);
 }
 
-constexpr std::size_t kMostNamed = 50;  // of one operator
+constexpr std::size_t kMostNamed = 50;  // nodes listed per operator
 constexpr std::string_view kFunction = "[import_onnx] ";
 
 struct WayRound {
@@ -121,7 +121,7 @@ struct WayRound {
   const char* way;
 };
 
-/// The first that matches counts.
+/// The first matching entry applies.
 constexpr WayRound kWays[] = {
     {"*QuantizeLinear*",
      "the file is quantized: import the float one, or use the checkpoint that it was exported from"},
@@ -131,11 +131,11 @@ constexpr WayRound kWays[] = {
     {"*DynamicQuantize*",
      "the file is quantized: import the float one, or use the checkpoint that it was exported from"},
     {"com.microsoft.*", "an optimiser of ONNX Runtime fused it: import the file from before that"},
-    {"*.*", "operators of other domains are unknown here: export the model in those of ONNX alone"},
+    {"*.*", "operators of other domains are not supported: export the model with ONNX operators only"},
     {"If*",
      "its condition is computed from the input: export without branches, torch.onnx.export traces one way"},
-    {"Loop*", "export without loops: torch.onnx.export unrolls those of fixed length"},
-    {"Scan*", "export without loops: torch.onnx.export unrolls those of fixed length"},
+    {"Loop*", "export without loops: torch.onnx.export unrolls loops of fixed length"},
+    {"Scan*", "export without loops: torch.onnx.export unrolls loops of fixed length"},
     {"ArgMax*", "export the network up to its logits"},
     {"TopK*", "export the network up to its logits"},
     {"NonMaxSuppression*", "export the network up to its logits"},
@@ -147,7 +147,7 @@ constexpr WayRound kWays[] = {
     {"Col2Im*",
      "torch.nn.Fold is written so: add up patches by a transposed convolution with a fixed weight"},
     {"GridSample*", "resize by torch.nn.functional.interpolate where the grid is even"},
-    {"Scatter*", "write values side by side by torch.cat in place of assigning them"},
+    {"Scatter*", "concatenate values with torch.cat instead of assigning them"},
 };
 
 std::string name_of_node(const OnnxNode& node) {

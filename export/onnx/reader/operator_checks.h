@@ -1,6 +1,6 @@
 #pragma once
 
-/// Inputs, attributes and versions that an operator may have. Everything else in a file is an error.
+/// Checks inputs, attributes and opsets of operators. Unknown ones are errors.
 
 #include <map>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace fq::detail {
 
-/// Opsets of ONNX whose semantics the reader follows.
+/// Supported opsets of ONNX.
 inline constexpr int kFirstOpset = 6, kLastOpset = 28;
 
 /// One input or attribute, and the opsets that have it.
@@ -62,24 +62,24 @@ void check_operator(const OnnxNode& node, int opset);
 /// the table.
 void check_operators(const OnnxModel& model, const std::vector<OnnxNode>& nodes);
 
-/// The nodes of a graph that cannot be imported, with their operators and ways round.
+/// Unsupported nodes of a graph, with their operators and workarounds.
 class MissingNodes {
  public:
-  /// `what`: the operator, or how it is used: "Mul of a constant".
+  /// Adds a node. `what` is the operator or its use: "Mul of a constant".
   void add(const OnnxNode& node, const std::string& what);
-  /// A node whose operator is supported and whose attributes, shapes or types are not; `message` names it and
-  /// begins with "[import_onnx] ".
+  /// Adds a node with a supported operator but unsupported attributes, shapes or types. `message` names the
+  /// node and begins with "[import_onnx] ".
   void add_error(std::string message);
-  /// Throws ArgumentError unless nothing was added.
+  /// Throws ArgumentError if anything was added.
   void check() const;
 
  private:
-  std::map<std::string, std::vector<std::string>> nodes_;  // by what
+  std::map<std::string, std::vector<std::string>> nodes_;  // by `what`
   std::vector<std::string> errors_;
 };
 
 /// Returns a workaround for an unsupported operator or use of one: "export the network up to its logits".
-/// Returns an empty text if none is known.
+/// Returns an empty text if there is no workaround.
 [[nodiscard]] std::string way_round(const std::string& what);
 
 }  // namespace fq::detail

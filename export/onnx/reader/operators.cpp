@@ -13,8 +13,8 @@ constexpr char kLegacyBroadcast[] = "axis:i~@-6 broadcast:i@-6", kReduced[] = "d
                kReduction[] = "axes:is@-17 keepdims:i noop_with_empty_axes:i@18-";
 
 /// Attributes and inputs as in ONNX's own table up to `kLastOpset`, which the test onnx.schema compares.
-/// Values that a builder does not read are limited here: "stash_type:i=1". Rows without a builder are
-/// folded, or read by patterns, pairs of quantizers or GraphImport.
+/// Values that a builder does not read are limited here: "stash_type:i=1". Other components handle rows
+/// without a builder: folding, patterns, pairs of quantizers or GraphImport.
 std::vector<OperatorRow> other_rows() {
   using namespace onnx_ops;  // NOLINT: the builders
   return {
@@ -138,13 +138,13 @@ std::vector<OperatorRow> other_rows() {
       {"", "Where", where, "condition X Y", "", 9},
       {"", "Xor", exclusive_or, "A B", kLegacyBroadcast},
 
-      // Read in pairs, as an optimiser or ModelOpt writes them for codes of 16 bits and of E4M3.
+      // Read in pairs. Optimisers and ModelOpt write them for 16-bit and E4M3 codes.
       {"com.microsoft", "DequantizeLinear", nullptr, "x x_scale x_zero_point?", "axis:i"},
       {"com.microsoft", "QuantizeLinear", nullptr, "x y_scale y_zero_point?", "axis:i"},
       {"trt", "TRT_FP8DequantizeLinear", nullptr, "x x_scale x_zero_point?", "axis:i"},
       {"trt", "TRT_FP8QuantizeLinear", nullptr, "x y_scale y_zero_point?", "axis:i"},
 
-      // Put in the place of others by the reader itself.
+      // Nodes that the reader itself inserts.
       {kPatternDomain, "Identity", same, "input", ""},
       {kPatternDomain, "LayerNormalization", layer_norm, "X Scale? B?", "axes:is epsilon:f"},
       {kPatternDomain, "MatMul", matmul, "A B C?", ""},
@@ -153,7 +153,7 @@ std::vector<OperatorRow> other_rows() {
   };
 }
 
-/// Attributes of a plain function. Comparisons had their own rule of broadcasting up to opset 6.
+/// Returns the attributes of a plain function. Up to opset 6, comparisons had their own broadcasting rule.
 std::string plain_attributes(const OperatorSchema& row) {
   if (row.inputs == 2) return row.onnx_opset == kFirstOpset ? kLegacyBroadcast : "";
   std::string out;

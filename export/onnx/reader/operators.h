@@ -1,6 +1,6 @@
 #pragma once
 
-/// The operators of ONNX and what builds them.
+/// Table of the supported ONNX operators.
 
 #include <optional>
 #include <string>
@@ -27,11 +27,12 @@ struct Operator {
   OnnxSchema schema;
 };
 
-/// Rows of the plain functions of the operator table (core/ops/operators.h), and of other ONNX operators.
+/// Returns rows of the plain functions of the operator table (core/ops/operators.h), and of other ONNX
+/// operators.
 [[nodiscard]] const std::vector<OperatorRow>& operator_table();
-/// The plain function of the operator table that an ONNX operator is. Null if there is none.
+/// Returns the plain function of the operator table for an ONNX operator, or null.
 [[nodiscard]] const OperatorSchema* plain_row(std::string_view onnx);
-/// Null for operators that are not in the table.
+/// Returns null for operators that are not in the table.
 [[nodiscard]] const Operator* find_operator(const OnnxNode& node);
 
 }  // namespace fq::detail
@@ -41,11 +42,11 @@ namespace fq::detail::onnx_ops {
 /// Builds the layers of a node and returns its first output.
 using Build = ImportValue(const OpImport& op);
 
-/// A plain function of the operator table.
+/// Builds a plain function of the operator table.
 Build plain_function;
-/// A plain function whose integers may overflow.
+/// Builds a plain function whose integers may overflow.
 Build wrapped_function;
-/// A plain function found by a pattern. The node has the name of the row.
+/// Builds a plain function found by a pattern. The node has the name of the table row.
 Build recognised_function;
 Build add, cast, clip, concat, conjunction, constant_of_shape, conv, conv_transpose, cumulative_sum,
     disjunction, divide, dropout, einsum, embedding, exclusive_or, expand, flatten, gather, gather_nd,
@@ -58,24 +59,23 @@ Build reduce_any_mean, reduce_l1, reduce_l2, reduce_log_sum, reduce_log_sum_exp,
     reduce_min, reduce_product, reduce_sum, reduce_sum_square;
 /// Products. A third input is the bias.
 Build gemm, matmul;
-/// The operator of versions 23 to 25.
+/// Builds the operator of opsets 23 to 25.
 Build attention;
-/// In a pattern `axes` are those of ReduceMean, and scale and bias are optional.
+/// Builds a layer norm. In a pattern, `axes` are the axes of ReduceMean, and scale and bias are optional.
 Build layer_norm;
-/// A node of a pattern: `shape` is the shape of a sample.
+/// Builds a node of a pattern. `shape` is the shape of a sample.
 Build strided;
-/// A mark of quantized files (export/onnx/reader/quantized): a layer "on_grid_7".
+/// Builds a mark of quantized files (export/onnx/reader/quantized): a layer "on_grid_7".
 Build on_grid;
 
-/// Options of a layer scaled_dot_product_attention for queries of the shape `q`.
+/// Returns options of a layer scaled_dot_product_attention for queries of the shape `q`.
 NodeOptions attention_options(const Shape& q, double scale, bool causal);
-/// Returns the value under the mark of a grid and the index of the grid; the value itself and -1 without a
-/// mark.
+/// Removes a mark: returns the marked value and the index of its grid. Without a mark, returns `x` and -1.
 std::pair<ImportValue, int> without_mark(const OpImport& op, const ImportValue& x);
-/// The output of an attention layer whose weights were put on a grid.
+/// Returns the output of an attention layer whose weights were quantized to a grid.
 ImportValue with_weights_on_grid(const OpImport& op, const ImportValue& y, int index);
-/// Returns one attention layer for the product of weights `p` and values `v`. None unless a softmax of scores
-/// of queries and keys made the weights; a trained bias of the scores has no layer.
+/// Returns one attention layer for the product of weights `p` and values `v`. Returns no value unless a
+/// softmax of query-key scores computed the weights. A trained bias of the scores is not supported.
 std::optional<ImportValue> attention_of(const OpImport& op, const ImportValue& p, const ImportValue& v);
 
 }  // namespace fq::detail::onnx_ops

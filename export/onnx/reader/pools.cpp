@@ -7,9 +7,10 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-constexpr std::int64_t kMostTaps = 256;  // of a dilated window, along one axis
+constexpr std::int64_t kMostTaps = 256;  // taps of a dilated window along one axis
 
-/// Layers pool images and volumes: a sequence [N, C, L] is an image of height 1.
+/// Returns a value to pool. Layers pool images and volumes, so a sequence [N, C, L] becomes an image of
+/// height 1.
 ImportValue image_of(const OpImport& op) {
   const ImportValue& x = op.value();
   op.check(x.shape.size() >= 3 && x.shape.size() <= 5,
@@ -27,7 +28,7 @@ bool all(const Shape& sizes, std::int64_t value) {
   return std::ranges::count(sizes, value) == std::ssize(sizes);
 }
 
-/// The window of a pool; layers round its number of positions down.
+/// Reads the window of a pool. Layers round the number of positions down.
 Window pool_window(const OpImport& op, const ImportValue& image) {
   const std::size_t axes = op.value().shape.size() - 2;
   op.check(op.has("kernel_shape"), "its attribute 'kernel_shape' is missing");
@@ -48,7 +49,7 @@ NodeOptions options_of(const Window& window) {
   return options;
 }
 
-/// Whether windows are rounded up, and that makes one more.
+/// Whether ceil_mode adds a window.
 bool rounds_up(const OpImport& op, const Window& window, const ImportValue& image) {
   if (op.integer("ceil_mode", 0, 0, 1) == 0) return false;
   for (std::size_t i = 0; i < window.kernel.size(); ++i) {
@@ -76,11 +77,11 @@ struct Taps {
         size(image) {
     const std::int64_t room = size + before + after - window.extent(i);
     windows = room < 0 ? 0 : (room + (ceil ? stride - 1 : 0)) / stride + 1;
-    if (ceil && (windows - 1) * stride >= size + before) --windows;  // it would begin after the image
+    if (ceil && (windows - 1) * stride >= size + before) --windows;  // the window would begin after the image
   }
-  /// The place in the padded image after the last one that a window reads.
+  /// Returns the end of the last window in the padded image.
   [[nodiscard]] std::int64_t end() const { return (windows - 1) * stride + (kernel - 1) * dilation + 1; }
-  /// How many elements of window `w` count.
+  /// Returns the number of elements of window `w` that count.
   [[nodiscard]] std::int64_t count(std::int64_t w, bool with_pads) const {
     std::int64_t out = 0;
     for (std::int64_t tap = 0; tap < kernel; ++tap) {
@@ -91,7 +92,7 @@ struct Taps {
   }
 };
 
-/// 1 / elements of each window, [1, windows..].
+/// Returns 1 / elements of each window, [1, windows..].
 Tensor shares_of(const OpImport& op, const std::vector<Taps>& axes) {
   const bool with_pads = op.integer("count_include_pad", 0, 0, 1) == 1;
   Shape shape{1};
@@ -107,7 +108,7 @@ Tensor shares_of(const OpImport& op, const std::vector<Taps>& axes) {
   return out;
 }
 
-/// Sums of the elements of dilated windows, one axis after the other, times their shares.
+/// Sums the elements of dilated windows, one axis after the other, and multiplies by the shares.
 ImportValue dilated_mean(const OpImport& op, const Window& window, const ImportValue& image) {
   const bool ceil = op.integer("ceil_mode", 0, 0, 1) == 1;
   std::vector<Taps> axes;
@@ -144,13 +145,13 @@ ImportValue dilated_mean(const OpImport& op, const Window& window, const ImportV
   return op.layer("multiply", {}, {y, op.parameter(shares, shares.shape(), false)});
 }
 
-/// Means of each channel of an image, in the shape `shape`.
+/// Returns the means of each channel of an image, with the shape `shape`.
 ImportValue global_mean(const OpImport& op, const ImportValue& image, const Shape& shape) {
   return op.reshaped(op.layer("global_avg_pool", {}, {image}), shape,
                      shape.size() == 2 ? "flatten" : "reshape");
 }
 
-/// The shape after a mean over `axes`.
+/// Returns the shape after a mean over `axes`.
 Shape reduced(const Shape& shape, const std::vector<int>& axes, bool keep) {
   Shape out;
   for (int i = 0; i < static_cast<int>(shape.size()); ++i) {

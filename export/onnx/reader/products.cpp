@@ -11,7 +11,7 @@ Tensor scaled(const Tensor& x, double factor) {
   return factor == 1 ? x : ops::scale(Variable(x), factor).tensor();
 }
 
-/// One number a column; a single one, or [1, columns], counts for all rows.
+/// Returns one number per column. A single number, or [1, columns], applies to all rows.
 Tensor row_of(const OpImport& op, const Tensor& bias, std::int64_t columns) {
   const bool row = bias.numel() == columns && bias.dim(-1) == columns;
   op.check(row || bias.numel() == 1, "its bias is {}: one number for each of {} columns is needed",
@@ -20,7 +20,7 @@ Tensor row_of(const OpImport& op, const Tensor& bias, std::int64_t columns) {
   return Tensor::full({columns}, bias.item());
 }
 
-/// x [.., in] times a weight [out, in].
+/// Multiplies x [.., in] by a weight [out, in].
 ImportValue linear(const OpImport& op, const Tensor& weight, const Tensor& bias) {
   const ImportValue& x = op.value();
   op.check(x.shape.size() >= 2 && x.shape.back() == weight.dim(1),
@@ -70,7 +70,7 @@ ImportValue turned(const OpImport& op, const ImportValue& x, const std::string& 
   return op.layer("transpose", {{"axes", axes}}, {x}, {}, suffix);
 }
 
-/// A weight from the left: of turned matrices, from the right.
+/// Multiplies by a constant from the left: transposes, and multiplies from the right.
 ImportValue product_from_left(const OpImport& op) {
   const Tensor weight = op.weight(0);
   const ImportValue& x = op.value(1);
@@ -81,7 +81,7 @@ ImportValue product_from_left(const OpImport& op) {
   return turned(op, y, {});
 }
 
-/// Expands leading axes of `x` of size 1 to the sizes of the other matrices.
+/// Expands leading axes of size 1 of `x` to the sizes of the other matrices.
 ImportValue with_leading(const OpImport& op, const ImportValue& x, const Shape& other, const char* suffix) {
   if (x.shape.size() != other.size() || x.shape[0] != other[0] || x.shape.size() < 3) return x;
   Shape shape = x.shape;
@@ -102,7 +102,7 @@ ImportValue product_of_values(const OpImport& op) {
                   {with_leading(op, a, b.shape, "left"), with_leading(op, b, a.shape, "right")});
 }
 
-/// A fixed vector from the right: a matrix of one column, which goes.
+/// Multiplies by a constant vector from the right: a matrix of one column, which is then removed.
 ImportValue product_by_vector(const OpImport& op) {
   const Tensor vector = op.weight(1);
   const ImportValue y = linear(op, vector.reshape({1, vector.dim(0)}), Tensor());

@@ -8,7 +8,7 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-/// The gates of one direction in PyTorch's order.
+/// Returns the gates of one direction in PyTorch's order.
 Tensor gates_of(const Tensor& x, std::int64_t way, std::int64_t size, const std::vector<std::int64_t>& order,
                 std::int64_t first = 0) {
   const Tensor own = cut(x, 0, way, way + 1).reshape(Shape(x.shape().begin() + 1, x.shape().end()));
@@ -20,16 +20,16 @@ Tensor gates_of(const Tensor& x, std::int64_t way, std::int64_t size, const std:
 
 struct Layer {
   const char* type;
-  std::vector<std::int64_t> order;  ///< where the gates of ours are in ONNX's
+  std::vector<std::int64_t> order;  ///< position of each PyTorch gate in ONNX's order
   std::int64_t ways, size;
-  bool backwards;  ///< that way alone
+  bool backwards;  ///< whether there is only the reverse direction
   bool relu;
   bool batch_first;
 
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(order.size()) * size; }
 };
 
-/// Of all ways together; those of ONNX where the node names none.
+/// Returns the functions of all directions. ONNX's defaults if the node names none.
 std::vector<std::string> functions(const OpImport& op) {
   const auto* found = op.node().attribute("activations");
   if (found == nullptr) return {};
@@ -38,7 +38,7 @@ std::vector<std::string> functions(const OpImport& op) {
   return *names;
 }
 
-/// Whether all ways have these functions, or the node leaves them out where they are ONNX's own.
+/// Whether all directions have these functions. `usual`: they are ONNX's defaults, which the node may omit.
 bool computes(const std::vector<std::string>& given, const std::vector<std::string>& wanted, bool usual) {
   if (given.empty()) return usual;
   for (std::size_t i = 0; i < given.size(); ++i)
@@ -46,7 +46,7 @@ bool computes(const std::vector<std::string>& given, const std::vector<std::stri
   return given.size() % wanted.size() == 0;
 }
 
-/// Throws for functions that our layers have not.
+/// Throws for functions that the layers do not support.
 void check_functions(const OpImport& op, Layer& layer) {
   const auto given = functions(op);
   std::vector<std::string> wanted{"Sigmoid", "Tanh"};
@@ -60,7 +60,7 @@ void check_functions(const OpImport& op, Layer& layer) {
            layer.type == std::string_view("rnn") ? " or Relu, the same both ways" : "");
 }
 
-/// Throws for lengths that are not known or shorter than the sequence, and for peepholes.
+/// Throws for lengths that are unknown or shorter than the sequence, and for peepholes.
 void check_inputs(const OpImport& op, std::int64_t steps) {
   if (op.has_input(4)) {
     op.check(op.is_constant(4),
@@ -78,7 +78,7 @@ void check_inputs(const OpImport& op, std::int64_t steps) {
 
 bool is_batch_first(const OpImport& op) { return op.integer("layout", 0, 0, 1) == 1; }
 
-/// Throws for what our layers do not compute.
+/// Throws for unsupported options.
 Layer layer_of(const OpImport& op, std::int64_t steps) {
   const bool is_lstm = op.node().op == "LSTM", is_gru = op.node().op == "GRU";
   const auto direction = op.text("direction", "forward");
@@ -128,20 +128,20 @@ std::vector<LayerValue> values_of(const OpImport& op, const Layer& layer, std::i
   return values;
 }
 
-/// Exchanges the first two axes, unless the node has the batch first as layers do.
+/// Exchanges the first two axes, unless the node has the batch first like the layers.
 ImportValue first_axes_exchanged(const OpImport& op, const ImportValue& x, const std::string& suffix) {
   if (is_batch_first(op)) return x;
   return op.layer("transpose", {{"axes", Shape{1, 0, 2}}}, {x}, {}, suffix);
 }
 
-/// [N, L, ..] with its steps in the other order.
+/// Reverses the steps of [N, L, ..].
 ImportValue turned_round(const OpImport& op, const ImportValue& x, const std::string& suffix) {
   std::vector<std::int64_t> back;
   for (std::int64_t i = x.shape[1] - 1; i >= 0; --i) back.push_back(i);
   return op.layer("index_select", {{"axis", 1}, {"indices", back}}, {x}, {}, suffix);
 }
 
-/// [D, N, H] of the last steps, each way, or [N, D, H].
+/// Returns the last steps of each direction as [D, N, H] or [N, D, H].
 ImportValue last_states(const OpImport& op, const ImportValue& y, const Layer& layer) {
   std::vector<ImportValue> ends;
   for (std::int64_t way = 0; way < layer.ways; ++way) {

@@ -6,7 +6,7 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-/// The first axis, the samples, moved to another place.
+/// Moves the first axis, the samples, to another position.
 ImportValue with_samples_at(const OpImport& op, const ImportValue& x, int place) {
   if (place == 0) return x;
   Shape axes;
@@ -17,7 +17,7 @@ ImportValue with_samples_at(const OpImport& op, const ImportValue& x, int place)
 
 }  // namespace
 
-/// Sizes of 1 repeated; a constant once for each sample.
+/// Repeats sizes of 1. Repeats a constant once for each sample.
 ImportValue expand(const OpImport& op) {
   Shape to = integers_of(op, op.constant(1));
   const int samples = batch_axis(to);
@@ -54,7 +54,7 @@ ImportValue strided(const OpImport& op) {
   return op.reshaped(op.value(), to, {});
 }
 
-/// The same number for each sample.
+/// Returns the same number for each sample.
 ImportValue constant_of_shape(const OpImport& op) {
   const Shape to = integers_of(op, op.constant(0));
   const int samples = batch_axis(to);

@@ -8,7 +8,7 @@
 namespace fq::detail::onnx_ops {
 namespace {
 
-/// The numbers of all axes, where the file gives those of some.
+/// Returns the numbers of all axes if the file has numbers for some axes.
 template <class T>
 std::vector<T> of_all_axes(const OpImport& op, const std::vector<T>& given, std::size_t rank, T otherwise) {
   const auto named = op.integers("axes");
@@ -30,17 +30,16 @@ std::vector<double> numbers(const OpImport& op, std::size_t i) {
 }
 
 struct Target {
-  Shape shape;                 ///< of all axes
-  std::vector<double> scales;  ///< empty where they follow from the shape
+  Shape shape;                 ///< sizes of all axes
+  std::vector<double> scales;  ///< empty if they follow from the shape
 
-  /// The factor of an axis of `from`. With given scales an axis may keep its size and change.
+  /// Returns the factor of an axis of `from`. With given scales, an axis may keep its size and still change.
   [[nodiscard]] double scale(std::size_t axis, const Shape& from) const {
     return scales.empty() ? static_cast<double>(shape[axis]) / static_cast<double>(from[axis]) : scales[axis];
   }
 };
 
-/// The scale of all axes that `sizes` name where it is the same for all of them: the smallest, or the
-/// largest. Sizes follow from it.
+/// Uses one scale for all axes in `sizes`: the smallest or the largest. The output sizes follow from it.
 Target of_one_scale(const OpImport& op, const Shape& from, const Shape& sizes, bool largest) {
   double scale = largest ? 0 : std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -92,7 +91,7 @@ Target target(const OpImport& op, const Shape& from, std::size_t scales_at, std:
   return out;
 }
 
-/// How places are found and rounded.
+/// Computation and rounding of source positions.
 struct Sampling {
   std::string mode, coordinates, rounding;
 };
@@ -121,8 +120,8 @@ ImportValue resized(const OpImport& op, const ImportValue& x, const Target& to, 
   return op.layer("resize", options, {x}, {}, suffix);
 }
 
-/// Before version 11 ONNX left the rounding of `nearest` open. ONNX Runtime rounds places up along axes that
-/// become smaller, and down along others.
+/// Before opset 11, ONNX did not define the rounding of `nearest`. ONNX Runtime rounds positions up along
+/// axes that become smaller, and down along other axes.
 ImportValue resized_by_old_version(const OpImport& op, const std::string& mode, std::size_t scales_at) {
   const ImportValue& x = op.value();
   const Target to = target(op, x.shape, scales_at, 4);
@@ -152,7 +151,7 @@ ImportValue resize(const OpImport& op) {
       coordinates);
   op.check(op.integer("antialias", 0, 0, 1) == 0, "it filters before it makes smaller ('antialias')");
   op.check(op.integer("exclude_outside", 0, 0, 1) == 0,
-           "it leaves out what lies outside ('exclude_outside')");
+           "it ignores pixels outside of the image ('exclude_outside')");
   auto rounding = op.text("nearest_mode", "round_prefer_floor");
   if (rounding.starts_with("round_")) rounding.erase(0, 6);
   return resized(op, op.value(), target(op, op.value().shape, 2, 3),

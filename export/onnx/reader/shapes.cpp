@@ -11,8 +11,8 @@ namespace {
 
 Shape sample(const Shape& shape) { return {shape.begin() + 1, shape.end()}; }
 
-/// A file made for one batch has its size in shapes: ours takes the place that it has in the order of the
-/// elements.
+/// Replaces the fixed batch of a file in a target shape by the symbolic batch, at the same position in the
+/// order of the elements.
 void place_batch(const OpImport& op, const Shape& from, Shape& to) {
   const int samples = batch_axis(from);
   if (samples < 0) return;
@@ -29,7 +29,7 @@ void place_batch(const OpImport& op, const Shape& from, Shape& to) {
   }
 }
 
-/// 0 keeps a size, -1 follows from the others.
+/// Resolves a target shape: 0 keeps a size, -1 follows from the other sizes.
 Shape target_shape(const OpImport& op, const Shape& from) {
   Shape to = op.list("shape", 1);
   op.check(!to.empty() && to.size() <= 8, "it gives {} axes: from 1 to 8 are supported", to.size());

@@ -8,7 +8,7 @@
 namespace fq::detail {
 namespace {
 
-/// [N, K, S, D] with each head repeated for those of the queries that share it.
+/// Returns [N, K, S, D] with each head repeated for the query heads that share it.
 std::string repeated(Exporting& out, const Call& call, std::size_t i) {
   const Shape q = call.inputs.at(0).shape(), x = call.inputs.at(i).shape();
   const std::string name = Exporting::node_name(call) + (i == 1 ? ".keys" : ".values"),
@@ -23,8 +23,8 @@ std::string repeated(Exporting& out, const Call& call, std::size_t i) {
   return graph.add("Reshape", name, {expanded, integers(out, name + ".whole_shape", {0, q[1], x[2], x[3]})});
 }
 
-/// Input i, which is `floats` by now, with its last two axes changed. Engines want codes right in front of a
-/// product.
+/// Transposes the last two axes of input i, which has the name `floats`. Quantizes the result again, because
+/// engines expect quantizers directly before a product.
 std::string turned(Exporting& out, const Call& call, std::size_t i, const std::string& floats) {
   const Variable& x = call.inputs.at(i);
   Numbers axes(static_cast<std::size_t>(x.rank()));
@@ -38,7 +38,7 @@ std::string turned(Exporting& out, const Call& call, std::size_t i, const std::s
                   {y, x.rank(), codes->grid, call.path, codes->grid.name + ".turned"});
 }
 
-/// 0 where a query sees a key, else -infinity.
+/// Returns 0 where a query sees a key, else -infinity.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys) {
   Tensor mask = Tensor::empty({queries, keys}, DType::f32);
   auto* to = mask.mutable_data<float>();
@@ -48,7 +48,7 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys) {
   return mask;
 }
 
-/// Scores with what hides keys added; the call's mask is input `mask`.
+/// Adds the masks to scores. The mask of the call is input `mask`.
 std::string masked(Exporting& out, const Call& call, std::string scores, Shape sizes, std::size_t mask) {
   const std::string name = Exporting::node_name(call);
   auto& graph = out.graph();
@@ -88,7 +88,8 @@ void attention(Exporting& out, const Call& call) {
   out.node(call, "MatMul", {p, repeated(out, call, 2)});
 }
 
-/// x * cosine + partner * sine, with both as constants [L, D] and each element's partner by Gather.
+/// Computes x * cosine + partner * sine. Both are constants [L, D], and Gather returns the partner of each
+/// element.
 void rotary(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call), x = out.input(call, 0);
   const std::int64_t rows = call.output.dim(-2), width = call.output.dim(-1),

@@ -1,4 +1,4 @@
-// The inputs and the output of the graph.
+// Inputs and outputs of the graph.
 
 #include <algorithm>
 #include <set>
@@ -82,9 +82,8 @@ void Exporting::check_parts(const std::vector<const Call*>& parts) const {
     FQ_CHECK(
         (call.op == "input_part") ==
             std::ranges::any_of(call.inputs, [&](const auto& input) { return input.node().get() == row; }),
-        "export_onnx",
-        "'{}' ({}): parts of the network's input are inputs of the graph, all of them and nothing else",
-        call.path, call.op);
+        "export_onnx", "'{}' ({}): only parts may read the network's input if it has parts", call.path,
+        call.op);
   std::set<std::string> names{"output"};
   std::int64_t covered = 0;
   for (const Call* part : parts) {
@@ -102,7 +101,7 @@ void Exporting::check_parts(const std::vector<const Call*>& parts) const {
            covered, calls_.input.dim(1));
 }
 
-/// Row numbers stay integers; all else is read as floats.
+/// Keeps row numbers as integers. Other inputs are converted to floats.
 void Exporting::add_part(const Call& part) {
   const auto& type = part.get<std::string>("type");
   const Node* node = part.output.node().get();

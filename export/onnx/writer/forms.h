@@ -1,6 +1,6 @@
 #pragma once
 
-/// The forms of operators in ONNX, a table for each kind, and what they are written with.
+/// ONNX forms of operators, a table for each kind, and helpers.
 
 #include <map>
 #include <string>
@@ -16,13 +16,14 @@ using Emit = void (*)(Exporting&, const Call&);
 using Forms = std::map<std::string_view, Emit>;
 
 [[nodiscard]] std::vector<std::string> all_inputs(Exporting& out, const Call& call);
-/// Constants under a name: a scalar, a list of integers.
+/// Adds a constant with that name: a scalar, or a list of integers.
 std::string number(Exporting& out, const std::string& name, double value);
 std::string integers(Exporting& out, const std::string& name, const Numbers& values);
-/// The shape that a call gives, as an input of Reshape: 0 copies the input's batch, -1 follows it.
+/// Adds the output shape of a call as an input of Reshape. 0 copies the input's batch, -1 follows from the
+/// batch.
 std::string open_shape(Exporting& out, const Call& call);
 
-/// Gives the booleans of a comparison as 1 and 0.
+/// Outputs the booleans of a comparison as 1 and 0.
 void give_numbers(Exporting& out, const Call& call, const std::string& truth);
 
 [[nodiscard]] Forms arithmetic_forms();

@@ -11,7 +11,7 @@ void clip_between(Exporting& out, const Call& call, double low, double high) {
            {out.input(call, 0), number(out, name + ".low", low), number(out, name + ".high", high)});
 }
 
-/// ONNX Runtime removes a Relu before a quantizer of E4M3, and with it the ReLU's work.
+/// Handles E4M3: ONNX Runtime removes a Relu before a quantizer of E4M3, and then does not clip.
 void relu(Exporting& out, const Call& call) {
   if (out.give_relu(call)) return;
   if (out.options().target == Target::ort && out.ends_in_e4m3(call.output))
@@ -34,7 +34,7 @@ void silu(Exporting& out, const Call& call) {
   out.node(call, "Mul", {x, gate});
 }
 
-/// Where beta * x is above the threshold the logarithm differs from x by less than exp(-threshold).
+/// Above the threshold of beta * x, the logarithm differs from x by less than exp(-threshold).
 void softplus(Exporting& out, const Call& call) {
   const double beta = call.get<double>("beta"), threshold = call.get<double>("threshold");
   const std::string name = Exporting::node_name(call), x = out.input(call, 0);
@@ -46,14 +46,14 @@ void softplus(Exporting& out, const Call& call) {
   out.node(call, "Div", {out.graph().add("Softplus", name + ".softplus", {inner}), by});
 }
 
-/// -softplus(-x), which overflows nowhere.
+/// Computes -softplus(-x), which does not overflow.
 void log_sigmoid(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call);
   const std::string minus = out.graph().add("Neg", name + ".minus", {out.input(call, 0)});
   out.node(call, "Neg", {out.graph().add("Softplus", name + ".softplus", {minus})});
 }
 
-/// ONNX has no operator for it: sign(x) * floor(|x|), exact for all numbers.
+/// Computes sign(x) * floor(|x|), exact for all numbers, because ONNX has no operator for it.
 void trunc(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call), x = out.input(call, 0);
   const std::string size = out.graph().add("Abs", name + ".size", {x}),
@@ -68,7 +68,7 @@ void round_to(Exporting& out, const Call& call) {
   out.node(call, "Cast", {narrow}, {{"to", std::int64_t{onnx_type(DType::f32)}}});
 }
 
-/// Slopes of channels stand beside the axes behind them.
+/// Gives slopes per channel trailing axes, so that they broadcast against the input.
 void prelu(Exporting& out, const Call& call) {
   const Variable& slope = call.inputs.at(1);
   const int rank = call.output.rank();
@@ -136,7 +136,7 @@ void with_number(Exporting& out, const Call& call) {
             number(out, Exporting::node_name(call) + "." + attribute, call.get<double>(attribute))});
 }
 
-/// A reduction whose axes are an input.
+/// Writes a reduction whose axes are an input.
 template <const char* op>
 void reduce(Exporting& out, const Call& call) {
   out.graph().needs_opset(18);

@@ -57,7 +57,7 @@ class Splitting {
     }
   }
 
-  /// From the end, so that a ReLU is split before the sums that it reads.
+  /// Visits nodes from the end, so that a ReLU is split before the sums that it reads.
   void run() {
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node)
       if (node->op == "Relu" || sums_codes(*node)) split(*node);
@@ -87,7 +87,7 @@ class Splitting {
            rounds(*next->second[0]);
   }
 
-  /// Readers that round get a node of their own, but for the last reader of all.
+  /// Gives each quantizing reader its own copy of the node, except the last reader.
   void split(const OnnxNode& node) {
     const std::vector<OnnxNode*> readers = readers_[node.outputs[0]];
     std::size_t left = readers.size();
@@ -110,7 +110,7 @@ class Splitting {
   }
 
   GraphBuilder& graph_;
-  std::list<OnnxNode> nodes_;  // addresses stay
+  std::list<OnnxNode> nodes_;  // addresses are stable
   std::map<std::string, OnnxNode*> makers_;
   std::map<std::string, std::vector<OnnxNode*>> readers_;
 };
@@ -160,7 +160,7 @@ class IntegerConvolutions {
            is_grid_of(node.inputs[1], DType::i8, false) && is_grid_of(node.inputs[2], DType::i32, false);
   }
 
-  /// Through a ReLU at most.
+  /// Whether only quantizers read the value, directly or through a ReLU.
   [[nodiscard]] bool is_rounded(const std::string& floats) const {
     const auto readers = readers_.find(floats);
     return readers != readers_.end() && std::ranges::all_of(readers->second, [&](const OnnxNode* reader) {
@@ -170,7 +170,7 @@ class IntegerConvolutions {
            });
   }
 
-  /// The constant with an axis of one behind channels for each of positions.
+  /// Returns the constant with a further axis of size 1 for each position axis.
   std::string by_channels(const std::string& name, std::size_t positions) {
     const Tensor& values = constants_.at(name);
     if (values.numel() == 1) return name;
@@ -192,7 +192,7 @@ class IntegerConvolutions {
     graph_.model.nodes.push_back({"Mul", node.name, "", {floats, scale}, std::move(node.outputs), {}});
   }
 
-  /// Floats that nobody reads any longer, and then constants.
+  /// Removes unread nodes, and then unread constants.
   void drop_unread() {
     OnnxModel& model = graph_.model;
     const auto read = [&] {
@@ -213,9 +213,9 @@ class IntegerConvolutions {
 
   GraphBuilder& graph_;
   std::vector<OnnxNode> nodes_;
-  std::map<std::string, Grid> grids_;  // by their floats
+  std::map<std::string, Grid> grids_;  // by the name of their floats
   std::map<std::string, Tensor> constants_;
-  std::map<std::string, std::vector<const OnnxNode*>> readers_;  // null: the graph gives it out
+  std::map<std::string, std::vector<const OnnxNode*>> readers_;  // null: output of the graph
 };
 
 }  // namespace
@@ -249,7 +249,7 @@ class Separating {
     return std::ranges::find(ops, node.op) != ops.end();
   }
 
-  /// The floats of the weight, or of a copy where another product has some of its constants.
+  /// Returns the floats of the weight. Copies the weight if another product shares a constant.
   std::string separate(OnnxNode weight, const std::string& reader) {
     bool copied = false;
     for (auto& input : weight.inputs)
@@ -263,8 +263,8 @@ class Separating {
 
   GraphBuilder& graph_;
   std::vector<OnnxNode> nodes_;
-  std::map<std::string, Tensor> codes_;      // constants of bytes
-  std::map<std::string, OnnxNode> weights_;  // by their floats
+  std::map<std::string, Tensor> codes_;      // 8-bit constants
+  std::map<std::string, OnnxNode> weights_;  // by the name of their floats
   std::set<std::string> read_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// An OnnxModel under construction, and changes of the finished graph for ONNX Runtime.
+/// Builds an OnnxModel, and adapts the finished graph to ONNX Runtime.
 
 #include <map>
 #include <set>
@@ -10,21 +10,21 @@
 
 namespace fq::detail {
 
-/// Gives names and keeps constants of equal name and value once. Tensors are known by name.
+/// Creates unique names, and stores equal constants with equal names once. Tensors are identified by name.
 class GraphBuilder {
  public:
   using Attributes = std::vector<std::pair<std::string, OnnxAttribute>>;
 
-  /// Adds a node; its output is named `output`, or made of the node's name. Returns the output's name.
+  /// Adds a node. Its output is named `output`, or after the node. Returns the output's name.
   std::string add(std::string op, const std::string& name, std::vector<std::string> inputs,
                   Attributes attributes = {}, std::string output = {});
-  /// Adds a constant. Returns its name, which differs where another constant has it.
+  /// Adds a constant. Returns its name, which gets a suffix if another constant has the name.
   std::string constant(const std::string& name, const Tensor& value);
-  /// The oldest operator set that has what was added.
+  /// Raises the opset of the model to at least `opset`.
   void needs_opset(int opset);
-  /// A name for a tensor that nobody has yet.
+  /// Returns an unused name for a tensor.
   std::string free_tensor_name(const std::string& wish);
-  /// The same for a node.
+  /// Returns an unused name for a node.
   std::string free_node_name(const std::string& wish);
 
   OnnxModel model;
@@ -35,8 +35,8 @@ class GraphBuilder {
 };
 
 /// Repeats a product, an addition or an average of codes for each quantizer that reads it. ONNX Runtime
-/// computes such a node in integers only if one quantizer reads it, directly or through a ReLU. Two nodes in
-/// integers take less time than one in floats, and give the codes of evaluation here.
+/// computes such a node in integers only if one quantizer reads it, directly or through a ReLU. Two integer
+/// nodes take less time than one float node, and give the codes of evaluation here.
 void split_sums(GraphBuilder& graph);
 
 /// Writes a convolution of 8-bit codes whose sums are read as floats as ConvInteger, an integer bias and one

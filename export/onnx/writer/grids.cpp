@@ -18,7 +18,7 @@ struct Stored {
   int zero_point, opset;
 };
 
-/// The type of an activation's codes.
+/// Returns the type of an activation's codes.
 Stored stored_activation(const Grid& grid, Target target, const std::string& path) {
   if (!grid.format.is_integer()) {
     FQ_CHECK(grid.format == Format(FloatFormat{4, 3}), "export_onnx",
@@ -39,14 +39,14 @@ Stored stored_activation(const Grid& grid, Target target, const std::string& pat
   return {DType::u8, f.is_unsigned ? 0 : 128, 13};
 }
 
-/// The codes that the type can hold.
+/// Returns the full code range of the type.
 IntFormat whole_range(const Stored& stored) {
   const DType type = stored.dtype;
   const bool from_zero = type == DType::u4 || type == DType::u8 || type == DType::u16;
   return {bit_width(type), from_zero && stored.zero_point == 0, false};
 }
 
-/// An element type's number, where DType cannot hold it by conversion.
+/// Returns zero points. An element type without conversion is filled by its bits.
 Tensor zero_points(DType dtype, const Shape& shape, int value) {
   if (is_storage_only(dtype)) {
     FQ_CHECK(value == 0, "export_onnx", "codes of {} have no zero point", name(dtype));
@@ -55,7 +55,7 @@ Tensor zero_points(DType dtype, const Shape& shape, int value) {
   return Tensor::full(shape, value, dtype);
 }
 
-/// The one kept axis, -1 for one scale.
+/// Returns the one kept axis, or -1 for one scale.
 int scale_axis(const Grid& grid, int rank, const std::string& path) {
   if (grid.scale.numel() == 1 && grid.granularity.is_per_tensor()) return -1;
   const int axis = grid.granularity.single_axis(rank);
@@ -65,7 +65,7 @@ int scale_axis(const Grid& grid, int rank, const std::string& path) {
   return axis;
 }
 
-/// The parameters of a Quantize- or DequantizeLinear node: names of constants, attributes.
+/// Names of constants and attributes of a QuantizeLinear or DequantizeLinear node.
 struct GridNames {
   std::string scale, zero_point;
   GraphBuilder::Attributes attributes;
@@ -84,13 +84,13 @@ GridNames add_constants(GraphBuilder& graph, const GridInput& input, const Store
   return out;
 }
 
-/// Whether its range is that of zeros only, whose codes are 0 whatever the value: a quantizer behind ReLUs
-/// that let nothing through while it was calibrated.
+/// Whether the calibrated range has only zeros, so that all codes are 0. Occurs after ReLUs whose outputs
+/// were all zero in calibration.
 bool has_no_range(const Grid& grid) {
   return grid.scale.numel() == 1 && grid.amax.to(DType::f32).item() <= least_amax;
 }
 
-/// The outermost codes that may be.
+/// Returns the lowest and highest allowed code.
 int lowest_code(const GridInput& input) {
   if (has_no_range(input.grid)) return 0;
   const int lower = input.grid.format.integer().lower();
@@ -100,15 +100,15 @@ int highest_code(const GridInput& input) {
   return has_no_range(input.grid) ? 0 : input.grid.format.integer().upper();
 }
 
-/// Whether saturation would give others.
+/// Whether the allowed codes are fewer than the codes of the type.
 bool is_cut(const GridInput& input, const Stored& stored) {
   if (!input.grid.format.is_integer()) return false;
   const IntFormat whole = whole_range(stored);
   return lowest_code(input) != whole.lower() || highest_code(input) != whole.upper();
 }
 
-/// On codes, so that what comes before is still fused with their quantizer; ONNX has this for 8 bits,
-/// TensorRT takes nothing between Q and DQ.
+/// Clips codes instead of floats, so that engines still fuse the quantizer with the operator before it. ONNX
+/// supports it for 8 bits. TensorRT allows no node between Q and DQ.
 std::string cut_codes(GraphBuilder& graph, const GridInput& input, const GridNames& grid,
                       const Stored& stored) {
   const int highest = highest_code(input);
@@ -122,7 +122,7 @@ std::string cut_codes(GraphBuilder& graph, const GridInput& input, const GridNam
   return graph.add("Clip", input.codes, std::move(inputs), {}, input.codes);
 }
 
-/// code * scale, one for each scale, with as many axes behind them as the input has.
+/// Returns code * scale for each scale, with trailing axes to broadcast against the input.
 Tensor bounds_of(const GridInput& input, int code) {
   const int axis = scale_axis(input.grid, input.rank, input.path);
   const auto scales = input.grid.scale.to_vector<float>();
@@ -134,7 +134,7 @@ Tensor bounds_of(const GridInput& input, int code) {
   return out;
 }
 
-/// The values that the outermost codes stand for round to them.
+/// Clips floats to the values of the lowest and highest code.
 std::string cut_floats(GraphBuilder& graph, const GridInput& input, const GridNames& grid) {
   const int highest = highest_code(input);
   const std::string low = graph.constant(grid.scale + ".lowest", bounds_of(input, lowest_code(input)));
@@ -205,7 +205,7 @@ Tensor encoded(const Tensor& values, FloatFormat format, DType dtype) {
   return packed ? pack_codes(codes, dtype) : codes;
 }
 
-/// Numbers that the type holds exactly.
+/// Converts numbers that the type holds exactly.
 Tensor stored(const Tensor& values, DType dtype) {
   switch (dtype) {
     case DType::f8_e4m3:
@@ -225,7 +225,7 @@ Tensor stored(const Tensor& values, DType dtype) {
 
 Tensor turned(const Tensor& matrix) { return ops::transpose(Variable(matrix), {1, 0}).tensor(); }
 
-/// Scales as DequantizeLinear takes them: rank 0, a list along `axis`, or, with `block`, as many axes as the
+/// Scales in the form of DequantizeLinear: rank 0, a list along `axis`, or with `block` the rank of the
 /// codes.
 struct Scales {
   Tensor values;
@@ -233,7 +233,7 @@ struct Scales {
   std::int64_t block = 0;
 };
 
-/// The axis that keeps blocks: the last one with blocks of several elements that does not end in one block.
+/// Returns the axis that keeps blocks: the last one with blocks of several elements and more than one block.
 int block_axis(const Shape& shape, const Shape& block) {
   int axis = static_cast<int>(shape.size()) - 1;
   for (int a = 0; a < static_cast<int>(shape.size()); ++a) {
@@ -243,7 +243,7 @@ int block_axis(const Shape& shape, const Shape& block) {
   return axis;
 }
 
-/// Repeats the scales along every axis but one.
+/// Repeats the scales along every axis except one.
 Scales in_blocks(const Grid& grid, const Shape& shape) {
   const Shape block = grid.granularity.block_shape(shape), counts = grid.granularity.scale_shape(shape);
   const int axis = block_axis(shape, block);
@@ -274,7 +274,7 @@ Scales scales_of(const Grid& grid, const Shape& shape, bool transposed) {
   return scales;
 }
 
-/// Adds the scales in the form of their own bits.
+/// Adds the scales in their own type.
 std::string add_scales(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& path,
                        const Grid& grid, const Scales& scales, GraphBuilder::Attributes& attributes) {
   const std::string name = path + ".scale";

@@ -10,39 +10,41 @@
 
 namespace fq::detail {
 
-/// An activation that goes to codes.
+/// An activation to quantize.
 struct GridInput {
   std::string floats;
   int rank;
   const Grid& grid;
-  std::string path;   ///< of who asks, for messages
-  std::string codes;  ///< what to call the codes
-  bool cut = false;   ///< codes below 0 become 0, as a ReLU would have it
+  std::string path;   ///< path of the caller, for messages
+  std::string codes;  ///< name of the codes
+  bool cut = false;   ///< whether codes below 0 become 0, as with a ReLU
 };
 
-/// Throws ArgumentError, naming the path, if ONNX has no type for the codes of an activation or no form of
+/// Throws ArgumentError that names the path if ONNX has no type for the codes of an activation or no form of
 /// its ranges.
 void check_activation_grid(const Grid& grid, int rank, Target target, const std::string& path);
-/// Adds the node that makes codes and the one that makes floats of them. Returns the latter's output. Throws
-/// ArgumentError, naming the path, for what the target cannot do.
+/// Adds a node that quantizes and a node that dequantizes. Returns the output of the second. Throws
+/// ArgumentError that names the path for grids that the target does not support.
 std::string add_grid(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input);
-/// Adds the first of them only, for codes that are given out: signed ones are signed in the graph. Returns
-/// the codes.
+/// Adds only the quantizing node, for codes that are graph outputs. Signed codes stay signed. Returns the
+/// codes.
 std::string add_codes(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input);
 
 struct WeightForm {
-  bool transposed = false;      ///< a matrix, written with its axes exchanged
-  bool integer_factor = false;  ///< codes of activations are multiplied by it
+  bool transposed = false;      ///< writes the matrix with its axes exchanged
+  bool integer_factor = false;  ///< whether the codes multiply activation codes
 };
 
-/// Adds the codes, named `name`, and the node that dequantizes them, named by the grid's name. Returns the
+/// Adds the codes with the name `name`, and the node that dequantizes them, named after the grid. Returns the
 /// floats.
 ///
-/// Codes have the smallest type that ONNX has for them: int4 up to 4 bits, float4e2m1, float8; E3M2 and E2M3
-/// are float8e4m3, whose values they are. Integers of less than 4 bits that codes are multiplied by are int8:
-/// engines have products of integers for it. Scales: one, one an index of an axis, or blocks along one axis
-/// (others repeat their scales). Scales of 8 bits stay so: E4M3 times a float (NVFP4), E8M0 (MX). With
-/// `emulate`, float4e2m1 becomes float8e4m3 and E8M0 float32.
+/// Codes have the smallest ONNX type that fits: int4 up to 4 bits, float4e2m1, float8. E3M2 and E2M3 become
+/// float8e4m3 with equal values. Integers of less than 4 bits that multiply codes are int8, because engines
+/// have integer products for int8.
+///
+/// There may be one scale, one per index of an axis, or blocks along one axis (otherwise scales are
+/// repeated). 8-bit scales keep their type: E4M3 times a float (NVFP4), E8M0 (MX). With `emulate`, float4e2m1
+/// becomes float8e4m3 and E8M0 becomes float32.
 std::string add_weight(GraphBuilder& graph, const OnnxExportOptions& options, const std::string& name,
                        const QuantizedTensor& codes, const WeightForm& form);
 

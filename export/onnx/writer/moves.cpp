@@ -41,7 +41,8 @@ void index_select(Exporting& out, const Call& call) {
   out.node(call, "Gather", {out.input(call, 0), indices}, {{"axis", axis}});
 }
 
-/// A size of 1 leaves the input's, which the batch's is but where a batch is made of nothing.
+/// Writes Expand. A size of 1 keeps the input's size, which is also right for the batch unless the batch is
+/// created here.
 void expand(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call);
   Numbers shape = out.open_shape(call);
@@ -55,7 +56,7 @@ void expand(Exporting& out, const Call& call) {
   out.node(call, "Expand", {out.input(call, 0), sizes});
 }
 
-/// Sizes of the last axes with nothing added to the others: those before, then those behind.
+/// Returns the pads of the last axes and zeros for other axes: first the pads before, then the pads after.
 std::string pads(Exporting& out, const Call& call) {
   const auto rank = static_cast<std::size_t>(call.output.rank());
   Numbers all;
@@ -82,7 +83,7 @@ void pixel_shuffle(Exporting& out, const Call& call) {
            {{"blocksize", call.get<std::int64_t>("factor")}, {"mode", std::string("CRD")}});
 }
 
-/// ONNX's SpaceToDepth has another order of channels.
+/// Reorders channels, because ONNX's SpaceToDepth has another order.
 void pixel_unshuffle(Exporting& out, const Call& call) {
   auto& graph = out.graph();
   const std::string name = Exporting::node_name(call);
@@ -96,7 +97,7 @@ void pixel_unshuffle(Exporting& out, const Call& call) {
   out.node(call, "Reshape", {turned, open_shape(out, call)});
 }
 
-/// The factors of all axes where they are floats, or are given; empty where sizes say it better.
+/// Returns the factors of all axes if they are given or exact in float. Empty if sizes are more exact.
 std::vector<float> factors(const Call& call) {
   const Shape from = call.inputs.at(0).shape(), to = call.output.shape();
   const auto& given = call.get<std::vector<double>>("scales");
@@ -110,7 +111,7 @@ std::vector<float> factors(const Call& call) {
   return out;
 }
 
-/// With scales or sizes of all axes: optimisers move layouts through no other form.
+/// Writes scales or sizes of all axes, because optimisers move layouts only through this form.
 template <const char* mode>
 void resize(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call);

@@ -8,7 +8,7 @@ GraphBuilder::Attributes epsilon(const Call& call) {
   return {{"epsilon", static_cast<float>(call.get<double>("eps"))}};
 }
 
-/// A vector of ones or zeros where the module has none.
+/// Returns a vector of ones or zeros if the module has no parameter.
 std::string channel_numbers(Exporting& out, const Call& call, std::size_t i, double otherwise) {
   if (call.inputs.at(i).defined()) return out.input(call, i);
   const std::string name = Exporting::node_name(call) + (i == 1 ? ".weight" : ".bias");
@@ -30,7 +30,7 @@ void layer_norm(Exporting& out, const Call& call) {
   out.node(call, "LayerNormalization", all_inputs(out, call), std::move(attributes));
 }
 
-/// x / sqrt(mean(x^2) + eps) * gamma, as engines know it.
+/// Writes x / sqrt(mean(x^2) + eps) * gamma, the form that engines recognise.
 void rms_norm(Exporting& out, const Call& call) {
   out.graph().needs_opset(18);
   const std::string name = Exporting::node_name(call), x = out.input(call, 0);
@@ -53,7 +53,7 @@ void instance_norm(Exporting& out, const Call& call) {
            epsilon(call));
 }
 
-/// [C] beside the channels of the output.
+/// Returns [C] with trailing axes, so that it broadcasts against the channels of the output.
 std::string beside_channels(Exporting& out, const Call& call, std::size_t i, const char* what) {
   const Variable& p = call.inputs.at(i);
   Shape shape(static_cast<std::size_t>(call.output.rank() - 1), 1);
@@ -62,7 +62,7 @@ std::string beside_channels(Exporting& out, const Call& call, std::size_t i, con
   return out.graph().constant(name, p.tensor().reshape(std::move(shape)));
 }
 
-/// An InstanceNormalization of the groups as channels, then weight and bias.
+/// Writes an InstanceNormalization with groups as channels, then weight and bias.
 void group_norm(Exporting& out, const Call& call) {
   auto& graph = out.graph();
   const std::string name = Exporting::node_name(call);

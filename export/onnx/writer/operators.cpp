@@ -59,7 +59,7 @@ void avg_pool(Exporting& out, const Call& call) {
   out.node(call, "AveragePool", {out.input(call, 0)}, std::move(attributes));
 }
 
-/// Where something else computes with the numbers too, the graph has floats and the ids are made of them.
+/// Writes a lookup. If other operators use the numbers too, the graph has floats and converts them to ids.
 void embedding(Exporting& out, const Call& call) {
   std::string ids = out.input(call, 0);
   if (!out.takes_ids(call.inputs[0]))
@@ -67,7 +67,7 @@ void embedding(Exporting& out, const Call& call) {
   out.node(call, "Gather", {out.input(call, 1), ids}, {{"axis", std::int64_t{0}}});
 }
 
-/// The shares of an axis that each mean has, [from, to].
+/// Returns the share of each axis element in each mean, [from, to].
 Tensor shares(std::int64_t from, std::int64_t to) {
   Tensor matrix = Tensor::zeros({from, to});
   for (std::int64_t i = 0; i < to; ++i) {
@@ -78,13 +78,14 @@ Tensor shares(std::int64_t from, std::int64_t to) {
   return matrix;
 }
 
-/// Means over an axis are products with a matrix: each axis of the image is brought to the end for its own.
+/// Writes means over an axis as products with a matrix. Each axis of the image is moved to the end for its
+/// product.
 void adaptive_avg_pool(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call);
   const Shape x = call.inputs.at(0).shape();
   const auto& size = call.get<Numbers>("size");
   const auto axes = static_cast<std::int64_t>(size.size());
-  Numbers turn{0, 1, 1 + axes};  // the last axis before the others
+  Numbers turn{0, 1, 1 + axes};  // moves the last axis before the others
   for (std::int64_t i = 2; i < 1 + axes; ++i) turn.push_back(i);
   std::string y = out.input(call, 0);
   for (std::int64_t i = axes; i-- > 0;) {
@@ -121,7 +122,7 @@ Forms other_forms() {
   };
 }
 
-/// The attribute that an option of a call is.
+/// Returns an option of a call as an attribute.
 OnnxAttribute plain_attribute(const Call& call, const OperatorOption& option) {
   const std::string name(option.name);
   if (option.is_choice()) return call.get<std::string>(name);

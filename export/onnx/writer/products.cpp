@@ -11,7 +11,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-/// Where the channels of a product lie, and how many products are in one output.
+/// Channel axis of a product's weight, number of channels, and number of products per output.
 struct ProductShape {
   int weight_axis;
   std::int64_t channels, terms;
@@ -33,7 +33,7 @@ const ProductSums* sums_of(const Variable& y) {
   return sums == nullptr ? nullptr : std::get_if<ProductSums>(&sums->value);
 }
 
-/// The bias as its codes on the grid of the sums, computed by the layer's own formula.
+/// Returns the bias as codes on the grid of the sums, computed with the layer's formula.
 ProductSums real_sums(const Call& call, const ProductShape& shape, const QuantizedTensor& w) {
   const QuantizedTensor x{
       Tensor::empty({1}, call.inputs[0].quantized()->codes.dtype()), call.inputs[0].quantized()->grid, {}};
@@ -55,7 +55,7 @@ Tensor on_grid(const ProductSums& sums) {
   return out;
 }
 
-/// The bias of integer sums: int32 codes and their scales, or the floats on that grid. Empty for none.
+/// Adds the bias of integer sums: int32 codes and their scales, or floats on that grid. Empty without a bias.
 std::string add_bias(Exporting& out, const Call& call, const QuantizedTensor* w) {
   const std::string name = Exporting::node_name(call) + ".bias";
   const ProductShape shape = ProductShape::of(call);
@@ -94,7 +94,8 @@ GraphBuilder::Attributes gemm_attributes() {
   return {{"transB", std::int64_t{1}}, {"alpha", 1.0F}, {"beta", 1.0F}};
 }
 
-/// ONNX Runtime adds the bias of a MatMul in floats, that of a Gemm in integers.
+/// Writes Gemm if possible, because ONNX Runtime adds the bias of a MatMul in floats but of a Gemm in
+/// integers.
 void emit_rows(Exporting& out, const Call& call, const QuantizedTensor* w) {
   std::vector<std::string> inputs{out.rows(call, 0), out.input(call, 1), add_bias(out, call, w)};
   out.give_rows(call,
@@ -103,7 +104,8 @@ void emit_rows(Exporting& out, const Call& call, const QuantizedTensor* w) {
 
 }  // namespace
 
-/// Gemm takes matrices; engines know weights in blocks as the right factor of MatMul only.
+/// Writes a product. Gemm requires matrices, and engines support blocked weights only as the right factor of
+/// MatMul.
 void emit_product(Exporting& out, const Call& call) {
   if (call.attribute("engine") != nullptr) return emit_dynamic_product(out, call);
   const QuantizedTensor* w = out.constant_codes(call.inputs.at(1));
@@ -130,15 +132,15 @@ namespace {
 
 constexpr std::int64_t kFloatType = 1;  // TensorProto.FLOAT
 
-/// Codes as the right factor, [K, N].
+/// Returns the codes as the right factor, [K, N].
 Tensor turned_codes(const QuantizedTensor& w) {
   return ops::transpose(Variable(code_values(w)), {1, 0}).tensor().to(DType::i8);
 }
 
 }  // namespace
 
-/// y = fl(fl(fl(A) * fl(s * s_w)) + b), A the sums of MatMulInteger: each operation a node, which the engine
-/// fuses without changing a bit.
+/// Writes y = fl(fl(fl(A) * fl(s * s_w)) + b), where A are the sums of MatMulInteger. Each operation is a
+/// node. The engine fuses the nodes without changing a bit.
 void emit_dynamic_product(Exporting& out, const Call& call) {
   const QuantizedTensor* w = out.constant_codes(call.inputs.at(1));
   const std::string name = Exporting::node_name(call);

@@ -8,15 +8,15 @@
 namespace fq::detail {
 namespace {
 
-/// Blocks of `size` rows in another order.
+/// Reorders blocks of `size` rows.
 Tensor reordered(const Tensor& x, std::int64_t size, const Numbers& order) {
   std::vector<Tensor> parts;
   for (const auto block : order) parts.push_back(cut(x, 0, block * size, (block + 1) * size));
   return join(parts, 0);
 }
 
-/// One call of a recurrent operator. ONNX has LSTMs as i, o, f, g and GRUs as z, r, n, with steps before
-/// samples.
+/// Writes one call of a recurrent operator. ONNX orders the gates of LSTMs as i, o, f, g and of GRUs as z, r,
+/// n, and has steps before samples.
 class RecurrentForm {
  public:
   RecurrentForm(Exporting& out, const Call& call)
@@ -63,7 +63,7 @@ class RecurrentForm {
     return graph().constant(name_ + ".bias", join({own(3), own(4)}, 0).reshape({1, 2 * rows_}));
   }
 
-  /// Behind the inputs, at their places.
+  /// Appends the initial states at their input positions.
   void add_states(std::vector<std::string>& inputs) {
     for (std::size_t i = 5; i < call_.inputs.size(); ++i) {
       if (!call_.inputs[i].defined()) continue;
@@ -73,7 +73,7 @@ class RecurrentForm {
     }
   }
 
-  /// [1, G*H, K], floats or codes that are dequantized.
+  /// Returns the weight [1, G*H, K], as floats or dequantized codes.
   std::string matrix(std::size_t i, const std::string& what) {
     const Variable& weight = call_.inputs.at(i);
     const QuantizedTensor* codes = out_.constant_codes(weight);
@@ -107,7 +107,7 @@ class RecurrentForm {
     return inputs;
   }
 
-  /// Codes [1, K, G*H], behind them at the end their scales and zero points.
+  /// Returns codes [1, K, G*H] as inputs, with their scales and zero points at the end.
   std::vector<std::string> integer_inputs() {
     std::vector<std::string> inputs{steps(), "", "", bias()}, grids;
     for (const std::size_t i : {1, 2}) {

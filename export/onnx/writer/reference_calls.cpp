@@ -5,8 +5,8 @@
 namespace fq::detail {
 namespace {
 
-/// The grid that the references' own exporters write: scale = amax / bound, one range or one an index of one
-/// axis.
+/// Returns the grid that the reference exporters write: scale = amax / bound, with one range or one per index
+/// of an axis.
 Grid grid_of(const Call& call) {
   const Format format = call.op == "scaled_e4m3"
                             ? Format(FloatFormat{4, 3})

@@ -1,4 +1,4 @@
-// Members of Exporting that make values: constants, floats, values on grids, and rows of a matrix.
+// Members of Exporting that create values: constants, floats, values on grids, and rows of a matrix.
 
 #include <algorithm>
 
@@ -69,7 +69,7 @@ std::string Exporting::unrolled(const Call& maker, const std::string& matrix) {
   return graph_.add("Reshape", name, {matrix, graph_.constant(name + ".shape", sizes)});
 }
 
-/// Engines move codes in a reshape that has the same grid on both sides.
+/// Engines move codes through a reshape only if it has the same grid on both sides.
 
 void Exporting::put_rows(const Call& call, const std::string& matrix, const Grid& grid, bool cut) {
   const std::string codes = codes_name(call, grid);
@@ -128,7 +128,7 @@ bool Exporting::give_relu(const Call& call) {
   return rows;
 }
 
-/// The real codes of a parameter: the trace has only their shape.
+/// Returns the actual codes of a parameter. The trace has only their shape.
 QuantizedTensor Exporting::codes_of(const Call& call) const {
   const NoGrad no_grad;
   const Variable& input = call.inputs.at(0);

@@ -15,7 +15,7 @@ using nlohmann::json;
 constexpr std::size_t kMostAxes = 64;
 constexpr std::size_t kMostMetadata = 65536;  // a short pair costs many times its text
 
-/// Follows the one structure that a header has, event by event: nothing is kept of anything else.
+/// Parses exactly the structure of a header, event by event. It stores no other data.
 class HeaderReader : public json::json_sax_t {
  public:
   explicit HeaderReader(SafetensorsHeader& out) : out_(out) {}
@@ -119,7 +119,7 @@ class HeaderReader : public json::json_sax_t {
   Shape offsets_;
 };
 
-/// -1 when there is no such number of bytes.
+/// Returns -1 if the number of bytes is not an integer or overflows.
 std::int64_t bytes_of(const SafetensorsEntry& entry, int bits) {
   std::int64_t all = bits;
   for (const auto size : entry.shape)

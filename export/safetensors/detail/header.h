@@ -1,6 +1,6 @@
 #pragma once
 
-/// The JSON header of a safetensors file, and its element types.
+/// JSON header of a safetensors file, and its element types.
 
 #include <map>
 #include <optional>
@@ -22,25 +22,25 @@ struct SafetensorsType {
   int rank = 0;
 };
 
-/// Null for a name that the format has not.
+/// Returns null for an unknown name.
 [[nodiscard]] const SafetensorsType* safetensors_type(std::string_view name) noexcept;
-/// Null for a type that the format has not.
+/// Returns null for a type that the format does not have.
 [[nodiscard]] const SafetensorsType* safetensors_type(DType dtype) noexcept;
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsEntry> entries;  ///< by begin
+  std::vector<SafetensorsEntry> entries;  ///< sorted by begin
   std::map<std::string, std::string> metadata;
 };
 
-/// What is wrong with a header, without the file's name.
+/// Error in a header. The message does not name the file.
 class BadHeader : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Reads `text`, of a file that has `data_bytes` bytes after it. Nothing but an object of objects `{"dtype",
-/// "shape", "data_offsets"}`, one of strings under "__metadata__", and spaces after it passes. Allocates no
-/// more than some times the length of the text. Throws BadHeader.
+/// Parses `text`, of a file with `data_bytes` bytes after the header. Accepts only an object of objects
+/// `{"dtype", "shape", "data_offsets"}`, an object of strings under "__metadata__", and spaces after it.
+/// Allocates at most a small multiple of the length of the text. Throws BadHeader.
 [[nodiscard]] SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t data_bytes);
 
 }  // namespace fq::detail

@@ -28,14 +28,14 @@ bool per_token(const QuantDescriptor& d) {
          d.block_sizes().lengths == std::map<int, std::int64_t>{{-1, Granularity::whole}};
 }
 
-/// The length of plain blocks along the last axis; 0 for others.
+/// Returns the length of plain blocks along the last axis. 0 for other formats.
 std::int64_t last_axis_block(const QuantDescriptor& d) {
   const BlockSizes& blocks = d.block_sizes();
   const bool plain = blocks.lengths.size() == 1 && blocks.lengths.begin()->first == -1 && !blocks.scale_bits;
   return plain && blocks.type == BlockType::fixed ? blocks.lengths.begin()->second : 0;
 }
 
-/// Null for an input that is not quantized.
+/// Returns the algorithm for the weight and input formats. `x` is null for an unquantized input.
 Algorithm algorithm_of(const QuantDescriptor& w, const QuantDescriptor* x) {
   const bool by_channel = w.block_sizes().empty() && !w.dynamic();
   const bool one_range = by_channel && w.axis().empty();
@@ -119,10 +119,11 @@ std::string_view name(ModeloptAlgorithm algorithm) noexcept {
 void no_modelopt_name(const std::string& path, const std::string& what) {
   throw NoModeloptName(
       path, what,
-      fmt::format("[modelopt] '{}' {}: ModelOpt has names for what the presets int8 (with --target tensorrt, "
-                  "whose inputs are signed), int8_weight_only, fp8, fp8_per_channel_per_token, nvfp4, "
-                  "int4_blockwise and mxfp8 make of a layer, in blocks of matrices only",
-                  path, what));
+      fmt::format(
+          "[modelopt] '{}' {}: ModelOpt has names for layers of the presets int8 (with --target "
+          "tensorrt, whose inputs are signed), int8_weight_only, fp8, fp8_per_channel_per_token, nvfp4, "
+          "int4_blockwise and mxfp8, with blocks for matrices only",
+          path, what));
 }
 
 std::string name_in_file(const std::string& path) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What ModelOpt calls a quantized layer.
+/// ModelOpt's names of quantized layers.
 
 #include <string>
 #include <string_view>
@@ -28,25 +28,26 @@ struct ModeloptLayer {
   std::string path;
   QuantModule* quant = nullptr;  ///< null for a float layer
   ModeloptAlgorithm algorithm = ModeloptAlgorithm::none;
-  std::int64_t group = 0;  ///< elements of a block; 0 for none
+  std::int64_t group = 0;  ///< elements of a block; 0: no blocks
 
   [[nodiscard]] TensorQuantizer& input() const { return *quant->input_quantizers()[0]; }
 };
 
-/// All of a model, in the order of the tree. Throws ArgumentError for a layer that has no name there.
+/// Returns all layers of a model, in the order of the tree. Throws ArgumentError for a layer without a name
+/// in ModelOpt.
 [[nodiscard]] std::vector<ModeloptLayer> modelopt_layers(Module& model);
-/// What a path, of a module or a parameter, is in the file: in networks of Llama's names
-/// (import_transformers) `model.layers.0.self_attn.out_proj` is `.o_proj`; any other is itself.
+/// Returns the name of a module or parameter in the file. Networks with Llama's names (import_transformers)
+/// use `.o_proj` for `model.layers.0.self_attn.out_proj`. Other paths are unchanged.
 [[nodiscard]] std::string name_in_file(const std::string& path);
-/// Whether it has one range beforehand and signed codes of 8 bits: what `input_scale` can say.
+/// Whether the quantizer has one static range and signed 8-bit codes, as `input_scale` requires.
 [[nodiscard]] bool has_input_scale(const TensorQuantizer& q);
-/// Of a layer that no name of ModelOpt fits: its path, and what it is or has.
+/// Error for a layer without a name in ModelOpt: its path and its property.
 struct NoModeloptName : public ArgumentError {
   NoModeloptName(std::string layer, std::string why, const std::string& message)
       : ArgumentError(message), path(std::move(layer)), what_it_is(std::move(why)) {}
   std::string path, what_it_is;
 };
-/// Throws it: "takes .." is what there are names for.
+/// Throws NoModeloptName. The message lists the supported presets.
 [[noreturn]] void no_modelopt_name(const std::string& path, const std::string& what);
 
 }  // namespace fq::detail

@@ -20,19 +20,19 @@ struct StoredTensor {
   std::string file, name;
   Tensor value;
 
-  /// Throws FileError naming both.
+  /// Throws FileError that names file and tensor.
   [[noreturn]] void fail(const std::string& why) const;
 };
 
-/// Codes as f32, of the weight's shape.
+/// Unpacked f32 codes in the weight's shape.
 struct UnpackedCodes {
   Format format = IntFormat{};
   Tensor codes;
 };
 
-// Each throws FileError naming file and tensor for another type or shape.
+// Each function throws FileError that names file and tensor for another type or shape.
 
-/// f32 of what `value` gives for each byte.
+/// Returns f32 `value(byte)` for each byte.
 template <class Value>
 Tensor each_byte(const Tensor& stored, Value&& value) {
   Tensor out = Tensor::empty(stored.shape());
@@ -51,16 +51,17 @@ void StoredTensor::fail(const std::string& why) const {
   throw FileError(file, name, fmt::format("[import] {}: {}: {}", file, name, why));
 }
 
-/// One a byte: I8 or F8_E4M3.
+/// Unpacks one code per byte: I8 or F8_E4M3.
 UnpackedCodes unpack_bytes(const StoredTensor& stored) {
   if (stored.value.dtype() == DType::i8) return {IntFormat{}, stored.value.to(DType::f32)};
   if (stored.value.dtype() != DType::f8_e4m3)
-    stored.fail(fmt::format("it is {} beside a scale: I8 or F8_E4M3 is", stored.value.describe()));
+    stored.fail(fmt::format("it is {} and has a scale: use I8 or F8_E4M3", stored.value.describe()));
   const Minifloat grid = Minifloat::of({4, 3});
   return {FloatFormat{4, 3}, each_byte(stored.value, [&](std::uint8_t code) { return grid.decode(code); })};
 }
 
-/// ModelOpt's 4 bits, U8 [rows / 2, columns]: rows 2i and 2i + 1 in the low and high nibbles of row i.
+/// Unpacks ModelOpt's 4-bit codes, U8 [rows / 2, columns]: rows 2i and 2i + 1 are in the low and high nibbles
+/// of row i.
 UnpackedCodes unpack_rows(const StoredTensor& stored, std::int64_t rows) {
   check_pairs(stored, stored.value.rank() == 2 && rows == 2 * stored.value.dim(0),
               "rows of 4 bits (W4A16_AWQ)");
@@ -77,7 +78,7 @@ UnpackedCodes unpack_rows(const StoredTensor& stored, std::int64_t rows) {
   return {IntFormat{4}, std::move(codes)};
 }
 
-/// E2M1, U8 [rows, columns / 2]: the even column in the low nibble.
+/// Unpacks E2M1, U8 [rows, columns / 2]: the even column is in the low nibble.
 UnpackedCodes unpack_e2m1(const StoredTensor& stored) {
   check_pairs(stored, true, "columns of 4 bits (E2M1)");
   const Minifloat grid = Minifloat::of({2, 1});
@@ -89,8 +90,8 @@ UnpackedCodes unpack_e2m1(const StoredTensor& stored) {
   return {FloatFormat{2, 1}, std::move(codes)};
 }
 
-/// compressed-tensors' I32 [rows, words]: codes of 4 or 8 bits from the lowest bits on, the lowest code being
-/// 0, for a weight of `shape`.
+/// Unpacks compressed-tensors' I32 [rows, words] for a weight of `shape`: 4-bit or 8-bit codes from the
+/// lowest bits up. The lowest code is stored as 0.
 UnpackedCodes unpack_words(const StoredTensor& stored, const Shape& shape) {
   const Tensor& words = stored.value;
   if (shape.size() != 2 || words.rank() != 2 || words.dtype() != DType::i32)
@@ -115,7 +116,7 @@ UnpackedCodes unpack_words(const StoredTensor& stored, const Shape& shape) {
                           to_string(shape)));
 }
 
-/// Numbers of 8 bits, F8_E4M3 or E8M0 (U8 too), as f32; they are positive and finite.
+/// Unpacks 8-bit scales, F8_E4M3 or E8M0 (also as U8), as f32. They must be positive and finite.
 Tensor unpack_scales(const StoredTensor& stored) {
   const Minifloat e4m3 = Minifloat::of({4, 3});
   const bool floats = stored.value.dtype() == DType::f8_e4m3;
@@ -129,7 +130,7 @@ Tensor unpack_scales(const StoredTensor& stored) {
 constexpr std::string_view kScale = ".weight_scale", kUnit = ".weight_scale_2",
                            kInverseUnit = ".weight_global_scale";
 
-/// What nothing here computes, behind a layer's name.
+/// Suffixes of tensors that the import does not support, and the reason.
 constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
     {".input_global_scale",
      "its inputs are NVFP4 of compressed-tensors: take the weights alone, or ModelOpt's names"},
@@ -137,7 +138,7 @@ constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
     {".weight_g_idx", "its columns are in another order (activation ordering)"},
     {".pre_quant_scale", "its inputs have factors: fold them into the weights"},
 };
-/// What other tensors follow from, or what float readers pass over.
+/// Suffixes of tensors that follow from other tensors, or that float readers ignore.
 constexpr std::string_view kHidden[] = {".weight_shape", ".bias_code", kUnit, kInverseUnit};
 
 bool is_scale(const std::string& name) {
@@ -203,7 +204,7 @@ class Unpacking {
     out_.layers.push_back(std::move(found));
   }
 
-  /// Floats; or numbers of 8 bits, those of E4M3 times one float for all.
+  /// Reads scales: floats, or 8-bit numbers. E4M3 scales are multiplied by one float.
   void take_scales(PackedLayer& layer) const {
     const std::string name = layer.name + std::string(kScale),
                       inverse = layer.name + std::string(kInverseUnit),
@@ -229,18 +230,18 @@ class Unpacking {
       out_.hidden.push_back(packed);
       if (layer.scale_bits) return unpack_e2m1(stored(packed));
       const std::string shape = layer.name + ".weight_shape";
-      if (!has(shape)) fail(packed, "it has no weight_shape beside it");
+      if (!has(shape)) fail(packed, "its weight_shape is missing");
       const Tensor sizes = read_(shape);
       if (is_floating(sizes.dtype())) fail(shape, "it is no list of whole numbers");
       return unpack_words(stored(packed), sizes.to(DType::i64).to_vector<std::int64_t>());
     }
-    if (!has(plain)) fail(layer.name + std::string(kScale), "it has no weight beside it");
+    if (!has(plain)) fail(layer.name + std::string(kScale), "its weight is missing");
     if (type(plain) != "U8") return unpack_bytes(stored(plain));
     if (layer.scale_bits) return unpack_e2m1(stored(plain));
     return unpack_rows(stored(plain), layer.scale.rank() == 2 ? layer.scale.dim(0) : 0);
   }
 
-  /// One scale, one a row, or one for each group of columns.
+  /// Accepts one scale, one per row, or one per group of columns.
   void check_scales(PackedLayer& layer) const {
     const Shape& shape = layer.codes.shape();
     Tensor& scale = layer.scale;

@@ -12,7 +12,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-/// What the stars of `pattern` match in `name`, the earlier ones as little as possible.
+/// Finds the text that each star of `pattern` matches in `name`. Earlier stars match as little as possible.
 bool match_stars(std::string_view pattern, std::string_view name, Names& stars) {
   if (pattern.empty()) return name.empty();
   if (pattern.front() != '*') {
@@ -30,7 +30,7 @@ bool match_stars(std::string_view pattern, std::string_view name, Names& stars) 
 
 bool is_pattern(const std::string& name) { return name.find_first_of("*?") != std::string::npos; }
 
-/// "lstm.weight_ih_l1_reverse": the module's name, the parameter's, the layer's number and the way.
+/// Parts of "lstm.weight_ih_l1_reverse": module, parameter, layer number and direction.
 struct Recurrent {
   std::string module, parameter, layer, way;
 };
@@ -52,7 +52,7 @@ std::optional<Recurrent> recurrent_name(const std::string& name) {
   return std::nullopt;
 }
 
-/// Under which names a tensor may be known in a model, the likeliest first.
+/// Returns the names that a tensor may have in a model, the most likely first.
 Names spellings(const std::string& name) {
   const auto found = recurrent_name(name);
   if (!found) return {name, name + ".value"};
@@ -76,7 +76,7 @@ std::string without(const std::string& name, const std::string& prefix) {
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-/// "", and what at least half of the names begin with up to a dot.
+/// Returns "", and each prefix up to a dot that at least half of the names have.
 Names common_prefixes(const Names& names) {
   Names out{""};
   std::map<std::string, std::size_t> counts;
@@ -94,7 +94,7 @@ struct Named {
   std::string file, wanted;
 };
 
-/// Pairs of one way of reading the names: `prefix` is taken off the file's, `own` off the model's.
+/// Pairs names of the file without `prefix` with names of the model without `own`.
 std::map<std::string, std::string> pairs_of(const Names& model, const std::vector<Named>& file,
                                             const std::string& prefix, const std::string& own) {
   std::map<std::string, std::string> exact, loose, out;
@@ -129,7 +129,7 @@ std::map<std::string, std::string> best_pairs(const Names& model, const std::vec
   return best;
 }
 
-/// The rename for a name: a whole name, or the first pattern; none of them: null.
+/// Returns the rename for a name: a whole name, or the first pattern. Null if there is none.
 const WeightRename* rename_for(const std::string& name, const std::vector<WeightRename>& renames) {
   std::string ignored;
   for (const bool pattern : {false, true})

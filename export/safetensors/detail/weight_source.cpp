@@ -20,7 +20,7 @@ constexpr std::size_t kLongestName = 1000;
   throw FileError(path, {}, fmt::format("[load_weights] {} {}", path, why));
 }
 
-/// The line of Python that makes a safetensors file of what torch.save wrote.
+/// Returns Python code that converts a file of torch.save to safetensors.
 std::string conversion(const std::string& path) {
   return fmt::format(
       "is a PyTorch file, whose pickles are not read: make a safetensors file of it by python3 -c \"import "
@@ -69,7 +69,7 @@ WeightSource::WeightSource(const std::string& path) {
   for (const auto& [name, file] : names.json().items()) {
     const std::string shard = names.at(name).string();
     if (shard.empty() || fs::path(shard).filename() != shard || shard == "..")
-      names.at(name).fail(fmt::format("'{}' is not the name of a file beside the index", shard));
+      names.at(name).fail(fmt::format("'{}' is not the name of a file in the folder of the index", shard));
     if (files.insert(shard).second) add((fs::path(path).parent_path() / shard).string());
   }
   for (const auto& [name, file] : names.json().items())

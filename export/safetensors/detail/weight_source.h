@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tensors by name from one safetensors file, or from several with an index.
+/// Reads tensors by name from one safetensors file, or from several files with an index.
 
 #include <map>
 #include <string>
@@ -12,17 +12,17 @@ namespace fq::detail {
 
 class WeightSource {
  public:
-  /// `path` is a safetensors file or an index (`*.index.json`). Throws FileError for what is none, naming the
-  /// way to make one; for an index that names a file outside of its folder, a file that is not there, a
-  /// tensor that its file has not.
+  /// `path` is a safetensors file or an index (`*.index.json`). Throws FileError for other files and
+  /// describes the conversion. Also throws for an index that names a file outside its folder, for a missing
+  /// file, and for a tensor that is not in its file.
   explicit WeightSource(const std::string& path);
 
-  /// All tensors, in the order of the files.
+  /// Returns all tensors, in the order of the files.
   [[nodiscard]] const std::vector<SafetensorsEntry>& entries() const noexcept { return entries_; }
-  /// Throws as SafetensorsFile::read.
+  /// Reads a tensor. Throws as SafetensorsFile::read.
   [[nodiscard]] Tensor read(const std::string& name) const;
-  /// The weights that the files have as codes; `entries` and `read` have them as F32, without what belongs to
-  /// them.
+  /// Returns the packed weights of the files. `entries` and `read` return them as F32 and hide their scales
+  /// and other helper tensors.
   [[nodiscard]] const PackedFile& packed() const noexcept { return packed_; }
 
  private:

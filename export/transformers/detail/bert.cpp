@@ -8,10 +8,10 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr double kHidden = 1e30;  // any score less so much has no weight
+constexpr double kHidden = 1e30;  // a score lowered by it has no weight
 constexpr const char *kMask = "attention_mask", *kTypes = "token_type_ids";
 
-/// The whole number that an input is fixed to.
+/// Returns the integer that an input is fixed to.
 std::int64_t fixed_number(const std::string& name, const Tensor& value) {
   FQ_CHECK(value.numel() == 1, "import_transformers", "'{}' is fixed to {}: give one number for all tokens",
            name, value.describe());
@@ -68,7 +68,7 @@ class BertPlan {
  private:
   [[nodiscard]] bool is_fixed(const char* name) const { return options_.fixed_inputs.contains(name); }
 
-  /// ids, mask and types side by side in the rows of the data, as far as they are not fixed.
+  /// Adds ids, mask and types as parts of the data rows, except fixed inputs.
   void inputs() {
     std::int64_t begin = 0;
     const bool several = !is_fixed(kMask) || !is_fixed(kTypes);
@@ -100,7 +100,7 @@ class BertPlan {
     out_.add(plan_node(name, "linear", {{"out_features", out}}, from));
     return name;
   }
-  /// "encoder.layer.0" as node of a model file.
+  /// Returns "encoder.layer.0" as the name of a node.
   [[nodiscard]] std::string our_name(std::string path) const {
     for (char& c : path)
       if (c == '.') c = '_';
@@ -158,7 +158,7 @@ class BertPlan {
     norm(path + "output.LayerNorm");
   }
 
-  /// Of the first token.
+  /// Adds the pooler, which reads the first token.
   void pooler() {
     out_.add(plan_node("first_token", "slice", {{"axis", 1}, {"begin", 0}, {"end", 1}}));
     out_.add(plan_node("first_row", "reshape", {{"shape", Shape{width_}}}));
@@ -169,7 +169,7 @@ class BertPlan {
   void whole_network() {
     const std::string output = options_.output.empty() ? "last_hidden_state" : options_.output;
     FQ_CHECK(output == "last_hidden_state" || output == "pooler_output", "import_transformers",
-             "the output '{}' is asked for: a BertModel has last_hidden_state and pooler_output", output);
+             "the output '{}' is unknown: a BertModel has last_hidden_state and pooler_output", output);
     out_.output = {tokens_, width_};
     if (output == "last_hidden_state") {
       out_.passed_over.emplace_back("pooler.*");
@@ -181,7 +181,7 @@ class BertPlan {
 
   void check_one_output() const {
     FQ_CHECK(options_.output.empty(), "import_transformers",
-             "the output '{}' is asked for, but the network has one: leave that out", options_.output);
+             "output: the network has only one, but '{}' was given. Remove the option", options_.output);
   }
 
   void classifier() {

@@ -48,7 +48,7 @@ class Gpt2Plan {
                      inputs);
   }
 
-  /// Outputs `first` to `first + out` of a layer that keeps its weight as [in, outputs].
+  /// Adds outputs `first` to `first + out` of a layer whose weight is stored as [in, outputs].
   void conv1d(const std::string& ours, const std::string& theirs, std::int64_t in, std::int64_t out,
               std::int64_t first = 0, std::int64_t outputs = 0) {
     out_.places.push_back({.parameter = ours + ".weight",

@@ -31,7 +31,7 @@ void check_whole_heads(const TransformerConfig& config, const std::optional<Json
   if (values && is_given(*values, key)) check(values->at(key));
 }
 
-/// "default" where nothing is said.
+/// Returns the type of scaling, by default "default".
 std::string scaling_kind(const JsonValue& values) {
   for (const char* key : {"rope_type", "type"}) {
     if (!is_given(values, key)) continue;
@@ -47,7 +47,7 @@ std::string scaling_kind(const JsonValue& values) {
   return "default";
 }
 
-/// The tokens that the network was trained on.
+/// Returns the context length of the training.
 std::int64_t context_of(const TransformerConfig& config, const JsonValue& values, const std::string& kind) {
   constexpr const char *own = "original_max_position_embeddings", *whole = "max_position_embeddings";
   if (kind != "dynamic" && config.has(own)) return config.size(own);
@@ -87,10 +87,10 @@ NodeOptions scaled_options(const TransformerConfig& config, const JsonValue& val
   return out;
 }
 
-/// The options of a node `attention` that its angles follow from: "rotary_base" and, where "rope_scaling" or
+/// Returns the options of a node `attention` that define the angles: "rotary_base" and, if "rope_scaling" or
 /// "rope_parameters" have another type than "default", "rotary_scaling" and its numbers. Throws FileError
-/// with the line for types that are not computed, naming those that are, for numbers that are missing or out
-/// of range, and where positions turn a part of each head alone.
+/// with the line for unsupported types (naming the supported types), for numbers that are missing or out of
+/// range, and for positions that rotate only a part of each head.
 NodeOptions rotary_options(const TransformerConfig& config) {
   double base = config.number_or("rope_theta", 10000, 1, kLargestRotaryBase);
   std::optional<JsonValue> values;
@@ -105,11 +105,12 @@ NodeOptions rotary_options(const TransformerConfig& config) {
   return out;
 }
 
-constexpr std::int64_t kTokens = 2048;  // of a sample, unless it is given
+constexpr std::int64_t kTokens = 2048;  // default length of a sample
 
-/// What differs between these architectures and config.json does not say.
+/// Differences between these architectures that config.json does not contain.
 struct Kind {
-  bool inner_bias, out_bias, norms;  ///< of q, k and v; of what follows them; of queries and keys
+  bool inner_bias, out_bias;  ///< biases of q, k and v; of the output projection
+  bool norms;                 ///< norms of queries and keys
 };
 
 Kind kind_of(const TransformerConfig& config) {

@@ -65,7 +65,7 @@ void check_one_input(const ImportOptions& options) {
            "'{}' is fixed, but the network takes ids alone: leave that out",
            options.fixed_inputs.begin()->first);
   FQ_CHECK(options.output.empty(), "import_transformers",
-           "the output '{}' is asked for, but the network has one: leave that out", options.output);
+           "output: the network has only one, but '{}' was given. Remove the option", options.output);
 }
 
 }  // namespace fq::detail

@@ -10,7 +10,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kSmallGraph = std::int64_t{1} << 22;  // elements that any file may make
+constexpr std::int64_t kSmallGraph = std::int64_t{1} << 22;  // elements that every file may create
 
 std::int64_t elements_of(const OnnxModel& model) {
   std::int64_t count = 0;
@@ -18,7 +18,7 @@ std::int64_t elements_of(const OnnxModel& model) {
   return count;
 }
 
-/// Whether it repeats something for each sample: layers do that.
+/// Whether the node repeats a value for each sample. Layers do that instead.
 bool is_of_samples(const OnnxNode& node, const std::vector<Tensor>& inputs) {
   const bool of_shape = node.op == "ConstantOfShape", expands = node.op == "Expand" || node.op == "Tile";
   const std::size_t at = of_shape ? 0 : 1;
@@ -26,7 +26,7 @@ bool is_of_samples(const OnnxNode& node, const std::vector<Tensor>& inputs) {
   return batch_axis(inputs[at].to(DType::i64).to_vector<std::int64_t>()) >= 0;
 }
 
-/// Numbers that a mask, a count or a single constant would not have.
+/// Whether the tensor looks trained, rather than like a mask, a count or a constant.
 bool is_learnable(const Tensor& value) {
   if (!is_floating(value.dtype()) || value.numel() < 2) return false;
   return std::ranges::all_of(value.to(DType::f32).to_vector<float>(),

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What of a graph does not depend on its input.
+/// Values of a graph that do not depend on its input.
 
 #include <cstdint>
 #include <map>
@@ -13,15 +13,15 @@
 
 namespace fq::detail {
 
-/// How many elements the file gives leave to make: of values that are computed, and of parameters.
+/// Returns the limit of elements for computed values and for parameters. It depends on the size of the file.
 [[nodiscard]] std::int64_t element_limit(const OnnxModel& model);
 
-/// Its values, by name.
+/// Constants of a graph by name.
 class FixedValues {
  public:
   explicit FixedValues(const OnnxModel& model);
 
-  /// An input of the network that is the same for every sample: its shape has the batch all the same.
+  /// Adds an input that is the same for every sample. Its shape still has the batch.
   void add_input(const std::string& name, const GraphInputs::Fixed& input) {
     add(name, input.value, false);
     batch_shapes_.emplace(name, input.of_batch);
@@ -32,13 +32,13 @@ class FixedValues {
     const auto found = values_.find(name);
     return found == values_.end() ? nullptr : &found->second;
   }
-  /// Whether a value is one that training found, or was made of such.
+  /// Whether a value was trained, or computed from trained values.
   [[nodiscard]] bool is_learned(const std::string& name) const { return learned_.contains(name); }
   void add(const std::string& name, const Tensor& value, bool learned) {
     values_.emplace(name, value);
     if (learned) learned_.insert(name);
   }
-  /// Whether the node's inputs are fixed and what it gives is now known.
+  /// Computes the node if its inputs are constant. Returns whether its outputs are now known.
   bool fold_node(const OnnxNode& node);
 
  private:

@@ -21,7 +21,7 @@ Tensor lowest_bits(const Tensor& wide, DType type) {
   return out;
 }
 
-/// Converts i64 to another integer type. Numbers beyond the type wrap.
+/// Converts i64 to another integer type. Numbers outside the type wrap.
 Tensor wrapped(const Tensor& wide, DType type) {
   switch (type) {
     case DType::i8:
@@ -125,7 +125,7 @@ Tensor where(const Fold& f) {
   return out.to(yes.dtype());
 }
 
-/// With the sign of the divisor or, where the node says so, of the dividend.
+/// Computes the remainder with the sign of the divisor or, if the node says so, of the dividend.
 Tensor modulo(const Fold& f) {
   const bool c = f.node.integer("fmod", 0, 0, 1) == 1;
   return binary(f, [c](double a, double b) { return c ? std::fmod(a, b) : a - b * std::floor(a / b); });
@@ -141,7 +141,7 @@ Tensor range(const Fold& f) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())}).to(f.input(0).dtype());
 }
 
-/// A triangle of a matrix: on and above the k-th diagonal, or on and below it.
+/// Returns a triangle of a matrix: on and above the k-th diagonal, or on and below it.
 Tensor trilu(const Fold& f) {
   const Tensor x = f.input(0).to(DType::f64);
   f.node.check(x.rank() >= 2, "its input is {}", x.describe());
@@ -157,7 +157,7 @@ Tensor trilu(const Fold& f) {
   return out.to(f.input(0).dtype());
 }
 
-/// Combines any number of inputs, from the left.
+/// Combines any number of inputs from the left.
 template <class F>
 Tensor of_all(const Fold& f, F compute) {
   Tensor out = f.input(0).to(DType::f64);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Constant folding: outputs of operators whose inputs are fixed.
+/// Constant folding: computes operators with constant inputs.
 
 #include <cstdint>
 #include <optional>
@@ -11,26 +11,27 @@
 
 namespace fq::detail {
 
-/// Elements that folding may still make: no graph makes it allocate without bound.
+/// Remaining number of elements that folding may create. It limits the memory for untrusted graphs.
 struct FoldBudget {
   std::int64_t left = 0;
   void take(const NodeReader& node, std::int64_t count);
-  /// Takes the elements of a tensor; their number may have more than 64 bits.
+  /// Counts the elements of a tensor. Their number may exceed 64 bits.
   void take(const NodeReader& node, const Shape& shape);
 };
 
-/// Computes the node; undefined inputs are those left out. None for operators that it does not know.
-/// Integers are computed as doubles, exactly up to 2^53. Throws ArgumentError for inputs that do not fit.
+/// Computes the node. Undefined inputs are missing inputs. Returns no value for unknown operators. Integers
+/// are computed as doubles, exact up to 2^53. Throws ArgumentError for invalid inputs.
 [[nodiscard]] std::optional<Tensor> fold(const NodeReader& node, const std::vector<Tensor>& inputs,
                                          FoldBudget& budget);
 
-/// The elements of a list of whole numbers or of one number. Throws ArgumentError for another type or rank.
+/// Returns the elements of a list of integers or of a single integer. Throws ArgumentError for another type
+/// or rank.
 [[nodiscard]] std::vector<std::int64_t> integers_of(const NodeReader& node, const Tensor& tensor);
 /// Converts computed doubles to the type of the node's output. Integers lose their fraction and wrap.
 [[nodiscard]] Tensor of_type(const Tensor& computed, DType type);
-/// What the operator Shape gives of a value of that shape: all of it, or from 'start' to 'end'.
+/// Returns the output of the operator Shape: the whole shape, or the sizes from 'start' to 'end'.
 [[nodiscard]] Tensor shape_tensor(const NodeReader& node, const Shape& shape);
-/// `axes` from the front; throws ArgumentError when one is out of range or there twice.
+/// Returns `axes` counted from the front. Throws ArgumentError if an axis is out of range or a duplicate.
 [[nodiscard]] std::vector<int> axes_of(const NodeReader& node, const std::vector<std::int64_t>& axes,
                                        int rank);
 
@@ -45,7 +46,7 @@ struct Fold {
     return inputs[i];
   }
   bool has(std::size_t i) const { return i < inputs.size() && inputs[i].defined(); }
-  /// The whole numbers of an attribute, or of the input that replaced it in later versions.
+  /// Returns the integers of an attribute, or of the input that replaced it in later opsets.
   std::vector<std::int64_t> list(const char* attribute, std::size_t i) const {
     return has(i) ? integers_of(node, inputs[i]) : node.integers(attribute);
   }
@@ -67,7 +68,7 @@ struct Fold {
 [[nodiscard]] Tensor fold_transpose(const Fold& f);
 [[nodiscard]] Tensor fold_reshape(const Fold& f);
 [[nodiscard]] Tensor fold_unsqueeze(const Fold& f);
-/// Throws ArgumentError if a Split names another number of parts than it has outputs.
+/// Throws ArgumentError if the number of parts of a Split differs from its number of outputs.
 void check_parts(const NodeReader& node, std::int64_t parts);
 /// Returns one part for each output of the node.
 [[nodiscard]] std::vector<Tensor> fold_split(const Fold& f, std::size_t parts);
@@ -79,7 +80,7 @@ void check_parts(const NodeReader& node, std::int64_t parts);
 [[nodiscard]] Tensor fold_matmul(const Fold& f);
 [[nodiscard]] Tensor fold_softmax(const Fold& f);
 [[nodiscard]] Tensor fold_cumsum(const Fold& f);
-/// Adds borders of one number, of the edge's numbers, mirrored or circular ones.
+/// Pads with a constant, with the edge, or with mirrored or circular elements.
 [[nodiscard]] Tensor fold_pad(const Fold& f);
 
 }  // namespace fq::detail

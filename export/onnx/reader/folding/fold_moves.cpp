@@ -9,7 +9,7 @@
 namespace fq::detail {
 namespace {
 
-/// Rows of `x` along an axis, in the order of `picks`, which become the axes `shape`.
+/// Returns elements of `x` along an axis in the order of `picks`. The axis becomes the axes `shape`.
 Tensor picked(const Fold& f, const Tensor& x, int axis, const std::vector<std::int64_t>& picks,
               const Shape& shape) {
   f.node.check(bit_width(x.dtype()) >= 8, "its data is {}", name(x.dtype()));
@@ -75,7 +75,7 @@ Tensor fold_slice(const Fold& f) {
   return x;
 }
 
-/// Parts of the first input, whose places the second has, in place of which come those of the third.
+/// Replaces slices of the first input, at the indices in the second input, by slices of the third input.
 Tensor fold_scatter_nd(const Fold& f) {
   const Tensor &x = f.input(0), &updates = f.input(2);
   const Tensor places = f.input(1).to(DType::i64);

@@ -7,14 +7,14 @@
 namespace fq::detail {
 namespace {
 
-/// Steps between neighbours along each axis of a row-major tensor.
+/// Returns the strides of a row-major tensor.
 std::vector<std::int64_t> steps_of(const Shape& shape) {
   std::vector<std::int64_t> steps(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;) steps[i - 1] = steps[i] * shape[i];
   return steps;
 }
 
-/// Calls `visit` with the offsets in two tensors whose axes have these steps, for each index of `shape`.
+/// Calls `visit` with the offsets in two tensors with these strides, for each index of `shape`.
 template <class F>
 void for_each_index(const Shape& shape, const std::vector<std::int64_t>& first,
                     const std::vector<std::int64_t>& second, const F& visit) {
@@ -33,7 +33,7 @@ void for_each_index(const Shape& shape, const std::vector<std::int64_t>& first,
   }
 }
 
-/// A reduction: its first value, the step for each element, and the last step.
+/// A reduction: initial value, step for each element, and final step.
 struct Reduction {
   double begin;
   double (*take)(double so_far, double x);
@@ -72,13 +72,13 @@ std::vector<int> reduced_axes(const Fold& f, int rank) {
   return axes;
 }
 
-/// Sizes of the leading axes of a product, broadcast.
+/// Returns the broadcast sizes of the leading axes of a product.
 Shape leading(const Tensor& a, const Tensor& b) {
   return broadcast_shapes(Shape(a.shape().begin(), a.shape().end() - 2),
                           Shape(b.shape().begin(), b.shape().end() - 2), "import_onnx");
 }
 
-/// Steps of `x` along the leading axes of a broadcast shape.
+/// Returns the strides of `x` along the leading axes of a broadcast shape.
 std::vector<std::int64_t> broadcast_steps(const Tensor& x, const Shape& lead) {
   const auto own = steps_of(x.shape());
   std::vector<std::int64_t> steps(lead.size(), 0);
@@ -90,7 +90,7 @@ std::vector<std::int64_t> broadcast_steps(const Tensor& x, const Shape& lead) {
 
 int axis_of(const Fold& f, std::int64_t given) { return axes_of(f.node, {given}, f.input(0).rank())[0]; }
 
-/// `reflect` does not repeat the edge.
+/// Returns a mirrored index. `reflect` does not repeat the edge.
 std::int64_t mirrored(std::int64_t at, std::int64_t size) {
   const std::int64_t period = std::max<std::int64_t>(2 * (size - 1), 1),
                      place = ((at % period) + period) % period;
@@ -119,7 +119,7 @@ Pads pads_of(const Fold& f) {
   return out;
 }
 
-/// `x` with more elements along an axis: each is that at the place `from`, or `value` where that is outside.
+/// Returns `x` with more elements along an axis. Each is the element at index `from`, or `value` outside.
 template <class F>
 Tensor padded(const Tensor& x, int axis, std::int64_t size, double value, const F& from) {
   Shape shape = x.shape();

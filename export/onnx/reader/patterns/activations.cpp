@@ -6,15 +6,15 @@
 namespace fq::detail {
 namespace {
 
-constexpr int kDeepest = 3;  // products in a product
+constexpr int kDeepest = 3;  // nesting depth of products
 
-/// What a GELU is made of: a gate, 1 + erf(x / sqrt 2) or 1 + tanh(..), and its x.
+/// Part of a GELU: the gate 1 + erf(x / sqrt 2) or 1 + tanh(..), and its x.
 struct Gate {
   std::string output, x;
   bool by_tanh = false;
 };
 
-/// x of x / sqrt 2.
+/// Returns x of x / sqrt 2.
 const std::string* erf_argument(const GraphView& graph, const std::string& name) {
   const auto* quotient = graph.maker(name, "Div", 2);
   if (quotient != nullptr && graph.is_number(quotient->inputs[1], std::numbers::sqrt2))
@@ -37,7 +37,7 @@ bool is_cube(const GraphView& graph, const std::string& name, const std::string&
          (product->inputs[1] == x && is_square(product->inputs[0]));
 }
 
-/// x of sqrt(2 / pi) * (x + 0.044715 x^3).
+/// Returns x of sqrt(2 / pi) * (x + 0.044715 x^3).
 const std::string* tanh_argument(const GraphView& graph, const std::string& name) {
   const auto* product = graph.maker(name, "Mul", 2);
   const auto* sum_name =
@@ -65,7 +65,7 @@ std::optional<Gate> gate_of(const GraphView& graph, const std::string& name) {
   return Gate{name, *x, tanh != nullptr};
 }
 
-/// All gates in a product of products: x may be a GELU too.
+/// Finds all gates in a product of products. x may itself be a GELU.
 void find_gates(const GraphView& graph, const OnnxNode& product, int depth, std::vector<Gate>& gates) {
   for (const auto& input : product.inputs) {
     if (auto gate = gate_of(graph, input)) gates.push_back(std::move(*gate));
@@ -74,7 +74,7 @@ void find_gates(const GraphView& graph, const OnnxNode& product, int depth, std:
   }
 }
 
-/// How a product is made up: of so many gates and x, and a number; `others` are all else.
+/// Factors of a product: the number of gates, of x, and of other factors, and the constant factor.
 struct Factors {
   int gates = 0, values = 0, others = 0;
   double number = 1;
@@ -97,7 +97,7 @@ void count_factors(const GraphView& graph, const OnnxNode& product, const Gate& 
   }
 }
 
-/// x / 2 * gate.
+/// Whether the product is x / 2 * gate.
 bool is_half_of_both(const GraphView& graph, const OnnxNode& product, const Gate& gate) {
   Factors factors;
   count_factors(graph, product, gate, kDeepest, factors);

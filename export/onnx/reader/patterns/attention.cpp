@@ -12,16 +12,16 @@ namespace {
 
 using Layer = ModelBuilder::Layer;
 
-constexpr double kHidden = -1e9;  // scores from here on down have no weight beside any other
+constexpr double kHidden = -1e9;  // scores at or below it get no attention weight
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-/// What scores are made of, read from the softmax back.
+/// Reads the scores of an attention backwards from the softmax.
 class Scores {
  public:
   explicit Scores(const OpImport& op) : op_(op) {}
 
-  /// False where they are no scores of queries and keys. Weights that the file rounds to 16 bits stay f32: it
-  /// computes all of the attention in 16 bits, layers do in f32.
+  /// Returns false if the input is not a softmax of query-key scores. Attention weights that the file rounds
+  /// to 16 bits stay f32: the file computes the whole attention in 16 bits, but layers compute in f32.
   bool read(const ImportValue& weights) {
     const Layer* softmax = op_.made(weights.node);
     if (is(softmax, "round_to")) softmax = op_.made(softmax->inputs.at(0));
@@ -43,7 +43,7 @@ class Scores {
     return layer != nullptr && layer->type == type;
   }
 
-  /// Scores, with at most `masks` of them added.
+  /// Reads scores with at most `masks_left` added masks.
   bool read_sum(const std::string& node, int masks_left) {
     const Layer* layer = op_.made(node);
     if (is(layer, "add") && masks_left > 0) {
@@ -80,7 +80,7 @@ class Scores {
     return read_keys(unscaled(right));
   }
 
-  /// What a chain of factors begins with; the factors become the scale's.
+  /// Skips factors at the end of a chain and multiplies them into the scale. Returns the value before them.
   std::string unscaled(std::string node) {
     for (const Layer* layer = op_.made(node); is(layer, "scale"); layer = op_.made(node)) {
       scale *= layer->options.value_or("factor", 1.0);
@@ -89,7 +89,7 @@ class Scores {
     return node;
   }
 
-  /// Keys [.., S, D] of the matrices [.., D, S].
+  /// Reads keys [.., S, D] from the matrices [.., D, S].
   bool read_keys(const std::string& node) {
     const Layer* layer = op_.made(node);
     if (layer == nullptr) return false;
@@ -115,7 +115,8 @@ class Scores {
     return true;
   }
 
-  /// x of [B, H, S, D] as [B * H, S, D], turned, and as [B, H, D, S]; empty for anything else.
+  /// Returns the name of x [B, H, S, D] if the layer transposes it as [B * H, S, D] to [B, H, D, S], else an
+  /// empty text.
   [[nodiscard]] std::string turned_rows(const Layer& layer) const {
     const Layer* turned = is(&layer, "reshape") ? op_.made(layer.inputs.at(0)) : nullptr;
     const Layer* rows = is(turned, "transpose") ? op_.made(turned->inputs.at(0)) : nullptr;
@@ -128,7 +129,7 @@ class Scores {
     return layer.output.shape == wanted ? rows->inputs.at(0) : std::string();
   }
 
-  /// The numbers of a layer that has some and does not train them; null for any other.
+  /// Returns the constant of a layer that does not train it, else null.
   [[nodiscard]] const Tensor* fixed(const std::string& node) const {
     const Layer* layer = op_.made(node);
     if (!is(layer, "parameter") || layer->options.value_or("trained", true)) return nullptr;
@@ -148,7 +149,7 @@ class Scores {
     return true;
   }
 
-  /// Of keys that are hidden where the condition is true, or where it is not.
+  /// Adds a mask from a condition. `hidden` is the truth value that hides a key.
   bool take_condition(const std::string& node, bool hidden) {
     if (const Tensor* value = fixed(node)) {
       auto numbers = value->to_vector<float>();
@@ -167,7 +168,7 @@ class Scores {
     return true;
   }
 
-  /// Whether query i sees keys 0 to i alone, and as many as there are queries.
+  /// Whether query i sees exactly keys 0 to i, with equal numbers of queries and keys.
   [[nodiscard]] bool is_causal(const Tensor& mask) const {
     const std::int64_t queries = size_.end()[-2], keys = size_.end()[-1];
     if (queries != keys || queries < 2 || mask.numel() != queries * keys || mask.dim(-1) != keys)
@@ -181,7 +182,7 @@ class Scores {
     return true;
   }
 
-  /// Whether something that is trained makes it; what comes from the data takes none.
+  /// Whether the value depends on trained parameters. Values from the data do not.
   [[nodiscard]] bool takes_gradient(const std::string& node) const {
     std::set<std::string> seen{"input"};
     std::vector<std::string> open{node};
@@ -200,7 +201,7 @@ class Scores {
   Shape size_;
 };
 
-/// [B, .., L, D] with one axis of heads.
+/// Reshapes to [B, .., L, D] with one axis of heads.
 ImportValue with_heads(const OpImport& op, const ImportValue& x, const std::string& suffix) {
   const Shape& s = x.shape;
   return s.size() == 4 ? x : op.reshaped(x, {s[0], 1, s[1], s[2]}, suffix);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The nodes that an output needs, and patterns: chains of nodes that are one layer.
+/// View of a graph to find patterns: chains of nodes that form one layer.
 
 #include <cstdint>
 #include <optional>
@@ -14,22 +14,23 @@
 
 namespace fq::detail {
 
-/// Fixed values by name.
+/// Constants by name.
 using Constants = std::unordered_map<std::string, Tensor>;
 
-/// Patterns go back from the last node of a chain. References, not copies.
+/// Looks up nodes and constants by name. Patterns are matched from their last node backwards. Holds
+/// references.
 class GraphView {
  public:
   GraphView(const std::vector<OnnxNode>& nodes, const Constants& constants);
 
-  /// The node that gives `name`, when it is that operator with `inputs` inputs; else null.
+  /// Returns the node that computes `name` if it is the operator `op` with `inputs` inputs, else null.
   [[nodiscard]] const OnnxNode* maker(const std::string& name, std::string_view op, std::size_t inputs) const;
-  /// Null when it is not fixed.
+  /// Returns null if the value is not constant.
   [[nodiscard]] const Tensor* constant(const std::string& name) const;
-  /// Whether `name` is a fixed single number within 1e-5 of `value`, relative.
+  /// Whether `name` is a constant single number within 1e-5 of `value` (relative).
   [[nodiscard]] bool is_number(const std::string& name, double value) const;
   [[nodiscard]] std::optional<double> number(const std::string& name) const;
-  /// The other input of a node of two when one of them is that number; null when neither is.
+  /// Returns the other input of a node with two inputs if one of them is the number `value`, else null.
   [[nodiscard]] const std::string* beside(const OnnxNode& node, double value) const;
   [[nodiscard]] std::optional<std::vector<std::int64_t>> integers(const std::string& name) const;
 
@@ -38,27 +39,27 @@ class GraphView {
   std::unordered_map<std::string, const OnnxNode*> makers_;
 };
 
-/// A node in the place of `last`, the end of a chain: same name and output.
+/// Returns a node that replaces `last`, the end of a chain: same name and output.
 [[nodiscard]] OnnxNode in_place_of(const OnnxNode& last, std::string op, std::vector<std::string> inputs);
 
-/// Each gives the node that stands for the chain that ends with `last`, or none.
+/// Each function returns the node that replaces the chain ending at `last`, or no value.
 [[nodiscard]] std::optional<OnnxNode> find_gelu(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_gated(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_layer_norm(const GraphView& graph, const OnnxNode& last);
-/// What stands behind a softmax for rows that see no key: 0 where it is NaN, else itself.
+/// Finds the replacement of NaN by 0 after a softmax, for rows that see no key.
 [[nodiscard]] std::optional<OnnxNode> find_without_nan(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_linear(const GraphView& graph, const OnnxNode& last);
-/// PyTorch's as_strided where it changes the shape alone.
+/// Finds PyTorch's as_strided that only changes the shape.
 [[nodiscard]] std::optional<OnnxNode> find_strided(const GraphView& graph, const OnnxNode& last);
 [[nodiscard]] std::optional<OnnxNode> find_padded_conv(const GraphView& graph, const OnnxNode& last);
 
-/// The nodes with chains replaced; what is left of them is no longer read.
+/// Replaces chains by layers. Nothing reads the remaining nodes of a chain.
 [[nodiscard]] std::vector<OnnxNode> with_patterns(const std::vector<OnnxNode>& nodes,
                                                   const Constants& constants);
 
 /// Adds all names that a node and its branches read.
 void add_reads(const OnnxNode& node, std::set<std::string>& names);
-/// Returns the nodes that the output needs, in their order.
+/// Returns the nodes that the output needs, in order.
 [[nodiscard]] std::vector<OnnxNode> live_nodes(std::vector<OnnxNode> nodes, const std::string& output);
 
 }  // namespace fq::detail

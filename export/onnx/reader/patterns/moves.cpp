@@ -5,11 +5,10 @@
 namespace fq::detail {
 namespace {
 
-/// What is added up to the places that a Gather takes: numbers of elements of a sample, and one number for
-/// each sample.
+/// Summands of the indices of a Gather: positions within a sample, and one offset for each sample.
 struct Places {
   std::vector<const Tensor*> fixed;
-  const OnnxNode* samples = nullptr;  ///< Unsqueeze of Range * elements of a sample
+  const OnnxNode* samples = nullptr;  ///< Unsqueeze(Range * elements per sample)
 };
 
 bool collect(const GraphView& graph, const std::string& name, Places& places, int depth = 0) {
@@ -26,7 +25,8 @@ bool collect(const GraphView& graph, const std::string& name, Places& places, in
   return true;
 }
 
-/// The elements of a sample when the places are 0, 1, 2, .. of each sample behind the other.
+/// Returns the shape of a sample if the indices are 0, 1, 2, .. within each sample, and samples are
+/// consecutive.
 std::optional<Shape> shape_of(const GraphView& graph, const Places& places) {
   if (places.samples == nullptr || places.fixed.empty()) return std::nullopt;
   Shape shape;

@@ -3,14 +3,14 @@
 namespace fq::detail {
 namespace {
 
-/// (x - mean) / sqrt(mean((x - mean)^2) + eps), the means over `axes`.
+/// Match of (x - mean) / sqrt(mean((x - mean)^2) + eps), with means over `axes`.
 struct Normalized {
   std::string x;
   std::vector<std::int64_t> axes;
   double eps = 0;
 };
 
-/// The axes of a mean that keeps its axes.
+/// Returns the axes of a mean with keepdims.
 std::optional<std::vector<std::int64_t>> mean_axes(const GraphView& graph, const OnnxNode& mean) {
   const auto* keep = mean.attribute("keepdims");
   const auto* kept = keep != nullptr ? std::get_if<std::int64_t>(keep) : nullptr;
@@ -51,7 +51,7 @@ std::optional<Normalized> normalized(const GraphView& graph, const std::string& 
   return fits ? std::optional(Normalized{mean->inputs[0], *axes, *eps}) : std::nullopt;
 }
 
-/// The normalized value and its scale; "" for none.
+/// The normalized value and the name of its scale. "" without a scale.
 struct Scaled {
   Normalized value;
   std::string scale;

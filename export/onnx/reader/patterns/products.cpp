@@ -9,7 +9,8 @@ bool is_bias(const Tensor* bias, std::int64_t columns) {
   return bias != nullptr && bias->numel() == columns && bias->rank() >= 1 && bias->dim(-1) == columns;
 }
 
-/// Zeros around an image, [before.., after..] along its axes, which follow batch and channels.
+/// Returns the zeros that a Pad adds to an image, [before.., after..] along its axes after batch and
+/// channels.
 std::optional<std::vector<std::int64_t>> zeros_around(const GraphView& graph, const OnnxNode& pad) {
   const auto* mode = pad.attribute("mode");
   const auto* text = mode != nullptr ? std::get_if<std::string>(mode) : nullptr;
@@ -36,7 +37,7 @@ const OnnxNode* pad_before(const GraphView& graph, const std::string& name) {
   return nullptr;
 }
 
-/// The pads of a convolution; none when it computes them.
+/// Returns the pads of a convolution. Returns no value if auto_pad determines them.
 std::optional<std::vector<std::int64_t>> own_pads(const OnnxNode& conv, std::size_t count) {
   const auto* mode = conv.attribute("auto_pad");
   const auto* text = mode != nullptr ? std::get_if<std::string>(mode) : nullptr;

@@ -18,7 +18,7 @@ bool casts_to_f32(const OnnxNode& cast) {
   return NodeReader(cast).integer("to", 0, 0, kLargestSize) == onnx_type(DType::f32);
 }
 
-/// The nodes of one, the last first.
+/// The nodes of one convolution, the last first.
 struct Chain {
   const OnnxNode *scaled, *cast, *add, *conv, *scale, *quantize;
 };
@@ -72,7 +72,7 @@ class Pairing {
     return name;
   }
 
-  /// False where the scales or the bias are no constants of one number, or of one a channel.
+  /// Returns false if a scale or the bias is not a constant with one number, or one per channel.
   bool pair(const Chain& c, std::vector<OnnxNode>& nodes) {
     const Tensor x = graph_.constant(c.scale->inputs[0]), w = graph_.constant(c.scale->inputs[1]),
                  codes = graph_.constant(c.conv->inputs[1]), bias = graph_.constant(c.add->inputs[1]);

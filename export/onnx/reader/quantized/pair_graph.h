@@ -1,7 +1,7 @@
 #pragma once
 
-/// A graph of an ONNX file as its QuantizeLinear and DequantizeLinear see it: who makes a value, who reads
-/// it, and what is fixed.
+/// An ONNX graph with lookups for QuantizeLinear and DequantizeLinear: producers, readers and constants of
+/// values.
 
 #include <string>
 #include <string_view>
@@ -13,29 +13,30 @@
 
 namespace fq::detail {
 
-/// Whether a node is "QuantizeLinear" or "DequantizeLinear": ONNX's own, ONNX Runtime's older ones of 16
-/// bits, and those by which ModelOpt writes E4M3 for TensorRT.
+/// Whether a node is "QuantizeLinear" or "DequantizeLinear". Includes the operators of ONNX, ONNX Runtime's
+/// older 16-bit operators, and the operators with which ModelOpt writes E4M3 for TensorRT.
 [[nodiscard]] bool is_pair_operator(const OnnxNode& node, std::string_view op);
 
-/// It refers to the model, which outlives it.
+/// Keeps a reference to the model.
 class PairGraph {
  public:
   explicit PairGraph(const OnnxModel& model);
 
-  /// The node that makes a value; null for inputs and initializers.
+  /// Returns the node that computes a value, or null for inputs and initializers.
   [[nodiscard]] const OnnxNode* maker(const std::string& name) const;
-  /// Undefined for what is computed of the network's input, or of more than a constant.
+  /// Returns a constant. Undefined for values that depend on the network's input or on more than one
+  /// constant.
   [[nodiscard]] Tensor constant(const std::string& name) const;
   [[nodiscard]] FindConstant finder() const {
     return [this](const std::string& name) { return constant(name); };
   }
   [[nodiscard]] bool is_output(const std::string& name) const;
 
-  /// Of a Clip of codes: the QuantizeLinear that gave them. Null for any other node.
+  /// Returns the QuantizeLinear before a Clip of codes, or null for other nodes.
   [[nodiscard]] const OnnxNode* clipped_quantizer(const OnnxNode& node) const;
-  /// The type in which a QuantizeLinear stores codes.
+  /// Returns the type in which a QuantizeLinear stores codes.
   [[nodiscard]] DType type_of_codes(const OnnxNode& quantize) const;
-  /// Throws ArgumentError naming the node unless its codes go to a DequantizeLinear, or to a Clip.
+  /// Throws ArgumentError that names the node unless a DequantizeLinear or a Clip reads its codes.
   void check_read_by_codes(const OnnxNode& quantize) const;
 
  private:
@@ -45,8 +46,8 @@ class PairGraph {
   std::unordered_map<std::string, std::vector<const OnnxNode*>> readers_;
 };
 
-/// Replaces Mul(Cast(Add(ConvInteger(q, w, zero), bias)), Mul(scale of q, scale of w)), which the exporter
-/// writes, by a Conv of three DequantizeLinear. Other nodes stay unchanged.
+/// Replaces Mul(Cast(Add(ConvInteger(q, w, zero), bias)), Mul(scale of q, scale of w)), the exporter's form,
+/// by a Conv of three DequantizeLinear. Other nodes stay unchanged.
 [[nodiscard]] OnnxModel with_convolution_pairs(const OnnxModel& model);
 
 }  // namespace fq::detail

@@ -28,7 +28,7 @@ class Placing {
     batch_ = {1};
     batch_.insert(batch_.end(), floats.sample_shape.begin(), floats.sample_shape.end());
     const TraceGraph traced = trace(*graph_, batch_);
-    // A ReLU is the maximum of a code and 0: rounding before it and behind it is the same here too.
+    // ReLU is the maximum of a code and 0, so rounding before or after it gives the same codes.
     for (const auto& node : traced.nodes)
       if (traits(node.op).keeps_codes || node.op == "relu") moving_.insert(node.path);
     for (const auto& pair : foldable_batch_norms(*graph_, traced)) normed_.emplace(pair.layer, pair.norm);
@@ -60,13 +60,13 @@ class Placing {
   [[nodiscard]] const StoredGrid& grid(int index) const { return file_.grids.at(std::size_t(index)); }
   [[nodiscard]] bool moves(const std::string& name) const { return moving_.contains(name); }
 
-  /// The grid that a value is on, also where it was moved since; -1: none.
+  /// Returns the grid of a value, also if it was moved afterwards. -1: none.
   [[nodiscard]] int grid_on(const GridNode::Read& read) const {
     if (read.grid >= 0 || !moves(read.from)) return read.grid;
     return grid_on(by_name_.at(read.from)->reads.at(0));
   }
 
-  /// A rule of the first input is one of all: an input that stays float has one of its own.
+  /// A rule for the first input applies to all inputs, so an input in floats needs its own rule.
   void place_inputs(const GridNode& node) {
     const auto type = graph_->at(node.name).type();
     if (type == "embedding") return;
@@ -86,7 +86,7 @@ class Placing {
     for (const auto& name : floats) out_.rules.push_back({{"pattern", name}, {"enable", false}});
   }
 
-  /// Queries, keys, values and the weights between.
+  /// Places the grids of queries, keys, values and attention weights.
   void place_attention(const GridNode& node) {
     const auto& names = QuantAttention::quantizer_names();
     for (std::size_t i = 0; i < 3; ++i) {
@@ -107,7 +107,7 @@ class Placing {
     out_.grids.push_back({quantizer, stored.origin, stored.scale, {}});
   }
 
-  /// Weights are known by their values, whatever has been done to their names.
+  /// Finds weights by their values, because other tools change the names.
   void place_weight(const std::string& node) {
     const std::string key = "parameters/" + node + ".weight";
     if (!state_.contains(key)) return;
@@ -152,7 +152,7 @@ class Placing {
                           scale.reshape(scale.rank() > 0 ? Shape{-1} : Shape{}), std::move(codes)});
   }
 
-  /// Grids of values whose readers have no quantizer.
+  /// Places grids of values whose readers have no quantizer.
   void place_output(const GridNode& node, std::size_t i) {
     const GridNode::Read& read = node.reads[i];
     if (read.grid < 0 || placed_.contains({node.name, i})) return;
@@ -160,7 +160,7 @@ class Placing {
     at_output(read, fmt::format("the input of '{}' ({})", node.name, graph_->at(node.name).type()));
   }
 
-  /// Whether all that reads a node puts it on that grid.
+  /// Whether all readers of a node quantize it to that grid.
   [[nodiscard]] bool read_on(const std::string& name, int index) const {
     bool any = false;
     for (const auto& node : nodes_.list)
@@ -177,7 +177,7 @@ class Placing {
     return any;
   }
 
-  /// At the output of the layer that makes the value, where all that reads it has that grid.
+  /// Places the grid at the output of the layer that computes the value. All readers must have that grid.
   void at_output(const GridNode::Read& read, const std::string& what) {
     std::string maker = read.from;
     while (moves(maker)) maker = by_name_.at(maker)->reads.at(0).from;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Grids of a file at the quantizers of a network.
+/// Assigns the grids of a file to the quantizers of a network.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace fq::detail {
 
-/// A node of a model file and what it reads.
+/// A node of a model file and its inputs.
 struct GridNode {
   struct Read {
     std::string from;  ///< a node, or "input"
-    int grid = -1;     ///< the place of the grid in `Unquantized::grids` that the value is put on; -1: none
+    int grid = -1;     ///< index in `Unquantized::grids` of the grid on the value; -1: none
   };
   std::string name;
   std::vector<Read> reads;
-  int weights_grid = -1;  ///< of an attention's weights; -1: none
+  int weights_grid = -1;  ///< grid of an attention's weights; -1: none
 };
 
-/// Takes the marks of grids out of the nodes of a model file; `output` is what the network gives.
+/// Removes the marks of grids from the nodes of a model file. `output` is the output of the network.
 struct UnmarkedNodes {
   ModelNodes nodes;
   std::vector<GridNode> list;
@@ -29,8 +29,8 @@ struct UnmarkedNodes {
 };
 [[nodiscard]] UnmarkedNodes unmarked(const ModelNodes& nodes, const Unquantized& file);
 
-/// Rules and grids for `floats`, whose nodes these are, without a target. Throws ArgumentError naming the
-/// node for grids that no quantizer can take.
+/// Returns rules and grids for `floats`, the model of these nodes, without a target. Throws ArgumentError
+/// that names the node for grids that no quantizer can represent.
 struct PlacedGrids {
   nlohmann::ordered_json rules = nlohmann::ordered_json::array();
   std::vector<FileGrid> grids;
@@ -38,7 +38,7 @@ struct PlacedGrids {
 [[nodiscard]] PlacedGrids placed_grids(const ImportedModel& floats, const UnmarkedNodes& nodes,
                                        const Unquantized& file);
 
-/// Whether both give the same codes.
+/// Whether both grids give the same codes.
 [[nodiscard]] bool same_grid(const StoredGrid& a, const StoredGrid& b);
 
 }  // namespace fq::detail

@@ -9,7 +9,7 @@
 namespace fq::detail {
 namespace {
 
-/// Whole numbers, or the values of minifloats.
+/// Returns integers, or the values of minifloats.
 Tensor numbers(const Tensor& stored) {
   if (bit_width(stored.dtype()) < 8) return unpack_codes(stored).to(DType::f32);
   if (stored.dtype() != DType::f8_e4m3) return stored.to(DType::f32);
@@ -40,7 +40,7 @@ Tensor scale_of(const NodeReader& node, const FindConstant& constant) {
   return values;
 }
 
-/// One for all.
+/// Returns the zero point, which must be the same for all scales.
 int zero_point_of(const NodeReader& node, const FindConstant& constant, DType type, const Tensor& scale) {
   if (!node.has_input(2)) return 0;
   const Tensor stored = constant(node.node().inputs[2]);
@@ -55,7 +55,8 @@ int zero_point_of(const NodeReader& node, const FindConstant& constant, DType ty
   return static_cast<int>(all[0]);
 }
 
-/// Of integers: signed where the zero point is in the middle, unsigned where it is the lowest.
+/// Returns the integer format: signed if the zero point is in the middle of the type, unsigned if it is the
+/// lowest number.
 IntFormat format_of(const NodeReader& node, DType type, int zero_point) {
   const int bits = bit_width(type), middle = 1 << (bits - 1);
   const int above_lowest = zero_point + (is_signed(type) ? middle : 0);

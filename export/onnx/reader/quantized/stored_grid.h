@@ -1,6 +1,6 @@
 #pragma once
 
-/// QuantizeLinear and DequantizeLinear of a file, in the words of our grids.
+/// Converts QuantizeLinear and DequantizeLinear to grids.
 
 #include <functional>
 #include <string>
@@ -11,31 +11,32 @@
 
 namespace fq::detail {
 
-/// A grid as a node states it.
+/// A grid as a node defines it.
 struct StoredGrid {
   Format format = IntFormat{};
-  Tensor scale;            ///< f32: rank 0, a list along `axis`, or with `block` as many axes as the codes
-  int axis = -1;           ///< counted as the file does; -1 for one scale
+  Tensor scale;            ///< f32: rank 0, a list along `axis`, or with `block` the rank of the codes
+  int axis = -1;           ///< axis in the file; -1 for one scale
   std::int64_t block = 0;  ///< elements along the axis that share a scale; 0 for none
-  int zero_point = 0;      ///< what a stored code is above ours
+  int zero_point = 0;      ///< stored code minus code
   DType type = DType::u8;  ///< of stored codes
 
   /// "node 'q' (QuantizeLinear)".
   std::string origin = {};
 };
 
-/// Finds a fixed value by its name; undefined where it is computed.
+/// Finds a constant by name. Returns an undefined tensor for computed values.
 using FindConstant = std::function<Tensor(const std::string&)>;
 
-/// The grid of such a node, whose codes are of `type` (undefined zero points are 0). Throws ArgumentError
-/// naming the node: for scales that are computed or quantized themselves, zero points that are not those of
-/// signed or of unsigned codes, and types that no format of ours has.
+/// Returns the grid of a QuantizeLinear or DequantizeLinear node with stored codes of `type` (a missing zero
+/// point is 0). Throws ArgumentError that names the node for computed or quantized scales, zero points that
+/// fit neither signed nor unsigned codes, and types without a format.
 [[nodiscard]] StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DType type);
-/// Stored codes as ours, f32.
+/// Converts stored codes to codes, f32.
 [[nodiscard]] Tensor codes_of(const Tensor& stored, const StoredGrid& grid);
-/// Which codes share a scale. Throws ArgumentError naming the node where the scales do not fit the codes.
+/// Returns the granularity of the scales. Throws ArgumentError that names the node if the scales do not fit
+/// the codes.
 [[nodiscard]] Granularity granularity_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
-/// code * scale. Throws as `granularity_of`.
+/// Returns code * scale. Throws as `granularity_of`.
 [[nodiscard]] Tensor values_of(const NodeReader& node, const Tensor& codes, const StoredGrid& grid);
 
 /// The codes of a grid after a Clip.
@@ -44,8 +45,8 @@ struct ClippedCodes {
   bool relu = false;  ///< signed codes without the negative ones
 };
 
-/// Throws ArgumentError naming the node: for codes of E4M3, bounds that are computed, and codes that no
-/// number of bits has.
+/// Returns the codes after a Clip. Throws ArgumentError that names the node for E4M3 codes, computed bounds,
+/// and bounds that match no number of bits.
 [[nodiscard]] ClippedCodes clipped_codes(const OnnxNode& clip, const FindConstant& constant,
                                          const StoredGrid& grid);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kMark = "on_grid_", kWeightsMark = "weights_on_grid_";
 
-/// The grid of a node that is a mark; -1 for others.
+/// Returns the grid of a mark node, or -1 for other nodes.
 int grid_of_mark(const ModelNode& node, std::string_view mark = kMark) {
   const auto at = node.name.rfind(mark);
   if (node.type != "identity" || at == std::string::npos) return -1;

@@ -60,7 +60,7 @@ class Unquantizing {
     const StoredGrid back = stored_grid(reader, graph_.finder(), type);
     reader.check(bitwise_equal(grid.scale, back.scale) && grid.zero_point == back.zero_point &&
                      (grid.axis == back.axis || grid.scale.rank() == 0),
-                 "its scale or zero point is another than that of {}", grid.origin);
+                 "its scale or zero point differs from {}", grid.origin);
     first.check(grid.block == 0 && grid.scale.rank() <= 1,
                 "its scales are of blocks: only weights have those here");
     if (const Tensor floats = graph_.constant(quantize.inputs[0]); floats.defined())
@@ -96,8 +96,8 @@ class Unquantizing {
     return name;
   }
 
-  /// In the place of the constant `from`, whose name tells the layer; under the node's own where that is
-  /// taken, or no initializer.
+  /// Replaces the constant `from`, whose name identifies the layer. Uses the node's own name if `from` was
+  /// already replaced or is not an initializer.
   void add_values(const OnnxNode& node, const std::string& from, Tensor values) {
     auto& all = out_.floats.initializers;
     const auto found = std::ranges::find(all, from, &OnnxInitializer::name);
@@ -119,7 +119,7 @@ class Unquantizing {
     out_.weights.push_back({std::move(grid), codes, values});
   }
 
-  /// A bias in steps of the sums: floats that are multiples of them.
+  /// Converts a bias in steps of the sums to floats.
   void take_sums(const OnnxNode& node, const Tensor& stored) {
     const NodeReader reader(node);
     StoredGrid grid;
@@ -140,7 +140,7 @@ class Unquantizing {
     out_.integer_bias = true;
   }
 
-  /// Floats that the graph itself quantizes: they stay what they are, and train on.
+  /// Keeps floats that the graph itself quantizes, so that they can be trained further.
   void take_floats(const OnnxNode& node, const OnnxNode& quantize, const Tensor& floats, StoredGrid grid) {
     const NodeReader reader(quantize);
     reader.check(is_floating(floats.dtype()), "it quantizes the constant {}", floats.describe());
@@ -159,7 +159,7 @@ class Unquantizing {
   PairGraph graph_;
   std::set<std::string> relus_, taken_;
   std::unordered_map<std::string, std::string>
-      renamed_;  // of values: names that tell no layer, or another one
+      renamed_;  // new names of values; the old names identify no layer or another one
   Unquantized out_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A graph of QuantizeLinear and DequantizeLinear as a float graph, and the grids that were in it.
+/// Converts a graph with QuantizeLinear and DequantizeLinear to a float graph and its grids.
 
 #include <vector>
 
@@ -8,27 +8,28 @@
 
 namespace fq::detail {
 
-/// The mark that stands where a value was put on a grid: a node of kPatternDomain with one input, whose
-/// attribute "index" is the grid's place in `Unquantized::grids` and "origin" the node that states it. With
-/// one scale for each element of an axis, it has "axis" and the number of "scales".
+/// Mark of a value on a grid: a node of kPatternDomain with one input. Its attribute "index" is the index in
+/// `Unquantized::grids`, and "origin" the node that defines the grid. With one scale per element of an axis,
+/// it also has "axis" and the number of "scales".
 inline constexpr const char* kGridMark = "OnGrid";
 
-/// A weight as the float graph has it.
+/// A weight of the float graph.
 struct StoredWeight {
   StoredGrid grid;
-  Tensor codes, values;  ///< f32, of the file's shape; values are code * scale, or the floats that were there
+  Tensor codes, values;  ///< f32 in the file's shape; values are code * scale, or the floats of the file
 };
 
 struct Unquantized {
   OnnxModel floats;
-  std::vector<StoredGrid> grids;      ///< of values that are computed
-  std::vector<StoredWeight> weights;  ///< of constants, but for sums of 32 bits (biases)
-  bool integer_bias = false;          ///< whether one of those is there
+  std::vector<StoredGrid> grids;      ///< grids of computed values
+  std::vector<StoredWeight> weights;  ///< grids of constants, except 32-bit sums (biases)
+  bool integer_bias = false;          ///< whether the file has 32-bit biases
 };
 
-/// Takes constants through their grids, leaves marks for values that are computed, and a Relu where a Clip
-/// of codes had that effect. Throws ArgumentError naming the node: as `stored_grid`; where other operators
-/// than Clip lie between the two, their grids differ, or one is without the other.
+/// Replaces constants by their dequantized values, computed values on a grid by marks, and a Clip of codes
+/// that acts as a ReLU by a Relu. Throws ArgumentError that names the node as `stored_grid`, if other
+/// operators than Clip are between a QuantizeLinear and its DequantizeLinear, if their grids differ, or if
+/// one of them is missing.
 [[nodiscard]] Unquantized unquantized(const OnnxModel& model);
 /// Whether the graph has such nodes.
 [[nodiscard]] bool has_grids(const OnnxModel& model);
