@@ -17,10 +17,10 @@ namespace {
 constexpr std::string_view kSeparator = ": ";
 
 [[noreturn]] void refuse(const TensorQuantizer& q, const std::string& why) {
-  throw ArgumentError(fmt::format(
-      "[tensorrt_cache] '{}' {}: the cache takes int8 activations with one range a tensor and int8 "
-      "weights; calibrate with --preset int8 --target tensorrt",
-      q.name(), why));
+  throw ArgumentError(
+      fmt::format("[tensorrt_cache] '{}' {}: the cache takes int8 activations with one range per tensor and "
+                  "int8 weights: calibrate with --preset int8 --target tensorrt",
+                  q.name(), why));
 }
 
 /// Checks a weight quantizer. Disabled parts of a sequence are ignored.

@@ -132,17 +132,17 @@ ordered_json scaling_of(const Keys& keys) {
 
 void check_rotary(const Keys& keys, const ordered_json& head) {
   if (keys.has("rope_freqs.weight"))
-    keys.fail("rotary positions have factors ('rope_freqs.weight'), which are not computed");
+    keys.fail("rotary positions have factors ('rope_freqs.weight'), which are not supported");
   const ordered_json turned = keys.number("rope.dimension_count");
   if (!turned.is_null() && !head.is_null() && turned != head)
-    keys.fail(fmt::format("positions turn {} of the {} numbers of a head, which is not computed",
+    keys.fail(fmt::format("rotary positions rotate {} of the {} elements of a head, which is not supported",
                           turned.dump(), head.dump()));
 }
 
 ordered_json of_llama(const Keys& keys) {
   const ordered_json head = keys.number("attention.key_length"),
                      value = keys.number("attention.value_length");
-  if (head != value) keys.fail("keys and values have heads of other sizes, which is not computed");
+  if (head != value) keys.fail("heads of keys and values have different sizes, which is not supported");
   check_rotary(keys, head);
   ordered_json out{
       {"architectures", {keys.architecture == "qwen2" ? "Qwen2ForCausalLM" : "LlamaForCausalLM"}},

@@ -23,7 +23,7 @@ class Reading {
     bytes(magic.data(), magic.size());
     if (magic != detail::gguf_magic) fail("it is no GGUF file");
     if (const auto version = number<std::uint32_t>(); version != detail::gguf_version)
-      fail(fmt::format("it is of version {}: {} is read", version, detail::gguf_version));
+      fail(fmt::format("it has version {}: version {} is supported", version, detail::gguf_version));
     const std::uint64_t tensors = count(24), keys = count(12);
     std::set<std::string> seen;
     for (std::uint64_t i = 0; i < keys; ++i) {
@@ -69,7 +69,7 @@ class Reading {
   GgufKind kind(const std::string& key) {
     const auto number_of_kind = number<std::uint32_t>();
     if (number_of_kind > static_cast<std::uint32_t>(GgufKind::f64))
-      fail(fmt::format("'{}' is of type {}, which the format has not", key, number_of_kind));
+      fail(fmt::format("'{}' has the unknown type {}", key, number_of_kind));
     return static_cast<GgufKind>(number_of_kind);
   }
 
@@ -117,7 +117,7 @@ class Reading {
         return out;
       }
       default:
-        fail(fmt::format("'{}' is a list of type {}: lists of i32, f32 and texts are read", key,
+        fail(fmt::format("'{}' is a list of type {}: lists of i32, f32 and texts are supported", key,
                          static_cast<std::uint32_t>(of)));
     }
   }
@@ -143,11 +143,11 @@ class Reading {
     out.type = static_cast<GgufType>(type);
     constexpr GgufType known[] = {GgufType::f32, GgufType::f16, GgufType::q4_0, GgufType::q8_0};
     if (std::ranges::find(known, out.type) == std::end(known))
-      fail(fmt::format("'{}' is of type {}: F32, F16, Q4_0 and Q8_0 are read", out.name, type));
+      fail(fmt::format("'{}' is of type {}: F32, F16, Q4_0 and Q8_0 are supported", out.name, type));
     const auto block = detail::gguf_block(out.type);
     if (block.elements > 1 && (axes == 0 || out.shape.back() % block.elements != 0))
-      fail(fmt::format("'{}' is {} of {}, which are no whole blocks", out.name, name(out.type),
-                       to_string(out.shape)));
+      fail(fmt::format("'{}' is {} of {}, which is not a multiple of the block size", out.name,
+                       name(out.type), to_string(out.shape)));
     const auto offset = number<std::uint64_t>();
     if (offset % static_cast<std::uint64_t>(detail::gguf_alignment) != 0 ||
         offset > static_cast<std::uint64_t>(file_.size()))

@@ -89,13 +89,13 @@ void Exporting::check_model() const {
       "{}",
       engine.name, engine.format);
   FQ_CHECK(made_for != Target::ort_dynamic || options_.target == Target::ort, "export_onnx",
-           "the model was quantized for the target ort_dynamic, whose ranges {} does not take from inputs: "
+           "the model was quantized for the target ort_dynamic, but {} does not support dynamic ranges: "
            "quantize and calibrate it for {}",
            name(options_.target), name(options_.target));
-  FQ_CHECK(
-      made_for != Target::ort || options_.target == Target::ort, "export_onnx",
-      "the model was quantized for the target ort, whose unsigned codes tensorrt does not take: quantize and "
-      "calibrate it for tensorrt");
+  FQ_CHECK(made_for != Target::ort || options_.target == Target::ort, "export_onnx",
+           "the model was quantized for the target ort, whose unsigned codes tensorrt does not support: "
+           "quantize and "
+           "calibrate it for tensorrt");
 }
 
 OnnxModel Exporting::run() {
@@ -110,8 +110,8 @@ OnnxModel Exporting::run() {
   }
   OnnxModel& model = graph_.model;
   FQ_CHECK(options_.opset == 0 || (options_.opset >= model.opset && options_.opset <= kNewestOpset),
-           "export_onnx", "the graph needs operator set {} or newer, up to {}: {} was asked for", model.opset,
-           kNewestOpset, options_.opset);
+           "export_onnx", "the graph needs opset {} to {}: {} was given", model.opset, kNewestOpset,
+           options_.opset);
   model.opset = std::max<std::int64_t>(model.opset, options_.opset);
   model.ir_version = ir_version(model.opset);
   model.producer = "fakequant";

@@ -113,8 +113,8 @@ class Loading {
         continue;
       }
       if (has_opset && model.opset != opset.version())
-        fail("",
-             fmt::format("it has the opsets {} and {} of ONNX: one is needed", model.opset, opset.version()));
+        fail("", fmt::format("it has two opsets of ONNX, {} and {}: one is allowed", model.opset,
+                             opset.version()));
       model.opset = opset.version();
       has_opset = true;
     }
@@ -230,7 +230,7 @@ class Loading {
     for (const auto& node : model.nodes) {
       for (const auto& input : node.inputs)
         if (!input.empty() && !known.contains(input))
-          fail(place_of(node), fmt::format("it reads '{}', which nothing before it gives", input));
+          fail(place_of(node), fmt::format("it reads '{}', which no earlier node or input defines", input));
       for (const auto& output : node.outputs)
         if (!output.empty() && !known.insert(output).second)
           fail(place_of(node), fmt::format("it writes '{}' a second time", output));

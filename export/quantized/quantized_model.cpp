@@ -59,10 +59,9 @@ void check_codes(Module& model, const FileGrid& grid) {
   const auto have = code_values(own).to(Layout::row_major).to_vector<float>(),
              want = grid.codes.to_vector<float>();
   for (std::size_t i = 0; i < want.size(); ++i)
-    FQ_CHECK(
-        have.at(i) == want[i], kImportQuantized,
-        "{}: element {} has the code {}, which '{}' would make {}: a grid of ours cannot hold these codes",
-        grid.origin, i, want[i], grid.quantizer, have[i]);
+    FQ_CHECK(have.at(i) == want[i], kImportQuantized,
+             "{}: element {} has the code {}, but '{}' computes {}: these codes are not supported",
+             grid.origin, i, want[i], grid.quantizer, have[i]);
 }
 
 /// Returns the range whose scales are multiples of a unit: fl(range / fl(448 * bound)) gives the unit again.

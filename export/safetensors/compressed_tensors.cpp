@@ -20,9 +20,9 @@ using nlohmann::json;
 
 [[noreturn]] void no_name(const std::string& path, const std::string& what) {
   throw ArgumentError(
-      fmt::format("[compressed_tensors] '{}' {}: it has names for linear layers of the presets int8 (with "
+      fmt::format("[compressed_tensors] '{}' {}: the format supports linear layers of the presets int8 (with "
                   "--target none), int8_weight_only, int4_blockwise, fp8 and fp8_per_channel_per_token; "
-                  "--format safetensors has ModelOpt's for others",
+                  "use --format safetensors for others",
                   path, what));
 }
 

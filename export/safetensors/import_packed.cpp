@@ -101,8 +101,7 @@ class Quantizing {
 
   void add(const detail::PackedLayer& layer) {
     const auto paths = paths_of(layer);
-    if (paths.empty())
-      fail(layer.name, "its codes are of no layer of the network: all weights that have scales are");
+    if (paths.empty()) fail(layer.name, "its codes belong to no layer of the network");
     const std::string& path = paths.front();
     places_.emplace(layer.name, path);
     const std::string quantizer = path + ".weight_quantizer";

@@ -27,7 +27,8 @@ std::string header_text(const detail::FileReader& file) {
   const auto room = static_cast<std::uint64_t>(file.size() - kLengthBytes);
   if (length > std::min(room, kLongestHeader))
     fail(file.path(), {},
-         fmt::format("its header is said to have {} bytes, of {} at most: this is no whole safetensors file",
+         fmt::format("its header claims {} bytes, at most {} are possible: the file is not safetensors, or "
+                     "is truncated",
                      length, std::min(room, kLongestHeader)));
   std::string text(length, '\0');
   file.read(kLengthBytes, text.data(), text.size());
@@ -83,7 +84,8 @@ Tensor SafetensorsFile::read(std::string_view name) const {
   const SafetensorsEntry& from = entry(name);
   const auto dtype = from.dtype == "BOOL" ? DType::u8 : detail::safetensors_type(from.dtype)->dtype;
   if (!dtype)
-    fail(body_->file.path(), from.name, fmt::format("'{}' is {}: no tensor has that type", name, from.dtype));
+    fail(body_->file.path(), from.name,
+         fmt::format("'{}' is {}: this type is not supported", name, from.dtype));
   Tensor out = Tensor::empty(from.shape, *dtype);
   const auto bytes = static_cast<std::size_t>(from.end - from.begin);
   if (bytes > 0) body_->file.read(body_->data + from.begin, out.mutable_raw(), bytes);

@@ -156,13 +156,12 @@ class Importing {
     const auto found = values(entry, factors_, std::numeric_limits<float>::min());
     if (found.empty()) return {};
     if (!entry.quantizer->params().enabled)
-      fail(found[0].first,
-           fmt::format("is for '{}', which is off: nothing would multiply its input", entry.name));
+      fail(found[0].first, fmt::format("is for '{}', which is off: enable the quantizer first", entry.name));
     for (const auto& [key, value] : found)
       if (!bitwise_equal(value, found[0].second))
         fail(key, fmt::format("and '{}' differ, though '{}' is one quantizer", found[0].first, entry.name));
     if (found.size() != entry.aliases.size() + 1)
-      fail(found[0].first, fmt::format("is not there for every name of '{}', which {} modules share",
+      fail(found[0].first, fmt::format("is missing for some names of '{}', which {} modules share",
                                        entry.name, entry.aliases.size() + 1));
     return found[0].second;
   }

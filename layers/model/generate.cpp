@@ -111,7 +111,7 @@ class Generation {
     for (const auto& row : rows_) ids.insert(ids.end(), row.begin() + first, row.end());
     const Tensor y = model_(Variable(Tensor::from(ids, {texts_, count}).to(model_.device()))).tensor();
     FQ_CHECK(y.rank() == 3 && y.dim(0) == texts_ && y.dim(2) == count, "generate",
-             "the model gives {} for ids {}: it is to give [N, vocabulary, L]", to_string(y.shape()),
+             "the model gives {} for ids {}: it must return [N, vocabulary, L]", to_string(y.shape()),
              to_string(Shape{texts_, count}));
     const auto all = y.to(DType::f32).to(Layout::row_major).to_vector<float>();
     std::vector<float> last;

@@ -20,8 +20,7 @@ AttentionOptions whole(AttentionOptions o) {
            "attention", "a width of {}, {} heads, {} of keys of {} and {}: use 1 or more", o.width, o.heads,
            o.kv_heads, o.head_size, o.memory_width);
   FQ_CHECK(o.head_size > 0 || o.width % o.heads == 0, "attention",
-           "a width of {} has no {} heads of one size: use a divisor of it, or give head_size", o.width,
-           o.heads);
+           "a width of {} is not divisible by {} heads: use a divisor, or give head_size", o.width, o.heads);
   if (o.head_size == 0) o.head_size = o.width / o.heads;
   if (o.kv_heads == 0) o.kv_heads = o.heads;
   if (o.memory_width == 0) o.memory_width = o.width;
@@ -113,15 +112,14 @@ Attention::Heads Attention::projected(const Variable& x, const Variable& memory)
 
 Variable Attention::forward(const std::vector<Variable>& inputs) {
   FQ_CHECK(!inputs.empty() && inputs.size() <= 3, "attention",
-           "{} inputs: give one, two with the keys' own, three with a mask", inputs.size());
+           "{} inputs: give one, two with an input for the keys, or three with a mask", inputs.size());
   const Variable &x = inputs[0], &memory = inputs.size() > 1 ? inputs[1] : x;
   FQ_CHECK(x.rank() == 3 && memory.rank() == 3, "attention",
-           "the input is {}, the keys' {}: give [N, L, width]", to_string(x.shape()),
+           "the input is {}, the input for the keys {}: give [N, L, width]", to_string(x.shape()),
            to_string(memory.shape()));
-  FQ_CHECK(
-      state_ == nullptr || (options_.causal && inputs.size() == 1), "attention",
-      "keys are kept for later queries, which is for causal attention of one input: this has {} inputs{}",
-      inputs.size(), options_.causal ? "" : " and is not causal");
+  FQ_CHECK(state_ == nullptr || (options_.causal && inputs.size() == 1), "attention",
+           "a KV cache requires causal attention with one input: this layer has {} inputs{}", inputs.size(),
+           options_.causal ? "" : " and is not causal");
   if (attends_rows(inputs.size() > 2))
     return out_(detail::attention_of_rows(q_(x), k_(memory), v_(memory), options_.heads,
                                           {.causal = options_.causal}));

@@ -13,7 +13,7 @@ Shape conv_weight(std::int64_t outer, std::int64_t inner, std::int64_t groups, c
   FQ_CHECK(outer > 0 && inner > 0 && groups > 0 && outer % groups == 0 && inner % groups == 0, "conv",
            "{} and {} channels in {} groups: groups must divide both", inner, outer, groups);
   FQ_CHECK(static_cast<int>(kernel.size()) == rank || kernel.size() == 1, "conv",
-           "the kernel {} has not {} sizes", to_string(kernel), rank);
+           "the kernel {} does not have {} sizes", to_string(kernel), rank);
   Shape shape{outer, inner / groups};
   for (int i = 0; i < rank; ++i)
     shape.push_back(kernel[kernel.size() == 1 ? 0 : static_cast<std::size_t>(i)]);

@@ -14,8 +14,9 @@ constexpr int kTokens = 2;  // the axis of tokens in [N, K, S, D]
 Variable behind(const Variable& before, const Variable& more) {
   const Variable kept = more.quantized() != nullptr ? more.detach() : more.as_float().detach();
   if (!before.defined()) return kept;
-  FQ_CHECK(before.dim(0) == kept.dim(0), "kv_cache", "{} texts go on with {}: give as many, or clear it",
-           before.dim(0), kept.dim(0));
+  FQ_CHECK(before.dim(0) == kept.dim(0), "kv_cache",
+           "the cache has {} texts, the input has {}: use the same number, or clear the cache", before.dim(0),
+           kept.dim(0));
   return ops::concat({before, kept}, kTokens).detach();
 }
 

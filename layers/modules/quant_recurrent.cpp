@@ -35,8 +35,7 @@ ops::DynamicRange QuantRecurrent::range() const {
   const bool per_sample = !d.axis().empty();
   FQ_CHECK(d.format().is_integer() && d.format().bits() == 8 && d.dynamic() && d.block_sizes().empty() &&
                (!per_sample || d.axis().values() == std::vector<int>{0}),
-           "lstm",
-           "'{}' is {}: an LSTM's input is 8 bits, dynamic, with axis 0 or none, or it is switched off",
+           "lstm", "'{}' is {}: an LSTM's input must be 8 bits, dynamic, with axis 0 or no axis, or disabled",
            inputs_[0]->name(), inputs_[0]->describe());
   return per_sample ? ops::DynamicRange::sample : ops::DynamicRange::tensor;
 }

@@ -84,7 +84,7 @@ TEST(BuiltinModels, GptPredictsTheNextTokens) {
   EXPECT_THAT(test::error_message([&] {
                 (void)build_model(ModelSpec::load("gpt", R"({"heads": 3})"), {8}, 11, {.dense = true});
               }),
-              HasSubstr("a width of 128 has no 3 heads of one size"));
+              HasSubstr("a width of 128 is not divisible by 3 heads"));
 }
 
 TEST(BuiltinModels, GptSupportsLlamaOptions) {
@@ -123,7 +123,7 @@ TEST(BuiltinModels, VitAcceptsImagesOfAnySize) {
   EXPECT_THAT(test::error_message([] {
                 (void)build_model(ModelSpec::load("vit", R"({"heads": 5})"), {1, 8, 8}, 3);
               }),
-              HasSubstr("a width of 64 has no 5 heads of one size"));
+              HasSubstr("a width of 64 is not divisible by 5 heads"));
 }
 
 TEST(BuiltinModels, EncoderClassifiesATokenList) {

@@ -80,7 +80,7 @@ class GraphRecorder : public Recorder {
   static void add_grid(json& node, const QuantizedTensor& codes) {
     const Grid& grid = codes.grid;
     FQ_CHECK(grid.format.is_integer() && grid.format.bits() <= 8 && grid.scale.numel() == 1, kWhere,
-             "'{}' is {} with {} scales: ExecuTorch's int8 has one scale a tensor: calibrate with --preset "
+             "'{}' is {} with {} scales: ExecuTorch's int8 has one scale per tensor: calibrate with --preset "
              "int8, 8da8w or 8da4w",
              grid.name, to_string(grid.format), grid.scale.numel());
     node["scale"] = on_host(grid.scale).to_vector<float>()[0];

@@ -127,7 +127,7 @@ GgufTensor GgufParameters::packed(const std::string& name, const std::vector<con
   Shape shape{0, parts[0]->blocks.codes.dim(1)};
   for (const Coded* part : parts) {
     FQ_CHECK(part->rounding == rounding, kExport,
-             "'{}' is made of weights of other formats: give them one rule", name);
+             "'{}' combines weights of different formats: use one rule for them", name);
     const Tensor own =
         rounding == GgmlRounding::q4_0 ? ggml::pack_q4_0(part->blocks) : ggml::pack_q8_0(part->blocks);
     const auto more = own.to_vector<std::uint8_t>();

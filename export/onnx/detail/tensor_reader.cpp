@@ -60,7 +60,7 @@ Tensor OnnxTensorReader::read(const onnx::TensorProto& value, const std::string&
   if (value.data_type() == onnx::TensorProto::UINT32 || value.data_type() == onnx::TensorProto::UINT64)
     return wide_unsigned(value, place);
   const auto dtype = dtype_of_onnx(value.data_type());
-  if (!dtype) fail(place, fmt::format("its element type {} is not one of ours", value.data_type()));
+  if (!dtype) fail(place, fmt::format("its element type {} is not supported", value.data_type()));
   const Shape shape = shape_of(value, place);
   const auto bytes = static_cast<std::size_t>(byte_size(*dtype, numel(shape)));
   if (value.data_location() == onnx::TensorProto::EXTERNAL)

@@ -102,7 +102,7 @@ Tensor shares_of(const OpImport& op, const std::vector<Taps>& axes) {
     std::int64_t rest = i, count = 1;
     for (std::size_t axis = axes.size(); axis-- > 0; rest /= axes[axis].windows)
       count *= axes[axis].count(rest % axes[axis].windows, with_pads);
-    op.check(count > 0, "one of its windows has padding alone");
+    op.check(count > 0, "one of its windows covers only padding");
     out.mutable_data<float>()[i] = 1.0F / static_cast<float>(count);
   }
   return out;

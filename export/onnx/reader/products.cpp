@@ -45,7 +45,7 @@ Tensor matrix(const OpImport& op) {
 }  // namespace
 
 ImportValue gemm(const OpImport& op) {
-  op.check(op.integer("transA", 0, 0, 1) == 0, "it turns its input: 'transA' is 1");
+  op.check(op.integer("transA", 0, 0, 1) == 0, "it transposes its input: 'transA' is 1");
   op.check(op.value().shape.size() == 2, "its input has {} axes: rows are needed", op.value().shape.size());
   if (!op.is_constant(1)) op.unsupported("by a computed weight");
   Tensor weight = matrix(op);

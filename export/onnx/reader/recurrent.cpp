@@ -64,16 +64,17 @@ void check_functions(const OpImport& op, Layer& layer) {
 void check_inputs(const OpImport& op, std::int64_t steps) {
   if (op.has_input(4)) {
     op.check(op.is_constant(4),
-             "its sequences have lengths of their own ('sequence_lens' is computed): "
+             "its sequences have different lengths ('sequence_lens' is computed): "
              "export it without packed sequences, all of one length");
     for (const auto length : op.constant(4).to(DType::i64).to_vector<std::int64_t>())
-      op.check(length == steps, "a sequence is {} of {} steps long ('sequence_lens'): all must be whole",
-               length, steps);
+      op.check(length == steps,
+               "a sequence has {} of {} steps ('sequence_lens'): all sequences must have full length", length,
+               steps);
   }
   if (!op.has_input(7)) return;
   const auto peepholes = op.weight(7).to_vector<float>();
   op.check(std::ranges::all_of(peepholes, [](float v) { return v == 0; }),
-           "it has peepholes ('P'), weights of its cells: layers here have none");
+           "it has peepholes ('P'), which are not supported");
 }
 
 bool is_batch_first(const OpImport& op) { return op.integer("layout", 0, 0, 1) == 1; }
@@ -97,12 +98,12 @@ Layer layer_of(const OpImport& op, std::int64_t steps) {
                 : is_gru ? std::vector<std::int64_t>{1, 0, 2}
                          : std::vector<std::int64_t>{0};
   check_functions(op, layer);
-  op.check(!op.has("clip"), "it clips its sums ('clip'): layers here do not");
+  op.check(!op.has("clip"), "it clips its sums ('clip'), which is not supported");
   op.check(op.integer("input_forget", 0, 0, 1) == 0,
-           "its input and forget gates are one ('input_forget' is 1): layers here have both");
-  op.check(
-      !is_gru || op.integer("linear_before_reset", 0, 0, 1) == 1,
-      "its reset stands before the product ('linear_before_reset' is 0): PyTorch's layers have it behind");
+           "its input and forget gates are coupled ('input_forget' is 1), which is not supported");
+  op.check(!is_gru || op.integer("linear_before_reset", 0, 0, 1) == 1,
+           "its reset gate comes before the product ('linear_before_reset' is 0): layers support it only "
+           "after the product");
   check_inputs(op, steps);
   return layer;
 }
@@ -169,7 +170,7 @@ ImportValue recurrent(const OpImport& op) {
   for (std::size_t i = 0; i < states; ++i) {
     if (!op.has_input(5 + i)) continue;
     const ImportValue& state = op.value(5 + i);
-    op.check(inputs.size() == i + 1, "it begins with cells and without hidden states");
+    op.check(inputs.size() == i + 1, "it has initial cells but no initial hidden states");
     op.check(state.shape.size() == 3 && batch_axis(state.shape) == samples,
              "its initial states are {}: {} is needed", to_string(state.shape),
              samples == 0 ? "[N, ways, features]" : "[ways, N, features]");

@@ -82,8 +82,7 @@ ImportValue squeeze(const OpImport& op) {
   Shape to;
   for (std::size_t i = 0; i < x.shape.size(); ++i) {
     const bool named = std::ranges::find(axes, static_cast<int>(i)) != axes.end();
-    op.check(!named || x.shape[i] == 1, "it takes axis {} away, which is the batch or has several elements",
-             i);
+    op.check(!named || x.shape[i] == 1, "it removes axis {}, which is the batch or has several elements", i);
     if (x.shape[i] != 1 || (!axes.empty() && !named)) to.push_back(x.shape[i]);
   }
   return op.reshaped(x, to, {});
@@ -117,7 +116,7 @@ ImportValue concat(const OpImport& op) {
   std::size_t values = 0;
   const auto is_value = [&](std::size_t i) { return !op.is_constant(i) && !op.input(i).is_empty(); };
   while (values < op.input_count() && !is_value(values)) ++values;
-  op.check(values < op.input_count(), "it joins nothing that is computed");
+  op.check(values < op.input_count(), "it joins only constants");
   const ImportValue& x = op.value(values);
   for (std::size_t i = 0; i < op.input_count(); ++i)
     if (!op.input(i).is_empty()) parts.push_back(op.is_constant(i) ? op.each(i) : op.value(i));

@@ -55,7 +55,8 @@ std::string masked(Exporting& out, const Call& call, std::string scores, Shape s
   const std::int64_t queries = sizes.at(2), keys = sizes.at(3);
   const bool causal = call.get<bool>("causal");
   FQ_CHECK(!causal || queries <= keys, "export_onnx",
-           "'{}' has {} queries and {} keys: the first see none, which Softmax of ONNX has no answer for",
+           "'{}' has {} queries and {} keys: the first queries see no key, and ONNX's Softmax is undefined "
+           "for them",
            name, queries, keys);
   scores =
       graph.add("Mul", name + ".scaled", {scores, number(out, name + ".scale", call.get<double>("scale"))});

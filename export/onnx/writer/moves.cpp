@@ -19,7 +19,7 @@ void transpose(Exporting& out, const Call& call) {
 
 void check_not_batch(Exporting& out, const Call& call, std::int64_t axis) {
   FQ_CHECK(out.open_shape(call)[static_cast<std::size_t>(axis)] >= 0, "export_onnx",
-           "'{}' cuts the batch: its size is not known in the graph", call.path);
+           "'{}' slices the batch, whose size is unknown in the graph", call.path);
 }
 
 void slice(Exporting& out, const Call& call) {

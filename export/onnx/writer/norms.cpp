@@ -83,7 +83,7 @@ void group_norm(Exporting& out, const Call& call) {
 
 void local_response_norm(Exporting& out, const Call& call) {
   const auto size = call.get<std::int64_t>("size");
-  FQ_CHECK(size % 2 == 1, "export_onnx", "'{}' is over {} channels: engines take odd numbers", call.path,
+  FQ_CHECK(size % 2 == 1, "export_onnx", "'{}' covers {} channels: engines support odd numbers", call.path,
            size);
   const auto value = [&](const char* name) { return static_cast<float>(call.get<double>(name)); };
   out.node(call, "LRN", {out.input(call, 0)},

@@ -30,7 +30,7 @@ class HeaderReader : public json::json_sax_t {
     }
     if (!fields_.insert(name).second) bad("'{}' has '{}' twice", entry().name, name);
     if (name != "dtype" && name != "shape" && name != "data_offsets")
-      bad("'{}' has the key '{}': dtype, shape and data_offsets are all", entry().name, name);
+      bad("'{}' has the key '{}': only dtype, shape and data_offsets are allowed", entry().name, name);
     key_ = std::move(name);
     return true;
   }
@@ -85,7 +85,7 @@ class HeaderReader : public json::json_sax_t {
   bool number_float(number_float_t, const string_t&) override { return wrong(); }
   bool binary(binary_t&) override { return wrong(); }
   bool parse_error(std::size_t position, const std::string&, const json::exception&) override {
-    bad("it is no JSON at byte {}", position);
+    bad("it is not JSON at byte {}", position);
   }
 
  private:
@@ -97,7 +97,7 @@ class HeaderReader : public json::json_sax_t {
   }
   [[noreturn]] bool wrong() const {
     if (out_.entries.empty()) bad("it is not an object of tensors");
-    bad("a value in or after '{}' is not of the type that belongs there", entry().name);
+    bad("a value in or after '{}' has the wrong type", entry().name);
   }
   SafetensorsEntry& entry() const { return out_.entries.back(); }
 

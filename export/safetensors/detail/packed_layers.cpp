@@ -112,7 +112,7 @@ UnpackedCodes unpack_words(const StoredTensor& stored, const Shape& shape) {
     }
     return {IntFormat{bits}, std::move(codes)};
   }
-  stored.fail(fmt::format("it is {} for a weight {}: codes of 4 and 8 bits are known", words.describe(),
+  stored.fail(fmt::format("it is {} for a weight {}: codes of 4 and 8 bits are supported", words.describe(),
                           to_string(shape)));
 }
 
@@ -134,7 +134,7 @@ constexpr std::string_view kScale = ".weight_scale", kUnit = ".weight_scale_2",
 constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
     {".input_global_scale",
      "its inputs are NVFP4 of compressed-tensors: take the weights alone, or ModelOpt's names"},
-    {".weight_zero_point", "it has zero points: grids here are symmetric"},
+    {".weight_zero_point", "it has zero points: only symmetric grids are supported"},
     {".weight_g_idx", "its columns are in another order (activation ordering)"},
     {".pre_quant_scale", "its inputs have factors: fold them into the weights"},
 };
@@ -219,7 +219,7 @@ class Unpacking {
     layer.scale = unpack_scales(stored(name));
     if (!e4m3) return;
     const Tensor one = positive(unit);
-    if (one.numel() != 1) fail(unit, "it is one number for all blocks here");
+    if (one.numel() != 1) fail(unit, "it must be one number for all blocks");
     layer.unit = has(inverse) ? 1.0f / static_cast<float>(one.item()) : static_cast<float>(one.item());
     layer.scale = scaled_codes(layer.scale, Tensor::from({layer.unit}, {1}), Granularity::per_tensor());
   }
@@ -255,7 +255,7 @@ class Unpacking {
       layer.group = shape[1] / scale.dim(1);
     else if (scale.rank() > 0 || layer.scale_bits)
       fail(name,
-           fmt::format("it is {} for a weight {}: one, one a row, or one for each group of columns is known",
+           fmt::format("it is {} for a weight {}: use one scale, one per row, or one per group of columns",
                        scale.describe(), to_string(shape)));
   }
 

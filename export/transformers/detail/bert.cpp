@@ -34,7 +34,7 @@ class BertPlan {
     config.expect("is_decoder", false);
     config.expect("add_cross_attention", false);
     if (config.text_or("position_embedding_type", "absolute") != "absolute")
-      config.at("position_embedding_type").fail("positions are relative, which is not computed");
+      config.at("position_embedding_type").fail("positions are relative, which is not supported");
     for (const auto& [name, value] : options.fixed_inputs)
       FQ_CHECK(name == kMask || name == kTypes, "import_transformers",
                "'{}' is fixed: inputs that can be are {} and {}", name, kMask, kTypes);

@@ -91,8 +91,8 @@ void TransformerConfig::check_no_window() const {
   const std::int64_t window = size("sliding_window");
   if (window < size_or("max_position_embeddings", kLargest))
     at("sliding_window")
-        .fail(fmt::format("a token sees the {} nearest ones alone, which is not computed: for texts of no "
-                          "more tokens it changes nothing, set max_position_embeddings to {} for them",
+        .fail(fmt::format("a token sees only the {} nearest tokens, which is not supported: for shorter "
+                          "texts, set max_position_embeddings to {}",
                           window, window));
 }
 

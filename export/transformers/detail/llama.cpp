@@ -25,7 +25,8 @@ double positive_or(const JsonValue& values, const char* key, double fallback) {
 void check_whole_heads(const TransformerConfig& config, const std::optional<JsonValue>& values) {
   constexpr const char* key = "partial_rotary_factor";
   const auto check = [](const JsonValue& share) {
-    if (share.number(0, 1) != 1) share.fail("positions turn a part of each head, which is not computed");
+    if (share.number(0, 1) != 1)
+      share.fail("rotary positions rotate only a part of each head, which is not supported");
   };
   if (config.has(key)) check(config.at(key));
   if (values && is_given(*values, key)) check(values->at(key));

@@ -53,16 +53,16 @@ ModelNode plan_activation(const std::string& name, ModelNode node) {
 std::int64_t planned_tokens(const ImportOptions& options, std::int64_t fallback, std::int64_t most) {
   if (options.sample_shape.empty()) return fallback;
   FQ_CHECK(options.sample_shape.size() == 1, "import_transformers",
-           "the sample shape is {}: give the number of tokens alone", to_string(options.sample_shape));
+           "the sample shape is {}: give only the number of tokens", to_string(options.sample_shape));
   const std::int64_t tokens = options.sample_shape[0];
   FQ_CHECK(tokens >= 1 && (most == 0 || tokens <= most), "import_transformers",
-           "samples are of {} tokens, the network has {} positions: give at most that", tokens, most);
+           "samples have {} tokens, the network has {} positions: use at most this number", tokens, most);
   return tokens;
 }
 
 void check_one_input(const ImportOptions& options) {
   FQ_CHECK(options.fixed_inputs.empty(), "import_transformers",
-           "'{}' is fixed, but the network takes ids alone: leave that out",
+           "'{}' is fixed, but the network has only ids as input. Remove the option",
            options.fixed_inputs.begin()->first);
   FQ_CHECK(options.output.empty(), "import_transformers",
            "output: the network has only one, but '{}' was given. Remove the option", options.output);

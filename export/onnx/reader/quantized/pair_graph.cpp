@@ -66,7 +66,7 @@ void PairGraph::check_read_by_codes(const OnnxNode& quantize) const {
   const NodeReader reader(quantize);
   reader.check(!quantize.outputs.empty(), "it has no output");
   const auto found = readers_.find(quantize.outputs[0]);
-  reader.check(found != readers_.end(), "nothing reads its codes: a network's output is floats here");
+  reader.check(found != readers_.end(), "nothing reads its codes: the output of a network must be floats");
   for (const OnnxNode* next : found->second)
     if (!is_pair_operator(*next, "DequantizeLinear") && clipped_quantizer(*next) == nullptr)
       reader.fail(

@@ -48,7 +48,7 @@ class Placing {
     }
     for (std::size_t i = 0; i < file_.weights.size(); ++i)
       FQ_CHECK(used_weights_.contains(i), "import_onnx",
-               "{} has codes of a constant that is no weight of a layer here: leave it in floats",
+               "{} quantizes a constant that is not the weight of a supported layer: keep it in floats",
                file_.weights[i].grid.origin);
     for (const auto& node : nodes_.list)
       for (std::size_t i = 0; i < node.reads.size(); ++i) place_output(node, i);
@@ -93,8 +93,7 @@ class Placing {
       const int index = grid_on(node.reads.at(i));
       if (index < 0) continue;
       FQ_CHECK(grid(index).scale.rank() == 0, "import_onnx",
-               "{} has a scale for each channel within attention: one for all is taken there",
-               grid(index).origin);
+               "{} has a scale per channel within attention: one scale is supported", grid(index).origin);
       add(node.name + "." + names.at(i), grid(index));
       placed_.insert({node.name, i});
     }
@@ -185,8 +184,7 @@ class Placing {
     const bool weighted = maker != "input" && state_.contains("parameters/" + maker + ".weight") &&
                           is_quantizable(graph_->at(maker)) && graph_->at(maker).type() != "embedding";
     FQ_CHECK(weighted && used_weights_.size() == file_.weights.size() && all_on(maker, read.grid),
-             "import_onnx",
-             "{} quantizes {}, where networks here have no quantizer: leave it out of what is quantized",
+             "import_onnx", "{} quantizes {}, where the network has no quantizer: do not quantize this value",
              stored.origin, what);
     const std::string quantizer = maker + ".output_quantizer";
     if (outputs_.insert(quantizer).second) add(quantizer, stored);

@@ -30,7 +30,7 @@ Tensor scale_of(const NodeReader& node, const FindConstant& constant) {
   node.check(node.has_input(1), "its scale is missing");
   const Tensor scale = constant(node.node().inputs[1]);
   if (!scale.defined())
-    node.fail("its scale '{}' is computed or quantized itself: grids here have scales that are numbers",
+    node.fail("its scale '{}' is computed or quantized itself: constant scales are supported",
               node.node().inputs[1].substr(0, 100));
   node.check(is_floating(scale.dtype()) && bit_width(scale.dtype()) >= 16 && scale.numel() > 0,
              "its scale is {}", scale.describe());
@@ -51,7 +51,7 @@ int zero_point_of(const NodeReader& node, const FindConstant& constant, DType ty
   node.check(stored.dtype() == type, "its zero point is {}, its codes are {}", stored.describe(), name(type));
   const auto all = numbers(stored).to_vector<float>();
   for (const float v : all)
-    node.check(v == all[0], "its zero points are {} and {}: grids here are symmetric or unsigned", all[0], v);
+    node.check(v == all[0], "its zero points are {} and {}: one zero point is supported", all[0], v);
   return static_cast<int>(all[0]);
 }
 
@@ -85,7 +85,7 @@ StoredGrid stored_grid(const NodeReader& node, const FindConstant& constant, DTy
   else if (is_code(type))
     out.format = format_of(node, type, out.zero_point);
   else
-    node.fail("its codes are {}: grids here have integers of up to 16 bits and E4M3", name(type));
+    node.fail("its codes are {}: integers of up to 16 bits and E4M3 are supported", name(type));
   if (out.scale.numel() == 1) {
     out.scale = out.scale.reshape({});
     return out;
@@ -143,7 +143,7 @@ ClippedCodes clipped_codes(const OnnxNode& clip, const FindConstant& constant, c
       if (whole.is_unsigned && narrow) continue;
       if (highest == format.upper() && (relu || lowest == format.lower())) return {format, relu};
     }
-  reader.check(lowest == 0 && highest == 0, "it leaves the codes {} to {}, which no number of bits has",
+  reader.check(lowest == 0 && highest == 0, "it leaves the codes {} to {}, which match no number of bits",
                lowest, highest);
   return {grid.format, relu};
 }

@@ -72,7 +72,7 @@ UnmarkedNodes unmarked(const ModelNodes& nodes, const Unquantized& file) {
       const auto& grids = file.grids;
       FQ_CHECK(std::size_t(grid) < grids.size(), "import_onnx", "'{}' is on no grid of the file", name);
       FQ_CHECK(twice < 0 || same_grid(grids.at(std::size_t(twice)), grids.at(std::size_t(grid))),
-               "import_onnx", "{} quantizes what {} has quantized by another scale",
+               "import_onnx", "{} quantizes a value again that {} quantized with another scale",
                grids[std::size_t(grid)].origin, grids[std::size_t(twice)].origin);
       out.output = marks[name] = {own.reads[0].from, grid};
       continue;

@@ -62,7 +62,7 @@ class Unquantizing {
                      (grid.axis == back.axis || grid.scale.rank() == 0),
                  "its scale or zero point differs from {}", grid.origin);
     first.check(grid.block == 0 && grid.scale.rank() <= 1,
-                "its scales are of blocks: only weights have those here");
+                "it has a scale per block: only weights may have blocks");
     if (const Tensor floats = graph_.constant(quantize.inputs[0]); floats.defined())
       return take_floats(node, quantize, floats, std::move(grid));
     std::string input = quantize.inputs[0];
