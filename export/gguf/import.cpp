@@ -116,8 +116,8 @@ ordered_json scaling_of(const Keys& keys) {
   const auto type = keys.text(keys.architecture + ".rope.scaling.type");
   if (!type || *type == "none") return nullptr;
   if (*type != "linear" && *type != "yarn")
-    keys.fail(fmt::format(
-        "rotary positions are scaled by '{}', which is not computed: known are linear, yarn", *type));
+    keys.fail(fmt::format("rotary positions are scaled by '{}', which is not supported: use linear or yarn",
+                          *type));
   ordered_json out{{"rope_type", *type}, {"factor", keys.needed("rope.scaling.factor")}};
   if (*type == "linear") return out;
   out["original_max_position_embeddings"] = keys.needed("rope.scaling.original_context_length");

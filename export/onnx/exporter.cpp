@@ -46,8 +46,9 @@ OpenCalls record_open_calls(Module& model, const Shape& sample) {
     return a.op == b.op && a.path == b.path && a.output.rank() == b.output.rank();
   };
   FQ_CHECK(std::ranges::equal(out.list, more.list, same), "export_onnx",
-           "the model calls other operators for a batch of {} than for one of {}: a graph has one way", batch,
-           batch + 1);
+           "the model calls different operators for batches of {} and {}: ONNX needs the same operators for "
+           "every batch",
+           batch, batch + 1);
   return out;
 }
 
@@ -131,7 +132,7 @@ void Exporting::check() const {
 }
 
 void Exporting::check_form(const Call& call) {
-  FQ_CHECK(has_form(call.op), "export_onnx", "'{}' calls the operator {}, which has no form in ONNX here",
+  FQ_CHECK(has_form(call.op), "export_onnx", "'{}' calls the operator {}, which cannot be exported to ONNX",
            call.path, call.op);
 }
 

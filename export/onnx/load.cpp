@@ -221,12 +221,11 @@ class Loading {
   void check_names(const OnnxModel& model) const {
     std::set<std::string_view> known, constant;
     for (const auto& value : model.initializers)
-      if (!constant.insert(value.name).second)
-        fail("tensor '" + value.name + "'", "there are two of that name");
+      if (!constant.insert(value.name).second) fail("tensor '" + value.name + "'", "the name is used twice");
     known = constant;
     for (const auto& value : model.inputs)
       if (!known.insert(value.name).second && !constant.contains(value.name))
-        fail("input '" + value.name + "'", "there are two of that name");
+        fail("input '" + value.name + "'", "the name is used twice");
     for (const auto& node : model.nodes) {
       for (const auto& input : node.inputs)
         if (!input.empty() && !known.contains(input))

@@ -46,8 +46,8 @@ void check_scales(const QuantizedTensor& own, const FileGrid& grid) {
   const auto have = own.grid.scale.to_vector<float>(), want = grid.scale.to_vector<float>();
   for (std::size_t i = 0; i < want.size(); ++i)
     FQ_CHECK(have.at(i) == want[i], kImportQuantized,
-             "{}: block {} has the scale {}, which '{}' would make {} of its values: it was made by another "
-             "quantizer than the plain one, whose blocks a grid of ours cannot hold",
+             "{}: block {} has the scale {}, but '{}' computes {} from its values: scales of this file are "
+             "not supported",
              grid.origin, i, want[i], grid.quantizer, have[i]);
 }
 
@@ -94,7 +94,7 @@ void FileQuantization::set_grids(Module& model) const {
   for (const auto& grid : grids) {
     const auto found = quantizers.find(grid.quantizer);
     FQ_CHECK(found != quantizers.end() && found->second->enabled(), kImportQuantized,
-             "{} has a grid for '{}', which is not quantized: no such layer is multiplied by codes",
+             "{} has a grid for '{}', which is not quantized: this layer type has no quantized form",
              grid.origin, grid.quantizer);
     if (detail::ggml_scheme(found->second->params()) != nullptr && grid.codes.defined())
       set_ggml_steps(model, grid, *found->second);
@@ -103,12 +103,10 @@ void FileQuantization::set_grids(Module& model) const {
     if (first)
       set_scale(*found->second, grid);
     else
-      FQ_CHECK(
-          known->second->unit == grid.unit &&
-              (grid.unit > 0 || bitwise_equal(known->second->scale, grid.scale)),
-          kImportQuantized,
-          "{} and {} have other scales, and '{}' is one quantizer for both: one tensor has one grid here",
-          known->second->origin, grid.origin, found->second->name());
+      FQ_CHECK(known->second->unit == grid.unit &&
+                   (grid.unit > 0 || bitwise_equal(known->second->scale, grid.scale)),
+               kImportQuantized, "{} and {} have different scales, but share the quantizer '{}'",
+               known->second->origin, grid.origin, found->second->name());
   }
   const auto missing = uncalibrated_quantizers(model);
   FQ_CHECK(missing.empty(), kImportQuantized, "the file has no scale for {}", fmt::join(missing, ", "));

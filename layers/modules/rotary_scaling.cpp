@@ -74,7 +74,8 @@ void check_rotary_scaling(const RotaryScaling& s) {
   FQ_CHECK(s.kind == Kind::none || s.kind == Kind::linear || s.context > 0, kScaling,
            "{} needs the context that the network was trained on: it is {}", name(s.kind), s.context);
   FQ_CHECK(s.low > 0 && s.low < s.high, kScaling, "low is {}, high {}: use 0 < low < high", s.low, s.high);
-  FQ_CHECK(s.slow > 0 && s.slow < s.fast, kScaling, "slow is {}, fast {}: use 0 < slow < fast", s.slow, s.fast);
+  FQ_CHECK(s.slow > 0 && s.slow < s.fast, kScaling, "slow is {}, fast {}: use 0 < slow < fast", s.slow,
+           s.fast);
   FQ_CHECK(s.magnitude >= 0, kScaling, "the magnitude is {}: use more than 0, or 0 for the default",
            s.magnitude);
 }

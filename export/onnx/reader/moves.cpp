@@ -11,7 +11,7 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 
 void check_not_samples(const OpImport& op, const ImportValue& x, int axis) {
-  op.check(axis != batch_axis(x.shape), "it takes samples apart: its axis {} is the batch", axis);
+  op.check(axis != batch_axis(x.shape), "it splits samples: its axis {} is the batch", axis);
 }
 
 ImportValue cut_of(const OpImport& op, const ImportValue& x, int axis, const Numbers& picks,
@@ -116,7 +116,7 @@ ImportValue gather_nd(const OpImport& op) {
   op.check(op.integer("batch_dims", 0, 0, 8) == 0, "its batch_dims are not 0");
   const Shape places = op.constant(1).shape();
   op.check(!places.empty() && places.back() >= 1 && places.back() <= rank_of(x),
-           "its places are {}, its input has {} axes", op.constant(1).describe(), rank_of(x));
+           "its indices are {}, its input has {} axes", op.constant(1).describe(), rank_of(x));
   const auto axes = static_cast<std::size_t>(places.back());
   for (std::size_t i = 0; i < axes; ++i) check_not_samples(op, x, static_cast<int>(i));
   const Numbers given = integers_of(op, op.constant(1).reshape({-1}));
@@ -125,7 +125,7 @@ ImportValue gather_nd(const OpImport& op) {
     std::int64_t pick = 0;
     for (std::size_t k = 0; k < axes; ++k) {
       const std::int64_t place = given[i + k] < 0 ? given[i + k] + x.shape[k] : given[i + k];
-      op.check(place >= 0 && place < x.shape[k], "a place is outside of an axis of {}", x.shape[k]);
+      op.check(place >= 0 && place < x.shape[k], "an index is outside of an axis of {}", x.shape[k]);
       pick = pick * x.shape[k] + place;
     }
     picks.push_back(pick);

@@ -130,7 +130,7 @@ constexpr WayRound kWays[] = {
     {"*Integer*", "the file is quantized: import the float one"},
     {"*DynamicQuantize*",
      "the file is quantized: import the float one, or use the checkpoint that it was exported from"},
-    {"com.microsoft.*", "an optimiser of ONNX Runtime fused it: import the file from before that"},
+    {"com.microsoft.*", "an optimiser of ONNX Runtime fused it: import the file before the optimisation"},
     {"*.*", "operators of other domains are not supported: export the model with ONNX operators only"},
     {"If*",
      "its condition is computed from the input: export without branches, torch.onnx.export traces one way"},

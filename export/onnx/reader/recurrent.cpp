@@ -55,9 +55,9 @@ void check_functions(const OpImport& op, Layer& layer) {
     wanted = {"Tanh"};
     layer.relu = computes(given, {"Relu"}, false);
   }
-  op.check(layer.relu || computes(given, wanted, true), "its activations are {}: layers here have {}{}",
+  op.check(layer.relu || computes(given, wanted, true), "its activations are {}: layers support {}{}",
            fmt::join(given, ", "), fmt::join(wanted, ", "),
-           layer.type == std::string_view("rnn") ? " or Relu, the same both ways" : "");
+           layer.type == std::string_view("rnn") ? " or Relu, the same in both directions" : "");
 }
 
 /// Throws for lengths that are unknown or shorter than the sequence, and for peepholes.

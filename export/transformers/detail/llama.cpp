@@ -40,9 +40,8 @@ std::string scaling_kind(const JsonValue& values) {
     const auto& known = rotary_scalings();
     if (kind != "default" && std::find(known.begin(), known.end(), kind) == known.end())
       values.at(key).fail(
-          fmt::format("rotary positions are scaled by '{}', which is not computed: known are "
-                      "default, {}",
-                      kind, fmt::join(known, ", ")));
+          fmt::format("rotary positions are scaled by '{}', which is not supported: use default, {}", kind,
+                      fmt::join(known, ", ")));
     return kind;
   }
   return "default";

@@ -79,10 +79,10 @@ Tensor fold_slice(const Fold& f) {
 Tensor fold_scatter_nd(const Fold& f) {
   const Tensor &x = f.input(0), &updates = f.input(2);
   const Tensor places = f.input(1).to(DType::i64);
-  f.node.check(f.node.text("reduction", "none") == "none", "it adds to what is there");
+  f.node.check(f.node.text("reduction", "none") == "none", "it adds to existing elements ('reduction')");
   f.node.check(places.rank() >= 1 && places.dim(-1) <= x.rank() && updates.dtype() == x.dtype() &&
                    bit_width(x.dtype()) >= 8,
-               "its places are {}, its data {}", places.describe(), x.describe());
+               "its indices are {}, its data {}", places.describe(), x.describe());
   const std::int64_t axes = places.dim(-1), parts = axes == 0 ? 0 : places.numel() / axes;
   const std::int64_t part = numel(Shape(x.shape().begin() + axes, x.shape().end()));
   f.node.check(updates.numel() == parts * part, "its updates are {}", updates.describe());

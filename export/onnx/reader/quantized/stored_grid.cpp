@@ -63,7 +63,8 @@ IntFormat format_of(const NodeReader& node, DType type, int zero_point) {
   if (above_lowest == middle) return {bits, false, false};
   if (above_lowest == 0) return {bits, true, false};
   node.fail(
-      "its zero point is {}: codes here have {} (signed) or {} (from 0 on); quantize symmetrically, in ONNX "
+      "its zero point is {}: allowed are {} (signed codes) and {} (unsigned codes). Quantize symmetrically, "
+      "in ONNX "
       "Runtime with extra_options ActivationSymmetric and WeightSymmetric",
       zero_point, zero_point - above_lowest + middle, zero_point - above_lowest);
 }
