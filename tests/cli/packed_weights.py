@@ -109,10 +109,10 @@ def expect_error(expected, tensors):
 
 expect_error(["first.weight_zero_point", "symmetric"], {**given, "first.weight_zero_point": ("I32", np.zeros((8, 2), "<i4"))})
 expect_error(["first.weight_g_idx", "activation ordering"], {**given, "first.weight_g_idx": ("I32", np.zeros(64, "<i4"))})
-expect_error(["first.weight_packed", "no weight_shape"], {name: value for name, value in given.items() if name != "first.weight_shape"})
+expect_error(["first.weight_packed", "weight_shape is missing"], {name: value for name, value in given.items() if name != "first.weight_shape"})
 expect_error(["codes of 4 and 8 bits"], {**given, "first.weight_shape": ("I64", np.array([64, 600], "<i8"))})
 expect_error(["first.weight_scale", "must be positive"], {**eight, "first.weight_scale": ("F32", np.full(64, -1, "<f4"))})
-expect_error(["first.weight_scale", "one a row"], {**eight, "first.weight_scale": ("F32", np.ones(63, "<f4"))})
+expect_error(["first.weight_scale", "one per row"], {**eight, "first.weight_scale": ("F32", np.ones(63, "<f4"))})
 expect_error(["first.weight", "I8 or F8_E4M3"], {**eight, "first.weight": ("I32", np.zeros((64, 64), "<i4"))})
 expect_error(["other.input_scale", "not quantized"], {**eight, "other.input_scale": ("F32", np.ones((), "<f4"))})
 nvfp4 = load("nvfp4_safetensors/model.safetensors")
@@ -120,10 +120,10 @@ assert nvfp4["first.weight_scale"][0] == "F8_E4M3" and nvfp4["first.weight"][1].
 expect_error(["input_global_scale", "take the weights alone"], {**nvfp4, "first.input_global_scale": ("F32", np.ones((), "<f4"))})
 expect_error(["first.weight_scale", "a scale is 0"], {**nvfp4, "first.weight_scale": ("F8_E4M3", np.zeros((64, 4), "u1"))})
 expect_error(["first.weight_scale", "it is F8_E4M3"], {name: value for name, value in nvfp4.items() if name != "first.weight_scale_2"})
-expect_error(["first.weight_scale", "for each group"], {**nvfp4, "first.weight_scale": ("F8_E4M3", np.full((64, 3), 64, "u1"))})
+expect_error(["first.weight_scale", "one per group"], {**nvfp4, "first.weight_scale": ("F8_E4M3", np.full((64, 3), 64, "u1"))})
 other = nvfp4["first.weight"][1].copy()
 other[5, 8:16] = 0x11  # codes of 1/2 alone: a scale that is made of them is another one
-expect_error(["tensor 'first.weight'", "another quantizer"], {**nvfp4, "first.weight": ("U8", other)})
+expect_error(["tensor 'first.weight'", "scales of this file are not supported"], {**nvfp4, "first.weight": ("U8", other)})
 
 # NVFP4 of compressed-tensors 0.20.0 (tests/data/quantized/generate.py): its codes and scales, which are quotients by weight_global_scale
 # there and products by 1 / weight_global_scale here.

@@ -78,13 +78,13 @@ TEST(OnnxImportRecurrent, AcceptsAttributesWithoutEffect) {
 TEST(OnnxImportRecurrent, RejectsUnsupportedOptionsByName) {
   using Names = std::vector<std::string>;
   EXPECT_THAT(error_text(recurrent("GRU", {}, lengths({5, 3}))),
-              HasSubstr("a sequence is 3 of 5 steps long"));
+              HasSubstr("a sequence has 3 of 5 steps"));
   EXPECT_THAT(error_text(recurrent("LSTM", {}, {}, Tensor::full({1, 6}, 0.5))), HasSubstr("peepholes"));
   EXPECT_THAT(error_text(recurrent("LSTM", {{"clip", 3.0f}})), HasSubstr("'clip'"));
   EXPECT_THAT(error_text(recurrent("LSTM", {{"input_forget", std::int64_t{1}}})),
               HasSubstr("'input_forget'"));
   EXPECT_THAT(error_text(recurrent("GRU", {{"activations", Names{"HardSigmoid", "Tanh"}}})),
-              HasSubstr("its activations are HardSigmoid, Tanh: layers here have Sigmoid, Tanh"));
+              HasSubstr("its activations are HardSigmoid, Tanh: layers support Sigmoid, Tanh"));
   EXPECT_THAT(error_text(recurrent("RNN", {{"activations", Names{"Affine"}}})), HasSubstr("Tanh or Relu"));
   EXPECT_THAT(error_text(recurrent("RNN", {{"layout", std::int64_t{1}}})),
               HasSubstr("its input is [5, N, 3]: [N, steps, features] is needed"));

@@ -158,16 +158,16 @@ TEST_F(OnnxFile, RejectsUndefinedNames) {
   OnnxModel missing = small();
   missing.initializers.erase(missing.initializers.begin());
   EXPECT_THAT(error_text(missing),
-              HasSubstr("node 'act' (Relu): it reads 'w', which nothing before it gives"));
+              HasSubstr("node 'act' (Relu): it reads 'w', which no earlier node or input defines"));
   OnnxModel cycle = small();
   cycle.nodes[0].inputs = {"y"};
-  EXPECT_THAT(error_text(cycle), HasSubstr("it reads 'y', which nothing before it gives"));
+  EXPECT_THAT(error_text(cycle), HasSubstr("it reads 'y', which no earlier node or input defines"));
   OnnxModel twice = small();
   twice.nodes[1].outputs = {"a"};
   EXPECT_THAT(error_text(twice), HasSubstr("node 'odd' (Odd): it writes 'a' a second time"));
   OnnxModel two = small();
   two.initializers[1].name = "w";
-  EXPECT_THAT(error_text(two), HasSubstr("tensor 'w': there are two of that name"));
+  EXPECT_THAT(error_text(two), HasSubstr("tensor 'w': the name is used twice"));
   OnnxModel open = small();
   open.outputs[0].name = "z";
   EXPECT_THAT(error_text(open), HasSubstr("output 'z': nothing gives it"));

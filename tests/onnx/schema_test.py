@@ -79,7 +79,7 @@ def error_text(opsets=(("", 18),), functions=(), attribute=None):
 own_relu = helper.make_function("", "Relu", ["X"], ["Y"], [helper.make_node("Neg", ["X"], ["Y"])], [helper.make_opsetid("", 18)])
 reference = onnx.AttributeProto(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="other")
 for expected, options in (("function 'Relu': it redefines an operator of ONNX", {"functions": [own_relu]}),
-                      ("it has the opsets 18 and 13 of ONNX", {"opsets": (("", 18), ("ai.onnx", 13))}),
+                      ("it has two opsets of ONNX, 18 and 13", {"opsets": (("", 18), ("ai.onnx", 13))}),
                       ("attribute 'alpha' is unknown", {"attribute": reference}),
                       *((f"opset: {version} is not supported, 6 to 28 are", {"opsets": (("", version),)}) for version in (0, 1, -1, 99, 2**62))):
     assert expected in error_text(**options), (expected, error_text(**options))
