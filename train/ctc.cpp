@@ -16,8 +16,8 @@ namespace {
 /// Outputs of one sample, [C, L].
 struct CtcSample {
   const double* outputs;
-  std::int64_t classes, stride;  ///< `stride` places lie in a row of a class
-  std::int64_t places;           ///< that count
+  std::int64_t classes, stride;  ///< distance of the values of two classes
+  std::int64_t places;           ///< number of positions used
 };
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
@@ -27,7 +27,7 @@ double log_add(double a, double b) {
   return large == kNever ? kNever : large + std::log1p(std::exp(std::min(a, b) - large));
 }
 
-/// States of a sample: labels with a blank before, between and behind them, at each place.
+/// States of a sample at each position: its labels with a blank before, between and after them.
 class Trellis {
  public:
   Trellis(const CtcSample& sample, const std::vector<std::int64_t>& labels, std::int64_t blank)
@@ -77,7 +77,7 @@ class Trellis {
     for (std::int64_t c = 0; c < sample_.classes; ++c) sum += std::exp(output(c, t) - largest);
     return largest + std::log(sum);
   }
-  /// Whether a label may follow the one before it without a blank between them.
+  /// Returns whether a label may follow the label before it without a blank between them.
   [[nodiscard]] bool skips(std::size_t s) const {
     return s >= 2 && s % 2 == 1 && states_[s] != states_[s - 2];
   }
@@ -95,13 +95,14 @@ class Trellis {
     if (skips(s)) sum = log_add(sum, forward(t - 1, s - 2));
     return sum;
   }
-  /// What is behind a state at the last place: 0 where the sequence may end.
+  /// Returns the log probabilities after the last position: 0 for final states.
   [[nodiscard]] std::vector<double> last_column() const {
     std::vector<double> out(states_.size(), kNever);
     for (std::size_t s = out.size() - std::min<std::size_t>(2, out.size()); s < out.size(); ++s) out[s] = 0;
     return out;
   }
-  /// What is behind each state at place t - 1, of what is behind those at t.
+  /// Returns the log probabilities of the positions after t - 1, by state at t - 1, from those after t, by
+  /// state at t.
   [[nodiscard]] std::vector<double> column_before(const std::vector<double>& behind, std::int64_t t) const {
     std::vector<double> out(states_.size(), kNever);
     for (std::size_t s = 0; s < states_.size(); ++s) {
@@ -146,7 +147,7 @@ std::vector<double> doubles(const Tensor& tensor) {
   return tensor.to(Device::cpu()).to(Layout::row_major).to(DType::f64).to_vector<double>();
 }
 
-/// Places of each sample that count.
+/// Returns the number of positions used of each sample.
 Row lengths_of(const Shape& outputs, const Tensor& given) {
   if (!given.defined()) return Row(static_cast<std::size_t>(outputs[0]), outputs[2]);
   FQ_CHECK(given.dtype() == DType::i64 && given.shape() == Shape{outputs[0]}, kCtc,
@@ -159,10 +160,10 @@ Row lengths_of(const Shape& outputs, const Tensor& given) {
 
 struct Found {
   double loss = 0;
-  std::vector<double> gradient;  ///< of the outputs, in their order
+  std::vector<double> gradient;  ///< gradient of the outputs, in their order
 };
 
-/// `gradient`: whether it is asked for.
+/// Returns the loss, and its gradient if `gradient` is set.
 Found compute(const Tensor& outputs, const std::vector<Row>& labels, const Row& lengths,
               const losses::CtcOptions& options, bool gradient) {
   const Shape& shape = outputs.shape();
@@ -233,8 +234,8 @@ std::vector<Row> label_rows(const Tensor& labels, std::int64_t classes, std::int
     Row& row = rows[i / width];
     FQ_CHECK(label < classes, kCtc, "label {} of sample {} is not 0 to {}", label, i / width, classes - 1);
     FQ_CHECK(row.size() == i % width, kCtc,
-             "sample {} has the label {} behind the end of its labels: blanks ({}), negative numbers{} fill "
-             "the end of a row only",
+             "sample {} has the label {} after padding: blanks ({}), negative numbers{} may only fill the "
+             "end of a row",
              i / width, label, blank, padding ? fmt::format(" and {}", *padding) : "");
     row.push_back(label);
   }

@@ -14,7 +14,7 @@
 namespace fq::losses {
 namespace {
 
-/// The target in the type and on the device of the outputs.
+/// Returns the target with the dtype and device of the outputs.
 Variable like(const Variable& outputs, const Tensor& target, std::string_view function) {
   FQ_CHECK(outputs.defined() && target.defined() && target.shape() == outputs.shape(), function,
            "the outputs are {}, the target is {}: the shapes must be equal",
@@ -26,7 +26,7 @@ Variable factor(const Variable& outputs, const Tensor& weight) {
   return detail::constant(weight.to(outputs.as_float().tensor().dtype()), outputs.device());
 }
 
-/// The cross entropy of sigmoid(y), element by element; `truth` multiplies the part of what is true.
+/// Returns the cross entropy of sigmoid(y) for each element. `truth` multiplies the term of positive targets.
 Variable binary(const Variable& y, const Variable& t, const Variable& truth) {
   const Variable untrue = ops::multiply(ops::shift(ops::neg(t), 1.0), y);
   return ops::sub(untrue, ops::multiply(truth, ops::log_sigmoid(y)));
@@ -124,7 +124,7 @@ Variable soft_cross_entropy(const Variable& outputs, const Tensor& target,
 namespace fq {
 namespace {
 
-/// 1 at the class and 0 elsewhere, [N, C, ..] of labels [N, ..].
+/// Returns a tensor [N, C, ..] from labels [N, ..]: 1 at the class and 0 elsewhere.
 Tensor one_hot(const Tensor& labels, const Shape& shape, std::string_view function) {
   const AxisView view = axis_view(shape, 1);
   detail::run(labels.device(), &detail::Kernels::check_indices, labels, view.size, std::nullopt, function,
@@ -134,7 +134,7 @@ Tensor one_hot(const Tensor& labels, const Shape& shape, std::string_view functi
   return out;
 }
 
-/// Labels as numbers in the outputs' shape.
+/// Returns labels as numbers, in the shape of the outputs.
 Tensor numbers(const Variable& outputs, const Tensor& labels, bool may_be_classes,
                std::string_view function) {
   const Shape& shape = outputs.shape();
@@ -167,16 +167,16 @@ Loss cross_entropy_loss(const LossOptions& o) {
       };
 }
 
-/// Labels that no placement has room for say so, where PyTorch's loss is infinite.
+/// Throws for labels that have more positions than the outputs. PyTorch's loss is infinite there.
 void check_places(const Variable& outputs, const Tensor& labels, const losses::CtcOptions& o) {
   if (outputs.rank() != 3 || o.zero_infinity) return;
   const auto rows = label_rows(labels, outputs.dim(1), o.blank, o.padding);
   for (std::size_t n = 0; n < rows.size(); ++n)
-    FQ_CHECK(
-        ctc_places(rows[n]) <= outputs.dim(2), "ctc",
-        "the {} labels of sample {} of the batch take {} places, a blank between equal ones, and the outputs "
-        "have {}: give a network of more places, or leave such samples out by zero_infinity=1",
-        rows[n].size(), n, ctc_places(rows[n]), outputs.dim(2));
+    FQ_CHECK(ctc_places(rows[n]) <= outputs.dim(2), "ctc",
+             "the {} labels of sample {} of the batch require {} positions, with a blank between equal "
+             "labels, and the outputs have {}: use a network with more positions, or skip these samples with "
+             "zero_infinity=1",
+             rows[n].size(), n, ctc_places(rows[n]), outputs.dim(2));
 }
 
 Loss ctc_loss(const LossOptions& o) {
@@ -204,7 +204,7 @@ void check(const LossOptions& o) {
 constexpr std::string_view kDistillation = "distillation";
 constexpr int kClasses = 1;
 
-/// The mean over rows of sum_c p_c (log p_c - log q_c), times the square of the temperature.
+/// Returns the mean over rows of sum_c p_c (log p_c - log q_c), times the square of the temperature.
 Variable divergence(const Variable& outputs, const Variable& teacher, double temperature) {
   const auto log_of = [&](const Variable& x) {
     return ops::log_softmax(ops::scale(x, 1 / temperature), kClasses);
@@ -260,7 +260,7 @@ Variable distillation_loss(const Variable& outputs, const Tensor& teacher,
                            const DistillationOptions& options) {
   check(options);
   FQ_CHECK(outputs.defined() && teacher.defined() && outputs.shape() == teacher.shape(), kDistillation,
-           "the outputs are {}, those of the teacher {}: give a teacher of the same outputs",
+           "the outputs are {}, the outputs of the teacher {}: use a teacher with the same shape of outputs",
            outputs.defined() ? to_string(outputs.shape()) : "undefined", teacher.describe());
   const Variable y = outputs.as_float();
   const Variable wanted(teacher.to(y.tensor().dtype()).to(y.device()));

@@ -24,7 +24,7 @@ class Parameters : public Module {
 
 using Layer = std::pair<std::string, Variable>;
 
-/// Each weight once, under the path of its first layer.
+/// Returns each quantized weight once, with the path of its first layer.
 std::vector<Layer> quantized_layers(Module& model) {
   std::vector<Layer> out;
   std::set<const void*> known;

@@ -1,15 +1,16 @@
 #pragma once
 
-/// Low-rank adapters (LoRA; Hu et al., arXiv:2106.09685) of quantized weights, trained inside of the
-/// rounding.
+/// Low-rank adapters (LoRA; Hu et al., arXiv:2106.09685) of quantized weights. Training sees the merged
+/// weights after quantization.
 ///
 ///     TrainerOptions options{.epochs = 2};
 ///     options.low_rank = {.rank = 8, .alpha = 16};  // the Trainer merges after every step
 ///
-/// A layer computes with the codes of W + alpha / rank * B A on the grid that W was calibrated on (LR-QAT;
-/// Bondarenko et al., arXiv:2406.06385), W [out, in] being frozen, A [rank, in] and B [out, rank] trained. So
-/// what is trained is what is deployed: one matrix of codes, with no product beside it, and no rounding when
-/// the adapters are merged. An optimizer keeps (in + out) * rank numbers of a layer in place of in * out.
+/// A layer computes with the codes of W + alpha / rank * B A, on the grid that was calibrated for W (LR-QAT;
+/// Bondarenko et al., arXiv:2406.06385). W [out, in] is frozen; A [rank, in] and B [out, rank] are trained.
+/// So the trained layer is the deployed layer: it has one matrix of codes, no additional product, and merging
+/// the adapters adds no rounding error. An optimizer keeps (in + out) * rank numbers per layer instead of in
+/// * out.
 
 #include <cstdint>
 #include <memory>
@@ -23,41 +24,42 @@ namespace fq {
 
 class Module;
 
-/// Which weights have adapters, and how large these are.
+/// Selection and size of the adapters.
 struct LowRankOptions {
-  std::int64_t rank = 0;     ///< of A and B, at most the smaller side of each weight; 0 for no adapters
-  double alpha = 0;          ///< B A counts alpha / rank times; 0 for twice the rank
-  std::string layers = "*";  ///< paths of layers, a pattern as "block?_fc*"
+  std::int64_t rank = 0;     ///< rank of A and B, at most the smaller side of each weight; 0 for no adapters
+  double alpha = 0;          ///< numerator of the factor alpha / rank of B A; 0 for twice the rank
+  std::string layers = "*";  ///< pattern of layer paths, for example "block?_fc*"
 
-  /// What B A is multiplied by.
+  /// Returns the factor of B A.
   [[nodiscard]] double scale() const { return alpha == 0 ? 2 : alpha / static_cast<double>(rank); }
 };
 
-/// The adapters of a model's quantized weights, of whatever format and target. A kernel of a convolution is
-/// the matrix [out, all others]. A starts uniform within 1 / sqrt(in), from this thread's random stream, B as
-/// zeros: at first the weights are what they were.
+/// Adapters of the quantized weights of a model, for any format and target. A convolution kernel is used as
+/// the matrix [out, all other axes]. A begins uniform within 1 / sqrt(in), from the random stream of the
+/// calling thread. B begins as zeros, so that the weights do not change at first.
 class LowRankAdapters {
  public:
-  /// The model outlives it and keeps its parameters, which ask for no gradient while it lives but for the
-  /// weights that have adapters. Throws ArgumentError for a rank below 1 or beyond a weight's, naming it, for
-  /// an alpha that is negative or not finite, and for layers that match no quantized weight, naming the
-  /// nearest.
+  /// Adds adapters to the layers that match. While the object lives, the other parameters of the model
+  /// require no gradient. The model must outlive the object and keep its parameters. Throws ArgumentError for
+  /// a rank below 1, for a rank larger than a weight allows, naming the layer, for an alpha that is negative
+  /// or not finite, and for a pattern that matches no quantized weight, with a suggestion.
   LowRankAdapters(Module& model, const LowRankOptions& options);
   ~LowRankAdapters();
-  LowRankAdapters(const LowRankAdapters&) = delete;  // the model has one
+  LowRankAdapters(const LowRankAdapters&) = delete;  // a model has one set of adapters
 
-  /// What is trained: "<layer>.lora_A" and "<layer>.lora_B", for `make_optimizer`.
+  /// Returns the trained parameters, "<layer>.lora_A" and "<layer>.lora_B", for `make_optimizer`.
   [[nodiscard]] const Module& parameters() const noexcept { return *parameters_; }
-  /// Gives A and B their gradients from those of the weights, which are forgotten: dA = s B^T dW, dB = s dW
-  /// A^T.
+  /// Computes the gradients of A and B from the gradients dW of the weights, then clears dW: dA = s B^T dW,
+  /// dB = s dW A^T, where s is the factor of B A.
   void take_gradients();
-  /// Writes W + s B A into the weights of the model, after a step of A and B.
+  /// Writes W + s B A into the weights of the model. Call it after each optimizer step.
   void merge();
 
-  /// "<layer>/lora_A", "/lora_B" and "/base", which is W; shared, not copied.
+  /// Returns "<layer>/lora_A", "<layer>/lora_B" and "<layer>/base", which is W. Tensors are shared, not
+  /// copied.
   [[nodiscard]] StateDict state_dict() const;
-  /// Takes it back; the weights of the model are left to whoever loads the model. Throws ArgumentError for
-  /// that of other layers, ranks or shapes; then nothing changed.
+  /// Sets A, B and W from `state_dict`. Does not change the weights of the model; load these with the model.
+  /// Throws ArgumentError for a state of other layers, ranks or shapes; then nothing has changed.
   void load_state(const StateDict& state);
 
  private:

@@ -12,7 +12,7 @@
 namespace fq {
 namespace {
 
-/// How much more of `meta` is in use than when it was asked last.
+/// Returns the growth of the memory in use on `meta` since the last call.
 class Growth {
  public:
   std::int64_t operator()() { return used() - std::exchange(last_, used()); }
@@ -32,7 +32,7 @@ std::vector<Variable> weight_codes(Module& model) {
   return out;
 }
 
-/// What is passed backward, and the gradient it begins with.
+/// Returns the value that the backward pass begins at, and its gradient (undefined for a scalar).
 std::pair<Variable, Tensor> objective(const Variable& y) {
   const Variable floats = y.as_float();
   if (y.rank() != 2 || y.dim(1) < 2)

@@ -30,7 +30,7 @@ const std::vector<Known>& known_metrics() {
   return all;
 }
 
-/// 5 of "top5" after "top"; -1 for other names.
+/// Returns the number after a prefix, for example 5 of "top5" after "top"; -1 for other names.
 std::int64_t number_of(const std::string& name, const std::string& word) {
   if (!name.starts_with(word) || name.size() == word.size() || name.size() > word.size() + 6) return -1;
   const std::string digits = name.substr(word.size());

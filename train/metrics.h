@@ -1,35 +1,38 @@
 #pragma once
 
-/// Metrics: what tells people how good outputs are, beside the loss.
+/// Metrics of the quality of outputs, in addition to the loss.
 ///
 ///     const Evaluation found = evaluate(model, test, nullptr, loss, {"rmse", "r2"});
 ///     for (const auto& [name, value] : found.metrics) std::cout << name << ' ' << value << '\n';
 ///
-/// | name | of | what |
+/// | name | labels | definition |
 /// | --- | --- | --- |
-/// | accuracy | classes, yes or no | the share of answers that are right |
-/// | top2, top5, .. | classes | the share whose class is among so many largest outputs |
-/// | f1 | classes, yes or no | 2 TP / (2 TP + FP + FN), the mean over classes that occur or are answered |
-/// | recall | classes, yes or no | TP / (TP + FN), the mean over classes that occur (balanced accuracy) |
-/// | iou | classes, yes or no | TP / (TP + FP + FN), the mean as of f1 |
-/// | auc | classes, yes or no | area under the ROC curve, of classes one against the rest; ties count half |
-/// | bpc | classes | bits a character: the mean of -log2 of the share that the softmax gives the label; where
-/// labels are tokens of several characters, over the characters |
-/// | perplexity | classes | 2 to the mean bits of a label |
-/// | ler | sequences | label error rate: labels to put in, take out or replace, over those that there are |
-/// | exact | sequences | the share that is read without an error |
-/// | mae, rmse | numbers | the mean of |y - t|; the root of the mean of (y - t)^2 |
-/// | r2 | numbers | 1 - sum (y - t)^2 / sum (t - mean t)^2, the mean over outputs whose target varies |
+/// | accuracy | classes, binary | share of correct predictions |
+/// | top2, top5, .. | classes | share of samples whose class is among the 2, 5, .. largest outputs |
+/// | f1 | classes, binary | 2 TP / (2 TP + FP + FN), mean over classes that occur or are predicted |
+/// | recall | classes, binary | TP / (TP + FN), mean over classes that occur (balanced accuracy) |
+/// | iou | classes, binary | TP / (TP + FP + FN), mean as for f1 |
+/// | auc | classes, binary | area under the ROC curve, classes one against the rest; ties count half |
+/// | bpc | classes | bits per character: mean of -log2 of the softmax probability of the label; where
+/// labels are tokens of several characters, the mean over the characters |
+/// | perplexity | classes | 2 to the power of the mean bits per label |
+/// | ler | sequences | label error rate: insertions, deletions and substitutions per label |
+/// | exact | sequences | share of sequences without an error |
+/// | mae, rmse | numbers | mean of |y - t|; root of the mean of (y - t)^2 |
+/// | r2 | numbers | 1 - sum (y - t)^2 / sum (t - mean t)^2, mean over outputs whose target varies |
 ///
-/// Classes are labels i64 [N, ..] of outputs [N, C, ..], C > 1; the answer is the largest output, the first
-/// of equal ones; labels that are no class, as ignored ones, are left out. Yes or no are labels of the
-/// outputs' shape, or [N, ..] for [N, 1, ..], true above 1/2; the answer is yes above 0; each output beside
-/// the batch (axis 1) is a class of its own. Numbers are labels as for yes or no. The numbers are those of
-/// scikit-learn's functions of the same names with average="macro".
+/// Classes: labels i64 [N, ..] of outputs [N, C, ..], C > 1. The prediction is the class with the largest
+/// output, the first of equal ones. Ignores labels that are not classes.
 ///
-/// Sequences are labels of integers [N, S] of outputs [N, C, L], read as `ctc_decode` does (train/losses.h);
-/// the blank is class 0, of `ler36` and `exact36` class 36; labels that are no class, and the blank, fill
-/// rows.
+/// Binary: labels with the shape of the outputs, or [N, ..] for outputs [N, 1, ..]. A label is true above
+/// 1/2, and a prediction is true above 0. Each output along axis 1 is a class of its own.
+///
+/// Numbers: labels with the same shapes as binary labels. Results equal scikit-learn's functions of the same
+/// names with average="macro".
+///
+/// Sequences: integer labels [N, S] of outputs [N, C, L], decoded with `ctc_decode` (train/losses.h). The
+/// blank is class 0, for `ler36` and `exact36` class 36. The blank, and labels that are not classes, are
+/// padding.
 
 #include <cstdint>
 #include <memory>
@@ -40,7 +43,7 @@
 
 namespace fq {
 
-/// One number of all samples that came in. For use by one thread at a time.
+/// Metric over all samples that were added. Use it from one thread at a time.
 ///
 ///     const std::unique_ptr<Metric> metric = make_metric("top5");
 ///     metric->add(model(x).tensor(), labels);
@@ -49,26 +52,26 @@ class Metric {
  public:
   Metric() = default;
   virtual ~Metric() = default;
-  Metric(const Metric&) = delete;  // a sum under way
+  Metric(const Metric&) = delete;  // a running sum belongs to one object
   Metric& operator=(const Metric&) = delete;
 
-  /// Takes in outputs, f32 or f64, and labels of a batch, on any device. Throws ArgumentError for labels that
-  /// are not what the metric is of.
+  /// Adds the outputs (f32 or f64) and labels of a batch, on any device. Throws ArgumentError for labels of
+  /// another kind than the metric requires.
   virtual void add(const Tensor& outputs, const Tensor& labels) = 0;
-  /// The number so far. It is NaN where it is not defined: of no samples, of an area under a curve with one
-  /// class alone.
+  /// Returns the metric over all samples so far. Returns NaN if it is undefined: without samples, or for the
+  /// area under a curve with a single class.
   [[nodiscard]] virtual double value() const = 0;
 };
 
-/// What metrics have to know of the labels.
+/// Properties of the labels that metrics need.
 struct MetricOptions {
-  /// For bpc: characters of the token that each class stands for; empty for one each.
+  /// Number of characters of the token of each class, for bpc; empty for one character each.
   std::vector<std::int64_t> characters = {};
 };
 
-/// A metric by its name in the table. Throws ArgumentError for an unknown name, naming the nearest.
+/// Returns the metric with a name of the table. Throws ArgumentError for an unknown name, with a suggestion.
 [[nodiscard]] std::unique_ptr<Metric> make_metric(const std::string& name, const MetricOptions& options = {});
-/// Whether more is better, which is so for all but bpc, perplexity, ler, mae and rmse.
+/// Returns whether a higher value is better: true except for bpc, perplexity, ler, mae and rmse.
 [[nodiscard]] bool higher_is_better(const std::string& name);
 
 }  // namespace fq

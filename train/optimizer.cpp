@@ -154,12 +154,11 @@ StateDict Optimizer::state_dict() const {
 void Optimizer::load_state(const StateDict& state) {
   const auto& saved = state.attribute("type");
   FQ_CHECK(saved == std::string(type()), "optimizer",
-           "the state is that of {}, the optimizer is {}: use the same", saved.dump(), type());
+           "the state belongs to {}, the optimizer is {}: use the same kind", saved.dump(), type());
   const auto& steps = state.attribute("steps");
   FQ_CHECK(steps.is_array() && steps.size() == parameters_.size() &&
                state.size() == parameters_.size() * state_names_.size(),
-           "optimizer", "the state is that of {} parameters, the optimizer has {}", steps.size(),
-           parameters_.size());
+           "optimizer", "the state has {} parameters, the optimizer {}", steps.size(), parameters_.size());
   for (const auto& s : steps) (void)detail::whole_number(s, "steps", "optimizer");
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     for (std::size_t s = 0; s < state_names_.size(); ++s)

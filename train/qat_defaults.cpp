@@ -15,7 +15,7 @@
 namespace fq {
 namespace {
 
-constexpr double kLowRate = 5e-4;  // which short runs have, too
+constexpr double kLowRate = 5e-4;  // also the rate of short runs
 constexpr std::int64_t kFullRateSteps = 300;
 constexpr int kBits = 8, kLowBits = 4, kLowBlockBits = 3, kFewestBits = 2;
 
@@ -25,7 +25,7 @@ bool names_attention(const std::string& pattern) {
   return pattern.ends_with("bmm_quantizer") || pattern.ends_with("softmax_quantizer");
 }
 
-/// Edges and what attention multiplies do not.
+/// Returns whether a rule counts: rules of edge layers and of the products of attention do not.
 bool counts(const QuantRule& rule) { return !names_edge(rule.pattern) && !names_attention(rule.pattern); }
 
 bool have_blocks(const PartialQuantParams& fields) { return fields.block_sizes && *fields.block_sizes; }
@@ -54,13 +54,13 @@ int bits_of(const PartialQuantParams& fields) {
   return bits;
 }
 
-/// In any format, blocks included.
+/// Returns whether a quantizer of any format, blocks included, is narrow.
 bool is_narrow(const PartialQuantParams& fields) {
   const bool off = !fields.enable.value_or(true) || !fields.num_bits || !*fields.num_bits;
   return std::ranges::any_of(fields.sequence, is_narrow) || (!off && (*fields.num_bits)->bits() <= kLowBits);
 }
 
-/// Neither off nor integers of 8 bits and more.
+/// Returns whether a quantizer is on and its format is coarser than 8-bit integers.
 bool are_coarser_than_int8(const PartialQuantParams& fields) {
   const bool off = !fields.enable.value_or(true) || !fields.num_bits || !*fields.num_bits;
   return std::ranges::any_of(fields.sequence, are_coarser_than_int8) ||
@@ -81,20 +81,21 @@ void name_quantizers_of_every_layer(const QuantRule& rule, QatDefaults& out) {
   }
 }
 
-/// Blocks of weights alone keep what they have.
+/// Clears the names unless activations have such blocks too: weights alone in blocks keep the ranges of the
+/// preset.
 void choose_for_float_blocks(QatDefaults& out) {
   if (std::ranges::find(out.float_blocks, "input_quantizer") == out.float_blocks.end())
     return out.float_blocks.clear();
   out.edge_bits = 8;
 }
 
-/// What all counted rules have.
+/// Properties of all rules that count.
 struct Traits {
-  bool activations = false;  // quantized
+  bool activations = false;  // activations are quantized
   bool binary = false;
-  bool narrow = false;  // 4 bits and fewer, floats and blocks included
+  bool narrow = false;  // 4 bits or fewer, floats and blocks included
   bool coarser_than_int8 = false;
-  bool low_blocks = false;  // fixed blocks of integers of 4 bits and fewer
+  bool low_blocks = false;  // fixed blocks of integers with 4 bits or fewer
 };
 
 Traits collect_traits(const QuantConfig& config, QatDefaults& out) {
@@ -115,7 +116,7 @@ Traits collect_traits(const QuantConfig& config, QatDefaults& out) {
   return traits;
 }
 
-/// Learning rates on samples, towards the network's own floats, and on text.
+/// Learning rates on samples, with the network's own float outputs as teacher, and on text.
 struct Rates {
   double samples, distilled, text;
 };
@@ -156,7 +157,7 @@ void add_rule(ordered_json& config, const std::string& pattern, const char* fiel
   detail::append_rule(config, {{"pattern", pattern}, {field, value}});
 }
 
-/// Of blocks with E4M3 scales, which stand still so that they can be searched for.
+/// Adds rules for blocks with E4M3 scales. The scales become static, so that they can be chosen by search.
 void add_sweep_rules(ordered_json& config, const QuantConfig& preset) {
   bool any = false;
   for (const auto& rule : preset.rules) {
@@ -182,7 +183,7 @@ bool follows_weights(const PartialQuantParams& fields) {
   return dynamic_blocks || on(fields.dynamic) || on(fields.binary);
 }
 
-/// Throws ArgumentError for a method that the weights of the preset would not follow.
+/// Throws ArgumentError for a method that the weights of the preset cannot use.
 void check_weight_method(const std::string& name, const QuantConfig& preset, const std::string& method) {
   if (method == "max" || method == "scale_sweep") return;
   const bool blocks_of_ggml = preset.target == Target::ggml;
@@ -198,13 +199,13 @@ bool sweeps(const QuantConfig& preset) {
                              [](const auto& rule) { return rule.fields.calib_method == "scale_sweep"; });
 }
 
-/// They have no blocks whose scales could be searched for.
+/// Sets the weights of the edge layers to "max": they have no blocks with scales to search for.
 void take_back_sweep_at_edges(ordered_json& config) {
   for (const char* edge : kEdges)
     add_rule(config, std::string(edge) + "weight_quantizer", "calib_method", "max");
 }
 
-/// Blocks of 4-bit floats have E4M3 with fixed ranges there.
+/// Sets formats of the edge layers. Instead of 4-bit floats in blocks, they have E4M3 with fixed ranges.
 void add_edge_rules(ordered_json& config, const QatDefaults& defaults, std::int64_t bits) {
   for (const char* edge : kEdges) {
     for (const auto& quantizer : defaults.integers) add_rule(config, edge + quantizer, "num_bits", bits);
@@ -221,7 +222,7 @@ void check_edge_bits(std::int64_t bits, const QatDefaults& defaults) {
   const bool some =
       !defaults.integers.empty() || !defaults.integer_blocks.empty() || !defaults.float_blocks.empty();
   FQ_CHECK(bits == 0 || some, kFunction,
-           "edge_bits is for integers with fixed ranges, as those of int8 and w4a4, and for nvfp4 and mxfp4");
+           "edge_bits is for integers with fixed ranges (int8, w4a4, ..), and for nvfp4 and mxfp4");
   FQ_CHECK(bits == 0 || (bits >= 2 && bits <= 16), kFunction, "edge_bits is {}: give 2 to 16, or 0", bits);
   FQ_CHECK(bits == 0 || bits == 8 || defaults.float_blocks.empty(), kFunction,
            "edge_bits is {}: with blocks of 4-bit floats give 8 (E4M3), or 0", bits);

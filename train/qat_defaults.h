@@ -1,6 +1,7 @@
 #pragma once
 
-/// Defaults of quantization-aware training by the format: config of a preset, ranges, rates and teacher.
+/// Defaults of quantization-aware training for a format: config of a preset, ranges, learning rates and
+/// teacher.
 ///
 ///     const auto w2a2 = preset_config("w2a2", {.edge_bits = 4});  // the default of w2a2 is 8
 ///     quantize(model, QuantConfig::from_json(w2a2), {1, 1, 28, 28});
@@ -22,39 +23,40 @@ namespace fq {
 
 /// Defaults of calibration and training for a format.
 struct QatDefaults {
-  int bits = 8;                       ///< the fewest of a weight or an activation
-  int activation_bits = 8;            ///< the fewest of an activation
-  std::string method = "max";         ///< calibration of activations, a calib_method
-  std::string weight_method = "max";  ///< calibration of weights, a calib_method
-  int edge_bits = 0;                  ///< bits of the first and the last layer; 0 for those of the format
-  /// Which quantizers of every layer have static integers: "weight_quantizer", "input_quantizer".
+  int bits = 8;                       ///< fewest bits of a weight or an activation
+  int activation_bits = 8;            ///< fewest bits of an activation
+  std::string method = "max";         ///< calibration method of activations, a calib_method
+  std::string weight_method = "max";  ///< calibration method of weights, a calib_method
+  int edge_bits = 0;                  ///< bits of the first and the last layer; 0 for the bits of the format
+  /// Quantizers of every layer that have static integers: "weight_quantizer", "input_quantizer".
   std::vector<std::string> integers = {};
-  /// Which of these have integers of 3 bits and fewer in fixed blocks; the edges have a range for each
-  /// channel.
+  /// Names in `integers` whose integers have at most 3 bits in fixed blocks. The first and the last layer
+  /// have one range per channel instead.
   std::vector<std::string> integer_blocks = {};
-  /// Which of these, where activations too have floats of 4 bits in blocks, which the edges have in E4M3.
+  /// Quantizers with 4-bit floats in blocks, if activations have such blocks too. The first and the last
+  /// layer have E4M3 instead.
   std::vector<std::string> float_blocks = {};
-  /// Whether additions that only operators of floats read (`@residual`) stay floats: where activations are
+  /// Whether additions that only float operators read (`@residual`) stay float. True if activations are
   /// quantized and the engine would add their codes.
   bool float_residuals = false;
   AmaxMode amax = AmaxMode::frozen;  ///< ranges of activations in training
   AmaxGradient amax_gradient = AmaxGradient::clip;
   bool learn_weight_ranges = false;
-  double amax_rate = 1;         ///< learning rate of learned ranges over that of the other parameters
-  double learning_rate = 1e-4;  ///< the highest of the schedule, for adamw
-  /// The same towards what the network itself says in float (train/losses.h).
+  double amax_rate = 1;         ///< learning rate of learned ranges, relative to the other parameters
+  double learning_rate = 1e-4;  ///< highest learning rate of the schedule, for adamw
+  /// Highest learning rate with the same network in float as teacher (train/losses.h).
   double distilled_learning_rate = 1e-4;
-  /// The same on text (`is_text`, train/qat_defaults.h), of which no network knows all.
+  /// Highest learning rate on text (`is_text`), which no network memorizes.
   double text_learning_rate = 3e-4;
   /// Number of steps of the runs that have these rates. Shorter runs have `short_run_rate`. 0 if every run
   /// has these rates.
   std::int64_t full_rate_steps = 0;
-  /// The share of the loss, on text, that follows what the network itself says in float; the labels have the
-  /// rest. 0 for integers of 8 bits alone.
+  /// Share of the teacher in the loss on text, with the same network in float as teacher. The labels have the
+  /// rest. 0 for 8-bit integers only.
   double text_teacher_share = 0;
-  double text_temperature = 1;  ///< of both outputs then
-  /// Whether ranges of activations stay on text, and those of weights are learned at a tenth of the rate:
-  /// with 4 bits of weights beside more of activations.
+  double text_temperature = 1;  ///< temperature of that distillation
+  /// Whether, on text, ranges of activations stay fixed and ranges of weights are learned at a tenth of the
+  /// rate. True for 4-bit weights with activations of more bits.
   bool text_keeps_activations = false;
 };
 
@@ -75,9 +77,9 @@ struct QatDefaults {
 
 /// User values that replace defaults of a preset (QatDefaults).
 struct PresetChoices {
-  std::optional<std::string> weight_method = {};  ///< calibration of weights, a calib_method
-  /// Bits of integers in the first and the last layer, 2 to 16; 8 with blocks of 4-bit floats, which are E4M3
-  /// there; 0 for those of the preset.
+  std::optional<std::string> weight_method = {};  ///< calibration method of weights, a calib_method
+  /// Bits of integers in the first and the last layer, 2 to 16. 8 with blocks of 4-bit floats, where those
+  /// layers have E4M3. 0 for the bits of the preset.
   std::optional<std::int64_t> edge_bits = {};
 };
 
@@ -87,7 +89,8 @@ struct PresetChoices {
 [[nodiscard]] nlohmann::ordered_json preset_config(const std::string& preset,
                                                    const PresetChoices& choices = {});
 
-/// "target ort, scale free; ranges by one_pass_mse; 8 bits in the first and the last layer".
+/// Returns a summary, for example "target ort, scale free; ranges by one_pass_mse; 8 bits in the first and
+/// the last layer".
 [[nodiscard]] std::string describe_choice(const QuantConfig& config);
 
 /// User values that replace QatDefaults.
@@ -96,7 +99,7 @@ struct TrainingChoices {
   std::optional<AmaxGradient> amax_gradient = {};
   std::optional<bool> learn_weight_ranges = {};
   std::optional<double> amax_rate = {}, learning_rate = {};
-  /// Kind, temperature and weight of DistillationOptions.
+  /// Fields `kind`, `temperature` and `weight` of DistillationOptions.
   std::optional<std::string> distillation_kind = {};
   std::optional<double> temperature = {}, teacher_share = {};
 };
@@ -108,8 +111,8 @@ struct TrainingChoices {
 void complete_training(TrainerOptions& options, const QuantConfig& config,
                        const TrainingChoices& choices = {}, bool self = false, bool text = false);
 
-/// Returns "ranges learned (lsq), of weights too; learning rate 0.004; towards the float network (kl,
-/// temperature 2), a share of 1".
+/// Returns a summary, for example "ranges learned (lsq), of weights too; learning rate 0.004; towards the
+/// float network (kl, temperature 2), a share of 1".
 [[nodiscard]] std::string describe_training(const TrainerOptions& options, bool self);
 
 /// Returns whether samples are rows of token ids with a class for each token.
@@ -119,8 +122,9 @@ void complete_training(TrainerOptions& options, const QuantConfig& config,
 /// Returns whether a float accuracy on training data is at least 99 %. The labels then add only noise, and
 /// distillation from the float network is better.
 [[nodiscard]] bool has_memorized_training_data(double accuracy) noexcept;
-/// Returns whether the float network is the teacher by default: on `text` by QatDefaults::text_teacher_share,
-/// on other data if its `accuracy` shows that it memorized them.
+/// Returns whether the float network is the teacher by default. On `text`, it is if
+/// QatDefaults::text_teacher_share is above 0. On other data, it is if `accuracy` shows that it memorized the
+/// training data.
 [[nodiscard]] bool follows_itself(const QuantConfig& config, double accuracy, bool text);
 
 }  // namespace fq

@@ -12,7 +12,7 @@
 namespace fq {
 namespace {
 
-/// From `from` at 0 to `to` at 1, flat at both ends.
+/// Returns the value of half a cosine from `from` at 0 to `to` at 1, flat at both ends.
 double half_cosine(double from, double to, double at) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * at)) / 2;
 }

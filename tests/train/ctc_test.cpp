@@ -138,7 +138,7 @@ TEST(Ctc, IgnoresPaddingAtRowEnds) {
       EXPECT_THAT(error.what(), HasSubstr(why));
     }
   };
-  expect_error(Tensor::from<std::int64_t>({1, -1, 2}, {1, 3}), "sample 0 has the label 2 behind the end");
+  expect_error(Tensor::from<std::int64_t>({1, -1, 2}, {1, 3}), "sample 0 has the label 2 after padding");
   expect_error(Tensor::from<std::int64_t>({1, 2, 3, 5}, {2, 2}), "label 5 of sample 1 is not 0 to 4");
   expect_error(Tensor::from({1.0F}, {1, 1}), "give integers");
 }
@@ -162,7 +162,7 @@ TEST(Ctc, LossNamesTheSampleThatDoesNotFit) {
     (void)make_loss(options)(y, many);
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the 6 labels of sample 1 of the batch take 9 places"));
+    EXPECT_THAT(error.what(), HasSubstr("the 6 labels of sample 1 of the batch require 9 positions"));
   }
   options.zero_infinity = true;
   EXPECT_TRUE(std::isfinite(make_loss(options)(y, many).item()));

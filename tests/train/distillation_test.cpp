@@ -79,7 +79,7 @@ TEST(Distillation, RejectsMismatchedInput) {
       [] {
         (void)distillation_loss(Variable(Tensor::zeros({2, 3})), Tensor::zeros({2, 4}), {});
       },
-      ThrowsMessage<ArgumentError>(HasSubstr("a teacher of the same outputs")));
+      ThrowsMessage<ArgumentError>(HasSubstr("a teacher with the same shape of outputs")));
 }
 
 /// A short run whose samples are changed in each epoch, or are always the same.
