@@ -24,7 +24,7 @@ std::vector<BatchNorm*> norms_of(Module& model) {
   return out;
 }
 
-/// Norms train while it lives, each by its own momentum again afterwards.
+/// Sets norms to training mode, and restores their momenta at the end of the block.
 class TrainingNorms {
  public:
   explicit TrainingNorms(std::vector<BatchNorm*> norms) : norms_(std::move(norms)) {
@@ -36,7 +36,7 @@ class TrainingNorms {
   ~TrainingNorms() {
     for (std::size_t i = 0; i < norms_.size(); ++i) norms_[i]->set_momentum(momenta_[i]);
   }
-  TrainingNorms(const TrainingNorms&) = delete;  // tied to its block
+  TrainingNorms(const TrainingNorms&) = delete;  // ends with its block
   TrainingNorms& operator=(const TrainingNorms&) = delete;
 
   void weigh(double share) {

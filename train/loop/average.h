@@ -25,29 +25,31 @@ namespace fq {
 class Module;
 
 /// Exponential moving averages of a model's parameters and floating-point buffers (running statistics).
+/// Exponential moving averages of a model's parameters and floating-point buffers (running statistics).
 ///
 /// After each step average += (1 - d) * (value - average), with d = min(decay, (1 + t) / (10 + t)) in update
-/// t = 1, 2, .., so that the first values are soon forgotten. It takes as much memory as the parameters
-/// again. The model must outlive it and keep its parameters.
+/// t = 1, 2, .. The small d of the first updates makes the averages forget the initial values soon. The
+/// averages need as much memory as the parameters. The model must outlive the object and keep its parameters.
 class WeightAverage {
  public:
-  /// Averages begin as the present values. Throws ArgumentError unless 0 <= decay < 1.
+  /// Begins with the current values as averages. Throws ArgumentError unless 0 <= decay < 1.
   WeightAverage(const Module& model, double decay);
   WeightAverage(const WeightAverage&) = delete;  // belongs to one model
   WeightAverage& operator=(const WeightAverage&) = delete;
 
-  /// Takes the model's present values in. Throws ArgumentError while swapped.
+  /// Updates the averages with the current values of the model. Throws ArgumentError while swapped.
   void update();
   /// Exchanges the model's values and the averages: swap, evaluate, swap back (AverageScope does both).
-  /// Versions are bumped, so that codes of weights are made anew.
+  /// Increases the versions of the values, so that weight codes are recomputed.
   void swap();
-  /// Whether the model holds the averages now.
+  /// Returns whether the model holds the averages now.
   [[nodiscard]] bool swapped() const noexcept { return swapped_; }
 
-  /// Whichever values the model does not hold now, as `parameters/<name>` and `buffers/<name>`, and attribute
-  /// `updates`. A parameter of several names is there under each. Shared, not copied.
+  /// Returns the values that the model does not hold now, as `parameters/<name>` and `buffers/<name>`, and
+  /// attribute `updates`. A parameter with several names is there under each name. Tensors are shared, not
+  /// copied.
   [[nodiscard]] StateDict state_dict() const;
-  /// Takes back what `state_dict` gave. Throws ArgumentError when names or shapes differ; then nothing
+  /// Sets the averages from `state_dict`. Throws ArgumentError if names or shapes differ; then nothing has
   /// changed.
   void load_state(const StateDict& state);
 
@@ -56,7 +58,7 @@ class WeightAverage {
 
   std::vector<Variable> parameters_;
   std::vector<Tensor> buffers_;
-  std::vector<std::pair<std::string, std::size_t>> names_;  // of averages_, aliases too
+  std::vector<std::pair<std::string, std::size_t>> names_;  // names of averages_, with aliases
   std::vector<Tensor> averages_;
   double decay_;
   std::int64_t updates_ = 0;
@@ -72,7 +74,7 @@ class AverageScope {
   ~AverageScope() {
     if (average_ != nullptr) average_->swap();
   }
-  AverageScope(const AverageScope&) = delete;  // tied to its block
+  AverageScope(const AverageScope&) = delete;  // ends with its block
   AverageScope& operator=(const AverageScope&) = delete;
 
  private:

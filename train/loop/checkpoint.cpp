@@ -36,8 +36,8 @@ std::string described(const Shape& shape, DType dtype) {
   return fmt::format("{} {}", name(dtype), to_string(shape));
 }
 
-/// Layers by the name of their weight, which may be floats here and codes in the file, or the other way
-/// round.
+/// Layers by the name of their weight. A weight may be floats in the model and codes in the file, or the
+/// reverse.
 using WeightLayers = std::map<std::string, const QuantModule*>;
 
 WeightLayers weight_layers(Module& model) {
@@ -94,8 +94,8 @@ void check_finite(const StateDict& state, const std::string& path) {
   if (const auto found = detail::find_not_finite(values))
     throw FileError(
         path, found->name,
-        fmt::format("[load_checkpoint] {}: {}: it is of a run that diverged: take an earlier file, "
-                    "or train anew with a smaller learning rate",
+        fmt::format("[load_checkpoint] {}: {}: the run diverged: use an earlier file, or train again "
+                    "with a smaller learning rate",
                     path, found->text()));
 }
 
@@ -113,7 +113,8 @@ void check_quantizers(Module& model, const StateDict& state, const std::string& 
   }
 }
 
-/// Recurrent layers of files from before they could be quantized stay as they were saved.
+/// Replaces recurrent layers by float layers if the file has no quantizers for them. Older versions could not
+/// quantize recurrent layers.
 void keep_floats(Module& model, const StateDict& state) {
   const auto has = [&](const std::string& path, const char* weight) {
     return state.has_sub("quantizers/" + path + weight + ".weight_quantizer");
@@ -146,7 +147,7 @@ void load_model_state(Module& model, const StateDict& state, const std::string& 
   check_quantizers(model, state, path);
   check_finite(state, path);
   try {
-    load_quantizers(model, state);  // first: it makes the parameters of learned ranges
+    load_quantizers(model, state);  // first, because it creates the parameters of learned ranges
   } catch (const ArgumentError& error) {
     throw FileError(path, "quantizers", fmt::format("{} (in {})", error.what(), path));
   }

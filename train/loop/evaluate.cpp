@@ -94,7 +94,7 @@ void EarlyStopping::load_state(const StateDict& state) {
     loaded.best_epoch_ = detail::whole_number(state, "best_epoch", kEarly, -1);
     loaded.best_accuracy_ = state.attribute("best_accuracy").get<double>();
     loaded.best_loss_ = state.attribute("best_loss").get<double>();
-    loaded.best_score_ =  // of files before it was kept: the accuracy
+    loaded.best_score_ =  // older files have no score: use the accuracy
         state.has_attribute("best_score") ? state.attribute("best_score").get<double>()
                                           : loaded.best_accuracy_;
     loaded.begun_ = state.has_attribute("begun") && state.attribute("begun").get<bool>();

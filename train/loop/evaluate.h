@@ -1,12 +1,12 @@
 #pragma once
 
-/// What a model says about data, how often it is right, and which epoch of a run was the best.
+/// Evaluation and predictions of a model on data, and choice of the best epoch of a run.
 ///
 ///     DataLoader test(data, {.batch_size = 256, .shuffle = false});
 ///     const Evaluation result = evaluate(model, test);
 ///     const Tensor labels = predictions(predict(model, test));  // i64 [N]
 ///
-/// Both put the model into evaluation mode, record nothing, and put the mode back.
+/// Both set evaluation mode, record no tape and restore the mode.
 
 #include <atomic>
 #include <cstdint>
@@ -25,39 +25,41 @@ namespace fq {
 
 class Module;
 
-/// What was found: means over the samples that a model was evaluated on.
+/// Result of an evaluation: means over its samples.
 struct Evaluation {
-  double loss = 0;         ///< mean cross-entropy, without label smoothing, or of the loss that was given
-  double accuracy = 0;     ///< correct / count, 0 to 1; 0 of no samples
-  std::int64_t count = 0;  ///< samples
+  double loss = 0;         ///< mean of the given loss, or of cross entropy without label smoothing
+  double accuracy = 0;     ///< correct / count, 0 to 1; 0 without samples
+  std::int64_t count = 0;  ///< evaluated samples
   std::int64_t correct = 0;
-  std::vector<std::pair<std::string, double>> metrics = {};  ///< those that were asked for (train/metrics.h)
-  /// What epochs are compared by, the larger the better: the first metric or minus it; without one the
-  /// accuracy or, where there are no right answers, minus the loss.
+  /// Names and values of the requested metrics (train/metrics.h).
+  std::vector<std::pair<std::string, double>> metrics = {};
+  /// Score for comparing epochs; larger is better. The first metric, or minus it if lower is better. Without
+  /// metrics, the accuracy; without class labels, minus the loss.
   double score = 0;
-  bool stopped = false;  ///< by the flag, before the end: not of all samples
+  bool stopped = false;  ///< whether the stop flag ended the evaluation before the last sample
 };
 
-/// Runs the loader's epoch 0 in evaluation mode, without a tape, and puts the model's mode back. The bits do
-/// not depend on the number of threads. A model in evaluation mode may be evaluated by several threads at
-/// once, each with a loader of its own. It stops after the current batch when `*stop` becomes true.
+/// Evaluates the model on epoch 0 of the loader, in evaluation mode and without a tape, and restores the
+/// mode. The bits do not depend on the number of threads. Several threads may evaluate a model that is in
+/// evaluation mode, each with its own loader. Stops after the current batch when `*stop` becomes true.
 ///
-/// With a `loss` of one's own labels and outputs are what it takes; accuracy is 0 unless they are i64 [N] and
-/// [N, C]. `metrics` are names of train/metrics.h, with `options`.
+/// `loss` replaces cross entropy and decides the valid labels and outputs. Accuracy is 0 unless labels are
+/// i64 [N] and outputs [N, C]. `metrics` are names of train/metrics.h, with `options`.
 ///
-/// With `ranks` it is called by all of them, and they share out the batches: the loader's `part` is the rank,
-/// its `parts` and `turn` the number of ranks. Outputs go to every rank, so that the bits are those of one.
+/// With `ranks`, all ranks call it and share the batches. The loader's `part` must be the rank, and its
+/// `parts` and `turn` the number of ranks. Every rank gets all outputs, so that the bits are the same as with
+/// one rank.
 ///
-/// Throws ArgumentError for data without labels, labels out of range and samples that do not fit the model,
-/// and for a loader that is not the rank's; NumericError naming the sample where the loss is NaN, as that of
-/// outputs with a NaN is.
+/// Throws ArgumentError for data without labels, labels out of range, samples that do not fit the model, and
+/// a loader with another rank's `part`. Throws NumericError naming the sample if the loss is NaN, which is so
+/// if an output is NaN.
 [[nodiscard]] Evaluation evaluate(Module& model, DataLoader& loader, const std::atomic<bool>* stop = nullptr,
                                   const Loss& loss = {}, const std::vector<std::string>& metrics = {},
                                   const MetricOptions& options = {}, Communicator* ranks = nullptr);
 
-/// The model's outputs [N, ..] for the loader's epoch 0, in its order: f32, row-major, on the host. It runs
-/// as `evaluate` does, but that outputs may be NaN; data needs no labels. Use a loader that does not shuffle,
-/// so that row i is sample i. `ranks` share it out as they do an evaluation.
+/// Returns the model's outputs [N, ..] for epoch 0 of the loader, in its order: f32, row-major, on the host.
+/// Runs as `evaluate` does, but allows NaN in outputs and data without labels. Use a loader that does not
+/// shuffle, so that row i is sample i. `ranks` share the batches as in `evaluate`.
 [[nodiscard]] Tensor predict(Module& model, DataLoader& loader, Communicator* ranks = nullptr);
 
 /// Returns the predicted class of each row of `logits` [N, C]: i64 [N] on the host. The first of equal
@@ -67,35 +69,36 @@ struct Evaluation {
 /// Returns the number of rows of `logits` [N, C] whose predicted class is the label. `labels` are i64 [N].
 [[nodiscard]] std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
-/// Which epoch was best, and when to stop waiting for a better one. Better is a higher score or, at the same
-/// one, a lower loss; an epoch whose loss or score is NaN or infinite is never the best.
+/// Chooses the best epoch, and decides when to stop. An epoch is better if its score is higher or, with an
+/// equal score, its loss is lower. An epoch with a loss or score of NaN or infinity is never the best.
 class EarlyStopping {
  public:
-  /// Stops after `patience` epochs in a row that were not the best; 0 never does. Throws ArgumentError for a
-  /// negative one.
+  /// Stops after `patience` epochs in a row without improvement; 0 never stops. Throws ArgumentError if
+  /// `patience` is negative.
   explicit EarlyStopping(std::int64_t patience = 0);
 
-  /// What epochs have to be better than: the evaluation of what a run begins with. Before any `update`.
+  /// Sets the evaluation that epochs must improve on, from before the first step. Call it before any
+  /// `update`.
   void begin(const Evaluation& evaluation);
-  /// Whether `begin` was called.
+  /// Returns whether `begin` set an evaluation.
   [[nodiscard]] bool begun() const noexcept { return begun_; }
-  /// Takes the evaluation of the next epoch in. Returns whether it is the best so far.
+  /// Adds the evaluation of the next epoch. Returns whether it is the best so far.
   bool update(const Evaluation& evaluation);
-  /// Whether the patience has run out.
+  /// Returns whether the patience has run out.
   [[nodiscard]] bool should_stop() const noexcept { return patience_ > 0 && waited_ >= patience_; }
 
-  /// The epoch that was best, counted from 0 in the order of updates; -1 before the first one, and while none
-  /// was better than the beginning.
+  /// Returns the best epoch, counted from 0 in the order of updates. Returns -1 before the first epoch, and
+  /// if no epoch was better than the beginning.
   [[nodiscard]] std::int64_t best_epoch() const noexcept { return best_epoch_; }
-  /// What that epoch was evaluated to.
+  /// Returns the accuracy of the best epoch.
   [[nodiscard]] double best_accuracy() const noexcept { return best_accuracy_; }
   [[nodiscard]] double best_loss() const noexcept { return best_loss_; }
   [[nodiscard]] double best_score() const noexcept { return best_score_; }
 
-  /// What a resumed run needs: attributes `best_epoch`, `best_accuracy`, `best_loss`, `best_score`, `epochs`,
-  /// `waited`, `begun`.
+  /// Returns the state for a resumed run: attributes `best_epoch`, `best_accuracy`, `best_loss`,
+  /// `best_score`, `epochs`, `waited`, `begun`.
   [[nodiscard]] StateDict state_dict() const;
-  /// Takes it back. Throws ArgumentError for what is not such a state.
+  /// Sets the state. Throws ArgumentError for a state without these attributes or with impossible values.
   void load_state(const StateDict& state);
 
  private:

@@ -38,7 +38,7 @@ class Module;
 /// trained as parameters (learn_ranges).
 enum class AmaxMode { frozen, running, learned };
 
-/// What a run optimizes and measures.
+/// Objective of a run: loss, distillation and metrics.
 struct ObjectiveOptions {
   /// Loss of training and validation (train/losses.h). Empty for cross entropy. Checkpoints do not hold it: a
   /// resumed run requires the same loss again.
@@ -63,7 +63,7 @@ struct UpdateOptions {
   /// Decay of the exponential weight average (WeightAverage), 0 to less than 1. Validation and the result use
   /// the averages. 0 does not average.
   double average_decay = 0;
-  /// Steps of a run from which it uses the whole learning rate, 0 or more. A shorter run uses
+  /// Smallest length in steps of a run with the whole learning rate, 0 or more. A shorter run uses
   /// `short_run_rate` (train/qat_defaults.h). 0 uses the whole rate in every run.
   std::int64_t full_rate_steps = 0;
 };
@@ -88,8 +88,7 @@ struct RangeOptions {
   /// range, and leaves at least 2^-23.
   bool learn_weight_ranges = false;
   AmaxGradient amax_gradient = AmaxGradient::clip;  ///< gradient of learned ranges
-  double amax_rate =
-      1;  ///< learning rate of learned ranges, relative to that of the other parameters; above 0
+  double amax_rate = 1;  ///< learning rate of learned ranges, relative to the other parameters; above 0
 };
 
 /// Batch norm in training.
@@ -110,11 +109,12 @@ struct CheckpointOptions {
 /// Data-parallel training.
 struct DistributedOptions {
   /// Processes that share the batches of a step; null for one process without exact sums. With ranks,
+  /// Processes that share the batches of a step; null for one process without exact sums. With ranks,
   /// one_rank() included, each batch of a step begins with the statistics and ranges of the beginning of the
   /// step, and gradients are summed exactly. The run then has the same bits for any number of ranks with the
   /// same number of threads each. The loader's `part`, `parts` and `turn` must be the rank, the number of
-  /// ranks and `accumulation`. Only rank 0 writes files. There are at most as many ranks as batches of a
-  /// step.
+  /// ranks and `accumulation`. Only rank 0 writes files. The number of ranks is at most the number of batches
+  /// per step.
   std::shared_ptr<Communicator> ranks = {};
   /// How ranks sum gradients. With fp32 and bf16, the bits depend on the number of ranks.
   Reduction reduction = Reduction::exact;
@@ -166,7 +166,7 @@ struct StepReport {
   double learning_rate = 0;       ///< learning rate of this step
   double images_per_second = 0;   ///< training samples per second in this epoch
   double seconds_left = 0;        ///< estimated seconds to the end of the run
-  double loader_share = 0;        ///< share of the time in which training waited for data, 0 to 1
+  double loader_share = 0;        ///< share of the time that training waited for data, 0 to 1
 };
 
 /// State of a run after an epoch.
@@ -204,8 +204,8 @@ struct TrainingResult {
 };
 
 /// One training run. The same data, options and number of threads give the same bits. A resumed run gives the
-/// bits of a run that was never stopped. The Trainer shares the model and the loaders with the caller.
-/// Nothing else may use them while `fit` runs.
+/// bits of a run that was never stopped. The Trainer shares the model and the loaders with the caller. Do not
+/// use them elsewhere while `fit` runs.
 class Trainer {
  public:
   /// Creates the optimizer: quantize and calibrate the model and move it to its device before. `validation`

@@ -27,7 +27,7 @@ Tensor output_of(Module& model, const Batch& batch) try {
   throw NumericError(fmt::format("{}: {}", error.what(), found));
 }
 
-/// The next batches, at most one of each rank, in their order.
+/// Returns the next batches, at most one per rank, in the order of the ranks.
 std::vector<StateDict> next_turn(Module& model, DataLoader& loader, Communicator& ranks, std::int64_t count) {
   StateDict own;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -98,13 +98,13 @@ void ScoreSum::refuse_nan(const Tensor& outputs) const {
   const auto found = find_not_finite({{"outputs", outputs}});
   if (!found)
     throw NumericError(
-        fmt::format("[evaluate] the loss of samples {} to {} is NaN, and their outputs are not: look at "
-                    "their labels",
+        fmt::format("[evaluate] the loss of samples {} to {} is NaN, but their outputs are finite: "
+                    "check their labels",
                     count_, count_ + outputs.dim(0) - 1));
-  throw NumericError(fmt::format(
-      "[evaluate] the outputs for sample {} have {}: look whether that sample is finite, and whether the "
-      "weights are of a run that diverged",
-      count_ + found->index / (outputs.numel() / outputs.dim(0)), found->value));
+  throw NumericError(
+      fmt::format("[evaluate] the outputs for sample {} have {}: check whether the sample is finite, and "
+                  "whether the run of the weights diverged",
+                  count_ + found->index / (outputs.numel() / outputs.dim(0)), found->value));
 }
 
 Evaluation ScoreSum::mean() const {

@@ -18,7 +18,7 @@
 
 namespace fq::detail {
 
-/// Returns whether outputs are [N, C] and labels are classes [N].
+/// Returns whether outputs are [N, C] and labels are class indices [N].
 [[nodiscard]] bool is_classes(const Tensor& outputs, const Tensor& labels);
 
 /// Returns the predicted class of each row of `logits` [N, C]: i64 [N] on the device of the logits. Does not
@@ -47,7 +47,7 @@ class ScoreSum {
   Loss of_;
   std::vector<std::pair<std::string, std::unique_ptr<Metric>>> metrics_;
   double loss_ = 0;
-  bool has_classes_ = false;  // labels were classes
+  bool has_classes_ = false;  // whether labels were classes
   std::int64_t correct_ = 0, count_ = 0;
 };
 

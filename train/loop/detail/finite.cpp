@@ -48,7 +48,7 @@ std::optional<NotFinite> find_not_finite(const std::vector<StateDict::Entry>& te
   for (const auto& entry : tensors)
     if (is_checked(entry))
       if (auto found = first_in(entry)) return found;
-  return std::nullopt;  // squares of finite f64 may be beyond f64
+  return std::nullopt;  // the sum of squares overflowed, with finite values
 }
 
 std::string not_finite_sample(const Batch& batch) {

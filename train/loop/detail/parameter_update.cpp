@@ -15,8 +15,9 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kSmall = 4096;                        // elements of a small parameter
-constexpr std::uint64_t kAdapters = std::uint64_t{1} << 62;  // random step that no batch has
+// Largest number of elements of a small parameter.
+constexpr std::int64_t kSmall = 4096;
+constexpr std::uint64_t kAdapters = std::uint64_t{1} << 62;  // random step that no batch uses
 
 std::unique_ptr<LowRankAdapters> make_adapters(Module& model, const TrainerOptions& options) {
   if (options.low_rank.rank == 0) return nullptr;
@@ -66,8 +67,8 @@ void ParameterUpdate::zero_gradients() {
   for (auto& parameter : parameters_) parameter.zero_grad();
 }
 
-/// Checks the small parameters only, where there are some. The gradients of biases and norms sum up all
-/// gradients that pass through their layer. Does not wait for a GPU.
+/// Checks only the small parameters, if there are any. The gradients of biases and norms sum up all gradients
+/// that pass through their layer. Does not wait for a GPU.
 void ParameterUpdate::check_gradients() const {
   if (!inputs_.model->device().is_cpu()) return;
   std::vector<Variable> small;

@@ -42,7 +42,7 @@ class ParameterUpdate {
   const RunInputs& inputs_;
   const RunProgress& progress_;
   RangePolicy& ranges_;
-  std::unique_ptr<LowRankAdapters> adapters_;  // null without
+  std::unique_ptr<LowRankAdapters> adapters_;  // null without adapters
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<Variable> parameters_;  // of the optimizer
   std::optional<WeightAverage> average_;

@@ -41,7 +41,7 @@ void Passes::forget() {
   gradients_.clear();
 }
 
-/// Labels are classes, or shares of them where samples were mixed.
+/// Labels are classes, or target probabilities if samples were mixed.
 Variable Passes::label_loss(const Variable& logits, const Tensor& labels) const {
   if (options_.loss) return options_.loss(logits, labels);
   if (is_floating(labels.dtype()))
@@ -68,8 +68,8 @@ Passes::Outputs Passes::run(const Input& batch) {
   return {loss_.tensor(), logits.tensor(), classes ? predicted_classes(logits.tensor()) : Tensor()};
 }
 
-/// Whether the passes over this batch are those that were captured; captures them when they are the same as
-/// the last ones, whose first run has made all that is made once.
+/// Returns whether the captured passes fit this batch. Captures them if the batch before had the same shapes
+/// and phase: its run has already allocated everything that is allocated once.
 bool Passes::repeats(const Input& batch, const RangePolicy::Phase& phase) {
   if (!options_.capture || !traits_of(batch.x.device()).captures || profiler() != nullptr) return false;
   if (waits_for_range()) return last_.reset(), false;
@@ -96,9 +96,10 @@ bool Passes::repeats(const Input& batch, const RangePolicy::Phase& phase) {
 void Passes::capture(const Input& batch) {
   for (auto& parameter : parameters_) {
     parameter.zero_grad();
-    parameter.mutable_tensor().mark_written();  // its codes are made in the captured work
+    parameter.mutable_tensor().mark_written();  // so that the captured work computes its codes
   }
-  const RandomScope drawn(random_stream().seed, random_stream().step);  // nothing, for the passes to come
+  // Capturing must draw no random numbers of later passes.
+  const RandomScope drawn(random_stream().seed, random_stream().step);
   const Tensor& followed = batch.followed;
   input_ = {batch.x.clone(), batch.y.clone(), followed.defined() ? followed.clone() : Tensor()};
   passes_ = std::make_unique<Capture>(batch.x.device());

@@ -20,16 +20,16 @@ class TensorQuantizer;
 
 namespace fq::detail {
 
-/// Forward, then backward. On a GPU, batches of one shape in one phase after the first are captured: two
-/// launches of graphs take the place of hundreds of kernels. What waits in the passes (a module that reads
-/// values), or finds too little memory, is found when it is captured, and is called as before: the first time
-/// a warning is logged.
+/// Runs the forward and the backward pass. On a GPU, captures the passes from the second batch with the same
+/// shapes and phase on: two graph launches replace hundreds of kernel launches. Capture fails if a module
+/// waits for values in the passes, or if memory is too small. Then each kernel is launched by itself, and the
+/// first failure logs a warning.
 class Passes {
  public:
   struct Options {
     double label_smoothing = 0;
-    Loss loss = {};  ///< cross entropy where there is none
-    /// Where the batch comes with outputs to follow; the teacher itself is not asked.
+    Loss loss = {};  ///< empty for cross entropy
+    /// Distillation loss for batches that come with teacher outputs. The teacher itself is not used.
     DistillationOptions distillation = {};
     bool capture = true;
   };
@@ -39,13 +39,14 @@ class Passes {
     Tensor loss, logits;
     Tensor predictions;  ///< i64 [N] on the device of the logits; undefined unless labels are classes
   };
-  /// Of a batch on any device. `phase` is what the model is switched to, `followed` the outputs of a teacher,
-  /// undefined without one.
+  /// Runs the forward pass of a batch on any device. The model is in state `phase`. `followed` has the
+  /// outputs of the teacher; undefined without a teacher.
   Outputs forward(const Batch& batch, const RangePolicy::Phase& phase, const Tensor& followed = {});
-  /// Of the last `forward`: gradients of the parameters, times `seed` (1 when undefined; captured passes take
-  /// no other one).
+  /// Runs the backward pass of the last `forward`: gradients of the parameters, times `seed` (1 if
+  /// undefined). Captured passes accept no other seed.
   void backward(const Tensor& seed = {});
-  /// To be called when the model may have been changed otherwise than by the passes and an optimizer.
+  /// Drops the captured passes. Call it if anything but the passes and an optimizer may have changed the
+  /// model.
   void forget();
 
  private:
@@ -55,12 +56,13 @@ class Passes {
     bool operator==(const Key&) const = default;
   };
 
-  /// What the passes read.
+  /// Inputs of the passes.
   struct Input {
     Tensor x, y, followed;
   };
 
-  /// Whether a quantizer has seen only zeros: the host decides in each step whether it quantizes.
+  /// Returns whether a quantizer has seen only zeros. The host then decides in each step whether it
+  /// quantizes.
   [[nodiscard]] bool waits_for_range() const;
   [[nodiscard]] bool repeats(const Input& batch, const RangePolicy::Phase& phase);
   [[nodiscard]] Variable label_loss(const Variable& logits, const Tensor& labels) const;
@@ -72,13 +74,13 @@ class Passes {
   Options options_;
   std::vector<Variable> parameters_;
   std::vector<TensorQuantizer*> quantizers_;
-  Variable loss_;  // until its backward pass
+  Variable loss_;  // kept until its backward pass
   std::optional<Key> last_, captured_, refused_;
-  Input input_;  // that the captured passes read
+  Input input_;  // read by the captured passes
   Outputs outputs_;
-  std::vector<Tensor> gradients_;  // of the parameters
+  std::vector<Tensor> gradients_;  // gradients of the parameters
   std::unique_ptr<Capture> passes_;
-  bool warned_ = false;  // that steps are not captured
+  bool warned_ = false;  // whether a failed capture was logged
 };
 
 }  // namespace fq::detail

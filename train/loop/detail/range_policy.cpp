@@ -12,7 +12,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr float kLeast = 0x1p-23F;  // the smallest range that has a scale
+constexpr float kLeast = 0x1p-23F;  // smallest range that has a scale
 
 /// Updates a quantizer only if something changes: an update rebuilds its grid.
 void set_running(TensorQuantizer& quantizer, const RangePolicy::Phase& phase) {
@@ -25,8 +25,8 @@ void set_running(TensorQuantizer& quantizer, const RangePolicy::Phase& phase) {
   });
 }
 
-/// Limits `now` and returns whether it changed. A range that is still zero stays: its quantizer gives it the
-/// first values.
+/// Limits `now` and returns whether it changed. Does not limit a range that is still zero: its quantizer sets
+/// it from the first values.
 bool limit(float& now, float before) {
   if (before <= least_amax) return false;
   const float least = std::max(before / 2, kLeast), most = 2 * std::max(before, kLeast);
@@ -88,9 +88,9 @@ void RangePolicy::warn_of_limits() const {
   const auto was_limited = [](const LearnedRange& range) { return range.was_limited; };
   const auto ranges = std::ranges::count_if(learned_, was_limited);
   const std::string others = ranges > 1 ? fmt::format(" and {} others", ranges - 1) : "";
-  log(LogLevel::warning, fmt::format("[train] steps would have taken learned ranges beyond half or twice "
-                                     "what they were, {} times ({}{}): they were held there; a smaller "
-                                     "learning rate leaves them to themselves",
+  log(LogLevel::warning, fmt::format("[train] steps would have more than halved or doubled learned "
+                                     "ranges {} times ({}{}): the ranges were limited. Use a smaller "
+                                     "learning rate",
                                      limited_, std::ranges::find_if(learned_, was_limited)->name, others));
 }
 

@@ -21,7 +21,7 @@ nlohmann::json parsed(const std::string& text) {
   return JsonText(text, "train: the model's description").value();
 }
 
-/// Returns null without the attribute, as in files of earlier versions.
+/// Returns null without the attribute, which older files do not have.
 nlohmann::json object_in(const StateDict& run, const char* name, const std::string& path) {
   if (!run.has_attribute(name)) return nullptr;
   const auto& value = run.attribute(name);
@@ -98,7 +98,7 @@ void RunCheckpoint::load(const StateDict& checkpoint, const std::string& path) t
   if (const auto found = find_not_finite(checkpoint.tensors()))
     throw FileError(
         path, found->name,
-        fmt::format("[resume] {}: {}: the run diverged: go on from an earlier file", path, found->text()));
+        fmt::format("[resume] {}: {}: the run diverged: resume from an earlier file", path, found->text()));
   const StateDict run = checkpoint.sub("progress");
   check_same_run(run, path);
   WeightAverage* average = update_.average();

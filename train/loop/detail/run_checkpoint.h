@@ -56,10 +56,10 @@ class RunCheckpoint {
   ParameterUpdate& update_;
   Validation& validation_;
   Communicator* ranks_;
-  nlohmann::json description_;                          // of the model
+  nlohmann::json description_;                          // description of the model
   mutable std::optional<nlohmann::json> fingerprints_;  // computed once
-  std::optional<RunPosition> saved_;                    // of the state at `out`
-  std::optional<StateDict> best_;                       // a copy, with restore_best
+  std::optional<RunPosition> saved_;                    // position of the state at `out`
+  std::optional<StateDict> best_;                       // copy of the best state, with restore_best
 };
 
 }  // namespace fq::detail

@@ -20,7 +20,7 @@ constexpr std::string_view kTrain = "train";
 
 void check_options(const TrainerOptions& o) {
   FQ_CHECK(o.epochs >= 0, kTrain, "epochs is {}: use 0 or more", o.epochs);
-  FQ_CHECK(o.steps >= 0, kTrain, "steps is {}: use 0 (as many as epochs have) or more", o.steps);
+  FQ_CHECK(o.steps >= 0, kTrain, "steps is {}: use 0 (the steps of the epochs) or more", o.steps);
   FQ_CHECK(o.update.accumulation >= 1, kTrain, "accumulation is {}: use 1 batch or more",
            o.update.accumulation);
   FQ_CHECK(o.update.clip_norm >= 0 && std::isfinite(o.update.clip_norm), kTrain,
@@ -45,8 +45,8 @@ void check_options(const TrainerOptions& o) {
   FQ_CHECK(o.batch_norm.reestimate_bn >= 0, kTrain, "reestimate_bn is {}: use 0 (off) or a number of batches",
            o.batch_norm.reestimate_bn);
   FQ_CHECK(o.batch_norm.reestimate_bn == 0 || o.batch_norm.freeze_bn_after < 0, kTrain,
-           "reestimate_bn is {} and freeze_bn_after {}: statistics that are frozen are not made anew: give "
-           "one of the two",
+           "reestimate_bn is {} and freeze_bn_after {}: frozen statistics are not recomputed: use one "
+           "of the two",
            o.batch_norm.reestimate_bn, o.batch_norm.freeze_bn_after);
   for (const auto& name : o.objective.metrics) (void)make_metric(name);
 }
@@ -109,8 +109,9 @@ void warn_of_one_class(const Dataset& data) {
   const auto* begin = labels.data<std::int64_t>();
   if (std::all_of(begin, begin + labels.numel(), [&](auto label) { return label == *begin; }))
     log(LogLevel::warning,
-        fmt::format("[train] all {} labels of the training data are {}: whatever is trained learns to say {}",
-                    labels.numel(), *begin, *begin));
+        fmt::format(
+            "[train] all {} labels of the training data are {}: the network will learn to predict {} only",
+            labels.numel(), *begin, *begin));
 }
 
 using nlohmann::json;

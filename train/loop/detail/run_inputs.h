@@ -30,21 +30,22 @@ struct RunInputs {
 /// Returns the number of optimizer steps of the whole run.
 [[nodiscard]] std::int64_t total_steps(const RunInputs& inputs);
 
-/// An object of numbers, words and switches, named as the fields of TrainerOptions and LoaderOptions; of an
-/// optimizer, a schedule and ranges only those that it reads. `validation` may be null. Left out is what a
-/// run may be gone on with otherwise: epochs, patience, files, devices, and what changes speed and memory
-/// only.
+/// Returns the settings of a run as a JSON object of numbers, strings and booleans, named as the fields of
+/// TrainerOptions and LoaderOptions. Of an optimizer, a schedule and ranges, it has only the fields that are
+/// used. `validation` may be null. Leaves out settings that may change when a run is resumed: epochs,
+/// patience, files, devices, and settings of speed and memory.
 [[nodiscard]] nlohmann::json run_settings(const TrainerOptions& options, const DataLoader& training,
                                           const DataLoader* validation);
 
-/// The same with what runs of before it could be set had: settings of files of earlier versions.
+/// Returns `settings` of an older version, with the defaults of the settings that it did not have.
 [[nodiscard]] nlohmann::json completed(nlohmann::json settings);
 
 /// Throws ArgumentError if `settings`, read from the checkpoint `path`, use an option that this version does
 /// not have any more. Ignores removed options that were off.
 void check_removed_settings(const nlohmann::json& settings, const std::string& path);
 
-/// "learning_rate is 0.004 there, 0.01 here", one for each field of both objects that differs.
+/// Returns texts, for example "learning_rate is 0.004 there, 0.01 here", one for each common field that
+/// differs.
 [[nodiscard]] std::vector<std::string> differences(const nlohmann::json& there, const nlohmann::json& here);
 
 }  // namespace fq::detail

@@ -27,8 +27,8 @@ RunPosition position_in(const StateDict& state) {
   return p;
 }
 
-/// A run is at the position of its loader, or its validation is missing at the end of the loader's last
-/// epoch.
+/// Throws unless the positions of the run and its loader agree. The loader may be one epoch ahead, if the
+/// validation of its last epoch is missing.
 void check_position(const RunPosition& p, const StateDict& loader, const DataLoader& data) {
   const std::int64_t epoch = count_in(loader, "epoch"), position = count_in(loader, "position");
   FQ_CHECK(epoch == p.epoch || (epoch == p.epoch + 1 && position == 0), "resume",
@@ -37,7 +37,7 @@ void check_position(const RunPosition& p, const StateDict& loader, const DataLoa
   const std::int64_t batch = data.options().batch_size, size = data.data().size();
   if (count_in(loader, "size") != size || count_in(loader, "batch_size") != batch)
     return;                                                              // the loader reports the difference
-  const std::int64_t before = p.batch - (position + batch - 1) / batch;  // batches of the epochs before
+  const std::int64_t before = p.batch - (position + batch - 1) / batch;  // batches of earlier epochs
   FQ_CHECK(position <= size && before % data.batches_per_epoch() == 0 &&
                before / data.batches_per_epoch() == epoch && p.step <= p.batch,
            "resume",

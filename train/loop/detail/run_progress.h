@@ -20,8 +20,8 @@ struct RunPosition {
   std::int64_t step = 0;   ///< finished steps
   std::int64_t batch = 0;  ///< batches trained on
   std::uint64_t seed = 0;
-  double loss_sum = 0;                  ///< of this epoch, over its samples
-  std::int64_t correct = 0, count = 0;  ///< samples of this epoch
+  double loss_sum = 0;                  ///< sum of the losses of this epoch over its samples
+  std::int64_t correct = 0, count = 0;  ///< correct and seen samples of this epoch
 
   [[nodiscard]] double mean_loss() const { return count == 0 ? 0 : loss_sum / static_cast<double>(count); }
   [[nodiscard]] double accuracy() const {

@@ -22,7 +22,7 @@ Passes::Options pass_options(const TrainerOptions& options) {
                      !options.distributed.ranks && options.low_rank.rank == 0 && !options.ranges.mask};
 }
 
-/// Returns the mask of a step with running ranges.
+/// Returns the padding mask of a batch if the step updates running ranges.
 std::optional<PositionMask> padding_mask(const BatchMask& mask, const Batch& batch,
                                          const RangePolicy::Phase& phase) {
   if (!mask || !phase.running) return std::nullopt;
@@ -50,7 +50,7 @@ bool StepGradients::has_mixed_classes() const {
 }
 
 SharedStep::BatchResult StepGradients::run(const Batch& batch) {
-  if (batch.x.device().is_cpu())  // before the batch changes running statistics
+  if (batch.x.device().is_cpu())  // checked before the batch changes running statistics
     if (const std::string found = not_finite_sample(batch); !found.empty())
       throw NumericError("[train] " + found);
   const RunPosition& at = progress_.position();

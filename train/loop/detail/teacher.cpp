@@ -11,7 +11,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kMostKept = std::int64_t{256} << 20;  // bytes
+constexpr std::int64_t kMostKept = std::int64_t{256} << 20;  // most bytes to cache
 
 std::vector<std::int64_t> rows_from(std::int64_t first, std::int64_t end) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(end - first));
