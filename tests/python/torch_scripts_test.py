@@ -302,7 +302,7 @@ def test_zero_weights_learn():
     """As adapters begin: a range of zero would hold them there."""
     net = Module(lora, base=nn.Linear(16, 4).requires_grad_(False), down=nn.Linear(16, 2, bias=False), up=nn.Linear(2, 4))
     nn.init.zeros_(net.up.weight)
-    with pytest.warns(UserWarning, match="'up.weight_quantizer' saw zeros alone"):
+    with pytest.warns(UserWarning, match="'up.weight_quantizer' saw only zeros"):
         model = make_model(net)
     trained(model, torch.optim.Adam(model.parameters(), 1e-2))
     assert net.up.weight.abs().max() > 0

@@ -51,12 +51,12 @@ std::vector<TensorQuantizer*> quantizers_of(const Targets& targets) {
   return out;
 }
 
-/// Further data cannot be counted in a grid that other data has fixed.
+/// Throws if the calibrator cannot add data: several passes require a grid that earlier data has fixed.
 void check_adds(const TensorQuantizer& q, const Calibrator& calibrator) {
-  FQ_CHECK(
-      calibrator.empty() || calibrator.passes() == 1, "calibrate",
-      "'{}' has collected by '{}', which sees all of the data {} times: begin anew, or use another method",
-      q.name(), calibrator.method(), calibrator.passes());
+  FQ_CHECK(calibrator.empty() || calibrator.passes() == 1, "calibrate",
+           "'{}' has a state of '{}', which requires {} passes over all data: discard the state, or use "
+           "another method",
+           q.name(), calibrator.method(), calibrator.passes());
 }
 
 int begin(const std::vector<TensorQuantizer*>& quantizers, bool keep_collected) {
@@ -83,7 +83,7 @@ std::int64_t run_pass(Module& model, DataLoader& data, const std::vector<TensorQ
   return samples;
 }
 
-/// Fills `samples` and `masked` of the report; `passes` is known.
+/// Sets `samples` and `masked` of the report. `passes` is already set.
 void run_passes(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
                 const CalibrateOptions& options, Communicator& ranks, CalibrationReport& report) {
   for (int pass = 0; pass < report.passes; ++pass) {
@@ -92,21 +92,21 @@ void run_passes(Module& model, DataLoader& data, const std::vector<TensorQuantiz
   }
 }
 
-/// Each rank sees its share, or all where shares cannot be put together exactly.
+/// Runs each rank on its share of the data, or on all data if the method cannot merge shares exactly.
 void run_on_ranks(Module& model, DataLoader& data, const std::vector<TensorQuantizer*>& quantizers,
                   const CalibrateOptions& options, CalibrationReport& report) {
   auto& ranks = *options.ranks;
   detail::check_share(data.options(), ranks, ranks.size(), "calibrate");
   const auto method = detail::method_of_one_process(quantizers);
   if (method.empty()) {
-    if (ranks.rank() > 0)  // what was collected before counts once
+    if (ranks.rank() > 0)  // so that the state from before counts once
       for (auto* q : quantizers) q->observer().calibrator().reset();
     return run_passes(model, data, quantizers, options, ranks, report);
   }
   if (ranks.size() > 1)
     log(LogLevel::info,
         fmt::format("[calibrate] '{}' depends on the order of batches: every rank sees all of them; max, "
-                    "one_pass and two_pass are shared out",
+                    "one_pass and two_pass share them",
                     method));
   DataLoader whole = detail::loader_beside(data, all_batches(data.options()));
   run_passes(model, whole, quantizers, options, *one_rank(), report);
@@ -132,8 +132,9 @@ bool is_zero(const Tensor& weight) {
 
 using Chosen = std::vector<std::pair<TensorQuantizer*, CalibratedRange>>;
 
-/// Activations after zeros were calibrated without a branch, or with only its bias and rounding. Their
-/// ranges grow in training, and stay signed where calibration saw no negative value.
+/// Sets the range of an activation after zeros, which calibration saw without a branch, or with only the
+/// branch's bias and rounding. The range grows in training. The quantizer does not become unsigned: later
+/// values may be negative.
 void set_behind_zeros(TensorQuantizer& q, CalibratedRange range) {
   if (q.params().arithmetic != Arithmetic::deployed) return q.set_calibrated_range(range);
   range.is_unsigned = q.descriptor().is_unsigned();
@@ -143,13 +144,13 @@ void set_behind_zeros(TensorQuantizer& q, CalibratedRange range) {
   q.set_growth(growth);
 }
 
-/// Sets the ranges in the order of the network. Ranges after a layer or tensor of zeros grow, but not those
-/// of the layer's own inputs.
+/// Sets the ranges in the order of the network. Ranges after a layer or tensor of zeros grow, except the
+/// ranges of the layer's own inputs.
 void set_ranges(Module& model, const Chosen& chosen) {
   const std::map<TensorQuantizer*, CalibratedRange> ranges(chosen.begin(), chosen.end());
   const auto weights = detail::weights_of(model);
   bool behind = false;
-  std::optional<std::string> layer;  // of weights that are zero, while its own inputs follow
+  std::optional<std::string> layer;  // layer of weights that are zero, during its own quantizers
   for (const auto& entry : named_quantizers(model)) {
     TensorQuantizer& q = *entry.quantizer;
     const std::string owner = entry.name.substr(0, entry.name.rfind('.') + 1);
@@ -174,8 +175,8 @@ void warn_of_zeros(const Chosen& chosen) {
   const std::string others = names.size() > 1 ? fmt::format(", and so did {} others", names.size() - 1) : "";
   log(LogLevel::warning,
       fmt::format(
-          "[calibrate] '{}' saw zeros alone{}: without a range floats pass, until training shows other "
-          "values. Calibrate with other data if you do not train",
+          "[calibrate] '{}' saw only zeros{}: it has no range and passes floats, until training shows "
+          "other values. Calibrate with other data if you do not train",
           names.front(), others));
 }
 

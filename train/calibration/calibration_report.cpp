@@ -46,7 +46,7 @@ void set_reason(QuantizerReport& out, const std::string& reason) {
   out.in_force.reason = reason;
 }
 
-/// What is wrong, without the function that says so.
+/// Returns the message of an error without the function name.
 std::string text_of(const ArgumentError& error) {
   const std::string text = error.what();
   const auto end = text.find("] ");
@@ -173,7 +173,7 @@ std::vector<QuantizerReport> reports(Module& model, const std::vector<NamedQuant
   return out;
 }
 
-/// In the order in which they were saved.
+/// Returns names of quantizers in the order of the file.
 std::vector<std::string> names_in(const StateDict& quantizers) {
   std::vector<std::string> out;
   const auto add = [&out](const std::string& key) {
@@ -185,7 +185,7 @@ std::vector<std::string> names_in(const StateDict& quantizers) {
   return out;
 }
 
-/// A quantizer with the settings that were saved with what it collected.
+/// Returns a quantizer with the saved settings and the saved state of its calibrator.
 std::unique_ptr<TensorQuantizer> saved_quantizer(const StateDict& state, const std::string& name) {
   json fields = state.attribute(name + "/settings"), options = state.attribute(name + "/calibrator_options");
   FQ_CHECK(fields.is_object() && options.is_object(), kReport, "settings are no objects");

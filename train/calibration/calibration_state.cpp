@@ -37,8 +37,8 @@ Json checksums(const Module& model) {
   return out;
 }
 
-/// What decides which numbers are collected. Searches try the codes of a format on them; for others bits and
-/// sign only decide what is made of them.
+/// Returns the settings that the collected numbers depend on. Searches try the codes of a format, so that
+/// they depend on bits and sign. For other methods, bits and sign matter only for the choice of a range.
 Json settings(const TensorQuantizer& q) {
   Json out = Json::object(), all = q.descriptor().dict();
   for (const char* key : {"axis", "block_sizes"})
@@ -57,7 +57,7 @@ void check_model(Module& model, const StateDict& state, const std::string& path)
   const Json there = state.has_attribute("parameters") ? state.attribute("parameters") : Json::object();
   for (const auto& [name, sum] : here.items())
     if (!there.is_object() || !there.contains(name) || there[name] != sum)
-      refuse(path, name, "is another one here: the state was collected with another model");
+      refuse(path, name, "differs in this model: the state was collected with another model");
 }
 
 std::vector<detail::CalibrationTarget> activations(Module& model) {
@@ -84,7 +84,8 @@ void check_calibrated(Module& model, const StateDict& state, const std::string& 
   const StateDict saved = state.sub("quantizers");
   for (const auto& [key, value] : saved.attributes().items())
     if (const std::string name = key.substr(0, key.find('/')); !known.contains(name))
-      refuse(path, "quantizers/" + name, "is none here: it is of another model, or of other settings");
+      refuse(path, "quantizers/" + name,
+             "is not in this model: the state is of another model, or of other settings");
 }
 
 std::int64_t samples_of(const StateDict& state, const std::string& path) {
@@ -109,7 +110,7 @@ std::int64_t take_state(Module& model, const StateDict& state, const std::string
     try {
       take(*entry.quantizer, state, prefix);
     } catch (const ArgumentError& error) {
-      refuse(path, prefix, fmt::format("cannot be taken: {}", error.what()));
+      refuse(path, prefix, fmt::format("cannot be used: {}", error.what()));
     }
   }
   if (keep) undo.keep();

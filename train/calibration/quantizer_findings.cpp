@@ -20,9 +20,9 @@
 namespace fq {
 namespace {
 
-constexpr double kClipped = 0.5;  // of the values, beyond which too many are clipped
-constexpr double kLost = 0.99;    // of the values that are not 0, beyond which too many become 0
-constexpr double kSilent = 1e-3;  // of the largest weight, below which a channel was silent before
+constexpr double kClipped = 0.5;  // share of clipped values that is a defect
+constexpr double kLost = 0.99;    // share of values other than 0 with code 0 that is a defect
+constexpr double kSilent = 1e-3;  // channels below this part of the largest weight are silent
 constexpr int kFewBits = 2;
 
 using Kind = QuantizerFinding::Kind;
@@ -40,10 +40,11 @@ double largest_range(const TensorQuantizer& q) {
 
 Tensor host(const Tensor& x) { return x.to(Device::cpu()).to(DType::f32); }
 
-/// What a quantizer was given, and what it made of it.
+/// Statistics of the inputs and codes of a quantizer.
 struct Seen {
   float least = HUGE_VALF, most = -HUGE_VALF, lowest = HUGE_VALF, highest = -HUGE_VALF;  // values, codes
-  std::int64_t clipped = 0, count = 0, numbers = 0, lost = 0;  // numbers that are not 0, and become 0
+  // Values other than 0, and how many of them get code 0.
+  std::int64_t clipped = 0, count = 0, numbers = 0, lost = 0;
 
   void add(const std::vector<float>& values, const std::vector<float>& codes, double range) {
     for (const float v : values) least = std::min(least, v), most = std::max(most, v);
@@ -86,7 +87,7 @@ class Watch : public Recorder {
   const std::map<std::string, const TensorQuantizer*>& quantizers_;
 };
 
-/// A fault, unless it is what the best ranges of so few bits do.
+/// Returns a defect, except for clipping that the best ranges of few bits cause.
 std::optional<Kind> fault(const TensorQuantizer& q, const Seen& seen) {
   const auto kind = seen.kind();
   return kind == Kind::clipped && q.descriptor().format().bits() <= kFewBits ? std::nullopt : kind;
@@ -110,7 +111,7 @@ void run(Module& model, const Tensor& x, Watch& watch) {
   (void)model(Variable(x));
 }
 
-/// Channels along `axis` whose codes are all 0, and how many channels there are.
+/// Returns the number of channels along `axis` with only code 0, and the number of all channels.
 std::pair<std::int64_t, std::int64_t> dead_channels(const Tensor& w, const std::vector<float>& values,
                                                     const std::vector<float>& codes, int axis,
                                                     double largest) {

@@ -69,7 +69,7 @@ std::vector<CalibrationTarget> calibration_targets(Module& model, bool keep_know
 }
 
 void collect_whole(TensorQuantizer& quantizer, const Tensor& x) {
-  quantizer.observer().collect(x);  // which may replace the calibrator
+  quantizer.observer().collect(x);  // this may replace the calibrator
   for (int pass = 1; pass < quantizer.observer().calibrator().passes(); ++pass) {
     quantizer.observer().calibrator().next_pass();
     quantizer.observer().collect(x);

@@ -14,35 +14,38 @@
 
 namespace fq::detail {
 
-/// A quantizer with the weight it quantizes, if it is a weight's.
+/// A quantizer and, if it is a weight quantizer, its weight.
 struct CalibrationTarget {
   NamedQuantizer entry;
   Variable weight;
   [[nodiscard]] bool is_weight() const noexcept { return weight.defined(); }
 };
 
-/// The enabled quantizers that need a range and were not given it; with `keep_known` without those that have
-/// one.
+/// Returns the enabled quantizers that need a range and have no amax in their descriptor. With `keep_known`,
+/// leaves out quantizers that have a range.
 [[nodiscard]] std::vector<CalibrationTarget> calibration_targets(Module& model, bool keep_known);
 
-/// The weight of each quantizer that is a weight's.
+/// Returns the weight of each weight quantizer.
 [[nodiscard]] std::map<const TensorQuantizer*, Variable> weights_of(Module& model);
 
-/// Collects a tensor that is all there is to see, as often as the calibrator is to see it.
+/// Collects a tensor that is the complete data, with the number of passes that the calibrator requires.
 void collect_whole(TensorQuantizer& quantizer, const Tensor& x);
 
 /// Throws ArgumentError for options out of range and rules that match nothing.
 void check_options(Module& model, const CalibrateOptions& options);
-/// By the last rule that matches, else by `method`, which is not for weights.
+/// Sets the calib_method of each target: by the last rule that matches, else by `method`, which does not
+/// apply to weights.
 void set_methods(const std::vector<CalibrationTarget>& targets, const CalibrateOptions& options);
+/// Returns the options of the last rule that matches, else `options.amax`.
 [[nodiscard]] AmaxOptions amax_options(const NamedQuantizer& entry, const CalibrateOptions& options);
 
-/// Unless `keep` is called, gives quantizers back their descriptors and what their calibrators had collected.
+/// Restores the descriptors and calibrator states of quantizers at the end of its block, unless `keep` is
+/// called.
 class CalibrationUndo {
  public:
   explicit CalibrationUndo(const std::vector<TensorQuantizer*>& quantizers);
   ~CalibrationUndo();
-  CalibrationUndo(const CalibrationUndo&) = delete;  // tied to its block
+  CalibrationUndo(const CalibrationUndo&) = delete;  // ends with its block
   CalibrationUndo& operator=(const CalibrationUndo&) = delete;
   void keep() noexcept { before_.clear(); }
 
@@ -55,11 +58,12 @@ class CalibrationUndo {
   std::vector<Before> before_;
 };
 
-/// The first method of those quantizers' calibrators whose result depends on which batches are seen together,
-/// so that each rank has to see all of them; empty when there is none.
+/// Returns the first calib_method among the quantizers whose result depends on the batches seen together, so
+/// that each rank must see all batches. Returns an empty text if there is none.
 [[nodiscard]] std::string_view method_of_one_process(const std::vector<TensorQuantizer*>& quantizers);
 
-/// Called by all ranks behind a pass over their shares: what one of them collected, all have then.
+/// Merges the calibrator states of all ranks, so that all have the same. All ranks call it after a pass over
+/// their shares.
 void merge_over_ranks(Module& model, Communicator& ranks);
 
 }  // namespace fq::detail

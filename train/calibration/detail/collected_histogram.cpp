@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kReport = "calibration_report";
 
-/// Of a histogram that keeps zeros apart until it has bins.
+/// Returns the number of values of a histogram, which counts zeros separately until it has bins.
 std::int64_t counted(const Histogram& h) { return h.counts.empty() ? h.zeros : h.total(); }
 
 double largest_of(const Tensor& amax) { return std::ranges::max(amax.to(DType::f32).to_vector<float>()); }

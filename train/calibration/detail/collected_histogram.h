@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a calibrator holds, read by any method.
+/// Histogram of a calibrator, for reports with any method.
 
 #include <cstdint>
 #include <optional>
@@ -11,22 +11,24 @@
 
 namespace fq::detail {
 
-/// Of a calibrator that has collected something and outlives it.
+/// Reads the histogram of a calibrator that has collected data. The calibrator must outlive the object.
 class CollectedHistogram {
  public:
   explicit CollectedHistogram(const Calibrator& calibrator);
 
   [[nodiscard]] bool known() const noexcept { return known_; }
-  /// As collected; empty when there is none, and for zeros alone.
+  /// Returns the collected histogram; empty if there is none, or if only zeros were collected.
   [[nodiscard]] const Histogram& histogram() const noexcept { return histogram_; }
-  /// The same with so many values in a first bin at 0 as its neighbour has: the others are zeros.
+  /// Returns the histogram with at most the count of the second bin in a first bin that begins at 0. The rest
+  /// of that bin counts as zeros.
   [[nodiscard]] Histogram without_zeros() const;
-  /// Values counted, 0 without a histogram.
+  /// Returns the number of counted values, 0 without a histogram.
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-  /// The largest magnitude; of a calibrator that does not keep it the upper edge of its last bin.
+  /// Returns the largest magnitude. If the calibrator does not keep it, returns the upper edge of its last
+  /// bin.
   [[nodiscard]] std::optional<double> largest() const noexcept { return largest_; }
-  /// By the calibrator's own method exactly as it chooses; by any of report_methods() and their one- and
-  /// two-pass kinds from the histogram. Throws ArgumentError where it cannot be known.
+  /// Returns amax by `method`: exact for the calibrator's own method, from the histogram for report_methods()
+  /// and their one- and two-pass variants. Throws ArgumentError if amax cannot be computed.
   [[nodiscard]] Tensor amax(const std::string& method, AmaxOptions options) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace fq::detail {
 namespace {
 
-/// Where the batch is, and which sample of the data has the NaN.
+/// Returns the number of the batch, and the sample that has NaN, for messages.
 std::string place_of(const Batch& batch, int number) {
   const std::string found = not_finite_sample(batch);
   return fmt::format(", in batch {}{}{}", number, found.empty() ? "" : ": ", found);

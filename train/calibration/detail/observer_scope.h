@@ -1,6 +1,6 @@
 #pragma once
 
-/// Passes over data in which quantizers only observe.
+/// Passes over data with quantizers that observe but do not quantize.
 
 #include <cstdint>
 #include <functional>
@@ -46,7 +46,7 @@ class ObserverScope {
   EvaluationMode mode_;
   std::int64_t masked_ = 0;
   std::vector<Before> before_;
-  std::map<const TensorQuantizer*, std::vector<std::weak_ptr<Node>>> seen_;  // in this batch
+  std::map<const TensorQuantizer*, std::vector<std::weak_ptr<Node>>> seen_;  // tensors seen in this batch
 };
 
 }  // namespace fq::detail

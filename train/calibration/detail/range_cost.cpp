@@ -82,10 +82,10 @@ RangeCost::RangeCost(const TensorQuantizer& q, QuantDescriptorOptions fields,
   if (!collected.known()) unknown_ = "there is no histogram of the tensor";
   if (fields_.is_unsigned && q.observer().minimum().value_or(0) < 0)
     unknown_ =
-        "values below 0 were seen, and a histogram of magnitudes does not tell what an unsigned format "
-        "makes of them";
+        "values below 0 were seen, and a histogram of magnitudes does not show their error in an unsigned "
+        "format";
   if (!fields_.axis.empty() || !fields_.block_sizes.empty())
-    unknown_ = "a histogram of the tensor does not tell what each range clips";
+    unknown_ = "a histogram of the whole tensor does not show the clipping of each range";
   add_points(collected, -q.observer().minimum().value_or(0));
 }
 

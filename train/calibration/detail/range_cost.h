@@ -1,6 +1,6 @@
 #pragma once
 
-/// Squared errors of quantizing a tensor, and the cost of a range by them.
+/// Squared errors of quantizing a tensor with a range.
 
 #include <memory>
 #include <span>
@@ -15,28 +15,28 @@
 namespace fq::detail {
 
 struct ErrorSums {
-  double error = 0;   ///< of (y - x)^2
-  double signal = 0;  ///< of x^2
+  double error = 0;   ///< sum of (y - x)^2
+  double signal = 0;  ///< sum of x^2
 };
 
-/// Of two f32 tensors of one shape and layout, in double; each element as often as `counts` says, once
-/// without it. In blocks that are added in order, so that the number of threads does not matter.
+/// Returns the sums over two f32 tensors of one shape and layout, in double. `counts` weights the elements;
+/// empty means 1. Sums blocks in a fixed order, so that the number of threads does not change the bits.
 [[nodiscard]] ErrorSums error_sums(const Tensor& x, const Tensor& y, std::span<const double> counts = {});
 
-/// A quantizer like it, with another calib_method and without a range.
+/// Returns a quantizer with the settings of `q`, but with another calib_method and without a range.
 [[nodiscard]] std::unique_ptr<TensorQuantizer> with_method(const TensorQuantizer& q,
                                                            const std::string& method);
-/// Its smallest and largest element.
+/// Sets the lowest and highest range to the smallest and largest element of `amax`.
 void set_amax(RangeReport& range, const Tensor& amax);
 
-/// Quantizes the values that it was made of, as the quantizer would that has these fields.
+/// Quantizes its values as a quantizer with the given fields would, and measures the error.
 class RangeCost {
  public:
   RangeCost(const TensorQuantizer& q, QuantDescriptorOptions fields, const Tensor& values);
   RangeCost(const TensorQuantizer& q, QuantDescriptorOptions fields, const CollectedHistogram& collected);
 
-  /// Fills `range`. `amax` is undefined where ranges come from each input. Throws ArgumentError, with amax
-  /// filled in, when the values are not known.
+  /// Sets the numbers of `range`. `amax` is undefined if ranges come from each input. Throws ArgumentError,
+  /// after it has set amax, if the values are unknown.
   void measure(const Tensor& amax, RangeReport& range) const;
 
  private:
@@ -45,9 +45,9 @@ class RangeCost {
 
   const TensorQuantizer& like_;
   QuantDescriptorOptions fields_;
-  std::string unknown_;         // why there are no values
+  std::string unknown_;         // reason why there are no values
   Tensor values_;               // f32
-  std::vector<double> counts_;  // of each value; none: once
+  std::vector<double> counts_;  // weight of each value; empty for 1
   double total_ = 0;
 };
 
