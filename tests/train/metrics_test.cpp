@@ -158,8 +158,9 @@ TEST(Metrics, NameInvalidOptions) {
   for (const char* name : {"top", "top0", "topx", "top99999999999999999999", ""})
     EXPECT_THAT(message([&] { (void)make_metric(name); }), HasSubstr("there is no metric")) << name;
   EXPECT_THAT(message([] { metric_value("rmse", outputs(), classes()); }),
-              HasSubstr("those of numbers have one"));
-  EXPECT_THAT(message([] { metric_value("top2", outputs(), numbers()); }), HasSubstr("is of classes"));
+              HasSubstr("use one shape for numbers"));
+  EXPECT_THAT(message([] { metric_value("top2", outputs(), numbers()); }),
+              HasSubstr("top2 requires classes"));
   EXPECT_THAT(message([] {
                 metric_value("f1", outputs(), numbers().reshape({kRows, 2, 2}));
               }),

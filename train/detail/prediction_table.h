@@ -1,6 +1,6 @@
 #pragma once
 
-/// A batch's outputs and labels as a table: a row for each answer, a column for each class or number.
+/// Outputs and labels of a batch as a table: one row per prediction, one column per class or number.
 
 #include <cstdint>
 #include <vector>
@@ -9,13 +9,14 @@
 
 namespace fq::detail {
 
-/// As train/metrics.h tells classes from what is yes or no and from numbers.
+/// Table of a batch. The shapes decide whether labels are classes, binary or numbers, as described in
+/// train/metrics.h.
 class PredictionTable {
  public:
-  /// Throws ArgumentError for shapes that do not go together.
+  /// Throws ArgumentError if the shapes of outputs and labels do not fit.
   PredictionTable(const Tensor& outputs, const Tensor& labels);
 
-  /// Whether the labels are classes, one of the columns each.
+  /// Returns whether each label is the class of one column.
   [[nodiscard]] bool one_of_many() const noexcept { return !labels_.empty(); }
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
   [[nodiscard]] std::int64_t columns() const noexcept { return columns_; }
@@ -23,15 +24,15 @@ class PredictionTable {
   [[nodiscard]] double output(std::int64_t row, std::int64_t column) const {
     return outputs_[place(row, column)];
   }
-  /// 1 for the class of the row, where the labels are classes.
+  /// Returns the target of a row and column. If labels are classes, it is 1 for the class of the row, else 0.
   [[nodiscard]] double target(std::int64_t row, std::int64_t column) const;
-  /// The class of a row; -1 for one that counts for nothing.
+  /// Returns the class of a row; -1 for a label that is ignored.
   [[nodiscard]] std::int64_t label(std::int64_t row) const { return labels_[static_cast<std::size_t>(row)]; }
-  /// The first largest column; -1 for a row with a NaN.
+  /// Returns the column of the largest output, the first of equal ones; -1 for a row with NaN.
   [[nodiscard]] std::int64_t answer(std::int64_t row) const;
-  /// How many columns come before that one when they are sorted.
+  /// Returns the number of columns before `column` when a row is sorted by output, largest first.
   [[nodiscard]] std::int64_t rank(std::int64_t row, std::int64_t column) const;
-  /// The row's outputs; their softmax, where the labels are classes.
+  /// Returns the outputs of a row, or their softmax if labels are classes.
   [[nodiscard]] std::vector<double> scores(std::int64_t row) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Counts in files.
+/// Validation of whole numbers in files.
 
 #include <cstdint>
 #include <string_view>
@@ -9,18 +9,18 @@
 
 namespace fq::detail {
 
-/// More than any run counts to, and so little that sums and products by small numbers stay in 64 bits.
+/// Larger than any count of a run, and small enough that sums and products by small numbers fit into 64 bits.
 inline constexpr std::int64_t kMostCounted = std::int64_t{1} << 48;
 
-/// `value` as a whole number from `least` to kMostCounted. Throws ArgumentError in the name of `function`,
-/// naming `name`.
+/// Returns `value` as a whole number from `least` to kMostCounted. Otherwise throws ArgumentError, which
+/// names `function` and `name`.
 [[nodiscard]] std::int64_t whole_number(const nlohmann::json& value, std::string_view name,
                                         std::string_view function, std::int64_t least = 0);
-/// The same of an attribute; throws ArgumentError for one that is missing, too.
+/// Returns the attribute `name` of a state in the same way. Also throws ArgumentError if it is missing.
 [[nodiscard]] std::int64_t whole_number(const StateDict& state, std::string_view name,
                                         std::string_view function, std::int64_t least = 0);
 
-/// The attribute `seed`: 64 bits. Throws likewise.
+/// Returns the attribute `seed`, which has 64 bits. Throws as `whole_number` does.
 [[nodiscard]] std::uint64_t seed_number(const StateDict& state, std::string_view function);
 
 }  // namespace fq::detail

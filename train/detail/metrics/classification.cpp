@@ -10,9 +10,9 @@
 namespace fq::detail {
 namespace {
 
-/// How often each class was there, was answered, and both.
+/// Number of labels, predictions and correct predictions of a class.
 struct Tally {
-  std::int64_t there = 0, answered = 0, both = 0;
+  std::int64_t labelled = 0, predicted = 0, correct = 0;
 };
 
 class Counts : public Metric {
@@ -35,9 +35,9 @@ class Counts : public Metric {
     if (label < 0) return;
     ++asked_;
     right_ += label == answer ? 1 : 0;
-    ++classes_[static_cast<std::size_t>(label)].there;
-    if (answer >= 0) ++classes_[static_cast<std::size_t>(answer)].answered;
-    if (label == answer) ++classes_[static_cast<std::size_t>(label)].both;
+    ++classes_[static_cast<std::size_t>(label)].labelled;
+    if (answer >= 0) ++classes_[static_cast<std::size_t>(answer)].predicted;
+    if (label == answer) ++classes_[static_cast<std::size_t>(label)].correct;
   }
   void add_bits(const PredictionTable& table, std::int64_t row) {
     for (std::int64_t c = 0; c < table.columns(); ++c) {
@@ -45,9 +45,9 @@ class Counts : public Metric {
       ++asked_;
       right_ += truth == answer ? 1 : 0;
       auto& tally = classes_[static_cast<std::size_t>(c)];
-      tally.there += truth ? 1 : 0;
-      tally.answered += answer ? 1 : 0;
-      tally.both += truth && answer ? 1 : 0;
+      tally.labelled += truth ? 1 : 0;
+      tally.predicted += answer ? 1 : 0;
+      tally.correct += truth && answer ? 1 : 0;
     }
   }
 };
@@ -56,7 +56,7 @@ class Accuracy : public Counts {
   [[nodiscard]] double value() const override { return ratio(right_, asked_); }
 };
 
-/// The mean over classes of a fraction of their tally.
+/// Mean over classes of a ratio of their tally.
 template <class Fraction>
 class OfClasses : public Counts {
   [[nodiscard]] double value() const override {
@@ -64,25 +64,25 @@ class OfClasses : public Counts {
   }
 };
 struct F1 {
-  double operator()(const Tally& t) const { return ratio(2 * t.both, t.there + t.answered); }
+  double operator()(const Tally& t) const { return ratio(2 * t.correct, t.labelled + t.predicted); }
 };
 struct Recall {
-  double operator()(const Tally& t) const { return ratio(t.both, t.there); }
+  double operator()(const Tally& t) const { return ratio(t.correct, t.labelled); }
 };
 struct Iou {
-  double operator()(const Tally& t) const { return ratio(t.both, t.there + t.answered - t.both); }
+  double operator()(const Tally& t) const { return ratio(t.correct, t.labelled + t.predicted - t.correct); }
 };
 
-/// -log2 softmax(outputs)[label] over the characters of the labels.
+/// Mean of -log2 softmax(outputs)[label], per character of the labels.
 class BitsPerCharacter : public Metric {
  public:
   explicit BitsPerCharacter(const MetricOptions& options) : characters_(options.characters) {}
   void add(const Tensor& outputs, const Tensor& labels) override {
     const PredictionTable table(outputs, labels);
-    FQ_CHECK(table.one_of_many(), "metric", "bpc and perplexity are of classes: the labels are {}",
+    FQ_CHECK(table.one_of_many(), "metric", "bpc and perplexity require classes: the labels are {}",
              labels.describe());
     FQ_CHECK(characters_.empty() || std::ssize(characters_) == table.columns(), "metric",
-             "characters are given of {} classes, there are {}", characters_.size(), table.columns());
+             "characters has {} numbers, there are {} classes", characters_.size(), table.columns());
     for (std::int64_t i = 0; i < table.rows(); ++i) {
       const std::int64_t label = table.label(i);
       if (label < 0) continue;
@@ -114,7 +114,8 @@ class TopK : public Metric {
   explicit TopK(std::int64_t k) : k_(k) {}
   void add(const Tensor& outputs, const Tensor& labels) override {
     const PredictionTable table(outputs, labels);
-    FQ_CHECK(table.one_of_many(), "metric", "top{} is of classes: the labels are {}", k_, labels.describe());
+    FQ_CHECK(table.one_of_many(), "metric", "top{} requires classes: the labels are {}", k_,
+             labels.describe());
     for (std::int64_t i = 0; i < table.rows(); ++i) {
       const std::int64_t label = table.label(i);
       if (label < 0) continue;
@@ -149,7 +150,8 @@ class Auc : public Metric {
     double score;
     bool truth;
   };
-  /// The share of pairs of a true and an untrue one in which the true one is scored higher.
+  /// Returns the share of pairs of a true and a false sample where the true sample has the higher score.
+  /// Ties count half.
   static double area(std::vector<Scored> all) {
     std::ranges::sort(all, {}, &Scored::score);
     double pairs = 0;

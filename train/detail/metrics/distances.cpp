@@ -15,8 +15,7 @@ class Distances : public Metric {
   void add(const Tensor& outputs, const Tensor& labels) override {
     const PredictionTable table(outputs, labels);
     FQ_CHECK(!table.one_of_many(), "metric",
-             "the outputs are {}, the labels {}: those of numbers have one "
-             "shape",
+             "the outputs are {}, the labels {}: use one shape for numbers",
              outputs.describe(), labels.describe());
     columns_.resize(std::max(columns_.size(), static_cast<std::size_t>(table.columns())));
     for (std::int64_t i = 0; i < table.rows(); ++i)

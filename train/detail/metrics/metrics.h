@@ -31,31 +31,31 @@ template <class F>
   return defined == 0 ? kUndefined : sum / static_cast<double>(defined);
 }
 
-/// The share of labels that are answered, of all rows or bits.
+/// Returns the share of correct predictions, of all rows or binary outputs.
 [[nodiscard]] std::unique_ptr<Metric> make_accuracy();
-/// Means over the classes: 2 both / (there + answered), both / there, both / either.
+/// Return means over the classes of 2 TP / (2 TP + FP + FN), TP / (TP + FN) and TP / (TP + FP + FN).
 [[nodiscard]] std::unique_ptr<Metric> make_f1();
 [[nodiscard]] std::unique_ptr<Metric> make_recall();
 [[nodiscard]] std::unique_ptr<Metric> make_iou();
 
-/// Bits for each character of the labels; two to their power.
+/// Return the bits per character of the labels, and 2 to the power of the bits per label.
 [[nodiscard]] std::unique_ptr<Metric> make_bits_per_character(const MetricOptions& options);
 [[nodiscard]] std::unique_ptr<Metric> make_perplexity();
 
-/// The share of rows whose label is among the `k` largest outputs.
+/// Returns the share of rows whose label is among the `k` largest outputs.
 [[nodiscard]] std::unique_ptr<Metric> make_top_k(std::int64_t k);
-/// The mean over the classes of the area under the ROC curve.
+/// Returns the mean over the classes of the area under the ROC curve.
 [[nodiscard]] std::unique_ptr<Metric> make_auc();
 
-/// The mean distance, the root of the mean square of distances, and the mean over columns of the share of the
-/// variation that is explained.
+/// Return the mean absolute error, the root of the mean squared error, and the mean over columns of the share
+/// of explained variance.
 [[nodiscard]] std::unique_ptr<Metric> make_mae();
 [[nodiscard]] std::unique_ptr<Metric> make_rmse();
 [[nodiscard]] std::unique_ptr<Metric> make_r2();
 
-/// Edits for each label.
+/// Returns the number of edits per label.
 [[nodiscard]] std::unique_ptr<Metric> make_label_error_rate(std::int64_t blank);
-/// The share of sequences without an edit.
+/// Returns the share of sequences without an edit.
 [[nodiscard]] std::unique_ptr<Metric> make_exact_sequences(std::int64_t blank);
 
 }  // namespace fq::detail

@@ -8,7 +8,7 @@
 namespace fq::detail {
 namespace {
 
-/// How far sequences that were read are from what they should be.
+/// Edit distances between decoded and true sequences.
 class Sequences : public Metric {
  public:
   explicit Sequences(std::int64_t blank) : blank_(blank) {}
