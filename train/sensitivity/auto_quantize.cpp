@@ -57,7 +57,8 @@ std::vector<QuantConfig> configs_of(const std::vector<std::string>& formats, ord
   return out;
 }
 
-/// The formats of the layers, the rules that win over them, and what stays float whatever those say.
+/// Returns a config with the formats of the layers, then the user's rules, then rules that disable float
+/// layers.
 std::string config_text(ordered_json config, const QuantizationPlan& plan,
                         const std::function<bool(std::size_t)>& quantizes) {
   ordered_json rules = ordered_json::array();
@@ -88,8 +89,7 @@ Configs checked_configs(Module& model, const AutoQuantizeOptions& options) {
   FQ_CHECK(options.calibration_samples >= 0 && options.score_samples >= 0, kAuto,
            "{} samples: use 1 or more, or 0 for all",
            std::min(options.calibration_samples, options.score_samples));
-  FQ_CHECK(named_quantizers(model).empty(), kAuto,
-           "the model has quantizers already: give a float model, formats put them in");
+  FQ_CHECK(named_quantizers(model).empty(), kAuto, "the model is quantized already: give a float model");
   return {std::move(base), std::move(configs)};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// auto_quantize: chooses a format for each layer, so that the network loses least within a budget of bits,
-/// or has the fewest bits within a budget of accuracy.
+/// Chooses a format for each layer: the smallest loss of quality within a budget of bits, or the fewest bits
+/// within a budget of accuracy.
 ///
 ///     DataLoader samples(data, {.batch_size = 64, .shuffle = false});
 ///     const QuantizationPlan plan = auto_quantize(model, samples, {.constraint = {.effective_bits = 5.0}});
@@ -22,107 +22,110 @@
 
 namespace fq {
 
-/// Cost of a format for a layer.
+/// Bits and damage of a format for a layer.
 struct FormatScore {
   std::string format;  ///< name of a preset, or "none"
-  double bits = 0;     ///< of an element of the layer's weight; 0 without one
-  Damage damage;       ///< with this layer alone quantized
+  double bits = 0;     ///< bits of a weight element; 0 for a layer without a weight
+  Damage damage;       ///< damage if only this layer is quantized
 };
 
-/// One layer, the format that it gets, and what every format would cost it.
+/// A layer, its chosen format, and the scores of all formats.
 struct PlannedLayer {
-  std::string layer;                     ///< path
-  std::string type;                      ///< of the float module, "conv2d"
-  std::int64_t weights = 0;              ///< elements of its weight; 0 without one
-  int group = 0;                         ///< layers of one group have one format
-  std::string format;                    ///< the one chosen
-  std::vector<FormatScore> scores = {};  ///< of each format, in the order of the plan's
+  std::string layer;                     ///< path of the layer
+  std::string type;                      ///< type of the float module, "conv2d"
+  std::int64_t weights = 0;              ///< elements of the weight; 0 without a weight
+  int group = 0;                         ///< group number; layers of a group have the same format
+  std::string format;                    ///< chosen format
+  std::vector<FormatScore> scores = {};  ///< score of each format, in the order of the plan's formats
 
-  /// The score of the format that was chosen.
+  /// Returns the score of the chosen format.
   [[nodiscard]] const FormatScore& chosen() const;
 };
 
-/// Constraint of the search: one of the two values.
+/// Constraint of the search. Set one of the two fields.
 struct PlanConstraint {
-  std::optional<double> effective_bits = {};   ///< at most
+  std::optional<double> effective_bits = {};   ///< largest number of bits per weight
   std::optional<double> accuracy_budget = {};  ///< largest drop of accuracy against float, 0 to 1
 };
 
-/// The choice and what it was made by. A value: it refers to no model, and its file can be edited by hand.
+/// Result of the search. It refers to no model, and its file can be edited by hand.
 struct QuantizationPlan {
   std::vector<PlannedLayer> layers;  ///< in the order of execution
-  std::vector<std::string> formats;  ///< that there were to choose from
-  /// What was asked for.
+  std::vector<std::string> formats;  ///< formats to choose from
+  /// Constraint of the search.
   PlanConstraint constraint;
-  DamageScore score = DamageScore::divergence;  ///< whose sum was made least
-  double effective_bits = 0;                    ///< sum of weights * bits over the sum of weights
-  double gap = 0;               ///< the sum of scores is that much above the least, or less; 0: exact
-  Evaluation reference;         ///< of the network in float
-  Damage predicted;             ///< the sums over the layers
-  Damage measured;              ///< of the whole network with this plan
-  std::int64_t samples = 0;     ///< that scores were measured on
-  std::int64_t layer_runs = 0;  ///< as in SensitivityReport
+  DamageScore score = DamageScore::divergence;  ///< score whose sum over the layers was minimized
+  double effective_bits = 0;                    ///< sum of weights * bits, divided by the sum of weights
+  double gap = 0;               ///< largest distance of the sum of scores from the minimum; 0 if exact
+  Evaluation reference;         ///< result of the float network
+  Damage predicted;             ///< sums of damage over the layers
+  Damage measured;              ///< damage of the whole network with this plan
+  std::int64_t samples = 0;     ///< samples that the scores were measured on
+  std::int64_t layer_runs = 0;  ///< computed layer calls, as in SensitivityReport
   std::int64_t pass_runs = 0;
-  std::string config;  ///< a quantization config (JSON) that gives each layer its format
+  std::string config;  ///< quantization config (JSON) with the format of each layer
 
-  /// The config for `quantize`, which gives each layer its format; ranges are then calibrated as usual.
+  /// Returns the config for `quantize`, with the format of each layer. Calibrate the ranges afterwards.
   [[nodiscard]] QuantConfig quant_config() const;
 
-  /// The plan as JSON, as docs/formats.md says.
+  /// Returns the plan as JSON, described in docs/formats.md.
   [[nodiscard]] nlohmann::ordered_json to_json() const;
-  /// The plan of such JSON. Throws ArgumentError naming the key that is missing or of another type.
+  /// Returns the plan of such JSON. Throws ArgumentError naming a key that is missing or has another type.
   [[nodiscard]] static QuantizationPlan from_json(const nlohmann::ordered_json& json);
-  /// Writes a file of that JSON, as a whole or not at all. Throws FileError for a path that cannot be
-  /// written.
+  /// Writes the JSON to a file, completely or not at all. Throws FileError if the path cannot be written.
   void save(const std::string& path) const;
-  /// Reads such a file. Throws FileError for a path that cannot be read and, naming the line, for a text that
-  /// is no plan.
+  /// Reads a file of `save`. Throws FileError for a path that cannot be read and, naming the line, for a text
+  /// that is not a plan.
   [[nodiscard]] static QuantizationPlan load(const std::string& path);
 };
 
-/// What is searched, and what the result must keep to.
+/// Options of auto_quantize.
 struct AutoQuantizeOptions {
-  PlanConstraint constraint;  ///< one of the two
-  /// Names of presets, of ours or ModelOpt's constants, and "none" for layers that stay float.
+  PlanConstraint constraint;  ///< one of the two constraints
+  /// Names of presets (also ModelOpt's constants), and "none" for layers that stay float.
   std::vector<std::string> formats = {"w4a8", "int8", "none"};
-  /// A quantization config (JSON) without a preset: target, scale, arithmetic and algorithm of every format,
-  /// and rules that win over each format's own, as `{"rules": [{"pattern": "fc.*", "enable": false}]}`.
+  /// Quantization config (JSON) without a preset: target, scale, arithmetic and algorithm of every format.
+  /// Its rules override the rules of each format, for example `{"rules": [{"pattern": "fc.*", "enable":
+  /// false}]}`.
   std::string config = "{}";
-  std::int64_t calibration_samples = 512;  ///< the first ones of epoch 0; 0: all
-  std::int64_t score_samples = 0;          ///< likewise, of which damage is measured
-  /// Whose sum over the layers is made least. Divergence needs no labels and is never negative; a loss that
-  /// falls where an answer gets worse (of a network that is not sure enough) counts as a gain.
+  std::int64_t calibration_samples = 512;  ///< number of samples from the beginning of epoch 0; 0 for all
+  /// Samples for measuring damage, from the beginning of epoch 0; 0 for all.
+  std::int64_t score_samples = 0;
+  /// Score whose sum over the layers is minimized. Divergence needs no labels and is never negative. With the
+  /// loss, a layer whose quantization lowers the loss counts as a gain, even if predictions get worse.
   DamageScore score = DamageScore::divergence;
-  bool cached = true;                        ///< as in SensitivityOptions
-  std::shared_ptr<Communicator> ranks = {};  ///< likewise, for what is measured; calibration each rank makes
+  bool cached = true;  ///< see SensitivityOptions::cached
+  /// Ranks that share the measurements; each rank calibrates by itself.
+  std::shared_ptr<Communicator> ranks = {};
 };
 
 /// Calibrates a float model in each format, measures the damage of each layer in each format alone, as
-/// `sensitivity` does, and chooses.
+/// `sensitivity` does, and chooses a format for each layer.
 ///
-/// With `effective_bits` it takes the formats whose sum of scores is least among those with no more bits,
-/// sum(weights * weight_bits) / sum(weights) over the layers that any format quantizes (ModelOpt's
-/// definition; biases are not counted). With `accuracy_budget` it goes through the best choices of every
-/// number of bits by bisection, measures the whole network, and takes the fewest bits that were measured to
-/// lose no more: in a network whose accuracy falls as bits fall, the fewest there are. Layers that read one
-/// tensor, or whose ranges an engine ties, get one format; an addition or average whose tensors no other
-/// layer reads goes with the layer before it.
+/// With `effective_bits`, it chooses the formats with the smallest sum of scores within that number of bits.
+/// Bits are sum(weights * weight_bits) / sum(weights) over the layers that any format quantizes (ModelOpt's
+/// definition; biases are not counted). With `accuracy_budget`, it searches the best choices for each number
+/// of bits by bisection. It measures the whole network, and takes the fewest bits whose measured loss of
+/// accuracy is within the budget. The bisection assumes that accuracy rises with bits. Layers that read one
+/// tensor, or whose ranges an engine ties, get one format. An addition or average, if no other layer reads
+/// its tensors, gets the format of the layer before it.
 ///
-/// The choice is exact unless the plan's `gap` says otherwise. The sum of scores is a prediction, since
-/// layers are measured alone; `measured` is what the whole network does. The model is left quantized and
-/// calibrated by the plan, as `quantize` by `plan.quant_config()` and `calibrate` on the same samples leave
-/// it. Cost: a calibration for each format, then a float pass and what lies behind each layer for each
-/// format.
+/// The choice is exact unless the plan's `gap` is above 0. The sum of scores is a prediction, because layers
+/// are measured alone; `measured` is the damage of the whole network. The model is then quantized and
+/// calibrated: the same as after `quantize` with `plan.quant_config()` and `calibrate` on the same samples.
+/// Cost: a calibration per format and a float pass, and for each layer and format a pass over the layers
+/// after it.
 ///
-/// Throws, with the model as before: ArgumentError for both constraints or none, a number out of range, fewer
-/// bits than the formats reach (saying which number they do), an accuracy that none reaches, no formats, one
-/// given twice and unknown ones (naming the nearest), a model that is quantized, data without labels where
-/// they are needed; and as `quantize`, `calibrate` and `sensitivity`.
+/// Throws ArgumentError for both constraints or neither, a number out of range, fewer bits than the formats
+/// reach (naming the smallest), an accuracy budget that no choice reaches, no formats, a repeated or unknown
+/// format (with a suggestion), a quantized model, and data without labels if the score or the constraint
+/// requires them. Also throws as `quantize`, `calibrate` and `sensitivity` do. After an error, the model is
+/// unchanged.
 [[nodiscard]] QuantizationPlan auto_quantize(Module& model, DataLoader& data,
                                              const AutoQuantizeOptions& options);
 
-/// Throws what auto_quantize would throw for the options, the model and what its formats reach, without
-/// data: nothing is calibrated or measured. The model is as before.
+/// Throws what auto_quantize would throw for the options, the model and its formats. Uses no data, and
+/// calibrates and measures nothing. Does not change the model.
 void check_auto_quantize(Module& model, const Shape& input_shape, const AutoQuantizeOptions& options);
 
 }  // namespace fq

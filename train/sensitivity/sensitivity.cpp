@@ -17,7 +17,7 @@ using detail::QuantizedLayer;
 
 constexpr const char* kSensitivity = "sensitivity";
 
-/// All quantizers that are enabled quantize, and none watches, while it lives.
+/// Enables quantization and disables observers in all quantizers, until the end of the block.
 class QuantizingScope {
  public:
   explicit QuantizingScope(Module& model) {
@@ -34,7 +34,7 @@ class QuantizingScope {
       q->set_quantizing(quantizing);
     }
   }
-  QuantizingScope(const QuantizingScope&) = delete;  // tied to its block
+  QuantizingScope(const QuantizingScope&) = delete;  // ends with its block
   QuantizingScope& operator=(const QuantizingScope&) = delete;
 
  private:

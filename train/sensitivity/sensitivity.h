@@ -1,6 +1,6 @@
 #pragma once
 
-/// Sensitivity: what quantizing one layer alone costs the network, measured on data.
+/// Measures on data how much the network loses if one layer alone is quantized.
 ///
 ///     quantize(model, QuantConfig::preset("w4a4"), {1, 3, 32, 32});
 ///     calibrate(model, loader, {.samples = 512});
@@ -19,73 +19,73 @@
 
 namespace fq {
 
-/// How much quantization changes what a network says: its values minus those of the same network in float, on
-/// the same data. Without labels the first two are NaN.
+/// Change of a network's results by quantization: its values minus the values of the float network on the
+/// same data. Without labels, the first two are NaN.
 struct Damage {
-  double loss_change = 0;      ///< of the mean cross-entropy; negative where quantization helps
-  double accuracy_change = 0;  ///< of the share that is right, -1 to 1; negative where quantization hurts
-  double divergence = 0;       ///< mean over samples of KL(softmax(float logits) || softmax(logits)), nats
+  double loss_change = 0;      ///< change of the mean cross entropy; negative if quantization helps
+  double accuracy_change = 0;  ///< change of the accuracy, -1 to 1; negative if quantization hurts
+  double divergence = 0;       ///< mean over samples of KL(softmax(float logits) || softmax(logits)), in nats
 };
 
-/// By which number damage is compared. Divergence needs no labels and is never negative.
+/// Measure for comparing damage. Divergence needs no labels and is never negative.
 enum class DamageScore { loss, divergence };
 
-/// What quantizing one layer costs.
+/// Damage of quantizing one layer.
 struct LayerSensitivity {
   std::string layer;         ///< path of the module that owns the quantizers
-  std::string type;          ///< of that module, "quant_conv2d"
-  std::string format;        ///< of the codes: "weight int8, input uint8"
-  std::int64_t weights = 0;  ///< elements of its weight; 0 without one
-  double bits = 0;           ///< of such an element: see weight_bits; 0 without one
+  std::string type;          ///< type of that module, "quant_conv2d"
+  std::string format;        ///< formats of the codes: "weight int8, input uint8"
+  std::int64_t weights = 0;  ///< elements of the weight; 0 without a weight
+  double bits = 0;           ///< bits of a weight element (weight_bits); 0 without a weight
   Damage damage;
 };
 
-/// How sensitivity is measured.
+/// Options of `sensitivity`.
 struct SensitivityOptions {
-  std::int64_t samples = 0;  ///< the first ones of epoch 0; 0: all
-  /// What the layers are sorted by; divergence where there is no label.
+  std::int64_t samples = 0;  ///< number of samples from the beginning of epoch 0; 0 for all
+  /// Order of the layers; divergence if there are no labels.
   DamageScore order = DamageScore::loss;
-  /// Off: a whole pass for each layer. For models with modules whose output depends on more than inputs,
-  /// parameters, buffers and the modules below them.
+  /// Whether results of modules are cached between passes. Set it to false for modules whose output depends
+  /// on more than inputs, parameters, buffers and the modules below them: each layer then needs a whole pass.
   bool cached = true;
-  /// Who shares out the layers with this process, each with a loader of all the data; null for nobody. All of
-  /// them make the call, and have the same report.
+  /// Ranks that share the layers, each with a loader of all data; null for one process. All ranks make the
+  /// call and get the same report.
   std::shared_ptr<Communicator> ranks = {};
 };
 
-/// What was measured, and what it took.
+/// Result of `sensitivity`, and its cost.
 struct SensitivityReport {
-  std::vector<LayerSensitivity> layers;  ///< the worst first; equal ones in the order of the module tree
-  Evaluation reference;                  ///< of the network in float; zeros without labels
+  std::vector<LayerSensitivity> layers;  ///< largest damage first; equal ones in the order of the module tree
+  Evaluation reference;                  ///< result of the float network; zeros without labels
   std::int64_t samples = 0;
-  std::int64_t layer_runs = 0;  ///< calls of these layers that were computed, the float passes included
+  std::int64_t layer_runs = 0;  ///< computed calls of these layers, the float passes included
   std::int64_t pass_runs = 0;   ///< calls of these layers in one float pass over the data
 
-  /// The report as JSON, as docs/formats.md says.
+  /// Returns the report as JSON, described in docs/formats.md.
   [[nodiscard]] nlohmann::ordered_json to_json() const;
 };
 
-/// Quantizes each layer of a calibrated model alone: its quantizers of weight, inputs and output on, all
-/// others off, also where a quantizer is shared with other layers. A layer is a module that owns a quantizer
-/// that is enabled. Loss and accuracy are those of `evaluate`, in evaluation mode, bit for bit. The model is
-/// as before when it ends, also by an exception, and may not be used meanwhile.
+/// Measures each layer of a calibrated model alone: with its own quantizers of weight, inputs and output on,
+/// and all others off, even if a quantizer is shared with other layers. A layer is a module that owns an
+/// enabled quantizer. Loss and accuracy have the same bits as from `evaluate`, in evaluation mode. The model
+/// is unchanged afterwards, also after an exception. Do not use it during the call.
 ///
-/// Cost: for each batch one float pass, and for each layer what lies behind it. What modules gave in the
-/// float pass is taken again wherever their inputs are the same: on branches beside the layer as before it,
-/// in sequences, graphs and modules of a user's own, between whose calls only plain operators are computed
-/// again. Memory: all values between modules of one batch, in float, besides one evaluation.
+/// Cost: for each batch one float pass, and for each layer the part of the network after it. Results of
+/// modules in the float pass are reused for equal inputs, before the layer and on parallel branches. This
+/// works in sequences, graphs and custom modules; only operators that a custom module calls itself are
+/// computed again. Memory: all float values between modules for one batch, in addition to one evaluation.
 ///
-/// Throws ArgumentError when there is no data, for a negative number of samples, a model without an enabled
-/// quantizer or with compressed weights, naming a quantizer that is not calibrated, and for labels out of
-/// range; NumericError naming the batch for a NaN or infinity in the data or the float output.
+/// Throws ArgumentError if there is no data, for a negative number of samples, for a model without enabled
+/// quantizers or with compressed weights, for a quantizer that is not calibrated, and for labels out of
+/// range. Throws NumericError naming the batch if the data or the float output has NaN or infinity.
 [[nodiscard]] SensitivityReport sensitivity(Module& model, DataLoader& data,
                                             const SensitivityOptions& options = {});
 
-/// Bits that a weight counts with where it stays float, as ModelOpt counts.
+/// Bits of a weight that stays float, the same as in ModelOpt.
 inline constexpr double kFloatWeightBits = 16;
 
-/// Bits of an element of a module's weight: those of its codes, and of block scales that are themselves of 8
-/// bits (NVFP4: 4 + 8/16). Other scales are not counted, as ModelOpt counts. kFloatWeightBits where the
+/// Returns the bits of an element of a module's weight: the bits of its codes, and of 8-bit block scales
+/// (NVFP4: 4 + 8/16). Other scales are not counted, the same as in ModelOpt. Returns kFloatWeightBits if the
 /// weight is not quantized.
 [[nodiscard]] double weight_bits(const Module& layer);
 

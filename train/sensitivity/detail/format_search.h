@@ -1,6 +1,6 @@
 #pragma once
 
-/// The search for a format of each layer: a multiple-choice knapsack over damage and bits.
+/// Search for the format of each layer: a multiple-choice knapsack over damage and bits.
 
 #include <cstdint>
 #include <map>
@@ -18,22 +18,22 @@ struct KnapsackChoice {
   double cost, score;
 };
 
-/// Every cost that pays: going up in cost, the score falls. Dynamic programming over groups, of whose partial
-/// sums only those stay that no cheaper one beats. Exact while there are no more than `most_states` of them;
-/// beyond, sums that are within a step of a cheaper one's score go too, and `gap()` is the sum of the steps:
-/// for any budget the score found is at most that much above the least.
+/// Finds all efficient costs: with rising cost, the score falls. Uses dynamic programming over groups. It
+/// drops each partial sum that a cheaper one beats, and is exact with at most `most_states` partial sums.
+/// With more, it also drops sums within one step of a cheaper one's score. `gap()` is the sum of the steps:
+/// for any budget, the score found is at most that much above the minimum.
 class Knapsack {
  public:
-  /// Groups with one choice at least.
+  /// Each group needs at least one choice.
   explicit Knapsack(const std::vector<std::vector<KnapsackChoice>>& groups,
                     std::size_t most_states = std::size_t{1} << 15);
 
   [[nodiscard]] std::size_t size() const noexcept { return stages_.back().size(); }
   [[nodiscard]] double cost(std::size_t point) const { return stages_.back().at(point).cost; }
   [[nodiscard]] double score(std::size_t point) const { return stages_.back().at(point).score; }
-  /// The choice of each group.
+  /// Returns the choice of each group.
   [[nodiscard]] std::vector<std::size_t> choices(std::size_t point) const;
-  /// The point of least score within the budget; none when even the cheapest costs more.
+  /// Returns the point of smallest score within the budget; empty if the cheapest point costs more.
   [[nodiscard]] std::optional<std::size_t> best(double budget) const;
   [[nodiscard]] double gap() const noexcept { return gap_; }
 
@@ -50,36 +50,39 @@ class Knapsack {
 
 inline constexpr const char* kNoFormat = "none";
 
-/// Layers that some format quantizes. Throws ArgumentError where there are none, and where `bits` are fewer
-/// than the formats reach.
+/// Returns the layers that some format quantizes. Throws ArgumentError if there are none, and if the
+/// constraint has fewer bits than the formats reach.
 [[nodiscard]] std::vector<VariableLayer> reachable_layers(Module& model,
                                                           const std::vector<FormatVariant>& variants,
                                                           const Shape& input_shape,
                                                           const AutoQuantizeOptions& options);
 
-/// A float model in evaluation mode, what each format makes of its layers, and what that costs. Points are
-/// assignments of formats, going up in bits: those that pay, then, where it is none of them, the one of most
-/// bits in each group.
+/// A float model in evaluation mode, the variants of its layers, and their damage. A point is an assignment
+/// of formats to layers. Points are in the order of bits: first the points of the knapsack, then the point
+/// with the most bits in each group, unless it is one of them.
 class FormatSearch {
  public:
-  /// One config a format; of kNoFormat it is not used. Calibrates and measures.
+  /// Calibrates and measures the variants. `configs` has one config per format; the config of kNoFormat is
+  /// not used.
   FormatSearch(Module& model, DataLoader& data, const AutoQuantizeOptions& options,
                const std::vector<QuantConfig>& configs);
 
-  /// Of least score within so many bits. Throws ArgumentError when there is none, saying how many are needed.
+  /// Returns the point of smallest score within `bits`. Throws ArgumentError naming the smallest possible
+  /// number if there is none.
   [[nodiscard]] std::size_t within_bits(double bits) const;
-  /// The first one that is within the budget, found as if accuracy rose with the bits; it is measured.
+  /// Returns and measures the first point within the accuracy budget, by bisection: assumes that accuracy
+  /// rises with bits.
   [[nodiscard]] std::size_t within_accuracy(double budget);
 
-  /// All of the plan but its config and constraint.
+  /// Returns the plan of a point, without its config and constraint.
   [[nodiscard]] QuantizationPlan plan(std::size_t point);
-  /// Leaves the point's modules in the model.
+  /// Puts the modules of a point into the model.
   void install(std::size_t point) const;
-  /// Whether the layer's format at that point quantizes it.
+  /// Returns whether the format of the layer at that point quantizes it.
   [[nodiscard]] bool quantizes(std::size_t layer, std::size_t point) const;
 
  private:
-  using Formats = std::vector<std::size_t>;  // of each layer
+  using Formats = std::vector<std::size_t>;  // format of each layer
 
   void make_layers(const std::vector<QuantConfig>& configs);
   void score_layers();
@@ -98,10 +101,10 @@ class FormatSearch {
   DataLoader& data_;
   const AutoQuantizeOptions& options_;
   std::vector<VariableLayer> layers_;
-  std::vector<PlannedLayer> planned_;  // without formats
+  std::vector<PlannedLayer> planned_;  // layers without chosen formats
   std::set<std::string> paths_;
   TrialReport report_;
-  std::vector<Formats> choice_formats_;  // of the choices of each group
+  std::vector<Formats> choice_formats_;  // formats of the choices of each group
   std::optional<Knapsack> knapsack_;
   Formats widest_;
   double weights_ = 0;

@@ -15,21 +15,21 @@
 namespace fq::detail {
 namespace {
 
-/// What the model's slots hold now.
+/// Returns the current modules of the model's slots.
 Swaps modules_in_slots(Module& model) {
   Swaps out;
   for (const auto& [path, slot] : model.named_slots()) out.emplace_back(slot, slot->module);
   return out;
 }
 
-/// Where each layer stands in the order of execution; those that a trace does not show come last.
+/// Returns the position of each layer in the order of execution, for layers that occur in a trace.
 std::map<std::string, std::size_t> places(Module& model, const Shape& input_shape) {
   std::map<std::string, std::size_t> out;
   for (const auto& node : trace(model, input_shape).nodes) out.try_emplace(node.path, out.size());
   return out;
 }
 
-/// Groups by their first layer.
+/// Groups of layers, identified by their first layer.
 class LayerGroups {
  public:
   explicit LayerGroups(std::size_t layers) : first_(layers) { std::iota(first_.begin(), first_.end(), 0U); }
@@ -68,7 +68,7 @@ void number_groups(std::vector<VariableLayer>& layers, const LayerGroups& groups
     layers[i].group = numbers.try_emplace(groups.of(i), static_cast<int>(numbers.size())).first->second;
 }
 
-/// The module that each format has at that path.
+/// Returns the layer at a path, with its module in each format.
 VariableLayer layer_at(const std::string& path, const ModuleSlot& slot,
                        const std::vector<FormatVariant>& variants) {
   VariableLayer out{path, slot};
@@ -80,7 +80,7 @@ VariableLayer layer_at(const std::string& path, const ModuleSlot& slot,
   return out;
 }
 
-/// Quantizes the model; returns the modules that are others now.
+/// Quantizes the model and returns the modules that changed.
 FormatVariant quantized_modules(Module& model, const QuantConfig& config, const Shape& input_shape) {
   const auto slots = model.named_slots();
   std::vector<const Module*> before;
@@ -128,7 +128,7 @@ std::vector<VariableLayer> variable_layers(Module& model, const std::vector<Form
 }
 
 double fewest_bits(const std::vector<VariableLayer>& layers, const std::vector<bool>& floats) {
-  std::map<int, std::vector<std::optional<double>>> bits;  // of each group, by format
+  std::map<int, std::vector<std::optional<double>>> bits;  // bits of each group, by format
   double weights = 0, sum = 0;
   for (const auto& layer : layers) {
     weights += static_cast<double>(layer.weights);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A float model's layers as each of several formats would have them.
+/// Variants of the layers of a float model in several formats.
 
 #include <map>
 #include <memory>
@@ -14,36 +14,38 @@
 
 namespace fq::detail {
 
-/// Quantized and calibrated modules by path, of those layers that the format quantizes. They share their
-/// parameters with the float modules, and quantizers with each other where readers of one tensor do.
+/// Quantized and calibrated modules by path, for the layers that a format quantizes. They share parameters
+/// with the float modules. Modules that read one tensor share its quantizer.
 using FormatVariant = std::map<std::string, std::shared_ptr<Module>>;
 
-/// Quantizes the model by `config`; then the float modules are back, also after an exception.
+/// Returns the modules of the model quantized by `config`, and restores the float modules, also after an
+/// exception.
 [[nodiscard]] FormatVariant quantized_variant(Module& model, const QuantConfig& config,
                                               const Shape& input_shape);
-/// Quantizes the model by `config` and calibrates it, on up to `samples` samples, as `calibrate` and
-/// `postprocess_amax` do; then the float modules are back, also after an exception.
+/// Returns the modules of the model quantized by `config` and calibrated on up to `samples` samples, as by
+/// `calibrate` and `postprocess_amax`. Restores the float modules, also after an exception.
 [[nodiscard]] FormatVariant format_variant(Module& model, const QuantConfig& config, DataLoader& data,
                                            std::int64_t samples);
 
 /// A layer that some format quantizes.
 struct VariableLayer {
   std::string path;
-  ModuleSlot slot;                                    ///< holds the float module
-  std::vector<std::shared_ptr<Module>> modules = {};  ///< one a format; the float one where it leaves it so
-  std::int64_t weights = 0;                           ///< elements of its weight
-  int group = 0;                                      ///< from 0, in order
+  ModuleSlot slot;  ///< slot of the float module
+  /// Module of each format; the float module if the format does not quantize it.
+  std::vector<std::shared_ptr<Module>> modules = {};
+  std::int64_t weights = 0;  ///< elements of the weight
+  int group = 0;             ///< group number from 0, in the order of layers
 };
 
-/// In the order in which the model runs them. Layers that share a quantizer in any format are one group:
-/// readers of one tensor, and those whose ranges an engine ties. A layer without a weight whose group has
-/// none goes with the layer before it.
+/// Returns the layers in the order in which the model runs them. Layers that share a quantizer in any format
+/// form a group: readers of one tensor, and layers whose ranges an engine ties. A group without weights joins
+/// the group of the layer before it.
 [[nodiscard]] std::vector<VariableLayer> variable_layers(Module& model,
                                                          const std::vector<FormatVariant>& variants,
                                                          const Shape& input_shape);
 
-/// The fewest bits a weight that formats of these layers reach on average; `floats[f]`: whether format f
-/// leaves layers float.
+/// Returns the smallest average number of bits per weight that the formats reach. `floats[f]` is true if
+/// format f leaves layers float.
 [[nodiscard]] double fewest_bits(const std::vector<VariableLayer>& layers, const std::vector<bool>& floats);
 
 }  // namespace fq::detail

@@ -18,7 +18,7 @@ bool is_on(TensorQuantizer& quantizer) {
   return switched_on(&quantizer) && std::ranges::any_of(quantizer_parts(quantizer), switched_on);
 }
 
-/// "weight" of "conv1.weight_quantizer".
+/// Returns the short name of a quantizer: "weight" for "conv1.weight_quantizer".
 std::string short_name(const std::string& path) {
   const std::string last = path.substr(path.rfind('.') + 1);
   return last.substr(0, last.find("_quantizer"));
@@ -81,7 +81,7 @@ std::string format_text(const QuantizedLayer& layer) {
 
 namespace {
 
-/// Of all matrices together.
+/// Returns the average over all matrices.
 double weight_bits(const QuantRecurrent& layer) {
   double bits = 0;
   for (const auto& matrix : layer.matrices())

@@ -10,25 +10,27 @@
 
 namespace fq::detail {
 
-/// A module with the slots of its own quantizers: inputs, weight, output. A sequence is one.
+/// A module with the slots of its own quantizers: inputs, weight, output. A sequence of quantizers has one
+/// slot.
 struct QuantizedLayer {
   std::string path;
   Module* module = nullptr;
   std::vector<ModuleSlot> quantizers = {};
 
-  /// Any that is enabled.
+  /// Returns whether any quantizer is enabled.
   [[nodiscard]] bool quantizes() const;
 };
 
-/// In the order of the module tree; a module with several paths once.
+/// Returns the layers in the order of the module tree. A module with several paths occurs once.
 [[nodiscard]] std::vector<QuantizedLayer> quantized_layers(Module& model);
 [[nodiscard]] TensorQuantizer& quantizer_in(const ModuleSlot& slot);
-/// A quantizer that is off, with the pre_quant_scale of the other.
+/// Returns a disabled quantizer with the pre_quant_scale of `quantizer`.
 [[nodiscard]] std::shared_ptr<TensorQuantizer> switched_off(TensorQuantizer& quantizer);
-/// "weight int8, input uint8": of the codes of those that are enabled.
+/// Returns the formats of the enabled quantizers: "weight int8, input uint8".
 [[nodiscard]] std::string format_text(const QuantizedLayer& layer);
 
-/// Elements of a layer's weight, of a recurrent layer of all of its matrices; 0 without one.
+/// Returns the number of elements of a layer's weight, of all matrices for a recurrent layer; 0 without a
+/// weight.
 [[nodiscard]] std::int64_t weight_elements(const Module& layer);
 
 }  // namespace fq::detail

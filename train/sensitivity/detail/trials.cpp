@@ -17,12 +17,12 @@
 namespace fq::detail {
 namespace {
 
-/// On the host, f64.
+/// Returns log probabilities as f64, on the host.
 Tensor log_probabilities(const Variable& logits) {
   return ops::log_softmax(logits.as_float()).tensor().to(Device::cpu()).to(DType::f64);
 }
 
-/// What a model said to all batches so far.
+/// Sums over the outputs for all batches so far.
 struct TrialSums {
   ScoreSum score;
   double divergence = 0;
@@ -48,7 +48,7 @@ void check_batch(const Tensor& x, int batch, const std::string& function, const 
       fmt::format("[{}] {} of batch {} has a NaN or an infinity: give finite data", function, what, batch));
 }
 
-/// The modules that hold one of the slots.
+/// Finds the modules that contain one of several slots.
 class Holders {
  public:
   explicit Holders(Module& model) {
@@ -190,7 +190,7 @@ TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>
     own.push_back(trials[i]);
   TrialReport out = run_all(model, data, own, options);
   const auto all = gather_states(*options.ranks, to_state(out));
-  out.runs = -static_cast<std::int64_t>(size - 1) * out.pass_runs;  // each rank made the passes of the model
+  out.runs = -static_cast<std::int64_t>(size - 1) * out.pass_runs;  // each rank ran the passes of the model
   for (const auto& state : all) out.runs += whole_value<std::int64_t>(state.attribute("runs"));
   out.damages.clear();
   for (std::size_t i = 0; i < trials.size(); ++i) out.damages.push_back(damage_of(all[i % size], i / size));

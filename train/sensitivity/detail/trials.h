@@ -1,6 +1,6 @@
 #pragma once
 
-/// Variants of a model that differ from it in a few modules, measured against it.
+/// Measures variants of a model that differ from it in a few modules.
 
 #include <memory>
 #include <set>
@@ -18,12 +18,12 @@ namespace fq::detail {
 using ModuleSlot = std::shared_ptr<Slot>;
 using Swaps = std::vector<std::pair<ModuleSlot, std::shared_ptr<Module>>>;
 
-/// Puts modules in slots while it lives.
+/// Puts modules into slots until the end of the block.
 class SwapScope {
  public:
   explicit SwapScope(const Swaps& swaps);
   ~SwapScope();
-  SwapScope(const SwapScope&) = delete;  // tied to its block
+  SwapScope(const SwapScope&) = delete;  // ends with its block
   SwapScope& operator=(const SwapScope&) = delete;
 
  private:
@@ -31,23 +31,23 @@ class SwapScope {
 };
 
 struct TrialOptions {
-  std::string function;      ///< in whose name errors are
-  std::int64_t samples = 0;  ///< 0: all
+  std::string function;      ///< function that error messages name
+  std::int64_t samples = 0;  ///< number of samples; 0 for all
   bool cached = true;
-  std::set<std::string> counted = {};  ///< paths of modules whose calls count
-  Communicator* ranks = nullptr;       ///< which share out the trials; null for this process alone
+  std::set<std::string> counted = {};  ///< paths of the modules whose calls are counted
+  Communicator* ranks = nullptr;       ///< ranks that share the trials; null for one process
 };
 
 struct TrialReport {
-  Evaluation reference;         ///< of the model as it stands
-  std::vector<Damage> damages;  ///< one a trial
+  Evaluation reference;         ///< result of the given model
+  std::vector<Damage> damages;  ///< damage of each trial
   std::int64_t samples = 0;
-  std::int64_t runs = 0;       ///< calls of counted modules that were computed
-  std::int64_t pass_runs = 0;  ///< in the passes of the model as it stands
+  std::int64_t runs = 0;       ///< computed calls of counted modules
+  std::int64_t pass_runs = 0;  ///< calls of counted modules in the passes of the given model
 };
 
-/// Runs the model as it stands, which must be in evaluation mode, and each trial, batch by batch. Throws as
-/// `sensitivity`.
+/// Runs the given model, which must be in evaluation mode, and each trial, batch by batch. Throws as
+/// `sensitivity` does.
 [[nodiscard]] TrialReport run_trials(Module& model, DataLoader& data, const std::vector<Swaps>& trials,
                                      const TrialOptions& options);
 
