@@ -80,8 +80,8 @@ void check_ranks(const TrainerOptions& o, const LoaderOptions& loader) {
             o.distributed.reduction == fq::Reduction::fp32 ? "fp32" : "bf16"));
   const int size = o.distributed.ranks->size();
   FQ_CHECK(size <= o.update.accumulation, kTrain,
-           "{} ranks share out steps of {} batches: start at most {}, or make the batches of a step smaller",
-           size, o.update.accumulation, o.update.accumulation);
+           "{} ranks share steps of {} batches: use at most {} ranks, or smaller batches", size,
+           o.update.accumulation, o.update.accumulation);
   check_share(loader, *o.distributed.ranks, o.update.accumulation, kTrain);
 }
 
