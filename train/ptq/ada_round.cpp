@@ -29,11 +29,11 @@ Tensor learned(const WeightedLayer& layer, const WeightGrid& grid, const InputSt
 }  // namespace
 
 Report ada_round(Module& model, DataLoader& data, const AdaRoundOptions& options) {
-  FQ_CHECK(options.iterations > 0, "ada_round", "{} iterations: use 1 or more", options.iterations);
-  FQ_CHECK(options.warmup >= 0 && options.warmup <= 1, "ada_round", "a warmup of {}: use 0 to 1",
+  FQ_CHECK(options.iterations > 0, "ada_round", "iterations is {}: use 1 or more", options.iterations);
+  FQ_CHECK(options.warmup >= 0 && options.warmup <= 1, "ada_round", "warmup is {}: use 0 to 1",
            options.warmup);
   FQ_CHECK(options.regularization >= 0 && options.beta_start >= 1 && options.beta_end >= 1, "ada_round",
-           "a regularization of {} with beta {} to {}: use 0 or more, and 1 or more", options.regularization,
+           "regularization is {} (use 0 or more), beta {} to {} (use 1 or more)", options.regularization,
            options.beta_start, options.beta_end);
   return choose_codes(
       model, data, {.samples = options.samples, .ranks = options.ranks}, "ada_round",

@@ -27,7 +27,7 @@ const AlgorithmOption& option_named(const std::string& key, const std::string& a
                                     const std::vector<AlgorithmOption>& known) {
   const auto option = std::ranges::find_if(
       known, [&](const AlgorithmOption& o) { return key == o.name || (!key.empty() && key == o.alias); });
-  FQ_CHECK(option != known.end(), "quantize", "'{}' is no option of {}{}", key, algorithm,
+  FQ_CHECK(option != known.end(), "quantize", "'{}' is not an option of {}{}", key, algorithm,
            detail::did_you_mean(key, names_of(known)));
   return *option;
 }
@@ -59,7 +59,7 @@ constexpr NamedEntry kAlgorithms[]{
 AlgorithmEntry entry_of(const std::string& name) {
   if (name.empty()) return {};
   const auto* found = std::ranges::find(kAlgorithms, name, &NamedEntry::name);
-  FQ_CHECK(found != std::end(kAlgorithms), "quantize", "the algorithm '{}' is not known here", name);
+  FQ_CHECK(found != std::end(kAlgorithms), "quantize", "the algorithm '{}' is unknown", name);
   return found->entry();
 }
 

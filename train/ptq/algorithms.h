@@ -3,10 +3,11 @@
 /// Algorithms that change weights, biases and ranges so that a network loses less by quantization, without
 /// training.
 ///
-/// Each takes a quantized model and says what it did, layer by layer. `equalize`, `smooth_quant` and
-/// `awq_lite` come before calibration, since they change what is calibrated; `awq_clip`, `gptq`, `ada_round`
-/// and `correct_bias` after it. The model must lie on the CPU. ptq::Algorithm, below, runs one by the name
-/// that a QuantConfig has, and moves the model there for as long.
+/// Each algorithm changes a quantized model and returns a report with one entry per layer. Run `equalize`,
+/// `smooth_quant` and `awq_lite` before calibration, because they change the calibrated values. Run
+/// `awq_clip`, `gptq`, `ada_round` and `correct_bias` after calibration. The model must be on the CPU.
+/// ptq::Algorithm, at the end of this header, runs the algorithm that a QuantConfig names, and moves the
+/// model to the CPU meanwhile.
 ///
 ///     quantize(model, QuantConfig::preset("w4a8"), {1, 3, 32, 32});
 ///     ptq::smooth_quant(model, loader);
@@ -14,8 +15,8 @@
 ///     for (const auto& layer : ptq::gptq(model, loader).layers)
 ///       std::cout << layer.path << ": " << layer.before << " -> " << layer.after << '\n';
 ///
-/// With `ranks` each process is given a loader of its batches (share_of_rank), and all get what one process
-/// would: sums over data are binned (train/ranks/detail/binned_sum.h).
+/// With `ranks`, each process passes a loader of its own batches (share_of_rank). All processes get the
+/// result of a single process, because sums over data are binned (train/ranks/detail/binned_sum.h).
 
 #include <cstdint>
 #include <memory>
@@ -29,190 +30,191 @@
 
 namespace fq::ptq {
 
-/// One layer that was changed. `before` and `after` are what the algorithm makes smaller, which its comment
-/// calls "Reported"; NaN where it measures nothing.
+/// A changed layer. `before` and `after` are the error that the algorithm reduces; the comment of the
+/// algorithm defines it after "Reported:". NaN if the algorithm measures no error.
 struct LayerReport {
-  /// The layer, and what is reported of it.
+  /// Module path of the layer.
   std::string path;
   double before = 0, after = 0;
 };
 
-/// One layer that was left as it was.
+/// A layer that the algorithm did not change.
 struct SkippedLayer {
   std::string path;
-  std::string reason;  ///< "has no bias"
+  std::string reason;  ///< for example "has no bias"
 };
 
-/// What an algorithm did.
+/// Result of an algorithm.
 struct Report {
-  std::vector<LayerReport> layers;    ///< changed, in the order of execution
-  std::vector<SkippedLayer> skipped;  ///< left as they were
+  std::vector<LayerReport> layers;    ///< changed layers, in the order of execution
+  std::vector<SkippedLayer> skipped;  ///< unchanged layers
 };
 
-/// How long `equalize` goes on.
+/// Stopping rule of `equalize`.
 struct EqualizeOptions {
-  int iterations = 20;      ///< at most
-  double tolerance = 1e-3;  ///< ends when no factor is further from 1
+  int iterations = 20;      ///< largest number of passes
+  double tolerance = 1e-3;  ///< stops when no factor differs more from 1
 };
 
-/// Cross-layer equalisation: ranges of weights evened out between layers, without data.
+/// Cross-layer equalization: balances the ranges of weights between consecutive layers, without data.
 ///
 /// Divides output channel c of a layer, with its bias, by s_c = sqrt(r1_c / r2_c) and multiplies the weights
-/// that read it by s_c: both then have the range sqrt(r1_c * r2_c) (Nagel et al., "Data-Free Quantization
-/// Through Weight Equalization and Bias Correction", 2019). r1_c is the largest magnitude of the weights that
-/// make the channel, r2_c of those that read it. Pairs are linear layers and convolutions, grouped ones too,
-/// with only ReLU, leaky ReLU, pooling or flattening between them, as the graph shows; repeated until nothing
-/// moves. Fold batch norm first. Channels that are 0 on either side stay.
+/// that read the channel by s_c. Both then have the range sqrt(r1_c * r2_c) (Nagel et al., "Data-Free
+/// Quantization Through Weight Equalization and Bias Correction", 2019). r1_c is the largest magnitude of the
+/// weights that make the channel, r2_c the largest magnitude of the weights that read it. Pairs are linear
+/// layers and convolutions, including grouped convolutions, with only ReLU, leaky ReLU, pooling or flattening
+/// between them in the graph. Repeats until the factors converge. Fold batch norm first. Channels whose
+/// weights are 0 on either side do not change.
 ///
-/// `model` may be quantized, but not yet calibrated. In float it computes the same up to rounding. Reported:
-/// the largest weight that makes what the layer reads times the largest that reads it, which bounds the
-/// product of their steps, before and after. Throws ArgumentError for options out of range and for a
+/// `model` may be quantized, but must not be calibrated yet. Its float output does not change, except for
+/// rounding. Reported: the largest weight of the layer before times the largest weight of this layer, which
+/// bounds the product of their quantization steps. Throws ArgumentError for options out of range and for a
 /// calibrated model.
 Report equalize(Module& model, const Shape& input_shape, const EqualizeOptions& options = {});
 
-/// How far `smooth_quant` goes, and by which data.
+/// Strength of `smooth_quant`, and the data that it measures.
 struct SmoothQuantOptions {
-  double alpha = 0.5;                        ///< 0 .. 1: how much of the range of activations moves
-  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
-  std::shared_ptr<Communicator> ranks = {};  ///< that share them out
+  double alpha = 0.5;                        ///< share of the activation range that moves, 0 to 1
+  std::int64_t samples = 0;                  ///< number of images; 0 uses one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< processes that share the data
 };
 
-/// SmoothQuant: outliers of activations moved into weights.
+/// SmoothQuant: moves outliers of activations into weights.
 ///
 /// Divides input channel j of each linear layer and convolution by s_j = max|x_j|^alpha / max|w_j|^(1-alpha)
-/// and multiplies the weights that read it by s_j (Xiao et al., arXiv:2211.10438). The division goes into the
-/// layer or norm that makes the channels where the graph leads from it to such layers only, through ReLU,
-/// pooling and flattening; otherwise it is the pre_quant_scale of the input quantizer. Layers that share
-/// their input have one s, the largest of each channel counting. Channels that are always 0, or are read by
-/// zeros, stay.
+/// and multiplies the weights that read the channel by s_j (Xiao et al., arXiv:2211.10438). If all readers of
+/// a layer or norm are such layers, directly or through ReLU, pooling and flattening, the division is folded
+/// into its weights. Otherwise it becomes the pre_quant_scale of the input quantizer. Layers with a common
+/// input share one s, computed from the largest values of each channel. Channels that are always 0, or whose
+/// weights are 0, do not change.
 ///
-/// `model` may be quantized, but not yet calibrated: ranges are chosen after this. In float it computes the
-/// same up to rounding. It takes one pass over the data. Reported: the largest |x| of the input, by ratio to
-/// the mean of its channels' largest, before and after. Throws ArgumentError for alpha out of range, when
-/// there is no data, and for a calibrated model; NumericError naming the layer for a NaN.
+/// `model` may be quantized, but must not be calibrated yet. Its float output does not change, except for
+/// rounding. Makes one pass over the data. Reported: the largest |x| of the input divided by the mean of the
+/// largest |x| of its channels. Throws ArgumentError if alpha is out of range, if there is no data, or if the
+/// model is calibrated. Throws NumericError with the layer for a NaN.
 Report smooth_quant(Module& model, DataLoader& data, const SmoothQuantOptions& options = {});
 
-/// Which scales `awq_lite` tries, and on which data.
+/// Search grid of `awq_lite`, and the data that it measures.
 struct AwqLiteOptions {
-  double alpha_step = 0.1;                   ///< of the search, 0.001 to 1
-  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
-  std::shared_ptr<Communicator> ranks = {};  ///< that share them out
+  double alpha_step = 0.1;                   ///< step of the search over alpha, 0.001 to 1
+  std::int64_t samples = 0;                  ///< number of images; 0 uses one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< processes that share the data
 };
 
-/// AWQ, scales: channels that activations make important get finer weights.
+/// AWQ scaling: quantizes the weights of important input channels more finely.
 ///
 /// Multiplies the weights that read input channel j by s_j = (mean|x_j|)^alpha, divided by the square root of
-/// the largest times the smallest s, and divides the channel by it; alpha, of 0, step, .. 1, is the one whose
-/// quantized weights give the least squared error of the layer's output, inputs in float (Lin et al.,
-/// arXiv:2306.00978; alpha = 0 changes nothing, so that no layer becomes worse on the data). Where the
-/// division goes, what is left alone and when: as `smooth_quant`. Layers that share their input share alpha.
+/// the largest times the smallest s, and divides the channel by the same factor. Tries alpha = 0, step, .. 1
+/// and keeps the alpha with the least squared error of the layer's output, with quantized weights and float
+/// inputs (Lin et al., arXiv:2306.00978). alpha = 0 changes nothing, so no layer becomes worse on the data.
+/// Divides channels and skips layers like `smooth_quant`. Layers with a common input share alpha.
 ///
-/// Weights are quantized as their descriptors say, with ranges by their calib_method. It takes one pass over
-/// the data. Reported: the mean squared error of an output, before and after. Throws as `smooth_quant`.
+/// Weights are quantized with their descriptors and ranges by calib_method. Makes one pass over the data.
+/// Reported: the mean squared error of an output. Requirements and errors are the same as in `smooth_quant`.
 Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options = {});
 
-/// Which ranges `awq_clip` tries, and on which data.
+/// Search grid of `awq_clip`, and the data that it measures.
 struct AwqClipOptions {
-  double lowest = 0.5;                       ///< share of a range that must stay, above 0 and at most 1
-  double step = 0.05;                        ///< of the search, 0.001 or more
-  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
-  std::shared_ptr<Communicator> ranks = {};  ///< that share them out
+  double lowest = 0.5;                       ///< smallest share of a range, above 0 and at most 1
+  double step = 0.05;                        ///< step of the search over shares, 0.001 or more
+  std::int64_t samples = 0;                  ///< number of images; 0 uses one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< processes that share the data
 };
 
-/// AWQ, clipping: ranges of weights lowered where that makes the output better.
+/// AWQ clipping: lowers ranges of weights if that reduces the output error.
 ///
-/// Multiplies each range of a weight (of a tensor, a channel or a block) by the share 1, 1 - step, .. lowest
-/// whose codes give the least squared error of what this range's weights add to the output, inputs in float
-/// (Lin et al., arXiv:2306.00978). Weights stay as they are.
+/// Multiplies each range (of a tensor, a channel or a block) by one of the shares 1, 1 - step, .. lowest: the
+/// one with the least squared error of this range's contribution to the output, with float inputs (Lin et
+/// al., arXiv:2306.00978). Changes ranges only, no weights.
 ///
-/// `model` must be calibrated; it takes one pass over the data. Reported: the mean squared error of an
-/// output. Layers whose weights are not integers in fixed ranges are left alone and reported. Throws as
+/// `model` must be calibrated. Makes one pass over the data. Reported: the mean squared error of an output.
+/// Skips layers whose weights are not integers in fixed ranges, and reports them. Throws the errors of
 /// `gptq`.
 Report awq_clip(Module& model, DataLoader& data, const AwqClipOptions& options = {});
 
-/// How `gptq` rounds, and by which data.
+/// Order and damping of `gptq`, and the data that it measures.
 struct GptqOptions {
-  double damping = 0.01;     ///< share of the mean of H's diagonal that is added to it; positive
-  bool act_order = false;    ///< columns by falling diagonal of H, else as they lie
-  std::int64_t samples = 0;  ///< images to look at; 0 is all of one epoch
-  std::shared_ptr<Communicator> ranks = {};  ///< that share them out, and the layers
+  double damping = 0.01;                     ///< addition to H's diagonal, as a share of its mean; positive
+  bool act_order = false;                    ///< rounds columns by falling diagonal of H, else in order
+  std::int64_t samples = 0;                  ///< number of images; 0 uses one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< processes that share data and layers
 };
 
-/// GPTQ: weights rounded one column after another, each error made good by the columns that follow.
+/// GPTQ: rounds weights column by column and compensates each error in the remaining columns.
 ///
 /// Chooses the codes of linear layers and convolutions by second-order information (Frantar et al.,
-/// arXiv:2210.17323): H = 2 X X^T of the layer's inputs in float, damped, a group of a grouped convolution
-/// each its own; column i takes its nearest code, and its error over U_ii times row i of U leaves the columns
-/// after it, inverse(H) = U^T U, in f64. Codes are integers or floats; ranges stay as calibrated, per tensor,
-/// channel or block of weights, in any order of columns. Of blocks that take their ranges from the weights
-/// (MX, NVFP4) they are those of the weights as they were; the largest weight of an NVFP4 block keeps its
-/// code, by which the block would find its scale again.
+/// arXiv:2210.17323). H = 2 X X^T of the layer's float inputs, damped, one H per convolution group.
+/// inverse(H) = U^T U in f64. Column i takes its nearest code; its error divided by U_ii, times row i of U,
+/// is subtracted from the columns after it. Codes are integers or floats. Ranges keep their calibrated
+/// values, per tensor, channel or block, for any order of columns. Blocks with ranges computed from the
+/// weights (MX, NVFP4) use the ranges of the original weights. The largest weight of an NVFP4 block keeps its
+/// code, so that the block computes the same scale again.
 ///
-/// The weights become code * scale, which quantizing by the layer's quantizer gives back: training, export
-/// and evaluation go on as ever. Layers are measured against the float weights and inputs, one pass
-/// over the data for all; a row (output channel) that would be no nearer to them than the nearest codes keeps
-/// those. In large images 64 positions each are looked at. Reported: the mean squared error of an output.
-/// Layers whose weights take ranges of another kind anew each time, learn them or have several quantizers are
-/// left alone and reported.
+/// The weights become code * scale, and the layer's quantizer maps them to the same codes: training, export
+/// and evaluation need no change. Makes one pass over the data and measures all layers against the float
+/// weights and inputs. A row (output channel) keeps its nearest codes if GPTQ does not reduce its error. Uses
+/// at most 64 positions of each image. Reported: the mean squared error of an output. Skips and reports
+/// layers whose weights have several quantizers, learned ranges, or other ranges that are computed at each
+/// call.
 ///
-/// Throws ArgumentError for options out of range, no data, and a model that is not calibrated; NumericError
-/// naming the layer for a NaN.
+/// Throws ArgumentError for options out of range, no data, and a model that is not calibrated. Throws
+/// NumericError with the layer for a NaN.
 Report gptq(Module& model, DataLoader& data, const GptqOptions& options = {});
 
-/// How `ada_round` learns, and from which data.
+/// Optimization settings of `ada_round`, and the data that it measures.
 struct AdaRoundOptions {
-  /// Steps of Adam for each layer.
+  /// Adam steps per layer.
   int iterations = 300;
-  double learning_rate = 0.02;  ///< of Adam
-  double regularization = 0.5;  ///< weight of the term that drives h to 0 or 1, beside an error of 1 a weight
-  double warmup = 0.2;          ///< share of the iterations without that term
-  double beta_start = 20, beta_end = 2;      ///< its exponent, annealed linearly
-  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
-  std::shared_ptr<Communicator> ranks = {};  ///< that share them out, and the layers
+  double learning_rate = 0.02;               ///< of Adam, applied to V
+  double regularization = 0.5;               ///< weight of the rounding term; the error counts 1 per weight
+  double warmup = 0.2;                       ///< share of the iterations without the rounding term
+  double beta_start = 20, beta_end = 2;      ///< exponent beta, annealed linearly
+  std::int64_t samples = 0;                  ///< number of images; 0 uses one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< processes that share data and layers
 };
 
-/// AdaRound: for each weight, up or down is learned.
+/// AdaRound: learns for each weight whether it is rounded down or up.
 ///
-/// Learns whether each weight is rounded down or up (Nagel et al., arXiv:2004.10568): codes floor(w / scale)
-/// + h(V), h the sigmoid stretched to [-0.1, 1.1] and cut to [0, 1], V by Adam so that the squared error of
-/// the layer's output, relative to that of the nearest codes, is least, plus sum of 1 - |2h - 1|^beta; beta
-/// falls so that h ends at 0 or 1. The error over all of the data at once comes from E[x x^T] of the layer's
-/// inputs in float: one pass over it, whatever the iterations. Beyond the paper, single weights are then
-/// rounded the other way as long as that lowers the error.
+/// Codes are floor(w / scale) + h(V), where h is the sigmoid stretched to [-0.1, 1.1] and clamped to [0, 1]
+/// (Nagel et al., arXiv:2004.10568). Adam learns V. The loss is the squared error of the layer's output,
+/// relative to the error of the nearest codes, plus the rounding term: the sum of 1 - |2h - 1|^beta. beta
+/// falls so that h ends at 0 or 1. The error over all data at once comes from E[x x^T] of the layer's float
+/// inputs: one pass over the data for any number of iterations. In addition to the paper, single weights are
+/// then rounded the other way as long as that lowers the error.
 ///
-/// What becomes of weights and ranges, what is reported and thrown: as `gptq`. Layers whose weights are not
-/// integers in fixed ranges are left alone and reported.
+/// Weights, ranges, report and errors are handled as in `gptq`. Skips layers whose weights are not integers
+/// in fixed ranges, and reports them.
 Report ada_round(Module& model, DataLoader& data, const AdaRoundOptions& options = {});
 
-/// On which data `correct_bias` measures.
+/// Data that `correct_bias` measures.
 struct BiasCorrectionOptions {
-  std::int64_t samples = 0;                  ///< images to look at; 0 is all of one epoch
-  std::shared_ptr<Communicator> ranks = {};  ///< that share them out
+  std::int64_t samples = 0;                  ///< number of images; 0 uses one epoch
+  std::shared_ptr<Communicator> ranks = {};  ///< processes that share the data
 };
 
-/// Bias correction: what quantization shifts on average, taken out of the bias.
+/// Bias correction: subtracts the mean shift caused by quantization from the bias.
 ///
-/// Subtracts E[y_q - y] of each output channel from the bias of linear layers and convolutions, y being the
-/// layer's output in float and y_q in the quantized model, over the data (Nagel et al., "Data-Free
-/// Quantization Through Weight Equalization and Bias Correction", 2019, empirical form). It goes layer after
-/// layer, each behind corrected ones: one pass in float, and one for each layer. Layers without a bias are
-/// left alone and reported, as those whose weight and input are float.
+/// Subtracts E[y_q - y] of each output channel from the bias of linear layers and convolutions. y is the
+/// layer's output in float and y_q its output in the quantized model, over the data (Nagel et al., "Data-Free
+/// Quantization Through Weight Equalization and Bias Correction", 2019, empirical form). Corrects layers in
+/// order of execution, each with the layers before it corrected: one pass in float, and one per layer. Skips
+/// and reports layers without a bias, and layers whose weight and input are float.
 ///
-/// `model` must be calibrated. Reported: the mean of (E[y_q - y])^2 over channels, before and after; biases
-/// are rounded to the accumulator's grid, so something small stays. Throws ArgumentError when there is no
-/// data and for a quantizer without a range; NumericError for a NaN, naming the batch or the layer, and for
-/// an infinity.
+/// `model` must be calibrated. Reported: the mean of (E[y_q - y])^2 over channels. A small rest remains,
+/// because biases are rounded to the accumulator's grid. Throws ArgumentError if there is no data or if a
+/// quantizer has no range. Throws NumericError for an infinity, and for a NaN with the batch or the layer.
 Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions& options = {});
 
 struct AlgorithmEntry;
 class AlgorithmOptions;
 
-/// One that a config names, around calibration. `before` it come smoothquant, awq_lite and equalize, `after`
-/// it awq_clip, gptq, adaround and bias_correction; awq_full is awq_lite before and awq_clip after.
+/// The weight algorithm of a config. Its part before calibration is smoothquant, awq_lite or equalize. Its
+/// part after calibration is awq_clip, gptq, adaround or bias_correction. awq_full runs awq_lite before and
+/// awq_clip after calibration.
 ///
-/// Options have their names in the structs above (`alpha`, `alpha_step`, `lowest`, `step`, `damping`,
-/// `act_order`, `iterations`, ..); ModelOpt's names `min_clip_ratio`, `shrink_step` and `perc_damp` are taken
-/// too.
+/// Options have the names of the struct fields above (`alpha`, `alpha_step`, `lowest`, `step`, `damping`,
+/// `act_order`, `iterations`, ..). ModelOpt's names `min_clip_ratio`, `shrink_step` and `perc_damp` also
+/// work.
 ///
 ///     const ptq::Algorithm algorithm(config);
 ///     algorithm.before(model, loader);
@@ -220,16 +222,18 @@ class AlgorithmOptions;
 ///     algorithm.after(model, loader);
 class Algorithm {
  public:
-  /// The config's weight_algorithm with its options; none does nothing. `samples` are those of each pass, 0
-  /// for all. Throws ArgumentError naming an option that it does not have, or one of another type.
+  /// Reads the config's weight_algorithm and its options. Without one, `before` and `after` do nothing.
+  /// `samples` is the number of images of each pass, 0 for all. Throws ArgumentError for an unknown option or
+  /// a wrong type.
   explicit Algorithm(const QuantConfig& config, std::int64_t samples = 0);
 
-  /// The name as in the config; empty for none.
+  /// Name of the algorithm in the config; empty for none.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Whether `before` changes the model: what was collected with it as it is no longer counts.
+  /// Whether `before` changes the model. Statistics collected earlier are then invalid.
   [[nodiscard]] bool runs_before() const noexcept;
 
-  /// Runs what belongs there, shared out by `ranks` if there are; both throw what the functions above throw.
+  /// Run the part before or after calibration; `ranks` share the work. Both throw the errors of the
+  /// functions.
   Report before(Module& model, DataLoader& data, std::shared_ptr<Communicator> ranks = {}) const;
   Report after(Module& model, DataLoader& data, std::shared_ptr<Communicator> ranks = {}) const;
 

@@ -53,7 +53,7 @@ std::vector<float> mean_magnitudes(const InputStatistics& statistics) {
   return out;
 }
 
-/// s of each channel; 1 of those that are always 0.
+/// Returns s for each channel, and 1 for channels that are always 0.
 std::vector<float> factors_at(const std::vector<float>& magnitudes, double alpha) {
   double least = 0, most = 0;
   std::vector<float> out(magnitudes.size(), 1.0f);
@@ -69,7 +69,7 @@ std::vector<float> factors_at(const std::vector<float>& magnitudes, double alpha
   return out;
 }
 
-/// Mean squared error of an output with the weights quantized behind those factors.
+/// Returns the mean squared error of an output, with weights that are scaled by `factors` and quantized.
 double error_with(const WeightedLayer& layer, const InputStatistics& statistics,
                   const std::vector<float>& factors) {
   const Tensor weight = layer.weight.tensor();
@@ -120,7 +120,7 @@ bool has_quantized_weights(const WeightedLayer& layer) {
   return layer.quant != nullptr && layer.quant->weight_quantizer()->enabled();
 }
 
-/// d^T gram d over columns [begin, end) of one row.
+/// Returns d^T gram d over columns [begin, end) of one row.
 double block_error(const float* gram, const float* d, std::int64_t columns, std::int64_t begin,
                    std::int64_t end) {
   double sum = 0;
@@ -132,7 +132,7 @@ double block_error(const float* gram, const float* d, std::int64_t columns, std:
   return sum;
 }
 
-/// Errors by range: those of each row's neighbours with one range.
+/// Returns the output error by range: the error of all columns of a row that share the range.
 std::vector<double> range_errors(const WeightedLayer& layer, const InputStatistics& statistics,
                                  const std::vector<std::size_t>& ranges, std::size_t count) {
   const Tensor difference = weight_grid(layer).rounding_errors(layer.weight.tensor());
@@ -187,7 +187,7 @@ LayerReport clip(const WeightedLayer& layer, const InputStatistics& statistics,
 
 Report awq_lite(Module& model, DataLoader& data, const AwqLiteOptions& options) {
   FQ_CHECK(options.alpha_step >= 1e-3 && options.alpha_step <= 1, "awq_lite",
-           "a step of {} for alpha: use 0.001 to 1", options.alpha_step);
+           "alpha_step is {}: use 0.001 to 1", options.alpha_step);
   check_uncalibrated(model, "awq_lite");
   const TraceGraph graph = float_graph(model, input_shape_of(data));
   const ScaleGroups found = scale_groups(model, graph);
@@ -216,8 +216,7 @@ AlgorithmEntry awq_lite_entry() {
 
 Report awq_clip(Module& model, DataLoader& data, const AwqClipOptions& options) {
   FQ_CHECK(options.lowest > 0 && options.lowest <= 1 && options.step >= 1e-3, "awq_clip",
-           "shares down to {} in steps of {}: use above 0 to 1, and 0.001 or more", options.lowest,
-           options.step);
+           "lowest is {} (use above 0 to 1), step is {} (use 0.001 or more)", options.lowest, options.step);
   Report report;
   const auto layers = codable_layers(model, data, "awq_clip", report);
   const auto statistics =

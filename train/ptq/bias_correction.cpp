@@ -19,15 +19,15 @@ namespace {
 
 using Means = std::vector<double>;
 
-/// Of one layer's output.
+/// Sums of one layer's output channels.
 struct ChannelSums {
   explicit ChannelSums(std::int64_t channels) : sums(channels) {}
 
   BinnedSum sums;
-  std::int64_t count = 0;  ///< of each channel
+  std::int64_t count = 0;  ///< values per channel
 };
 
-/// Means of output channels by path.
+/// Records the means of output channels by layer path.
 class OutputRecorder : public Recorder {
  public:
   explicit OutputRecorder(const std::vector<WeightedLayer>& layers) {
@@ -37,12 +37,12 @@ class OutputRecorder : public Recorder {
   void on_op(std::string_view op, const std::vector<Variable>&, const Variable& output, Attributes) override {
     const auto found = layers_.find(module_path());
     if (busy_ || found == layers_.end() || !traits(op).has_weight) return;
-    busy_ = true;  // reading sums as floats is an operator too
+    busy_ = true;  // reading the output as floats runs an operator, too
     add(output.tensor().to(Layout::row_major), op == "linear", found->first, found->second);
     busy_ = false;
   }
 
-  /// Called by all ranks: what each of them has seen.
+  /// Adds the sums of all ranks. All ranks must call it.
   void merge(Communicator& ranks) {
     for (auto& [path, layer] : layers_) {
       std::array<std::int64_t, 1> count{layer.count};

@@ -30,7 +30,7 @@ double product_of_largest(const ScaleGroup& group) {
   return double(std::ranges::max(ranges_made(group.producer))) * double(std::ranges::max(ranges_read(group)));
 }
 
-/// Returns how far the largest factor was from 1.
+/// Equalizes the channels of one group. Returns the largest |log(factor)|.
 double equalize_once(const ScaleGroup& group) {
   const auto made = ranges_made(group.producer), read = ranges_read(group);
   std::vector<float> factors(made.size(), 1.0f);
@@ -48,7 +48,7 @@ double equalize_once(const ScaleGroup& group) {
 
 Report equalize(Module& model, const Shape& input_shape, const EqualizeOptions& options) {
   FQ_CHECK(options.iterations > 0 && options.tolerance >= 0, "equalize",
-           "{} iterations to a tolerance of {}: use 1 or more, and 0 or more", options.iterations,
+           "iterations is {} (use 1 or more), tolerance is {} (use 0 or more)", options.iterations,
            options.tolerance);
   check_uncalibrated(model, "equalize");
   ScaleGroups found = folding_groups(model, float_graph(model, input_shape));

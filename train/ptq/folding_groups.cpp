@@ -8,14 +8,15 @@
 namespace fq::ptq {
 namespace {
 
-/// Follows channels from where they are made to the layers that read them.
+/// Finds the layers that read given channels.
 class Readers {
  public:
   Readers(const TraceGraph& graph, const std::vector<WeightedLayer>& layers) : graph_(graph) {
     for (const auto& layer : layers) by_output_[layer.output] = &layer;
   }
 
-  /// Empty unless all readers are weighted layers. `channels` lie along axis 1, or the last one of `tokens`.
+  /// Returns the readers of `value`; empty unless all are weighted layers. Channels are on axis 1, or on the
+  /// last axis of `tokens`.
   std::vector<WeightedLayer> of(int value, bool tokens) const {
     std::vector<WeightedLayer> found;
     if (!collect(value, tokens, found)) return {};

@@ -11,7 +11,7 @@
 namespace fq::ptq {
 namespace {
 
-/// Columns in the order of rounding, and U in that order.
+/// Order in which columns are rounded, and U in this order.
 struct Plan {
   std::vector<std::size_t> order;
   std::vector<double> factor;
@@ -26,7 +26,7 @@ Plan plan_of(const Tensor& gram, const GptqOptions& options) {
   std::iota(plan.order.begin(), plan.order.end(), std::size_t{0});
   double mean = 0;
   for (const std::size_t i : plan.order) mean += diagonal(i) / double(n);
-  if (mean == 0) mean = 1;  // nothing is ever seen: any code is right
+  if (mean == 0) mean = 1;  // all inputs are 0: any code is right
   if (options.act_order)
     std::ranges::stable_sort(plan.order, [&](auto a, auto b) { return diagonal(a) > diagonal(b); });
   std::vector<double> damped;
@@ -39,7 +39,7 @@ Plan plan_of(const Tensor& gram, const GptqOptions& options) {
   return plan;
 }
 
-/// Rounds one row; `first` is its first element.
+/// Rounds one row; `first` is the index of its first element.
 void round_row(const Plan& plan, const WeightGrid& grid, std::size_t first, const float* weight, float* out) {
   const std::size_t n = plan.order.size();
   std::vector<double> rest(n);
@@ -72,7 +72,7 @@ Tensor rounded(const WeightedLayer& layer, const WeightGrid& grid, const InputSt
 
 Report gptq(Module& model, DataLoader& data, const GptqOptions& options) {
   FQ_CHECK(options.damping > 0 && std::isfinite(options.damping), "gptq",
-           "a damping of {}: use more than 0, such as 0.01", options.damping);
+           "damping is {}: use more than 0, for example 0.01", options.damping);
   return choose_codes(
       model, data, {.samples = options.samples, .ranks = options.ranks}, "gptq",
       [&](const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics) {

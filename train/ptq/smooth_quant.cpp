@@ -17,7 +17,7 @@ float factor(float x, float w, double alpha) {
   return static_cast<float>(std::pow(double(x), alpha) / std::pow(double(w), 1 - alpha));
 }
 
-/// How far the largest channel stands out.
+/// Returns the largest channel value divided by the mean of all channels.
 double spread(const std::vector<float>& largest) {
   const double sum = std::accumulate(largest.begin(), largest.end(), 0.0);
   return sum == 0 ? 1 : double(*std::ranges::max_element(largest)) * double(largest.size()) / sum;

@@ -81,7 +81,7 @@ TEST(Gptq, ReportsSkippedLayers) {
   const auto report = run(*model);
   EXPECT_EQ(report.layers.size(), 2u);
   ASSERT_EQ(report.skipped.size(), 2u);
-  EXPECT_EQ(report.skipped[0].reason, "takes the ranges of its weights anew each time");
+  EXPECT_EQ(report.skipped[0].reason, "recomputes the ranges of its weights at each call");
   EXPECT_EQ(report.skipped[1].path, "fc");
 }
 

@@ -87,7 +87,7 @@ TEST(SmoothQuant, SkipsATensorReadByAnAddition) {
   ASSERT_EQ(report.skipped.size(), 2u);
   EXPECT_EQ(report.skipped[0].path, "conv1");
   EXPECT_EQ(report.skipped[1].path, "conv2");
-  EXPECT_EQ(report.skipped[1].reason, "shares its input with what is no weighted layer");
+  EXPECT_EQ(report.skipped[1].reason, "shares its input with a module that is not a weighted layer");
 }
 
 TEST(SmoothQuant, FollowsTheFormula) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Entries of the algorithms of layers/config/detail/weight_algorithms.def, and their options in a config.
-/// The source of an algorithm defines its entry.
+/// Table entries of the algorithms in layers/config/detail/weight_algorithms.def, and their options in a
+/// config. The source file of an algorithm defines its entry.
 
 #include <cstdint>
 #include <map>
@@ -18,28 +18,28 @@
 
 namespace fq::ptq {
 
-/// count: a whole number from 1 to 1000000; flag: true or false.
+/// Type of an option. count: a whole number from 1 to 1000000; flag: true or false.
 enum class OptionType : unsigned char { number, count, flag };
 
 struct AlgorithmOption {
   std::string name;
-  std::string alias = {};  ///< ModelOpt's name for it; where both are given the other one counts
+  std::string alias = {};  ///< ModelOpt's name; `name` wins if both are given
   OptionType type = OptionType::number;
 };
 
 class AlgorithmOptions {
  public:
-  /// `given` is an object, or null for none. Throws ArgumentError naming an option that is not `known`, or
-  /// one of another type.
+  /// Reads the options of `algorithm` from the object `given`, or none if null. Throws ArgumentError for an
+  /// option that is not `known` or has another type.
   AlgorithmOptions(const std::string& algorithm, const std::vector<AlgorithmOption>& known,
                    const nlohmann::json* given, std::int64_t samples);
 
   [[nodiscard]] double number(const std::string& name, double fallback) const;
   [[nodiscard]] int count(const std::string& name, int fallback) const;
   [[nodiscard]] bool flag(const std::string& name, bool fallback) const;
-  /// To look at in each pass; 0 for all of one epoch.
+  /// Number of images of each pass; 0 uses one epoch.
   [[nodiscard]] std::int64_t samples() const noexcept { return samples_; }
-  /// That share them out; null for this process alone.
+  /// Processes that share the data; null for this process alone.
   [[nodiscard]] const std::shared_ptr<Communicator>& ranks() const noexcept { return ranks_; }
   void share_out(std::shared_ptr<Communicator> ranks) noexcept { ranks_ = std::move(ranks); }
 
@@ -49,13 +49,13 @@ class AlgorithmOptions {
   std::shared_ptr<Communicator> ranks_;
 };
 
-/// Of an algorithm, around calibration; the model lies on the CPU.
+/// The part of an algorithm before or after calibration. The model is on the CPU.
 using AlgorithmStep = Report (*)(Module& model, DataLoader& data, const AlgorithmOptions& options);
 
 struct AlgorithmEntry {
   std::vector<AlgorithmOption> options = {};
-  AlgorithmStep before = nullptr;  ///< calibration; null: nothing is done there
-  AlgorithmStep after = nullptr;
+  AlgorithmStep before = nullptr;  ///< run before calibration; null for no such part
+  AlgorithmStep after = nullptr;   ///< run after calibration
 };
 
 #define FQ_WEIGHT_ALGORITHM(name) [[nodiscard]] AlgorithmEntry name##_entry();

@@ -37,7 +37,7 @@ void divide_input(const WeightedLayer& reader, const std::vector<float>& factors
   q.update([&](QuantParams& params) { params.pre_quant_scale = scale; });
 }
 
-/// How many slots of the model hold this quantizer.
+/// Returns for each quantizer the number of layer inputs that use it.
 std::map<const TensorQuantizer*, int> uses_of(Module& model) {
   std::map<const TensorQuantizer*, int> out;
   for (auto& [path, module] : model.named_modules())
@@ -49,7 +49,7 @@ std::map<const TensorQuantizer*, int> uses_of(Module& model) {
 std::string reason_to_skip(const ScaleGroup& group, int uses) {
   const auto& first = group.readers.front();
   if (uses != static_cast<int>(group.readers.size()))
-    return "shares its input with what is no weighted layer";
+    return "shares its input with a module that is not a weighted layer";
   const bool same = std::ranges::all_of(group.readers, [&](const auto& r) {
     return r.channels() == first.channels() && r.weight.rank() == first.weight.rank();
   });

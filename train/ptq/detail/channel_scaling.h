@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which channels may be divided where they are made and multiplied where they are read.
+/// Groups of layers whose common input channels can be rescaled without changing the network.
 
 #include <memory>
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace fq::ptq {
 
-/// What makes channels: output channels of a layer or channels of a norm, axis 0 of weight and bias.
+/// A layer or norm that makes channels. The channels are axis 0 of its weight and bias.
 struct Producer {
   std::string path;
   Variable weight = {}, bias = {};  ///< bias may be undefined
   bool norm = false;
 };
 
-/// Layers that read the same channels. The network computes the same, up to rounding, when channel c is
-/// divided by f[c] on its way in and the weights that read it are multiplied by f[c].
+/// Layers that read the same channels. Dividing channel c by f[c] at its producer and multiplying the weights
+/// that read the channel by f[c] does not change the network's output, except for rounding.
 struct ScaleGroup {
-  Producer producer;                   ///< path empty: the input quantizers' pre_quant_scale divides
+  Producer producer;                   ///< empty path: the input quantizers divide (pre_quant_scale)
   std::vector<WeightedLayer> readers;  ///< at least one
-  std::int64_t channels = 0;           ///< a reader may see each of them as several: flattened images
+  std::int64_t channels = 0;           ///< a reader of flattened images has several inputs per channel
 
   [[nodiscard]] bool folds() const noexcept { return !producer.path.empty(); }
 };
@@ -32,19 +32,21 @@ struct ScaleGroups {
   std::vector<SkippedLayer> skipped;
 };
 
-/// Layers and norms whose output reaches weighted layers and nothing else, through operators only with
-/// f(a x) = a f(x) for a > 0: ReLU, leaky ReLU, pooling, flattening.
+/// Returns the groups of layers and norms whose output is read by weighted layers only. Operators in between
+/// must satisfy f(a x) = a f(x) for a > 0: ReLU, leaky ReLU, pooling, flattening.
 [[nodiscard]] ScaleGroups folding_groups(Module& model, const TraceGraph& graph);
-/// The same, and a group for each input quantizer of what is left whose readers are all weighted layers of
-/// one shape of input.
+/// Returns the groups of `folding_groups`, and one group per remaining input quantizer whose readers are all
+/// weighted layers with the same input shape.
 [[nodiscard]] ScaleGroups scale_groups(Module& model, const TraceGraph& graph);
 
-/// For each channel of the group the largest of `values`, a list of input channels for each reader.
+/// Returns the largest of `values` for each channel of the group. `values` has one list of channels per
+/// reader.
 [[nodiscard]] std::vector<float> largest_of_readers(const ScaleGroup& group,
                                                     const std::vector<std::vector<float>>& values);
-/// Divides where the channels are made, multiplies where they are read. Factors are positive.
+/// Divides the channels by `factors` at the producer and multiplies the readers' weights. Factors are
+/// positive.
 void scale_channels(const ScaleGroup& group, const std::vector<float>& factors);
-/// One factor for each input channel of that reader.
+/// Returns one factor for each input channel of `reader`.
 [[nodiscard]] std::vector<float> factors_of(const ScaleGroup& group, const WeightedLayer& reader,
                                             const std::vector<float>& factors);
 

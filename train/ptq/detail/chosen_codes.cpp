@@ -22,7 +22,7 @@ Tensor difference(const Tensor& chosen, const Tensor& weight) {
   return out;
 }
 
-/// Sets the weight; returns its error before and after.
+/// Sets the weight and returns its output error before and after.
 LayerReport set_weight(const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics,
                        const Tensor& chosen) {
   const Tensor weight = layer.weight.tensor().clone(), nearest = grid.rounding_errors(weight);
@@ -41,7 +41,7 @@ LayerReport set_weight(const WeightedLayer& layer, const WeightGrid& grid, const
   return {layer.path, mean(before), mean(after)};
 }
 
-/// Each rank has set the weights of every so many of the layers; those of the others become its own.
+/// Exchanges weights and errors: rank r has processed the layers r, r + size, r + 2 size, ..
 void exchange(Communicator& ranks, const std::vector<WeightedLayer>& layers, Report& report) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto owner = i % static_cast<std::size_t>(ranks.size());

@@ -77,10 +77,9 @@ std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, 
 void check_uncalibrated(Module& model, const std::string& function) {
   for_each_quantizer(model, [&](const NamedQuantizer& entry) {
     const auto& q = *entry.quantizer;
-    const bool chosen = q.descriptor().amax().defined();  // whatever the activations are
+    const bool chosen = q.descriptor().amax().defined();  // fixed, not calibrated
     FQ_CHECK(!q.params().enabled || !q.amax().defined() || !q.descriptor().needs_amax() || chosen, function,
-             "'{}' has its range already, and weights and activations are about to change: calibrate after "
-             "this",
+             "'{}' is already calibrated, but its weights and activations would change: calibrate after this",
              entry.name);
   });
 }

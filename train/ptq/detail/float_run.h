@@ -1,6 +1,6 @@
 #pragma once
 
-/// A model as it computes in float, whatever quantizers it has.
+/// Float evaluation of a model with quantizers.
 
 #include <cstdint>
 #include <memory>
@@ -15,8 +15,8 @@
 
 namespace fq::ptq {
 
-/// While it lives the model is in evaluation mode and its quantizers neither quantize nor observe; those that
-/// multiply their input by a pre_quant_scale still do.
+/// Switches the model to evaluation mode and its quantizers to pass-through, without observers, until the
+/// scope ends. Quantizers with a pre_quant_scale still multiply their input by it.
 class FloatScope {
  public:
   explicit FloatScope(Module& model);
@@ -33,22 +33,22 @@ class FloatScope {
   std::vector<State> states_;
 };
 
-/// The graph of the model in float.
+/// Returns the operator graph of the model in float.
 [[nodiscard]] TraceGraph float_graph(Module& model, const Shape& input_shape);
-/// Of a batch of one.
+/// Returns the input shape of a batch of one sample.
 [[nodiscard]] Shape input_shape_of(const DataLoader& data);
 
-/// This process alone in place of none.
+/// Returns `ranks`, or this process alone if `ranks` is null.
 [[nodiscard]] std::shared_ptr<Communicator> ranks_or_one(std::shared_ptr<Communicator> ranks);
-/// Runs epoch 0 of the data through the model as it stands, without a tape, up to `samples` images (0 is
-/// all); each of `ranks` its batches; `recorder`, if there is one, watches. Returns how many images. Throws
-/// ArgumentError, in the name of `function`, when there is no data or it is not the rank's share,
-/// NumericError with the batch.
+/// Runs epoch 0 of the data through the model, without a tape, up to `samples` images (0 for all). Each rank
+/// runs its own batches. `recorder` observes the operators if it is not null. Returns the number of images.
+/// Throws ArgumentError, with `function` as prefix, if there is no data or if the data is not the rank's
+/// share. Throws NumericError with the batch.
 std::int64_t run_batches(Module& model, DataLoader& data, std::int64_t samples, const Communicator& ranks,
                          Recorder* recorder, const std::string& function);
 
-/// Throws ArgumentError when a quantizer has its range already, other than one that its descriptor gives:
-/// weights and activations are about to change.
+/// Throws ArgumentError if a quantizer already has a range, except a range fixed by its descriptor. The range
+/// would be wrong after the algorithm changes weights and activations.
 void check_uncalibrated(Module& model, const std::string& function);
 
 }  // namespace fq::ptq

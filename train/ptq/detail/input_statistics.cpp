@@ -17,7 +17,7 @@ class InputRecorder : public Recorder {
   void on_op(std::string_view op, const std::vector<Variable>& inputs, const Variable&, Attributes) override {
     const auto layer = layers_.find(module_path());
     if (busy_ || layer == layers_.end() || !traits(op).has_weight) return;
-    busy_ = true;  // what is computed here is not the model's
+    busy_ = true;  // the operators of `add` are not part of the model
     layer->second.add(inputs[0].tensor().to(Layout::row_major));
     busy_ = false;
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a layer's input looks like, from one pass over data.
+/// Statistics of the inputs of weighted layers, from one pass over the data.
 
 #include <cstdint>
 #include <map>
@@ -14,33 +14,33 @@
 
 namespace fq::ptq {
 
-/// Of the values that the product reads, in float, behind a pre_quant_scale.
+/// Statistics of the float values that the layer's product reads, after the pre_quant_scale.
 struct InputStatistics {
-  std::vector<float> largest;      ///< of each input channel, the largest magnitude
-  std::vector<double> magnitudes;  ///< of each input channel, the sum of all magnitudes
-  std::int64_t values = 0;         ///< of each input channel
-  /// E[x x^T] of the rows that the weight's rows multiply, f32 [columns, columns] a group: the mean squared
-  /// error of a layer whose weight row is off by d is d^T gram d. Empty unless asked for.
+  std::vector<float> largest;      ///< largest magnitude of each input channel
+  std::vector<double> magnitudes;  ///< sum of the magnitudes of each input channel
+  std::int64_t values = 0;         ///< number of values of each input channel
+  /// E[x x^T] of the input rows that the weight rows multiply: f32 [columns, columns] per group. The mean
+  /// squared error of a layer whose weight row is off by d is d^T gram d. Empty unless requested.
   std::vector<Tensor> gram;
 };
 
 struct StatisticsOptions {
-  std::int64_t samples = 0;                  ///< images to look at; 0 is all
-  std::shared_ptr<Communicator> ranks = {};  ///< that share them out; none: this process alone
-  bool gram = true;                          ///< takes 16 columns^2 bytes a group
-  std::int64_t positions = 64;  ///< of each image that enter gram: others of a large one are passed over
+  std::int64_t samples = 0;                  ///< number of images; 0 uses all
+  std::shared_ptr<Communicator> ranks = {};  ///< processes that share the data; null: this process
+  bool gram = true;                          ///< computes gram; needs 16 columns^2 bytes per group
+  std::int64_t positions = 64;               ///< largest number of positions per image in gram
 };
 
-/// By path, with the bits of one process on any number of ranks. Throws as `run_batches`, and NumericError
-/// naming the layer for a NaN or infinity.
+/// Returns the statistics by layer path. The bits do not depend on the number of ranks. Throws the errors of
+/// `run_batches`, and NumericError with the layer for a NaN or infinity.
 [[nodiscard]] std::map<std::string, InputStatistics> input_statistics(
     Module& model, DataLoader& data, const std::vector<WeightedLayer>& layers,
     const StatisticsOptions& options, const std::string& function);
 
-/// sum over rows of d^T gram d, d = `difference` [rows, columns]; by row.
+/// Returns d^T gram d for each row d of `difference` [rows, columns].
 [[nodiscard]] std::vector<double> row_errors(const WeightedLayer& layer, const InputStatistics& statistics,
                                              const Tensor& difference);
-/// The same products d^T gram, [rows, columns].
+/// Returns d^T gram for each row d of `difference`, [rows, columns].
 [[nodiscard]] Tensor times_gram(const WeightedLayer& layer, const InputStatistics& statistics,
                                 const Tensor& difference);
 

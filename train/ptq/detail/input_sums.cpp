@@ -11,7 +11,7 @@
 namespace fq::ptq {
 namespace {
 
-/// A 1-D convolution is one of height 1.
+/// Convolution geometry. A 1-D convolution has height 1.
 struct Geometry {
   std::int64_t images, channels, height, width;
   std::int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
@@ -48,13 +48,13 @@ Geometry geometry(const WeightedLayer& layer, const Shape& x) {
   return g;
 }
 
-/// The position taken as the i-th of `taken` in an image; images begin at different ones.
+/// Returns the i-th of `taken` positions in an image. Each image starts at another position.
 std::int64_t position(const Geometry& g, std::int64_t image, std::int64_t i, std::int64_t taken) {
   const std::int64_t all = g.out_h * g.out_w;
   return (i * all / taken + image * (taken < all ? 7 : 0)) % all;
 }
 
-/// The values that tap (channel, kh, kw) sees at the chosen positions.
+/// Copies the values that tap (channel, kh, kw) reads at the chosen positions.
 void fill_tap(const Geometry& g, const float* plane, std::int64_t plane_stride, std::int64_t kh,
               std::int64_t kw, std::int64_t taken, float* out) {
   for (std::int64_t image = 0; image < g.images; ++image)
@@ -96,7 +96,7 @@ void InputSums::add(const Tensor& x) {
   if (gram_.size() > 0) add_gram(x);
 }
 
-/// Channels along axis 1 of images, along the last of rows.
+/// Channels are on axis 1 of images and on the last axis of rows.
 void InputSums::add_channels(const Tensor& x) {
   const std::int64_t channels = layer_.channels(),
                      inner = layer_.linear() ? 1 : numel(x.shape()) / x.dim(0) / channels;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The input rows that a layer multiplies, and the sums of them that `input_statistics` collects.
+/// Input rows that a layer multiplies, and their sums for `input_statistics`.
 
 #include <cstdint>
 #include <vector>
@@ -11,21 +11,21 @@
 
 namespace fq::ptq {
 
-/// f32 [columns, positions] of one group: column k of position p is what weight column k multiplies there. Of
-/// each image at most `limit` output positions, evenly spread, beginning elsewhere in each image. x is what
-/// the layer reads, row-major; of a linear layer all rows are taken.
+/// Returns the input rows of one group as f32 [columns, positions]: weight column k multiplies element k of
+/// position p. Takes at most `limit` evenly spaced output positions per image, with another start in each
+/// image. `x` is the layer's input, row-major. Takes all rows of a linear layer.
 [[nodiscard]] Tensor patches(const WeightedLayer& layer, const Tensor& x, std::int64_t group,
                              std::int64_t limit);
 
 class InputSums {
  public:
-  /// `layer` outlives it.
+  /// `layer` must outlive this object.
   InputSums(const WeightedLayer& layer, const StatisticsOptions& options);
 
-  /// The input of one batch, row-major on the CPU. Throws NumericError naming the layer for a NaN or
+  /// Adds the input of one batch, row-major on the CPU. Throws NumericError with the layer for a NaN or
   /// infinity.
   void add(const Tensor& x);
-  /// Called by all ranks: of the batches of all of them.
+  /// Returns the statistics of the batches of all ranks. All ranks must call it.
   [[nodiscard]] InputStatistics merged(Communicator& ranks);
 
  private:
@@ -36,7 +36,7 @@ class InputSums {
   const WeightedLayer& layer_;
   std::int64_t positions_;
   std::vector<float> largest_;
-  BinnedSum magnitudes_, gram_;  // gram_ of all groups, none where it is not asked for
+  BinnedSum magnitudes_, gram_;  // gram_ covers all groups; empty unless requested
   std::int64_t values_ = 0, rows_ = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace fq::ptq {
 namespace {
 
-/// h = V V^T, V upper triangular, in place; what lies below its diagonal is left as it was.
+/// Factors h = V V^T in place, with V upper triangular. Does not change the elements below the diagonal.
 void factor(std::vector<double>& h, std::int64_t n) {
   const auto row = [&](std::int64_t i) { return h.begin() + i * n; };
   for (std::int64_t j = n; j-- > 0;) {
@@ -27,7 +27,7 @@ void factor(std::vector<double>& h, std::int64_t n) {
 
 using FactorRow = std::vector<double>;
 
-/// The next row of F: column `pivot` of what the rows so far leave, over the root of its diagonal.
+/// Returns the next row of F: column `pivot` of the residual of gram, divided by the root of its diagonal.
 FactorRow next_row(const float* gram, std::int64_t n, std::int64_t pivot, double left,
                    const std::vector<FactorRow>& factor) {
   FactorRow out(static_cast<std::size_t>(n));

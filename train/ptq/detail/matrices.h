@@ -1,6 +1,6 @@
 #pragma once
 
-/// Factors and products of matrices for algorithms on weights.
+/// Matrix factors and products for weight algorithms.
 
 #include <cstdint>
 #include <vector>
@@ -9,19 +9,19 @@
 
 namespace fq::ptq {
 
-/// f32 [columns, rows] of a row-major x whose elements are rows of so many columns.
+/// Returns f32 [columns, rows] from a row-major `x` with rows of `columns` elements.
 [[nodiscard]] Tensor transposed(const Tensor& x, std::int64_t columns);
 
-/// The upper triangular U with inverse(h) = U^T U, row-major, of a symmetric positive definite h [n, n]: the
-/// inverse of the V with h = V V^T, so that nothing but triangles is inverted. f64. Throws NumericError when
-/// h is not positive definite.
+/// Returns the upper triangular U with inverse(h) = U^T U, row-major f64, of a symmetric positive definite h
+/// [n, n]. U is the inverse of the V with h = V V^T, so only a triangle is inverted. Throws NumericError if h
+/// is not positive definite.
 [[nodiscard]] std::vector<double> inverse_factor(std::vector<double> h, std::int64_t n);
 
-/// F, f32 [k, n], with gram ~ F^T F for a symmetric positive semidefinite gram [n, n]: a Cholesky
-/// factorisation by the largest pivot, in f64, that ends when no more than `residual` of the trace is left.
+/// Returns F, f32 [k, n], with gram ~ F^T F for a symmetric positive semidefinite gram [n, n]. Cholesky
+/// factorization with the largest pivot in f64; stops when at most `residual` of the trace is left.
 [[nodiscard]] Tensor low_rank_factor(const Tensor& gram, double residual);
 
-/// d gram for rows of d. Through F where that takes fewer products than gram itself.
+/// Multiplies rows d by gram. Uses F if that needs fewer products than gram.
 class GramProduct {
  public:
   GramProduct(const Tensor& gram, double residual);
@@ -30,7 +30,7 @@ class GramProduct {
 
  private:
   Tensor first_;   ///< F, or gram
-  Tensor second_;  ///< F^T; undefined behind gram
+  Tensor second_;  ///< F^T; undefined if first_ is gram
 };
 
 }  // namespace fq::ptq

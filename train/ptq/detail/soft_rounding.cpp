@@ -6,14 +6,14 @@
 namespace fq::ptq {
 namespace {
 
-/// One output channel: the error is d^T gram d.
+/// One output channel. Its error is d^T gram d.
 struct Row {
   const float* gram;
   std::size_t n;
   std::vector<double> d, product;  ///< product = gram d
-  std::vector<double> step;        ///< what d gains where the weight is rounded the other way
+  std::vector<double> step;        ///< change of d if the weight is rounded the other way
 
-  /// The weight whose change lowers the error most; n where none does.
+  /// Returns the weight whose flip lowers the error most; n if no flip does.
   [[nodiscard]] std::size_t best() const {
     std::size_t found = n;
     double least = -1e-9 * error();
@@ -57,13 +57,13 @@ constexpr float kStretch = 1.2f, kShift = -0.1f;
 constexpr double kPowerLeftOut = 1e-4;
 
 float sigmoid(float v) { return 1.0f / (1.0f + std::exp(-v)); }
-/// The V with h(V) = share, 0 <= share < 1.
+/// Returns the V with h(V) = share, 0 <= share < 1.
 float inverse_rectified(float share) {
   const float s = (share - kShift) / kStretch;
   return std::log(s / (1.0f - s));
 }
 
-/// d/dh of 1 - |2h - 1|^beta.
+/// Returns d/dh of 1 - |2h - 1|^beta.
 float regularization_slope(float h, float beta) {
   const float away = 2.0f * h - 1.0f;
   return -2.0f * beta * std::copysign(std::pow(std::abs(away), beta - 1.0f), away);

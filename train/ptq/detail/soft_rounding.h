@@ -1,6 +1,7 @@
 #pragma once
 
-/// What AdaRound learns: for each weight a share h in 0 .. 1 of the way from its lower code to the next one.
+/// Learned rounding of AdaRound: for each weight a share h in 0 .. 1 of the step from its lower code to the
+/// next.
 
 #include <vector>
 
@@ -12,19 +13,19 @@ namespace fq::ptq {
 
 class SoftRounding {
  public:
-  /// Begins at h = the share that the weight itself has. The arguments must outlive it.
+  /// Starts with the h that represents the weight itself. The arguments must outlive this object.
   SoftRounding(const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics);
 
-  /// V, [rows, columns]: h is the sigmoid of V, stretched to [-0.1, 1.1] and cut to [0, 1].
+  /// Returns V, [rows, columns]: h is the sigmoid of V, stretched to [-0.1, 1.1] and clamped to [0, 1].
   [[nodiscard]] const Variable& v() const noexcept { return v_; }
-  /// Takes h from V. Where h was cut no gradient moves it any more, and V is not read again. Returns how many
-  /// are left to learn.
+  /// Computes h from V. A clamped h has no gradient, so it is fixed and its V is not read again. Returns the
+  /// number of weights left to learn.
   std::size_t relax();
-  /// By V, of the squared error of the layer's output, which is 1 a weight for the nearest codes of a row,
-  /// plus `regularization` times the sum of 1 - |2h - 1|^beta. Products with E[x x^T] leave out what 1e-4 of
-  /// the input's power makes.
+  /// Returns the gradient by V of the loss: the squared error of the layer's output, scaled so that the
+  /// nearest codes of a row give 1 per weight, plus `regularization` times the sum of 1 - |2h - 1|^beta.
+  /// Products with E[x x^T] neglect 1e-4 of the input's power.
   [[nodiscard]] Tensor gradient(float regularization, float beta) const;
-  /// Codes by h, up from 0.5 on, and then by `flip_roundings`; as values of the grid.
+  /// Returns the chosen weights: rounded up if h >= 0.5, then improved by `flip_roundings`.
   [[nodiscard]] Tensor chosen() const;
 
  private:
@@ -33,17 +34,17 @@ class SoftRounding {
   const WeightedLayer& layer_;
   const WeightGrid& grid_;
   const InputStatistics& statistics_;
-  std::vector<GramProduct> grams_;      ///< of each group
-  std::vector<float> floors_, lowest_;  ///< lower codes, and what their values are off
-  std::vector<float> h_, slopes_;       ///< dh/dV
+  std::vector<GramProduct> grams_;      ///< one per group
+  std::vector<float> floors_, lowest_;  ///< lower codes, and their values minus the weights
+  std::vector<float> h_, slopes_;       ///< h, and dh/dV
   std::vector<double> row_factors_;
-  std::vector<std::size_t> open_;  ///< whose h is not cut
+  std::vector<std::size_t> open_;  ///< weights whose h is not clamped
   Variable v_;
 };
 
-/// Rounds single weights the other way while that lowers the squared error of the layer's output, in each row
-/// the one that lowers it most first: at the end no single change helps. `floors` are the lower codes, `up`
-/// which weights take the next one; it is changed.
+/// Rounds single weights the other way while that lowers the squared error of the layer's output. Each row
+/// first flips the weight with the largest gain. At the end no single flip helps. `floors` are the lower
+/// codes; `up` says which weights take the next code, and is updated.
 void flip_roundings(const WeightedLayer& layer, const WeightGrid& grid, const InputStatistics& statistics,
                     const std::vector<float>& floors, std::vector<bool>& up);
 

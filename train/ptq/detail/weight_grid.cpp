@@ -9,11 +9,11 @@
 namespace fq::ptq {
 namespace {
 
-constexpr const char* kAnew = "takes the ranges of its weights anew each time";
-constexpr float kLeastE4m3 = 0x1p-9f;          // of a block's scale, in units of the tensor's
-constexpr float kLeastFloatRange = 0x1p-100f;  // what a block of zeros has is 2^-127 of a code
+constexpr const char* kRecomputed = "recomputes the ranges of its weights at each call";
+constexpr float kLeastE4m3 = 0x1p-9f;          // smallest block scale, in units of the tensor's scale
+constexpr float kLeastFloatRange = 0x1p-100f;  // blocks of zeros have a scale of 2^-127
 
-/// A grid of the weight's blocks with other scales, spread over the elements.
+/// Returns `scales` of the weight's blocks or channels, one value per element.
 std::vector<float> spread(Grid grid, Tensor scales, const Shape& shape) {
   grid.format = Format(IntFormat{});
   grid.scale = std::move(scales);
@@ -27,7 +27,7 @@ Grid grid_of(const WeightedLayer& layer) {
   return layer.quant->weight_quantizer()->weight(layer.weight).quantized()->grid;
 }
 
-/// Ranges that are too small to be divided by, of zeros alone in powers of two, have no code but 0.
+/// Returns the scales, with 0 for ranges that are too small to divide by. Those weights have only the code 0.
 Tensor scales_of(const Grid& grid) {
   Tensor scales = grid.scale.clone();
   auto* values = scales.mutable_data<float>();
@@ -38,7 +38,8 @@ Tensor scales_of(const Grid& grid) {
   return scales;
 }
 
-/// In two parts, as floats count no further than 2^24.
+/// Returns the range index of each element. Spreads 12 bits at a time, because f32 counts exactly to 2^24
+/// only.
 std::vector<std::size_t> indices_of(const Grid& grid, const Shape& shape) {
   constexpr std::size_t radix = 1 << 12;
   std::vector<float> low(static_cast<std::size_t>(grid.scale.numel())), high(low.size());
@@ -54,7 +55,7 @@ std::vector<std::size_t> indices_of(const Grid& grid, const Shape& shape) {
   return out;
 }
 
-/// The bound for the largest element of each block whose scale is above the least.
+/// Returns the code of the bound for the largest element of each block whose scale is not the smallest.
 std::vector<float> largest_codes(const Grid& grid, const Tensor& weight) {
   const auto blocks = indices_of(grid, weight.shape());
   const auto* w = weight.data<float>();
@@ -98,7 +99,7 @@ std::string reason_against_rounding(const WeightedLayer& layer) {
   if (!q.enabled()) return "has weights in float";
   if (q.params().arithmetic != Arithmetic::deployed) return "is quantized by the reference's arithmetic";
   const QuantDescriptor& d = q.descriptor();
-  if (d.dynamic() || (d.has_dynamic_blocks() && !d.block_sizes().scale_bits)) return kAnew;
+  if (d.dynamic() || (d.has_dynamic_blocks() && !d.block_sizes().scale_bits)) return kRecomputed;
   if (d.learn_amax()) return "learns the ranges of its weights";
   return {};
 }
@@ -108,7 +109,7 @@ std::string reason_against_codes(const WeightedLayer& layer) {
   if (!reason.empty()) return reason;
   const QuantDescriptor& d = layer.quant->weight_quantizer()->descriptor();
   if (!d.format().is_integer()) return "has weights of a float format";
-  return d.has_dynamic_blocks() ? kAnew : "";
+  return d.has_dynamic_blocks() ? kRecomputed : "";
 }
 
 WeightGrid weight_grid(const WeightedLayer& layer) {
@@ -118,7 +119,7 @@ WeightGrid weight_grid(const WeightedLayer& layer) {
   WeightGrid out{spread(grid, scales_of(grid), weight.shape()), grid.format.lower(), grid.format.bound()};
   if (!grid.format.is_integer()) out.minifloat = Minifloat::of(grid.format.floating());
   if (!d.has_dynamic_blocks()) return out;
-  out.lower = -out.upper;  // the code below it has a range of its own
+  out.lower = -out.upper;  // a code of `lower` would give its block another range
   if (d.block_sizes().scale_bits == NumBits(4, 3)) out.kept = largest_codes(grid, weight);
   return out;
 }

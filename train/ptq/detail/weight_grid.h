@@ -1,6 +1,6 @@
 #pragma once
 
-/// The grid that a layer's weights are rounded to, element by element.
+/// The quantization grid of a layer's weights, element by element.
 
 #include <optional>
 #include <string>
@@ -11,34 +11,33 @@
 
 namespace fq::ptq {
 
-/// Element i of the weight is code * scales[i], codes being integers or minifloats.
+/// Element i of the weight is code * scales[i]. Codes are integers or minifloats.
 ///
-/// Values of the grid are their quantizer's own: quantizing them gives each of them back. Ranges that the
-/// weight does not give stand still. A power of two at or above amax / bound falls by halves where codes stay
-/// below half of the bound, and the finer grid has the values of the coarser one. An E4M3 scale would fall to
-/// any other number, so that the largest element of such a block keeps the code of the bound.
+/// Quantizing a grid value returns the same value. This needs care if the quantizer computes ranges from the
+/// weight. A power-of-two scale is the next one at or above amax / bound: it halves if all codes fall below
+/// half of the bound, and the finer grid contains the values of the coarser one. An E4M3 scale could become
+/// any other number, so the largest element of an NVFP4 block must keep the code of the bound.
 struct WeightGrid {
-  std::vector<float> scales;  ///< of each element, row-major; 0 where no code but 0 is
+  std::vector<float> scales;  ///< scale per element, row-major; 0 if only code 0 exists
   float lower = 0, upper = 0;
-  std::optional<Minifloat> minifloat = {};  ///< none: codes are integers
-  std::vector<float> kept = {};  ///< the codes that elements must have, 0 for any; empty: none must
+  std::optional<Minifloat> minifloat = {};  ///< empty for integer codes
+  std::vector<float> kept = {};             ///< fixed code per element, 0 if free; empty if all are free
 
-  /// The nearest code of element i for the value v.
+  /// Returns the nearest code of element i for the value v.
   [[nodiscard]] float code(std::size_t i, float v) const;
-  /// fl(code * scale): a value whose nearest code is that one.
+  /// Returns fl(code * scale). The nearest code of this value is `code`.
   [[nodiscard]] float value(std::size_t i, float code) const;
-  /// The values of a whole weight's nearest codes less the weight, [rows, columns].
+  /// Returns the quantized weight minus the weight, [rows, columns].
   [[nodiscard]] Tensor rounding_errors(const Tensor& weight) const;
 };
 
-/// Why the weights of this layer cannot be rounded one by one to values that their quantizer keeps; empty
-/// where they can.
+/// Returns why the weights of this layer cannot be rounded one by one to grid values; empty if they can.
 [[nodiscard]] std::string reason_against_rounding(const WeightedLayer& layer);
-/// The same, and why they have no codes of integers in fixed ranges.
+/// Returns why the weights have no integer codes in fixed ranges; empty if they have.
 [[nodiscard]] std::string reason_against_codes(const WeightedLayer& layer);
-/// Of a calibrated layer that the first has nothing against.
+/// Returns the grid of a calibrated layer. `reason_against_rounding(layer)` must be empty.
 [[nodiscard]] WeightGrid weight_grid(const WeightedLayer& layer);
-/// For each element which of its quantizer's ranges it has.
+/// Returns for each element the index of its range in the quantizer.
 [[nodiscard]] std::vector<std::size_t> range_indices(const WeightedLayer& layer);
 
 }  // namespace fq::ptq

@@ -24,7 +24,7 @@ bool take(Module& module, WeightedLayer& out) {
 std::string reason_to_skip(const Module& model, Module& module, int calls, WeightedLayer& layer) {
   if (calls > 1) return "runs several times";
   if (!take<Linear>(module, layer) && !take<Conv1d>(module, layer) && !take<Conv2d>(module, layer))
-    return "is no linear layer or convolution of images or signals";
+    return "is not a linear layer, Conv1d or Conv2d";
   if (layer.weight.tensor().dtype() != DType::f32) return "has weights of another type than f32";
   if (is_tied(model, layer.weight)) return "has the weight of another layer";
   return {};
@@ -47,7 +47,7 @@ WeightedLayers weighted_layers(Module& model, const TraceGraph& graph) {
       out.layers.push_back(std::move(layer));
     else
       out.skipped.push_back({node.path, reason});
-    calls[node.path] = 0;  // once each
+    calls[node.path] = 0;  // list each path once
   }
   return out;
 }

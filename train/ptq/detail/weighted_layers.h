@@ -1,6 +1,6 @@
 #pragma once
 
-/// Linear and convolution layers as the graph of operators shows them.
+/// Linear and convolution layers of the operator graph.
 
 #include <cstdint>
 #include <string>
@@ -14,12 +14,12 @@
 namespace fq::ptq {
 
 /// A layer y = W x + b that runs once: Linear, Conv1d or Conv2d. Its weight is a matrix of `rows()` output
-/// channels, each of `columns()` elements: input channels of its group, then taps.
+/// channels with `columns()` elements each, ordered by input channel of the group, then tap.
 struct WeightedLayer {
   std::string path;
-  int input = -1, output = -1;      ///< values of the graph
+  int input = -1, output = -1;      ///< indices of graph values
   Variable weight = {}, bias = {};  ///< f32; bias may be undefined
-  ops::ConvOptions options = {};    ///< of a linear layer the defaults
+  ops::ConvOptions options = {};    ///< defaults for a linear layer
   QuantModule* quant = nullptr;
 
   [[nodiscard]] std::int64_t rows() const { return weight.dim(0); }
@@ -29,7 +29,7 @@ struct WeightedLayer {
   [[nodiscard]] std::int64_t channels() const { return weight.dim(1) * groups(); }
   [[nodiscard]] bool linear() const { return weight.rank() == 2; }
   [[nodiscard]] std::int64_t group_of(std::int64_t row) const { return row / (rows() / groups()); }
-  /// The input channel that element (row, column) multiplies.
+  /// Returns the input channel that element (row, column) multiplies.
   [[nodiscard]] std::int64_t channel_of(std::int64_t row, std::int64_t column) const {
     return group_of(row) * weight.dim(1) + column / taps();
   }
@@ -37,13 +37,13 @@ struct WeightedLayer {
 
 struct WeightedLayers {
   std::vector<WeightedLayer> layers;  ///< in the order of execution
-  std::vector<SkippedLayer> skipped;  ///< products that no algorithm here changes
+  std::vector<SkippedLayer> skipped;  ///< products that these algorithms cannot change
 };
 
-/// `graph` is that of `model` with its quantizers off.
+/// Finds the layers in `graph`, the graph of `model` with its quantizers off.
 [[nodiscard]] WeightedLayers weighted_layers(Module& model, const TraceGraph& graph);
 
-/// The largest magnitude of the weights that read each input channel.
+/// Returns the largest magnitude of the weights that read each input channel.
 [[nodiscard]] std::vector<float> largest_by_channel(const WeightedLayer& layer);
 /// Multiplies the weights that read input channel c by factors[c].
 void scale_inputs(const WeightedLayer& layer, const std::vector<float>& factors);
