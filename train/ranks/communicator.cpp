@@ -17,7 +17,7 @@ int first_of(std::initializer_list<const char*> names, int otherwise) {
   return otherwise;
 }
 
-/// Of a list such as "4(x2),3", what it has for that node; 0 where it has none.
+/// Returns the number of tasks of `node` in a list like "4(x2),3"; 0 if the list is shorter.
 int tasks_of_node(const char* list, int node) {
   for (const char* at = list; at != nullptr && *at != '\0';) {
     char* end = nullptr;

@@ -1,14 +1,14 @@
 #pragma once
 
-/// Communicator: the processes that share out a run.
+/// Communicator: the processes that share the work of a run.
 ///
 ///     const auto ranks = started_ranks();  // one, unless mpiexec or Slurm started more
 ///     auto batches = std::make_shared<DataLoader>(data, share_of_rank({.batch_size = 16}, *ranks, 8));
 ///     Trainer(float_network, batches, {.update = {.accumulation = 8}, .distributed = {.ranks =
 ///     ranks}}).fit();
 ///
-/// What goes between ranks are integers and text: sums of them do not depend on who adds what, so that a run
-/// has the bits of one process however many there are.
+/// Ranks exchange integers and text. Integer sums do not depend on the order of addition, so a run has the
+/// same bits for any number of processes.
 
 #include <cstdint>
 #include <memory>
@@ -22,12 +22,13 @@ namespace fq {
 
 class Tensor;
 
-/// How gradients are summed over ranks: exactly, with the bits of one process, or as floats of fewer bytes.
+/// How gradients are summed over ranks: exactly, with the bits of a single process, or as floats of fewer
+/// bytes.
 enum class Reduction : unsigned char { exact, fp32, bf16 };
 
-/// One of `size` processes. Each call below is made by all of them in the same order, and returns when all
-/// have made it. Throws BackendError, naming the rank and its host, when the others do not come within the
-/// time that they were given. For one thread at a time.
+/// One of `size` processes. All processes must make the calls below in the same order; a call returns when
+/// all have made it. Throws BackendError with the rank and its host if other processes exceed the time limit.
+/// Use it from one thread at a time.
 class Communicator {
  public:
   Communicator() = default;
@@ -35,57 +36,57 @@ class Communicator {
   Communicator(const Communicator&) = delete;  // held by shared_ptr
   Communicator& operator=(const Communicator&) = delete;
 
-  /// From 0.
+  /// Returns the number of this process, from 0.
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
-  /// Whether another thread than that which began may make calls, while no other does.
+  /// Returns whether a thread other than the first may make calls, one thread at a time.
   [[nodiscard]] virtual bool any_thread() const noexcept { return true; }
-  /// Each element becomes the largest that a rank has there.
+  /// Replaces each element by its largest value on any rank.
   virtual void max(std::span<std::int64_t> values) = 0;
-  /// Each element becomes the sum of those of all ranks, which has to fit.
+  /// Replaces each element by its sum over all ranks. The sum must fit into 64 bits.
   virtual void sum(std::span<std::int64_t> values) = 0;
-  /// The same of floats, in an order that the number of ranks decides: the bits of a sum depend on it.
+  /// Sums floats. The order of addition, and so the bits of the sum, depend on the number of ranks.
   virtual void sum(std::span<float> values) = 0;
   virtual void sum(std::span<bfloat16> values) = 0;
-  /// `sum` of an i64 tensor: on GPUs by NCCL where there is one, else by way of the host.
+  /// Sums an i64 tensor on its device: with NCCL on GPUs if it is available, otherwise on the host.
   virtual void sum_where_it_lies(Tensor& values);
-  /// The texts of all ranks, in their order.
+  /// Returns the texts of all ranks, in rank order.
   [[nodiscard]] virtual std::vector<std::string> gather(const std::string& text) = 0;
-  /// Bytes that this rank has given to the others so far.
+  /// Returns the number of bytes that this rank has sent so far.
   [[nodiscard]] virtual std::int64_t bytes() const noexcept = 0;
-  /// For ranks that have failed while others do not come: whether this one is the first to ask, and so tells
-  /// of it. Takes half a second, and waits for none.
+  /// Returns whether this rank must report that other ranks are missing: whether it is the first to call. For
+  /// ranks that have failed. Takes half a second and waits for no other rank.
   [[nodiscard]] virtual bool speaks_for_all() { return true; }
 };
 
-/// A process on its own.
+/// Returns a communicator of this process alone.
 [[nodiscard]] std::shared_ptr<Communicator> one_rank();
 
-/// Whether the library was built with MPI.
+/// Returns whether the library was built with MPI.
 [[nodiscard]] bool has_mpi() noexcept;
-/// "Open MPI v4.1.4", which this loads; empty where the library was built without one. Throws BackendError
-/// where it is not installed.
+/// Loads MPI and returns its name, for example "Open MPI v4.1.4". Empty if the library was built without MPI.
+/// Throws BackendError if MPI is not installed.
 [[nodiscard]] std::string mpi_library();
-/// The name of this machine.
+/// Returns the name of this machine.
 [[nodiscard]] std::string host_name();
-/// What a launcher says, in this process's environment: this process among those that it started, and among
-/// those of them on this machine.
+/// Rank and number of processes from the launcher's environment variables: in the run, and on this machine.
 struct Launched {
   int rank = 0, ranks = 1;
   int rank_here = 0, ranks_here = 1;
 };
-/// Of mpiexec (Open MPI, MPICH, MVAPICH) or Slurm; one process without them.
+/// Reads the variables of mpiexec (Open MPI, MPICH, MVAPICH) or Slurm. Returns one process without a
+/// launcher.
 [[nodiscard]] Launched launched();
-/// The processes that mpiexec or Slurm started, by MPI, which is loaded and begun by the first call and ended
-/// with the process; `one_rank`, without MPI, where there is but one. A call of theirs waits `seconds` at
-/// most.
+/// Returns the processes that mpiexec or Slurm started, connected by MPI. The first call loads and
+/// initializes MPI, which is finalized at the end of the process. Returns `one_rank`, without MPI, for a
+/// single process. Each call of the communicator waits at most `seconds`.
 ///
-/// Throws ArgumentError where several were started and the library has no MPI, or one whose launcher it was
-/// not, BackendError where MPI is not installed.
+/// Throws ArgumentError if several processes were started and the library has no MPI, or an MPI that does not
+/// belong to the launcher. Throws BackendError if MPI is not installed.
 [[nodiscard]] std::shared_ptr<Communicator> started_ranks(double seconds = 600);
 
-/// Ends all processes of the run at once with that exit status: for a rank that cannot go on while others
-/// wait for it. Ends this one where there are no others.
+/// Ends all processes of the run at once with the exit status `status`, or only this process if it is alone.
+/// For a rank that must end while others wait for it.
 [[noreturn]] void abort_ranks(int status);
 
 }  // namespace fq

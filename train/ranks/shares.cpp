@@ -45,7 +45,7 @@ namespace detail {
 void check_share(const LoaderOptions& loader, const Communicator& ranks, std::int64_t turn,
                  std::string_view function) {
   FQ_CHECK(loader.part == ranks.rank() && loader.parts == ranks.size() && loader.turn == turn, function,
-           "rank {} of {} is given batches of part {} of {} in turns of {}: make the loader with "
+           "rank {} of {} has a loader of part {} of {} in turns of {}: make the loader with "
            "share_of_rank, in turns of {}",
            ranks.rank(), ranks.size(), loader.part, loader.parts, loader.turn, turn);
 }

@@ -11,11 +11,11 @@ namespace fq {
 namespace {
 
 constexpr int kBinBits = 36, kLeastBin = -16;
-constexpr std::int64_t kMostTerms = std::int64_t{1} << 27;  // of 2^35 units at most
+constexpr std::int64_t kMostTerms = std::int64_t{1} << 27;  // of 2^35 units each: the sum fits into 64 bits
 
 double unit_of(int bin) { return std::ldexp(1.0, kBinBits * bin); }
 
-/// The least bin b with `largest` < 2^(36 (b + 1) - 1): no unit of those in use has an infinite reciprocal.
+/// Returns the least bin b with `largest` < 2^(36 (b + 1) - 1). kLeastBin keeps reciprocals of units finite.
 int bin_of(double largest) {
   const int above = std::ilogb(largest) + 1;
   return std::max(kLeastBin, above >= 0 ? above / kBinBits : -((kBinBits - 1 - above) / kBinBits));
@@ -31,8 +31,8 @@ bool BinnedSum::add(std::span<const double> term) { return add_term(term); }
 
 template <class T>
 bool BinnedSum::add_term(std::span<const T> term) {
-  FQ_CHECK(term.size() == high_.size(), "binned_sum", "a term of {} elements, and {} sums", term.size(),
-           high_.size());
+  FQ_CHECK(term.size() == high_.size(), "binned_sum", "a term has {} elements, but there are {} sums",
+           term.size(), high_.size());
   T largest = 0;
   bool finite = true;
   for (const T value : term) {
@@ -63,8 +63,8 @@ void BinnedSum::raise(int bin) {
 }
 
 void BinnedSum::count(std::int64_t terms) {
-  FQ_CHECK(terms_ + terms <= kMostTerms, "binned_sum",
-           "more than {} terms: give fewer, such as larger batches", kMostTerms);
+  FQ_CHECK(terms_ + terms <= kMostTerms, "binned_sum", "more than {} terms: use fewer, larger batches",
+           kMostTerms);
   terms_ += terms;
 }
 

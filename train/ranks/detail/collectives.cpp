@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A line that lists attributes and tensors, then the tensors' bytes.
+/// Returns a JSON line of attributes and tensors, then the bytes of the tensors.
 std::string packed(const StateDict& state) {
   json tensors = json::array();
   std::string bytes;
@@ -59,7 +59,7 @@ void check_same_everywhere(Communicator& ranks, const nlohmann::json& own) {
       FQ_CHECK(other.value(key, nlohmann::json()) == value, "ranks",
                "{} is {} on rank {}, {} on rank 0: start all ranks with the same program, flags and files",
                key.substr(1), other.value(key, nlohmann::json()).dump(), rank, value.dump());
-    FQ_CHECK(other.size() == first.size(), "ranks", "rank {} has settings that rank 0 has not", rank);
+    FQ_CHECK(other.size() == first.size(), "ranks", "rank {} has settings that rank 0 does not have", rank);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Collective operations on states and settings of ranks.
+/// Collective operations on states and settings.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -15,14 +15,14 @@ class Module;
 
 namespace fq::detail {
 
-/// Called by all ranks: the states of all of them in their order, tensors row-major on the CPU, with the bits
-/// that their ranks gave.
+/// Returns the states of all ranks in rank order, tensors row-major on the CPU with unchanged bits. All ranks
+/// must call it.
 [[nodiscard]] std::vector<StateDict> gather_states(Communicator& ranks, const StateDict& own);
 
-/// Called by all ranks, each with the object that it goes by. Throws ArgumentError on all of them, naming the
-/// first rank and the key that is not as on rank 0.
+/// Compares the settings `own` of all ranks. Throws ArgumentError on all ranks if they differ, with the first
+/// rank and key that differ from rank 0. All ranks must call it.
 void check_same_everywhere(Communicator& ranks, const nlohmann::json& own);
-/// Of the values of its parameters and buffers.
+/// Returns a checksum of the model's parameters and buffers.
 [[nodiscard]] std::uint32_t fingerprint_of(Module& model);
 
 }  // namespace fq::detail

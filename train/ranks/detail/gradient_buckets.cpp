@@ -12,7 +12,8 @@
 namespace fq::detail {
 namespace {
 
-/// Elements of a bucket, at least: each meeting has its price, and messages of a ring are parts of a bucket.
+/// Returns the least number of elements of a bucket. Each sum has a fixed cost, and ring messages are parts
+/// of a bucket.
 std::int64_t bucket_size(int ranks) {
   return std::max<std::int64_t>(1 << 17, (1 << 15) * std::int64_t{ranks});
 }
@@ -65,7 +66,7 @@ std::int64_t GradientBuckets::gradients_of(const Bucket& bucket) const {
 }
 
 void GradientBuckets::begin(const Terms& terms, std::int64_t count) {
-  begun_.clear();  // of a batch that an exception ended
+  begun_.clear();  // sums of a batch that threw
   terms_ = terms;
   terms_.emplace_back(parameters_.size());
   count_ = count;
@@ -79,7 +80,7 @@ void GradientBuckets::ready(const Gradient& leaf) {
   const auto found = of_leaf_.find(&leaf);
   if (found == of_leaf_.end()) return;
   const std::size_t i = found->second;
-  if (has_begun(i)) return;  // without it
+  if (has_begun(i)) return;  // the sum has started without this gradient; `end` reports it
   terms_.back()[i] = leaf.sum;
   if (came_[i] != Came::reported) return;
   const auto bucket = std::ranges::find_if(buckets_, [i](const Bucket& b) { return b.begin <= i; });

@@ -1,6 +1,6 @@
 #pragma once
 
-/// GradientBuckets: sums of gradients over ranks, which begin while the backward pass still makes others.
+/// GradientBuckets: sums of gradients over ranks that overlap with the backward pass.
 
 #include <chrono>
 #include <cstdint>
@@ -16,41 +16,42 @@ namespace fq::detail {
 
 struct Gradient;
 
-/// A bucket is a run of parameters, from the last one on, as their gradients come. In the last batch that a
-/// rank has of a step a bucket goes to another thread as soon as its gradients are there and those before it
-/// went; what is left goes at the end. Ranks meet in the order of the buckets, whoever begins early, and sums
-/// have the bits of one bucket of all parameters. Destroyed, it waits for the sums that have begun.
+/// A bucket is a range of consecutive parameters. Buckets start from the last parameter, because backward
+/// computes its gradient first. In the last batch of this rank in a step, another thread sums a bucket as
+/// soon as its gradients are complete and all earlier buckets are started. `finish` sums the remaining
+/// buckets. All ranks sum in the order of the buckets, even if some start earlier. The sums have the same
+/// bits as one bucket of all parameters. The destructor waits for sums that have started.
 class GradientBuckets {
  public:
-  using Terms = std::vector<std::vector<Tensor>>;  // of each batch, a gradient a parameter
+  using Terms = std::vector<std::vector<Tensor>>;  // per batch, one gradient per parameter
 
   GradientBuckets(std::shared_ptr<Communicator> ranks, std::vector<Variable> parameters,
                   fq::Reduction reduction);
 
-  /// Before the last batch of this rank, of `count` in the step. `terms` are those of its others.
+  /// Begins the last batch of this rank, in a step of `count` batches. `terms` are its other batches.
   void begin(const Terms& terms, std::int64_t count);
-  /// The gradient of a leaf is complete in that batch; nothing for leaves that are no parameters.
+  /// Reports that the gradient of `leaf` is complete. Ignores leaves that are not parameters.
   void ready(const Gradient& leaf);
-  /// What the batch gave in all. False when a sum has begun without a part of it, as where a gradient comes
-  /// for the first time: then `finish` is to be called again, by all ranks.
+  /// Ends the batch with all its gradients. Returns false if a sum has started without one of them, for
+  /// example if a parameter gets a gradient for the first time. All ranks must then call `finish` again.
   [[nodiscard]] bool end(const std::vector<Tensor>& term);
-  /// Made by all ranks: the sums, in the order of the parameters. `terms` are all that this rank has, `count`
-  /// those of the step.
+  /// Returns the sums in the order of the parameters. All ranks must call it. `terms` are all batches of this
+  /// rank, `count` is the number of batches in the step.
   [[nodiscard]] std::vector<Tensor> finish(const Terms& terms, std::int64_t count);
 
  private:
-  using Sums = std::vector<Tensor>;  // of a bucket's parameters
+  using Sums = std::vector<Tensor>;  // sums of a bucket's parameters
   using Clock = std::chrono::steady_clock;
-  /// When a parameter's gradient arrived in the last step: `ready` reported all of it, or not.
+  /// How a parameter's gradient arrived in the last step: not at all, reported by `ready`, or later.
   enum class Came : unsigned char { never, reported, late };
   struct Bucket {
-    std::size_t begin, end;  // parameters
+    std::size_t begin, end;  // range of parameters
     std::int64_t missing = 0;
   };
   struct Begun {
     std::shared_future<Sums> sums;
     Clock::time_point from, to;
-    ~Begun();  // waits
+    ~Begun();  // waits for the sums
   };
 
   [[nodiscard]] std::int64_t gradients_of(const Bucket& bucket) const;
@@ -61,13 +62,13 @@ class GradientBuckets {
   std::shared_ptr<Communicator> ranks_;
   std::vector<Variable> parameters_;
   fq::Reduction reduction_;
-  bool early_;  // buckets go when they are full: on the host, where the transport takes any thread
+  bool early_;  // starts full buckets early: on the CPU, if any thread may communicate
   std::vector<Bucket> buckets_;
   std::vector<Came> came_;
   std::unordered_map<const Gradient*, std::size_t> of_leaf_;
-  Terms terms_;  // of the batches before, then of the one that runs; none between steps
+  Terms terms_;  // earlier batches, then the current one; empty between steps
   std::int64_t count_ = 0;
-  std::vector<std::unique_ptr<Begun>> begun_;  // the first buckets
+  std::vector<std::unique_ptr<Begun>> begun_;  // sums of the first buckets
 };
 
 }  // namespace fq::detail

@@ -13,14 +13,14 @@ namespace fq {
 namespace {
 
 using detail::Kernels;
-using Terms = std::vector<Tensor>;  // of one tensor
+using Terms = std::vector<Tensor>;  // all terms of one tensor
 
-/// The bits of a magnitude, which have its order: those of no terms, and of infinity and above.
+/// Magnitudes are compared as f32 bits. kAbsent: no terms. kNotFinite or more: infinity or NaN.
 constexpr std::int64_t kAbsent = -1, kNotFinite = 0x7f800000;
 
 bool is_number(std::int64_t largest) { return largest > 0 && largest < kNotFinite; }
 
-/// The largest magnitude of each tensor over its terms.
+/// Returns the bits of the largest magnitude of each tensor over its terms.
 std::vector<std::int64_t> largest_of(const std::vector<Terms>& terms) {
   std::vector<Tensor> found;
   for (const auto& of_tensor : terms)
@@ -36,20 +36,20 @@ std::vector<std::int64_t> largest_of(const std::vector<Terms>& terms) {
   return out;
 }
 
-/// What an element is counted in: 2^-shift.
+/// Returns s of the fixed-point unit 2^-s.
 int shift_of(std::int64_t largest, std::int64_t count) {
   const int above = std::ilogb(std::bit_cast<float>(static_cast<std::uint32_t>(largest))) + 1;
   return 62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1))) - above;
 }
 
-/// The sum of a tensor whose terms are none, zeros, or not numbers.
+/// Returns the sum of a tensor without finite, nonzero terms: undefined, zeros or NaN.
 Tensor special(std::int64_t largest, const Tensor& like) {
   if (largest == kAbsent) return {};
   const double value = largest == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
   return Tensor::full(like.shape(), value, DType::f32, like.device());
 }
 
-/// All tensors side by side, so that ranks meet once.
+/// Sums all tensors in one buffer, so that ranks communicate once.
 std::vector<Tensor> sums_of(Communicator& ranks, const std::vector<Terms>& terms,
                             const std::vector<std::int64_t>& largest, std::int64_t count,
                             const std::vector<Tensor>& like) {
@@ -84,11 +84,11 @@ void check_term(const std::vector<Tensor>& term, const std::vector<Tensor>& like
            like.size());
   for (std::size_t t = 0; t < like.size(); ++t)
     FQ_CHECK(!term[t].defined() || (term[t].shape() == like[t].shape() && term[t].dtype() == DType::f32),
-             "exact_sums", "tensor {} of a term is {} {}, that of the sum f32 {}", t, name(term[t].dtype()),
+             "exact_sums", "tensor {} of a term is {} {}, but the sum is f32 {}", t, name(term[t].dtype()),
              to_string(term[t].shape()), to_string(like[t].shape()));
 }
 
-/// Of each tensor whether any rank has a term of it.
+/// Returns for each tensor whether any rank has a term of it.
 std::vector<std::int64_t> present(Communicator& ranks, const std::vector<std::vector<Tensor>>& terms,
                                   std::size_t tensors) {
   std::vector<std::int64_t> out(tensors);
@@ -118,7 +118,7 @@ void sum_over(Communicator& ranks, std::span<float> sums, Reduction reduction) {
 std::vector<Tensor> exact_sums(Communicator& ranks, const std::vector<std::vector<Tensor>>& terms,
                                std::int64_t count, const std::vector<Tensor>& like) {
   FQ_CHECK(count >= std::int64_t(terms.size()) && count >= 1, "exact_sums",
-           "{} terms are given of {} in all: count those of every rank", terms.size(), count);
+           "{} terms on this rank, but count is {}: count the terms of all ranks", terms.size(), count);
   for (const auto& term : terms) check_term(term, like);
   if (like.empty()) return {};
   std::vector<Terms> of_tensor(like.size());
@@ -132,7 +132,7 @@ std::vector<Tensor> exact_sums(Communicator& ranks, const std::vector<std::vecto
 
 std::vector<Tensor> float_sums(Communicator& ranks, const std::vector<std::vector<Tensor>>& terms,
                                const std::vector<Tensor>& like, Reduction reduction) {
-  FQ_CHECK(reduction != Reduction::exact, "float_sums", "exact sums are those of exact_sums: call it");
+  FQ_CHECK(reduction != Reduction::exact, "float_sums", "reduction is exact: call exact_sums");
   for (const auto& term : terms)
     FQ_CHECK(term.size() == like.size(), "float_sums", "a term has {} tensors, the sum {}", term.size(),
              like.size());

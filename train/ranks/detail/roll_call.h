@@ -1,6 +1,6 @@
 #pragma once
 
-/// RollCall: which rank does not come, and who tells of it.
+/// RollCall: finds ranks that do not respond, and chooses the rank that reports them.
 
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace fq::detail {
 
-/// Ranks that wait for the others ask who else does. For the processes of MPI; made by all of them.
+/// Waiting ranks ask which other ranks wait, too. For MPI processes; all of them must create it.
 class RollCall {
  public:
   RollCall();
@@ -16,13 +16,14 @@ class RollCall {
   RollCall(const RollCall&) = delete;  // has a communicator of its own
   RollCall& operator=(const RollCall&) = delete;
 
-  /// Answers ranks that asked. To be called time and again by a rank that waits.
+  /// Answers ranks that asked. A waiting rank must call it repeatedly.
   void answer() const;
-  /// The ranks that did not answer within so many seconds: they compute or hang.
+  /// Returns the ranks that did not answer within `seconds`: they compute or hang.
   [[nodiscard]] std::vector<int> absent(double seconds) const;
-  /// Whether no other rank made this call before, nor one of a smaller number as early. Takes half a second.
+  /// Returns whether no other rank called it before, and no smaller rank at the same time. Takes half a
+  /// second.
   [[nodiscard]] bool is_first() const;
-  /// "rank 2 on node7", of each.
+  /// Returns the names of `ranks`, for example "rank 2 on node7, rank 5 on node8".
   [[nodiscard]] std::string names(const std::vector<int>& ranks) const;
 
  private:

@@ -13,9 +13,9 @@
 namespace fq::detail {
 namespace {
 
-constexpr double kAtTheEnd = 24 * 3600;  // rank 0 may have much to write
+constexpr double kAtTheEnd = 24 * 3600;  // seconds; rank 0 may write large files
 constexpr double kAfterFailure = 5;
-constexpr auto kUntilEnded = std::chrono::seconds(10);  // by the rank that speaks
+constexpr auto kUntilEnded = std::chrono::seconds(10);  // by the rank that prints the message
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// RunEnd: how the processes of a run end, with one message for all.
+/// RunEnd: ends the processes of a run with one message.
 
 #include <memory>
 #include <string>
@@ -9,23 +9,23 @@
 
 namespace fq::detail {
 
-/// What is said and done when a process has ended its work.
+/// How this process must end.
 struct LastWord {
-  int status = 0;            ///< of the run: 0 where all ranks were done
-  bool speaks = false;       ///< this process says the message
+  int status = 0;            ///< exit status of the run; 0 if all ranks succeeded
+  bool speaks = false;       ///< this process prints the message
   std::string message = {};  ///< of the rank that failed, with its number and host
-  bool abort = false;        ///< others do not come: they are to be ended with this one (abort_ranks)
+  bool abort = false;        ///< other ranks are missing: end them, too (abort_ranks)
 };
 
-/// Made first, by all ranks.
+/// All ranks must create it before their work.
 class RunEnd {
  public:
   RunEnd();
 
   [[nodiscard]] Communicator& ranks() const noexcept { return *ranks_; }
-  /// This process is done (0), or has failed and would exit with that status and message. Waits for the
-  /// others: for a day where it is done; where it failed five seconds, in which those come that failed like
-  /// it, then lets the first of the ranks that wait speak for all.
+  /// Reports that this process succeeded (`status` 0), or failed with this exit status and message. Waits for
+  /// the other ranks: one day after success, five seconds after a failure (enough for ranks with the same
+  /// failure). If some ranks are missing then, the first waiting rank prints the message for all.
   [[nodiscard]] LastWord meet(int status, const std::string& message) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace fq::detail {
 namespace {
 
-/// a + factor * b, or without `a` factor * b.
+/// Returns a + factor * b, or factor * b if `a` is undefined.
 Tensor scaled_sum(const Tensor& a, const Tensor& b, float factor) {
   Tensor out = Tensor::empty(b.shape());
   auto* values = out.mutable_data<float>();
@@ -68,7 +68,7 @@ void SharedStep::take_growth() {
   }
 }
 
-/// Floats that are not negative are ordered as their bits are.
+/// Sets the largest ranges of all ranks. Floats that are not negative have the order of their bits.
 void SharedStep::grow() {
   if (growing_.empty()) return;
   std::vector<std::int64_t> bits;

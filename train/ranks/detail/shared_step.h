@@ -1,6 +1,6 @@
 #pragma once
 
-/// A step of a run that several processes share out: who has which of its batches, and what becomes of them.
+/// SharedStep: a training step whose batches are divided among several processes.
 
 #include <cstdint>
 #include <exception>
@@ -20,11 +20,11 @@ class TensorQuantizer;
 
 namespace fq::detail {
 
-/// Every batch of a step begins with what the step began with: running statistics and ranges move by the mean
-/// of what the batches moved them by, weighted by samples. Gradients and these are summed exactly, losses are
-/// added in the order of the batches, so that a step has the same bits for any number of ranks; but for
-/// gradients that are to be summed as floats. Ranges that grow (QuantizerRange) become the largest that a
-/// batch of any rank has made of them.
+/// Every batch of a step starts from the same state. Running statistics and ranges move by the mean of their
+/// changes over the batches, weighted by samples. Gradients and these changes are summed exactly, and losses
+/// are added in the order of the batches. So a step has the same bits for any number of ranks, except with
+/// gradients that are summed as floats. Growing ranges (QuantizerRange) become the largest range of any batch
+/// of any rank.
 class SharedStep {
  public:
   /// Result of a batch.
@@ -33,30 +33,30 @@ class SharedStep {
     std::int64_t correct = 0, samples = 0;
   };
 
-  /// `running`: ranges of activations move with the batches.
+  /// `running`: batches move the ranges of activations.
   SharedStep(std::shared_ptr<Communicator> ranks, Module& model, bool running,
              fq::Reduction reduction = fq::Reduction::exact);
 
   [[nodiscard]] Communicator& ranks() const noexcept { return *ranks_; }
-  /// Before the forward pass of a batch of this rank, in a step of `batches`. In its last one sums begin
-  /// while the backward pass runs, which must report leaves (LeafScope).
+  /// Begins a batch of this rank before its forward pass, in a step of `batches`. In the last batch of this
+  /// rank, sums begin during the backward pass, which must report leaves (LeafScope).
   void begin_batch(std::int64_t batches);
-  /// A gradient of that batch is complete.
+  /// Reports that a gradient of the batch is complete.
   void ready(const Gradient& leaf);
-  /// After its backward pass, whose gradients are those of the sum over samples.
+  /// Ends the batch after its backward pass. The gradients must belong to the loss summed over samples.
   void end_batch(const BatchResult& result);
-  /// Of the batch that has just begun: all ranks throw it when the step ends.
+  /// Records an error of the current batch. All ranks throw it when the step ends.
   void fail(std::exception_ptr error);
-  /// A batch of another rank.
+  /// Counts a batch of another rank.
   void pass_over();
 
-  /// Made by all ranks: puts the sums in place of the gradients, moves statistics and ranges, and returns
-  /// the results of all batches, in their order. `stop` becomes whether any rank asks for it. Throws what `fail`
-  /// was given, on ranks without an error NumericError of the same words.
+  /// Replaces the gradients by their sums, moves statistics and ranges, and returns the results of all
+  /// batches in order. All ranks must call it. Sets `stop` to whether any rank requests to stop. Throws the
+  /// error of `fail`; ranks without an error throw NumericError with the same message.
   std::vector<BatchResult> finish(bool& stop);
 
  private:
-  /// Before the first batch of a step on this rank, or at its end where the rank has none.
+  /// Saves the state before the first batch of a step on this rank, or at its end if the rank has no batch.
   void begin_step();
   [[nodiscard]] std::vector<Tensor> moving() const;
   void take_growth();
@@ -64,7 +64,7 @@ class SharedStep {
   void forget();
   void throw_failure(bool& stop);
   [[nodiscard]] std::vector<BatchResult> all_results();
-  /// Whether this rank has no further batch in a step of so many.
+  /// Returns whether this rank has no further batch in a step of `batches`.
   [[nodiscard]] bool last_of(std::int64_t batches) const;
   void move(const std::vector<BatchResult>& told);
 
@@ -72,16 +72,16 @@ class SharedStep {
   Module& model_;
   std::vector<Variable> parameters_;
   std::vector<TensorQuantizer*> quantizers_, running_;
-  std::vector<TensorQuantizer*> growing_;  // in this step
+  std::vector<TensorQuantizer*> growing_;  // quantizers with growing ranges in this step
   std::vector<RangeGrowth> at_start_,
-      grown_;  // of `growing_`: before the step, and the largest of its batches
+      grown_;  // ranges of `growing_`: before the step, and the largest since
   bool begun_ = false;
   GradientBuckets buckets_;
-  std::vector<Tensor> start_;                       // of `moving`
-  std::vector<std::vector<Tensor>> terms_, moves_;  // of each batch of this rank: gradients, and what moved
+  std::vector<Tensor> start_;                       // values of `moving` before the step
+  std::vector<std::vector<Tensor>> terms_, moves_;  // per batch of this rank: gradients and changes
   std::vector<std::optional<BatchResult>> batches_;
-  bool last_ = false;   // of this rank's batches in the step
-  bool again_ = false;  // sums began too early
+  bool last_ = false;   // this is the rank's last batch in the step
+  bool again_ = false;  // sums began before all gradients were there
   std::exception_ptr error_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kModule = "libfakequant_mpi.so";
 
-/// UCX, which Open MPI 5 brings, takes SIGHUP when it is loaded.
+/// Restores signal handlers after MPI is loaded: UCX, a part of Open MPI 5, replaces the handler of SIGHUP.
 class KeptSignals {
  public:
   KeptSignals() {
@@ -31,7 +31,7 @@ class KeptSignals {
   std::array<struct sigaction, kEnds.size()> actions_{};
 };
 
-/// For all to see, as plugins of Open MPI want its symbols.
+/// Loads the module with global symbols, because plugins of Open MPI need them.
 const Functions& load() {
   const KeptSignals kept;
   void* module = dlopen(kModule, RTLD_NOW | RTLD_GLOBAL);
@@ -43,7 +43,7 @@ const Functions& load() {
   if (const void* found = dlsym(module, kFunctions); found != nullptr)
     return *static_cast<const Functions*>(found);
   throw BackendError(
-      fmt::format("[ranks] {} is of another version: install that of this one, or take its folder out of "
+      fmt::format("[ranks] {} is of another version: install a matching version, or remove its folder from "
                   "LD_LIBRARY_PATH",
                   kModule));
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What ranks ask of MPI. The functions lie in a module of their own that is linked with one
-/// (module/module.cpp), and is loaded when several processes were started: one process neither needs an MPI
-/// nor waits for its load. No type of MPI or of the standard library goes across.
+/// MPI functions that ranks need. They are in a separate module, which is linked with MPI (module/module.cpp)
+/// and loaded if several processes were started. A single process needs no MPI and does not wait for its
+/// load. The interface uses no types of MPI or of the standard library.
 
 #include <cstdint>
 
@@ -11,30 +11,30 @@
 namespace fq::mpi {
 
 using Group = std::uint64_t;    ///< the processes of a run, an MPI_Comm
-using Request = std::uint64_t;  ///< what is on its way, an MPI_Request
+using Request = std::uint64_t;  ///< a pending transfer, an MPI_Request
 
 enum class Reduce : int { i64_max, i64_sum, f32_sum, bf16_sum };
 constexpr auto kSumOfBf16 = [](bfloat16 a, bfloat16 b) {
   return bfloat16(static_cast<float>(a) + static_cast<float>(b));
 };
 
-constexpr int kNameBytes = 256;  ///< of a machine, with a zero at the end
+constexpr int kNameBytes = 256;  ///< length of a host name, with its terminating zero
 
 struct Functions {
-  /// Begins MPI; false where somebody has.
+  /// Initializes MPI. Returns false if MPI is already initialized.
   bool (*begin)();
-  /// Unless somebody has.
+  /// Finalizes MPI unless it is already finalized.
   void (*end)();
-  /// Ends all processes, where MPI has begun.
+  /// Ends all processes if MPI is initialized.
   void (*abort)(int status);
-  /// "Open MPI v4.1.4, ..": into so many bytes.
+  /// Writes a text like "Open MPI v4.1.4, ..", at most `bytes` bytes.
   void (*version)(char* text, int bytes);
-  /// Whether threads may make calls, one at a time.
+  /// Returns whether threads other than the first may make calls, one at a time.
   bool (*any_thread)();
 
-  /// All processes anew, whose messages are theirs alone.
+  /// Returns a new communicator of all processes, with separate messages.
   Group (*group)(int* own, int* size);
-  /// The names of their machines, in `kNameBytes` each. Waits.
+  /// Writes the host names of all ranks, `kNameBytes` bytes each. Waits for all ranks.
   void (*names)(Group ranks, char* all);
 
   Request (*reduce)(Group ranks, void* values, int count, Reduce how);
@@ -45,16 +45,17 @@ struct Functions {
   bool (*done)(Request* request);
   void (*give_up)(Request request);
 
-  /// A message of that number, which has no bytes and waits for nobody.
+  /// Sends the number `message`, without content and without waiting.
   void (*tell)(Group ranks, int rank, int message);
-  /// The next rank that told so; -1 for none.
+  /// Returns the next rank that sent `message`; -1 for none.
   int (*heard)(Group ranks, int message);
 };
 
-/// Of which the module has one by this name, which is another where the functions are others.
+/// Name of the function table in the module. It changes with the table.
 constexpr const char* kFunctions = "fakequant_mpi_1";
 
-/// Loads the module first. Throws BackendError where it or its MPI is not installed.
+/// Returns the function table. The first call loads the module. Throws BackendError if the module or its MPI
+/// is not installed.
 [[nodiscard]] const Functions& functions();
 
 }  // namespace fq::mpi

@@ -25,8 +25,8 @@ std::unique_ptr<detail::DeviceRanks> join_gpus(Communicator& ranks, Device devic
   const auto reasons = ranks.gather(detail::why_no_device_ranks());
   const auto lacks = std::ranges::find_if(reasons, [](const auto& reason) { return !reason.empty(); });
   if (lacks != reasons.end()) {
-    log(LogLevel::info, fmt::format("[ranks] sums of GPUs go by way of the host: {} (rank {})", *lacks,
-                                    lacks - reasons.begin()));
+    log(LogLevel::info,
+        fmt::format("[ranks] GPUs sum by way of the host: {} (rank {})", *lacks, lacks - reasons.begin()));
     return nullptr;
   }
   const auto ids = ranks.gather(ranks.rank() == 0 ? detail::device_ranks_id() : std::string());
@@ -50,9 +50,9 @@ class Session {
 /// Begins MPI, unless another library has. MPI that began here ends with the process.
 void begin() { static const Session session; }
 
-constexpr std::size_t kOfARing = 4096;  // elements of a rank: for fewer the messages cost more than the bytes
+constexpr std::size_t kOfARing = 4096;  // least elements per rank: below, messages cost more than bytes
 
-constexpr std::int64_t kGathered = std::int64_t{1} << 30;  // bytes of all ranks at once
+constexpr std::int64_t kGathered = std::int64_t{1} << 30;  // bytes of all ranks per call
 
 constexpr auto kLarger = [](std::int64_t a, std::int64_t b) { return std::max(a, b); };
 constexpr auto kSum = [](auto a, auto b) { return a + b; };
@@ -98,7 +98,7 @@ class MpiRanks final : public Communicator {
     return gpus_.get();
   }
 
-  /// Bytes [begin, begin + piece) of each text.
+  /// Gathers the bytes [begin, begin + piece) of each text.
   void gather_piece(const std::string& text, const std::vector<std::int64_t>& sizes, std::int64_t begin,
                     std::int64_t piece, std::vector<std::string>& out) {
     std::vector<int> lengths, begins(sizes.size());
@@ -113,7 +113,7 @@ class MpiRanks final : public Communicator {
       out[i].append(all, static_cast<std::size_t>(begins[i]), static_cast<std::size_t>(lengths[i]));
   }
 
-  /// In a ring where each has much to say, else as MPI does.
+  /// Uses a ring for large arrays, and MPI's own reduction for small ones.
   template <class T, class Combine>
   void reduce(std::span<T> values, Reduce how, const Combine& combine) {
     if (values.size() >= kOfARing * static_cast<std::size_t>(size_)) {
@@ -150,7 +150,7 @@ std::string mpi_library() {
 void abort_ranks(int status) {
   try {
     if (launched().ranks > 1) mpi::functions().abort(status);
-  } catch (const BackendError&) {  // has not begun
+  } catch (const BackendError&) {  // MPI is not loaded
   }
   std::_Exit(status);
 }
@@ -162,8 +162,8 @@ std::shared_ptr<Communicator> started_ranks(double seconds) {
   static const auto roll_call = std::make_shared<const detail::RollCall>();
   auto out = std::make_shared<mpi::MpiRanks>(mpi::Waiting(seconds, roll_call));
   FQ_CHECK(out->size() == started, "ranks",
-           "{} processes were started, and this one finds {}: it was built with {}, so start it with the "
-           "mpiexec of that, or without the variables of another",
+           "{} processes were started, and this one finds {}: it was built with {}; use the mpiexec of "
+           "this MPI, or unset the variables of another launcher",
            started, out->size(), mpi_library());
   return out;
 }

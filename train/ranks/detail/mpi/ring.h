@@ -1,6 +1,6 @@
 #pragma once
 
-/// Sums over ranks that go around a ring.
+/// Sums over ranks in a ring.
 
 #include <algorithm>
 #include <cstdint>
@@ -18,16 +18,16 @@ struct Ring {
   const Waiting& waiting;
 };
 
-/// Receives and sends of a step, so many elements each: what has come is used while others are on their way.
+/// Messages of one ring step, `segment` elements each. A segment is used while others are still in transfer.
 class Messages {
  public:
   static constexpr std::size_t segment = std::size_t{1} << 15;
 
   explicit Messages(const Ring& ring) : ring_(ring) {}
   ~Messages() {
-    for (const auto request : received_) functions().give_up(request);  // of a step that an exception ended
+    for (const auto request : received_) functions().give_up(request);  // of a step that threw
   }
-  Messages(const Messages&) = delete;  // ends what it began
+  Messages(const Messages&) = delete;  // owns its requests
   Messages& operator=(const Messages&) = delete;
 
   template <class T>
@@ -42,7 +42,7 @@ class Messages {
       received_.push_back(functions().receive(ring_.ranks, values.data() + at, bytes(values, at),
                                               (ring_.own + ring_.size - 1) % ring_.size));
   }
-  /// Calls use(begin) of each segment when it has come, and returns when what was sent has gone.
+  /// Calls use(begin) for each segment as it arrives. Returns when all segments are received and sent.
   template <class Use>
   void wait(const Use& use) {
     for (std::size_t i = 0; i < received_.size(); ++i) {
@@ -62,9 +62,9 @@ class Messages {
   std::vector<Request> sent_, received_;
 };
 
-/// Each element becomes what `combine` makes of those of all ranks: each part of the array goes around once
-/// and is combined, then once more, complete (Thakur, Rabenseifner and Gropp 2005), so that a link carries
-/// 2 (n - 1) / n of the bytes, which are returned.
+/// Replaces each element by the combination of the elements of all ranks. Each part of the array goes around
+/// the ring twice: first it is combined, then its result is distributed (Thakur, Rabenseifner and Gropp
+/// 2005). Each link carries 2 (n - 1) / n of the array's bytes. Returns the bytes that this rank sent.
 template <class T, class Combine>
 std::int64_t combine_in_ring(const Ring& ring, std::span<T> values, const Combine& combine) {
   const auto parts = static_cast<std::size_t>(ring.size);

@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 enum Message : int { kAsk, kHere, kSpeaks };
-constexpr auto kTold = std::chrono::milliseconds(500);  // longer than a message is on its way
+constexpr auto kTold = std::chrono::milliseconds(500);  // longer than a message takes
 constexpr auto kPoll = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -24,7 +24,7 @@ struct RollCall::Body {
   int own = 0, size = 1;
   std::vector<std::string> hosts;
 
-  /// The next rank whose message of that kind has come; -1 for none.
+  /// Returns the next rank that sent `message`; -1 for none.
   [[nodiscard]] int received(Message message) const { return mpi::functions().heard(ranks, message); }
 
   void send(int rank, Message message) const { mpi::functions().tell(ranks, rank, message); }

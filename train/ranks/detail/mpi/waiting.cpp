@@ -10,9 +10,9 @@
 namespace fq::mpi {
 namespace {
 
-constexpr auto kSpin = std::chrono::milliseconds(20);  // parts of a sum move when they are asked for
+constexpr auto kSpin = std::chrono::milliseconds(20);  // MPI transfers data while it is polled
 constexpr auto kPause = std::chrono::microseconds(50);
-constexpr double kRollCall = 2;  // seconds that a rank which waits too has to say so
+constexpr double kRollCall = 2;  // seconds; other waiting ranks must answer in time
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void Waiting::until_done(Request& request, int own) const {
 void Waiting::throw_for_absent(int own) const {
   const auto absent = roll_call_->absent(kRollCall);
   throw BackendError(fmt::format(
-      "[ranks] {} waited {} s for {}: {} hangs or is much slower; rank_timeout gives them longer",
+      "[ranks] {} waited {} s for {}: {} hangs or is much slower; raise rank_timeout to wait longer",
       roll_call_->names({own}), seconds_, absent.empty() ? "the others" : roll_call_->names(absent),
       absent.size() == 1 ? "it" : "one of them"));
 }

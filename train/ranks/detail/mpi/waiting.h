@@ -1,6 +1,6 @@
 #pragma once
 
-/// Waiting for ranks that may never come.
+/// Waiting for other ranks, with a time limit.
 
 #include <memory>
 #include <thread>
@@ -12,11 +12,12 @@ namespace fq::mpi {
 
 class Waiting {
  public:
-  /// So many seconds at most.
+  /// Waits at most `seconds` for each request.
   Waiting(double seconds, std::shared_ptr<const detail::RollCall> roll_call);
 
-  /// Until the request of rank `own` is done. Throws BackendError naming who did not come. A thread other
-  /// than that which made this waits beside its work, and leaves it the processor.
+  /// Waits until the request of rank `own` is done. Throws BackendError with the missing ranks. Only the
+  /// thread that made this object spins. Other threads sleep, to leave the processor to the thread that
+  /// computes.
   void until_done(Request& request, int own) const;
   [[nodiscard]] double seconds() const noexcept { return seconds_; }
   [[nodiscard]] const detail::RollCall& roll_call() const noexcept { return *roll_call_; }

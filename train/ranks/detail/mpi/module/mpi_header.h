@@ -1,6 +1,6 @@
 #pragma once
 
-/// MPI's functions of C.
+/// Includes the C API of MPI.
 
 #define OMPI_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX
