@@ -29,7 +29,7 @@ Quantizers quantizers_by_path(Module& model) {
 }
 
 /// Whether the grid is computed from the rounded values, so that there are no scales to set.
-bool follows_values(const TensorQuantizer& quantizer) {
+bool is_computed_from_values(const TensorQuantizer& quantizer) {
   return detail::ggml_scheme(quantizer.params()) != nullptr || quantizer.descriptor().has_dynamic_blocks();
 }
 
@@ -55,7 +55,7 @@ void check_codes(Module& model, const FileGrid& grid) {
   const std::string path = grid.quantizer.substr(0, grid.quantizer.rfind('.'));
   const auto& layer = dynamic_cast<const QuantModule&>(model.at(path));
   const QuantizedTensor own = weight_codes(layer);
-  if (follows_values(*layer.weight_quantizer())) check_scales(own, grid);
+  if (is_computed_from_values(*layer.weight_quantizer())) check_scales(own, grid);
   const auto have = code_values(own).to(Layout::row_major).to_vector<float>(),
              want = grid.codes.to_vector<float>();
   for (std::size_t i = 0; i < want.size(); ++i)
@@ -98,7 +98,7 @@ void FileQuantization::set_grids(Module& model) const {
              grid.origin, grid.quantizer);
     if (detail::ggml_scheme(found->second->params()) != nullptr && grid.codes.defined())
       set_ggml_steps(model, grid, *found->second);
-    if (follows_values(*found->second) && grid.unit == 0) continue;
+    if (is_computed_from_values(*found->second) && grid.unit == 0) continue;
     const auto [known, first] = set.emplace(found->second, &grid);
     if (first)
       set_scale(*found->second, grid);

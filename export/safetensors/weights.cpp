@@ -60,7 +60,7 @@ std::string near(const std::string& name, const Names& names) {
 }
 
 /// Returns a list for a message, with at most kMostTold names.
-std::string told(const Names& all) {
+std::string name_list(const Names& all) {
   const Names shown(all.begin(), all.begin() + std::ptrdiff_t(std::min(all.size(), kMostTold)));
   const std::string rest = all.size() > kMostTold ? fmt::format(" and {} more", all.size() - kMostTold) : "";
   return fmt::format("{}{}", fmt::join(shown, ", "), rest);
@@ -114,7 +114,7 @@ class Loading {
   void check_names() const {
     Names parts;
     const auto part = [&](const char* what, const Names& names) {
-      if (!names.empty()) parts.push_back(fmt::format("{} {}: {}", names.size(), what, told(names)));
+      if (!names.empty()) parts.push_back(fmt::format("{} {}: {}", names.size(), what, name_list(names)));
     };
     part("renames fit no tensor", described(match_.idle, file_names()));
     if (!options_.partial) {

@@ -36,7 +36,7 @@ void fold_into(Layer& layer, const BatchNorm& norm) {
 }
 
 /// Whether the weight has one channel per output channel, as the batch norm needs it.
-bool takes_norm(const Module& model, const Module& layer) {
+bool can_fold(const Module& model, const Module& layer) {
   const auto* conv = dynamic_cast<const Conv*>(&layer);
   if (conv != nullptr) return conv->weight().dim(conv->channel_axis()) == conv->out_channels();
   const auto* linear = dynamic_cast<const Linear*>(&layer);
@@ -44,11 +44,11 @@ bool takes_norm(const Module& model, const Module& layer) {
 }
 
 /// Returns the first input of a node, before a conversion to floats that only this node reads.
-const TraceValue& read_by(const TraceGraph& graph, const TraceNode& node) {
+const TraceValue& unconverted_input(const TraceGraph& graph, const TraceNode& node) {
   const TraceValue& value = graph.input(node, 0);
   if (value.producer < 0 || value.readers.size() != 1) return value;
   const TraceNode& producer = graph.nodes[static_cast<std::size_t>(value.producer)];
-  return producer.op == "to_float" ? read_by(graph, producer) : value;
+  return producer.op == "to_float" ? unconverted_input(graph, producer) : value;
 }
 
 void fold_pair(Module& layer, const BatchNorm& norm) {
@@ -67,12 +67,12 @@ std::vector<FoldablePair> foldable_batch_norms(Module& model, const TraceGraph& 
   std::vector<FoldablePair> out;
   for (const auto& node : graph.nodes) {
     if (node.op != "batch_norm" || calls[node.path] != 1) continue;
-    const TraceValue& input = read_by(graph, node);
+    const TraceValue& input = unconverted_input(graph, node);
     if (input.producer < 0 || input.readers.size() != 1) continue;
     const std::string& producer = graph.nodes[static_cast<std::size_t>(input.producer)].path;
     if (calls[producer] != 1 || node.path.empty() || producer.empty()) continue;
     if (dynamic_cast<const BatchNorm*>(&model.at(node.path)) != nullptr &&
-        takes_norm(model, model.at(producer)))
+        can_fold(model, model.at(producer)))
       out.push_back({node.path, producer});
   }
   return out;

@@ -15,7 +15,7 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-bool takes_cache(Module& model) {
+bool supports_cache(Module& model) {
   bool any = false;
   for (const auto& [path, module] : model.named_modules()) {
     const auto* attention = dynamic_cast<const Attention*>(module);
@@ -34,7 +34,7 @@ double draw(const GenerateOptions& options, std::uint32_t text, std::uint64_t pl
   return static_cast<double>(wide) * 0x1p-53;
 }
 
-std::int64_t chosen(const std::vector<float>& logits, const GenerateOptions& options, double share) {
+std::int64_t sample_token(const std::vector<float>& logits, const GenerateOptions& options, double share) {
   const auto largest = std::ranges::max_element(logits);
   if (options.temperature == 0) return largest - logits.begin();
   std::vector<std::size_t> ids(logits.size());
@@ -59,7 +59,7 @@ class Generation {
     const auto ids = prompts.to_vector<std::int64_t>();
     for (std::int64_t i = 0; i < texts_; ++i)
       rows_.emplace_back(ids.begin() + i * length_, ids.begin() + (i + 1) * length_);
-    if (options.cache && takes_cache(model)) cache_.emplace(model);
+    if (options.cache && supports_cache(model)) cache_.emplace(model);
   }
 
   Tensor run() {
@@ -72,7 +72,7 @@ class Generation {
           throw NumericError(fmt::format("[generate] the logits of token {} of text {} are NaN", length_, n));
         const auto place = static_cast<std::uint64_t>(length_);
         rows_[std::size_t(n)].push_back(
-            chosen(own, options_, draw(options_, static_cast<std::uint32_t>(n), place)));
+            sample_token(own, options_, draw(options_, static_cast<std::uint32_t>(n), place)));
       }
       ++length_;
     }

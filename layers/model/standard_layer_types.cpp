@@ -180,12 +180,12 @@ Made without_options(const LayerOptions&) {
 }
 
 /// Reads the drop probability.
-double share(const LayerOptions& o) { return o.number_or("p", 0.5, 0, 0.999); }
+double drop_probability(const LayerOptions& o) { return o.number_or("p", 0.5, 0, 0.999); }
 
 Made make_drop_block_of(const LayerOptions& o) {
   const auto block = o.integer_or("block", 7);
   if (block % 2 == 0) o.fail("the option 'block' is even: use an odd number");
-  return make_drop_block(share(o), block);
+  return make_drop_block(drop_probability(o), block);
 }
 
 /// Returns the layers with one operator and no parameters that are not plain functions.
@@ -197,12 +197,15 @@ LayerRegistry other_types() {
   };
   return {
       {"identity", {{}, [](const LayerOptions&) { return make_identity(); }}},
-      {"dropout", {{"p"}, [](const LayerOptions& o) { return make_dropout(share(o)); }}},
-      {"channel_dropout", {{"p"}, [](const LayerOptions& o) { return make_channel_dropout(share(o)); }}},
-      {"drop_path", {{"p"}, [](const LayerOptions& o) { return make_drop_path(share(o)); }}},
+      {"dropout", {{"p"}, [](const LayerOptions& o) { return make_dropout(drop_probability(o)); }}},
+      {"channel_dropout",
+       {{"p"}, [](const LayerOptions& o) { return make_channel_dropout(drop_probability(o)); }}},
+      {"drop_path", {{"p"}, [](const LayerOptions& o) { return make_drop_path(drop_probability(o)); }}},
       {"alpha_dropout",
        {{"p", "channels"},
-        [](const LayerOptions& o) { return make_alpha_dropout(share(o), o.flag_or("channels", false)); }}},
+        [](const LayerOptions& o) {
+          return make_alpha_dropout(drop_probability(o), o.flag_or("channels", false));
+        }}},
       {"drop_block", {{"p", "block"}, make_drop_block_of}},
       {"flatten",
        {{"start_axis"}, [](const LayerOptions& o) { return make_flatten(axis(o, 1, "start_axis")); }}},

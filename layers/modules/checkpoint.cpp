@@ -101,7 +101,7 @@ using detail::join_path;
 
 /// Returns the shortest matching prefix of the path, which ends before '_' or '.'. Returns the whole path if
 /// only that matches, or an empty text.
-std::string matching_beginning(std::string_view pattern, const std::string& path) {
+std::string matching_prefix(std::string_view pattern, const std::string& path) {
   for (std::size_t end = path.find_first_of("_."); end != std::string::npos;
        end = path.find_first_of("_.", end + 1))
     if (detail::wildcard_match(pattern, path.substr(0, end))) return path.substr(0, end);
@@ -131,7 +131,7 @@ void set_checkpointing(Module& model, std::string_view pattern) {
       covered.push_back(path);
     } else if (auto* graph = dynamic_cast<Graph*>(module)) {
       const auto steps = graph->set_blocks([&, prefix = path](const std::string& name) {
-        return matching_beginning(pattern, join_path(prefix, name));
+        return matching_prefix(pattern, join_path(prefix, name));
       });
       for (const auto& step : steps) covered.push_back(join_path(path, step));
     }

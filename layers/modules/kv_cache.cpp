@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kTokens = 2;  // the axis of tokens in [N, K, S, D]
 
-Variable behind(const Variable& before, const Variable& more) {
+Variable append_tokens(const Variable& before, const Variable& more) {
   const Variable kept = more.quantized() != nullptr ? more.detach() : more.as_float().detach();
   if (!before.defined()) return kept;
   FQ_CHECK(before.dim(0) == kept.dim(0), "kv_cache",
@@ -31,8 +31,8 @@ std::int64_t bytes_of(const Variable& x) {
 std::pair<Variable, Variable> AttentionState::extended(const Variable& keys, const Variable& values) {
   FQ_CHECK(!grad_enabled(), "kv_cache",
            "cached keys and values take no gradient: open a NoGrad scope around calls of the model");
-  keys_ = behind(keys_, keys);
-  values_ = behind(values_, values);
+  keys_ = append_tokens(keys_, keys);
+  values_ = append_tokens(values_, values);
   tokens_ += keys.dim(kTokens);
   return {keys_, values_};
 }

@@ -23,7 +23,7 @@ Tensor ones_where(std::int64_t rows, std::int64_t columns, const F& is_one) {
 }
 
 /// Moves the elements along an axis by `by` positions and fills with zeros.
-ImportValue moved_on(const OpImport& op, const ImportValue& x, int axis, std::int64_t by) {
+ImportValue shift_axis(const OpImport& op, const ImportValue& x, int axis, std::int64_t by) {
   std::vector<std::int64_t> before(x.shape.size() - static_cast<std::size_t>(axis), 0), after = before;
   before[0] = by;
   after[0] = -by;
@@ -67,9 +67,9 @@ ImportValue cumulative_sum(const OpImport& op) {
   check_not_samples(op, axis);
   const std::int64_t size = y.shape[static_cast<std::size_t>(axis)];
   const std::int64_t way = op.integer("reverse", 0, 0, 1) == 1 ? -1 : 1;
-  if (op.integer("exclusive", 0, 0, 1) == 1) y = moved_on(op, y, axis, way);
+  if (op.integer("exclusive", 0, 0, 1) == 1) y = shift_axis(op, y, axis, way);
   for (std::int64_t step = 1; step < size; step *= 2)
-    y = op.layer("add", {}, {y, moved_on(op, y, axis, way * step)}, {}, "sum");
+    y = op.layer("add", {}, {y, shift_axis(op, y, axis, way * step)}, {}, "sum");
   return y;
 }
 

@@ -88,7 +88,7 @@ std::vector<const OnnxValueInfo*> read_inputs(const OnnxModel& model, const std:
 
 /// Returns the reason why the batch of the second input differs from the first axis of the first input. Empty
 /// if they fit.
-std::string other_batch(const OnnxValueInfo& first, const OnnxValueInfo& input) {
+std::string batch_mismatch(const OnnxValueInfo& first, const OnnxValueInfo& input) {
   const std::string name = input.name.substr(0, 100), of = first.name.substr(0, 100);
   if (name == of && input.name == first.name) return fmt::format("two are called '{}'", name);
   if (!input.has_shape || input.shape.empty()) return fmt::format("the shape of '{}' is unknown", name);
@@ -104,10 +104,10 @@ std::string other_batch(const OnnxValueInfo& first, const OnnxValueInfo& input) 
 }
 
 /// Returns the reason why inputs cannot be parts of one row. Empty if they can.
-std::string no_parts(const std::vector<const OnnxValueInfo*>& open) {
+std::string parts_problem(const std::vector<const OnnxValueInfo*>& open) {
   for (std::size_t i = 1; i < open.size(); ++i) {
     for (const auto& [a, b] : {std::pair(open[0], open[i]), std::pair(open[i], open[0])})
-      if (auto why = other_batch(*a, *b); !why.empty()) return why;
+      if (auto why = batch_mismatch(*a, *b); !why.empty()) return why;
   }
   return {};
 }
@@ -138,7 +138,7 @@ std::vector<const OnnxValueInfo*> own_inputs(const std::vector<const OnnxValueIn
     if (open.size() > 1) ways.push_back(fmt::format("{}=1", input->name.substr(0, 100)));
   }
   FQ_CHECK(!open.empty(), "import_onnx", "all inputs are fixed, {}: one is the data", fmt::join(all, ", "));
-  const std::string why = no_parts(open);
+  const std::string why = parts_problem(open);
   FQ_CHECK(
       why.empty(), "import_onnx",
       "the graph has {} inputs, {}: several are data where the batch is the first axis of each, and {}; "

@@ -130,13 +130,13 @@ std::vector<LayerValue> values_of(const OpImport& op, const Layer& layer, std::i
 }
 
 /// Exchanges the first two axes, unless the node has the batch first like the layers.
-ImportValue first_axes_exchanged(const OpImport& op, const ImportValue& x, const std::string& suffix) {
+ImportValue exchange_first_axes(const OpImport& op, const ImportValue& x, const std::string& suffix) {
   if (is_batch_first(op)) return x;
   return op.layer("transpose", {{"axes", Shape{1, 0, 2}}}, {x}, {}, suffix);
 }
 
 /// Reverses the steps of [N, L, ..].
-ImportValue turned_round(const OpImport& op, const ImportValue& x, const std::string& suffix) {
+ImportValue reverse_steps(const OpImport& op, const ImportValue& x, const std::string& suffix) {
   std::vector<std::int64_t> back;
   for (std::int64_t i = x.shape[1] - 1; i >= 0; --i) back.push_back(i);
   return op.layer("index_select", {{"axis", 1}, {"indices", back}}, {x}, {}, suffix);
@@ -153,7 +153,7 @@ ImportValue last_states(const OpImport& op, const ImportValue& y, const Layer& l
                             {step}, {}, "state"));
   }
   const ImportValue all = ends.size() == 1 ? ends[0] : op.layer("concat", {{"axis", 1}}, ends, {}, "states");
-  return first_axes_exchanged(op, all, "last");
+  return exchange_first_axes(op, all, "last");
 }
 
 }  // namespace
@@ -164,8 +164,8 @@ ImportValue recurrent(const OpImport& op) {
   op.check(x.shape.size() == 3 && batch_axis(x.shape) == samples, "its input is {}: {} is needed",
            to_string(x.shape), samples == 0 ? "[N, steps, features]" : "[steps, N, features]");
   const Layer layer = layer_of(op, x.shape[samples == 0 ? 1 : 0]);
-  std::vector<ImportValue> inputs{first_axes_exchanged(op, x, "rows")};
-  if (layer.backwards) inputs[0] = turned_round(op, inputs[0], "back");
+  std::vector<ImportValue> inputs{exchange_first_axes(op, x, "rows")};
+  if (layer.backwards) inputs[0] = reverse_steps(op, inputs[0], "back");
   const std::size_t states = layer.type == std::string_view("lstm") ? 2 : 1;
   for (std::size_t i = 0; i < states; ++i) {
     if (!op.has_input(5 + i)) continue;
@@ -174,13 +174,13 @@ ImportValue recurrent(const OpImport& op) {
     op.check(state.shape.size() == 3 && batch_axis(state.shape) == samples,
              "its initial states are {}: {} is needed", to_string(state.shape),
              samples == 0 ? "[N, ways, features]" : "[ways, N, features]");
-    inputs.push_back(first_axes_exchanged(op, state, "initial"));
+    inputs.push_back(exchange_first_axes(op, state, "initial"));
   }
   NodeOptions options{{"hidden_size", layer.size}};
   if (layer.ways == 2) options["bidirectional"] = true;
   if (layer.relu) options["nonlinearity"] = "relu";
   ImportValue y = op.layer(layer.type, options, inputs, values_of(op, layer, x.shape[2]));
-  if (layer.backwards) y = turned_round(op, y, "forth");
+  if (layer.backwards) y = reverse_steps(op, y, "forth");
   const auto& outputs = op.node().outputs;
   if (outputs.size() > 1 && !outputs[1].empty()) op.give(1, last_states(op, y, layer));
   const auto ways = op.reshaped(y, {y.shape[0], y.shape[1], layer.ways, layer.size}, "ways");

@@ -25,7 +25,7 @@ std::string repeated(Exporting& out, const Call& call, std::size_t i) {
 
 /// Transposes the last two axes of input i, which has the name `floats`. Quantizes the result again, because
 /// engines expect quantizers directly before a product.
-std::string turned(Exporting& out, const Call& call, std::size_t i, const std::string& floats) {
+std::string swap_last_axes(Exporting& out, const Call& call, std::size_t i, const std::string& floats) {
   const Variable& x = call.inputs.at(i);
   Numbers axes(static_cast<std::size_t>(x.rank()));
   for (std::size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = static_cast<std::int64_t>(axis);
@@ -81,7 +81,7 @@ void attention_weights(Exporting& out, const Call& call) {
 void attention(Exporting& out, const Call& call) {
   const std::string name = Exporting::node_name(call);
   auto& graph = out.graph();
-  const std::string keys = turned(out, call, 1, repeated(out, call, 1));
+  const std::string keys = swap_last_axes(out, call, 1, repeated(out, call, 1));
   const std::string scores = graph.add("MatMul", name + ".scores", {out.input(call, 0), keys});
   const Shape sizes{0, 0, call.inputs.at(0).dim(2), call.inputs.at(1).dim(2)};
   const std::string p =
@@ -124,7 +124,7 @@ void rotary(Exporting& out, const Call& call) {
 
 void matmul(Exporting& out, const Call& call) {
   std::string right = out.input(call, 1);
-  if (call.get<bool>("transpose_b")) right = turned(out, call, 1, right);
+  if (call.get<bool>("transpose_b")) right = swap_last_axes(out, call, 1, right);
   out.node(call, "MatMul", {out.input(call, 0), right});
 }
 

@@ -101,7 +101,7 @@ int highest_code(const GridInput& input) {
 }
 
 /// Whether the allowed codes are fewer than the codes of the type.
-bool is_cut(const GridInput& input, const Stored& stored) {
+bool needs_clip(const GridInput& input, const Stored& stored) {
   if (!input.grid.format.is_integer()) return false;
   const IntFormat whole = whole_range(stored);
   return lowest_code(input) != whole.lower() || highest_code(input) != whole.upper();
@@ -109,8 +109,8 @@ bool is_cut(const GridInput& input, const Stored& stored) {
 
 /// Clips codes instead of floats, so that engines still fuse the quantizer with the operator before it. ONNX
 /// supports it for 8 bits. TensorRT allows no node between Q and DQ.
-std::string cut_codes(GraphBuilder& graph, const GridInput& input, const GridNames& grid,
-                      const Stored& stored) {
+std::string clip_codes(GraphBuilder& graph, const GridInput& input, const GridNames& grid,
+                       const Stored& stored) {
   const int highest = highest_code(input);
   const auto bound = [&](const char* name, int code) {
     return graph.constant(grid.zero_point + name, Tensor::full({}, code + stored.zero_point, stored.dtype));
@@ -135,7 +135,7 @@ Tensor bounds_of(const GridInput& input, int code) {
 }
 
 /// Clips floats to the values of the lowest and highest code.
-std::string cut_floats(GraphBuilder& graph, const GridInput& input, const GridNames& grid) {
+std::string clip_floats(GraphBuilder& graph, const GridInput& input, const GridNames& grid) {
   const int highest = highest_code(input);
   const std::string low = graph.constant(grid.scale + ".lowest", bounds_of(input, lowest_code(input)));
   const std::string high = graph.constant(grid.scale + ".highest", bounds_of(input, highest));
@@ -146,10 +146,10 @@ std::string cut_floats(GraphBuilder& graph, const GridInput& input, const GridNa
 
 std::string add_quantize(GraphBuilder& graph, const OnnxExportOptions& options, const GridInput& input,
                          const GridNames& grid, const Stored& stored) {
-  const bool cut = is_cut(input, stored);
+  const bool cut = needs_clip(input, stored);
   if (cut && bit_width(stored.dtype) == 8 && options.target != Target::tensorrt)
-    return cut_codes(graph, input, grid, stored);
-  const std::string floats = cut ? cut_floats(graph, input, grid) : input.floats;
+    return clip_codes(graph, input, grid, stored);
+  const std::string floats = cut ? clip_floats(graph, input, grid) : input.floats;
   return graph.add("QuantizeLinear", input.codes, {floats, grid.scale, grid.zero_point}, grid.attributes,
                    input.codes);
 }
@@ -223,7 +223,7 @@ Tensor stored(const Tensor& values, DType dtype) {
   }
 }
 
-Tensor turned(const Tensor& matrix) { return ops::transpose(Variable(matrix), {1, 0}).tensor(); }
+Tensor transposed_matrix(const Tensor& matrix) { return ops::transpose(Variable(matrix), {1, 0}).tensor(); }
 
 /// Scales in the form of DequantizeLinear: rank 0, a list along `axis`, or with `block` the rank of the
 /// codes.
@@ -270,7 +270,7 @@ Scales scales_of(const Grid& grid, const Shape& shape, bool transposed) {
   if (axis >= 0 && grid.scale_bits == 0)
     return {grid.scale.reshape({grid.scale.numel()}), transposed ? 1 - axis : axis};
   Scales scales = in_blocks(grid, shape);
-  if (transposed) scales = {turned(scales.values), 1 - scales.axis, scales.block};
+  if (transposed) scales = {transposed_matrix(scales.values), 1 - scales.axis, scales.block};
   return scales;
 }
 
@@ -302,7 +302,7 @@ std::string add_weight(GraphBuilder& graph, const OnnxExportOptions& options, co
   if (scales.axis >= 0) attributes.emplace_back("axis", std::int64_t{scales.axis});
   if (scales.block > 0) attributes.emplace_back("block_size", scales.block);
   std::vector<std::string> inputs{
-      graph.constant(name, stored(form.transposed ? turned(values) : values, type.dtype)),
+      graph.constant(name, stored(form.transposed ? transposed_matrix(values) : values, type.dtype)),
       add_scales(graph, options, path, codes.grid, scales, attributes)};
   if (scales.block == 0)
     inputs.push_back(graph.constant(path + ".zero_point", Tensor::zeros(scales.values.shape(), type.dtype)));

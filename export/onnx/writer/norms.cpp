@@ -54,7 +54,7 @@ void instance_norm(Exporting& out, const Call& call) {
 }
 
 /// Returns [C] with trailing axes, so that it broadcasts against the channels of the output.
-std::string beside_channels(Exporting& out, const Call& call, std::size_t i, const char* what) {
+std::string broadcast_channels(Exporting& out, const Call& call, std::size_t i, const char* what) {
   const Variable& p = call.inputs.at(i);
   Shape shape(static_cast<std::size_t>(call.output.rank() - 1), 1);
   shape[0] = p.dim(0);
@@ -75,9 +75,9 @@ void group_norm(Exporting& out, const Call& call) {
       graph.add("InstanceNormalization", name + ".normal", {rows, ones, zeros}, epsilon(call));
   std::string y = graph.add("Reshape", name + ".back", {normal, open_shape(out, call)});
   if (call.inputs.at(1).defined())
-    y = graph.add("Mul", name + ".scaled", {y, beside_channels(out, call, 1, ".weight")});
+    y = graph.add("Mul", name + ".scaled", {y, broadcast_channels(out, call, 1, ".weight")});
   if (call.inputs.at(2).defined())
-    y = graph.add("Add", name + ".shifted", {y, beside_channels(out, call, 2, ".bias")});
+    y = graph.add("Add", name + ".shifted", {y, broadcast_channels(out, call, 2, ".bias")});
   out.give(call, y);
 }
 

@@ -133,7 +133,7 @@ namespace {
 constexpr std::int64_t kFloatType = 1;  // TensorProto.FLOAT
 
 /// Returns the codes as the right factor, [K, N].
-Tensor turned_codes(const QuantizedTensor& w) {
+Tensor transposed_codes(const QuantizedTensor& w) {
   return ops::transpose(Variable(code_values(w)), {1, 0}).tensor().to(DType::i8);
 }
 
@@ -152,7 +152,8 @@ void emit_dynamic_product(Exporting& out, const Call& call) {
   const std::string scale = graph.free_tensor_name(name + ".input_quantizer.scale"),
                     zero = graph.free_tensor_name(name + ".input_quantizer.zero_point");
   graph.model.nodes.back().outputs = {codes, scale, zero};
-  const std::string weight = graph.constant(out.name_of(call.inputs[1], path + ".codes"), turned_codes(*w));
+  const std::string weight =
+      graph.constant(out.name_of(call.inputs[1], path + ".codes"), transposed_codes(*w));
   const std::string sums = graph.add("MatMulInteger", name, {codes, weight, zero});
   const std::string floats = graph.add("Cast", name + ".sums", {sums}, {{"to", kFloatType}});
   const Shape scales = w->grid.scale.numel() == 1 ? Shape{} : Shape{w->grid.scale.numel()};
