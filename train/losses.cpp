@@ -167,7 +167,7 @@ Loss cross_entropy_loss(const LossOptions& o) {
       };
 }
 
-/// Throws for labels that have more positions than the outputs. PyTorch's loss is infinite there.
+/// Throws for labels that require more positions than the outputs have. PyTorch's loss is infinite there.
 void check_places(const Variable& outputs, const Tensor& labels, const losses::CtcOptions& o) {
   if (outputs.rank() != 3 || o.zero_infinity) return;
   const auto rows = label_rows(labels, outputs.dim(1), o.blank, o.padding);

@@ -36,7 +36,7 @@ class TrainingNorms {
   ~TrainingNorms() {
     for (std::size_t i = 0; i < norms_.size(); ++i) norms_[i]->set_momentum(momenta_[i]);
   }
-  TrainingNorms(const TrainingNorms&) = delete;  // ends with its block
+  TrainingNorms(const TrainingNorms&) = delete;  // tied to its block
   TrainingNorms& operator=(const TrainingNorms&) = delete;
 
   void weigh(double share) {

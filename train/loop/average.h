@@ -74,7 +74,7 @@ class AverageScope {
   ~AverageScope() {
     if (average_ != nullptr) average_->swap();
   }
-  AverageScope(const AverageScope&) = delete;  // ends with its block
+  AverageScope(const AverageScope&) = delete;  // tied to its block
   AverageScope& operator=(const AverageScope&) = delete;
 
  private:

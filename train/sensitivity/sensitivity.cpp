@@ -34,7 +34,7 @@ class QuantizingScope {
       q->set_quantizing(quantizing);
     }
   }
-  QuantizingScope(const QuantizingScope&) = delete;  // ends with its block
+  QuantizingScope(const QuantizingScope&) = delete;  // tied to its block
   QuantizingScope& operator=(const QuantizingScope&) = delete;
 
  private:

@@ -45,7 +45,7 @@ class CalibrationUndo {
  public:
   explicit CalibrationUndo(const std::vector<TensorQuantizer*>& quantizers);
   ~CalibrationUndo();
-  CalibrationUndo(const CalibrationUndo&) = delete;  // ends with its block
+  CalibrationUndo(const CalibrationUndo&) = delete;  // tied to its block
   CalibrationUndo& operator=(const CalibrationUndo&) = delete;
   void keep() noexcept { before_.clear(); }
 

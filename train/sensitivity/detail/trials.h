@@ -23,7 +23,7 @@ class SwapScope {
  public:
   explicit SwapScope(const Swaps& swaps);
   ~SwapScope();
-  SwapScope(const SwapScope&) = delete;  // ends with its block
+  SwapScope(const SwapScope&) = delete;  // tied to its block
   SwapScope& operator=(const SwapScope&) = delete;
 
  private:
