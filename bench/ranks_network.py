@@ -25,9 +25,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "tests", "cli", "lib"), os.path.join(ROOT, "bench")]
 os.environ.setdefault("FAKEQUANT_SOURCE_DIR", ROOT)
 os.environ.setdefault("FAKEQUANT", os.path.join(ROOT, "build", "release", "bin", "fakequant"))
+import ranks_plan  # noqa: E402
 from command import COMMAND, DIGITS, environment, run  # noqa: E402
 from hosts import Hosts, why_none  # noqa: E402
-import ranks_plan  # noqa: E402
 
 HIDDEN = [400, 400, 200]
 PARAMETERS = sum(a * b + b for a, b in zip([64, *HIDDEN], [*HIDDEN, 10]))

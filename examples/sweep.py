@@ -7,9 +7,8 @@ A tenth of the training samples chooses the best network. The last line has its 
 """
 import argparse
 
-import numpy as np
-
 import fakequant as fq
+import numpy as np
 
 
 def fine_tune(checkpoint, preset, rate, train, epochs):

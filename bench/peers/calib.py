@@ -4,7 +4,6 @@ import time
 
 import numpy as np
 import torch
-
 from peer import Side, read_array, row
 
 BINS, FIRST = 2048, 128

@@ -5,7 +5,6 @@ import os
 import numpy as np
 import torch
 from onnx import TensorProto, checker, helper, numpy_helper
-
 from peer import Side, read_array, row
 
 LAYERS = {"conv1": (32, 1, 3, 3), "conv2": (64, 32, 3, 3), "conv3": (64, 64, 3, 3), "fc": (10, 64 * 7 * 7)}

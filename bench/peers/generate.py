@@ -3,7 +3,6 @@
 import os
 
 import numpy as np
-
 from peer import Side, row
 
 TOKENS = 128

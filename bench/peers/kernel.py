@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import torch
-
 from peer import Side, read_array, row
 from variants import fastest
 

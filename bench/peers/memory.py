@@ -1,11 +1,10 @@
 """Peers of the rows memory.*: bytes that autograd keeps from the end of forward to backward."""
 
-import torch
-from torch.nn import functional
-
 import quantized
+import torch
 from networks import make_network
 from peer import Side, row
+from torch.nn import functional
 
 
 def saved_bytes(network):

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
+import gpt
 import torch
 from torch import nn
-
-import gpt
 
 INPUTS = {"mlp": (256, 1, 28, 28), "conv4": (64, 64, 28, 28), "cnn": (64, 1, 28, 28), "resnet20": (64, 3, 32, 32)}
 CLASSES = 10

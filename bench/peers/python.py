@@ -1,9 +1,8 @@
 """Both sides of the rows python.*: the same script with fakequant.torch and with the library that it replaces."""
 
-import torch
-
 import quantized
 import step
+import torch
 from peer import Side, row
 
 LARGE = 1 << 24  # elements: 64 MiB, beyond every cache

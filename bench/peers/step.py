@@ -1,11 +1,10 @@
 """Peers of the rows step.*: one call is forward, loss, backward and a step of SGD with momentum."""
 
-import torch
-from torch.nn import functional
-
 import quantized
+import torch
 from networks import INPUTS, make_network
 from peer import row
+from torch.nn import functional
 from variants import fastest
 
 LEARNING_RATE = 1e-5  # as ours: the numbers hardly move

@@ -5,7 +5,6 @@ import signal
 import time
 
 import torch
-
 from peer import Side
 
 LIMIT = 300  # seconds for a way to be built, compiled and timed

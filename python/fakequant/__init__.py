@@ -28,8 +28,12 @@ except ModuleNotFoundError as _error:
                           "package: pip install . in the source tree.", name=f"{__name__}._fakequant")
 else:
     from ._fakequant import *  # noqa: F401,F403
-    from ._fakequant import ArgumentError as ArgumentError, BackendError as BackendError, Error as Error
-    from ._fakequant import FakequantWarning as FakequantWarning, FileError as FileError, NumericError as NumericError
+    from ._fakequant import ArgumentError as ArgumentError
+    from ._fakequant import BackendError as BackendError
+    from ._fakequant import Error as Error
+    from ._fakequant import FakequantWarning as FakequantWarning
+    from ._fakequant import FileError as FileError
+    from ._fakequant import NumericError as NumericError
     from ._fakequant import SystemError as SystemError
 
     if _fakequant.__version__ != __version__:
@@ -41,6 +45,7 @@ else:
         _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = getattr(_fakequant, _name)
     del _name
 
-    from . import methods as _methods, pickles as _pickles  # noqa: F401
+    from . import methods as _methods  # noqa: F401
+    from . import pickles as _pickles  # noqa: F401
     from .progress import Progress as Progress
     from .ranks import ranks as ranks

@@ -5,7 +5,7 @@ import sys
 from . import _fakequant
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def ranks(timeout=600.0):
     """Returns the ranks of a run that mpiexec or Slurm started: `rank`, `count`, `host`.
 

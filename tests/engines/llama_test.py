@@ -7,7 +7,6 @@ import sys
 
 import h5py
 import numpy as np
-
 from lib import HOME, SOURCE, fails, needs, result, run, small_gpt
 from llama_folder import folder
 

@@ -22,9 +22,9 @@ def remove_ties(data, out):
 
 
 def inputs(file, quantizer, data):
-    from onnx import numpy_helper
     from fakequant.engines.onnx_source import Source
     from fakequant.engines.openvino import OpenVino
+    from onnx import numpy_helper
 
     source = Source(file)
     predictions = types.SimpleNamespace(names=[quantizer], is_constant=lambda name: False)

@@ -4,7 +4,6 @@ import json
 
 import onnx
 import onnxruntime
-
 from lib import english, result, run, session_options
 
 with open("text.txt", "w", encoding="utf-8") as file:

@@ -3,7 +3,6 @@
 import json
 
 import onnx
-
 from lib import DIGITS, english, result, run
 
 with open("text.txt", "w", encoding="utf-8") as file:

@@ -4,9 +4,8 @@ import os
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
-
 from lib import DIGITS, calibrated, fails, run, verified
+from onnx import numpy_helper
 
 os.environ["TMPDIR"] = os.path.abspath("temporary")
 os.mkdir("temporary")

@@ -1,7 +1,6 @@
 """The newest onnx package takes every exported file: full check, and shapes inferred strictly."""
 
 import onnx
-
 from lib import DIGITS, NETWORKS, result, trained
 
 FORMATS = {"int8": [["ort"], ["tensorrt"], ["ort", "--opset", "21"]], "w4a8": [["ort"]], "w4a4": [["ort"]],

@@ -4,7 +4,6 @@ of the trained network; otherwise verify reports the changes."""
 import shutil
 
 import h5py
-
 from lib import DIGITS, assert_identical, fails, result, run, trained, verified
 
 QAT = ["--data", DIGITS, "--epochs", 1, "--lr", "0.0005", "--seed", 1]

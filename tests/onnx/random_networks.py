@@ -16,9 +16,8 @@ import threading
 
 import h5py
 import onnx
-from onnx import numpy_helper
-
 from lib import COMMAND, SOURCE, result, start
+from onnx import numpy_helper
 from random_network import CONFIGS, random_network, write_data, write_model
 
 sys.path.insert(0, os.path.join(SOURCE, "python"))

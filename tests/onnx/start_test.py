@@ -10,7 +10,6 @@ import zlib
 
 import h5py
 import numpy as np
-
 from lib import COMMAND, DIGITS, SOURCE, result
 
 RANDOM = np.random.default_rng(0)

@@ -1,13 +1,12 @@
 """A network of tokens: integers from the data set to the file."""
 
+import json
+
 import h5py
 import numpy as np
 import onnx
 import onnxruntime
-
 from lib import fails, result, run, session_options
-
-import json
 
 TOKENS, WORDS, CLASSES, COUNT = 12, 50, 4, 400
 MODEL = [{"name": "words", "type": "embedding", "options": {"vocabulary": WORDS, "width": 16}},

@@ -2,10 +2,9 @@
 import gc
 import threading
 
+import fakequant as fq
 import numpy as np
 import pytest
-
-import fakequant as fq
 from exchange_table import give_table, lent
 
 quant = fq.modelopt.fake_tensor_quant

@@ -10,7 +10,6 @@ import sys
 import h5py
 import numpy as np
 import pytest
-
 from fakequant import data
 from fakequant.data.splits import philox, split
 

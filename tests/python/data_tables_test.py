@@ -8,7 +8,6 @@ from collections import Counter
 import h5py
 import numpy as np
 import pytest
-
 from fakequant import data
 
 TOKENIZERS = pathlib.Path(__file__).parents[1] / "data" / "tokenizers"

@@ -1,10 +1,9 @@
 """Data sets as Python's sequences."""
 import pathlib
 
+import fakequant as fq
 import numpy as np
 import pytest
-
-import fakequant as fq
 
 DIGITS = pathlib.Path(__file__).parents[2] / "data" / "digits.h5"
 

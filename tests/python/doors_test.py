@@ -2,10 +2,9 @@
 import gc
 import os
 
+import fakequant as fq
 import numpy as np
 import pytest
-
-import fakequant as fq
 
 X = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
 Y = np.arange(8) % 2

@@ -3,10 +3,9 @@ import collections
 import os
 import pathlib
 
+import fakequant as fq
 import numpy as np
 import pytest
-
-import fakequant as fq
 
 h5py = pytest.importorskip("h5py")
 FOLDER = pathlib.Path(os.environ.get("FAKEQUANT_GOLDEN_DIR") or pathlib.Path(__file__).parents[1] / "golden")

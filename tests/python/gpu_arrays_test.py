@@ -2,7 +2,6 @@
 order is missing."""
 import numpy as np
 import pytest
-
 from cuda_arrays import Array, Default, fq, simulated, theirs
 from exchange_table import lent
 

@@ -4,10 +4,9 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import fakequant as fq
 import numpy as np
 import pytest
-
-import fakequant as fq
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,9 @@ import types
 from html import unescape
 from html.parser import HTMLParser
 
+import fakequant as fq
 import numpy as np
 import pytest
-
-import fakequant as fq
 
 
 class Checked(HTMLParser):

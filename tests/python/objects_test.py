@@ -1,10 +1,9 @@
 """Models, quantizers and the training loop from Python."""
 import pathlib
 
+import fakequant as fq
 import numpy as np
 import pytest
-
-import fakequant as fq
 
 DIGITS = pathlib.Path(__file__).parents[2] / "data" / "digits.h5"
 

@@ -5,9 +5,8 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 import fakequant as fq
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -3,10 +3,9 @@ import json
 import os
 import subprocess
 
+import fakequant as fq
 import numpy as np
 import pytest
-
-import fakequant as fq
 
 COMMAND = os.environ.get("FAKEQUANT", "")
 EXAMPLE = os.environ.get("FAKEQUANT_QAT_EXAMPLE", "")  # examples/qat_network.cpp

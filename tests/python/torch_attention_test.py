@@ -11,11 +11,10 @@ import pytest
 if os.environ.get("FAKEQUANT_TORCH_SITE"):
     sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
 torch = pytest.importorskip("torch", reason="there is no torch: FAKEQUANT_TORCH_SITE can name a folder that has it")
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-
 import fakequant as fq  # noqa: E402
 import fakequant.torch as fqt  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 #: Queries, keys, values and probabilities on codes too, under ModelOpt's names.
 ON_CODES = {"preset": "int8", "rules": [{"pattern": "*bmm_quantizer", "num_bits": 8}, {"pattern": "*softmax_quantizer", "num_bits": 8}]}

@@ -8,13 +8,12 @@ import pytest
 if os.environ.get("FAKEQUANT_TORCH_SITE"):
     sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
 torch = pytest.importorskip("torch", reason="there is no torch: FAKEQUANT_TORCH_SITE can name a folder that has it")
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.nn.utils import parametrizations  # noqa: E402
-
 import fakequant as fq  # noqa: E402
 import fakequant.torch as fqt  # noqa: E402
 from fakequant import _fakequant  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.nn.utils import parametrizations  # noqa: E402
 
 torch.manual_seed(0)
 X = torch.randn(32, 8)
@@ -49,7 +48,7 @@ def function_named(name):
 
 def test_a_slice_may_have_a_computed_end():
     net = Net(lambda self, x: self.fc(x[:, :x.shape[1] // 2]), fc=nn.Linear(4, 3))
-    model = made(net).eval()
+    model = make_model(net).eval()
     assert len(model.lowered_modules()) == 1
     with fqt.quantizers_off(model):
         torch.testing.assert_close(model(X), net(X))
@@ -120,7 +119,7 @@ def test_layers_have_the_torch_attributes(opaque):
         own = model.get_submodule(name)
         for kind in ("_parameters", "_buffers", "_non_persistent_buffers_set"):
             assert getattr(own, kind) == getattr(module, kind), name
-        assert getattr(module, "_modules").keys() <= getattr(own, "_modules").keys(), name
+        assert module._modules.keys() <= own._modules.keys(), name
         assert all(getattr(own, child) is None for child, value in module._modules.items() if value is None)
     assert model.body.up.bias is None and model.head is None and model.body.extra is None
     assert {name for name in model.state_dict() if "_quantizer." not in name} == net.state_dict().keys()

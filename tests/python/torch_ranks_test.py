@@ -10,12 +10,11 @@ import pytest
 if os.environ.get("FAKEQUANT_TORCH_SITE"):
     sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
 torch = pytest.importorskip("torch", reason="there is no torch: FAKEQUANT_TORCH_SITE can name a folder that has it")
+import fakequant.torch as fqt  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
-
-import fakequant.torch as fqt  # noqa: E402
 
 
 def data():

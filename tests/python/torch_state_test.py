@@ -11,11 +11,10 @@ if os.environ.get("FAKEQUANT_TORCH_SITE"):
     sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
 torch = pytest.importorskip("torch", reason="there is no torch: FAKEQUANT_TORCH_SITE can name a folder that has it")
 safetensors = pytest.importorskip("safetensors.torch", reason="there is no safetensors beside torch")
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-
 import fakequant as fq  # noqa: E402
 import fakequant.torch as fqt  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 DATA = os.path.join(os.environ.get("FAKEQUANT_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "..", "..")), "tests", "data")
 PRESETS = ["int8", "int8_weight_only", "w4a8", "w4a4", "w2a2", "ternary", "binary", "int4_blockwise", "fp8", "fp8_2d_blockwise", "nvfp4",

@@ -9,11 +9,10 @@ import pytest
 if os.environ.get("FAKEQUANT_TORCH_SITE"):
     sys.path.append(os.environ["FAKEQUANT_TORCH_SITE"])
 torch = pytest.importorskip("torch", reason="there is no torch: FAKEQUANT_TORCH_SITE can name a folder that has it")
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-
 import fakequant as fq  # noqa: E402
 import fakequant.torch as fqt  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 torch.manual_seed(3)
 X, Y = torch.randn(64, 16), torch.randint(0, 4, (64,))

@@ -2,10 +2,9 @@
 import threading
 import warnings
 
+import fakequant as fq
 import numpy as np
 import pytest
-
-import fakequant as fq
 
 
 def warned(call):

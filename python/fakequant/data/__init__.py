@@ -11,7 +11,9 @@ Functions raise `DataError` for bad arguments and files, `MissingPackage` if a p
 cannot be written. An error leaves the output unchanged. Required packages: numpy and h5py, Pillow for images, pyarrow for Parquet, and
 tokenizers for tokenizer.json.
 """
-from .common import DataError as DataError, MissingPackage as MissingPackage, SystemFailure as SystemFailure
+from .common import DataError as DataError
+from .common import MissingPackage as MissingPackage
+from .common import SystemFailure as SystemFailure
 
 
 def _convert(part, source, output, arguments):

@@ -80,7 +80,7 @@ class Stream:
     def open(cls, path):
         """Opens a file, plain or gzip."""
         try:
-            file = open(path, "rb")  # noqa: SIM115: closed with the stream
+            file = open(path, "rb")  # closed with the stream
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
         except OSError as error:

@@ -22,8 +22,17 @@ with required_packages(__name__, "onnxruntime onnx h5py"):
 
     from .counts import Counts, Predictions
     from .onnx_engine import Engine
-    from .onnx_reasons import (FLOAT_ANSWERS, FLOAT_CODES, FLOAT_LOGITS, beginnings, describe, describe_beginnings, explain,
-                               first_difference, rounds_floats)
+    from .onnx_reasons import (
+        FLOAT_ANSWERS,
+        FLOAT_CODES,
+        FLOAT_LOGITS,
+        beginnings,
+        describe,
+        describe_beginnings,
+        explain,
+        first_difference,
+        rounds_floats,
+    )
     from .onnx_session import LEVELS, TWO_BYTES
     from .onnx_source import FLOAT8, Source
     from .processor import has_vnni

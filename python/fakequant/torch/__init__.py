@@ -13,8 +13,17 @@ CUDA.
 """
 from .calibration import calibrate, calibrating, quantizers_off
 from .files import export, load_quantized, save, verify
-from .modelopt import (HistogramCalibrator, MaxCalibrator, TensorQuantizer, dynamic_block_quant, fake_affine_tensor_quant, fake_tensor_quant,
-                       int_cast_ste, legacy_fake_tensor_quant, scaled_e4m3)
+from .modelopt import (
+                       HistogramCalibrator,
+                       MaxCalibrator,
+                       TensorQuantizer,
+                       dynamic_block_quant,
+                       fake_affine_tensor_quant,
+                       fake_tensor_quant,
+                       int_cast_ste,
+                       legacy_fake_tensor_quant,
+                       scaled_e4m3,
+)
 from .modules import Quantized
 from .quantize import parameter_groups, quantize
 from .report import layers, quantizers

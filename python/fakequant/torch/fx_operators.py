@@ -4,11 +4,35 @@ import math
 import torch
 from torch import nn
 
-from .fx_graph import (argument, function_name, is_none_input, is_parameter, is_tensor, is_unpacked_split, shape_of, tensor_inputs,
-                       transposed_parameter)
-from .layers import (ROWS, HelperNode, Lowering, TensorRef, Unsupported, adaptive_avg_pool, avg_pool, constant, flatten, has_hooks, max_pool,
-                     module_layer, pair, plain_function, require, tensor_refs)
-
+from .fx_graph import (
+    argument,
+    function_name,
+    is_none_input,
+    is_parameter,
+    is_tensor,
+    is_unpacked_split,
+    shape_of,
+    tensor_inputs,
+    transposed_parameter,
+)
+from .layers import (
+    ROWS,
+    HelperNode,
+    Lowering,
+    TensorRef,
+    Unsupported,
+    adaptive_avg_pool,
+    avg_pool,
+    constant,
+    flatten,
+    has_hooks,
+    max_pool,
+    module_layer,
+    pair,
+    plain_function,
+    require,
+    tensor_refs,
+)
 
 # Functions that permute, slice or reshape. Each returns a list of (type, options) for a node and the tensor that it reads.
 

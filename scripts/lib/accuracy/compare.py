@@ -7,9 +7,10 @@ import sys
 import threading
 import time
 
+from bench.worker import Worker, WorkerError
+
 from bench import report as bench_report
 from bench import setup
-from bench.worker import Worker, WorkerError
 
 from . import own
 from .cases import BATCH, CASES, COMPARED, rates

@@ -4,9 +4,8 @@ import torch
 from brevitas import nn as quant_nn
 from brevitas.quant import Int8ActPerTensorFloat, Int8WeightPerChannelFloat, Uint8ActPerTensorFloat
 from brevitas.quant.experimental import float_quant_ocp
-from torch import nn
-
 from formats import Unsupported, formats_of, inputs_of, replace
+from torch import nn
 
 FOLLOWS_FLOAT = False
 MADE = {nn.Linear: quant_nn.QuantLinear, nn.Conv1d: quant_nn.QuantConv1d, nn.Conv2d: quant_nn.QuantConv2d}

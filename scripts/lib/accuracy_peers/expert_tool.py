@@ -3,10 +3,9 @@ channel, 8 bits in the first and last layer, half of the loss by distillation. F
 fixed ranges."""
 
 import torch
+from formats import formats_of, inputs_of
 from quantized import to_e2m1
 from torch import nn
-
-from formats import formats_of, inputs_of
 
 FOLLOWS_FLOAT = True
 

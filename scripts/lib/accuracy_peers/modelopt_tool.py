@@ -4,7 +4,6 @@ least squared error below 8 bits, frozen while training as its quantizers are.""
 import copy
 
 import modelopt.torch.quantization as mtq
-
 from formats import Unsupported, formats_of
 
 FOLLOWS_FLOAT = False

@@ -5,7 +5,6 @@ import json
 import h5py
 import numpy as np
 import torch
-
 from torch_peer import Network
 
 

@@ -4,11 +4,9 @@ the quantizers of its default for x86 with fewer bits."""
 import warnings
 
 import torch
-from torch.ao.quantization import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
-from torch.ao.quantization import QConfig, QConfigMapping
-from torch.ao.quantization.quantize_fx import prepare_qat_fx
-
 from formats import Unsupported, formats_of
+from torch.ao.quantization import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver, QConfig, QConfigMapping
+from torch.ao.quantization.quantize_fx import prepare_qat_fx
 
 FOLLOWS_FLOAT = False
 

@@ -1,12 +1,11 @@
 """torchao's quantization-aware training: linear layers, ranges of each forward pass (activations by the row)."""
 
 import torch
+from formats import Unsupported, formats_of
 from torch import nn
 from torchao.quantization import quantize_
 from torchao.quantization.granularity import PerRow
 from torchao.quantization.qat import Float8FakeQuantizeConfig, IntxFakeQuantizeConfig, QATConfig
-
-from formats import Unsupported, formats_of
 
 FOLLOWS_FLOAT = False
 DTYPES = {8: torch.int8, 4: torch.int4, 3: torch.int3, 2: torch.int2}

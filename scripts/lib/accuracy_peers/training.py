@@ -1,9 +1,8 @@
 """Fine-tuning of a peer: AdamW on a one-cycle schedule, the batches of an epoch shuffled, nothing augmented."""
 
 import torch
-from torch.nn import functional
-
 from formats import LAYERS
+from torch.nn import functional
 
 DECAY, TEMPERATURE = 0.01, 2
 

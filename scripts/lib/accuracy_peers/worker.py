@@ -15,13 +15,13 @@ import warnings
 LIB = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [LIB, os.path.join(os.path.dirname(os.path.dirname(LIB)), "bench", "peers")]
 
-import torch  # noqa: E402
-
 import peer  # noqa: E402
+import torch  # noqa: E402
 import torch_peer  # noqa: E402
 from formats import FORMATS, Unsupported  # noqa: E402
-from network import load  # noqa: E402
 from training import tune  # noqa: E402
+
+from network import load  # noqa: E402
 
 CALIBRATION = 512  # images, as fakequant's
 

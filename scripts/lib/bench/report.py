@@ -26,9 +26,9 @@ def vector_sets():
 def caches():
     found, folder = {}, "/sys/devices/system/cpu/cpu0/cache"
     for index in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        read = lambda name: first_match(f"{folder}/{index}/{name}", r"(.*)")
-        if index.startswith("index") and read("type") != "Instruction":
-            found["L" + read("level")] = read("size")
+        if index.startswith("index") and first_match(f"{folder}/{index}/type", r"(.*)") != "Instruction":
+            level, size = (first_match(f"{folder}/{index}/{name}", r"(.*)") for name in ("level", "size"))
+            found["L" + level] = size
     return found
 
 

@@ -2,7 +2,6 @@
 import os
 
 import numpy as np
-
 from fakequant.engines.processor import has_vnni
 
 
@@ -23,7 +22,6 @@ def onnxruntime(depth, x):
 def xnnpack(depth, x, name="xnnpack", preset="8da8w"):
     """The whole network is a program: dynamic INT8, or static."""
     import torch
-
     from fakequant.engines.executorch_program import Program
 
     checkpoint = depth.calibrated(name.replace(" ", "_"), preset=preset)

@@ -4,7 +4,6 @@ import json
 import os
 
 import h5py
-
 from command import DIGITS, run
 
 
