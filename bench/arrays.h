@@ -24,7 +24,8 @@ void write_array(const std::filesystem::path& folder, const std::string& name, c
 /// Whether a zero differs from a negative zero.
 enum class Zeros { differ, equal };
 
-/// Describes the first element whose bits differ between two f32 tensors; empty if they are equal. All NaNs are equal.
+/// Describes the first element whose bits differ between two f32 tensors; empty if they are equal. All NaNs
+/// are equal.
 [[nodiscard]] std::string first_difference(const std::string& name, const Tensor& ours,
                                            const Tensor& expected, Zeros zeros = Zeros::differ);
 /// Describes the first difference of two masks (u1); empty if they are equal.

@@ -10,8 +10,8 @@ namespace {
 
 constexpr const char* kLayers[] = {"conv1", "conv2", "conv3", "fc"};
 
-/// Writes the arrays from which the peer builds the same integer network: <layer>.weight, .bias, .weight_scale,
-/// .scale and .zero_point (both of the layer's input).
+/// Writes the arrays from which the peer builds the same integer network: <layer>.weight, .bias,
+/// .weight_scale, .scale and .zero_point (both of the layer's input).
 void write_layer(const Settings& settings, Module& model, const std::string& name) {
   auto& layer = model.at(name);
   const auto& quant = dynamic_cast<const QuantModule&>(layer);

@@ -13,7 +13,8 @@
 namespace fq::bench {
 namespace {
 
-/// Returns the index of the range of element i. Elements of a run share a range, except with ranges per last axis.
+/// Returns the index of the range of element i. Elements of a run share a range, except with ranges per last
+/// axis.
 std::int64_t range_of(const Forward& k, std::int64_t i) {
   const std::int64_t ranges = k.amax.numel();
   return k.amax.rank() == 1 ? i % ranges : i / (k.x.numel() / ranges);

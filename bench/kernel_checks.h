@@ -1,7 +1,7 @@
 #pragma once
 
-/// Checks of kernels against the scalar formulas. Each function describes the first element of y or of the mask
-/// that differs after a run; an empty text means that all are equal.
+/// Checks of kernels against the scalar formulas. Each function describes the first element of y or of the
+/// mask that differs after a run; an empty text means that all are equal.
 
 #include <string>
 

@@ -29,7 +29,7 @@ enum class BatchNorm { live, folded };
 
 struct Network {
   std::shared_ptr<Module> model;
-  Tensor x;       ///< input batch, row-major as from a loader; channels_last for conv4, an inner part of a network
+  Tensor x;  ///< input batch, row-major as from a loader; channels_last for conv4, an inner part of a network
   Tensor labels;  ///< i64
 };
 

@@ -29,8 +29,8 @@ struct Side {
 struct Work {
   Side ours;
   Side theirs;  ///< empty: the peer is Python
-  /// Describes the first difference between the results of both sides, or returns an empty text. Called after the
-  /// peer has published its results. Empty function: the results need not be equal.
+  /// Describes the first difference between the results of both sides, or returns an empty text. Called after
+  /// the peer has published its results. Empty function: the results need not be equal.
   std::function<std::string()> check;
   /// Factor from seconds per call to `Row::unit`; 1 for values.
   double units_per_second = 1e3;

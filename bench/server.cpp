@@ -1,5 +1,6 @@
 /// Our side of scripts/bench: times rows on request, so that rounds can be interleaved with another program.
-/// fakequant_bench --threads N --exchange FOLDER reads one request per line and replies with one line of JSON,
+/// fakequant_bench --threads N --exchange FOLDER reads one request per line and replies with one line of
+/// JSON,
 /// {"error": "..."} on failure:
 ///   hello                      {"versions": {name: version}}
 ///   rows                       {"rows": [{"name", "unit", "clock", "python", "own_waiting"}]}

@@ -151,7 +151,8 @@ class Calibrator {
 ///   are powers of two wide and are joined as the range grows, so that neither the split into batches nor
 ///   their order matters and calibrators merge;
 /// - "two_pass" and the same with "_entropy", "_mse", "_octav": the first pass finds the largest magnitude,
-///   the second counts in even bins from 0 to it. This is the finest histogram with that number of bins, for twice the time;
+///   the second counts in even bins from 0 to it. This is the finest histogram with that number of bins, for
+///   twice the time;
 /// - "mse_search": the multiple of the first batch's largest |x|, from start_multiplier to stop_multiplier,
 ///   with the smallest sum of squared errors of fake quantization over all batches (ModelOpt's
 ///   MseCalibrator);

@@ -57,8 +57,8 @@ struct Histogram {
 /// start_bin + stride, ... bins. Bin 0 counts as bin 1.
 ///
 /// A cut that keeps no value is not a candidate. `exact` uses the last such cut if there is one,
-/// as ModelOpt's argmin does, which treats its divergence of 0 / 0 as the smallest. `divergences`, when given,
-/// receives one value a candidate, infinity for those.
+/// as ModelOpt's argmin does, which treats its divergence of 0 / 0 as the smallest. `divergences`, when
+/// given, receives one value a candidate, infinity for those.
 ///
 /// `limits_clipping` excludes cuts that clip more than one value in (number of levels). Spikes
 /// do not count there: bins with more than 16 times the mean of their filled neighbors, as the constants that

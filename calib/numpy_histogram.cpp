@@ -24,8 +24,8 @@ std::vector<float> even_edges(T first, T last, int bins) {
   for (int i = 0; i < bins; ++i) edges.push_back(static_cast<float>(static_cast<T>(i) * step + first));
   edges.push_back(static_cast<float>(last));
   FQ_CHECK(std::ranges::adjacent_find(edges, std::ranges::greater_equal()) == edges.end(), kNumpy,
-           "there are fewer than {} floats from {} to {}: use fewer bins, or the torch grid", bins,
-           first, last);
+           "there are fewer than {} floats from {} to {}: use fewer bins, or the torch grid", bins, first,
+           last);
   return edges;
 }
 

@@ -24,12 +24,12 @@
 
 #include "fakequant/network/network.h"
 #include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/data/loader.h"
 #include "fakequant/train/loop/trainer.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/qat_defaults.h"
 #include "fakequant/train/sensitivity/auto_quantize.h"
-#include "fakequant/train/calibration/calibration_report.h"
 
 namespace fq {
 

@@ -7,8 +7,8 @@
 ///     const Tensor z = modelopt::fake_tensor_quant(x, amax, {}, 4);              // 4 bits, amax [C, 1, 1]
 ///     const Variable w = modelopt::scaled_e4m3(Variable(x, true), 448.0);        // passes gradients
 ///
-/// Common rules: `x` is f32, f16, bf16 or f64, any layout; arithmetic is f32, except int_cast_ste, which uses x's
-/// type; the output has x's dtype (with a `bias`, the promoted type of the two). x, `amax` and `bias`
+/// Common rules: `x` is f32, f16, bf16 or f64, any layout; arithmetic is f32, except int_cast_ste, which uses
+/// x's type; the output has x's dtype (with a `bias`, the promoted type of the two). x, `amax` and `bias`
 /// broadcast together by NumPy's rule: where those have more axes or elements, x is repeated, and its
 /// gradient summed in double. On `meta` only shapes flow.
 ///
@@ -38,10 +38,10 @@ namespace fq::modelopt {
 /// 0, -hi (narrow) or -hi-1. A Grid differs: it divides by a scale, this multiplies
 /// by its inverse.
 ///
-/// Where amax <= 2^-24, y is 0. NaN stays NaN, Inf saturates (and becomes NaN for such a small amax), -0 stays
-/// -0. An infinite amax makes NaN; with a NaN anywhere in amax small values of it are no longer special. A
-/// signed code of one bit is 0 / 0: NaN. It refuses a negative amax, a negative x when unsigned (unless x has
-/// a NaN), and num_bits outside 1 .. 16.
+/// Where amax <= 2^-24, y is 0. NaN stays NaN, Inf saturates (and becomes NaN for such a small amax), -0
+/// stays -0. An infinite amax makes NaN; with a NaN anywhere in amax small values of it are no longer
+/// special. A signed code of one bit is 0 / 0: NaN. It refuses a negative amax, a negative x when unsigned
+/// (unless x has a NaN), and num_bits outside 1 .. 16.
 [[nodiscard]] Tensor fake_tensor_quant(const Tensor& x, const Amax& amax, const Tensor& bias = {},
                                        int num_bits = 8, bool is_unsigned = false, bool narrow_range = true,
                                        bool pass_through_bwd = false);

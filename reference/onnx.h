@@ -25,9 +25,9 @@ namespace fq::onnx {
 ///
 /// `x` is f32, f16, bf16 or i32; `scale` f32, f16 or bf16, the type of a float x. A scale of one element
 /// (rank 0 or 1) is per tensor; a list has one element for each index of `axis`; with `block_size` B it has
-/// the shape of x but ceil(D / B) along `axis`; x then has at least 2 axes, and the last block may be shorter.
-/// `zero_point` has the scale's shape and the type of the codes (numbers take it), and is 0 for floats. The
-/// codes are of `output_dtype`, else of the zero point's type, else u8.
+/// the shape of x but ceil(D / B) along `axis`; x then has at least 2 axes, and the last block may be
+/// shorter. `zero_point` has the scale's shape and the type of the codes (numbers take it), and is 0 for
+/// floats. The codes are of `output_dtype`, else of the zero point's type, else u8.
 ///
 /// On `meta` only the shape flows. Codes pass no gradient: a Variable that needs one is refused. Throws
 /// ArgumentError for other shapes and types.
@@ -58,9 +58,9 @@ struct DynamicCodes {
 /// DynamicQuantizeLinear: lo, hi the extremes of all of x (f32) and 0, s = fl(fl(hi - lo) / 255), 1 for
 /// zeros, z = rne(clamp(fl(0 - fl(lo / s)), 0, 255)); q = sat(rne(fl(x / s)) + z).
 [[nodiscard]] DynamicCodes dynamic_quantize_linear(const Tensor& x);
-/// DynamicQuantizeLinear, MatMulInteger and the following operators, fused or not: fl(fl(fl(A) * fl(s * scale)) + bias),
-/// A the sum of (q - z) * code, of x f32 [M, K] and codes i8 [K, N]. `scale` is f32 of one element or [N],
-/// `bias` f32 [N] or undefined: nothing is added.
+/// DynamicQuantizeLinear, MatMulInteger and the following operators, fused or not: fl(fl(fl(A) * fl(s *
+/// scale)) + bias), A the sum of (q - z) * code, of x f32 [M, K] and codes i8 [K, N]. `scale` is f32 of one
+/// element or [N], `bias` f32 [N] or undefined: nothing is added.
 [[nodiscard]] Tensor dynamic_quantize_matmul(const Tensor& x, const Tensor& codes, const Tensor& scale,
                                              const Tensor& bias = {});
 

@@ -30,8 +30,8 @@ struct Quantized {
 };
 
 /// codes = clamp(rne(x * s), lo, hi) in f32, s = hi / amax, hi = 2^(num_bits-1+unsigned) - 1, lo = 0, -hi
-/// (narrow) or -hi-1; where amax <= 2^-24 they are 0 and the scale is 1. `output_dtype` is the type of the codes:
-/// f32 or i32 (NaN becomes 0), by default x's type. The scale is s in the shape of amax, in x's type.
+/// (narrow) or -hi-1; where amax <= 2^-24 they are 0 and the scale is 1. `output_dtype` is the type of the
+/// codes: f32 or i32 (NaN becomes 0), by default x's type. The scale is s in the shape of amax, in x's type.
 ///
 /// The codes' gradient passes to x where |x| <= amax; the scale takes a gradient and passes 0. It refuses a
 /// negative amax, a negative x when unsigned (unless x has a NaN), an x without elements when unsigned, a

@@ -34,8 +34,8 @@ namespace fq::torch_ref {
 ///
 /// A float zero point may lie outside of the range and is added before rounding: q = rne(fma(x, 1/scale, z))
 /// for f32, rne(x * fl(1/scale) + z) for f16, with an f64 x rounded to f32 first; y is then computed in
-/// double and rounded once. It rejects other shapes and types, a missing axis, and the input that the per-tensor form
-/// rejects.
+/// double and rounded once. It rejects other shapes and types, a missing axis, and the input that the
+/// per-tensor form rejects.
 [[nodiscard]] Tensor fake_quantize_per_channel_affine(const Tensor& x, const Tensor& scale,
                                                       const Tensor& zero_point, int axis,
                                                       std::int64_t quant_min, std::int64_t quant_max);

@@ -85,10 +85,10 @@ Grid make_grid(const Shape& shape, DType dtype, const Parameters& p, const Codes
   const DType scale_type = p.scale.dtype(), zero_type = given ? p.zero_point.dtype() : scale_type;
   const DType product = promoted(dtype, scale_type), base = promoted(scale_type, zero_type);
   Grid grid{p.block_size, {}, codes, floating, floating ? promoted(dtype, base) : product};
-  FQ_CHECK(!strict || grid.steps != DType::f16 || (codes.lower >= -65504.0f && codes.upper <= 65504.0f),
-           function,
-           "codes of {} to {} exceed the range of f16, the type of the scale: use an f32 scale, or fewer bits",
-           codes.lower, codes.upper);
+  FQ_CHECK(
+      !strict || grid.steps != DType::f16 || (codes.lower >= -65504.0f && codes.upper <= 65504.0f), function,
+      "codes of {} to {} exceed the range of f16, the type of the scale: use an f32 scale, or fewer bits",
+      codes.lower, codes.upper);
   if (p.scale.device().is_meta()) return grid;
   const auto scales = values_of(p.scale, count, "scale", function);
   const auto zeros = given ? values_of(p.zero_point, count, "zero point", function) : std::vector<float>();

@@ -138,7 +138,8 @@ struct QParamsOptions {
 [[nodiscard]] QParams choose_qparams_affine_with_min_max(const Tensor& min_val, const Tensor& max_val,
                                                          MappingType mapping_type, IntegerType target_dtype,
                                                          const QParamsOptions& options = {});
-/// Asymmetric, from the unchanged range: s = (max - min) / (quant_max - quant_min), z = min + s * mid, a value.
+/// Asymmetric, from the unchanged range: s = (max - min) / (quant_max - quant_min), z = min + s * mid, a
+/// value.
 [[nodiscard]] QParams choose_qparams_affine_tinygemm(const Tensor& x, MappingType mapping_type,
                                                      const Shape& block_size, IntegerType target_dtype,
                                                      const QParamsOptions& options = {});
@@ -200,8 +201,8 @@ struct QParamsOptions {
                                           const CodeRange& range = {},
                                           ZeroPointDomain domain = ZeroPointDomain::integer);
 /// dx = (dy * scale) * r (floating: / scale) where the position before the clamp lies strictly between
-/// quant_min and quant_max, each product rounded; 0 elsewhere. A scale that requires a gradient gets the gradient of
-/// range learning: the sum over its block through both its uses, exact to double precision.
+/// quant_min and quant_max, each product rounded; 0 elsewhere. A scale that requires a gradient gets the
+/// gradient of range learning: the sum over its block through both its uses, exact to double precision.
 [[nodiscard]] Variable fake_quantize_affine(const Variable& x, const Shape& block_size, const Variable& scale,
                                             const Tensor& zero_point, IntegerType quant_dtype,
                                             const CodeRange& range = {},

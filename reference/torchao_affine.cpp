@@ -50,8 +50,8 @@ struct Steps {
     return static_cast<float>(floating ? div_(reached, Result{row.scale})
                                        : mul_(reached, Result{row.reciprocal}));
   }
-  /// Contribution of the element to the gradient of its scale: by the dequantization, dy times the factor of the
-  /// scale, and by the position, straight through its rounding.
+  /// Contribution of the element to the gradient of its scale: by the dequantization, dy times the factor of
+  /// the scale, and by the position, straight through its rounding.
   [[nodiscard]] double scale_slope(float x, float dy, const detail::AffineRow& row) const {
     const double s = row.scale, reached = static_cast<float>(reaching(x, dy, row)), q = code(x, row);
     if constexpr (floating)

@@ -52,7 +52,8 @@ Shape block_of(const Shape& x, const Tensor& scale, const char* function) {
     if (fits) block[a] = x[a] / parts;
   }
   FQ_CHECK(fits, function,
-           "the scale is {}, the input {}: give one element, or a scale of the same rank whose sizes divide the input's",
+           "the scale is {}, the input {}: give one element, or a scale of the same rank whose sizes divide "
+           "the input's",
            to_string(scale.shape()), to_string(x));
   return block;
 }

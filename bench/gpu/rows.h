@@ -13,8 +13,8 @@ namespace fq::bench {
 struct GpuRow {
   std::string name;
   double goal;  ///< ours / theirs in time at most
-  /// The two timed functions with their arrays. `check` describes the first difference from the CPU's result, or
-  /// returns an empty text. `bytes`: bytes that a call reads and writes; 0 if memory does not limit it.
+  /// The two timed functions with their arrays. `check` describes the first difference from the CPU's result,
+  /// or returns an empty text. `bytes`: bytes that a call reads and writes; 0 if memory does not limit it.
   struct Work {
     std::function<void()> ours, theirs;
     std::function<std::string()> check;

@@ -12,8 +12,9 @@
 
 namespace fq::ptq {
 
-/// Multiplies one in eight channels between layers (the channels with the largest values on `data`, at least one) by
-/// `factor`, and divides the weights that read them by `factor`. The float network is unchanged up to rounding.
+/// Multiplies one in eight channels between layers (the channels with the largest values on `data`, at least
+/// one) by `factor`, and divides the weights that read them by `factor`. The float network is unchanged up to
+/// rounding.
 inline void add_outliers(Module& model, DataLoader& data, float factor) {
   const TraceGraph graph = float_graph(model, input_shape_of(data));
   const auto statistics =

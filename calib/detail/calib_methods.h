@@ -19,7 +19,8 @@ struct CalibMethod {
 
 /// Null when there is none.
 [[nodiscard]] const CalibMethod* find_calib_method(std::string_view name) noexcept;
-/// Whether merging collectors on parts of the data gives, bit by bit, the result of one collector on all data.
+/// Whether merging collectors on parts of the data gives, bit by bit, the result of one collector on all
+/// data.
 [[nodiscard]] bool merges_exactly(const CalibMethod& method) noexcept;
 /// Empty too when there is no such method.
 [[nodiscard]] std::string_view reading_of(std::string_view method) noexcept;

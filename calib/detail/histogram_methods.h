@@ -30,7 +30,8 @@ struct HistogramReading {
 [[nodiscard]] const HistogramReading* find_histogram_reading(std::string_view name) noexcept;
 /// Throws ArgumentError when there is none.
 void check_histogram_method(std::string_view method);
-/// Reads the histogram by `method`, which replaces the one in `options`. Throws ArgumentError for unknown methods.
+/// Reads the histogram by `method`, which replaces the one in `options`. Throws ArgumentError for unknown
+/// methods.
 [[nodiscard]] float amax_of(const Histogram& histogram, std::string_view method, const AmaxOptions& options);
 
 }  // namespace fq::detail
@@ -45,9 +46,9 @@ namespace fq::detail {
 
 /// `counts` i64, `edges` f32, or f64 where it has wide ones, `zeros` i64.
 void save_histogram(const Histogram& histogram, StateDict& state);
-/// Loads the state of save_histogram. Throws ArgumentError, opened by `where`, when a tensor is missing or of another
-/// shape or type, for negative counts, edges that do not rise or, if `from_zero`, do not begin at 0, and more
-/// than max_bins bins.
+/// Loads the state of save_histogram. Throws ArgumentError, opened by `where`, when a tensor is missing or of
+/// another shape or type, for negative counts, edges that do not rise or, if `from_zero`, do not begin at 0,
+/// and more than max_bins bins.
 [[nodiscard]] Histogram load_histogram(const StateDict& state, bool from_zero, const char* where);
 
 }  // namespace fq::detail

@@ -12,10 +12,9 @@ namespace fq {
 /// (ModelOpt's MseCalibrator, which is given the largest |x| of all). Multiples are
 /// torch.linspace(start_multiplier, stop_multiplier, ceil((stop - start) / step) + 1); fake quantization is
 /// ModelOpt's of num_bits, is_unsigned and narrow_range. Where only zeros were seen, the first batch with
-/// others counts as the first. While no value is below 0, the errors of unsigned integers with the same number of
-/// bits are summed too, so that the choice of a sign can wait. Where all errors overflow f32, amax is the
-/// largest |x|. Memory: 8 bytes for each multiple of each
-/// range, 16 with the unsigned ones.
+/// others counts as the first. While no value is below 0, the errors of unsigned integers with the same
+/// number of bits are summed too, so that the choice of a sign can wait. Where all errors overflow f32, amax
+/// is the largest |x|. Memory: 8 bytes for each multiple of each range, 16 with the unsigned ones.
 class MseSearchCalibrator final : public Calibrator {
  public:
   static constexpr int most_multiples = 4096;

@@ -15,7 +15,8 @@ constexpr std::string_view kLearnedRanges =
     "Use learned ranges, --amax learned, which are as accurate without it (docs/low_bits.md).";
 
 constexpr std::array kFlags{
-    RemovedFlag{"amax-decay", "0", "Use --set amax_rate=FACTOR, the learning rate of learned ranges (docs/low_bits.md)."},
+    RemovedFlag{"amax-decay", "0",
+                "Use --set amax_rate=FACTOR, the learning rate of learned ranges (docs/low_bits.md)."},
     RemovedFlag{"ewgs", "0", kLearnedRanges},
     RemovedFlag{"oscillation", "off", kMoreBits},
     RemovedFlag{"oscillation-threshold", "0.02", kMoreBits},

@@ -117,7 +117,8 @@ ClassExamples class_examples(const Network& network, const std::shared_ptr<const
                              const std::vector<std::int64_t>& rows, std::int64_t batch) {
   const auto some = std::make_shared<Subset>(data, rows);
   DataLoader loader(some, {.batch_size = batch, .shuffle = false, .device = network.module().device()});
-  const Tensor logits = predict(network.module(), loader), answer = predictions(logits), label = some->labels();
+  const Tensor logits = predict(network.module(), loader), answer = predictions(logits),
+               label = some->labels();
   const std::int64_t classes = logits.shape()[1], samples = some->size();
   std::vector<std::vector<std::int64_t>> confusion;
   confusion.resize(std::size_t(classes), std::vector<std::int64_t>(std::size_t(classes), 0));

@@ -21,8 +21,8 @@
 #include "fakequant/core/io/state_dict.h"
 #include "fakequant/network/network.h"
 #include "fakequant/report/calibration_page.h"
-#include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/calibration/calibrate.h"
+#include "fakequant/train/calibration/calibration_report.h"
 #include "fakequant/train/ranks/shares.h"
 
 namespace fq::cli {

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "fakequant/core/detail/text.h"
 #include "fakequant/cli/system/streams.h"
+#include "fakequant/core/detail/text.h"
 #include "fakequant/core/error.h"
 
 namespace fq::cli {

@@ -1,9 +1,10 @@
+#include "fakequant/core/detail/device_traits.h"
+
 #include <string>
 
 #include <fmt/format.h>
 
 #include "fakequant/core/backend/cuda/runtime/runtime.h"
-#include "fakequant/core/detail/device_traits.h"
 #include "fakequant/core/log.h"
 
 namespace fq::detail {

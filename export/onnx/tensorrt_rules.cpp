@@ -1,5 +1,3 @@
-#include "fakequant/export/onnx/model.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +8,8 @@
 #include <unordered_map>
 
 #include <fmt/format.h>
+
+#include "fakequant/export/onnx/model.h"
 
 namespace fq {
 namespace {

@@ -13,8 +13,8 @@ namespace fq::detail {
 struct Ranges {
   std::vector<float> lower, upper;  ///< one a block, row-major
 };
-/// Ranges of a tensor of any float type and layout; a block with a NaN has NaN for both. Throws ArgumentError when
-/// there is no element.
+/// Ranges of a tensor of any float type and layout; a block with a NaN has NaN for both. Throws ArgumentError
+/// when there is no element.
 [[nodiscard]] Ranges block_ranges(const Tensor& x, const Shape& block, const char* function);
 
 /// The largest magnitude; a NaN counts as the largest. 0 for no elements.

@@ -46,8 +46,8 @@ void map_last_axis_blocks(const Tensor& x, std::int64_t length, Tensor& y, F&& f
   error.rethrow();
 }
 
-/// As map_blocks, for blocks that divide the rows, with a second step for whole groups of blocks: finish(out, count)
-/// changes the results of the blocks that fit a chunk.
+/// As map_blocks, for blocks that divide the rows, with a second step for whole groups of blocks: finish(out,
+/// count) changes the results of the blocks that fit a chunk.
 template <class F, class Finish>
 void map_block_groups(const Tensor& x, std::int64_t length, Tensor& y, F&& f, Finish&& finish) {
   const std::int64_t blocks = std::max(chunk_elements / length, std::int64_t{1});

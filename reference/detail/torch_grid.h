@@ -16,8 +16,8 @@ struct Range {
 /// The largest position that the reference's cast to a 64-bit integer keeps.
 inline constexpr float channel_limit = 0x1.fffffep62f;
 
-/// Position of the zero point: added after rounding, or, if it is a float, before rounding; for f32 fused with the
-/// product. Values of float zero points are computed in double and rounded once.
+/// Position of the zero point: added after rounding, or, if it is a float, before rounding; for f32 fused
+/// with the product. Values of float zero points are computed in double and rounded once.
 enum class ZeroPointSum : unsigned char { outside, fused, summed };
 
 struct Grid {

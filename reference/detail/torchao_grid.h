@@ -28,8 +28,8 @@ struct Grid {
   DType steps;  ///< the type that rounds the way to the codes
 };
 
-/// The grid of a tensor with that shape and float type. Throws ArgumentError for parameters that do not fit; with `strict` also
-/// for a missing zero point.
+/// The grid of a tensor with that shape and float type. Throws ArgumentError for parameters that do not fit;
+/// with `strict` also for a missing zero point.
 [[nodiscard]] Grid make_grid(const Shape& shape, DType dtype, const Parameters& p, const Codes& codes,
                              bool strict, const char* function);
 

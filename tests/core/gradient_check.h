@@ -14,8 +14,9 @@ using Function = std::function<Variable(const std::vector<Variable>&)>;
 
 struct GradientCheck {
   double step = 1e-5;
-  /// Tolerance of |analytic - numeric| relative to max(1, |numeric|). Central differences in f64 have an error of about
-  /// step^2 * f''' + 1e-16 / step, some 1e-10 here; sums over a test's inputs leave room to 1e-6.
+  /// Tolerance of |analytic - numeric| relative to max(1, |numeric|). Central differences in f64 have an
+  /// error of about step^2 * f''' + 1e-16 / step, some 1e-10 here; sums over a test's inputs leave room to
+  /// 1e-6.
   double tolerance = 1e-6;
   /// Function of the numeric side, for straight-through operators; empty: the operator itself.
   Function surrogate;

@@ -306,8 +306,8 @@ TEST_F(StateFileTest, RejectsInvalidContentWithAValidChecksum) {
   EXPECT_THAT(error_message([&] { (void)load_state(path(), ""); }), HasSubstr("has no listing of its parts"));
 }
 
-// The writer keeps its lock until the file is renamed and synced. A reader must not require a lock, and must not mix
-// two files.
+// The writer keeps its lock until the file is renamed and synced. A reader must not require a lock, and must
+// not mix two files.
 TEST_F(StateFileTest, CanBeReadWhileItIsSaved) {
   StateDict small, large;
   small.set("a", random_bits({100}, DType::f32, 1));

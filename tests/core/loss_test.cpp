@@ -116,7 +116,8 @@ TEST(CrossEntropy, PositionsAreRows) {
   EXPECT_TRUE(bitwise_equal(back, rows.grad()));
 }
 
-/// The loss and gradients of logits in several chunks equal those of one chunk: row sums continue over chunks.
+/// The loss and gradients of logits in several chunks equal those of one chunk: row sums continue over
+/// chunks.
 TEST(CrossEntropy, IsBitwiseInvariantToChunks) {
   constexpr std::int64_t classes = std::int64_t{1} << 20, rows = 20;  // 1.25 chunks
   const Tensor logits = test::random_values({rows, classes}, 4).to(DType::f32);

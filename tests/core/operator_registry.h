@@ -35,7 +35,8 @@ struct OperatorCase {
   std::string variant;  ///< letters and digits, may be empty
   std::vector<Input> inputs;
   Function apply;
-  /// Tolerance of |f32 - f64| relative to max(1, |f64|): a few roundings of 6e-8 each on values up to some tens.
+  /// Tolerance of |f32 - f64| relative to max(1, |f64|): a few roundings of 6e-8 each on values up to some
+  /// tens.
   double tolerance = 2e-6;
   bool empty_batch = true;      ///< false where an empty batch has no meaning
   std::string trace_name = {};  ///< of the node in a trace where it is not `op`

@@ -24,7 +24,8 @@ using ops::DynamicRange;
 
 constexpr std::int64_t kSteps = 3, kIn = 5, kWidth = 3, kRows = 4 * kWidth;
 
-/// (i * factor) % modulus - offset, times unit. The script that computed the engine's outputs uses the same formula.
+/// (i * factor) % modulus - offset, times unit. The script that computed the engine's outputs uses the same
+/// formula.
 Tensor numbers(const Shape& shape, int factor, int modulus, int offset, double unit) {
   std::vector<float> out;
   for (std::int64_t i = 0; i < numel(shape); ++i)

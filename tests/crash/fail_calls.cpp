@@ -2,8 +2,8 @@
 /// rename, ftruncate, open (that make a file), flock; FAIL_AT says which one, from 1 on, or "all";
 /// FAIL_WITH is an errno, "kill" for SIGKILL instead of the call, "half" for a write of half of the
 /// bytes and SIGKILL, or "wait": the call is made once the file FAIL_UNTIL is there, and FAIL_UNTIL.waiting
-/// is created when it begins to wait. FAIL_COUNT names a file that gets the number of calls at the end. Only files below
-/// the current folder count, no pipes, and no calls before main or after its end.
+/// is created when it begins to wait. FAIL_COUNT names a file that gets the number of calls at the end. Only
+/// files below the current folder count, no pipes, and no calls before main or after its end.
 
 #include <atomic>
 #include <cerrno>

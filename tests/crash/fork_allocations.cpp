@@ -2,9 +2,9 @@
 /// malloc and its like within main whose callers were not there before, it writes "new" to FORK_TALK ("7,8",
 /// descriptors to read and write) and reads letters: o, a copy continues without this memory; a, without this
 /// and all later allocations; n, no more copies. The end of each copy is written ("ended STATUS", of waitpid)
-/// before the next letter is read. FORK_ERRORS gets the output of copies, FORK_CALLERS the callers. Threads run in
-/// turn on the first one (one_thread.h), because a copy has only one. Allocations of the libraries in `kOthers` succeed,
-/// and their name is written instead of "new".
+/// before the next letter is read. FORK_ERRORS gets the output of copies, FORK_CALLERS the callers. Threads
+/// run in turn on the first one (one_thread.h), because a copy has only one. Allocations of the libraries in
+/// `kOthers` succeed, and their name is written instead of "new".
 
 #include <cstdio>
 #include <cstdlib>

@@ -77,8 +77,7 @@ TEST(OnnxImportRecurrent, AcceptsAttributesWithoutEffect) {
 
 TEST(OnnxImportRecurrent, RejectsUnsupportedOptionsByName) {
   using Names = std::vector<std::string>;
-  EXPECT_THAT(error_text(recurrent("GRU", {}, lengths({5, 3}))),
-              HasSubstr("a sequence has 3 of 5 steps"));
+  EXPECT_THAT(error_text(recurrent("GRU", {}, lengths({5, 3}))), HasSubstr("a sequence has 3 of 5 steps"));
   EXPECT_THAT(error_text(recurrent("LSTM", {}, {}, Tensor::full({1, 6}, 0.5))), HasSubstr("peepholes"));
   EXPECT_THAT(error_text(recurrent("LSTM", {{"clip", 3.0f}})), HasSubstr("'clip'"));
   EXPECT_THAT(error_text(recurrent("LSTM", {{"input_forget", std::int64_t{1}}})),

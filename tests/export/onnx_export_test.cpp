@@ -256,8 +256,7 @@ TEST(OnnxExport, TokenIdsAreIntegers) {
 
 TEST(OnnxExport, RejectsAnOpsetWithoutTheTypes) {
   auto fp8 = calibrated(R"({"preset": "fp8"})");
-  EXPECT_THAT(error_text(*fp8, kSample, {.opset = 13}),
-              HasSubstr("needs opset 19 to 24: 13 was given"));
+  EXPECT_THAT(error_text(*fp8, kSample, {.opset = 13}), HasSubstr("needs opset 19 to 24: 13 was given"));
   EXPECT_EQ(export_onnx(*fp8, kSample, {.opset = 21}).opset, 21);
 }
 

@@ -169,7 +169,8 @@ TEST(Safetensors, ReportsHeaderErrors) {
 
 TEST(Safetensors, RejectsAHeaderLongerThanTheFile) {
   for (const std::uint64_t length : {std::uint64_t{3}, std::uint64_t{100'000'001}, ~std::uint64_t{0}})
-    EXPECT_NE(error_text(with_length("{}", length)).find("not safetensors, or is truncated"), std::string::npos)
+    EXPECT_NE(error_text(with_length("{}", length)).find("not safetensors, or is truncated"),
+              std::string::npos)
         << length;
   EXPECT_NE(error_text("{}").find("too short"), std::string::npos);
   EXPECT_NE(error_text("").find("too short"), std::string::npos);

@@ -75,11 +75,12 @@ TEST(SeveralInputs, AreInputsOfTheExport) {
 }
 
 TEST(SeveralInputs, HaveTheBatchFirst) {
-  EXPECT_THAT(test::error_message([] {
-                (void)import_onnx(three_input_model({2, 2}));
-              }),
-              AllOf(HasSubstr("3 inputs"), HasSubstr("'mask' bool [2, 2]"),
-                    HasSubstr("the batch of 'x' is 'n', the batch of 'mask' 2"), HasSubstr("--fix-input mask=1")));
+  EXPECT_THAT(
+      test::error_message([] {
+        (void)import_onnx(three_input_model({2, 2}));
+      }),
+      AllOf(HasSubstr("3 inputs"), HasSubstr("'mask' bool [2, 2]"),
+            HasSubstr("the batch of 'x' is 'n', the batch of 'mask' 2"), HasSubstr("--fix-input mask=1")));
   OnnxModel permuted = three_input_model({2, -1});
   permuted.inputs[0].shape[0].symbol = permuted.inputs[1].shape[1].symbol = "n";
   EXPECT_THAT(test::error_message([&] { (void)import_onnx(permuted); }),

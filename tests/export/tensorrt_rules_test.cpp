@@ -1,7 +1,7 @@
-#include "fakequant/export/onnx/model.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "fakequant/export/onnx/model.h"
 
 namespace fq::tensorrt_rules_test {
 namespace {

@@ -22,8 +22,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kData = std::string(FAKEQUANT_SOURCE_DIR) + "/tests/data/transformers/";
-// For outputs up to 5. The largest difference was 1.02e-5, in the llama, whose float64 outputs differ by 5.5e-6 from ours
-// and by 4.9e-6 from those of the file.
+// For outputs up to 5. The largest difference was 1.02e-5, in the llama, whose float64 outputs differ
+// by 5.5e-6 from ours and by 4.9e-6 from those of the file.
 constexpr float kTolerance = 2e-5f;
 
 Tensor reference_tensor(const std::string& name, const std::string& what) {

@@ -1,9 +1,9 @@
 /// fuzz_descriptors [COUNT] [SEED] [FIRST]: makes COUNT random descriptors, each with a random input of a
 /// random function, valid and invalid, and calls functions with them: all functions of golden files, from
 /// cases of those files with tensors and parameters changed; descriptors and quantizers are written and read
-/// again. Invalid input must be rejected by ArgumentError or NumericError; accepted descriptors are written and read
-/// without an error. Runs with equal seeds are equal: a failure at i is repeated by COUNT 1, the seed, and
-/// FIRST i. At least kManyRuns runs with too few accepted inputs test nothing: this is a failure.
+/// again. Invalid input must be rejected by ArgumentError or NumericError; accepted descriptors are written
+/// and read without an error. Runs with equal seeds are equal: a failure at i is repeated by COUNT 1, the
+/// seed, and FIRST i. At least kManyRuns runs with too few accepted inputs test nothing: this is a failure.
 
 #include <algorithm>
 #include <cstdlib>

@@ -134,7 +134,8 @@ int main(int argc, char** argv) try {
     const char* required = std::getenv("FAKEQUANT_REQUIRE_CUDA");
     return required != nullptr && *required == '1' ? 1 : 77;
   }
-  return fq::golden::compare_all(fq::test::golden_folder(), {argv + (elsewhere ? 3 : 1), argv + argc}, device);
+  return fq::golden::compare_all(fq::test::golden_folder(), {argv + (elsewhere ? 3 : 1), argv + argc},
+                                 device);
 } catch (const std::exception& error) {
   fmt::print(stderr, "golden: {}\n", error.what());
   return 2;

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Messages of the library where a reference rejects input, and results of references that are accidents and not reproduced.
+/// Messages of the library where a reference rejects input, and results of references that are accidents and
+/// not reproduced.
 
 #include <optional>
 #include <string_view>

@@ -143,7 +143,8 @@ TEST(FloatOperators, AreLoggedWhenAModelIsQuantized) {
   (void)quantized(kUnroundedAverage);
   set_log_callback({});
   EXPECT_THAT(messages, ElementsAre(HasSubstr("computes an operator in floats")));
-  EXPECT_THAT(messages, ElementsAre(HasSubstr("'average' (global_avg_pool2d: other operators than quantizers")));
+  EXPECT_THAT(messages,
+              ElementsAre(HasSubstr("'average' (global_avg_pool2d: other operators than quantizers")));
 }
 
 TEST(FloatOperators, DescriptionIsLimitedInLength) {

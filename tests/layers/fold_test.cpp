@@ -19,8 +19,8 @@ namespace {
 
 using namespace test;
 
-/// Sets statistics of both signs with dead channels. With `extreme` a few channels are so large that a per-tensor
-/// quantizer rounds all others to 0.
+/// Sets statistics of both signs with dead channels. With `extreme` a few channels are so large that a
+/// per-tensor quantizer rounds all others to 0.
 void disturb(BatchNorm& norm, unsigned seed, bool extreme) {
   Variable gamma = norm.weight(), beta = norm.bias();
   Tensor mean = norm.running_mean(), variance = norm.running_var();

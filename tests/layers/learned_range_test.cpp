@@ -143,15 +143,13 @@ TEST(LearnedRange, RejectsAxesInReference) {
   EXPECT_THAT(error_text([&] { TensorQuantizer q(per_axis, Arithmetic::reference); }),
               HasSubstr("leave axis out"));
   TensorQuantizer q(per_axis);
-  EXPECT_THAT(
-      error_text([&] { q.update([](QuantParams& s) { s.arithmetic = Arithmetic::reference; }); }),
-      HasSubstr("leave axis out"));
+  EXPECT_THAT(error_text([&] { q.update([](QuantParams& s) { s.arithmetic = Arithmetic::reference; }); }),
+              HasSubstr("leave axis out"));
   EXPECT_EQ(q.params().arithmetic, Arithmetic::deployed);
   TensorQuantizer reference(QuantDescriptor({.learn_amax = true}), Arithmetic::reference);
-  EXPECT_THAT(error_text([&] {
-                reference.update([](QuantParams& s) { s.amax_gradient = AmaxGradient::lsq; });
-              }),
-              HasSubstr("learns by clip"));
+  EXPECT_THAT(
+      error_text([&] { reference.update([](QuantParams& s) { s.amax_gradient = AmaxGradient::lsq; }); }),
+      HasSubstr("learns by clip"));
   auto model = residual_net();
   EXPECT_THAT(error_text([&] { learn_ranges(*model); }), HasSubstr("no quantizer of an activation"));
   quantize(*model, QuantConfig::preset("int8"), {1, 1, 8, 8});

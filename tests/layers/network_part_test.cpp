@@ -103,7 +103,8 @@ TEST(NetworkPart, DeclaresLearnedRangesBeforeCalibration) {
   const auto model = network();
   (void)quantize(*model, QuantConfig::preset("w4a4"), {1, 4});
   const auto before = model->named_parameters().size();
-  EXPECT_EQ(learn_ranges_once_calibrated(*model, true, false, AmaxGradient::lsq), 4);  // "input" has two readers
+  EXPECT_EQ(learn_ranges_once_calibrated(*model, true, false, AmaxGradient::lsq),
+            4);  // "input" has two readers
   EXPECT_EQ(learn_ranges_once_calibrated(*model, false, true, AmaxGradient::lsq), 3);
   EXPECT_EQ(model->named_parameters().size(), before);
   for (const auto& entry : named_quantizers(*model))

@@ -218,8 +218,9 @@ TEST(QuantConfig, ErrorsNameTheEntry) {
 
 TEST(QuantConfig, RequiresFieldsAsAnObject) {
   for (const char* text : {"null", "3", "[]", "[{\"num_bits\": 4}]", "\"int8\""})
-    EXPECT_THAT(error_message([&] { return PartialQuantParams::from_dict(nlohmann::json::parse(text)).enable; }),
-                HasSubstr("give an object"))
+    EXPECT_THAT(
+        error_message([&] { return PartialQuantParams::from_dict(nlohmann::json::parse(text)).enable; }),
+        HasSubstr("give an object"))
         << text;
 }
 

@@ -1,6 +1,6 @@
-/// Writes one graph for each operator and reference function that an export supports, with this library's outputs:
-/// `onnx_operators FOLDER` makes FOLDER/<case>.onnx and FOLDER/cases.h5 with <case>/x, <case>/y; likewise
-/// FOLDER/sums.h5 for integer layers whose sums are moved before they are rounded.
+/// Writes one graph for each operator and reference function that an export supports, with this library's
+/// outputs: `onnx_operators FOLDER` makes FOLDER/<case>.onnx and FOLDER/cases.h5 with <case>/x, <case>/y;
+/// likewise FOLDER/sums.h5 for integer layers whose sums are moved before they are rounded.
 
 #include "fakequant/core/ops/operators.h"
 
@@ -242,7 +242,7 @@ void add_references(Cases& cases) {
 Variable make_sums(const Variable& x, const Weights& p) {
   const auto of_x = Grid::from_amax(IntFormat{}, {}, Tensor::scalar(2.9), "conv.input_quantizer");
   const auto of_w = Grid::from_amax(IntFormat{8, false, true}, Granularity::per_axis(0), row(6, 0.6F, 1),
-                                         "conv.weight_quantizer");
+                                    "conv.weight_quantizer");
   return ops::conv2d(ops::quantize(x, of_x), ops::quantize(p[0], of_w), p[1],
                      {.stride = {1}, .padding = {1}, .dilation = {1}, .groups = 1});
 }

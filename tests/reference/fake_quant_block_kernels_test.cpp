@@ -21,8 +21,8 @@ constexpr detail::ElementGrid kE4m3{448.0f, 0x1p-6f, 0x1p-3f, kNaN}, kE2m1{6.0f,
 using Formula = std::function<float(float x, float amax, std::int64_t block)>;
 using Kernel = std::function<void(const Tensor& x, Tensor& y, Tensor* mask)>;
 
-/// On every target, the kernel's values equal the formula with the block's largest |x|, and the mask compares with
-/// bound(amax, block), on every target.
+/// On every target, the kernel's values equal the formula with the block's largest |x|, and the mask compares
+/// with bound(amax, block), on every target.
 void compare(const Tensor& x, std::int64_t block, const Formula& formula, const Formula& bound,
              const Kernel& kernel) {
   const auto in = x.to(DType::f32).to_vector<float>();

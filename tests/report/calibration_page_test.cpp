@@ -88,8 +88,7 @@ TEST(HistogramPlot, DistributesBinCountsOverColumns) {
   EXPECT_EQ(html::plot_columns(h, 4, 8), (std::vector<double>{3, 3, 1.5, 1.5, 0, 0, 4, 4}));
   const auto odd = html::plot_columns(h, 5, 7);
   EXPECT_NEAR(std::accumulate(odd.begin(), odd.end(), 0.0), 17, 1e-12);
-  EXPECT_EQ(html::plot_columns(h, 2, 2),
-            (std::vector<double>{6, 3}));  // bins after the end are omitted
+  EXPECT_EQ(html::plot_columns(h, 2, 2), (std::vector<double>{6, 3}));  // bins after the end are omitted
   EXPECT_EQ(html::plot_columns({}, 1, 3), (std::vector<double>{0, 0, 0}));
 }
 

@@ -1,9 +1,9 @@
-#include "fakequant/report/detail/runs/line_plot.h"
-
 #include <algorithm>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "fakequant/report/detail/runs/line_plot.h"
 
 namespace fq::html {
 namespace {

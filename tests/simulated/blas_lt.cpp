@@ -74,7 +74,8 @@ bool is_one(cudaDataType type, const void* scale) {
                             : *static_cast<const float*>(scale) == 1;
 }
 
-/// int8 products: only "TN", sizes and strides are multiples of four (cuBLAS's documentation of cublasLtMatmul).
+/// int8 products: only "TN", sizes and strides are multiples of four (cuBLAS's documentation of
+/// cublasLtMatmul).
 bool has_kernel(const Operation& op, const Layout& a, const Layout& b, const Layout& c) {
   const auto k = op.a == CUBLAS_OP_T ? a.rows : a.columns;
   const bool fits = k == (op.b == CUBLAS_OP_T ? b.columns : b.rows) &&

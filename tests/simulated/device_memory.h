@@ -1,8 +1,8 @@
 #pragma once
 
-/// The memory of the simulated device. It is inaccessible except while it is opened. With FAKEQUANT_SIMULATED_FENCES=1
-/// in the environment it is always open, but every block is followed by an inaccessible page, and freed blocks are
-/// inaccessible: accesses there fault.
+/// The memory of the simulated device. It is inaccessible except while it is opened. With
+/// FAKEQUANT_SIMULATED_FENCES=1 in the environment it is always open, but every block is followed by an
+/// inaccessible page, and freed blocks are inaccessible: accesses there fault.
 
 #include <cstddef>
 #include <map>

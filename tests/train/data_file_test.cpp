@@ -265,7 +265,9 @@ TEST_F(Hdf5DatasetTest, ReadsNumbersAsLabels) {
 }
 
 TEST_F(Hdf5DatasetTest, ReadsDenseClassLabels) {
-  DataFile(path()).put("train/x", {3, 2}, counting<float>(6)).put("train/y", {3, 2}, counting<std::uint8_t>(6));
+  DataFile(path())
+      .put("train/x", {3, 2}, counting<float>(6))
+      .put("train/y", {3, 2}, counting<std::uint8_t>(6));
   const std::vector<std::int64_t> rows{2, 0};
   for (const auto type : {LabelType::numbers, LabelType::integers}) {
     const auto data = std::make_shared<Hdf5Dataset>(path(), Hdf5DatasetOptions{.label_type = type});
@@ -276,7 +278,9 @@ TEST_F(Hdf5DatasetTest, ReadsDenseClassLabels) {
 }
 
 TEST_F(Hdf5DatasetTest, OneIntegerPerSampleIsAlwaysAClass) {
-  DataFile(path()).put("train/x", {3, 2}, counting<float>(6)).put("train/y", {3, 1}, counting<std::int64_t>(3));
+  DataFile(path())
+      .put("train/x", {3, 2}, counting<float>(6))
+      .put("train/y", {3, 1}, counting<std::int64_t>(3));
   const Hdf5Dataset data(path(), {.label_type = LabelType::numbers});
   const std::vector<std::int64_t> rows{2, 0};
   EXPECT_EQ(data.classes(), 3);

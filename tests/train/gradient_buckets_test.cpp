@@ -114,7 +114,8 @@ TEST(GradientBuckets, RanksWithoutABatchJoinAtTheEnd) {
       EXPECT_TRUE(bitwise_equal(ran.gradients[i], one.gradients[i])) << i;
 }
 
-/// The first steps skip the second layer: its gradients appear after the sum of its bucket has begun without them.
+/// The first steps skip the second layer: its gradients appear after the sum of its bucket has begun without
+/// them.
 TEST(GradientBuckets, AreReducedAgainForNewGradients) {
   const auto forward = [](Sequential& model, const Variable& x, std::int64_t step) {
     const Variable first = model.at("relu")(model.at("first")(x));

@@ -15,8 +15,8 @@
 #include "fakequant/train/calibration/calibrate.h"
 #include "fakequant/train/calibration/detail/calibration_targets.h"
 #include "fakequant/train/calibration/detail/collected_histogram.h"
-#include "fakequant/train/calibration/detail/range_cost.h"
 #include "fakequant/train/calibration/detail/observer_scope.h"
+#include "fakequant/train/calibration/detail/range_cost.h"
 
 namespace fq::detail {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "fakequant/core/detail/check.h"
 #include "fakequant/core/detail/placed_error.h"
-#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/layers/modules/detail/module_scopes.h"
 #include "fakequant/train/ptq/algorithms.h"
 #include "fakequant/train/ptq/detail/algorithm_entry.h"
 

@@ -1,6 +1,7 @@
-// Functions of llama.cpp that fakequant.engines.gguf calls through ctypes, on float and int32 arrays: the logits of tokens, with every
-// product of the graph reported, one product alone in either kind of buffer, and a copy of a file by llama.cpp's own quantizer.
-// fakequant.engines.install builds them as a library in the folder of libllama.
+// Functions of llama.cpp that fakequant.engines.gguf calls through ctypes, on float and int32 arrays: the
+// logits of tokens, with every product of the graph reported, one product alone in either kind of buffer, and
+// a copy of a file by llama.cpp's own quantizer. fakequant.engines.install builds them as a library in the
+// folder of libllama.
 #include <cstring>
 #include <string>
 #include <utility>
@@ -18,7 +19,8 @@ namespace {
 std::string last_message;
 
 /// Callback for a product: name of the weight, x [rows, columns], y [rows, channels].
-using Visit = void (*)(const char* weight, const float* x, const float* y, int64_t columns, int64_t channels, int64_t rows);
+using Visit = void (*)(const char* weight, const float* x, const float* y, int64_t columns, int64_t channels,
+                       int64_t rows);
 
 struct Net {
   llama_model* model = nullptr;
@@ -35,16 +37,17 @@ bool report_product(ggml_tensor* t, bool ask, void* user) {
   const Visit visit = static_cast<Net*>(user)->visit;
   if (visit == nullptr || !is_product(t)) return !ask;
   if (!ask)
-    visit(t->src[0]->name, static_cast<const float*>(t->src[1]->data), static_cast<const float*>(t->data), t->src[1]->ne[0],
-          t->ne[0], ggml_nrows(t));
+    visit(t->src[0]->name, static_cast<const float*>(t->src[1]->data), static_cast<const float*>(t->data),
+          t->src[1]->ne[0], t->ne[0], ggml_nrows(t));
   return true;
 }
 
 ggml_backend_buffer_type_t repack_type() {
   ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-  auto extra = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
-      ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
-  for (ggml_backend_buffer_type_t* t = extra != nullptr ? extra(device) : nullptr; t != nullptr && *t != nullptr; ++t)
+  auto extra = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
+      ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
+  for (ggml_backend_buffer_type_t* t = extra != nullptr ? extra(device) : nullptr;
+       t != nullptr && *t != nullptr; ++t)
     if (std::strcmp(ggml_backend_buft_name(*t), "CPU_REPACK") == 0) return *t;
   return nullptr;
 }
@@ -70,8 +73,8 @@ extern "C" {
 const char* fakequant_version() { return ggml_version(); }
 const char* fakequant_message() { return last_message.c_str(); }
 
-/// Opens a file. Returns null, with a message, if the file cannot be loaded. Flash attention is off. Keys and values are in f16,
-/// the default of llama.cpp, or in f32.
+/// Opens a file. Returns null, with a message, if the file cannot be loaded. Flash attention is off. Keys and
+/// values are in f16, the default of llama.cpp, or in f32.
 void* fakequant_open(const char* path, int context, int threads, int cache_f32) {
   llama_log_set(
       [](ggml_log_level level, const char* text, void*) {
@@ -95,7 +98,9 @@ void* fakequant_open(const char* path, int context, int threads, int cache_f32) 
   return net->context != nullptr ? net : nullptr;
 }
 
-int fakequant_vocabulary(void* net) { return llama_vocab_n_tokens(llama_model_get_vocab(static_cast<Net*>(net)->model)); }
+int fakequant_vocabulary(void* net) {
+  return llama_vocab_n_tokens(llama_model_get_vocab(static_cast<Net*>(net)->model));
+}
 
 int fakequant_heads(void* net) { return llama_model_n_head(static_cast<Net*>(net)->model); }
 int fakequant_kv_heads(void* net) { return llama_model_n_head_kv(static_cast<Net*>(net)->model); }
@@ -128,7 +133,8 @@ int fakequant_quantize(const char* from, const char* to, const char* type) {
   return -1;
 }
 
-/// Computes the logits [count, vocabulary] of tokens, which are a separate text. `visit` may be null. Returns 0 if it succeeded.
+/// Computes the logits [count, vocabulary] of tokens, which are a separate text. `visit` may be null. Returns
+/// 0 if it succeeded.
 int fakequant_logits(void* opened, const int32_t* tokens, int count, float* logits, Visit visit) {
   auto* net = static_cast<Net*>(opened);
   net->visit = visit;
@@ -147,7 +153,8 @@ int fakequant_logits(void* opened, const int32_t* tokens, int count, float* logi
   net->visit = nullptr;
   const auto bytes = sizeof(float) * static_cast<size_t>(fakequant_vocabulary(opened));
   for (int i = 0; status == 0 && i < count; ++i)
-    std::memcpy(logits + i * static_cast<int64_t>(bytes / sizeof(float)), llama_get_logits_ith(net->context, i), bytes);
+    std::memcpy(logits + i * static_cast<int64_t>(bytes / sizeof(float)),
+                llama_get_logits_ith(net->context, i), bytes);
   return status;
 }
 
@@ -160,16 +167,19 @@ const char* fakequant_type(const char* path, const char* name) {
   return type;
 }
 
-/// Computes y [rows, channels] = x [rows, columns] times a weight of the file, in a repacked or a plain buffer. Returns 0 if it
-/// succeeded, 1 if the file does not have the weight, 2 if the buffer cannot hold the weight.
-int fakequant_product(const char* path, const char* weight, int repack, const float* x, int64_t rows, float* y) {
+/// Computes y [rows, channels] = x [rows, columns] times a weight of the file, in a repacked or a plain
+/// buffer. Returns 0 if it succeeded, 1 if the file does not have the weight, 2 if the buffer cannot hold the
+/// weight.
+int fakequant_product(const char* path, const char* weight, int repack, const float* x, int64_t rows,
+                      float* y) {
   ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   ggml_context* stored = nullptr;
   gguf_context* file = gguf_init_from_file(path, {false, &stored});
   const ggml_tensor* w = file != nullptr ? ggml_get_tensor(stored, weight) : nullptr;
   int status = w == nullptr ? 1 : 0;
   const ggml_backend_buffer_type_t type = repack != 0 ? repack_type() : ggml_backend_cpu_buffer_type();
-  if (status == 0 && (type == nullptr || (repack != 0 && (w->type != GGML_TYPE_Q4_0 || w->ne[1] % 8 != 0)))) status = 2;
+  if (status == 0 && (type == nullptr || (repack != 0 && (w->type != GGML_TYPE_Q4_0 || w->ne[1] % 8 != 0))))
+    status = 2;
   if (status == 0) {
     Product p;
     p.weights = ggml_init({ggml_tensor_overhead() * 4, nullptr, true});

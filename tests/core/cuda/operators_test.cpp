@@ -18,8 +18,8 @@ std::string case_name(const OperatorCase& tested) {
   return tested.op + (tested.variant.empty() ? "" : "_" + tested.variant);
 }
 
-/// Operators that use only + - * / in one order, or move elements, are exact. The others call exp and similar functions,
-/// or sum in another order.
+/// Operators that use only + - * / in one order, or move elements, are exact. The others call exp and similar
+/// functions, or sum in another order.
 bool is_exact(const OperatorCase& tested) {
   static const std::set<std::string> names{"relu",         "relu6",
                                            "clip",         "leaky_relu",

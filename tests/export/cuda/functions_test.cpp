@@ -44,8 +44,8 @@ using test::kFunctionBatch;
 using Outcome = test::FunctionOutcome;
 using Case = test::FunctionCase;
 
-// Tolerance relative to the largest number of a tensor: sums in another order differed by 2e-6. Divergences are
-// differences of logarithms near 1, with an error of 1e-8: smaller results count as kSmall.
+// Tolerance relative to the largest number of a tensor: sums in another order differed by 2e-6. Divergences
+// are differences of logarithms near 1, with an error of 1e-8: smaller results count as kSmall.
 constexpr double kClose = 1e-5, kSmall = 1e-2;
 
 Case algorithm(const char* name) {

@@ -1,5 +1,5 @@
-/// Entry points of libFuzzer for the reader named by FUZZ_READER (scripts/fuzz). Ends with status 1 if none of
-/// kManyRuns inputs after the corpus was accepted: the run then tested nothing.
+/// Entry points of libFuzzer for the reader named by FUZZ_READER (scripts/fuzz). Ends with status 1 if none
+/// of kManyRuns inputs after the corpus was accepted: the run then tested nothing.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,8 +1,8 @@
-/// fuzz_readers [RUNS] [READER] [FIRST]: reads the corpus of each reader, or of one, then RUNS changed inputs, from
-/// number FIRST on. Every file of the corpus must be accepted, except those named refused*. Runs with equal numbers
-/// are equal. A reader that accepts none of the changed inputs tests nothing: this is a failure. A finding (input that
-/// is neither read nor rejected by an error) is stored in a folder that is printed; a crash leaves its input in
-/// fakequant_fuzz_<READER> of the temporary folder.
+/// fuzz_readers [RUNS] [READER] [FIRST]: reads the corpus of each reader, or of one, then RUNS changed
+/// inputs, from number FIRST on. Every file of the corpus must be accepted, except those named refused*. Runs
+/// with equal numbers are equal. A reader that accepts none of the changed inputs tests nothing: this is a
+/// failure. A finding (input that is neither read nor rejected by an error) is stored in a folder that is
+/// printed; a crash leaves its input in fakequant_fuzz_<READER> of the temporary folder.
 
 #include <algorithm>
 #include <cstdlib>

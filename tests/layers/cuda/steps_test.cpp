@@ -73,9 +73,8 @@ std::shared_ptr<Module> network(const std::function<void(TensorQuantizer&)>& cha
 TEST_F(CudaSteps, MatchTheCpuForFrozenRanges) { expect_no_waits(*network(), "frozen"); }
 
 TEST_F(CudaSteps, MatchTheCpuForRunningRanges) {
-  expect_no_waits(
-      *network([](TensorQuantizer& q) { q.update([](QuantParams& s) { s.running = true; }); }),
-      "running");
+  expect_no_waits(*network([](TensorQuantizer& q) { q.update([](QuantParams& s) { s.running = true; }); }),
+                  "running");
 }
 
 TEST_F(CudaSteps, MatchTheCpuForRunningRangesInCheckpointedBlocks) {

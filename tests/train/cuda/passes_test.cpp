@@ -184,8 +184,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> waits_and_launches(bool captu
   return out;
 }
 
-/// Losses and last gradients of five steps of a transformer on windows of ids; some labels are ignored and do not
-/// count.
+/// Losses and last gradients of five steps of a transformer on windows of ids; some labels are ignored and do
+/// not count.
 std::vector<Tensor> transformer_steps(const std::string& preset, bool capture) {
   const auto model =
       build_model(ModelSpec::load("gpt", R"({"layers": 1, "width": 32, "heads": 2, "context": 8})"), {8}, 11,

@@ -54,7 +54,8 @@ TEST(Equalize, RecoversPerTensorRangesWithOutliers) {
 }
 
 TEST(Equalize, StopsAtBranchesAndBatchNorm) {
-  auto model = residual_net();  // batch norm after each convolution; an addition reads the pooled features too
+  auto model =
+      residual_net();  // batch norm after each convolution; an addition reads the pooled features too
   const auto report = ptq::equalize(*model, {1, 1, 8, 8});
   EXPECT_TRUE(report.layers.empty());
   EXPECT_EQ(report.skipped.size(), 3u);

@@ -25,8 +25,8 @@ inline std::unique_ptr<DataLoader> digit_batches(const std::string& split) {
 
 inline Shape digit_shape() { return {1, 1, 8, 8}; }
 
-/// Networks of tests/data, trained by tests/data/generate.py. "cnn": three convolutions (the second grouped, the third
-/// depthwise) and a linear layer. "mlp": two hidden layers.
+/// Networks of tests/data, trained by tests/data/generate.py. "cnn": three convolutions (the second grouped,
+/// the third depthwise) and a linear layer. "mlp": two hidden layers.
 inline std::shared_ptr<Graph> trained(const std::string& name) {
   return ptq::load_folded(FAKEQUANT_SOURCE_DIR "/tests/data/digits_" + name + ".h5");
 }

@@ -8,10 +8,10 @@
 #include <fmt/ranges.h>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/detail/text.h"
 #include "fakequant/core/io/detail/file_reader.h"
 #include "fakequant/core/io/detail/json_text.h"
+#include "fakequant/core/io/state_dict.h"
 #include "fakequant/core/log.h"
 #include "fakequant/train/data/detail/sample_layout.h"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/train/detail/prediction_table.h"
 #include "fakequant/train/detail/metrics/metrics.h"
+#include "fakequant/train/detail/prediction_table.h"
 
 namespace fq::detail {
 namespace {

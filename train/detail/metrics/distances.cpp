@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "fakequant/core/detail/check.h"
-#include "fakequant/train/detail/prediction_table.h"
 #include "fakequant/train/detail/metrics/metrics.h"
+#include "fakequant/train/detail/prediction_table.h"
 
 namespace fq::detail {
 namespace {
@@ -14,8 +14,7 @@ class Distances : public Metric {
  public:
   void add(const Tensor& outputs, const Tensor& labels) override {
     const PredictionTable table(outputs, labels);
-    FQ_CHECK(!table.one_of_many(), "metric",
-             "the outputs are {}, the labels {}: use one shape for numbers",
+    FQ_CHECK(!table.one_of_many(), "metric", "the outputs are {}, the labels {}: use one shape for numbers",
              outputs.describe(), labels.describe());
     columns_.resize(std::max(columns_.size(), static_cast<std::size_t>(table.columns())));
     for (std::int64_t i = 0; i < table.rows(); ++i)

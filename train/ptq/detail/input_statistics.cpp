@@ -1,7 +1,7 @@
 #include "fakequant/train/ptq/detail/input_statistics.h"
 
-#include "fakequant/core/ops/operators.h"
 #include "fakequant/core/ops/linear.h"
+#include "fakequant/core/ops/operators.h"
 #include "fakequant/train/ptq/detail/float_run.h"
 #include "fakequant/train/ptq/detail/input_sums.h"
 
