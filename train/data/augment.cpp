@@ -59,7 +59,7 @@ void check_samples(const Tensor& samples, std::size_t keys, std::size_t backgrou
            background);
 }
 
-/// Changes that share a function, such as those of one warp, are made at once.
+/// Applies the changes of `options`. Changes that share a function, like the parts of one warp, run once.
 void change(AugmentedSample& sample, SampleKind kind, const AugmentOptions& options) {
   detail::Change last = nullptr;
   for (const auto& operation : operations()) {

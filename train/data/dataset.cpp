@@ -30,7 +30,7 @@ std::uint32_t size_checksum(const Dataset& data) {
   return checksum(data.sample_shape(), checksum(sizes, 0));
 }
 
-/// All samples of small data, else some from the first to the last.
+/// Returns all samples of small data, or evenly spaced samples from the first to the last.
 std::vector<std::int64_t> looked_at(const Dataset& data) {
   const auto bytes = byte_size(data.token_ids() ? DType::i64 : DType::f32, numel(data.sample_shape()));
   const bool all = data.size() <= kSampled || data.size() <= kReadWhole / std::max<std::int64_t>(bytes, 1);

@@ -22,7 +22,7 @@ float as_float(float16 value) { return static_cast<float>(value); }
 float as_float(bfloat16 value) { return static_cast<float>(value); }
 float as_float(std::integral auto value) { return static_cast<float>(value); }
 
-/// One row of [C, inner] elements; false when one is not finite.
+/// Decodes one row of [C, inner] elements. Returns false if a value is not finite.
 template <class T>
 bool decode(const T* from, std::int64_t inner, const Normalisation& how, float* to) {
   bool finite = true;

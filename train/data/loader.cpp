@@ -14,9 +14,9 @@ namespace fq {
 namespace {
 
 constexpr std::int64_t kLookedAt = 16;
-constexpr float kSlack = 0.01f;  // of white less black: rounding of what made the pixels
+constexpr float kSlack = 0.01f;  // share of white minus black, for rounding errors of the pixels
 
-/// Whether the first samples are within black and white, where changes of colour need it.
+/// Checks that the first samples are between black and white if a change of colour requires it.
 void check_pixels(const Dataset& data, const AugmentOptions& options) {
   const auto needs = std::ranges::find_if(
       detail::operations(), [&](const auto& operation) { return operation.pixels && operation.on(options); });
@@ -31,7 +31,7 @@ void check_pixels(const Dataset& data, const AugmentOptions& options) {
     const auto [low, high] = std::minmax(black[c], white[c]);
     const float slack = kSlack * (high - low);
     FQ_CHECK(low - slack <= values[i] && values[i] <= high + slack, "augment",
-             "{} changes pixels from black, {}, to white, {}, and sample {} has {}: tell what is black and "
+             "{} changes pixels from black, {}, to white, {}, and sample {} has {}: define black and "
              "white by scale, mean and std of x (docs/formats.md), or leave {} out",
              needs->change.numbers.front().name, black[c], white[c], i / inner / black.size(), values[i],
              needs->change.numbers.front().name);
@@ -43,11 +43,10 @@ void check_labels(const Dataset& data, const LoaderOptions& options) {
   const Tensor labels = data.labels();
   FQ_CHECK(data.classes() > 0 || labels.defined(), "augment",
            "mixing needs labels, and the data has none: leave mixup and cutmix out");
-  FQ_CHECK(
-      !labels.defined() || labels.rank() <= 2, "augment",
-      "mixing needs labels of samples, and those of the data, {}, are of places in them: leave mixup and "
-      "cutmix out",
-      to_string(labels.shape()));
+  FQ_CHECK(!labels.defined() || labels.rank() <= 2, "augment",
+           "mixing needs labels of samples, but the data has labels {} of positions: leave mixup and "
+           "cutmix out",
+           to_string(labels.shape()));
 }
 
 void check_augment(const Dataset& data, const LoaderOptions& options) {
@@ -66,7 +65,8 @@ void check_options(const Dataset& data, const LoaderOptions& options) {
            options.batch_size, data.size());
   FQ_CHECK(options.parts >= 1, "data_loader", "there are {} parts: use at least 1", options.parts);
   FQ_CHECK(options.turn >= options.parts && options.part >= 0 && options.part < options.parts, "data_loader",
-           "part {} of {} in turns of {} batches: use 0 to {} of at most as many parts as a turn has batches",
+           "part {} of {} in turns of {} batches: use a part from 0 to {}, and no more parts than a turn has "
+           "batches",
            options.part, options.parts, options.turn, options.parts - 1);
   check_augment(data, options);
   FQ_CHECK((options.class_weights.empty() && !options.balanced) || options.shuffle, "data_loader",
@@ -80,7 +80,7 @@ struct DataLoader::Body {
   std::shared_ptr<const Dataset> data;
   LoaderOptions options;
   detail::Place place;
-  std::optional<detail::BatchSource> source;  // without a thread
+  std::optional<detail::BatchSource> source;  // used without a thread
   std::optional<detail::Prefetcher> ahead;
 
   Body(std::shared_ptr<const Dataset> dataset, const LoaderOptions& chosen)

@@ -59,8 +59,8 @@ class SplitPart : public Dataset {
     return out;
   }
 
-  /// The checksum of that of the data, of the first rows and, where there are more, of what the others follow
-  /// from.
+  /// Returns a checksum of the data's fingerprint, of the rows of the first group and, if there are more
+  /// groups, of the size and seed that determine the rest.
   [[nodiscard]] std::uint32_t fingerprint() const override {
     const auto first = rows_->rows(part_, 0);
     const std::uint32_t crc = crc32c(first.data(), first.size() * sizeof(first[0]), data_->fingerprint());

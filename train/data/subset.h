@@ -24,8 +24,8 @@ struct HeldOut {
   std::shared_ptr<const Dataset> train, validation;
 };
 
-/// Returns the same parts as `split_validation`, in memory that does not grow with the number of samples.
-/// Throws the same errors.
+/// Returns the same parts as `split_validation`, with memory independent of the number of samples. Throws the
+/// same errors.
 [[nodiscard]] HeldOut hold_out(const std::shared_ptr<const Dataset>& data, double fraction,
                                std::uint64_t seed);
 

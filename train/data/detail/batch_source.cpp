@@ -51,7 +51,7 @@ std::optional<Batch> BatchSource::make(Place& place) {
 
 Prefetcher::Prefetcher(BatchSource source, Place start, std::int64_t depth)
     : source_(std::move(source)), place_(start), depth_(static_cast<std::size_t>(depth)) {
-  ready_.reserve(depth_);  // the thread itself asks for no memory to hand a batch over
+  ready_.reserve(depth_);  // the thread needs no memory to hand over a batch
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Batches by place, and the thread that makes them ahead.
+/// Batches by position, and the thread that makes them in advance.
 
 #include <condition_variable>
 #include <exception>
@@ -17,17 +17,18 @@ namespace fq::detail {
 
 struct Place {
   std::int64_t epoch = 0;
-  std::int64_t position = 0;  ///< samples before it
+  std::int64_t position = 0;  ///< samples of the epoch before it
 };
 
-/// Makes the batch at a place. For one thread.
+/// Makes the batch at a given position. For use by one thread.
 class BatchSource {
  public:
   BatchSource(std::shared_ptr<const Dataset> data, const LoaderOptions& options);
 
-  /// Samples of an epoch that are handed out.
+  /// Returns the number of samples per epoch after `drop_last`.
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;
-  /// nullopt at the end of the epoch. `place` becomes that of what comes next, unless something is thrown.
+  /// Returns the batch at `place`, or nullopt at the end of the epoch. Moves `place` to the next batch unless
+  /// it throws.
   [[nodiscard]] std::optional<Batch> make(Place& place);
 
  private:
@@ -39,8 +40,8 @@ class BatchSource {
   std::optional<EpochOrder> order_;
 };
 
-/// Makes what comes from `start` on, at most `depth` batches ahead. Ends with the object, or with an
-/// exception.
+/// Makes batches from `start` on a thread, at most `depth` batches in advance. The thread ends with the
+/// object, or after an exception.
 class Prefetcher {
  public:
   Prefetcher(BatchSource source, Place start, std::int64_t depth);
@@ -48,8 +49,8 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;  // owns the thread
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// As BatchSource::make, in the order of places. After a throw there is nothing more. The first call waits
-  /// until as many batches are made as there will ever be at once: none needs memory of its own later.
+  /// Returns the next result of BatchSource::make. Do not call it after an exception. The first call waits
+  /// until all prefetched batches exist, so that later batches reuse their memory.
   [[nodiscard]] std::optional<Batch> next(Place& place);
 
  private:

@@ -6,7 +6,7 @@ namespace fq::detail {
 namespace {
 
 constexpr std::int64_t kSmallBlock = std::int64_t{256} << 10;
-constexpr std::int64_t kPiece = 4096;  // what a disk reads at once
+constexpr std::int64_t kPiece = 4096;  // bytes of a disk read
 constexpr std::int64_t kLargeBlock = std::int64_t{32} << 20;
 
 std::int64_t choose_block_rows(const Hdf5Rows& rows, std::int64_t cache_bytes) {
@@ -24,7 +24,7 @@ std::int64_t choose_piece_rows(const Hdf5Rows& rows, std::int64_t block_rows) {
   return wanted >= block_rows ? block_rows : wanted / rows.chunk_rows() * rows.chunk_rows();
 }
 
-/// How many runs of so many rows are kept.
+/// Returns how many runs of `run` rows fit the cache.
 std::int64_t kept_of(const Hdf5Rows& rows, std::int64_t run, std::int64_t bytes) {
   const std::int64_t all = (rows.shape()[0] + run - 1) / run;
   return std::clamp<std::int64_t>(bytes / std::max<std::int64_t>(run * rows.row_bytes(), 1), 2,

@@ -10,7 +10,7 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::uint64_t kClassSeed = 0x636c617373;  // apart from the streams that shuffle
+constexpr std::uint64_t kClassSeed = 0x636c617373;  // separates the draws from shuffling
 constexpr std::string_view kSample = "data_loader";
 
 std::vector<std::int64_t> class_sizes(const Tensor& labels, std::int64_t classes) {

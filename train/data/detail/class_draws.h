@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which samples an epoch has where classes are drawn by weights.
+/// ClassDraws: selection of an epoch's samples by class weights.
 
 #include <cstdint>
 #include <optional>
@@ -12,22 +12,22 @@ namespace fq::detail {
 
 class ClassDraws {
  public:
-  /// `weights` of classes of [size] i64 labels.
+  /// `weights` has one value per class, `labels` is i64 [size].
   ClassDraws(const Tensor& labels, const std::vector<double>& weights);
 
-  /// As many as there are labels, ascending. A function of (labels, weights, seed, epoch).
+  /// Returns the `size` samples of an epoch in ascending order, a function of (labels, weights, seed, epoch).
   [[nodiscard]] std::vector<std::int64_t> of_epoch(std::uint64_t seed, std::int64_t epoch) const;
-  /// How many of them each class has.
+  /// Returns the number of draws of each class.
   [[nodiscard]] std::vector<std::int64_t> counts(std::uint64_t seed, std::int64_t epoch) const;
 
  private:
-  std::vector<std::vector<std::int64_t>> samples_;  // of each class
-  std::vector<double> shares_;                      // samples of an epoch, not whole
+  std::vector<std::vector<std::int64_t>> samples_;  // samples of each class
+  std::vector<double> shares_;                      // samples of each class per epoch, with fractions
 };
 
-/// Those that the options ask for, if they do. Throws ArgumentError for data without labels of classes in
-/// memory, another number of weights than of classes, none above 0, and one above 0 for a class without
-/// samples.
+/// Returns the draws that `options` request; empty without class weights. Throws ArgumentError for data
+/// without class labels in memory, another number of weights than of classes, weights that are all 0, and a
+/// positive weight of a class without samples.
 [[nodiscard]] std::optional<ClassDraws> class_draws(const Dataset& data, const LoaderOptions& options);
 
 }  // namespace fq::detail

@@ -20,13 +20,13 @@ namespace {
 
 /// Description of a data set, for messages.
 constexpr const char* kWantedDataSet =
-    "a data set is an HDF5 file of groups, such as train and test, with x and y in each: docs/formats.md "
+    "a data set is an HDF5 file of groups, for example train and test, with x and y in each: docs/formats.md "
     "(Data sets) has the layout and the lines of Python that write it";
 
-/// Whether a folder's files are texts, by what file_kind says of it.
+/// Returns whether a folder contains texts, from the description of file_kind.
 bool ends_in_text(const std::string& kind) { return kind.find(" .txt ") != kind.npos; }
 
-/// The command that makes a data set of a file of that kind; empty where there is none.
+/// Returns the command that converts a file of this kind to a data set; empty if there is none.
 std::string way_from(const std::string& path, const std::string& kind) {
   const auto begins = [&](const char* text) { return kind.starts_with(text); };
   const auto ends = [&](const char* text) {
@@ -66,7 +66,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin));
 }
 
-/// Null for what is no JSON, or nests too deep.
+/// Returns null for a text that is not JSON or nests too deep.
 nlohmann::json json_in(std::string_view text) try {
   return parse_json<nlohmann::json>(text);
 } catch (const nlohmann::json::exception&) {
@@ -86,7 +86,7 @@ bool is_count(double value) {
   return value == std::floor(value) && value >= 1 && value <= static_cast<double>(kMostClasses);
 }
 
-/// Of a text that is a number.
+/// Returns the number if the only text is a number.
 std::optional<std::int64_t> count_in(const std::vector<std::string>& texts) {
   if (texts.size() != 1) return std::nullopt;
   const nlohmann::json value = json_in(texts[0]);
@@ -100,7 +100,7 @@ std::vector<std::string> names_of(std::vector<std::string> texts) {
   return texts;
 }
 
-/// Throws FileError for a checkpoint and its like, which are HDF5 too.
+/// Throws FileError for a checkpoint and similar files of fakequant, which are HDF5, too.
 void check_no_state(const std::string& path) {
   std::string kind;
   try {
@@ -178,7 +178,7 @@ void DataFile::check_sample(const Shape& sample) const {
   if (!options_.sample_shape.empty() && sample != options_.sample_shape) {
     std::string way = way_to_shape(sample, options_.sample_shape);
     if (is_of_ids(open("x").dtype()) && sample.size() == 1 && options_.sample_shape.size() == 1)
-      way = fmt::format("give windows of {}, or a network for {}, such as one imported with --input-shape {}",
+      way = fmt::format("give windows of {}, or a network for {} (import it with --input-shape {})",
                         options_.sample_shape[0], sample[0], sample[0]);
     refuse("x", fmt::format("has samples of {}, the network takes {}: {}", to_string(sample),
                             to_string(options_.sample_shape),

@@ -17,22 +17,21 @@ namespace fq::detail {
 constexpr std::int64_t kMostClasses = std::int64_t{1} << 24;
 
 struct StatedClasses {
-  std::int64_t count = 0;          ///< 0: not stated
-  std::vector<std::string> names;  ///< `count` of them, or none
+  std::int64_t count = 0;          ///< 0 if not stated
+  std::vector<std::string> names;  ///< `count` names, or empty
 };
 
-/// The names in one text: a JSON list of strings, or lines, or what commas divide, without blanks around.
-/// None for JSON that is no such list.
+/// Splits a text into names: a JSON list of strings, lines, or values separated by commas, without blanks
+/// around them. Returns an empty list for any other JSON.
 [[nodiscard]] std::vector<std::string> split_names(std::string_view text);
 
-/// The attribute `classes` of `group`, or else of the file: a count, a list of names or a text of either.
-/// Logs a warning for another value and ignores it. Throws FileError for a count that cannot be
-/// one.
+/// Reads the attribute `classes` of `group`, or else of the file: a count, a list of names, or a text of
+/// either. Logs a warning for another value and ignores it. Throws FileError for an invalid count.
 [[nodiscard]] StatedClasses read_classes(const Hdf5Reader& file, const std::string& group);
 
-/// What turns stored values into the network's: scale, then one mean and deviation a channel.
+/// Scaling of stored values: first the scale, then one mean and deviation per channel.
 struct Normalisation {
-  bool stated = false;  ///< by any of the attributes
+  bool stated = false;  ///< at least one attribute exists
   float scale = 1;
   std::vector<float> mean, deviation;
 
@@ -41,38 +40,39 @@ struct Normalisation {
   }
 };
 
-/// Each question throws FileError, naming the dataset, for what is not as it has to be. `options` must
-/// outlive it.
+/// Checked access to a data set file. Each function throws FileError with the dataset's name if the file is
+/// invalid. `options` must outlive this object.
 class DataFile {
  public:
   DataFile(const std::string& path, const Hdf5DatasetOptions& options);
 
-  /// Rows of images, or of token ids (integers wider than a byte), of a type and shape that can be read.
+  /// Returns the rows of images, or of token ids (integers wider than a byte), after checks of type and
+  /// shape.
   [[nodiscard]] Hdf5Rows open_x() const;
-  /// Whether samples of that shape are those that are wanted, and look as they are read.
+  /// Checks samples against the requested shape and against the layout [C, H, W].
   void check_sample(const Shape& sample) const;
-  /// What y is, of whatever task; nothing without one.
+  /// Type and shape of y.
   struct LabelKind {
     DType dtype;
     Shape shape;
 
-    /// Whether they are classes: integers, one a sample.
+    /// Returns whether labels are classes: one integer per sample.
     [[nodiscard]] bool classes() const;
   };
   [[nodiscard]] std::optional<LabelKind> label_kind() const;
-  /// i64 [count] of classes, others as they are stored; undefined when there is none and need not be.
+  /// Returns class labels as i64 [count], other labels as stored. Undefined if y is missing and optional.
   [[nodiscard]] Tensor read_y(std::int64_t count) const;
   [[nodiscard]] StatedClasses classes() const;
-  /// The number of classes; `stated` is what the file says, 0 for nothing.
+  /// Returns the number of classes. `stated` is the number in the file, 0 if it is not stated.
   [[nodiscard]] std::int64_t check_labels(const Tensor& y, std::int64_t stated) const;
   [[nodiscard]] Normalisation normalisation(std::int64_t channels) const;
-  /// The attributes as they stand, not checked.
+  /// Returns the unchecked attributes.
   [[nodiscard]] SampleNotes notes() const;
-  /// Warns of values as they are stored that look like pixels, and that nothing scales.
+  /// Warns if stored values look like pixels and no attribute scales them.
   void doubt_range(const std::vector<std::byte>& values, DType dtype) const;
-  /// Whether the attribute `axes` says that channels come first.
+  /// Returns whether the attribute `axes` states that channels come first.
   [[nodiscard]] bool says_channels_first() const;
-  /// The path of a part, "train/x".
+  /// Returns the path of a part, for example "train/x".
   [[nodiscard]] std::string name(const std::string& part) const;
 
  private:
@@ -89,8 +89,8 @@ class DataFile {
   const Hdf5DatasetOptions& options_;
 };
 
-/// The groups of a data set file that have an x: train, val and test first, the others by their names; "" for
-/// one with x at its root. Throws FileError, naming what there is, where none has.
+/// Returns the groups of a data set file that have an x: train, val and test first, then the others by name;
+/// "" for x at the root. Throws FileError with the existing names if no group has an x.
 [[nodiscard]] std::vector<std::string> data_groups(const std::string& path);
 
 }  // namespace fq::detail

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kListedRows = 65536;
 constexpr std::uint64_t kRounds = 4;
 
-constexpr std::uint64_t kWindowSeed = 0x77696e646f77;  // apart from the stream that shuffles blocks
+constexpr std::uint64_t kWindowSeed = 0x77696e646f77;  // separates windows from blocks
 
 }  // namespace
 

@@ -9,9 +9,10 @@
 
 namespace fq::detail {
 
-/// Of 0 .. size - 1, by `seed`. Up to 65,536 rows lie in a table, shuffled by Fisher and Yates; more are a
-/// keyed bijection: a Feistel network on the least even number of bits that has them all, walked until it
-/// is within (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). No memory grows with them.
+/// Permutation of 0 .. size - 1, selected by `seed`. Up to 65,536 rows use a table with a Fisher-Yates
+/// shuffle. More rows use a keyed bijection without a table: a Feistel network on the least sufficient even
+/// number of bits, repeated until the result is in range (Black and Rogaway, "Ciphers with Arbitrary Finite
+/// Domains", 2002).
 class RowPermutation {
  public:
   RowPermutation(std::int64_t size, std::uint64_t seed);
@@ -26,17 +27,17 @@ class RowPermutation {
   std::vector<std::int64_t> table_;
 };
 
-/// A permutation of the samples that is a function of (data set, seed, epoch) and can be read from any
-/// position, or of `draws` of them, ascending, where some come several times and some not at all. Blocks are
-/// shuffled, then samples within windows of as many blocks as fit the data set's cache:
-/// every block is read once an epoch, and a data set that fits the cache gets a permutation of all samples.
+/// Order of the samples in an epoch, a function of (data set, seed, epoch) that can be read from any
+/// position. With `draws`, an ascending list with repeated or missing samples, it permutes the
+/// draws. Shuffles blocks, then samples within windows of all blocks that fit the data set's cache. Each
+/// block is read once per epoch. Data that fits the cache is permuted as a whole.
 class EpochOrder {
  public:
   EpochOrder(const Dataset& data, bool shuffle, std::uint64_t seed, std::int64_t epoch,
              std::vector<std::int64_t> draws = {});
 
   [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
-  /// The samples at positions [begin, end).
+  /// Returns the samples at positions [begin, end).
   [[nodiscard]] std::vector<std::int64_t> samples(std::int64_t begin, std::int64_t end);
 
  private:
@@ -45,10 +46,10 @@ class EpochOrder {
   bool shuffle_;
   std::uint64_t seed_;
   std::int64_t epoch_, size_;
-  std::vector<std::int64_t> draws_;          // empty for every sample once
-  std::vector<std::int64_t> starts_;         // of each block among the draws, and their number at the end
-  std::vector<std::int64_t> blocks_;         // in the order of the epoch
-  std::vector<std::int64_t> window_starts_;  // positions, and the size at the end
+  std::vector<std::int64_t> draws_;          // empty if every sample comes once
+  std::vector<std::int64_t> starts_;         // first draw of each block, then the number of draws
+  std::vector<std::int64_t> blocks_;         // in epoch order
+  std::vector<std::int64_t> window_starts_;  // first position of each window, then the size
   std::int64_t window_blocks_;
   std::size_t window_;
   std::vector<std::int64_t> window_samples_;

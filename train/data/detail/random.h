@@ -1,6 +1,6 @@
 #pragma once
 
-/// Numbers that depend on what they are for, not on what was drawn before.
+/// Draws: random numbers that depend on their purpose only, not on earlier draws.
 
 #include <array>
 #include <cmath>
@@ -12,8 +12,8 @@
 
 namespace fq::detail {
 
-/// A sequence of Philox words for a seed and two further numbers, such as an epoch and an index (their low 32
-/// bits).
+/// A sequence of Philox words for a seed and two further numbers, for example an epoch and an index (their
+/// low 32 bits).
 class Draws {
  public:
   Draws(std::uint64_t seed, std::uint64_t first, std::uint64_t second) noexcept
@@ -24,24 +24,24 @@ class Draws {
     ++count_;
     return words[0] | static_cast<std::uint64_t>(words[1]) << 32;
   }
-  /// Uniform in [0, limit), limit > 0, without bias.
+  /// Returns a uniform integer in [0, limit), limit > 0, without bias.
   [[nodiscard]] std::uint64_t below(std::uint64_t limit) noexcept {
     const std::uint64_t biased = (0 - limit) % limit;  // 2^64 mod limit
     for (;;)
       if (const std::uint64_t value = next(); value >= biased) return value % limit;
   }
-  /// Uniform in [-1, 1).
+  /// Returns a uniform number in [-1, 1).
   [[nodiscard]] double symmetric() noexcept { return static_cast<double>(next() >> 11) * 0x1p-52 - 1; }
-  /// Uniform in [0, 1).
+  /// Returns a uniform number in [0, 1).
   [[nodiscard]] double uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
   [[nodiscard]] double uniform(double low, double high) noexcept { return low + uniform() * (high - low); }
-  /// Of mean 0 and deviation 1 (Box and Muller; the second number is not used).
+  /// Returns a normal number with mean 0 and deviation 1 (Box-Muller; the second number is not used).
   [[nodiscard]] double normal() noexcept {
     const double radius = std::sqrt(-2 * std::log(1 - uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
   }
 
-  /// Fisher and Yates.
+  /// Shuffles `values` (Fisher-Yates).
   template <class Vector>
   void shuffle(Vector& values) noexcept {
     for (std::uint64_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[below(i)]);

@@ -10,7 +10,7 @@
 
 namespace fq::detail {
 
-/// [rows, ..] of a tensor [N, ..], row-major on the host; the rows are within it.
+/// Returns the selected rows of a tensor [N, ..], row-major on the CPU. Rows must be in range.
 [[nodiscard]] inline Tensor rows_of(const Tensor& from, std::span<const std::int64_t> rows) {
   Shape shape = from.shape();
   shape[0] = static_cast<std::int64_t>(rows.size());

@@ -10,9 +10,9 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::int64_t kFewest = 4;  // pixels on an axis of an image: more than any number of channels
+constexpr std::int64_t kFewest = 4;  // image axes have more pixels; no image has more channels
 
-/// The order of the axes of `sample` that gives `wanted`, axes kept apart from others in their order.
+/// Returns the order of the axes of `sample` that gives `wanted`. Axes of equal size keep their order.
 std::vector<std::size_t> axes_order(const Shape& sample, const Shape& wanted) {
   std::vector<std::size_t> order;
   for (const auto size : wanted) {

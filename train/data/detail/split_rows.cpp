@@ -12,7 +12,7 @@ namespace fq::detail {
 namespace {
 
 constexpr std::int64_t kGroup = 65536, kWord = 64, kKept = 512;
-constexpr std::int64_t kMostRows = std::int64_t{1} << 40;  // their square over kGroup fits 64 bits
+constexpr std::int64_t kMostRows = std::int64_t{1} << 40;  // kMostRows^2 / kGroup fits 64 bits
 constexpr std::string_view kSplit = "split_validation";
 
 std::int64_t held_out_of(std::int64_t size, double fraction) {
@@ -24,7 +24,7 @@ std::int64_t held_out_of(std::int64_t size, double fraction) {
 
 }  // namespace
 
-/// A bit a row, and how many are held out before each word of them.
+/// A group of rows: one bit per row, and the number of held-out rows before each word of bits.
 class SplitRows::Group {
  public:
   Group(std::int64_t rows, std::int64_t held_out, std::uint64_t seed, std::int64_t index)
@@ -40,7 +40,7 @@ class SplitRows::Group {
     for (const auto bits : bits_) before_.push_back(before_.back() + std::popcount(bits));
   }
 
-  /// How many rows of the part are below `row` of this group.
+  /// Returns the number of rows of the part below `row` of this group.
   [[nodiscard]] std::int64_t before(Part part, std::int64_t row) const {
     const auto word = static_cast<std::size_t>(row / kWord);
     std::int64_t held = before_[word];
@@ -48,7 +48,7 @@ class SplitRows::Group {
     return part == held_out ? held : row - held;
   }
 
-  /// The last row with no more than `i` of the part below it, which is of the part.
+  /// Returns row i of the part: the last row with at most `i` rows of the part below it.
   [[nodiscard]] std::int64_t row(Part part, std::int64_t i) const {
     std::int64_t low = 0, high = rows_;
     while (high - low > 1) {
@@ -74,7 +74,8 @@ std::int64_t SplitRows::count(Part part) const noexcept {
   return part == held_out ? held_out_ : size_ - held_out_;
 }
 
-/// floor(held_out * rows / size) of the rows before the group are held out.
+/// Returns the number of rows of the part before the group. Of its `rows` preceding rows,
+/// floor(held_out * rows / size) are held out.
 std::int64_t SplitRows::before_group(Part part, std::int64_t group) const noexcept {
   const std::int64_t rows = std::min(group * kGroup, size_);
   const auto a_group = static_cast<std::uint64_t>(held_out_ * kGroup),

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which rows are held out, without a list of them.
+/// SplitRows: a validation split without a list of rows.
 
 #include <cstdint>
 #include <map>
@@ -11,14 +11,14 @@
 
 namespace fq::detail {
 
-/// Rows 0 .. size - 1 in two parts, each ascending. Of every 65,536 rows the same share is held out, to one
-/// row, chosen by a shuffle of their own: what one part has of them is found by itself, and the latest are
-/// kept (6 MiB at most). Thread-safe.
+/// Divides the rows 0 .. size - 1 into two ascending parts. Each group of 65,536 rows has its own shuffle and
+/// holds out the same share, to one row. So a group can be computed independently; the most recent groups are
+/// cached (6 MiB at most). Thread-safe.
 class SplitRows {
  public:
   enum Part : unsigned char { train = 0, held_out = 1 };
 
-  /// As `split_validation`.
+  /// Takes the arguments of `split_validation` and throws its errors.
   SplitRows(std::int64_t size, double fraction, std::uint64_t seed);
   ~SplitRows();
   SplitRows(const SplitRows&) = delete;  // shared by pointer
@@ -27,13 +27,13 @@ class SplitRows {
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
   [[nodiscard]] std::int64_t groups() const noexcept;
-  /// How many rows a part has.
+  /// Returns the number of rows of a part.
   [[nodiscard]] std::int64_t count(Part part) const noexcept;
-  /// The row of the part's i-th.
+  /// Returns row i of a part.
   [[nodiscard]] std::int64_t row(Part part, std::int64_t i) const;
-  /// How many of the part are below `row`.
+  /// Returns the number of rows of a part below `row`.
   [[nodiscard]] std::int64_t before(Part part, std::int64_t row) const;
-  /// Those of one of the groups.
+  /// Returns the rows of a part in one group.
   [[nodiscard]] std::vector<std::int64_t> rows(Part part, std::int64_t group) const;
 
  private:
@@ -46,7 +46,7 @@ class SplitRows {
   std::uint64_t seed_;
   mutable std::mutex mutex_;
   mutable std::map<std::int64_t, std::pair<std::int64_t, std::shared_ptr<const Group>>>
-      latest_;  // by place kept
+      latest_;  // by cache slot
 };
 
 }  // namespace fq::detail

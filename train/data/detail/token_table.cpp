@@ -23,7 +23,7 @@ using Step = TokenTable::DecoderStep;
 
 constexpr std::int32_t kMostIds = 1 << 24;
 
-// --- members of the file: each function throws ArgumentError and names the member
+// --- members of the file: each function throws ArgumentError with the name of the member
 
 json optional_member(const json& object, const char* name) {
   return object.is_object() && object.contains(name) ? object[name] : json();
@@ -71,7 +71,7 @@ class Vocabulary {
       tokens_.resize(at + 1);
       taken_.resize(at + 1);
     }
-    FQ_CHECK(!taken_[at], "tokenizer", "the id {} stands for '{}' and for '{}'", id, printable(tokens_[at]),
+    FQ_CHECK(!taken_[at], "tokenizer", "the id {} belongs to '{}' and to '{}'", id, printable(tokens_[at]),
              printable(token));
     tokens_[at] = token;
     taken_[at] = true;
@@ -137,7 +137,7 @@ Tokens read_byte_merges(const json& file) {
 
 // --- decoder
 
-/// Throws for a step that makes too much text: a hostile file names many steps that each multiply it.
+/// Throws if a step makes too much text. A hostile file can chain many steps that each multiply it.
 void check_growth(std::size_t bytes, std::size_t most) {
   FQ_CHECK(
       bytes <= most, "tokenizer",
@@ -152,7 +152,7 @@ std::size_t count_bytes(const Tokens& tokens) {
   return sum;
 }
 
-/// Replaces each `from`, which is not empty.
+/// Replaces each `from`, which must not be empty.
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::size_t most) {
   std::size_t count = 0;
   for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += from.size()) ++count;
@@ -163,7 +163,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   return out.append(text);
 }
 
-/// A step that changes each token: change(token, index of the token).
+/// Returns a step that changes each token by change(token, index of the token).
 template <class Change>
 Step change_each(Change change) {
   return [change](Tokens& tokens, std::size_t most) {
@@ -198,7 +198,7 @@ Step replace_step(const json& step) {
   });
 }
 
-/// Marks become spaces; the mark before the whole text is removed unless the scheme is "never".
+/// Replaces marks by spaces. Removes the mark before the whole text unless the scheme is "never".
 Step metaspace_step(const json& step) {
   const std::string mark =
       step.contains("replacement") ? text_member(step, "replacement", "Metaspace") : std::string("\u2581");
@@ -218,7 +218,7 @@ Step metaspace_step(const json& step) {
   });
 }
 
-/// Tokens that begin with the prefix continue a word; others begin one.
+/// Joins tokens with the prefix to the word before; other tokens begin a word.
 Step word_piece_step(const json& step) {
   const std::string prefix = text_member(step, "prefix", "decoder");
   const bool cleanup = optional_member(step, "cleanup") == true;
@@ -252,7 +252,7 @@ Step word_end_step(const json& step) {
   });
 }
 
-/// "<0x0A>" becomes the byte.
+/// Converts "<0x0A>" to the byte.
 std::string byte_token(std::string token) {
   unsigned byte = 0;
   const bool one = token.size() == 6 && token.starts_with("<0x") && token.ends_with('>') &&

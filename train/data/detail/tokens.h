@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tokens of texts: how ids of a data set or of a network's outputs become text, and a prompt becomes ids.
+/// Tokenizer: converts a data set's or network's ids to text, and a prompt to ids.
 
 #include <cstdint>
 #include <map>
@@ -17,8 +17,8 @@ namespace fq::detail {
 /// Kinds of tokens. Pieces are the tokens of a tokenizer.json.
 enum class TokenUnit { bytes, words, characters, pieces };
 
-/// Ids of a text. Bytes: id 0 fills a sample, a byte has the id byte + 1. Words: id 0 fills, id 1 is any
-/// other word. Characters are UTF-8, and the vocabulary has all of them.
+/// Ids of a text. Bytes: id 0 is padding, and a byte has the id byte + 1. Words: id 0 is padding, and id 1 is
+/// any unknown word. Characters are UTF-8, and the vocabulary has all of them.
 class Tokenizer {
  public:
   /// Bytes: 257 ids.
@@ -33,17 +33,16 @@ class Tokenizer {
 
   [[nodiscard]] TokenUnit unit() const noexcept { return unit_; }
   [[nodiscard]] std::string_view unit_name() const noexcept;
-  /// The table of pieces; null for other units.
+  /// Returns the table of pieces; null for other units.
   [[nodiscard]] const TokenTable* table() const noexcept { return table_.get(); }
-  /// Names of the tokens as classes: spaces, control characters and bytes that are not UTF-8 are written out,
-  /// as "\x0a".
+  /// Returns the names of the tokens as classes: spaces, control characters and bytes that are not UTF-8 are
+  /// escaped, as in "\x0a".
   [[nodiscard]] std::vector<std::string> class_names() const;
 
   /// Returns the ids of a text. Throws ArgumentError for bytes that are not UTF-8 and characters without an
   /// id, with their offset, and for pieces, which fakequant.data of Python encodes.
   [[nodiscard]] std::vector<std::int64_t> encode(std::string_view text) const;
-  /// Returns the text of ids, with a space between words. Ids that fill, and ids without a token, are
-  /// skipped.
+  /// Returns the text of ids, with a space between words. Skips padding and ids without a token.
   [[nodiscard]] std::string decode(std::span<const std::int64_t> ids) const;
 
  private:

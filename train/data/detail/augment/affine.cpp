@@ -7,9 +7,9 @@
 namespace fq::detail {
 namespace {
 
-constexpr std::uint64_t kSeed = 0x6175676d656e74;  // apart from the streams that shuffle
+constexpr std::uint64_t kSeed = 0x6175676d656e74;  // separates the draws from shuffling
 
-/// What is random about one warp and its cutout. Drawn in one order whatever the options are.
+/// Random numbers of one warp and its cutout. They are drawn in the same order for all options.
 struct Draw {
   double shift_x, shift_y, rotation, scale, shear, cut_x, cut_y, flip;
 

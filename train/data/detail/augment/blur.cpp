@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kLeastSigma = 0.1;
 
-/// The weights from the centre on, of a sum of 1 over both sides.
+/// Returns the weights from the centre on. The sum over both sides is 1.
 std::vector<float> gaussian(double sigma, std::int64_t radius) {
   std::vector<float> half;
   double sum = 0;
@@ -21,7 +21,7 @@ std::vector<float> gaussian(double sigma, std::int64_t radius) {
   return half;
 }
 
-/// Along one axis of `size` elements that are `step` apart; what is outside is mirrored about the edge.
+/// Blurs one line of `size` elements with distance `step`. Mirrors positions outside about the edge.
 void blur_line(float* line, std::int64_t size, std::int64_t step, double sigma) {
   const auto wide = static_cast<std::int64_t>(std::ceil(3 * sigma));
   const auto half = gaussian(sigma, std::min(wide, size - 1));

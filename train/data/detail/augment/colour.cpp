@@ -58,7 +58,7 @@ std::array<float, 3> to_rgb(const Hsv& c) {
 
 int byte_of(float x) { return static_cast<int>(std::nearbyint(255 * std::clamp(x, 0.0f, 1.0f))); }
 
-/// What each byte becomes; nothing where there are too few pixels to spread.
+/// Returns the new value of each byte. Returns the identity if there are too few pixels to spread.
 std::array<int, 256> flat_histogram(const float* plane, std::int64_t count) {
   std::array<std::int64_t, 256> histogram{};
   for (std::int64_t i = 0; i < count; ++i) ++histogram[static_cast<std::size_t>(byte_of(plane[i]))];

@@ -1,44 +1,44 @@
 #pragma once
 
-/// Functions of images with values from 0 (black) to 1 (white), [C, H, W], as torchvision has them for
-/// floats. Factors of 1 leave an image as it is.
+/// Colour functions for images [C, H, W] with values from 0 (black) to 1 (white), equal to torchvision's
+/// functions for floats. A factor of 1 does not change the image.
 
 #include "fakequant/train/data/detail/augment/sample.h"
 
 namespace fq::detail {
 
-/// In the units of these functions as long as it lives, then in the network's again.
+/// Converts an image to values from 0 to 1, and back to the network's values at the end of the scope.
 class UnitScope {
  public:
   explicit UnitScope(AugmentedSample& image);
   ~UnitScope();
-  UnitScope(const UnitScope&) = delete;  // of one image
+  UnitScope(const UnitScope&) = delete;  // tied to its block
   UnitScope& operator=(const UnitScope&) = delete;
 
  private:
   AugmentedSample& image_;
 };
 
-/// factor * x.
+/// Multiplies x by `factor`.
 void adjust_brightness(AugmentedSample& image, double factor);
-/// From the mean of the image's greys.
+/// Scales the distance from the image's mean grey.
 void adjust_contrast(AugmentedSample& image, double factor);
-/// From the grey of each pixel; nothing but for three channels.
+/// Scales the distance from each pixel's grey. Changes images of three channels only.
 void adjust_saturation(AugmentedSample& image, double factor);
-/// From the image blurred by 3 x 3; edges, and images of 2 pixels or less, stay.
+/// Scales the distance from the image blurred by 3 x 3. Does not change edges and images of 2 pixels or less.
 void adjust_sharpness(AugmentedSample& image, double factor);
-/// `turns` of the circle; three channels.
+/// Rotates the hue by `turns` of the colour circle. Needs three channels.
 void adjust_hue(AugmentedSample& image, double turns);
-/// Grey in all three channels.
+/// Sets all three channels to the grey of the pixel.
 void to_grey(AugmentedSample& image);
 
-/// Keeps so many of the upper bits of values in bytes.
+/// Keeps the upper `bits` bits of values converted to bytes.
 void posterize(AugmentedSample& image, int bits);
-/// 1 - x from the threshold on.
+/// Replaces x by 1 - x where x is at or above `threshold`.
 void solarize(AugmentedSample& image, double threshold);
-/// Each channel's smallest becomes 0, its largest 1.
+/// Stretches each channel to the range 0 to 1.
 void autocontrast(AugmentedSample& image);
-/// Each channel's histogram of bytes becomes flat.
+/// Flattens the byte histogram of each channel.
 void equalize(AugmentedSample& image);
 
 }  // namespace fq::detail

@@ -14,7 +14,7 @@ struct Box {
 
 std::int64_t whole(double value) { return static_cast<std::int64_t>(std::nearbyint(value)); }
 
-/// The largest one in the middle whose ratio is allowed.
+/// Returns the largest centred box with an allowed ratio.
 Box middle(std::int64_t height, std::int64_t width, const AugmentOptions& options) {
   const double ratio = static_cast<double>(width) / static_cast<double>(height);
   std::int64_t h = height, w = width;
@@ -39,10 +39,11 @@ Box draw_box(const AugmentedSample& image, const AugmentOptions& options) {
   return middle(image.height(), image.width(), options);
 }
 
-/// Where an index of `size` lies among `part` others, centres of pixels being at 1/2.
+/// Bilinear source positions: maps `index` of `size` pixels to `part` source pixels, with pixel centres at
+/// 1/2.
 struct CropPlace {
   std::int64_t first, second;
-  float share;  ///< of the second
+  float share;  ///< weight of `second`
 
   CropPlace(std::int64_t index, std::int64_t part, std::int64_t size) {
     const double at =

@@ -11,7 +11,7 @@ using detail::Draws;
 
 constexpr std::string_view kMix = "mix";
 
-/// The logarithm of a number of the gamma distribution of that shape (Marsaglia and Tsang, ACM TOMS 26/3).
+/// Returns the logarithm of a gamma-distributed number with shape alpha (Marsaglia and Tsang, ACM TOMS 26/3).
 double log_gamma_draw(Draws& draws, double alpha) {
   if (alpha < 1) {
     const double tail = std::log(1 - draws.uniform()) / alpha;
@@ -30,7 +30,7 @@ double beta_draw(Draws& draws, double alpha) {
   return 1 / (1 + std::exp(other - one));
 }
 
-/// A stretch of an axis about a place in it, cut at its ends.
+/// A span of an axis around a random centre, clamped to the axis.
 struct Stretch {
   std::int64_t begin, end;
 
@@ -42,7 +42,7 @@ struct Stretch {
   }
 };
 
-/// Puts a rectangle, or a span, of `other` into `own`; the share of `own` that is left.
+/// Copies a rectangle, or a span, of `other` into `own`. Returns the share of `own` that remains.
 double paste(Draws& draws, double lambda, const Shape& shape, const float* other, float* own) {
   const bool image = shape.size() == 3;
   const std::int64_t height = image ? shape[1] : 1, width = shape.back();
@@ -67,7 +67,7 @@ void blend(double lambda, std::int64_t count, const float* other, float* own) {
   for (std::int64_t i = 0; i < count; ++i) own[i] = share * own[i] + (1 - share) * other[i];
 }
 
-/// How much of each sample is left.
+/// Returns the share of each sample that remains.
 std::vector<double> mix_samples(Tensor& x, std::span<const std::int64_t> keys, const AugmentOptions& options,
                                 std::uint64_t seed, std::int64_t epoch) {
   const Tensor old = x.clone();
@@ -87,7 +87,7 @@ std::vector<double> mix_samples(Tensor& x, std::span<const std::int64_t> keys, c
   return left;
 }
 
-/// 1 at the class of each label.
+/// Returns one-hot rows: 1 at the class of each label.
 Tensor shares_of(const Tensor& labels, std::int64_t classes) {
   Tensor out = Tensor::zeros({labels.dim(0), classes});
   const auto all = labels.to_vector<std::int64_t>();
@@ -109,7 +109,7 @@ void mix(Batch& batch, std::span<const std::int64_t> keys, const AugmentOptions&
   FQ_CHECK(options.cutmix == 0 || batch.x.rank() == 3 || batch.x.rank() == 4, kMix,
            "the samples are {}: cutmix is of images and signals", batch.x.describe());
   FQ_CHECK(batch.y.defined() && batch.y.rank() <= 2, kMix,
-           "the labels are {}: those that are mixed are classes or numbers of a sample, [N] or [N, K]",
+           "the labels are {}: mixing needs classes or numbers per sample, [N] or [N, K]",
            batch.y.describe());
   const bool of_classes = classes > 0 && batch.y.dtype() == DType::i64 && batch.y.rank() == 1;
   const Tensor labels = of_classes ? shares_of(batch.y, classes) : batch.y.to(DType::f32);

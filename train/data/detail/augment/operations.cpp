@@ -9,7 +9,7 @@ using O = AugmentOptions;
 
 constexpr double kMany = 1e6, kMostPixels = 1 << 20;
 
-/// Mixing is done to a batch, when its samples are changed.
+/// Does nothing: mixing runs on the batch after all samples are changed.
 void with_others(AugmentedSample&, const AugmentOptions&) {}
 
 AugmentChange probability(const char* name, double O::*value) {

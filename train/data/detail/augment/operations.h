@@ -1,6 +1,6 @@
 #pragma once
 
-/// What can be done to samples: a new change is a line of the table in operations.cpp, a function, and a
+/// Table of augmentation operations. To add one, add a row to the table in operations.cpp, a function, and a
 /// field of AugmentOptions.
 
 #include <span>
@@ -12,7 +12,7 @@ namespace fq::detail {
 /// Changes one sample in place.
 using Change = void (*)(AugmentedSample& sample, const AugmentOptions& options);
 
-/// What does it to samples of each kind; null where they do not have it.
+/// Functions of one operation by kind of sample; null if the operation does not support the kind.
 struct Changes {
   Change image = nullptr, signal = nullptr, row = nullptr, ids = nullptr, other = nullptr;
 
@@ -22,8 +22,8 @@ struct Changes {
 struct Operation {
   AugmentChange change;
   Changes make;
-  bool colours = false;  ///< needs three channels
-  bool pixels = false;   ///< needs values from black to white
+  bool colours = false;  ///< requires three channels
+  bool pixels = false;   ///< requires values from black to white
 
   [[nodiscard]] bool on(const AugmentOptions& options) const {
     return options.*change.numbers.front().value != 0;
@@ -32,7 +32,7 @@ struct Operation {
 
 [[nodiscard]] std::span<const Operation> operations();
 
-// affine.cpp, crop.cpp, colour_changes.cpp, filters.cpp, policy.cpp
+// affine.cpp, crop.cpp, colour.cpp, blur.cpp, policy.cpp
 void change_by_warp(AugmentedSample& sample, const AugmentOptions& options);
 void change_by_cutout(AugmentedSample& sample, const AugmentOptions& options);
 void change_by_resized_crop(AugmentedSample& sample, const AugmentOptions& options);
@@ -45,7 +45,7 @@ void change_hue(AugmentedSample& sample, const AugmentOptions& options);
 void change_to_grey(AugmentedSample& sample, const AugmentOptions& options);
 void change_by_blur(AugmentedSample& sample, const AugmentOptions& options);
 void change_by_randaugment(AugmentedSample& sample, const AugmentOptions& options);
-// noise.cpp, signal.cpp
+// signal.cpp
 void change_by_noise(AugmentedSample& sample, const AugmentOptions& options);
 void change_by_noise_of_pixels(AugmentedSample& sample, const AugmentOptions& options);
 void change_by_drop(AugmentedSample& sample, const AugmentOptions& options);
@@ -54,7 +54,7 @@ void change_by_gain(AugmentedSample& sample, const AugmentOptions& options);
 void change_by_reversal(AugmentedSample& sample, const AugmentOptions& options);
 void change_by_time_mask(AugmentedSample& sample, const AugmentOptions& options);
 
-/// From a place in the new image, relative to its centre, to one in the old image.
+/// Affine map from a position in the new image, relative to its centre, to a position in the old image.
 struct Warp {
   double xx = 1, xy = 0, yx = 0, yy = 1, x0 = 0, y0 = 0;
 
@@ -63,7 +63,7 @@ struct Warp {
   }
 };
 
-/// What was outside becomes black.
+/// Warps the image. Positions outside the old image become black.
 void warp(AugmentedSample& image, const Warp& how);
 
 }  // namespace fq::detail

@@ -18,7 +18,7 @@ void rotate(AugmentedSample& image, double degrees) {
   warp(image, {.xx = c, .xy = s, .yx = -s, .yy = c});
 }
 
-/// An operation of the policy; `amount` is from -largest to largest, or from 0 where it has no sign.
+/// An operation of the policy. `amount` is from -largest to largest, or from 0 if the operation has no sign.
 struct Step {
   const char* name;
   double largest;

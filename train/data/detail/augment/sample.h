@@ -1,6 +1,6 @@
 #pragma once
 
-/// The sample that is changed, and what it draws from.
+/// AugmentedSample: a sample that augmentation changes, and its random streams.
 
 #include <cstdint>
 #include <string_view>
@@ -22,16 +22,17 @@ struct AugmentedSample {
   const std::vector<float>& white;
   std::uint64_t seed;
   std::int64_t epoch, key;
-  float* values = nullptr;      ///< of all but ids
-  std::int64_t* ids = nullptr;  ///< of ids
+  float* values = nullptr;      ///< elements of other kinds than ids
+  std::int64_t* ids = nullptr;  ///< elements of ids
 
   [[nodiscard]] std::int64_t channels() const { return shape[0]; }
-  /// Elements of a channel.
+  /// Returns the number of elements of a channel.
   [[nodiscard]] std::int64_t inner() const { return numel(shape) / shape[0]; }
   [[nodiscard]] std::int64_t height() const { return shape[1]; }
   [[nodiscard]] std::int64_t width() const { return shape[2]; }
   [[nodiscard]] float* plane(std::int64_t channel) const { return values + channel * inner(); }
-  /// Numbers of its own for each purpose: a new purpose leaves the others as they were.
+  /// Returns the random stream of one purpose. Streams are independent, so a new purpose does not change the
+  /// others.
   [[nodiscard]] Draws draws(std::string_view purpose) const { return draws_of(purpose, seed, epoch, key); }
 
   [[nodiscard]] static Draws draws_of(std::string_view purpose, std::uint64_t seed, std::int64_t epoch,

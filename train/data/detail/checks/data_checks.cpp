@@ -13,7 +13,7 @@
 namespace fq::detail {
 namespace {
 
-/// FNV-1a.
+/// Returns the FNV-1a hash.
 std::uint64_t hash_of(std::span<const std::byte> bytes) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const auto byte : bytes) hash = (hash ^ std::uint64_t(byte)) * 0x100000001b3;
@@ -27,7 +27,7 @@ std::string place(const std::vector<GroupSummary>& groups, const SamplePlace& at
   return fmt::format("{}[{}]", groups[at.group].name, at.row);
 }
 
-/// "train[3] and test[7], ..": at most kNamed of them.
+/// Returns "train[3] and test[7], ..", with at most kNamed pairs.
 std::string named(const std::vector<GroupSummary>& groups, const std::vector<Duplicates::Pair>& pairs) {
   std::string text;
   for (std::size_t i = 0; i < std::min(pairs.size(), kNamed); ++i)
@@ -44,16 +44,16 @@ void check_alike(const std::vector<GroupSummary>& groups, std::vector<Finding>& 
   for (const GroupSummary& group : groups) {
     if (group.sample_shape != first.sample_shape || group.tokens != first.tokens)
       find(Verdict::wrong, "shape",
-           fmt::format("samples of {} are {}, those of {} {}: no network takes both", group.name,
+           fmt::format("samples of {} are {}, but samples of {} are {}: no network takes both", group.name,
                        to_string(group.sample_shape), first.name, to_string(first.sample_shape)));
     else if (group.how.scale != first.how.scale || group.how.mean != first.how.mean ||
              group.how.deviation != first.how.deviation)
       find(Verdict::doubt, "values",
-           fmt::format("scale, mean and std of {} are others than those of {}", group.name, first.name));
+           fmt::format("scale, mean and std of {} differ from {}", group.name, first.name));
   }
 }
 
-/// Samples of each class of `count`.
+/// Returns the number of samples of each class of `count`.
 std::vector<std::int64_t> class_counts(const Tensor& labels, std::int64_t count) {
   std::vector<std::int64_t> counts(std::size_t(count), 0);
   for (const auto label : labels.to_vector<std::int64_t>())

@@ -46,18 +46,19 @@ struct ValueSurvey {
   bool seen_ = false;
 };
 
-/// Which sample that is, and its label; -1 without.
+/// Position and label of a sample; label -1 if it has none.
 struct SamplePlace {
   std::uint32_t group = 0;
   std::int64_t row = 0, label = -1;
 };
 
-/// Keeps 96 bits of checksum a sample: that two others have the same does not come about by chance.
+/// Finds duplicates with 96 bits of checksum per sample, which makes an accidental match practically
+/// impossible.
 class Duplicates {
  public:
   void add(std::span<const std::byte> sample, SamplePlace place);
 
-  /// Samples that are the same as one before them (in the order of groups, then rows).
+  /// A sample and an equal earlier sample (in the order of groups, then rows).
   struct Pair {
     SamplePlace first, second;
   };
@@ -74,26 +75,30 @@ class Duplicates {
 
 enum class Verdict { fine, doubt, wrong };
 
-/// "fine", "doubt", "wrong".
+/// Returns "fine", "doubt" or "wrong".
 [[nodiscard]] std::string_view name(Verdict verdict) noexcept;
 
-/// One thing that was looked at.
+/// Result of one check.
 struct Finding {
   Verdict verdict = Verdict::fine;
-  std::string group;  ///< empty: of the file
+  std::string group;  ///< empty for the whole file
   std::string about;  ///< shape, values, labels, balance or duplicates
-  std::string text;   ///< what there is and, where it is doubted, what to do
+  std::string text;   ///< description, with a remedy in case of doubt
 };
 
-/// Called with the rows that were read.
+/// Called with the number of rows read.
 using CheckProgress = std::function<void(std::int64_t rows)>;
 
-/// Looks at every group with an x: shapes (alike in all groups, channels where they should be), values (NaN
-/// and infinity by their row, pixels that nothing scales, nothing but one value, ids below 0), labels (as
-/// many as samples, in range), balance (classes without a sample for training, or ten times as many of one as
-/// of another) and duplicates (samples of the same bytes in a group, in two groups, with two labels). What
-/// cannot be read at all is a finding, too. Throws FileError for what is no data set, and what `progress`
-/// throws.
+/// Checks every group that has an x.
+///
+/// - shapes: equal in all groups, channels first;
+/// - values: NaN or infinity with its row, pixels without a scale, a single value, ids below 0;
+/// - labels: one per sample, in range;
+/// - balance: classes without training samples, or with ten times the samples of another class;
+/// - duplicates: samples with equal bytes in one group, in two groups, or with two labels.
+///
+/// A part that cannot be read is a finding, too. Throws FileError for a file that is not a data set, and the
+/// errors of `progress`.
 [[nodiscard]] std::vector<Finding> check_data_set(const std::string& path,
                                                   const CheckProgress& progress = {});
 

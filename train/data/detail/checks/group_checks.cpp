@@ -156,7 +156,7 @@ class GroupCheck {
     return std::nullopt;
   }
 
-  /// What becomes of the range, where it is the same for all channels.
+  /// Describes the range after scaling, if it is the same for all channels.
   [[nodiscard]] std::string seen() const {
     const auto& how = summary_.how;
     const auto alike = [](const std::vector<float>& values) {

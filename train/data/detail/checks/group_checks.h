@@ -1,6 +1,6 @@
 #pragma once
 
-/// The checks of one group, and what those of several are made of.
+/// Checks of one group, and checks that compare groups.
 
 #include <optional>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace fq::detail {
 
-/// What was found of a group, for comparing it with others.
+/// Properties of a group, for comparison with other groups.
 struct GroupSummary {
   std::string name;
   Shape sample_shape;
@@ -20,19 +20,20 @@ struct GroupSummary {
   std::int64_t rows = 0;
   bool tokens = false;
   Normalisation how;
-  Tensor labels;                    ///< i64 [rows]; undefined without, and for real and several labels
-  std::int64_t stated_classes = 0;  ///< 0: not stated
+  Tensor labels;                    ///< i64 [rows] of classes; undefined for other labels and without labels
+  std::int64_t stated_classes = 0;  ///< 0 if not stated
   std::vector<std::string> class_names;
 };
 
-/// "3 (cat)".
+/// Returns the label and its name, for example "3 (cat)".
 [[nodiscard]] std::string class_text(std::int64_t label, const std::vector<std::string>& names);
 
-/// Looks at the group `name`, the `index`th, adding what it finds. Nothing where its samples cannot be read.
+/// Checks group `name` with the number `index`, and appends its findings. Returns nullopt if its samples
+/// cannot be read.
 [[nodiscard]] std::optional<GroupSummary> check_group(const std::string& path, const std::string& name,
                                                       std::uint32_t index, std::vector<Finding>& findings,
                                                       Duplicates& duplicates, const CheckProgress& progress);
-/// Shapes and values that differ between groups, classes without samples, and duplicates.
+/// Checks that shapes and values match between groups. Finds classes without samples, and duplicates.
 void check_together(const std::vector<GroupSummary>& groups, const Duplicates& duplicates,
                     std::vector<Finding>& findings);
 
