@@ -122,8 +122,8 @@ TEST(TokenTable, RejectsAVocabularyWithHoles) {
   EXPECT_THAT(changed("/model/vocab/ab", 3),
               HasSubstr("no token has the id 2, allowed are vocabularies without holes"));
   EXPECT_THAT(changed("/model/vocab/ab", 1), HasSubstr("the id 1 belongs to"));
-  EXPECT_THAT(changed("/model/vocab/ab", -1), HasSubstr("is no whole number from 0"));
-  EXPECT_THAT(changed("/model/vocab/ab", 2e9), HasSubstr("is no whole number from 0"));
+  EXPECT_THAT(changed("/model/vocab/ab", -1), HasSubstr("is not a whole number from 0"));
+  EXPECT_THAT(changed("/model/vocab/ab", 2e9), HasSubstr("is not a whole number from 0"));
   EXPECT_THAT(changed("/model/vocab/ab", 2'000'000'000), HasSubstr("allowed are 0 to 16777215"));
   EXPECT_THAT(changed("/model/vocab/ab", "x"), HasSubstr("the id of 'ab'"));
   EXPECT_THAT(changed("/added_tokens", {{{"content", "a"}, {"id", 7}}}), HasSubstr("two ids, 0 and 7"));
