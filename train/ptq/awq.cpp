@@ -104,6 +104,7 @@ void search(const ScaleGroup& group, const Statistics& statistics, double step, 
   const auto before = errors_with(group, statistics, best);
   auto after = before;
   const auto total = [](const std::vector<double>& e) { return std::accumulate(e.begin(), e.end(), 0.0); };
+  // 1e-9 allows for the rounding error of i * step.
   for (int i = 1; i * step <= 1 + 1e-9; ++i) {
     const auto factors = factors_at(magnitudes, i * step);
     const auto errors = errors_with(group, statistics, factors);

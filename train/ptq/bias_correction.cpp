@@ -123,6 +123,7 @@ Report correct_bias(Module& model, DataLoader& data, const BiasCorrectionOptions
   exact.merge(*ranks);
   const fq::detail::EvaluationMode evaluating(model);
   for (std::size_t i = 0; i <= found.layers.size(); ++i) {
+    // Pass i measures layer i after all earlier corrections, and the result of layer i - 1.
     OutputRecorder quantized(found.layers);
     run_batches(model, data, options.samples, *ranks, &quantized, "correct_bias");
     quantized.merge(*ranks);

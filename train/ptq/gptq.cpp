@@ -11,7 +11,7 @@
 namespace fq::ptq {
 namespace {
 
-/// Order in which columns are rounded, and U in this order.
+/// Rounding order of the columns, and U in this order.
 struct Plan {
   std::vector<std::size_t> order;
   std::vector<double> factor;

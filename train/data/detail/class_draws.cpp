@@ -60,6 +60,7 @@ std::vector<std::int64_t> ClassDraws::counts(std::uint64_t seed, std::int64_t ep
   const auto part = [&](std::int64_t c) {
     return shares_[static_cast<std::size_t>(c)] - std::floor(shares_[static_cast<std::size_t>(c)]);
   };
+  // Largest remainders get the missing draws. The shuffle breaks ties.
   std::ranges::stable_sort(order, std::greater<>(), part);
   for (std::size_t i = 0; missing > 0; i = (i + 1) % order.size(), --missing)
     ++counts[static_cast<std::size_t>(order[i])];

@@ -38,6 +38,7 @@ std::uint64_t RowPermutation::once(std::uint64_t value) const noexcept {
 std::int64_t RowPermutation::operator[](std::int64_t i) const {
   if (!table_.empty()) return table_[static_cast<std::size_t>(i)];
   auto value = static_cast<std::uint64_t>(i);
+  // Cycle walking: the network permutes a range less than 4 times as large as size_.
   do value = once(value);
   while (value >= size_);
   return static_cast<std::int64_t>(value);

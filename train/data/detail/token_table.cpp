@@ -354,6 +354,7 @@ std::string TokenTable::decode(std::span<const std::int64_t> ids) const {
 }
 
 std::int64_t TokenTable::characters(std::int32_t id) const {
+  // Decodes the token after another one: decoders can strip the space of the first token.
   const std::vector<std::int64_t> after_another{id == 0 ? 1 : 0, id};
   const auto count = [](const std::string& text) {
     return std::ranges::count_if(text,

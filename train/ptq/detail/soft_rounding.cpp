@@ -97,6 +97,7 @@ SoftRounding::SoftRounding(const WeightedLayer& layer, const WeightGrid& grid,
       slopes_(grid.scales.size(), 0.0f),
       row_factors_(row_errors(layer, statistics, grid.rounding_errors(layer.weight.tensor()))) {
   for (const Tensor& gram : statistics.gram) grams_.emplace_back(gram, kPowerLeftOut);
+  // Scales errors so that the nearest codes of a row have an error of 1 per weight.
   for (double& factor : row_factors_) factor = factor > 0 ? double(layer.columns()) / factor : 0;
   Tensor start = Tensor::zeros({layer.rows(), layer.columns()});
   auto* v = start.mutable_data<float>();

@@ -19,6 +19,7 @@ std::vector<float> spread(Grid grid, Tensor scales, const Shape& shape) {
   grid.scale = std::move(scales);
   grid.scale_bits = 0;
   grid.unit = 1;
+  // Dequantizing codes of 1 returns the scale of each element.
   return dequantize({Tensor::full(shape, 1, DType::i8), grid, {}}).to_vector<float>();
 }
 

@@ -55,6 +55,7 @@ bool BinnedSum::add_term(std::span<const T> term) {
 
 void BinnedSum::raise(int bin) {
   if (bin <= bin_) return;
+  // One bin up, the high part becomes the low part. Further up, every earlier term rounds to 0.
   const bool next = bin_ != kNone && bin == bin_ + 1;
   bin_ = bin;
   std::swap(high_, low_);

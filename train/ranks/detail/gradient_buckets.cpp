@@ -94,6 +94,7 @@ void GradientBuckets::start_full_buckets() {
     const auto before = i > 0 ? begun_[i - 1]->sums : std::shared_future<Sums>();
     const auto work = [this, &begun, before, like = parameters_of(buckets_[i]),
                        terms = columns(terms_, buckets_[i].begin, buckets_[i].end), count = count_] {
+      // The backward pass uses the other threads.
       set_threads(1);
       if (before.valid()) before.wait();
       begun.from = Clock::now();

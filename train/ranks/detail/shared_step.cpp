@@ -172,6 +172,7 @@ std::vector<SharedStep::BatchResult> SharedStep::all_results() {
     const BatchResult result = batch.value_or(BatchResult{});
     numbers.insert(numbers.end(), {std::bit_cast<std::int64_t>(result.loss), result.correct, result.samples});
   }
+  // Only one rank has a batch; the others add zeros, so the integer sum keeps the bits of its loss.
   ranks_->sum(numbers);
   std::vector<BatchResult> out;
   for (std::size_t i = 0; i < numbers.size(); i += 3)
@@ -191,6 +192,7 @@ void SharedStep::move(const std::vector<BatchResult>& results) {
 std::vector<SharedStep::BatchResult> SharedStep::finish(bool& stop) {
   begin_step();
   const auto count = static_cast<std::int64_t>(batches_.size());
+  // Ranks with an error sum, too, because all ranks must make the same calls.
   auto sums = buckets_.finish(terms_, count);
   throw_failure(stop);
   if (again_) sums = buckets_.finish(terms_, count);

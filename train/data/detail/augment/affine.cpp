@@ -46,6 +46,7 @@ struct Plane {
   }
 
   [[nodiscard]] float sample(const float* pixels, double y, double x) const {
+    // Clamps far positions, which would overflow the integer indices.
     x = std::clamp(x, -2.0, static_cast<double>(width) + 1),
     y = std::clamp(y, -2.0, static_cast<double>(height) + 1);
     const double left = std::floor(x), top = std::floor(y);

@@ -133,6 +133,7 @@ void adjust_sharpness(AugmentedSample& image, double factor) {
       for (std::int64_t x = 0; x < width; ++x) {
         float other = at(y, x);
         if (0 < y && y < height - 1 && 0 < x && x < width - 1) {
+          // Kernel of torchvision: ones with a centre of 5, divided by 13.
           other *= 4;
           for (std::int64_t v = y - 1; v <= y + 1; ++v)
             for (std::int64_t u = x - 1; u <= x + 1; ++u) other += at(v, u);
