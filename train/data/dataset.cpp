@@ -31,7 +31,7 @@ std::uint32_t size_checksum(const Dataset& data) {
 }
 
 /// Returns all samples of small data, or evenly spaced samples from the first to the last.
-std::vector<std::int64_t> looked_at(const Dataset& data) {
+std::vector<std::int64_t> fingerprint_rows(const Dataset& data) {
   const auto bytes = byte_size(data.token_ids() ? DType::i64 : DType::f32, numel(data.sample_shape()));
   const bool all = data.size() <= kSampled || data.size() <= kReadWhole / std::max<std::int64_t>(bytes, 1);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(all ? data.size() : kSampled));
@@ -57,7 +57,7 @@ const SampleNotes& Dataset::sample_notes() const noexcept {
 
 std::uint32_t Dataset::fingerprint() const {
   std::uint32_t crc = checksum(labels(), size_checksum(*this));
-  const auto rows = looked_at(*this);
+  const auto rows = fingerprint_rows(*this);
   for (std::size_t begin = 0; begin < rows.size(); begin += kSampled) {
     const Batch part =
         read(std::span(rows).subspan(begin, std::min<std::size_t>(kSampled, rows.size() - begin)));

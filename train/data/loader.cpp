@@ -13,7 +13,7 @@
 namespace fq {
 namespace {
 
-constexpr std::int64_t kLookedAt = 16;
+constexpr std::int64_t kCheckedSamples = 16;
 constexpr float kSlack = 0.01f;  // share of white minus black, for rounding errors of the pixels
 
 /// Checks that the first samples are between black and white if a change of colour requires it.
@@ -21,7 +21,8 @@ void check_pixels(const Dataset& data, const AugmentOptions& options) {
   const auto needs = std::ranges::find_if(
       detail::operations(), [&](const auto& operation) { return operation.pixels && operation.on(options); });
   if (needs == detail::operations().end()) return;
-  std::vector<std::int64_t> first(static_cast<std::size_t>(std::min<std::int64_t>(data.size(), kLookedAt)));
+  std::vector<std::int64_t> first(
+      static_cast<std::size_t>(std::min<std::int64_t>(data.size(), kCheckedSamples)));
   std::iota(first.begin(), first.end(), std::int64_t{0});
   const auto values = data.read(first).x.to_vector<float>();
   const auto black = data.background(), white = data.white();

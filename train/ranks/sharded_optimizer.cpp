@@ -10,7 +10,7 @@
 namespace fq {
 namespace {
 
-std::vector<int> dealt_out(const NamedParameters& parameters, int ranks) {
+std::vector<int> assign_owners(const NamedParameters& parameters, int ranks) {
   std::vector<std::size_t> order(parameters.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>{}, [&](auto i) { return parameters[i].second.numel(); });
@@ -30,7 +30,7 @@ ShardedOptimizer::ShardedOptimizer(std::shared_ptr<Communicator> ranks, const Mo
                                    const OptimizerOptions& options)
     : Optimizer(model.named_parameters(), options.learning_rate, options.weight_decay, {}, {}),
       ranks_(std::move(ranks)),
-      owner_(dealt_out(parameters(), ranks_->size())) {
+      owner_(assign_owners(parameters(), ranks_->size())) {
   NamedParameters own;
   for (std::size_t i = 0; i < owner_.size(); ++i)
     if (owner_[i] == ranks_->rank()) own.push_back(parameters()[i]);

@@ -25,7 +25,7 @@ std::int64_t choose_piece_rows(const Hdf5Rows& rows, std::int64_t block_rows) {
 }
 
 /// Returns how many runs of `run` rows fit the cache.
-std::int64_t kept_of(const Hdf5Rows& rows, std::int64_t run, std::int64_t bytes) {
+std::int64_t cached_runs(const Hdf5Rows& rows, std::int64_t run, std::int64_t bytes) {
   const std::int64_t all = (rows.shape()[0] + run - 1) / run;
   return std::clamp<std::int64_t>(bytes / std::max<std::int64_t>(run * rows.row_bytes(), 1), 2,
                                   std::max<std::int64_t>(all, 2));
@@ -37,8 +37,8 @@ BlockCache::BlockCache(Hdf5Rows rows, std::int64_t bytes, bool by_rows)
     : rows_(std::move(rows)),
       block_rows_(choose_block_rows(rows_, bytes)),
       piece_rows_(by_rows ? choose_piece_rows(rows_, block_rows_) : block_rows_),
-      capacity_(kept_of(rows_, block_rows_, bytes)),
-      pieces_(kept_of(rows_, piece_rows_, bytes)) {}
+      capacity_(cached_runs(rows_, block_rows_, bytes)),
+      pieces_(cached_runs(rows_, piece_rows_, bytes)) {}
 
 BlockCache::Block BlockCache::get(std::int64_t index) {
   const std::lock_guard lock(mutex_);

@@ -15,7 +15,7 @@ constexpr std::int64_t kGroup = 65536, kWord = 64, kKept = 512;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 40;  // kMostRows^2 / kGroup fits 64 bits
 constexpr std::string_view kSplit = "split_validation";
 
-std::int64_t held_out_of(std::int64_t size, double fraction) {
+std::int64_t held_out_count(std::int64_t size, double fraction) {
   FQ_CHECK(fraction > 0 && fraction < 1, kSplit, "the fraction is {}: use one between 0 and 1", fraction);
   FQ_CHECK(size >= 2, kSplit, "there are {} samples: at least 2 can be split", size);
   FQ_CHECK(size <= kMostRows, kSplit, "there are {} samples: at most {} can be split", size, kMostRows);
@@ -65,7 +65,7 @@ class SplitRows::Group {
 };
 
 SplitRows::SplitRows(std::int64_t size, double fraction, std::uint64_t seed)
-    : size_(size), held_out_(held_out_of(size, fraction)), seed_(seed) {}
+    : size_(size), held_out_(held_out_count(size, fraction)), seed_(seed) {}
 SplitRows::~SplitRows() = default;
 
 std::int64_t SplitRows::groups() const noexcept { return (size_ + kGroup - 1) / kGroup; }

@@ -54,7 +54,7 @@ Row row_of(const WeightGrid& grid, const Tensor& gram, const float* w, std::size
 }
 
 constexpr float kStretch = 1.2f, kShift = -0.1f;
-constexpr double kPowerLeftOut = 1e-4;
+constexpr double kNeglectedPower = 1e-4;
 
 float sigmoid(float v) { return 1.0f / (1.0f + std::exp(-v)); }
 /// Returns the V with h(V) = share, 0 <= share < 1.
@@ -96,7 +96,7 @@ SoftRounding::SoftRounding(const WeightedLayer& layer, const WeightGrid& grid,
       h_(grid.scales.size(), 0.0f),
       slopes_(grid.scales.size(), 0.0f),
       row_factors_(row_errors(layer, statistics, grid.rounding_errors(layer.weight.tensor()))) {
-  for (const Tensor& gram : statistics.gram) grams_.emplace_back(gram, kPowerLeftOut);
+  for (const Tensor& gram : statistics.gram) grams_.emplace_back(gram, kNeglectedPower);
   // Scales errors so that the nearest codes of a row have an error of 1 per weight.
   for (double& factor : row_factors_) factor = factor > 0 ? double(layer.columns()) / factor : 0;
   Tensor start = Tensor::zeros({layer.rows(), layer.columns()});

@@ -66,7 +66,7 @@ class SharedStep {
   [[nodiscard]] std::vector<BatchResult> all_results();
   /// Returns whether this rank has no further batch in a step of `batches`.
   [[nodiscard]] bool last_of(std::int64_t batches) const;
-  void move(const std::vector<BatchResult>& told);
+  void move(const std::vector<BatchResult>& results);
 
   std::shared_ptr<Communicator> ranks_;
   Module& model_;

@@ -10,7 +10,7 @@ using O = AugmentOptions;
 constexpr double kMany = 1e6, kMostPixels = 1 << 20;
 
 /// Does nothing: mixing runs on the batch after all samples are changed.
-void with_others(AugmentedSample&, const AugmentOptions&) {}
+void mixed_in_batch(AugmentedSample&, const AugmentOptions&) {}
 
 AugmentChange probability(const char* name, double O::*value) {
   return {name, {{name, value, 0, 1}}, "PROBABILITY"};
@@ -63,8 +63,9 @@ const Operation kTable[] = {
     {probability("drop", &O::drop), {.row = change_by_drop, .ids = change_by_drop}},
     {{"cutout", {{"cutout", &O::cutout, 0, kMostPixels, true}}, "PIXELS"}, {.image = change_by_cutout}},
     {{"mixup", {{"mixup", &O::mixup, 0, kMany}}, "ALPHA"},
-     {.image = with_others, .signal = with_others, .row = with_others, .other = with_others}},
-    {{"cutmix", {{"cutmix", &O::cutmix, 0, kMany}}, "ALPHA"}, {.image = with_others, .signal = with_others}},
+     {.image = mixed_in_batch, .signal = mixed_in_batch, .row = mixed_in_batch, .other = mixed_in_batch}},
+    {{"cutmix", {{"cutmix", &O::cutmix, 0, kMany}}, "ALPHA"},
+     {.image = mixed_in_batch, .signal = mixed_in_batch}},
 };
 
 }  // namespace

@@ -50,7 +50,7 @@ class Session {
 /// Begins MPI, unless another library has. MPI that began here ends with the process.
 void begin() { static const Session session; }
 
-constexpr std::size_t kOfARing = 4096;  // least elements per rank: below, messages cost more than bytes
+constexpr std::size_t kLeastRingSize = 4096;  // least elements per rank: below, messages cost more than bytes
 
 constexpr std::int64_t kGathered = std::int64_t{1} << 30;  // bytes of all ranks per call
 
@@ -116,7 +116,7 @@ class MpiRanks final : public Communicator {
   /// Uses a ring for large arrays, and MPI's own reduction for small ones.
   template <class T, class Combine>
   void reduce(std::span<T> values, Reduce how, const Combine& combine) {
-    if (values.size() >= kOfARing * static_cast<std::size_t>(size_)) {
+    if (values.size() >= kLeastRingSize * static_cast<std::size_t>(size_)) {
       bytes_ += combine_in_ring({ranks_, rank_, size_, waiting_}, values, combine);
       return;
     }

@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 enum Message : int { kAsk, kHere, kSpeaks };
-constexpr auto kTold = std::chrono::milliseconds(500);  // longer than a message takes
+constexpr auto kMessageTime = std::chrono::milliseconds(500);  // longer than a message takes
 constexpr auto kPoll = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -71,7 +71,7 @@ std::vector<int> RollCall::absent(double seconds) const {
 bool RollCall::is_first() const {
   if (body_->received(kSpeaks) >= 0) return false;
   body_->send_to_others(kSpeaks);
-  const auto end = Clock::now() + kTold;
+  const auto end = Clock::now() + kMessageTime;
   while (Clock::now() < end) {
     for (int rank = body_->received(kSpeaks); rank >= 0; rank = body_->received(kSpeaks))
       if (rank < body_->own) return false;
