@@ -108,7 +108,7 @@ TEST(ExactSum, RejectsMismatchedTerms) {
   const auto error_text = [&](std::vector<std::vector<Tensor>> terms, std::int64_t count) {
     return test::error_message([&] { return exact_sums(*one_rank(), terms, count, {one}); });
   };
-  EXPECT_NE(error_text({{one}, {one}}, 1).find("2 terms are given of 1"), std::string::npos);
+  EXPECT_NE(error_text({{one}, {one}}, 1).find("2 terms on this rank, but count is 1"), std::string::npos);
   EXPECT_NE(error_text({{one, one}}, 1).find("a term has 2 tensors, the sum 1"), std::string::npos);
   EXPECT_NE(error_text({{Tensor::zeros({3})}}, 1).find("f32 [3]"), std::string::npos);
 }
